@@ -84,6 +84,10 @@ TensorToWrite rounded(const std::string& name, int64_t rows, const std::vector<d
 
 AdapterFile read_adapter_file(const std::string& dir) {
   AdapterFile adapter{.dir = dir, .config = read_peft_config(peft_config_file(dir)), .matrices = {}};
+  if (adapter.config.magnitude)
+    throw Error(ErrorKind::bad_file,
+                "{}: use_dora: its magnitudes multiply rows, so several do not add up; adapt merge takes it",
+                peft_config_file(dir));
   const Safetensors file(peft_weights_file(dir));
   std::set<std::string> with_a, with_b;
   for (size_t i = 0; i < file.size(); ++i) {

@@ -19,7 +19,7 @@ struct AdapterFile {
   DType dtype = DType::f32;  // the widest of its tensors
 };
 /// Errors  bad_file naming file and tensor: one that is no A or B of a module that adapter_config.json gives an adapter, of another
-/// shape or rank, without its partner, with numbers that are not finite; the errors of read_peft_config.
+/// shape or rank, without its partner, with numbers that are not finite; magnitudes (DoRA); the errors of read_peft_config.
 AdapterFile read_adapter_file(const std::string& dir);
 
 /// What adapter_config.json says of matrices that were combined of `files`: scale 1 everywhere. The targets are the names that all

@@ -20,6 +20,7 @@
 #include "model/merge_adapters.h"
 #include "model/merge_offsets.h"
 #include "model/model_files.h"
+#include "model/row_lengths.h"
 
 namespace tern {
 namespace {
@@ -60,6 +61,11 @@ int merge_offsets(const Options& options, ModelDescription model, const std::str
       throw Error(ErrorKind::usage, "--{}: with --offsets the files stay as they are coded; leave it out", name);
   model.dir.is_gguf() ? check_gguf_output(out) : check_hf_output(out);
   take_adapter(model, adapter);
+  if (has_magnitudes(model.spec))
+    throw Error(ErrorKind::usage,
+                "{}: its magnitudes (DoRA) multiply rows, which offsets cannot; merge without --offsets, or adapt with "
+                "--method qalora",
+                adapter);
   Arena arena;
   ModelWeights branches = empty_weights(model.spec);
   load_adapters(model.spec, adapter, DType::f32, branches, arena);
@@ -109,7 +115,8 @@ int run_adapt_merge(const Options& options) {
   require_room(options, model);
   Arena arena;
   ModelWeights weights = load_weights(model.spec, model.dir.path, model.dtype, arena);
-  load_adapter_of(model, weights, arena);
+  measure_rows(model.spec, weights, weights, arena);
+  load_adapters(model.spec, adapter, model.dtype, weights, arena);
   const MergeError error = merge_adapters(model.spec, weights, stored);
   OutputDirectory output(real_io(), out);
   const std::string made = output.temporary();

@@ -73,6 +73,8 @@ constexpr std::array kOptions{
     Word{"tp", "tensor-parallel"},
     Word{"tensor-parallel-size", "tensor-parallel"},
     Word{"lora-r", "rank"},
+    Word{"lora-dropout", "adapter-dropout"},
+    Word{"init-lora-weights", "init"},
     Word{"lora-rank", "rank"},
     Word{"r", "rank"},
     Word{"lora-alpha", "alpha"},

@@ -54,6 +54,13 @@ struct Runner {
                        [&](const BufferBytes& b) { return b.buffer.kind == kind; });
   }
 
+  // What keys dropout is the place of the micro-batch in the step.
+  Compute compute_of(const MicroBatch& batch) const {
+    Compute c = in.compute;
+    if (c.dropout) c.dropout->first_row = batch.first_row;
+    return c;
+  }
+
   void forward(const Instruction& i) {
     const MicroBatch& batch = in.micro_batches[i.micro];
     const size_t at = buffers.at(i.unit, i.micro);
@@ -61,7 +68,7 @@ struct Runner {
     if (i.unit == last()) return head(batch, x, buffers.saved[at]);
     UnitSaved* saved = allocates(i, BufferKind::saved) ? &buffers.saved[at] : nullptr;
     const WeightLease weights = in.weights.acquire(i.unit);
-    Tensor y = unit_forward(in.spec, i.unit, *weights, batch.rows, x, saved, nullptr, in.compute);
+    Tensor y = unit_forward(in.spec, i.unit, *weights, batch.rows, x, saved, nullptr, compute_of(batch));
     (i.op == Opcode::recompute ? buffers.remade : buffers.output[at]) = std::move(y);
   }
 
@@ -82,15 +89,17 @@ struct Runner {
   void backward_input(const Instruction& i) {
     const size_t at = buffers.at(i.unit, i.micro);
     const WeightLease weights = in.weights.acquire(i.unit);
-    buffers.gradient[at - 1] = unit_backward_input(in.spec, i.unit, *weights, in.micro_batches[i.micro].rows,
-                                                   buffers.gradient[at], buffers.saved[at], in.compute);
+    const MicroBatch& batch = in.micro_batches[i.micro];
+    buffers.gradient[at - 1] = unit_backward_input(in.spec, i.unit, *weights, batch.rows, buffers.gradient[at],
+                                                   buffers.saved[at], compute_of(batch));
   }
 
   void backward_weight(const Instruction& i) {
     const size_t at = buffers.at(i.unit, i.micro);
     const WeightLease weights = in.weights.acquire(i.unit);
-    unit_backward_weight(in.spec, i.unit, *weights, in.micro_batches[i.micro].rows, buffers.gradient[at],
-                         buffers.saved[at], in.gradients->units[i.unit], in.compute);
+    const MicroBatch& batch = in.micro_batches[i.micro];
+    unit_backward_weight(in.spec, i.unit, *weights, batch.rows, buffers.gradient[at], buffers.saved[at],
+                         in.gradients->units[i.unit], compute_of(batch));
   }
 
   bool has_loss() const { return in.step_targets.value_or(result.num_targets) > 0; }

@@ -30,6 +30,7 @@ struct MicroBatch {
   std::vector<int32_t> tokens;   // (T)
   std::vector<int32_t> targets;  // (T), < 0: no loss
   Rows rows;
+  int64_t first_row = 0;  // its number in the step's batch, which keys dropout (DropoutPlace)
   int64_t num_targets() const;
 };
 

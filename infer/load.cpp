@@ -12,6 +12,7 @@
 #include "model/adapter_files.h"
 #include "model/model_files.h"
 #include "model/rope_table.h"
+#include "model/row_lengths.h"
 #include "model/thread_memory.h"
 #include "spec/presets.h"
 #include "spec/unit_cost.h"
@@ -71,9 +72,13 @@ void take_adapter_beside(ModelDescription& d, const std::string& name, const std
 }
 
 void load_adapter_of(const ModelDescription& d, ModelWeights& weights, Arena& arena) {
-  if (!d.adapter.empty()) load_adapters(d.spec, d.adapter, d.dtype, weights, arena);
+  if (!d.adapter.empty()) {
+    measure_rows(d.spec, d.dir.path, d.dtype, weights, arena);
+    load_adapters(d.spec, d.adapter, d.dtype, weights, arena);
+    fix_row_factors(d.spec, d.dir.path, d.dtype, weights);
+  }
   for (size_t i = 0; i < d.beside.size(); ++i)
-    load_adapter_beside(d.beside[i].spec, d.beside[i].dir, d.dtype, static_cast<int>(i), weights, arena);
+    load_adapter_beside(d.beside[i].spec, d.dir.path, d.beside[i].dir, d.dtype, static_cast<int>(i), weights, arena);
 }
 
 std::vector<int32_t> end_tokens(const ModelDescription& d) {

@@ -53,7 +53,7 @@ void take_adapter_beside(ModelDescription&, const std::string& name, const std::
 /// Weights in the exact kernels' layout (f64: plain), with the adapters.
 ModelWeights load_for_inference(const ModelDescription&, Arena&, WeightsIn = WeightsIn::mapped_file);
 
-/// Loads only the adapters, into weights that were loaded otherwise.
+/// Loads only the adapters, into weights that were loaded otherwise; magnitudes become factors (model/row_lengths.h).
 void load_adapter_of(const ModelDescription&, ModelWeights&, Arena&);
 
 /// Ids that end a sample: generation_config.json's, else config.json's, else the tokenizer's.

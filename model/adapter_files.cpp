@@ -14,6 +14,7 @@
 #include "formats/safetensors/write.h"
 #include "model/number.h"
 #include "model/ops.h"
+#include "model/row_lengths.h"
 #include "model/weights_file.h"
 
 namespace tern {
@@ -31,20 +32,25 @@ ByUnit places_by_unit(const ModelSpec& spec) {
   return places;
 }
 
-// A and B of a branch as parameters of the files.
+// A, B and magnitudes of a branch as parameters of the files.
 struct BranchInfo {
-  ParameterInfo a, b;
+  ParameterInfo a, b, magnitude;  // magnitude: nameless where there is none
 };
 BranchInfo infos_of(const AdaptedPlace& place, const Branch& branch) {
   const std::string path = std::string(kPrefix) + place.path;
-  const auto info = [&](const char* part, const Tensor& t) {
-    return ParameterInfo{path + part, t.shape(), place.unit, false, false, 0, {}};
+  const auto info = [&](const char* part, const Shape& shape) {
+    return ParameterInfo{path + part, shape, place.unit, false, false, 0, {}};
   };
-  BranchInfo infos{info(".lora_A.weight", branch.a), info(".lora_B.weight", branch.b)};
+  BranchInfo infos{info(".lora_A.weight", branch.a.shape()), info(".lora_B.weight", branch.b.shape()), {}};
   const int64_t rank = branch.a.rows(), out = branch.b.rows();
   infos.a.fragments = {{infos.a.name, 0, rank, false, 0, rank}};
   for (const Fragment& f : place.out_rows)
     infos.b.fragments.push_back({infos.b.name, f.row_begin, f.row_end, false, f.file_row, out, f.file_step});
+  if (!branch.has_magnitude) return infos;
+  infos.magnitude = info(".lora_magnitude_vector", {out});
+  for (const Fragment& f : place.out_rows)
+    infos.magnitude.fragments.push_back(
+        {infos.magnitude.name, f.row_begin, f.row_end, false, f.file_row, out, f.file_step});
   return infos;
 }
 
@@ -53,10 +59,11 @@ void read_parameter(const Safetensors& file, const ParameterInfo& info, const Te
   if (!view)
     throw Error(ErrorKind::bad_file, "{}: tensor '{}' is missing; adapter_config.json implies it for this model",
                 file.path(), info.name);
-  const int64_t rows = info.shape[0], width = info.shape[1];
-  if (!std::ranges::equal(view->shape, std::vector<int64_t>{rows, width}))
-    throw Error(ErrorKind::bad_file, "{}: tensor '{}' has shape {}, the model and adapter_config.json imply ({}, {})",
-                file.path(), info.name, shape_text(view->shape), rows, width);
+  const int64_t width = info.shape.rank == 2 ? info.shape[1] : 1;
+  const std::vector<int64_t> shape(info.shape.sizes.begin(), info.shape.sizes.begin() + info.shape.rank);
+  if (!std::ranges::equal(view->shape, shape))
+    throw Error(ErrorKind::bad_file, "{}: tensor '{}' has shape {}, the model and adapter_config.json imply {}",
+                file.path(), info.name, shape_text(view->shape), shape_text(shape));
   ops::by_dtype(to.dtype(), [&]<class T>() {
     T* numbers = to.span<T>().data();
     for (const Fragment& f : info.fragments) copy_fragment(*view, file.path(), f, width, numbers + f.row_begin * width);
@@ -64,6 +71,18 @@ void read_parameter(const Safetensors& file, const ParameterInfo& info, const Te
       if (const auto x = number_as<double>(numbers[i]); !std::isfinite(x))
         throw Error(ErrorKind::bad_file, "{}: tensor '{}' holds {}, expected numbers that {} holds", file.path(),
                     info.name, x, name_of(to.dtype()));
+  });
+}
+
+// What a branch holds of the file's magnitudes: how much longer they are than the rows of the weight.
+void read_magnitudes(const Safetensors& file, const ParameterInfo& info, const Branch& b) {
+  Arena beside;
+  const Tensor m = beside.allocate(DType::f64, info.shape, MemoryClass::staging);
+  read_parameter(file, info, m);
+  const std::span<const double> squares = b.row_squares.span<double>(), read = m.span<double>();
+  ops::by_dtype(b.magnitude.dtype(), [&]<class T>() {
+    const std::span<T> longer = b.magnitude.span<T>();
+    for (size_t i = 0; i < longer.size(); ++i) longer[i] = number_as<T>(read[i] - std::sqrt(squares[i]));
   });
 }
 
@@ -134,7 +153,8 @@ ModelSpec with_adapters(ModelSpec spec, const PeftConfig& config, std::string_vi
   bool any = false;
   for (const AdaptedPlace& p : places)
     if (const auto adapter = peft_adapter_of(config, p.path)) {
-      spec.units[static_cast<size_t>(p.unit)].adapters.push_back({p.module, adapter->rank, adapter->scale});
+      spec.units[static_cast<size_t>(p.unit)].adapters.push_back(
+          {.module = p.module, .rank = adapter->rank, .scale = adapter->scale, .magnitude = config.magnitude});
       any = true;
     }
   if (any) return spec;
@@ -158,6 +178,9 @@ void load_adapters(const ModelSpec& spec, const std::string& dir, DType dtype, M
     claimed.insert({infos.a.name, infos.b.name});
     read_parameter(file, infos.a, b.a);
     read_parameter(file, infos.b, b.b);
+    if (!b.has_magnitude) return;
+    claimed.insert(infos.magnitude.name);
+    read_magnitudes(file, infos.magnitude, b);
   });
   for (size_t i = 0; i < file.size(); ++i)
     if (!claimed.contains(file[i].name))
@@ -167,10 +190,12 @@ void load_adapters(const ModelSpec& spec, const std::string& dir, DType dtype, M
                   file.path(), file[i].name);
 }
 
-void load_adapter_beside(const ModelSpec& adapted, const std::string& dir, DType dtype, int number,
-                         ModelWeights& weights, Arena& arena) {
+void load_adapter_beside(const ModelSpec& adapted, const std::string& model_dir, const std::string& dir, DType dtype,
+                         int number, ModelWeights& weights, Arena& arena) {
   ModelWeights own = empty_weights(adapted);
+  measure_rows(adapted, model_dir, dtype, own, arena);
   load_adapters(adapted, dir, dtype, own, arena);
+  fix_row_factors(adapted, model_dir, dtype, own);
   std::vector<Linear*> places;
   for_each_linear(adapted, weights, [&](const ParameterInfo&, Linear& linear) { places.push_back(&linear); });
   auto place = places.begin();
@@ -193,6 +218,16 @@ void save_adapters(const ModelSpec& spec, const PeftConfig& config, const ModelW
           info, info.fragments, [t] { return t; }, ops::sum_dtype(t.dtype())));
     };
     add(infos.a, whole.a), add(infos.b, whole.b);
+    if (!b.has_magnitude) return;
+    const Tensor m = arena.allocate(ops::sum_dtype(b.magnitude.dtype()), b.magnitude.shape(), MemoryClass::staging);
+    const std::vector<double> lengths = magnitudes(b);
+    for (size_t i = 0; i < lengths.size(); ++i) {
+      if (m.dtype() == DType::f64)
+        m.span<double>()[i] = lengths[i];
+      else
+        m.span<float>()[i] = static_cast<float>(lengths[i]);
+    }
+    add(infos.magnitude, m);
   });
   make_dirs(io, dir);
   write_safetensors(io, join_path(dir, "adapter_model.safetensors"), entries);

@@ -31,14 +31,14 @@ ModelSpec with_adapters(ModelSpec, const PeftConfig&, std::string_view where);
 std::string peft_config_file(const std::string& dir);
 std::string peft_weights_file(const std::string& dir);
 
-/// Fills the branches of `weights`, and allocates their tensors where there are none. Errors bad_file naming file and tensor:
-/// one that
+/// Fills the branches of `weights`, and allocates their tensors where there are none; rows with magnitudes have been
+/// measured (model/row_lengths.h). Errors bad_file naming file and tensor: one that
 /// is missing, of another shape or type, that holds NaN or infinity, or that no branch claims.
 void load_adapters(const ModelSpec&, const std::string& dir, DType, ModelWeights& weights, Arena&);
 /// The same for weights that may already have other adapters: its branches become those of adapter `number`. `adapted`: the
-/// model with this adapter. Errors: as above.
-void load_adapter_beside(const ModelSpec& adapted, const std::string& dir, DType, int number, ModelWeights& weights,
-                         Arena&);
+/// model, in `model_dir`, with this adapter; its magnitudes become fixed factors of rows. Errors: as above.
+void load_adapter_beside(const ModelSpec& adapted, const std::string& model_dir, const std::string& dir, DType,
+                         int number, ModelWeights& weights, Arena&);
 /// Writes both files; `weights` may hold the branches alone. Errors: those of write_safetensors.
 void save_adapters(const ModelSpec&, const PeftConfig&, const ModelWeights& weights, const std::string& dir, Io&);
 

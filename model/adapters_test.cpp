@@ -1,29 +1,41 @@
 // Branches of low rank beside weights: what they compute, and where they begin. Their gradients are in gradient_test.cpp,
 // their bytes in cost_test.cpp.
 
+#include "model/linear.h"
 #include "model/model_testing.h"
+#include "model/ops.h"
 
 namespace tern {
 namespace {
 
-// weight += scale·b·a, branch by branch.
+// weight += scale·b·a, branch by branch; with magnitudes each row then gets its own length.
 void merge(Linear& linear) {
   for (const Branch& b : linear.branches)
-    for (int64_t n = b.row_begin; n < b.row_end; ++n)
+    for (int64_t n = b.row_begin; n < b.row_end; ++n) {
+      const Tensor& w = dense_rows(linear);
+      double was = 0, is = 0;
+      for (int64_t k = 0; k < linear.in; ++k) was += std::pow(element(w, n * linear.in + k), 2);
       for (int64_t k = 0; k < linear.in; ++k) {
         double sum = 0;
         for (int64_t r = 0; r < b.rank; ++r)
           sum += element(b.b, (n - b.row_begin) * b.rank + r) * element(b.a, r * linear.in + k);
         const int64_t at = n * linear.in + k;
         set_element(dense_rows(linear), at, element(dense_rows(linear), at) + b.scale * sum);
+        is += std::pow(element(dense_rows(linear), at), 2);
       }
+      if (!b.has_magnitude) continue;
+      const double factor = (std::sqrt(was) + element(b.magnitude, n - b.row_begin)) / std::sqrt(is);
+      for (int64_t at = n * linear.in; at < (n + 1) * linear.in; ++at) set_element(w, at, factor * element(w, at));
+    }
   linear.branches.clear();
 }
 
 TEST(Adapters, GiveWhatTheMergedWeightsGive) {
   for_each_dense_variant([](const std::string& variant, const ModelSpec& full) {
     SCOPED_TRACE(variant);
-    for (const ModelSpec& spec : {with_adapters(full, 3, 0.7), with_uneven_adapters(full)}) {
+    for (const ModelSpec& spec :
+         {with_adapters(full, 3, 0.7), with_uneven_adapters(full), with_magnitudes(with_adapters(full, 3, 0.7)),
+          with_magnitudes(with_uneven_adapters(full))}) {
       for (const auto& [dtype, bound] : {std::pair{DType::f64, 1e-12}, {DType::f32, 1e-4}, {DType::bf16, 0.2}}) {
         Arena arena;
         arena.set_poison(true);
@@ -102,6 +114,59 @@ TEST(Adapters, BeginWithoutEffectAndAsLoRADoes) {
   EXPECT_EQ(matrices, 2 * 2 * 7) << "a and b of q, k, v, out, gate, up and down in two layers";
   for_each_linear(spec, weights, [](const ParameterInfo&, Linear& linear) { linear.branches.clear(); });
   EXPECT_TRUE(same_bits(with, model_forward(full, weights, rows, nullptr, {arena})));
+}
+
+// Untrained magnitudes change no bit either: they are held as differences from the rows' own lengths.
+TEST(Adapters, WithMagnitudesBeginWithoutEffect) {
+  const ModelSpec full = model_spec(tiny_config("llama")), spec = with_magnitudes(with_adapters(full, 4));
+  for (const DType dtype : {DType::f64, DType::f32, DType::bf16}) {
+    Arena arena;
+    ModelWeights weights = random_weights(spec, dtype, arena, 3);
+    initialize_adapters(spec, weights, 7);
+    const std::vector<int32_t> tokens = random_tokens(9, spec.vocab, 1);
+    const RopeTable rope = rope_table(spec, 16, 16);
+    const Rows rows = make_rows(tokens, {0, 4, 9}, &rope);
+    const Tensor with = model_forward(spec, weights, rows, nullptr, {arena});
+    for_each_linear(spec, weights, [](const ParameterInfo&, Linear& linear) { linear.branches.clear(); });
+    EXPECT_TRUE(same_bits(with, model_forward(full, weights, rows, nullptr, {arena}))) << name_of(dtype);
+  }
+}
+
+// What a row leaves out depends on its place in the step alone: rows together and row by row are the same bits.
+TEST(Adapters, DropoutIsCountedByRowsOfTheStep) {
+  ModelSpec spec = with_adapters(model_spec(tiny_config("llama")), 3, 0.7);
+  for (Unit& unit : spec.units)
+    for (ModuleAdapter& a : unit.adapters) a.dropout = 0.4;
+  Arena arena;
+  arena.set_poison(true);
+  const ModelWeights weights = random_weights(spec, DType::f32, arena, 3);
+  const Linear& linear = std::get<AttentionWeights>(weights.units[1]).qkv;
+  const Tensor x = arena.allocate(DType::f32, {13, linear.in}, MemoryClass::activations),
+               y = arena.allocate(DType::f32, {13, linear.out}, MemoryClass::activations),
+               again = arena.allocate(DType::f32, {13, linear.out}, MemoryClass::activations);
+  fill_normal(x, 1, 5);
+  Compute c{.arena = arena, .multiply = Multiply::exact, .dropout = DropoutPlace{9, 4, 100}};
+  linear_forward(linear, x, y, c);
+  for (const auto& [begin, end] : {std::pair{0, 5}, {5, 6}, {6, 13}}) {
+    c.dropout->first_row = 100 + begin;
+    linear_forward(linear, x.rows_view(begin, end), again.rows_view(begin, end), c);
+  }
+  EXPECT_TRUE(same_bits(again, y));
+  for (const DropoutPlace place : {DropoutPlace{10, 4, 100}, {9, 5, 100}, {9, 4, 101}}) {
+    c.dropout = place;
+    linear_forward(linear, x, again, c);
+    EXPECT_GT(relative_error(again, y), 0.01) << "seed, step and row must all count";
+  }
+  // The share, and its mean.
+  const Tensor ones = arena.allocate(DType::f64, {301, 77}, MemoryClass::activations);
+  for (int64_t i = 0; i < ones.count(); ++i) set_element(ones, i, 1);
+  ops::drop(0.4, {1, 2}, 3, 4, ones);
+  double kept = 0;
+  for (int64_t i = 0; i < ones.count(); ++i) {
+    kept += element(ones, i) != 0;
+    if (element(ones, i) != 0) EXPECT_DOUBLE_EQ(element(ones, i), 1 / 0.6);
+  }
+  EXPECT_NEAR(kept / static_cast<double>(ones.count()), 0.6, 5 * std::sqrt(0.24 / static_cast<double>(ones.count())));
 }
 
 TEST(Adapters, StandBesideTheRowsOfTheirModule) {

@@ -27,13 +27,13 @@ Counted count(Arena& arena, const std::function<void()>& call) {
 void expect_unit(const ModelSpec& spec, int index, const Rows& rows, DType dtype, Multiply multiply,
                  const std::string& file = "") {
   Arena arena;
-  const Compute c{arena, multiply};
+  const Compute c{.arena = arena, .multiply = multiply, .dropout = DropoutPlace{}};
   const auto T = static_cast<int64_t>(rows.tokens.size());
   const Unit& unit = spec.units[static_cast<size_t>(index)];
   const UnitCost cost =
       unit_cost(unit, {.tokens = T, .attended_pairs = 0, .dtype = dtype, .scratch = scratch_bytes(multiply, dtype)});
   ModelWeights weights = file.empty() ? random_weights(spec, dtype, arena, 1) : load_weights(spec, file, dtype, arena);
-  if (!file.empty()) initialize_adapters(spec, weights, 1);
+  if (!file.empty()) measure_rows(spec, file, dtype, weights, arena), initialize_adapters(spec, weights, 1);
   ModelWeights gradients = zero_gradients(spec, dtype, arena);
   const auto at = static_cast<size_t>(index);
   const UnitWeights& mine = weights.units[at];
@@ -109,7 +109,8 @@ TEST(UnitCost, CountedBytesOfFrozenUnitsAndAdaptersEqualTheClosedForms) {
     for (Unit& unit : pooled.units)
       for (ModuleAdapter& a : unit.adapters) a.pool = 2;
     for (const ModelSpec& spec : {with_adapters(full, 0), with_adapters(full, 3), with_adapters(full, 40),
-                                  with_uneven_adapters(full), both, pooled})
+                                  with_uneven_adapters(full), both, pooled, with_magnitudes(with_adapters(full, 3)),
+                                  with_magnitudes(with_uneven_adapters(full), 0.1), with_magnitudes(both)})
       for (const DType dtype : {DType::f32, DType::bf16, DType::f64})
         for (const Multiply multiply : {Multiply::exact, Multiply::fast})
           for (int unit = 0; unit < static_cast<int>(spec.units.size()); ++unit) {
@@ -129,7 +130,8 @@ TEST(UnitCost, CountedBytesBesideCodedMatricesEqualTheClosedForms) {
     const RopeTable rope = rope_table(full, 256, 256);
     const std::vector<int32_t> tokens = random_tokens(150, full.vocab, 3);
     const Rows rows = make_rows(tokens, {0, 50, 150}, &rope);
-    for (const ModelSpec& adapted : {with_adapters(full, 3), with_uneven_adapters(full), with_adapters(full, 300)})
+    for (const ModelSpec& adapted : {with_adapters(full, 3), with_uneven_adapters(full), with_adapters(full, 300),
+                                     with_magnitudes(with_uneven_adapters(full), 0.1)})
       for (const DType dtype : {DType::f32, DType::bf16})
         for (const Multiply multiply : {Multiply::exact, Multiply::fast}) {
           if (multiply == Multiply::fast && adapted.units[1].adapters.front().rank != 3) continue;  // oneDNN compiles
@@ -164,6 +166,7 @@ TEST(UnitCost, WeightsAndGradientsTakeThePredictedBytes) {
   for_each_dense_variant([](const std::string& variant, const ModelSpec& spec) {
     expect_bytes_of_weights(variant + ", adapters", with_adapters(spec, 3));
     expect_bytes_of_weights(variant + ", adapters of some modules", with_uneven_adapters(spec));
+    expect_bytes_of_weights(variant + ", magnitudes", with_magnitudes(with_uneven_adapters(spec)));
     expect_bytes_of_weights(variant + ", frozen", with_adapters(spec, 0));
   });
 }

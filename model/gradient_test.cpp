@@ -44,16 +44,37 @@ void expect_gradient(const std::string& what, const Tensor& t, const Tensor& gra
   }
 }
 
+// Norms of rows of the whole, as constants.
+void hold_lengths(const ModelSpec& spec, ModelWeights& weights, Arena& arena) {
+  for_each_linear(spec, weights, [&](const ParameterInfo&, Linear& linear) {
+    for (Branch& b : linear.branches) {
+      if (!b.has_magnitude) continue;
+      b.lengths = arena.allocate(DType::f64, {b.row_end - b.row_begin}, MemoryClass::weights);
+      for (int64_t n = b.row_begin; n < b.row_end; ++n) {
+        double squares = 0;
+        for (int64_t k = 0; k < linear.in; ++k) {
+          double x = element(dense_rows(linear), n * linear.in + k);
+          for (int64_t r = 0; r < b.rank; ++r)
+            x += b.scale * element(b.b, (n - b.row_begin) * b.rank + r) * element(b.a, r * linear.in + k);
+          squares += x * x;
+        }
+        set_element(b.lengths, n - b.row_begin, std::sqrt(squares));
+      }
+    }
+  });
+}
+
 // Each unit by itself: the gradient of its input, and of everything that it trains.
 void expect_unit_gradients(const std::string& variant, const ModelSpec& spec) {
   SCOPED_TRACE(variant);
   Arena arena;
   arena.set_poison(true);
-  const Compute c{arena};
+  const Compute c{.arena = arena, .dropout = DropoutPlace{1, 2, 3}};
   const std::vector<int32_t> tokens = random_tokens(17, spec.vocab, kSeed);
   const RopeTable rope = rope_table(spec, 32, 32);
   const Rows rows = make_rows(tokens, {0, 6, 7, 17}, &rope);  // packed: 6, 1 and 10 tokens
   ModelWeights weights = random_weights(spec, DType::f64, arena, kSeed);
+  hold_lengths(spec, weights, arena);
   const int head = static_cast<int>(spec.units.size()) - 1;
   const Tensor x = arena.allocate(DType::f64, {17, spec.width}, MemoryClass::activations);
   const Tensor dy = arena.allocate(DType::f64, {17, spec.width}, MemoryClass::activations);
@@ -112,6 +133,24 @@ TEST(UnitGradients, OfAdaptersThatReadMeansAgreeWithFiniteDifferences) {
   for (Unit& unit : spec.units)
     for (ModuleAdapter& a : unit.adapters) a.pool = 4;
   expect_unit_gradients("llama, pooled", spec);
+}
+
+// DoRA: no gradient flows through the norms of rows, so they are held while numbers move.
+TEST(UnitGradients, OfMagnitudesAgreeWithFiniteDifferencesAtFixedNorms) {
+  for_each_dense_variant([](const std::string& variant, const ModelSpec& spec) {
+    expect_unit_gradients(variant + ", magnitudes", with_magnitudes(with_uneven_adapters(spec)));
+  });
+  ModelSpec trained = with_magnitudes(with_adapters(model_spec(tiny_config("llama")), 2));
+  for (Unit& unit : trained.units) unit.frozen = false;
+  expect_unit_gradients("llama, magnitudes beside trained weights", trained);
+}
+
+TEST(UnitGradients, OfDropoutAgreeWithFiniteDifferences) {
+  ModelSpec spec = with_adapters(model_spec(tiny_config("llama")), 3, 0.7);
+  for (Unit& unit : spec.units)
+    for (ModuleAdapter& a : unit.adapters) a.dropout = 0.3;
+  expect_unit_gradients("llama, dropout", spec);
+  expect_unit_gradients("llama, dropout and magnitudes", with_magnitudes(spec, 0.3));
 }
 
 TEST(UnitGradients, OfAdaptersBesideTrainedWeightsAgreeWithFiniteDifferences) {

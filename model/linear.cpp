@@ -10,6 +10,7 @@
 #include "kernels/onednn/fast_matmul.h"
 #include "kernels/ref/matmul_ref.h"
 #include "model/ops.h"
+#include "model/row_lengths.h"
 #include "store/extent_ring.h"
 
 namespace tern {
@@ -263,12 +264,15 @@ Tensor product_of(const Tensor& x, const Tensor& w, const Compute& c) {
   return y;
 }
 
-// What A reads: x itself, or means of it as workspace.
+bool drops(const Branch& b, const Compute& c) { return b.dropout > 0 && c.dropout; }
+
+// What A reads: x itself, or as workspace means of it, or what dropout leaves of either.
 Tensor inputs_of(const Branch& b, const Tensor& x, const Compute& c) {
-  if (b.pool == 1) return x;
-  const Tensor means = workspace(x, x.count() / x.rows() / b.pool, c);
-  ops::pool_columns(x, b.pool, means);
-  return means;
+  if (b.pool == 1 && !drops(b, c)) return x;
+  const Tensor read = workspace(x, x.count() / x.rows() / b.pool, c);
+  b.pool == 1 ? ops::copy(x, read) : ops::pool_columns(x, b.pool, read);
+  if (drops(b, c)) ops::drop(b.dropout, {c.dropout->seed, b.stream}, c.dropout->step, c.dropout->first_row, read);
+  return read;
 }
 
 // The branch's columns of dy: dy itself where it has no others.
@@ -299,10 +303,11 @@ Tensor product_of_inputs(const Branch& b, const Tensor& x, const Compute& c) {
 void branch_input(const Branch& b, const Tensor& dy, const Tensor& dx, const Compute& c) {
   const Compute adding{c.arena, Multiply::exact};  // own kernels add without scratch
   const Tensor g = hidden_gradient(b, columns_of(b, dy, c), c);
-  if (b.pool == 1) return multiply_input(b.a, g, true, dx, adding);
-  const Tensor means = workspace(g, b.a.count() / b.rank, c);
-  multiply_input(b.a, g, false, means, adding);
-  ops::add_pooled_gradient(means, b.pool, dx);
+  if (b.pool == 1 && !drops(b, c)) return multiply_input(b.a, g, true, dx, adding);
+  const Tensor read = workspace(g, b.a.count() / b.rank, c);
+  multiply_input(b.a, g, false, read, adding);
+  if (drops(b, c)) ops::drop(b.dropout, {c.dropout->seed, b.stream}, c.dropout->step, c.dropout->first_row, read);
+  b.pool == 1 ? ops::add(read, dx) : ops::add_pooled_gradient(read, b.pool, dx);
 }
 
 void branch_forward(const Branch& b, const Tensor& x, const Tensor& y, const Compute& c) {
@@ -310,18 +315,28 @@ void branch_forward(const Branch& b, const Tensor& x, const Tensor& y, const Com
   ops::add_columns(b.scale, product_of(h, b.b, c), y, b.row_begin);
 }
 
+// The branch's columns of y by the factors of its rows; the bias is none of what they lengthen.
+void lengthen(const Linear& linear, const Branch& b, const Tensor& y) {
+  if (!b.has_magnitude) return;
+  const Tensor bias = linear.bias.empty() ? Tensor{} : linear.bias.rows_view(b.row_begin, b.row_end);
+  ops::scale_columns(b.factors, bias, y, b.row_begin);
+}
+
 // Each row's own: the rows of one adapter stand together.
 void branches_forward(const Linear& linear, const Tensor& x, const Tensor& y, const Compute& c) {
   for (const Branch& b : linear.branches) {
     if (b.adapter == Branch::kEveryRow) {
       branch_forward(b, x, y, c);
+      lengthen(linear, b, y);
     } else if (!c.adapter_rows.empty()) {
       const auto at = static_cast<size_t>(b.adapter);
       TERN_CHECK(at + 1 < c.adapter_rows.size() && c.adapter_rows.back() == x.rows(),
                  "linear ({}, {}): adapter {}, rows of {} adapters up to {}, x has {}", linear.out, linear.in,
                  b.adapter, c.adapter_rows.size() - 1, c.adapter_rows.back(), x.rows());
       const int64_t begin = c.adapter_rows[at], end = c.adapter_rows[at + 1];
-      if (begin < end) branch_forward(b, x.rows_view(begin, end), y.rows_view(begin, end), c);
+      if (begin == end) continue;
+      branch_forward(b, x.rows_view(begin, end), y.rows_view(begin, end), c);
+      lengthen(linear, b, y.rows_view(begin, end));
     }
   }
 }
@@ -338,6 +353,76 @@ void branch_weight(const Branch& b, const Tensor& dy, const Tensor& x, const Bra
   multiply_weight(g, inputs_of(b, x, c), gradient.a, c);
 }
 
+bool lengthens(const Linear& linear) {
+  return std::ranges::any_of(linear.branches, [](const Branch& b) { return b.has_magnitude; });
+}
+// Whether rows have magnitudes whose factors change with A and B: they are made for each pass.
+bool lacks_factors(const Linear& linear) {
+  return std::ranges::any_of(linear.branches, [](const Branch& b) { return b.has_magnitude && b.factors.empty(); });
+}
+
+// A of all branches with a magnitude, one below the other.
+Tensor stacked_a(const Linear& linear, const Compute& c) {
+  std::vector<const Branch*> with;
+  int64_t ranks = 0;
+  for (const Branch& b : linear.branches)
+    if (b.has_magnitude) with.push_back(&b), ranks += b.rank;
+  if (with.size() == 1) return with[0]->a;
+  const Tensor a = c.arena.allocate(with[0]->a.dtype(), {ranks, linear.in}, MemoryClass::workspace);
+  int64_t row = 0;
+  for (const Branch* b : with) ops::copy(b->a, a.rows_view(row, row + b->rank)), row += b->rank;
+  return a;
+}
+
+// The linear with factors of rows, m/‖w + s·b·a‖, as workspace.
+Linear with_factors(const Linear& linear, DType dtype, const Compute& c) {
+  Linear whole = linear;
+  for (Branch& b : whole.branches)
+    if (b.has_magnitude) {
+      const int64_t rows = b.row_end - b.row_begin;
+      b.factors = c.arena.allocate(DType::f64, {rows}, MemoryClass::workspace);
+      if (b.lengths.empty()) b.lengths = c.arena.allocate(DType::f64, {rows}, MemoryClass::workspace);
+    }
+  Linear own{.weight = linear.weight, .bias = {}, .out = linear.out, .in = linear.in};
+  const Tensor a = stacked_a(linear, c);
+  const Tensor aw = c.arena.allocate(ops::sum_dtype(dtype), {a.rows(), linear.out}, MemoryClass::workspace);
+  const Compute plain{c.arena, c.multiply};
+  multiply_forward(own, a, aw, forward_scratch(own, a.rows(), dtype, plain), plain);
+  int64_t row = 0;
+  for (size_t i = 0; i < whole.branches.size(); ++i) {
+    const Branch& b = whole.branches[i];
+    if (!b.has_magnitude) continue;
+    if (linear.branches[i].lengths.empty()) row_lengths(b, aw.rows_view(row, row + b.rank));
+    row_factors(b), row += b.rank;
+  }
+  return whole;
+}
+
+// dy by the factors of rows, where there are any.
+Tensor by_factors(const Linear& linear, const Tensor& dy, const Compute& c) {
+  if (!lengthens(linear)) return dy;
+  const Tensor d = workspace(dy, linear.out, c);
+  ops::copy(dy, d);
+  for (const Branch& b : linear.branches)
+    if (b.has_magnitude) ops::scale_columns(b.factors, {}, d, b.row_begin);
+  return d;
+}
+
+// Of magnitudes: Σ over tokens of dy·(w + s·b·a)·x/‖w + s·b·a‖, which is made again.
+void magnitude_weight(const Linear& linear, const Tensor& dy, const Tensor& x, const Linear& gradient,
+                      const Compute& c) {
+  if (!lengthens(linear)) return;
+  const Tensor y = workspace(x, linear.out, c);
+  Linear own{.weight = linear.weight, .bias = {}, .out = linear.out, .in = linear.in};
+  multiply_forward(own, x, y, forward_scratch(own, x.rows(), x.dtype(), c), c);
+  for (size_t i = 0; i < linear.branches.size(); ++i) {
+    const Branch& b = linear.branches[i];
+    if (!b.has_magnitude) continue;
+    branch_forward(b, x, y, c);
+    magnitude_gradient(b, dy, y, gradient.branches[i].magnitude);
+  }
+}
+
 }  // namespace
 
 void linear_forward(const Linear& linear, const Tensor& x, const Tensor& y, const Tensor& scratch, const Compute& c) {
@@ -352,6 +437,11 @@ void linear_forward(const Linear& linear, const Tensor& x, const Tensor& y, cons
   check_shapes(linear, x, y);
   if (x.count() == 0) return;
   if (c.observer) c.observer->see(linear, x);
+  if (lacks_factors(linear)) {
+    const Linear whole = with_factors(linear, x.dtype(), c);
+    multiply_forward(whole, x, y, forward_scratch(whole, x.rows(), x.dtype(), c), c);
+    return branches_forward(whole, x, y, c);
+  }
   multiply_forward(linear, x, y, forward_scratch(linear, x.rows(), x.dtype(), c), c);
   branches_forward(linear, x, y, c);
 }
@@ -359,21 +449,26 @@ void linear_forward(const Linear& linear, const Tensor& x, const Tensor& y, cons
 void linear_backward_input(const Linear& linear, const Tensor& dy, const Tensor& dx, const Compute& c) {
   check_shapes(linear, dx, dy);
   if (dx.count() == 0) return;
-  multiply_input(linear, dy, dx, c);
-  for (const Branch& b : linear.branches) branch_input(b, dy, dx, c);
+  if (lacks_factors(linear)) return linear_backward_input(with_factors(linear, dy.dtype(), c), dy, dx, c);
+  const Tensor d = by_factors(linear, dy, c);
+  multiply_input(linear, d, dx, c);
+  for (const Branch& b : linear.branches) branch_input(b, d, dx, c);
 }
 
 void linear_backward_weight(const Linear& linear, const Tensor& dy, const Tensor& x, const Linear& gradient,
                             const Compute& c) {
   check_shapes(gradient, x, dy);
   if (x.count() == 0) return;
-  if (is_trained(gradient)) {
-    multiply_weight(dy, x, dense_rows(gradient), c);
-    if (!gradient.bias.empty()) ops::bias_backward(dy, gradient.bias);
-  }
+  if (lacks_factors(linear)) return linear_backward_weight(with_factors(linear, dy.dtype(), c), dy, x, gradient, c);
   TERN_CHECK(gradient.branches.size() == linear.branches.size(), "linear ({}, {}): {} branches, gradients of {}",
              linear.out, linear.in, linear.branches.size(), gradient.branches.size());
-  for (size_t i = 0; i < linear.branches.size(); ++i) branch_weight(linear.branches[i], dy, x, gradient.branches[i], c);
+  magnitude_weight(linear, dy, x, gradient, c);
+  const Tensor d = by_factors(linear, dy, c);
+  if (is_trained(gradient)) {
+    multiply_weight(d, x, dense_rows(gradient), c);
+    if (!gradient.bias.empty()) ops::bias_backward(dy, gradient.bias);
+  }
+  for (size_t i = 0; i < linear.branches.size(); ++i) branch_weight(linear.branches[i], d, x, gradient.branches[i], c);
 }
 
 }  // namespace tern

@@ -73,6 +73,14 @@ struct Branch {
   double scale = 1;       // alpha/rank, or alpha/√rank
   Tensor a = {}, b = {};  // (rank, in/pool); (row_end - row_begin, rank)
   int64_t pool = 1;       // a reads the means of each `pool` neighbouring columns of x in the place of x
+  double dropout = 0;     // share of what a reads that is left out where Compute::dropout says so
+  uint64_t stream = 0;    // of the random numbers that say which
+  bool has_magnitude = false;
+  Tensor magnitude =
+      {};  // (row_end - row_begin), trained: by how much rows of the whole are longer than the weight's own
+  Tensor row_squares = {};  // f64, Σ w² of each of those rows of the weight
+  Tensor factors = {};  // f64: what each column of y is multiplied by; made for a pass (model/row_lengths.h), or once
+  Tensor lengths = {};  // f64, of a pass: norms of the rows of weight + scale·b·a; given, they are not made (tests)
   int adapter =
       kEveryRow;  // which of several adapters that run beside each other it belongs to; it then takes the rows of x
                   // that Compute::adapter_rows gives that adapter

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "model/number.h"
 #include "model/ops.h"
+#include "model/row_lengths.h"
 
 namespace tern {
 namespace {
@@ -36,6 +37,22 @@ void add_branch(const Branch& b, int64_t n, std::span<double> row) {
   }
 }
 
+// Where row n has a magnitude: its change becomes that of the row at its own length, m·(w + change)/‖w + change‖ - w.
+template <class T>
+void lengthen(const Linear& linear, int64_t n, std::span<const T> w, std::span<double> change) {
+  for (const Branch& b : linear.branches) {
+    if (!b.has_magnitude || n < b.row_begin || n >= b.row_end) continue;
+    double squares = 0;
+    for (size_t k = 0; k < w.size(); ++k) squares += std::pow(static_cast<double>(w[k]) + change[k], 2);
+    if (squares == 0) return;
+    const double factor = magnitude_of(b, n - b.row_begin) / std::sqrt(squares);
+    for (size_t k = 0; k < w.size(); ++k) {
+      const auto own = static_cast<double>(w[k]);
+      change[k] = factor * (own + change[k]) - own;
+    }
+  }
+}
+
 template <class T>
 void merge_rows(Linear& linear, DType stored, MergeError& error) {
   const std::span<T> w = dense_rows(linear).span<T>();
@@ -45,6 +62,7 @@ void merge_rows(Linear& linear, DType stored, MergeError& error) {
   for (size_t n = 0; n < out; ++n) {
     std::vector<double> row(in);
     for (const Branch& b : linear.branches) add_branch<T>(b, static_cast<int64_t>(n), row);
+    lengthen<T>(linear, static_cast<int64_t>(n), {w.data() + n * in, in}, row);
     for (size_t k = 0; k < in; ++k) {
       T& x = w[n * in + k];
       const double exact = static_cast<double>(x) + row[k], rounded = as_stored(exact, stored);

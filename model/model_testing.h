@@ -15,6 +15,7 @@
 #include "base/rng.h"
 #include "formats/hf/family.h"
 #include "model/linear.h"
+#include "model/row_lengths.h"
 #include "model/unit.h"
 #include "spec/unit_cost.h"
 
@@ -175,6 +176,13 @@ inline ModelSpec with_uneven_adapters(ModelSpec spec) {
   return spec;
 }
 
+/// The same with magnitudes of rows (DoRA), and with dropout.
+inline ModelSpec with_magnitudes(ModelSpec spec, double dropout = 0) {
+  for (Unit& unit : spec.units)
+    for (ModuleAdapter& a : unit.adapters) a.magnitude = true, a.dropout = dropout;
+  return spec;
+}
+
 /// Every parameter random, norms around one, biases too: nothing is at a value that hides a missing term.
 inline ModelWeights random_weights(const ModelSpec& spec, DType dtype, Arena& arena, uint64_t seed, double std = 0.3) {
   ModelWeights w = allocate_weights(spec, dtype, MemoryClass::weights, arena);
@@ -185,6 +193,7 @@ inline ModelWeights random_weights(const ModelSpec& spec, DType dtype, Arena& ar
                  [&](const ParameterInfo& info, Tensor& t) { fill_normal(t, std / 6, seed ^ hash_name(info.name)); });
   for_each_adapter(spec, w,
                    [&](const ParameterInfo& info, Tensor& t) { fill_normal(t, std, seed ^ hash_name(info.name)); });
+  measure_rows(spec, w, w, arena);
   return w;
 }
 inline ModelWeights zero_gradients(const ModelSpec& spec, DType dtype, Arena& arena) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <string>
 #include <type_traits>
 
 #include "kernels/cpu/activation.h"
@@ -18,6 +19,7 @@
 #include "kernels/ref/norm_ref.h"
 #include "kernels/ref/rope_ref.h"
 #include "kernels/ref/vector_ref.h"
+#include "model/number.h"
 
 namespace tern::ops {
 
@@ -308,6 +310,52 @@ void pool_columns(const Tensor& x, int64_t pool, const Tensor& y) {
         auto sum = wide(from[g * pool]);
         for (int64_t i = 1; i < pool; ++i) sum += wide(from[g * pool + i]);
         to[g] = narrow<T>(sum / static_cast<decltype(sum)>(pool));
+      }
+    });
+  });
+}
+
+void scale_columns(const Tensor& factors, const Tensor& bias, const Tensor& y, int64_t column) {
+  const std::span<const double> f = factors.span<double>();
+  const auto n = static_cast<int64_t>(f.size());
+  by_dtype(y.dtype(), [&]<class T>() {
+    const std::span<const T> b = span_or_none<T>(bias);
+    TERN_CHECK(b.empty() || b.size() == f.size(), "scale_columns: {} factors, a bias of {}", f.size(), b.size());
+    const int64_t stride = y.count() / y.rows();
+    TERN_CHECK(column + n <= stride, "columns {} to {} of {}", column, column + n, stride);
+    T* const to = y.span<T>().data() + column;
+    parallel_ranges(y.rows(), row_grain(n), 1, [&](int64_t begin, int64_t end) {
+      for (int64_t r = begin; r < end; ++r)
+        for (int64_t i = 0; i < n; ++i) {
+          if (f[static_cast<size_t>(i)] == 1) continue;  // also where y - bias is not exact
+          T& x = to[r * stride + i];
+          const double at = b.empty() ? 0 : static_cast<double>(wide(b[static_cast<size_t>(i)]));
+          x = number_as<T>(at + f[static_cast<size_t>(i)] * (static_cast<double>(wide(x)) - at));
+        }
+    });
+  });
+}
+
+// Four numbers of a block of random ones: as many neighbours are left out by one of them.
+void drop(double share, RngKey key, int64_t step, int64_t first_row, const Tensor& x) {
+  const int64_t n = x.count() / x.rows();
+  const auto least = static_cast<uint32_t>(std::min(share * 0x1p32, 0x1p32 - 1));
+  const double rest = 1 / (1 - share);
+  const uint64_t stream = hash_name(std::to_string(step), key.stream);
+  const auto low = [](uint64_t v) { return static_cast<uint32_t>(v); };
+  const auto high = [](uint64_t v) { return static_cast<uint32_t>(v >> 32); };
+  by_dtype(x.dtype(), [&]<class T>() {
+    T* const to = x.span<T>().data();
+    parallel_ranges(x.rows(), row_grain(n), 1, [&](int64_t begin, int64_t end) {
+      Philox4 random{};
+      uint64_t block = ~uint64_t{0};
+      for (int64_t i = begin * n; i < end * n; ++i) {
+        const uint64_t place = static_cast<uint64_t>(first_row * n + i);
+        if (place / 4 != block) {
+          block = place / 4;
+          random = philox({low(block), high(block), low(stream), high(stream)}, {low(key.seed), high(key.seed)});
+        }
+        to[i] = random[place % 4] < least ? T{} : number_as<T>(rest * static_cast<double>(wide(to[i])));
       }
     });
   });

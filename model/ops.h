@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/rng.h"
 #include "kernels/cpu/coded_rows.h"
 #include "kernels/cpu/weight_rows.h"
 #include "model/rope_table.h"
@@ -85,6 +86,12 @@ void put_columns(const Tensor& x, const Tensor& y, int64_t column);
 /// add_pooled_gradient, its backward: each of the `pool` columns of x += y/pool.
 void pool_columns(const Tensor& x, int64_t pool, const Tensor& y);
 void add_pooled_gradient(const Tensor& y, int64_t pool, const Tensor& x);
+/// Columns [column, column + n) of every row of y: bias + f·(y - bias), f (n) in f64; bias (n), or empty for 0. Each number is rounded
+/// once.
+void scale_columns(const Tensor& factors, const Tensor& bias, const Tensor& y, int64_t column);
+/// Dropout of x (rows, n): numbers become 0 with probability `share`, others 1/(1 - share) times. Which depends on key, step, and the
+/// place (first_row + row)·n + column alone.
+void drop(double share, RngKey, int64_t step, int64_t first_row, const Tensor& x);
 void add_and_clear(const Tensor& x, const Tensor& y);  // y += x, x = 0; f32 or f64
 void copy(const Tensor& x, const Tensor& y);
 void scale(double factor, const Tensor& y);  // y *= factor

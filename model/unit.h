@@ -28,6 +28,13 @@ class InputObserver {
 
 struct TensorRanks;  // model/tensor_ranks.h
 
+/// Where adapters leave inputs out (Branch::dropout): random numbers are those of the seed, the step and the row's number in the
+/// step's batch, so that recomputing, resuming and other micro-batches or ranks leave out the same.
+struct DropoutPlace {
+  uint64_t seed = 0;
+  int64_t step = 0, first_row = 0;
+};
+
 struct Compute {
   Arena& arena;
   Multiply multiply = Multiply::exact;
@@ -38,6 +45,8 @@ struct Compute {
   // In training only: the group of ranks that share out each matrix, and the rows between units. x, y and their gradients then
   // have this rank's rows alone, and the ModelSpec is this rank's part.
   const TensorRanks* tensor = nullptr;
+  // Training alone: absent: nothing is left out.
+  std::optional<DropoutPlace> dropout = {};
 };
 
 /// The rows of one forward: sequences laid end to end. Positions count from the start of each sequence (plus its past).

@@ -68,7 +68,9 @@ void add_branch(Linear& linear, const UnitAdapters& adapters, AdaptedModule modu
                                .row_end = row + rows,
                                .rank = a->rank,
                                .scale = a->scale,
-                               .pool = a->pool});
+                               .pool = a->pool,
+                               .dropout = a->dropout,
+                               .has_magnitude = a->magnitude});
 }
 void add_branch(Linear& linear, const UnitAdapters& adapters, AdaptedModule module) {
   add_branch(linear, adapters, module, 0, linear.out);
@@ -107,6 +109,22 @@ void add_adapters(const Unit& unit, UnitWeights& weights) {
     add_adapters(*mlp_of(unit), unit.adapters, w->mlp);
   }
 }
+// Each branch's random numbers are its own: by the layer and the module.
+void name_streams(int layer, UnitWeights& weights) {
+  const auto name = [&](Linear& linear) {
+    for (Branch& b : linear.branches)
+      b.stream = hash_name(name_of(b.module), hash_name("dropout." + std::to_string(layer) + "."));
+  };
+  const auto of_attention = [&](AttentionWeights& w) {
+    for (Linear* linear :
+         {&w.qkv, &w.out, &w.latent.query_down, &w.latent.query_up, &w.latent.kv_down, &w.latent.kv_up})
+      name(*linear);
+  };
+  const auto of_mlp = [&](MlpWeights& w) { name(w.up), name(w.down); };
+  if (auto* w = std::get_if<AttentionWeights>(&weights)) of_attention(*w);
+  if (auto* w = std::get_if<MlpWeights>(&weights)) of_mlp(*w);
+  if (auto* w = std::get_if<ParallelWeights>(&weights)) of_attention(w->attention), of_mlp(w->mlp);
+}
 
 }  // namespace
 
@@ -119,7 +137,9 @@ ModelWeights empty_weights(const ModelSpec& spec) {
   ModelWeights w;
   for (const Unit& unit : spec.units) {
     w.units.push_back(std::visit([](const auto& u) { return UnitWeights(empty(u)); }, unit.spec));
-    if (!unit.adapters.empty()) add_adapters(unit, w.units.back());
+    if (unit.adapters.empty()) continue;
+    add_adapters(unit, w.units.back());
+    name_streams(unit.layer, w.units.back());
   }
   return w;
 }
@@ -214,7 +234,7 @@ void initialize_weights(const ModelSpec& spec, ModelWeights& weights, uint64_t s
 void initialize_adapters(const ModelSpec& spec, ModelWeights& weights, uint64_t seed, AdapterInit init) {
   for_each_adapter(spec, weights, [&](const ParameterInfo& info, Tensor& t) {
     t.fill_zero();
-    if (info.name.ends_with(".b")) return;
+    if (!info.name.ends_with(".a")) return;
     const RngKey key{seed, hash_name(info.name)};
     const double bound = 1 / std::sqrt(static_cast<double>(info.shape[1])),
                  deviation = 1 / static_cast<double>(info.shape[0]);

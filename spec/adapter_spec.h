@@ -30,8 +30,10 @@ std::string_view name_of(AdaptedModule);
 struct ModuleAdapter {
   AdaptedModule module;
   int64_t rank = 0;
-  double scale = 1;  // alpha/rank, or alpha/√rank
-  int64_t pool = 1;  // A reads the mean of each `pool` neighbouring inputs (QA-LoRA)
+  double scale = 1;        // alpha/rank, or alpha/√rank
+  int64_t pool = 1;        // A reads the mean of each `pool` neighbouring inputs (QA-LoRA)
+  bool magnitude = false;  // the length of each row of weight + scale·B·A is trained by itself (DoRA)
+  double dropout = 0;      // in training: share of the inputs of A that are left out, the rest 1/(1 - dropout) times
   friend bool operator==(const ModuleAdapter&, const ModuleAdapter&) = default;
 };
 /// Of one unit, at most one for each module.

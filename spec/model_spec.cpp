@@ -305,4 +305,10 @@ ModelSpec with_adapters(ModelSpec spec, int64_t rank, double scale) {
   return spec;
 }
 
+ModelSpec without_dropout(ModelSpec spec) {
+  for (Unit& unit : spec.units)
+    for (ModuleAdapter& a : unit.adapters) a.dropout = 0;
+  return spec;
+}
+
 }  // namespace tern

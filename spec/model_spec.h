@@ -211,5 +211,7 @@ int64_t num_fixed_numbers(const ModelSpec&);
 std::vector<AdaptedModule> adapted_modules(const Unit&, const HfNames& names);
 /// Every unit's own weights frozen, each of these matrices with an adapter of `rank` (0: none) and `scale`.
 ModelSpec with_adapters(ModelSpec, int64_t rank, double scale = 1);
+/// As it is evaluated: its adapters leave nothing out.
+ModelSpec without_dropout(ModelSpec);
 
 }  // namespace tern

@@ -34,39 +34,63 @@ struct Sizes {
   }
   AdaptedMatrix matrix(AdaptedModule module, int64_t rows) const { return adapted_matrix(adapters, module, rows); }
   // The most that a product of m rows with a matrix of depth k takes beside its operands: its own scratch; after it
-  // those of its adapters in turn, with the rows h = A·x and what passes through them.
+  // those of its adapters in turn, with the rows h = A·x and what passes through them. With magnitudes the factors of rows
+  // are there throughout.
   int64_t forward(int64_t m, const AdaptedMatrix& w, int64_t k) const {
-    const auto branch = [&](int64_t n, int64_t r, int64_t pool) {
-      return m * r * s +
-             std::max(pooled(m, k, pool) + (*this)(kForward, m, r, k / pool), m * n * s + (*this)(kForward, m, n, r));
+    return with_factors(forward_of_branches(m, w, k), w, k);
+  }
+  int64_t input_gradient(int64_t m, const AdaptedMatrix& w, int64_t k) const {
+    const auto branch = [&](const AdaptedMatrix::Part& p) {  // what adds to dx needs none
+      return m * p.rank * s + std::max(cut(m, p.rows, w) + (*this)(kInputGradient, m, p.rows, p.rank), read(m, k, p));
+    };
+    return with_factors(scaled(m, w) + with_branches(own(kInputGradient, m, w.rows, k), w, branch), w, k);
+  }
+  int64_t weight_gradient(int64_t m, const AdaptedMatrix& w, int64_t k) const {
+    const auto branch = [&](const AdaptedMatrix::Part& p) {
+      const int64_t from = read(m, k, p), in = k / p.pool, r = p.rank;
+      const int64_t with_rows = std::max({from + (*this)(kForward, m, r, in), (*this)(kWeightGradient, m, p.rows, r),
+                                          (*this)(kInputGradient, m, p.rows, r)});
+      return m * r * s + std::max(cut(m, p.rows, w) + with_rows, from + (*this)(kWeightGradient, m, r, in));
+    };
+    const int64_t gradients =
+        scaled(m, w) + with_branches(frozen ? 0 : (*this)(kWeightGradient, m, w.rows, k), w, branch);
+    // A magnitude's gradient needs y again.
+    const int64_t again = has_magnitudes(w) ? m * w.rows * s + forward_of_branches(m, w, k) : 0;
+    return with_factors(std::max(gradients, again), w, k);
+  }
+  int64_t forward_of_branches(int64_t m, const AdaptedMatrix& w, int64_t k) const {
+    const auto branch = [&](const AdaptedMatrix::Part& p) {
+      return m * p.rank * s + std::max(read(m, k, p) + (*this)(kForward, m, p.rank, k / p.pool),
+                                       m * p.rows * s + (*this)(kForward, m, p.rows, p.rank));
     };
     return with_branches(own(kForward, m, w.rows, k), w, branch);
   }
-  int64_t input_gradient(int64_t m, const AdaptedMatrix& w, int64_t k) const {
-    const auto branch = [&](int64_t n, int64_t r, int64_t pool) {  // what adds to dx needs none
-      return m * r * s + std::max(cut(m, n, w) + (*this)(kInputGradient, m, n, r), pooled(m, k, pool));
-    };
-    return with_branches(own(kInputGradient, m, w.rows, k), w, branch);
-  }
-  int64_t weight_gradient(int64_t m, const AdaptedMatrix& w, int64_t k) const {
-    const auto branch = [&](int64_t n, int64_t r, int64_t pool) {
-      const int64_t means = pooled(m, k, pool), in = k / pool;
-      const int64_t with_rows = std::max(
-          {means + (*this)(kForward, m, r, in), (*this)(kWeightGradient, m, n, r), (*this)(kInputGradient, m, n, r)});
-      return m * r * s + std::max(cut(m, n, w) + with_rows, means + (*this)(kWeightGradient, m, r, in));
-    };
-    return with_branches(frozen ? 0 : (*this)(kWeightGradient, m, w.rows, k), w, branch);
-  }
   template <class Branch>
   int64_t with_branches(int64_t most, const AdaptedMatrix& w, Branch&& branch) const {
-    for (const auto& [n, r, pool] : w.parts)
-      if (r && n) most = std::max(most, branch(n, r, pool));
+    for (const AdaptedMatrix::Part& p : w.parts)
+      if (p.rank && p.rows) most = std::max(most, branch(p));
     return most;
   }
-  // Means of an adapter's inputs, or gradients of them, where it pools.
-  int64_t pooled(int64_t m, int64_t k, int64_t pool) const { return pool == 1 ? 0 : m * (k / pool) * s; }
+  // What A reads, where it is not x itself: means, or what dropout leaves; or the gradients of it.
+  int64_t read(int64_t m, int64_t k, const AdaptedMatrix::Part& p) const {
+    return p.pool == 1 && !p.dropout ? 0 : m * (k / p.pool) * s;
+  }
   // The columns of dy that belong to one part, where there are others.
   int64_t cut(int64_t m, int64_t n, const AdaptedMatrix& w) const { return n == w.rows ? 0 : m * n * s; }
+  static bool has_magnitudes(const AdaptedMatrix& w) {
+    return std::ranges::any_of(w.parts, [](const AdaptedMatrix::Part& p) { return p.magnitude && p.rows; });
+  }
+  // dy by the factors of rows.
+  int64_t scaled(int64_t m, const AdaptedMatrix& w) const { return has_magnitudes(w) ? m * w.rows * s : 0; }
+  // Beside a pass: factors and lengths of rows, in f64; before it A·wᵀ of all parts, from which they are made.
+  int64_t with_factors(int64_t pass, const AdaptedMatrix& w, int64_t k) const {
+    int64_t rows = 0, ranks = 0, stacked = 0, parts = 0;
+    for (const AdaptedMatrix::Part& p : w.parts)
+      if (p.magnitude && p.rows) rows += 16 * p.rows, ranks += p.rank, ++parts;
+    if (ranks == 0) return pass;
+    if (parts > 1) stacked = ranks * k * s;
+    return rows + std::max(pass, stacked + ranks * w.rows * g + own(kForward, ranks, w.rows, k));
+  }
   bool split() const { return query.tensor > 1; }
   // Rows that all ranks of a tensor group hold together while a product reads or writes them, beside their own part.
   int64_t gathered(int64_t width) const { return split() ? T * width * s : 0; }
@@ -100,13 +124,14 @@ HeadNorms head_norms(const AttentionSpec& u, const Sizes& z) {
 // What a product of (rows, in) with an (out, in) matrix brings beside itself when parts carry adapters of rank r: A (r, in)
 // and B (part, r) each. Nothing is saved: the backward makes A·x again.
 struct Adapter {
-  int64_t parameters = 0, flops = 0;
+  int64_t parameters = 0, flops = 0, squares = 0;  // squares: bytes of Σ w² of rows with a magnitude
 };
 void add_adapter(Adapter& a, int64_t rows, const AdaptedMatrix& w, int64_t in, int64_t copies = 1) {
-  for (const auto& [n, r, pool] : w.parts) {
+  for (const auto& [n, r, pool, magnitude, dropout] : w.parts) {
     if (n == 0) continue;
-    a.parameters += copies * r * (n + in / pool);
-    a.flops += 2 * rows * r * (n + in / pool);
+    a.parameters += copies * (r * (n + in / pool) + (magnitude ? n : 0));
+    a.flops += 2 * rows * r * (n + in / pool) + (magnitude ? 2 * r * w.rows * in : 0);
+    if (magnitude) a.squares += 8 * n;
   }
 }
 
@@ -114,6 +139,7 @@ void add_adapter(Adapter& a, int64_t rows, const AdaptedMatrix& w, int64_t in, i
 void finish(UnitCost& c, const Adapter& a, const Sizes& z) {
   c.trained = (z.frozen ? 0 : c.parameters) + a.parameters;
   c.parameters += a.parameters;
+  c.parameter_bytes = a.squares;
   c.forward_flops += a.flops, c.backward_input_flops += a.flops;
   c.backward_weight_flops =
       (z.frozen ? 0 : c.backward_weight_flops) + 2 * a.flops;  // both products of h, h and dh again
@@ -293,6 +319,7 @@ UnitCost cost(const ParallelSpec& u, const Sizes& z) {
   c.backward_input_workspace = std::max(c.backward_input_workspace - m.left_bytes, rows + m.backward_input_workspace);
   c.backward_weight_workspace = std::max(c.backward_weight_workspace, m.backward_weight_workspace);
   const int64_t shared = u.shared_norm ? norm_parameters(u.attention.norm) : 0;
+  c.parameter_bytes += m.parameter_bytes;
   c.parameters += m.parameters - shared, c.trained += m.trained - (z.frozen ? 0 : shared);
   c.saved_bytes += m.saved_bytes, c.left_bytes += m.left_bytes;
   c.forward_exchanged += m.forward_exchanged, c.backward_input_exchanged += m.backward_input_exchanged;
@@ -450,7 +477,7 @@ UnitCost unit_cost(const Unit& unit, const CostQuery& q) {
     c.backward_input_workspace += c.left_bytes;
     c.left_bytes = c.backward_weight_workspace = c.backward_weight_bytes_moved = c.backward_weight_exchanged = 0;
   }
-  c.parameter_bytes = (c.parameters - unit.stored.elements) * s + unit.stored.bytes;
+  c.parameter_bytes += (c.parameters - unit.stored.elements) * s + unit.stored.bytes;
   if (const MoeSpec* m = moe_of(unit); m && m->choice_bias) c.parameter_bytes += m->experts * g;
   c.gradient_bytes = (c.trained + own_table_gradient(unit, q)) * g;
   return c;

@@ -18,13 +18,15 @@ inline int64_t split_rows(const CostQuery& q) { return parts_of(q.tokens, q.tens
 struct AdaptedMatrix {
   struct Part {
     int64_t rows = 0, rank = 0, pool = 1;
+    bool magnitude = false, dropout = false;
   };
   int64_t rows = 0;
   std::array<Part, 3> parts{};
 };
 inline AdaptedMatrix adapted_matrix(const UnitAdapters& adapters, AdaptedModule module, int64_t rows) {
   const ModuleAdapter* a = find_adapter(adapters, module);
-  return {rows, {{{rows, a ? a->rank : 0, a ? a->pool : 1}}}};
+  if (!a) return {rows, {{{rows}}}};
+  return {rows, {{{rows, a->rank, a->pool, a->magnitude, a->dropout > 0}}}};
 }
 /// The matrix of several modules stacked by rows; where `fused` has an adapter, all rows are that one module.
 inline AdaptedMatrix adapted_matrix(const UnitAdapters& adapters, AdaptedModule fused,

@@ -7,10 +7,11 @@ namespace {
 void add_product(std::vector<MatrixProduct>& out, const Unit& unit, int64_t m, const AdaptedMatrix& matrix, int64_t k,
                  int64_t count = 1, bool is_expert = false) {
   out.push_back({m, matrix.rows, k, count, !unit.frozen, is_expert});
-  for (const auto& [n, r, pool] : matrix.parts)
+  for (const auto& [n, r, pool, magnitude, dropout] : matrix.parts)
     if (r && n) {
       out.push_back({m, r, k / pool, count, true, is_expert});
       out.push_back({m, n, r, count, true, is_expert});
+      if (magnitude) out.push_back({r, matrix.rows, k, count, false, is_expert});
     }
 }
 

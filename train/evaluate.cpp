@@ -29,7 +29,7 @@ Evaluation evaluate(const ModelSpec& spec, const ModelWeights& weights, const Fe
                           .dtype = dtype,
                           .scratch = scratch_bytes(Multiply::exact, dtype)};
     const ExecuteResult run =
-        execute(forward_program(spec, {&query, 1}),
+        execute(forward_program(without_dropout(spec), {&query, 1}),
                 {.spec = spec, .weights = weights, .micro_batches = {&batch, 1}, .compute = {arena, Multiply::exact}});
     sum += run.loss_sum;
     result.num_targets += run.num_targets;

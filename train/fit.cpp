@@ -157,7 +157,7 @@ int64_t longest_sum(const ModelSpec& spec, const TrainSettings& s) {
 
 RankBytes evaluation_bytes(const ModelSpec& spec, const TrainSettings& s) {
   const CostQuery exact = evaluation_query(spec, s, std::min(s.micro_batch, s.batch));
-  return simulate(forward_program(spec, {&exact, 1})).ranks[0];
+  return simulate(forward_program(without_dropout(spec), {&exact, 1})).ranks[0];
 }
 
 namespace {

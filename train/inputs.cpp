@@ -116,6 +116,13 @@ ModelSpec adapted(ModelSpec spec, const PeftConfig& config) {
   } catch (const Error& e) { throw Error(ErrorKind::usage, "{}", e.what()); }
 }
 
+// Adapters that leave so many of their inputs out.
+ModelSpec with_dropout(ModelSpec spec, double share) {
+  for (Unit& unit : spec.units)
+    for (ModuleAdapter& a : unit.adapters) a.dropout = share;
+  return spec;
+}
+
 // Adapters that read means of so many inputs.
 ModelSpec pooled(ModelSpec spec, int64_t pool) {
   for (Unit& unit : spec.units)
@@ -162,8 +169,9 @@ TrainInputs load_inputs(const TrainSettings& s) {
         "train: an encoder ({}); tern trains by the next token, which it has not; masked words are not there yet",
         in.spec.family);
   if (s.adapter)
-    in.spec = with_stored_matrices(pooled(adapted(std::move(in.spec), s.adapter->config), s.adapter->pool), in.dir.path,
-                                   s.dtype);
+    in.spec = with_stored_matrices(with_dropout(pooled(adapted(std::move(in.spec), s.adapter->config), s.adapter->pool),
+                                                s.adapter->config.dropout),
+                                   in.dir.path, s.dtype);
   if (has_stored_matrices(in.spec)) in.notes.push_back(tell_stored(in));
   in.notes.insert(in.notes.end(), in.dir.notes.begin(), in.dir.notes.end());
   if (!s.from_scratch)

@@ -79,7 +79,7 @@ class RankTrainer {
   void raise_peak(StepReport& report);
   // A picture is not worth a run: what the disk says of it is a note.
   void write_trace(const ExecuteResult& run);
-  Compute compute() { return {.arena = worker_.arena, .multiply = s_.multiply, .tensor = groups_.matrices.get()}; }
+  Compute compute();
 
   // A of an adapter that is given: its gradient is dropped, nothing makes it decay.
   bool keeps_a() const { return s_.adapter && !s_.adapter->trains_a; }

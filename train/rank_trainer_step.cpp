@@ -56,6 +56,12 @@ StepReport RankTrainer::step(const std::vector<MicroBatch>& batches, int64_t tar
   return report;
 }
 
+Compute RankTrainer::compute() {
+  Compute c{.arena = worker_.arena, .multiply = s_.multiply, .tensor = groups_.matrices.get()};
+  if (s_.adapter && s_.adapter->config.dropout > 0) c.dropout = {s_.seed, state_.step, 0};
+  return c;
+}
+
 void RankTrainer::change_gradients(int64_t number) {
   const std::vector<ParameterInfo>& infos = update_->state.infos;
   if (keeps_a())

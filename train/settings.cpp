@@ -228,6 +228,10 @@ std::optional<AdapterSettings> adapter_from(const Options& o) {
   a.config.alpha = o.has("alpha") ? o.real("alpha") : usual * static_cast<double>(a.config.rank);
   if (!(a.config.alpha > 0)) throw Error(ErrorKind::usage, "--alpha: {}; expected more than 0", a.config.alpha);
   a.config.rank_stabilized = o.text("method") == "rslora";
+  a.config.magnitude = o.text("method") == "dora";
+  a.config.dropout = o.real("adapter-dropout");
+  if (!(a.config.dropout < 1))
+    throw Error(ErrorKind::usage, "--adapter-dropout: {} would leave nothing; expected less than 1", a.config.dropout);
   if (o.text("method") == "qalora") a.pool = 64;
   a.b_rate = o.real("lora-plus-ratio");
   if (!(a.b_rate > 0)) throw Error(ErrorKind::usage, "--lora-plus-ratio: {}; expected more than 0", a.b_rate);

@@ -9,6 +9,7 @@
 #include "model/model_files.h"
 #include "model/not_finite.h"
 #include "model/ops.h"
+#include "model/row_lengths.h"
 #include "model/tensor_parts.h"
 #include "spec/layout.h"
 #include "train/async_state.h"
@@ -35,6 +36,7 @@ ModelWeights first_weights(const TrainSettings& s, const TrainInputs& in, DType 
   } else {
     weights = load_weights(in.spec, in.dir.path, dtype, arena, elsewhere);
   }
+  if (!s.from_scratch) measure_rows(in.spec, in.dir.path, dtype, weights, arena);
   first_adapters(s, in.spec, dtype, weights, arena);
   return weights;
 }

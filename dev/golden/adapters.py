@@ -34,6 +34,11 @@ CASES = {
     "conv1d": ("gpt2", torch.float32, dict(
         r=4, lora_alpha=16, target_modules=["c_attn", "c_proj", "mlp.c_fc"], fan_in_fan_out=True,
         alpha_pattern={"attn.c_proj": 2})),
+    "dora": ("llama", torch.float32, dict(
+        r=3, lora_alpha=5, use_dora=True, target_modules=["q_proj", "k_proj", "v_proj", "o_proj", "down_proj"],
+        rank_pattern={"v_proj": 2}, lora_dropout=0.05)),
+    "dora_conv1d": ("gpt2", torch.float32, dict(
+        r=2, lora_alpha=4, use_dora=True, use_rslora=True, target_modules=["c_attn", "mlp.c_proj"], fan_in_fan_out=True)),
 }
 
 
@@ -56,6 +61,9 @@ def make(name):
             for part in (module.lora_A, module.lora_B):  # what the file holds is what is multiplied
                 part["default"].weight.normal_(0, 0.2)
                 part["default"].weight.copy_(part["default"].weight.to(dtype))
+            if getattr(module, "lora_magnitude_vector", None):  # DoRA
+                for part in module.lora_magnitude_vector.parameters():
+                    part.mul_(1 + 0.2 * torch.randn_like(part))
             modules[path.removeprefix("base_model.model.")] = {"rank": module.r["default"], "scale": module.scaling["default"]}
     model.eval()
     where = OUT / name
@@ -85,5 +93,5 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["--check"]:
         check(sys.argv[2], sys.argv[3])
     else:
-        for case in CASES:
+        for case in sys.argv[1:] or CASES:
             make(case)

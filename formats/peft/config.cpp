@@ -84,10 +84,10 @@ void refuse_base_changes(HfFields& fields) {
 }
 
 void refuse_what_is_set(HfFields& fields, const Json& json) {
-  constexpr std::array kFollowed{"peft_type",           "task_type",      "r",
-                                 "lora_alpha",          "lora_dropout",   "use_rslora",
-                                 "rank_pattern",        "alpha_pattern",  "target_modules",
-                                 "layers_to_transform", "exclude_modules"};
+  constexpr std::array kFollowed{"peft_type",      "task_type",           "r",
+                                 "lora_alpha",     "lora_dropout",        "use_rslora",
+                                 "use_dora",       "rank_pattern",        "alpha_pattern",
+                                 "target_modules", "layers_to_transform", "exclude_modules"};
   for (const auto& [key, value] : json.items()) {
     if (std::ranges::count(kFollowed, key) || std::ranges::count(kHarmless, key)) continue;
     fields.take(key);
@@ -117,6 +117,7 @@ PeftConfig parse_peft_config(std::string_view text, std::string_view place) {
     c.rank_pattern.emplace_back(module, whole(fields, "rank_pattern", rank));
   c.alpha_pattern = pattern_of(fields, "alpha_pattern");
   c.rank_stabilized = fields.boolean("use_rslora", Null::absent).value_or(false);
+  c.magnitude = fields.boolean("use_dora", Null::absent).value_or(false);
   c.dropout = fields.number("lora_dropout", Null::absent).value_or(0);
   if (!(c.dropout >= 0 && c.dropout < 1)) fields.fail("lora_dropout", "{}, expected 0 to 1", c.dropout);
   c.base_model = fields.text("base_model_name_or_path", Null::absent).value_or("");
@@ -167,7 +168,7 @@ std::string peft_config_json(const PeftConfig& c) {
                      {"revision", nullptr},
                      {"target_modules", json_of(c.targets)},
                      {"task_type", "CAUSAL_LM"},
-                     {"use_dora", false},
+                     {"use_dora", c.magnitude},
                      {"use_rslora", c.rank_stabilized}};
   return dump_json(json, 2) + "\n";
 }

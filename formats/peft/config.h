@@ -27,6 +27,7 @@ struct PeftConfig {
   std::vector<std::pair<std::string, double>> alpha_pattern;
   bool rank_stabilized = false;  // scale alpha/√rank, not alpha/rank
   double dropout = 0;            // of training
+  bool magnitude = false;        // use_dora
   std::string base_model;        // what it was trained on, as its makers called it
 };
 

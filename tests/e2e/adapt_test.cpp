@@ -67,8 +67,10 @@ TEST_F(Adapt, LearnsInTheBytesForetoldAndMergesToTheSameLosses) {
 }
 
 TEST_F(Adapt, AStoppedRunGoesOnToTheSameBits) {
-  for (const char* more : {"", " --dtype bf16 --init gaussian --method rslora --target q_proj,v_proj"}) {
-    const std::string name = *more ? "b" : "a", rest = std::string("--rank 2") + more;
+  char letter = 'a';
+  for (const char* more : {"", " --dtype bf16 --init gaussian --method rslora --target q_proj,v_proj",
+                           " --method dora --adapter-dropout 0.2", " --method dora --dtype bf16"}) {
+    const std::string name(1, letter++), rest = std::string("--rank 2") + more;
     json(train(name + "-whole", rest + " --steps 5"));
     json(train(name + "-parts", rest + " --steps 2"));
     json(train(name + "-parts", rest + " --steps 5"));
@@ -77,6 +79,34 @@ TEST_F(Adapt, AStoppedRunGoesOnToTheSameBits) {
     EXPECT_EQ(file(name + "-parts/adapter/adapter_config.json"), file(name + "-whole/adapter/adapter_config.json"));
   }
   expect_refusal(2, train("a-parts", "--rank 3 --steps 6"), {"--rank", "2 in the checkpoint"});
+}
+
+// DoRA and dropout: the bytes foretold, the same bits with recomputation, merged weights that give the adapter's losses, and beside
+// codes what it learns beside their numbers.
+TEST_F(Adapt, LearnsLengthsOfRowsAndLeavesInputsOut) {
+  const std::string rest = "--method dora --rank 4 --steps 8 --adapter-dropout 0.1 --valid-data log.txt --eval-every 4 ";
+  const Json run = json(train("dora", rest));
+  EXPECT_EQ(run["byte_mismatches"], 0);
+  json(train("dora-again", rest + "--recompute full"));
+  EXPECT_EQ(file("dora/adapter/adapter_model.safetensors"), file("dora-again/adapter/adapter_model.safetensors"));
+  json(train("dora-dry", "--method dora --rank 4 --steps 8"));
+  EXPECT_NE(file("dora/adapter/adapter_model.safetensors"), file("dora-dry/adapter/adapter_model.safetensors"));
+  const Json config = parse_json(file("dora/adapter/adapter_config.json"), "config");
+  EXPECT_EQ(config["use_dora"], true);
+  EXPECT_EQ(config["lora_dropout"], 0.1);
+  const std::string eval = "eval " + kModel + " --data log.txt --dtype f32 --max-tokens 500";
+  const double after = loss_of(eval + " --adapter dora/adapter");
+  EXPECT_LT(after, loss_of(eval) - 0.2);
+  json("adapt merge " + kModel + " dora/adapter --dtype f32 --output dora-merged");
+  EXPECT_NEAR(loss_of("eval dora-merged --data log.txt --dtype f32 --max-tokens 500"), after, 1e-5);
+  json("quantize " + kModel + " --type q4_0 --table-type q4_0 --output dora.gguf");
+  json("export dora.gguf --dtype f32 --output dora-numbers");
+  const std::string beside = " --data log.txt --seq 32 --batch 4 --steps 3 --method dora --multiply exact --output ";
+  EXPECT_EQ(json("adapt dora.gguf" + beside + "dora-coded")["byte_mismatches"], 0);
+  json("adapt dora-numbers" + beside + "dora-decoded");
+  EXPECT_EQ(file("dora-coded/adapter/adapter_model.safetensors"), file("dora-decoded/adapter/adapter_model.safetensors"));
+  expect_refusal(2, "adapt merge dora.gguf dora-coded/adapter --offsets --output no.gguf", {"DoRA"});
+  expect_refusal(2, train("x", "--adapter-dropout 1"), {"--adapter-dropout"});
 }
 
 // Beside a base in codes: the adapter that the decoded base gives, to the bit, in the bytes foretold, for the same base.
