@@ -432,7 +432,7 @@ std::vector<OptionSpec> make_options() {
       {.name = "adapter-dropout", .verbs = "adapt", .type = real, .fallback = "0", .unit = "SHARE", .help = "share of the inputs of A that a step leaves out, drawn by counted numbers: the same after a resume and with --recompute", .min = 0, .max = 1},
       {.name = "lora-plus-ratio", .verbs = "adapt", .type = real, .fallback = "1", .unit = "RATIO", .help = "B learns at RATIO times the rate of A (LoRA+, whose authors suggest 16)", .min = 0, .max = 1e6},
       {.name = "target", .verbs = "adapt", .type = list, .unit = "MODULES", .help = "names of matrices as the model's files have them, such as q_proj,v_proj; not given: all of the layers"},
-      {.name = "init", .verbs = "adapt", .type = choice, .fallback = "true", .help = "how A begins (B begins with zeros): true: uniform within 1/√in; gaussian: normal, 1/rank", .choices = {"true", "gaussian"}},
+      {.name = "init", .verbs = "adapt", .type = choice, .fallback = "true", .help = "how A begins (B begins with zeros): true: uniform within 1/√in; gaussian: normal, 1/rank; and how both begin: orthogonal: in directions of which A has one half and B the other; pissa: as the leading singular directions of the weight, which then stays without them; olora: as the first columns and rows of its orthogonal factors", .choices = {"true", "gaussian", "orthogonal", "pissa", "olora"}},
 
       // train: the amount and the rate.
       {.name = "seq", .verbs = "train adapt", .type = integer, .fallback = "256", .unit = "TOKENS", .help = "length of a training sequence", .min = 1, .max = kMaxCount},

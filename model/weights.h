@@ -149,12 +149,19 @@ void join_tied_gradients(const ModelSpec&, const ModelWeights& gradients);
 /// x̂; GPT-2's residual projections scaled by 1/sqrt(2·layers). Keyed by (seed, name, element): the same for any dtype
 /// up to rounding.
 void initialize_weights(const ModelSpec&, ModelWeights&, uint64_t seed);
-/// How A of a new adapter begins; B begins with zeros.
+/// How A of a new adapter begins; B begins with zeros but for the last three.
 enum class AdapterInit : uint8_t {
   kaiming,   // uniform within ±1/√in, as LoRA applies Kaiming's rule; PEFT's init_lora_weights = true
   gaussian,  // normal, deviation 1/rank
+  orthogonal,  // normal numbers in half of the directions of a random basis of the rank, B in the others: B·A = 0 but for
+               // rounding
+  pissa,       // and B: the weight's leading singular directions, which the weight loses (model/taken_factors.h)
+  olora,       // and B: the first columns and rows of its orthogonal factors, which it loses
 };
-/// New adapters, which change nothing yet. Keyed as above.
+/// As options and files of settings call it; kaiming is "true", as in PEFT's.
+std::string_view name_of(AdapterInit);
+/// New adapters, which change nothing yet. Keyed as above. pissa, olora: as kaiming; take_factors then sets them.
+/// Errors  usage: an odd rank for `orthogonal`. bad_file: no LAPACK for it.
 void initialize_adapters(const ModelSpec&, ModelWeights&, uint64_t seed, AdapterInit = AdapterInit::kaiming);
 
 /// Packs every linear that is neither packed nor coded, for the exact kernels, layer by layer, and frees the plain copy. The embedding

@@ -9,6 +9,7 @@
 #include "base/units.h"
 #include "model/linear.h"
 #include "model/rope_table.h"
+#include "model/taken_factors.h"
 #include "model/thread_memory.h"
 #include "program/generate.h"
 #include "program/simulate.h"
@@ -362,7 +363,8 @@ DiskPlan predict_disk(const ModelSpec& spec, const TrainSettings& s, Io& io) {
                 .model = num_parameters(spec) * size_of(s.dtype) + 4 * num_fixed_numbers(spec)};
   if (s.adapter) {
     plan.model = 0;
-    for (const ParameterInfo& info : trained_parameters(spec)) plan.model += 4 * info.shape.count();
+    for (const ParameterInfo& info : trained_parameters(spec))
+      plan.model += (takes_factors(s.adapter->init) ? 8 : 4) * info.shape.count();
   }
   const int64_t every = s.checkpoint_every > 0 ? s.checkpoint_every : s.schedule.total_steps;
   const int64_t written = (s.schedule.total_steps + every - 1) / every;

@@ -16,6 +16,7 @@
 #include "model/adapter_files.h"
 #include "model/coded_base.h"
 #include "model/model_files.h"
+#include "model/taken_factors.h"
 #include "spec/presets.h"
 
 namespace tern {
@@ -172,7 +173,13 @@ TrainInputs load_inputs(const TrainSettings& s) {
     in.spec = with_stored_matrices(with_dropout(pooled(adapted(std::move(in.spec), s.adapter->config), s.adapter->pool),
                                                 s.adapter->config.dropout),
                                    in.dir.path, s.dtype);
-  if (has_stored_matrices(in.spec)) in.notes.push_back(tell_stored(in));
+  if (has_stored_matrices(in.spec)) {
+    if (s.adapter && takes_factors(s.adapter->init))
+      throw Error(ErrorKind::usage,
+                  "--init {}: takes a part of the weights away, and codes of {} stay as they lie; leave it out",
+                  name_of(s.adapter->init), in.dir.path);
+    in.notes.push_back(tell_stored(in));
+  }
   in.notes.insert(in.notes.end(), in.dir.notes.begin(), in.dir.notes.end());
   if (!s.from_scratch)
     for (std::string& note : notes_on_weights(in.dir.path)) in.notes.push_back(std::move(note));

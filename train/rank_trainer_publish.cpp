@@ -126,7 +126,7 @@ void RankTrainer::export_model(bool moved) {
   const ExportOf wanted{manifest.step, manifest.files.at(0).crc32c};
   const std::optional<ExportOf> there = run_->exported();
   if (there == wanted) return;
-  run_->export_model(in_, whole_model(), s_.dtype, wanted, s_.adapter ? &s_.adapter->config : nullptr);
+  run_->export_model(in_, whole_model(), s_.dtype, wanted, s_.adapter ? &*s_.adapter : nullptr);
   if (!moved)
     note(fmt::format(
         "{} {}: written again from {}", run_->model(),

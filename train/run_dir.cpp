@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "model/adapter_files.h"
+#include "model/taken_factors.h"
 #include "model/model_files.h"
 
 namespace tern {
@@ -121,14 +122,28 @@ std::vector<std::string> RunDirectory::put_aside() const {
   return aside;
 }
 
+namespace {
+
+void save_adapter(const TrainInputs& in, const AdapterSettings& adapter, const ModelWeights& weights, DType dtype,
+                  const std::string& dir, Io& io) {
+  if (!takes_factors(adapter.init) || !adapter.begin.empty())
+    return save_adapters(in.spec, adapter.config, weights, dir, io);
+  Arena arena;
+  const WholeAdapter whole =
+      with_taken_factors(in.spec, adapter.config, in.dir.path, dtype, adapter.init, weights, arena);
+  save_adapters(whole.spec, whole.config, whole.weights, dir, io);
+}
+
+}  // namespace
+
 void RunDirectory::export_model(const TrainInputs& in, const ModelWeights& weights, DType dtype, const ExportOf& of,
-                                const PeftConfig* adapter) const {
+                                const AdapterSettings* adapter) const {
   const std::string fresh = join_path(path_, fmt::format("{}{}", kModelNew, id_)),
                     old = join_path(path_, fmt::format("{}{}", kModelOld, id_));
   remove_all(io_, fresh);
   make_dirs(io_, fresh);
   if (adapter) {
-    save_adapters(in.spec, *adapter, weights, fresh, io_);
+    save_adapter(in, *adapter, weights, dtype, fresh, io_);
   } else {
     save_model(in.spec, in.config, weights, dtype, fresh, io_);
     if (in.tokenizer) in.tokenizer->save(fresh, io_);

@@ -15,6 +15,8 @@
 
 namespace tern {
 
+struct AdapterSettings;
+
 /// The checkpoint whose weights a model directory holds.
 struct ExportOf {
   int64_t step = 0;
@@ -50,10 +52,11 @@ class RunDirectory {
   /// --resume never: what an earlier run left (checkpoints, model, logs, recipe.toml) goes to NAME.before-K, one K for
   /// all. Returns the new names; none if there was nothing.
   std::vector<std::string> put_aside() const;
-  /// Writes the model with its tokenizer, or with `adapter` its adapter alone, beside OUT/model, then renames it to OUT/model.
+  /// Writes the model with its tokenizer, or with `adapter` its adapter alone, beside OUT/model, then renames it to OUT/model. An adapter
+  /// that began with a part of the weights is written as what it is beside the model as it lies (model/taken_factors.h).
   /// A crash in between leaves the old model, if need be under a temporary name; the next start then gives it back its name.
   void export_model(const TrainInputs&, const ModelWeights&, DType, const ExportOf&,
-                    const PeftConfig* adapter = nullptr) const;
+                    const AdapterSettings* adapter = nullptr) const;
   /// The checkpoint that OUT/model names; nullopt: there is no model, it names no checkpoint, or a file of it is missing or has
   /// changed since (all are read and compared with the sizes and checksums in tern_export.json).
   std::optional<ExportOf> exported() const;

@@ -14,6 +14,7 @@
 #include "base/json.h"
 #include "base/options.h"
 #include "base/units.h"
+#include "model/taken_factors.h"
 #include "plan/layers.h"
 #include "train/nearest_order.h"
 #include "train/outer_settings.h"
@@ -235,8 +236,18 @@ std::optional<AdapterSettings> adapter_from(const Options& o) {
   if (o.text("method") == "qalora") a.pool = 64;
   a.b_rate = o.real("lora-plus-ratio");
   if (!(a.b_rate > 0)) throw Error(ErrorKind::usage, "--lora-plus-ratio: {}; expected more than 0", a.b_rate);
-  a.init =
-      named<AdapterInit>("init", o.text("init"), {{"true", AdapterInit::kaiming}, {"gaussian", AdapterInit::gaussian}});
+  a.init = named<AdapterInit>("init", o.text("init"),
+                              {{"true", AdapterInit::kaiming},
+                               {"gaussian", AdapterInit::gaussian},
+                               {"orthogonal", AdapterInit::orthogonal},
+                               {"pissa", AdapterInit::pissa},
+                               {"olora", AdapterInit::olora}});
+  if (takes_factors(a.init) && o.text("method") != "lora" && o.text("method") != "rslora")
+    throw Error(ErrorKind::usage, "--init {}: takes a part of the weights for A and B of --method lora or rslora, not {}",
+                o.text("init"), o.text("method"));
+  if (a.init == AdapterInit::orthogonal && a.config.rank % 2 != 0)
+    throw Error(ErrorKind::usage, "--rank: {}; --init orthogonal gives half of the directions to A, half to B: an even rank",
+                a.config.rank);
   a.config.base_model = o.positional("MODEL");
   return a;
 }

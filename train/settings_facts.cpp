@@ -61,7 +61,7 @@ Facts settings_facts(const TrainSettings& s, const RunIdentity& id) {
     f.emplace_back("rank", number(c.rank));
     f.emplace_back("alpha", number(c.alpha));
     f.emplace_back("target", c.targets.all_linear ? "all-linear" : fmt::format("{}", fmt::join(c.targets.names, ",")));
-    f.emplace_back("init", s.adapter->init == AdapterInit::gaussian ? "gaussian" : "true");
+    f.emplace_back("init", std::string(name_of(s.adapter->init)));
     if (c.dropout > 0) f.emplace_back("adapter-dropout", number(c.dropout));
     if (s.adapter->b_rate != 1) f.emplace_back("lora-plus-ratio", number(s.adapter->b_rate));
     if (!s.adapter->begin.empty())

@@ -10,6 +10,7 @@
 #include "model/not_finite.h"
 #include "model/ops.h"
 #include "model/row_lengths.h"
+#include "model/taken_factors.h"
 #include "model/tensor_parts.h"
 #include "spec/layout.h"
 #include "train/async_state.h"
@@ -20,6 +21,10 @@
 
 namespace tern {
 namespace {
+
+bool begins_in_weights(const TrainSettings& s) {
+  return s.adapter && s.adapter->begin.empty() && takes_factors(s.adapter->init);
+}
 
 void first_adapters(const TrainSettings& s, const ModelSpec& spec, DType dtype, ModelWeights& weights, Arena& arena) {
   if (s.adapter && !s.adapter->begin.empty()) return load_adapters(spec, s.adapter->begin, dtype, weights, arena);
@@ -38,6 +43,7 @@ ModelWeights first_weights(const TrainSettings& s, const TrainInputs& in, DType 
   }
   if (!s.from_scratch) measure_rows(in.spec, in.dir.path, dtype, weights, arena);
   first_adapters(s, in.spec, dtype, weights, arena);
+  if (begins_in_weights(s)) take_factors(in.spec, weights, s.adapter->init);
   return weights;
 }
 
@@ -50,6 +56,7 @@ ModelWeights first_masters(const TrainSettings& s, const TrainInputs& in, Arena&
     t = arena.allocate(DType::f32, info.shape, MemoryClass::weights);
   });
   first_adapters(s, in.spec, DType::f32, adapters, arena);
+  if (begins_in_weights(s)) read_taken_factors(in.spec, in.dir.path, s.dtype, s.adapter->init, adapters);
   return adapters;
 }
 
