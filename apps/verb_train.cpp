@@ -34,12 +34,14 @@ std::string words(const StepReport& r) {
   std::string text = fmt::format("loss {}  norm {:.3f}  lr {:.2e}  {} tok/s  {:.1f} GFLOP/s",
                                  r.loss ? fmt::format("{:.4f}", *r.loss) : "none", r.gradient_norm, r.learning_rate,
                                  format_count(r.tokens_per_s), r.flops_per_s * 1e-9);
+  if (r.accuracy) text += fmt::format("  preferred {:.0f} %", 100 * *r.accuracy);
   if (r.share_of_peak > 0) text += fmt::format(" ({:.0f} % of peak)", 100 * r.share_of_peak);
   return text + "  " + format_bytes(r.memory_bytes);
 }
 
 std::string words(const Evaluation& e) {
   std::string text = fmt::format("held-out loss {:.4f} over {} tokens", e.loss, format_with_commas(e.num_targets));
+  if (e.accuracy) text += fmt::format(", {:.0f} % of pairs preferred", 100 * *e.accuracy);
   if (e.bits_per_byte) text += fmt::format(", {:.3f} bits per byte", *e.bits_per_byte);
   return text;
 }
@@ -82,6 +84,7 @@ Json json_of(const TrainSettings& s, const TrainResult& r) {
   json[s.adapter ? "adapter" : "model"] = r.model;
   if (r.evaluation) {
     json["held_out"] = {{"loss", r.evaluation->loss}, {"tokens", r.evaluation->num_targets}};
+    if (r.evaluation->accuracy) json["held_out"]["accuracy"] = *r.evaluation->accuracy;
     if (r.evaluation->bits_per_byte) json["held_out"]["bits_per_byte"] = *r.evaluation->bits_per_byte;
   }
   return json;

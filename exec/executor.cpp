@@ -76,9 +76,9 @@ struct Runner {
     result.num_targets += batch.num_targets();
     if (training) {
       const WeightLease weights = in.weights.acquire(last());
-      const double loss =
-          head_forward_loss(in.spec, std::get<HeadWeights>(*weights), batch.rows, x, batch.targets, in.loss_scale,
-                            std::get<HeadSaved>(saved), head_of(*in.gradients), in.compute);
+      const double loss = head_forward_loss(in.spec, std::get<HeadWeights>(*weights), batch.rows, x, batch.targets,
+                                            batch.loss_scale.value_or(in.loss_scale), std::get<HeadSaved>(saved),
+                                            head_of(*in.gradients), in.compute);
       const bool says_it = !in.compute.tensor || in.compute.tensor->comm.rank() == 0;
       result.loss_sum += result.losses.emplace_back(says_it ? loss : 0);
       return;

@@ -30,7 +30,8 @@ struct MicroBatch {
   std::vector<int32_t> tokens;   // (T)
   std::vector<int32_t> targets;  // (T), < 0: no loss
   Rows rows;
-  int64_t first_row = 0;  // its number in the step's batch, which keys dropout (DropoutPlace)
+  int64_t first_row = 0;                  // its number in the step's batch, which keys dropout (DropoutPlace)
+  std::optional<double> loss_scale = {};  // its own, in the place of ExecuteInput's
   int64_t num_targets() const;
 };
 

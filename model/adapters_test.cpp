@@ -164,7 +164,7 @@ TEST(Adapters, DropoutIsCountedByRowsOfTheStep) {
   double kept = 0;
   for (int64_t i = 0; i < ones.count(); ++i) {
     kept += element(ones, i) != 0;
-    if (element(ones, i) != 0) EXPECT_DOUBLE_EQ(element(ones, i), 1 / 0.6);
+    if (element(ones, i) != 0) { EXPECT_DOUBLE_EQ(element(ones, i), 1 / 0.6); }
   }
   EXPECT_NEAR(kept / static_cast<double>(ones.count()), 0.6, 5 * std::sqrt(0.24 / static_cast<double>(ones.count())));
 }

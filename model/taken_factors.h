@@ -23,7 +23,8 @@ bool takes_factors(AdapterInit);
 void take_factors(const ModelSpec&, ModelWeights& weights, AdapterInit);
 /// A₀ and B₀ alone, into the branches of `adapters`, of the rows as a model's files have them in `dtype`, one unit at a time: to the bit
 /// those that take_factors leaves in weights of `dtype`, where `adapters` have that type; unrounded in a wider one.
-void read_taken_factors(const ModelSpec&, const std::string& model_dir, DType dtype, AdapterInit, ModelWeights& adapters);
+void read_taken_factors(const ModelSpec&, const std::string& model_dir, DType dtype, AdapterInit,
+                        ModelWeights& adapters);
 
 /// What such an adapter is beside the model as its files have it.
 struct WholeAdapter {
@@ -31,7 +32,7 @@ struct WholeAdapter {
   PeftConfig config;
   ModelWeights weights;  // branches alone: A over A₀, B beside -B₀
 };
-WholeAdapter with_taken_factors(const ModelSpec&, const PeftConfig&, const std::string& model_dir, DType dtype, AdapterInit,
-                                const ModelWeights& trained, Arena&);
+WholeAdapter with_taken_factors(const ModelSpec&, const PeftConfig&, const std::string& model_dir, DType dtype,
+                                AdapterInit, const ModelWeights& trained, Arena&);
 
 }  // namespace tern

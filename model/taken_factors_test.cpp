@@ -22,8 +22,7 @@ std::vector<double> change_of(const Branch& b) {
   for (int64_t o = 0; o < out; ++o)
     for (int64_t j = 0; j < in; ++j)
       for (int64_t i = 0; i < b.rank; ++i)
-        change[static_cast<size_t>(o * in + j)] +=
-            b.scale * element(b.b, o * b.rank + i) * element(b.a, i * in + j);
+        change[static_cast<size_t>(o * in + j)] += b.scale * element(b.b, o * b.rank + i) * element(b.a, i * in + j);
   return change;
 }
 
@@ -97,8 +96,7 @@ TEST(TakenFactors, BecomeAnAdapterOfTwiceTheRank) {
   const std::string base = kGolden + "models/llama";
   for (const bool stabilized : {false, true})
     for (const AdapterInit init : kInits) {
-      const PeftConfig config{
-          .targets = {.all_linear = true}, .rank = 3, .alpha = 5, .rank_stabilized = stabilized};
+      const PeftConfig config{.targets = {.all_linear = true}, .rank = 3, .alpha = 5, .rank_stabilized = stabilized};
       const ModelSpec full = model_spec(read_hf_config(base + "/config.json")),
                       spec = with_adapters(full, config, "test");
       Arena arena;
@@ -151,8 +149,9 @@ TEST(OrthogonalInit, AddsNothingThoughNeitherFactorIsZero) {
   });
   // Half of the directions, a tenth of normal numbers: 0.01·(rank/2)/rank on average.
   EXPECT_NEAR(squares / static_cast<double>(count), 0.005, 0.0005);
-  EXPECT_THROW(initialize_adapters(with_adapters(model_spec(tiny_config("llama")), 3), weights, 7, AdapterInit::orthogonal),
-               Error);
+  EXPECT_THROW(
+      initialize_adapters(with_adapters(model_spec(tiny_config("llama")), 3), weights, 7, AdapterInit::orthogonal),
+      Error);
 }
 
 }  // namespace

@@ -15,6 +15,7 @@ struct Evaluation {
   // loss / ln 2 · (tokens of the data / UTF-8 bytes of its text); nullopt where a mask leaves tokens out, as it is not known
   // how many bytes the scored tokens have
   std::optional<double> bits_per_byte;
+  std::optional<double> accuracy;        // of pairs (train/preference.h), whose loss is a mean over pairs
   int64_t peak_bytes = 0;                // counted, activations and temporaries
   std::vector<ByteMismatch> mismatches;  // counted against predicted
   bool whole = true;                     // false: `stopped` ended it, and its loss says nothing

@@ -15,6 +15,7 @@ Feed::Feed(TokenData data, FeedConfig config, std::string_view place) : data_(st
     throw Error(ErrorKind::bad_file,
                 "{}: {} tokens, one window takes {} (--seq {} and the last target); more data or a shorter --seq",
                 place, data_.num_tokens(), config_.seq + 1, config_.seq);
+  TERN_CHECK(num_windows_ % config_.together == 0, "Feed: {} windows in groups of {}", num_windows_, config_.together);
 }
 
 int64_t Feed::left_over() const { return data_.num_tokens() - 1 - num_windows_ * config_.seq; }
@@ -39,7 +40,8 @@ int64_t Feed::window_of(uint64_t sample) const {
   if (!config_.shuffle) return static_cast<int64_t>(index);
   // One stream per epoch: the name's hash, stepped by an odd constant so that epochs do not share keys.
   const RngKey key{config_.seed, hash_name("train/feed") + epoch * 0x9e3779b97f4a7c15u};
-  return static_cast<int64_t>(random_permutation(key, index, n));
+  const auto together = static_cast<uint64_t>(config_.together);
+  return static_cast<int64_t>(random_permutation(key, index / together, n / together) * together + index % together);
 }
 
 MicroBatch Feed::windows(std::span<const int64_t> windows, const RopeTable* rope) const {

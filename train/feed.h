@@ -17,6 +17,7 @@ struct FeedConfig {
   int64_t seq = 256;
   uint64_t seed = 0;
   bool shuffle = true;
+  int64_t together = 1;  // neighbouring windows that stay neighbours when shuffled: 2 of pairs; divides their number
 };
 
 /// Windows of seq + 1 tokens over the documents laid end to end: window i is tokens [i·seq, i·seq + seq], its inputs

@@ -225,6 +225,19 @@ void check_data_files(const TrainSettings& s, const TrainInputs& in) {
 
 namespace {
 
+bool learns_pairs(const TrainSettings& s) { return s.adapter && s.adapter->preference; }
+
+// Tokens that were packed for other windows, or no pairs.
+void require_pairs(const TokenData& tokens, int64_t seq, const std::string& data) {
+  const std::span<const int64_t> begins = tokens.documents();
+  bool fits =
+      tokens.has_loss() && tokens.num_documents() % 2 == 1 && tokens.num_tokens() == begins[begins.size() - 2] + 1;
+  for (size_t i = 0; fits && i + 1 < begins.size(); ++i) fits = begins[i] == static_cast<int64_t>(i) * seq;
+  if (!fits)
+    throw Error(ErrorKind::bad_file, "{}: no pairs of answers packed for --seq {}; give the JSONL file that has them",
+                data, seq);
+}
+
 // Where templates are: --chat-template, MODEL, the directory of --tokenizer.
 std::optional<ChatTraining> chat_of(const TrainSettings& s, const TrainInputs& in) {
   if (!in.tokenizer) return {};
@@ -232,7 +245,7 @@ std::optional<ChatTraining> chat_of(const TrainSettings& s, const TrainInputs& i
   if (templates.empty() && !s.tokenizer.empty()) templates = read_chat_templates(s.tokenizer);
   if (!s.chat_template.empty()) templates.by_name = {{"default", {real_io().read(s.chat_template), s.chat_template}}};
   if (templates.empty()) return {};
-  return ChatTraining(std::move(templates), *in.tokenizer, s.answers);
+  return ChatTraining(std::move(templates), *in.tokenizer, learns_pairs(s) ? Answers::last : s.answers);
 }
 
 }  // namespace
@@ -243,12 +256,14 @@ Feed open_feed(const TrainSettings& s, const TrainInputs& in, const std::string&
   const std::optional<ChatTraining> chat = lines ? chat_of(s, in) : std::nullopt;
   pack_options.chat = chat ? &*chat : nullptr;
   pack_options.invalid_utf8 = s.invalid_utf8;
+  if (learns_pairs(s)) pack_options.window = s.seq, config.together = 2;
   TokenData tokens =
       in.tokenizer ? load_or_pack(data, *in.tokenizer, cache_dir, pack_options, io) : open_without_tokenizer(s, data);
   if (tokens.info().vocab_size > in.spec.vocab)
     throw Error(ErrorKind::usage,
                 "{}: made for a vocabulary of {}, the model's is {}; use the tokenizer the model was made for", data,
                 tokens.info().vocab_size, in.spec.vocab);
+  if (learns_pairs(s)) require_pairs(tokens, s.seq, data);
   return Feed(std::move(tokens), config, data);
 }
 

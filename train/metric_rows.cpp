@@ -16,6 +16,8 @@ MetricRow row_of(const StepReport& r) {
                            {"perf/flops_per_s", r.flops_per_s},
                            {"mem/peak_bytes", static_cast<double>(r.memory_bytes)}}};
   if (r.loss) row.values.insert(row.values.begin(), {"train/loss", *r.loss});
+  if (r.accuracy) row.values.emplace_back("train/preference_accuracy", *r.accuracy);
+  if (r.margin) row.values.emplace_back("train/preference_margin", *r.margin);
   if (r.share_of_peak > 0) row.values.emplace_back("perf/mfu", r.share_of_peak);
   return row;
 }

@@ -13,6 +13,7 @@
 #include "train/checkpoint.h"
 #include "train/mesh_fit.h"
 #include "train/outer_run.h"
+#include "train/preference.h"
 #include "train/run_dir.h"
 #include "train/stages.h"
 #include "train/train_state.h"
@@ -71,7 +72,9 @@ class RankTrainer {
     double loss_sum = 0;
     int64_t peak_bytes = 0, message_bytes = 0;
   };
-  StepReport step(const std::vector<MicroBatch>& batches, int64_t targets);
+  StepReport step(std::vector<MicroBatch>& batches, int64_t targets);
+  // What pairs cost, where they are what is learned; each answer gets its weight in the gradient.
+  std::optional<Preference> prefer(std::vector<MicroBatch>& batches);
   void change_gradients(int64_t number);
   Totals gather_totals(const ExecuteResult& run, size_t micros);
   void after_step(const ExecuteResult& run, const Totals& totals, StepReport& report);

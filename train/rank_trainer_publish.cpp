@@ -42,9 +42,14 @@ void RankTrainer::release_weights() {
 // The weights are those of gather_weights.
 bool RankTrainer::add_evaluation(MetricRow& row) {
   const int64_t begin = clock_.now_ns();
-  const Evaluation e =
-      evaluate(in_.spec, whole_model(), *held_out_, s_.seq, s_.eval_batches * s_.batch, s_.micro_batch, s_.dtype,
-               rope_ ? &*rope_ : nullptr, worker_.arena, [this] { return worker_.stop.load(); });
+  const auto stopped = [this] { return worker_.stop.load(); };
+  const RopeTable* const rope = rope_ ? &*rope_ : nullptr;
+  const std::optional<double> beta = s_.adapter ? s_.adapter->preference : std::nullopt;
+  const int64_t windows = s_.eval_batches * s_.batch;
+  const Evaluation e = beta ? evaluate_preference(in_.spec, whole_model(), *beta, *held_out_, windows, s_.dtype, rope,
+                                                  worker_.arena, stopped)
+                            : evaluate(in_.spec, whole_model(), *held_out_, s_.seq, windows, s_.micro_batch, s_.dtype,
+                                       rope, worker_.arena, stopped);
   last_ns_ = clock_.now_ns();  // not part of the next step's time
   result_.evaluation_seconds += seconds_between(begin, last_ns_);
   result_.counted_peak_bytes =
@@ -55,6 +60,7 @@ bool RankTrainer::add_evaluation(MetricRow& row) {
   }
   row.step = state_.step;
   row.values.emplace_back("eval/held-out/loss", e.loss);
+  if (e.accuracy) row.values.emplace_back("eval/held-out/accuracy", *e.accuracy);
   if (e.bits_per_byte) row.values.emplace_back("eval/held-out/bits_per_byte", *e.bits_per_byte);
   result_.evaluation = e;
   result_.byte_mismatches += static_cast<int64_t>(e.mismatches.size());

@@ -11,7 +11,15 @@
 
 namespace tern {
 
-StepReport RankTrainer::step(const std::vector<MicroBatch>& batches, int64_t targets) {
+std::optional<Preference> RankTrainer::prefer(std::vector<MicroBatch>& batches) {
+  if (!s_.adapter || !s_.adapter->preference) return {};
+  Preference p = weigh_pairs(in_.spec, state_.weights, *s_.adapter->preference, batches, compute(), s_.dtype);
+  result_.counted_peak_bytes = std::max(result_.counted_peak_bytes, state_bytes() + p.peak_bytes);
+  result_.byte_mismatches += static_cast<int64_t>(p.mismatches.size());
+  return p;
+}
+
+StepReport RankTrainer::step(std::vector<MicroBatch>& batches, int64_t targets) {
   const int64_t number = state_.step + 1;
   StepReport report{
       .step = number, .total_steps = s_.schedule.total_steps, .learning_rate = learning_rate(s_.schedule, number)};
@@ -21,6 +29,7 @@ StepReport RankTrainer::step(const std::vector<MicroBatch>& batches, int64_t tar
     for (const MicroBatch& b : batches) own += b.num_targets();
   }
   begin_step(*update_, number, [&](int64_t n) { return learning_rate(s_.schedule, n); });
+  const std::optional<Preference> preference = prefer(batches);
   const ExecuteInput input{.spec = part_,
                            .weights = state_.weights,
                            .gradients = &state_.gradients,
@@ -52,6 +61,10 @@ StepReport RankTrainer::step(const std::vector<MicroBatch>& batches, int64_t tar
   const Totals totals = gather_totals(run, batches.size());
   message_bytes_ = std::max(message_bytes_, totals.message_bytes);
   if (targets > 0) result_.loss = report.loss = totals.loss_sum / static_cast<double>(targets);
+  if (preference) {
+    result_.loss = report.loss = preference->loss;
+    report.accuracy = preference->accuracy, report.margin = preference->margin;
+  }
   after_step(run, totals, report);
   return report;
 }

@@ -13,8 +13,8 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "model/adapter_files.h"
-#include "model/taken_factors.h"
 #include "model/model_files.h"
+#include "model/taken_factors.h"
 
 namespace tern {
 namespace {

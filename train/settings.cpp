@@ -125,8 +125,11 @@ SumOrder sum_order_from(const Options& o, const std::optional<Plan>& plan = {}) 
   return {plan ? plan->choice.mesh.data : std::max(1, ranks_from(o, plan) / tensor_from(o, plan))};
 }
 
-// As large as the groups of a step allow.
+bool learns_pairs(const Options& o) { return knows(o, "dpo-beta") && o.text("method") == "dpo"; }
+
+// As large as the groups of a step allow; of pairs each answer has a weight of its own.
 int64_t derived_micro_batch(const Options& o) {
+  if (learns_pairs(o)) return 1;
   const int64_t batch = o.integer("batch"), groups = sum_order_from(o).groups;
   return batch % groups == 0 ? batch / groups : batch;
 }
@@ -166,6 +169,7 @@ std::string recipe_text(const Options& o, const TrainSettings& s) {
     if (name == "clip") return row_of(s.optimizer.rule).clip.empty();
     if (name == "eval-every" || name == "eval-batches") return s.valid_data.empty();
     if (name == "max-seconds") return true;  // of one sitting, not of the job
+    if (name == "dpo-beta") return !learns_pairs(o);
     if (is_async_option(name)) return !s.async;
     if (s.async && (name == "ranks" || name == "sum-groups" || name == "zero" || name == "tensor-parallel"))
       return true;
@@ -234,8 +238,6 @@ std::optional<AdapterSettings> adapter_from(const Options& o) {
   if (!(a.config.dropout < 1))
     throw Error(ErrorKind::usage, "--adapter-dropout: {} would leave nothing; expected less than 1", a.config.dropout);
   if (o.text("method") == "qalora") a.pool = 64;
-  a.b_rate = o.real("lora-plus-ratio");
-  if (!(a.b_rate > 0)) throw Error(ErrorKind::usage, "--lora-plus-ratio: {}; expected more than 0", a.b_rate);
   a.init = named<AdapterInit>("init", o.text("init"),
                               {{"true", AdapterInit::kaiming},
                                {"gaussian", AdapterInit::gaussian},
@@ -243,11 +245,22 @@ std::optional<AdapterSettings> adapter_from(const Options& o) {
                                {"pissa", AdapterInit::pissa},
                                {"olora", AdapterInit::olora}});
   if (takes_factors(a.init) && o.text("method") != "lora" && o.text("method") != "rslora")
-    throw Error(ErrorKind::usage, "--init {}: takes a part of the weights for A and B of --method lora or rslora, not {}",
-                o.text("init"), o.text("method"));
+    throw Error(
+        ErrorKind::usage,
+        "--init {}: takes a part of the weights for A and B of --method lora or rslora, not of {}; leave it out",
+        o.text("init"), o.text("method"));
   if (a.init == AdapterInit::orthogonal && a.config.rank % 2 != 0)
-    throw Error(ErrorKind::usage, "--rank: {}; --init orthogonal gives half of the directions to A, half to B: an even rank",
+    throw Error(ErrorKind::usage,
+                "--rank: {}; --init orthogonal gives half of the directions to A, half to B: an even rank",
                 a.config.rank);
+  if (learns_pairs(o)) {
+    a.preference = o.real("dpo-beta");
+    if (!(*a.preference > 0)) throw Error(ErrorKind::usage, "--dpo-beta: {}; expected more than 0", *a.preference);
+  } else if (o.given("dpo-beta")) {
+    throw Error(ErrorKind::usage, "--dpo-beta: only --method dpo has it; leave it out");
+  }
+  a.b_rate = o.real("lora-plus-ratio");
+  if (!(a.b_rate > 0)) throw Error(ErrorKind::usage, "--lora-plus-ratio: {}; expected more than 0", a.b_rate);
   a.config.base_model = o.positional("MODEL");
   return a;
 }
@@ -263,6 +276,11 @@ void check_settings(const Options& o, const TrainSettings& s) {
   if (s.micro_batch > s.batch)
     throw Error(ErrorKind::usage, "--micro-batch: {} sequences, more than the {} of --batch", s.micro_batch, s.batch);
   check_ranks(s);
+  if (s.adapter && s.adapter->preference && (s.batch % 2 != 0 || s.micro_batch != 1))
+    throw Error(ErrorKind::usage,
+                "--{}: {}; --method dpo learns from pairs of answers, each answer a micro-batch: an even --batch, and "
+                "--micro-batch 1",
+                s.micro_batch != 1 ? "micro-batch" : "batch", s.micro_batch != 1 ? s.micro_batch : s.batch);
   // Rows are numbered with 32 bits, and the closed forms of bytes must stay within 64.
   if (s.micro_batch > INT32_MAX / s.seq)
     throw Error(ErrorKind::usage,
@@ -311,8 +329,10 @@ std::vector<DerivedValue> derived_values(const Options& o) {
     list.push_back({"clip", real_text(clip), why});
   if (!plan && !o.given("micro-batch")) {
     const int64_t micro = derived_micro_batch(o);
-    list.push_back(
-        {"micro-batch", number(micro), micro == o.integer("batch") ? "the whole batch" : "a group of the batch"});
+    list.push_back({"micro-batch", number(micro),
+                    learns_pairs(o)               ? "an answer of --method dpo"
+                    : micro == o.integer("batch") ? "the whole batch"
+                                                  : "a group of the batch"});
   }
   if (knows(o, "sum-groups") && !o.given("sum-groups"))
     list.push_back({"sum-groups", number(sum_order_from(o, plan).groups), "--ranks"});

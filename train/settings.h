@@ -37,6 +37,7 @@ struct AdapterSettings {
   bool trains_a = true;  // false: A stays as it begins
   int64_t pool = 1;   // columns of x whose mean A reads; 64 for qalora: one group of u4, u3 and u2, two groups of Q4_1
   double b_rate = 1;  // --lora-plus-ratio: B learns at so many times the rate
+  std::optional<double> preference;  // --dpo-beta of --method dpo: it learns from pairs of answers (train/preference.h)
 };
 
 struct TrainSettings {

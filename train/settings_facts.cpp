@@ -54,14 +54,16 @@ Facts settings_facts(const TrainSettings& s, const RunIdentity& id) {
   if (s.answers != Answers::all) f.emplace_back("answers", std::string(name_of(s.answers)));
   if (s.adapter) {
     const PeftConfig& c = s.adapter->config;
-    f.emplace_back("method", s.adapter->pool > 1 ? "qalora"
-                             : c.magnitude       ? "dora"
-                             : c.rank_stabilized ? "rslora"
-                                                 : "lora");
+    f.emplace_back("method", s.adapter->preference ? "dpo"
+                             : s.adapter->pool > 1 ? "qalora"
+                             : c.magnitude         ? "dora"
+                             : c.rank_stabilized   ? "rslora"
+                                                   : "lora");
     f.emplace_back("rank", number(c.rank));
     f.emplace_back("alpha", number(c.alpha));
     f.emplace_back("target", c.targets.all_linear ? "all-linear" : fmt::format("{}", fmt::join(c.targets.names, ",")));
     f.emplace_back("init", std::string(name_of(s.adapter->init)));
+    if (s.adapter->preference) f.emplace_back("dpo-beta", number(*s.adapter->preference));
     if (c.dropout > 0) f.emplace_back("adapter-dropout", number(c.dropout));
     if (s.adapter->b_rate != 1) f.emplace_back("lora-plus-ratio", number(s.adapter->b_rate));
     if (!s.adapter->begin.empty())

@@ -54,7 +54,7 @@ void RankTrainer::train() {
   }
   if (missed) release_weights();
   while (state_.step < total) {
-    const std::vector<MicroBatch> batches = my_batches();
+    std::vector<MicroBatch> batches = my_batches();
     const Agreed agreed = agree(batches);
     if (agreed.stop) break;
     const StepReport report = step(batches, agreed.targets);

@@ -19,6 +19,7 @@ namespace tern {
 struct StepReport {
   int64_t step = 0, total_steps = 0;
   std::optional<double> loss;  // nats per target token; absent: no token of the step has one, and no update was made
+  std::optional<double> accuracy, margin;  // of pairs (train/preference.h), whose loss is a mean over pairs
   double learning_rate = 0, gradient_norm = 0;
   double tokens_per_s = 0, flops_per_s = 0;
   double share_of_peak = 0;  // flops_per_s / the probe's; 0: no probe for this dtype

@@ -8,6 +8,62 @@
 #include "formats/chat/conversation_rows.h"
 
 namespace tern {
+namespace {
+
+// What stands before both answers: messages of a list, or none where a text only says again what the first message says.
+Json messages_before(const Json& j, const std::string& place) {
+  if (!j.contains("prompt")) return Json::array();
+  const Json& prompt = j["prompt"];
+  if (prompt.is_array()) return prompt;
+  for (const char* answer : {"chosen", "rejected"})
+    if (j[answer].empty() || !j[answer][0].is_object() || j[answer][0].value("content", Json()) != prompt)
+      throw Error(
+          ErrorKind::bad_file,
+          "{}: 'prompt' is a text and '{}' a list of messages that does not begin with it; give both as lists, or "
+          "both as texts",
+          place, answer);
+  return Json::array();
+}
+
+// {"prompt", "chosen", "rejected"}, as TRL has pairs.
+JsonlRecord parse_pair(Json& j, const std::string& place) {
+  for (const auto& [key, value] : j.items())
+    if (key != "prompt" && key != "chosen" && key != "rejected" && key != "tools")
+      throw Error(
+          ErrorKind::bad_file,
+          "{}: unknown key '{}' beside 'chosen' and 'rejected'; a pair has 'prompt', 'chosen', 'rejected': remove it",
+          place, key);
+  for (const char* answer : {"chosen", "rejected"})
+    if (!j.contains(answer)) throw Error(ErrorKind::bad_file, "{}: a pair without '{}'", place, answer);
+  JsonlRecord pair;
+  pair.is_pair = true;
+  if (j["chosen"].is_array() && j["rejected"].is_array()) {
+    pair.is_chat = true;
+    const Json before = messages_before(j, place);
+    const auto line = [&](const char* answer) {
+      Json messages = before;
+      for (const Json& message : j[answer]) messages.push_back(message);
+      Json chat = {{"messages", std::move(messages)}};
+      if (j.contains("tools")) chat["tools"] = j["tools"];
+      return dump_json(chat);
+    };
+    pair.text = line("chosen"), pair.rejected = line("rejected");
+    return pair;
+  }
+  for (const char* key : {"prompt", "chosen", "rejected"})
+    if (!j.contains(key) || !j[key].is_string())
+      throw Error(ErrorKind::bad_file,
+                  "{}: '{}' of a pair is {} instead of a string; expected three texts, or two lists of "
+                  "messages",
+                  place, key, j.contains(key) ? j[key].type_name() : "absent");
+  if (j.contains("tools")) throw Error(ErrorKind::bad_file, "{}: 'tools' beside texts; they belong to messages", place);
+  pair.has_completion = true;
+  pair.text = j["prompt"].get<std::string>(), pair.completion = j["chosen"].get<std::string>();
+  pair.rejected = j["rejected"].get<std::string>();
+  return pair;
+}
+
+}  // namespace
 
 JsonlRecord parse_jsonl_record(std::string_view line, const std::string& place) {
   Json j = parse_json(line, place);
@@ -16,6 +72,7 @@ JsonlRecord parse_jsonl_record(std::string_view line, const std::string& place) 
                 "{}: {} instead of an object; expected {{\"text\": …}}, {{\"prompt\": …, \"completion\": …}}, "
                 "{{\"messages\": […]}}, {{\"conversations\": […]}} or {{\"instruction\": …, \"output\": …}}",
                 place, j.type_name());
+  if (j.contains("chosen") || j.contains("rejected")) return parse_pair(j, place);
   const bool has_system = is_alpaca_row(j) && j.contains("system") && j["system"].is_string() && j["system"] != "";
   if (j.contains("messages") || is_sharegpt_row(j) || has_system) {
     JsonlRecord chat;

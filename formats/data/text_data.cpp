@@ -162,6 +162,12 @@ bool DocumentReader::next_text(TextDocument& document) {
 }
 
 bool DocumentReader::next_json(TextDocument& document) {
+  if (rejects_next_) {
+    rejects_next_ = false;
+    (document.is_chat ? text_ : completion_) = std::move(rejected_);
+    document.text = text_, document.completion = completion_;
+    return true;
+  }
   while (at_ < all_.size()) {
     const size_t end = std::min(all_.find('\n', at_), all_.size() - 1) + 1;
     const std::string_view line = without_line_end(all_.substr(at_, end - at_));
@@ -172,6 +178,12 @@ bool DocumentReader::next_json(TextDocument& document) {
       require_text_fits(static_cast<int64_t>(line.size()), kLineBytesPerByte * static_cast<int64_t>(line.size()),
                         memory_bytes_, place_ + ": line " + std::to_string(number));
     JsonlRecord record = parse_jsonl_record(line, place_ + ": line " + std::to_string(number));
+    if (record.is_pair) {
+      text_ = std::move(record.text), completion_ = std::move(record.completion);
+      rejected_ = std::move(record.rejected), rejects_next_ = true;
+      document = {text_, completion_, record.has_completion, true, record.is_chat, number, {}, true};
+      return true;
+    }
     if (record.is_chat) {
       document = {line, {}, false, false, true, number};
       return true;

@@ -18,6 +18,7 @@ struct TextDocument {
   bool is_chat = false;       // `text` is a line of JSON with messages (formats/chat/training.h)
   int64_t line = 1;           // where it begins
   std::string_view row = {};  // of an instruction: the line of JSON, for who has a chat template
+  bool is_pair = false;  // one of two answers to a prompt: the chosen one, and as the next document the rejected one
 };
 
 /// The line that separates documents of a text file.
@@ -73,7 +74,8 @@ class DocumentReader {
   bool is_json_ = false;
   InvalidUtf8 invalid_;
   int64_t memory_bytes_;
-  std::string text_, completion_;
+  std::string text_, completion_, rejected_;
+  bool rejects_next_ = false;  // a pair's second document is still to come
 };
 
 }  // namespace tern

@@ -75,6 +75,8 @@ struct PackOptions {
   std::function<void(const std::string&)> tell = {};  // called with what a person should know: documents changed
   const ChatTraining* chat = nullptr;                 // for lines with messages; null: they are an error
   int64_t memory_bytes = INT64_MAX;  // that one document may take while it becomes tokens; beyond it: does_not_fit
+  int64_t window =
+      0;  // not 0: pairs of answers alone, each answer with its prompt filled up to so many tokens; then one more
   int64_t* most_bytes = nullptr;  // set to the largest memory bound of any one document; 0 if all were short enough to
                                   // need none
 };
@@ -86,11 +88,14 @@ struct PackOptions {
 /// and EOS behind if there is an EOS.
 /// "<|endoftext|>" within a line, like every other special token's text, is plain text: data must not forge structure.
 /// A prompt and its completion are encoded each on its own, as generation would meet them.
+/// Pairs (`chosen`, `rejected`), only with a window: each answer is a document of its own, the rejected one behind the chosen one, filled
+/// up with tokens 0 without a loss; at the end of all comes one more token.
 /// Memory  bounded: files are mapped and let go, long documents are encoded in parts of 1
 ///         MiB where that cannot change ids (byte-level tokenizers of the usual patterns),
 ///         else whole; offsets take 8 bytes per document. Ids go through a temporary
 ///         file.
-/// Errors  bad_file: naming file and line; a document of more than 256 MiB that cannot be encoded in parts.
+/// Errors  bad_file: naming file and line; a document of more than 256 MiB that cannot be encoded in parts; with a window: a line that is
+///         no pair, an answer that is longer; without: a pair.
 TokenFileInfo pack(const std::vector<std::filesystem::path>& inputs, const Tokenizer&,
                    const std::filesystem::path& output, PackOptions = {}, Io& = real_io());
 

@@ -78,6 +78,39 @@ class Packer {
       : tokenizer_(tokenizer), files_(files), chat_(options.chat), options_(options), done_(std::move(done)) {}
 
   void add(const TextDocument& d, const std::string& place) {
+    if (d.is_pair != (options_.window > 0))
+      throw Error(ErrorKind::bad_file, "{}: line {}: {}", place, d.line,
+                  d.is_pair ? "a pair of answers, from which adapt --method dpo learns"
+                            : "no pair of answers ('chosen', 'rejected'), from which --method dpo learns");
+    const int64_t before = files_.num_tokens();
+    add_document(d, place);
+    if (d.is_pair) fill_up(before, fmt::format("{}: line {}", place, d.line));
+  }
+
+  // The last window's last target: Feed has windows of one token more.
+  void end_windows() {
+    const int32_t id = 0;
+    files_.add(std::span(&id, 1), false);
+    documents.push_back(files_.num_tokens());
+  }
+
+  std::vector<int64_t> documents{0};
+  int64_t text_bytes = 0;
+
+ private:
+  void fill_up(int64_t before, const std::string& where) {
+    const int64_t own = files_.num_tokens() - before;
+    if (own > options_.window)
+      throw Error(ErrorKind::bad_file,
+                  "{}: an answer with its prompt is {} tokens, --seq {}; raise --seq or leave the pair out", where, own,
+                  options_.window);
+    TERN_CHECK(own > 0, "{}: an answer without tokens", where);
+    const std::vector<int32_t> rest(static_cast<size_t>(options_.window - own), 0);
+    files_.add(rest, false);
+    documents.back() = files_.num_tokens();
+  }
+
+  void add_document(const TextDocument& d, const std::string& place) {
     held_ = 0;
     if (is_long(d.text.size() + d.completion.size()) && (d.unpacked || d.is_chat))
       held_ = kLineBytesPerByte * static_cast<int64_t>(d.text.size() + d.completion.size());
@@ -93,10 +126,6 @@ class Packer {
     if (files_.num_tokens() > before) documents.push_back(files_.num_tokens());
   }
 
-  std::vector<int64_t> documents{0};
-  int64_t text_bytes = 0;
-
- private:
   void add_chat(std::string_view text, int64_t line, const std::string& place) {
     const std::string where = fmt::format("{}: line {}", place, line);
     if (!chat_)
@@ -207,6 +236,7 @@ TokenFileInfo pack(const std::vector<fs::path>& inputs, const Tokenizer& tokeniz
     done += reader.bytes_total();
     changed += reader.num_changed();
   }
+  if (options.window > 0 && files.num_tokens() > 0) packer.end_windows();
   files.flush();
   if (changed > 0 && options.tell)
     options.tell(fmt::format("{}: {} had bytes that are no UTF-8, which were {}", source, counted(changed, "document"),
@@ -254,7 +284,8 @@ TokenData load_or_pack(const fs::path& data, const Tokenizer& tokenizer, const f
   const std::string key =
       fmt::format("{}\n{}\n{}\n{}\n{}", fs::canonical(data).string(), stat ? stat->size_bytes : 0,
                   stat ? stat->modified_ns : 0, tokenizer.hash(), static_cast<int>(options.invalid_utf8)) +
-      (options.chat ? "\n" + options.chat->hash() : "");
+      (options.chat ? "\n" + options.chat->hash() : "") +
+      (options.window > 0 ? fmt::format("\npairs of {}", options.window) : "");
   make_dirs(io, cache_dir.string());
   const fs::path packed =
       cache_dir / fmt::format("{}-{:016x}.tokens.safetensors", data.stem().string(), hash_name(key));

@@ -333,5 +333,49 @@ TEST_F(TokenDataTest, PacksIntoAnotherIo) {
   EXPECT_EQ(all(load_or_pack(input, tokenizer_, "cache", {}, io)), all(packed));
 }
 
+// Each answer is a window of its own, the loss on the answer alone; what is no pair, or too long, is named.
+TEST_F(TokenDataTest, PairsOfAnswersFillWindows) {
+  const auto pairs = write("p.jsonl",
+                           "{\"prompt\": \"one two\", \"chosen\": \" three\", \"rejected\": \" four five\"}\n"
+                           "{\"prompt\": \"six\", \"chosen\": \"\", \"rejected\": \" seven\"}\n");
+  const auto single = write("s.jsonl",
+                            "{\"prompt\": \"one two\", \"completion\": \" three\"}\n"
+                            "{\"prompt\": \"one two\", \"completion\": \" four five\"}\n"
+                            "{\"prompt\": \"six\", \"completion\": \"\"}\n"
+                            "{\"prompt\": \"six\", \"completion\": \" seven\"}\n");
+  pack({pairs}, tokenizer_, folder_ / "p.safetensors", {.window = 9});
+  pack({single}, tokenizer_, folder_ / "s.safetensors");
+  const TokenData p = TokenData::open(folder_ / "p.safetensors"), s = TokenData::open(folder_ / "s.safetensors");
+  ASSERT_EQ(p.num_documents(), 5);
+  ASSERT_EQ(p.num_tokens(), 4 * 9 + 1);
+  const std::vector<int32_t> padded = all(p), plain = all(s);
+  for (size_t d = 0; d < 4; ++d) {
+    EXPECT_EQ(p.documents()[d], static_cast<int64_t>(9 * d));
+    const int64_t begin = s.documents()[d], count = s.documents()[d + 1] - begin;
+    for (int64_t i = 0; i < 9; ++i) {
+      const auto at = static_cast<int64_t>(9 * d) + i;
+      EXPECT_EQ(padded[static_cast<size_t>(at)], i < count ? plain[static_cast<size_t>(begin + i)] : 0);
+      EXPECT_EQ(p.loss(at), i < count && s.loss(begin + i));
+    }
+  }
+  const auto message = [&](const std::filesystem::path& file, int64_t window) {
+    try {
+      pack({file}, tokenizer_, folder_ / "x.safetensors", {.window = window});
+    } catch (const Error& e) { return std::string(e.what()); }
+    return std::string("no error");
+  };
+  EXPECT_NE(message(pairs, 0).find("p.jsonl: line 1: a pair of answers"), std::string::npos) << message(pairs, 0);
+  EXPECT_NE(message(single, 9).find("s.jsonl: line 1: no pair"), std::string::npos) << message(single, 9);
+  EXPECT_NE(message(pairs, 4).find("p.jsonl: line 1"), std::string::npos);
+  EXPECT_NE(message(pairs, 4).find("--seq 4"), std::string::npos) << message(pairs, 4);
+  for (const auto& [line, word] :
+       {std::pair{R"({"prompt": "a", "chosen": "b"})", "rejected"},
+        {R"({"prompt": "a", "chosen": "b", "rejected": 3})", "rejected"},
+        {R"({"chosen": "b", "rejected": "c"})", "prompt"},
+        {R"({"prompt": "a", "chosen": "b", "rejected": "c", "score": 1})", "score"},
+        {R"({"prompt": "a", "chosen": [{"role": "user", "content": "z"}], "rejected": []})", "prompt"}})
+    EXPECT_NE(message(write("bad.jsonl", std::string(line) + "\n"), 9).find(word), std::string::npos) << line;
+}
+
 }  // namespace
 }  // namespace tern

@@ -69,7 +69,8 @@ TEST_F(Adapt, LearnsInTheBytesForetoldAndMergesToTheSameLosses) {
 TEST_F(Adapt, AStoppedRunGoesOnToTheSameBits) {
   char letter = 'a';
   for (const char* more : {"", " --dtype bf16 --init gaussian --method rslora --target q_proj,v_proj",
-                           " --method dora --adapter-dropout 0.2", " --method dora --dtype bf16"}) {
+                           " --method dora --adapter-dropout 0.2", " --method dora --dtype bf16", " --init pissa",
+                           " --init olora --method rslora --dtype bf16", " --init orthogonal"}) {
     const std::string name(1, letter++), rest = std::string("--rank 2") + more;
     json(train(name + "-whole", rest + " --steps 5"));
     json(train(name + "-parts", rest + " --steps 2"));
@@ -84,7 +85,8 @@ TEST_F(Adapt, AStoppedRunGoesOnToTheSameBits) {
 // DoRA and dropout: the bytes foretold, the same bits with recomputation, merged weights that give the adapter's losses, and beside
 // codes what it learns beside their numbers.
 TEST_F(Adapt, LearnsLengthsOfRowsAndLeavesInputsOut) {
-  const std::string rest = "--method dora --rank 4 --steps 8 --adapter-dropout 0.1 --valid-data log.txt --eval-every 4 ";
+  const std::string rest =
+      "--method dora --rank 4 --steps 8 --adapter-dropout 0.1 --valid-data log.txt --eval-every 4 ";
   const Json run = json(train("dora", rest));
   EXPECT_EQ(run["byte_mismatches"], 0);
   json(train("dora-again", rest + "--recompute full"));
@@ -104,9 +106,57 @@ TEST_F(Adapt, LearnsLengthsOfRowsAndLeavesInputsOut) {
   const std::string beside = " --data log.txt --seq 32 --batch 4 --steps 3 --method dora --multiply exact --output ";
   EXPECT_EQ(json("adapt dora.gguf" + beside + "dora-coded")["byte_mismatches"], 0);
   json("adapt dora-numbers" + beside + "dora-decoded");
-  EXPECT_EQ(file("dora-coded/adapter/adapter_model.safetensors"), file("dora-decoded/adapter/adapter_model.safetensors"));
+  EXPECT_EQ(file("dora-coded/adapter/adapter_model.safetensors"),
+            file("dora-decoded/adapter/adapter_model.safetensors"));
   expect_refusal(2, "adapt merge dora.gguf dora-coded/adapter --offsets --output no.gguf", {"DoRA"});
   expect_refusal(2, train("x", "--adapter-dropout 1"), {"--adapter-dropout"});
+}
+
+// Its file serves the model as it lies, though it learned beside what was left of it.
+TEST_F(Adapt, BeginsWithAPartOfTheWeights) {
+  const std::string eval = "eval " + kModel + " --data log.txt --dtype f32 --max-tokens 500";
+  const double before = loss_of(eval);
+  for (const std::string init : {"pissa", "olora"}) {
+    const std::string begin = "--init " + init + " --rank 4 ";
+    json(train(init + "-begun", begin + "--steps 1 --learning-rate 1e-12"));
+    EXPECT_NEAR(loss_of(eval + " --adapter " + init + "-begun/adapter"), before, 1e-4);
+    const Json run = json(train(init, begin + "--steps 12"));
+    EXPECT_EQ(run["byte_mismatches"], 0);
+    EXPECT_EQ(parse_json(file(init + "/adapter/adapter_config.json"), "config")["r"], 8);
+    const double after = loss_of(eval + " --adapter " + init + "/adapter");
+    EXPECT_LT(after, before - 0.3);
+    json("adapt merge " + kModel + " " + init + "/adapter --dtype f32 --output " + init + "-merged");
+    EXPECT_NEAR(loss_of("eval " + init + "-merged --data log.txt --dtype f32 --max-tokens 500"), after, 1e-5);
+  }
+  json("quantize " + kModel + " --type q4_0 --table-type q4_0 --output begun.gguf");
+  expect_refusal(2, "adapt begun.gguf --data log.txt --output x --init pissa --seq 32", {"--init pissa", "codes"});
+  expect_refusal(2, train("x", "--init olora --method dora"), {"--init olora", "dora"});
+  expect_refusal(2, train("x", "--init orthogonal --rank 3"), {"--rank: 3"});
+  expect_refusal(2, train("x", "--init pissa --rank 300"), {"--rank: 300"});
+}
+
+TEST_F(Adapt, LearnsFromPairsOfAnswers) {
+  const std::string pairs = TERN_SOURCE_DIR "/tests/golden/dpo/pairs.jsonl";
+  const auto on = [&](const std::string& output, const std::string& rest) {
+    return "adapt " + kModel + " --data " + pairs + " --output " + output +
+           " --method dpo --seq 48 --batch 4 --rank 4 --schedule constant --warmup-steps 0 --learning-rate 1e-3 " +
+           rest;
+  };
+  const Json run = json(on("dpo", "--steps 8 --eval-every 4 --valid-data " + pairs));
+  EXPECT_EQ(run["byte_mismatches"], 0);
+  EXPECT_LE(run["counted_peak_bytes"].get<int64_t>(), run["predicted_bytes"]["tensors"].get<int64_t>());
+  EXPECT_LT(run["held_out"]["loss"].get<double>(), 0.6);
+  EXPECT_GE(run["held_out"]["accuracy"].get<double>(), 0.9);
+  json(on("dpo-parts", "--steps 3 --adapter-dropout 0.1"));
+  json(on("dpo-parts", "--steps 6 --adapter-dropout 0.1"));
+  json(on("dpo-whole", "--steps 6 --adapter-dropout 0.1"));
+  EXPECT_EQ(file("dpo-parts/adapter/adapter_model.safetensors"), file("dpo-whole/adapter/adapter_model.safetensors"));
+  expect_refusal(2, on("x", "--batch 5"), {"--batch", "5"});
+  expect_refusal(2, on("x", "--micro-batch 2"), {"--micro-batch"});
+  expect_refusal(2, on("x", "--init pissa"), {"--init pissa"});
+  expect_refusal(2, train("x", "--dpo-beta 0.2"), {"--dpo-beta"});
+  expect_refusal(4, train("x", "--method dpo"), {"log.txt", "no pair"});
+  expect_refusal(4, "adapt " + kModel + " --data " + pairs + " --output x --seq 48", {"pairs.jsonl: line 1", "dpo"});
 }
 
 // Beside a base in codes: the adapter that the decoded base gives, to the bit, in the bytes foretold, for the same base.
