@@ -388,7 +388,9 @@ std::vector<OptionSpec> make_options() {
       {.name = "output", .verbs = "adapt-combine", .type = path, .unit = "DIR", .help = "the PEFT directory to write; must not be there yet"},
       {.name = "output", .verbs = "export", .type = path, .unit = "PATH", .help = "the directory, or the .gguf file, to write; must not be there yet"},
       {.name = "output", .verbs = "quantize", .type = path, .unit = "FILE", .help = "the .gguf file to write, or the directory, in types of tern's own too; must not be there yet"},
-      {.name = "method", .verbs = "quantize", .type = choice, .fallback = "rtn", .help = "rtn: every block by itself; gptq: scales searched, and errors taken back by later columns, for the inputs that --data gives; lcq: gptq with tables learned for each matrix", .choices = {"rtn", "gptq", "lcq"}},
+      {.name = "method", .verbs = "quantize", .type = choice, .fallback = "rtn", .help = "rtn: every block by itself; gptq: scales searched, and errors taken back by later columns, for the inputs that --data gives; lcq: gptq with tables learned for each matrix; loftq: codes, and in OUT/adapter an adapter that makes up for their error as far as its rank can", .choices = {"rtn", "gptq", "lcq", "loftq"}},
+      {.name = "rank", .verbs = "quantize", .type = integer, .fallback = "8", .unit = "R", .help = "--method loftq: rank of the adapter of each matrix", .min = 1, .max = 65536},
+      {.name = "rounds", .verbs = "quantize", .type = integer, .fallback = "5", .unit = "N", .help = "--method loftq: how often what the adapter does not hold is coded again", .min = 1, .max = 1000},
       {.name = "report", .verbs = "quantize", .type = path, .unit = "FILE", .help = "write what it cost here, by the name's end as .txt, .json or .html: KL divergence, perplexity, bits per byte and same top token on each --valid-data, every tensor's error, bytes"},
       {.name = "valid-data", .verbs = "quantize", .type = list, .unit = "FILE", .help = "of --report: a text to measure on, which calibration should not have seen; may be given several times"},
       {.name = "bits", .verbs = "quantize", .type = choice, .fallback = "4", .help = "--method lcq: bits of a code; 0.25 more per weight say table and scale", .choices = {"2", "3", "4"}},
@@ -433,6 +435,7 @@ std::vector<OptionSpec> make_options() {
       {.name = "dpo-beta", .verbs = "adapt", .type = real, .fallback = "0.1", .unit = "BETA", .help = "of --method dpo: how fast a pair's loss falls with the gain of the chosen answer over the rejected one, both in log-probability beyond the model's without its adapter", .min = 0, .max = 1e6},
       {.name = "lora-plus-ratio", .verbs = "adapt", .type = real, .fallback = "1", .unit = "RATIO", .help = "B learns at RATIO times the rate of A (LoRA+, whose authors suggest 16)", .min = 0, .max = 1e6},
       {.name = "target", .verbs = "adapt", .type = list, .unit = "MODULES", .help = "names of matrices as the model's files have them, such as q_proj,v_proj; not given: all of the layers"},
+      {.name = "begin", .verbs = "adapt", .type = path, .unit = "DIR", .help = "a PEFT directory whose adapter is trained on, with its rank, alpha and targets"},
       {.name = "init", .verbs = "adapt", .type = choice, .fallback = "true", .help = "how A begins (B begins with zeros): true: uniform within 1/√in; gaussian: normal, 1/rank; and how both begin: orthogonal: in directions of which A has one half and B the other; pissa: as the leading singular directions of the weight, which then stays without them; olora: as the first columns and rows of its orthogonal factors", .choices = {"true", "gaussian", "orthogonal", "pissa", "olora"}},
 
       // train: the amount and the rate.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
@@ -33,6 +34,7 @@
 #include "model/save_coded.h"
 #include "quantize/gptq.h"
 #include "quantize/layer_coder.h"
+#include "quantize/loftq_coder.h"
 
 namespace tern {
 namespace {
@@ -45,6 +47,9 @@ constexpr std::string_view kOfGptq[] = {"output", "method",     "type",    "tabl
 constexpr std::string_view kOfLcq[] = {"output", "method",     "bits",    "table-type", "data", "calibration-tokens",
                                        "report", "valid-data", "threads", "memory",     "json"};
 
+constexpr std::string_view kOfLoftq[] = {"output", "method",     "rank",    "rounds", "type", "table-type",
+                                         "report", "valid-data", "threads", "memory", "json"};
+
 WeightType type_of_matrices(const Options& options) {
   if (options.text("method") != "lcq") return weight_type_of_choice(options.text("type"));
   return weight_type_of_choice("lc" + options.text("bits"));
@@ -54,7 +59,7 @@ WeightType type_of_matrices(const Options& options) {
 CalibrationText calibration_of(const Options& options, const ModelDescription& model) {
   CalibrationText c;
   const std::string method = options.text("method");
-  if (method == "rtn") return c;
+  if (method == "rtn" || method == "loftq") return c;
   if (!options.has("data"))
     throw Error(ErrorKind::usage, "--method {}: --data is not given; name a text like those the model will read",
                 method);
@@ -94,6 +99,7 @@ struct Quantized {
   int64_t bytes = 0, matrix_bytes = 0;  // of all files; of coded matrices, in a directory
   int64_t num_wide = 0;                 // matrices that stay wider: their rows are no whole blocks
   std::vector<RoundingError> errors;
+  std::vector<double> round_errors;  // of loftq, after each round
   int64_t calibration_tokens = 0;
   double seconds = 0;
 };
@@ -143,6 +149,14 @@ void choose_codes(const ModelSpec& spec, LayerCoder& coder) {
   progress.finish();
 }
 
+// nullptr: another method.
+std::unique_ptr<LoftqCoder> loftq_coder(const Options& options, const ModelSpec& spec, const ReadParameter& read,
+                                        Arena& arena) {
+  if (options.text("method") != "loftq") return {};
+  return std::make_unique<LoftqCoder>(spec, read, options.integer("rank"), static_cast<int>(options.integer("rounds")),
+                                      options.text("output"), arena);
+}
+
 Quantized quantize(const Options& options, const ModelDescription& model, const std::string& out) {
   Quantized q{
       .types = {.matrices = type_of_matrices(options), .tables = weight_type_of_choice(options.text("table-type"))},
@@ -175,8 +189,10 @@ Quantized quantize(const Options& options, const ModelDescription& model, const 
     return from.read(info, DType::f32, arena);
   };
   RoundedMatrices rounded(read);
+  const std::unique_ptr<LoftqCoder> beside = loftq_coder(options, model.spec, read, arena);
   const CodeMatrix code = [&](const ParameterInfo& info, WeightType type) -> const CodedMatrix& {
     begin(info);
+    if (beside && has_codes(model.spec, info)) return beside->code(info, type);
     return coder && has_codes(model.spec, info) ? coder->code(info) : rounded.of(info, type);
   };
   if (q.gguf) {
@@ -189,6 +205,7 @@ Quantized quantize(const Options& options, const ModelDescription& model, const 
     const DType dtype = model.dtype == DType::f64 ? DType::f32 : model.config.dtype.value_or(model.dtype);
     const CodedSaved saved = save_coded(model.spec, model.config, read, code, q.types, dtype, made, real_io());
     write_companions(model, templates, made, real_io());
+    if (beside) beside->save(join_path(made, "adapter"), real_io()), q.round_errors = beside->relative_errors();
     q.bytes = bytes_in(real_io(), made), q.matrix_bytes = saved.matrix_bytes, q.num_wide = saved.num_dense;
   }
   q.calibration_tokens = static_cast<int64_t>(calibration.tokens.size());
@@ -222,6 +239,7 @@ Json json_of(const Options& options, const Quantized& q, const std::string& out)
           {"bits_per_weight", bits_per_weight(q)},
           {"matrices_kept_wide", q.num_wide},
           {"relative_error", total.relative()},
+          {"relative_error_of_rounds", q.round_errors},
           {"tensors", std::move(tensors)},
           {"seconds", q.seconds}};
 }
@@ -235,6 +253,11 @@ void tell(const Options& options, const ModelDescription& model, const Quantized
       "rounding error: {:.2f} % of the weights' root mean square; the largest in '{}', {:.2f} %\n",
       out, format_bytes(q.bytes), bits_per_weight(q), name_of(q.types.matrices), name_of(q.types.tables),
       100 * total.relative(), worst.parameter, 100 * worst.relative()));
+  if (!q.round_errors.empty()) {
+    std::string rounds;
+    for (const double e : q.round_errors) rounds += fmt::format("{}{:.2f} %", rounds.empty() ? "" : ", ", 100 * e);
+    print_out(fmt::format("with the adapter in {}/adapter: {} after each round\n", out, rounds));
+  }
   if (model.tokenizer)
     log_info("how much worse it predicts: tern eval {} --data TEXT --reference {}", out, options.positional("MODEL"));
 }
@@ -294,6 +317,11 @@ int run_quantize(const Options& options) {
     refuse_given_but(options, kOfRtn, "says nothing to --method rtn; leave it out, or choose --method gptq or lcq");
   if (method == "gptq") refuse_given_but(options, kOfGptq, "is of --method lcq; choose a --type");
   if (method == "lcq") refuse_given_but(options, kOfLcq, "says nothing to --method lcq; it takes --bits");
+  if (method == "loftq") {
+    refuse_given_but(options, kOfLoftq, "says nothing to --method loftq; leave it out");
+    if (is_gguf_path(out))
+      throw Error(ErrorKind::usage, "--output {}: --method loftq writes a directory, with its adapter in it", out);
+  }
   const WeightType type = type_of_matrices(options);
   if (is_gguf_path(out) && !rounds_to(type))
     throw Error(ErrorKind::usage,

@@ -14,6 +14,7 @@
 #include "base/json.h"
 #include "base/options.h"
 #include "base/units.h"
+#include "model/adapter_files.h"
 #include "model/taken_factors.h"
 #include "plan/layers.h"
 #include "train/nearest_order.h"
@@ -224,6 +225,22 @@ PeftTargets targets_from(const Options& o) {
   return targets;
 }
 
+// An adapter that is there: its configuration says what it is.
+void begin_from(const Options& o, AdapterSettings& a) {
+  for (const char* name : {"rank", "alpha", "target", "init"})
+    if (o.given(name))
+      throw Error(ErrorKind::usage, "--{}: the adapter in --begin {} says it itself; leave it out", name,
+                  o.text("begin"));
+  if (const std::string method = o.text("method"); method != "lora" && method != "dpo")
+    throw Error(ErrorKind::usage,
+                "--method {}: the adapter in --begin {} says itself what it is; leave one of the two out", method,
+                o.text("begin"));
+  const double dropout = a.config.dropout;
+  a.begin = o.text("begin");
+  a.config = read_peft_config(peft_config_file(a.begin));
+  if (o.given("adapter-dropout")) a.config.dropout = dropout;
+}
+
 std::optional<AdapterSettings> adapter_from(const Options& o) {
   if (!knows(o, "rank")) return {};
   AdapterSettings a;
@@ -261,6 +278,7 @@ std::optional<AdapterSettings> adapter_from(const Options& o) {
   }
   a.b_rate = o.real("lora-plus-ratio");
   if (!(a.b_rate > 0)) throw Error(ErrorKind::usage, "--lora-plus-ratio: {}; expected more than 0", a.b_rate);
+  if (o.has("begin")) begin_from(o, a);
   a.config.base_model = o.positional("MODEL");
   return a;
 }

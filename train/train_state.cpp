@@ -55,6 +55,7 @@ ModelWeights first_masters(const TrainSettings& s, const TrainInputs& in, Arena&
   for_each_adapter(in.spec, adapters, [&](const ParameterInfo& info, Tensor& t) {
     t = arena.allocate(DType::f32, info.shape, MemoryClass::weights);
   });
+  measure_rows(in.spec, in.dir.path, s.dtype, adapters, arena);
   first_adapters(s, in.spec, DType::f32, adapters, arena);
   if (begins_in_weights(s)) read_taken_factors(in.spec, in.dir.path, s.dtype, s.adapter->init, adapters);
   return adapters;

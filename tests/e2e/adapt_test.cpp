@@ -135,6 +135,32 @@ TEST_F(Adapt, BeginsWithAPartOfTheWeights) {
   expect_refusal(2, train("x", "--init pissa --rank 300"), {"--rank: 300"});
 }
 
+// The adapter that LoftQ makes beside its codes brings them nearer to the model, and goes on from there.
+TEST_F(Adapt, GoesOnFromTheAdapterBesideLoftqsCodes) {
+  const Json run =
+      json("quantize " + kModel + " --method loftq --type u2 --table-type q8_0 --rank 8 --rounds 3 --output loftq");
+  const auto errors = run["relative_error_of_rounds"].get<std::vector<double>>();
+  ASSERT_EQ(errors.size(), 3u);
+  EXPECT_LT(errors[1], errors[0]);
+  EXPECT_LT(errors[2], errors[1]);
+  const std::string eval = " --data log.txt --dtype f32 --max-tokens 500";
+  const double whole = loss_of("eval " + kModel + eval), codes = loss_of("eval loftq" + eval),
+               beside = loss_of("eval loftq --adapter loftq/adapter" + eval);
+  EXPECT_LT(beside - whole, codes - whole);
+  const std::string on = "adapt loftq --begin loftq/adapter --data log.txt --seq 32 --batch 4 --learning-rate 1e-3 ";
+  EXPECT_EQ(json(on + "--steps 6 --output begun")["byte_mismatches"], 0);
+  EXPECT_LT(loss_of("eval loftq --adapter begun/adapter" + eval), beside - 0.1);
+  json(on + "--steps 2 --schedule constant --warmup-steps 0 --output begun-parts");
+  json(on + "--steps 4 --schedule constant --warmup-steps 0 --output begun-parts");
+  json(on + "--steps 4 --schedule constant --warmup-steps 0 --output begun-whole");
+  EXPECT_EQ(file("begun-parts/adapter/adapter_model.safetensors"),
+            file("begun-whole/adapter/adapter_model.safetensors"));
+  expect_refusal(2, on + "--rank 4 --output x", {"--rank", "--begin"});
+  expect_refusal(2, on + "--method dora --output x", {"--method dora", "--begin"});
+  expect_refusal(2, "quantize " + kModel + " --method loftq --output x.gguf", {"loftq"});
+  expect_refusal(2, "quantize " + kModel + " --method loftq --rank 200 --output x", {"--rank: 200"});
+}
+
 TEST_F(Adapt, LearnsFromPairsOfAnswers) {
   const std::string pairs = TERN_SOURCE_DIR "/tests/golden/dpo/pairs.jsonl";
   const auto on = [&](const std::string& output, const std::string& rest) {
