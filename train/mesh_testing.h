@@ -3,6 +3,8 @@
 
 #include <cmath>
 #include <cstring>
+#include <map>
+#include <memory>
 
 #include "base/error.h"
 #include "formats/hf/config.h"
@@ -92,28 +94,54 @@ inline void expect_near(const TrainResult& got, Io& a, const TrainResult& want, 
   }
 }
 
-inline void expect_bits_of_one_rank(TrainSettings s, const MeshCase& p) {
+// One rank's runs of the same settings, once for each number of groups that sums are taken in.
+class RunsOfOneRank {
+ public:
+  explicit RunsOfOneRank(const TrainSettings& s) : settings(s) {}
+  struct Run {
+    MemoryIo io;
+    TrainResult result;
+  };
+  Run& with_groups(int groups) {
+    std::unique_ptr<Run>& run = runs_[groups];
+    if (run) return *run;
+    run = std::make_unique<Run>();
+    TrainSettings s = settings;
+    s.sum_order.groups = groups;
+    run->result = train_on(s, 1, run->io);
+    return *run;
+  }
+  const TrainSettings settings;
+
+ private:
+  std::map<int, std::unique_ptr<Run>> runs_;
+};
+
+inline void expect_bits(RunsOfOneRank& one, const MeshCase& p) {
+  const TrainSettings& s = one.settings;
   SCOPED_TRACE(fmt::format("{}, {}, {}", to_string(p), name_of(s.dtype), name_of(s.optimizer.rule)));
-  MemoryIo one, mesh;
-  s.sum_order.groups = p.data;
-  const TrainResult want = train_on(s, 1, one), got = train_in_mesh(s, p, mesh);
+  RunsOfOneRank::Run& was = one.with_groups(p.data);
+  const TrainResult& want = was.result;
+  MemoryIo mesh;
+  const TrainResult got = train_in_mesh(s, p, mesh);
   expect_whole(got);
-  EXPECT_TRUE(bits_of(got, mesh) == bits_of(want, one));
+  EXPECT_TRUE(bits_of(got, mesh) == bits_of(want, was.io));
   EXPECT_EQ(*got.loss, *want.loss);
   ASSERT_TRUE(got.evaluation && want.evaluation);
   EXPECT_EQ(got.evaluation->loss, want.evaluation->loss);
 }
 
-inline void expect_near_one_rank(TrainSettings s, const MeshCase& p) {
+inline void expect_near(RunsOfOneRank& one, const MeshCase& p) {
   SCOPED_TRACE(to_string(p));
-  MemoryIo one, mesh;
-  s.sum_order.groups = p.data;
-  const TrainResult want = train_on(s, 1, one), got = train_in_mesh(s, p, mesh);
+  RunsOfOneRank::Run& was = one.with_groups(p.data);
+  const TrainResult& want = was.result;
+  MemoryIo mesh;
+  const TrainResult got = train_in_mesh(one.settings, p, mesh);
   expect_whole(got);
   EXPECT_LE(std::abs(*got.loss - *want.loss) / *want.loss, 1e-12);
   ASSERT_TRUE(got.evaluation && want.evaluation);
   EXPECT_LE(std::abs(got.evaluation->loss - want.evaluation->loss) / want.evaluation->loss, 1e-12);
-  expect_near(got, mesh, want, one, 1e-12);
+  expect_near(got, mesh, want, was.io, 1e-12);
 }
 
 }  // namespace tern
