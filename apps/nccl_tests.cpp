@@ -201,31 +201,39 @@ NcclTest parse_nccl_tests(std::string_view text, const std::string& path) {
   return std::move(t);
 }
 
-LinkFit fit_links(const NcclTest& t) {
+LinkFit fit_links(const NcclTest& t) { return fit_links(std::span(&t, 1)); }
+
+LinkFit fit_links(std::span<const NcclTest> tests) {
+  struct Sample {
+    const NcclTest& test;
+    const NcclRow& row;
+    double seconds() const { return row.us * 1e-6; }
+    Sent sent_bytes() const { return sent(test, row.bytes); }
+  };
+  std::vector<Sample> samples;
+  for (const NcclTest& t : tests)
+    for (const NcclRow& r : t.rows) samples.push_back({t, r});
   // Divided by the time: 1 = a·(steps/t) + b·(bytes/t), a and b from the normal equations.
   double ss = 0, sb = 0, bb = 0, s1 = 0, b1 = 0;
-  for (const NcclRow& r : t.rows) {
-    const double seconds = r.us * 1e-6;
-    const Sent x = sent(t, r.bytes);
-    const double u = x.steps / seconds, v = x.bytes / seconds;
+  for (const Sample& r : samples) {
+    const Sent x = r.sent_bytes();
+    const double u = x.steps / r.seconds(), v = x.bytes / r.seconds();
     ss += u * u, sb += u * v, bb += v * v, s1 += u, b1 += v;
   }
   const double determinant = ss * bb - sb * sb;
   double latency = determinant > 0 ? (s1 * bb - b1 * sb) / determinant : 0;
   double inverse = determinant > 0 ? (b1 * ss - s1 * sb) / determinant : 0;
   if (!(latency >= 0)) latency = 0, inverse = b1 / bb;
-  if (!(inverse > 0)) {  // all latency: what the largest size still shows
-    const NcclRow& last = t.rows.back();
-    inverse = last.us * 1e-6 / sent(t, last.bytes).bytes, latency = 0;
-  }
+  if (!(inverse > 0))  // all latency: what the largest size still shows
+    inverse = samples.back().seconds() / samples.back().sent_bytes().bytes, latency = 0;
   LinkFit fit{.bandwidth = 1 / inverse, .latency_s = latency};
   std::vector<double> errors;
-  for (const NcclRow& r : t.rows) {
-    const Sent x = sent(t, r.bytes);
-    const double error = std::abs((latency * x.steps + inverse * x.bytes) / (r.us * 1e-6) - 1);
+  for (const Sample& r : samples) {
+    const Sent x = r.sent_bytes();
+    const double error = std::abs((latency * x.steps + inverse * x.bytes) / r.seconds() - 1);
     errors.push_back(error);
-    if (error >= fit.worst_error) fit.worst_error = error, fit.worst_bytes = r.bytes;
-    fit.best_busbw = std::max(fit.best_busbw, r.busbw * 1e9);
+    if (error >= fit.worst_error) fit.worst_error = error, fit.worst_bytes = r.row.bytes;
+    fit.best_busbw = std::max(fit.best_busbw, r.row.busbw * 1e9);
   }
   std::nth_element(errors.begin(), errors.begin() + static_cast<int64_t>(errors.size() / 2), errors.end());
   fit.median_error = errors[errors.size() / 2];

@@ -3,6 +3,7 @@
 // format of github.com/NVIDIA/nccl-tests (src/common.cu, doc/PERFORMANCE.md for "bus bandwidth"); recalled.
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -38,5 +39,7 @@ struct LinkFit {
   double best_busbw = 0;  // bytes/s, the largest of any row
 };
 LinkFit fit_links(const NcclTest&);
+/// The one bandwidth and latency that fit the rows of several tests together.
+LinkFit fit_links(std::span<const NcclTest>);
 
 }  // namespace tern

@@ -263,6 +263,8 @@ std::vector<VerbSpec> make_verbs() {
        .summary = "Measure this machine into a cluster file that tern plan reads; or read what nccl-tests measured",
        .examples = {{"tern profile --output this.toml", "a minute or two; then tern plan MODEL --hardware this.toml …"},
                     {"tern profile --quick --output this.toml", "seconds: fewer shapes, fewer rounds"},
+                    {"tern profile --ranks 2 --output two.toml",
+                     "this machine as two ranks: then tern plan MODEL --hardware two.toml"},
                     {"tern profile --import all_reduce.log --import all_gather.log",
                      "bandwidth and latency of links, from the output of nccl-tests"}},
        .details =
@@ -690,6 +692,7 @@ std::vector<OptionSpec> make_options() {
       {.name = "quick", .verbs = "profile", .type = flag, .help = "fewer shapes and rounds"},
       {.name = "rounds", .verbs = "profile", .type = integer, .unit = "N", .help = "times that every figure is measured; not given: 5, with --quick 3", .min = 1, .max = 10000},
       {.name = "disk", .verbs = "profile", .type = path, .unit = "DIR", .help = "read and write two files of 256 MiB, made and removed under this directory; not given: that of --output, else this one"},
+      {.name = "ranks", .verbs = "profile", .type = integer, .fallback = "1", .unit = "N", .help = "measure with so many ranks at work at the same time, threads of this process, and collectives between them: the file has a device for each, which tern plan shares work out to and tern train --plan runs; --threads is of each rank", .min = 1, .max = 1024},
       {.name = "import", .verbs = "profile", .type = list, .unit = "FILE", .help = "measure nothing: read the output of nccl-tests (all_reduce_perf, all_gather_perf, …); may be given several times; -: standard input"},
 
       {.name = "json", .verbs = "train adapt generate chat eval embed serve tokenize inspect export quantize plan plan-calibrate plan-table compare doctor demo bench bench-serve profile adapt-merge adapt-combine new version", .type = flag, .help = "machine-readable output on standard output"},

@@ -52,6 +52,14 @@ std::string name_of_figure(const ProfileFigure& f) {
       return "loopback";
     case FigureKind::loopback_calls:
       return "loopback messages";
+    case FigureKind::all_reduce:
+      return fmt::format("all-reduce of {}", format_bytes(f.m));
+    case FigureKind::all_gather:
+      return fmt::format("all-gather of {}", format_bytes(f.m));
+    case FigureKind::reduce_scatter:
+      return fmt::format("reduce-scatter of {}", format_bytes(f.m));
+    case FigureKind::all_to_all:
+      return fmt::format("all-to-all of {}", format_bytes(f.m));
   }
   return "";
 }
@@ -80,8 +88,9 @@ ProfileTasks profile_tasks(const ProfileSettings& settings) {
   constexpr int64_t kAtWork = int64_t{256} << 20;  // what products and heads take besides while they run
   if (settings.memory_bytes < kLeast)
     throw Error(ErrorKind::does_not_fit,
-                "profile: {} of memory are left to its buffers, which take {}; give --memory 3GiB",
-                format_bytes(settings.memory_bytes), format_bytes(kLeast));
+                "profile: {} of memory are left to the buffers{}, which take {}; give --memory {}GiB",
+                format_bytes(settings.memory_bytes), settings.ranks > 1 ? " of each rank" : "", format_bytes(kLeast),
+                3 * settings.ranks);
   ProfileTasks out;
   const int64_t before = read_process_memory().resident_bytes;
   add_product_tasks(settings, out);
@@ -103,6 +112,7 @@ ProfileTasks profile_tasks(const ProfileSettings& settings) {
       out.add({.kind = FigureKind::disk_write}, std::move(task));
   }
   out.add({.kind = FigureKind::memory_copy}, copy_task(settings.quick ? kReads : left / 2));
+  if (settings.ranks > 1) return out;
   out.add({.kind = FigureKind::loopback}, loopback_bandwidth_task());
   out.add({.kind = FigureKind::loopback_calls}, loopback_call_task());
   return out;

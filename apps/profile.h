@@ -16,7 +16,9 @@ namespace tern {
 struct ProfileSettings {
   bool quick = false;        // a coarser grid of shapes, each timed more briefly
   std::string disk;          // directory to measure
-  int64_t memory_bytes = 0;  // what the buffers may take
+  int64_t memory_bytes = 0;  // what the buffers may take, of all ranks together
+  int ranks = 1;             // that work at the same time, threads of this process
+  int threads = 1;           // of each
 };
 
 /// What a task's rate stands for in the file.
@@ -38,6 +40,10 @@ enum class FigureKind : uint8_t {
   disk_write,
   loopback,
   loopback_calls,
+  all_reduce,  // of m bytes, over all ranks
+  all_gather,
+  reduce_scatter,
+  all_to_all,  // m bytes of each rank, in equal parts to all
 };
 struct ProfileFigure {
   FigureKind kind = FigureKind::product;
@@ -61,10 +67,15 @@ ProfileTasks profile_tasks(const ProfileSettings&);
 void add_product_tasks(const ProfileSettings&, ProfileTasks&);
 void add_kernel_tasks(const ProfileSettings&, ProfileTasks&);
 
+/// The same with all ranks of the settings at work in every task, each with buffers of its own, and collectives between them in the
+/// place of the loopback. A rate is a rank's, the mean over ranks; the disk's is that of one rank alone.
+ProfileTasks profile_tasks_of_ranks(const ProfileSettings&);
+bool is_collective(FigureKind);
+
 /// The machine, beside its rates.
 struct ProfiledMachine {
   std::string name, date, tern, isa;
-  int threads = 1;
+  int ranks = 1, threads = 1;  // threads of each rank
   int64_t memory_bytes = 0, reserved_bytes = 0, disk_bytes = 0;
 };
 
@@ -81,7 +92,7 @@ ProfileNoise profile_noise(const std::vector<BenchResult>&);
 /// "", or what to tell.
 std::string describe(const ProfileNoise&);
 
-/// The cluster file: one node with one device, this machine. Rates are medians over the rounds; each says how it was
+/// The cluster file: one node with a device for each rank, this machine. Rates are medians over the rounds; each says how it was
 /// measured, and [[measured]] has the quartiles. Shares that noise makes rise faster than the shape are lowered to
 /// values that the reader of cluster files accepts. Order: the same results, the same bytes.
 std::string profile_toml(const ProfileTasks&, const std::vector<BenchResult>&, const ProfiledMachine&);

@@ -7,7 +7,9 @@
 #include <functional>
 #include <map>
 
+#include "apps/nccl_tests.h"
 #include "apps/profile.h"
+#include "base/rounding.h"
 #include "base/text.h"
 #include "base/toml.h"
 #include "base/units.h"
@@ -154,6 +156,50 @@ void add_reads(std::string& out, const Figures& figures, DType dtype) {
   }
 }
 
+// The fit over all collectives and sizes.
+void add_rank_links(std::string& out, const Figures& figures, int ranks) {
+  std::vector<NcclTest> tests;
+  size_t rows = 0;
+  for (const auto& [kind, name] : {std::pair{FigureKind::all_reduce, "all_reduce"},
+                                   {FigureKind::all_gather, "all_gather"},
+                                   {FigureKind::reduce_scatter, "reduce_scatter"},
+                                   {FigureKind::all_to_all, "alltoall"}}) {
+    NcclTest& test = tests.emplace_back();
+    test.collective = name, test.ranks = ranks;
+    for (const int64_t bytes : figures.sizes(kind, DType::f32, &ProfileFigure::m)) {
+      const double rate = std::max(figures.one(kind, DType::f32, bytes).median, 1.0);
+      test.rows.push_back({.bytes = bytes, .us = 1e6 * static_cast<double>(bytes) / rate});
+    }
+    rows += test.rows.size();
+  }
+  const LinkFit fit = fit_links(tests);
+  out += fmt::format(
+      "\n[node.this.link]  # between ranks, threads of one process: all-reduce, all-gather, reduce-scatter and "
+      "all-to-all\n"
+      "# one bandwidth and latency for {} of them are off by {:.0f} % in the middle, {:.0f} % at most (at {})\n"
+      "name = \"ranks\"\nbandwidth = {}\nshare = 1\nlatency = \"{:.4g}us\"\n",
+      rows, 100 * fit.median_error, 100 * fit.worst_error, format_bytes(fit.worst_bytes), rate(fit.bandwidth, "B/s"),
+      fit.latency_s * 1e6);
+  out += "\n[node.this.network]  # none was measured; the ranks'\nbandwidth = " + rate(fit.bandwidth, "B/s") +
+         "\nshare = 1\n";
+}
+
+void add_links(std::string& out, const Figures& figures, const ProfiledMachine& m) {
+  if (m.ranks > 1) return add_rank_links(out, figures, m.ranks);
+  const RoundSpread wire = figures.one(FigureKind::loopback), message = figures.one(FigureKind::loopback_calls);
+  out += "\n[node.this.link]  # between ranks of this machine\nname = \"loopback\"\nbandwidth = " +
+         rate(wire.median, "B/s") + comment(wire, "one TCP connection on 127.0.0.1") +
+         "share = 1\nlatency = " + fmt::format("\"{:.4g}us\"", 1e6 / std::max(message.median, 1.0)) +
+         comment(message, "one byte, one way");
+  out += "\n[node.this.network]  # none was measured; the loopback's\nbandwidth = " + rate(wire.median, "B/s") +
+         "\nshare = 1\n";
+}
+
+std::string team_of(const ProfiledMachine& m) {
+  const std::string threads = counted(m.threads, "thread");
+  return m.ranks > 1 ? fmt::format("{} ranks of {}", m.ranks, threads) : threads;
+}
+
 }  // namespace
 
 ProfileNoise profile_noise(const std::vector<BenchResult>& results) {
@@ -193,16 +239,18 @@ std::string profile_toml(const ProfileTasks& tasks, const std::vector<BenchResul
     for (const ProductUse use : kUses)
       for (const auto& [shape, s] : figures.products(dtype, use)) peak[dtype] = std::max(peak[dtype], s.median);
 
-  std::string out = fmt::format(
-      "# {}, {} threads, {}: measured by tern {} on {}, each rate the median of {} rounds over all of them.\n",
-      make_printable(m.name), m.threads, m.isa, m.tern, m.date, rounds);
+  std::string out =
+      fmt::format("# {}, {}, {}: measured by tern {} on {}, each rate the median of {} rounds over all of them.\n",
+                  make_printable(m.name), team_of(m), m.isa, m.tern, m.date, rounds);
   if (const std::string noise = describe(profile_noise(results)); !noise.empty()) out += "# " + noise + "\n";
   out +=
       fmt::format("version = 1\nname = {}\n\n[device.cpu]\nengine = \"tern\"  # rates of this engine's own kernels\n",
-                  toml_text(fmt::format("{}, {} threads", m.name, m.threads)));
+                  toml_text(fmt::format("{}, {}", m.name, team_of(m))));
+  if (m.ranks > 1) out += "# a device is a rank: its share of the memory; rates with all ranks at work\n";
   const RoundSpread memory = figures.one(FigureKind::memory_read), copy = figures.one(FigureKind::memory_copy);
-  out += fmt::format("memory = \"{}B\"  # of the machine, or of the control group\n", m.memory_bytes);
-  out += fmt::format("reserved = \"{}B\"  # in use when this was measured, and the program itself\n", m.reserved_bytes);
+  out += fmt::format("memory = \"{}B\"  # of the machine, or of the control group\n", m.memory_bytes / m.ranks);
+  out += fmt::format("reserved = \"{}B\"  # in use when this was measured, and the program itself\n",
+                     ceil_div(m.reserved_bytes, m.ranks));
   out += "memory_bandwidth = " + rate(memory.median, "B/s") + comment(memory, "reads by all threads");
   out += "memory_share = 1  # the rate above is reached\n";
   const RoundSpread calls = figures.one(FigureKind::calls);
@@ -242,7 +290,7 @@ std::string profile_toml(const ProfileTasks& tasks, const std::vector<BenchResul
       if (const Points points = figures.products(dtype, use); !points.empty())
         add_table(out, dtype, use, points, peak[dtype]);
 
-  out += "\n[node.this]\ndevice = \"cpu\"\ndevices = 1\n";
+  out += fmt::format("\n[node.this]\ndevice = \"cpu\"\ndevices = {}\n", m.ranks);
   out +=
       fmt::format("host_memory = \"{}B\"  # the device's own\nhost_reserved = \"{}B\"  # nothing beside the device's\n",
                   m.memory_bytes, m.memory_bytes);
@@ -253,15 +301,10 @@ std::string profile_toml(const ProfileTasks& tasks, const std::vector<BenchResul
     out += "disk_read = " + rate(read.median, "B/s") + comment(read, "blocks of 1 MiB, past the page cache");
     out += "disk_write = " + rate(write.median, "B/s") + comment(write, "blocks of 1 MiB, synced");
   }
-  const RoundSpread wire = figures.one(FigureKind::loopback), message = figures.one(FigureKind::loopback_calls);
   out += "\n[node.this.host_link]  # to itself: a copy in memory\nbandwidth = " + rate(copy.median, "B/s") +
          comment(copy, "copies by one thread") + "share = 1\nlatency = \"0us\"\n";
-  out += "\n[node.this.link]  # between ranks of this machine\nname = \"loopback\"\nbandwidth = " +
-         rate(wire.median, "B/s") + comment(wire, "one TCP connection on 127.0.0.1") +
-         "share = 1\nlatency = " + fmt::format("\"{:.4g}us\"", 1e6 / std::max(message.median, 1.0)) +
-         comment(message, "one byte, one way");
-  out += "\n[node.this.network]  # none was measured; the loopback's\nbandwidth = " + rate(wire.median, "B/s") +
-         "\nshare = 1\n\n[[nodes]]\nnode = \"this\"\ncount = 1\n";
+  add_links(out, figures, m);
+  out += "\n[[nodes]]\nnode = \"this\"\ncount = 1\n";
   for (const BenchResult& r : results) {
     const RoundSpread s = spread(r.rates);
     out += fmt::format(

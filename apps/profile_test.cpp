@@ -2,13 +2,17 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
 #include <filesystem>
 
 #include "apps/profile_buffers.h"
+#include "apps/rank_team.h"
 #include "base/error.h"
 #include "base/system.h"
+#include "base/threads.h"
 #include "hardware/rates.h"
+#include "plan/comm_cost.h"
 #include "plan/cost_model.h"
 #include "spec/presets.h"
 
@@ -232,6 +236,51 @@ TEST(ProfileSlow, EveryTaskHasARateAndLeavesNoFile) {
     EXPECT_EQ(c.num_devices(), 1);
   }
   EXPECT_TRUE(std::filesystem::is_empty(directory));
+}
+
+// Ranks: a device each, with its share of the memory, and a link that gives collectives their time.
+TEST(ProfileRanks, TheLinkGivesBackTheCollectivesItWasMadeOf) {
+  constexpr int kRanks = 4;
+  constexpr double kBandwidth = 5e9, kLatency = 20e-6;
+  Fake f = fake_machine([](int64_t, int64_t, int64_t) { return 40e9; });
+  for (const auto& [kind, steps, share] : {std::tuple{FigureKind::all_reduce, 2.0 * (kRanks - 1), 2.0},
+                                           {FigureKind::all_gather, kRanks - 1.0, 1.0},
+                                           {FigureKind::reduce_scatter, kRanks - 1.0, 1.0},
+                                           {FigureKind::all_to_all, 1.0, 1.0}})
+    for (const int64_t bytes : {4096, 65536, 1 << 20}) {
+      const double sent = share * static_cast<double>(bytes) * (1 - 1.0 / kRanks);
+      f.add({.kind = kind, .m = bytes}, static_cast<double>(bytes) / (steps * kLatency + sent / kBandwidth));
+    }
+  ProfiledMachine m = machine();
+  m.ranks = kRanks, m.threads = 1;
+  const Cluster c = parse_cluster(profile_toml(f.tasks, f.results, m), "test");
+  EXPECT_EQ(c.num_devices(), kRanks);
+  EXPECT_EQ(c.devices[0].memory_bytes, m.memory_bytes / kRanks);
+  EXPECT_EQ(c.nodes[0].link.name, "ranks");
+  EXPECT_NEAR(c.nodes[0].link.bandwidth, kBandwidth, 1e-3 * kBandwidth);
+  EXPECT_NEAR(static_cast<double>(c.nodes[0].link.latency_ps) * 1e-12, kLatency, 1e-3 * kLatency);
+  const Machine planned = machine_of(c, 0);
+  const double all_reduce = static_cast<double>(all_reduce_ps(planned, {kRanks, 1}, 1 << 20)) * 1e-12;
+  EXPECT_NEAR(all_reduce, 6 * kLatency + 1.5 * (1 << 20) / kBandwidth, 1e-2 * all_reduce);
+}
+
+// Every rank does each piece of work, all of them before the next begins; a failure is the caller's.
+TEST(ProfileRanks, ATeamWorksTogetherAgainAndAgain) {
+  RankTeam team(3, 1);
+  std::atomic<int> done = 0;
+  for (int piece = 1; piece <= 20; ++piece) {
+    team.run([&](Comm& comm) {
+      EXPECT_EQ(num_compute_threads(), 1);
+      comm.barrier();
+      ++done;
+    });
+    EXPECT_EQ(done, 3 * piece);
+  }
+  EXPECT_THROW(team.run([](Comm& comm) {
+    if (comm.rank() == 1) throw Error(ErrorKind::usage, "no");
+    comm.barrier();
+  }),
+               Error);
 }
 
 }  // namespace

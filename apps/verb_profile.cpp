@@ -3,6 +3,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
+
 #include "apps/common.h"
 #include "apps/given_options.h"
 #include "apps/nccl_links.h"
@@ -95,7 +97,7 @@ void print_summary(const Cluster& c, const std::vector<BenchResult>& results, co
                         d.memory_bandwidth / 1e9, format_bytes(d.memory_bytes - d.reserved_bytes)));
   if (n.disk_bytes > 0)
     print_out(fmt::format("disk       {:.2f} GB/s read, {:.2f} GB/s written\n", n.disk_read / 1e9, n.disk_write / 1e9));
-  print_out(fmt::format("loopback   {:.1f} GB/s, {:.1f} us\n", n.link.bandwidth / 1e9,
+  print_out(fmt::format("{:<10} {:.1f} GB/s, {:.1f} us\n", n.link.name, n.link.bandwidth / 1e9,
                         static_cast<double>(n.link.latency_ps) / 1e6));
   const ProfileNoise noise = profile_noise(results);
   const size_t rounds = results.front().rates.size();
@@ -113,7 +115,9 @@ void print_summary(const Cluster& c, const std::vector<BenchResult>& results, co
 
 int run_profile(const Options& options) {
   if (options.has("import")) return import_links(options);
-  apply_threads(options);
+  const int ranks = static_cast<int>(options.integer("ranks"));
+  int threads = apply_threads(options);
+  if (ranks > 1 && !options.has("threads")) threads = std::max(1, threads / ranks);
   return_freed_blocks();  // oneDNN's kernels take blocks and free them
   const std::string& output = options.text("output");
   std::string disk = options.text("disk");
@@ -121,11 +125,14 @@ int run_profile(const Options& options) {
   if (disk.empty()) disk = ".";
   check_writable(output, "output");
   const MemoryBudget budget = memory_budget(options);
-  const ProfiledMachine machine = this_machine(disk);
+  ProfiledMachine machine = this_machine(disk);
+  machine.ranks = ranks, machine.threads = threads;
   const bool quick = options.flag("quick");
   const int rounds = static_cast<int>(options.has("rounds") ? options.integer("rounds") : quick ? 3 : 5);
   log_info("preparing: buffers, and two files of 256 MiB under {} that are removed again", disk);
-  const ProfileTasks tasks = profile_tasks({.quick = quick, .disk = disk, .memory_bytes = budget.bytes});
+  const ProfileSettings settings{
+      .quick = quick, .disk = disk, .memory_bytes = budget.bytes, .ranks = ranks, .threads = threads};
+  const ProfileTasks tasks = ranks > 1 ? profile_tasks_of_ranks(settings) : profile_tasks(settings);
   for (const std::string& note : tasks.notes) log_warn("{}", note);
   const StopSignals signals;
   std::vector<BenchResult> results;
