@@ -7,7 +7,7 @@
 
 #include "formats/peft/config.h"
 #include "model/coded_matrix.h"
-#include "model/parameter_reader.h"
+#include "model/gguf_weights.h"
 
 namespace tern {
 

@@ -6,10 +6,10 @@
 
 #include "base/crc32c.h"
 #include "base/error.h"
-#include "base/units.h"
 #include "base/mapped_file.h"
 #include "base/publish.h"
 #include "base/rng.h"
+#include "base/units.h"
 #include "formats/chat/training.h"
 #include "formats/data/text_data.h"
 #include "formats/data/token_data.h"
@@ -200,6 +200,12 @@ void produce_file(Io& io, const std::string& path, const ByteSink& sink) {
   }
 }
 
+void tell_changed(const PackOptions& options, const std::string& source, int64_t changed) {
+  if (changed > 0 && options.tell)
+    options.tell(fmt::format("{}: {} had bytes that are no UTF-8, which were {}", source, counted(changed, "document"),
+                             options.invalid_utf8 == InvalidUtf8::skip ? "left out" : "replaced by U+FFFD"));
+}
+
 }  // namespace
 
 TokenFileInfo pack(const std::vector<fs::path>& inputs, const Tokenizer& tokenizer, const fs::path& output,
@@ -214,8 +220,7 @@ TokenFileInfo pack(const std::vector<fs::path>& inputs, const Tokenizer& tokeniz
       throw Error(ErrorKind::interrupted, "{}: packing was interrupted; the same command starts it anew",
                   current.string());
   };
-  int64_t before = 0;   // bytes before the document at hand
-  int64_t changed = 0;  // documents with bytes that were no UTF-8
+  int64_t before = 0, changed = 0;  // bytes before the document at hand; documents with bytes that were no UTF-8
   const DocumentReader* reading = nullptr;
   Packer packer(tokenizer, files, options, [&](std::string_view part, int64_t end) {
     reading->let_go(part);
@@ -238,9 +243,7 @@ TokenFileInfo pack(const std::vector<fs::path>& inputs, const Tokenizer& tokeniz
   }
   if (options.window > 0 && files.num_tokens() > 0) packer.end_windows();
   files.flush();
-  if (changed > 0 && options.tell)
-    options.tell(fmt::format("{}: {} had bytes that are no UTF-8, which were {}", source, counted(changed, "document"),
-                             options.invalid_utf8 == InvalidUtf8::skip ? "left out" : "replaced by U+FFFD"));
+  tell_changed(options, source, changed);
   if (files.num_tokens() == 0) throw Error(ErrorKind::bad_file, "{}: no text to pack; every document is empty", source);
 
   const TokenFileInfo info{files.num_tokens(),     static_cast<int64_t>(packer.documents.size()) - 1,
