@@ -1,0 +1,201 @@
+// Random plans of the planner's own enumeration, on ranks that are threads: one rank's training, by the list that was priced, within the
+// plan's memory; what does not run is refused by name.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <random>
+#include <set>
+
+#include "hardware/cluster.h"
+#include "model/linear.h"
+#include "planner/outer/plan_model.h"
+#include "program/checksum.h"
+#include "program/lower.h"
+#include "program/simulate.h"
+#include "train/mesh_testing.h"
+#include "train/plan_settings.h"
+
+namespace tern {
+namespace {
+
+// Heads and widths that eight ranks can share out.
+void write_config(const std::string& directory, int layers, bool tied) {
+  write_file_atomically(
+      real_io(), directory + "/config.json",
+      fmt::format(
+          R"({{"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": {}, "hidden_size": 32,
+ "intermediate_size": 48, "num_hidden_layers": {}, "num_attention_heads": 8, "num_key_value_heads": 4,
+ "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "tie_word_embeddings": {}, "hidden_act": "silu"}})",
+          Tokenizer::load(kTokenizer).vocab_size(), layers, tied));
+}
+
+struct Sampler {
+  std::mt19937_64 random;
+  template <class T>
+  T one_of(const std::vector<T>& list) {
+    return list[random() % list.size()];
+  }
+  // One or two of them.
+  template <class T>
+  std::vector<T> some_of(const std::vector<T>& list) {
+    std::vector<T> some{one_of(list)};
+    if (const T more = one_of(list); more != some[0]) some.push_back(more);
+    return some;
+  }
+};
+
+// A plan of so many devices, or none: what was asked for at random may not be legal.
+std::optional<Plan> random_plan(const ModelSpec& spec, const TrainSettings& s, int devices, Sampler& sample) {
+  Cluster cluster = read_cluster(TERN_SOURCE_DIR "/examples/hardware/h100-node.toml");
+  cluster.nodes[0].num_devices = cluster.nodes[0].link.devices = devices;
+  PlanRequest request{.model = "tiny", .job = {.batch = s.batch, .seq = s.seq, .dtype = DType::f32}};
+  request.job.optimizer = s.optimizer.rule;
+  SearchSpace& space = request.space;
+  space.zero = sample.some_of<int>({0, 1, 2, 3});
+  space.recompute = sample.some_of<Recompute>({Recompute::none, Recompute::attention, Recompute::full});
+  space.states = space.activations = {Tier::device};
+  space.max_chunks = 2;
+  PinnedAxes& pins = space.pinned;
+  pins.tensor = sample.one_of<int64_t>({1, 1, 2, 4});
+  pins.context = 1;
+  int64_t left = devices / (*pins.tensor * *pins.context);
+  std::vector<int64_t> stages;
+  for (int64_t p = 1; p <= std::min<int64_t>(left, 4); p *= 2) stages.push_back(p);
+  pins.stages = sample.one_of(stages), pins.data = left / *pins.stages;
+  if (*pins.stages > 1) pins.schedule = kPipelineSchedules[sample.random() % kPipelineSchedules.size()];
+  pins.micro_batch = sample.one_of<int64_t>({1, 1, 2});
+  try {
+    PlanAnswer answer = plan_model(spec, cluster, request);
+    if (!answer.found) return std::nullopt;
+    answer.plan.job.dtype = answer.plan.job.gradients = DType::f64;  // the same plan, its rounding aside
+    return answer.plan;
+  } catch (const Error&) { return std::nullopt; }  // no legal choice
+}
+
+// What a Program may hold beyond the plan (program/README.md): messages until their JOIN, and with ZeRO 2 and 3 a second layer's summed
+// gradient and the head's of micro-batches whose backward is still to come.
+int64_t beyond_plan(const ModelSpec& spec, const Placement& placed, const Program& list) {
+  int64_t bytes = 0, summed = 0;
+  std::map<int, int64_t> now, most;
+  for (const Instruction& i : list.instructions) {
+    if (i.op == Opcode::send) bytes = std::max(bytes, 8 * i.message_bytes * placed.shape.chunks_per_device);
+    for (const BufferBytes& b : i.allocates)
+      if (b.buffer.kind == BufferKind::summand)
+        most[b.buffer.unit] = std::max(most[b.buffer.unit], now[b.buffer.unit] += b.bytes),
+        summed = std::max(summed, b.bytes);
+    for (const Buffer& b : i.frees)
+      if (b.kind == BufferKind::summand)
+        for (const Instruction& made : list.instructions)
+          for (const BufferBytes& a : made.allocates)
+            if (a.buffer == b && made.rank == i.rank) now[b.unit] -= a.bytes;
+  }
+  const int head = static_cast<int>(spec.units.size()) - 1;
+  return bytes + summed + (most.contains(head) ? most[head] : 0);
+}
+
+struct Tally {
+  int ran = 0, refused = 0;
+  std::map<std::string, int> seen;  // values of axes, of the plans that ran
+};
+
+void count_axes(const Plan& plan, Tally& tally) {
+  const OuterChoice& c = plan.choice;
+  ++tally.seen[fmt::format("{} devices", c.devices())];
+  if (c.mesh.tensor > 1) ++tally.seen["tensor"];
+  if (c.mesh.data > 1) ++tally.seen["data"];
+  if (c.num_stages > 1) ++tally.seen["stages"], ++tally.seen[fmt::format("schedule {}", name_of(c.schedule))];
+  if (c.micro_batch > 1) ++tally.seen["micro-batch"];
+  std::set<std::string> of_layers;
+  for (const PlannedLayers& l : plan.layers) {
+    if (c.mesh.replicas() > 1) of_layers.insert(fmt::format("zero {}", l.strategy.zero));
+    of_layers.insert(fmt::format("recompute {}", name_of(l.strategy.recompute)));
+  }
+  for (const std::string& name : of_layers) ++tally.seen[name];
+}
+
+// One rank's runs, by the sizes of micro-batches and the groups that their sums are taken in.
+using OneRankRuns = std::map<int64_t, RunsOfOneRank>;
+
+void run_one(const ModelSpec& spec, TrainSettings s, const Plan& plan, OneRankRuns& ones, Tally& tally) {
+  SCOPED_TRACE(to_string(plan.choice) + ", first layer " + to_string(plan.layers.front().strategy));
+  if (const std::string why = why_not_trained(plan); !why.empty()) {
+    EXPECT_NE(why.find("plan with"), std::string::npos) << why;
+    ++tally.refused;
+    return;
+  }
+  s.micro_batch = plan.choice.micro_batch, s.sum_order.groups = plan.choice.mesh.data;
+  MemoryIo mesh;
+  TrainSettings by_plan = s;
+  by_plan.plan = plan, by_plan.plan_path = "plan.json";
+  by_plan.tensor = static_cast<int>(plan.choice.mesh.tensor);
+  TrainResult got;
+  try {
+    got = train_on(by_plan, static_cast<int>(plan.choice.devices()), mesh);
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::usage) << e.what();
+    EXPECT_TRUE(std::string(e.what()).find("plan with") != std::string::npos ||
+                std::string(e.what()).find("choose ") != std::string::npos)
+        << e.what();
+    ++tally.refused;
+    return;
+  }
+  ++tally.ran;
+  count_axes(plan, tally);
+  RunsOfOneRank::Run& one =
+      ones.try_emplace(s.micro_batch, s).first->second.with_groups(static_cast<int>(plan.choice.mesh.data));
+  const TrainResult& want = one.result;
+  expect_whole(got);
+  EXPECT_LE(std::abs(*got.loss - *want.loss) / *want.loss, 1e-12);
+  expect_near(got, mesh, want, one.io, 1e-12);
+  const Placement placed =
+      placement_of(spec, plan, {.scratch = scratch_bytes(s.multiply, s.dtype), .update = s.optimizer});
+  const Program list = lower(spec, placed);
+  EXPECT_EQ(got.program_checksum, checksum(list)) << "the list that ran is not the plan's";
+  const Simulation simulated = simulate(list);
+  for (size_t rank = 0; rank < plan.ranks.size(); ++rank)  // planned in f32
+    EXPECT_LE(simulated.peak[rank][0], 2 * plan.ranks[rank].peak[0] + beyond_plan(spec, placed, list)) << rank;
+}
+
+// Of so many layers, steps of so many sequences.
+Tally run_plans(int count, uint64_t seed, const std::vector<int>& devices, int layers, int64_t batch) {
+  Tally tally;
+  Sampler sample{std::mt19937_64(seed)};
+  for (const bool tied : {false, true}) {
+    const RunInputs inputs(tied);
+    write_config(inputs.path, layers, tied);
+    TrainSettings s = settings_of(inputs, DType::f64);
+    s.optimizer = update_config(UpdateRule::sgd);
+    s.batch = batch, s.schedule.total_steps = 2, s.eval_every = s.checkpoint_every = 0, s.valid_data.clear();
+    const ModelSpec spec = load_inputs(s).spec;
+    OneRankRuns ones;
+    for (int tries = 0, plans = 0; plans < count / 2 && tries < 50 * count; ++tries)
+      if (const std::optional<Plan> plan = random_plan(spec, s, sample.one_of(devices), sample))
+        run_one(spec, s, *plan, ones, tally), ++plans;
+  }
+  std::printf("%d plans trained as one rank, %d refused by name:", tally.ran, tally.refused);
+  for (const auto& [name, times] : tally.seen) std::printf(" %s %d,", name.c_str(), times);
+  std::printf("\n");
+  return tally;
+}
+
+TEST(RandomPlans, TrainAsOneRankByTheListThatWasPriced) {
+  const Tally tally = run_plans(6, 7, {8}, 4, 8);
+  EXPECT_EQ(tally.ran + tally.refused, 6);
+  EXPECT_GE(tally.ran, 3);
+}
+
+// A hundred with TERN_TEST_PLANS=100 in the environment.
+TEST(RandomPlansSlow, OnEightToSixtyFourRanks) {
+  const char* given = std::getenv("TERN_TEST_PLANS");
+  const int count = given ? std::atoi(given) : 16;
+  const Tally tally = run_plans(count, 1, {8, 8, 16, 16, 32, 64}, 6, 16);
+  EXPECT_EQ(tally.ran + tally.refused, count);
+  for (const char* axis : {"tensor", "data", "stages", "zero 0", "zero 1", "zero 2", "zero 3", "recompute none",
+                           "recompute attention", "recompute full"})
+    EXPECT_GE(tally.seen.contains(axis) ? tally.seen.at(axis) : 0, count >= 100 ? 10 : 1) << axis;
+}
+
+}  // namespace
+}  // namespace tern
