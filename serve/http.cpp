@@ -107,6 +107,7 @@ bool peer_closed(tcp::socket& socket, bool& has_data) {
 }
 
 constexpr int kPiece = 64 << 10;  // bytes whose writing may take HttpLimits::write_s
+constexpr int kTurnedAwayGently = 32;
 
 }  // namespace
 
@@ -135,6 +136,7 @@ struct HttpServer::Impl {
   net::awaitable<bool> write_text(Connection&, std::string text);
   net::awaitable<void> close_gently(Connection&);
   net::awaitable<void> accept_one();
+  net::awaitable<void> turn_away(Held);
   net::awaitable<void> fault(Connection&, int status, std::string message);
 
   HttpLimits limits;
@@ -143,7 +145,8 @@ struct HttpServer::Impl {
   tcp::acceptor acceptor;
   net::steady_timer grace;
   std::unordered_set<Connection*> connections;
-  int64_t bodies = 0;  // bytes that requests being read may have
+  int64_t bodies = 0;   // bytes that requests being read may have
+  int turned_away = 0;  // connections that find no room, while they are told
   bool stopping = false;
 };
 
@@ -218,17 +221,25 @@ net::awaitable<void> HttpServer::Impl::accept_one() {
   ::setsockopt(socket.native_handle(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof unsent);
   const Held held = std::make_shared<Connection>(std::move(socket));
   if (static_cast<int64_t>(connections.size()) >= limits.connections) {
-    net::co_spawn(
-        io,
-        [this, held]() -> net::awaitable<void> {
-          HttpReply full = handlers.fault(503, "the server has as many connections as it takes; try again later");
-          co_await write_reply(*held, std::move(full), 11, false, true);
-        },
-        net::detached);
+    net::co_spawn(io, turn_away(held), net::detached);
     co_return;
   }
   connections.insert(held.get());
   net::co_spawn(io, serve(held), net::detached);
+}
+
+// Its answer is let arrive, as it may have sent a request already; only of so many at once, for they take descriptors beyond the
+// limit.
+net::awaitable<void> HttpServer::Impl::turn_away(Held held) {
+  struct Counted {
+    int& count;
+    explicit Counted(int& c) : count(++c) {}
+    ~Counted() { --count; }
+  } const counted(turned_away);
+  const bool gently = turned_away <= kTurnedAwayGently;
+  HttpReply full = handlers.fault(503, "the server has as many connections as it takes; try again later");
+  const bool written = co_await write_reply(*held, std::move(full), 11, false, true);
+  if (written && gently) co_await close_gently(*held);
 }
 
 net::awaitable<void> HttpServer::Impl::serve(Held held) {

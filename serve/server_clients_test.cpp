@@ -59,6 +59,27 @@ TEST(Server, WhoIsRefusedWhileSendingABodySeesTheAnswer) {
   }
 }
 
+TEST(Server, WhoFindsNoRoomSeesTheAnswer) {
+  Mock mock;
+  ServedRig::Setup setup;
+  setup.http.connections = 4;
+  ServedRig rig(mock.served, mock.shape, mock.executor(), setup, mock.arena);
+  std::vector<std::unique_ptr<Client>> held;
+  for (int i = 0; i < 4; ++i) {
+    held.push_back(std::make_unique<Client>(rig.service.port()));
+    for (int k = 0; k < 1000 && held.back()->ask("GET", "/health").status != 200; ++k, ::usleep(1000))
+      held.back() = std::make_unique<Client>(rig.service.port());
+  }
+  for (int i = 0; i < 10; ++i) {
+    Client client(rig.service.port());
+    client.send(Client::request("POST", "/v1/completions", std::string(300'000, ' ')));
+    const ClientReply reply = client.read_reply();
+    EXPECT_EQ(reply.status, 503) << i;
+    EXPECT_NE(reply.body.find("as many connections"), std::string::npos) << reply.body;
+  }
+  held.clear();
+}
+
 TEST(Server, AnnouncedBodiesThatDoNotComeTakeNoRoom) {
   Mock mock;
   ServedRig::Setup setup;
