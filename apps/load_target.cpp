@@ -9,7 +9,6 @@
 
 #include "apps/options.h"
 #include "apps/signals.h"
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/io.h"
 #include "base/text.h"
@@ -55,10 +54,6 @@ void start_server(const Options& options, int64_t context, int64_t at_once, Load
   target.ready = text;
   target.address = server_address(ready.at("url").get<std::string>());
   target.context = ready.at("context");
-  while (ask_server(target.address, "GET", "/ready", "").status != 200) {  // it tells its port a moment before
-    if (stop_requested()) throw Error(ErrorKind::interrupted, "stopped before the server was ready");
-    real_clock().sleep_ns(5'000'000);
-  }
 }
 
 Json ask_json(const ServerAddress& at, std::string_view method, std::string_view path, std::string_view body) {
@@ -110,10 +105,16 @@ LoadTarget load_target(const Options& options, int64_t context, int64_t at_once)
   if (target.context > 0 && context > target.context)
     throw Error(ErrorKind::usage, "the longest prompt and answer have {} tokens, the server takes {}", context,
                 target.context);
-  const Json tokens = ask_json(target.address, "POST", "/tokenize",
-                               dump_json({{"model", target.model}, {"prompt", kPage}, {"add_special_tokens", false}}));
   std::set<int32_t> ids;
-  for (const Json& id : tokens.at("tokens")) ids.insert(id.get<int32_t>());
+  for (const char* name : {"prompt", "content"}) {  // as tern and vLLM, or as llama.cpp's server calls it
+    const Json asked = {{"model", target.model}, {name, kPage}, {"add_special_tokens", false}};
+    const ServerReply reply = ask_server(target.address, "POST", "/tokenize", dump_json(asked));
+    if (reply.status != 200) continue;
+    const Json tokens = parse_json(reply.body, "the server's /tokenize");
+    if (tokens.contains("tokens"))
+      for (const Json& id : tokens["tokens"]) ids.insert(id.get<int32_t>());
+    if (!ids.empty()) break;
+  }
   target.ids.assign(ids.begin(), ids.end());
   if (target.ids.empty()) throw Error(ErrorKind::usage, "the server's /tokenize makes no tokens of a page of English");
   return target;

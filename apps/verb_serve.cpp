@@ -183,12 +183,13 @@ int run_serve(const Options& options) {
     embedder.emplace(model.spec, loaded.weights(), pooler ? &*pooler : nullptr, vectors.longest, vectors.settings,
                      arena);
 
-  if (options.flag("json"))
-    print_ready(url, model, served, room, max_running, speculation.draft_tensors(),
-                seconds_between(start_ns, real_clock().now_ns()));
-  tell_ready(url, served, room, max_running, seconds_between(start_ns, real_clock().now_ns()));
+  const auto tell = [&] {
+    const double load_s = seconds_between(start_ns, real_clock().now_ns());
+    if (options.flag("json")) print_ready(url, model, served, room, max_running, speculation.draft_tensors(), load_s);
+    tell_ready(url, served, room, max_running, load_s);
+  };
   const int64_t cut_off = naming_bad_weights(model, [&] {
-    return service.run(served, writer ? &writer->engine : nullptr, embedder ? &*embedder : nullptr, stop_flag());
+    return service.run(served, writer ? &writer->engine : nullptr, embedder ? &*embedder : nullptr, stop_flag(), tell);
   });
   if (cut_off > 0) log_warn("{} cut off after {}", counted(cut_off, "answer"), format_seconds(settings.drain_s));
   log_info("ended");

@@ -47,7 +47,8 @@ Service::Service(const ServiceSettings& settings) : impl_(std::make_unique<Impl>
 Service::~Service() = default;
 uint16_t Service::port() const { return impl_->http.port(); }
 
-int64_t Service::run(const ServedModel& model, Engine* engine, Embedder* embedder, const std::atomic<bool>& stop) {
+int64_t Service::run(const ServedModel& model, Engine* engine, Embedder* embedder, const std::atomic<bool>& stop,
+                     const std::function<void()>& ready) {
   Impl& s = *impl_;
   EngineLoop loop(engine, embedder, [&s](LoopReport report) {
     s.http.post([&s, held = std::make_shared<LoopReport>(std::move(report))] { s.server.take(std::move(*held)); });
@@ -56,6 +57,7 @@ int64_t Service::run(const ServedModel& model, Engine* engine, Embedder* embedde
     s.server.ready(model, loop);
     return 0;
   });
+  if (ready) ready();
   int64_t end_ns = 0, looked_ns = 0, cut_off = 0;
   loop.run([&] {
     if (!stop) return true;

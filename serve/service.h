@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -27,8 +28,10 @@ class Service {
   ~Service();
   uint16_t port() const;
   /// Serves the model, computing on the calling thread, until `stop` is set and what was under way has ended or
-  /// `drain_s` is over. Engine (of a model that writes) and embedder may be null. Returns the requests that were cut off.
-  int64_t run(const ServedModel&, Engine*, Embedder*, const std::atomic<bool>& stop);
+  /// `drain_s` is over. Engine (of a model that writes) and embedder may be null. `ready` is called once /ready says yes.
+  /// Returns the requests that were cut off.
+  int64_t run(const ServedModel&, Engine*, Embedder*, const std::atomic<bool>& stop,
+              const std::function<void()>& ready = {});
 
  private:
   struct Impl;
