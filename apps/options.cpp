@@ -530,6 +530,7 @@ std::vector<OptionSpec> make_options() {
       {.name = "json-schema", .verbs = "generate", .type = path, .unit = "FILE", .help = "write JSON that satisfies this schema (docs/structured.md)"},
       {.name = "grammar", .verbs = "generate", .type = path, .unit = "FILE", .help = "write what this grammar allows (GBNF, as llama.cpp's; docs/structured.md)"},
       {.name = "samples", .verbs = "generate", .type = integer, .fallback = "1", .unit = "N", .help = "continuations to write, in one batch", .min = 1, .max = 65536},
+      {.name = "pick", .verbs = "generate", .type = choice, .fallback = "all", .help = "of --samples: all of them; best, the one with the most probability a token; first, the first that ends by itself, upon which the others are stopped (shorter lines of reasoning are more often right). Where none does, the best", .choices = {"all", "best", "first"}},
       {.name = "ignore-eos", .verbs = "generate", .type = flag, .help = "go on after an end-of-sequence token"},
       {.name = "context", .verbs = "generate", .type = integer, .unit = "TOKENS", .help = "longest sequence; not given: prompt and --max-tokens, within what the model allows", .min = 1, .max = kMaxCount},
       {.name = "chunk", .verbs = "generate serve", .type = integer, .fallback = "512", .unit = "TOKENS", .help = "prompt tokens read at a time; changes speed and memory, not the result", .min = 1, .max = kMaxCount},
@@ -541,6 +542,7 @@ std::vector<OptionSpec> make_options() {
       // generate, chat, serve: guesses.
       {.name = "speculate", .verbs = "generate chat serve", .type = choice, .fallback = "off", .help = "guess tokens and compute several at once; a guess is taken where it is what the model draws, so no answer changes. ngram: what followed where the last tokens stood before in prompt and text; draft: what the model of --draft draws. As many are computed as make it quicker by measured times: none where that would be slower", .choices = {"off", "ngram", "draft"}},
       {.name = "draft", .verbs = "generate chat serve", .type = path, .unit = "MODEL", .help = "a smaller model with the same tokenizer, which guesses (--speculate draft); it is in the forecast of memory"},
+      {.name = "fast", .verbs = "generate chat serve", .type = flag, .help = "of --draft, where tokens are sampled: guesses are taken by rejection sampling, more of them than where they must be what the model itself draws. Every text is as likely as without, but a seed does not say the same again"},
       {.name = "draft-tokens", .verbs = "generate chat serve", .type = integer, .fallback = "16", .unit = "TOKENS", .help = "of --speculate and --draft: most tokens guessed at a time; memory is laid out for them", .min = 1, .max = 4096},
 
       // chat.

@@ -51,6 +51,11 @@ SpeculationChoice::SpeculationChoice(const Options& options, std::shared_ptr<con
                                      int64_t sequences)
     : sequences_(sequences), draft_(std::move(draft)) {
   settings_.budget = 0;
+  settings_.fast = options.flag("fast");
+  if (settings_.fast && !draft_)
+    throw Error(ErrorKind::usage,
+                "--fast: guesses of a draft model are taken by rejection sampling; give --draft MODEL too. Those of "
+                "--speculate ngram are taken exactly as often without it");
   if (!draft_ && options.text("speculate") == "off") {
     if (options.given("draft-tokens"))
       throw Error(ErrorKind::usage,

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "apps/common.h"
 #include "apps/continuation.h"
@@ -120,15 +121,18 @@ struct Written {
   int64_t draft_tensors;
   RunTimings timings = {};
   std::vector<Sample> samples = {};
+  size_t picked = 0;  // of them
 };
 
 Json written_json(const Options& options, const Written& w) {
   Json out = {
       {"model", options.positional("MODEL")}, {"prompt_tokens", w.asked.prompt_tokens()}, {"samples", Json::array()}};
   for (const Sample& sample : w.samples) out["samples"].push_back(sample_json(sample));
-  out["text"] = w.samples[0].text;
-  out["token_ids"] = w.samples[0].token_ids;
-  out["finish_reason"] = name_of(w.samples[0].reason);
+  const Sample& picked = w.samples[w.picked];
+  if (options.text("pick") != "all") out["picked"] = w.picked;
+  out["text"] = picked.text;
+  out["token_ids"] = picked.token_ids;
+  out["finish_reason"] = name_of(picked.reason);
   out["settings"] = settings_json(options, w.asked);
   out["settings"].update({{"dtype", name_of(w.model.dtype)},
                           {"kv_dtype", name_of(w.engine.pool().shape().type)},
@@ -159,18 +163,51 @@ void tell_end(const Written& w) {
   if (const std::string reached = w.loaded.reached(w.timings); !reached.empty()) log_info("{}", reached);
 }
 
+// Of several samples the one that --pick says.
+void tell_picked(const Written& w) {
+  const Sample& sample = w.samples[w.picked];
+  print_out(sample.text + "\n");
+  log_info("sample {} of {}: {} tokens, {}", w.picked + 1, w.samples.size(), sample.token_ids.size(),
+           describe_end(sample, w.room.needs.context));
+}
+
 void print_samples(const Written& w) {
   for (size_t i = 0; i < w.samples.size(); ++i)
     print_out(fmt::format("--- sample {} of {} ({})\n{}\n", i + 1, w.samples.size(),
                           describe_end(w.samples[i], w.room.needs.context), w.samples[i].text));
 }
 
+void check_options(const Options& options) {
+  for (const char* name : {"batch", "output"})
+    if (options.given(name)) throw Error(ErrorKind::usage, "--{}: says something of --prompts FILE alone", name);
+  if (options.text("pick") != "all" && options.integer("samples") == 1)
+    throw Error(ErrorKind::usage, "--pick: of one sample there is nothing to pick; give --samples N too");
+}
+
+// All samples, and which one is picked. True: stopped by a signal.
+bool write_samples(Engine& engine, const Request& request, bool stream, const std::string& pick, Written& w) {
+  const auto on_text = [&](int64_t, std::string_view text) {
+    if (stream) print_out(text);
+    return true;
+  };
+  std::optional<size_t> first;  // to end by itself
+  const auto on_sample = [&](int64_t index, const Sample& sample) {
+    if (pick != "first" || !ended_by_itself(sample)) return true;
+    first = static_cast<size_t>(index);
+    return false;
+  };
+  w.samples = run_request(
+      engine, request, on_text, [] { return stop_requested(); }, &w.timings, on_sample);
+  if (pick != "all") w.picked = first ? *first : likeliest_sample(w.samples);
+  return !first && std::any_of(w.samples.begin(), w.samples.end(),
+                               [](const Sample& s) { return s.reason == FinishReason::cancelled; });
+}
+
 }  // namespace
 
 int run_generate(const Options& options) {
   if (options.has("prompts")) return run_generate_prompts(options);
-  for (const char* name : {"batch", "output"})
-    if (options.given(name)) throw Error(ErrorKind::usage, "--{}: says something of --prompts FILE alone", name);
+  check_options(options);
   const int threads = apply_threads(options);
   const std::string prompt = read_prompt(options);
   tell_invalid_utf8(prompt);
@@ -206,22 +243,17 @@ int run_generate(const Options& options) {
   const bool json = options.flag("json"), stream = !json && request.num_samples == 1;
   const StopSignals signals;
   Written w{model, asked, room, loaded, writer.engine, arena, load_s, program, threads, speculation.draft_tensors()};
-  const auto on_text = [&](int64_t, std::string_view text) {
-    if (stream) print_out(text);
-    return true;
-  };
-  w.samples = naming_bad_weights(model, [&] {
-    return run_request(
-        writer.engine, request, on_text, [] { return stop_requested(); }, &w.timings);
-  });
+  const std::string pick = options.text("pick");
+  const bool interrupted =
+      naming_bad_weights(model, [&] { return write_samples(writer.engine, request, stream, pick, w); });
 
   if (json)
     print_json(written_json(options, w));
+  else if (stream)
+    tell_end(w);
   else
-    stream ? tell_end(w) : print_samples(w);
-  const bool cancelled = std::any_of(w.samples.begin(), w.samples.end(),
-                                     [](const Sample& s) { return s.reason == FinishReason::cancelled; });
-  return cancelled ? 128 + stop_signal() : 0;
+    pick == "all" ? print_samples(w) : tell_picked(w);
+  return interrupted ? 128 + stop_signal() : 0;
 }
 
 }  // namespace tern

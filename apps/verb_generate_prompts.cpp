@@ -262,6 +262,8 @@ void answer_all(Engine& engine, Prompts& p, Answers& answers, int64_t batch) {
 void check_beside(const Options& options) {
   refuse_beside(options, {"prompt", "prompt-file"}, "there is no other prompt");
   refuse_beside(options, {"json"}, "answers are JSON lines already");
+  refuse_beside(options, {"pick"}, "all samples of a prompt are told");
+  if (options.flag("fast")) refuse_beside(options, {"fast"}, "answers depend on nothing that runs beside them");
 }
 
 }  // namespace

@@ -158,7 +158,10 @@ void Engine::verify(const Work& work, const Tensor& logits, int64_t row) {
   std::vector<int32_t> drawn;
   bool ended = false;
   for (;; ++sequence.kv.length) {
-    draw(run, row_of(logits, row++, rounded_));
+    const size_t k = drawn.size();
+    const Odds* odds = static_cast<int64_t>(k) < work.guesses ? speculation_->odds(id, k) : nullptr;
+    const JudgedGuess guess{.token = odds ? guesses[k] : 0, .odds = odds};
+    draw(run, row_of(logits, row++, rounded_), odds ? &guess : nullptr);
     ++last_step_.generated_tokens;
     const Event& event = events_.back();
     if (event.drawn) drawn.push_back(event.drawn->id);
@@ -180,11 +183,11 @@ void Engine::cache_prompts(const Batch& batch) {
 }
 
 // Leaves one event. Where it is the last of the sample, `run` is gone.
-void Engine::draw(Running& run, std::span<float> logits) {
+void Engine::draw(Running& run, std::span<float> logits, const JudgedGuess* guess) {
   Event event = event_of(run);
   if (run.sample.first_token_s == 0) run.sample.first_token_s = seconds_between(run.submitted_ns, clock_.now_ns());
   try {
-    event.drawn = advance(run, logits, limits_.context, penalized_, event.text);
+    event.drawn = advance(run, logits, limits_.context, penalized_, event.text, guess);
   } catch (const NotFinite&) {
     run.sample.reason = FinishReason::failed;
     run.sample.error = std::current_exception();

@@ -98,7 +98,7 @@ class Engine {
   void guess();
   Tensor compute(const Batch&);
   void verify(const Work&, const Tensor& logits, int64_t row);
-  void draw(Running&, std::span<float> logits);
+  void draw(Running&, std::span<float> logits, const JudgedGuess* guess);
   void end(Running&, Event);
   bool reclaim();
 

@@ -23,7 +23,8 @@ void cancel_all(Engine& engine, std::span<const uint64_t> ids) {
 }  // namespace
 
 std::vector<std::vector<Sample>> run_requests(Engine& engine, std::span<const Request> requests, const OnText& on_text,
-                                              const std::function<bool()>& stopped, RunTimings* timings) {
+                                              const std::function<bool()>& stopped, RunTimings* timings,
+                                              const OnSample& on_sample) {
   std::vector<std::vector<Sample>> samples;
   std::vector<uint64_t> ids;
   RunTimings t;
@@ -41,7 +42,8 @@ std::vector<std::vector<Sample>> run_requests(Engine& engine, std::span<const Re
         if (!event.finished) continue;
         if (event.finished->error) std::rethrow_exception(event.finished->error);
         if (request == 0 && event.sample == 0) t.first_token_s = event.finished->first_token_s;
-        samples[request][static_cast<size_t>(event.sample)] = std::move(*event.finished);
+        Sample& sample = samples[request][static_cast<size_t>(event.sample)] = std::move(*event.finished);
+        if (!stop && on_sample && !on_sample(index, sample)) stop = true;
       }
       add_step(engine.last_step(), t);
       stop = stop || (stopped && stopped());
@@ -58,8 +60,26 @@ std::vector<std::vector<Sample>> run_requests(Engine& engine, std::span<const Re
 }
 
 std::vector<Sample> run_request(Engine& engine, const Request& request, const OnText& on_text,
-                                const std::function<bool()>& stopped, RunTimings* timings) {
-  return std::move(run_requests(engine, {&request, 1}, on_text, stopped, timings).front());
+                                const std::function<bool()>& stopped, RunTimings* timings, const OnSample& on_sample) {
+  return std::move(run_requests(engine, {&request, 1}, on_text, stopped, timings, on_sample).front());
+}
+
+bool ended_by_itself(const Sample& s) { return s.reason == FinishReason::eos || s.reason == FinishReason::stop; }
+
+double mean_log_probability(const Sample& s) {
+  const size_t count = s.token_ids.size() + (s.reason == FinishReason::eos);
+  return count > 0 ? s.sum_log_probability / static_cast<double>(count) : 0;
+}
+
+size_t likeliest_sample(std::span<const Sample> samples) {
+  const auto worth = [](const Sample& s) {
+    const bool whole = s.reason != FinishReason::cancelled && s.reason != FinishReason::failed;
+    return std::pair(whole, mean_log_probability(s));
+  };
+  size_t best = 0;
+  for (size_t i = 1; i < samples.size(); ++i)
+    if (worth(samples[i]) > worth(samples[best])) best = i;
+  return best;
 }
 
 }  // namespace tern

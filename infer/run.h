@@ -20,12 +20,25 @@ struct RunTimings {
 /// Called with newly certain text of sample `index`, counted over all requests; return false to cancel everything.
 using OnText = std::function<bool(int64_t index, std::string_view text)>;
 
+/// Called with each sample that has ended, counted over all requests; return false to cancel everything.
+using OnSample = std::function<bool(int64_t index, const Sample&)>;
+
 /// Samples by request. `stopped` is asked after each step; true cancels everything, and what was computed is returned.
 /// Errors: those of Engine::submit and step; a sample's own (Sample::error). The engine is then idle.
 std::vector<std::vector<Sample>> run_requests(Engine&, std::span<const Request>, const OnText&,
-                                              const std::function<bool()>& stopped, RunTimings* timings);
+                                              const std::function<bool()>& stopped, RunTimings* timings,
+                                              const OnSample& on_sample = {});
 /// The same for one.
 std::vector<Sample> run_request(Engine&, const Request&, const OnText&, const std::function<bool()>& stopped,
-                                RunTimings* timings);
+                                RunTimings* timings, const OnSample& on_sample = {});
+
+/// Whether a sample ended by itself: at a token that ends texts, or at a stop text. The first of several to do so is what
+/// first-finish search takes (shorter lines of reasoning are more often right). Source  Agarwal et al. 2025, arXiv:2505.18149 (recalled).
+bool ended_by_itself(const Sample&);
+/// Of its tokens under the model, the one that ended it included; 0 of none.
+double mean_log_probability(const Sample&);
+/// Where the sample with the most probability a token stands, the first of equals; cancelled and failed ones only where there are
+/// no others. At least one sample.
+size_t likeliest_sample(std::span<const Sample>);
 
 }  // namespace tern

@@ -54,6 +54,57 @@ TEST(Run, OneSequenceIsTheSameForAnyChunkPageAndBudget) {
   }
 }
 
+// The first sample that ends by itself is the one it is alone, and the others' pages are free in the next step.
+TEST(Run, TheFirstToFinishEndsTheOthers) {
+  Request r = request(6, 1.0);
+  r.eos = {3, 9, 21};
+  r.max_tokens = 60;
+  const std::vector<Sample> whole = run(r, {});
+  size_t want = 0, shortest = 1000;
+  for (size_t i = 0; i < whole.size(); ++i)
+    if (whole[i].reason == FinishReason::eos && whole[i].token_ids.size() < shortest)
+      want = i, shortest = whole[i].token_ids.size();
+  ASSERT_LT(shortest, 50u);
+  Arena arena;
+  KvPool pool(kFakeShape, 200, arena);
+  VirtualClock clock;
+  Engine engine(pool, fake_model, nullptr, {{.token_budget = 64, .chunk = 64, .max_running = 64}, 120}, clock);
+  std::vector<int64_t> seen;
+  int64_t steps_after = -1;
+  const auto stopped = [&] {
+    if (!seen.empty()) ++steps_after;
+    return false;
+  };
+  const std::vector<Sample> got = run_request(engine, r, {}, stopped, nullptr, [&](int64_t index, const Sample& s) {
+    seen.push_back(index);
+    return !ended_by_itself(s);
+  });
+  EXPECT_EQ(seen, std::vector<int64_t>{static_cast<int64_t>(want)});
+  EXPECT_EQ(got[want].token_ids, whole[want].token_ids);
+  EXPECT_LE(steps_after, 1);
+  EXPECT_EQ(pool.num_free(), 200);
+  for (size_t i = 0; i < got.size(); ++i)
+    if (i != want) {
+      EXPECT_EQ(got[i].reason, FinishReason::cancelled) << i;
+      EXPECT_TRUE(std::equal(got[i].token_ids.begin(), got[i].token_ids.end(), whole[i].token_ids.begin())) << i;
+    }
+}
+
+TEST(Run, TheLikeliestSampleIsTheOneWithTheMostProbabilityAToken) {
+  const auto sample = [](size_t tokens, double sum, FinishReason reason) {
+    Sample s;
+    s.token_ids.resize(tokens), s.sum_log_probability = sum, s.reason = reason;
+    return s;
+  };
+  std::vector<Sample> samples = {sample(10, -10, FinishReason::length), sample(4, -4.5, FinishReason::eos),
+                                 sample(2, -1.7, FinishReason::stop), sample(9, -0.1, FinishReason::cancelled)};
+  EXPECT_EQ(likeliest_sample(samples), 2u) << "-0.85 a token";
+  EXPECT_DOUBLE_EQ(mean_log_probability(samples[1]), -0.9) << "with the token that ended it";
+  samples.push_back(sample(0, 0, FinishReason::failed));
+  EXPECT_EQ(likeliest_sample(samples), 2u);
+  EXPECT_EQ(mean_log_probability(samples.back()), 0);
+}
+
 TEST(Run, SampleOfABatchIsTheSampleAlone) {
   RunTimings timings;
   const auto together = run(request(5, 1.0), {}, &timings);

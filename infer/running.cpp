@@ -55,7 +55,7 @@ void flush_text(Running& run, std::string& text) {
 }
 
 DrawnToken advance(Running& run, std::span<float> logits, int64_t context, std::vector<float>& scratch,
-                   std::string& text) {
+                   std::string& text, const JudgedGuess* guess) {
   const Request& request = *run.request;
   Sequence& sequence = run.sequence;
   std::span<float> scores = logits;
@@ -66,8 +66,10 @@ DrawnToken advance(Running& run, std::span<float> logits, int64_t context, std::
   if (run.constrained) run.constrained->mask(scores, request.eos);
   const auto num_generated = static_cast<int64_t>(run.sample.token_ids.size());
   DrawnToken drawn;
-  drawn.id =
-      sample_token(request.sampling, sequence.tokens, num_generated, stream_of(run), sequence.tokens.size(), scores);
+  const uint64_t stream = stream_of(run), position = sequence.tokens.size();
+  drawn.id = guess ? accept_or_draw(request.sampling, sequence.tokens, num_generated, stream, position, guess->token,
+                                    *guess->odds, scores)
+                   : sample_token(request.sampling, sequence.tokens, num_generated, stream, position, scores);
   drawn.log_probability = log_probability(logits, drawn.id);
   if (request.num_likeliest > 0) drawn.likeliest = likeliest(logits, request.num_likeliest);
   run.sample.sum_log_probability += drawn.log_probability;

@@ -37,10 +37,16 @@ struct DrawnToken {
   double log_probability = 0;                              // under the model (temperature 1, no filters)
   std::vector<std::pair<int32_t, double>> likeliest = {};  // Request::num_likeliest ids and their log-probabilities
 };
-/// Takes one row of logits: draws, appends, and adds to `text` what became certain. Sets sample.reason when the sample
+/// A guess for the place of the next token that is to be taken by rejection sampling.
+struct JudgedGuess {
+  int32_t token = 0;
+  const Odds* odds = nullptr;
+};
+/// Takes one row of logits: draws (or takes the guess, accept_or_draw), appends, and adds to `text` what became certain. Sets sample.reason when the sample
 /// ends. `scratch` holds a penalized row. Errors: NotFinite; usage, where no token may follow (ConstrainedText). The
 /// sample is as before.
-DrawnToken advance(Running&, std::span<float> logits, int64_t context, std::vector<float>& scratch, std::string& text);
+DrawnToken advance(Running&, std::span<float> logits, int64_t context, std::vector<float>& scratch, std::string& text,
+                   const JudgedGuess* guess = nullptr);
 /// Adds to `text` what was held back, for a sample that was ended from outside and not by `advance`.
 void flush_text(Running&, std::string& text);
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <string_view>
 #include <unordered_map>
 
 #include "base/error.h"
@@ -49,6 +50,24 @@ int32_t greedy(std::span<const float> logits) {
     }
   TERN_CHECK(best >= 0 && std::isfinite(highest), "sample_token: no finite logit among {}", logits.size());
   return best;
+}
+
+double uniform(const SamplingOptions& options, std::string_view what, uint64_t sequence, uint64_t position) {
+  return random_uniform({options.seed, hash_name(what) ^ (sequence * 0x9e3779b97f4a7c15ull)}, position);
+}
+
+int32_t pick(const Candidates& kept, double draw) {
+  double sum = 0;
+  for (const auto& [id, p] : kept)
+    if (draw < (sum += p)) return id;
+  return kept.back().first;  // the sum fell short of 1 by rounding
+}
+
+// 0 where the id is not among them; they are in the order of ids.
+double probability(const Candidates& odds, int32_t id) {
+  const auto found =
+      std::lower_bound(odds.begin(), odds.end(), id, [](const auto& c, int32_t other) { return c.first < other; });
+  return found != odds.end() && found->first == id ? found->second : 0;
 }
 
 void check_range(const char* flag, double value, double low, double high, const char* words) {
@@ -136,13 +155,33 @@ int32_t sample_token(const SamplingOptions& options, std::span<const int32_t> hi
   check_logits(logits);
   apply_penalties(options, history, num_generated, logits);
   if (options.temperature == 0) return greedy(logits);
-  const Candidates kept = candidates(options, logits);
-  const RngKey key{options.seed, hash_name("sample") ^ (sequence * 0x9e3779b97f4a7c15ull)};
-  const double draw = random_uniform(key, position);
-  double sum = 0;
-  for (const auto& [id, p] : kept)
-    if (draw < (sum += p)) return id;
-  return kept.back().first;  // the sum fell short of 1 by rounding
+  return pick(candidates(options, logits), uniform(options, "sample", sequence, position));
+}
+
+DrawnGuess draw_guess(const SamplingOptions& options, std::span<const int32_t> history, int64_t num_generated,
+                      uint64_t sequence, uint64_t position, std::span<float> logits) {
+  if (options.temperature == 0) return {sample_token(options, history, num_generated, sequence, position, logits), {}};
+  check_logits(logits);
+  apply_penalties(options, history, num_generated, logits);
+  DrawnGuess guess{.odds = candidates(options, logits)};
+  guess.token = pick(guess.odds, uniform(options, "guess", sequence, position));
+  return guess;
+}
+
+int32_t accept_or_draw(const SamplingOptions& options, std::span<const int32_t> history, int64_t num_generated,
+                       uint64_t sequence, uint64_t position, int32_t guess, const Odds& odds, std::span<float> logits) {
+  if (options.temperature == 0) return sample_token(options, history, num_generated, sequence, position, logits);
+  check_logits(logits);
+  apply_penalties(options, history, num_generated, logits);
+  const Candidates all = candidates(options, logits);
+  Candidates left = all;
+  const double p = probability(all, guess), q = probability(odds, guess);
+  if (uniform(options, "accept", sequence, position) * q < p) return guess;
+  for (auto& [id, x] : left) x = std::max(0.0, x - probability(odds, id));
+  std::erase_if(left, [](const auto& c) { return c.second == 0; });
+  if (left.empty()) left = all;  // p and q differ by rounding alone
+  renormalize(left);
+  return pick(left, uniform(options, "sample", sequence, position));
 }
 
 std::vector<std::pair<int32_t, double>> likeliest(std::span<const float> logits, int64_t count) {

@@ -43,6 +43,22 @@ std::vector<std::pair<int32_t, double>> candidates(const SamplingOptions&, std::
 int32_t sample_token(const SamplingOptions&, std::span<const int32_t> history, int64_t num_generated, uint64_t sequence,
                      uint64_t position, std::span<float> logits);
 
+/// What a guess was drawn from: tokens with their probabilities, by id.
+using Odds = std::vector<std::pair<int32_t, double>>;
+struct DrawnGuess {
+  int32_t token = 0;
+  Odds odds;  // empty: of a greedy draw
+};
+/// One guess, as sample_token draws a token, but with a random number that no token is drawn by.
+DrawnGuess draw_guess(const SamplingOptions&, std::span<const int32_t> history, int64_t num_generated,
+                      uint64_t sequence, uint64_t position, std::span<float> logits);
+/// Rejection sampling: the guess with probability min(1, p/q), else a token drawn from max(0, p - q). Whatever the odds q are
+/// that the guess was drawn from, the result is distributed as sample_token's, p. It depends on the guess, though, so that with
+/// others the same seed says something else. Greedy draws are sample_token's. Errors: as there.
+/// Source  Leviathan et al. 2023, arXiv:2211.17192, algorithm 1 (recalled).
+int32_t accept_or_draw(const SamplingOptions&, std::span<const int32_t> history, int64_t num_generated,
+                       uint64_t sequence, uint64_t position, int32_t guess, const Odds&, std::span<float> logits);
+
 /// The `count` likeliest tokens with log_probability of each, likeliest first, the lowest id first among equals.
 std::vector<std::pair<int32_t, double>> likeliest(std::span<const float> logits, int64_t count);
 

@@ -10,6 +10,7 @@
 #include "base/rng.h"
 #include "base/utf8.h"
 #include "infer/chat_prompt.h"
+#include "infer/run.h"
 
 namespace tern {
 namespace {
@@ -231,6 +232,7 @@ std::string Answer::take(size_t prompt, const Event& event) {
   if (event.finished) {
     c.reason = finish_reason(event.finished->reason);
     if (c.num_calls > 0 && c.reason == "stop") c.reason = "tool_calls";
+    c.mean_log_probability = mean_log_probability(*event.finished);
     --open_;
     if (event.sample == 0) cached_tokens_ += event.finished->reused_tokens;
   }
@@ -258,11 +260,27 @@ std::string Answer::stream_end() const {
   return end + "data: [DONE]\n\n";
 }
 
+// All, or the best of each prompt, the best first; the earlier among equals.
+std::vector<const Answer::Choice*> Answer::kept() const {
+  std::vector<const Choice*> all;
+  for (const Choice& c : choices_) all.push_back(&c);
+  if (asked_.kept == 0) return all;
+  std::vector<const Choice*> best;
+  const auto samples = asked_.prompts.front().num_samples;
+  for (auto from = all.begin(); from != all.end(); from += samples) {
+    std::stable_sort(from, from + samples, [](const Choice* a, const Choice* b) {
+      return a->mean_log_probability > b->mean_log_probability;
+    });
+    best.insert(best.end(), from, from + asked_.kept);
+  }
+  return best;
+}
+
 std::string Answer::whole() const {
   std::string choices;
-  for (size_t i = 0; i < choices_.size(); ++i)
-    choices +=
-        (i > 0 ? "," : "") + with_log_probabilities(dump_json(choice_json(i, choices_[i], false, true)), choices_[i]);
+  const std::vector<const Choice*> told = kept();
+  for (size_t i = 0; i < told.size(); ++i)
+    choices += (i > 0 ? "," : "") + with_log_probabilities(dump_json(choice_json(i, *told[i], false, true)), *told[i]);
   Json json = frame(false);
   json["usage"] = usage();
   return with(dump_json(json), "\"choices\":", "[]", "[" + choices + "]");

@@ -50,11 +50,13 @@ class Answer {
     int64_t offset = 0;             // characters before these tokens
     bool begun = false;
     std::string reason;  // empty: not ended
+    double mean_log_probability = 0;
   };
   void take_text(size_t index, const std::string& text, bool ends);
   std::string call_id(size_t index, int64_t call) const;
   std::string log_probabilities(const Choice&) const;
   std::string with_log_probabilities(std::string json, const Choice&) const;
+  std::vector<const Choice*> kept() const;
   Json frame(bool piece) const;
   Json usage() const;
   Json choice_json(size_t index, const Choice&, bool piece, bool first) const;

@@ -252,9 +252,14 @@ Asked read_completion(const Json& body, const ServedModel& model, uint64_t fresh
   asked.log_probabilities = likeliest.has_value();
   if (echo && likeliest)
     fields.fail("logprobs", "is not supported together with echo: log-probabilities of a prompt are not there yet");
-  if (const auto best = fields.integer("best_of", 1, kMostSamples); best && *best != settings.num_samples)
-    fields.fail("best_of",
-                fmt::format("{} is not supported: only the value of n ({}) is", *best, settings.num_samples));
+  if (const auto best = fields.integer("best_of", 1, kMostSamples); best && *best != settings.num_samples) {
+    if (*best < settings.num_samples)
+      fields.fail("best_of", fmt::format("{} is less than n, which is {}", *best, settings.num_samples));
+    if (asked.stream)
+      fields.fail("best_of", fmt::format("{} of which {} are kept cannot be streamed: the best are known at their end",
+                                         *best, settings.num_samples));
+    asked.kept = std::exchange(settings.num_samples, *best);
+  }
   if (const auto suffix = fields.text("suffix"); suffix && !suffix->empty())
     fields.fail("suffix", "is not supported: texts are continued at their end only");
   fields.done();

@@ -189,6 +189,8 @@ TEST(Ask, WhatIsNestedIsNamedByItsPlace) {
       {Kind::chat, R"({"messages":[{"role":"user","content":"a"}],"reasoning_effort":"low"})", "reasoning_effort"},
       {Kind::completion, R"({"prompt":"a","echo":true,"logprobs":1})", "logprobs"},
       {Kind::completion, R"({"prompt":"a","suffix":"b"})", "suffix"},
+      {Kind::completion, R"({"prompt":"a","n":3,"best_of":2})", "best_of"},
+      {Kind::completion, R"({"prompt":"a","best_of":2,"stream":true})", "best_of"},
       {Kind::completion, R"({"prompt":[1,2,5000]})", "prompt[2]"},
       {Kind::completion, R"({"prompt":["a",[1,-2]]})", "prompt[1][1]"},
       {Kind::completion, R"({"prompt":"a","logit_bias":{"5":101}})", "logit_bias.5"},

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <random>
 
+#include "infer/speculate/draft_model.h"
 #include "infer/speculate/ngram.h"
 #include "serve/client_testing.h"
 
@@ -78,6 +79,26 @@ BatchExecutor when_all_have_asked(BatchExecutor execute, const std::atomic<size_
   };
 }
 
+// A model of the repository that guesses for another.
+struct Draft {
+  ModelDescription model;
+  Arena arena;
+  ModelWeights weights;
+  RopeTable rope;
+  KvPool pool;
+  DraftProposer proposer;
+  Draft(const char* name, int64_t pages)
+      : model(describe_model(std::string(TERN_SOURCE_DIR "/examples/") + name, std::nullopt)),
+        weights(load_for_inference(model, arena)),
+        rope(rope_table(model.spec, 512, 512)),
+        pool(kv_shape(model.spec, 16, model.dtype), pages, arena),
+        proposer(pool, model_executor(model.spec, weights, &rope, arena),
+                 {.rows = kDraftRows, .context = 512, .vocab = model.spec.vocab, .draws_from = model.spec.vocab}) {}
+  SpeculationSettings settings(int64_t most) {
+    return {.proposer = &proposer, .most_tokens = most, .budget = 40, .measured = false};
+  }
+};
+
 TEST(ServedExactly, SixtyFourRequestsAtOnceSayWhatEachSaysAlone) {
   Novels novels;
   std::vector<Json> bodies, want;
@@ -106,10 +127,22 @@ TEST(ServedExactly, SixtyFourRequestsAtOnceSayWhatEachSaysAlone) {
   };
   NgramProposer ngram;
   const SpeculationSettings guesses{.proposer = &ngram, .most_tokens = 6, .budget = 40, .measured = false};
-  const Case cases[] = {{{.pages = 2048, .chunk = 512, .running = 64}, false},
-                        {{.pages = 110, .page_tokens = 5, .chunk = 7, .running = 64, .speculation = guesses}, true},
-                        {{.pages = 40, .page_tokens = 16, .chunk = 33, .running = 32, .cache = false}, true},
-                        {{.pages = 8192, .page_tokens = 1, .chunk = 64, .running = 9, .speculation = guesses}, false}};
+  // The same model draws as the target does, its copy in 4.25 bits often; the third is short of pages of its own.
+  Draft same("novels-6m", 600), coded("novels-6m-lc4", 600), short_of_pages("novels-6m-lc4", 40);
+  const Case cases[] = {
+      {{.pages = 2048, .chunk = 512, .running = 64}, false},
+      {{.pages = 110, .page_tokens = 5, .chunk = 7, .running = 64, .speculation = guesses}, true},
+      {{.pages = 40, .page_tokens = 16, .chunk = 33, .running = 32, .cache = false}, true},
+      {{.pages = 8192, .page_tokens = 1, .chunk = 64, .running = 9, .speculation = guesses}, false},
+      {{.pages = 400, .page_tokens = 16, .chunk = 64, .running = 24, .speculation = same.settings(4)}, false},
+      {{.pages = 110, .page_tokens = 5, .chunk = 48, .running = 64, .speculation = coded.settings(3)}, true},
+      {{.pages = 900,
+        .page_tokens = 7,
+        .chunk = 100,
+        .running = 16,
+        .cache = false,
+        .speculation = short_of_pages.settings(2)},
+       false}};
   for (const Case& c : cases) {
     SCOPED_TRACE(testing::Message() << "pages of " << c.setup.page_tokens << ", chunks of " << c.setup.chunk
                                     << ", cache " << c.setup.cache << ", guesses "
@@ -290,6 +323,39 @@ TEST(ServedExactly, AStreamedChatIsTheWholeOne) {
   for (const Json& token : whole["choices"][0]["logprobs"]["content"])
     for (const Json& top : token["top_logprobs"])
       if (top["token"] == token["token"]) { EXPECT_EQ(top["logprob"], token["logprob"]); }
+}
+
+// best_of: the texts with the most probability a token are told, of each prompt, the best first.
+TEST(ServedExactly, TheBestOfSeveralAreTold) {
+  Novels novels;
+  Arena arena;
+  ServedRig rig(novels.served, novels.shape(), novels.executor(), {}, arena);
+  Json body = {{"prompt", {"It was", "The sea"}},
+               {"max_tokens", 9},
+               {"n", 5},
+               {"seed", 4},
+               {"logprobs", 0},
+               {"ignore_eos", true}};
+  const Json all = rig.ask("POST", "/v1/completions", dump_json(body)).json();
+  body["n"] = 2, body["best_of"] = 5;
+  const Json best = rig.ask("POST", "/v1/completions", dump_json(body)).json();
+  ASSERT_EQ(all["choices"].size(), 10u);
+  ASSERT_EQ(best["choices"].size(), 4u);
+  EXPECT_EQ(best["usage"]["completion_tokens"], all["usage"]["completion_tokens"]) << "all were computed";
+  for (size_t prompt = 0; prompt < 2; ++prompt) {
+    std::vector<std::pair<double, Json>> ranked;
+    for (size_t i = 0; i < 5; ++i) {
+      const Json& choice = all["choices"][5 * prompt + i];
+      double sum = 0;
+      for (const Json& x : choice["logprobs"]["token_logprobs"]) sum += x.get<double>();
+      ranked.emplace_back(-sum / 9, choice["text"]);
+    }
+    std::sort(ranked.begin(), ranked.end());
+    for (size_t i = 0; i < 2; ++i) {
+      EXPECT_EQ(best["choices"][2 * prompt + i]["text"], ranked[i].second);
+      EXPECT_EQ(best["choices"][2 * prompt + i]["index"], 2 * prompt + i);
+    }
+  }
 }
 
 TEST(ServedExactly, ASeedThatWasNotGivenIsToldAndSaysTheSameAgain) {

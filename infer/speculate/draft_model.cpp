@@ -123,12 +123,17 @@ void DraftProposer::draw(Asked& one, const Tensor& logits, int64_t row) {
   const auto guessed = std::ssize(one.guesses);
   try {
     const std::vector<float> before = scores_;
-    const int32_t token =
-        sample_token(*ask.sampling, s.tokens, ask.num_generated + guessed, ask.stream, s.tokens.size(), scores_);
-    const double p = std::exp(log_probability(before, token));
-    one.guesses.push_back(
-        {token, static_cast<uint8_t>(std::clamp(static_cast<int>(p * kGuessClasses), 0, kGuessClasses - 1))});
-    s.tokens.push_back(token);
+    const int64_t generated = ask.num_generated + guessed;
+    DrawnGuess guess;
+    if (ask.with_odds)
+      guess = draw_guess(*ask.sampling, s.tokens, generated, ask.stream, s.tokens.size(), scores_);
+    else
+      guess.token = sample_token(*ask.sampling, s.tokens, generated, ask.stream, s.tokens.size(), scores_);
+    const double p = std::exp(log_probability(before, guess.token));
+    s.tokens.push_back(guess.token);
+    one.guesses.push_back({guess.token,
+                           static_cast<uint8_t>(std::clamp(static_cast<int>(p * kGuessClasses), 0, kGuessClasses - 1)),
+                           std::move(guess.odds)});
   } catch (const NotFinite&) { one.done = true; }  // it guesses nothing then
   one.done = one.done || std::ssize(one.guesses) == ask.most || std::ssize(s.tokens) > limits_.context ||
              s.tokens.back() >= limits_.vocab;

@@ -30,7 +30,7 @@ class DraftProposer : public Proposer {
   DraftProposer(const DraftProposer&) = delete;
   DraftProposer& operator=(const DraftProposer&) = delete;
 
-  /// A guess's class is the probability that the draft gives it, in eighths.
+  /// A guess's class is the probability that the draft gives it, in eighths. Asked with odds, its draws are its own.
   std::vector<std::vector<Guess>> propose(std::span<const ProposalAsk>) override;
   void forget(uint64_t sequence) override;
   bool costs_time() const override { return true; }

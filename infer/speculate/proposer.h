@@ -16,6 +16,7 @@ inline constexpr int kGuessClasses = 8;
 struct Guess {
   int32_t token = 0;
   uint8_t kind = 0;  // < kGuessClasses
+  Odds odds = {};    // that it was drawn from, where that was asked for and it was drawn
 };
 
 /// What is known of a sequence that is about to draw its next token.
@@ -26,6 +27,7 @@ struct ProposalAsk {
   const SamplingOptions* sampling = nullptr;
   int64_t num_generated = 0;  // the last of `tokens`
   uint64_t stream = 0;        // that its draws are keyed by (sample_token)
+  bool with_odds = false;     // guesses that are drawn: by random numbers of their own, and say what from (draw_guess)
 };
 
 class Proposer {

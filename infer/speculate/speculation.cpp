@@ -41,15 +41,17 @@ std::vector<std::vector<int32_t>> Speculation::propose(std::span<const ProposalA
   for (const ProposalAsk& ask : asks) texts_[ask.sequence].guesses.clear();
   if (asks.empty()) return chosen;
   std::vector<ProposalAsk> wanted(asks.begin(), asks.end());
-  const int64_t most = depth(decoding, static_cast<int64_t>(asks.size()));
+  const auto asked = static_cast<int64_t>(asks.size());
+  int64_t most = depth(decoding, asked);
   if (most == 0) return chosen;
-  for (ProposalAsk& ask : wanted) ask.most = std::min(ask.most, most);
+  if (settings_.fast) most = std::min(most, std::max<int64_t>(settings_.budget / asked, 1));
+  for (ProposalAsk& ask : wanted) ask.most = std::min(ask.most, most), ask.with_odds = settings_.fast;
   const int64_t begin_ns = clock_.now_ns();
   std::vector<std::vector<Guess>> guesses = settings_.proposer->propose(wanted);
   guessing_s_ = seconds_between(begin_ns, clock_.now_ns());
   blend(guess_s_, guessing_s_ / static_cast<double>(most));
   for (size_t i = 0; i < asks.size(); ++i) texts_[asks[i].sequence].guesses = std::move(guesses[i]);
-  const std::vector<int64_t> count = lengths(asks, decoding);
+  const std::vector<int64_t> count = settings_.fast ? fixed_lengths(asks) : lengths(asks, decoding);
   for (size_t i = 0; i < asks.size(); ++i)
     for (int64_t k = 0; k < count[i]; ++k)
       chosen[i].push_back(texts_.at(asks[i].sequence).guesses[static_cast<size_t>(k)].token);
@@ -59,7 +61,7 @@ std::vector<std::vector<int32_t>> Speculation::propose(std::span<const ProposalA
 // How many guesses to ask for. One that takes time is asked for as many as pay by its mean acceptance; where none pay,
 // it is tried now and then, ever more seldom.
 int64_t Speculation::depth(int64_t decoding, int64_t asked) {
-  if (!settings_.proposer->costs_time() || !settings_.measured) return settings_.most_tokens;
+  if (!settings_.measured || !(settings_.proposer->costs_time() || settings_.fast)) return settings_.most_tokens;
   if (!times_.knows(decoding)) return 0;
   double right = 1, tried = 2;
   for (int k = 0; k < kGuessClasses; ++k) right += rates_.right[k], tried += rates_.tried[k];
@@ -121,12 +123,31 @@ std::vector<int64_t> Speculation::lengths(std::span<const ProposalAsk> asks, int
   return count;
 }
 
+// All that was asked for, as far as the budget goes.
+std::vector<int64_t> Speculation::fixed_lengths(std::span<const ProposalAsk> asks) const {
+  std::vector<int64_t> count;
+  int64_t room = settings_.budget;
+  for (const ProposalAsk& ask : asks) {
+    count.push_back(std::min(std::ssize(texts_.at(ask.sequence).guesses), room));
+    room -= count.back();
+  }
+  return count;
+}
+
+const Odds* Speculation::odds(uint64_t sequence, size_t k) const {
+  if (!settings_.fast) return nullptr;
+  const Guess& guess = texts_.at(sequence).guesses.at(k);
+  return guess.odds.empty() ? nullptr : &guess.odds;
+}
+
 // A guess is judged where all before it were right.
 void Speculation::drawn(uint64_t sequence, std::span<const int32_t> tokens, int64_t computed) {
   Text& text = texts_[sequence];
   figures_.guessed += computed;
-  for (size_t i = 0; i < std::min(tokens.size(), text.guesses.size()); ++i) {
-    const Guess guess = text.guesses[i];
+  // One that was not computed would have been the drawn token, or not; of one that is taken by chance nobody knows.
+  const size_t known = settings_.fast ? static_cast<size_t>(computed) : text.guesses.size();
+  for (size_t i = 0; i < std::min(tokens.size(), known); ++i) {
+    const Guess& guess = text.guesses[i];
     const bool is_right = guess.token == tokens[i];
     text.rates.add(guess.kind, is_right, kKeepOfText);
     rates_.add(guess.kind, is_right, kKeepOfAll);

@@ -19,6 +19,9 @@ struct SpeculationSettings {
   int64_t most_tokens = 16;      // of a sequence in a step
   int64_t budget = 64;           // of all sequences in a step (guess_budget)
   bool measured = true;          // false: all that is guessed, whatever it costs
+  /// Drawn guesses are taken by rejection sampling (accept_or_draw): more of them, and texts are as likely as without, but not
+  /// the same ones. How many guesses are computed then depends on none of them, as that would make some texts likelier.
+  bool fast = false;
 };
 
 /// So far. Seconds are of steps that only decoded, with guessing and drawing.
@@ -36,6 +39,8 @@ class Speculation {
   Speculation(const SpeculationSettings&, const Clock&);
   /// The guesses to compute for each ask, in a step in which `decoding` sequences draw.
   std::vector<std::vector<int32_t>> propose(std::span<const ProposalAsk>, int64_t decoding);
+  /// What the k-th guess of a sequence was drawn from, where it is to be taken by rejection sampling; else null.
+  const Odds* odds(uint64_t sequence, size_t k) const;
   /// The tokens that a sequence drew, beginning at the place of its first guess; `computed` guesses were in the batch.
   void drawn(uint64_t sequence, std::span<const int32_t> tokens, int64_t computed);
   /// A step that only decoded.
@@ -55,6 +60,7 @@ class Speculation {
   };
   double rate(const Text&, uint8_t kind) const;
   std::vector<int64_t> lengths(std::span<const ProposalAsk>, int64_t decoding);
+  std::vector<int64_t> fixed_lengths(std::span<const ProposalAsk>) const;
   int64_t depth(int64_t decoding, int64_t asked);
 
   SpeculationSettings settings_;

@@ -37,6 +37,20 @@ TEST_F(Draft, ChangesNoAnswerAndIsInTheForecast) {
   EXPECT_EQ(tern(prompts + " --draft " + kCoded).text, tern(prompts).text);
 }
 
+// Greedy tokens are the same also with --fast; sampled ones are others, and as many.
+TEST_F(Draft, FastDrawsOtherTokensOfTheSameKind) {
+  const std::string generate = "generate " + kModel + " --prompt 'It was a dark' --max-tokens 60 --ignore-eos --json ";
+  const std::string fast = "--draft-tokens 5 --fast --draft " + kCoded;
+  EXPECT_EQ(parse_json(tern(generate + fast).text, "fast")["samples"],
+            parse_json(tern(generate).text, "plain")["samples"]);
+  const Json sampled = parse_json(tern(generate + "--temperature 1 --seed 3 --samples 2 " + fast).text, "sampled");
+  for (const Json& sample : sampled["samples"]) EXPECT_EQ(sample["token_ids"].size(), 60u);
+  expect_refusal(2, generate + "--fast", {"--draft MODEL"});
+  expect_refusal(2, generate + "--fast --speculate ngram", {"--draft MODEL", "as often without it"});
+  write("fast-prompts", "\"It was\"\n");
+  expect_refusal(2, "generate " + kModel + " --prompts fast-prompts --fast --draft " + kCoded, {"--fast", "--prompts"});
+}
+
 TEST_F(Draft, IsRefusedWhereItCannotGuess) {
   const std::string generate = "generate " + kModel + " --prompt a ";
   expect_refusal(2, generate + "--speculate draft", {"--draft MODEL"});

@@ -90,6 +90,25 @@ TEST_F(Serve, GuessesChangeNoAnswer) {
   EXPECT_EQ(child.wait(), 0);
 }
 
+TEST_F(Serve, OneOfSeveralSamplesIsPicked) {
+  const std::string generate =
+      "generate " + kModel + " --prompt 'It was' --max-tokens 40 --temperature 0.9 --seed 3 --samples 5 --stop , ";
+  const Json all = parse_json(tern(generate + "--json").text, "all")["samples"];
+  size_t best = 0, first = 0;
+  for (size_t i = 0; i < all.size(); ++i) {
+    EXPECT_EQ(all[i]["finish_reason"], "stop");
+    if (all[i]["mean_log_probability"] > all[best]["mean_log_probability"]) best = i;
+    if (all[i]["token_ids"].size() < all[first]["token_ids"].size()) first = i;
+  }
+  for (const auto& [pick, which] : {std::pair("best", best), std::pair("first", first)}) {
+    const Json picked = parse_json(tern(generate + "--json --pick " + pick).text, pick);
+    EXPECT_EQ(picked["picked"], which) << pick;
+    EXPECT_EQ(picked["text"], all[which]["text"]);
+    EXPECT_EQ(tern(generate + "--pick " + pick + " 2>/dev/null").text, all[which]["text"].get<std::string>() + "\n");
+  }
+  expect_refusal(2, "generate " + kModel + " --prompt a --pick best", {"--samples"});
+}
+
 TEST_F(Serve, AdaptersAnswerAsGenerateWritesWithEach) {
   const ModelSpec base = describe_model(kModel, std::nullopt).spec;
   const auto adapters = random_adapters(base);
