@@ -20,8 +20,8 @@ struct AdapterMatrix {
 using AdapterMatrices = std::map<std::string, AdapterMatrix>;
 
 enum class MajoritySign { total, frequency };
-/// How numbers of several adapters become one. Of A and of B, each by itself (w_i: √|weight·scale| on both, the sign of it on A
-/// alone), or of the products scale·B·A (w_i: the weight), which then are parted again by singular values.
+/// How numbers of several adapters become one. The A's and the B's apart (w_i: √|weight·scale| for both, its sign for A alone),
+/// or the products scale·B·A (w_i: the weight), which are then factored again by singular values.
 enum class Arithmetic {
   linear,           // Σ w_i·x_i
   magnitude_prune,  // the same of the largest numbers of each

@@ -25,7 +25,7 @@ TrainSettings task_settings(const StreamSettings&, size_t t);
 /// The model as it is after task t, to be judged.
 TrainSettings learned_settings(const StreamSettings&, size_t t);
 void take_steps(TrainSettings&, int64_t steps);
-/// The same data as one token file. Errors: those of pack.
+/// `data` as one token file, `to`. Errors: those of pack.
 void join_data(const StreamSettings&, const std::vector<std::string>& data, const std::string& to, Io&);
 
 /// What the run of task t needs: InfLoRA's directions, replay's data.

@@ -22,7 +22,7 @@ struct LoadTarget {
   ServerAddress address;
   std::string model;                   // that requests name
   int64_t context = 0;                 // tokens of a request; 0: it does not tell
-  std::vector<int32_t> ids;            // that it makes of a page of English
+  std::vector<int32_t> ids;            // its ids for a page of English
   std::optional<Options> serve;        // the options of the server that was started
   std::unique_ptr<ChildBeside> child;  // it
   std::string ready;                   // what it told when it was there, JSON

@@ -5,7 +5,7 @@
 
 namespace tern {
 
-/// While it lives, the first SIGINT or SIGTERM only sets a flag (the verb saves and exits 75); a second one ends the
+/// While it lives, the first SIGINT or SIGTERM only sets a flag (the verb saves and exits); a second one ends the
 /// process at once with 130 or 143. The destructor restores what was before. One at a time.
 class StopSignals {
  public:

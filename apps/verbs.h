@@ -1,5 +1,5 @@
 #pragma once
-// One function per verb, each in its own file. A verb returns the exit code; what goes wrong it throws (main.cpp
+// One function per verb. A verb returns the exit code; what goes wrong it throws (main.cpp
 // catches).
 
 namespace tern {

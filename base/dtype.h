@@ -36,7 +36,7 @@ std::string_view name_of(DType);
 /// known.
 DType dtype_from_name(std::string_view);
 
-/// bfloat16: the upper half of an f32. Stored, never computed with.
+/// bfloat16: the upper half of an f32. C++ has no arithmetic on it.
 struct bf16 {
   uint16_t bits;
   friend bool operator==(bf16, bf16) = default;

@@ -1,5 +1,5 @@
 #pragma once
-// What tern says beside its results: one line each to standard error, and as JSON lines to a file if one is set.
+// What tern says beside its results: one line each to standard error (a test may set a sink or a file).
 
 #include <fmt/core.h>
 

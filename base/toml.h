@@ -1,5 +1,5 @@
 #pragma once
-// TOML files of tern's own (the cluster file): a small tree with line numbers, and typed reading in which every key is
+// TOML files of tern's own: a small tree with line numbers, and typed reading in which every key is
 // taken once by a reader that knows it. toml++ stays behind this file and the recipes' reader.
 
 #include <fmt/core.h>

@@ -8,7 +8,8 @@
 
 namespace tern {
 
-/// `ranks`: of the world, ascending; this one is among them and becomes their place in the list. Messages go through the world's
+/// `ranks`: of the world, ascending, this one among them; in the group a rank is its place here. Messages go through the
+/// world's
 /// transport, which must outlive it, in one order with all others of that pair; flush waits for all that this rank has sent to the group.
 /// Errors  TERN_CHECK: this rank is not among them; a call of reconfigure, which only the world's transport may do.
 std::unique_ptr<Transport> group_of(Transport& world, std::vector<int> ranks);

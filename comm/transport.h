@@ -49,7 +49,7 @@ class Transport {
   virtual void flush_to(std::span<const int> peers) = 0;
 };
 
-/// What a tag is for, in words: the operation and its number.
+/// What a tag is for: the operation; tag_of adds its number.
 enum class MessageKind : uint8_t {
   reduce_scatter,
   all_gather,

@@ -84,7 +84,7 @@ struct ExecuteResult {
 };
 
 /// Errors: usage, naming the first thing in the Program that this executor does not run: another number of devices than ranks;
-/// ZeRO or tensor groups in stages; bytes off the device.
+/// ZeRO 3 where a backward is split; bytes off the device
 void require_executable(const Program&, int num_ranks = 1);
 
 /// Runs the Program once. A forward program (no BACKWARD) takes the losses without gradients.
@@ -95,9 +95,10 @@ void require_executable(const Program&, int num_ranks = 1);
 ///           step or (ZeRO 3) for one pass through the layer. NORM: every rank
 ///           has the same sums; that one of them refuses is agreed on before anything is changed, and then all throw. What a
 ///           rank sends and receives is held to link_bytes (program/link_bytes.h).
-/// Stages    Every rank runs its own list; rank = stage device · replicas + replica. All are given all micro-batches of their replica.
-///           What a SEND reads is copied and stays until the step ends, beside the counted bytes. Gradients are summed over
-///           ranks just before NORM, a tied table's two gradients first, as on one rank. A rank's messages are compared with
+/// Stages    Every rank runs its own list; ranks are numbered as in MeshPlace. All are given all micro-batches of their
+///           replica.
+///           What a SEND reads is copied and stays until the step ends, beside the counted bytes. Only sums of a whole step
+///           over replicas wait for NORM, a tied table's two gradients first. A rank's messages are compared with
 ///           link_bytes only at the end, all together.
 /// Counting  `counted` holds the most of the arena's activations and of its workspace during an instruction, beside what
 ///           was there before the call.

@@ -42,9 +42,8 @@ struct ResolveOptions {
 /// Source  cache layout and the order HF_HUB_CACHE, HUGGINGFACE_HUB_CACHE, HF_HOME, XDG_CACHE_HOME, ~/.cache: as
 ///         huggingface_hub, behaviour observed by running it.
 /// Errors  bad_file, with the remedy: nothing there (the message gives `hf download
-///         ORG/NAME`); a directory that holds only pickles, ONNX, TensorFlow or Flax
-///         weights, an adapter, or weights quantized as GPTQ, AWQ, FP8, bitsandbytes or
-///         otherwise; no config.json; shards that are not all there; need_weights and no weights.
+///         ORG/NAME`); a directory that holds only pickles, ONNX, TensorFlow or Flax weights, an adapter, or weights in a
+///         packing that tern does not read; no config.json; shards that are not all there; need_weights and no weights.
 ModelDir resolve_model(const std::string& model, const ResolveOptions& = {});
 
 /// config.json, or what a GGUF file says in its place. Errors: those of read_hf_config and gguf_config.

@@ -1,4 +1,5 @@
 #pragma once
+// A range of bytes of a text.
 
 #include <cstddef>
 

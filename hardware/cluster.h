@@ -1,6 +1,6 @@
 #pragma once
-// The cluster file: nodes, devices, memory tiers, links, rates, prices. Facts, no measuring. Every figure is a value of
-// the file; nothing is known here about any product.
+// The cluster file: nodes, devices, memory tiers, links, rates, prices. Facts, no measuring. Every figure is a value of the
+// file; no vendor's device is known here.
 
 #include <array>
 #include <cstdint>
@@ -23,8 +23,8 @@ enum class ProductUse : uint8_t {
 };
 /// Share of the peak that a matrix product of m rows, n columns and depth k reaches: measured on a grid of shapes, or a
 /// curve of four constants. Shapes are first rounded up to whole tiles.
-/// Grid   between points log(share) is linear in the logarithms of the sizes; with `linear_time` instead the time is linear in
-/// each size, as that of a constant part, a part for each row, each column and each element. Beyond the grid the share of its
+/// Grid   between points log(share) is linear in the logarithms of the sizes; with `linear_time` the time is linear in each
+/// size instead: a constant, and a part for each row, each column and each element. Beyond the grid the share of its
 /// edge.
 /// Curve  top · m/(m + half[0]) · n/(n + half[1]) · k/(k + half[2]): a product takes the time that one larger by half[0] rows,
 ///        half[1] columns and half[2] of depth would take at the top; where one size is its half and the others are large, half
@@ -54,8 +54,8 @@ struct HeadAttentionRates {
   AttentionRates rates;
 };
 
-/// Bytes/s at which a decoded token's products read weights of one type, of a model that has `bytes` of them: those of a small
-/// model stay in a cache from one token to the next. `mapped`: from a mapped file; 0: not measured.
+/// Bytes/s at which a decoded token's products read weights of one type in a model that has `bytes` of them: a small model's
+/// stay in a cache from one token to the next. `mapped`: from a mapped file; 0: not measured.
 struct ReadRate {
   DType dtype = DType::bf16;
   int64_t bytes = 0;

@@ -26,7 +26,7 @@ bool has_table(const DeviceType&, DType, ProductUse);
 /// size; below the smallest it is the smallest's, above the largest the share is the largest's.
 AttentionRates attention_rates(const DeviceType&, DType, int64_t head_dim);
 double elementwise_rate(const DeviceType&, DType);  // bytes/s
-/// bytes/s of an optimizer's step, of 2·states + gradient + weight.
+/// bytes/s of an optimizer's step (2·states + gradient + weight).
 double update_rate(const DeviceType&, DType);
 /// bytes/s of reading `working_set` bytes of weights again and again: between measured sizes the time of a byte is
 /// linear in the logarithm of the size; outside of them the nearest one's. Where reading a mapped file was not measured, its

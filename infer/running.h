@@ -1,5 +1,5 @@
 #pragma once
-// One sample on its way from logits to text. Stays in infer/.
+// One sample on its way from logits to text. For the engine.
 
 #include <memory>
 #include <optional>

@@ -1,5 +1,5 @@
 #pragma once
-// Whether a model's weights are whole and belong to its config.json, without loading any of their numbers.
+// Whether a model's weights are whole and belong to its config.json, from headers (tied heads: numbers).
 
 #include <cstdint>
 #include <map>

@@ -31,8 +31,8 @@ Interval tokens_of(int64_t vocab, int rank, int ranks);
 void take_part(const Holding&, const Tensor& whole, const Tensor& part);
 void put_part(const Holding&, const Tensor& part, const Tensor& whole);
 
-/// From row `from` on, a rank's part of a parameter is the same on other ranks: on all ranks (by_all; then from = 0); or, with
-/// `keys_alike`, the key and value rows of stacked queries, keys and values on the ranks with the same head. Where nothing is
+/// From row `from` on, other ranks have the same rows of a parameter: all ranks (by_all; then from = 0); or, with `keys_alike`,
+/// ranks with the same head the key and value rows of stacked queries, keys and values. Where nothing is
 /// the same, `from` is the number of rows.
 struct AlikeRows {
   int64_t from;

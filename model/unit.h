@@ -14,8 +14,8 @@
 
 namespace tern {
 
-/// Who multiplies. Evaluation and inference always use exact; fast takes oneDNN or own kernels,
-/// whichever was measured to be faster (kernels/onednn/fast_matmul.h).
+/// Who multiplies. Evaluation and inference always use exact; fast takes oneDNN, unless own kernels were measured to be faster
+/// (kernels/onednn/fast_matmul.h).
 enum class Multiply : uint8_t { exact, fast };
 
 /// Sees the inputs that linears multiply: for calibration and for methods that learn from inputs.
@@ -129,8 +129,8 @@ Tensor unit_backward_input(const ModelSpec&, int unit, const UnitWeights&, const
 void unit_backward_weight(const ModelSpec&, int unit, const UnitWeights&, const Rows&, const Tensor& dy_TD,
                           UnitSaved& saved, UnitWeights& gradients, const Compute&);
 
-/// The head in training: final norm, logits tile by tile, loss and both gradients in one pass, so that all logits never
-/// exist. The gradient of the projection is added here; BACKWARD_INPUT of the head is then only the norm's.
+/// The head in training: final norm, logits tile by tile, loss and both gradients in one pass: logits never exist all at once.
+/// The gradient of the projection is added here; BACKWARD_INPUT of the head is then only the norm's.
 /// targets (T), < 0: no loss. Returns Σ over targets of -log p. Gradients are those of `scale`·Σ.
 double head_forward_loss(const ModelSpec&, const HeadWeights&, const Rows&, const Tensor& x_TD,
                          std::span<const int32_t> targets, double scale, HeadSaved& saved, HeadWeights& gradients,

@@ -73,7 +73,7 @@ class LayerCosts {
 /// (kMostPs).
 struct LongestTimes {
   double micro = 0, once = 0;  // of a micro-batch; of a step
-  /// Whether every step is shorter than is counted. A choice that fails is not planned: only bounds of it are known.
+  /// Whether no step can reach kMostStepPs. A choice that fails is not planned: only bounds of it are known.
   bool counted(int64_t num_micro) const {
     return micro * static_cast<double>(num_micro) + once < kMostStepPs * (1 - 1e-9);
   }

@@ -30,7 +30,7 @@ struct FrameworkUnit {
 bool has_own_bytes(Framework);
 /// Of every unit of a model that why_no_model lets pass. Errors: TERN_CHECK, for another one.
 FrameworkUnit framework_unit(Framework, const Unit&, const CostQuery&, const FrameworkRun& = {});
-/// Bytes of weights, gradients and states as the framework keeps them, of tern's own.
+/// tern's bytes of weights, gradients and states (`ours`) as the framework keeps them
 SharedBytes framework_states(Framework, const TrainJob&, const SharedBytes& ours, int64_t parameters, int zero);
 
 }  // namespace tern

@@ -1,6 +1,6 @@
 #pragma once
-// What the search knows: tables of cost vectors, nothing of models or machines. A builder fills them from ModelSpec and
-// Hardware (plan/), a rival's cost function can fill them too, and a test fills them at random. One Instance fixes the
+// What the search knows: tables of cost vectors, nothing of models or machines. build_instance fills them by the cost model, a
+// rival's cost function can fill them too, and a test fills them at random. One Instance fixes the
 // outer choice θ (devices per stage, number of stages, schedule, micro-batches); the search places layers into stages
 // and gives each a strategy. Integers throughout, so that equal means equal: picoseconds and bytes.
 

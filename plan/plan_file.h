@@ -41,7 +41,7 @@ struct PlannedStage {
 /// instruction.
 struct PlannedProgram {
   uint32_t checksum =
-      0;  // of the list (program/checksum.h); its workspaces are those of the kernels of the machine that planned
+      0;  // of the list (program/checksum.h); workspaces are in it only if the cluster is the planner's machine
   int64_t instructions = 0;
   int64_t step_ps = 0;  // simulated; above the plan's step where a rank waits for its messages to have left
   friend bool operator==(const PlannedProgram&, const PlannedProgram&) = default;
@@ -85,7 +85,7 @@ struct Plan {
   int64_t idle_devices = 0;
   std::vector<PlannedLayers> layers;
 
-  int64_t step_ps = 0;                // simulated makespan
+  int64_t step_ps = 0;                // stage model's time
   std::optional<PlannedError> error;  // of a calibrated cluster
   std::vector<PlannedRank> ranks;
   std::vector<PlannedStage> stages;       // virtual; none: of a file that does not say them

@@ -20,7 +20,7 @@ struct LayerParameters {
   WidestShare
       widest[2];       // the most that one replica keeps, where state is shared out: the sum over units of each unit's
                        // widest share
-  int64_t tables = 0;  // copies of the embedding, where a tied head or a bridge lies in another stage
+  int64_t tables = 0;  // a tied head's or bridge's copies of the embedding, if in another stage
   int64_t own_gradients = 0;  // elements of gradients that have no parameters of their own (a tied head's)
   int64_t lent = 0;  // elements of the embedding table that this layer reads and another layer of the same stage keeps
                      // (a tied head in a plan of one stage)

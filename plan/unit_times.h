@@ -1,4 +1,5 @@
 #pragma once
+// The times of one unit.
 
 #include <cstdint>
 

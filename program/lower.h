@@ -1,6 +1,6 @@
 #pragma once
 // The one lowering: from a placement to the instruction lists of its ranks, at the grain of units, with the buffers that
-// the executor will hold. A rank stands for the devices of one pipeline stage: they all have the same list.
+// the executor will hold. Here a rank is a pipeline's device (RankPlace::device): its ranks share a list.
 
 #include "program/placement.h"
 #include "program/program.h"
@@ -17,11 +17,11 @@ namespace tern {
 ///           one stage a tied head's layer gathers the table with its own parameters
 /// weight    BACKWARD_WEIGHT of each unit from the last
 /// step      GATHER (micro −1; ZeRO 1, 2) before all; after a layer's last BACKWARD_WEIGHT, on the gradient link, REDUCE
-///           (ZeRO 0) or SCATTER (ZeRO 1), with ZeRO 2, 3 a SCATTER of each micro-batch, of what its first BACKWARD_WEIGHT (the
-///           head's FORWARD) begins with zeros; REDUCE of a tied table, with ZeRO 2, 3 for each micro-batch; NORM; UPDATE of
-///           each unit. Where a tensor group shares out matrices, before a layer's REDUCE over replicas: a REDUCE of what the
-///           group's ranks hold alike, one over the whole group, one over the ranks with the same key/value head (before a
-///           SCATTER of a micro-batch, of that)
+///           (ZeRO 0) or SCATTER (ZeRO 1), with ZeRO 2, 3 a SCATTER of each micro-batch's sum, begun at zero by its first
+///           BACKWARD_WEIGHT (the head's FORWARD); REDUCE of a tied table, with ZeRO 2, 3 for each micro-batch; NORM; UPDATE of
+///           each unit. Where a tensor group shares out matrices, before a layer's REDUCE or SCATTER over replicas, of the same
+///           sum: one REDUCE over the group, of what all its ranks hold alike, and one over the ranks with the same key/value
+///           head, of what they do
 ///
 /// Buffers   output(u) lives from FORWARD(u) to BACKWARD_WEIGHT(u+1), which reads it as x; saved(u) from FORWARD(u), or
 ///           from RECOMPUTE(u) just before the backward, to BACKWARD_WEIGHT(u); gradient(u), made by

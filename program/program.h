@@ -18,7 +18,7 @@ enum class Opcode : uint8_t {
   backward_weight,
   recompute,
   reduce,  // what was added up apart becomes one gradient: the two gradients of a tied table (no axis; at a step's end, micro
-           // −1, or at the end of a group or of a micro-batch), or the gradients of an axis's ranks (micro −1)
+           // −1, or at the end of a group or of a micro-batch), or the gradients of an axis's ranks (likewise)
   norm,    // the global norm of all gradients, and the refusal of what is not finite (unit −1, micro −1)
   update,  // the optimizer's step of a unit's parameters (micro −1)
   send,    // a stage's output or input gradient to the rank `peer`

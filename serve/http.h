@@ -40,7 +40,7 @@ class Exchange {
 
 struct HttpLimits {
   int64_t header_bytes = 8 << 10, body_bytes = 1 << 20;
-  int64_t bodies_bytes = 64 << 20;  // of bodies that have come, of all requests that are being read together
+  int64_t bodies_bytes = 64 << 20;  // of the bodies read so far, over all requests that are being read
   int64_t pending_bytes = 1 << 20;  // of an answer that its client does not take
   int64_t connections = 2048;
   double header_s = 10, body_s = 30, idle_s = 75;

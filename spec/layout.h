@@ -1,6 +1,6 @@
 #pragma once
-// Layout: how a tensor lies on the ranks of a mesh, as a value. Every movement of state between ranks is a redistribution
-// from one layout to another (spec/redistribution.h).
+// Layout: how a tensor lies on the ranks of a mesh, as a value. spec/redistribution.h says how one comes to lie as another (no
+// run calls it yet).
 
 #include <cstdint>
 #include <string>

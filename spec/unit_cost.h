@@ -39,7 +39,7 @@ inline constexpr int64_t kHeadTile = 128;
 /// The same where loss and gradients are one kernel.
 inline constexpr int64_t kFusedHeadTile = 512;
 
-/// On one rank of many. Under tensor parallelism heads, hidden widths and vocabulary are split (a rank has one
+/// One rank's work. Under tensor parallelism heads, hidden widths and vocabulary are split (a rank has one
 /// key/value head where there are fewer than ranks; the vocabulary is padded) and norms see ceil(T / tensor) rows
 /// (sequence parallelism); experts are split over `expert` ranks, each over `expert_tensor` of them (1 or `tensor`).
 struct CostQuery {
@@ -108,8 +108,8 @@ int64_t attended_pairs(int64_t queries, int64_t past, int64_t window);
 int64_t attended_pairs(const AttentionSpec&, int64_t seq);
 
 /// FLOPs per token of a training step: 6 per parameter that multiplies (all but the embedding tables; a tied table
-/// counts as the head's projection), 4 if it is frozen + 12·E (latent: 6 per element of queries and of values) per
-/// attended pair and layer, causal and windowed, for the "share of peak" figure. Recomputed work does not count.
+/// counts as the head's projection), 4 if it is frozen + 6 per element of queries and of values per attended pair and layer,
+/// causal and windowed, for the "share of peak" figure. Recomputed work does not count.
 /// Source: Chowdhery et al. 2022, arXiv:2204.02311, appendix B, with the pairs that are attended instead of all T².
 double training_flops_per_token(const ModelSpec&, int64_t seq);
 /// The same where `tokens` attend to so many pairs together, by kind of attention.

@@ -9,7 +9,7 @@
 
 namespace tern {
 
-/// score: what was asked for least goes, by a mean of shares that fades. lru: what was used longest ago goes.
+/// score: what has the least share (see) goes, by a mean that fades. lru: what was used longest ago goes.
 enum class CachePolicy : uint8_t { score, lru };
 std::string_view name_of(CachePolicy);
 
@@ -39,7 +39,7 @@ class CacheDecisions {
   CacheDecisions(std::vector<int> group_of, CacheSettings);
   /// Items in the order of their use, each once. What is there stays until its place has passed; what is not gets a slot: an
   /// empty one, else that of the worst item which the list does not ask for, else that of the first that it is done with, else
-  /// that of the last which it will ask for and which is then read again. So an item is read at most once for a list.
+  /// that of the last that it will ask for, which must then be read. So an item is read at most once for a list.
   std::vector<PlannedRead> want(std::span<const int> items);
   /// Moves the item's score towards `share`.
   void see(int item, double share);

@@ -17,7 +17,8 @@ namespace tern {
 class UringReads {
  public:
   virtual ~UringReads() = default;
-  /// As pread: the bytes read without a gap from `offset` on, or a negated errno where there are none for it. Offset, length and address
+  /// As pread: the bytes read without a gap from `offset` on, or, where there are none, a negated errno. Offset, length and
+  /// address
   /// are multiples of the file's alignment.
   virtual int64_t read(int fd, int64_t offset, std::span<std::byte> into) = 0;
 };
@@ -34,8 +35,8 @@ struct OpenedUring {
 /// Opens files past the page cache, to be read by io_uring. Errors: bad_file, naming the file.
 OpenedUring open_uring_blocks(const std::vector<std::string>& paths);
 
-/// What a long read gives of which short ones of `piece` bytes, the last of `last`, gave `results` (bytes, or a negated errno): up to the
-/// first gap.
+/// What a long read gives, up to the first gap. `results`: of its short reads of `piece` bytes, the last of `last`; bytes, or a
+/// negated errno.
 int64_t bytes_without_gap(std::span<const int32_t> results, int64_t piece, int64_t last);
 
 }  // namespace tern

@@ -1,7 +1,7 @@
 #pragma once
 // Arena: where tensors come from, and who counts their bytes. The counts are logical bytes (elements × size), exactly
-// what the closed forms of spec/ predict; alignment padding is the allocator's business and bounded by 64 bytes a
-// tensor. Freed blocks of 128 KiB and more are kept for the next tensors (block_store.h) as long as they and what is in
+// what the closed forms of spec/ predict; padding is the allocator's: under 64 bytes, or under a page from 128 KiB on. Freed
+// blocks of 128 KiB and more are kept for the next tensors (block_store.h) as long as they and what is in
 // use take no more than was once in use: a step that repeats itself takes no memory from the system, and what is
 // resident stays within the counted peak.
 

@@ -12,8 +12,8 @@ namespace tern {
 /// Not thread-safe. Keeps nothing under a sanitizer, which should see every use of memory that was given back.
 class BlockStore {
  public:
-  /// Blocks are cut at multiples of a page of so many bytes, a power of two: the system gives back whole pages of its
-  /// own, so anything smaller would take a neighbour's. 0: what the system's pages are.
+  /// Blocks are cut at multiples of a page of so many bytes, a power of two: the system takes back whole pages of its own, so
+  /// anything smaller would take a neighbour's. 0: what the system's pages are.
   explicit BlockStore(size_t page = 0);
   BlockStore(const BlockStore&) = delete;
   BlockStore& operator=(const BlockStore&) = delete;

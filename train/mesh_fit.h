@@ -12,8 +12,8 @@ namespace tern {
 /// Errors  those of shares_of.
 void predict_mesh(const ModelSpec&, const TrainSettings&, const Program& all, MemoryPlan& plan);
 
-/// Whether no rank has the whole model between steps, so that rank 0 gets it to evaluate and to write, and gives it back; in stages it
-/// keeps a whole one otherwise.
+/// Whether rank 0 has the whole model only while it evaluates and writes, as none keeps it between steps. False in stages: rank
+/// 0 keeps one always.
 bool is_whole_for_a_while(const TrainSettings&);
 
 }  // namespace tern

@@ -34,7 +34,7 @@ std::vector<PlannedValue> planned_values(const Plan&);
 /// the optimizer from the plan.) Errors: usage, for an option that was given and says something else.
 void apply_plan(const Plan&, const Options&, TrainSettings&);
 
-/// Errors: usage, if the plan is of another model.
+/// Errors: usage: the plan does not fit the model.
 void check_planned_model(const ModelSpec&, const TrainSettings&);
 
 /// The recomputation mode of all layers that can recompute; nullopt: they differ.

@@ -1,4 +1,5 @@
 #pragma once
+// One rank's run, for train/ alone.
 
 #include <array>
 #include <memory>
@@ -91,8 +92,8 @@ class RankTrainer {
   static double rate(double amount, double seconds) { return seconds > 0 ? amount / seconds : 0; }
 
   // --- what others see (rank_trainer_publish.cpp) ---
-  // Where ranks share them out, each has the weights of its own parts alone after a step: all come to all, as they are saved, or
-  // (ZeRO 3) to the first rank's whole model. To go on: release_weights.
+  // Where ranks share weights out, each has only its own parts after a step: brings all, as they are saved, to all ranks or
+  // (parts_alone) to the first's whole_. To go on: release_weights.
   void gather_weights();
   void release_weights();
   // Whether it was done: a batch may take seconds, and who asked for a stop does not wait for all of them.
@@ -126,8 +127,8 @@ class RankTrainer {
   int64_t message_bytes_ = 0;  // that all ranks' messages wait in, at their most
   RankPlace place_;
   StageGroups groups_;
-  ModelWeights whole_;  // of the first rank, in stages and under ZeRO 3: what is evaluated and written
-  Arena whole_arena_;   // ZeRO 3's, which is there for that long alone
+  ModelWeights whole_;  // of the first rank, if its own are not the model: what is evaluated, written
+  Arena whole_arena_;   // a whole_ that is there for that long alone
   Arena state_arena_;   // apart from the worker's, so that the writer's staging does not disturb the executor's counts
   TrainState state_;
   std::optional<RopeTable> rope_;

@@ -82,7 +82,7 @@ struct TrainSettings {
 /// micro-batch larger than the batch, a schedule that does not fit the run; those of --plan (train/plan_settings.h).
 TrainSettings train_settings(const Options&);
 
-/// Whether so many ranks can sum the step's micro-batches in the order asked for. Errors: usage, saying what does not
+/// Checks that the ranks can sum the step's micro-batches in the order asked for. Errors: usage, saying what does not
 /// divide and what would do (train/nearest_order.h).
 void check_ranks(const TrainSettings&);
 /// Whether check_ranks would pass; for trying other sizes of micro-batches.

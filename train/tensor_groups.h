@@ -7,7 +7,8 @@
 
 namespace tern {
 
-/// Whether s.tensor ranks can share out the matrices, the rows of a micro-batch and the optimizer's state. Errors: usage, naming the
+/// Checks that s.tensor ranks can share the matrices, the rows of a micro-batch and the optimizer's state. Errors: usage,
+/// naming the
 /// unit or option that stands against it.
 void check_tensor_ranks(const ModelSpec&, const TrainSettings&);
 

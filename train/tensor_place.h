@@ -1,4 +1,5 @@
 #pragma once
+// Where a rank stands in its tensor group.
 
 namespace tern {
 

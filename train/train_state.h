@@ -28,7 +28,7 @@ struct TrainState {
   std::optional<OuterState> outer{};  // of runs with --outer
 };
 
-/// Whether fresh_state of such a rank goes unit by unit.
+/// Whether fresh_state goes unit by unit on this rank.
 bool begins_by_units(const ModelSpec&, const Shares&, const std::vector<bool>& elsewhere, const TensorPlace&);
 /// A run's beginning: weights drawn (--from-scratch) or read, in f32 where the compute dtype is bf16, new adapters, zero
 /// moments.

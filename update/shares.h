@@ -27,8 +27,8 @@ struct Shares {
       gradients_apart{};  // for each unit whether its gradients are shared out too (ZeRO 2); empty: no unit's are
   std::vector<bool>
       weights_apart{};  // for each unit whether its weights are shared out too (ZeRO 3); empty: no unit's are
-  // Of stages and tensor groups, per parameter: whether this rank has any of it, and which ranks of the world keep it, of those that
-  // have the same part of each matrix: an element stands once. Else empty: all have it, and the owners are of the world.
+  // In stages and tensor groups, per parameter: whether this rank has any of it; which ranks of the world keep what, of those
+  // with this rank's part of each matrix, each element once. Else empty: all have it, and `owners` counts the world.
   std::vector<bool> held{};
   std::vector<std::vector<RankInterval>> in_world{};
   const std::vector<RankInterval>& keepers(size_t parameter) const;
@@ -48,8 +48,8 @@ Shares make_shares(const ModelSpec&, UpdateRule, std::span<const int> zero, int 
 struct MeshPlace {
   int device = 0, replica = 0, replicas = 1, tensor_place = 0, tensor_ranks = 1;
 };
-/// make_shares of a rank that has the units of its own device of a pipeline, and of a tied table the head's device its copy, or (of a
-/// tensor group) its parts of them: `spec` is then tensor_part's. Shapes: home: the device of each unit. Errors: those of make_shares;
+/// make_shares of one rank of a mesh: it has its device's units, the head's device a copy of a tied table too, and of a tensor
+/// group its parts of them: `spec` is then tensor_part's. Shapes: home: the device of each unit. Errors: those of make_shares;
 /// usage: ZeRO 2 or 3 of only one of a tied table's embedding and head.
 Shares make_mesh_shares(const ModelSpec& spec, UpdateRule, std::span<const int> zero, std::span<const int> home,
                         const MeshPlace&);

@@ -38,7 +38,7 @@ struct GgufFamily {
 };
 /// Null: not in the table.
 const GgufFamily* gguf_family(std::string_view model_type);
-/// With windows or experts the row of the architecture that has them, if it has one.
+/// With windows or experts: the architecture's row that has them, if there is one.
 const GgufFamily* gguf_family_of_architecture(std::string_view architecture, bool windowed = false,
                                               bool mixture = false);
 /// The name of the norms' epsilon, without the architecture.

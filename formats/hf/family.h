@@ -42,9 +42,9 @@ enum class HfHeadNorm : uint8_t { none, head, row };  // of queries and keys: ea
 enum class HfPositions : uint8_t { rotary, learned, alibi };
 enum class HfWindows : uint8_t {
   none,
-  every,     // sliding_window is every layer's
-  switched,  // if use_sliding_window: by layer_types; else the layers from max_window_layers on, or with unturned_every
-             // those that do not turn
+  every,  // sliding_window is every layer's
+  switched,  // with use_sliding_window: layer_types; without these the layers from max_window_layers on, with unturned_every
+             // those not turned
   switched_even,  // if use_sliding_window: by layer_types; else every second layer from the first on, below max_window_layers
   switched_every,  // use_sliding_window: every layer's
   listed,          // layer_types, or all but every period-th layer

@@ -11,7 +11,7 @@
 
 namespace tern {
 
-/// A module by its path in the model, "model.layers.0.self_attn.q_proj".
+/// Which modules, by path: "model.layers.0.self_attn.q_proj".
 struct PeftTargets {
   std::vector<std::string> names;  // the path, or its last parts
   std::string regex;               // of the whole path, where it is not empty

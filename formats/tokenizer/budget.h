@@ -10,8 +10,8 @@ namespace tern {
 /// One text's budget (of decoding: that of all pieces so far), shared by every step that works on it.
 class TextBudget {
  public:
-  /// No known tokenizer makes even 24 bytes of one (NFKC of U+FDFA, then byte-level), or takes 20 steps for it; a small
-  /// text may take what a text of a few kilobytes may.
+  /// No known tokenizer makes even 24 bytes of one (NFKC of U+FDFA, then byte-level), or takes 20 steps for it; a small text
+  /// may take what one of 16 KiB may.
   static constexpr int64_t kBytesPerByte = 64, kAlwaysBytes = 1 << 20;
   static constexpr int64_t kStepsPerByte = 64, kAlwaysSteps = 4'000'000;
 

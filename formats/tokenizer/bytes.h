@@ -18,7 +18,7 @@ struct TokenizerBytes {
   std::string_view config, special_tokens_map;
 };
 /// The tokenizer that Tokenizer::load makes of a directory with these files.
-/// Errors  bad_file, as it.
+/// Errors  as load.
 Tokenizer tokenizer_of_bytes(const TokenizerBytes&, const std::string& place);
 
 }  // namespace tern

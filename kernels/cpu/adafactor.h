@@ -13,7 +13,7 @@ struct AdafactorStep {
   int64_t step;
   double gradient_scale;
 };
-inline constexpr double kAdafactorRoot = 0x1p-23;  // ε1: least second moment is its square
+inline constexpr double kAdafactorRoot = 0x1p-23;  // ε1: its square is the least second moment
 inline constexpr double kAdafactorScale = 1e-3;    // ε2: least root mean square of the weights
 
 /// As PyTorch's Adafactor. t the step, s = t^-0.8, RMS the root mean square over the parameter:

@@ -1,6 +1,6 @@
 #pragma once
-// Matrix products for training, by oneDNN where it is built in and was measured to be faster, else by our own exact
-// kernels (fast_matmul_name() says which). oneDNN never uses instructions beyond the chosen set's (kernels/dispatch.h):
+// Matrix products for training: by oneDNN where it is built in and was not measured to be slower, else by our own kernels
+// (fast_matmul_name() says which). oneDNN never uses instructions beyond the chosen set's (kernels/dispatch.h):
 // where it cannot be held to them, own kernels multiply. Not row-invariant: oneDNN picks kernels by shape. Deterministic
 // for equal shapes, threads and machine. Its scratch memory is the caller's, so that it is counted.
 

@@ -1,5 +1,5 @@
 #pragma once
-// A certificate: the answer of a search and what its bound rests on, as text. check_certificate.h judges it.
+// Only tests write it: the answer of a search and what its bound rests on. check_certificate.h judges it.
 
 #include <string>
 

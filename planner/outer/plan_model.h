@@ -19,7 +19,7 @@
 
 namespace tern {
 
-/// Which choices are looked at. Every switch is a sub-space; the proof speaks of what is left.
+/// Which choices are looked at. Every switch leaves a sub-space; the proof speaks of it.
 struct SearchSpace {
   int64_t max_tensor = 64, max_context = 64, max_expert = 512;
   bool ulysses = true;
@@ -49,7 +49,7 @@ struct PlanRequest {
   double seconds = std::numeric_limits<double>::infinity();  // then the best so far, with its gap
   int threads = 1;
   /// Above 0: any plan that fits will do, and the answer has its choice alone. The search looks where memory is least (the
-  /// smallest micro-batches; schedules of least memory alone, where one of them has one chunk), with this much work at most:
+  /// smallest micro-batches; least_memory schedules alone, if one of one chunk is there), with this much work at most:
   /// operations simulated, and what takes as long. A count, so that the answer is the same on every machine.
   int64_t any_fit_within = 0;
   const std::atomic<bool>* stop = nullptr;
@@ -73,10 +73,10 @@ struct PlanAnswer {
   PipelineTimes times;
   std::vector<PlannedMemoryByTier> memory;  // by rank: what is in PlannedRank::peak
   NoFit no_fit;                             // else
-  // Where none was found: whether memory closed every choice. False: it did not close `open` of the `choices`, so a plan may
-  // fit.
+  // Where none was found: whether memory closed every choice (else no_fit is empty, and `open` of the `choices` may hold a
+  // plan).
   bool proven_infeasible = false;
-  bool interrupted = false;  // by seconds or stop
+  bool interrupted = false;  // time, stop or work
   int64_t choices = 0, open = 0;
   double seconds = 0;
   int64_t searches = 0, simulated = 0;
@@ -86,8 +86,8 @@ struct PlanAnswer {
 /// The least simulated makespan over the space; ties by the order of enumeration. A pipeline's stages may lie on nodes
 /// of several types, with one mesh for all; Plan::restrictions says what was left out. Order: the same bytes whatever
 /// `threads`, unless `seconds` or `stop` ended it. Errors: usage, if no choice is legal (names the broken rules, or the pins
-/// that cannot be), if the space has no strategy that its framework runs, or if every step is longer than is counted
-/// (kMostStepPs; names the cluster's file).
+/// that cannot be), if the space has no strategy that its framework runs, or if every step may exceed kMostStepPs (names the
+/// cluster's file).
 PlanAnswer plan_model(const ModelSpec&, const Cluster&, const PlanRequest&);
 
 }  // namespace tern

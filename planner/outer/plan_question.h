@@ -1,5 +1,5 @@
 #pragma once
-// What is asked about a plan, as one value: a command reads its options into it, and everything below takes it.
+// What is asked about a plan, as one value: a command reads its options into it; planner/words takes it whole.
 
 #include <optional>
 #include <string>

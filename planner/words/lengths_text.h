@@ -12,7 +12,7 @@ namespace tern {
 
 /// What the plan's times take for granted of these lengths, one sentence each; none without lengths.
 std::vector<std::string> lengths_assumed(const Plan&);
-/// Lines under a key of ten letters; null and "" without lengths. The plan's job has its distribution.
+/// Words: lines, each behind a key of ten letters. null, "" without lengths. The job needs its `mix`.
 Json lengths_json(const ModelSpec&, const Plan&);
 std::string lengths_words(const ModelSpec&, const Plan&);
 

@@ -25,7 +25,7 @@ std::string step_words(int64_t ps);
 /// "its Program of 1,234 instructions takes the same time, instruction by instruction", or how much more or less. The
 /// plan says its Program.
 std::string program_words(const Plan&);
-/// How far a step time goes that no measured run was compared with; "" where the rates are tern's own, measured here.
+/// How far to trust a step time that no measured run checks; "" where the rates are tern's own, measured here.
 std::string uncalibrated_words(const Cluster&);
 /// "3.1 s to 4.2 s in 18 of 20 of 63 runs of X that were left out; half within 2.60 %"; of fewer than 20 runs all.
 std::string error_bar_words(const PlannedError&);

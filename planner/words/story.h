@@ -34,9 +34,9 @@ struct Rival {
   std::string choice;
   int64_t step_ps = 0;
 };
-/// Within so much of the plan's step.
+/// Rivals within `share` of its step.
 std::vector<Rival> ties_of(const Plan&, double share);
-/// The plan and the fastest rivals, at most three: of plans as close as this a measurement decides.
+/// The plan and the fastest rivals, at most three: between plans so close a measurement decides.
 std::vector<Rival> measure_first(const Plan&);
 
 Json story_json(const ModelSpec&, const Cluster&, const Plan&, const PlanStory&);

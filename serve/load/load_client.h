@@ -57,7 +57,7 @@ struct LoadRecord {
 };
 
 /// The load goes on until what is measured has ended, so that the last measured request has the same company as the first.
-/// With a rate the first `requests` are measured, with users those behind the first of each.
+/// With a rate the first `requests` are measured, with users as many after each one's first.
 struct LoadResult {
   std::vector<LoadRecord> measured;     // by number; fewer if a stop was asked for
   double begin_s = 0, end_s = 0;        // of the window from the first measured request to the end of the last

@@ -22,7 +22,7 @@ struct LoadFigures {
   int64_t measured = 0, answered = 0, refused = 0, failed = 0;  // refused: 429 or 503; failed: anything else
   std::string first_error;
   LoadTimes ttft, tpot, gap, whole,
-      late;  // of answered requests; gap: the longest of each; late: sent after it was due
+      late;  // of answered requests; gap: the longest of each; late: from due until sent
   double requests_per_s = 0, prompt_tokens_per_s = 0, output_tokens_per_s = 0;  // that ended in the window
   double in_flight = 0, seconds = 0;
   double within = 0;         // share of the measured requests that were answered within the targets
