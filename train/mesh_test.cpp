@@ -15,12 +15,11 @@ TrainSettings two_steps(const RunInputs& inputs, DType dtype) {
 }
 
 TEST(TrainMesh, ZeroOneInStagesLeavesTheBitsOfOneRank) {
-  const RunInputs inputs(false, 4), tied(true, 2);
+  const RunInputs inputs(false, 4), tied(true, 4);
   RunsOfOneRank one(two_steps(inputs, DType::f32));
   for (const PipelineSchedule schedule : kPipelineSchedules)
     expect_bits(one, {.schedule = schedule, .stages = 2, .data = 2, .zero = 1});
   TrainSettings s = two_steps(tied, DType::bf16);
-  s.batch = 4;
   for (const UpdateRule rule : kUpdateRules) {
     s.optimizer = update_config(rule);
     RunsOfOneRank of_rule(s);
