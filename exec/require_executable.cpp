@@ -27,7 +27,7 @@ void require_executable(const Program& program, int num_ranks) {
       Opcode::update,  Opcode::merge,          Opcode::gather,          Opcode::scatter,   Opcode::join,   Opcode::send,
       Opcode::recv};
   const auto runs_over = [&](const Instruction& i) {
-    if (i.axis == MeshAxis::none) return true;
+    if (i.axis == MeshAxis::none) return i.op != Opcode::gather && i.op != Opcode::scatter;
     if (num_ranks == 1) return false;
     if (i.op == Opcode::reduce && i.axis == MeshAxis::tables) return program.num_ranks > 1;
     if (i.op == Opcode::reduce && i.axis == MeshAxis::all) return program.num_ranks == 1;
@@ -70,6 +70,15 @@ void require_input(const Program& program, const ExecuteInput& in) {
       "execute: a tied table, and no REDUCE joins it");
   TERN_CHECK(!in.update || !in.update->state.shares.any_weights_apart() || in.own_weights,
              "execute: weights are shared out, and nobody says where they are gathered");
+  const auto any = [&](auto&& wanted) { return std::ranges::any_of(program.instructions, wanted); };
+  TERN_CHECK(in.own_weights || !any([](const Instruction& i) { return i.op == Opcode::gather && i.micro >= 0; }),
+             "execute: weights come together for a pass, and nobody says where");
+  TERN_CHECK(in.compute.tensor ||
+                 !any([](const Instruction& i) { return i.axis == MeshAxis::tensor || i.axis == MeshAxis::keys; }),
+             "execute: a sum over a tensor group, and there is none");
+  TERN_CHECK(!in.compute.tensor || in.compute.tensor->same_keys ||
+                 !any([](const Instruction& i) { return i.axis == MeshAxis::keys; }),
+             "execute: a sum over ranks with the same keys, and there are none");
   TERN_CHECK(in.robust || std::ranges::none_of(
                               program.instructions,
                               [](const Instruction& i) { return i.op == Opcode::reduce && i.axis == MeshAxis::all; }),

@@ -1,0 +1,250 @@
+// Programs with one thing changed at random: the validator finds the fault, or the step ends on all of its ranks, be it with an error.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <optional>
+
+#include "comm/group.h"
+#include "comm/ranks_testing.h"
+#include "exec/executor_testing.h"
+#include "program/lower.h"
+#include "program/validate.h"
+
+namespace tern {
+namespace {
+
+struct Draw {
+  uint64_t seed, number;
+  uint64_t next = 0;
+  uint64_t below(uint64_t n) { return random_u64({seed, number}, next++) % n; }
+  template <class T>
+  T& of(std::vector<T>& list) {
+    return list[below(list.size())];
+  }
+};
+
+// Fields of one instruction; true if something is another now.
+bool change_fields(Program& p, Instruction& i, Draw& draw) {
+  const auto move = [&](int& value) { return value += draw.below(2) == 0 ? 1 : -1, true; };
+  const auto resize = [&](int64_t& value) {
+    constexpr int64_t kBy[]{8, -8, 4096, -1, INT64_MIN / 4, INT64_MAX / 4};
+    return value += kBy[draw.below(6)], true;
+  };
+  switch (draw.below(13)) {
+    case 0:
+      return move(i.unit);
+    case 1:
+      return move(i.micro);
+    case 2:
+      return move(i.rank);
+    case 3:
+      return move(i.peer);
+    case 4:
+      return i.op = static_cast<Opcode>(draw.below(15)), true;
+    case 5:
+      return i.axis = static_cast<MeshAxis>(draw.below(7)), true;
+    case 6:
+      return i.resource = static_cast<Resource>(draw.below(5)), true;
+    case 7:
+      return resize(i.workspace_bytes);
+    case 8:
+      return resize(i.message_bytes);
+    case 9:
+      return resize(i.exchanged_bytes);
+    case 10:
+      if (i.allocates.empty()) return false;
+      return resize(draw.of(i.allocates).bytes);
+    case 11:
+      if (i.waits.empty()) return i.waits.push_back(static_cast<int>(draw.below(p.instructions.size()))), true;
+      return draw.below(2) ? i.waits.pop_back() : void(move(draw.of(i.waits))), true;
+    default:
+      return i.flops = -i.flops - 1, true;
+  }
+}
+
+// Which buffers one instruction names.
+bool change_buffers(Instruction& i, Draw& draw) {
+  const auto change = [&](Buffer& b) {
+    switch (draw.below(4)) {
+      case 0:
+        b.kind = static_cast<BufferKind>(draw.below(12));
+        break;
+      case 1:
+        b.unit += draw.below(2) ? 1 : -1;
+        break;
+      case 2:
+        b.micro += draw.below(2) ? 1 : -1;
+        break;
+      default:
+        b.tier = static_cast<Tier>(draw.below(3));
+    }
+  };
+  switch (draw.below(7)) {
+    case 0:
+      return !i.reads.empty() && (change(draw.of(i.reads)), true);
+    case 1:
+      return !i.frees.empty() && (change(draw.of(i.frees)), true);
+    case 2:
+      return !i.allocates.empty() && (change(draw.of(i.allocates).buffer), true);
+    case 3:
+      return !i.reads.empty() && (i.reads.pop_back(), true);
+    case 4:
+      return !i.frees.empty() && (i.frees.pop_back(), true);
+    case 5:
+      return !i.allocates.empty() && (i.allocates.pop_back(), true);
+    default:
+      return !i.reads.empty() && (i.frees.push_back(draw.of(i.reads)), true);
+  }
+}
+
+bool change_list(Program& p, Draw& draw) {
+  std::vector<Instruction>& list = p.instructions;
+  const auto at = static_cast<std::ptrdiff_t>(draw.below(list.size()));
+  switch (draw.below(4)) {
+    case 0:
+      return list.erase(list.begin() + at), true;
+    case 1:
+      return list.insert(list.begin() + at, draw.of(list)), true;
+    case 2:
+      return std::swap(list[static_cast<size_t>(at)], draw.of(list)), true;
+    default:
+      return std::swap(list[static_cast<size_t>(at)], list[(static_cast<size_t>(at) + 1) % list.size()]), true;
+  }
+}
+
+void mutate(Program& p, Draw& draw) {
+  for (bool changed = false; !changed;) {
+    Instruction& i = draw.of(p.instructions);
+    const uint64_t kind = draw.below(3);
+    changed = kind == 0 ? change_fields(p, i, draw) : kind == 1 ? change_buffers(i, draw) : change_list(p, draw);
+  }
+}
+
+// A step of so many stages, each on one rank, and the model that it trains.
+struct Step {
+  Case model;
+  Placement placed;
+  Program program;
+  std::vector<int> home;  // of each unit: its device
+};
+
+Step step_of(int stages, PipelineSchedule schedule, bool tied) {
+  Step step{
+      .model = {"mutated", DType::f32, Multiply::exact, tied, 16, 5, {1, 1}}, .placed = {}, .program = {}, .home = {}};
+  const ModelSpec spec = spec_of(step.model);
+  const auto layers = static_cast<int>(layers_of(spec).size());
+  Plan plan{.parameters = num_parameters(spec)};
+  plan.job = {.batch = 2, .seq = 5, .dtype = DType::f32, .gradients = DType::f32};
+  plan.choice.num_stages = stages, plan.choice.schedule = schedule, plan.choice.num_micro = 2;
+  for (int l = 0; l < layers; ++l)
+    plan.layers.push_back(
+        {.first = l, .count = 1, .stage = l * stages / layers, .strategy = {.recompute = Recompute::full}});
+  for (int s = 0; s < stages; ++s)
+    plan.stages.push_back(
+        {.forward_ps = 10, .backward_ps = 10, .weight_ps = 10, .send_forward_ps = 1, .send_backward_ps = 1});
+  plan.ranks.resize(static_cast<size_t>(stages));
+  step.placed = placement_of(spec, plan, {.scratch = scratch_bytes(Multiply::exact, DType::f32)});
+  step.program = lower(spec, step.placed);
+  step.home.resize(spec.units.size());
+  for (const PlacedLayer& l : step.placed.layers)
+    for (int u = l.layer.first; u < l.layer.first + l.layer.count; ++u)
+      step.home[static_cast<size_t>(u)] = device_of(step.placed.shape, l.stage);
+  return step;
+}
+
+// A rank's own list, with the places in it.
+Program list_of(const Program& all, int rank) {
+  Program mine = all;
+  mine.instructions.clear();
+  std::map<int, int> place;
+  for (size_t k = 0; k < all.instructions.size(); ++k) {
+    if (all.instructions[k].rank != rank) continue;
+    place[static_cast<int>(k)] = static_cast<int>(mine.instructions.size());
+    Instruction i = all.instructions[k];
+    std::vector<int> waits;
+    for (const int w : i.waits)
+      if (const auto at = place.find(w); at != place.end()) waits.push_back(at->second);
+    i.waits = std::move(waits);
+    mine.instructions.push_back(std::move(i));
+  }
+  return mine;
+}
+
+void execute_on_stages(const Step& step, const Program& all) {
+  const int stages = all.num_ranks;
+  with_comms(stages, {.baton = true}, [&](Comm& world) {
+    Bench run(step.model);
+    const int device = world.rank(), last = step.home.back();
+    const std::vector<int> zero(run.spec.units.size(), 0);
+    run.state = make_optimizer_state(run.spec, run.weights, run.config, run.arena,
+                                     make_mesh_shares(run.spec, run.config.rule, zero, step.home, {device, 0, 1}));
+    run.update.emplace(make_update_pass(run.spec, run.state, run.config, run.weights, run.gradients));
+    if (run.spec.head().tied && last == device && step.home.front() != device)
+      run.update->gradients[0] = dense_rows(head_of(run.gradients).projection);
+    Comm replicas(group_of(world.transport(), {device}));
+    std::optional<Comm> tables;
+    if (device == step.home.front() || device == last)
+      tables.emplace(group_of(world.transport(), {step.home.front(), last}));
+    begin_step(*run.update, 1, [](int64_t) { return 1e-2; });
+    execute(list_of(all, device), {.spec = run.spec,
+                                   .weights = run.source,
+                                   .gradients = &run.gradients,
+                                   .micro_batches = run.batches,
+                                   .loss_scale = 0.125,
+                                   .compute = {run.arena, Multiply::exact},
+                                   .update = &*run.update,
+                                   .world = &world,
+                                   .replicas = &replicas,
+                                   .tables = tables ? &*tables : nullptr,
+                                   .arrivals = arrivals_of(all, device),
+                                   .step_targets = 1});
+  });
+}
+
+struct Tally {
+  int found = 0, ended = 0, refused = 0;
+};
+
+void run_mutated(const Step& step, const Program& mutated, Tally& tally) {
+  if (!validate(mutated).empty()) return void(++tally.found);
+  try {
+    if (mutated.num_ranks > 1)
+      execute_on_stages(step, mutated);
+    else
+      Bench(step.model).execute_with(mutated, Multiply::exact, 0.125);
+    ++tally.ended;
+  } catch (const std::exception&) { ++tally.refused; }
+}
+
+void run_all(uint64_t count) {
+  const char* given = std::getenv("TERN_TEST_SEED");
+  const uint64_t seed = given ? std::strtoull(given, nullptr, 10) : 1;
+  const std::vector<Step> steps{step_of(1, PipelineSchedule::one_f_one_b, true),
+                                step_of(2, PipelineSchedule::one_f_one_b, false),
+                                step_of(2, PipelineSchedule::zb_h1, false), step_of(2, PipelineSchedule::gpipe, true)};
+  for (const Step& step : steps) {
+    ASSERT_EQ(validate(step.program), std::vector<std::string>{});
+    if (step.program.num_ranks > 1) execute_on_stages(step, step.program);
+  }
+  Tally tally;
+  for (uint64_t number = 0; number < count; ++number) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed << ", number " << number);
+    const Step& step = steps[number % steps.size()];
+    Draw draw{seed, number};
+    Program mutated = step.program;
+    mutate(mutated, draw);
+    run_mutated(step, mutated, tally);
+  }
+  std::printf("%llu mutated: %d found by the validator, %d ran to the end, %d refused as they ran\n",
+              static_cast<unsigned long long>(count), tally.found, tally.ended, tally.refused);
+  EXPECT_EQ(static_cast<uint64_t>(tally.found + tally.ended + tally.refused), count);
+  EXPECT_GT(tally.found, tally.ended + tally.refused);
+}
+
+TEST(MutatedPrograms, AreFoundByTheValidatorOrEnd) { run_all(500); }
+TEST(MutatedProgramsSlow, TenThousandAreFoundByTheValidatorOrEnd) { run_all(10'000); }
+
+}  // namespace
+}  // namespace tern
