@@ -52,7 +52,7 @@ struct Models {
       alone.push_back(random_weights(adapted.back(), dtype, arena, kSeed));
       save_adapters(adapted.back(), config, alone.back(), dir, real_io());
       pack_weights(adapted.back(), alone.back(), arena);
-      load_adapter_beside(adapted.back(), dir, dtype, number, beside, arena);
+      load_adapter_beside(adapted.back(), "", dir, dtype, number, beside, arena);
     }
   }
 };
