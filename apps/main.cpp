@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <fmt/core.h>
+#include <nlohmann/json.hpp>
 
 #include "apps/common.h"
 #include "apps/options.h"
