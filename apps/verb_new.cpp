@@ -12,7 +12,7 @@
 #include "base/options.h"
 #include "base/publish.h"
 #include "base/rounding.h"
-#include "base/text.h"
+#include "base/units.h"
 #include "formats/hf/config.h"
 #include "formats/tokenizer/tokenizer.h"
 #include "spec/model_spec.h"
