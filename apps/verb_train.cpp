@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -221,7 +222,8 @@ int run_adapt(const Options& options) {
   for (const char* name : {"inflora-mode", "energy", "statistics-windows", "penalty", "replay-share", "references"})
     if (options.given(name))
       throw Error(ErrorKind::usage, "--{}: is for tasks one after another; name them with --stream TASKS.toml", name);
-  if (const std::string method = options.text("method"); method != "lora" && method != "rslora" && method != "qalora")
+  constexpr std::array<std::string_view, 5> kOneTask{"lora", "rslora", "qalora", "dora", "dpo"};
+  if (const std::string method = options.text("method"); std::ranges::count(kOneTask, method) == 0)
     throw Error(ErrorKind::usage, "--method {}: learns tasks one after another; name them with --stream TASKS.toml",
                 method);
   return run_train(options);

@@ -111,7 +111,16 @@ TEST(PeftGolden, WrittenAgainHasTheSameNumbersUnderTheSameNames) {
     for (size_t i = 0; i < was.size(); ++i) {
       const TensorView a = was[i], b = is.get(a.name);
       ASSERT_TRUE(std::ranges::equal(a.shape, b.shape)) << a.name;
-      EXPECT_TRUE(a.dtype != DType::f32 || std::ranges::equal(a.bytes, b.bytes)) << a.name;
+      if (a.name.ends_with(".lora_magnitude_vector")) {
+        // Kept as the difference from the row's own length, in f32; no difference here is twice as large as what it gives.
+        for (int64_t row = 0; row < a.num_elements(); ++row) {
+          float read = 0, written = 0;
+          std::memcpy(&read, a.bytes.data() + row * 4, 4), std::memcpy(&written, b.bytes.data() + row * 4, 4);
+          EXPECT_LE(std::abs(written - read), 0x1p-23F * read) << a.name << " row " << row;
+        }
+      } else {
+        EXPECT_TRUE(a.dtype != DType::f32 || std::ranges::equal(a.bytes, b.bytes)) << a.name;
+      }
     }
     const Case again = [&] {
       Case other = c;

@@ -149,9 +149,9 @@ TEST(OrthogonalInit, AddsNothingThoughNeitherFactorIsZero) {
   });
   // Half of the directions, a tenth of normal numbers: 0.01·(rank/2)/rank on average.
   EXPECT_NEAR(squares / static_cast<double>(count), 0.005, 0.0005);
-  EXPECT_THROW(
-      initialize_adapters(with_adapters(model_spec(tiny_config("llama")), 3), weights, 7, AdapterInit::orthogonal),
-      Error);
+  const ModelSpec odd = with_adapters(model_spec(tiny_config("llama")), 3);
+  ModelWeights of_odd = random_weights(odd, DType::f64, arena, 3);
+  EXPECT_THROW(initialize_adapters(odd, of_odd, 7, AdapterInit::orthogonal), Error);
 }
 
 }  // namespace
