@@ -1,5 +1,6 @@
 #include "program/link_bytes.h"
 
+#include <iterator>
 #include <numeric>
 
 #include "base/error.h"
@@ -19,6 +20,9 @@ LinkBytes link_bytes(const Instruction& i, int64_t element_bytes, int rank, int 
   const int64_t refusal = norm ? int64_t{sizeof(double)} : 0, in_parts = std::reduce(parts.begin(), parts.end());
   TERN_CHECK(in_parts + refusal == i.message_bytes, "link_bytes: {}: parts of {} bytes and {} for all, of {}",
              to_string(i), in_parts, refusal, i.message_bytes);
+  const bool of_parts = i.op == Opcode::scatter || i.op == Opcode::gather || i.op == Opcode::update;
+  TERN_CHECK(!of_parts || rank < std::ssize(parts), "link_bytes: {}: {} parts, this is rank {}", to_string(i),
+             parts.size(), rank);
   if (i.op == Opcode::scatter) return reduce_scatter_bytes(parts, 1, rank);
   if (i.op == Opcode::gather || i.op == Opcode::update) return all_gather_bytes(parts, 1, rank);
   if (norm) {
