@@ -35,13 +35,13 @@ struct ClientReply {
   Json json() const { return parse_json(body, "the reply"); }
 };
 
-/// One connection. Waits at most 20 s for a byte. receive_bytes: that the system keeps for it; 0: as it likes.
+/// One connection. Waits at most two minutes for a byte: a busy machine under a sanitizer is slow. receive_bytes: that the system keeps for it; 0: as it likes.
 class Client {
  public:
   explicit Client(uint16_t port, int receive_bytes = 0) : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
     sockaddr_in at{};
     at.sin_family = AF_INET, at.sin_port = htons(port), at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    const timeval patience{.tv_sec = 20, .tv_usec = 0};
+    const timeval patience{.tv_sec = 120, .tv_usec = 0};
     ::setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
     if (receive_bytes > 0) ::setsockopt(socket_, SOL_SOCKET, SO_RCVBUF, &receive_bytes, sizeof receive_bytes);
     connected_ = ::connect(socket_, reinterpret_cast<const sockaddr*>(&at), sizeof at) == 0;

@@ -24,7 +24,7 @@ std::vector<float> scores(uint64_t model, int32_t last, int64_t position) {
   return s;
 }
 
-// A step takes a millisecond, or a tenth of it, and a row a twentieth.
+// A step takes so long, and a row a twentieth of a millisecond.
 BatchExecutor executor(uint64_t model, VirtualClock& clock, double step_ms) {
   return [model, &clock, step_ms](const Batch& batch, const KvPool&) {
     const auto logits = std::make_shared<std::vector<float>>();
@@ -87,7 +87,7 @@ Outcome write_texts(uint64_t draft_model, const SamplingOptions& sampling, bool 
   KvPool pool(kShape, 400, arena), draft_pool(kShape, 400, arena);
   DraftProposer draft(draft_pool, executor(draft_model, clock, 0.1),
                       {.rows = 64, .context = 20, .vocab = kVocab, .draws_from = kVocab});
-  Engine engine(pool, executor(1, clock, 1), nullptr,
+  Engine engine(pool, executor(1, clock, 20), nullptr,
                 {{.token_budget = 128, .chunk = 64, .max_running = 32},
                  20,
                  false,
@@ -106,24 +106,22 @@ Outcome write_texts(uint64_t draft_model, const SamplingOptions& sampling, bool 
   return {surprise(counted, chances, kTexts), *engine.speculation()};
 }
 
-TEST(Rejection, TextsAreAsLikelyAsWithoutGuesses) {
+TEST(RejectionSlow, TextsAreAsLikelyAsWithoutGuesses) {
   const SamplingOptions plain{.temperature = 1, .seed = 5},
       filtered{.temperature = 1.4, .top_k = 3, .frequency_penalty = 0.8, .seed = 6},
       sharp{.temperature = 0.6, .top_p = 0.9, .min_p = 0.02, .seed = 7};
   for (const SamplingOptions& sampling : {plain, filtered, sharp})
-    for (const uint64_t draft : {1, 2, 3})
-      for (const bool measured : {false, true}) {
-        SCOPED_TRACE(testing::Message() << "seed " << sampling.seed << ", draft " << draft << ", measured "
-                                        << measured);
-        const Outcome fast = write_texts(draft, sampling, true, measured);
-        EXPECT_LT(std::abs(fast.surprise), 4);
-        EXPECT_GT(fast.figures.guessed, measured ? 1000 : 20'000);
-        if (draft == 1) { EXPECT_GT(fast.figures.acceptance(), 0.999); }
-        if (draft == 1 || measured) continue;
-        const Outcome exact = write_texts(draft, sampling, false, false);
-        EXPECT_LT(std::abs(exact.surprise), 4);
-        EXPECT_GT(fast.figures.acceptance(), exact.figures.acceptance()) << "what it is for";
-      }
+    for (const auto& [draft, measured] : {std::pair(1, false), std::pair(2, false), std::pair(3, true)}) {
+      SCOPED_TRACE(testing::Message() << "seed " << sampling.seed << ", draft " << draft << ", measured " << measured);
+      const Outcome fast = write_texts(static_cast<uint64_t>(draft), sampling, true, measured);
+      EXPECT_LT(std::abs(fast.surprise), 4);
+      EXPECT_GT(fast.figures.guessed, measured ? 5000 : 20'000);
+      if (draft == 1) { EXPECT_GT(fast.figures.acceptance(), 0.999); }
+      if (draft != 2) continue;
+      const Outcome exact = write_texts(2, sampling, false, false);
+      EXPECT_LT(std::abs(exact.surprise), 4);
+      EXPECT_GT(fast.figures.acceptance(), exact.figures.acceptance()) << "what it is for";
+    }
 }
 
 // The guess has odds that lack tokens of the model, and the other way round.

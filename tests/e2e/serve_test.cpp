@@ -92,7 +92,7 @@ TEST_F(Serve, GuessesChangeNoAnswer) {
 
 TEST_F(Serve, OneOfSeveralSamplesIsPicked) {
   const std::string generate =
-      "generate " + kModel + " --prompt 'It was' --max-tokens 40 --temperature 0.9 --seed 3 --samples 5 --stop , ";
+      "generate " + kModel + " --prompt 'It was' --max-tokens 200 --temperature 0.9 --seed 3 --samples 5 --stop , ";
   const Json all = parse_json(tern(generate + "--json").text, "all")["samples"];
   size_t best = 0, first = 0;
   for (size_t i = 0; i < all.size(); ++i) {
