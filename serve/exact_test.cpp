@@ -25,7 +25,7 @@ Json random_request(uint64_t number) {
     for (int i = 0, count = 1 + one_of(60); i < count; ++i) body["prompt"].push_back(one_of(4000));
   } else {
     std::string text = kBeginnings[one_of(4)];
-    for (int i = one_of(12); i > 0; --i) text += " and then he went to the house";
+    for (int i = one_of(30); i > 0; --i) text += " and then he went to the house";
     body["prompt"] = text;
     if (one_of(6) == 0) body["prompt"] = {text, "Once"};
   }
@@ -132,7 +132,7 @@ TEST(ServedExactly, SixtyFourRequestsAtOnceSayWhatEachSaysAlone) {
   const Case cases[] = {
       {{.pages = 2048, .chunk = 512, .running = 64}, false},
       {{.pages = 110, .page_tokens = 5, .chunk = 7, .running = 64, .speculation = guesses}, true},
-      {{.pages = 20, .page_tokens = 16, .chunk = 33, .running = 32, .cache = false}, true},
+      {{.pages = 40, .page_tokens = 16, .chunk = 33, .running = 32, .cache = false}, true},
       {{.pages = 8192, .page_tokens = 1, .chunk = 64, .running = 9, .speculation = same.settings(3)}, false},
       {{.pages = 110, .page_tokens = 5, .chunk = 48, .running = 64, .speculation = coded.settings(1)}, true}};
   for (const Case& c : cases) {
