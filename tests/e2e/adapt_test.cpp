@@ -68,9 +68,10 @@ TEST_F(Adapt, LearnsInTheBytesForetoldAndMergesToTheSameLosses) {
 
 TEST_F(Adapt, AStoppedRunGoesOnToTheSameBits) {
   char letter = 'a';
-  for (const char* more : {"", " --dtype bf16 --init gaussian --method rslora --target q_proj,v_proj",
-                           " --method dora --adapter-dropout 0.2", " --method dora --dtype bf16", " --init pissa",
-                           " --init olora --method rslora --dtype bf16", " --init orthogonal"}) {
+  for (const char* more :
+       {"", " --dtype bf16 --init gaussian --method rslora --target q_proj,v_proj",
+        " --method dora --adapter-dropout 0.2", " --method dora --dtype bf16", " --init pissa --target v_proj",
+        " --init olora --method rslora --dtype bf16 --target v_proj", " --init orthogonal"}) {
     const std::string name(1, letter++), rest = std::string("--rank 2") + more;
     json(train(name + "-whole", rest + " --steps 5"));
     json(train(name + "-parts", rest + " --steps 2"));
@@ -117,8 +118,9 @@ TEST_F(Adapt, BeginsWithAPartOfTheWeights) {
   const std::string eval = "eval " + kModel + " --data log.txt --dtype f32 --max-tokens 500";
   const double before = loss_of(eval);
   for (const std::string init : {"pissa", "olora"}) {
-    const std::string begin = "--init " + init + " --rank 4 ";
-    json(train(init + "-begun", begin + "--steps 1 --learning-rate 1e-12"));
+    const std::string begin = "--init " + init + " --rank 4 --target v_proj,o_proj ";
+    json("adapt " + kModel + " --data log.txt --seq 32 --batch 4 --schedule constant --warmup-steps 0 --steps 1 " +
+         begin + "--learning-rate 1e-12 --output " + init + "-begun");
     EXPECT_NEAR(loss_of(eval + " --adapter " + init + "-begun/adapter"), before, 1e-4);
     const Json run = json(train(init, begin + "--steps 12"));
     EXPECT_EQ(run["byte_mismatches"], 0);
@@ -137,19 +139,26 @@ TEST_F(Adapt, BeginsWithAPartOfTheWeights) {
 
 // The adapter that LoftQ makes beside its codes brings them nearer to the model, and goes on from there.
 TEST_F(Adapt, GoesOnFromTheAdapterBesideLoftqsCodes) {
-  const Json run =
-      json("quantize " + kModel + " --method loftq --type u2 --table-type q8_0 --rank 8 --rounds 3 --output loftq");
+  std::filesystem::create_directories(root_ + "/small");
+  write("small/config.json",
+        R"({"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 4096, "hidden_size": 64,
+ "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1,
+ "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "tie_word_embeddings": true, "hidden_act": "silu"})");
+  json("train small --from-scratch --tokenizer " + kModel +
+       " --data log.txt --output trained --seq 32 --batch 8 --steps 60 --learning-rate 5e-3");
+  const std::string coding = "quantize trained/model --method loftq --table-type q8_0 ";
+  const Json run = json(coding + "--type u2 --rank 4 --rounds 3 --output loftq");
   const auto errors = run["relative_error_of_rounds"].get<std::vector<double>>();
   ASSERT_EQ(errors.size(), 3u);
   EXPECT_LT(errors[1], errors[0]);
   EXPECT_LT(errors[2], errors[1]);
   const std::string eval = " --data log.txt --dtype f32 --max-tokens 500";
-  const double whole = loss_of("eval " + kModel + eval), codes = loss_of("eval loftq" + eval),
+  const double whole = loss_of("eval trained/model" + eval), codes = loss_of("eval loftq" + eval),
                beside = loss_of("eval loftq --adapter loftq/adapter" + eval);
-  EXPECT_LT(beside - whole, codes - whole);
+  EXPECT_LT(beside - whole, 0.7 * (codes - whole));
   const std::string on = "adapt loftq --begin loftq/adapter --data log.txt --seq 32 --batch 4 --learning-rate 1e-3 ";
   EXPECT_EQ(json(on + "--steps 6 --output begun")["byte_mismatches"], 0);
-  EXPECT_LT(loss_of("eval loftq --adapter begun/adapter" + eval), beside - 0.1);
+  EXPECT_LT(loss_of("eval loftq --adapter begun/adapter" + eval), beside);
   json(on + "--steps 2 --schedule constant --warmup-steps 0 --output begun-parts");
   json(on + "--steps 4 --schedule constant --warmup-steps 0 --output begun-parts");
   json(on + "--steps 4 --schedule constant --warmup-steps 0 --output begun-whole");
@@ -157,8 +166,8 @@ TEST_F(Adapt, GoesOnFromTheAdapterBesideLoftqsCodes) {
             file("begun-whole/adapter/adapter_model.safetensors"));
   expect_refusal(2, on + "--rank 4 --output x", {"--rank", "--begin"});
   expect_refusal(2, on + "--method dora --output x", {"--method dora", "--begin"});
-  expect_refusal(2, "quantize " + kModel + " --method loftq --output x.gguf", {"loftq"});
-  expect_refusal(2, "quantize " + kModel + " --method loftq --rank 200 --output x", {"--rank: 200"});
+  expect_refusal(2, coding + "--output x.gguf", {"loftq"});
+  expect_refusal(2, coding + "--type u2 --rank 200 --output x", {"--rank: 200"});
 }
 
 TEST_F(Adapt, LearnsFromPairsOfAnswers) {
