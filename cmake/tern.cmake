@@ -34,7 +34,7 @@ target_link_libraries(tern_flags INTERFACE fmt::fmt OpenMP::OpenMP_CXX Threads::
 
 # tern_folder(NAME [APART] [SUBFOLDERS folder...] [DEPENDS folder...] [LIBRARIES target...] [SOURCES extra.cpp...]
 #             [TESTS extra_test.cpp...])
-# APART: its files use the same names each for itself, so the sanitizer builds, which join files to compile faster
+# APART: its files use the same names each for itself, so the build for ThreadSanitizer, which joins files to compile faster
 # (CMAKE_UNITY_BUILD), compile each of this folder alone.
 function(tern_folder name)
   cmake_parse_arguments(A "APART" "" "SUBFOLDERS;DEPENDS;LIBRARIES;SOURCES;TESTS" ${ARGN})
