@@ -7,7 +7,9 @@ Of each book the first nine tenths of at most 200 KB are learned, the rest is re
 each book's rest, and their mean; of OPCM, whose result depends on the order, the mean over `--orders` orders with its spread.
 What is done is not done again. Needs nothing but Python's library.
 """
-import argparse, json, lzma, math, os, pathlib, statistics, subprocess, sys
+import argparse, json, lzma, math, os, pathlib, statistics, sys
+
+from tern_runs import TernRuns
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 NUM = 5
@@ -26,16 +28,7 @@ def books(data: pathlib.Path) -> list:
     return sorted(found, key=len, reverse=True)[:NUM]
 
 
-class Study:
-    def __init__(self, args):
-        self.args = args
-
-    def tern(self, *words):
-        done = subprocess.run([str(self.args.tern), *map(str, words)], capture_output=True, text=True, cwd=self.args.work)
-        if done.returncode != 0:
-            sys.exit(f"tern {' '.join(map(str, words))}\n{done.stderr[-2000:]}")
-        return done.stdout
-
+class Study(TernRuns):
     def adapter(self, book: int) -> str:
         run, a = f"book{book}-{self.args.steps}", self.args
         if not (a.work / run / "adapter").exists():

@@ -7,7 +7,9 @@ usually merged, into numbers that are then put into codes again.
 Of each text the first nine tenths of at most 300 KB are learned, the rest is read by `tern eval`. Prints a table of
 losses in nats a token. What is done is not done again. Needs nothing but Python's library.
 """
-import argparse, json, lzma, math, os, pathlib, subprocess, sys
+import argparse, json, lzma, math, os, pathlib, sys
+
+from tern_runs import TernRuns
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -26,16 +28,7 @@ def sums(data: pathlib.Path) -> str:
 TEXTS = {"novel": novel, "sums": sums}
 
 
-class Study:
-    def __init__(self, args):
-        self.args = args
-
-    def tern(self, *words):
-        done = subprocess.run([str(self.args.tern), *map(str, words)], capture_output=True, text=True, cwd=self.args.work)
-        if done.returncode != 0:
-            sys.exit(f"tern {' '.join(map(str, words))}\n{done.stderr[-2000:]}")
-        return done.stdout
-
+class Study(TernRuns):
     def make(self, output, *words):
         if not (self.args.work / output).exists():
             self.tern(*words, "--output", output)
