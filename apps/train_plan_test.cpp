@@ -135,13 +135,38 @@ TEST_F(TrainPlan, OfTensorGroupsLowersToTheProgramThatEachRankRuns) {
   EXPECT_EQ(refusal(p, {"--tensor-parallel", "2"}), "taken");
 }
 
+// Rows shared out, beside matrices and replicas: the list that was priced.
+TEST_F(TrainPlan, OfContextGroupsLowersToTheProgramThatEachRankRuns) {
+  const ModelSpec spec = small_model();
+  for (const int tensor : {1, 2}) {
+    Plan p = small_plan();
+    p.choice.mesh.context = 2, p.choice.mesh.ulysses = true;
+    p.choice.mesh.tensor = tensor, p.choice.mesh.data = 2, p.job.batch = 12;
+    const TrainSettings s = train_settings(options(p));
+    EXPECT_EQ(s.ranks, 4 * tensor);
+    EXPECT_EQ(s.context_ranks, 2);
+    EXPECT_EQ(s.sum_order.groups, 2);
+    const uint32_t planned = checksum(lower(spec, p, 0, {.scratch = scratch_bytes(s.multiply, s.dtype)}));
+    EXPECT_EQ(planned, checksum(lower(spec, step_placement(spec, s, rank_batch(s)), 0)));
+    TrainSettings whole = s;
+    whole.context_ranks = 1, whole.ranks = 2 * tensor;
+    EXPECT_NE(planned, checksum(lower(spec, step_placement(spec, whole, rank_batch(whole)), 0)));
+    EXPECT_NE(refusal(p, {"--context-parallel", "4"}).find("the plan has 2 for --context-parallel"), std::string::npos);
+    EXPECT_EQ(refusal(p, {"--context-parallel", "2"}), "taken");
+    p.choice.mesh.ulysses = false;
+    EXPECT_NE(refusal(p).find("plan with --fix cp-by=ulysses or cp=1"), std::string::npos) << refusal(p);
+  }
+}
+
 TEST_F(TrainPlan, RefusesByNameWhatItDoesNotRunAndNamesWhatWouldDo) {
   Plan p = small_plan();
   p.choice.mesh.tensor = 2, p.choice.num_stages = 2;
   EXPECT_EQ(why_not_trained(p), "");
   p.choice.mesh.tensor = 1, p.choice.mesh.context = 2;
-  EXPECT_NE(why_not_trained(p).find("context parallelism), which tern train does not yet: plan with --fix cp=1"),
-            std::string::npos);
+  EXPECT_NE(
+      why_not_trained(p).find(
+          "in a ring (context parallelism), which tern train does not yet: plan with --fix cp-by=ulysses or cp=1"),
+      std::string::npos);
   p = small_plan(), p.choice.num_stages = 2, p.choice.schedule = PipelineSchedule::zb_h1;
   p.choice.mesh.data = 2, p.job.batch = 12, p.layers[1].strategy.zero = 3;
   EXPECT_NE(why_not_trained(p).find("plan with --zero 0,1,2, or with --fix schedule=1f1b"), std::string::npos);

@@ -13,6 +13,7 @@
 #include "exec/stage_messages.h"
 #include "exec/unit_buffers.h"
 #include "kernels/cpu/vector.h"
+#include "model/context_ranks.h"
 #include "model/tensor_parts.h"
 #include "program/link_bytes.h"
 
@@ -388,6 +389,7 @@ struct Runner {
     const Comm& group = collectives.group_of(i.axis);
     LinkBytes links = link_bytes(i, size_of(wide()), group.rank(), group.size(), collectives.bytes_of_parts(i));
     if (in.compute.tensor) links += exchanged_bytes(i, in.compute.tensor->comm.size());
+    if (in.compute.context) links += swapped_bytes(i, in.compute.context->comm.size());
     return links;
   }
 
@@ -474,6 +476,20 @@ MicroBatch::MicroBatch(std::vector<int32_t> tokens_in, std::vector<int64_t> star
 
 int64_t MicroBatch::num_targets() const {
   return std::count_if(targets.begin(), targets.end(), [](int32_t t) { return t >= 0; });
+}
+
+MicroBatch context_part(const MicroBatch& whole, int index, int ranks) {
+  const int64_t rows = std::ssize(whole.tokens) / ranks, first = index * rows;
+  TERN_CHECK(rows * ranks == std::ssize(whole.tokens), "context_part: {} rows on {} ranks", whole.tokens.size(), ranks);
+  const auto cut = [&](const std::vector<int32_t>& all) {
+    return std::vector<int32_t>(all.begin() + first, all.begin() + first + rows);
+  };
+  MicroBatch part;
+  part.tokens = cut(whole.tokens), part.targets = cut(whole.targets);
+  part.first_row = whole.first_row + first;
+  part.rows = whole.rows;
+  part.rows.tokens = part.tokens, part.rows.positions = cut(whole.rows.positions);
+  return part;
 }
 
 ExecuteResult execute(const Program& program, const ExecuteInput& in) {

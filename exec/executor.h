@@ -34,6 +34,9 @@ struct MicroBatch {
   std::optional<double> loss_scale = {};  // its own, in the place of ExecuteInput's
   int64_t num_targets() const;
 };
+/// What rank `index` of a context group of so many has of it: an equal number of rows, in rank order.
+/// Errors  TERN_CHECK: rows that they do not divide.
+MicroBatch context_part(const MicroBatch&, int index, int ranks);
 
 /// What the bytes of one instruction were, where they are not what the Program says.
 struct ByteMismatch {

@@ -52,7 +52,7 @@ bool change_fields(Program& p, Instruction& i, Draw& draw) {
     case 8:
       return resize(i.message_bytes);
     case 9:
-      return resize(i.exchanged_bytes);
+      return resize(draw.below(2) ? i.exchanged_bytes : i.swapped_bytes);
     case 10:
       if (i.allocates.empty()) return false;
       return resize(draw.of(i.allocates).bytes);

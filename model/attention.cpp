@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <type_traits>
@@ -7,6 +8,7 @@
 #include "kernels/cpu/kv_rows.h"
 #include "kernels/cpu/tile_attention.h"
 #include "kernels/ref/attention_ref.h"
+#include "model/context_ranks.h"
 #include "model/linear.h"
 #include "model/ops.h"
 #include "model/tensor_ranks.h"
@@ -52,6 +54,9 @@ AttentionShape kernel_shape(const AttentionSpec& u, int64_t kv_stride, const std
 }
 int64_t key_offset(const AttentionSpec& u) { return u.heads * u.head_dim; }
 int64_t value_offset(const AttentionSpec& u) { return (u.heads + u.kv_heads) * u.head_dim; }
+std::array<int64_t, 3> qkv_sections(const AttentionSpec& u) {
+  return {u.heads * u.head_dim, u.kv_heads * u.head_dim, u.kv_heads * u.head_dim};
+}
 
 void turn(const AttentionSpec& u, const ModelSpec& spec, const Rows& rows, bool inverse, const Tensor& qkv) {
   if (u.rope == RopeUse::none || !spec.turns()) return;
@@ -225,7 +230,9 @@ void attention_forward_branch(const AttentionSpec& u, const ModelSpec& spec, con
                               int layer, const Compute& c) {
   TERN_CHECK(!saved || !kv, "attention: training goes over plain rows, not over a KV cache");
   TERN_CHECK(u.causal || !kv, "attention: a KV cache of keys that earlier queries see");
+  const AttentionSpec seen = heads_of_context(u, c);  // over all rows of a context group
   const int64_t T = static_cast<int64_t>(rows.tokens.size()), E = u.heads * u.head_dim;
+  const Shape context_shape{c.context ? rows_of_context(rows) : T, seen.heads * seen.head_dim};
   const DType dtype = x.dtype(), sums = ops::sum_dtype(dtype);
   const MemoryClass kept = saved ? MemoryClass::activations : MemoryClass::workspace;
   NormStatistics stats;
@@ -233,39 +240,98 @@ void attention_forward_branch(const AttentionSpec& u, const ModelSpec& spec, con
   LatentSaved latent;
   if (saved) {
     stats = allocate_statistics(u.norm, x.rows(), dtype, c);
-    lse = c.arena.allocate(sums, {T, u.heads}, kept);
-    context = c.arena.allocate(dtype, {T, E}, kept);
+    lse = c.arena.allocate(sums, {context_shape[0], seen.heads}, kept);
+    context = c.arena.allocate(dtype, context_shape, kept);
     if (u.head_norm != HeadNormKind::none) {
       query_rstd = c.arena.allocate(sums, {T, u.query_norms()}, kept);
       key_rstd = c.arena.allocate(sums, {T, u.key_norms()}, kept);
     }
     if (u.latent.present()) latent = allocate_latent(u, T, dtype, c);
   }
-  Tensor qkv = c.arena.allocate(dtype, {T, u.qkv_rows()}, kept);
+  Tensor qkv = c.arena.allocate(dtype, {T, u.qkv_rows()}, c.context ? MemoryClass::workspace : kept);
   if (u.latent.present())
     latent_forward(u, w.latent, normed_rows(u.norm, w.norm, x, stats.mean_T, stats.rstd_T, c), qkv,
                    saved ? &latent : nullptr, c);
   else
     linear_forward(w.qkv, all_rows(normed_rows(u.norm, w.norm, x, stats.mean_T, stats.rstd_T, c), T, c), qkv, c);
+  if (c.context) turn(u, spec, rows, false, qkv);
+  if (c.context) qkv = rows_for_heads(std::move(qkv), qkv_sections(u), kept, c);
   if (saved) {
     saved->latent = latent;
     saved->x_TD = x, saved->mean_T = stats.mean_T, saved->rstd_T = stats.rstd_T, saved->qkv_TC = qkv;
     saved->context_TE = context, saved->lse_TH = lse, saved->query_rstd = query_rstd, saved->key_rstd = key_rstd;
     saved->dqkv_TC = saved->dnormed_TD = saved->dquery_norm = saved->dkey_norm = {};
   }
-  qkv = prepared(u, spec, w, rows, qkv, query_rstd, key_rstd, saved != nullptr, c);
+  if (!c.context) qkv = prepared(u, spec, w, rows, qkv, query_rstd, key_rstd, saved != nullptr, c);
   if (rows.kv) {
     TERN_CHECK(!saved && !kv, "attention: rows are rounded for a cache where there is one, or in training");
     round_rows(u, *rows.kv, qkv);
   }
-  if (!saved) context = c.arena.allocate(dtype, {T, E}, kept);
+  if (!saved) context = c.arena.allocate(dtype, context_shape, kept);
   ops::by_dtype(dtype, [&]<class N>() {
     if (kv) return attend_cache<N>(u, rows, qkv, *kv, layer, context);
-    attend_rows<N>(u, rows, qkv, context, lse, c);
+    attend_rows<N>(seen, rows, qkv, context, lse, c);
   });
   qkv = {};
+  if (c.context) context = heads_for_rows(std::move(context), std::array{E}, MemoryClass::workspace, c);
   columns_forward(w.out, latent_values(u, context, c), out, c);
 }
+
+namespace {
+
+// dq, dk and dv of every sequence, into dqkv.
+void scores_backward(const AttentionSpec& u, const Rows& rows, const Tensor& qkv, const Tensor& dcontext,
+                     const AttentionSaved& saved, const Tensor& dqkv, const Compute& c) {
+  const std::vector<float> slopes = slopes_of(u);
+  ops::by_dtype(qkv.dtype(), [&]<class T>() {
+    const AttentionShape shape = kernel_shape(u, u.qkv_rows(), slopes);
+    const T* q = qkv.span<T>().data();
+    T* dq = dqkv.span<T>().data();
+    const T *out = saved.context_TE.span<T>().data(), *dout = dcontext.span<T>().data();
+    const int64_t k = key_offset(u), v = value_offset(u);
+    if constexpr (std::is_same_v<T, bf16>)
+      if (on_tiles(u, qkv.dtype(), c.multiply))
+        return tile_attention_backward(shape, rows.starts, q, q + k, q + v, out, dout, saved.lse_TH.span<float>(), dq,
+                                       dq + k, dq + v);
+    if constexpr (std::is_same_v<T, double>)
+      attention_backward_ref(shape, rows.starts, q, q + k, q + v, out, dout, saved.lse_TH.span<double>(), dq, dq + k,
+                             dq + v);
+    else
+      attention_backward<T>(shape, rows.starts, q, q + k, q + v, out, dout, saved.lse_TH.span<float>(), dq, dq + k,
+                            dq + v);
+  });
+}
+
+void attend_backward(const AttentionSpec& u, const ModelSpec& spec, const AttentionWeights& w, const Rows& rows,
+                     const Tensor& df, AttentionSaved& saved, const Compute& c) {
+  const Tensor dcontext = c.arena.allocate(df.dtype(), saved.context_TE.shape(), MemoryClass::workspace);
+  const Tensor all_df = all_rows(df, dcontext.rows(), c);
+  latent_dcontext(u, w.out, all_df, dcontext, c);
+  const bool head_norms = u.head_norm != HeadNormKind::none;
+  const Tensor qkv = head_norms ? prepared(u, spec, w, rows, saved.qkv_TC, {}, {}, true, c) : saved.qkv_TC;
+  scores_backward(u, rows, qkv, dcontext, saved, saved.dqkv_TC, c);
+}
+
+// What the output's matrix multiplied.
+Tensor out_input(const AttentionSpec& u, const AttentionSaved& saved, const Compute& c) {
+  if (!c.context) return latent_values(u, saved.context_TE, c);
+  return heads_for_rows(saved.context_TE, std::array{u.heads * u.head_dim}, MemoryClass::workspace, c);
+}
+
+// Of a context group, which swaps rows for heads and back.
+void context_backward(const AttentionSpec& u, const AttentionWeights& w, const Rows& rows, const Tensor& df,
+                      AttentionSaved& saved, const Compute& c) {
+  const int64_t T = saved.dqkv_TC.rows(), E = u.heads * u.head_dim;
+  Tensor dcontext = c.arena.allocate(df.dtype(), {T, E}, MemoryClass::workspace);
+  linear_backward_input(w.out, all_rows(df, T, c), dcontext, c);
+  dcontext = rows_for_heads(std::move(dcontext), std::array{E}, MemoryClass::workspace, c);
+  Tensor dqkv = c.arena.allocate(df.dtype(), saved.qkv_TC.shape(), MemoryClass::workspace);
+  scores_backward(heads_of_context(u, c), rows, saved.qkv_TC, dcontext, saved, dqkv, c);
+  dcontext = {};
+  heads_for_rows(std::move(dqkv), qkv_sections(u), saved.dqkv_TC, c);
+}
+
+}  // namespace
 
 // do = df·W_out,  (dq, dk, dv) by attention_backward (kernels/cpu/attention.h), dq and dk turned back and taken through
 // the heads' norms,  dn = dqkv·W_qkv,  dx = norm'(dn)
@@ -273,7 +339,7 @@ void attention_backward_branch(const AttentionSpec& u, const ModelSpec& spec, co
                                const Rows& rows, const Tensor& df, AttentionSaved& saved, const Tensor& dx,
                                MemoryClass left, const Compute& c) {
   const DType dtype = df.dtype();
-  saved.dqkv_TC = c.arena.allocate(dtype, saved.qkv_TC.shape(), left);
+  saved.dqkv_TC = c.arena.allocate(dtype, {static_cast<int64_t>(rows.tokens.size()), u.qkv_rows()}, left);
   if (u.norm.present()) saved.dnormed_TD = c.arena.allocate(dtype, df.shape(), left);
   if (u.latent.present()) allocate_latent_gradients(u, saved.latent, left, c);
   const bool head_norms = u.head_norm != HeadNormKind::none;
@@ -281,30 +347,10 @@ void attention_backward_branch(const AttentionSpec& u, const ModelSpec& spec, co
     saved.dquery_norm = c.arena.zeros(ops::sum_dtype(dtype), {u.query_norm_width()}, left);
     saved.dkey_norm = c.arena.zeros(ops::sum_dtype(dtype), {u.key_norm_width()}, left);
   }
-  {
-    const Tensor dcontext = c.arena.allocate(dtype, saved.context_TE.shape(), MemoryClass::workspace);
-    const Tensor all_df = all_rows(df, dcontext.rows(), c);
-    latent_dcontext(u, w.out, all_df, dcontext, c);
-    const Tensor qkv = head_norms ? prepared(u, spec, w, rows, saved.qkv_TC, {}, {}, true, c) : saved.qkv_TC;
-    const std::vector<float> slopes = slopes_of(u);
-    ops::by_dtype(dtype, [&]<class T>() {
-      const AttentionShape shape = kernel_shape(u, u.qkv_rows(), slopes);
-      const T* q = qkv.span<T>().data();
-      T* dq = saved.dqkv_TC.span<T>().data();
-      const T *out = saved.context_TE.span<T>().data(), *dout = dcontext.span<T>().data();
-      const int64_t k = key_offset(u), v = value_offset(u);
-      if constexpr (std::is_same_v<T, bf16>)
-        if (on_tiles(u, dtype, c.multiply))
-          return tile_attention_backward(shape, rows.starts, q, q + k, q + v, out, dout, saved.lse_TH.span<float>(), dq,
-                                         dq + k, dq + v);
-      if constexpr (std::is_same_v<T, double>)
-        attention_backward_ref(shape, rows.starts, q, q + k, q + v, out, dout, saved.lse_TH.span<double>(), dq, dq + k,
-                               dq + v);
-      else
-        attention_backward<T>(shape, rows.starts, q, q + k, q + v, out, dout, saved.lse_TH.span<float>(), dq, dq + k,
-                              dq + v);
-    });
-  }
+  if (c.context)
+    context_backward(u, w, rows, df, saved, c);
+  else
+    attend_backward(u, spec, w, rows, df, saved, c);
   turn(u, spec, rows, true, saved.dqkv_TC);
   if (head_norms) {
     const NormSpec& like = u.head_norm_like;
@@ -325,7 +371,7 @@ void attention_backward_branch(const AttentionSpec& u, const ModelSpec& spec, co
 // dW_out += dfᵀ·o,  dW_qkv += dqkvᵀ·n, biases their rows' sums; n is made again, with the bits of the forward
 void attention_weight_branch(const AttentionSpec& u, const AttentionWeights& w, const Tensor& df,
                              const AttentionSaved& saved, AttentionWeights& g, const Compute& c) {
-  columns_backward_weight(w.out, df, latent_values(u, saved.context_TE, c), g.out, c);
+  columns_backward_weight(w.out, df, out_input(u, saved, c), g.out, c);
   if (u.latent.present())
     latent_weight(u, w.latent, saved.dqkv_TC, saved.latent, w.norm, saved.x_TD, g.latent, c);
   else

@@ -1,5 +1,6 @@
 #include "model/unit.h"
 
+#include "model/context_ranks.h"
 #include "model/ops.h"
 #include "model/unit_impl.h"
 
@@ -7,16 +8,16 @@ namespace tern {
 
 namespace {
 
-void check_rows(const Rows& rows) {
-  const auto T = static_cast<int64_t>(rows.tokens.size());
-  TERN_CHECK(!rows.starts.empty() && rows.starts.front() == 0 && rows.starts.back() == T &&
+void check_rows(const Rows& rows, const ContextRanks* context = nullptr) {
+  const auto T = static_cast<int64_t>(rows.tokens.size()), all = context ? T * context->comm.size() : T;
+  TERN_CHECK(!rows.starts.empty() && rows.starts.front() == 0 && rows.starts.back() == all &&
                  static_cast<int64_t>(rows.positions.size()) == T,
              "Rows: {} tokens, {} positions, {} starts", T, rows.positions.size(), rows.starts.size());
 }
 
 // The unit that a pass is asked to run on these rows.
-const Unit& unit_to_run(const ModelSpec& spec, int index, const Rows& rows) {
-  check_rows(rows);
+const Unit& unit_to_run(const ModelSpec& spec, int index, const Rows& rows, const Compute& c) {
+  check_rows(rows, c.context);
   const Unit& unit = spec.units.at(static_cast<size_t>(index));
   TERN_CHECK(!std::holds_alternative<BridgeSpec>(unit.spec),
              "unit {}: a bridge between an encoder and a decoder is planned and not run", index);
@@ -63,7 +64,7 @@ NormStatistics allocate_statistics(const NormSpec& norm, int64_t rows, DType dty
 
 Tensor unit_forward(const ModelSpec& spec, int index, const UnitWeights& weights, const Rows& rows, const Tensor& x,
                     UnitSaved* saved, KvView* kv, const Compute& c) {
-  const Unit& unit = unit_to_run(spec, index, rows);
+  const Unit& unit = unit_to_run(spec, index, rows, c);
   if (const auto* u = std::get_if<EmbedSpec>(&unit.spec)) {
     const auto& w = std::get<EmbedWeights>(weights);
     return embed_forward(*u, w, rows, w.tokens.dtype(), begin<EmbedSaved>(saved), c);
@@ -104,7 +105,7 @@ static Tensor backward_input(const ModelSpec& spec, const Unit& unit, const Unit
 
 Tensor unit_backward_input(const ModelSpec& spec, int index, const UnitWeights& weights, const Rows& rows,
                            const Tensor& dy, UnitSaved& saved, const Compute& c) {
-  const Unit& unit = unit_to_run(spec, index, rows);
+  const Unit& unit = unit_to_run(spec, index, rows, c);
   if (is_trained(unit)) return backward_input(spec, unit, weights, rows, dy, saved, MemoryClass::activations, c);
   const Tensor dx = backward_input(spec, unit, weights, rows, dy, saved, MemoryClass::workspace, c);
   drop_unread(saved);
@@ -113,7 +114,7 @@ Tensor unit_backward_input(const ModelSpec& spec, int index, const UnitWeights& 
 
 void unit_backward_weight(const ModelSpec& spec, int index, const UnitWeights& weights, const Rows& rows,
                           const Tensor& dy, UnitSaved& saved, UnitWeights& gradients, const Compute& c) {
-  const Unit& unit = unit_to_run(spec, index, rows);
+  const Unit& unit = unit_to_run(spec, index, rows, c);
   if (!is_trained(unit)) return;
   if (const auto* u = std::get_if<EmbedSpec>(&unit.spec))
     return embed_backward_weight(*u, std::get<EmbedWeights>(weights), rows, dy, std::get<EmbedSaved>(saved),

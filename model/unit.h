@@ -26,7 +26,8 @@ class InputObserver {
   virtual void see(const Linear&, const Tensor& x) = 0;
 };
 
-struct TensorRanks;  // model/tensor_ranks.h
+struct TensorRanks;   // model/tensor_ranks.h
+struct ContextRanks;  // model/context_ranks.h
 
 /// Where adapters leave inputs out (Branch::dropout): random numbers are those of the seed, the step and the row's number in the
 /// step's batch, so that recomputing, resuming and other micro-batches or ranks leave out the same.
@@ -45,6 +46,9 @@ struct Compute {
   // In training only: the group of ranks that share out each matrix, and the rows between units. x, y and their gradients then
   // have this rank's rows alone, and the ModelSpec is this rank's part.
   const TensorRanks* tensor = nullptr;
+  // Training alone: ranks that have parts of a micro-batch's rows (model/context_ranks.h). The Rows are then this rank's, their starts those
+  // of all.
+  const ContextRanks* context = nullptr;
   // Training alone: absent: nothing is left out.
   std::optional<DropoutPlace> dropout = {};
 };

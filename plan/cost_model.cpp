@@ -9,7 +9,7 @@
 #include "plan/comm_cost.h"
 #include "plan/unit_times.h"
 #include "plan/window_mix.h"
-#include "spec/unit_cost.h"
+#include "spec/context_cost.h"
 
 namespace tern {
 namespace {
@@ -23,7 +23,8 @@ struct FactsQuery {
 };
 
 UnitFacts facts_of(const FactsQuery& z, const Unit& unit, int64_t input_bytes) {
-  const UnitCost c = unit_cost(unit, z.query);
+  const bool swaps = z.mesh.ulysses && z.mesh.context > 1;
+  const UnitCost c = swaps ? unit_cost_in_context(unit, z.query) : unit_cost(unit, z.query);
   const UnitTimes t = unit_times(z.job, z.machine, z.mesh, z.query, unit, c);
   UnitFacts f;
   f.forward = t.forward, f.backward = t.backward, f.weight = t.weight;

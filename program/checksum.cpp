@@ -29,6 +29,7 @@ struct Bytes {
     add(i.stage), add(i.peer), add(static_cast<int64_t>(i.axis)), add(i.message_bytes);
     add(i.waits);
     if (i.exchanged_bytes > 0) add(i.exchanged_bytes);
+    if (i.swapped_bytes > 0) add(i.swapped_bytes);
   }
 };
 

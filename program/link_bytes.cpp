@@ -37,4 +37,9 @@ LinkBytes exchanged_bytes(const Instruction& i, int ranks) {
   return {bytes, bytes};
 }
 
+LinkBytes swapped_bytes(const Instruction& i, int ranks) {
+  const int64_t bytes = i.swapped_bytes / ranks * (ranks - 1);
+  return {bytes, bytes};
+}
+
 }  // namespace tern

@@ -20,5 +20,7 @@ LinkBytes link_bytes(const Instruction&, int64_t element_bytes, int rank, int ra
 
 /// The same for what a unit's pass exchanges inside, over a tensor group of `ranks` ranks whose parts are equal.
 LinkBytes exchanged_bytes(const Instruction&, int ranks);
+/// The same over a context group of so many ranks, which swap rows for heads.
+LinkBytes swapped_bytes(const Instruction&, int ranks);
 
 }  // namespace tern

@@ -84,6 +84,7 @@ class Lowerer {
   int64_t wide() const { return at_.query(0, 0).dtype == DType::f64 ? 8 : 4; }  // bytes of an element at the step's end
   bool pipelined() const { return at_.shape.num_devices > 1; }
   const UnitCost& cost(int u) const { return costs_.of(u, std::max(micro_, 0)); }
+  const SwappedBytes& swaps(int u) const { return costs_.swaps_of(u, std::max(micro_, 0)); }
   const Layer& layer(int l) const { return at_.layers[l].layer; }
   int first_unit() const { return layer(first_layer_[stage_]).first; }
   int end_unit() const {
@@ -206,7 +207,7 @@ class Lowerer {
     if (u < last()) i.allocates.push_back({output(u, micro_), c.output_bytes});
     if (keeps(u)) i.allocates.push_back({saved(u, micro_), c.saved_bytes});
     i.workspace_bytes = c.forward_workspace;
-    i.exchanged_bytes = c.forward_exchanged;
+    i.exchanged_bytes = c.forward_exchanged, i.swapped_bytes = swaps(u).forward;
     i.flops = c.forward_flops;
     i.bytes_moved = c.forward_bytes_moved;
     return i;
@@ -233,7 +234,7 @@ class Lowerer {
     i.allocates = {{gradient(u - 1, micro_), cost(u - 1).output_bytes}, {left(u, micro_), c.left_bytes}};
     i.frees = std::move(frees);
     i.workspace_bytes = c.backward_input_workspace;
-    i.exchanged_bytes = c.backward_input_exchanged;
+    i.exchanged_bytes = c.backward_input_exchanged, i.swapped_bytes = swaps(u).backward_input;
     i.flops = c.backward_input_flops;
     i.bytes_moved = c.backward_input_bytes_moved;
     compute(std::move(i));
@@ -249,7 +250,7 @@ class Lowerer {
     i.frees = i.reads;  // the last reader of all of them
     i.frees.insert(i.frees.end(), weights_end.begin(), weights_end.end());
     i.workspace_bytes = c.backward_weight_workspace;
-    i.exchanged_bytes = c.backward_weight_exchanged;
+    i.exchanged_bytes = c.backward_weight_exchanged, i.swapped_bytes = swaps(u).backward_weight;
     i.flops = c.backward_weight_flops;
     i.bytes_moved = c.backward_weight_bytes_moved;
     if (u == layer(l).first + layer(l).count - 1 && u < last()) begin_summand(l, i);

@@ -15,7 +15,14 @@ MicroBatchCosts::MicroBatchCosts(const ModelSpec& spec, const Placement& at) {
     }
     if (now != before) {
       std::vector<UnitCost>& all = costs.emplace_back();
-      for (int u = 0; u < units; ++u) all.push_back(unit_cost(spec.units[static_cast<size_t>(u)], at.query(u, m)));
+      std::vector<SwappedBytes>& swapped = swaps.emplace_back(static_cast<size_t>(units));
+      const bool in_context = at.mesh.ulysses && at.mesh.context > 1;
+      for (int u = 0; u < units; ++u) {
+        const Unit& unit = spec.units[static_cast<size_t>(u)];
+        const CostQuery q = at.query(u, m);
+        all.push_back(in_context ? unit_cost_in_context(unit, q) : unit_cost(unit, q));
+        if (in_context) swapped[static_cast<size_t>(u)] = swapped_bytes(unit, q);
+      }
       before = now;
     }
     size_of.push_back(costs.size() - 1);

@@ -4,16 +4,19 @@
 #include <vector>
 
 #include "program/placement.h"
+#include "spec/context_cost.h"
 #include "spec/unit_cost.h"
 
 namespace tern {
 
 /// The costs of every unit, once for all micro-batches of one size.
 struct MicroBatchCosts {
-  std::vector<size_t> size_of;               // for each micro-batch, the place of its size in `costs`
-  std::vector<std::vector<UnitCost>> costs;  // of size and unit
+  std::vector<size_t> size_of;                   // for each micro-batch, the place of its size in `costs`
+  std::vector<std::vector<UnitCost>> costs;      // of size and unit
+  std::vector<std::vector<SwappedBytes>> swaps;  // the same; zeros without a context group that swaps rows for heads
   MicroBatchCosts(const ModelSpec&, const Placement&);
   const UnitCost& of(int unit, int micro) const { return costs[size_of[micro]][unit]; }
+  const SwappedBytes& swaps_of(int unit, int micro) const { return swaps[size_of[micro]][unit]; }
 };
 
 }  // namespace tern

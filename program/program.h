@@ -90,6 +90,8 @@ struct Instruction {
   int64_t message_bytes = 0;       // SEND, RECV, LOAD, STORE: what travels; of a collective the whole tensor
   int64_t exchanged_bytes =
       0;  // bytes that a unit's pass exchanges over its tensor group, of the whole tensors of which each rank has a part
+  int64_t swapped_bytes =
+      0;  // bytes of this rank's tensors that a unit's pass swaps over its context group, which leaves one rank's part at home
   std::vector<int> waits;  // places in the list that must have ended, beside what it reads and its resource
 };
 

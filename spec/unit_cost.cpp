@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "spec/context_cost.h"
 #include "spec/unit_parts.h"
 
 namespace tern {
@@ -22,6 +23,7 @@ struct Sizes {
   const UnitAdapters& adapters;
   bool frozen, coded;
   const CostQuery& query;
+  bool swaps;  // rows for heads
   // Products by what they are: scratch(kForward, rows, out, in).
   int64_t operator()(ProductKind product, int64_t m, int64_t n, int64_t k) const {
     return query.scratch && m ? query.scratch(product, m, n, k) : 0;
@@ -251,15 +253,18 @@ UnitCost cost(const AttentionSpec& whole, const Sizes& z) {
   c.saved_bytes = norm_saved(u.norm, z) + T * C * s + T * E * s + T * u.heads * z.g + join.saved + heads.saved;
   c.left_bytes = T * C * s + normed + heads.left;  // dqkv, dnormed
   const int64_t gathered = z.gathered(D);
+  // Where rows are swapped for heads: qkv and context before and after it, and what travels, by turns.
+  const int64_t in = z.swaps ? T * C * s : 0, back = z.swaps ? T * E * s : 0;
   c.forward_workspace = std::max({normed + gathered + z.forward(T, qkv, D),  // normed while qkv is made
-                                  heads.turned, gathered + z.forward(T, out, E)});
-  c.unsaved_workspace = std::max({normed + gathered + T * C * s + z.forward(T, qkv, D), T * (C + E) * s,
-                                  gathered + T * E * s + z.forward(T, out, E)});
+                                  heads.turned, in, 2 * back, back + gathered + z.forward(T, out, E)});
+  c.unsaved_workspace = std::max({normed + gathered + T * C * s + z.forward(T, qkv, D), 2 * in, T * (C + E) * s,
+                                  2 * back, gathered + T * E * s + z.forward(T, out, E)});
   c.backward_input_workspace =
-      join.workspace + std::max(gathered + T * E * s + std::max(z.input_gradient(T, out, E), heads.turned),  // dcontext
-                                gathered + z.input_gradient(T, qkv, D));
-  c.backward_weight_workspace = join.workspace + std::max(gathered + z.weight_gradient(T, out, E),
-                                                          normed + gathered + z.weight_gradient(T, qkv, D));
+      join.workspace +
+      std::max({gathered + T * E * s + std::max(z.input_gradient(T, out, E), heads.turned),  // dcontext
+                2 * back, back + in, 2 * in, gathered + z.input_gradient(T, qkv, D)});
+  c.backward_weight_workspace = join.workspace + std::max({2 * back, back + gathered + z.weight_gradient(T, out, E),
+                                                           normed + gathered + z.weight_gradient(T, qkv, D)});
 
   c.forward_exchanged = c.backward_input_exchanged = c.backward_weight_exchanged = 2 * gathered;
   const int64_t products = 2 * T * D * (C + E);
@@ -469,9 +474,10 @@ bool is_recomputed(const Unit& unit, Recompute recompute) {
   return (attention && recompute != Recompute::none) || (mlp && recompute == Recompute::full);
 }
 
-UnitCost unit_cost(const Unit& unit, const CostQuery& q) {
+static UnitCost cost_of(const Unit& unit, const CostQuery& q, bool swaps) {
   const int64_t s = size_of(q.dtype), g = q.dtype == DType::f64 ? 8 : 4;
-  const Sizes sizes{q.tokens, split_rows(q), q.attended_pairs, s, g, unit.adapters, unit.frozen, unit.stored.coded, q};
+  const Sizes sizes{q.tokens,      split_rows(q), q.attended_pairs,  s, g,
+                    unit.adapters, unit.frozen,   unit.stored.coded, q, swaps};
   UnitCost c = std::visit([&](const auto& spec) { return cost(spec, sizes); }, unit.spec);
   if (c.trained == 0) {  // what would be left for the weights' gradients ends with BACKWARD_INPUT
     c.backward_input_workspace += c.left_bytes;
@@ -481,6 +487,18 @@ UnitCost unit_cost(const Unit& unit, const CostQuery& q) {
   if (const MoeSpec* m = moe_of(unit); m && m->choice_bias) c.parameter_bytes += m->experts * g;
   c.gradient_bytes = (c.trained + own_table_gradient(unit, q)) * g;
   return c;
+}
+
+UnitCost unit_cost(const Unit& unit, const CostQuery& q) { return cost_of(unit, q, false); }
+UnitCost unit_cost_in_context(const Unit& unit, const CostQuery& q) { return cost_of(unit, q, true); }
+
+SwappedBytes swapped_bytes(const Unit& unit, const CostQuery& q) {
+  const AttentionSpec* whole = attention_of(unit);
+  if (!whole) return {};
+  const AttentionSpec u = part_of(*whole, q.tensor);
+  const int64_t in = q.tokens * u.qkv_rows() * size_of(q.dtype),
+                back = q.tokens * u.heads * u.head_dim * size_of(q.dtype);
+  return {in + back, in + back, unit_cost(unit, q).trained > 0 ? back : 0};
 }
 
 int64_t expert_rows(const MoeSpec& u, const CostQuery& q) {

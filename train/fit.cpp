@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "base/error.h"
+#include "base/rounding.h"
 #include "base/units.h"
 #include "model/linear.h"
 #include "model/rope_table.h"
@@ -110,11 +111,13 @@ Placement step_placement(const ModelSpec& spec, const TrainSettings& s, int64_t 
   const std::vector<int> zero = zero_of_units(spec, s);
   for (PlacedLayer& l : p.layers) l.strategy.zero = zero[static_cast<size_t>(l.layer.first)];
   p.mesh.data = s.outer ? 1 : num_replicas(s), p.mesh.tensor = s.tensor;
+  p.mesh.context = s.context_ranks, p.mesh.ulysses = s.context_ranks > 1;
   p.groups = static_cast<int>(s.sum_order.groups / num_replicas(s));
-  if (s.tensor > 1)
-    p.query = [query = p.query, tensor = s.tensor](int unit, int micro) {
+  if (s.tensor * s.context_ranks > 1)
+    p.query = [query = p.query, tensor = s.tensor, context = s.context_ranks](int unit, int micro) {
       CostQuery q = query(unit, micro);
       q.tensor = tensor;
+      q.tokens = ceil_div(q.tokens, context), q.attended_pairs = ceil_div(q.attended_pairs, context);
       return q;
     };
   if (s.robust) p.aggregate_values = robust_values(*s.robust, s.ranks);
@@ -234,7 +237,7 @@ int64_t scratch_of_threads(const ModelSpec& spec, const TrainSettings& s) {
   const auto threads = [&](Multiply multiply, bool gradients) {
     const ThreadWork work{.dtype = s.dtype,
                           .multiply = multiply,
-                          .tokens = std::min(s.micro_batch, s.batch) * s.seq,
+                          .tokens = std::min(s.micro_batch, s.batch) * s.seq / (gradients ? s.context_ranks : 1),
                           .sequence = s.seq,
                           .gradients = gradients};
     return thread_memory(spec, work).total();

@@ -127,7 +127,8 @@ struct OneRank {
         (place.has_first() || place.has_last()))
       bytes += staged(is_apart(shares.gradients_apart, 0) ? mine(0) : elements_of(0), 2);
     if (of.s.tensor == 1) return bytes;
-    const int64_t rows = of.s.micro_batch * of.s.seq / of.s.tensor, heads = first_attention(of.spec).kv_heads;
+    const int64_t rows = of.s.micro_batch * of.s.seq / of.s.context_ranks / of.s.tensor,
+                  heads = first_attention(of.spec).kv_heads;
     const auto same_keys = static_cast<int>(heads < of.s.tensor ? of.s.tensor / heads : 1);
     const AlikeParameters n = alike();
     bytes += std::max(staging_elements(rows * of.spec.width, of.s.tensor) * of.size, staged(n.all, of.s.tensor));
@@ -138,7 +139,7 @@ struct OneRank {
 }  // namespace
 
 bool is_whole_for_a_while(const TrainSettings& s) {
-  return s.tensor > 1 || (deepest_zero(s) >= 3 && num_replicas(s) > 1);
+  return s.tensor > 1 || (deepest_zero(s) >= 3 && num_sharers(s) > 1);
 }
 
 void predict_mesh(const ModelSpec& spec, const TrainSettings& s, const Program& all, MemoryPlan& plan) {

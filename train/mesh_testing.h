@@ -20,12 +20,13 @@ struct MeshCase {
   PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
   int stages = 1, data = 1, tensor = 1, zero = 0;
   Recompute recompute = Recompute::none;
-  int ranks() const { return stages * data * tensor; }
+  int context = 1;
+  int ranks() const { return stages * data * tensor * context; }
 };
 
 inline std::string to_string(const MeshCase& p) {
-  return fmt::format("{}, {} stages × {} replicas × {} in parts, zero {}", name_of(p.schedule), p.stages, p.data,
-                     p.tensor, p.zero);
+  return fmt::format("{}, {} stages × {} replicas × {} of rows × {} of matrices, zero {}", name_of(p.schedule),
+                     p.stages, p.data, p.context, p.tensor, p.zero);
 }
 
 inline int chunks_of(const MeshCase& p) {
@@ -44,7 +45,8 @@ inline Plan plan_of(const TrainSettings& s, const MeshCase& p) {
               .gradients = s.dtype == DType::f64 ? DType::f64 : DType::f32,
               .optimizer = s.optimizer.rule};
   OuterChoice& o = plan.choice;
-  o.mesh.data = p.data, o.mesh.tensor = p.tensor, o.num_stages = p.stages, o.chunks_per_stage = chunks_of(p);
+  o.mesh.data = p.data, o.mesh.tensor = p.tensor, o.mesh.context = p.context;
+  o.mesh.ulysses = p.context > 1, o.num_stages = p.stages, o.chunks_per_stage = chunks_of(p);
   if (p.stages > 1) o.schedule = p.schedule;
   o.micro_batch = s.micro_batch, o.num_micro = s.batch / s.micro_batch / p.data;
   const int stages = p.stages * o.chunks_per_stage;
@@ -63,7 +65,7 @@ inline Plan plan_of(const TrainSettings& s, const MeshCase& p) {
 inline TrainResult train_in_mesh(TrainSettings s, const MeshCase& p, Io& io, const TrainHooks& hooks = {},
                                  const std::atomic<bool>& stop = kNeverStops) {
   s.plan = plan_of(s, p), s.plan_path = "plan.json", s.sum_order.groups = p.data;
-  s.recompute = p.recompute, s.tensor = p.tensor, s.zero = p.zero;
+  s.recompute = p.recompute, s.tensor = p.tensor, s.context_ranks = p.context, s.zero = p.zero;
   return train_on(s, p.ranks(), io, hooks, stop);
 }
 

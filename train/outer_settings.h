@@ -13,7 +13,7 @@ class Options;
 struct TrainSettings;
 
 /// None without --outer. Errors: usage, naming the option: one that says nothing without --outer or for this kind, values that contradict each
-/// other, or what does not go beside it (--zero, --plan, --tensor-parallel, --aggregator, --async, --trace, rules that compute elsewhere).
+/// other, or what does not go beside it (--zero, --plan, --tensor-parallel, --context-parallel, --aggregator, --async, --trace, rules that compute elsewhere).
 std::optional<OuterConfig> outer_from(const Options&, const TrainSettings&);
 /// Whether it is --outer or one of its own; whether it says something in such a run.
 bool is_outer_option(std::string_view name);

@@ -17,9 +17,10 @@ std::string why_not_trained(const Plan& p) {
   const auto shares = [&](const char* what, const char* fix) {
     return fmt::format("shares out {}, which tern train does not yet: plan with --fix {}", what, fix);
   };
-  if (c.mesh.context > 1) return shares("sequences (context parallelism)", "cp=1");
+  if (c.mesh.context > 1 && !c.mesh.ulysses)
+    return shares("sequences in a ring (context parallelism)", "cp-by=ulysses or cp=1");
   if (c.mesh.expert > 1 || c.mesh.expert_tensor > 1) return shares("experts (expert parallelism)", "ep=1,etp=1");
-  if (splits_backward(c.schedule) && c.num_stages > 1 && c.mesh.data > 1)
+  if (splits_backward(c.schedule) && c.num_stages > 1 && c.mesh.replicas() > 1)
     for (const PlannedLayers& l : p.layers)
       if (l.strategy.zero >= 3)
         return fmt::format(
@@ -81,6 +82,7 @@ std::vector<PlannedValue> planned_values(const Plan& p) {
   if (const auto zero = planned_zero(p)) list.push_back({"zero", fmt::format("{}", *zero)});
   list.push_back({"ranks", fmt::format("{}", p.choice.devices())});
   list.push_back({"tensor-parallel", fmt::format("{}", p.choice.mesh.tensor)});
+  list.push_back({"context-parallel", fmt::format("{}", p.choice.mesh.context)});
   if (const auto mode = planned_mode(p)) list.push_back({"recompute", std::string(name_of(*mode))});
   return list;
 }
@@ -112,11 +114,11 @@ void check_planned_model(const ModelSpec& spec, const TrainSettings& s) {
     const Placement placed = placement_of(spec, *s.plan);
     const PipelineShape& shape = placed.shape;
     shares_of(spec, s, rank_place(spec, s, 0));
-    if (shape.num_devices > 1 && placed.mesh.data > 1 && spec.head().tied &&
+    if (shape.num_devices > 1 && placed.mesh.replicas() > 1 && spec.head().tied &&
         device_of(shape, 0) == device_of(shape, shape.num_stages() - 1))
       throw Error(ErrorKind::usage,
                   "the plan has replicas of stages whose first device has the tied table's head too, which tern train "
-                  "does not run yet: plan with --fix dp=1, or with another schedule");
+                  "does not run yet: plan with --fix dp=1,cp=1, or with another schedule");
   } catch (const Error& e) { throw Error(e.kind(), "--plan {}: {}", s.plan_path, e.what()); }
 }
 

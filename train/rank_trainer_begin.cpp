@@ -34,6 +34,7 @@ void RankTrainer::plan() {
   if (s_.outer)
     if (const std::string fault = outer_fault(*s_.outer, static_cast<int>(in_.spec.units.size())); !fault.empty())
       throw Error(ErrorKind::usage, "{}", fault);
+  check_context_ranks(in_.spec, s_);
   part_ = part_of_rank(in_.spec, {.ranks = s_.tensor});
   if (s_.multiply == Multiply::fast) load_fast_matmul();
   const int64_t process = program_bytes() * (worker_.processes_here > 0 ? s_.ranks : 1);

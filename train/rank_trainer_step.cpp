@@ -70,7 +70,10 @@ StepReport RankTrainer::step(std::vector<MicroBatch>& batches, int64_t targets) 
 }
 
 Compute RankTrainer::compute() {
-  Compute c{.arena = worker_.arena, .multiply = s_.multiply, .tensor = groups_.matrices.get()};
+  Compute c{.arena = worker_.arena,
+            .multiply = s_.multiply,
+            .tensor = groups_.matrices.get(),
+            .context = groups_.rows.get()};
   if (s_.adapter && s_.adapter->config.dropout > 0) c.dropout = {s_.seed, state_.step, 0};
   return c;
 }

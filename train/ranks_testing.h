@@ -22,14 +22,14 @@ namespace tern {
 inline const std::string kTokenizer = TERN_SOURCE_DIR "/tests/golden/tokenizers/byte_level";
 
 // A small Llama's config.json in `directory`.
-inline void write_tiny_config(const std::string& directory, int layers, bool tied) {
+inline void write_tiny_config(const std::string& directory, int layers, bool tied, int heads = 2, int kv_heads = 1) {
   write_file_atomically(
       real_io(), directory + "/config.json",
       fmt::format(
           R"({{"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": {}, "hidden_size": 16,
- "intermediate_size": 24, "num_hidden_layers": {}, "num_attention_heads": 2, "num_key_value_heads": 1,
+ "intermediate_size": 24, "num_hidden_layers": {}, "num_attention_heads": {}, "num_key_value_heads": {},
  "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "tie_word_embeddings": {}, "hidden_act": "silu"}})",
-          Tokenizer::load(kTokenizer).vocab_size(), layers, tied));
+          Tokenizer::load(kTokenizer).vocab_size(), layers, heads, kv_heads, tied));
 }
 
 // Six steps of the model in `directory` on a file of text.
@@ -52,13 +52,13 @@ inline TrainSettings tiny_run(const std::string& directory, const std::string& d
 // What the runs read, and the cache of the machine's peak.
 struct RunInputs {
   std::string path = testing::TempDir() + "tern-ranks-XXXXXX";
-  explicit RunInputs(bool tied, int layers = 2) {
+  explicit RunInputs(bool tied, int layers = 2, int heads = 2, int kv_heads = 1) {
     EXPECT_NE(::mkdtemp(path.data()), nullptr);
     ::setenv("XDG_CACHE_HOME", path.c_str(), 1);
     std::string text;
     for (int i = 0; i < 60; ++i) text += fmt::format("line {} of {}\n", i, i * i % 7);
     write_file_atomically(real_io(), path + "/text.txt", text);
-    write_tiny_config(path, layers, tied);
+    write_tiny_config(path, layers, tied, heads, kv_heads);
   }
   ~RunInputs() { remove_all(real_io(), path); }
   RunInputs(const RunInputs&) = delete;

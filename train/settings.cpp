@@ -121,9 +121,15 @@ int tensor_from(const Options& o, const std::optional<Plan>& plan) {
   if (!knows(o, "tensor-parallel")) return 1;
   return static_cast<int>(plan ? plan->choice.mesh.tensor : o.integer("tensor-parallel"));
 }
+
+int context_ranks_from(const Options& o, const std::optional<Plan>& plan) {
+  if (!knows(o, "context-parallel")) return 1;
+  return static_cast<int>(plan ? plan->choice.mesh.context : o.integer("context-parallel"));
+}
 SumOrder sum_order_from(const Options& o, const std::optional<Plan>& plan = {}) {
   if (knows(o, "sum-groups") && o.has("sum-groups")) return {o.integer("sum-groups")};
-  return {plan ? plan->choice.mesh.data : std::max(1, ranks_from(o, plan) / tensor_from(o, plan))};
+  const int shared = tensor_from(o, plan) * context_ranks_from(o, plan);
+  return {plan ? plan->choice.mesh.data : std::max(1, ranks_from(o, plan) / shared)};
 }
 
 bool learns_pairs(const Options& o) { return knows(o, "dpo-beta") && o.text("method") == "dpo"; }
@@ -172,7 +178,8 @@ std::string recipe_text(const Options& o, const TrainSettings& s) {
     if (name == "max-seconds") return true;  // of one sitting, not of the job
     if (name == "dpo-beta") return !learns_pairs(o);
     if (is_async_option(name)) return !s.async;
-    if (s.async && (name == "ranks" || name == "sum-groups" || name == "zero" || name == "tensor-parallel"))
+    if (s.async && (name == "ranks" || name == "sum-groups" || name == "zero" || name == "tensor-parallel" ||
+                    name == "context-parallel"))
       return true;
     if (is_robust_option(name)) return !says_something(name, s.robust);
     if (is_outer_option(name)) return !says_something(name, s.outer);
@@ -392,7 +399,8 @@ TrainSettings train_settings(const Options& o) {
   if (knows(o, "context") && o.has("context")) s.context = o.integer("context");
   s.schedule = schedule_from(o);
   const std::optional<Plan> plan = knows(o, "plan") ? plan_option(o) : std::nullopt;
-  s.ranks = ranks_from(o, plan), s.tensor = tensor_from(o, plan), s.sum_order = sum_order_from(o, plan);
+  s.ranks = ranks_from(o, plan), s.tensor = tensor_from(o, plan);
+  s.context_ranks = context_ranks_from(o, plan), s.sum_order = sum_order_from(o, plan);
   s.optimizer = optimizer_from(o, rule_from(o, plan));
   if (async_without_momentum(o) && s.optimizer.rule == UpdateRule::sgd && !o.given("momentum"))
     s.optimizer.set_option("momentum", 0);
@@ -412,13 +420,17 @@ TrainSettings train_settings(const Options& o) {
   s.trace = o.text("trace");
   if (plan) apply_plan(*plan, o, s);
   s.async = async_from(o, s);
-  if (s.async && s.tensor > 1)
-    throw Error(ErrorKind::usage,
-                "--tensor-parallel: workers of --async have the whole model each; leave one of the two out");
+  if (s.async && (s.tensor > 1 || s.context_ranks > 1))
+    throw Error(ErrorKind::usage, "--{}: workers of --async work by themselves; leave one of the two out",
+                s.tensor > 1 ? "tensor-parallel" : "context-parallel");
   if (s.async) s.ranks = 1, s.sum_order = {1};
   if (s.ranks % s.tensor != 0)
     throw Error(ErrorKind::usage, "--tensor-parallel: {} does not divide --ranks {}; choose --ranks {}", s.tensor,
                 s.ranks, (s.ranks / s.tensor + 1) * s.tensor);
+  if (s.ranks % (s.tensor * s.context_ranks) != 0)
+    throw Error(ErrorKind::usage, "--context-parallel: groups of {} do not divide --ranks {}; choose --ranks {}",
+                s.tensor * s.context_ranks, s.ranks,
+                (s.ranks / (s.tensor * s.context_ranks) + 1) * s.tensor * s.context_ranks);
   s.robust = robust_from(o, s);
   s.outer = outer_from(o, s);
   s.recipe_toml = recipe_text(o, s);
@@ -481,7 +493,7 @@ int deepest_zero(const TrainSettings& s) {
 }
 
 bool sums_each_micro_batch(const TrainSettings& s) {
-  return deepest_zero(s) >= 2 && num_replicas(s) > 1 && s.batch > s.micro_batch * num_replicas(s);
+  return deepest_zero(s) >= 2 && num_sharers(s) > 1 && s.batch > s.micro_batch * num_replicas(s);
 }
 
 std::vector<int> zero_of_units(const ModelSpec& spec, const TrainSettings& s) {

@@ -47,11 +47,12 @@ struct TrainSettings {
   bool from_scratch = false;
   int64_t seq = 256, batch = 32, micro_batch = 32;  // batch and micro_batch in sequences
   std::optional<int64_t> context;                   // --context: what the model declares from now on
-  int ranks = 1;       // --ranks: each has the model, or the layers of its stage, or (tensor parallelism) a part of
-                       // each matrix
-  int tensor = 1;      // --tensor-parallel: neighbours that share out each matrix
-  int zero = 0;        // --zero: of every layer, unless a plan says it for each layer
-  SumOrder sum_order;  // --sum-groups, over the micro-batches of all ranks
+  int ranks = 1;          // --ranks: each has the model, or the layers of its stage, or (tensor parallelism) a part of
+                          // each matrix
+  int tensor = 1;         // --tensor-parallel: neighbours that share out each matrix
+  int context_ranks = 1;  // --context-parallel: ranks that share out the rows of each micro-batch
+  int zero = 0;           // --zero: of every layer, unless a plan says it for each layer
+  SumOrder sum_order;     // --sum-groups, over the micro-batches of all ranks
   LearningRateSchedule schedule;  // total_steps: --steps
   UpdateConfig optimizer = update_config(UpdateRule::adamw);
   DType dtype = DType::f32;
@@ -97,8 +98,10 @@ bool sums_each_micro_batch(const TrainSettings&);
 /// Devices that a plan cuts the layers over; 1: each rank has all of them.
 inline int num_stage_devices(const TrainSettings& s) { return s.plan ? s.plan->choice.num_stages : 1; }
 /// Ranks that have the same layers, each with its share of every step's micro-batches.
-inline int num_replicas(const TrainSettings& s) { return s.ranks / num_stage_devices(s) / s.tensor; }
-/// Sequences of a step on one rank.
+inline int num_replicas(const TrainSettings& s) { return s.ranks / num_stage_devices(s) / s.tensor / s.context_ranks; }
+/// Ranks that have the same layers and the same part of each matrix: gradients are summed over them, ZeRO shares out among them.
+inline int num_sharers(const TrainSettings& s) { return num_replicas(s) * s.context_ranks; }
+/// Sequences of a step on one replica.
 inline int64_t rank_batch(const TrainSettings& s) { return s.batch / num_replicas(s); }
 
 /// What the verb works out for options that are not given, in the order of the table: `value` as one would type it,

@@ -115,7 +115,8 @@ SettingsChange compare_settings(const Manifest& checkpoint, const Facts& setting
       change.refused.push_back(fmt::format("{}: {} in the checkpoint, not set now", flag(key), then));
   for (const auto& [key, now] : made_by) {
     const std::string* then = find(checkpoint.made_by, key);
-    if (then ? *then == now : key == "tensor-parallel" && now == "1") continue;  // older checkpoints: none
+    if (then ? *then == now : (key == "tensor-parallel" || key == "context-parallel") && now == "1")
+      continue;  // older checkpoints: none
     change.warned.push_back(
         fmt::format("{}: {} when the checkpoint was made, {} now; bits may differ from an uninterrupted run", key,
                     then ? *then : "not recorded", now));

@@ -12,10 +12,11 @@ namespace tern {
 
 RankPlace rank_place(const ModelSpec& spec, const TrainSettings& s, int rank) {
   RankPlace place{
-      .rank = rank, .replicas = num_replicas(s), .home = std::vector<int>(spec.units.size()), .elsewhere = {}};
+      .rank = rank, .replicas = num_sharers(s), .home = std::vector<int>(spec.units.size()), .elsewhere = {}};
   place.tensor = {rank % s.tensor, s.tensor};
   const int group = rank / s.tensor;
   place.device = group / place.replicas, place.replica = group % place.replicas;
+  place.context = {place.replica % s.context_ranks, s.context_ranks};
   if (num_stage_devices(s) == 1) return place;
   const Placement placed = placement_of(spec, *s.plan);
   for (const PlacedLayer& l : placed.layers)
@@ -38,17 +39,24 @@ Shares shares_of(const ModelSpec& spec, const TrainSettings& s, const RankPlace&
 
 int64_t StageGroups::staging_bytes() const {
   int64_t bytes = 0;
-  for (const Comm* group : {replicas.get(), tables.get(), tensor.get(), keys.get()})
+  for (const Comm* group : {replicas.get(), tables.get(), tensor.get(), keys.get(), context.get()})
     if (group) bytes += group->staging().peak_total();
   return bytes;
 }
 
 StageGroups stage_groups(const ModelSpec& spec, const RankPlace& at, Comm& world) {
   StageGroups groups;
-  if (!at.in_mesh()) return groups;
   const auto group = [&](const std::vector<int>& ranks) {
     return std::make_unique<Comm>(group_of(world.transport(), ranks));
   };
+  if (at.context.ranks > 1) {
+    std::vector<int> same_rows;
+    for (int r = 0; r < at.context.ranks; ++r)
+      same_rows.push_back(at.rank_of(at.device, at.share() * at.context.ranks + r, at.tensor.place));
+    groups.context = group(same_rows);
+    groups.rows = std::make_unique<const ContextRanks>(ContextRanks{*groups.context});
+  }
+  if (!at.in_mesh()) return groups;
   std::vector<int> same_part, same_table{at.rank_of(at.home.front(), at.replica, at.tensor.place)};
   for (int r = 0; r < at.replicas; ++r) same_part.push_back(at.rank_of(at.device, r, at.tensor.place));
   groups.replicas = group(same_part);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "comm/comm.h"
+#include "model/context_ranks.h"
 #include "model/tensor_ranks.h"
 #include "model/weights.h"
 #include "spec/model_spec.h"
@@ -16,12 +17,15 @@
 namespace tern {
 
 /// rank = (device · replicas + replica) · ranks of a tensor group + place in its tensor group. Without a plan of several stages the only
-/// device has all units.
+/// device has all units. Replicas have the same part of the model; neighbours among them are a context group, which sees the same
+/// micro-batches, each rank its rows of them.
 struct RankPlace {
   int rank = 0, device = 0, replica = 0, replicas = 1;
   TensorPlace tensor{};
-  std::vector<int> home;        // of each unit: the device that has it
-  std::vector<bool> elsewhere;  // units that this rank does not have; empty: it has all
+  ContextPlace context{};
+  int share() const { return replica / context.ranks; }  // which share of the step's micro-batches it sees
+  std::vector<int> home;                                 // of each unit: the device that has it
+  std::vector<bool> elsewhere;                           // units that this rank does not have; empty: it has all
 
   bool has_first() const { return device == home.front(); }
   bool has_last() const { return device == home.back(); }
@@ -49,6 +53,8 @@ struct StageGroups {
       keys;  // the ranks of its tensor group with the same key/value heads; null where this rank is the only
              // one
   std::unique_ptr<const TensorRanks> matrices;  // made of `tensor` and `keys`
+  std::unique_ptr<Comm> context;                // its context group
+  std::unique_ptr<const ContextRanks> rows;     // made of `context`
   int64_t staging_bytes() const;                // the groups' peaks, summed
 };
 StageGroups stage_groups(const ModelSpec&, const RankPlace&, Comm& world);

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/rounding.h"
 #include "model/tensor_parts.h"
 
 namespace tern {
@@ -36,9 +37,27 @@ void check_tensor_ranks(const ModelSpec& spec, const TrainSettings& s) {
         fmt::format("--optimizer {} needs whole matrices or sums over the model, which no rank has; choose one of {}",
                     name_of(s.optimizer.rule), others));
   }
-  if (s.micro_batch * s.seq % s.tensor != 0)
+  if (s.micro_batch * s.seq / s.context_ranks % s.tensor != 0)
     refuse(fmt::format("a micro-batch of {} tokens cannot be shared out in equal parts; choose another --seq",
                        s.micro_batch * s.seq));
+}
+
+void check_context_ranks(const ModelSpec& spec, const TrainSettings& s) {
+  if (s.context_ranks == 1) return;
+  const auto refuse = [&](const std::string& why) {
+    throw Error(ErrorKind::usage, "--context-parallel {}: {}", s.context_ranks, why);
+  };
+  if (!spec.predicts) refuse("the model is an encoder, which is not shared out so");
+  if (s.robust) refuse("--aggregator takes whole gradients of each rank; leave one of the two out");
+  const ModelSpec part = part_of_rank(spec, {.ranks = s.tensor});
+  for (size_t u = 0; u < part.units.size(); ++u) {
+    const AttentionSpec* a = attention_of(part.units[u]);
+    if (const std::string fault = a ? why_not_in_context(*a, s.context_ranks) : ""; !fault.empty())
+      refuse(fmt::format("unit {} {}, which is not shared out; choose another number, or 1", u, fault));
+  }
+  if (s.seq % s.context_ranks != 0)
+    refuse(fmt::format("the {} tokens of --seq cannot be shared out in equal parts; choose --seq {}", s.seq,
+                       s.context_ranks * ceil_div(s.seq, int64_t{s.context_ranks})));
 }
 
 TensorNorm tensor_norm(const ModelSpec& part, const RankPlace& place, const StageGroups& groups, const Shares& shares) {

@@ -12,6 +12,9 @@ namespace tern {
 /// unit or option that stands against it.
 void check_tensor_ranks(const ModelSpec&, const TrainSettings&);
 
+/// The same of s.context_ranks and the rows of a micro-batch.
+void check_context_ranks(const ModelSpec&, const TrainSettings&);
+
 /// What NORM counts of this rank's parts of parameters. `part`: tensor_part of the model.
 TensorNorm tensor_norm(const ModelSpec& part, const RankPlace&, const StageGroups&, const Shares&);
 

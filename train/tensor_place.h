@@ -8,4 +8,9 @@ struct TensorPlace {
   int place = 0, ranks = 1;
 };
 
+/// Of a group of ranks that share out the rows of each micro-batch (model/context_ranks.h).
+struct ContextPlace {
+  int place = 0, ranks = 1;
+};
+
 }  // namespace tern

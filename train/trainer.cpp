@@ -85,10 +85,12 @@ void RankTrainer::tell(const StepReport& report, bool last) {
 
 // This rank's share of the next step: micro-batches are numbered over the ranks, one after the other.
 std::vector<MicroBatch> RankTrainer::my_batches() const {
-  const uint64_t first = state_.samples + static_cast<uint64_t>(place_.replica * rank_batch(s_));
+  const uint64_t first = state_.samples + static_cast<uint64_t>(place_.share() * rank_batch(s_));
   std::vector<MicroBatch> own = feed_->samples(first, rank_batch(s_), s_.micro_batch, rope_ ? &*rope_ : nullptr);
   for (size_t i = 0; i < own.size(); ++i)
-    own[i].first_row = (place_.replica * rank_batch(s_) + static_cast<int64_t>(i) * s_.micro_batch) * s_.seq;
+    own[i].first_row = (place_.share() * rank_batch(s_) + static_cast<int64_t>(i) * s_.micro_batch) * s_.seq;
+  if (const auto [place, ranks] = place_.context; ranks > 1)
+    for (MicroBatch& batch : own) batch = context_part(batch, place, ranks);
   if (flips_labels(s_, worker_.rank())) flip_labels(own, in_.spec.vocab);
   return own;
 }

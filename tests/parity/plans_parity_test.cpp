@@ -59,7 +59,8 @@ std::optional<Plan> random_plan(const ModelSpec& spec, const TrainSettings& s, i
   space.max_chunks = 2;
   PinnedAxes& pins = space.pinned;
   pins.tensor = sample.one_of<int64_t>({1, 1, 2, 4});
-  pins.context = 1;
+  pins.context = sample.one_of<int64_t>({1, 1, 2});
+  if (*pins.context > 1) pins.ulysses = true;
   int64_t left = devices / (*pins.tensor * *pins.context);
   std::vector<int64_t> stages;
   for (int64_t p = 1; p <= std::min<int64_t>(left, 4); p *= 2) stages.push_back(p);
@@ -104,6 +105,7 @@ void count_axes(const Plan& plan, Tally& tally) {
   const OuterChoice& c = plan.choice;
   ++tally.seen[fmt::format("{} devices", c.devices())];
   if (c.mesh.tensor > 1) ++tally.seen["tensor"];
+  if (c.mesh.context > 1) ++tally.seen["context"];
   if (c.mesh.data > 1) ++tally.seen["data"];
   if (c.num_stages > 1) ++tally.seen["stages"], ++tally.seen[fmt::format("schedule {}", name_of(c.schedule))];
   if (c.micro_batch > 1) ++tally.seen["micro-batch"];
@@ -130,6 +132,7 @@ void run_one(const ModelSpec& spec, TrainSettings s, const Plan& plan, OneRankRu
   TrainSettings by_plan = s;
   by_plan.plan = plan, by_plan.plan_path = "plan.json";
   by_plan.tensor = static_cast<int>(plan.choice.mesh.tensor);
+  by_plan.context_ranks = static_cast<int>(plan.choice.mesh.context);
   TrainResult got;
   try {
     got = train_on(by_plan, static_cast<int>(plan.choice.devices()), mesh);
@@ -192,8 +195,8 @@ TEST(RandomPlansSlow, OnEightToSixtyFourRanks) {
   const int count = given ? std::atoi(given) : 16;
   const Tally tally = run_plans(count, 1, {8, 8, 16, 16, 32, 64}, 6, 16);
   EXPECT_EQ(tally.ran + tally.refused, count);
-  for (const char* axis : {"tensor", "data", "stages", "zero 0", "zero 1", "zero 2", "zero 3", "recompute none",
-                           "recompute attention", "recompute full"})
+  for (const char* axis : {"tensor", "context", "data", "stages", "zero 0", "zero 1", "zero 2", "zero 3",
+                           "recompute none", "recompute attention", "recompute full"})
     EXPECT_GE(tally.seen.contains(axis) ? tally.seen.at(axis) : 0, count >= 100 ? 10 : 1) << axis;
 }
 
