@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "comm/decorators.h"
+#include "comm/ledger.h"
 #include "comm/process_world.h"
 
 namespace tern {
@@ -36,7 +37,7 @@ void run_as_rank(const World& world, double silence_s, const std::function<void(
     const Environment environment = process_environment();
     const auto fault = environment.find("TERN_FAULT");
     work(std::make_shared<Comm>(
-        with_fault(make_process_transport(store, me), fault == environment.end() ? "" : fault->second)));
+        with_ledger(with_fault(make_process_transport(store, me), fault == environment.end() ? "" : fault->second))));
   } catch (const Error& e) {
     store->abort(fmt::format("rank {} failed: {}", world.rank, e.what()), e.kind());
     throw;

@@ -241,19 +241,39 @@ void Comm::all_to_all(const RankParts& send, const Tensor& receive) {
   sends.finish();
 }
 
-void Comm::all_reduce(std::span<int64_t> values, Combine combine) {
+namespace {
+
+int64_t combined(Combine combine, int64_t a, int64_t b) {
+  switch (combine) {
+    case Combine::sum:
+      return a + b;
+    case Combine::most:
+      return std::max(a, b);
+    case Combine::least:
+      return std::min(a, b);
+  }
+  return a;
+}
+
+}  // namespace
+
+void Comm::all_reduce(std::span<int64_t> values, Combine combine) { exchange_integers(values, combine, 1); }
+void Comm::agree(std::span<int64_t> values, Combine combine) { exchange_integers(values, combine, 3); }
+
+void Comm::exchange_integers(std::span<int64_t> values, Combine combine, int copies) {
   const uint64_t tag = next(MessageKind::integers);
-  const std::vector<int64_t> mine(values.begin(), values.end());
+  std::vector<int64_t> mine;
+  for (int c = 0; c < copies; ++c) mine.insert(mine.end(), values.begin(), values.end());
   PostedSends sends(*transport_);
   for (int step = 1; step < size(); ++step)
     transport_->send((rank() + step) % size(), tag, std::as_bytes(std::span(mine)));
-  std::vector<int64_t> theirs(values.size());
+  std::vector<int64_t> theirs(mine.size());
   for (int step = 1; step < size(); ++step) {
     transport_->recv((rank() - step + size()) % size(), tag, std::as_writable_bytes(std::span(theirs)));
-    for (size_t i = 0; i < values.size(); ++i)
-      values[i] = combine == Combine::sum    ? values[i] + theirs[i]
-                  : combine == Combine::most ? std::max(values[i], theirs[i])
-                                             : std::min(values[i], theirs[i]);
+    for (size_t i = 0, n = values.size(); i < n; ++i) {
+      const int64_t a = theirs[i], b = theirs[(i + n) % theirs.size()], c = theirs[(i + 2 * n) % theirs.size()];
+      values[i] = combined(combine, values[i], (a & b) | (b & c) | (a & c));  // bit by bit what most copies say
+    }
   }
   sends.finish();
 }

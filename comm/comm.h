@@ -54,6 +54,8 @@ class Comm {
 
   /// Each integer becomes the ranks' sum, most or least.
   void all_reduce(std::span<int64_t>, Combine);
+  /// The same of numbers that ranks must not see differently: each is sent three times, and one changed copy changes nothing.
+  void agree(std::span<int64_t>, Combine);
   /// All ranks' values in the order of ranks; every rank gives the same number.
   std::vector<double> gather(std::span<const double>);
   /// The root's text.
@@ -68,6 +70,7 @@ class Comm {
  private:
   void scatter_sums(const RankParts&, uint64_t tag, int64_t begin);
   void gather_parts(const RankParts&, uint64_t tag, int64_t begin);
+  void exchange_integers(std::span<int64_t>, Combine, int copies);
   uint64_t next(MessageKind kind) { return tag_of(kind, ++operations_); }
 
   std::unique_ptr<Transport> transport_;

@@ -59,7 +59,10 @@ class FaultyTransport final : public TransportDecorator {
         return;
       case TransportFaultKind::corrupt:
         std::vector<std::byte>& wrong = corrupted_.emplace_back(bytes.begin(), bytes.end());
-        if (!wrong.empty()) wrong[wrong.size() / 2] ^= std::byte{1};
+        if (!wrong.empty()) {
+          const uint64_t bit = fault_.bit.value_or(8 * (wrong.size() / 2)) % (8 * wrong.size());
+          wrong[bit / 8] ^= std::byte{1} << bit % 8;
+        }
         return inner_->send(to, tag, wrong);
     }
   }
@@ -99,14 +102,15 @@ std::unique_ptr<Transport> with_fault(std::unique_ptr<Transport> inner, const st
     return value;
   };
   const int64_t rank = number(first), amount = number(second);
-  constexpr std::array<std::pair<std::string_view, TransportFaultKind>, 3> kKinds{
+  constexpr std::array<std::pair<std::string_view, TransportFaultKind>, 4> kKinds{
       {{"die", TransportFaultKind::die},
        {"stop", TransportFaultKind::stop},
-       {"partition", TransportFaultKind::partition}}};
+       {"partition", TransportFaultKind::partition},
+       {"corrupt", TransportFaultKind::corrupt}}};
   const auto found = std::ranges::find(kKinds, std::string_view(kind), [](const auto& k) { return k.first; });
   if (rank < 0 || amount < 0 || (found == kKinds.end() && kind != "slow"))
-    throw Error(ErrorKind::usage, "TERN_FAULT={}: expected die, stop or partition and @RANK@SEND, or slow@RANK@BYTES",
-                text);
+    throw Error(ErrorKind::usage,
+                "TERN_FAULT={}: expected die, stop, partition or corrupt and @RANK@SEND, or slow@RANK@BYTES", text);
   if (rank != inner->rank()) return inner;
   if (kind == "slow") return paced(std::move(inner), {.bytes_per_s = static_cast<double>(amount)});
   return faulty(std::move(inner), {found->second, amount});

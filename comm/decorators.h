@@ -27,6 +27,8 @@ class TransportDecorator : public Transport {
   void abort(const std::string& reason) noexcept override { inner_->abort(reason); }
   void reconfigure(int64_t generation) override { inner_->reconfigure(generation); }
   LinkBytes bytes(int peer) const override { return inner_->bytes(peer); }
+  void keep_ledger(bool keep) override { inner_->keep_ledger(keep); }
+  std::optional<ChangedMessage> settle() override { return inner_->settle(); }
 
  protected:
   std::unique_ptr<Transport> inner_;
@@ -53,10 +55,11 @@ enum class TransportFaultKind : uint8_t {
 struct TransportFault {
   TransportFaultKind kind = TransportFaultKind::kill;
   int64_t at_send = 0;
+  std::optional<uint64_t> bit = {};  // corrupt: which one, modulo the payload's; absent: the first of the middle byte
 };
 std::unique_ptr<Transport> faulty(std::unique_ptr<Transport>, TransportFault);
 
-/// The transport with the fault that `text` asks of the rank that it names: "die@RANK@SEND", "stop@…", "partition@…";
+/// The transport with the fault that `text` asks of the rank that it names: "die@RANK@SEND", "stop@…", "partition@…", "corrupt@…";
 /// "slow@RANK@BYTES", a link of BYTES bytes/s. If the text is empty or names another rank: the same transport. Errors: usage,
 /// quoting the text.
 std::unique_ptr<Transport> with_fault(std::unique_ptr<Transport>, const std::string& text);

@@ -74,7 +74,7 @@ class ProcessTransport final : public Transport {
     check_expected(who, link.header().tag, link.header().length, tag, bytes.size());
     const auto all_here = [&] {
       const size_t before = link.received();
-      const bool all = link.read_payload(bytes);
+      const bool all = link.read_payload(bytes, ledger_kept_);
       if (all || link.received() > before) store_->progress();
       return all;
     };
@@ -127,6 +127,8 @@ class ProcessTransport final : public Transport {
     store_->reconfigure(generation);
     connect_all(generation);
   }
+
+  void keep_ledger(bool keep) override { ledger_kept_ = keep; }
 
   LinkBytes bytes(int peer) const override {
     LinkBytes sum = counted_[static_cast<size_t>(peer)];
@@ -261,6 +263,7 @@ class ProcessTransport final : public Transport {
   StoreRank me_;
   Descriptor listener_;
   int64_t generation_ = 0;
+  bool ledger_kept_ = false;
   std::vector<Link> links_;
   std::vector<LinkBytes> counted_;  // of earlier generations
   std::deque<SelfMessage> to_self_;

@@ -60,6 +60,23 @@ TEST(Link, EveryOneOfFiveHundredFlippedBitsIsFound) {
     EXPECT_NE(received_after(10, [bit](auto& wire) { wire[bit / 8] ^= std::byte{1} << bit % 8; }), "") << bit;
 }
 
+// For a ledger, which says later what was changed.
+TEST(Link, APayloadIsTakenAsItComesWhereThatIsAskedFor) {
+  auto [a, middle] = connected();
+  auto [relay, b] = connected();
+  Link sender(std::move(a), 3), receiver(std::move(b), 3);
+  std::array<std::byte, 4> message{}, room{};
+  std::array<std::byte, sizeof(MessageHeader) + 4> wire{};
+  sender.post(kTag, message);
+  EXPECT_TRUE(sender.send_some());
+  EXPECT_EQ(::read(middle.get(), wire.data(), wire.size()), static_cast<ssize_t>(wire.size()));
+  wire.back() ^= std::byte{1};
+  EXPECT_EQ(::write(relay.get(), wire.data(), wire.size()), static_cast<ssize_t>(wire.size()));
+  EXPECT_TRUE(receiver.read_header() && receiver.read_payload(room, true));
+  EXPECT_EQ(receiver.corruption(), "");
+  EXPECT_EQ(room[3], std::byte{1});
+}
+
 TEST(Link, AMessageLostOrRepeatedIsFound) {
   auto [a, b] = connected();
   auto [c, d] = connected();

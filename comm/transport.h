@@ -6,12 +6,19 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
 #include "spec/collective_bytes.h"
 
 namespace tern {
+
+/// A message that reached rank `to` with other bytes than rank `from` had sent.
+struct ChangedMessage {
+  int from = 0, to = 0;
+  friend bool operator==(const ChangedMessage&, const ChangedMessage&) = default;
+};
 
 /// One rank's end, used by one thread. Messages from one rank to another arrive in the order in which they were sent.
 /// Tags    name what a message is for; a receiver that expects another one, or another length, has met a bug.
@@ -47,6 +54,13 @@ class Transport {
 
   /// flush of what was sent to these ranks alone: what others still have to take must not hold up a group that is done.
   virtual void flush_to(std::span<const int> peers) = 0;
+
+  /// From now on what is sent and received is written down, or no more; a payload that is changed on its way is received as it
+  /// comes, where else it would be an error. Of a whole world, all ranks at the same place of their work, with nothing under way.
+  virtual void keep_ledger(bool) {}
+  /// All ranks of the world, each having received what was sent to it: whether each payload since the last call was
+  /// received as it was sent. All get the same answer. Nothing: none was changed, or no ledger is kept (comm/ledger.h keeps one).
+  virtual std::optional<ChangedMessage> settle() { return {}; }
 };
 
 /// What a tag is for: the operation; tag_of adds its number.
@@ -60,7 +74,8 @@ enum class MessageKind : uint8_t {
   redistribute,
   stage,    // between stages of a pipeline
   receipt,  // between a server and its workers
-  test
+  test,
+  ledger
 };
 constexpr uint64_t tag_of(MessageKind kind, uint64_t number) { return number << 8 | static_cast<uint64_t>(kind); }
 std::string describe_tag(uint64_t tag);  // "all-gather 17"

@@ -260,13 +260,18 @@ struct Runner {
   // must not part it from the others.
   void norm(const Instruction& i) {
     reduce_late();
-    if (!has_loss()) return;
+    const bool of_ranks = i.axis != MeshAxis::none;
     std::exception_ptr refusal;
-    try {
-      result.update = gradient_norm(*in.update, in.world);
-    } catch (const Error&) { refusal = std::current_exception(); }
-    int64_t refused = refusal ? 1 : 0;
-    if (i.axis != MeshAxis::none) in.world->all_reduce({&refused, 1}, Combine::most);
+    int64_t refused = 0;
+    if (has_loss()) {
+      try {
+        result.update = gradient_norm(*in.update, in.world);
+      } catch (const Error&) { refusal = std::current_exception(); }
+      refused = refusal ? 1 : 0;
+      if (of_ranks) in.world->all_reduce({&refused, 1}, Combine::most);
+    }
+    if (of_ranks) result.changed = in.world->transport().settle();
+    if (result.changed) return;
     if (refusal) std::rethrow_exception(refusal);
     if (refused)
       throw Error(ErrorKind::diverged,
@@ -438,6 +443,7 @@ struct Runner {
         late.push_back(place);
       else
         run_one(i);
+      if (result.changed) return;
       const int64_t end = clock.now_ns();
       const MemoryBytes peak = scope.peak().each;
       b.peak_buffers = peak[static_cast<size_t>(MemoryClass::activations)] - before_run;

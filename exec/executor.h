@@ -70,10 +70,13 @@ struct ExecuteInput {
 };
 
 struct ExecuteResult {
-  double loss_sum = 0;                    // Σ -log p over targets, micro-batches in order
-  std::vector<double> losses;             // of each micro-batch, in training
-  int64_t num_targets = 0;                // of these micro-batches
-  std::optional<UpdateNorm> update;       // of NORM; none if no token had a loss: then NORM and UPDATE change nothing
+  double loss_sum = 0;               // Σ -log p over targets, micro-batches in order
+  std::vector<double> losses;        // of each micro-batch, in training
+  int64_t num_targets = 0;           // of these micro-batches
+  std::optional<UpdateNorm> update;  // of NORM; none if no token had a loss: then NORM and UPDATE change nothing
+  // By the ledger of the world's transport, which NORM settles: a message of the step came changed. The step ends there, on all ranks
+  // alike: nothing was updated, gradients are of no use, and the rest of the result says nothing.
+  std::optional<ChangedMessage> changed;
   LinkBytes links;                        // counted: sent and received by this rank
   std::vector<InstructionBytes> counted;  // as Program::instructions
   RankBytes bytes;                        // counted peaks
@@ -96,7 +99,8 @@ void require_executable(const Program&, int num_ranks = 1);
 ///           `robust`. Where a layer is shared out (the update's Shares), SCATTER leaves each rank the sum of its own part,
 ///           with ZeRO 2 and 3 added to the sums of earlier micro-batches, and GATHER brings the other ranks' weights, for the
 ///           step or (ZeRO 3) for one pass through the layer. NORM: every rank
-///           has the same sums; that one of them refuses is agreed on before anything is changed, and then all throw. What a
+///           has the same sums; that one of them refuses is agreed on before anything is changed, and then all throw; a message
+///           that came changed ends the step before that (ExecuteResult::changed). What a
 ///           rank sends and receives is held to link_bytes (program/link_bytes.h).
 /// Stages    Every rank runs its own list; ranks are numbered as in MeshPlace. All are given all micro-batches of their
 ///           replica.

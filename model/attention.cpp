@@ -236,12 +236,13 @@ void attention_forward_branch(const AttentionSpec& u, const ModelSpec& spec, con
   const DType dtype = x.dtype(), sums = ops::sum_dtype(dtype);
   const MemoryClass kept = saved ? MemoryClass::activations : MemoryClass::workspace;
   NormStatistics stats;
-  Tensor lse, context, query_rstd, key_rstd;
+  Tensor lse, context, swapped, query_rstd, key_rstd;
   LatentSaved latent;
   if (saved) {
     stats = allocate_statistics(u.norm, x.rows(), dtype, c);
     lse = c.arena.allocate(sums, {context_shape[0], seen.heads}, kept);
     context = c.arena.allocate(dtype, context_shape, kept);
+    if (c.context) swapped = c.arena.allocate(dtype, {context_shape[0], seen.qkv_rows()}, kept);
     if (u.head_norm != HeadNormKind::none) {
       query_rstd = c.arena.allocate(sums, {T, u.query_norms()}, kept);
       key_rstd = c.arena.allocate(sums, {T, u.key_norms()}, kept);
@@ -254,8 +255,10 @@ void attention_forward_branch(const AttentionSpec& u, const ModelSpec& spec, con
                    saved ? &latent : nullptr, c);
   else
     linear_forward(w.qkv, all_rows(normed_rows(u.norm, w.norm, x, stats.mean_T, stats.rstd_T, c), T, c), qkv, c);
-  if (c.context) turn(u, spec, rows, false, qkv);
-  if (c.context) qkv = rows_for_heads(std::move(qkv), qkv_sections(u), kept, c);
+  if (c.context) {
+    turn(u, spec, rows, false, qkv);
+    qkv = rows_for_heads(std::move(qkv), qkv_sections(u), std::move(swapped), c);
+  }
   if (saved) {
     saved->latent = latent;
     saved->x_TD = x, saved->mean_T = stats.mean_T, saved->rstd_T = stats.rstd_T, saved->qkv_TC = qkv;
@@ -273,7 +276,7 @@ void attention_forward_branch(const AttentionSpec& u, const ModelSpec& spec, con
     attend_rows<N>(seen, rows, qkv, context, lse, c);
   });
   qkv = {};
-  if (c.context) context = heads_for_rows(std::move(context), std::array{E}, MemoryClass::workspace, c);
+  if (c.context) context = heads_for_rows(std::move(context), std::array{E}, {}, c);
   columns_forward(w.out, latent_values(u, context, c), out, c);
 }
 
@@ -315,7 +318,7 @@ void attend_backward(const AttentionSpec& u, const ModelSpec& spec, const Attent
 // What the output's matrix multiplied.
 Tensor out_input(const AttentionSpec& u, const AttentionSaved& saved, const Compute& c) {
   if (!c.context) return latent_values(u, saved.context_TE, c);
-  return heads_for_rows(saved.context_TE, std::array{u.heads * u.head_dim}, MemoryClass::workspace, c);
+  return heads_for_rows(saved.context_TE, std::array{u.heads * u.head_dim}, {}, c);
 }
 
 // Of a context group, which swaps rows for heads and back.
@@ -324,7 +327,7 @@ void context_backward(const AttentionSpec& u, const AttentionWeights& w, const R
   const int64_t T = saved.dqkv_TC.rows(), E = u.heads * u.head_dim;
   Tensor dcontext = c.arena.allocate(df.dtype(), {T, E}, MemoryClass::workspace);
   linear_backward_input(w.out, all_rows(df, T, c), dcontext, c);
-  dcontext = rows_for_heads(std::move(dcontext), std::array{E}, MemoryClass::workspace, c);
+  dcontext = rows_for_heads(std::move(dcontext), std::array{E}, {}, c);
   Tensor dqkv = c.arena.allocate(df.dtype(), saved.qkv_TC.shape(), MemoryClass::workspace);
   scores_backward(heads_of_context(u, c), rows, saved.qkv_TC, dcontext, saved, dqkv, c);
   dcontext = {};

@@ -62,7 +62,7 @@ AttentionSpec heads_of_context(const AttentionSpec& u, const Compute& c) {
 
 int64_t rows_of_context(const Rows& rows) { return rows.starts.back(); }
 
-Tensor rows_for_heads(Tensor own, std::span<const int64_t> sections, MemoryClass memory, const Compute& c) {
+Tensor rows_for_heads(Tensor own, std::span<const int64_t> sections, Tensor into, const Compute& c) {
   TERN_CHECK(c.context, "rows_for_heads: no group");
   const int ranks = c.context->comm.size();
   const Shape turned{own.rows() * ranks, sum_of(sections) / ranks};
@@ -70,36 +70,21 @@ Tensor rows_for_heads(Tensor own, std::span<const int64_t> sections, MemoryClass
   const Tensor packed = c.arena.allocate(dtype, turned, MemoryClass::workspace);
   repack(own, packed, sections, ranks, Way::to_blocks);
   own = {};
-  const Tensor all = c.arena.allocate(dtype, turned, memory);
-  c.context->comm.all_to_all(blocks_of(packed, ranks), blocks_of(all, ranks));
-  return all;
+  if (into.empty()) into = c.arena.allocate(dtype, turned, MemoryClass::workspace);
+  c.context->comm.all_to_all(blocks_of(packed, ranks), blocks_of(into, ranks));
+  return into;
 }
 
-namespace {
-
-// Every rank's block of this rank's rows.
-Tensor blocks_of_own_rows(const Tensor& all, const Compute& c) {
+Tensor heads_for_rows(Tensor all, std::span<const int64_t> sections, Tensor into, const Compute& c) {
   TERN_CHECK(c.context, "heads_for_rows: no group");
   const int ranks = c.context->comm.size();
+  const int64_t rows = all.rows() / ranks;
   const Tensor packed = c.arena.allocate(all.dtype(), all.shape(), MemoryClass::workspace);
   c.context->comm.all_to_all(blocks_of(all, ranks), blocks_of(packed, ranks));
-  return packed;
-}
-
-}  // namespace
-
-void heads_for_rows(Tensor all, std::span<const int64_t> sections, const Tensor& own, const Compute& c) {
-  const Tensor packed = blocks_of_own_rows(all, c);
-  repack(own, packed, sections, c.context->comm.size(), Way::from_blocks);
-}
-
-Tensor heads_for_rows(Tensor all, std::span<const int64_t> sections, MemoryClass memory, const Compute& c) {
-  const Tensor packed = blocks_of_own_rows(all, c);
-  const int64_t rows = all.rows() / c.context->comm.size();
   all = {};
-  const Tensor own = c.arena.allocate(packed.dtype(), {rows, sum_of(sections)}, memory);
-  repack(own, packed, sections, c.context->comm.size(), Way::from_blocks);
-  return own;
+  if (into.empty()) into = c.arena.allocate(packed.dtype(), {rows, sum_of(sections)}, MemoryClass::workspace);
+  repack(into, packed, sections, ranks, Way::from_blocks);
+  return into;
 }
 
 }  // namespace tern

@@ -98,13 +98,16 @@ UnitTimes head_times(const Pricing& z, const Unit& unit, const HeadSpec& u, cons
 }
 
 // A ring hides a step's transfer behind the attention of the block at hand; all-to-alls are in the open.
-void add_context(const Pricing& z, const AttentionSpec& part, int64_t forward, int64_t backward, UnitTimes& t) {
+void add_context(const Pricing& z, const AttentionSpec& part, int64_t forward, int64_t backward, bool trained,
+                 UnitTimes& t) {
   const int64_t n = z.mesh.context;
   if (n == 1) return;
   if (z.mesh.ulysses) {
     const int64_t bytes = z.T() * (part.qkv_rows() + part.heads * part.head_dim) * z.s();
     const int64_t once = all_to_all_ps(z.machine, z.context(), bytes);
     t.forward += once, t.backward += once;
+    if (trained)  // what the output's matrix multiplied comes back to its rows once more
+      t.weight += all_to_all_ps(z.machine, z.context(), z.T() * part.heads * part.head_dim * z.s());
     return;
   }
   const int64_t bytes = z.T() * 2 * part.kv_heads * part.head_dim * z.s();
@@ -130,7 +133,7 @@ UnitTimes attention_times(const Pricing& z, const Unit& unit, const AttentionSpe
   const int64_t forward = z.attention(4 * pairs, rates.forward, rates.forward_half) + scores(1);
   const int64_t backward = z.attention(10 * pairs, rates.backward, rates.backward_half) + scores(2);
   t.forward += forward, t.backward += backward;
-  add_context(z, part, forward, backward, t);
+  add_context(z, part, forward, backward, cost.trained > 0, t);
   if (z.mesh.tensor > 1) {
     const int64_t gather = z.gather_rows(u.width), scatter = z.scatter_rows(u.width), more = u.cross ? 2 : 1;
     t.forward += more * gather + scatter;

@@ -255,8 +255,8 @@ UnitCost cost(const AttentionSpec& whole, const Sizes& z) {
   const int64_t gathered = z.gathered(D);
   // Where rows are swapped for heads: qkv and context before and after it, and what travels, by turns.
   const int64_t in = z.swaps ? T * C * s : 0, back = z.swaps ? T * E * s : 0;
-  c.forward_workspace = std::max({normed + gathered + z.forward(T, qkv, D),  // normed while qkv is made
-                                  heads.turned, in, 2 * back, back + gathered + z.forward(T, out, E)});
+  c.forward_workspace = std::max({in + normed + gathered + z.forward(T, qkv, D),  // normed while qkv is made
+                                  heads.turned, 2 * in, 2 * back, back + gathered + z.forward(T, out, E)});
   c.unsaved_workspace = std::max({normed + gathered + T * C * s + z.forward(T, qkv, D), 2 * in, T * (C + E) * s,
                                   2 * back, gathered + T * E * s + z.forward(T, out, E)});
   c.backward_input_workspace =
@@ -319,9 +319,11 @@ UnitCost cost(const ParallelSpec& u, const Sizes& z) {
   UnitCost c = cost(u.attention, z);
   const UnitCost m = cost(u.mlp, z);
   const int64_t rows = z.N * u.mlp.width * z.s;
-  c.forward_workspace = std::max(c.forward_workspace - m.saved_bytes, rows + m.forward_workspace);
+  // What the MLP keeps begins after attention's temporaries have gone; those of swaps are the most beside anything.
+  const int64_t later = z.swaps ? 0 : m.saved_bytes, left_later = z.swaps ? 0 : m.left_bytes;
+  c.forward_workspace = std::max(c.forward_workspace - later, rows + m.forward_workspace);
   c.unsaved_workspace = std::max(c.unsaved_workspace, rows + m.unsaved_workspace);
-  c.backward_input_workspace = std::max(c.backward_input_workspace - m.left_bytes, rows + m.backward_input_workspace);
+  c.backward_input_workspace = std::max(c.backward_input_workspace - left_later, rows + m.backward_input_workspace);
   c.backward_weight_workspace = std::max(c.backward_weight_workspace, m.backward_weight_workspace);
   const int64_t shared = u.shared_norm ? norm_parameters(u.attention.norm) : 0;
   c.parameter_bytes += m.parameter_bytes;

@@ -74,6 +74,10 @@ class RankTrainer {
     int64_t peak_bytes = 0, message_bytes = 0;
   };
   StepReport step(std::vector<MicroBatch>& batches, int64_t targets);
+  // A step of which a message came changed is done once more, from zero gradients. Errors: peer: the second time too.
+  ExecuteResult run_unchanged(const ExecuteInput&, int64_t number);
+  // Errors  peer: since the last time a message came changed, of which `what` was made.
+  void settle(const char* what);
   // What pairs cost, where they are what is learned; each answer gets its weight in the gradient.
   std::optional<Preference> prefer(std::vector<MicroBatch>& batches);
   void change_gradients(int64_t number);

@@ -80,6 +80,7 @@ void RankTrainer::save() {
     staged = writer_->stage(forms);
   }
   for (size_t i = 0; i < state.size(); ++i) gather_to_first(world(), state[i], staged[i].tensor);
+  settle("the checkpoint");
   if (!leads()) return;
   writer_->start({.step = state_.step,
                   .samples = state_.samples,
@@ -108,6 +109,7 @@ void RankTrainer::finish() {
     if (leads()) writer_->wait(), result_.checkpoint = join_path(run_->checkpoints(), checkpoint_name(state_.step));
   }
   gather_weights();
+  settle("the model");
   if (!leads()) return;  // the rest is done once
   export_model(moved);
   result_.model = run_->model();

@@ -46,9 +46,7 @@ StepReport RankTrainer::step(std::vector<MicroBatch>& batches, int64_t targets) 
                            .step_targets = own,
                            .predicted = predicted_,
                            .clock = clock_};
-  const bool split = hooks_.gradients || keeps_a();
-  const ExecuteResult run =
-      split ? execute_around(program_, input, [&] { change_gradients(number); }) : execute(program_, input);
+  const ExecuteResult run = run_unchanged(input, number);
   if (run.update)
     report.gradient_norm = run.update->gradient_norm;
   else if (targets == 0 && result_.idle_steps++ == 0)
@@ -56,9 +54,10 @@ StepReport RankTrainer::step(std::vector<MicroBatch>& batches, int64_t targets) 
                      number));
   if (outer_ && outer_step(*outer_, number, state_.optimizer.master, update_->gradients, world()))
     round_masters(part_, state_.optimizer, state_.weights);
+  const Totals totals = gather_totals(run, batches.size());
+  settle("the update");
   state_.step = number;
   state_.samples += static_cast<uint64_t>(s_.batch);
-  const Totals totals = gather_totals(run, batches.size());
   message_bytes_ = std::max(message_bytes_, totals.message_bytes);
   if (targets > 0) result_.loss = report.loss = totals.loss_sum / static_cast<double>(targets);
   if (preference) {
@@ -69,11 +68,41 @@ StepReport RankTrainer::step(std::vector<MicroBatch>& batches, int64_t targets) 
   return report;
 }
 
+ExecuteResult RankTrainer::run_unchanged(const ExecuteInput& input, int64_t number) {
+  const auto once = [&] {
+    const bool split = hooks_.gradients || keeps_a();
+    return split ? execute_around(program_, input, [&] { change_gradients(number); }) : execute(program_, input);
+  };
+  ExecuteResult run = once();
+  if (!run.changed) return run;
+  if (leads())
+    note(fmt::format(
+        "step {}: a message of rank {} to rank {} was changed on its way; the step is done again from the same weights",
+        number, run.changed->from, run.changed->to));
+  std::vector<Tensor> gradients = update_->gradients;
+  if (part_.head().tied) gradients.push_back(dense_rows(head_of(state_.gradients).projection));
+  for (const Tensor& t : gradients)
+    if (!t.empty()) t.fill_zero();
+  run = once();
+  if (!run.changed) return run;
+  throw Error(
+      ErrorKind::peer,
+      "a message of rank {} to rank {} was changed on its way, and one of this step had been before: the step is "
+      "refused; the last checkpoint stands",
+      run.changed->from, run.changed->to);
+}
+
+void RankTrainer::settle(const char* what) {
+  if (const std::optional<ChangedMessage> changed = world().transport().settle())
+    throw Error(ErrorKind::peer,
+                "a message of rank {} to rank {} was changed on its way, after which {} cannot be trusted; the last "
+                "checkpoint stands",
+                changed->from, changed->to, what);
+}
+
 Compute RankTrainer::compute() {
-  Compute c{.arena = worker_.arena,
-            .multiply = s_.multiply,
-            .tensor = groups_.matrices.get(),
-            .context = groups_.rows.get()};
+  Compute c{
+      .arena = worker_.arena, .multiply = s_.multiply, .tensor = groups_.matrices.get(), .context = groups_.rows.get()};
   if (s_.adapter && s_.adapter->config.dropout > 0) c.dropout = {s_.seed, state_.step, 0};
   return c;
 }

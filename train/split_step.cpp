@@ -8,7 +8,7 @@ namespace tern {
 namespace {
 
 void append(ExecuteResult& to, ExecuteResult&& more, size_t place) {
-  to.update = more.update;
+  to.update = more.update, to.changed = more.changed;
   to.counted.insert(to.counted.end(), more.counted.begin(), more.counted.end());
   if (more.bytes.peak_bytes > to.bytes.peak_bytes) {
     to.bytes.peak_bytes = more.bytes.peak_bytes;

@@ -45,8 +45,10 @@ void RankTrainer::train() {
   result_.first_step = state_.step;
   if (hooks_.begun && state_.step < total) hooks_.begun(state_.step, total);
   begin_ns_ = last_ns_ = clock_.now_ns();
+  // Where ranks may send anything, or send between steps, nothing is to be settled.
+  if (!s_.robust && !s_.outer) world().transport().keep_ledger(true);
   int64_t missed = missed_.has_value();
-  world().all_reduce({&missed, 1}, Combine::most);
+  world().agree({&missed, 1}, Combine::most);
   if (missed) gather_weights();
   if (missed_) {
     if (!add_evaluation(*missed_)) result_.end = TrainEnd::interrupted;
@@ -59,7 +61,7 @@ void RankTrainer::train() {
     if (agreed.stop) break;
     const StepReport report = step(batches, agreed.targets);
     const bool last = state_.step == total;
-    if (evaluates_at(s_, state_.step)) gather_weights();
+    if (evaluates_at(s_, state_.step)) gather_weights(), settle("the evaluation");
     if (leads()) tell(report, last);
     if (evaluates_at(s_, state_.step)) release_weights();
     if (s_.checkpoint_every > 0 && state_.step % s_.checkpoint_every == 0 && !last) save();
@@ -99,7 +101,7 @@ RankTrainer::Agreed RankTrainer::agree(const std::vector<MicroBatch>& batches) {
   std::array<int64_t, 2> sums{0, stop_now()};
   if (place_.device == 0 && place_.tensor.place == 0)  // all stages, and all of a tensor group, see the same
     for (const MicroBatch& b : batches) sums[0] += b.num_targets();
-  world().all_reduce(sums, Combine::sum);
+  world().agree(sums, Combine::sum);
   return {sums[0], sums[1] > 0};
 }
 
