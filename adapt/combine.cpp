@@ -4,10 +4,12 @@
 #include <array>
 #include <cmath>
 
+#include "adapt/core_svd.h"
 #include "adapt/opcm.h"
 #include "adapt/task_arithmetic.h"
 #include "base/error.h"
 #include "base/rng.h"
+#include "kernels/lapack/product.h"
 #include "kernels/lapack/svd.h"
 #include "kernels/lapack/symmetric_eigen.h"
 

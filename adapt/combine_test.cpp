@@ -7,11 +7,13 @@
 #include <cstring>
 
 #include "adapt/adapter_matrices.h"
+#include "adapt/core_svd.h"
 #include "adapt/opcm.h"
 #include "base/error.h"
 #include "base/io.h"
 #include "base/rng.h"
 #include "formats/safetensors/safetensors.h"
+#include "kernels/lapack/product.h"
 #include "kernels/lapack/symmetric_eigen.h"
 
 namespace tern {

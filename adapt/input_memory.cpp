@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "kernels/lapack/product.h"
 #include "kernels/lapack/symmetric_eigen.h"
 
 namespace tern {

@@ -8,6 +8,7 @@
 #include <functional>
 
 #include "base/rng.h"
+#include "kernels/lapack/product.h"
 #include "kernels/lapack/symmetric_eigen.h"
 #include "model/linear.h"
 

@@ -1,5 +1,5 @@
 #pragma once
-// Adapters merged one after the other by orthogonal projection, and what it and combine share. Stays in adapt/.
+// Adapters merged one after the other by orthogonal projection. Stays in adapt/.
 
 #include "adapt/combine.h"
 #include "kernels/lapack/svd.h"
@@ -10,11 +10,6 @@ struct WeightedMatrix {
   double weight;
   const AdapterMatrix* matrix;
 };
-
-/// Singular values and vectors of scale·b·a without forming it: as many as the rank, at most min(out, in).
-ThinSvd core_svd(const AdapterMatrix&);
-/// ‖scale·b·a‖², without forming it.
-double squared_norm(const AdapterMatrix&);
 
 /// OPCM as combine.h states it; weights of each adapter.
 AdapterMatrices merge_one_by_one(const std::vector<AdapterMatrices>& adapters, const std::vector<double>& weights);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "kernels/lapack/product.h"
 #include "kernels/lapack/symmetric_eigen.h"
 #include "model/linear.h"
 #include "model/ops.h"

@@ -9,7 +9,7 @@
 #include "base/units.h"
 #include "exec/executor.h"
 #include "formats/hf/config.h"
-#include "infer/load.h"
+#include "infer/memory_fit.h"
 #include "infer/run.h"
 #include "program/lower.h"
 #include "train/fit.h"

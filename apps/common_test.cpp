@@ -1,9 +1,9 @@
-#include "apps/common.h"
+#include "apps/weights_options.h"
 
 #include <gtest/gtest.h>
 
 #include "base/system.h"
-#include "infer/load.h"
+#include "infer/memory_fit.h"
 
 namespace tern {
 namespace {

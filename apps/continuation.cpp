@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/common.h"
+#include "apps/read_text.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/options.h"

@@ -9,6 +9,7 @@
 #include "apps/eval_run.h"
 #include "apps/identity.h"
 #include "apps/inference_weights.h"
+#include "apps/read_text.h"
 #include "apps/signals.h"
 #include "base/clock.h"
 #include "base/error.h"

@@ -6,6 +6,7 @@
 #include "apps/common.h"
 #include "apps/identity.h"
 #include "apps/signals.h"
+#include "apps/weights_options.h"
 #include "base/error.h"
 #include "base/io.h"
 #include "base/log.h"

@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "eval/result_log.h"
 #include "infer/load.h"
+#include "infer/memory_fit.h"
 
 namespace tern {
 

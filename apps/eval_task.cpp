@@ -11,6 +11,7 @@
 #include "apps/identity.h"
 #include "apps/signals.h"
 #include "apps/task_kinds.h"
+#include "apps/weights_options.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -118,21 +119,6 @@ void TaskRun::add(const Json& row) {
 std::vector<TaskItem> TaskRun::items(size_t first, size_t count) const {
   const auto begin = task.items.begin() + static_cast<ptrdiff_t>(first);
   return {begin, begin + static_cast<ptrdiff_t>(std::min(count, task.items.size() - first))};
-}
-
-void check_eval_flags(const Options& options) {
-  const bool data = options.has("data"), task = options.has("task"), reference = options.has("reference");
-  if (data && task) throw Error(ErrorKind::usage, "--data and --task are both given; give one of them");
-  if (!data && !task)
-    throw Error(ErrorKind::usage,
-                "--data is not given; name a text, JSONL or token file to measure on, or questions with --task");
-  if (task && reference) throw Error(ErrorKind::usage, "--reference belongs to --data; a task has its answers");
-  for (const char* flag : {"convention", "window", "stride"})
-    if (task && options.given(flag)) throw Error(ErrorKind::usage, "--{} belongs to --data, not to --task", flag);
-  for (const char* flag : {"extract", "extract-which", "ignore-case", "ignore-punctuation"})
-    if (data && options.given(flag)) throw Error(ErrorKind::usage, "--{} belongs to --task, not to --data", flag);
-  if (options.given("extract-which") && !options.has("extract"))
-    throw Error(ErrorKind::usage, "--extract-which does nothing without --extract");
 }
 
 int run_task(const Options& options, const ModelDescription& model) {

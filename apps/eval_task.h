@@ -9,7 +9,4 @@ struct ModelDescription;
 /// Prints figures and returns the exit code: 75 if it was stopped and the same command can go on from there (--output).
 int run_task(const Options&, const ModelDescription&);
 
-/// Errors  usage: both or neither of --data and --task, or flags that belong to another of eval's three jobs.
-void check_eval_flags(const Options&);
-
 }  // namespace tern

@@ -3,17 +3,20 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <random>
 
 #include "apps/common.h"
 #include "apps/eval_windows.h"
+#include "apps/private_folder.h"
+#include "apps/read_text.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/options.h"
 #include "base/units.h"
+#include "eval/wikitext.h"
 #include "formats/data/text_data.h"
 #include "formats/data/token_data.h"
 #include "infer/load.h"
+#include "infer/memory_fit.h"
 
 namespace tern {
 namespace {
@@ -102,17 +105,9 @@ void take_document(const TokenData& file, int64_t begin, int64_t end, int32_t pr
 void take_documents(const Options& options, const Tokenizer& tokenizer, const std::string& data, int32_t prefix,
                     EvalWindows& work) {
   PerplexityReport& r = work.report;
-  std::random_device device;
-  const auto cache = std::filesystem::temp_directory_path() / fmt::format("tern-eval-{:08x}", device());
-  const struct Sweep {  // what is mapped stays readable
-    std::filesystem::path path;
-    ~Sweep() {
-      std::error_code ignored;
-      std::filesystem::remove_all(path, ignored);
-    }
-  } sweep{cache};
+  const PrivateFolder folder;
   PackLine line;
-  const TokenData file = load_or_pack(data, tokenizer, cache, line.options());
+  const TokenData file = load_or_pack(data, tokenizer, folder.path, line.options());
   line.finish();
   r.num_tokens = file.num_tokens();
   if (options.has("max-tokens")) r.num_tokens = std::min(r.num_tokens, options.integer("max-tokens"));

@@ -1,4 +1,5 @@
 #include "apps/inference_weights.h"
+#include "apps/weights_options.h"
 
 #include <fmt/format.h>
 

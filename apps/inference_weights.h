@@ -8,14 +8,17 @@
 #include <string_view>
 #include <vector>
 
-#include "apps/common.h"
 #include "base/json.h"
 #include "infer/embedding.h"
 #include "infer/load.h"
+#include "infer/memory_fit.h"
 #include "infer/run.h"
 #include "infer/stream_plan.h"
+#include "model/load_streamed.h"
 
 namespace tern {
+
+class Options;
 
 /// What a verb decides before anything large is allocated.
 struct WeightsChoice {

@@ -3,6 +3,7 @@
 
 #include "infer/engine.h"
 #include "infer/load.h"
+#include "infer/memory_fit.h"
 #include "model/rope_table.h"
 
 namespace tern {

@@ -1,16 +1,14 @@
 #include "apps/plan_solver.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
-#include <filesystem>
 #include <sstream>
 
 #include "apps/child_process.h"
+#include "apps/private_folder.h"
 #include "base/error.h"
 #include "base/io.h"
 #include "base/text.h"
@@ -36,20 +34,6 @@ bool read_value(const std::string& text, double& value) {
   }
   return false;
 }
-
-// A folder of its own that nobody else can write in, gone with it.
-struct PrivateFolder {
-  std::string path = (std::filesystem::temp_directory_path() / "tern-plan-XXXXXX").string();
-  PrivateFolder() {
-    if (!::mkdtemp(path.data())) throw_io_error("create", path, errno);
-  }
-  ~PrivateFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path, ignored);
-  }
-  PrivateFolder(const PrivateFolder&) = delete;
-  PrivateFolder& operator=(const PrivateFolder&) = delete;
-};
 
 }  // namespace
 

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "apps/common.h"
+#include "apps/read_text.h"
 #include "apps/signals.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -14,6 +14,7 @@
 #include "base/text.h"
 #include "base/units.h"
 #include "formats/data/text_data.h"
+#include "infer/memory_fit.h"
 #include "model/unit_reader.h"
 #include "report/html.h"
 #include "report/plot.h"

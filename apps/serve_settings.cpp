@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "apps/common.h"
+#include "apps/read_text.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/options.h"

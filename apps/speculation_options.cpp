@@ -12,6 +12,7 @@
 #include "base/units.h"
 #include "infer/executor.h"
 #include "infer/load.h"
+#include "infer/memory_fit.h"
 #include "infer/speculate/draft_model.h"
 #include "infer/speculate/ngram.h"
 

@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "infer/load.h"
+#include "infer/memory_fit.h"
 #include "infer/speculate/speculation.h"
 #include "model/rope_table.h"
 #include "model/weights.h"

@@ -7,6 +7,7 @@
 #include "base/options.h"
 #include "eval/task_run.h"
 #include "infer/load.h"
+#include "infer/memory_fit.h"
 
 namespace tern {
 namespace {

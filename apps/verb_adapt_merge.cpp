@@ -16,6 +16,7 @@
 #include "base/units.h"
 #include "formats/chat/template.h"
 #include "infer/load.h"
+#include "infer/memory_fit.h"
 #include "model/adapter_files.h"
 #include "model/merge_adapters.h"
 #include "model/merge_offsets.h"

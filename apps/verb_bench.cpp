@@ -15,7 +15,7 @@
 #include "base/system.h"
 #include "base/threads.h"
 #include "base/units.h"
-#include "infer/load.h"
+#include "infer/memory_fit.h"
 #include "kernels/dispatch.h"
 #include "kernels/onednn/fast_matmul.h"
 

@@ -11,6 +11,7 @@
 #include "apps/inference_weights.h"
 #include "apps/line_reader.h"
 #include "apps/model_engine.h"
+#include "apps/read_text.h"
 #include "apps/sampling_settings.h"
 #include "apps/signals.h"
 #include "apps/speculation_options.h"
@@ -26,6 +27,7 @@
 #include "base/utf8.h"
 #include "infer/chat_prompt.h"
 #include "infer/load.h"
+#include "infer/memory_fit.h"
 #include "infer/run.h"
 
 namespace tern {

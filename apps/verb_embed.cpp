@@ -9,6 +9,7 @@
 #include "apps/common.h"
 #include "apps/embed_settings.h"
 #include "apps/inference_weights.h"
+#include "apps/read_text.h"
 #include "apps/signals.h"
 #include "apps/verbs.h"
 #include "base/clock.h"
@@ -22,6 +23,7 @@
 #include "formats/data/jsonl.h"
 #include "infer/embedding.h"
 #include "infer/load.h"
+#include "infer/memory_fit.h"
 #include "infer/npy.h"
 #include "model/model_files.h"
 

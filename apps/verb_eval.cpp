@@ -6,6 +6,7 @@
 
 #include "apps/common.h"
 #include "apps/eval_compare.h"
+#include "apps/eval_flags.h"
 #include "apps/eval_run.h"
 #include "apps/eval_task.h"
 #include "apps/inference_weights.h"

@@ -23,6 +23,7 @@
 #include "formats/gguf/model.h"
 #include "formats/gguf/write.h"
 #include "infer/load.h"
+#include "infer/memory_fit.h"
 #include "model/check_weights.h"
 #include "model/compare_weights.h"
 #include "model/gguf_weights.h"

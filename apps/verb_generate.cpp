@@ -9,6 +9,7 @@
 #include "apps/continuation.h"
 #include "apps/inference_weights.h"
 #include "apps/model_engine.h"
+#include "apps/read_text.h"
 #include "apps/signals.h"
 #include "apps/speculation_options.h"
 #include "apps/verbs.h"
@@ -19,6 +20,7 @@
 #include "base/system.h"
 #include "base/units.h"
 #include "infer/load.h"
+#include "infer/memory_fit.h"
 #include "infer/run.h"
 #include "kernels/dispatch.h"
 

@@ -12,6 +12,7 @@
 #include "apps/inference_weights.h"
 #include "apps/model_engine.h"
 #include "apps/prompts_file.h"
+#include "apps/read_text.h"
 #include "apps/signals.h"
 #include "apps/speculation_options.h"
 #include "apps/verbs.h"
@@ -24,6 +25,7 @@
 #include "base/units.h"
 #include "eval/result_log.h"
 #include "infer/load.h"
+#include "infer/memory_fit.h"
 
 namespace tern {
 namespace {

@@ -17,6 +17,7 @@
 #include "base/weight_type.h"
 #include "formats/chat/template.h"
 #include "infer/load.h"
+#include "infer/memory_fit.h"
 #include "model/check_weights.h"
 #include "model/not_finite.h"
 #include "model/weights.h"

@@ -10,6 +10,7 @@
 #include "apps/nccl_links.h"
 #include "apps/nccl_tests.h"
 #include "apps/profile.h"
+#include "apps/read_text.h"
 #include "apps/signals.h"
 #include "apps/verbs.h"
 #include "base/error.h"
@@ -23,7 +24,7 @@
 #include "base/threads.h"
 #include "base/units.h"
 #include "hardware/cluster.h"
-#include "infer/load.h"
+#include "infer/memory_fit.h"
 #include "kernels/dispatch.h"
 
 namespace tern {

@@ -14,12 +14,14 @@
 #include "apps/signals.h"
 #include "apps/speculation_options.h"
 #include "apps/verbs.h"
+#include "apps/weights_options.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/options.h"
 #include "base/units.h"
 #include "infer/load.h"
+#include "infer/memory_fit.h"
 #include "model/model_files.h"
 
 namespace tern {

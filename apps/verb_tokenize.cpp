@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/common.h"
+#include "apps/read_text.h"
 #include "apps/signals.h"
 #include "apps/verbs.h"
 #include "base/error.h"
@@ -22,7 +23,6 @@
 #include "formats/data/token_data.h"
 #include "formats/tokenizer/bpe_train.h"
 #include "formats/tokenizer/tokenizer.h"
-#include "infer/load.h"
 
 namespace tern {
 namespace {

@@ -11,6 +11,7 @@
 
 #include "apps/common.h"
 #include "apps/rank_process.h"
+#include "apps/read_text.h"
 #include "apps/signals.h"
 #include "apps/threads.h"
 #include "apps/verbs.h"

@@ -118,6 +118,10 @@ const Options::Value& Options::value(std::string_view name) const {
   TERN_CHECK(false, "verb {} has no option '{}'", verb_ ? verb_->name : "?", name);
 }
 
+bool Options::knows(std::string_view name) const {
+  return std::ranges::any_of(values_, [&](const auto& option) { return option.first == name; });
+}
+
 bool Options::flag(std::string_view name) const {
   const Value& v = value(name);
   TERN_CHECK(v.spec->type == OptionType::flag || v.spec->type == OptionType::toggle, "option '{}' is no flag", name);

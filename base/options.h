@@ -90,6 +90,7 @@ class Options {
   const VerbSpec& verb() const { return *verb_; }
   const std::string& recipe() const { return recipe_; }  // path of the recipe used, or empty
 
+  bool knows(std::string_view name) const;                           // whether the verb has the option
   bool has(std::string_view name) const { return value(name).set; }  // given, or has a default
   bool given(std::string_view name) const { return value(name).set && value(name).origin != Origin::fallback; }
   bool flag(std::string_view name) const;                // flag, toggle

@@ -11,6 +11,7 @@
 #include "base/threads_testing.h"
 #include "eval/perplexity.h"
 #include "infer/load.h"
+#include "infer/memory_fit.h"
 #include "infer/run.h"
 #include "model/model_files.h"
 

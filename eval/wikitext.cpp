@@ -1,11 +1,10 @@
-// The text sides of the WikiText conventions: pages, detokeniser, word counts, GPTQ's joining. Declared in
-// eval/windows.h.
+#include "eval/wikitext.h"
 
 #include <algorithm>
 
 #include "base/text.h"
 #include "base/utf8.h"
-#include "eval/windows.h"
+#include "eval/wikitext.h"
 
 namespace tern {
 namespace {

@@ -39,14 +39,4 @@ std::vector<Window> gptq_windows(std::span<const int32_t> tokens, int64_t window
 /// dropped.
 std::vector<Window> llamacpp_windows(std::span<const int32_t> tokens, int64_t window, int32_t bos);
 
-/// WikiText pages of a raw file: parts that start at a title line " = Title = ".
-std::vector<std::string> wikitext_pages(std::string_view raw);
-/// The harness's detokeniser for WikiText.
-std::string wikitext_detokenize(std::string_view page);
-/// The harness's word count: the number of pieces that splitting at runs of white space gives, an empty first and last one
-/// included.
-int64_t harness_words(std::string_view page);
-/// GPTQ style: lines with their newline, blank ones as "", joined by "\n\n".
-std::string gptq_text(std::string_view raw);
-
 }  // namespace tern

@@ -1,4 +1,5 @@
 #include "eval/windows.h"
+#include "eval/wikitext.h"
 
 #include <gtest/gtest.h>
 

@@ -20,6 +20,7 @@
 #include "formats/hf/packing.h"
 #include "formats/safetensors/index.h"
 #include "formats/safetensors/safetensors_impl.h"
+#include "formats/small_file.h"
 
 namespace tern {
 namespace {

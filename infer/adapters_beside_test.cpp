@@ -10,6 +10,7 @@
 #include "base/io.h"
 #include "infer/engine.h"
 #include "infer/load.h"
+#include "infer/memory_fit.h"
 #include "infer/run.h"
 #include "model/adapter_files.h"
 #include "model/model_testing.h"

@@ -1,6 +1,7 @@
 // The memory forecast of weights that stay coded is what is counted.
 #include "formats/format_test_support.h"
 #include "infer/load.h"
+#include "infer/memory_fit.h"
 #include "model/coded_model_testing.h"
 
 namespace tern {

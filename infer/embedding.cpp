@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/units.h"
-#include "infer/load.h"
+#include "infer/memory_fit.h"
 #include "kernels/cpu/matmul.h"
 #include "model/not_finite.h"
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "infer/embedder.h"
-#include "infer/load.h"
+#include "infer/memory_fit.h"
 
 namespace tern {
 

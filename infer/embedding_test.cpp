@@ -19,6 +19,7 @@
 #include "formats/format_test_support.h"
 #include "formats/tokenizer/tokenizer.h"
 #include "infer/load.h"
+#include "infer/memory_fit.h"
 #include "infer/npy.h"
 #include "model/golden_weights_testing.h"
 #include "model/model_files.h"

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "infer/executor.h"
-#include "infer/load.h"
+#include "infer/memory_fit.h"
 #include "model/model_testing.h"
 
 namespace tern {

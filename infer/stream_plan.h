@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "infer/load.h"
+#include "infer/memory_fit.h"
 #include "model/file_bands.h"
 #include "store/read_probe.h"
 

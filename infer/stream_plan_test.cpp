@@ -1,4 +1,5 @@
 #include "infer/stream_plan.h"
+#include "model/load_streamed.h"
 
 #include "formats/format_test_support.h"
 #include "infer/embedding.h"

@@ -5,6 +5,8 @@
 #include "formats/format_test_support.h"
 #include "model/coded_model_testing.h"
 #include "model/file_bands.h"
+#include "model/given_weights.h"
+#include "model/load_streamed.h"
 #include "model/model_files.h"
 #include "model/model_testing.h"
 #include "store/blocks_testing.h"

@@ -9,6 +9,7 @@
 #include "formats/hf/fields.h"
 #include "formats/safetensors/index.h"
 #include "formats/safetensors/write.h"
+#include "formats/small_file.h"
 #include "kernels/cpu/experts.h"
 #include "model/check_weights.h"
 #include "model/model_files.h"

@@ -11,6 +11,7 @@
 #include "base/io.h"
 #include "base/json.h"
 #include "formats/hf/fields.h"
+#include "formats/small_file.h"
 #include "model/golden_weights_testing.h"
 #include "model/model_files.h"
 #include "model/model_testing.h"

@@ -1,19 +1,15 @@
 #pragma once
-// Which matrices of a model can be read band by band, where each band lies in its files, and the weights of a model that
-// keeps some bands and streams the others. Reads headers alone, until load_streamed.
+// Which matrices of a model can be read band by band, where each band lies in its files. Reads headers alone.
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "model/model_files.h"
 #include "model/weights.h"
 #include "store/block_files.h"
 #include "store/extent_cache.h"
-#include "store/extent_ring.h"
 #include "store/residency.h"
 
 namespace tern {
@@ -76,36 +72,5 @@ int64_t widest_part(const FileBands&, const std::vector<bool>& stays);
 /// Bytes that `stays` leaves in memory, by the parameter's name; 0 for the table of tokens, which stays in its file, for `unused`,
 /// and for experts, which a cache holds.
 CodedBytes bytes_in_memory(const FileBands&, const std::vector<bool>& stays, DType);
-
-/// Weights that are given, so that load_weights_to_infer does not load them.
-struct GivenWeights {
-  std::unordered_map<std::string, Weight> matrices;  // by the parameter's name
-  FileTable tokens;
-  bool has_tokens() const { return tokens.rows.files != nullptr; }
-};
-ModelWeights load_weights_to_infer(const ModelSpec&, const std::string& model_dir, DType, Arena&, GivenWeights);
-/// The last step of load_weights_to_infer: weights with two names share one storage, and given weights take their place.
-void put_given(const ModelSpec&, GivenWeights, ModelWeights&);
-/// Whether `given` has the parameter whose tensor in `weights` is `t`, so that it need not be loaded. If that is the table of
-/// tokens, `t` becomes a tensor of no rows, whose dtype still says which type to compute in.
-bool is_given(const GivenWeights& given, const ModelWeights& weights, const ParameterInfo&, Tensor& t, DType, Arena&);
-
-/// A model that reads a part of its weights at each use.
-struct StreamedModel {
-  std::unique_ptr<BlockFiles> files;
-  Tensor slots;
-  std::unique_ptr<CyclicRing> ring;  // null: everything stays
-  Tensor cache_slots;
-  std::unique_ptr<ExtentCache> cache;  // of experts; null: there are none
-  ModelWeights weights;
-  int64_t filled_bytes = 0;  // bytes read at loading, for what stays
-  double fill_s = 0;         // seconds that this took
-};
-/// `stays` of each band of `bands`, which are those of the same model and type; `cache`: slots of its groups, where there are
-/// experts. Memory: MemoryClass::weights what stays, staging the slots of ring and cache. Bits: those of load_weights_to_infer.
-/// Errors: those of load_weights_to_infer and read_extent.
-StreamedModel load_streamed(const ModelSpec&, const std::string& model_dir, DType, const FileBands& bands,
-                            const std::vector<bool>& stays, std::unique_ptr<BlockFiles>, const RingSettings&, Arena&,
-                            const CacheSettings& cache = {});
 
 }  // namespace tern

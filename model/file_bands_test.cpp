@@ -1,6 +1,8 @@
 // Weights that are read band by band: the logits of the same weights loaded whole, bit for bit, whatever stays in memory,
 // however long the ring is and whoever reads; and exactly the bytes that were foretold.
 #include "model/file_bands.h"
+#include "model/given_weights.h"
+#include "model/load_streamed.h"
 
 #include <omp.h>
 

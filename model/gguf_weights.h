@@ -9,6 +9,7 @@
 #include "formats/gguf/write.h"
 #include "model/check_weights.h"
 #include "model/file_bands.h"
+#include "model/given_weights.h"
 #include "model/model_files.h"
 #include "model/weights.h"
 

@@ -1,7 +1,9 @@
+#include "model/load_streamed.h"
+
 #include "base/clock.h"
 #include "base/error.h"
 #include "kernels/cpu/matmul.h"
-#include "model/file_bands.h"
+#include "model/given_weights.h"
 #include "model/ops.h"
 #include "store/read_extent.h"
 

@@ -12,6 +12,7 @@
 #include "model/coded_base.h"
 #include "model/file_bands.h"
 #include "model/gguf_weights.h"
+#include "model/given_weights.h"
 #include "model/model_files.h"
 #include "model/ops.h"
 #include "model/weights_loader.h"

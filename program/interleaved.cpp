@@ -4,12 +4,6 @@
 #include "program/pipeline_order.h"
 
 namespace tern {
-namespace {
-
-void forward(std::vector<PipelineOp>& ops, int stage, int micro) { ops.push_back({Phase::forward, stage, micro}); }
-void backward(std::vector<PipelineOp>& ops, int stage, int micro) { ops.push_back({Phase::backward, stage, micro}); }
-
-}  // namespace
 
 // Micro-batches go in groups of P; in each group chunk after chunk forwards, the last chunk first backwards.
 PipelineOrder interleaved_order(const PipelineShape& shape, const PipelineTimes&) {
@@ -19,8 +13,8 @@ PipelineOrder interleaved_order(const PipelineShape& shape, const PipelineTimes&
   for (int d = 0; d < num_devices; ++d) {
     const auto micro = [&](int k) { return k / (num_devices * chunks) * num_devices + k % num_devices; };
     const auto chunk = [&](int k) { return k % (num_devices * chunks) / num_devices; };
-    const auto f = [&](int k) { forward(order[d], chunk(k) * num_devices + d, micro(k)); };
-    const auto b = [&](int k) { backward(order[d], (chunks - 1 - chunk(k)) * num_devices + d, micro(k)); };
+    const auto f = [&](int k) { add_forward(order[d], chunk(k) * num_devices + d, micro(k)); };
+    const auto b = [&](int k) { add_backward(order[d], (chunks - 1 - chunk(k)) * num_devices + d, micro(k)); };
     const int fill = std::min(total, 2 * (num_devices - d - 1) + (chunks - 1) * num_devices);
     for (int k = 0; k < fill; ++k) f(k);
     for (int k = fill; k < total; ++k) {

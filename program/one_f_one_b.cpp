@@ -6,9 +6,6 @@
 namespace tern {
 namespace {
 
-void forward(std::vector<PipelineOp>& ops, int stage, int micro) { ops.push_back({Phase::forward, stage, micro}); }
-void backward(std::vector<PipelineOp>& ops, int stage, int micro) { ops.push_back({Phase::backward, stage, micro}); }
-
 // Fill, steady pairs, drain. depth(i): micro-batches in flight at stage i: P − i in plain 1F1B; 2(P − i) − 1 in the
 // deep one, whose forwards run ahead far enough that a transfer has a whole pair of operations to hide behind.
 template <class Depth>
@@ -16,12 +13,12 @@ PipelineOrder one_f_one_b(int num_stages, int num_micro, Depth depth) {
   PipelineOrder order(num_stages);
   for (int s = 0; s < num_stages; ++s) {
     const int fill = std::min(num_micro, depth(s)) - 1;
-    for (int m = 0; m < fill; ++m) forward(order[s], s, m);
+    for (int m = 0; m < fill; ++m) add_forward(order[s], s, m);
     for (int m = fill; m < num_micro; ++m) {
-      forward(order[s], s, m);
-      backward(order[s], s, m - fill);
+      add_forward(order[s], s, m);
+      add_backward(order[s], s, m - fill);
     }
-    for (int m = num_micro - fill; m < num_micro; ++m) backward(order[s], s, m);
+    for (int m = num_micro - fill; m < num_micro; ++m) add_backward(order[s], s, m);
   }
   return order;
 }

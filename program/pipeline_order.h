@@ -13,6 +13,14 @@ struct ZeroBubbleCaps {
 };
 ZeroBubbleCaps zero_bubble_caps(PipelineSchedule, int num_stages, int stage);
 
+/// The next operation of a device.
+inline void add_forward(std::vector<PipelineOp>& ops, int stage, int micro) {
+  ops.push_back({Phase::forward, stage, micro});
+}
+inline void add_backward(std::vector<PipelineOp>& ops, int stage, int micro) {
+  ops.push_back({Phase::backward, stage, micro});
+}
+
 /// VALUE_order of each row of the table: the order of operations on each device, in program/VALUE.cpp or its family's
 /// file. Only those whose row says so may read the times. The shape is legal.
 #define TERN_PIPELINE_SCHEDULE(value, ...) PipelineOrder value##_order(const PipelineShape&, const PipelineTimes&);

@@ -73,9 +73,4 @@ class Answer {
 /// The text that a token adds in the middle of a text: SentencePiece's pieces keep the blank in front.
 std::string token_text(const Tokenizer&, int32_t id);
 
-/// The reply to /v1/embeddings. `vectors` in the order of the texts.
-std::string embeddings_reply(const AskedVectors&, const std::vector<std::vector<float>>& vectors, const ServedModel&);
-/// Bytes in base64 (RFC 4648 §4, with padding).
-std::string base64_of(std::string_view bytes);
-
 }  // namespace tern

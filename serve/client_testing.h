@@ -23,6 +23,7 @@
 #include "base/text.h"
 #include "infer/chat_prompt.h"
 #include "infer/load.h"
+#include "infer/memory_fit.h"
 #include "model/adapter_files.h"
 #include "serve/service.h"
 

@@ -1,4 +1,5 @@
 #include "serve/server.h"
+#include "serve/embeddings_reply.h"
 
 #include <fmt/format.h>
 

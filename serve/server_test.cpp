@@ -1,5 +1,6 @@
 // The server over real sockets: access, limits, clients that leave or dawdle, and its end.
 #include "serve/server.h"
+#include "serve/embeddings_reply.h"
 
 #include <gtest/gtest.h>
 

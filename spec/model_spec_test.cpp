@@ -11,6 +11,7 @@
 #include "formats/hf/config.h"
 #include "formats/hf/fields.h"
 #include "formats/mutations_testing.h"
+#include "formats/small_file.h"
 #include "spec/unit_cost.h"
 
 namespace tern {

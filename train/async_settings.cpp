@@ -15,10 +15,6 @@ namespace {
 
 constexpr std::array<std::string_view, 3> kOptions{"workers", "async-rule", "replay"};
 
-bool known(const Options& o, std::string_view name) {
-  return std::ranges::any_of(o.values(), [&](const auto& value) { return value.first == name; });
-}
-
 void refuse(const Options& o, std::string_view name, const std::string& why) {
   if (o.given(name)) throw Error(ErrorKind::usage, "--{}: {}; leave it out", name, why);
 }
@@ -51,12 +47,12 @@ void require_alone(const Options& o, const TrainSettings& s, const AsyncConfig& 
 
 }  // namespace
 
-bool asks_for_async(const Options& o) { return known(o, "async") && o.flag("async"); }
+bool asks_for_async(const Options& o) { return o.knows("async") && o.flag("async"); }
 bool async_without_momentum(const Options& o) { return asks_for_async(o) && o.text("async-rule") == "asgd"; }
 bool is_async_option(std::string_view name) { return std::ranges::count(kOptions, name) > 0; }
 
 std::optional<AsyncSettings> async_from(const Options& o, const TrainSettings& s) {
-  if (!known(o, "async")) return {};
+  if (!o.knows("async")) return {};
   if (!o.flag("async")) {
     for (const std::string_view name : kOptions) refuse(o, name, "without --async all ranks step together");
     return {};

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "train/state_tensors.h"
 
 namespace tern {
 namespace {

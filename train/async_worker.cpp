@@ -5,22 +5,15 @@
 #include <cmath>
 
 #include "kernels/cpu/parallel.h"
-#include "kernels/cpu/vector.h"
 #include "model/weights.h"
 #include "program/lower.h"
 #include "program/validate.h"
 #include "train/async_messages.h"
 #include "train/fit.h"
+#include "update/squares.h"
 
 namespace tern {
 namespace {
-
-double squares_of(const Tensor& t) {
-  if (t.dtype() == DType::f32) return sum_of_squares(std::span<const float>(t.span<float>()));
-  double sum = 0;
-  for (const double x : t.span<double>()) sum += x * x;
-  return sum;
-}
 
 // g = factor·g + decay·w.
 template <class T>

@@ -3,6 +3,7 @@
 // common.
 
 #include "train/fit.h"
+#include "train/state_tensors.h"
 #include "train/train_state.h"
 #include "update/outer.h"
 

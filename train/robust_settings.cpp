@@ -55,10 +55,7 @@ bool says_something(std::string_view name, const std::optional<RobustConfig>& c)
 }
 
 std::optional<RobustConfig> robust_from(const Options& o, const TrainSettings& s) {
-  const auto known = [&](std::string_view name) {
-    return std::ranges::any_of(o.values(), [&](const auto& value) { return value.first == name; });
-  };
-  if (!known("aggregator")) return {};
+  if (!o.knows("aggregator")) return {};
   std::optional<RobustConfig> c;
   if (o.has("aggregator")) {
     c.emplace();

@@ -102,11 +102,6 @@ UpdateConfig optimizer_from(const Options& o, UpdateRule rule) {
   return c;
 }
 
-// Not every verb that trains has every option of tern train.
-bool knows(const Options& o, std::string_view name) {
-  return std::ranges::any_of(o.values(), [&](const auto& value) { return value.first == name; });
-}
-
 UpdateRule rule_from(const Options& o, const std::optional<Plan>& plan) {
   if (plan) return plan->job.optimizer;
   return asks_for_async(o) && !o.given("optimizer") ? UpdateRule::sgd : update_rule_from_name(o.text("optimizer"));
@@ -114,25 +109,25 @@ UpdateRule rule_from(const Options& o, const std::optional<Plan>& plan) {
 
 int ranks_from(const Options& o, const std::optional<Plan>& plan) {
   if (asks_for_async(o)) return 1;
-  if (!knows(o, "ranks")) return 1;
+  if (!o.knows("ranks")) return 1;
   return static_cast<int>(plan ? plan->choice.devices() : o.integer("ranks"));
 }
 int tensor_from(const Options& o, const std::optional<Plan>& plan) {
-  if (!knows(o, "tensor-parallel")) return 1;
+  if (!o.knows("tensor-parallel")) return 1;
   return static_cast<int>(plan ? plan->choice.mesh.tensor : o.integer("tensor-parallel"));
 }
 
 int context_ranks_from(const Options& o, const std::optional<Plan>& plan) {
-  if (!knows(o, "context-parallel")) return 1;
+  if (!o.knows("context-parallel")) return 1;
   return static_cast<int>(plan ? plan->choice.mesh.context : o.integer("context-parallel"));
 }
 SumOrder sum_order_from(const Options& o, const std::optional<Plan>& plan = {}) {
-  if (knows(o, "sum-groups") && o.has("sum-groups")) return {o.integer("sum-groups")};
+  if (o.knows("sum-groups") && o.has("sum-groups")) return {o.integer("sum-groups")};
   const int shared = tensor_from(o, plan) * context_ranks_from(o, plan);
   return {plan ? plan->choice.mesh.data : std::max(1, ranks_from(o, plan) / shared)};
 }
 
-bool learns_pairs(const Options& o) { return knows(o, "dpo-beta") && o.text("method") == "dpo"; }
+bool learns_pairs(const Options& o) { return o.knows("dpo-beta") && o.text("method") == "dpo"; }
 
 // As large as the groups of a step allow; of pairs each answer has a weight of its own.
 int64_t derived_micro_batch(const Options& o) {
@@ -249,7 +244,7 @@ void begin_from(const Options& o, AdapterSettings& a) {
 }
 
 std::optional<AdapterSettings> adapter_from(const Options& o) {
-  if (!knows(o, "rank")) return {};
+  if (!o.knows("rank")) return {};
   AdapterSettings a;
   a.config.targets = targets_from(o);
   a.config.rank = o.integer("rank");
@@ -316,7 +311,7 @@ void check_settings(const Options& o, const TrainSettings& s) {
     throw Error(ErrorKind::usage, "--batch: {} sequences of --seq {} are more than 2^40 tokens a step; lower one",
                 s.batch, s.seq);
   const bool no_evaluation = o.given("eval-every") && s.eval_every == 0;
-  const bool streams = knows(o, "stream") && o.has("stream");  // each task has a test of its own
+  const bool streams = o.knows("stream") && o.has("stream");  // each task has a test of its own
   for (const char* name : {"eval-every", "eval-batches"})
     if (s.valid_data.empty() && o.given(name) && !no_evaluation && !streams)
       throw Error(ErrorKind::usage,
@@ -336,7 +331,7 @@ void check_settings(const Options& o, const TrainSettings& s) {
 std::vector<DerivedValue> derived_values(const Options& o) {
   std::vector<DerivedValue> list;
   const auto number = [](auto x) { return fmt::format("{}", x); };
-  const std::optional<Plan> plan = knows(o, "plan") ? plan_option(o) : std::nullopt;
+  const std::optional<Plan> plan = o.knows("plan") ? plan_option(o) : std::nullopt;
   if (plan)
     for (const auto& [name, value] : planned_values(*plan))
       if (!o.given(name))
@@ -359,7 +354,7 @@ std::vector<DerivedValue> derived_values(const Options& o) {
                     : micro == o.integer("batch") ? "the whole batch"
                                                   : "a group of the batch"});
   }
-  if (knows(o, "sum-groups") && !o.given("sum-groups"))
+  if (o.knows("sum-groups") && !o.given("sum-groups"))
     list.push_back({"sum-groups", number(sum_order_from(o, plan).groups), "--ranks"});
   if (!o.given("min-learning-rate") && o.text("schedule") != "constant")
     list.push_back({"min-learning-rate", number(tenth(o.real("learning-rate"))), "a tenth of --learning-rate"});
@@ -392,13 +387,13 @@ TrainSettings train_settings(const Options& o) {
   s.invalid_utf8 = invalid_utf8_from_name(o.text("invalid-utf8"));
   s.answers = answers_from_name(o.text("answers"));
   s.adapter = adapter_from(o);
-  s.from_scratch = knows(o, "from-scratch") && o.flag("from-scratch");
+  s.from_scratch = o.knows("from-scratch") && o.flag("from-scratch");
   s.seq = o.integer("seq"), s.batch = o.integer("batch");
   s.micro_batch = o.has("micro-batch") ? o.integer("micro-batch") : derived_micro_batch(o);
-  if (knows(o, "zero")) s.zero = zero_stage(o.text("zero"));
-  if (knows(o, "context") && o.has("context")) s.context = o.integer("context");
+  if (o.knows("zero")) s.zero = zero_stage(o.text("zero"));
+  if (o.knows("context") && o.has("context")) s.context = o.integer("context");
   s.schedule = schedule_from(o);
-  const std::optional<Plan> plan = knows(o, "plan") ? plan_option(o) : std::nullopt;
+  const std::optional<Plan> plan = o.knows("plan") ? plan_option(o) : std::nullopt;
   s.ranks = ranks_from(o, plan), s.tensor = tensor_from(o, plan);
   s.context_ranks = context_ranks_from(o, plan), s.sum_order = sum_order_from(o, plan);
   s.optimizer = optimizer_from(o, rule_from(o, plan));

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "comm/comm.h"
+#include "train/state_tensors.h"
 #include "train/train_state.h"
 
 namespace tern {

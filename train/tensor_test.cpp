@@ -10,6 +10,7 @@
 #include "train/inputs.h"
 #include "train/ranks_testing.h"
 #include "train/stages.h"
+#include "train/state_tensors.h"
 #include "train/tensor_state.h"
 #include "train/train_state.h"
 

@@ -1,5 +1,6 @@
 // What a run begins with and goes on from, of models with frozen units and adapters too.
 #include "train/train_state.h"
+#include "train/state_tensors.h"
 
 #include <gtest/gtest.h>
 

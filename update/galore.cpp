@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "kernels/lapack/orthonormal_bases.h"
 #include "kernels/ref/optimizer_ref.h"
+#include "update/move_weights.h"
 #include "update/products.h"
 
 namespace tern {
@@ -55,13 +56,6 @@ void put_back(const Projection& p, std::span<const T> basis, std::span<const T> 
     product_tn(basis, low, p.rows, p.rank, p.columns, whole);
 }
 
-void move(double decay, double rate, std::span<float> u, const UpdateShard& s) {
-  direction_step(decay, rate, u, s.master.span<float>(), span_or_empty<bf16>(s.compute));
-}
-void move(double decay, double rate, std::span<double> u, const UpdateShard& s) {
-  direction_step_ref(decay, rate, u, s.master.span<double>());
-}
-
 // The rule's own step, of a matrix (projected) that is zero before it.
 UpdateShard inner_shard(const UpdateShard& s, const Projection& p, const Tensor& gradient, const Tensor& zero) {
   UpdateShard inner = s;
@@ -91,7 +85,7 @@ void matrix_step(const UpdateShard& s, UpdateRule rule, bool adds_decay) {
   functions_of(rule).step(inner_shard(s, p, projected, moved));
   put_back<T>(p, basis, moved.span<T>(), g);
   const double decay = adds_decay ? 0 : s.learning_rate * s.decay();
-  move(decay, -s.config.option("projection-scale") * (1 - decay), g, s);
+  move_weights(decay, -s.config.option("projection-scale") * (1 - decay), g, s);
   s.gradient.fill_zero();
 }
 

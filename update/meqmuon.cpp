@@ -11,6 +11,7 @@
 #include "kernels/ref/equalize_ref.h"
 #include "kernels/ref/newton_schulz_ref.h"
 #include "kernels/ref/optimizer_ref.h"
+#include "update/move_weights.h"
 #include "update/rule.h"
 
 namespace tern {
@@ -36,7 +37,7 @@ void step_in_doubles(const UpdateShard& s, double keep, double decay, double rat
     case ParameterKind::vector:
       rate *= inverse_root_mean_square(decayed_squares_ref(1, x, 0, x), std::ssize(x));
   }
-  direction_step_ref(decay, rate, x, s.master.span<double>());
+  move_weights(decay, rate, x, s);
   s.gradient.fill_zero();
 }
 
@@ -58,7 +59,7 @@ void step(const UpdateShard& s) {
     case ParameterKind::vector:
       rate *= inverse_root_mean_square(sum_of_squares(std::span<const float>(x)), std::ssize(x));
   }
-  direction_step(decay, rate, x, s.master.span<float>(), span_or_empty<bf16>(s.compute));
+  move_weights(decay, rate, x, s);
 }
 
 }  // namespace

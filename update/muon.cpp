@@ -9,6 +9,7 @@
 #include "kernels/cpu/optimizer.h"
 #include "kernels/ref/newton_schulz_ref.h"
 #include "kernels/ref/optimizer_ref.h"
+#include "update/move_weights.h"
 #include "update/rule.h"
 
 namespace tern {
@@ -23,13 +24,13 @@ void step(const UpdateShard& s) {
     const std::span<double> direction = s.gradient.span<double>();
     look_ahead_ref(keep, take, direction, s.slots[0].span<double>());
     newton_schulz_ref(direction, s.form.rows, s.form.columns);
-    direction_step_ref(decay, rate, direction, s.master.span<double>());
+    move_weights(decay, rate, direction, s);
     return s.gradient.fill_zero();
   }
   const std::span<float> direction = s.gradient.span<float>();
   look_ahead(keep, take, direction, s.slots[0].span<float>());
   newton_schulz(direction, s.form.rows, s.form.columns, s.temporary.span<float>());
-  direction_step(decay, rate, direction, s.master.span<float>(), span_or_empty<bf16>(s.compute));
+  move_weights(decay, rate, direction, s);
 }
 
 }  // namespace

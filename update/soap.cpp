@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "kernels/lapack/orthonormal_bases.h"
 #include "kernels/ref/optimizer_ref.h"
+#include "update/move_weights.h"
 #include "update/products.h"
 #include "update/rule.h"
 
@@ -168,13 +169,6 @@ void next_basis(const Sides<T>& p, bool is_left) {
   orthonormal_rows<T>(basis, n, n, p.room(0, basis_work_elements(n, n)));
 }
 
-void move(double decay, double rate, std::span<float> u, const UpdateShard& s) {
-  direction_step(decay, rate, u, s.master.span<float>(), span_or_empty<bf16>(s.compute));
-}
-void move(double decay, double rate, std::span<double> u, const UpdateShard& s) {
-  direction_step_ref(decay, rate, u, s.master.span<double>());
-}
-
 template <class T>
 void matrix_step(const UpdateShard& s) {
   const Sides<T> p = sides_of<T>(s);
@@ -195,7 +189,7 @@ void matrix_step(const UpdateShard& s) {
     const auto steps = static_cast<double>(n);
     const double rate = s.learning_rate * std::sqrt(1 - std::pow(beta2, steps)) / (1 - std::pow(beta1, steps)),
                  decay = s.learning_rate * s.decay();
-    move(decay, rate * (1 - decay), x, s);
+    move_weights(decay, rate * (1 - decay), x, s);
   }
   add_outer<T>(p, keep2, g);
   if (n == 0)

@@ -6,18 +6,10 @@
 
 #include "base/error.h"
 #include "base/threads.h"
-#include "kernels/cpu/vector.h"
+#include "update/squares.h"
 
 namespace tern {
 namespace {
-
-// Of a block or less: one call of the kernel, or one chain.
-double squares_of(const Tensor& t) {
-  if (t.dtype() == DType::f32) return sum_of_squares(std::span<const float>(t.span<float>()));
-  double sum = 0;
-  for (const double x : t.span<double>()) sum += x * x;
-  return sum;
-}
 
 Tensor block_of(const Tensor& flat, int64_t block) {
   return flat.reshaped({flat.count()})

@@ -15,8 +15,10 @@
 #include "base/clock.h"
 #include "infer/executor.h"
 #include "infer/load.h"
+#include "infer/memory_fit.h"
 #include "infer/run.h"
 #include "model/file_bands.h"
+#include "model/load_streamed.h"
 #include "model/rope_table.h"
 
 namespace {

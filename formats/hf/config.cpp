@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "formats/hf/config_impl.h"
 #include "formats/hf/packing.h"
+#include "formats/small_file.h"
 
 namespace tern {
 namespace {

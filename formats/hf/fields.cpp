@@ -3,19 +3,10 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "base/mapped_file.h"
 #include "base/text.h"
 #include "formats/safetensors/safetensors_impl.h"
 
 namespace tern {
-
-std::string read_text_file(const std::string& path, size_t max_bytes) {
-  const MappedFile file(path);
-  if (file.size() > max_bytes)
-    throw Error(ErrorKind::bad_file, "{}: {} bytes, expected at most {}; is this the right file?", path, file.size(),
-                max_bytes);
-  return {reinterpret_cast<const char*>(file.bytes().data()), file.size()};
-}
 
 std::string shown_value(const Json& value) {
   if (value.is_object()) return "an object";

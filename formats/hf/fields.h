@@ -59,9 +59,6 @@ class HfFields {
   std::set<std::string, std::less<>> known_;  // keys asked for, there or not
 };
 
-/// A whole small text file; more than `max_bytes` is refused before anything is read. Errors: bad_file.
-std::string read_text_file(const std::string& path, size_t max_bytes);
-
 /// A value for a message: compact JSON, cut to a bearable length.
 std::string shown_value(const Json&);
 

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "formats/hf/fields.h"
+#include "formats/small_file.h"
 
 // Source: the keys of transformers 5.23's GenerationConfig and of its predecessors' files.
 

@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "formats/hf/fields.h"
 #include "formats/safetensors/safetensors_impl.h"
+#include "formats/small_file.h"
 
 namespace tern {
 namespace {

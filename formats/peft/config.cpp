@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "formats/hf/fields.h"
+#include "formats/small_file.h"
 
 namespace tern {
 namespace {

@@ -2,7 +2,6 @@
 // Eigenvectors of symmetric matrices, by LAPACK.
 
 #include <cstdint>
-#include <span>
 #include <vector>
 
 namespace tern {
@@ -15,11 +14,5 @@ struct SymmetricEigen {
 /// let no result depend on it.
 /// Errors  bad_file: a number that is not finite. Source: kernels/lapack/orthonormal_bases.h.
 SymmetricEigen symmetric_eigen(std::vector<double> matrix, int64_t n);
-
-/// c = a·b of (m, k) and (k, n), in f64; `c` is overwritten. Source: dgemm.
-std::vector<double> product(std::span<const double> a, std::span<const double> b, int64_t m, int64_t k, int64_t n);
-/// a·bᵀ of (m, k) and (n, k).
-std::vector<double> product_transposed(std::span<const double> a, std::span<const double> b, int64_t m, int64_t k,
-                                       int64_t n);
 
 }  // namespace tern

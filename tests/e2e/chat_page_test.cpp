@@ -1,6 +1,7 @@
 // The chat page in a real browser: headless Chromium, told what to do through chromedriver (the WebDriver protocol).
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <nlohmann/json.hpp>
 
@@ -135,10 +136,17 @@ TEST_F(ChatPage, AnswersAreStreamedStoppedAndRefusedInABrowser) {
 
   // Stopped in the middle: the server hears of it.
   browser.click("#fresh");
+  server.signal(SIGSTOP);  // from here it runs for 20 ms at a time, or the answer ends before the button is pressed
   browser.type("#text", "She went\n");  // Enter sends
-  EXPECT_TRUE(within(20, [&] { return browser.text(".assistant").size() > 10; }));
+  EXPECT_TRUE(within(20, [&] {
+    server.signal(SIGCONT);
+    ::usleep(20'000);
+    server.signal(SIGSTOP);
+    return browser.text(".assistant").size() > 10;
+  }));
   browser.click("#stop");
   EXPECT_TRUE(within(10, [&] { return browser.text(".figures").find("stopped") != std::string::npos; }));
+  server.signal(SIGCONT);
   EXPECT_TRUE(within(5, [&] {
     const Json figures = Client(port).ask("GET", "/metrics.json").json();
     return figures["client_disconnects_total"] == 1 && figures["num_requests_live"] == 0;

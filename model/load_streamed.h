@@ -1,0 +1,34 @@
+#pragma once
+// The weights of a model that keeps some bands of its matrices in memory and reads the others at each use.
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "model/file_bands.h"
+#include "model/weights.h"
+#include "store/block_files.h"
+#include "store/extent_cache.h"
+#include "store/extent_ring.h"
+
+namespace tern {
+
+/// A model that reads a part of its weights at each use.
+struct StreamedModel {
+  std::unique_ptr<BlockFiles> files;
+  Tensor slots;
+  std::unique_ptr<CyclicRing> ring;  // null: everything stays
+  Tensor cache_slots;
+  std::unique_ptr<ExtentCache> cache;  // of experts; null: there are none
+  ModelWeights weights;
+  int64_t filled_bytes = 0;  // bytes read at loading, for what stays
+  double fill_s = 0;         // seconds that this took
+};
+/// `stays` of each band of `bands`, which are those of the same model and type; `cache`: slots of its groups, where there are
+/// experts. Memory: MemoryClass::weights what stays, staging the slots of ring and cache. Bits: those of load_weights_to_infer.
+/// Errors: those of load_weights_to_infer and read_extent.
+StreamedModel load_streamed(const ModelSpec&, const std::string& model_dir, DType, const FileBands& bands,
+                            const std::vector<bool>& stays, std::unique_ptr<BlockFiles>, const RingSettings&, Arena&,
+                            const CacheSettings& cache = {});
+
+}  // namespace tern

@@ -1,0 +1,20 @@
+#pragma once
+// A step of the weights along a direction, for rules that make one: in f32 by the kernel, in f64 by its twin.
+
+#include <span>
+
+#include "kernels/cpu/optimizer.h"
+#include "kernels/ref/optimizer_ref.h"
+#include "update/rule.h"
+
+namespace tern {
+
+/// w -= decay·w + rate·u of the masters, and of the weights apart from them if there are any. In f32 u becomes zero, in f64 it stays.
+inline void move_weights(double decay, double rate, std::span<float> u, const UpdateShard& s) {
+  direction_step(decay, rate, u, s.master.span<float>(), span_or_empty<bf16>(s.compute));
+}
+inline void move_weights(double decay, double rate, std::span<double> u, const UpdateShard& s) {
+  direction_step_ref(decay, rate, u, s.master.span<double>());
+}
+
+}  // namespace tern
