@@ -45,6 +45,9 @@ struct Runner {
   std::vector<Tensor*> summed{};    // where the model's functions add gradients to; of Programs with summands
   std::vector<Tensor*> gathered{};  // where they read weights; of Programs that gather them for one pass
   CollectiveParts collectives{program, in};
+  // Of Programs that update within the backward: the pass with the gradients of the unit at hand, and the squares of all.
+  std::optional<UpdatePass> early{};
+  std::vector<double> squares{};
 
   Arena& arena() const { return in.compute.arena; }
   int64_t now(MemoryClass c) const { return arena().current()[static_cast<size_t>(c)]; }
@@ -260,6 +263,10 @@ struct Runner {
   // must not part it from the others.
   void norm(const Instruction& i) {
     reduce_late();
+    if (early) {
+      if (has_loss()) result.update = norm_of_squares(*in.update, squares);
+      return;
+    }
     const bool of_ranks = i.axis != MeshAxis::none;
     std::exception_ptr refusal;
     int64_t refused = 0;
@@ -277,6 +284,24 @@ struct Runner {
       throw Error(ErrorKind::diverged,
                   "step {}: another rank's gradients are not finite, this one's are; the update was refused",
                   in.update->step);
+  }
+
+  // Within the backward: of the gradients that the layer has for itself.
+  void update_early(const Instruction& i) {
+    if (!early) early.emplace(*in.update), squares.resize(in.update->gradients.size());
+    if (!has_loss()) return;
+    const std::vector<size_t> unit = collectives.parameters_of(i.unit);
+    for (const auto& [buffer, tensors] : summands) {
+      const std::vector<size_t> places = collectives.parameters_of(summand_of(buffer));
+      for (size_t k = 0; k < places.size(); ++k)
+        if (in.update->state.infos[places[k]].unit == i.unit) early->gradients[places[k]] = tensors[k];
+    }
+    for (const size_t p : unit) {
+      squares[p] = gradient_squares(*early, p);
+      require_finite_square(*early, p, squares[p]);
+    }
+    update_unit(*early, {}, i.unit, in.compute.arena);
+    for (const size_t p : unit) early->gradients[p] = {};
   }
 
   Tensor& place_of(const Buffer& b) {
@@ -350,6 +375,7 @@ struct Runner {
       case Opcode::norm:
         return norm(i);
       case Opcode::update:
+        if (std::ranges::any_of(i.reads, is_summand)) return update_early(i);
         if (!result.update) return;
         if (collectives.holds_table_copy(i.unit, i.unit + 1)) {
           constexpr std::array<size_t, 1> kTable{0};

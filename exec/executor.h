@@ -102,6 +102,8 @@ void require_executable(const Program&, int num_ranks = 1);
 ///           has the same sums; that one of them refuses is agreed on before anything is changed, and then all throw; a message
 ///           that came changed ends the step before that (ExecuteResult::changed). What a
 ///           rank sends and receives is held to link_bytes (program/link_bytes.h).
+/// Early     An UPDATE that reads its layer's gradients runs within the backward, before NORM, to the bits of one after it: nothing is
+///           clipped. NORM then only adds up what the UPDATEs saw. A gradient that is not finite ends the step half done.
 /// Stages    Every rank runs its own list; ranks are numbered as in MeshPlace. All are given all micro-batches of their
 ///           replica.
 ///           What a SEND reads is copied and stays until the step ends, beside the counted bytes. Only sums of a whole step

@@ -15,7 +15,8 @@ bool LayerCollectives::reduces_each_micro(int l) const {
 
 TierBytes LayerCollectives::resident(int l) {
   const LayerStrategy& s = at_.layers[l].strategy;
-  const SharedBytes bytes = shared_bytes(at_.job, at_.mesh, parameters(l), s.zero);
+  SharedBytes bytes = shared_bytes(at_.job, at_.mesh, parameters(l), s.zero);
+  if (at_.updates_in_backward) bytes.gradients = parameters(l).own_gradients * size_of(at_.job.gradients);
   TierBytes resident{};
   resident[0] = bytes.weights + bytes.gradients;
   resident[static_cast<size_t>(s.states)] += bytes.states;

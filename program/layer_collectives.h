@@ -17,7 +17,7 @@ class LayerCollectives {
   const LayerParameters& parameters(int l);
   /// Whether gradients go to their owners after each micro-batch.
   bool reduces_each_micro(int l) const;
-  /// Weights, gradients and optimizer state of the layer on this device, by tier.
+  /// Weights, gradients and optimizer state of the layer that lie on this device all the time, by tier.
   TierBytes resident(int l);
   /// Bytes of the gradients of the layer's copies of the embedding table.
   int64_t table_bytes(int l) const;

@@ -39,6 +39,10 @@ class Lowerer {
     TERN_CHECK(micros >= 1, "program: no micro-batches");
     TERN_CHECK(at_.groups == 1 || (at_.groups >= 1 && micros % at_.groups == 0 && stages == 1),
                "lower: {} groups of {} micro-batches in {} stages", at_.groups, micros, stages);
+    TERN_CHECK(!at_.updates_in_backward || (micros == 1 && stages == 1 && at_.mesh.devices() == 1 &&
+                                            at_.update.clip == 0 && !sums_over_model(at_) && !at_.aggregate_values),
+               "lower: updates in the backward of {} micro-batches in {} stages, or gradients that depend on others",
+               micros, stages);
     TERN_CHECK(rank >= 0 && rank < at_.shape.num_devices, "lower: rank {} of {}", rank, at_.shape.num_devices);
     first_layer_.assign(static_cast<size_t>(stages) + 1, static_cast<int>(at_.layers.size()));
     for (int l = static_cast<int>(at_.layers.size()) - 1; l >= 0; --l) first_layer_[at_.layers[l].stage] = l;
@@ -258,6 +262,7 @@ class Lowerer {
     if (u == 0 && ((micro_ + 1) % group_length() == 0 || shared_.reduces_each_micro(l))) join_tables();
     if ((micro_ + 1) % group_length() == 0) merge(u);
     if (u != layer(l).first) return;
+    if (at_.updates_in_backward) return update_layer(l);
     if (micro_ + 1 == program_.num_micro || sums_each(l)) reduce_alike(l);
     reduce(l);
   }
@@ -284,6 +289,10 @@ class Lowerer {
   }
   // The gradients of a layer of one micro-batch: from its first weight gradient, the head's from its FORWARD.
   void begin_summand(int l, Instruction& i) {
+    if (at_.updates_in_backward) {
+      const std::vector<BufferBytes> own = own_gradients(l);
+      i.allocates.insert(i.allocates.end(), own.begin(), own.end());
+    }
     if (!shared_.reduces_each_micro(l)) return;
     const LayerParameters& n = shared_.parameters(l);
     join(scatters_, 0);
@@ -291,6 +300,30 @@ class Lowerer {
       i.allocates.push_back(
           {{s.axis == MeshAxis::replicas ? BufferKind::summand : BufferKind::summand_experts, layer(l).first, micro_},
            s.message_bytes});
+  }
+  // Of updates in the backward: the layer's gradients, dense ones and those of experts.
+  std::vector<BufferBytes> own_gradients(int l) {
+    const LayerParameters& n = shared_.parameters(l);
+    std::vector<BufferBytes> list;
+    for (const int part : {0, 1})
+      if (n.trained[part] > 0)
+        list.push_back({{part == 0 ? BufferKind::summand : BufferKind::summand_experts, layer(l).first, micro_},
+                        n.trained[part] * size_of(at_.job.gradients)});
+    return list;
+  }
+  // Units that have no gradients are left to the end of the step.
+  void update_layer(int l) {
+    const int first = layer(l).first;
+    std::vector<Buffer> gradients;
+    for (const BufferBytes& b : own_gradients(l)) gradients.push_back(b.buffer);
+    if (gradients.empty()) return;
+    for (int u = first; u < first + layer(l).count; ++u) {
+      Instruction i = update_instruction(spec_, at_, cost(u), {.layer = l, .unit = u});
+      i.reads = gradients;
+      if (u + 1 == first + layer(l).count) i.frees = gradients;
+      i.flops += 2 * cost(u).trained, i.bytes_moved += cost(u).trained * wide();  // NORM's part
+      compute(std::move(i));
+    }
   }
   int group_length() const { return program_.num_micro / at_.groups; }
   // The embedding's gradient and a tied head's own become one.
@@ -433,13 +466,14 @@ class Lowerer {
           for (int u = layer(l).first; u < layer(l).first + layer(l).count; ++u) visit(l, u);
     };
     each_unit([&](int l, int u) {
-      trained += cost(u).trained;
+      if (!at_.updates_in_backward) trained += cost(u).trained;
       if (is_shared_out(at_, l) && !pipelined()) shared_blocks += trained_blocks(spec_.units[u]);
     });
     if (pipelined())
       for (const Unit& unit : spec_.units) shared_blocks += trained_blocks(unit);
     compute(norm_instruction(at_, trained, shared_blocks));
     each_unit([&](int l, int u) {
+      if (at_.updates_in_backward && !own_gradients(l).empty()) return;
       stage_ = at_.layers[l].stage;
       // A table that lies on another device too is updated on each.
       const bool table_copy = pipelined() && !is_here(at_.layers.front().stage) && shared_.table_copy_of(u).trained > 0;

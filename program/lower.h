@@ -21,7 +21,8 @@ namespace tern {
 ///           BACKWARD_WEIGHT (the head's FORWARD); REDUCE of a tied table, with ZeRO 2, 3 for each micro-batch; NORM; UPDATE of
 ///           each unit. Where a tensor group shares out matrices, before a layer's REDUCE or SCATTER over replicas, of the same
 ///           sum: one REDUCE over the group, of what all its ranks hold alike, and one over the ranks with the same key/value
-///           head, of what they do
+///           head, of what they do. With updates_in_backward UPDATE of each unit of a layer follows the layer's last
+///           BACKWARD_WEIGHT; the layer's gradients, begun at zero by its first (the head's FORWARD), end with the last of them
 ///
 /// Buffers   output(u) lives from FORWARD(u) to BACKWARD_WEIGHT(u+1), which reads it as x; saved(u) from FORWARD(u), or
 ///           from RECOMPUTE(u) just before the backward, to BACKWARD_WEIGHT(u); gradient(u), made by
@@ -40,7 +41,7 @@ namespace tern {
 ///           whether it refuses, under tensor parallelism a double from each rank, and for parameters that are shared out a
 ///           double, and the rule's sums over the model, for each block of kUpdateBlock elements. An UPDATE of a rule that sums
 ///           over a parameter sends those sums of each block. UPDATE costs update_cost (spec/update_rule.h), from ZeRO 1 on a
-///           replica's share of it. MERGE costs 1 flop and 3 words for each sum that it adds, and 3 words to keep one.
+///           replica's share of it; within the backward also what NORM else costs. MERGE costs 1 flop and 3 words for each sum that it adds, and 3 words to keep one.
 /// One device  with ZeRO of any kind is plain: nothing is gathered or reduced.
 /// Errors    usage: a schedule whose order follows the times, of a plan that does not say its stages' times. TERN_CHECK: stages that do not follow
 ///           one another, fewer than two units, no such rank.

@@ -35,6 +35,9 @@ struct Placement {
   // If set, the gradients of the ranks are not summed layer by layer but aggregated as one vector before NORM
   // (update/robust.h), and each rank sends this many doubles beside it. Only without stages.
   std::optional<int64_t> aggregate_values = {};
+  // UPDATE of each layer right after its gradients, which lie nowhere before and end there. Only on one device, with one micro-batch,
+  // and where no gradient depends on another's: no clipping, no rule that sums over the model.
+  bool updates_in_backward = false;
   PipelineOrder order;  // empty: pipeline_order's; to be given where the schedule's order follows the times
 };
 

@@ -19,10 +19,10 @@ enum class Opcode : uint8_t {
   recompute,
   reduce,  // what was added up apart becomes one gradient: the two gradients of a tied table (no axis; at a step's end, micro
            // −1, or at the end of a group or of a micro-batch), or the gradients of an axis's ranks (likewise)
-  norm,    // the global norm of all gradients, and the refusal of what is not finite (unit −1, micro −1)
-  update,  // the optimizer's step of a unit's parameters (micro −1)
-  send,    // a stage's output or input gradient to the rank `peer`
-  recv,    // its arrival; takes as long as the matching SEND
+  norm,  // the global norm of all gradients, and the refusal of what is not finite (unit −1, micro −1)
+  update,  // the optimizer's step of a unit's parameters (micro −1); within the backward if it reads the layer's `summand`
+  send,  // a stage's output or input gradient to the rank `peer`
+  recv,  // its arrival; takes as long as the matching SEND
   gather,  // brings a layer's parameters together from the ranks that keep parts of them: before the first forward (micro −1),
            // or for one pass
   scatter,  // a layer's gradients summed over an axis, to each rank its share: of the step (micro −1) or a micro-batch
@@ -59,7 +59,7 @@ enum class BufferKind : uint8_t {
   held,      // what a layer (its first unit) keeps off the device, from STORE to LOAD
   gathered,  // a layer's parameters, whole, for one pass
   gathered_experts,
-  summand,  // a layer's gradient of one micro-batch, until its SCATTER has ended
+  summand,  // a layer's gradient of one micro-batch, until its SCATTER or its UPDATEs have ended
   summand_experts,
   persistent,  // of a layer (its first unit), all the step: parameters, gradients, optimizer states
   kept_sum,    // a unit's gradients of complete groups, the last of which ends with that micro-batch, until their MERGE

@@ -5,11 +5,11 @@
 namespace tern {
 namespace {
 
-bool sums_over_model(const Placement& at) { return row_of(at.update.rule).sums.over == UpdateSums::Over::model; }
-
 int64_t value_bytes(int64_t blocks, int values) { return blocks * values * int64_t{sizeof(double)}; }
 
 }  // namespace
+
+bool sums_over_model(const Placement& at) { return row_of(at.update.rule).sums.over == UpdateSums::Over::model; }
 
 bool is_shared_out(const Placement& at, int l) { return at.layers[l].strategy.zero >= 1 && at.mesh.replicas() > 1; }
 

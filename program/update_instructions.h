@@ -10,6 +10,9 @@ namespace tern {
 /// Whether each replica keeps and updates a share of layer l's parameters alone.
 bool is_shared_out(const Placement&, int l);
 
+/// Whether the rule takes sums over all gradients of the model.
+bool sums_over_model(const Placement&);
+
 /// NORM over `trained` elements on this device. shared_blocks: the number of blocks that are shared out, each kept by one rank
 /// alone.
 Instruction norm_instruction(const Placement&, int64_t trained, int64_t shared_blocks);

@@ -137,6 +137,7 @@ struct Checker {
     if (is_unit_work(i.op)) {
       if (const int first = place_of(i.op, u, m); first >= 0) fault("a second time; first at [{}]", first);
       at.emplace(std::tuple{i.op, u, m}, place);
+      if (i.op != Opcode::update && place_of(Opcode::update, u, -1) >= 0) fault("comes after UPDATE unit {}", u);
     }
     switch (i.op) {
       case Opcode::forward:
@@ -164,11 +165,19 @@ struct Checker {
       case Opcode::norm:
         return norm(i);
       case Opcode::update:
-        if (norm_at[i.rank] < 0) fault("comes before NORM");
-        return;
+        return update(i);
       default:
         return;
     }
+  }
+
+  void update(const Instruction& i) {
+    if (norm_at[i.rank] >= 0) return;
+    const bool own = std::ranges::any_of(i.reads, [](const Buffer& b) {
+      return b.kind == BufferKind::summand || b.kind == BufferKind::summand_experts;
+    });
+    if (!own) fault("comes before NORM");
+    after(Opcode::backward_weight, i.unit, program.num_micro - 1);
   }
 
   void merge(const Instruction& i) {

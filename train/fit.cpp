@@ -111,7 +111,11 @@ Placement step_placement(const ModelSpec& spec, const TrainSettings& s, int64_t 
   const std::vector<int> zero = zero_of_units(spec, s);
   for (PlacedLayer& l : p.layers) l.strategy.zero = zero[static_cast<size_t>(l.layer.first)];
   p.mesh.data = s.outer ? 1 : num_replicas(s), p.mesh.tensor = s.tensor;
+<<<<<<< HEAD
   p.mesh.context = s.context_ranks, p.mesh.ulysses = s.context_ranks > 1;
+=======
+  p.updates_in_backward = s.update_in_backward;
+>>>>>>> debe690 (tern train --update-in-backward: a layer is updated as soon as it has its gradients, which then end; the same bits in less memory)
   p.groups = static_cast<int>(s.sum_order.groups / num_replicas(s));
   if (s.tensor * s.context_ranks > 1)
     p.query = [query = p.query, tensor = s.tensor, context = s.context_ranks](int unit, int micro) {
@@ -180,7 +184,8 @@ TrainedParts predict_units(const ModelSpec& spec, const TrainSettings& s, int64_
   for (const Unit& unit : spec.units) plan.weights += unit.stored.bytes - unit.stored.elements * size_of(s.dtype);
   for (size_t u = 0; u < spec.units.size(); ++u) {
     const UnitCost cost = unit_cost(spec.units[u], {.dtype = s.dtype});
-    plan.gradients += cost.gradient_bytes, parts.trained += cost.trained;
+    plan.gradients += s.update_in_backward ? own_table_gradient(spec.units[u], {}) * wide : cost.gradient_bytes;
+    parts.trained += cost.trained;
     const int64_t states = state_bytes(s.optimizer, s.dtype, trained_forms(spec.units[u], {}));
     plan.optimizer += states;
     if (zero[u] >= 1) parts.states += states;
@@ -295,7 +300,7 @@ std::vector<Alternative> nearest_fits(const ModelSpec& spec, const TrainSettings
       for (int recompute = 0; recompute <= 2; ++recompute)
         for (int halvings = 0;; ++halvings) {
           c.micro_batch = s.micro_batch >> halvings;
-          if (c.micro_batch < 1) break;
+          if (c.micro_batch < 1 || (s.update_in_backward && halvings > 0)) break;
           if (!sums_in_order(c)) continue;
           c.dtype = bf16 ? DType::bf16 : s.dtype;
           c.recompute = static_cast<Recompute>(recompute);

@@ -144,7 +144,8 @@ void RankTrainer::prepare() {
       update_->rate_factors.push_back(info.name.ends_with(".b") ? s_.adapter->b_rate : 1);
   if (in_stages() && in_.spec.head().tied && place_.has_last() && !place_.has_first())
     update_->gradients[0] = dense_rows(head_of(state_.gradients).projection);  // of its copy of the table
-  add_gradient_parts(*update_, s_.dtype == DType::f64 ? DType::f64 : DType::f32, state_arena_);
+  if (!s_.update_in_backward)  // else a step brings them to life, layer by layer
+    add_gradient_parts(*update_, s_.dtype == DType::f64 ? DType::f64 : DType::f32, state_arena_);
   if (s_.robust) robust_.emplace(RobustStep{.config = *s_.robust, .state = state_.optimizer.robust});
   if (s_.outer) outer_.emplace(OuterStep{.config = *s_.outer, .state = *state_.outer});
   put_weights_at(*update_, WeightPoint::computing);

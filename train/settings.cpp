@@ -292,10 +292,31 @@ int zero_stage(const std::string& text) {
 }
 
 // Errors: usage: sizes that tern does not number, what is missing, what would do nothing.
+// Each layer is updated before the gradients of the layers below it exist, so nothing may need all of them, or more than one
+// micro-batch's.
+void check_update_in_backward(const Options& o, const TrainSettings& s) {
+  const auto refuse = [](const std::string& why) { throw Error(ErrorKind::usage, "--update-in-backward: {}", why); };
+  for (const char* name : {"plan", "async", "aggregator", "outer"})
+    if (o.given(name)) refuse(fmt::format("--{} needs gradients together; leave one of the two out", name));
+  if (s.ranks > 1)
+    refuse(fmt::format("the gradients of --ranks {} are summed first; leave one of the two out", s.ranks));
+  if (s.sum_order.groups > 1) refuse("--sum-groups adds gradients up; leave one of the two out");
+  if (s.micro_batch != s.batch)
+    refuse(fmt::format("the gradients of --batch {} in --micro-batch {} are added up first; choose one size for both",
+                       s.batch, s.micro_batch));
+  if (s.optimizer.clip > 0)
+    refuse(fmt::format("--clip {} needs the norm of all gradients before any weight changes; say --clip 0",
+                       s.optimizer.clip));
+  if (row_of(s.optimizer.rule).sums.over == UpdateSums::Over::model)
+    refuse(
+        fmt::format("--optimizer {} takes the norm of all gradients; choose another rule", name_of(s.optimizer.rule)));
+}
+
 void check_settings(const Options& o, const TrainSettings& s) {
   if (s.micro_batch > s.batch)
     throw Error(ErrorKind::usage, "--micro-batch: {} sequences, more than the {} of --batch", s.micro_batch, s.batch);
   check_ranks(s);
+  if (s.update_in_backward) check_update_in_backward(o, s);
   if (s.adapter && s.adapter->preference && (s.batch % 2 != 0 || s.micro_batch != 1))
     throw Error(ErrorKind::usage,
                 "--{}: {}; --method dpo learns from pairs of answers, each answer a micro-batch: an even --batch, and "
@@ -401,6 +422,7 @@ TrainSettings train_settings(const Options& o) {
     s.optimizer.set_option("momentum", 0);
   s.dtype = dtype_from_name(o.text("dtype"));
   s.recompute = recompute_from_name(o.text("recompute"));
+  s.update_in_backward = o.knows("update-in-backward") && o.flag("update-in-backward");
   s.multiply = multiply_from_name(o.text("multiply"));
   s.shuffle = o.flag("shuffle");
   s.seed = static_cast<uint64_t>(o.integer("seed"));

@@ -57,6 +57,7 @@ struct TrainSettings {
   UpdateConfig optimizer = update_config(UpdateRule::adamw);
   DType dtype = DType::f32;
   Recompute recompute = Recompute::none;
+  bool update_in_backward = false;  // --update-in-backward: a layer's gradients end with its update
   Multiply multiply = Multiply::fast;
   bool shuffle = true;
   uint64_t seed = 1;

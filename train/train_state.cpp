@@ -84,7 +84,9 @@ void begin_gradients(const TrainSettings& s, const ModelSpec& spec, Arena& arena
   // The gradient of a tied table's copy, where it is shared out: add_gradient_parts makes this rank's part.
   if (!without.empty() && without.front() && !shares.gradients_apart.empty() && shares.gradients_apart.back())
     without.back() = true;
-  state.gradients = allocate_gradients(spec, s.dtype, arena, shares.gradients_apart, without);
+  const std::vector<bool> apart =
+      s.update_in_backward ? std::vector<bool>(spec.units.size(), true) : shares.gradients_apart;
+  state.gradients = allocate_gradients(spec, s.dtype, arena, apart, without);
   if (!s.robust) return;
   std::vector<Tensor> all;
   for (const Tensor* t : trained_tensors(spec, state.gradients)) all.push_back(*t);

@@ -201,6 +201,39 @@ TEST(Train, EachStepMovesTheWeightsByItsRateTimesTheClippedNorm) {
   EXPECT_GT(clipped, 0) << "the clipping was not asked for";
 }
 
+// Stopped and resumed, with a rule whose state is small: the weights, losses and norms of a run that keeps its gradients, and the bytes that
+// were predicted.
+TEST(Train, UpdatesInTheBackwardGiveTheSameRunInLessMemory) {
+  for (const UpdateRule rule : {UpdateRule::adamw, UpdateRule::galore_sgd})
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      SCOPED_TRACE(std::string(name_of(rule)) + " " + std::string(name_of(dtype)));
+      TextRun run;
+      TrainSettings& s = run.settings;
+      s.dtype = dtype, s.optimizer = update_config(rule), s.optimizer.clip = 0;
+      std::string want;
+      int64_t gradients = 0, whole = 0;
+      for (const bool early : {false, true}) {
+        s.update_in_backward = early;
+        MemoryIo io;
+        if (early) {
+          TrainSettings first = s;
+          first.max_seconds = 0.0;
+          train(first, {}, io);
+        }
+        const TrainResult r = train(s, {}, io);
+        EXPECT_EQ(r.byte_mismatches, 0);
+        EXPECT_LE(r.counted_peak_bytes, r.predicted.tensors());
+        if (!early) {
+          want = left_by(io, 4), gradients = r.predicted.gradients, whole = r.counted_peak_bytes;
+          continue;
+        }
+        EXPECT_EQ(left_by(io, 4), want);
+        EXPECT_LT(r.predicted.gradients, gradients);
+        EXPECT_LT(r.counted_peak_bytes, whole);
+      }
+    }
+}
+
 // --- stopped and started
 // ----------------------------------------------------------------------------------------------
 

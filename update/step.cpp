@@ -169,6 +169,12 @@ static double sum_of_squares(const UpdatePass& pass, const std::vector<size_t>& 
   return total;
 }
 
+static UpdateNorm norm_of_total(const UpdatePass& pass, double total) {
+  UpdateNorm norm{.gradient_norm = std::sqrt(total)};
+  if (pass.config.clip > 0) norm.coefficient = std::min(1.0, pass.config.clip / (norm.gradient_norm + 1e-6));
+  return norm;
+}
+
 UpdateNorm gradient_norm(const UpdatePass& pass, Comm* world) {
   const std::vector<size_t> all = all_parameters(pass);
   std::vector<double> squares;
@@ -178,13 +184,35 @@ UpdateNorm gradient_norm(const UpdatePass& pass, Comm* world) {
   else
     total = sum_of_squares(pass, all, world, squares);
   if (!std::isfinite(total)) refuse(pass.state.infos, squares, pass.step);
-
-  UpdateNorm norm{.gradient_norm = std::sqrt(total)};
-  if (pass.config.clip > 0) norm.coefficient = std::min(1.0, pass.config.clip / (norm.gradient_norm + 1e-6));
+  UpdateNorm norm = norm_of_total(pass, total);
   if (!sums_over(pass, UpdateSums::Over::model)) return norm;
   for (const UpdateSumValues& own : rule_sums(pass, norm, BlockReaders::world, all, world))
     for (size_t k = 0; k < own.size(); ++k) norm.sums[k] += own[k];
   return norm;
+}
+
+double gradient_squares(const UpdatePass& pass, size_t parameter) {
+  const Tensor& whole = pass.gradients[parameter];
+  double sum = 0;
+  for (int64_t block = 0; block * kUpdateBlock < whole.count(); ++block) sum += squares_of(block_of(whole, block));
+  return sum;
+}
+
+UpdateNorm norm_of_squares(const UpdatePass& pass, const std::vector<double>& squares) {
+  double total = 0;
+  for (const double square : squares) total += square;
+  if (!std::isfinite(total)) refuse(pass.state.infos, squares, pass.step);
+  return norm_of_total(pass, total);
+}
+
+void require_finite_square(const UpdatePass& pass, size_t parameter, double square) {
+  if (std::isfinite(square)) return;
+  throw Error(ErrorKind::diverged,
+              "step {}: the gradient of '{}' is not finite; with --update-in-backward layers behind it were updated "
+              "already, so "
+              "this step's weights are of no use: the last checkpoint stands. A lower --learning-rate or a longer "
+              "--warmup-steps usually help; that is another run, so give it another --output or say --resume never",
+              pass.step, pass.state.infos[parameter].name);
 }
 
 void update_unit(const UpdatePass& pass, const UpdateNorm& norm, int unit, Arena& arena, Comm* replicas) {

@@ -64,6 +64,13 @@ UpdateShard shard_of(const UpdatePass&, const UpdateNorm&, size_t parameter);
 /// Errors  diverged: a gradient that is not finite, naming the step and the tensor. TERN_CHECK: shared parameters, and no world.
 UpdateNorm gradient_norm(const UpdatePass&, Comm* world = nullptr);
 
+/// Of one parameter, Σ x² of its gradient, as gradient_norm adds it. Only where it is whole.
+double gradient_squares(const UpdatePass&, size_t parameter);
+/// gradient_norm from the squares of each parameter, for updates that came before it: without the rule's sums. Errors: as it.
+UpdateNorm norm_of_squares(const UpdatePass&, const std::vector<double>& squares);
+/// Errors  diverged: the square is not finite; naming the parameter, and that others were updated already.
+void require_finite_square(const UpdatePass&, size_t parameter, double square);
+
 /// UPDATE(unit): the rule's step on every parameter of the unit, in one pass over memory that also rounds the masters
 /// into bf16 weights; then the gradients of the unit are zero. Units may come in any order: same bits.
 /// Temporaries are the arena's (MemoryClass::workspace), as many bytes as spec/update_rule.h's update_workspace.
