@@ -506,6 +506,8 @@ std::vector<OptionSpec> make_options() {
       {.name = "resume", .verbs = "train adapt", .type = choice, .fallback = "auto", .help = "go on from the newest valid checkpoint: if there is one, only if there is one, or never", .choices = {"auto", "must", "never"}},
       {.name = "eval-every", .verbs = "train adapt", .type = integer, .fallback = "100", .unit = "STEPS", .help = "evaluate on --valid-data every so many steps; 0: only at the end", .min = 0, .max = 1e12},
       {.name = "eval-batches", .verbs = "train adapt", .type = integer, .fallback = "20", .unit = "N", .help = "batches per evaluation during training", .min = 1, .max = kMaxCount},
+      {.name = "keep-best", .verbs = "train adapt", .type = flag, .help = "whenever the held-out loss is the lowest so far, write the model to OUT/best as well"},
+      {.name = "patience", .verbs = "train adapt", .type = integer, .unit = "EVALUATIONS", .help = "end the run when so many evaluations in a row were not better than the best one; not given: it goes to its last step", .min = 1, .max = kMaxCount},
       {.name = "log-every", .verbs = "train adapt", .type = integer, .fallback = "10", .unit = "STEPS", .help = "write a log row every so many steps", .min = 1, .max = 1e12},
       {.name = "max-seconds", .verbs = "train adapt", .type = seconds, .unit = "TIME", .help = "save and stop with 75 after this time, such as 50m", .min = 0},
       {.name = "dry-run", .verbs = "train adapt", .type = flag, .help = "check and price everything, write and train nothing"},

@@ -57,7 +57,7 @@ Json json_of(const MemoryPlan& plan) {
 }
 
 Json json_of(const TrainSettings& s, const TrainResult& r) {
-  constexpr const char* kEnds[] = {"finished", "interrupted", "planned"};
+  constexpr const char* kEnds[] = {"finished", "interrupted", "planned", "stopped_early"};
   Json json = {{"end", kEnds[static_cast<int>(r.end)]},
                {"first_step", r.first_step},
                {"step", r.last_step},
@@ -89,6 +89,7 @@ Json json_of(const TrainSettings& s, const TrainResult& r) {
     if (r.evaluation->accuracy) json["held_out"]["accuracy"] = *r.evaluation->accuracy;
     if (r.evaluation->bits_per_byte) json["held_out"]["bits_per_byte"] = *r.evaluation->bits_per_byte;
   }
+  if (r.best) json["best"] = {{"step", r.best->step}, {"loss", r.best->loss}, {"model", r.best_model}};
   return json;
 }
 
@@ -127,6 +128,8 @@ std::string beside_plan(const TrainSettings& s, const TrainResult& r) {
                      100 * (r.steady_step_seconds / planned - 1));
 }
 
+bool ended(const TrainResult& r) { return r.end == TrainEnd::finished || r.end == TrainEnd::stopped_early; }
+
 void tell_end(const TrainSettings& s, const TrainResult& r) {
   if (r.end == TrainEnd::planned_only) {
     log_info("it fits; predicted memory:\n{}{}nothing was written (--dry-run)", describe(r.predicted),
@@ -135,6 +138,9 @@ void tell_end(const TrainSettings& s, const TrainResult& r) {
                     : "");
     return;
   }
+  if (r.end == TrainEnd::stopped_early)
+    log_info("ended at step {} of {}: the last {} evaluations were not better than that of step {} (--patience)",
+             r.last_step, s.schedule.total_steps, r.best->since, r.best->step);
   if (r.last_step == r.first_step && r.end == TrainEnd::finished)
     log_info("all {} steps were done before; a larger --steps goes on", r.last_step);
   const int64_t steps = r.last_step - r.first_step;
@@ -155,15 +161,17 @@ void tell_end(const TrainSettings& s, const TrainResult& r) {
       format_bytes(r.counted_peak_bytes), format_bytes(r.predicted.tensors()), format_bytes(r.peak_resident_bytes),
       format_bytes(r.predicted.total()));
   log_info("checkpoint {}; model {}", r.checkpoint, r.model);
+  if (!r.best_model.empty())
+    log_info("the lowest held-out loss, {:.4f}, was that of step {}: {}", r.best->loss, r.best->step, r.best_model);
   if (r.idle_steps > 0)
     log_info("{} of {} steps had no token with a loss and made no update", format_with_commas(r.idle_steps),
              format_with_commas(steps));
-  if (r.end == TrainEnd::finished && s.adapter)
+  if (ended(r) && s.adapter)
     log_info("try: {} {} {} --adapter {}", program_name(), r.converses ? "chat" : "generate", shell_quoted(s.model),
              shell_quoted(r.model));
-  else if (r.end == TrainEnd::finished && r.converses)
+  else if (ended(r) && r.converses)
     log_info("try: {} chat {}", program_name(), shell_quoted(r.model));
-  else if (r.end == TrainEnd::finished)
+  else if (ended(r))
     log_info("try: {} generate {} --prompt 'Once upon a time' --temperature 0.8", program_name(),
              shell_quoted(r.model));
 }

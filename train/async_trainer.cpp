@@ -325,7 +325,8 @@ class AsyncServer {
     }
     const Manifest manifest = read_manifest(io_, result_.checkpoint);
     const ExportOf wanted{manifest.step, manifest.files.at(0).crc32c};
-    if (run_->exported() != wanted) run_->export_model(in_, state_.train.weights, s_.dtype, wanted);
+    if (run_->exported(run_->model()) != wanted)
+      run_->export_model(in_, state_.train.weights, s_.dtype, wanted, nullptr, run_->model());
     result_.model = run_->model();
     result_.converses = (in_.tokenizer && in_.tokenizer->has_chat_template()) || !s_.chat_template.empty();
     result_.counted_peak_bytes = std::max(result_.counted_peak_bytes, kept_bytes());

@@ -374,6 +374,7 @@ DiskPlan predict_disk(const ModelSpec& spec, const TrainSettings& s, Io& io) {
     for (const ParameterInfo& info : trained_parameters(spec))
       plan.model += (takes_factors(s.adapter->init) ? 8 : 4) * info.shape.count();
   }
+  if (s.keep_best) plan.model *= 2;
   const int64_t every = s.checkpoint_every > 0 ? s.checkpoint_every : s.schedule.total_steps;
   const int64_t written = (s.schedule.total_steps + every - 1) / every;
   plan.num_checkpoints = std::min<int64_t>(written, s.keep_checkpoints + 1);

@@ -50,6 +50,7 @@ class RankTrainer {
   void open_feed_of_run();
   // Rank 0 packs, and alone: what is left for a text is all that the run may take beside the program.
   PackOptions pack_options();
+  void resume_best();
   void prepare();
 
   // --- the loop over steps (trainer.cpp) ---
@@ -60,7 +61,7 @@ class RankTrainer {
   // What all ranks must do alike. A stop of one is a stop of all, at the same step.
   struct Agreed {
     int64_t targets = 0;
-    bool stop = false;
+    bool stop = false, gives_up = false;  // gives_up: --patience is at its end
   };
   Agreed agree(const std::vector<MicroBatch>& batches);
   bool stop_now() const {
@@ -109,6 +110,7 @@ class RankTrainer {
   // A run that was complete before has nothing to save again, but its model may be missing or of an earlier step: a
   // kill can fall between the commit and the export.
   void finish();
+  void keep_if_best(double loss);
   void tell_outer() const;
   void export_model(bool moved);
   bool in_stages() const { return place_.in_stages(); }
@@ -147,6 +149,7 @@ class RankTrainer {
   int64_t begin_ns_ = 0, last_ns_ = 0;
   int64_t text_room_ = 0;  // bytes a document may take while it is packed
   bool probe_beaten_ = false, traced_ = false;
+  BestEvaluation best_;              // of the first rank
   std::optional<MetricRow> missed_;  // by a run that was stopped in its evaluation
 };
 

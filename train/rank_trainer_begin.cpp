@@ -109,6 +109,21 @@ PackOptions RankTrainer::pack_options() {
   return pack;
 }
 
+// Up to the checkpoint the log has every evaluation, and whatever was the best then lies in OUT/best.
+void RankTrainer::resume_best() {
+  best_ = best_of_log(io_, run_->logs(), state_.step);
+  if (best_.step < 0) return;
+  result_.best = best_;
+  if (!s_.keep_best) return;
+  const std::optional<ExportOf> there = run_->exported(run_->best());
+  if (there && there->step == best_.step)
+    result_.best_model = run_->best();
+  else
+    note(fmt::format(
+        "--keep-best: the lowest held-out loss so far was that of step {}, and {} {}; it waits for a lower one",
+        best_.step, run_->best(), there ? fmt::format("is of step {}", there->step) : "is not there"));
+}
+
 void RankTrainer::prepare() {
   std::string newest;
   if (leads()) {
@@ -157,6 +172,7 @@ void RankTrainer::prepare() {
   // One rank's probe says nothing of several that share the cores.
   if (s_.ranks == 1) result_.peak = peak_rate(s_.dtype, s_.multiply, [&] { phase("measuring the machine's peak"); });
   run_->write_recipe(s_.recipe_toml);
+  if (!newest.empty()) resume_best();
   missed_ = newest.empty() ? std::nullopt : row_without_evaluation(s_, io_, run_->logs(), state_.step);
   log_ =
       std::make_unique<MetricsLog>(io_, run_->logs(), newest.empty() ? -1 : state_.step - missed_.has_value(), clock_);

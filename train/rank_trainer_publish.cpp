@@ -65,7 +65,21 @@ bool RankTrainer::add_evaluation(MetricRow& row) {
   result_.evaluation = e;
   result_.byte_mismatches += static_cast<int64_t>(e.mismatches.size());
   if (hooks_.evaluated) hooks_.evaluated(state_.step, e);
+  keep_if_best(e.loss);
+  last_ns_ = clock_.now_ns();
   return true;
+}
+
+// Before the row goes to the log: whatever a checkpoint's log calls the best is there.
+void RankTrainer::keep_if_best(double loss) {
+  const bool best = best_.take(state_.step, loss);
+  result_.best = best_;
+  if (!best || !s_.keep_best) return;
+  const int64_t begin = clock_.now_ns();
+  run_->export_model(in_, whole_model(), s_.dtype, {.step = state_.step}, s_.adapter ? &*s_.adapter : nullptr,
+                     run_->best());
+  result_.best_model = run_->best();
+  result_.evaluation_seconds += seconds_between(begin, clock_.now_ns());
 }
 
 // The log first: a resume at this checkpoint relies on the rows up to it. What other ranks keep comes straight into the copy
@@ -132,9 +146,9 @@ void RankTrainer::tell_outer() const {
 void RankTrainer::export_model(bool moved) {
   const Manifest manifest = read_manifest(io_, result_.checkpoint);
   const ExportOf wanted{manifest.step, manifest.files.at(0).crc32c};
-  const std::optional<ExportOf> there = run_->exported();
+  const std::optional<ExportOf> there = run_->exported(run_->model());
   if (there == wanted) return;
-  run_->export_model(in_, whole_model(), s_.dtype, wanted, s_.adapter ? &*s_.adapter : nullptr);
+  run_->export_model(in_, whole_model(), s_.dtype, wanted, s_.adapter ? &*s_.adapter : nullptr, run_->model());
   if (!moved)
     note(fmt::format(
         "{} {}: written again from {}", run_->model(),

@@ -19,7 +19,7 @@
 namespace tern {
 namespace {
 
-constexpr std::string_view kModelNew = "model.tmp-", kModelOld = "model.old-", kExportOf = "tern_export.json";
+constexpr std::string_view kNew = ".tmp-", kOld = ".old-", kExportOf = "tern_export.json";
 
 }  // namespace
 
@@ -64,7 +64,7 @@ void check_output(Io& io, const std::string& output, const ModelDir& model) {
   if (there && !there->is_directory)
     throw Error(ErrorKind::usage, "--output {}: is no folder; a run needs one of its own", output);
   if (!there || io.stat(join_path(output, "lock"))) return;
-  for (const char* name : {"model", "adapter", "recipe.toml", "logs", "checkpoints"})
+  for (const char* name : {"model", "adapter", "best", "recipe.toml", "logs", "checkpoints"})
     if (io.stat(join_path(output, name)))
       throw Error(
           ErrorKind::usage,
@@ -78,23 +78,29 @@ RunDirectory::RunDirectory(Io& io, const std::string& path, std::string product)
       product_(std::move(product)),
       id_(fmt::format("{}-{:08x}", ::getpid(), std::random_device()())) {
   make_dirs(io_, path_);
-  for (const std::string& part : {checkpoints(), logs(), data(), model(), join_path(path_, "lock")})
+  for (const std::string& part : {checkpoints(), logs(), data(), model(), best(), join_path(path_, "lock")})
     if (const auto info = io_.stat(part); info && info->is_symlink)
       throw Error(ErrorKind::bad_file,
                   "{}: a symbolic link; a run sweeps and replaces what lies there, so it must be a folder of its own: "
                   "remove the link, or choose another --output",
                   part);
   lock_ = io_.lock(join_path(path_, "lock"));
-  const bool has_model = io_.stat(model()).has_value();
-  bool restored = has_model;
+  for (const std::string& directory : {model(), best()}) sweep(directory);
+}
+
+// What an export that was stopped left beside its directory.
+void RunDirectory::sweep(const std::string& directory) {
+  bool restored = io_.stat(directory).has_value();
+  const std::string name_of_old = file_name(directory) + std::string(kOld),
+                    name_of_new = file_name(directory) + std::string(kNew);
   for (const std::string& name : io_.list(path_)) {
     const std::string left = join_path(path_, name);
-    if (name.starts_with(kModelOld) && !restored) {
-      io_.rename(left, model());
+    if (name.starts_with(name_of_old) && !restored) {
+      io_.rename(left, directory);
       io_.sync_dir(path_);
       restored = true;
-      notes_.push_back(fmt::format("put {} back: the run was stopped while it replaced the exported model", model()));
-    } else if (name.starts_with(kModelNew) || name.starts_with(kModelOld)) {
+      notes_.push_back(fmt::format("put {} back: the run was stopped while it replaced the exported model", directory));
+    } else if (name.starts_with(name_of_new) || name.starts_with(name_of_old)) {
       remove_all(io_, left);
       notes_.push_back(fmt::format("swept {}: an unfinished export of a run that was stopped", left));
     }
@@ -106,7 +112,7 @@ void RunDirectory::write_recipe(const std::string& toml) const {
 }
 
 std::vector<std::string> RunDirectory::put_aside() const {
-  const std::vector<std::string> parts = {checkpoints(), model(), logs(), join_path(path_, "recipe.toml")};
+  const std::vector<std::string> parts = {checkpoints(), model(), best(), logs(), join_path(path_, "recipe.toml")};
   const auto name = [](const std::string& part, int k) { return fmt::format("{}.before-{}", part, k); };
   int k = 1;
   while (std::any_of(parts.begin(), parts.end(), [&](const auto& part) { return io_.stat(name(part, k)).has_value(); }))
@@ -137,9 +143,9 @@ void save_adapter(const TrainInputs& in, const AdapterSettings& adapter, const M
 }  // namespace
 
 void RunDirectory::export_model(const TrainInputs& in, const ModelWeights& weights, DType dtype, const ExportOf& of,
-                                const AdapterSettings* adapter) const {
-  const std::string fresh = join_path(path_, fmt::format("{}{}", kModelNew, id_)),
-                    old = join_path(path_, fmt::format("{}{}", kModelOld, id_));
+                                const AdapterSettings* adapter, const std::string& directory) const {
+  const std::string fresh = fmt::format("{}{}{}", directory, kNew, id_),
+                    old = fmt::format("{}{}{}", directory, kOld, id_);
   remove_all(io_, fresh);
   make_dirs(io_, fresh);
   if (adapter) {
@@ -159,15 +165,15 @@ void RunDirectory::export_model(const TrainInputs& in, const ModelWeights& weigh
   const Json record = {{"step", of.step}, {"checkpoint_crc32c", fmt::format("{:08x}", of.crc32c)}, {"files", files}};
   write_file_atomically(io_, join_path(fresh, kExportOf), dump_json(record) + "\n");
   io_.sync_dir(fresh);
-  const bool replaces = io_.stat(model()).has_value();
-  if (replaces) io_.rename(model(), old);
-  io_.rename(fresh, model());
+  const bool replaces = io_.stat(directory).has_value();
+  if (replaces) io_.rename(directory, old);
+  io_.rename(fresh, directory);
   io_.sync_dir(path_);
   if (replaces) remove_all(io_, old);
 }
 
-std::optional<ExportOf> RunDirectory::exported() const {
-  const std::string path = join_path(model(), kExportOf);
+std::optional<ExportOf> RunDirectory::exported(const std::string& directory) const {
+  const std::string path = join_path(directory, kExportOf);
   if (!io_.stat(path)) return {};
   try {
     const Json record = parse_json(io_.read(path), path);
@@ -177,7 +183,7 @@ std::optional<ExportOf> RunDirectory::exported() const {
     if (error != std::errc() || end != crc.data() + crc.size()) return {};
     bool whole = !record.at("files").empty();
     for (const Json& file : record.at("files")) {
-      const std::string at = join_path(model(), file.at("name").get<std::string>());
+      const std::string at = join_path(directory, file.at("name").get<std::string>());
       const auto info = io_.stat(at);
       whole = whole && info && !info->is_directory && info->size_bytes == file.at("bytes").get<int64_t>() &&
               fmt::format("{:08x}", file_crc32c(io_, at)) == file.at("crc32c").get<std::string>();

@@ -1,7 +1,8 @@
 #pragma once
 // OUT: the directory of a run. One process at a time; every part is complete or absent.
 //   OUT/lock, OUT/recipe.toml, OUT/data/ (packed text), OUT/logs/, OUT/checkpoints/step-N/, OUT/model/ (Hugging Face,
-//   and tern_export.json: which checkpoint it was made of); of a run that trains an adapter OUT/adapter/ (PEFT)
+//   and tern_export.json: which checkpoint it was made of); of a run that trains an adapter OUT/adapter/ (PEFT); with --keep-best
+//   OUT/best/, the same of the lowest held-out loss so far, made of no checkpoint
 
 #include <cstdint>
 #include <memory>
@@ -20,7 +21,7 @@ struct AdapterSettings;
 /// The checkpoint whose weights a model directory holds.
 struct ExportOf {
   int64_t step = 0;
-  uint32_t crc32c = 0;  // of the checkpoint's data file
+  uint32_t crc32c = 0;  // of the checkpoint's data file; 0: of none
   friend bool operator==(const ExportOf&, const ExportOf&) = default;
 };
 
@@ -44,6 +45,7 @@ class RunDirectory {
   std::string data() const { return data_of(path_); }
   static std::string data_of(const std::string& path) { return join_path(path, "data"); }
   std::string model() const { return join_path(path_, product_); }
+  std::string best() const { return join_path(path_, "best"); }
   const std::string& path() const { return path_; }
   const std::string& id() const { return id_; }  // of this object alone, for temporary names
   const std::vector<std::string>& notes() const { return notes_; }
@@ -52,16 +54,18 @@ class RunDirectory {
   /// --resume never: what an earlier run left (checkpoints, model, logs, recipe.toml) goes to NAME.before-K, one K for
   /// all. Returns the new names; none if there was nothing.
   std::vector<std::string> put_aside() const;
-  /// Writes the model with its tokenizer, or with `adapter` its adapter alone, beside OUT/model, then renames it to OUT/model. An adapter
-  /// that began with a part of the weights is written as what it is beside the model as it lies (model/taken_factors.h).
+  /// Writes the model with its tokenizer, or with `adapter` its adapter alone, beside `directory` (model() or best()), then renames it. An
+  /// adapter that began with a part of the weights is written as what it is beside the model as it lies (model/taken_factors.h).
   /// A crash in between leaves the old model, if need be under a temporary name; the next start then gives it back its name.
-  void export_model(const TrainInputs&, const ModelWeights&, DType, const ExportOf&,
-                    const AdapterSettings* adapter = nullptr) const;
-  /// The checkpoint that OUT/model names; nullopt: there is no model, it names no checkpoint, or a file of it is missing or has
+  void export_model(const TrainInputs&, const ModelWeights&, DType, const ExportOf&, const AdapterSettings* adapter,
+                    const std::string& directory) const;
+  /// The checkpoint that a directory of export_model names; nullopt: there is no model, it names no checkpoint, or a file of it is missing or has
   /// changed since (all are read and compared with the sizes and checksums in tern_export.json).
-  std::optional<ExportOf> exported() const;
+  std::optional<ExportOf> exported(const std::string& directory) const;
 
  private:
+  void sweep(const std::string& directory);
+
   Io& io_;
   std::string path_, product_, id_;
   std::vector<std::string> notes_;

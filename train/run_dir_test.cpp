@@ -35,7 +35,8 @@ struct Exported {
   void write(Io& io, int64_t step) {
     for (Tensor* t : tensors(in.spec, weights))
       for (float& x : t->span<float>()) x = static_cast<float>(step);
-    RunDirectory(io, "run").export_model(in, weights, DType::f32, {step, static_cast<uint32_t>(100 + step)});
+    const RunDirectory run(io, "run");
+    run.export_model(in, weights, DType::f32, {step, static_cast<uint32_t>(100 + step)}, nullptr, run.model());
   }
 };
 
@@ -43,7 +44,7 @@ struct Exported {
 int64_t step_of(Io& io) {
   const RunDirectory run(io, "run");
   if (!io.stat(run.model())) return -1;
-  const auto of = run.exported();
+  const auto of = run.exported(run.model());
   if (!of || of->crc32c != 100 + of->step) return -2;
   const std::string bytes = io.read(run.model() + "/model.safetensors");
   const Safetensors model = Safetensors::over(std::as_bytes(std::span(bytes)), "model");
@@ -145,12 +146,12 @@ TEST(RunDirectory, FollowsNoLinkOutOfIt) {
 TEST(RunDirectory, ARecordThatSaysNothingIsNoRecord) {
   MemoryIo io;
   const RunDirectory run(io, "run");
-  EXPECT_FALSE(run.exported());
+  EXPECT_FALSE(run.exported(run.model()));
   make_dirs(io, run.model());
   for (const char* text : {"", "{}", "[1]", "{\"step\":1}", "{\"step\":\"1\",\"checkpoint_crc32c\":\"0a\"}",
                            "{\"step\":1,\"checkpoint_crc32c\":\"zz\"}", "{\"step\":1,\"checkpoint_crc32c\":7}"}) {
     io.create(run.model() + "/tern_export.json")->append(std::string_view(text));
-    EXPECT_FALSE(run.exported()) << text;
+    EXPECT_FALSE(run.exported(run.model())) << text;
   }
 }
 

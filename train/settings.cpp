@@ -338,6 +338,17 @@ void check_settings(const Options& o, const TrainSettings& s) {
       throw Error(ErrorKind::usage,
                   "{}: there is nothing to evaluate on; give --valid-data, or --eval-every 0 for no evaluation",
                   o.value(name).where);
+  for (const char* name : {"keep-best", "patience"}) {
+    if (!o.given(name)) continue;
+    const auto refuse = [&](std::string_view why) {
+      throw Error(ErrorKind::usage, "{}: {}", o.value(name).where, why);
+    };
+    if (s.async) refuse("--async has no such evaluation; leave one of the two out");
+    if (streams) refuse("--stream judges each task by its own test; leave one of the two out");
+    if (s.valid_data.empty()) refuse("goes by the held-out loss; give --valid-data");
+    if (s.eval_every == 0)
+      refuse("goes by evaluations during training, and --eval-every 0 has none; leave one of the two out");
+  }
   if (s.dry_run) return;
   if (s.data.empty() && !streams)
     throw Error(
@@ -428,6 +439,8 @@ TrainSettings train_settings(const Options& o) {
   s.seed = static_cast<uint64_t>(o.integer("seed"));
   s.checkpoint_every = o.integer("checkpoint-every"),
   s.keep_checkpoints = static_cast<int>(o.integer("keep-checkpoints"));
+  s.keep_best = o.flag("keep-best");
+  if (o.has("patience")) s.patience = o.integer("patience");
   s.eval_every = o.integer("eval-every"), s.eval_batches = o.integer("eval-batches"),
   s.log_every = o.integer("log-every");
   s.resume = resume_from_name(o.text("resume"));

@@ -63,6 +63,8 @@ struct TrainSettings {
   uint64_t seed = 1;
   int64_t checkpoint_every = 100, eval_every = 100, eval_batches = 20, log_every = 10;
   int keep_checkpoints = 2;
+  bool keep_best = false;           // --keep-best
+  std::optional<int64_t> patience;  // --patience, in evaluations
   Resume resume = Resume::automatic;
   std::optional<int64_t> memory_bytes;  // --memory
   std::optional<double> max_seconds;

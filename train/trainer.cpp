@@ -58,7 +58,10 @@ void RankTrainer::train() {
   while (state_.step < total) {
     std::vector<MicroBatch> batches = my_batches();
     const Agreed agreed = agree(batches);
-    if (agreed.stop) break;
+    if (agreed.stop || agreed.gives_up) {
+      if (!agreed.stop) result_.end = TrainEnd::stopped_early;
+      break;
+    }
     const StepReport report = step(batches, agreed.targets);
     const bool last = state_.step == total;
     if (evaluates_at(s_, state_.step)) gather_weights(), settle("the evaluation");
@@ -71,7 +74,7 @@ void RankTrainer::train() {
   result_.tokens_per_s =
       rate(static_cast<double>(s_.batch * s_.seq * (state_.step - result_.first_step)), result_.seconds);
   result_.flops_per_s = result_.tokens_per_s * training_flops_per_token(in_.spec, s_.seq);
-  if (state_.step < total) result_.end = TrainEnd::interrupted;
+  if (state_.step < total && result_.end != TrainEnd::stopped_early) result_.end = TrainEnd::interrupted;
   if (!s_.trace.empty() && !traced_)
     note(fmt::format(
         "--trace {}: not written, as {}", s_.trace,
@@ -98,11 +101,12 @@ std::vector<MicroBatch> RankTrainer::my_batches() const {
 }
 
 RankTrainer::Agreed RankTrainer::agree(const std::vector<MicroBatch>& batches) {
-  std::array<int64_t, 2> sums{0, stop_now()};
+  const bool gives_up = leads() && s_.patience && best_.since >= *s_.patience;
+  std::array<int64_t, 3> sums{0, stop_now(), gives_up};
   if (place_.device == 0 && place_.tensor.place == 0)  // all stages, and all of a tensor group, see the same
     for (const MicroBatch& b : batches) sums[0] += b.num_targets();
   world().agree(sums, Combine::sum);
-  return {sums[0], sums[1] > 0};
+  return {sums[0], sums[1] > 0, sums[2] > 0};
 }
 
 TrainResult train(const TrainSettings& settings, const TrainHooks& hooks, Io& io, Worker worker) {

@@ -8,6 +8,7 @@
 
 #include "base/io.h"
 #include "comm/worker.h"
+#include "train/best_evaluation.h"
 #include "train/evaluate.h"
 #include "train/fit.h"
 #include "train/peak_rate.h"
@@ -40,13 +41,15 @@ struct TrainHooks {
   std::function<void(const StepGradients&)> gradients;
 };
 
-enum class TrainEnd : uint8_t { finished, interrupted, planned_only };
+/// stopped_early: by --patience.
+enum class TrainEnd : uint8_t { finished, interrupted, planned_only, stopped_early };
 struct TrainResult {
   TrainEnd end = TrainEnd::finished;
   int64_t first_step = 0, last_step = 0;     // steps done when this process began and ended
   std::optional<double> loss;                // of the last step of this process that had one
   int64_t idle_steps = 0;                    // steps none of whose tokens had a loss
   std::optional<Evaluation> evaluation;      // the last one
+  std::optional<BestEvaluation> best;        // of the whole run, resumed or not
   double seconds = 0;                        // of training, evaluations apart
   double evaluation_seconds = 0;             // of the evaluations
   double steady_step_seconds = 0;            // mean of this process's steps but the first; 0: none
@@ -57,6 +60,7 @@ struct TrainResult {
   int64_t peak_resident_bytes = 0;
   int64_t num_parameters = 0, byte_mismatches = 0;
   uint32_t program_checksum = 0;  // of a step's Program (program/checksum.h)
+  std::string best_model;         // of --keep-best; empty: none
   std::string checkpoint, model;  // newest checkpoint and exported directory; empty: none
   bool converses = false;         // the model has a chat template
   int64_t outer_bytes = 0;        // that all ranks sent to average, in this process
