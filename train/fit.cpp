@@ -111,11 +111,8 @@ Placement step_placement(const ModelSpec& spec, const TrainSettings& s, int64_t 
   const std::vector<int> zero = zero_of_units(spec, s);
   for (PlacedLayer& l : p.layers) l.strategy.zero = zero[static_cast<size_t>(l.layer.first)];
   p.mesh.data = s.outer ? 1 : num_replicas(s), p.mesh.tensor = s.tensor;
-<<<<<<< HEAD
   p.mesh.context = s.context_ranks, p.mesh.ulysses = s.context_ranks > 1;
-=======
   p.updates_in_backward = s.update_in_backward;
->>>>>>> debe690 (tern train --update-in-backward: a layer is updated as soon as it has its gradients, which then end; the same bits in less memory)
   p.groups = static_cast<int>(s.sum_order.groups / num_replicas(s));
   if (s.tensor * s.context_ranks > 1)
     p.query = [query = p.query, tensor = s.tensor, context = s.context_ranks](int unit, int micro) {
