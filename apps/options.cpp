@@ -377,7 +377,7 @@ std::vector<std::string_view> schedules_without_chunks() {
 std::vector<OptionSpec> make_options() {
   std::vector<OptionSpec> all = {
       // What goes in and out.
-      {.name = "data", .verbs = "train adapt", .type = path, .unit = "FILE", .help = "training data: text, JSONL or a token file", .env = "TERN_DATA_FILE"},
+      {.name = "data", .verbs = "train adapt", .type = path, .unit = "PATH", .help = "training data: text, JSONL, a token file, a folder of texts, or a mixture: a .toml file of [[source]] with data = PATH and share = NUMBER", .env = "TERN_DATA_FILE"},
       {.name = "data", .verbs = "eval", .type = path, .unit = "FILE", .help = "text, JSONL or token file to measure on", .env = "TERN_DATA_FILE"},
       {.name = "data", .verbs = "quantize", .type = path, .unit = "FILE", .help = "--method gptq, lcq: a text like those that the model will read", .env = "TERN_DATA_FILE"},
       {.name = "data", .verbs = "demo", .type = path, .unit = "FILE", .help = "your own text instead of the fortunes", .env = "TERN_DATA_FILE"},
@@ -600,7 +600,7 @@ std::vector<OptionSpec> make_options() {
 
       // tokenize.
       {.name = "text", .verbs = "tokenize", .type = text, .unit = "TEXT", .help = "the text; of --decode: ids, parted by blanks or commas"},
-      {.name = "input", .verbs = "tokenize", .type = path, .unit = "FILE", .help = "read from a file; -: standard input"},
+      {.name = "input", .verbs = "tokenize", .type = path, .unit = "PATH", .help = "read from a file; -: standard input; with --train and --pack also a folder of texts"},
       {.name = "decode", .verbs = "tokenize", .type = flag, .help = "ids to text instead of text to ids"},
       {.name = "add-special", .verbs = "tokenize", .type = flag, .help = "add BOS and EOS where the tokenizer does"},
       {.name = "pack", .verbs = "tokenize", .type = flag, .help = "write a token file from text or JSONL (text, prompt and completion, or messages)"},

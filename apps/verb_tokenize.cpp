@@ -19,10 +19,12 @@
 #include "base/system.h"
 #include "base/units.h"
 #include "formats/chat/training.h"
+#include "formats/data/data_files.h"
 #include "formats/data/text_data.h"
 #include "formats/data/token_data.h"
 #include "formats/tokenizer/bpe_train.h"
 #include "formats/tokenizer/tokenizer.h"
+#include "infer/memory_fit.h"
 
 namespace tern {
 namespace {
@@ -47,7 +49,7 @@ int64_t text_room(const Options& options) {
 
 std::filesystem::path input_file(const Options& options, const char* what) {
   if (options.has("text") || !options.has("input") || options.text("input") == "-")
-    throw Error(ErrorKind::usage, "tokenize: {} reads a file: give --input FILE", what);
+    throw Error(ErrorKind::usage, "tokenize: {} reads a file or a folder: give --input PATH", what);
   return options.text("input");
 }
 
@@ -127,13 +129,26 @@ int train(const Options& options) {
     throw Error(ErrorKind::usage, "tokenize --train makes a new tokenizer: leave TOKENIZER '{}' out",
                 options.positional("TOKENIZER"));
   const std::string& directory = output_path(options, "--train");
-  DocumentReader reader(input_file(options, "--train"), invalid_utf8_from_name(options.text("invalid-utf8")),
-                        text_room(options));
+  const std::vector<std::string> files = data_files(input_file(options, "--train").string());
+  const InvalidUtf8 invalid = invalid_utf8_from_name(options.text("invalid-utf8"));
+  const int64_t room = text_room(options);
+  int64_t bytes_total = 0, bytes_before = 0;
+  for (const std::string& file : files) bytes_total += real_io().stat(file).value_or(FileInfo{}).size_bytes;
+  size_t next_file = 0;
+  std::optional<DocumentReader> reader;
+  const auto next_document = [&](TextDocument& document) {
+    while (true) {
+      if (reader && reader->next(document)) return true;
+      if (reader) bytes_before += reader->bytes_total();
+      if (next_file == files.size()) return false;
+      reader.emplace(files[next_file++], invalid, room);
+    }
+  };
   BpeTrainOptions how;
   if (options.has("vocab-size")) how.vocab_size = options.integer("vocab-size");
   bool in_completion = false;
   TextDocument document;
-  Progress progress("read", reader.bytes_total(), real_clock(), {}, "bytes");
+  Progress progress("read", bytes_total, real_clock(), {}, "bytes");
   const Tokenizer tokenizer = train_bpe(
       [&](std::string_view& text) {
         if (in_completion) {
@@ -141,8 +156,8 @@ int train(const Options& options) {
           text = document.completion;
           return true;
         }
-        if (!reader.next(document)) return false;
-        progress.update(reader.bytes_done());
+        if (!next_document(document)) return false;
+        progress.update(bytes_before + reader->bytes_done());
         if (document.is_chat)
           throw Error(ErrorKind::usage, "--input: line {} has messages; a tokenizer is trained on texts",
                       document.line);
@@ -160,7 +175,7 @@ int train(const Options& options) {
     print_json({{"output", directory},
                 {"vocab_size", tokenizer.vocab_size()},
                 {"tokenizer", tokenizer.hash()},
-                {"text_bytes", reader.bytes_total()}});
+                {"text_bytes", bytes_total}});
   else
     say(fmt::format("tokenize: wrote {} ({})", directory, tokenizer.describe()));
   return 0;
@@ -187,7 +202,8 @@ int pack_file(const Options& options) {
   how.memory_bytes = text_room(options);
   how.invalid_utf8 = invalid_utf8_from_name(options.text("invalid-utf8"));
   how.tell = [](const std::string& text) { log_info("{}", text); };
-  const TokenFileInfo info = pack({input_file(options, "--pack")}, tokenizer, output, how);
+  const std::vector<std::string> files = data_files(input_file(options, "--pack").string());
+  const TokenFileInfo info = pack({files.begin(), files.end()}, tokenizer, output, how);
   line.finish();
   if (options.flag("json"))
     print_json({{"output", output},

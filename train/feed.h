@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "exec/executor.h"
@@ -12,6 +14,9 @@
 #include "model/rope_table.h"
 
 namespace tern {
+
+/// Samples of a mixture within which each source has its share.
+inline constexpr int64_t kMixtureBlock = 4096;
 
 struct FeedConfig {
   int64_t seq = 256;
@@ -24,18 +29,33 @@ struct FeedConfig {
 /// the first seq, its targets the last seq. The tokens of a last partial window (fewer than seq) are dropped:
 /// left_over(). A document that begins inside a window starts a sequence of its own: positions from 0, no attention
 /// across the border, and no target across it (-1), nor where the file's loss mask is 0.
-/// Order  sample s belongs to epoch s / num_windows; within an epoch the windows come in a permutation keyed by (seed,
+/// Several sources: windows are numbered source after source. Of every kMixtureBlock samples each source gives as many as its share says,
+/// rounded (the largest remainders up), scattered by a permutation keyed by (seed, block); its own samples come in its own order.
+/// Order  of a source: sample s belongs to epoch s / num_windows; within an epoch the windows come in a permutation keyed by (seed,
 ///        epoch), or in order without shuffling. The same for any batch size, micro-batch or resume.
 class Feed {
  public:
+  struct Source {
+    TokenData data;
+    double share = 1;        // of the samples; all together 1
+    std::string place = {};  // names the data in errors
+    int64_t num_windows = 0, first_window = 0;
+    int64_t of_block = 0, first_of_block = 0;  // of kMixtureBlock samples: its own; those of the sources before it
+    int64_t left_over(int64_t seq) const { return data.num_tokens() - 1 - num_windows * seq; }  // tokens of no window
+  };
   /// Errors  bad_file: fewer than seq + 1 tokens; `place` names the data in it.
   Feed(TokenData, FeedConfig, std::string_view place);
+  /// Errors  as above; bad_file: a share of less than half a sample in kMixtureBlock. TERN_CHECK: none; several, of pairs.
+  Feed(std::vector<Source>, FeedConfig);
 
   int64_t num_windows() const { return num_windows_; }
   int64_t left_over() const;  // tokens of no window
   /// The number of targets with a loss in all windows: a document's first token is no target, nor is a masked token.
   int64_t num_loss_targets() const;
-  const TokenData& data() const { return data_; }
+  int64_t num_tokens() const;
+  const std::vector<Source>& sources() const { return sources_; }
+  /// The only source's. Errors: TERN_CHECK: there are several.
+  const TokenData& data() const;
   /// The window that sample `s` is.
   int64_t window_of(uint64_t sample) const;
   /// Windows laid end to end as one micro-batch of windows.size()·seq rows.
@@ -44,7 +64,10 @@ class Feed {
   std::vector<MicroBatch> samples(uint64_t first, int64_t count, int64_t micro, const RopeTable*) const;
 
  private:
-  TokenData data_;
+  int64_t window_within(const Source&, uint64_t sample) const;
+  const Source& source_of(int64_t window) const;
+
+  std::vector<Source> sources_;
   FeedConfig config_;
   int64_t num_windows_ = 0;
 };

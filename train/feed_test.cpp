@@ -141,5 +141,71 @@ TEST_F(FeedTest, CountsAttendedPairsBySequence) {
   EXPECT_EQ(attended_pairs_of(b, 2), 9 + 1 + 19);
 }
 
+// --- mixtures ---
+
+TEST_F(FeedTest, EachSourceOfAMixtureHasItsShareOfEveryBlockAndAllOfItsWindowsBeforeAnyComesAgain) {
+  for (const bool shuffle : {true, false}) {
+    SCOPED_TRACE(shuffle);
+    const Feed f({{.data = data({161}), .share = 0.7, .place = "a"},
+                  {.data = data({321}), .share = 0.2, .place = "b"},
+                  {.data = data({49}), .share = 0.1, .place = "c"}},
+                 {.seq = 16, .seed = 3, .shuffle = shuffle});
+    ASSERT_EQ(f.num_windows(), 10 + 20 + 3);
+    EXPECT_EQ(f.num_tokens(), 161 + 321 + 49);
+    std::vector<std::vector<int64_t>> drawn(3);
+    for (uint64_t s = 0; s < 2 * kMixtureBlock; ++s) {
+      const int64_t window = f.window_of(s);
+      const size_t source = window < 10 ? 0 : window < 30 ? 1 : 2;
+      drawn[source].push_back(window - f.sources()[source].first_window);
+      if (s + 1 != kMixtureBlock) continue;
+      EXPECT_EQ(drawn[0].size(), 2867u);  // 2867.2, 819.2, 409.6: the last is rounded up
+      EXPECT_EQ(drawn[1].size(), 819u);
+      EXPECT_EQ(drawn[2].size(), 410u);
+    }
+    for (size_t k = 0; k < 3; ++k) {
+      EXPECT_EQ(drawn[k].size(), 2 * static_cast<size_t>(f.sources()[k].of_block));
+      const auto n = static_cast<size_t>(f.sources()[k].num_windows);
+      for (size_t epoch = 0; (epoch + 1) * n <= drawn[k].size(); ++epoch) {
+        std::set<int64_t> seen;
+        for (size_t i = 0; i < n; ++i) {
+          seen.insert(drawn[k][epoch * n + i]);
+          if (!shuffle) { EXPECT_EQ(drawn[k][epoch * n + i], static_cast<int64_t>(i)); }
+        }
+        EXPECT_EQ(seen.size(), n) << "source " << k << ", epoch " << epoch;
+      }
+    }
+    // Scattered, not one source after the other.
+    std::set<size_t> first;
+    for (uint64_t s = 0; s < 64; ++s) first.insert(f.window_of(s) < 10 ? 0u : f.window_of(s) < 30 ? 1u : 2u);
+    EXPECT_EQ(first.size(), 3u);
+  }
+}
+
+TEST_F(FeedTest, AWindowOfAMixtureIsItsSourcesOwn) {
+  const TokenData second = data({40, 60});
+  const Feed f({{.data = data({33}), .share = 0.5, .place = "a"}, {.data = second, .share = 0.5, .place = "b"}},
+               {.seq = 16});
+  const Feed alone(second, {.seq = 16}, "b");
+  for (int64_t w = 0; w < alone.num_windows(); ++w) {
+    const MicroBatch want = alone.windows(one(w), nullptr),
+                     got = f.windows(one(f.sources()[1].first_window + w), nullptr);
+    EXPECT_EQ(got.tokens, want.tokens);
+    EXPECT_EQ(got.targets, want.targets);
+    EXPECT_EQ(got.rows.starts, want.rows.starts);
+  }
+  EXPECT_EQ(f.num_loss_targets(), alone.num_loss_targets() + Feed(data({33}), {.seq = 16}, "a").num_loss_targets());
+}
+
+TEST_F(FeedTest, AShareOfNoSampleIsRefusedByName) {
+  try {
+    const Feed f({{.data = data({33}), .share = 0.99999, .place = "a"},
+                  {.data = data({33}), .share = 0.00001, .place = "tiny.txt"}},
+                 {.seq = 16});
+    FAIL() << "taken";
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("tiny.txt: a share of 1e-05"), std::string::npos) << e.what();
+  }
+}
+
 }  // namespace
 }  // namespace tern

@@ -12,6 +12,8 @@
 #include "base/mapped_file.h"
 #include "base/units.h"
 #include "formats/chat/training.h"
+#include "formats/data/data_files.h"
+#include "formats/data/mixture.h"
 #include "formats/safetensors/index.h"
 #include "model/adapter_files.h"
 #include "model/coded_base.h"
@@ -206,6 +208,8 @@ TrainInputs load_inputs(const TrainSettings& s) {
   return in;
 }
 
+static bool learns_pairs(const TrainSettings& s) { return s.adapter && s.adapter->preference; }
+
 void check_data_files(const TrainSettings& s, const TrainInputs& in) {
   for (const auto& [option, path] : {std::pair("--data", s.data), std::pair("--valid-data", s.valid_data)}) {
     if (path.empty()) continue;
@@ -215,17 +219,21 @@ void check_data_files(const TrainSettings& s, const TrainInputs& in) {
     if (std::filesystem::is_other(path, ignored))
       throw Error(ErrorKind::bad_file, "{}: {} is a device or a pipe, not a file; write the text to a file first",
                   option, path);
-    if (real_io().stat(path)->is_directory)
-      throw Error(ErrorKind::bad_file, "{}: {} is a folder; give one file of text or of packed tokens", option, path);
-    if (const auto info = real_io().stat(path); info->size_bytes == 0)
-      throw Error(ErrorKind::bad_file, "{}: {} is empty; give it a text", option, path);
-    if (!in.tokenizer) open_without_tokenizer(s, path);
+    const std::vector<DataSource> sources = data_sources(path);
+    if (sources.size() > 1 && option == std::string_view("--valid-data"))
+      throw Error(ErrorKind::usage, "--valid-data: {} is a mixture; give one text, JSONL, token file or folder", path);
+    if (sources.size() > 1 && learns_pairs(s))
+      throw Error(ErrorKind::usage, "--data: {} is a mixture; --method dpo learns from one file of pairs", path);
+    for (const DataSource& source : sources) {
+      for (const std::string& file : data_files(source.path))
+        if (const auto info = real_io().stat(file); source.path == file && info && info->size_bytes == 0)
+          throw Error(ErrorKind::bad_file, "{}: {} is empty; give it a text", option, file);
+      if (!in.tokenizer) open_without_tokenizer(s, source.path);
+    }
   }
 }
 
 namespace {
-
-bool learns_pairs(const TrainSettings& s) { return s.adapter && s.adapter->preference; }
 
 // Tokens that were packed for other windows, or no pairs.
 void require_pairs(const TokenData& tokens, int64_t seq, const std::string& data) {
@@ -250,25 +258,45 @@ std::optional<ChatTraining> chat_of(const TrainSettings& s, const TrainInputs& i
 
 }  // namespace
 
+static TokenData open_source(const TrainSettings& s, const TrainInputs& in, const std::string& path,
+                             const std::string& cache_dir, const PackOptions& pack_options, Io& io) {
+  TokenData tokens =
+      in.tokenizer ? load_or_pack(path, *in.tokenizer, cache_dir, pack_options, io) : open_without_tokenizer(s, path);
+  if (tokens.info().vocab_size > in.spec.vocab)
+    throw Error(ErrorKind::usage,
+                "{}: made for a vocabulary of {}, the model's is {}; use the tokenizer the model was made for", path,
+                tokens.info().vocab_size, in.spec.vocab);
+  if (learns_pairs(s)) require_pairs(tokens, s.seq, path);
+  return tokens;
+}
+
 Feed open_feed(const TrainSettings& s, const TrainInputs& in, const std::string& data, const std::string& cache_dir,
                FeedConfig config, PackOptions pack_options, Io& io) {
-  const bool lines = data.ends_with(".jsonl") || data.ends_with(".ndjson");
+  const std::vector<DataSource> named = data_sources(data);
+  bool lines = false;
+  for (const DataSource& source : named)
+    for (const std::string& file : data_files(source.path))
+      lines |= file.ends_with(".jsonl") || file.ends_with(".ndjson");
   const std::optional<ChatTraining> chat = lines ? chat_of(s, in) : std::nullopt;
   pack_options.chat = chat ? &*chat : nullptr;
   pack_options.invalid_utf8 = s.invalid_utf8;
   if (learns_pairs(s)) pack_options.window = s.seq, config.together = 2;
-  TokenData tokens =
-      in.tokenizer ? load_or_pack(data, *in.tokenizer, cache_dir, pack_options, io) : open_without_tokenizer(s, data);
-  if (tokens.info().vocab_size > in.spec.vocab)
-    throw Error(ErrorKind::usage,
-                "{}: made for a vocabulary of {}, the model's is {}; use the tokenizer the model was made for", data,
-                tokens.info().vocab_size, in.spec.vocab);
-  if (learns_pairs(s)) require_pairs(tokens, s.seq, data);
-  return Feed(std::move(tokens), config, data);
+  int64_t most_bytes = 0;  // of any source
+  std::vector<Feed::Source> sources;
+  for (const DataSource& source : named) {
+    sources.push_back({.data = open_source(s, in, source.path, cache_dir, pack_options, io),
+                       .share = source.share,
+                       .place = source.path});
+    if (pack_options.most_bytes) most_bytes = std::max(most_bytes, *pack_options.most_bytes);
+  }
+  if (pack_options.most_bytes) *pack_options.most_bytes = most_bytes;
+  return Feed(std::move(sources), config);
 }
 
-RunIdentity identify(const TrainSettings& s, const TrainInputs& in, const Feed& feed) {
-  const TokenData& data = feed.data();
+namespace {
+
+// Tokens and documents of one source, as the manifest says it.
+std::string identity_of(const TokenData& data) {
   constexpr int64_t kAll = int64_t{64} << 20, kStretches = 1024, kStretch = kAll / kStretches;
   uint32_t crc = 0;
   std::vector<int32_t> ids;
@@ -286,7 +314,20 @@ RunIdentity identify(const TrainSettings& s, const TrainInputs& in, const Feed& 
       add(static_cast<int64_t>(static_cast<__int128>(n - kStretch) * i / (kStretches - 1)), kStretch);
   }
   crc = crc32c(std::as_bytes(data.documents()), crc);
+  return fmt::format("{} tokens, {} documents, CRC-32C {:08x}", n, data.num_documents(), crc);
+}
 
+}  // namespace
+
+RunIdentity identify(const TrainSettings& s, const TrainInputs& in, const Feed& feed) {
+  const std::vector<Feed::Source>& sources = feed.sources();
+  std::string data = identity_of(sources.front().data);
+  if (sources.size() > 1) {
+    data.clear();
+    for (const Feed::Source& source : sources)
+      data += fmt::format("{}{} of {}: {}", data.empty() ? "" : "; ", source.of_block, kMixtureBlock,
+                          identity_of(source.data));
+  }
   HfConfig shape = in.config;
   shape.notes.clear();
   shape.dtype.reset();
@@ -297,8 +338,8 @@ RunIdentity identify(const TrainSettings& s, const TrainInputs& in, const Feed& 
     model += fmt::format(", weights {} {:08x}", file_name(in.dir.weights), weights_crc(in.dir.weights));
   }
   return {.model = model,
-          .tokenizer = in.tokenizer ? in.tokenizer->hash() : data.info().tokenizer_hash,
-          .data = fmt::format("{} tokens, {} documents, CRC-32C {:08x}", n, data.num_documents(), crc)};
+          .tokenizer = in.tokenizer ? in.tokenizer->hash() : sources.front().data.info().tokenizer_hash,
+          .data = std::move(data)};
 }
 
 }  // namespace tern

@@ -28,30 +28,38 @@ std::string plan_difference(const TrainSettings& s, uint32_t checksum) {
 }
 
 std::string describe_windows(const Feed& feed, int64_t seq) {
-  int64_t dropped = 0;  // answers behind the last window
-  for (int64_t i = feed.data().num_tokens() - feed.left_over(); i < feed.data().num_tokens(); ++i)
-    dropped += feed.data().loss(i);
-  return fmt::format(
-      "data: {} in {}: {} of {}{}; the last {}{} make{} no window", counted(feed.data().num_tokens(), "token"),
-      counted(feed.data().num_documents(), "document"), counted(feed.num_windows(), "window"), seq,
-      feed.data().has_loss()
-          ? fmt::format(", {} of their tokens with a loss", format_with_commas(feed.num_loss_targets()))
-          : "",
-      counted(feed.left_over(), "token"), feed.data().has_loss() ? fmt::format(" ({} with a loss)", dropped) : "",
+  int64_t dropped = 0, documents = 0;  // dropped: answers behind the last window
+  bool has_loss = false;
+  for (const Feed::Source& source : feed.sources()) {
+    const TokenData& data = source.data;
+    for (int64_t i = data.num_tokens() - source.left_over(seq); i < data.num_tokens(); ++i) dropped += data.loss(i);
+    documents += data.num_documents(), has_loss |= data.has_loss();
+  }
+  std::string text = fmt::format(
+      "data: {} in {}: {} of {}{}; the last {}{} make{} no window", counted(feed.num_tokens(), "token"),
+      counted(documents, "document"), counted(feed.num_windows(), "window"), seq,
+      has_loss ? fmt::format(", {} of their tokens with a loss", format_with_commas(feed.num_loss_targets())) : "",
+      counted(feed.left_over(), "token"), has_loss ? fmt::format(" ({} with a loss)", dropped) : "",
       feed.left_over() == 1 ? "s" : "");
+  if (feed.sources().size() > 1)
+    for (const Feed::Source& source : feed.sources())
+      text += fmt::format("\n  {:.1f} % of the samples from {}: {} in {}",
+                          100.0 * static_cast<double>(source.of_block) / kMixtureBlock, source.place,
+                          counted(source.data.num_tokens(), "token"), counted(source.num_windows, "window"));
+  return text;
 }
 
 void require_loss(const TrainSettings& s, const Feed& feed) {
   if (feed.num_loss_targets() > 0) return;
-  const TokenData& data = feed.data();
   int64_t anywhere = 0;
-  for (int64_t i = 0; i < data.num_tokens(); ++i) anywhere += data.loss(i);
+  for (const Feed::Source& source : feed.sources())
+    for (int64_t i = 0; i < source.data.num_tokens(); ++i) anywhere += source.data.loss(i);
   throw Error(
       ErrorKind::usage,
       "{}: none of the tokens in {} of {} has a loss, so nothing would be learnt ({} of {} in the data have one; "
       "{} make no window); choose another --seq, or more data",
       s.data, counted(feed.num_windows(), "window"), s.seq, format_with_commas(anywhere),
-      counted(data.num_tokens(), "token"), counted(feed.left_over(), "token"));
+      counted(feed.num_tokens(), "token"), counted(feed.left_over(), "token"));
 }
 
 CheckpointSearch look_for_checkpoint(Io& io, const RunDirectory& run, Resume resume, const Note& tell) {

@@ -99,8 +99,8 @@ struct PackOptions {
 TokenFileInfo pack(const std::vector<std::filesystem::path>& inputs, const Tokenizer&,
                    const std::filesystem::path& output, PackOptions = {}, Io& = real_io());
 
-/// A token file (is_token_file, or any .safetensors) is opened (its tokenizer must be this one); text or JSONL is
-/// packed into `cache_dir` once and found again by the file's path, size, time and the tokenizer's hash. The packed file
+/// A token file (is_token_file, or any .safetensors) is opened (its tokenizer must be this one); text or JSONL, or a folder of them
+/// (data_files), is packed into `cache_dir` once and found again by the files' paths, sizes, times and the tokenizer's hash. The packed file
 /// is written through the Io; inputs are read from the real disk.
 TokenData load_or_pack(const std::filesystem::path& data, const Tokenizer&, const std::filesystem::path& cache_dir,
                        PackOptions = {}, Io& = real_io());

@@ -11,6 +11,7 @@
 #include "base/rng.h"
 #include "base/units.h"
 #include "formats/chat/training.h"
+#include "formats/data/data_files.h"
 #include "formats/data/text_data.h"
 #include "formats/data/token_data.h"
 #include "formats/safetensors/write.h"
@@ -241,6 +242,8 @@ TokenFileInfo pack(const std::vector<fs::path>& inputs, const Tokenizer& tokeniz
     done += reader.bytes_total();
     changed += reader.num_changed();
   }
+  constexpr size_t kNamed = 3;
+  if (inputs.size() > kNamed) source = counted(static_cast<int64_t>(inputs.size()), "file");
   if (options.window > 0 && files.num_tokens() > 0) packer.end_windows();
   files.flush();
   tell_changed(options, source, changed);
@@ -271,8 +274,7 @@ TokenFileInfo pack(const std::vector<fs::path>& inputs, const Tokenizer& tokeniz
 
 TokenData load_or_pack(const fs::path& data, const Tokenizer& tokenizer, const fs::path& cache_dir, PackOptions options,
                        Io& io) {
-  if (!fs::exists(data))
-    throw Error(ErrorKind::bad_file, "{}: no such file; expected text, JSONL or a token file", data.string());
+  const std::vector<std::string> files = data_files(data.string());
   if (data.extension() == ".safetensors" || is_token_file(data)) {
     TokenData tokens = TokenData::open(data);
     if (tokens.info().tokenizer_hash != tokenizer.hash())
@@ -281,17 +283,18 @@ TokenData load_or_pack(const fs::path& data, const Tokenizer& tokenizer, const f
                   tokens.info().tokenizer_hash, tokenizer.hash());
     return tokens;
   }
-  if (fs::is_directory(data))
-    throw Error(ErrorKind::bad_file, "{}: a directory; expected a file of text", data.string());
-  const auto stat = real_io().stat(data.string());
-  const std::string key =
-      fmt::format("{}\n{}\n{}\n{}\n{}", fs::canonical(data).string(), stat ? stat->size_bytes : 0,
-                  stat ? stat->modified_ns : 0, tokenizer.hash(), static_cast<int>(options.invalid_utf8)) +
-      (options.chat ? "\n" + options.chat->hash() : "") +
-      (options.window > 0 ? fmt::format("\npairs of {}", options.window) : "");
+  std::string key;
+  for (const std::string& file : files) {
+    const auto stat = real_io().stat(file);
+    key += fmt::format("{}\n{}\n{}\n", fs::canonical(file).string(), stat ? stat->size_bytes : 0,
+                       stat ? stat->modified_ns : 0);
+  }
+  key += fmt::format("{}\n{}", tokenizer.hash(), static_cast<int>(options.invalid_utf8)) +
+         (options.chat ? "\n" + options.chat->hash() : "") +
+         (options.window > 0 ? fmt::format("\npairs of {}", options.window) : "");
   make_dirs(io, cache_dir.string());
   const fs::path packed =
-      cache_dir / fmt::format("{}-{:016x}.tokens.safetensors", data.stem().string(), hash_name(key));
+      cache_dir / fmt::format("{}-{:016x}.tokens.safetensors", fs::canonical(data).stem().string(), hash_name(key));
   if (io.stat(packed.string())) {
     try {
       return TokenData::open(packed, io);
@@ -299,7 +302,7 @@ TokenData load_or_pack(const fs::path& data, const Tokenizer& tokenizer, const f
       // A damaged cache is rebuilt from the text, which is at hand.
     }
   }
-  pack({data}, tokenizer, packed, options, io);
+  pack({files.begin(), files.end()}, tokenizer, packed, options, io);
   return TokenData::open(packed, io);
 }
 
