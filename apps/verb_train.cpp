@@ -160,7 +160,8 @@ void tell_end(const TrainSettings& s, const TrainResult& r) {
       "memory: tensors {} at their most (predicted {}); with the program itself {} resident (predicted at most {})",
       format_bytes(r.counted_peak_bytes), format_bytes(r.predicted.tensors()), format_bytes(r.peak_resident_bytes),
       format_bytes(r.predicted.total()));
-  log_info("checkpoint {}; model {}", r.checkpoint, r.model);
+  log_info("checkpoint {}; model {}{}", r.checkpoint, r.model,
+           s.async ? "" : "; page " + join_path(s.output, "page.html"));
   if (!r.best_model.empty())
     log_info("the lowest held-out loss, {:.4f}, was that of step {}: {}", r.best->loss, r.best->step, r.best_model);
   if (r.idle_steps > 0)

@@ -68,6 +68,10 @@ HtmlPage::HtmlPage(std::string_view title, std::string_view language) {
   body_ = "<h1>" + escaped + "</h1>\n";
 }
 
+void HtmlPage::read_again_every(int seconds) {
+  head_ += "<meta http-equiv=\"refresh\" content=\"" + std::to_string(seconds) + "\">\n";
+}
+
 void HtmlPage::heading(std::string_view text) { body_ += "<h2>" + html_escape(text) + "</h2>\n"; }
 
 void HtmlPage::paragraph(std::string_view text) { body_ += "<p>" + html_escape(text) + "</p>\n"; }

@@ -15,6 +15,7 @@ std::string html_escape(std::string_view text);
 class HtmlPage {
  public:
   HtmlPage(std::string_view title, std::string_view language = "en");
+  void read_again_every(int seconds);
   void heading(std::string_view text);
   void paragraph(std::string_view text);
   void preformatted(std::string_view text);

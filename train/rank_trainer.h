@@ -111,6 +111,7 @@ class RankTrainer {
   // kill can fall between the commit and the export.
   void finish();
   void keep_if_best(double loss);
+  void write_page(bool runs);
   void tell_outer() const;
   void export_model(bool moved);
   bool in_stages() const { return place_.in_stages(); }
@@ -146,9 +147,9 @@ class RankTrainer {
   std::vector<InstructionBytes> predicted_;  // of the Program
   std::unique_ptr<MetricsLog> log_;
   std::unique_ptr<CheckpointWriter> writer_;
-  int64_t begin_ns_ = 0, last_ns_ = 0;
+  int64_t begin_ns_ = 0, last_ns_ = 0, page_ns_ = 0;
   int64_t text_room_ = 0;  // bytes a document may take while it is packed
-  bool probe_beaten_ = false, traced_ = false;
+  bool probe_beaten_ = false, traced_ = false, page_failed_ = false;
   BestEvaluation best_;              // of the first rank
   std::optional<MetricRow> missed_;  // by a run that was stopped in its evaluation
 };

@@ -7,6 +7,7 @@
 
 #include "base/system.h"
 #include "base/units.h"
+#include "report/run_page.h"
 #include "train/metric_rows.h"
 #include "train/run_checks.h"
 #include "train/tensor_state.h"
@@ -66,7 +67,6 @@ bool RankTrainer::add_evaluation(MetricRow& row) {
   result_.byte_mismatches += static_cast<int64_t>(e.mismatches.size());
   if (hooks_.evaluated) hooks_.evaluated(state_.step, e);
   keep_if_best(e.loss);
-  last_ns_ = clock_.now_ns();
   return true;
 }
 
@@ -75,11 +75,39 @@ void RankTrainer::keep_if_best(double loss) {
   const bool best = best_.take(state_.step, loss);
   result_.best = best_;
   if (!best || !s_.keep_best) return;
-  const int64_t begin = clock_.now_ns();
   run_->export_model(in_, whole_model(), s_.dtype, {.step = state_.step}, s_.adapter ? &*s_.adapter : nullptr,
                      run_->best());
   result_.best_model = run_->best();
-  result_.evaluation_seconds += seconds_between(begin, clock_.now_ns());
+  const int64_t now = clock_.now_ns();  // not part of the next step's time either
+  result_.evaluation_seconds += seconds_between(last_ns_, now);
+  last_ns_ = now;
+}
+
+// Every kPageSeconds while it runs, and at the end. What the disk says of it is a note: a page is not worth a run.
+void RankTrainer::write_page(bool runs) {
+  if (runs && seconds_between(page_ns_, last_ns_) < kPageSeconds) return;
+  page_ns_ = last_ns_;
+  const int64_t done = state_.step - result_.first_step;
+  RunState state{.title = fmt::format("{}: a run of tern train", s_.output),
+                 .runs = runs,
+                 .step = state_.step,
+                 .total_steps = s_.schedule.total_steps,
+                 .facts = {{"parameters", format_count(static_cast<double>(result_.num_parameters))},
+                           {"memory predicted", format_bytes(result_.predicted.total())}},
+                 .settings = s_.recipe_toml};
+  if (done > 0)
+    state.seconds_left = seconds_between(begin_ns_, last_ns_) / static_cast<double>(done) *
+                         static_cast<double>(state.total_steps - state.step);
+  if (best_.step >= 0)
+    state.facts.emplace_back("lowest held-out loss", fmt::format("{:.6g} at step {}", best_.loss, best_.step));
+  const std::string log = join_path(run_->logs(), "metrics.jsonl");
+  try {
+    RunLog run{.name = s_.output, .log = io_.stat(log) ? parse_metrics(io_.read(log), log) : MetricsFile{}};
+    write_file_atomically(io_, run_->page(), run_page(run, state));
+  } catch (const Error& e) {
+    if (!page_failed_) note(fmt::format("{}; the run goes on without its page", e.what()));
+    page_failed_ = true;
+  }
 }
 
 // The log first: a resume at this checkpoint relies on the rows up to it. What other ranks keep comes straight into the copy
@@ -127,6 +155,7 @@ void RankTrainer::finish() {
   if (!leads()) return;  // the rest is done once
   export_model(moved);
   result_.model = run_->model();
+  write_page(false);
   result_.converses = (in_.tokenizer && in_.tokenizer->has_chat_template()) || !s_.chat_template.empty();
   const int64_t now = state_arena_.current_total() + others_state_ + message_bytes_ + whole_arena_.current_total();
   result_.counted_peak_bytes = std::max({result_.counted_peak_bytes, state_bytes(), now});

@@ -112,7 +112,8 @@ void RunDirectory::write_recipe(const std::string& toml) const {
 }
 
 std::vector<std::string> RunDirectory::put_aside() const {
-  const std::vector<std::string> parts = {checkpoints(), model(), best(), logs(), join_path(path_, "recipe.toml")};
+  const std::vector<std::string> parts = {checkpoints(), model(), best(),
+                                          logs(),        page(),  join_path(path_, "recipe.toml")};
   const auto name = [](const std::string& part, int k) { return fmt::format("{}.before-{}", part, k); };
   int k = 1;
   while (std::any_of(parts.begin(), parts.end(), [&](const auto& part) { return io_.stat(name(part, k)).has_value(); }))

@@ -1,6 +1,6 @@
 #pragma once
 // OUT: the directory of a run. One process at a time; every part is complete or absent.
-//   OUT/lock, OUT/recipe.toml, OUT/data/ (packed text), OUT/logs/, OUT/checkpoints/step-N/, OUT/model/ (Hugging Face,
+//   OUT/lock, OUT/recipe.toml, OUT/page.html (report/run_page.h), OUT/data/ (packed text), OUT/logs/, OUT/checkpoints/step-N/, OUT/model/ (Hugging Face,
 //   and tern_export.json: which checkpoint it was made of); of a run that trains an adapter OUT/adapter/ (PEFT); with --keep-best
 //   OUT/best/, the same of the lowest held-out loss so far, made of no checkpoint
 
@@ -46,6 +46,7 @@ class RunDirectory {
   static std::string data_of(const std::string& path) { return join_path(path, "data"); }
   std::string model() const { return join_path(path_, product_); }
   std::string best() const { return join_path(path_, "best"); }
+  std::string page() const { return join_path(path_, "page.html"); }
   const std::string& path() const { return path_; }
   const std::string& id() const { return id_; }  // of this object alone, for temporary names
   const std::vector<std::string>& notes() const { return notes_; }

@@ -44,7 +44,7 @@ void RankTrainer::train() {
   const int64_t total = s_.schedule.total_steps;
   result_.first_step = state_.step;
   if (hooks_.begun && state_.step < total) hooks_.begun(state_.step, total);
-  begin_ns_ = last_ns_ = clock_.now_ns();
+  begin_ns_ = last_ns_ = page_ns_ = clock_.now_ns();
   // Where ranks may send anything, or send between steps, nothing is to be settled.
   if (!s_.robust && !s_.outer) world().transport().keep_ledger(true);
   int64_t missed = missed_.has_value();
@@ -86,6 +86,7 @@ void RankTrainer::tell(const StepReport& report, bool last) {
   if (last || state_.step % s_.log_every == 0) row = row_of(report);
   if (evaluates_at(s_, state_.step) && !add_evaluation(row)) result_.end = TrainEnd::interrupted;
   if (!row.values.empty()) log_->append(std::move(row));
+  if (!last) write_page(true);
 }
 
 // This rank's share of the next step: micro-batches are numbered over the ranks, one after the other.
