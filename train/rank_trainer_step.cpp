@@ -31,7 +31,7 @@ StepReport RankTrainer::step(std::vector<MicroBatch>& batches, int64_t targets) 
   begin_step(*update_, number, [&](int64_t n) { return learning_rate(s_.schedule, n); });
   const std::optional<Preference> preference = prefer(batches);
   const ExecuteInput input{.spec = part_,
-                           .weights = state_.weights,
+                           .weights = hooks_.companion ? hooks_.companion->weights() : state_.weights,
                            .gradients = &state_.gradients,
                            .micro_batches = batches,
                            .loss_scale = own > 0 ? 1.0 / static_cast<double>(own) : 0.0,
@@ -69,10 +69,7 @@ StepReport RankTrainer::step(std::vector<MicroBatch>& batches, int64_t targets) 
 }
 
 ExecuteResult RankTrainer::run_unchanged(const ExecuteInput& input, int64_t number) {
-  const auto once = [&] {
-    const bool split = hooks_.gradients || keeps_a();
-    return split ? execute_around(program_, input, [&] { change_gradients(number); }) : execute(program_, input);
-  };
+  const auto once = [&] { return run_step(input, number); };
   ExecuteResult run = once();
   if (!run.changed) return run;
   if (leads())
@@ -98,6 +95,20 @@ void RankTrainer::settle(const char* what) {
                 "a message of rank {} to rank {} was changed on its way, after which {} cannot be trusted; the last "
                 "checkpoint stands",
                 changed->from, changed->to, what);
+}
+
+ExecuteResult RankTrainer::run_step(const ExecuteInput& input, int64_t number) {
+  const auto change = [&] { change_gradients(number); };
+  StepCompanion* const companion = hooks_.companion;
+  if (!companion) return hooks_.gradients || keeps_a() ? execute_around(program_, input, change) : execute(program_, input);
+  return execute_around(program_, input,
+                        {.before = [&](size_t micro) { companion->before(input.micro_batches[micro]); },
+                         .after = [&](size_t) { companion->after(update_->weights, update_->gradients); },
+                         .between =
+                             [&] {
+                               change();
+                               if (input.step_targets > 0) companion->update(number, learning_rate(s_.schedule, number));
+                             }});
 }
 
 Compute RankTrainer::compute() {

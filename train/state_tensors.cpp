@@ -59,7 +59,9 @@ std::vector<StateTensor> state_tensors(const UpdateConfig& config, DType dtype, 
 
 std::vector<StateTensor> state_tensors(const TrainSettings& s, const TrainState& state) {
   if (state.outer) return outer_tensors(s.optimizer, s.dtype, state.optimizer, *state.outer);
-  return state_tensors(s.optimizer, s.dtype, state.optimizer);
+  std::vector<StateTensor> list = state_tensors(s.optimizer, s.dtype, state.optimizer);
+  for (const NamedTensor& t : state.beside) list.push_back({t.name, t.tensor.dtype(), t.tensor.shape(), t.tensor});
+  return list;
 }
 
 void gather_to_first(Comm& world, const StateTensor& t, const Tensor& whole) {

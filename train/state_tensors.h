@@ -25,7 +25,7 @@ struct StateTensor {
 };
 /// What a checkpoint holds: all masters, then what the rule keeps, then what no update changes. `dtype` is the weights'.
 std::vector<StateTensor> state_tensors(const UpdateConfig&, DType dtype, const OptimizerState&);
-/// The same, or of a run with --outer that of all its ranks (train/outer_run.h).
+/// The same and what is kept beside, or of a run with --outer what all its ranks have (train/outer_run.h).
 std::vector<StateTensor> state_tensors(const TrainSettings&, const TrainState&);
 
 /// Brings every rank's part to rank 0's `whole` (other ranks pass an empty Tensor). All ranks call it.

@@ -206,8 +206,9 @@ TrainState fresh_state(const TrainSettings& s, const TrainInputs& in, Arena& are
 
 TrainState load_state(const TrainSettings& s, const TrainInputs& in, Io& io, const std::string& checkpoint,
                       const Manifest& manifest, Arena& arena, Shares shares, const std::vector<bool>& elsewhere,
-                      const TensorPlace& at) {
+                      const TensorPlace& at, std::vector<NamedTensor> beside) {
   TrainState state;
+  state.beside = std::move(beside);
   const ModelSpec spec = part_of_rank(in.spec, at);
   if (!s.from_scratch && has_frozen(in.spec)) require_finite(in.dir.weights);
   state.weights = weights_beside_masters(s, in, spec, arena, shares, elsewhere);

@@ -26,6 +26,7 @@ struct TrainState {
   int64_t step = 0;      // steps done
   uint64_t samples = 0;  // the Feed's position
   std::optional<OuterState> outer{};  // of runs with --outer
+  std::vector<NamedTensor> beside{};  // a StepCompanion's
 };
 
 /// Whether fresh_state goes unit by unit on this rank.
@@ -40,8 +41,9 @@ TrainState fresh_state(const TrainSettings&, const TrainInputs&, Arena&, Shares 
                        const std::vector<bool>& elsewhere = {}, const TensorPlace& = {});
 /// The state of a verified checkpoint, or this rank's part of it. No checkpoint holds frozen parameters: they are read from the
 /// model that the run began with. Errors: those of fresh_state where something is frozen; bad_file naming the tensor
-/// that is missing, unknown, or of another shape or type.
+/// that is missing, unknown, or of another shape or type. beside: tensors that get their numbers from it too.
 TrainState load_state(const TrainSettings&, const TrainInputs&, Io&, const std::string& checkpoint, const Manifest&,
-                      Arena&, Shares = {}, const std::vector<bool>& elsewhere = {}, const TensorPlace& = {});
+                      Arena&, Shares = {}, const std::vector<bool>& elsewhere = {}, const TensorPlace& = {},
+                      std::vector<NamedTensor> beside = {});
 
 }  // namespace tern

@@ -98,6 +98,7 @@ std::vector<MicroBatch> RankTrainer::my_batches() const {
   if (const auto [place, ranks] = place_.context; ranks > 1)
     for (MicroBatch& batch : own) batch = context_part(batch, place, ranks);
   if (flips_labels(s_, worker_.rank())) flip_labels(own, in_.spec.vocab);
+  if (hooks_.companion) hooks_.companion->choose_targets(own);
   return own;
 }
 

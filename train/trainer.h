@@ -14,6 +14,7 @@
 #include "train/peak_rate.h"
 #include "train/settings.h"
 #include "train/split_step.h"
+#include "train/step_companion.h"
 
 namespace tern {
 
@@ -39,6 +40,7 @@ struct TrainHooks {
   PackOptions pack;  // progress of packing text
   /// May add to the gradients; one rank alone.
   std::function<void(const StepGradients&)> gradients;
+  StepCompanion* companion = nullptr;  // trained beside the adapter; one rank alone
 };
 
 /// stopped_early: by --patience.
