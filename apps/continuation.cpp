@@ -10,9 +10,12 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/options.h"
+#include "base/text.h"
+#include "base/units.h"
 #include "infer/constrain/constraint.h"
 #include "infer/constrain/json_schema.h"
 #include "infer/load.h"
+#include "infer/sample_budget.h"
 
 namespace tern {
 namespace {
@@ -31,15 +34,40 @@ std::shared_ptr<Constraint> constraint_of(const Options& options, const ModelDes
 
 SamplingSettings sampling_of_samples(const Options& options, const ModelDescription& model) {
   SamplingSettings settings = sampling_settings(options, model.generation);
-  if (options.integer("samples") > 1 && settings.sampling.temperature == 0)
+  if (const int64_t samples = samples_asked(options); samples > 1 && settings.sampling.temperature == 0)
     throw Error(ErrorKind::usage,
                 "--samples {}: at temperature 0 they would all be the same text; give --temperature above 0 (0.8, for "
                 "example), or leave --samples out",
-                options.integer("samples"));
+                samples);
   return settings;
 }
 
 }  // namespace
+
+int64_t samples_asked(const Options& options) {
+  if (!options.has("samples-rule")) return options.integer("samples");
+  const std::string rule = options.text("samples-rule");
+  if (options.given("samples"))
+    throw Error(ErrorKind::usage, "--samples-rule {}: says how many samples, and so does --samples; give one of them",
+                rule);
+  std::vector<double> numbers;
+  for (const std::string_view part : split(rule, ',')) numbers.push_back(parse_real(trim(part), "--samples-rule"));
+  const double ceiling = numbers.size() == 3 ? numbers[2] : 1;
+  const bool fine = (numbers.size() == 2 || numbers.size() == 3) && numbers[0] > 0 && numbers[0] < 1 &&
+                    numbers[1] > 0 && ceiling > 0 && ceiling <= 1;
+  if (!fine)
+    throw Error(
+        ErrorKind::usage,
+        "--samples-rule {}: expected P,GAIN or P,GAIN,CEILING: how often one sample is right (between 0 and 1), the "
+        "least gain (above 0), and the most that any number of them reaches (up to 1)",
+        make_printable(rule));
+  constexpr int64_t kMost = 65536;
+  const int64_t samples = samples_worth_their_time({.right = numbers[0], .ceiling = ceiling}, numbers[1]);
+  if (samples > kMost)
+    throw Error(ErrorKind::usage, "--samples-rule {}: {} samples would be worth it, {} are taken; name a larger gain",
+                rule, samples, kMost);
+  return samples;
+}
 
 std::vector<int32_t> prompt_tokens(const ModelDescription& model, const std::string& prompt) {
   std::vector<int32_t> tokens = model.tokenizer->encode(prompt);
@@ -73,7 +101,7 @@ Continuation read_continuation(const Options& options, const ModelDescription& m
   Request& request = c.request;
   request.prompt = prompt_tokens(model, prompt);
   request.sampling = c.settings.sampling;
-  request.num_samples = options.integer("samples");
+  request.num_samples = samples_asked(options);
   c.length_of_file = !options.given("max-tokens") && model.generation.max_new_tokens.has_value();
   request.max_tokens = c.length_of_file ? *model.generation.max_new_tokens : options.integer("max-tokens");
   if (model.generation.max_length && !options.given("max-tokens") && !c.length_of_file)

@@ -24,6 +24,8 @@ ModelDescription model_to_continue(const Options&);
 /// --prompt or --prompt-file; with neither what is piped in, if it is anything. Errors: usage, if both are given or there is no
 /// prompt; bad_file.
 std::string read_prompt(const Options&);
+/// --samples, or what --samples-rule makes of its numbers. Errors: usage.
+int64_t samples_asked(const Options&);
 /// Errors: usage, bad_file, naming the option or file.
 Continuation read_continuation(const Options&, const ModelDescription&, const std::string& prompt);
 /// The tokens of a prompt; of an empty one the token that texts begin with. Errors: usage: a token that the model does not

@@ -2,12 +2,16 @@
 // --adapter NAME=DIR, given several times: adapters that stand beside one model.
 
 #include <string>
+#include <utility>
 
 #include "infer/load.h"
 
 namespace tern {
 
 class Options;  // base/options.h
+
+/// The two parts of NAME=DIR. Errors  usage, naming the option: another form, a name that is no UTF-8.
+std::pair<std::string, std::string> name_and_folder(const std::string& option, const std::string& given);
 
 /// Puts them beside a model that is called `model_name`. Errors  usage: not NAME=DIR, a name that is no UTF-8 or taken;
 /// those of take_adapter_beside.

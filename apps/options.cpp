@@ -137,6 +137,7 @@ std::vector<VerbSpec> make_verbs() {
        .positionals = {model},
        .examples = {{"tern serve MODEL", "http://127.0.0.1:8080: a chat page there, the interface under /v1"},
                     {"tern serve MODEL --port 9000 --max-running 32 --context 4096", "more at once, shorter ones"},
+                    {"tern serve MODEL --also vectors=ENCODER", "two models by name, if they fit beside each other"},
                     {"TERN_API_KEY=SECRET tern serve MODEL --host 0.0.0.0", "for other machines: only with a key"}},
        .takes_recipe = true,
        .details =
@@ -537,6 +538,7 @@ std::vector<OptionSpec> make_options() {
       {.name = "json-schema", .verbs = "generate", .type = path, .unit = "FILE", .help = "write JSON that satisfies this schema (docs/structured.md)"},
       {.name = "grammar", .verbs = "generate", .type = path, .unit = "FILE", .help = "write what this grammar allows (GBNF, as llama.cpp's; docs/structured.md)"},
       {.name = "samples", .verbs = "generate", .type = integer, .fallback = "1", .unit = "N", .help = "continuations to write, in one batch", .min = 1, .max = 65536},
+      {.name = "samples-rule", .verbs = "generate", .type = text, .unit = "P,GAIN[,CEILING]", .help = "instead of --samples: as many as are worth their time where each is right with probability P. One more would raise CEILING·(1 − (1 − P)^N) by less than GAIN; CEILING (1) is the share of questions that are within reach at all"},
       {.name = "pick", .verbs = "generate", .type = choice, .fallback = "all", .help = "of --samples: all of them; best, the one with the most probability a token; first, the first that ends by itself, upon which the others are stopped (shorter lines of reasoning are more often right). Where none does, the best", .choices = {"all", "best", "first"}},
       {.name = "ignore-eos", .verbs = "generate", .type = flag, .help = "go on after an end-of-sequence token"},
       {.name = "context", .verbs = "generate", .type = integer, .unit = "TOKENS", .help = "longest sequence; not given: prompt and --max-tokens, within what the model allows", .min = 1, .max = kMaxCount},
@@ -561,6 +563,7 @@ std::vector<OptionSpec> make_options() {
       {.name = "context", .verbs = "chat", .type = integer, .unit = "TOKENS", .help = "longest conversation; not given: what the model allows and memory holds, up to 8192", .min = 2, .max = kMaxCount},
 
       // serve.
+      {.name = "also", .verbs = "serve", .type = list, .unit = "NAME=DIR", .help = "a further model, which requests call NAME; may be given several times. All are judged before any is loaded; adapters, a draft and a template are MODEL's"},
       {.name = "host", .verbs = "serve", .type = text, .fallback = "127.0.0.1", .unit = "ADDRESS", .help = "address to listen on; one that other machines reach needs a key"},
       {.name = "port", .verbs = "serve", .type = integer, .fallback = "8080", .unit = "N", .help = "port to listen on; 0: one that is free (--json tells it)", .min = 0, .max = 65535},
       {.name = "model-name", .verbs = "serve", .type = text, .unit = "NAME", .help = "what requests call the model; not given: the last part of MODEL"},

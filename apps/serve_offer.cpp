@@ -31,7 +31,7 @@ SamplingOptions usual_sampling(const GenerationConfig& file) {
 }
 
 // Of a model that writes: how it draws, where it ends, and how one converses with it.
-void offer_texts(const Options& options, const ModelDescription& model, ServedModel& served,
+void offer_texts(const ModelDescription& model, const std::string& template_file, ServedModel& served,
                  std::optional<ChatPrompt>& chat) {
   served.sampling = usual_sampling(model.generation);
   served.ends = end_tokens(model);
@@ -39,8 +39,8 @@ void offer_texts(const Options& options, const ModelDescription& model, ServedMo
     served.texts = std::make_shared<const TokenTexts>(token_texts(*model.tokenizer, model.spec.vocab));
   } catch (const Error& error) { served.why_no_texts = error.what(); }
   served.stops = model.generation.stop_strings;
-  if (options.has("chat-template") || model.tokenizer->has_chat_template()) {
-    chat.emplace(model.dir.path, options.text("chat-template"), *model.tokenizer);
+  if (!template_file.empty() || model.tokenizer->has_chat_template()) {
+    chat.emplace(model.dir.path, template_file, *model.tokenizer);
     served.chat = &*chat;
     served.turn_ends = chat->turn_ends();
     take_tool_marks(served);
@@ -79,16 +79,14 @@ std::string offered_name(const Options& options) {
   return make_valid_utf8(path.has_filename() ? path.filename().string() : path.parent_path().filename().string());
 }
 
-ServedModel offered_model(const Options& options, const ModelDescription& model, const OfferedVectors& vectors,
-                          std::optional<ChatPrompt>& chat) {
-  ServedModel served{.name = offered_name(options),
-                     .created_s = real_clock().wall_ns() / 1'000'000'000,
-                     .tokenizer = &*model.tokenizer};
+ServedModel offered_model(const std::string& name, const ModelDescription& model, const OfferedVectors& vectors,
+                          const std::string& template_file, std::optional<ChatPrompt>& chat) {
+  ServedModel served{.name = name, .created_s = real_clock().wall_ns() / 1'000'000'000, .tokenizer = &*model.tokenizer};
   for (const NamedAdapter& adapter : model.beside) served.adapters.push_back(adapter.name);
   served.vocab = model.spec.vocab, served.width = model.spec.width, served.writes = model.spec.predicts;
   served.longest_text = vectors.longest, served.why_no_embeddings = vectors.why_none;
   served.text_prefix = vectors.own.prefix;
-  if (served.writes) offer_texts(options, model, served, chat);
+  if (served.writes) offer_texts(model, template_file, served, chat);
   return served;
 }
 

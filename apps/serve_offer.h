@@ -26,8 +26,9 @@ OfferedVectors offered_vectors(const Options&, const ModelDescription&);
 /// --model-name, else the last part of MODEL's path. Errors: usage: no UTF-8.
 std::string offered_name(const Options&);
 
-/// All but the context, which memory decides. The model, and `chat`, which is made where there is a template, must outlive it.
-ServedModel offered_model(const Options&, const ModelDescription&, const OfferedVectors&,
-                          std::optional<ChatPrompt>& chat);
+/// All but the context, which memory decides. `template_file`: how one converses with it; empty: its own files say it. The
+/// model, and `chat`, which is made where there is a template, must outlive it.
+ServedModel offered_model(const std::string& name, const ModelDescription&, const OfferedVectors&,
+                          const std::string& template_file, std::optional<ChatPrompt>& chat);
 
 }  // namespace tern

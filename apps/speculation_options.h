@@ -25,6 +25,8 @@ class SpeculationChoice {
  public:
   /// Errors  usage: an option that would do nothing without --speculate.
   SpeculationChoice(const Options&, std::shared_ptr<const ModelDescription> draft, int64_t sequences);
+  /// Nobody guesses.
+  explicit SpeculationChoice(int64_t sequences) : sequences_(sequences) { settings_.budget = 0; }
   /// Rows that guesses add to a batch; 0 without any.
   int64_t budget() const { return settings_.budget; }
   /// Adds them to what inference needs: `tokens` are those of an iteration without guesses.

@@ -182,7 +182,7 @@ void print_samples(const Written& w) {
 void check_options(const Options& options) {
   for (const char* name : {"batch", "output"})
     if (options.given(name)) throw Error(ErrorKind::usage, "--{}: says something of --prompts FILE alone", name);
-  if (options.text("pick") != "all" && options.integer("samples") == 1)
+  if (options.text("pick") != "all" && !options.has("samples-rule") && options.integer("samples") == 1)
     throw Error(ErrorKind::usage, "--pick: of one sample there is nothing to pick; give --samples N too");
 }
 

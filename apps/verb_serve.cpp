@@ -2,14 +2,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <vector>
 
 #include "apps/common.h"
 #include "apps/inference_weights.h"
 #include "apps/model_engine.h"
 #include "apps/named_adapters.h"
 #include "apps/serve_offer.h"
+#include "apps/serve_room.h"
 #include "apps/serve_settings.h"
 #include "apps/signals.h"
 #include "apps/speculation_options.h"
@@ -27,83 +30,101 @@
 namespace tern {
 namespace {
 
-// What is given room, and the weights that leave it that. Of an encoder no keys and values.
-struct Room {
-  InferenceNeeds needs;
-  int64_t chunk = 0;
-  WeightsChoice weights;
-};
-
-// As many sequences of the chosen context as memory has pages for; where weights stream, as leave room for those.
-// Errors: does_not_fit.
-Room room_for_texts(const Options& options, const ModelDescription& model, int64_t longest_text,
-                    const MemoryBudget& budget, const SpeculationChoice& speculation) {
-  const int64_t running = options.integer("max-running"), rows = running + speculation.budget();
-  Room room{.needs = {}, .chunk = options.integer("chunk"), .weights = {}};
-  const auto needs_of = [&](int64_t context) {
-    return InferenceNeeds{.context = context,
-                          .sequences = 1,
-                          .page_tokens = options.integer("page"),
-                          .iteration_tokens = std::max(std::min(room.chunk, context) + rows, longest_text),
-                          .logit_rows = rows,
-                          .adapters = model.beside,
-                          .kv = kv_option(options, model.dtype)};
-  };
-  InferenceNeeds& n = room.needs;
-  n = needs_of(choose_context(options, model, budget, needs_of));
-  room.weights = choose_weights(options, model, n, budget);
-  const auto suits = [&] {
-    if (room.weights.stream) return streams_well(model, n, budget);
-    return inference_fit(model.spec, model.dtype, n, room.weights.coded).total() <= budget.bytes;
-  };
-  int64_t enough = 1, too_many = running + 1;
-  while (too_many - enough > 1) {
-    n.sequences = (enough + too_many) / 2;
-    (suits() ? enough : too_many) = n.sequences;
-  }
-  n.sequences = enough;
-  if (enough > 1) room.weights = choose_weights(options, model, n, budget);
-  room.chunk = std::min(room.chunk, n.context);
-  return room;
-}
-
-Room room_for_vectors(const Options& options, const ModelDescription& model, const OfferedVectors& vectors,
-                      const MemoryBudget& budget) {
-  if (vectors.longest == 0)
-    throw Error(ErrorKind::usage, "{} is an encoder, and {}; nothing is left to serve", model.dir.path,
-                vectors.why_none);
-  if (in_integers(options))
-    throw Error(ErrorKind::usage,
-                "--arithmetic int8: {} is an encoder, whose vectors are made of decoded weights; leave it out",
-                model.dir.path);
-  const std::vector<std::vector<int32_t>> longest_text(1, std::vector<int32_t>(static_cast<size_t>(vectors.longest)));
+// A served model, from its files to what computes it.
+struct Served {
+  Served(ModelDescription m, int64_t running) : model(std::move(m)), speculation(running) {}  // nobody guesses
+  Served(ModelDescription m, const Options& options, std::shared_ptr<const ModelDescription> draft)
+      : model(std::move(m)), speculation(options, std::move(draft), options.integer("max-running")) {}
+  ModelDescription model;
+  OfferedVectors vectors;
+  std::optional<ChatPrompt> chat;
+  ServedModel offer;
+  SpeculationChoice speculation;
   Room room;
-  room.weights = choose_weights_to_embed(options, model, longest_text, vectors.settings, 0, budget);
-  return room;
-}
+  std::optional<InferenceWeights> loaded;
+  std::optional<Linear> pooler;
+  std::optional<ModelEngine> writer;
+  std::optional<Embedder> embedder;
+  bool writes() const { return model.spec.predicts; }
+};
+using ServedModels = std::vector<std::unique_ptr<Served>>;  // MODEL, then each of --also; they refer to themselves
 
-// What memory is left beside requests that are being read, and answers that are held whole.
-MemoryBudget budget_beside_requests(const Options& options, bool writes, ServiceSettings& settings) {
-  MemoryBudget budget = memory_budget(options);
-  budget.bytes -= settings.http.bodies_bytes;
-  if (budget.program >= 0) budget.program += settings.http.bodies_bytes;
-  if (writes) {
-    settings.rules.answers_bytes = std::min(settings.rules.answers_bytes, budget.bytes / 32);
-    budget.bytes -= settings.rules.answers_bytes;
-  }
-  return budget;
-}
-
-ModelDescription model_to_serve(const Options& options) {
-  ModelDescription model = describe_model(options.positional("MODEL"), dtype_option(options));
+ModelDescription model_to_serve(const Options& options, const std::string& dir) {
+  ModelDescription model = describe_model(dir, dtype_option(options));
   tell_notes(model);
-  take_named_adapters(options, offered_name(options), model);
   if (!model.tokenizer)
     throw Error(ErrorKind::bad_file, "{}: there is no tokenizer; put the model's tokenizer.json beside config.json",
                 model.dir.path);
+  return model;
+}
+
+void take_adapters(const Options& options, ModelDescription& model) {
+  take_named_adapters(options, offered_name(options), model);
   if (!model.spec.predicts && !model.beside.empty())
     throw Error(ErrorKind::usage, "--adapter: {} is an encoder; adapters answer where a model writes", model.dir.path);
-  return model;
+}
+
+std::unique_ptr<Served> served_first(const Options& options) {
+  ModelDescription model = model_to_serve(options, options.positional("MODEL"));
+  take_adapters(options, model);
+  const auto draft = model.spec.predicts ? draft_option(options, model) : nullptr;
+  return std::make_unique<Served>(std::move(model), options, draft);
+}
+
+// A further model; adapters, a draft and a template are MODEL's.
+std::unique_ptr<Served> served_also(const Options& options, const std::string& dir) {
+  ModelDescription model = model_to_serve(options, dir);
+  if (model.spec.predicts && options.text("speculate") == "ngram")
+    return std::make_unique<Served>(std::move(model), options, nullptr);
+  return std::make_unique<Served>(std::move(model), options.integer("max-running"));
+}
+
+void refuse_taken_name(const ServedModels& models, const std::string& name) {
+  for (const auto& other : models) {
+    const auto& adapters = other->offer.adapters;
+    if (name == other->offer.name || std::ranges::find(adapters, name) != adapters.end())
+      throw Error(ErrorKind::usage, "--also {}=…: another model or adapter is called so already; a name is one's own",
+                  name);
+  }
+}
+
+void offer(const Options& options, Served& s, const std::string& name, const std::string& template_file) {
+  s.vectors = offered_vectors(options, s.model);
+  s.offer = offered_model(name, s.model, s.vectors, template_file, s.chat);
+}
+
+ServedModels models_to_serve(const Options& options) {
+  ServedModels models;
+  models.push_back(served_first(options));
+  offer(options, *models.back(), offered_name(options), options.text("chat-template"));
+  for (const std::string& given : options.list("also")) {
+    const auto [name, dir] = name_and_folder("also", given);
+    refuse_taken_name(models, name);
+    models.push_back(served_also(options, dir));
+    offer(options, *models.back(), name, "");
+  }
+  return models;
+}
+
+// All are judged before any is loaded.
+void make_room(const Options& options, ServedModels& models, ServiceSettings& settings) {
+  const bool any_writes = std::ranges::any_of(models, [](const auto& s) { return s->writes(); });
+  Served& first = *models.front();
+  const MemoryBudget budget = first.speculation.beside_draft(budget_beside_requests(options, any_writes, settings),
+                                                             most_context(options, first.model));
+  std::vector<std::pair<std::string, int64_t>> least;
+  for (const auto& s : models)
+    least.emplace_back(s->offer.name,
+                       models.size() == 1 ? 0 : least_room(options, s->model, s->vectors, budget, s->speculation));
+  MemoryShares shares(budget, std::move(least));
+  int64_t taken = 0;
+  for (const auto& s : models) {
+    const MemoryBudget share = shares.next(taken);
+    s->room = s->writes() ? room_for_texts(options, s->model, s->vectors.longest, share, s->speculation)
+                          : room_for_vectors(options, s->model, s->vectors, share);
+    s->offer.context = s->writes() ? s->room.needs.context : s->vectors.longest;
+    taken = s->room.bytes();
+  }
 }
 
 std::string url_of(const std::string& host, uint16_t port) {
@@ -118,32 +139,51 @@ EngineLimits engine_limits(const Options& options, const Room& room, int64_t max
           .speculation = speculation.settings()};
 }
 
-void print_ready(const std::string& url, const ModelDescription& model, const ServedModel& served, const Room& room,
-                 int64_t max_running, int64_t draft_bytes, double load_s) {
-  print_json({{"url", url},
-              {"model", served.name},
-              {"adapters", served.adapters},
-              {"context", served.context},
-              {"pages", served.writes ? kv_pages(room.needs) : 0},
-              {"page_tokens", room.needs.page_tokens},
-              {"kv_dtype", name_of(room.needs.kv.value_or(kv_type_of(model.dtype)))},
-              {"max_running", max_running},
-              {"chat", served.chat != nullptr},
-              {"embedding_tokens", served.longest_text},
-              {"predicted_bytes", room.weights.peak() + room.weights.fit.beside},
-              {"draft_bytes", draft_bytes},
-              {"load_s", load_s}});
+Json ready_json(const Served& s) {
+  return {{"model", s.offer.name},
+          {"adapters", s.offer.adapters},
+          {"context", s.offer.context},
+          {"pages", s.writes() ? kv_pages(s.room.needs) : 0},
+          {"page_tokens", s.room.needs.page_tokens},
+          {"kv_dtype", name_of(s.room.needs.kv.value_or(kv_type_of(s.model.dtype)))},
+          {"chat", s.offer.chat != nullptr},
+          {"embedding_tokens", s.offer.longest_text},
+          {"predicted_bytes", s.room.bytes()},
+          {"draft_bytes", s.speculation.draft_tensors()}};
+}
+
+// Figures of MODEL, and of the others in a list.
+void print_ready(const std::string& url, const ServedModels& models, int64_t max_running, double load_s) {
+  Json json = ready_json(*models.front());
+  json.update({{"url", url}, {"max_running", max_running}, {"load_s", load_s}});
+  for (size_t i = 1; i < models.size(); ++i) json["also"].push_back(ready_json(*models[i]));
+  print_json(json);
   std::fflush(stdout);
 }
 
-void tell_ready(const std::string& url, const ServedModel& served, const Room& room, int64_t max_running,
-                double load_s) {
+void tell_ready(const std::string& url, const Served& s, int64_t max_running, double load_s) {
   log_info("{}: {} is ready after {}; context {}, pages for {} such answers, {} at once{}", url,
-           quote_json(served.name), format_seconds(load_s), format_with_commas(served.context), room.needs.sequences,
-           max_running,
-           served.chat     ? ""
-           : served.writes ? "; no chat template: /v1/completions only"
-                           : "; an encoder: /v1/embeddings only");
+           quote_json(s.offer.name), format_seconds(load_s), format_with_commas(s.offer.context),
+           s.room.needs.sequences, max_running,
+           s.offer.chat ? ""
+           : s.writes() ? "; no chat template: /v1/completions only"
+                        : "; an encoder: /v1/embeddings only");
+}
+
+void load(const Options& options, Served& s, Arena& arena) {
+  const int64_t max_running = options.integer("max-running");
+  s.loaded.emplace(options, s.model, s.room.weights, s.room.needs.context, arena,
+                   s.writes() ? WeightsPass::token : WeightsPass::batch);
+  if (s.vectors.longest > 0 && s.vectors.settings.pooling == Pooling::pooler)
+    s.pooler = load_pooler(s.model.spec, s.model.dir.path, s.model.dtype, arena);
+  if (s.writes()) {
+    s.speculation.load(s.model.spec.vocab, arena);
+    s.writer.emplace(s.model, s.loaded->weights(), s.room.needs,
+                     engine_limits(options, s.room, max_running, s.speculation), arena);
+  }
+  if (s.vectors.longest > 0)
+    s.embedder.emplace(s.model.spec, s.loaded->weights(), s.pooler ? &*s.pooler : nullptr, s.vectors.longest,
+                       s.vectors.settings, arena);
 }
 
 }  // namespace
@@ -152,47 +192,32 @@ int run_serve(const Options& options) {
   const int64_t start_ns = real_clock().now_ns();
   apply_threads(options);
   ServiceSettings settings = service_settings(options);
-  const ModelDescription model = model_to_serve(options);
-  const bool writes = model.spec.predicts;
-  const OfferedVectors vectors = offered_vectors(options, model);
-  std::optional<ChatPrompt> chat;
-  ServedModel served = offered_model(options, model, vectors, chat);
+  const ServedModels models = [&] {
+    ServedModels all = models_to_serve(options);
+    make_room(options, all, settings);
+    return all;
+  }();
   const int64_t max_running = settings.rules.max_running;
-  SpeculationChoice speculation(options, writes ? draft_option(options, model) : nullptr, max_running);
-  const MemoryBudget budget =
-      speculation.beside_draft(budget_beside_requests(options, writes, settings), most_context(options, model));
-  const Room room = writes ? room_for_texts(options, model, vectors.longest, budget, speculation)
-                           : room_for_vectors(options, model, vectors, budget);
-  served.context = writes ? room.needs.context : vectors.longest;
 
   const StopSignals signals;
   Service service(settings);  // from here on /health answers
   const std::string url = url_of(settings.host, service.port());
-  log_info("{}: listening, the model is being loaded", url);
+  log_info("{}: listening, {} being loaded", url,
+           models.size() == 1 ? "the model is" : fmt::format("{} models are", models.size()));
 
   Arena arena;
-  const InferenceWeights loaded(options, model, room.weights, room.needs.context, arena,
-                                writes ? WeightsPass::token : WeightsPass::batch);
-  std::optional<Linear> pooler;
-  if (vectors.longest > 0 && vectors.settings.pooling == Pooling::pooler)
-    pooler = load_pooler(model.spec, model.dir.path, model.dtype, arena);
-  std::optional<ModelEngine> writer;
-  if (writes) speculation.load(model.spec.vocab, arena);
-  if (writes)
-    writer.emplace(model, loaded.weights(), room.needs, engine_limits(options, room, max_running, speculation), arena);
-  std::optional<Embedder> embedder;
-  if (vectors.longest > 0)
-    embedder.emplace(model.spec, loaded.weights(), pooler ? &*pooler : nullptr, vectors.longest, vectors.settings,
-                     arena);
-
+  std::vector<DrivenModel> driven;
+  for (const auto& s : models) {
+    load(options, *s, arena);
+    driven.push_back({&s->offer, {s->writer ? &s->writer->engine : nullptr, s->embedder ? &*s->embedder : nullptr}});
+  }
   const auto tell = [&] {
     const double load_s = seconds_between(start_ns, real_clock().now_ns());
-    if (options.flag("json")) print_ready(url, model, served, room, max_running, speculation.draft_tensors(), load_s);
-    tell_ready(url, served, room, max_running, load_s);
+    if (options.flag("json")) print_ready(url, models, max_running, load_s);
+    for (const auto& s : models) tell_ready(url, *s, max_running, load_s);
   };
-  const int64_t cut_off = naming_bad_weights(model, [&] {
-    return service.run(served, writer ? &writer->engine : nullptr, embedder ? &*embedder : nullptr, stop_flag(), tell);
-  });
+  const int64_t cut_off =
+      naming_bad_weights(models.front()->model, [&] { return service.run(driven, stop_flag(), tell); });
   if (cut_off > 0) log_warn("{} cut off after {}", counted(cut_off, "answer"), format_seconds(settings.drain_s));
   log_info("ended");
   return 0;

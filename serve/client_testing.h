@@ -172,7 +172,9 @@ class ServedRig {
                            .max_texts = s.texts},
                  .drain_s = s.drain_s,
                  .version = "test"}),
-        thread([this, &model, embedder] { cut_off = service.run(model, &engine, embedder, stop); }) {
+        thread([this, driven = DrivenModel{&model, {&engine, embedder}}] {
+          cut_off = service.run({&driven, 1}, stop);
+        }) {
     Client client(service.port());
     while (client.ask("GET", "/health").status != 200) ::usleep(1000);
   }

@@ -1,6 +1,6 @@
 #pragma once
-// The one thread that computes: it drives an engine (and an embedder) with what other threads hand in, and hands out what
-// became certain. No other thread touches the engine.
+// The one thread that computes: it drives the engine (and the embedder) of each model with what other threads hand in, and
+// hands out what became certain. No other thread touches them.
 
 #include <atomic>
 #include <condition_variable>
@@ -9,6 +9,7 @@
 #include <exception>
 #include <functional>
 #include <mutex>
+#include <span>
 #include <unordered_map>
 #include <variant>
 #include <vector>
@@ -34,54 +35,64 @@ struct EngineFigures {
 };
 struct LoopReport {
   std::vector<LoopEvent> events;
-  EngineFigures figures;
+  std::vector<EngineFigures> figures;  // of each model
+};
+/// What computes one model: an engine if it writes, an embedder if it makes vectors.
+struct ModelDrive {
+  Engine* engine = nullptr;
+  Embedder* embedder = nullptr;
 };
 
 class EngineLoop {
  public:
   using Sink = std::function<void(LoopReport)>;
-  /// `sink` is called on the loop's thread. Engine or embedder may be null; both must outlive the loop.
-  EngineLoop(Engine*, Embedder*, Sink);
+  /// `sink` is called on the loop's thread. Engines and embedders must outlive the loop.
+  EngineLoop(std::span<const ModelDrive>, Sink);
 
   /// From any thread. A ticket is the caller's own number and is not used again; its last event is one with
-  /// Event::finished for each sample, a vector, or an error.
-  void submit(uint64_t ticket, Request);
-  void embed(uint64_t ticket, std::vector<int32_t> tokens);
+  /// Event::finished for each sample, a vector, or an error. `model`: its place among those of the loop.
+  void submit(uint64_t ticket, size_t model, Request);
+  void embed(uint64_t ticket, size_t model, std::vector<int32_t> tokens);
   /// Cancels the ticket: events of it may still come, but none is certain to. Does nothing if it has ended.
-  void cancel(uint64_t ticket);
+  void cancel(uint64_t ticket, size_t model);
 
-  /// Runs steps until `go_on` says no; it is asked between steps, and ten times a second while there is nothing to do.
+  /// Runs steps until `go_on` says no; it is asked between steps, and ten times a second while there is nothing to do. Models
+  /// that have something to do take turns, a batch each.
   void run(const std::function<bool()>& go_on);
 
  private:
   struct Cancel {};
   struct Job {
     uint64_t ticket;
+    size_t model;
     std::variant<Request, std::vector<int32_t>, Cancel> what;
   };
-  void push(Job);
-  bool take_jobs(bool may_wait);  // whether there were any
-  void start(Job&);
-  void stop(uint64_t ticket);
-  void step_engine();
-  void step_embedder();
-  void report();
-
-  Engine* engine_;
-  Embedder* embedder_;
-  Sink sink_;
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  std::deque<Job> jobs_;  // under mutex_
-
-  std::unordered_map<uint64_t, uint64_t> request_of_, text_of_;  // by ticket
   struct Running {
     uint64_t ticket;
     int64_t left;  // samples
   };
-  std::unordered_map<uint64_t, Running> by_request_;
-  std::unordered_map<uint64_t, uint64_t> by_text_;
-  LoopReport out_;
+  struct Model {
+    ModelDrive drive;
+    EngineFigures figures;
+    std::unordered_map<uint64_t, uint64_t> request_of, text_of;  // by ticket
+    std::unordered_map<uint64_t, Running> by_request;
+    std::unordered_map<uint64_t, uint64_t> by_text;
+    bool computes() const { return drive.engine && !drive.engine->idle(); }
+    bool embeds() const { return drive.embedder && !drive.embedder->idle(); }
+  };
+  void push(Job);
+  bool take_jobs(bool may_wait);  // whether there were any
+  void start(Job&);
+  void step_engine(Model&);
+  void step_embedder(Model&);
+  void report();
+
+  std::vector<Model> models_;
+  Sink sink_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::deque<Job> jobs_;  // under mutex_
+  std::vector<LoopEvent> events_;
 };
 
 }  // namespace tern

@@ -71,12 +71,46 @@ Json choices_of_stream(const std::string& stream) {
   return choices;
 }
 
-// The first step waits until so many requests are on their way, so that they do meet.
-BatchExecutor when_all_have_asked(BatchExecutor execute, const std::atomic<size_t>& asked, size_t all) {
-  return [execute = std::move(execute), &asked, all](const Batch& batch, const KvPool& pool) {
-    while (asked < all) ::usleep(1000);
-    return execute(batch, pool);
-  };
+// Holds the engine's first step until it is opened: requests that come meanwhile stand in line.
+class Gate {
+ public:
+  BatchExecutor hold(BatchExecutor execute) {
+    return [this, execute = std::move(execute)](const Batch& batch, const KvPool& pool) {
+      is_open_.wait(false);
+      return execute(batch, pool);
+    };
+  }
+  void open() {
+    is_open_ = true;
+    is_open_.notify_all();
+  }
+
+ private:
+  std::atomic<bool> is_open_ = false;
+};
+
+// What each body is answered, all asked at once. Where they must meet they stand in line in the order of the bodies before the
+// first step, so that who is preempted does not depend on how busy the machine is.
+std::vector<Json> answers_at_once(ServedRig& rig, Gate& gate, const std::vector<Json>& bodies, bool must_meet) {
+  std::vector<Json> got(bodies.size());
+  std::vector<std::thread> clients;
+  if (!must_meet) gate.open();
+  for (size_t i = 0; i < bodies.size(); ++i) {
+    clients.emplace_back([&rig, &got, &bodies, i] {
+      Client client(rig.service.port());
+      client.send(Client::request("POST", "/v1/completions", dump_json(bodies[i])));
+      const ClientReply r = client.read_reply();
+      if (r.status != 200) return;
+      const bool streams = bodies[i]["stream"] == true;
+      got[i] = streams ? choices_of_stream(client.rest_of_stream()) : r.json()["choices"];
+      if (!streams) { EXPECT_EQ(r.json()["model"], bodies[i].value("model", "novels")); }
+    });
+    const auto in_line = static_cast<double>(i + 1);
+    if (must_meet) { EXPECT_EQ(rig.figure("num_requests_live", in_line, 60), in_line); }
+  }
+  gate.open();
+  for (std::thread& t : clients) t.join();
+  return got;
 }
 
 // A model of the repository that guesses for another.
@@ -140,21 +174,9 @@ TEST(ServedExactly, SixtyFourRequestsAtOnceSayWhatEachSaysAlone) {
                                     << ", cache " << c.setup.cache << ", guesses "
                                     << (c.setup.speculation.proposer != nullptr));
     Arena arena;
-    std::atomic<size_t> asked = 0;
-    ServedRig rig(novels.served, novels.shape(c.setup.page_tokens),
-                  when_all_have_asked(novels.executor(), asked, c.preempts ? kRequests : 0), c.setup, arena);
-    std::vector<std::thread> clients;
-    std::vector<Json> got(kRequests);
-    for (size_t i = 0; i < kRequests; ++i)
-      clients.emplace_back([&, i] {
-        Client client(rig.service.port());
-        client.send(Client::request("POST", "/v1/completions", dump_json(bodies[i])));
-        ++asked;
-        const ClientReply r = client.read_reply();
-        if (r.status != 200) return;
-        got[i] = bodies[i]["stream"] == true ? choices_of_stream(client.rest_of_stream()) : r.json()["choices"];
-      });
-    for (std::thread& t : clients) t.join();
+    Gate gate;
+    ServedRig rig(novels.served, novels.shape(c.setup.page_tokens), gate.hold(novels.executor()), c.setup, arena);
+    const std::vector<Json> got = answers_at_once(rig, gate, bodies, c.preempts);
     for (size_t i = 0; i < kRequests; ++i)
       EXPECT_EQ(got[i], want[i]) << "request " << i << " of seed " << kSeed << ": " << bodies[i];
     const double preemptions = rig.ask("GET", "/metrics.json").json()["num_preemptions_total"];
@@ -212,22 +234,9 @@ TEST(ServedExactly, RequestsForAdaptersAndTheBaseShareABatch) {
   for (const auto& [setup, preempts] : cases) {
     SCOPED_TRACE(testing::Message() << "pages of " << setup.page_tokens << ", chunks of " << setup.chunk);
     Arena arena;
-    std::atomic<size_t> asked = 0;
-    ServedRig rig(novels.served, novels.shape(setup.page_tokens),
-                  when_all_have_asked(novels.executor(), asked, preempts ? kAsked : 0), setup, arena);
-    std::vector<std::thread> clients;
-    std::vector<Json> got(kAsked);
-    for (size_t i = 0; i < kAsked; ++i)
-      clients.emplace_back([&, i] {
-        Client client(rig.service.port());
-        client.send(Client::request("POST", "/v1/completions", dump_json(bodies[i])));
-        ++asked;
-        const ClientReply r = client.read_reply();
-        if (r.status != 200) return;
-        got[i] = bodies[i]["stream"] == true ? choices_of_stream(client.rest_of_stream()) : r.json()["choices"];
-        if (bodies[i]["stream"] != true) { EXPECT_EQ(r.json()["model"], bodies[i].value("model", "novels")); }
-      });
-    for (std::thread& t : clients) t.join();
+    Gate gate;
+    ServedRig rig(novels.served, novels.shape(setup.page_tokens), gate.hold(novels.executor()), setup, arena);
+    const std::vector<Json> got = answers_at_once(rig, gate, bodies, preempts);
     for (size_t i = 0; i < kAsked; ++i) EXPECT_EQ(got[i], want[i]) << "request " << i << ": " << bodies[i];
     const double preemptions = rig.ask("GET", "/metrics.json").json()["num_preemptions_total"];
     EXPECT_EQ(preemptions > 0, preempts) << preemptions;

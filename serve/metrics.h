@@ -6,6 +6,7 @@
 #include <map>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "serve/engine_loop.h"
 
@@ -17,6 +18,7 @@ class Histogram {
   static constexpr std::array<double, 18> kBounds = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1,
                                                      2.5,   5,      10,    20,   40,    80,   160, 640};  // seconds
   void add(double seconds);
+  void add(const Histogram&);
   double sum() const { return sum_; }
   int64_t count() const { return count_; }
   /// Observations up to kBounds[i].
@@ -28,16 +30,24 @@ class Histogram {
   int64_t count_ = 0;
 };
 
-struct Metrics {
+/// Of one model.
+struct ModelMetrics {
+  std::string name;
   Histogram first_token, between_tokens, whole;
-  std::map<std::string, int64_t> ended;                    // samples by finish reason
-  std::map<std::pair<std::string, int>, int64_t> replies;  // by path and status; paths of the table only
-  int64_t gone = 0;                                        // requests whose client left
-  int64_t live_requests = 0, connections = 0;
+  std::map<std::string, int64_t> ended;  // samples by finish reason
+  int64_t gone = 0;                      // requests whose client left
+  int64_t live_requests = 0;
   EngineFigures engine;
 };
 
-std::string prometheus_text(const Metrics&, const std::string& model);
-std::string metrics_json(const Metrics&, const std::string& model);
+struct Metrics {
+  std::map<std::pair<std::string, int>, int64_t> replies;  // by path and status; paths of the table only
+  int64_t connections = 0;
+  std::vector<ModelMetrics> models;  // none while they are loaded
+};
+
+std::string prometheus_text(const Metrics&);
+/// Of several models the sums, and the figures of each in a list `models`.
+std::string metrics_json(const Metrics&);
 
 }  // namespace tern

@@ -27,14 +27,30 @@ void take_tool_marks(ServedModel& model) {
     model.tool_texts = std::make_shared<const TokenTexts>(token_texts(*model.tokenizer, model.vocab, model.tool_marks));
 }
 
-int adapter_called(const ServedModel& model, const std::string& name) {
-  if (name == model.name) return kNoAdapter;
-  const auto at = std::ranges::find(model.adapters, name);
-  if (at != model.adapters.end()) return static_cast<int>(at - model.adapters.begin());
-  std::string there = quote_json(model.name);
-  for (const std::string& adapter : model.adapters) there += ", " + quote_json(adapter);
+CalledModel model_called(std::span<const ServedModel* const> models, const std::string& name) {
+  std::string there;
+  for (size_t i = 0; i < models.size(); ++i) {
+    const ServedModel& model = *models[i];
+    if (name == model.name) return {i, kNoAdapter};
+    there += (there.empty() ? "" : ", ") + quote_json(model.name);
+    for (size_t k = 0; k < model.adapters.size(); ++k) {
+      if (name == model.adapters[k]) return {i, static_cast<int>(k)};
+      there += ", " + quote_json(model.adapters[k]);
+    }
+  }
   throw ApiError(404, fmt::format("model: there is no {}; this server has {}", describe_json(name), there), "model",
                  "model_not_found");
+}
+
+size_t model_asked(std::span<const ServedModel* const> models, const Json& body) {
+  if (!body.is_object()) return 0;
+  const auto name = body.find("model");
+  return name != body.end() && name->is_string() ? model_called(models, name->get<std::string>()).model : 0;
+}
+
+int adapter_called(const ServedModel& model, const std::string& name) {
+  const ServedModel* const only = &model;
+  return model_called({&only, 1}, name).adapter;
 }
 
 }  // namespace tern

@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "infer/sampling.h"
 #include "spec/adapter_spec.h"
 
@@ -50,7 +52,16 @@ struct ServedModel {
 /// Sets tool_marks and tool_texts; without such tokens tool_texts is the same as `texts`.
 void take_tool_marks(ServedModel&);
 
-/// The adapter, or kNoAdapter, that a request means by this model name. Errors: ApiError 404 with the names there are.
+/// What a request means by a name: one of several models, by itself or with an adapter.
+struct CalledModel {
+  size_t model = 0;
+  int adapter = kNoAdapter;
+};
+/// Errors: ApiError 404 with the names there are.
+CalledModel model_called(std::span<const ServedModel* const>, const std::string& name);
+/// The one whose name the body's `model` gives; where it gives none, or what is no name, the first. Errors: as above.
+size_t model_asked(std::span<const ServedModel* const>, const Json& body);
+/// The adapter, or kNoAdapter, that a request to this model means. Errors: as above.
 int adapter_called(const ServedModel&, const std::string& name);
 
 }  // namespace tern

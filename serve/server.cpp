@@ -75,7 +75,11 @@ ApiError error_of(std::exception_ptr what) {
 Server::Server(const ServerRules& rules, const Clock& clock, std::string version)
     : rules_(rules), clock_(clock), version_(std::move(version)) {}
 
-void Server::ready(const ServedModel& model, EngineLoop& loop) { model_ = &model, loop_ = &loop; }
+void Server::ready(std::vector<const ServedModel*> models, EngineLoop& loop) {
+  models_ = std::move(models), loop_ = &loop;
+  for (const ServedModel* model : models_) metrics_.models.emplace_back().name = model->name;
+  live_samples_.resize(models_.size());
+}
 
 std::vector<std::pair<std::string, std::string>> Server::cors(const std::string& origin) const {
   if (origin.empty()) return {};
@@ -135,34 +139,35 @@ std::optional<HttpReply> Server::refuse(const HttpRequest& request) try {
   }
   if (e->method == "POST" && draining_)
     throw ApiError(503, "the server is ending; ask another one", "", "shutting_down");
-  if (e->method == "POST" && !model_)
+  if (e->method == "POST" && models_.empty())
     throw ApiError(503, "the model is being loaded; try again in a moment", "", "loading");
   return std::nullopt;
 } catch (const ApiError& e) { return reply(reply_of(e), request); }
 
 HttpReply Server::health() const {
-  if (!model_) return {.status = 503, .body = "{\"status\":\"loading\"}", .headers = {{"Retry-After", "2"}}};
+  if (models_.empty()) return {.status = 503, .body = "{\"status\":\"loading\"}", .headers = {{"Retry-After", "2"}}};
   return {.status = 200, .body = "{\"status\":\"ok\"}"};
 }
 
-Json Server::model_json(int adapter) const {
-  Json json = {{"id", model_->name_of(adapter)},
+Json Server::model_json(const ServedModel& model, int adapter) const {
+  Json json = {{"id", model.name_of(adapter)},
                {"object", "model"},
-               {"created", model_->created_s},
+               {"created", model.created_s},
                {"owned_by", "tern"},
                {"parent", nullptr},
-               {"max_model_len", model_->context},
-               {"chat", model_->chat != nullptr},
-               {"completions", model_->writes},
-               {"embeddings", adapter == kNoAdapter && model_->longest_text > 0}};
-  if (adapter != kNoAdapter) json["parent"] = model_->name;
+               {"max_model_len", model.context},
+               {"chat", model.chat != nullptr},
+               {"completions", model.writes},
+               {"embeddings", adapter == kNoAdapter && model.longest_text > 0}};
+  if (adapter != kNoAdapter) json["parent"] = model.name;
   return json;
 }
 
 Json Server::models() const {
   Json data = Json::array();
-  for (int adapter = kNoAdapter; adapter < static_cast<int>(model_->adapters.size()); ++adapter)
-    data.push_back(model_json(adapter));
+  for (const ServedModel* model : models_)
+    for (int adapter = kNoAdapter; adapter < static_cast<int>(model->adapters.size()); ++adapter)
+      data.push_back(model_json(*model, adapter));
   return {{"object", "list"}, {"data", std::move(data)}};
 }
 
@@ -181,13 +186,13 @@ HttpReply Server::reply_at_once(const HttpRequest& request) {
     if (draining_) return {.status = 503, .body = "{\"status\":\"ending\"}"};
     return health();
   }
-  const std::string name = model_ ? model_->name : "";
   if (request.path == "/metrics")
-    return {.type = "text/plain; version=0.0.4; charset=utf-8", .body = prometheus_text(metrics_, name)};
-  if (request.path == "/metrics.json") return {.body = metrics_json(metrics_, name)};
-  if (!model_) throw ApiError(503, "the model is being loaded; try again in a moment", "", "loading");
+    return {.type = "text/plain; version=0.0.4; charset=utf-8", .body = prometheus_text(metrics_)};
+  if (request.path == "/metrics.json") return {.body = metrics_json(metrics_)};
+  if (models_.empty()) throw ApiError(503, "the model is being loaded; try again in a moment", "", "loading");
   if (request.path == "/v1/models") return {.body = dump_json(models())};
-  return {.body = dump_json(model_json(adapter_called(*model_, request.path.substr(kModelPath.size()))))};
+  const CalledModel called = model_called(models_, request.path.substr(kModelPath.size()));
+  return {.body = dump_json(model_json(*models_[called.model], called.adapter))};
 }
 
 void Server::handle(HttpRequest request, std::shared_ptr<Exchange> exchange) try {
@@ -198,12 +203,13 @@ void Server::handle(HttpRequest request, std::shared_ptr<Exchange> exchange) try
     body = parse_exact_json(request.body, "the request body", {.max_bytes = request.body.size() + 1, .max_depth = 64});
   } catch (const Error& e) { throw ApiError(400, e.what(), "", "invalid_json"); }
   request.body = {};
+  const size_t model = model_asked(models_, body);
   if (request.path == "/tokenize")
-    return exchange->reply(reply({.body = dump_json(tokenize_reply(body, *model_))}, request));
+    return exchange->reply(reply({.body = dump_json(tokenize_reply(body, *models_[model]))}, request));
   if (request.path == "/detokenize")
-    return exchange->reply(reply({.body = dump_json(detokenize_reply(body, *model_))}, request));
-  if (request.path == "/v1/embeddings") return embed(request, body, exchange);
-  complete(request, body, exchange, request.path == "/v1/chat/completions");
+    return exchange->reply(reply({.body = dump_json(detokenize_reply(body, *models_[model]))}, request));
+  if (request.path == "/v1/embeddings") return embed(model, request, body, exchange);
+  complete(model, request, body, exchange, request.path == "/v1/chat/completions");
 } catch (const ApiError& e) {
   HttpReply r = reply_of(e);
   if (e.status == 429) r.headers.emplace_back("Retry-After", std::to_string(seconds_to_wait()));
@@ -212,10 +218,14 @@ void Server::handle(HttpRequest request, std::shared_ptr<Exchange> exchange) try
 
 // Half of those before a new request are through after as many rounds of answers; how long one takes, those so far tell.
 int64_t Server::seconds_to_wait() const {
-  const double each =
-      metrics_.whole.count() > 0 ? metrics_.whole.sum() / static_cast<double>(metrics_.whole.count()) : 1;
-  const double rounds =
-      static_cast<double>(live_samples_) / static_cast<double>(std::max<int64_t>(rules_.max_running, 1)) / 2;
+  double answers = 0, seconds = 0, live = 0;
+  for (size_t i = 0; i < models_.size(); ++i) {
+    const Histogram& whole = metrics_.models[i].whole;
+    answers += static_cast<double>(whole.count()), seconds += whole.sum();
+    live += static_cast<double>(live_samples_[i]);
+  }
+  const double each = answers > 0 ? seconds / answers : 1;
+  const double rounds = live / static_cast<double>(std::max<int64_t>(rules_.max_running, 1) * std::ssize(models_)) / 2;
   return static_cast<int64_t>(std::clamp(std::ceil(each * rounds), 1.0, 60.0));
 }
 
@@ -245,16 +255,16 @@ void Server::make_room_for_answer(int64_t bytes) const {
       "", "queue_full");
 }
 
-void Server::make_room(int64_t samples, const char* field) const {
+void Server::make_room(size_t model, int64_t samples, const char* field) const {
   const int64_t most = rules_.max_running + rules_.max_queue;
   if (samples > most)
     throw ApiError(
         400, fmt::format("{}: {} at once, this server takes {} (--max-running and --max-queue)", field, samples, most),
         field);
-  if (live_samples_ + samples <= most) return;
+  if (live_samples_[model] + samples <= most) return;
   throw ApiError(429,
                  fmt::format("the queue is full: {} are under way or wait, {} are taken (--max-queue); try again later",
-                             live_samples_, most),
+                             live_samples_[model], most),
                  "", "queue_full");
 }
 
@@ -263,13 +273,15 @@ uint64_t Server::open(Live live, uint64_t tickets) {
   live.first_ticket = next_ticket_, live.num_tickets = tickets;
   for (size_t i = 0; i < tickets; ++i) tickets_[next_ticket_++] = {id, i};
   live.begin_ns = clock_.now_ns();
-  live_samples_ += live.samples, live_bytes_ += live.bytes, live_texts_ += static_cast<int64_t>(live.vectors.size());
-  live.exchange->on_gone = [this, id] {
-    ++metrics_.gone;
+  live_samples_[live.model] += live.samples, live_bytes_ += live.bytes;
+  live_texts_ += static_cast<int64_t>(live.vectors.size());
+  ModelMetrics& metrics = metrics_.models[live.model];
+  live.exchange->on_gone = [this, id, &metrics] {
+    ++metrics.gone;
     cancel(id);
   };
+  ++metrics.live_requests;
   live_.emplace(id, std::move(live));
-  metrics_.live_requests = static_cast<int64_t>(live_.size());
   return id;
 }
 
@@ -279,23 +291,27 @@ void Server::close(uint64_t id) {
   const Live& live = found->second;
   live.exchange->on_gone = {};
   for (uint64_t t = live.first_ticket; t < live.first_ticket + live.num_tickets; ++t) tickets_.erase(t);
-  live_samples_ -= live.samples, live_bytes_ -= live.bytes, live_texts_ -= static_cast<int64_t>(live.vectors.size());
+  live_samples_[live.model] -= live.samples, live_bytes_ -= live.bytes;
+  live_texts_ -= static_cast<int64_t>(live.vectors.size());
+  --metrics_.models[live.model].live_requests;
   live_.erase(found);
-  metrics_.live_requests = static_cast<int64_t>(live_.size());
 }
 
 void Server::cancel(uint64_t id) {
   const auto found = live_.find(id);
   if (found == live_.end()) return;
-  for (uint64_t t = found->second.first_ticket; t < found->second.first_ticket + found->second.num_tickets; ++t)
-    loop_->cancel(t);
+  const Live& live = found->second;
+  for (uint64_t t = live.first_ticket; t < live.first_ticket + live.num_tickets; ++t) loop_->cancel(t, live.model);
   close(id);
 }
 
-void Server::complete(const HttpRequest& request, const Json& body, std::shared_ptr<Exchange> exchange, bool chat) {
-  Asked asked = chat ? read_chat(body, *model_, fresh_seed()) : read_completion(body, *model_, fresh_seed());
-  make_room(asked.num_samples(), "n");
+void Server::complete(size_t model, const HttpRequest& request, const Json& body, std::shared_ptr<Exchange> exchange,
+                      bool chat) {
+  const ServedModel& served = *models_[model];
+  Asked asked = chat ? read_chat(body, served, fresh_seed()) : read_completion(body, served, fresh_seed());
+  make_room(model, asked.num_samples(), "n");
   Live live;
+  live.model = model;
   live.bytes = answer_bytes(asked);
   make_room_for_answer(live.bytes);
   std::vector<Request> prompts = asked.prompts;
@@ -306,7 +322,7 @@ void Server::complete(const HttpRequest& request, const Json& body, std::shared_
   const bool stream = asked.stream;
   auto headers = cors(request.origin);
   headers.emplace_back("X-Tern-Seed", std::to_string(static_cast<int64_t>(asked.seed)));
-  live.answer.emplace(std::move(asked), *model_, fmt::format("{}-{:016x}", chat ? "chatcmpl" : "cmpl", random_number()),
+  live.answer.emplace(std::move(asked), served, fmt::format("{}-{:016x}", chat ? "chatcmpl" : "cmpl", random_number()),
                       clock_.wall_ns() / 1'000'000'000);
   const uint64_t id = open(std::move(live), prompts.size());
   if (stream) {
@@ -314,12 +330,13 @@ void Server::complete(const HttpRequest& request, const Json& body, std::shared_
     exchange->begin_stream(std::move(headers));
   }
   const uint64_t first = live_.at(id).first_ticket;
-  for (size_t i = 0; i < prompts.size(); ++i) loop_->submit(first + i, std::move(prompts[i]));
+  for (size_t i = 0; i < prompts.size(); ++i) loop_->submit(first + i, model, std::move(prompts[i]));
 }
 
-void Server::embed(const HttpRequest& request, const Json& body, std::shared_ptr<Exchange> exchange) {
+void Server::embed(size_t model, const HttpRequest& request, const Json& body, std::shared_ptr<Exchange> exchange) {
   Live live;
-  live.vectors_asked = read_embeddings(body, *model_);
+  live.model = model;
+  live.vectors_asked = read_embeddings(body, *models_[model]);
   std::vector<std::vector<int32_t>> texts = std::move(live.vectors_asked.texts);
   make_room_for_texts(static_cast<int64_t>(texts.size()));
   live.vectors.resize(texts.size());
@@ -327,7 +344,7 @@ void Server::embed(const HttpRequest& request, const Json& body, std::shared_ptr
   live.path = request.path, live.origin = request.origin;
   live.exchange = std::move(exchange);
   const uint64_t first = live_.at(open(std::move(live), texts.size())).first_ticket;
-  for (size_t i = 0; i < texts.size(); ++i) loop_->embed(first + i, std::move(texts[i]));
+  for (size_t i = 0; i < texts.size(); ++i) loop_->embed(first + i, model, std::move(texts[i]));
 }
 
 void Server::fail(uint64_t id, const ApiError& e) {
@@ -353,17 +370,19 @@ void Server::abort(std::string_view why) {
 
 void Server::count_token(Live& live, size_t sample) {
   const int64_t now = clock_.now_ns();
-  if (!live.has_first) metrics_.first_token.add(seconds_between(live.begin_ns, now));
+  ModelMetrics& metrics = metrics_.models[live.model];
+  if (!live.has_first) metrics.first_token.add(seconds_between(live.begin_ns, now));
   live.has_first = true;
-  if (live.last_ns[sample] != 0) metrics_.between_tokens.add(seconds_between(live.last_ns[sample], now));
+  if (live.last_ns[sample] != 0) metrics.between_tokens.add(seconds_between(live.last_ns[sample], now));
   live.last_ns[sample] = now;
 }
 
 void Server::take_event(const Ticket& ticket, const Event& event) {
   Live& live = live_.at(ticket.live);
   Answer& answer = *live.answer;
+  ModelMetrics& metrics = metrics_.models[live.model];
   if (event.finished) {
-    ++metrics_.ended[std::string(name_of(event.finished->reason))];
+    ++metrics.ended[std::string(name_of(event.finished->reason))];
     if (event.finished->error) return fail(ticket.live, error_of(event.finished->error));
   }
   const auto n = static_cast<size_t>(answer.asked().prompts[0].num_samples);
@@ -371,7 +390,7 @@ void Server::take_event(const Ticket& ticket, const Event& event) {
   const std::string piece = answer.take(ticket.index, event);
   const std::shared_ptr<Exchange> exchange = live.exchange;
   if (answer.complete()) {
-    metrics_.whole.add(seconds_between(live.begin_ns, clock_.now_ns()));
+    metrics.whole.add(seconds_between(live.begin_ns, clock_.now_ns()));
     if (answer.asked().stream) {
       const std::string end = piece + answer.stream_end();
       close(ticket.live);
@@ -393,8 +412,9 @@ void Server::take_vector(const Ticket& ticket, EmbeddingEvent& event) {
   Live& live = live_.at(ticket.live);
   live.vectors[ticket.index] = std::move(event.vector);
   if (--live.vectors_left > 0) return;
-  metrics_.whole.add(seconds_between(live.begin_ns, clock_.now_ns()));
-  HttpReply r{.body = embeddings_reply(live.vectors_asked, live.vectors, *model_), .headers = cors(live.origin)};
+  metrics_.models[live.model].whole.add(seconds_between(live.begin_ns, clock_.now_ns()));
+  HttpReply r{.body = embeddings_reply(live.vectors_asked, live.vectors, *models_[live.model]),
+              .headers = cors(live.origin)};
   ++metrics_.replies[{live.path, 200}];
   const std::shared_ptr<Exchange> exchange = live.exchange;
   close(ticket.live);
@@ -402,7 +422,7 @@ void Server::take_vector(const Ticket& ticket, EmbeddingEvent& event) {
 }
 
 void Server::take(LoopReport report) {
-  metrics_.engine = report.figures;
+  for (size_t i = 0; i < report.figures.size(); ++i) metrics_.models[i].engine = report.figures[i];
   for (LoopEvent& event : report.events) {
     const auto found = tickets_.find(event.ticket);
     if (found == tickets_.end()) continue;  // its client has gone

@@ -22,8 +22,8 @@ class Clock;  // base/clock.h
 
 struct ServerRules {
   AccessRules access;
-  int64_t max_running = 16;          // samples the engine runs at once
-  int64_t max_queue = 256;           // samples that may wait beside them: more get 429
+  int64_t max_running = 16;          // samples that a model's engine runs at once
+  int64_t max_queue = 256;           // samples that may wait beside them, of each model: more get 429
   int64_t answers_bytes = 64 << 20;  // of whole answers under way, as answer_bytes reckons: more get 429
   int64_t max_texts = 8192;          // that may wait for their vectors
 };
@@ -33,13 +33,15 @@ class Server {
   /// `version`: of the program, for people. The clock must outlive it.
   Server(const ServerRules&, const Clock&, std::string version);
 
-  /// From now on requests are answered; until then they get 503. Both must outlive the server.
-  void ready(const ServedModel&, EngineLoop&);
+  /// From now on requests are answered; until then they get 503. Models, in the order of the loop's, and loop must outlive
+  /// the server.
+  void ready(std::vector<const ServedModel*>, EngineLoop&);
   /// New requests get 503 and /ready says no; those under way go on.
   void drain() { draining_ = true; }
   /// Ends what is under way with an error.
   void abort(std::string_view why);
   bool idle() const { return live_.empty(); }
+  int64_t num_live() const { return static_cast<int64_t>(live_.size()); }
 
   std::optional<HttpReply> refuse(const HttpRequest&);
   void handle(HttpRequest, std::shared_ptr<Exchange>);
@@ -50,6 +52,7 @@ class Server {
 
  private:
   struct Live {
+    size_t model = 0;
     std::shared_ptr<Exchange> exchange;
     std::optional<Answer> answer;  // none: vectors
     AskedVectors vectors_asked;
@@ -70,11 +73,11 @@ class Server {
   HttpReply reply(HttpReply, const HttpRequest&);
   HttpReply reply_at_once(const HttpRequest&);
   HttpReply health() const;
-  Json model_json(int adapter) const;
+  Json model_json(const ServedModel&, int adapter) const;
   Json models() const;
-  void complete(const HttpRequest&, const Json& body, std::shared_ptr<Exchange>, bool chat);
-  void embed(const HttpRequest&, const Json& body, std::shared_ptr<Exchange>);
-  void make_room(int64_t samples, const char* field) const;
+  void complete(size_t model, const HttpRequest&, const Json& body, std::shared_ptr<Exchange>, bool chat);
+  void embed(size_t model, const HttpRequest&, const Json& body, std::shared_ptr<Exchange>);
+  void make_room(size_t model, int64_t samples, const char* field) const;
   void make_room_for_texts(int64_t) const;
   void make_room_for_answer(int64_t bytes) const;
   int64_t seconds_to_wait() const;
@@ -91,13 +94,14 @@ class Server {
   ServerRules rules_;
   const Clock& clock_;
   std::string version_;
-  const ServedModel* model_ = nullptr;
+  std::vector<const ServedModel*> models_;  // none while they are loaded
   EngineLoop* loop_ = nullptr;
   bool draining_ = false;
   std::unordered_map<uint64_t, Live> live_;
   std::unordered_map<uint64_t, Ticket> tickets_;
   uint64_t next_live_ = 1, next_ticket_ = 1;
-  int64_t live_samples_ = 0, live_texts_ = 0, live_bytes_ = 0;
+  std::vector<int64_t> live_samples_;  // of each model
+  int64_t live_texts_ = 0, live_bytes_ = 0;
   Metrics metrics_;
 };
 

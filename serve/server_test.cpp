@@ -265,7 +265,7 @@ TEST(Server, MetricsAreWhatPrometheusReads) {
     } else if (!line.empty() && line[0] != '#') {
       const size_t blank = line.rfind(' ');
       values[std::string(line.substr(0, blank))] = std::stod(std::string(line.substr(blank + 1)));
-      const std::string name(line.substr(0, line.find('{')));
+      const std::string name(line.substr(0, line.find_first_of("{ ")));
       bool known = types.contains(name);
       for (const char* end : {"_bucket", "_sum", "_count"})
         if (name.ends_with(end)) known |= types[name.substr(0, name.size() - std::string(end).size())] == "histogram";

@@ -47,14 +47,17 @@ Service::Service(const ServiceSettings& settings) : impl_(std::make_unique<Impl>
 Service::~Service() = default;
 uint16_t Service::port() const { return impl_->http.port(); }
 
-int64_t Service::run(const ServedModel& model, Engine* engine, Embedder* embedder, const std::atomic<bool>& stop,
+int64_t Service::run(std::span<const DrivenModel> models, const std::atomic<bool>& stop,
                      const std::function<void()>& ready) {
   Impl& s = *impl_;
-  EngineLoop loop(engine, embedder, [&s](LoopReport report) {
+  std::vector<const ServedModel*> offers;
+  std::vector<ModelDrive> drives;
+  for (const DrivenModel& model : models) offers.push_back(model.offer), drives.push_back(model.drive);
+  EngineLoop loop(drives, [&s](LoopReport report) {
     s.http.post([&s, held = std::make_shared<LoopReport>(std::move(report))] { s.server.take(std::move(*held)); });
   });
   s.ask([&] {
-    s.server.ready(model, loop);
+    s.server.ready(offers, loop);
     return 0;
   });
   if (ready) ready();
@@ -72,7 +75,7 @@ int64_t Service::run(const ServedModel& model, Engine* engine, Embedder* embedde
     return now < end_ns;
   });
   s.ask([&] {
-    cut_off = s.server.metrics().live_requests;
+    cut_off = s.server.num_live();
     s.server.abort("the server has ended");
     return 0;
   });

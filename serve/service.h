@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "serve/http.h"
@@ -21,17 +22,21 @@ struct ServiceSettings {
   std::string version;
 };
 
+/// A model and what computes it.
+struct DrivenModel {
+  const ServedModel* offer = nullptr;
+  ModelDrive drive;
+};
+
 class Service {
  public:
   /// Listens and answers at once; what needs the model gets 503 until `run`. Errors: as HttpServer.
   explicit Service(const ServiceSettings&);
   ~Service();
   uint16_t port() const;
-  /// Serves the model, computing on the calling thread, until `stop` is set and what was under way has ended or
-  /// `drain_s` is over. Engine (of a model that writes) and embedder may be null. `ready` is called once /ready says yes.
-  /// Returns the requests that were cut off.
-  int64_t run(const ServedModel&, Engine*, Embedder*, const std::atomic<bool>& stop,
-              const std::function<void()>& ready = {});
+  /// Serves the models, of unlike names, computing on the calling thread, until `stop` is set and what was under way has ended
+  /// or `drain_s` is over. `ready` is called once /ready says yes. Returns the requests that were cut off.
+  int64_t run(std::span<const DrivenModel>, const std::atomic<bool>& stop, const std::function<void()>& ready = {});
 
  private:
   struct Impl;

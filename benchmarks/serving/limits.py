@@ -4,7 +4,7 @@
     ninja -C build/release tern mock_server
     benchmarks/serving/limits.py [ROW ...] [--build build/release] [--soak-seconds 600] [--model DIR]
 
-Rows at a back end that computes nothing (mock_server): rates (needs `ab` of apache2-utils), streams, idle, slow, leave, end.
+Rows at a back end that computes nothing (mock_server): rates (needs `ab` of apache2-utils), streams, idle, slow, large, leave, end.
 Rows at a model (--model, examples/novels-6m): sustained, soak. Each prints one line of JSON with what was measured, what is
 wanted, and whether that holds; the exit code says whether all did. A busy machine shows in every one of them.
 """
@@ -174,6 +174,43 @@ def slow(o):
             "holds": p99(times) <= 0.05 and cut == 200}
 
 
+def large(o):
+    """Bodies of 1 MiB in forms that take more memory than bytes, on eight connections: at most 128 MiB more, and given back."""
+    s = Server(o.mock)
+    full = 2**20 - 100
+    text = "the old man and the sea " * (full // 24)
+    bodies = [("/v1/completions", {"prompt": text}), ("/v1/completions", {"prompt": [[1]] * (full // 5)}),
+              ("/v1/completions", {"prompt": [1] * (full // 3)}), ("/v1/completions", {"prompt": "a", "stop": ["a"] * (full // 5)}),
+              ("/v1/completions", {"prompt": "a", "x": [[]] * (full // 4)}), ("/v1/completions", {"prompt": "a", "x": [{}] * (full // 4)}),
+              ("/v1/completions", {"prompt": "a", "logit_bias": {str(i): 1 for i in range(full // 12)}}),
+              ("/v1/completions", {"prompt": "a", "response_format": {"type": "json_schema", "json_schema": {
+                  "name": "a", "schema": {"enum": [f"w{i}" for i in range(full // 11)]}}}}),
+              ("/v1/completions", {"prompt": "a", "response_format": {"type": "json_schema", "json_schema": {
+                  "name": "a", "schema": {"type": "object", "properties": {f"p{i}": {"type": "integer"} for i in range(full // 32)}}}}}),
+              ("/tokenize", {"prompt": text, "return_token_strs": True}), ("/detokenize", {"tokens": [300] * (full // 5)}),
+              ("/v1/embeddings", {"input": ["a"] * (full // 5)}), ("/v1/chat/completions", {"messages": [{"role": "user", "content": "a"}] * 20000})]
+    before = s.figures()
+    statuses, lock = {}, threading.Lock()
+
+    def client(number):
+        for path, body in random.Random(number).sample(bodies, len(bodies)):
+            status, data = s.ask("POST", path, body, timeout=120)
+            with lock:
+                key = f"{path} {status}"
+                statuses[key] = statuses.get(key, 0) + 1
+                assert status in (200, 400, 413, 429, 503), (path, status, data[:200])
+    clients = [threading.Thread(target=client, args=(i,)) for i in range(8)]
+    for c in clients:
+        c.start()
+    for c in clients:
+        c.join()
+    after = s.figures()
+    s.end()
+    more = after["peak_mib"] - before["rss_mib"]
+    return {"bodies": 8 * len(bodies), "statuses": statuses, "more_mib": more, "rss_after_mib": after["rss_mib"], "rss_before_mib": before["rss_mib"],
+            "holds": more <= 128 and sum(statuses.values()) == 8 * len(bodies)}
+
+
 def leave(o):
     """200 clients leave at random tokens: their pages are free within 100 ms of the last."""
     s = Server(o.mock)
@@ -302,7 +339,7 @@ def soak(o):
                      not any(":" in kind for kind in counts) and rest["num_requests_live"] == 0 and rest["kv_cache_usage_perc"] == 0 and code == 0}
 
 
-ROWS = {f.__name__: f for f in (rates, streams, idle, slow, leave, end, sustained, soak)}
+ROWS = {f.__name__: f for f in (rates, streams, idle, slow, large, leave, end, sustained, soak)}
 
 
 def main():

@@ -59,7 +59,8 @@ int main(int argc, char** argv) {
   ServiceSettings settings{.port = 0, .http = {.connections = 4096}, .rules = {}, .version = "mock"};
   settings.rules.max_running = running;
   Service service(settings);
-  service.run(served, &engine, nullptr, stop_asked, [&] {
+  const DrivenModel only{.offer = &served, .drive = {.engine = &engine}};
+  service.run({&only, 1}, stop_asked, [&] {
     std::printf("http://127.0.0.1:%d\n", service.port());
     std::fflush(stdout);
   });

@@ -1,0 +1,22 @@
+#pragma once
+// How many samples of one prompt are worth their time.
+
+#include <cstdint>
+
+namespace tern {
+
+/// Each sample is right with probability `right`, on its own, of a share `ceiling` of the questions; others are out of reach.
+/// Source  the Test-Time Scaling Performance Model (TTSPM), F(N) = F_max·(1 − (1 − p)^N) (read in a digest).
+struct SampleOdds {
+  double right = 0;    // p, 0 < p < 1
+  double ceiling = 1;  // F_max, 0 < F_max <= 1
+};
+
+/// F(N): the chance that one of so many samples is right.
+double chance_of_a_right_one(const SampleOdds&, int64_t samples);
+
+/// The fewest samples, at least 1, behind which one more would add less than `least_gain` > 0 to that chance: the gain of the
+/// sample behind N is F_max·p·(1 − p)^N, which falls below it at N* = ⌈ln(least_gain / (F_max·p)) / ln(1 − p)⌉ (our reading).
+int64_t samples_worth_their_time(const SampleOdds&, double least_gain);
+
+}  // namespace tern
