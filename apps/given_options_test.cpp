@@ -78,8 +78,9 @@ TEST(GivenOptions, InferenceHeedsOrRefusesEachOptionOfPlan) {
 }
 
 TEST(GivenOptions, CheckHeedsOrRefusesEachOptionOfTraining) {
-  const std::set<std::string_view> refused{"output", "certify", "effort",  "emit-output",     "tokens",       "mtbf",
-                                           "html",   "picture", "explain", "checkpoint-time", "restart-time", "pareto"};
+  const std::set<std::string_view> refused{"output",       "certify", "effort",  "emit-output", "tokens",
+                                           "mtbf",         "html",    "picture", "explain",     "checkpoint-time",
+                                           "restart-time", "pareto",  "details"};
   const std::set<std::string_view> serving{"inference",      "prompt-tokens", "max-tokens", "users",
                                            "ttft",           "tpot",          "kv-dtype",   "weight-dtype",
                                            "prompt-lengths", "output-lengths"};

@@ -647,6 +647,7 @@ std::vector<OptionSpec> make_options() {
       {.name = "mtbf", .verbs = "plan", .type = seconds, .fallback = "50000h", .unit = "TIME", .help = "mean time between failures of one device with its share of all else, for --tokens (50,000 hours: Llama 3's 419 in 54 days of 16,384 devices)", .min = 0, .above_min = true},
       {.name = "checkpoint-time", .verbs = "plan", .type = seconds, .unit = "TIME", .help = "that training stands still for a checkpoint, for --tokens; not given: weights and states to the nodes' disks", .min = 0, .above_min = true},
       {.name = "restart-time", .verbs = "plan", .type = seconds, .fallback = "5m", .unit = "TIME", .help = "from a failure to the next step, without reading the checkpoint, for --tokens", .min = 0},
+      {.name = "details", .verbs = "plan", .type = flag, .help = "also print the search and its limits, each layer, each rank's memory by what it is for, rivals, and what to measure first"},
       {.name = "explain", .verbs = "plan", .type = flag, .help = "also plan with a little more memory, link and compute: what each is worth (five more searches)"},
       {.name = "pareto", .verbs = "plan", .type = flag, .help = "also plan for 1, 2, 4 … nodes: fewest devices, lowest cost, fastest"},
       {.name = "html", .verbs = "plan", .type = path, .unit = "FILE", .help = "write a page: the step's timeline, memory against capacity, layers, rivals"},

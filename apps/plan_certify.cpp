@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/common.h"
+#include "apps/plan_lines.h"
 #include "apps/plan_solver.h"
 #include "apps/signals.h"
 #include "base/error.h"
@@ -34,7 +35,7 @@ int check_plan(const PlanQuestion& q, const std::string& path, bool json) {
                     {"unlike_nodes_left", a.unlike_left},
                     {"not_judged", std::vector<std::string>(unjudged.begin(), unjudged.end())}});
   else if (a.plan_holds())
-    print_out(audit_text(a, plan));
+    print_lines(audit_text(a, plan));
   switch (a.verdict) {
     case Verdict::accepted:
       return 0;
@@ -83,8 +84,8 @@ void print_certificate(const Certificate& c, const Plan& plan, bool json) {
     log_info("audit: {}; no judged choice is faster than {}; {}; solver: {}", name_of(c.audit->verdict),
              step_words(c.audit->proven_ps), audit_counts(*c.audit), solver);
   } else {
-    print_out(audit_text(*c.audit, plan));
-    print_out(fmt::format("solver     {}\n", solver));
+    print_lines(audit_text(*c.audit, plan));
+    print_lines(fmt::format("solver     {}\n", solver));
   }
 }
 

@@ -84,7 +84,7 @@ TEST_F(PlanVerb, JsonHasThePlanTimeMemoryGapsBindsAndRivals) {
 // To the byte, in the JSON, the words and the page.
 TEST_F(PlanVerb, MemoryIsToldByWhatItIsForAndAddsUp) {
   const Outcome o = tern("plan llama-2-13b" + kNode + " --batch 16 --seq 4096 --schedules 1f1b --max-context 1" +
-                         " --fix pp=2,states=host --offload all --output plan.json --html plan.html");
+                         " --fix pp=2,states=host --offload all --details --output plan.json --html plan.html");
   ASSERT_EQ(o.code, 0) << o.text;
   const Json p = json_of("plan.json");
   const std::string page = real_io().read(path("plan.html"));
@@ -111,7 +111,7 @@ TEST_F(PlanVerb, GivenAxesAreKeptAndImpossibleOnesNameTheirLimit) {
   const std::string job = "plan llama-2-7b" + kNode + " --batch 16 --seq 4096";
   const Outcome one = tern(job +
                            " --fix tp=2,cp=1,dp=4,pp=1,micro-batch=1,zero=1,recompute=full,layers=even --certify "
-                           "--output plan.json");
+                           "--details --output plan.json");
   EXPECT_EQ(one.code, 0) << one.text;
   EXPECT_TRUE(has(one, "tp 2, dp 4, pp 1, micro-batch 1 × 4")) << one.text;
   EXPECT_TRUE(has(one, "1 outer choices")) << one.text;
@@ -132,7 +132,8 @@ TEST_F(PlanVerb, GivenAxesAreKeptAndImpossibleOnesNameTheirLimit) {
 
 // What follows from a plan: in words and in the JSON, which stays a plan that can be checked.
 TEST_F(PlanVerb, TheReportHasMfuRunTiesWorthAndNodes) {
-  const std::string ask = "plan llama-2-7b" + kNode + kJob + " --tokens 1e12 --mtbf 20000h --explain --pareto";
+  const std::string ask =
+      "plan llama-2-7b" + kNode + kJob + " --tokens 1e12 --mtbf 20000h --explain --pareto --details";
   const Outcome words = tern(ask + " --output plan.json");
   ASSERT_EQ(words.code, 0) << words.text;
   for (const char* part : {"MFU        ", "GFLOP a token", "recomputed work does not count", "run        1.0T tokens",
@@ -220,7 +221,8 @@ TEST_F(PlanVerb, ARangeOfBatchesTakesTheOneWithMostTokens) {
 
 TEST_F(PlanVerb, EmitWritesWhatOnlyThatFrameworkRunsAndRefusesWhatItHasNot) {
   const std::string job = " --batch 32 --seq 4096";
-  const Outcome o = tern("plan llama-3-8b" + kNode + job + " --emit megatron --emit-output run.sh --output plan.json");
+  const Outcome o =
+      tern("plan llama-3-8b" + kNode + job + " --emit megatron --emit-output run.sh --output plan.json --details");
   ASSERT_EQ(o.code, 0) << o.text;
   EXPECT_TRUE(has(o, "within     what Megatron-LM runs")) << o.text;
   const std::string script = real_io().read(path("run.sh"));

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "apps/common.h"
+#include "apps/plan_lines.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/options.h"
@@ -136,7 +137,7 @@ void tell_engine(const ModelSpec& spec, const Plan& plan, const Cluster& cluster
   const Machine machine = machine_of(cluster, 0);
   const std::string times = e.why_not.empty() ? describe_times(spec, plan, machine) : "";
   const std::string text = describe(e, machine.device_capacity()) + times + noise_of(cluster);
-  if (!json) return print_out(text);
+  if (!json) return print_lines(text);
   if (e.why_not.empty())
     log_info("{} train {}: {} bytes of tensors at their most, {} with checkpoints", program_name(), e.command,
              e.memory.tensors(), e.saving.tensors());

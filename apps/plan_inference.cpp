@@ -12,6 +12,7 @@
 #include "apps/given_options.h"
 #include "apps/outputs.h"
 #include "apps/plan_engine.h"
+#include "apps/plan_lines.h"
 #include "apps/plan_question.h"
 #include "apps/weights_options.h"
 #include "base/error.h"
@@ -218,10 +219,10 @@ int plan_inference(const ServingCommand& c) {
     print_json(out);
     return 0;
   }
-  print_out(serving_text(q, answer));
-  print_out(noise_of(q.cluster));
+  print_lines(serving_text(q, answer));
+  print_lines(noise_of(q.cluster));
   if (emitted) print_out(emitted_text(*emitted));
-  if (q.tern) print_out(fit_text(fit, q.job));
+  if (q.tern) print_lines(fit_text(fit, q.job));
   return 0;
 }
 

@@ -41,7 +41,7 @@ class PlanLengths : public testing::Test {
 };
 
 TEST_F(PlanLengths, TheReportSaysRealTokensPaddingPairsAndTheSlowestRank) {
-  const Outcome packed = tern(kPlan + " --lengths mixed.csv --tokens 1e10 --fix dp=8");
+  const Outcome packed = tern(kPlan + " --lengths mixed.csv --tokens 1e10 --fix dp=8 --details");
   ASSERT_EQ(packed.code, 0) << packed.text;
   for (const char* part :
        {" real tokens/s, ",

@@ -144,7 +144,7 @@ PlanCommand plan_command(const Options& o, ModelSpec spec, Cluster cluster) {
   if (o.has("adapters")) spec = with_adapters(std::move(spec), o.integer("adapters"));
   c.question = question_of(o, std::move(spec), std::move(cluster), std::move(batches), c.calibration.has_value());
   const PlanQuestion& q = c.question;
-  c.outputs.json = o.flag("json");
+  c.outputs.json = o.flag("json"), c.outputs.details = o.flag("details");
   if (o.has("max-seconds")) c.judging_seconds = o.real("max-seconds");
   c.question.request.seconds =
       o.has("max-seconds") || o.has("check") ? c.judging_seconds : limits_of(c.question.request.effort).seconds;

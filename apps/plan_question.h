@@ -16,7 +16,8 @@ namespace tern {
 /// Files to write; "": not asked for.
 struct PlanOutputs {
   std::string plan, emitted, html, picture;
-  bool json = false;  // on standard output: JSON in place of words
+  bool json = false;     // on standard output: JSON in place of words
+  bool details = false;  // more than the answer's ten lines
 };
 
 struct PlanCommand {

@@ -10,6 +10,7 @@
 #include "apps/plan_certify.h"
 #include "apps/plan_engine.h"
 #include "apps/plan_inference.h"
+#include "apps/plan_lines.h"
 #include "apps/plan_question.h"
 #include "apps/signals.h"
 #include "apps/verbs.h"
@@ -115,12 +116,18 @@ void write_answer(const PlanOutputs& to, const std::string& plan, const PlanQues
 }
 
 void print_answer(const PlanQuestion& q, const PlanAnswer& answer, const PlanStory& story, const std::string& text,
-                  const PlanOutputs& to) {
+                  const std::vector<std::string>& notes, const PlanOutputs& to) {
   if (to.json) {
     print_out(text);
   } else {
-    print_out(plan_text(answer, q.cluster, story.uncalibrated));
-    print_out("\n" + story_words(q.spec, q.cluster, answer.plan, story));
+    print_lines(
+        plan_text(answer, q.cluster, {.uncalibrated = story.uncalibrated, .notes = notes, .details = to.details}));
+    const std::string told = story_words(q.spec, q.cluster, answer.plan, story, to.details);
+    // What another framework reads stays as it is.
+    const std::string& emitted = story.emitted.text;
+    const size_t at = emitted.empty() ? std::string::npos : told.find(emitted);
+    if (!told.empty()) print_lines("\n" + told.substr(0, at));
+    if (at != std::string::npos) print_out(emitted), print_lines(told.substr(at + emitted.size()));
   }
   tell_engine(q.spec, answer.plan, q.cluster, to.plan, to.json);
 }
@@ -134,10 +141,12 @@ int answer_question(PlanCommand c) {
     log_warn("plan: stopped before any plan was found");
     return 128 + stop_signal();
   }
+  std::vector<std::string> notes;
   if (std::string beyond = beyond_positions(q.spec, q.request.job.seq); !beyond.empty())
-    answer.plan.restrictions.push_back(std::move(beyond));
+    notes.push_back(std::move(beyond));
   if (c.calibration) answer.plan.error = planned_error(*c.calibration, answer.plan.step_ps);
-  for (std::string& assumed : lengths_assumed(answer.plan)) answer.plan.restrictions.push_back(std::move(assumed));
+  for (std::string& assumed : lengths_assumed(answer.plan)) notes.push_back(std::move(assumed));
+  answer.plan.restrictions.insert(answer.plan.restrictions.end(), notes.begin(), notes.end());
   answer.plan.program =
       program_of_plan(q.spec, q.cluster, answer.plan, engine_placement(q.cluster, q.request.job.dtype));
   if (!answer.plan.program)
@@ -157,7 +166,7 @@ int answer_question(PlanCommand c) {
   // Files first: who reads the output may stop early.
   const std::string text = plan_json(answer.plan, story_json(q.spec, q.cluster, answer.plan, story));
   write_answer(c.outputs, text, q, answer, story);
-  print_answer(q, answer, story, text, c.outputs);
+  print_answer(q, answer, story, text, notes, c.outputs);
   print_certificate(certificate, answer.plan, json);
   if (c.calibration && !answer.plan.error)
     log_warn("plan: {} was not tried on rows left out, so there is no error bar", c.calibration_path);

@@ -56,26 +56,64 @@ std::string memory_text(const Plan& p, const std::vector<PlannedMemoryByTier>& m
   return text + labelled("", fmt::format("({})", kMemoryWords));
 }
 
-// What the plan is and what it takes, one line under each key.
-std::string facts_text(const PlanAnswer& a, const Cluster& cluster, const std::string& uncalibrated) {
-  const Plan& p = a.plan;
+// "zero 1, recompute full (10 of 34)": the strategies of most layers first.
+std::string strategies_text(const Plan& p) {
+  std::vector<std::pair<std::string, int>> counts;
+  int all = 0;
+  for (const PlannedLayers& l : p.layers) {
+    all += l.count;
+    const std::string words = to_string(l.strategy);
+    const auto at = std::find_if(counts.begin(), counts.end(), [&](const auto& c) { return c.first == words; });
+    if (at == counts.end())
+      counts.emplace_back(words, l.count);
+    else
+      at->second += l.count;
+  }
+  std::stable_sort(counts.begin(), counts.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
+  if (counts.size() == 1) return fmt::format("{} (all {})", counts[0].first, all);
+  std::vector<std::string> words;
+  for (size_t i = 0; i < std::min<size_t>(counts.size(), 3); ++i)
+    words.push_back(fmt::format("{} ({} of {})", counts[i].first, counts[i].second, all));
+  if (counts.size() > 3) words.push_back(fmt::format("{} more ways", counts.size() - 3));
+  return join(words, "; ");
+}
+
+// Of the device that has least room left, and of its host and disk where something lies there.
+std::string fullest_text(const Plan& p) {
+  size_t fullest = 0;
+  const auto room = [&](size_t r) { return p.ranks[r].capacity[0] - p.ranks[r].peak[0]; };
+  for (size_t r = 1; r < p.ranks.size(); ++r)
+    if (room(r) < room(fullest)) fullest = r;
+  const PlannedRank& rank = p.ranks[fullest];
+  std::string text =
+      fmt::format("{} of {} on the fullest device", format_bytes(rank.peak[0]), format_bytes(rank.capacity[0]));
+  for (const Tier tier : {Tier::host, Tier::disk}) {
+    int64_t most = 0;
+    for (const PlannedRank& r : p.ranks) most = std::max(most, r.peak[static_cast<size_t>(tier)]);
+    if (most > 0) text += fmt::format(", {} on the {}", format_bytes(most), name_of(tier));
+  }
+  return text;
+}
+
+// The answer, one line under each key.
+std::string facts_text(const Plan& p, const Cluster& cluster, const PlanTextOptions& options) {
   std::string text;
   const auto line = [&](std::string_view key, const std::string& words) { text += labelled(key, words); };
-  line("model", fmt::format("{}, {} parameters", p.model, format_count(static_cast<double>(p.parameters))));
-  line("hardware", fmt::format("{}: {} of {} devices{}", p.hardware, format_with_commas(p.choice.devices()),
+  line("model", fmt::format("{}, {} parameters, {} sequences of {} tokens a step", p.model,
+                            format_count(static_cast<double>(p.parameters)), format_with_commas(p.job.batch),
+                            format_with_commas(p.job.seq)));
+  line("hardware", fmt::format("{}: {} of {} devices{}{}", p.hardware, format_with_commas(p.choice.devices()),
                                format_with_commas(cluster.num_devices()),
-                               p.idle_devices ? fmt::format(", {} idle", format_with_commas(p.idle_devices)) : ""));
+                               p.idle_devices ? fmt::format(", {} idle", format_with_commas(p.idle_devices)) : "",
+                               cluster.groups.size() > 1 ? ", on " + p.node : ""));
   line("plan", to_string(p.choice));
-  line("",
-       "(ranks by tensor, context, data, expert × its tensor; pp stages × chunks on each; micro-batch: sequences × how "
-       "many)");
-  if (cluster.groups.size() > 1) line("", "on " + p.node);
+  line("layers", strategies_text(p));
   line("step",
        fmt::format("{}, {} {}tokens/s, {} of the devices' peak for the model's own work", step_words(p.step_ps),
                    format_count(p.tokens_per_second()), p.job.lengths.given() ? "real " : "", percent(p.flops_share)));
-  if (p.program) line("", program_words(p));
-  if (!uncalibrated.empty()) line("", uncalibrated);
+  if (!options.uncalibrated.empty()) line("", options.uncalibrated);
   if (p.error) line("error bar", error_bar_words(*p.error));
+  line("memory", fullest_text(p));
   if (p.price_per_hour > 0)
     line(
         "price",
@@ -84,13 +122,31 @@ std::string facts_text(const PlanAnswer& a, const Cluster& cluster, const std::s
             p.price_per_hour / 3600 / p.tokens_per_second() * 1e6,
             " (of the devices in use; US dollars in the machines that come with tern, else as the prices were given)"));
   line("binds", p.binds);
-  line("proof", fmt::format("model gap {}, simulator gap {}: no choice is faster than {}", percent(p.model_gap()),
-                            percent(p.simulator_gap()), step_words(p.bound_ps)));
-  line("", fmt::format("{} outer choices: {} closed by a bound, {} by search, {} open; {} {}, {} in {}",
-                       format_with_commas(p.counts.legal), format_with_commas(p.counts.by_bound),
-                       format_with_commas(p.counts.by_search), format_with_commas(p.counts.open),
-                       format_with_commas(a.searches), a.searches == 1 ? "search" : "searches",
-                       counted(a.simulated, "simulation"), format_seconds(a.seconds)));
+  const auto limits = static_cast<int64_t>(p.restrictions.size());
+  line("proof",
+       fmt::format("no choice is faster than {}: simulator gap {}, model gap {}{}", step_words(p.bound_ps),
+                   percent(p.simulator_gap()), percent(p.model_gap()),
+                   options.details || limits == 0 ? "" : fmt::format("; within {}", counted(limits, "limit"))));
+  if (options.details) return text;
+  for (const std::string& note : options.notes) line("within", note);
+  line("more", "--details: the search and its limits, layers, memory of each rank, rivals, what to measure first");
+  return text;
+}
+
+// How the answer was found, and what it speaks of.
+std::string search_text(const PlanAnswer& a) {
+  const Plan& p = a.plan;
+  std::string text = "\n";
+  const auto line = [&](std::string_view key, const std::string& words) { text += labelled(key, words); };
+  line("words",
+       "tp, cp, ep, dp: ranks by tensor, context, expert × its tensor, data; pp: stages × chunks on each; "
+       "micro-batch: sequences × how many");
+  if (p.program) line("program", program_words(p));
+  line("search", fmt::format("{} outer choices: {} closed by a bound, {} by search, {} open; {} {}, {} in {}",
+                             format_with_commas(p.counts.legal), format_with_commas(p.counts.by_bound),
+                             format_with_commas(p.counts.by_search), format_with_commas(p.counts.open),
+                             format_with_commas(a.searches), a.searches == 1 ? "search" : "searches",
+                             counted(a.simulated, "simulation"), format_seconds(a.seconds)));
   for (const std::string& r : p.restrictions) line("within", r);
   return text;
 }
@@ -154,9 +210,11 @@ std::string error_bar_words(const PlannedError& e) {
   return fmt::format("{}, where all {} runs of {} that were left out lay; {}", span, e.rows, e.software, half);
 }
 
-std::string plan_text(const PlanAnswer& a, const Cluster& cluster, const std::string& uncalibrated) {
-  return facts_text(a, cluster, uncalibrated) + layers_text(a.plan) + memory_text(a.plan, a.memory) +
-         rivals_text(a.plan);
+std::string plan_text(const PlanAnswer& a, const Cluster& cluster, const PlanTextOptions& options) {
+  const std::string facts = facts_text(a.plan, cluster, options);
+  return options.details
+             ? facts + search_text(a) + layers_text(a.plan) + memory_text(a.plan, a.memory) + rivals_text(a.plan)
+             : facts;
 }
 
 std::string audit_counts(const PlanAudit& a) {

@@ -4,6 +4,7 @@
 #include <array>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "planner/judges/audit.h"
 #include "planner/outer/plan_model.h"
@@ -29,8 +30,14 @@ std::string program_words(const Plan&);
 std::string uncalibrated_words(const Cluster&);
 /// "3.1 s to 4.2 s in 18 of 20 of 63 runs of X that were left out; half within 2.60 %"; of fewer than 20 runs all.
 std::string error_bar_words(const PlannedError&);
-/// The plan: choice, step, proof, layers, memory, rivals. `uncalibrated`: a line under the step, "" for none.
-std::string plan_text(const PlanAnswer&, const Cluster&, const std::string& uncalibrated);
+struct PlanTextOptions {
+  std::string uncalibrated;        // a line under the step; "" for none
+  std::vector<std::string> notes;  // restrictions that are told without details too
+  bool details = true;
+};
+/// The answer in ten lines or so: choice, step, memory, price, what binds, proof. `details`: then the search and its
+/// limits, layers, memory of each rank, rivals.
+std::string plan_text(const PlanAnswer&, const Cluster&, const PlanTextOptions&);
 /// "1,792 choices bounded anew in 0.4 s: …".
 std::string audit_counts(const PlanAudit&);
 /// The verdict, what is proven, and what was not judged.

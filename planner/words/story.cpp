@@ -250,8 +250,9 @@ Json story_json(const ModelSpec& spec, const Cluster& cluster, const Plan& p, co
   return j;
 }
 
-std::string story_words(const ModelSpec& spec, const Cluster& cluster, const Plan& p, const PlanStory& story) {
-  Words w;
+namespace {
+
+void tell_share(Words& w, const ModelSpec& spec, const Cluster& cluster, const Plan& p) {
   w.line("MFU",
          fmt::format("{:.2f} % = {} a token × {} tokens/s ÷ {} of {}", 100 * p.flops_share,
                      fmt::format("{:.3g} GFLOP", training_flops_per_token(spec, p.job) * 1e-9),
@@ -259,8 +260,9 @@ std::string story_words(const ModelSpec& spec, const Cluster& cluster, const Pla
                      fmt::format("{} TFLOP/s", format_with_commas(std::llround(peak_of_used(cluster, p) * 1e-12))),
                      counted(p.choice.devices(), "device")));
   w.line("", mfu_formula(p));
-  w.text += lengths_words(spec, p);
-  if (story.run) tell_run(w, story, p.job.lengths.given());
+}
+
+void tell_near(Words& w, const Plan& p) {
   const std::vector<Rival> ties = ties_of(p, kTied);
   w.line("tied", ties.empty() ? fmt::format("no rival seen within {:.0f} %", 100 * kTied)
                               : fmt::format("{} within {:.0f} % of this plan (a prediction cannot tell them apart)",
@@ -270,6 +272,17 @@ std::string story_words(const ModelSpec& spec, const Cluster& cluster, const Pla
     w.line(i == 0 ? "measure" : "",
            fmt::format("{}. {}{}", i + 1, first[i].choice,
                        i == 0 ? " (this plan)" : fmt::format(" ({})", more(first[i].step_ps, p.step_ps))));
+}
+
+}  // namespace
+
+std::string story_words(const ModelSpec& spec, const Cluster& cluster, const Plan& p, const PlanStory& story,
+                        bool details) {
+  Words w;
+  if (details) tell_share(w, spec, cluster, p);
+  w.text += lengths_words(spec, p);
+  if (story.run) tell_run(w, story, p.job.lengths.given());
+  if (details) tell_near(w, p);
   for (size_t i = 0; i < story.shadow.size(); ++i) {
     const ShadowPrice& s = story.shadow[i];
     const double gain = 100 * (1 - static_cast<double>(s.step_ps) / static_cast<double>(p.step_ps));

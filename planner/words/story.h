@@ -40,7 +40,7 @@ std::vector<Rival> ties_of(const Plan&, double share);
 std::vector<Rival> measure_first(const Plan&);
 
 Json story_json(const ModelSpec&, const Cluster&, const Plan&, const PlanStory&);
-/// Lines as `tern plan` prints them.
-std::string story_words(const ModelSpec&, const Cluster&, const Plan&, const PlanStory&);
+/// Lines as `tern plan` prints them. `details`: also the share of the peak with its formula, ties and what to measure.
+std::string story_words(const ModelSpec&, const Cluster&, const Plan&, const PlanStory&, bool details = true);
 
 }  // namespace tern
