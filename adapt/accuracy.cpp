@@ -37,8 +37,7 @@ std::optional<double> choice_accuracy(const TrainSettings& s, TaskModel& model, 
     const std::span<const TaskItem> item(&task.items[static_cast<size_t>(all * i / count)], 1);
     const std::vector<Window> windows = choice_windows(tokenizer, item, model.in.spec.context, in_front,
                                                        bos >= 0 ? bos : tokenizer.eos().value_or(-1), path);
-    if (before)
-      before(std::span(windows.front().tokens).first(static_cast<size_t>(windows.front().first_scored)));
+    if (before) before(std::span(windows.front().tokens).first(static_cast<size_t>(windows.front().first_scored)));
     const std::vector<double> losses =
         ragged_losses(model.in.spec, model.weights, windows, std::ssize(windows), model.arena);
     right += pick_choices(choice_scores(item, windows, losses).front()).sum == item.front().answer;

@@ -33,8 +33,9 @@ GateMemory gate_memory_before(const StreamSettings& s, size_t t, const InputGate
 }
 
 void write_gate(const InputGate& gate, const std::string& path, Io& io) {
-  write_matrices({{"first", {gate.width, gate.first}}, {"second", {gate.hidden, gate.second}}, {"key", {gate.width, gate.key}}},
-                 path, io);
+  write_matrices(
+      {{"first", {gate.width, gate.first}}, {"second", {gate.hidden, gate.second}}, {"key", {gate.width, gate.key}}},
+      path, io);
 }
 InputGate read_gate(const std::string& path) {
   NamedMatrices m = read_matrices(path);
@@ -124,11 +125,11 @@ double loss_of(GatedModel& model, const MicroBatch& window, DType dtype, int64_t
                         .attended_pairs = attended_pairs_of(window, 0),
                         .dtype = dtype,
                         .scratch = scratch_bytes(Multiply::exact, dtype)};
-  const ExecuteResult run = execute(forward_program(model.task.in.spec, {&query, 1}),
-                                    {.spec = model.task.in.spec,
-                                     .weights = model.task.weights,
-                                     .micro_batches = {&window, 1},
-                                     .compute = {model.task.arena, Multiply::exact}});
+  const ExecuteResult run =
+      execute(forward_program(model.task.in.spec, {&query, 1}), {.spec = model.task.in.spec,
+                                                                 .weights = model.task.weights,
+                                                                 .micro_batches = {&window, 1},
+                                                                 .compute = {model.task.arena, Multiply::exact}});
   targets += run.num_targets;
   return run.loss_sum;
 }
@@ -270,8 +271,9 @@ std::vector<double> judge_gated(const StreamSettings& s, size_t t, Io& io, const
   std::vector<double> scores;
   const auto score_of = [&](const std::string& test) -> std::optional<double> {
     if (!is_choice_test(test)) return gated_bits_per_byte(learned, model, data_of(s, model.task, test, io), stop);
-    return choice_accuracy(learned, model.task, test, [&] { return stop.load(); },
-                           [&](std::span<const int32_t> prompt) { model.set_for_prompt(prompt); });
+    return choice_accuracy(
+        learned, model.task, test, [&] { return stop.load(); },
+        [&](std::span<const int32_t> prompt) { model.set_for_prompt(prompt); });
   };
   for (const StreamTask& task : s.tasks) {
     const auto score = score_of(task.test);

@@ -87,7 +87,8 @@ struct Step {
   InputGate gradient;
 };
 // Loss and gate's gradient of two windows, by a gate that begins as `begin`.
-Step step_of(const StreamSettings& s, TaskModel& model, const Feed& feed, const GateTask& like, const InputGate& begin) {
+Step step_of(const StreamSettings& s, TaskModel& model, const Feed& feed, const GateTask& like,
+             const InputGate& begin) {
   GateTask task = like;
   task.begin = begin;
   GateTrainer trainer(std::move(task));

@@ -102,8 +102,7 @@ InputGate first_gate(int64_t width, int64_t hidden, uint64_t seed) {
 void choose_key(InputGate& gate, const InputMemory& outputs, std::span<const double> output_moments, uint64_t seed) {
   gate.key = task_directions(outputs, output_moments, 1, InfloraMode::paper);
   if (dot(gate.key, gate.key) > 0) return;
-  for (size_t i = 0; i < gate.key.size(); ++i)
-    gate.key[i] = random_normal({seed, hash_name("adapt/gate/key")}, i);
+  for (size_t i = 0; i < gate.key.size(); ++i) gate.key[i] = random_normal({seed, hash_name("adapt/gate/key")}, i);
   gate.key = free_part(outputs, gate.key);
   const double length = std::sqrt(dot(gate.key, gate.key));
   for (double& x : gate.key) x /= length;

@@ -54,7 +54,8 @@ TEST(GateRule, GradientsAreThoseOfDifferences) {
       for (size_t i = 0; i < to.key.size(); ++i) to.key[i] += step * direction.key[i];
       return 1.5 * run_gate(to, p).gate;
     };
-    along = dot(gradient.first, direction.first) + dot(gradient.second, direction.second) + dot(gradient.key, direction.key);
+    along = dot(gradient.first, direction.first) + dot(gradient.second, direction.second) +
+            dot(gradient.key, direction.key);
     const double h = 1e-6, difference = (moved(h) - moved(-h)) / (2 * h);
     EXPECT_NEAR(along, difference, 1e-7 * (1 + std::abs(difference))) << width << " " << hidden;
   }
@@ -142,7 +143,8 @@ TEST(GatePrompt, IsWhatComesBeforeTheFirstLossOrTheFirstTokens) {
   hide_prompt(text, 4);
   EXPECT_EQ(text.targets, (std::vector<int32_t>{-1, -1, -1, 5, 6, 7}));
   EXPECT_EQ(prompt_rows(text, 4), 4) << "hidden, it is the same again";
-  EXPECT_EQ(prompt_rows(MicroBatch({1, 2, 3}, {0, 3}, {-1, 3, 4}, nullptr), 9), 2) << "the answer's first token is told by two";
+  EXPECT_EQ(prompt_rows(MicroBatch({1, 2, 3}, {0, 3}, {-1, 3, 4}, nullptr), 9), 2)
+      << "the answer's first token is told by two";
   EXPECT_EQ(prompt_rows(MicroBatch({1, 2, 3}, {0, 3}, {2, 3, 4}, nullptr), 9), 3);
   EXPECT_EQ(prompt_rows(MicroBatch({1, 2, 3}, {0, 3}, {-1, -1, -1}, nullptr), 9), 3);
 }

@@ -117,8 +117,7 @@ void GateTrainer::before(const MicroBatch& window) {
 void GateTrainer::after(const std::vector<Tensor>& trained, const std::vector<Tensor>& gradients) {
   double agreement = 0;
   for (size_t i = 0; i < is_b_.size(); ++i)
-    if (is_b_[i])
-      ops::by_dtype(trained[i].dtype(), [&]<class T>() { agreement += dot<T>(trained[i], gradients[i]); });
+    if (is_b_[i]) ops::by_dtype(trained[i].dtype(), [&]<class T>() { agreement += dot<T>(trained[i], gradients[i]); });
   if (gate_ != 0 && !task_.forced) add_gate_gradient(state_.gate, pass_, (agreement - agreement_) / gate_, gradient_);
   agreement_ = agreement;
 }
@@ -128,8 +127,8 @@ void GateTrainer::update(int64_t number, double learning_rate) {
   if (!task_.forced) step_gate(state_, gradient_, task_.memory, task_.updates, number, learning_rate);
 }
 
-void add_branches(const ModelSpec& adapted, const std::vector<std::string>& branches, DType dtype, ModelWeights& weights,
-                  Arena& arena) {
+void add_branches(const ModelSpec& adapted, const std::vector<std::string>& branches, DType dtype,
+                  ModelWeights& weights, Arena& arena) {
   for (size_t i = 0; i < branches.size(); ++i)
     load_adapter_beside(adapted, "", branches[i], dtype, static_cast<int>(i), weights, arena);
 }

@@ -61,7 +61,8 @@ bool tests_have_choices(const std::vector<StreamTask>& tasks) {
   const bool first = is_choice_test(tasks.front().test);
   for (const StreamTask& t : tasks)
     if (is_choice_test(t.test) != first)
-      throw Error(ErrorKind::usage, "{} has {}, {} has not; the tests of a stream are all texts, or all questions with choices",
+      throw Error(ErrorKind::usage,
+                  "{} has {}, {} has not; the tests of a stream are all texts, or all questions with choices",
                   first ? tasks.front().test : t.test, "choices", first ? t.test : tasks.front().test);
   return first;
 }
@@ -243,7 +244,7 @@ class Stream {
                              .protected_dim = json.at("protected").get<int64_t>(),
                              .all_dim = json.at("inputs").get<int64_t>(),
                              .seconds = read_json(places_.in(t, "seconds.json")).get<double>()});
-    result_.product = folds(s_.method)                         ? places_.in(t, "model")
+    result_.product = folds(s_.method)                      ? places_.in(t, "model")
                       : s_.method == StreamMethod::gainlora ? gated_directory(s_, t)
                                                             : places_.adapter(t);
   }

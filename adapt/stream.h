@@ -47,7 +47,7 @@ struct StreamSettings {
   // gainlora's gates: hidden numbers, tokens of a text that they read, how they learn.
   int64_t gate_width = 100, gate_tokens = 32;
   GateUpdates gate_updates = GateUpdates::exact;
-  double penalty = 0;                // EWC's and O-LoRA's weight
+  double penalty = 0;  // EWC's and O-LoRA's weight
   double replay_share = 0.01;
   bool references = false;  // also a run on each task alone, and one on all together
 };

@@ -121,7 +121,7 @@ TrainSettings task_settings(const StreamSettings& s, size_t t) {
   const bool gated = s.method == StreamMethod::gainlora;
   if (gated || s.method == StreamMethod::inflora)
     run.adapter->begin = places.in(t, "begin"), run.adapter->trains_a = false;
-  if (gated) run.micro_batch = 1;  // a window has one prompt
+  if (gated) run.micro_batch = 1;                      // a window has one prompt
   if (s.method == StreamMethod::olora) run.seed += t;  // another A for each task
   if (t == 0 || gated) return run;
   if (folds(s.method))
@@ -190,7 +190,8 @@ TaskCost cost_of(const StreamSettings& s, size_t t, Io& io) {
     const GatedAdapter all = read_gated_adapter(gated);
     for (const std::string& branch : all.branches) cost.kept_bytes += bytes(peft_weights_file(branch));
     cost.kept_bytes += bytes(join_path(gated, "gates.safetensors")) + bytes(places.in(t, kStreamMemory));
-    for_each_list(all.gates.back(), [&](const char*, const std::vector<double>& list) { cost.trained += std::ssize(list); });
+    for_each_list(all.gates.back(),
+                  [&](const char*, const std::vector<double>& list) { cost.trained += std::ssize(list); });
   } else if (!folds(s.method)) {
     cost.kept_bytes += bytes(peft_weights_file(places.adapter(t)));
   }

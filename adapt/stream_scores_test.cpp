@@ -7,7 +7,8 @@ namespace tern {
 namespace {
 
 TEST(StreamScores, OfThreeTasks) {
-  const StreamScores s{.accuracy = false, .tasks = {"a", "b", "c"},
+  const StreamScores s{.accuracy = false,
+                       .tasks = {"a", "b", "c"},
                        .before = {3, 4, 5},
                        .rows = {{1, 3.5, 4.5}, {1.25, 2, 4.75}, {1.5, 1.75, 2.5}},
                        .alone = {},
@@ -21,7 +22,8 @@ TEST(StreamScores, OfThreeTasks) {
 
 // The best of a lies between its own row and the last.
 TEST(StreamScores, ForgettingCountsFromTheBest) {
-  const StreamScores s{.accuracy = false, .tasks = {"a", "b", "c"},
+  const StreamScores s{.accuracy = false,
+                       .tasks = {"a", "b", "c"},
                        .before = {3, 3, 3},
                        .rows = {{2, 3, 3}, {1, 2, 3}, {1.5, 2, 2}},
                        .alone = {},

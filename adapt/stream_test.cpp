@@ -92,7 +92,7 @@ class Streams : public testing::Test {
 };
 
 constexpr StreamMethod kStreams[] = {StreamMethod::seqlora, StreamMethod::inflora, StreamMethod::olora,
-                                     StreamMethod::ewc, StreamMethod::replay, StreamMethod::gainlora};
+                                     StreamMethod::ewc,     StreamMethod::replay,  StreamMethod::gainlora};
 
 TEST_F(Streams, InfloraTrainsBAloneBesideDirectionsThatAreFreeOfOldInputs) {
   StreamSettings s = stream("inflora", StreamMethod::inflora, 3);

@@ -52,8 +52,7 @@ std::map<std::string, std::vector<double>> input_covariances(const TrainSettings
   const int64_t count = std::min(feed.num_windows(), max_windows), micro = before ? 1 : s.micro_batch;
   for (int64_t begin = 0; begin < count; begin += micro) {
     std::vector<int64_t> chosen;
-    for (int64_t i = begin; i < std::min(begin + micro, count); ++i)
-      chosen.push_back(feed.num_windows() * i / count);
+    for (int64_t i = begin; i < std::min(begin + micro, count); ++i) chosen.push_back(feed.num_windows() * i / count);
     const MicroBatch batch = feed.windows(chosen, model.rope ? &*model.rope : nullptr);
     if (before) before(batch);
     const CostQuery query{.tokens = static_cast<int64_t>(chosen.size()) * s.seq,

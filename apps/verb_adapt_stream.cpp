@@ -53,10 +53,11 @@ StreamSettings settings_from(const Options& o) {
                 "--eval-every: with --stream every test is scored once after every task; leave it out");
   refuse_options_of_others(o, *method);
   if (*method == StreamMethod::gainlora && o.given("micro-batch") && o.integer("micro-batch") != 1)
-    throw Error(ErrorKind::usage,
-                "--micro-batch {}: with --method gainlora a micro-batch is one sequence, as gates read its prompt; leave "
-                "it out",
-                o.integer("micro-batch"));
+    throw Error(
+        ErrorKind::usage,
+        "--micro-batch {}: with --method gainlora a micro-batch is one sequence, as gates read its prompt; leave "
+        "it out",
+        o.integer("micro-batch"));
   return {.train = train_settings(o),
           .tasks = read_stream_file(o.text("stream")),
           .method = *method,

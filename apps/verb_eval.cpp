@@ -110,7 +110,8 @@ int run_eval(const Options& options) {
   const ModelDescription model = described_model(options);
   refuse_encoder(model, "eval");
   if (!options.has("task"))
-    refuse_gated_adapter(model, "a text has none; tern adapt --stream scores texts, and eval --task tasks with answers");
+    refuse_gated_adapter(model,
+                         "a text has none; tern adapt --stream scores texts, and eval --task tasks with answers");
   tell_notes(model);
   if (!model.tokenizer)
     throw Error(ErrorKind::bad_file, "{}: there is no tokenizer; put the model's tokenizer.json beside config.json",

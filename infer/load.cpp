@@ -68,7 +68,8 @@ void take_gated_adapter(ModelDescription& d, const std::string& dir) {
                 gated.gates.front().width, width);
   for (const std::string& branch : gated.branches) {
     if (read_peft_config(peft_config_file(branch)).magnitude)
-      throw Error(ErrorKind::bad_file, "{}: use_dora: a gated branch adds to the model, magnitudes multiply it", branch);
+      throw Error(ErrorKind::bad_file, "{}: use_dora: a gated branch adds to the model, magnitudes multiply it",
+                  branch);
     take_adapter_beside(d, branch, branch);
   }
   d.adapter = dir;

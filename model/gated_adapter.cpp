@@ -41,7 +41,8 @@ InputGate read_gate(const Safetensors& file, size_t index) {
   gate.second = read_numbers(file, "second" + end, second);
   gate.key = read_numbers(file, "key" + end, key);
   if (first.size() != 2 || second != std::vector{first[1], first[0]} || key != std::vector{first[1]})
-    refuse(file.path(), fmt::format("gate {}: expected first (hidden, width), second (width, hidden), key (width)", index));
+    refuse(file.path(),
+           fmt::format("gate {}: expected first (hidden, width), second (width, hidden), key (width)", index));
   gate.hidden = first[0], gate.width = first[1];
   return gate;
 }
@@ -80,7 +81,8 @@ void write_gated_adapter(const GatedAdapter& gated, const std::string& dir, Io& 
                          .bytes = std::as_bytes(std::span(numbers)),
                          .produce = {}});
     };
-    add("first", g.first, {g.hidden, g.width}), add("second", g.second, {g.width, g.hidden}), add("key", g.key, {g.width});
+    add("first", g.first, {g.hidden, g.width}), add("second", g.second, {g.width, g.hidden}),
+        add("key", g.key, {g.width});
     const std::string name(file_name(gated.branches[i])), to = join_path(dir, name);
     make_dirs(io, to);
     copy_file(peft_config_file(gated.branches[i]), join_path(to, "adapter_config.json"), io);

@@ -16,7 +16,7 @@ namespace tern {
 class Io;
 
 struct GatedAdapter {
-  int64_t prompt_tokens = 0;          // of a text, those that its gates read; else a prompt is what comes before an answer
+  int64_t prompt_tokens = 0;  // of a text, those that its gates read; else a prompt is what comes before an answer
   std::vector<InputGate> gates;
   std::vector<std::string> branches;  // PEFT directories; in the order of the gates
 };
@@ -28,7 +28,8 @@ GatedAdapter read_gated_adapter(const std::string& dir);
 void write_gated_adapter(const GatedAdapter&, const std::string& dir, Io&);
 
 /// The gates of a sequence that begins with these tokens, in [0, 1). They depend on the tokens and the model's first unit alone.
-std::vector<double> gates_of(const GatedAdapter&, const ModelSpec&, const ModelWeights&, std::span<const int32_t> prompt);
+std::vector<double> gates_of(const GatedAdapter&, const ModelSpec&, const ModelWeights&,
+                             std::span<const int32_t> prompt);
 
 /// The branches of a model whose scales follow gates.
 class GatedBranches {

@@ -469,7 +469,8 @@ void linear_backward_weight(const Linear& linear, const Tensor& dy, const Tensor
     multiply_weight(d, x, dense_rows(gradient), c);
     if (!gradient.bias.empty()) ops::bias_backward(dy, gradient.bias);
   }
-  for (size_t i = 0; i < gradient.branches.size(); ++i) branch_weight(linear.branches[i], d, x, gradient.branches[i], c);
+  for (size_t i = 0; i < gradient.branches.size(); ++i)
+    branch_weight(linear.branches[i], d, x, gradient.branches[i], c);
 }
 
 }  // namespace tern

@@ -18,7 +18,8 @@ GatesConfig read_gates_config(const std::string& path) {
   const auto of = [&](const char* key) { return json.is_object() && json.contains(key) ? json.at(key) : Json(); };
   if (of("format") != kFormat) refuse("format: expected \"tern gated adapters 1\"");
   const Json prompt = of("prompt_tokens"), names = of("branches");
-  if (!prompt.is_number_integer() || prompt.get<int64_t>() < 1) refuse("prompt_tokens: expected a whole number from 1 on");
+  if (!prompt.is_number_integer() || prompt.get<int64_t>() < 1)
+    refuse("prompt_tokens: expected a whole number from 1 on");
   if (!names.is_array() || names.empty()) refuse("branches: expected a list of directories");
   GatesConfig config{.prompt_tokens = prompt.get<int64_t>(), .branches = {}};
   for (const Json& name : names) {
