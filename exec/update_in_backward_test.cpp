@@ -28,6 +28,7 @@ struct EarlyBench : Bench {
 std::vector<std::byte> all_bits(Bench& run) {
   std::vector<std::byte> all = bits(run.spec, run.weights);
   const auto add = [&](const Tensor& t) {
+    if (t.empty()) return;
     const auto* begin = static_cast<const std::byte*>(t.data());
     all.insert(all.end(), begin, begin + t.bytes());
   };
