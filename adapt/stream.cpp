@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
 #include <nlohmann/json.hpp>
 
+#include "adapt/accuracy.h"
+#include "adapt/gain_lora.h"
 #include "adapt/stream_methods.h"
 #include "adapt/task_model.h"
 #include "base/clock.h"
@@ -15,16 +18,19 @@
 namespace tern {
 namespace {
 
-constexpr const char* kMethods[] = {"seqlora", "inflora", "olora", "ewc", "replay", "multitask"};
+constexpr const char* kMethods[] = {"seqlora", "inflora", "olora", "ewc", "replay", "gainlora", "multitask"};
+
+bool gives_a(StreamMethod m) { return m == StreamMethod::inflora || m == StreamMethod::gainlora; }
 
 void require_given_a_stays(const StreamSettings& s) {
   const UpdateConfig& u = s.train.optimizer;
   if (u.rule != UpdateRule::adamw && u.rule != UpdateRule::sgd)
     throw Error(ErrorKind::usage,
-                "--optimizer {}: with --method inflora A is given and must stay as it is; adamw and sgd leave it so",
-                name_of(u.rule));
+                "--optimizer {}: with --method {} A is given and must stay as it is; adamw and sgd leave it so",
+                name_of(u.rule), name_of(s.method));
   if (u.rule == UpdateRule::adamw && !(u.option("epsilon") > 0))
-    throw Error(ErrorKind::usage, "--epsilon: 0 with --method inflora; expected more than 0, as A has no gradient");
+    throw Error(ErrorKind::usage, "--epsilon: 0 with --method {}; expected more than 0, as A has no gradient",
+                name_of(s.method));
 }
 
 // All that decides what is learned.
@@ -33,8 +39,11 @@ Json request_of(const StreamSettings& s) {
   Json json = {{"model", s.train.model}, {"method", name_of(s.method)}};
   for (const auto& [key, value] : settings_facts(s.train, {}))
     if (!json.contains(key) && key != "tokenizer" && key != "data") json[key] = value;
-  if (s.method == inflora) json["inflora-mode"] = name_of(s.mode), json["energy"] = s.energy;
-  if (s.method == inflora || s.method == ewc) json["statistics-windows"] = s.statistics_windows;
+  if (gives_a(s.method)) json["inflora-mode"] = name_of(s.mode), json["energy"] = s.energy;
+  if (gives_a(s.method) || s.method == ewc) json["statistics-windows"] = s.statistics_windows;
+  if (s.method == gainlora)
+    json["gate-width"] = s.gate_width, json["gate-tokens"] = s.gate_tokens,
+    json["gate-updates"] = name_of(s.gate_updates);
   if (s.method == olora || s.method == ewc) json["penalty"] = s.penalty;
   if (s.method == replay) json["replay-share"] = s.replay_share;
   json["eval-batches"] = s.train.eval_batches;
@@ -47,16 +56,28 @@ Json request_of(const StreamSettings& s) {
   return json;
 }
 
+// Scores of one kind alone make a matrix.
+bool tests_have_choices(const std::vector<StreamTask>& tasks) {
+  const bool first = is_choice_test(tasks.front().test);
+  for (const StreamTask& t : tasks)
+    if (is_choice_test(t.test) != first)
+      throw Error(ErrorKind::usage,
+                  "{} has {}, {} has not; the tests of a stream are all texts, or all questions with choices",
+                  first ? tasks.front().test : t.test, "choices", first ? t.test : tasks.front().test);
+  return first;
+}
+
 class Stream {
  public:
   Stream(const StreamSettings& s, const StreamHooks& hooks, Io& io, const std::atomic<bool>& stop)
       : s_(s), places_{s}, hooks_(hooks), io_(io), stop_(stop) {}
 
   StreamResult run() {
-    if (s_.method == StreamMethod::inflora) require_given_a_stays(s_);
+    if (gives_a(s_.method)) require_given_a_stays(s_);
     make_dirs(io_, s_.train.output);
     require_same_stream();
     for (const StreamTask& task : s_.tasks) result_.scores.tasks.push_back(task.name);
+    result_.scores.accuracy = tests_have_choices(s_.tasks);
     result_.end = go_through() ? TrainEnd::finished : TrainEnd::interrupted;
     return std::move(result_);
   }
@@ -110,11 +131,12 @@ class Stream {
   }
 
   // Whether the run came to its end.
-  bool train_run(TrainSettings s, const std::string& what, std::function<void(const StepGradients&)> penalty = {}) {
+  bool train_run(TrainSettings s, const std::string& what, std::function<void(const StepGradients&)> penalty = {},
+                 StepCompanion* companion = nullptr) {
     if (s.max_seconds) s.max_seconds = std::max(0.0, *s.max_seconds - seconds());
     begin(what);
     TrainHooks hooks = hooks_.train ? hooks_.train(s) : TrainHooks{};
-    hooks.gradients = std::move(penalty);
+    hooks.gradients = std::move(penalty), hooks.companion = companion;
     return train(s, hooks, io_, {.stop = stop_}).end == TrainEnd::finished;
   }
 
@@ -123,9 +145,13 @@ class Stream {
     TaskModel model;
     read_task_model(s, s_.train.dtype, model);
     std::vector<double> scores;
+    const auto stopped = [&] { return stop_.load(); };
+    const auto score_of = [&](const std::string& test) {
+      if (result_.scores.accuracy) return choice_accuracy(s, model, test, stopped);
+      return bits_per_byte(s, model, feed_of(s, model, test, places_.of_stream("data"), io_), s_.train.dtype, stopped);
+    };
     for (size_t t = first; t < end; ++t) {
-      const Feed test = feed_of(s, model, s_.tasks[t].test, places_.of_stream("data"), io_);
-      const auto score = bits_per_byte(s, model, test, s_.train.dtype, [&] { return stop_.load(); });
+      const auto score = score_of(s_.tasks[t].test);
       if (!score) return {};
       scores.push_back(*score);
     }
@@ -193,9 +219,12 @@ class Stream {
     const double begun = seconds();
     begin(fmt::format("task {} of {}: {}", t + 1, s_.tasks.size(), s_.tasks[t].name));
     before_task(s_, t, io_);
-    if (!train_run(task_settings(s_, t), s_.tasks[t].name, penalty_of(s_, t))) return false;
-    after_task(s_, t, io_);
-    const std::vector<double> scores = judge(learned_settings(s_, t), 0, s_.tasks.size());
+    const bool gated = s_.method == StreamMethod::gainlora;
+    const std::unique_ptr<GateTrainer> gates = gated ? gate_trainer(s_, t) : nullptr;
+    if (!train_run(task_settings(s_, t), s_.tasks[t].name, penalty_of(s_, t), gates.get())) return false;
+    gated ? end_gated_task(s_, t, *gates, places_.in(t, kStreamMemory), io_) : after_task(s_, t, io_);
+    const std::vector<double> scores =
+        gated ? judge_gated(s_, t, io_, stop_) : judge(learned_settings(s_, t), 0, s_.tasks.size());
     if (scores.empty()) return false;
     const TaskCost cost = cost_of(s_, t, io_);
     write_json(places_.in(t, "seconds.json"), seconds() - begun);
@@ -215,7 +244,9 @@ class Stream {
                              .protected_dim = json.at("protected").get<int64_t>(),
                              .all_dim = json.at("inputs").get<int64_t>(),
                              .seconds = read_json(places_.in(t, "seconds.json")).get<double>()});
-    result_.product = folds(s_.method) ? places_.in(t, "model") : places_.adapter(t);
+    result_.product = folds(s_.method)                      ? places_.in(t, "model")
+                      : s_.method == StreamMethod::gainlora ? gated_directory(s_, t)
+                                                            : places_.adapter(t);
   }
 
   const StreamSettings& s_;
@@ -243,8 +274,13 @@ StreamResult run_stream(const StreamSettings& s, const StreamHooks& hooks, Io& i
 TrainResult plan_stream(const StreamSettings& s, const TrainHooks& hooks) {
   TrainSettings first = s.train;
   first.data = s.tasks.front().data, first.dry_run = true;
-  first.adapter->trains_a = s.method != StreamMethod::inflora;
-  return train(first, hooks);
+  first.adapter->trains_a = !gives_a(s.method);
+  if (s.method != StreamMethod::gainlora) return train(first, hooks);
+  first.micro_batch = 1;
+  const std::unique_ptr<GateTrainer> gates = gate_trainer_of_forecast(s, load_inputs(first).spec);
+  TrainHooks beside = hooks;
+  beside.companion = gates.get();
+  return train(first, beside);
 }
 
 }  // namespace tern

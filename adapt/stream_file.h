@@ -4,7 +4,7 @@
 //   [[task]]
 //   name = "plays"              # of a directory: letters, digits, - and _
 //   data = "plays.txt"          # as --data of tern adapt; relative to this file
-//   test = "plays_test.txt"     # its score: bits per byte
+//   test = "plays_test.txt"     # its score: bits per byte; of questions with choices (eval/task_file.h) the share that is right
 //   steps = 200                 # not given: --steps
 
 #include <cstdint>

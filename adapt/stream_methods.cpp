@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "adapt/gain_lora.h"
 #include "adapt/memory_file.h"
 #include "adapt/penalties.h"
 #include "adapt/replay_text.h"
@@ -16,8 +17,6 @@
 
 namespace tern {
 namespace {
-
-constexpr const char* kMemory = "memory.safetensors";
 
 bool is_there(Io& io, const std::string& path) { return io.stat(path).has_value(); }
 
@@ -35,11 +34,11 @@ TrainSettings trained_settings(const StreamSettings& s, size_t t) {
 }
 
 InputMemories memories_before(const StreamSettings& s, size_t t) {
-  return t > 0 ? read_memories(StreamPlaces{s}.in(t - 1, kMemory)) : InputMemories{};
+  return t > 0 ? read_memories(StreamPlaces{s}.in(t - 1, kStreamMemory)) : InputMemories{};
 }
 
 NamedMatrices matrices_before(const StreamSettings& s, size_t t) {
-  return t > 0 ? read_matrices(StreamPlaces{s}.in(t - 1, kMemory)) : NamedMatrices{};
+  return t > 0 ? read_matrices(StreamPlaces{s}.in(t - 1, kStreamMemory)) : NamedMatrices{};
 }
 
 // A of the task's adapter; B zero.
@@ -119,9 +118,12 @@ TrainSettings task_settings(const StreamSettings& s, size_t t) {
   run.output = places.in(t, "run");
   run.eval_every = 0;
   take_steps(run, s.tasks[t].steps.value_or(s.train.schedule.total_steps));
-  if (s.method == StreamMethod::inflora) run.adapter->begin = places.in(t, "begin"), run.adapter->trains_a = false;
+  const bool gated = s.method == StreamMethod::gainlora;
+  if (gated || s.method == StreamMethod::inflora)
+    run.adapter->begin = places.in(t, "begin"), run.adapter->trains_a = false;
+  if (gated) run.micro_batch = 1;                      // a window has one prompt
   if (s.method == StreamMethod::olora) run.seed += t;  // another A for each task
-  if (t == 0) return run;
+  if (t == 0 || gated) return run;
   if (folds(s.method))
     run.model = places.in(t - 1, "model");
   else
@@ -150,6 +152,7 @@ void before_task(const StreamSettings& s, size_t t, Io& io) {
   make_dirs(io, places.directory(t));
   const std::string begin = places.in(t, "begin"), data = places.in(t, "data.safetensors");
   if (s.method == StreamMethod::inflora && !is_there(io, begin)) give_directions(s, t, begin, io);
+  if (s.method == StreamMethod::gainlora) begin_gated_task(s, t, io);
   if (s.method != StreamMethod::replay || t == 0 || is_there(io, data)) return;
   std::vector<std::string> parts{s.tasks[t].data};
   for (size_t before = 0; before < t; ++before) parts.push_back(kept_data(s, before, io));
@@ -165,7 +168,7 @@ std::function<void(const StepGradients&)> penalty_of(const StreamSettings& s, si
 
 void after_task(const StreamSettings& s, size_t t, Io& io) {
   const StreamPlaces places{s};
-  const std::string memory = places.in(t, kMemory), folded = places.in(t, "model");
+  const std::string memory = places.in(t, kStreamMemory), folded = places.in(t, "model");
   if (has_memory(s.method) && !is_there(io, memory)) write_memory(s, t, memory, io);
   if (s.method == StreamMethod::replay && kept_data(s, t, io).empty())
     keep_share(s.tasks[t].data, s.replay_share, s.train.seed + t, places.in(t, "kept"), io);
@@ -182,13 +185,22 @@ TaskCost cost_of(const StreamSettings& s, size_t t, Io& io) {
   const TrainSettings run = task_settings(s, t);
   for (const ParameterInfo& info : trained_parameters(load_inputs(run).spec))
     if (run.adapter->trains_a || info.name.ends_with(".b")) cost.trained += info.shape.count();
-  if (!folds(s.method)) cost.kept_bytes += bytes(peft_weights_file(places.adapter(t)));
-  if (has_memory(s.method)) cost.kept_bytes += bytes(places.in(t, kMemory));
+  if (s.method == StreamMethod::gainlora) {
+    const std::string gated = gated_directory(s, t);
+    const GatedAdapter all = read_gated_adapter(gated);
+    for (const std::string& branch : all.branches) cost.kept_bytes += bytes(peft_weights_file(branch));
+    cost.kept_bytes += bytes(join_path(gated, "gates.safetensors")) + bytes(places.in(t, kStreamMemory));
+    for_each_list(all.gates.back(),
+                  [&](const char*, const std::vector<double>& list) { cost.trained += std::ssize(list); });
+  } else if (!folds(s.method)) {
+    cost.kept_bytes += bytes(peft_weights_file(places.adapter(t)));
+  }
+  if (has_memory(s.method)) cost.kept_bytes += bytes(places.in(t, kStreamMemory));
   if (s.method == StreamMethod::replay)
     for (size_t before = 0; before <= t; ++before) cost.kept_bytes += bytes(kept_data(s, before, io));
-  if (s.method == StreamMethod::inflora)
-    for (const auto& [name, memory] : read_memories(places.in(t, kMemory)))
-      cost.protected_dim += memory.protected_dim(), cost.all_dim += memory.dim;
+  if (s.method == StreamMethod::inflora || s.method == StreamMethod::gainlora)
+    for (const auto& [name, memory] : read_memories(places.in(t, kStreamMemory)))
+      if (!name.starts_with("gate.")) cost.protected_dim += memory.protected_dim(), cost.all_dim += memory.dim;
   return cost;
 }
 
@@ -198,7 +210,8 @@ void clear_behind(const StreamSettings& s, size_t t, Io& io) {
   remove_all(io, places.in(t, "data.safetensors"));
   if (t == 0) return;
   remove_all(io, places.in(t - 1, "model"));
-  remove_all(io, places.in(t - 1, kMemory));
+  if (s.method == StreamMethod::gainlora) remove_all(io, gated_directory(s, t - 1));
+  remove_all(io, places.in(t - 1, kStreamMemory));
 }
 
 }  // namespace tern

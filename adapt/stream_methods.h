@@ -9,6 +9,8 @@
 
 namespace tern {
 
+inline constexpr const char* kStreamMemory = "memory.safetensors";
+
 /// Where a stream's files lie; t counts from 0.
 struct StreamPlaces {
   const StreamSettings& s;
@@ -28,11 +30,11 @@ void take_steps(TrainSettings&, int64_t steps);
 /// `data` as one token file, `to`. Errors: those of pack.
 void join_data(const StreamSettings&, const std::vector<std::string>& data, const std::string& to, Io&);
 
-/// What the run of task t needs: InfLoRA's directions, replay's data.
+/// What the run of task t needs: InfLoRA's directions, GainLoRA's beginning, replay's data.
 void before_task(const StreamSettings&, size_t t, Io&);
 /// Added to the gradients of its steps; empty: nothing.
 std::function<void(const StepGradients&)> penalty_of(const StreamSettings&, size_t t);
-/// What the next task needs: memories of inputs, anchors, old directions, kept data; the folded model.
+/// What the next task needs (of GainLoRA: adapt/gain_lora.h): memories of inputs, anchors, old directions, kept data; the folded model.
 void after_task(const StreamSettings&, size_t t, Io&);
 /// TaskCost without its seconds.
 TaskCost cost_of(const StreamSettings&, size_t t, Io&);

@@ -8,8 +8,9 @@
 
 namespace tern {
 
-/// Scores in bits per byte: less is better.
+/// Scores in bits per byte, where less is better, or shares of right answers.
 struct StreamScores {
+  bool accuracy = false;
   std::vector<std::string> tasks;
   std::vector<double> before;             // row 0
   std::vector<std::vector<double>> rows;  // a[1], a[2], … as far as the stream came
@@ -17,7 +18,8 @@ struct StreamScores {
   std::vector<double> together;           // after one run on all tasks; empty: not asked for
 };
 
-/// Of a whole stream, all in bits per byte. Source: the definitions usual in continual learning (Chaudhry et al. 2018, Lopez-Paz &
+/// Of a whole stream, all in its scores' unit; as stated for bits per byte, with all signs turned for shares of right answers (and the most
+/// for the least), AP apart. Source: the definitions usual in continual learning (Chaudhry et al. 2018, Lopez-Paz &
 /// Ranzato 2017), with the sign turned where less is better, so that FT > 0 and BWT < 0 both mean that tasks were forgotten.
 struct StreamSummary {
   double average = 0;              // AP = mean over j of a[T][j]

@@ -70,7 +70,7 @@ class Streams : public testing::Test {
       const std::string text = root_ + "/" + std::to_string(t) + ".txt";
       s.tasks.push_back({.name = "t" + std::to_string(t), .data = text, .test = text, .steps = {}});
     }
-    s.penalty = 0.5, s.replay_share = 0.2, s.statistics_windows = 16;
+    s.penalty = 0.5, s.replay_share = 0.2, s.statistics_windows = 16, s.gate_tokens = 3;
     return s;
   }
   static std::string read(const std::string& path) { return real_io().read(root_ + "/" + path); }
@@ -92,7 +92,7 @@ class Streams : public testing::Test {
 };
 
 constexpr StreamMethod kStreams[] = {StreamMethod::seqlora, StreamMethod::inflora, StreamMethod::olora,
-                                     StreamMethod::ewc, StreamMethod::replay};
+                                     StreamMethod::ewc,     StreamMethod::replay,  StreamMethod::gainlora};
 
 TEST_F(Streams, InfloraTrainsBAloneBesideDirectionsThatAreFreeOfOldInputs) {
   StreamSettings s = stream("inflora", StreamMethod::inflora, 3);
@@ -167,6 +167,9 @@ TEST_F(Streams, BrokenOffAtAnyStepOrBorderTheyGoOnToTheSameBits) {
     for (const char* file : {"01-t0/scores.json", "02-t1/scores.json", "01-t0/run/adapter/adapter_model.safetensors",
                              "02-t1/run/adapter/adapter_model.safetensors"})
       EXPECT_EQ(read(name + "-parts/" + file), read(name + "-whole/" + file)) << name << " " << file;
+    if (method == StreamMethod::gainlora)
+      for (const char* file : {"02-t1/gated/gates.safetensors", "02-t1/memory.safetensors"})
+        EXPECT_EQ(read(name + "-parts/" + file), read(name + "-whole/" + file)) << file;
   }
 }
 

@@ -42,18 +42,19 @@ std::optional<double> bits_per_byte(const TrainSettings& s, TaskModel& model, co
 }
 
 std::map<std::string, std::vector<double>> input_covariances(const TrainSettings& s, TaskModel& model, const Feed& feed,
-                                                             int64_t max_windows) {
+                                                             int64_t max_windows,
+                                                             const std::function<void(const MicroBatch&)>& before) {
   std::map<const Linear*, std::string> names;
   for_each_linear(model.in.spec, model.weights, [&](const ParameterInfo& info, const Linear& linear) {
     if (!linear.branches.empty()) names.emplace(&linear, info.name);
   });
   InputMoments moments(model.arena, [&](const Linear& linear) { return names.contains(&linear); });
-  const int64_t count = std::min(feed.num_windows(), max_windows);
-  for (int64_t begin = 0; begin < count; begin += s.micro_batch) {
+  const int64_t count = std::min(feed.num_windows(), max_windows), micro = before ? 1 : s.micro_batch;
+  for (int64_t begin = 0; begin < count; begin += micro) {
     std::vector<int64_t> chosen;
-    for (int64_t i = begin; i < std::min(begin + s.micro_batch, count); ++i)
-      chosen.push_back(feed.num_windows() * i / count);
+    for (int64_t i = begin; i < std::min(begin + micro, count); ++i) chosen.push_back(feed.num_windows() * i / count);
     const MicroBatch batch = feed.windows(chosen, model.rope ? &*model.rope : nullptr);
+    if (before) before(batch);
     const CostQuery query{.tokens = static_cast<int64_t>(chosen.size()) * s.seq,
                           .attended_pairs = attended_pairs_of(batch, 0),
                           .dtype = DType::f32,

@@ -32,9 +32,11 @@ std::optional<double> bits_per_byte(const TrainSettings&, TaskModel&, const Feed
                                     const std::function<bool()>& stopped);
 
 /// (1/n)·Σ x·xᵀ of the inputs of every linear that carries an adapter, by the name of its weight; products in f32, sums over
-/// micro-batches in f64. Of at most max_windows windows, spread over the text; f32 models.
+/// micro-batches in f64. Of at most max_windows windows, spread over the text; f32 models. With `before` each window is a micro-batch,
+/// and it is called before each, for models that change from window to window.
 std::map<std::string, std::vector<double>> input_covariances(const TrainSettings&, TaskModel&, const Feed&,
-                                                             int64_t max_windows);
+                                                             int64_t max_windows,
+                                                             const std::function<void(const MicroBatch&)>& before = {});
 
 /// The model with its adapter as part of the weights, a directory of its own. Errors: those of merge_adapters and save_model.
 void write_merged(TaskModel&, DType stored, const std::string& directory, Io&);

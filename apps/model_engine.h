@@ -7,6 +7,9 @@
 
 namespace tern {
 
+/// Refuses gated adapters where `what` ("chat: …") says why they do not serve. Errors: usage.
+void refuse_gated_adapter(const ModelDescription&, std::string_view what);
+
 /// Model, weights and arena must outlive it. The cache holds what the needs say, for every adapter beside the model.
 struct ModelEngine {
   /// Errors: does_not_fit from the arena.

@@ -126,6 +126,7 @@ void run_answers(TaskRun& run, const OnItems& on_done) {
                              .page_tokens = 16,
                              .iteration_tokens = kChunk + batch,
                              .logit_rows = batch,
+                             .adapters = model.beside,
                              .kv = kv_option(options, model.dtype)};
   const WeightsChoice choice = choose_weights(options, model, needs, memory_budget(options));
   Arena arena;

@@ -3,6 +3,7 @@
 
 #include "apps/common.h"
 #include "apps/inference_weights.h"
+#include "apps/model_engine.h"
 #include "apps/task_kinds.h"
 #include "base/options.h"
 #include "eval/task_run.h"
@@ -32,6 +33,7 @@ Json choice_row(const TaskItem& item, const std::vector<ChoiceScore>& scores) {
 
 void run_choices(TaskRun& run, const OnItems& on_done) {
   const ModelDescription& model = run.model;
+  refuse_gated_adapter(model, "choices are scored without one; tasks whose answers are written take them");
   const auto windows_of = [&](const std::vector<TaskItem>& items) {
     return choice_windows(*model.tokenizer, items, model_context(model), run.prefix, run.prefix_if_empty, run.path);
   };

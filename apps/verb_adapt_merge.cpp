@@ -7,6 +7,7 @@
 #include "apps/common.h"
 #include "apps/gguf_output.h"
 #include "apps/hf_output.h"
+#include "apps/model_engine.h"
 #include "apps/verbs.h"
 #include "base/error.h"
 #include "base/io.h"
@@ -54,6 +55,8 @@ void copy_beside(const std::string& from, const std::vector<std::string>& weight
   }
 }
 
+constexpr const char* kNotMergeable = "merged they would be the same for every prompt";
+
 // --offsets: the base stays as it is coded.
 int merge_offsets(const Options& options, ModelDescription model, const std::string& adapter, const std::string& out) {
   for (const char* name : {"dtype", "shard-size"})
@@ -61,6 +64,7 @@ int merge_offsets(const Options& options, ModelDescription model, const std::str
       throw Error(ErrorKind::usage, "--{}: with --offsets the files stay as they are coded; leave it out", name);
   model.dir.is_gguf() ? check_gguf_output(out) : check_hf_output(out);
   take_adapter(model, adapter);
+  refuse_gated_adapter(model, kNotMergeable);
   if (has_magnitudes(model.spec))
     throw Error(ErrorKind::usage,
                 "{}: its magnitudes (DoRA) multiply rows, which offsets cannot; merge without --offsets, or adapt with "
@@ -112,6 +116,7 @@ int run_adapt_merge(const Options& options) {
   model.dtype = stored == DType::f64 ? DType::f64 : DType::f32;  // to add in; what is written is rounded from it
   check_hf_output(out);
   take_adapter(model, adapter);
+  refuse_gated_adapter(model, kNotMergeable);
   require_room(options, model);
   Arena arena;
   ModelWeights weights = load_weights(model.spec, model.dir.path, model.dtype, arena);

@@ -24,9 +24,12 @@ namespace {
 // What says something to one or two methods alone.
 void refuse_options_of_others(const Options& o, StreamMethod method) {
   using enum StreamMethod;
-  const std::pair<const char*, std::vector<StreamMethod>> kOf[] = {{"inflora-mode", {inflora}},
-                                                                   {"energy", {inflora}},
-                                                                   {"statistics-windows", {inflora, ewc}},
+  const std::pair<const char*, std::vector<StreamMethod>> kOf[] = {{"inflora-mode", {inflora, gainlora}},
+                                                                   {"energy", {inflora, gainlora}},
+                                                                   {"statistics-windows", {inflora, gainlora, ewc}},
+                                                                   {"gate-width", {gainlora}},
+                                                                   {"gate-tokens", {gainlora}},
+                                                                   {"gate-updates", {gainlora}},
                                                                    {"penalty", {olora, ewc}},
                                                                    {"replay-share", {replay}}};
   for (const auto& [name, methods] : kOf)
@@ -38,7 +41,8 @@ StreamSettings settings_from(const Options& o) {
   const std::optional<StreamMethod> method = stream_method(o.text("method"));
   if (!method)
     throw Error(ErrorKind::usage,
-                "--method {}: learns one task; with --stream say seqlora, inflora, olora, ewc, replay or multitask",
+                "--method {}: learns one task; with --stream say seqlora, inflora, gainlora, olora, ewc, replay or "
+                "multitask",
                 o.text("method"));
   for (const char* name : {"data", "valid-data", "trace"})
     if (o.has(name) && !o.text(name).empty())
@@ -48,12 +52,21 @@ StreamSettings settings_from(const Options& o) {
     throw Error(ErrorKind::usage,
                 "--eval-every: with --stream every test is scored once after every task; leave it out");
   refuse_options_of_others(o, *method);
+  if (*method == StreamMethod::gainlora && o.given("micro-batch") && o.integer("micro-batch") != 1)
+    throw Error(
+        ErrorKind::usage,
+        "--micro-batch {}: with --method gainlora a micro-batch is one sequence, as gates read its prompt; leave "
+        "it out",
+        o.integer("micro-batch"));
   return {.train = train_settings(o),
           .tasks = read_stream_file(o.text("stream")),
           .method = *method,
           .mode = o.text("inflora-mode") == "paper" ? InfloraMode::paper : InfloraMode::code,
           .energy = o.real("energy"),
           .statistics_windows = o.integer("statistics-windows"),
+          .gate_width = o.integer("gate-width"),
+          .gate_tokens = o.integer("gate-tokens"),
+          .gate_updates = o.text("gate-updates") == "rescaled" ? GateUpdates::rescaled : GateUpdates::exact,
           .penalty = o.has("penalty")               ? o.real("penalty")
                      : *method == StreamMethod::ewc ? 1000
                                                     : 0.5,
@@ -94,11 +107,12 @@ struct Talk {
 Json json_of(const StreamSettings& s, const StreamResult& r) {
   Json json = {{"end", r.end == TrainEnd::finished ? "finished" : "interrupted"},
                {"method", name_of(s.method)},
-               {"unit", "bits per byte"},
+               {"unit", r.scores.accuracy ? "share right" : "bits per byte"},
                {"tasks", r.scores.tasks},
                {"before", r.scores.before},
                {"matrix", r.scores.rows}};
-  if (s.method == StreamMethod::inflora) json["mode"] = name_of(s.mode), json["energy"] = s.energy;
+  if (s.method == StreamMethod::inflora || s.method == StreamMethod::gainlora)
+    json["mode"] = name_of(s.mode), json["energy"] = s.energy;
   if (!r.scores.alone.empty()) json["alone"] = r.scores.alone;
   if (!r.scores.together.empty()) json["together"] = r.scores.together;
   if (r.scores.rows.size() == s.tasks.size()) {

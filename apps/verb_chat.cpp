@@ -297,6 +297,7 @@ int run_chat(const Options& options) {
   const int64_t start_ns = real_clock().now_ns();
   const ModelDescription model = described_model(options);
   refuse_encoder(model, "chat");
+  refuse_gated_adapter(model, "a conversation's prompt grows with each turn; generate answers one prompt");
   tell_notes(model);
   if (!model.tokenizer)
     throw Error(ErrorKind::bad_file, "{}: there is no tokenizer; put the model's tokenizer.json beside config.json",

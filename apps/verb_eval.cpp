@@ -9,6 +9,7 @@
 #include "apps/eval_run.h"
 #include "apps/eval_task.h"
 #include "apps/inference_weights.h"
+#include "apps/model_engine.h"
 #include "apps/signals.h"
 #include "apps/verbs.h"
 #include "base/clock.h"
@@ -107,6 +108,9 @@ int run_eval(const Options& options) {
   check_eval_flags(options);
   const ModelDescription model = described_model(options);
   refuse_encoder(model, "eval");
+  if (!options.has("task"))
+    refuse_gated_adapter(model,
+                         "a text has none; tern adapt --stream scores texts, and eval --task tasks with answers");
   tell_notes(model);
   if (!model.tokenizer)
     throw Error(ErrorKind::bad_file, "{}: there is no tokenizer; put the model's tokenizer.json beside config.json",

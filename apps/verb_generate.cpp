@@ -222,6 +222,7 @@ int run_generate(const Options& options) {
                              .page_tokens = options.integer("page"),
                              .iteration_tokens = 1,
                              .logit_rows = request.num_samples,
+                             .adapters = model.beside,
                              .kv = kv_option(options, model.dtype)};
   SpeculationChoice speculation(options, draft_option(options, model), request.num_samples);
   const MemoryBudget budget = speculation.beside_draft(memory_budget(options), needs.context);

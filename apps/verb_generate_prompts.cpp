@@ -134,6 +134,7 @@ Room room_for(const Options& options, const ModelDescription& model, const Draft
                 .page_tokens = options.integer("page"),
                 .iteration_tokens = 1,
                 .logit_rows = sequences,
+                .adapters = model.beside,
                 .kv = kv_option(options, model.dtype)};
   limits.scheduler.max_running = sequences;
   const int64_t chunk = std::clamp<int64_t>(p.longest_prompt, 1, options.integer("chunk"));

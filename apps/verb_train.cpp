@@ -219,7 +219,8 @@ Trained train_with(const Options& options, const std::optional<World>& world, Ta
 int run_adapt(const Options& options) {
   if (launched_world()) throw Error(ErrorKind::usage, "tern adapt runs as one process; start it without a launcher");
   if (options.has("stream")) return run_adapt_stream(options);
-  for (const char* name : {"inflora-mode", "energy", "statistics-windows", "penalty", "replay-share", "references"})
+  for (const char* name : {"inflora-mode", "energy", "statistics-windows", "gate-width", "gate-tokens", "gate-updates",
+                           "penalty", "replay-share", "references"})
     if (options.given(name))
       throw Error(ErrorKind::usage, "--{}: is for tasks one after another; name them with --stream TASKS.toml", name);
   constexpr std::array<std::string_view, 5> kOneTask{"lora", "rslora", "qalora", "dora", "dpo"};

@@ -10,6 +10,7 @@
 #include "base/units.h"
 #include "kernels/cpu/matmul.h"
 #include "model/adapter_files.h"
+#include "model/gated_adapter.h"
 #include "model/model_files.h"
 #include "model/rope_table.h"
 #include "model/row_lengths.h"
@@ -57,7 +58,28 @@ ModelWeights load_for_inference(const ModelDescription& d, Arena& arena, Weights
   return weights;
 }
 
+namespace {
+
+// Its branches stand beside the model, its gates say how much each counts.
+void take_gated_adapter(ModelDescription& d, const std::string& dir) {
+  const GatedAdapter gated = read_gated_adapter(dir);
+  const int64_t width = std::get<EmbedSpec>(d.spec.units.front().spec).width;
+  if (gated.gates.front().width != width)
+    throw Error(ErrorKind::bad_file, "{}: its gates read {} numbers, this model's embeddings have {}", dir,
+                gated.gates.front().width, width);
+  for (const std::string& branch : gated.branches) {
+    if (read_peft_config(peft_config_file(branch)).magnitude)
+      throw Error(ErrorKind::bad_file, "{}: use_dora: a gated branch adds to the model, magnitudes multiply it",
+                  branch);
+    take_adapter_beside(d, branch, branch);
+  }
+  d.adapter = dir;
+}
+
+}  // namespace
+
 void take_adapter(ModelDescription& d, const std::string& dir) {
+  if (is_gated_adapter(dir)) return take_gated_adapter(d, dir);
   const std::string file = peft_config_file(dir);
   peft_weights_file(dir);  // that it is there, before anything large is read
   d.spec = with_adapters(std::move(d.spec), read_peft_config(file), fmt::format("{}: target_modules", file));
@@ -72,7 +94,7 @@ void take_adapter_beside(ModelDescription& d, const std::string& name, const std
 }
 
 void load_adapter_of(const ModelDescription& d, ModelWeights& weights, Arena& arena) {
-  if (!d.adapter.empty()) {
+  if (!d.adapter.empty() && d.beside.empty()) {
     measure_rows(d.spec, d.dir.path, d.dtype, weights, arena);
     load_adapters(d.spec, d.adapter, d.dtype, weights, arena);
     fix_row_factors(d.spec, d.dir.path, d.dtype, weights);

@@ -33,7 +33,7 @@ struct ModelDescription {
   ModelSpec spec;
   std::optional<Tokenizer> tokenizer;  // absent: the directory has none
   DType dtype = DType::f32;            // to compute in
-  std::string adapter;                 // PEFT directory whose branches `spec` has; empty: none
+  std::string adapter;                 // PEFT directory whose branches `spec` has, or gates of `beside`; empty: none
   std::vector<NamedAdapter>
       beside;                      // instead of `adapter`: adapters from which a request chooses one by its index here
                                    // (Request::adapter); `spec` is without them

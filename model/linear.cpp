@@ -460,7 +460,8 @@ void linear_backward_weight(const Linear& linear, const Tensor& dy, const Tensor
   check_shapes(gradient, x, dy);
   if (x.count() == 0) return;
   if (lacks_factors(linear)) return linear_backward_weight(with_factors(linear, dy.dtype(), c), dy, x, gradient, c);
-  TERN_CHECK(gradient.branches.size() == linear.branches.size(), "linear ({}, {}): {} branches, gradients of {}",
+  // Branches behind those that have gradients are not trained.
+  TERN_CHECK(gradient.branches.size() <= linear.branches.size(), "linear ({}, {}): {} branches, gradients of {}",
              linear.out, linear.in, linear.branches.size(), gradient.branches.size());
   magnitude_weight(linear, dy, x, gradient, c);
   const Tensor d = by_factors(linear, dy, c);
@@ -468,7 +469,8 @@ void linear_backward_weight(const Linear& linear, const Tensor& dy, const Tensor
     multiply_weight(d, x, dense_rows(gradient), c);
     if (!gradient.bias.empty()) ops::bias_backward(dy, gradient.bias);
   }
-  for (size_t i = 0; i < linear.branches.size(); ++i) branch_weight(linear.branches[i], d, x, gradient.branches[i], c);
+  for (size_t i = 0; i < gradient.branches.size(); ++i)
+    branch_weight(linear.branches[i], d, x, gradient.branches[i], c);
 }
 
 }  // namespace tern

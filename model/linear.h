@@ -6,7 +6,7 @@
 // A branch adds to each, after it and in the order of the branches; dy of its columns alone, s its scale:
 //   forward          y  += s·h·Bᵀ,  h = x·Aᵀ
 //   input gradient   dx += g·A,  g = s·dy·B
-//   weight gradient  dB += dyᵀ·(s·h),  dA += gᵀ·x;  h and g are made again, so that nothing is kept of them
+//   weight gradient  dB += dyᵀ·(s·h),  dA += gᵀ·x, of as many branches as `gradient` has;  h and g are made again, nothing is kept
 // Branches of adapters that run beside each other (Branch::adapter) are for the forward alone: one product by w serves all
 // rows, and each row gets the branches of its own adapter, so it has the bits that it would have with that adapter alone.
 // What a product needs beside its operands (oneDNN's scratch, or the weight packed on the fly for an exact forward)

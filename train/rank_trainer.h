@@ -77,6 +77,7 @@ class RankTrainer {
   // What pairs cost, where they are what is learned; each answer gets its weight in the gradient.
   std::optional<Preference> prefer(std::vector<MicroBatch>& batches);
   void change_gradients(int64_t number);
+  ExecuteResult run_step(const ExecuteInput&, int64_t number);
   Totals gather_totals(const ExecuteResult& run, size_t micros);
   void after_step(const ExecuteResult& run, const Totals& totals, StepReport& report);
   // A neighbour can only slow the probe down, so a step that beats it shows that the probe was disturbed.

@@ -23,6 +23,16 @@
 #include "train/tensor_state.h"
 
 namespace tern {
+namespace {
+
+void add_companion(const StepCompanion::Bytes& bytes, MemoryPlan& plan) {
+  plan.weights += bytes.read;
+  plan.optimizer += bytes.state;
+  plan.staging += bytes.state;
+  if (plan.beginning > 0) plan.beginning += bytes.read + bytes.state;
+}
+
+}  // namespace
 
 // What it would take, before anything is opened for writing or allocated.
 void RankTrainer::plan() {
@@ -38,6 +48,7 @@ void RankTrainer::plan() {
   if (s_.multiply == Multiply::fast) load_fast_matmul();
   const int64_t process = program_bytes() * (worker_.processes_here > 0 ? s_.ranks : 1);
   result_.predicted = predict_memory(in_.spec, s_, process);
+  if (hooks_.companion) add_companion(hooks_.companion->bytes(in_.spec, s_.dtype), result_.predicted);
   result_.num_parameters = num_parameters(in_.spec);
   if (hooks_.planned) hooks_.planned(result_.predicted, in_.spec);
   if (leads()) check_room(process);
@@ -118,16 +129,20 @@ void RankTrainer::prepare() {
     }
   }
   newest = world().broadcast(std::move(newest), 0);
+  std::vector<NamedTensor> beside;
+  if (hooks_.companion) beside = hooks_.companion->allocate(in_.spec, s_.dtype, state_arena_);
   if (!newest.empty()) {
     phase(fmt::format("reading {}", newest));
     state_ = load_state(s_, in_, io_, newest, read_manifest(io_, newest), state_arena_, shares_of(in_.spec, s_, place_),
-                        place_.elsewhere, place_.tensor);
+                        place_.elsewhere, place_.tensor, std::move(beside));
     result_.checkpoint = newest;
     note(fmt::format("resumed from {}", newest));
   } else {
     phase(s_.from_scratch ? "drawing the first weights" : "reading the weights");
     state_ = fresh_state(s_, in_, state_arena_, shares_of(in_.spec, s_, place_), place_.elsewhere, place_.tensor);
+    state_.beside = std::move(beside);
   }
+  if (hooks_.companion) hooks_.companion->join(state_.weights);
   for (ParameterInfo& info : state_.optimizer.infos)
     if (keeps_a() && info.name.ends_with(".a")) info.decay = false;
   groups_ = stage_groups(in_.spec, place_, world());

@@ -31,7 +31,7 @@ StepReport RankTrainer::step(std::vector<MicroBatch>& batches, int64_t targets) 
   begin_step(*update_, number, [&](int64_t n) { return learning_rate(s_.schedule, n); });
   const std::optional<Preference> preference = prefer(batches);
   const ExecuteInput input{.spec = part_,
-                           .weights = state_.weights,
+                           .weights = hooks_.companion ? hooks_.companion->weights() : state_.weights,
                            .gradients = &state_.gradients,
                            .micro_batches = batches,
                            .loss_scale = own > 0 ? 1.0 / static_cast<double>(own) : 0.0,
@@ -46,9 +46,7 @@ StepReport RankTrainer::step(std::vector<MicroBatch>& batches, int64_t targets) 
                            .step_targets = own,
                            .predicted = predicted_,
                            .clock = clock_};
-  const bool split = hooks_.gradients || keeps_a();
-  const ExecuteResult run =
-      split ? execute_around(program_, input, [&] { change_gradients(number); }) : execute(program_, input);
+  const ExecuteResult run = run_step(input, number);
   if (run.update)
     report.gradient_norm = run.update->gradient_norm;
   else if (targets == 0 && result_.idle_steps++ == 0)
@@ -67,6 +65,22 @@ StepReport RankTrainer::step(std::vector<MicroBatch>& batches, int64_t targets) 
   }
   after_step(run, totals, report);
   return report;
+}
+
+ExecuteResult RankTrainer::run_step(const ExecuteInput& input, int64_t number) {
+  const auto change = [&] { change_gradients(number); };
+  StepCompanion* const companion = hooks_.companion;
+  if (!companion)
+    return hooks_.gradients || keeps_a() ? execute_around(program_, input, change) : execute(program_, input);
+  return execute_around(program_, input,
+                        {.before = [&](size_t micro) { companion->before(input.micro_batches[micro]); },
+                         .after = [&](size_t) { companion->after(update_->weights, update_->gradients); },
+                         .between =
+                             [&] {
+                               change();
+                               if (input.step_targets > 0)
+                                 companion->update(number, learning_rate(s_.schedule, number));
+                             }});
 }
 
 Compute RankTrainer::compute() {

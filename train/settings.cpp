@@ -246,7 +246,8 @@ std::optional<AdapterSettings> adapter_from(const Options& o) {
   AdapterSettings a;
   a.config.targets = targets_from(o);
   a.config.rank = o.integer("rank");
-  const double usual = o.text("method") == "inflora" ? 1 : 2;  // times the rank
+  const bool given = o.text("method") == "inflora" || o.text("method") == "gainlora";
+  const double usual = given ? 1 : 2;  // times the rank
   a.config.alpha = o.has("alpha") ? o.real("alpha") : usual * static_cast<double>(a.config.rank);
   if (!(a.config.alpha > 0)) throw Error(ErrorKind::usage, "--alpha: {}; expected more than 0", a.config.alpha);
   a.config.rank_stabilized = o.text("method") == "rslora";

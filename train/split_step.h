@@ -20,4 +20,12 @@ struct StepGradients {
 /// Errors  TERN_CHECK: a Program of several ranks.
 ExecuteResult execute_around(const Program&, const ExecuteInput&, const std::function<void()>& between);
 
+/// The same, with `before` and `after` called around the passes of each micro-batch too. `between` still comes before the NORM.
+/// Errors  TERN_CHECK: a Program of several ranks, or whose micro-batches do not come one after the other.
+struct AroundMicroBatches {
+  std::function<void(size_t micro)> before, after;
+  std::function<void()> between;
+};
+ExecuteResult execute_around(const Program&, const ExecuteInput&, const AroundMicroBatches&);
+
 }  // namespace tern

@@ -223,8 +223,9 @@ TrainState fresh_state(const TrainSettings& s, const TrainInputs& in, Arena& are
 
 TrainState load_state(const TrainSettings& s, const TrainInputs& in, Io& io, const std::string& checkpoint,
                       const Manifest& manifest, Arena& arena, Shares shares, const std::vector<bool>& elsewhere,
-                      const TensorPlace& at) {
+                      const TensorPlace& at, std::vector<NamedTensor> beside) {
   TrainState state;
+  state.beside = std::move(beside);
   const ModelSpec spec = part_of_rank(in.spec, at);
   if (!s.from_scratch && has_frozen(in.spec)) require_finite(in.dir.weights);
   state.weights = weights_beside_masters(s, in, spec, arena, shares, elsewhere);
@@ -270,7 +271,9 @@ std::vector<StateTensor> state_tensors(const UpdateConfig& config, DType dtype, 
 
 std::vector<StateTensor> state_tensors(const TrainSettings& s, const TrainState& state) {
   if (state.outer) return outer_tensors(s.optimizer, s.dtype, state.optimizer, *state.outer);
-  return state_tensors(s.optimizer, s.dtype, state.optimizer);
+  std::vector<StateTensor> list = state_tensors(s.optimizer, s.dtype, state.optimizer);
+  for (const NamedTensor& t : state.beside) list.push_back({t.name, t.tensor.dtype(), t.tensor.shape(), t.tensor});
+  return list;
 }
 
 void gather_to_first(Comm& world, const StateTensor& t, const Tensor& whole) {

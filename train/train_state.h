@@ -26,6 +26,7 @@ struct TrainState {
   int64_t step = 0;      // steps done
   uint64_t samples = 0;  // the Feed's position
   std::optional<OuterState> outer{};  // of runs with --outer
+  std::vector<NamedTensor> beside{};  // a StepCompanion's
 };
 
 /// Whether fresh_state goes unit by unit on this rank.
@@ -40,9 +41,10 @@ TrainState fresh_state(const TrainSettings&, const TrainInputs&, Arena&, Shares 
                        const std::vector<bool>& elsewhere = {}, const TensorPlace& = {});
 /// The state of a verified checkpoint, or this rank's part of it. No checkpoint holds frozen parameters: they are read from the
 /// model that the run began with. Errors: those of fresh_state where something is frozen; bad_file naming the tensor
-/// that is missing, unknown, or of another shape or type.
+/// that is missing, unknown, or of another shape or type. beside: tensors that get their numbers from it too.
 TrainState load_state(const TrainSettings&, const TrainInputs&, Io&, const std::string& checkpoint, const Manifest&,
-                      Arena&, Shares = {}, const std::vector<bool>& elsewhere = {}, const TensorPlace& = {});
+                      Arena&, Shares = {}, const std::vector<bool>& elsewhere = {}, const TensorPlace& = {},
+                      std::vector<NamedTensor> beside = {});
 
 /// A tensor of a checkpoint, "model.NAME" (masters) or "SLOT.NAME" (spec/update_rules.def), and this rank's part of it.
 struct StateTensor {
@@ -59,7 +61,7 @@ struct StateTensor {
 };
 /// What a checkpoint holds: all masters, then what the rule keeps, then what no update changes. `dtype` is the weights'.
 std::vector<StateTensor> state_tensors(const UpdateConfig&, DType dtype, const OptimizerState&);
-/// The same, or of a run with --outer that of all its ranks (train/outer_run.h).
+/// The same and what is kept beside, or of a run with --outer what all its ranks have (train/outer_run.h).
 std::vector<StateTensor> state_tensors(const TrainSettings&, const TrainState&);
 
 /// Brings every rank's part to rank 0's `whole` (other ranks pass an empty Tensor). All ranks call it.

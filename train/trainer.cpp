@@ -90,6 +90,7 @@ std::vector<MicroBatch> RankTrainer::my_batches() const {
   for (size_t i = 0; i < own.size(); ++i)
     own[i].first_row = (place_.replica * rank_batch(s_) + static_cast<int64_t>(i) * s_.micro_batch) * s_.seq;
   if (flips_labels(s_, worker_.rank())) flip_labels(own, in_.spec.vocab);
+  if (hooks_.companion) hooks_.companion->choose_targets(own);
   return own;
 }
 

@@ -13,6 +13,7 @@
 #include "train/peak_rate.h"
 #include "train/settings.h"
 #include "train/split_step.h"
+#include "train/step_companion.h"
 
 namespace tern {
 
@@ -38,6 +39,7 @@ struct TrainHooks {
   PackOptions pack;  // progress of packing text
   /// May add to the gradients; one rank alone.
   std::function<void(const StepGradients&)> gradients;
+  StepCompanion* companion = nullptr;  // trained beside the adapter; one rank alone
 };
 
 enum class TrainEnd : uint8_t { finished, interrupted, planned_only };

@@ -36,7 +36,7 @@ class AdaptStreamSlow : public InFolder<AdaptStreamSlow> {
 };
 
 TEST_F(AdaptStreamSlow, KilledAtAnyTimeItEndsWithTheSameBits) {
-  for (const char* method : {"inflora", "ewc"}) {
+  for (const char* method : {"inflora", "gainlora"}) {
     const std::string name(method), whole = name + "-whole", parts = name + "-parts";
     const int64_t start_ns = real_clock().now_ns();
     const Outcome o = tern(learn(method, whole) + " --json 2>errors");
@@ -68,6 +68,8 @@ TEST_F(AdaptStreamSlow, RefusesByName) {
   expect_refusal(2, learn("lora", "x"), {"--method lora", "--stream"});
   expect_refusal(2, learn("seqlora", "x") + " --energy 0.9", {"--energy", "seqlora"});
   expect_refusal(2, learn("seqlora", "x") + " --data log.txt", {"--data", "tasks.toml"});
+  expect_refusal(2, learn("inflora", "x") + " --gate-tokens 9", {"--gate-tokens", "inflora"});
+  expect_refusal(2, learn("gainlora", "x") + " --micro-batch 2", {"--micro-batch 2", "gainlora"});
   expect_refusal(2, learn("seqlora", "x") + " --eval-every 2", {"--eval-every", "--stream"});
   write("wrong.toml", "[[task]]\nname = \"a\"\ndata = \"log.txt\"\ntests = \"log.txt\"\n");
   expect_refusal(4, "adapt " + kModel + " --method seqlora --stream wrong.toml --output x", {"wrong.toml", "test"});

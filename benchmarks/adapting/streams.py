@@ -1,0 +1,222 @@
+#!/usr/bin/env python3
+"""Two streams of tasks, learned by seven methods, in several orders, with several seeds.
+
+    TERN_DATA=… benchmarks/adapting/streams.py --work DIR [--streams texts,questions] [--orders 3] [--seeds 3] [--quick]
+
+texts: a novel, plays, an encyclopedia, code, many languages, sums. Of each the first nine tenths of at most --bytes are learned, the rest is
+scored in bits per byte after every task. questions: ten tasks of classification; of each at most --rows are learned, and the share of right
+labels among those of at most --windows questions is the score. docs/continual.md has the definitions of AP, FT, BWT, FWT.
+
+A task that one run on it alone does not bring past the model as it came (texts: by 0.05 bits per byte), or past always giving the commonest
+label (questions: by 10 points), says nothing of forgetting: it is left out of the stream and listed. Order 1 is the one above (of questions that
+of O-LoRA's paper); the others are drawn by a fixed seed. Prints for each stream a table over all orders and seeds, with the spread, what is
+kept behind the last task and seconds; `--matrices` also every matrix. What is done is not done again, what was stopped goes on. Needs nothing but
+Python's library.
+"""
+import argparse, json, lzma, os, pathlib, random, statistics, sys
+
+from tern_runs import TernRuns
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+METHODS = ("seqlora", "replay", "ewc", "olora", "inflora", "gainlora", "multitask")
+
+
+def novel(data: pathlib.Path, num_bytes: int) -> str:
+    """The longest book of the test set, which the reference model has not read."""
+    with lzma.open(data / "text/books/test.txt.xz", "rt", encoding="utf-8") as books:
+        return max(books.read().split("<|endoftext|>"), key=len)[:num_bytes]
+
+
+def sums(data: pathlib.Path, num_bytes: int) -> str:
+    rows = [json.loads(line) for line in (data / "tasks/gsm8k/train.jsonl").read_text(encoding="utf-8").splitlines()]
+    return "".join(f"{r['question']}\n{r['answer']}\n\n" for r in rows)[:num_bytes]
+
+
+def text_of(name: str):
+    return lambda data, num_bytes: (data / "text" / name).read_bytes()[:num_bytes].decode("utf-8", "ignore")
+
+
+TEXTS = {"novel": novel, "plays": text_of("tinyshakespeare.txt"), "wiki": text_of("calib_wiki.txt"), "code": text_of("calib_code.txt"),
+         "languages": text_of("calib_multilingual.txt"), "sums": sums}
+
+
+# O-LoRA's order 3 of those at hand, and what each is asked with.
+QUESTIONS = {"amazon": "SC", "MNLI": "NLI", "CB": "NLI", "COPA": None, "QQP": "QQP", "RTE": "NLI", "SST-2": "SC", "agnews": "TC",
+             "BoolQA": "BoolQA", "WiC": "WiC"}
+
+LONGEST = 700  # characters, so that most fit a window
+
+
+def questions_of(folder: pathlib.Path, name: str, part: str, count: int) -> list:
+    """Prompts with their labels. Rows whose label is none of the task's (131 of MNLI's test) or which are longer than LONGEST are dropped."""
+    labels = json.loads((folder / name / "labels.json").read_text(encoding="utf-8"))
+    rows = [r for r in json.loads((folder / name / f"{part}.json").read_text(encoding="utf-8")) if r["label"] in labels and len(r["sentence"]) <= LONGEST]
+    rows = random.Random(23).sample(rows, min(count, len(rows)))
+    asked = ""
+    if QUESTIONS[name]:
+        instructions = json.loads((folder / "instructions.json").read_text(encoding="utf-8"))
+        asked = instructions[QUESTIONS[name]][0]["instruction"] + "Option: " + ", ".join(labels) + " \n"
+    return [(f"{asked}{r['sentence'].strip()}\nAnswer:", labels, r["label"]) for r in rows]
+
+
+def write_lines(path: pathlib.Path, rows: list) -> None:
+    path.write_text("".join(json.dumps(r, ensure_ascii=False) + "\n" for r in rows), encoding="utf-8")
+
+
+def orders_of(names: list, count: int) -> list:
+    """The given one, then shuffled ones, each once."""
+    orders, draw = [list(names)], random.Random(23)
+    while len(orders) < count:
+        order = draw.sample(names, len(names))
+        if order not in orders:
+            orders.append(order)
+    return orders
+
+
+class Texts:
+    """A stream's tasks as files, and when one of them says something."""
+    unit, least, sign = "bits per byte", 0.05, -1
+    longer = 1  # windows than --seq
+
+    def __init__(self, args, data: pathlib.Path):
+        self.names = args.texts.split(",")
+        for name in self.names:
+            text = TEXTS[name](data, args.bytes)
+            cut = text.rindex("\n", 0, len(text) * 9 // 10) + 1
+            (args.work / f"{name}.txt").write_text(text[:cut], encoding="utf-8")
+            (args.work / f"{name}_test.txt").write_text(text[cut:], encoding="utf-8")
+        self.end = ".txt"
+
+    def floor(self, name: str, before: float) -> float:
+        return before
+
+
+class Questions:
+    unit, least, sign = "share right", 0.1, 1
+    longer = 2
+
+    def __init__(self, args, data: pathlib.Path):
+        self.names, self.end, self.commonest = args.questions.split(","), ".jsonl", {}
+        for name in self.names:
+            learned = questions_of(data / "continual", name, "train", args.rows)
+            asked = questions_of(data / "continual", name, "test", args.windows)
+            write_lines(args.work / f"{name}.jsonl", [{"prompt": p, "completion": f" {label}"} for p, _, label in learned])
+            write_lines(args.work / f"{name}_test.jsonl",
+                        [{"prompt": p, "choices": [f" {x}" for x in labels], "answer": labels.index(label)} for p, labels, label in asked])
+            counts = [sum(label == x for _, _, label in asked) for x in asked[0][1]]
+            self.commonest[name] = max(counts) / len(asked)
+
+    def floor(self, name: str, before: float) -> float:
+        return self.commonest[name]
+
+
+class Study(TernRuns):
+    def __init__(self, args, tasks):
+        super().__init__(args)
+        self.tasks = tasks
+
+    def stream(self, order: list, method: str, seed: int) -> dict:
+        a, name = self.args, f"{'-'.join(order)}-{method}-{a.steps}-{seed}"
+        tasks = a.work / f"{'-'.join(order)}.toml"
+        end, batch = self.tasks.end, a.batch // self.tasks.longer
+        tasks.write_text("".join(f'[[task]]\nname = "{n}"\ndata = "{n}{end}"\ntest = "{n}_test{end}"\n' for n in order), encoding="utf-8")
+        result = a.work / name / "result.json"
+        if not result.exists():
+            self.tern("adapt", a.model, "--stream", tasks.name, "--method", method, "--output", name, "--rank", a.rank,
+                      "--seq", a.seq * self.tasks.longer, "--batch", batch, "--steps", a.steps, "--learning-rate", a.rate,
+                      "--eval-batches", a.windows // batch, "--statistics-windows", a.windows, "--checkpoint-every", 0, "--seed", seed)
+        return json.loads(result.read_text(encoding="utf-8"))
+
+
+def spread(values: list) -> str:
+    return f"{statistics.mean(values):.3f}" + (f" ± {statistics.stdev(values):.3f}" if len(values) > 1 else "")
+
+
+def row(method: str, runs: list) -> str:
+    """Mean and standard deviation over orders and seeds."""
+    def number(key):
+        return spread([r[key] for r in runs]) if all(isinstance(r.get(key), float) for r in runs) else ""
+    if method == "multitask":
+        averages = [statistics.mean(r["together"]) for r in runs]
+        return f"| {method} | {spread(averages)} | | | | | |"
+    kept = statistics.mean(r["costs"][-1]["kept_bytes"] for r in runs) / 1024
+    seconds = statistics.mean(sum(c["seconds"] for c in r["costs"]) for r in runs)
+    return f"| {method} | {number('AP')} | {number('FT')} | {number('BWT')} | {number('FWT')} | {kept:,.0f} | {seconds:.0f} |"
+
+
+def matrix(name: str, run: dict) -> str:
+    lines = [f"\n{name}\n\n| after | " + " | ".join(run["tasks"]) + " |\n|---|" + "---|" * len(run["tasks"])]
+    for task, scores in zip(["nothing", *run["tasks"]], [run["before"], *run["matrix"]]):
+        lines.append(f"| {task} | " + " | ".join(f"{x:.3f}" for x in scores) + " |")
+    return "\n".join(lines)
+
+
+def study(args, tasks) -> bool:
+    runs, names = Study(args, tasks), tasks.names
+    alone = {n: runs.stream([n], "seqlora", 1) for n in names}
+    print(f"| task, {tasks.unit} | as it came | to be passed | alone |\n|---|---|---|---|")
+    stays = []
+    for n in names:
+        before, after = alone[n]["before"][0], alone[n]["matrix"][0][0]
+        floor = tasks.floor(n, before)
+        print(f"| {n} | {before:.3f} | {floor:.3f} | {after:.3f} |")
+        if tasks.sign * (after - floor) >= tasks.least:
+            stays.append(n)
+    print("\nleft out, as a run on them alone does not pass that: " + (", ".join(n for n in names if n not in stays) or "none"), flush=True)
+    if len(stays) < 2:
+        print("\nfewer than two tasks are left: no stream of them is run")
+        return False
+    orders, seeds = orders_of(stays, args.orders), range(1, args.seeds + 1)
+    print(f"\n{len(orders)} orders × {len(seeds)} seeds, {args.steps} steps a task, {tasks.unit}\n")
+    print("| method | AP | FT | BWT | FWT | KiB kept | seconds |\n|---|---|---|---|---|---|---|", flush=True)
+    matrices = []
+    for method in args.methods.split(","):
+        of = orders[:1] if method == "multitask" else orders  # all together have no order
+        results = {(k, seed): runs.stream(order, method, seed) for k, order in enumerate(of) for seed in seeds}
+        print(row(method, list(results.values())), flush=True)
+        if method != "multitask":
+            matrices += [matrix(f"{method}, order {k + 1}, seed {seed}", run) for (k, seed), run in results.items()]
+    if args.matrices:
+        print("\n".join(matrices))
+    return True
+
+
+def main() -> int:
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--work", type=pathlib.Path, required=True)
+    p.add_argument("--tern", type=pathlib.Path, default=ROOT / "build/release/bin/tern")
+    p.add_argument("--model", type=pathlib.Path, default=ROOT / "examples/novels-6m")
+    p.add_argument("--streams", default="texts,questions")
+    p.add_argument("--texts", default=",".join(TEXTS), help="of " + ", ".join(TEXTS))
+    p.add_argument("--questions", default=",".join(QUESTIONS), help="of " + ", ".join(QUESTIONS))
+    p.add_argument("--methods", default=",".join(METHODS))
+    p.add_argument("--orders", type=int, default=3)
+    p.add_argument("--seeds", type=int, default=3)
+    p.add_argument("--steps", type=int, default=100)
+    p.add_argument("--bytes", type=int, default=200_000)
+    p.add_argument("--rows", type=int, default=1_000)
+    p.add_argument("--windows", type=int, default=128, help="of each test, and of each task's data that are looked at")
+    p.add_argument("--rank", type=int, default=8)
+    p.add_argument("--seq", type=int, default=128)
+    p.add_argument("--batch", type=int, default=8)
+    p.add_argument("--rate", default="2e-3")
+    p.add_argument("--quick", action="store_true", help="three tasks each, one order, one seed, 12 steps: what CI can afford")
+    p.add_argument("--matrices", action="store_true")
+    args = p.parse_args()
+    if args.quick:
+        args.texts, args.questions, args.orders, args.seeds = "plays,code,sums", "SST-2,agnews,COPA", 1, 1
+        args.steps, args.windows, args.bytes, args.rows = 12, 16, 40_000, 200
+    data = os.environ.get("TERN_DATA")
+    if not data:
+        print("streams: TERN_DATA is not set; it names the folder of texts", file=sys.stderr)
+        return 2
+    args.tern, args.model, args.work = args.tern.resolve(), args.model.resolve(), args.work.resolve()
+    args.work.mkdir(parents=True, exist_ok=True)
+    for name in args.streams.split(","):
+        print(f"\n## {name}\n")
+        study(args, {"texts": Texts, "questions": Questions}[name](args, pathlib.Path(data)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,155 @@
+// Sequences with gated adapters: each says what it says alone, whoever shares its batch and however its prompt is cut.
+#include "infer/gated_executor.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/io.h"
+#include "infer/engine.h"
+#include "infer/run.h"
+#include "model/adapter_files.h"
+#include "model/model_testing.h"
+
+namespace tern {
+namespace {
+
+constexpr uint64_t kSeed = 23;
+constexpr int64_t kContext = 40;
+
+// A model with two branches beside it, and a directory of gates for them.
+struct GatedCase {
+  ModelSpec base, adapted;
+  Arena arena;
+  ModelWeights weights;
+  GatedAdapter gated;
+  RopeTable rope;
+  const RopeTable* turns() const { return base.rope.kind == RopeKind::none ? nullptr : &rope; }
+
+  GatedCase(const std::string& family, DType dtype)
+      : base(model_spec(tiny_config(family))), rope(rope_table(base, kContext, kContext)) {
+    weights = random_weights(base, dtype, arena, kSeed);
+    pack_weights(base, weights, arena);
+    const PeftConfig config{.targets = {.all_linear = true}, .rank = 3, .alpha = 5};
+    adapted = with_adapters(base, config, "the test");
+    GatedAdapter made{.prompt_tokens = 4, .gates = {}, .branches = {}};
+    std::mt19937 random(5);
+    std::normal_distribution<double> number;
+    const std::string root = testing::TempDir() + "tern-gated-" + family + std::string(name_of(dtype));
+    remove_all(real_io(), root);
+    for (const char* name : {"0-plays", "1-code"}) {
+      const ModelWeights branch = random_weights(adapted, dtype, arena, kSeed + made.gates.size());
+      made.branches.push_back(join_path(join_path(root, "made"), name));
+      save_adapters(adapted, config, branch, made.branches.back(), real_io());
+      const int64_t width = std::get<EmbedSpec>(base.units.front().spec).width;
+      InputGate gate{.width = width, .hidden = 5, .first = {}, .second = {}, .key = {}};
+      gate.first.resize(static_cast<size_t>(5 * width)), gate.second.resize(gate.first.size());
+      gate.key.resize(static_cast<size_t>(width));
+      for (std::vector<double>* list : {&gate.first, &gate.second, &gate.key})
+        for (double& x : *list) x = number(random);
+      made.gates.push_back(std::move(gate));
+    }
+    const std::string dir = join_path(root, "gated");
+    write_gated_adapter(made, dir, real_io());
+    gated = read_gated_adapter(dir);
+    EXPECT_EQ(gated.gates[1].second, made.gates[1].second) << "every bit comes back";
+    for (size_t i = 0; i < 2; ++i)
+      load_adapter_beside(adapted, "", gated.branches[i], dtype, static_cast<int>(i), weights, arena);
+  }
+};
+
+Request request_of(uint64_t number, int64_t vocab) {
+  Request r;
+  std::mt19937 random(static_cast<uint32_t>(number));
+  const size_t length = 1 + random() % 20;
+  for (size_t i = 0; i < length; ++i) r.prompt.push_back(static_cast<int32_t>(random() % static_cast<uint64_t>(vocab)));
+  r.sampling.temperature = random() % 3 ? 1.0 : 0.0;
+  r.sampling.seed = number;
+  r.max_tokens = 1 + static_cast<int64_t>(random() % 12);
+  return r;
+}
+
+using Said = std::pair<std::vector<int32_t>, double>;
+Said said(const Sample& s) { return {s.token_ids, s.sum_log_probability}; }
+
+Said run_alone(GatedCase& c, DType dtype, const BatchExecutor& execute, const Request& request) {
+  KvPool pool(kv_shape(c.base, 16, dtype), 10, c.arena);
+  VirtualClock clock;
+  Engine engine(pool, execute, nullptr, {{.token_budget = 64, .chunk = 64}, kContext}, clock);
+  return said(run_request(engine, request, {}, {}, nullptr).front());
+}
+
+TEST(GatedExecutor, AMixedBatchSaysToTheBitWhatSingleRunsSay) {
+  for (const auto& [family, dtype] : {std::pair{"llama", DType::f32}, {"gpt2", DType::bf16}, {"falcon", DType::f64}}) {
+    SCOPED_TRACE(family);
+    GatedCase c(family, dtype);
+    const BatchExecutor execute = gated_executor(c.base, c.weights, c.gated, c.turns(), c.arena);
+    constexpr uint64_t kRequests = 16;
+    std::vector<Said> want;
+    for (uint64_t i = 0; i < kRequests; ++i) want.push_back(run_alone(c, dtype, execute, request_of(i, c.base.vocab)));
+    size_t most = 0;
+    const BatchExecutor counting = [&](const Batch& batch, const KvPool& pool) {
+      most = std::max(most, batch.size());
+      return execute(batch, pool);
+    };
+    for (const int64_t chunk : {3, 64}) {
+      KvPool pool(kv_shape(c.base, 4, dtype), 30, c.arena);  // too few for all: some are preempted
+      VirtualClock clock;
+      Engine engine(pool, counting, nullptr, {{.token_budget = chunk + 8, .chunk = chunk, .max_running = 8}, kContext},
+                    clock);
+      std::map<uint64_t, uint64_t> number_of;
+      for (uint64_t i = 0; i < kRequests; ++i) number_of[engine.submit(request_of(i, c.base.vocab))] = i;
+      uint64_t ended = 0;
+      while (!engine.idle())
+        for (const Event& event : engine.step()) {
+          if (!event.finished) continue;
+          EXPECT_EQ(said(*event.finished), want[number_of.at(event.request)]);
+          ++ended;
+        }
+      EXPECT_EQ(ended, kRequests);
+    }
+    EXPECT_GE(most, 4u);
+  }
+}
+
+// The same numbers by a model whose branches simply have those scales.
+TEST(GatedExecutor, ASequenceHasItsBranchesTimesItsGates) {
+  GatedCase c("llama", DType::f32);
+  const Request request = request_of(5, c.base.vocab);
+  const std::vector<double> gates = gates_of(c.gated, c.base, c.weights, request.prompt);
+  EXPECT_GT(gates[0], 0);
+  EXPECT_NE(gates[0], gates[1]);
+  ModelWeights scaled = c.weights;
+  GatedBranches(c.base, scaled, 2).set(gates);
+  const Said want = run_alone(c, DType::f32, model_executor(c.base, scaled, c.turns(), c.arena), request);
+  EXPECT_EQ(run_alone(c, DType::f32, gated_executor(c.base, c.weights, c.gated, c.turns(), c.arena), request), want);
+  const std::vector<double> open{1, 1};
+  ModelWeights all = c.weights;
+  GatedBranches(c.base, all, 2).set(open);
+  EXPECT_NE(run_alone(c, DType::f32, model_executor(c.base, all, c.turns(), c.arena), request), want);
+}
+
+TEST(GatedExecutor, FilesThatAreNotWholeAreRefusedByName) {
+  GatedCase c("llama", DType::f32);
+  const std::string dir = parent_path(c.gated.branches[0]), json = join_path(dir, "gates.json");
+  const auto message = [&](const std::string& text) -> std::string {
+    write_file_atomically(real_io(), json, text);
+    try {
+      read_gated_adapter(dir);
+    } catch (const Error& e) { return e.what(); }
+    return "";
+  };
+  const std::string begin = R"({"format": "tern gated adapters 1", "prompt_tokens": )";
+  EXPECT_EQ(message(begin + R"(4, "branches": ["0-plays", "1-code"]})"), "");
+  EXPECT_NE(message("{}").find("format"), std::string::npos);
+  EXPECT_NE(message(begin + R"(0, "branches": ["0-plays"]})").find("prompt_tokens"), std::string::npos);
+  EXPECT_NE(message(begin + R"(4, "branches": ["0-plays"]})").find("6 tensors"), std::string::npos);
+  EXPECT_NE(message(begin + R"(4, "branches": ["../x", "1-code"]})").find("branches"), std::string::npos);
+  EXPECT_NE(message(begin + R"(4, "branches": ["0-plays", "1-code", "2"]})").find("first.2"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace tern
