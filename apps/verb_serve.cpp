@@ -154,8 +154,9 @@ Json ready_json(const Served& s) {
 
 // Figures of MODEL, and of the others in a list.
 void print_ready(const std::string& url, const ServedModels& models, int64_t max_running, double load_s) {
-  Json json = ready_json(*models.front());
-  json.update({{"url", url}, {"max_running", max_running}, {"load_s", load_s}});
+  Json json = {{"url", url}};
+  json.update(ready_json(*models.front()));
+  json["max_running"] = max_running, json["load_s"] = load_s;
   for (size_t i = 1; i < models.size(); ++i) json["also"].push_back(ready_json(*models[i]));
   print_json(json);
   std::fflush(stdout);

@@ -198,7 +198,7 @@ TEST_F(Serve, SeveralModelsAnswerByName) {
       {"--also novels-6m=" + coded, 2, "called so already"},
       {"--also a=" + coded + " --also a=" + coded, 2, "called so already"},
       {"--also a=nowhere", 4, "nowhere"},
-      {"--also a=" + kModel + " --memory 100MiB", 3, "2 models do not fit beside each other"}};
+      {"--also a=" + kModel + " --memory 64MiB", 3, "2 models do not fit beside each other"}};
   for (const auto& [given, code, words] : refusals) {
     const Outcome o = tern(serve + given + " 2>&1");
     EXPECT_EQ(o.code, code) << given << ": " << o.text;
