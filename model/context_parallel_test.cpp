@@ -17,7 +17,7 @@ namespace {
 ModelSpec spec_of(const std::string& family, int64_t keys = 8) {
   HfConfig c = tiny_config(family);
   c.num_attention_heads = 8;
-  if (hf_family(c).has_kv_heads) c.num_key_value_heads = keys;
+  c.num_key_value_heads = hf_family(c).has_kv_heads ? keys : 8;
   return model_spec(c);
 }
 
