@@ -7,6 +7,7 @@
 #include "apps/common.h"
 #include "apps/serve_offer.h"
 #include "apps/speculation_options.h"
+#include "apps/weights_options.h"
 #include "base/error.h"
 #include "base/options.h"
 #include "base/units.h"

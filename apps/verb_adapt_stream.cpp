@@ -15,6 +15,7 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "base/options.h"
+#include "base/progress.h"
 #include "base/system.h"
 #include "base/units.h"
 
