@@ -121,8 +121,9 @@ Candidates candidates(const SamplingOptions& options, std::span<const float> log
   Candidates kept;
   kept.reserve(logits.size());
   for (size_t i = 0; i < logits.size(); ++i) {
+    if (logits[i] == -std::numeric_limits<float>::infinity()) continue;  // most, under a grammar
     const double p = std::exp((static_cast<double>(logits[i]) - highest) / options.temperature);
-    if (p > 0) kept.emplace_back(static_cast<int32_t>(i), p);  // -inf and NaN are never drawn
+    if (p > 0) kept.emplace_back(static_cast<int32_t>(i), p);  // NaN is never drawn
   }
   if (options.top_k > 0 && options.top_k < static_cast<int64_t>(kept.size())) {
     Candidates sorted = kept;
@@ -146,7 +147,7 @@ Candidates candidates(const SamplingOptions& options, std::span<const float> log
     std::erase_if(kept, [&](const auto& c) { return c.second < options.min_p * most; });
     renormalize(kept);
   }
-  std::sort(kept.begin(), kept.end());
+  if (options.top_p < 1.0) std::sort(kept.begin(), kept.end());  // by id again
   return kept;
 }
 
