@@ -176,7 +176,7 @@ TEST_F(Serve, SeveralModelsAnswerByName) {
   ASSERT_NE(port, 0) << real_io().read(log);
   const std::string draw = R"("prompt":"It was a dark","max_tokens":12,"temperature":0.9,"seed":5})";
   const auto ask = [&](const std::string& name) {
-    return Client(port).ask("POST", "/v1/completions", R"({"model":")" + name + ""," + draw).json();
+    return Client(port).ask("POST", "/v1/completions", R"({"model":")" + name + R"(",)" + draw).json();
   };
   const std::pair<std::string, std::string> writers[] = {{"novels-6m", kModel}, {"small", coded}};
   for (const auto& [name, dir] : writers) {
