@@ -207,13 +207,22 @@ void tell_changed(const PackOptions& options, const std::string& source, int64_t
                              options.invalid_utf8 == InvalidUtf8::skip ? "left out" : "replaced by U+FFFD"));
 }
 
+// What the inputs are called together.
+std::string source_of(const std::vector<fs::path>& inputs) {
+  constexpr size_t kNamed = 3;
+  if (inputs.size() > kNamed) return counted(static_cast<int64_t>(inputs.size()), "file");
+  std::string source;
+  for (const fs::path& input : inputs) source += (source.empty() ? "" : ", ") + input.filename().string();
+  return source;
+}
+
 }  // namespace
 
 TokenFileInfo pack(const std::vector<fs::path>& inputs, const Tokenizer& tokenizer, const fs::path& output,
                    PackOptions options, Io& io) {
   const bool wide = tokenizer.vocab_size() > 65536;
   PackFiles files(output, wide, io);
-  std::string source;
+  const std::string source = source_of(inputs);
   int64_t total = 0, done = 0;
   fs::path current;
   const auto tell = [&](int64_t bytes) {
@@ -231,7 +240,6 @@ TokenFileInfo pack(const std::vector<fs::path>& inputs, const Tokenizer& tokeniz
     if (const auto info = real_io().stat(input.string())) total += info->size_bytes;
   for (const fs::path& input : inputs) {
     DocumentReader reader(input, options.invalid_utf8, options.memory_bytes);
-    source += (source.empty() ? "" : ", ") + input.filename().string();
     current = input;
     reading = &reader;
     before = done;
@@ -242,8 +250,6 @@ TokenFileInfo pack(const std::vector<fs::path>& inputs, const Tokenizer& tokeniz
     done += reader.bytes_total();
     changed += reader.num_changed();
   }
-  constexpr size_t kNamed = 3;
-  if (inputs.size() > kNamed) source = counted(static_cast<int64_t>(inputs.size()), "file");
   if (options.window > 0 && files.num_tokens() > 0) packer.end_windows();
   files.flush();
   tell_changed(options, source, changed);
