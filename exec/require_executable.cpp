@@ -87,7 +87,8 @@ void require_input(const Program& program, const ExecuteInput& in) {
   TERN_CHECK(exchanges == (in.compute.tensor != nullptr), "execute: matrices are shared out by the {} alone",
              exchanges ? "Program" : "input");
   const bool swaps = std::ranges::any_of(program.instructions, [](const auto& i) { return i.swapped_bytes > 0; });
-  TERN_CHECK(swaps == (in.compute.context != nullptr), "execute: rows are shared out by the {} alone",
+  const bool may_swap = swaps || program.num_ranks > 1;  // a stage may have no attention
+  TERN_CHECK(in.compute.context ? may_swap : !swaps, "execute: rows are shared out by the {} alone",
              swaps ? "Program" : "input");
   if (in.compute.tensor)
     for (const MicroBatch& batch : in.micro_batches)
