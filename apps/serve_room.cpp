@@ -114,7 +114,7 @@ MemoryShares::MemoryShares(const MemoryBudget& budget, std::vector<std::pair<std
   throw Error(ErrorKind::does_not_fit,
               "{} models do not fit beside each other: {}, {} together, and there are {} ({}); leave one out, serve a "
               "smaller form of it (tern quantize), or lower --context or --max-running{}",
-              least_.size(), each, format_bytes(sum), format_bytes(budget.bytes), budget.source,
+              least_.size(), each, format_bytes(sum), format_bytes(std::max<int64_t>(0, budget.bytes)), budget.source,
               more.empty() ? "" : fmt::format("; {} or more would do", more));
 }
 

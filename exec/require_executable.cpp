@@ -87,9 +87,9 @@ void require_input(const Program& program, const ExecuteInput& in) {
   TERN_CHECK(exchanges == (in.compute.tensor != nullptr), "execute: matrices are shared out by the {} alone",
              exchanges ? "Program" : "input");
   const bool swaps = std::ranges::any_of(program.instructions, [](const auto& i) { return i.swapped_bytes > 0; });
-  // A stage may be without attention.
-  TERN_CHECK(in.compute.context ? swaps || program.num_ranks > 1 : !swaps,
-             "execute: rows are shared out by the {} alone", swaps ? "Program" : "input");
+  const bool may_swap = swaps || program.num_ranks > 1;  // a stage may have no attention
+  TERN_CHECK(in.compute.context ? may_swap : !swaps, "execute: rows are shared out by the {} alone",
+             swaps ? "Program" : "input");
   if (in.compute.tensor)
     for (const MicroBatch& batch : in.micro_batches)
       if (const auto rows = std::ssize(batch.tokens), ranks = std::ptrdiff_t{in.compute.tensor->comm.size()};

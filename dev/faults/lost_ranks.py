@@ -1,0 +1,159 @@
+#!/usr/bin/env python3
+"""Runs of four processes (ZeRO 1, sums of four groups) that lose a rank at a random message, again and again.
+
+    dev/faults/lost_ranks.py build/release/bin/tern [--kills 100] [--partitions 14] [--changed 20] [--seed 1]
+
+kills       a random rank is killed; the run goes on with 2, 4 and 1 ranks in turn, and has to leave the bits of a run that nothing befell
+partitions  nothing that a random rank sends arrives any more; the launcher starts again: no step may be committed twice
+changed     a random bit of a message is changed: the run finishes with the bits of none, or ends with 5 and goes on to them
+Prints a line for each kind; exit code 1 if any run was not as it should."""
+import argparse
+import hashlib
+import json
+import os
+import pathlib
+import random
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+TOKENIZER = ROOT / "tests/golden/tokenizers/byte_level"
+STEPS = 24
+
+
+class Runs:
+    def __init__(self, program, folder):
+        self.program, self.folder, self.number = program, folder, 0
+        vocab = len(json.loads((TOKENIZER / "tokenizer.json").read_text())["model"]["vocab"])
+        config = dict(model_type="llama", architectures=["LlamaForCausalLM"], vocab_size=2 * vocab, hidden_size=16,
+                      intermediate_size=24, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1,
+                      max_position_embeddings=64, rms_norm_eps=1e-5, tie_word_embeddings=True, hidden_act="silu")
+        (folder / "config.json").write_text(json.dumps(config))
+        (folder / "text.txt").write_text("".join(f"line {i} of {i * i % 7}\n" for i in range(400)))
+
+    def new(self):
+        self.number += 1
+        return self.folder / f"out-{self.number}"
+
+    def words(self, out):
+        return ["train", str(self.folder / "config.json"), "--from-scratch", "--tokenizer", str(TOKENIZER), "--data",
+                str(self.folder / "text.txt"), "--output", str(out), "--seq", "8", "--batch", "8", "--micro-batch", "1",
+                "--steps", str(STEPS), "--checkpoint-every", "2", "--log-every", "8", "--threads", "1", "--zero", "1",
+                "--sum-groups", "4", "--keep-checkpoints", "3"]
+
+    def run(self, words, fault=""):
+        env = dict(os.environ, TERN_FAULT=fault, XDG_CACHE_HOME=str(self.folder), OMP_WAIT_POLICY="passive")
+        if not fault:
+            del env["TERN_FAULT"]
+        done = subprocess.run([self.program, *words], env=env, capture_output=True, text=True)
+        return done.returncode, done.stderr
+
+    def launch(self, out, fault, more=()):
+        return self.run(["launch", "-n", "4", "--comm-timeout", "2", *more, "--", *self.words(out)], fault)
+
+    def goes_on(self, out, ranks):
+        return self.run([*self.words(out), "--ranks", str(ranks)])
+
+    def bits(self, out):
+        state = out / "checkpoints" / f"step-{STEPS}" / "rank-0.safetensors"
+        return hashlib.sha256((out / "model/model.safetensors").read_bytes() + state.read_bytes()).hexdigest()
+
+
+class Commits(threading.Thread):
+    """The files of each committed step, by what the system calls them: a second commit of a step would be another."""
+
+    def __init__(self, out):
+        super().__init__(daemon=True)
+        self.folder, self.over, self.seen = out / "checkpoints", False, {}
+
+    def run(self):
+        while not self.over:
+            try:
+                for entry in os.scandir(self.folder):
+                    if entry.name.startswith("step-") and entry.name[5:].isdigit():
+                        self.seen.setdefault(entry.name, set()).add(entry.inode())
+            except OSError:
+                pass
+            time.sleep(0.0005)
+
+
+def tell(what, count, wrong, more=""):
+    print(f"{what}: {count - len(wrong)} of {count} as they should{more}", flush=True)
+    for text in wrong[:5]:
+        print("  " + text, flush=True)
+    return not wrong
+
+
+def kills(runs, want, count, draw):
+    wrong, codes = [], {}
+    for i in range(count):
+        out, fault = runs.new(), f"die@{draw.randrange(4)}@{draw.randrange(20, 900)}"
+        code, said = runs.launch(out, fault)
+        codes[code] = codes.get(code, 0) + 1
+        ranks = [2, 4, 1][i % 3]
+        if code not in (0, 5):
+            wrong.append(f"{fault}: {code}: {said[-300:]}")
+            continue
+        after, said = runs.goes_on(out, ranks)
+        if after != 0 or runs.bits(out) != want:
+            wrong.append(f"{fault}, then {ranks} ranks: {after}: {said[-300:]}")
+    return tell("kills", count, wrong, f" (exit codes {codes})")
+
+
+def partitions(runs, want, count, draw):
+    wrong, commits = [], 0
+    for i in range(count):
+        out, fault = runs.new(), f"partition@{i % 4}@{draw.randrange(20, 900)}"
+        watch = Commits(out)
+        watch.start()
+        code, said = runs.launch(out, fault, ["--max-restarts", "1"])
+        after, said_after = runs.goes_on(out, [4, 2, 1][i % 3])
+        watch.over = True
+        watch.join()
+        commits += len(watch.seen)
+        if any(len(inodes) > 1 for inodes in watch.seen.values()):
+            wrong.append(f"{fault}: a step was committed twice: {watch.seen}")
+        elif code not in (0, 5) or after != 0 or runs.bits(out) != want:
+            wrong.append(f"{fault}: {code}, then {after}: {said[-200:]} {said_after[-200:]}")
+    return tell("partitions", count, wrong, f" ({commits} commits seen, none of one step twice)" if not wrong else "")
+
+
+def changed(runs, want, count, draw):
+    wrong, again, ended = [], 0, 0
+    for _ in range(count):
+        out, fault = runs.new(), f"corrupt@{draw.randrange(4)}@{draw.randrange(60, 900)}"
+        code, said = runs.launch(out, fault)
+        if code == 5 and "was changed on its way" in said:
+            ended += 1
+            code, said = runs.goes_on(out, 4)
+        else:
+            again += "the step is done again" in said
+        if code != 0 or runs.bits(out) != want:
+            wrong.append(f"{fault}: {code}: {said[-300:]}")
+    return tell("changed bits", count, wrong, f" ({again} steps done again, {ended} runs ended and went on)")
+
+
+def main():
+    options = argparse.ArgumentParser()
+    options.add_argument("program")
+    for name, value in (("kills", 100), ("partitions", 14), ("changed", 20), ("seed", 1)):
+        options.add_argument(f"--{name}", type=int, default=value)
+    o = options.parse_args()
+    draw = random.Random(o.seed)
+    with tempfile.TemporaryDirectory() as folder:
+        runs = Runs(o.program, pathlib.Path(folder))
+        out = runs.new()
+        code, said = runs.goes_on(out, 1)
+        if code != 0:
+            sys.exit(f"the run without faults ended with {code}: {said}")
+        want = runs.bits(out)
+        good = [kills(runs, want, o.kills, draw), partitions(runs, want, o.partitions, draw),
+                changed(runs, want, o.changed, draw)]
+    sys.exit(0 if all(good) else 1)
+
+
+if __name__ == "__main__":
+    main()
