@@ -28,7 +28,8 @@ std::vector<DataSource> data_sources(const std::string& path) {
     if (is_mixture(data))
       throw Error(ErrorKind::bad_file, "{}:{}: source.data: \"{}\" is a mixture itself; name its sources here", path,
                   element.line, data);
-    sources.push_back({data.starts_with("/") ? data : join_path(parent_path(path), data), share});
+    const bool is_whole = data.starts_with("/") || parent_path(path) == ".";
+    sources.push_back({is_whole ? data : join_path(parent_path(path), data), share});
     all += share;
   }
   if (sources.empty()) throw Error(ErrorKind::bad_file, "{}: no [[source]]", path);
