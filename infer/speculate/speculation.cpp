@@ -9,6 +9,8 @@ constexpr double kKeepOfText = 0.97, kKeepOfAll = 0.998;  // weight of the guess
 constexpr double kPrior = 4;                              // guesses of all texts that one text begins with
 constexpr double kLeast = 0.01;                           // less likely guesses are passed over
 constexpr double kMargin = 1.03;                          // times are uncertain: a gain must be worth it
+constexpr double kTrialShare = 0.02;                      // of all time, that trials may take
+constexpr double kEvidence = 16;                          // guesses seen before all texts are asked for
 constexpr int64_t kUsualRows = 64, kLongestWait = 512;
 
 void blend(std::optional<double>& typical, double seen) {
@@ -37,20 +39,25 @@ double Speculation::rate(const Text& text, uint8_t kind) const {
 
 std::vector<std::vector<int32_t>> Speculation::propose(std::span<const ProposalAsk> asks, int64_t decoding) {
   std::vector<std::vector<int32_t>> chosen(asks.size());
-  guessing_s_ = 0;
+  guessing_s_ = 0, trial_ = false;
   for (const ProposalAsk& ask : asks) texts_[ask.sequence].guesses.clear();
   if (asks.empty()) return chosen;
-  std::vector<ProposalAsk> wanted(asks.begin(), asks.end());
   const auto asked = static_cast<int64_t>(asks.size());
   int64_t most = depth(decoding, asked);
   if (most == 0) return chosen;
   if (settings_.fast) most = std::min(most, std::max<int64_t>(settings_.budget / asked, 1));
-  for (ProposalAsk& ask : wanted) ask.most = std::min(ask.most, most), ask.with_odds = settings_.fast;
+  const std::vector<ProposalAsk> wanted = this->wanted(asks, most);
+  const auto is_read = [&](const ProposalAsk& ask) { return texts_.at(ask.sequence).asked; };
+  const bool all_read = std::ranges::all_of(wanted, is_read);  // else the time is that of reading, once
   const int64_t begin_ns = clock_.now_ns();
   std::vector<std::vector<Guess>> guesses = settings_.proposer->propose(wanted);
   guessing_s_ = seconds_between(begin_ns, clock_.now_ns());
-  blend(guess_s_, guessing_s_ / static_cast<double>(most));
-  for (size_t i = 0; i < asks.size(); ++i) texts_[asks[i].sequence].guesses = std::move(guesses[i]);
+  if (trial_) trials_s_ += guessing_s_;
+  if (all_read || !settings_.proposer->costs_time()) blend(guess_s_, guessing_s_ / static_cast<double>(most));
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    Text& text = texts_[wanted[i].sequence];
+    text.guesses = std::move(guesses[i]), text.asked = true;
+  }
   const std::vector<int64_t> count = settings_.fast ? fixed_lengths(asks) : lengths(asks, decoding);
   for (size_t i = 0; i < asks.size(); ++i)
     for (int64_t k = 0; k < count[i]; ++k)
@@ -58,13 +65,32 @@ std::vector<std::vector<int32_t>> Speculation::propose(std::span<const ProposalA
   return chosen;
 }
 
+// All texts; of a trial one, which was asked before if there is such a one.
+std::vector<ProposalAsk> Speculation::wanted(std::span<const ProposalAsk> asks, int64_t most) const {
+  std::vector<ProposalAsk> wanted(asks.begin(), asks.end());
+  if (trial_) {
+    const auto is_read = [&](const ProposalAsk& ask) { return texts_.at(ask.sequence).asked; };
+    const auto read = std::ranges::find_if(asks, is_read);
+    wanted = {read != asks.end() ? *read : asks.front()};
+  }
+  for (ProposalAsk& ask : wanted) ask.most = std::min(ask.most, most), ask.with_odds = settings_.fast;
+  return wanted;
+}
+
+bool Speculation::may_try() const { return trials_s_ <= kTrialShare * figures_.seconds; }
+
 // How many guesses to ask for. One that takes time is asked for as many as pay by its mean acceptance; where none pay,
-// it is tried now and then, ever more seldom.
+// it is tried now and then on one text, ever more seldom, and never for more than kTrialShare of the time.
 int64_t Speculation::depth(int64_t decoding, int64_t asked) {
   if (!settings_.measured || !(settings_.proposer->costs_time() || settings_.fast)) return settings_.most_tokens;
   if (!times_.knows(decoding)) return 0;
+  const bool costs = settings_.proposer->costs_time();
   double right = 1, tried = 2;
   for (int k = 0; k < kGuessClasses; ++k) right += rates_.right[k], tried += rates_.tried[k];
+  if (costs && (!guess_s_ || tried < kEvidence)) {
+    trial_ = may_try();
+    return trial_ ? 1 : 0;
+  }
   const auto n = static_cast<double>(decoding);
   const double plain = n / (times_.estimate(decoding) + n * draw_s_.value_or(0));
   double best = plain * kMargin, worth = 1, tokens = n;
@@ -78,9 +104,9 @@ int64_t Speculation::depth(int64_t decoding, int64_t asked) {
   }
   if (length > 0) {
     next_wait_ = 1, wait_ = 0;
-  } else if (wait_-- <= 0) {
+  } else if (wait_-- <= 0 && may_try()) {
     wait_ = next_wait_ = std::min(2 * next_wait_, kLongestWait);
-    length = 1;
+    length = 1, trial_ = costs;
   }
   return length;
 }

@@ -57,7 +57,10 @@ class Speculation {
   struct Text {
     Rates rates;
     std::vector<Guess> guesses;  // of this step
+    bool asked = false;          // for guesses before: a draft model has read it
   };
+  std::vector<ProposalAsk> wanted(std::span<const ProposalAsk>, int64_t most) const;
+  bool may_try() const;
   double rate(const Text&, uint8_t kind) const;
   std::vector<int64_t> lengths(std::span<const ProposalAsk>, int64_t decoding);
   std::vector<int64_t> fixed_lengths(std::span<const ProposalAsk>) const;
@@ -72,7 +75,9 @@ class Speculation {
   Rates rates_;  // of all texts
   std::unordered_map<uint64_t, Text> texts_;
   int64_t wait_ = 0, next_wait_ = 1;  // steps until a proposer that costs time is tried again
-  double guessing_s_ = 0;             // of this step
+  bool trial_ = false;     // this step asks for one guess for one text alone, to know what guesses cost and are worth
+  double trials_s_ = 0;    // seconds of all trials
+  double guessing_s_ = 0;  // of this step
   SpeculationFigures figures_;
 };
 

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <random>
+#include <set>
 
 #include "infer/speculate/speculation.h"
 
@@ -12,6 +13,7 @@ namespace {
 struct World {
   double step_s = 1e-3, row_s = 0.1e-3, jump_s = 0;  // of a step; of each row; beyond 8 rows once more
   double guess_s = 0;                                // of one guess to each
+  double read_s = 0;                                 // before the first guess for a text
   std::array<double, kGuessClasses> right{};         // chance of a guess, by its kind
   double seconds(int64_t rows) const { return step_s + row_s * static_cast<double>(rows) + (rows > 8 ? jump_s : 0); }
 };
@@ -22,14 +24,15 @@ class WorldsGuesses : public Proposer {
   WorldsGuesses(const World& world, VirtualClock& clock) : world_(world), clock_(clock) {}
   std::vector<std::vector<Guess>> propose(std::span<const ProposalAsk> asks) override {
     std::vector<std::vector<Guess>> all(asks.size());
-    int64_t most = 0;
+    int64_t most = 0, read = 0;
     for (size_t i = 0; i < asks.size(); ++i) {
       const auto kind = static_cast<uint8_t>(random_() % kGuessClasses);
-      most = std::max(most, asks[i].most);
+      most = std::max(most, asks[i].most), read += known_.insert(asks[i].sequence).second;
       for (int64_t k = 0; k < asks[i].most; ++k)
         all[i].push_back({std::uniform_real_distribution<double>()(random_) < world_.right[kind] ? 1 : 0, kind});
     }
-    clock_.advance_ns(static_cast<int64_t>(1e9 * world_.guess_s * static_cast<double>(most)));
+    clock_.advance_ns(static_cast<int64_t>(
+        1e9 * (world_.guess_s * static_cast<double>(most) + world_.read_s * static_cast<double>(read))));
     return all;
   }
   void forget(uint64_t) override {}
@@ -39,6 +42,7 @@ class WorldsGuesses : public Proposer {
   const World& world_;
   VirtualClock& clock_;
   std::mt19937 random_{5};
+  std::set<uint64_t> known_;
 };
 
 // Tokens a second of `batch` texts over so many steps; every 50th step is held up.
@@ -105,6 +109,20 @@ TEST(SpeculationLength, IsNeverMuchSlowerThanNoneAndNearTheBestFixedOne) {
                                    << ", right " << right[4] << ", batch " << batch;
       }
   std::printf("least speed beside none %.3f, beside the best fixed number of guesses %.3f\n", worst, nearest);
+}
+
+// A draft model has to read a text before its first guess: where its guesses are worth nothing it reads one text, not all, and where they
+// are worth much it reads all.
+TEST(SpeculationLength, WhatATextCostsToReadIsNotPaidForAllBeforeGuessesAreKnownToPay) {
+  World world{.row_s = 0.1e-3, .guess_s = 0.1e-3, .read_s = 50e-3};
+  for (const int64_t batch : {1, 4, 16}) {
+    const int64_t steps = 2000;
+    world.right = {};
+    const double plain = speed(world, batch, {.most_tokens = 0}, steps);
+    EXPECT_GT(speed(world, batch, {.most_tokens = 8}, steps) / plain, 0.97) << batch;
+    world.right = {0.9, 0.9, 0.95, 0.95, 0.97, 0.97, 0.99, 0.99};
+    EXPECT_GT(speed(world, batch, {.most_tokens = 8}, 10 * steps) / plain, 1.2) << batch;
+  }
 }
 
 TEST(SpeculationLength, TimesBetweenThoseSeenAreTakenFromBoth) {

@@ -54,7 +54,7 @@ std::string break_row(std::string_view line, size_t columns) {
   for (const std::string& cell : cells_of(line)) {
     if (!empty && display_width(now) + 2 + display_width(cell) > columns) end_line();
     if (!empty) now += "  ";
-    const std::vector<std::string> pieces = wrap_text(cell, columns - display_width(now));
+    const std::vector<std::string> pieces = wrap_text(cell, columns - std::max(display_width(now), indent));
     for (size_t i = 0; i < pieces.size(); ++i) {
       if (i > 0) end_line();
       now += pieces[i], empty = false;

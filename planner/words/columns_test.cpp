@@ -69,7 +69,9 @@ TEST(FitColumns, NothingIsWiderAndNoWordIsLost) {
     for (const size_t columns : {40, 61, 80, 119}) {
       const std::string fitted = fit_columns(text, columns);
       EXPECT_LE(widest(fitted), columns) << text << "\n" << fitted;
-      EXPECT_EQ(replace_all(words_of(fitted), "label:", "label"), words_of(text)) << columns;
+      EXPECT_TRUE(replace_all(words_of(fitted), ":", "") == words_of(text)) << columns << "\n"
+                                                                            << text << "\n"
+                                                                            << fitted;
     }
   }
 }
