@@ -58,13 +58,17 @@ TEST(TrainInputs, AChangedShardIsAnotherModelThoughItsIndexIsTheSame) {
   EXPECT_NE(model.identity(), before);
 }
 
-TEST(TrainInputs, AFolderIsNoData) {
+TEST(TrainInputs, AFolderWithoutATextIsNoData) {
   TrainSettings s;
-  s.data = testing::TempDir();
+  s.data = testing::TempDir() + "tern-no-data-XXXXXX";
+  ASSERT_NE(::mkdtemp(s.data.data()), nullptr);
   try {
     check_data_files(s, {});
     ADD_FAILURE();
-  } catch (const Error& e) { EXPECT_NE(std::string(e.what()).find("is a folder"), std::string::npos) << e.what(); }
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("a folder without a text"), std::string::npos) << e.what();
+  }
+  remove_all(real_io(), s.data);
 }
 
 TEST(TrainInputs, ALongerSequenceThanTheModelDeclaresNeedsASayso) {
