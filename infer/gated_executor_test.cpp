@@ -38,8 +38,8 @@ struct GatedCase {
     GatedAdapter made{.prompt_tokens = 4, .gates = {}, .branches = {}};
     std::mt19937 random(5);
     std::normal_distribution<double> number;
-    const std::string root = testing::TempDir() + "tern-gated-" + family + std::string(name_of(dtype));
-    remove_all(real_io(), root);
+    std::string root = testing::TempDir() + "tern-gated-XXXXXX";  // tests run beside each other
+    EXPECT_NE(::mkdtemp(root.data()), nullptr);
     for (const char* name : {"0-plays", "1-code"}) {
       const ModelWeights branch = random_weights(adapted, dtype, arena, kSeed + made.gates.size());
       made.branches.push_back(join_path(join_path(root, "made"), name));
@@ -58,6 +58,7 @@ struct GatedCase {
     EXPECT_EQ(gated.gates[1].second, made.gates[1].second) << "every bit comes back";
     for (size_t i = 0; i < 2; ++i)
       load_adapter_beside(adapted, "", gated.branches[i], dtype, static_cast<int>(i), weights, arena);
+    remove_all(real_io(), root);
   }
 };
 
