@@ -20,6 +20,7 @@
 #include "base/log.h"
 #include "base/options.h"
 #include "base/progress.h"
+#include "base/system.h"
 #include "base/text.h"
 #include "base/units.h"
 #include "formats/gguf/model.h"
@@ -184,6 +185,7 @@ int answer_question(PlanCommand c) {
 }  // namespace
 
 int run_plan(const Options& options) {
+  keep_freed_blocks();
   ModelSpec spec = model_of(options.positional("MODEL"));
   require_question(options);
   Cluster cluster = find_cluster(options.text("hardware"));

@@ -145,6 +145,14 @@ void return_freed_blocks() {
 #endif
 }
 
+void keep_freed_blocks() {
+#if defined(__GLIBC__)
+  constexpr int kBytes = 256 << 20;
+  ::mallopt(M_MMAP_THRESHOLD, kBytes);
+  ::mallopt(M_TRIM_THRESHOLD, kBytes);
+#endif
+}
+
 bool reset_peak_resident() {
   std::ofstream file("/proc/self/clear_refs");
   file << "5";

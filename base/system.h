@@ -33,6 +33,9 @@ int64_t program_bytes();
 /// raises that bound to the size of each such block that is freed, and then keeps up to twice as much: memory that is resident,
 /// but counted nowhere.
 void return_freed_blocks();
+/// The opposite, for work that makes and frees many tables and stays small: freed blocks under 256 MiB wait for the next ones, instead of
+/// going back to the system and coming again page by page.
+void keep_freed_blocks();
 /// Lets the kernel forget the peak so far, so that a phase can be measured. False where it does not allow that.
 bool reset_peak_resident();
 
