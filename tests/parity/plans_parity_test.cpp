@@ -86,6 +86,7 @@ std::optional<Plan> random_plan(const ModelSpec& spec, const TrainSettings& s, i
   pins.data = left / *pins.stages;
   if (*pins.stages > 1) pins.schedule = rarest_schedule(tally, sample);
   pins.micro_batch = sample.one_of<int64_t>({1, 1, 2});
+  if (*pins.data == 0) return std::nullopt;  // more to a replica than there are devices
   try {
     PlanAnswer answer = plan_model(spec, cluster, request);
     if (!answer.found) return std::nullopt;
@@ -211,18 +212,18 @@ TEST(RandomPlans, TrainAsOneRankByTheListThatWasPriced) {
   EXPECT_EQ(tally.ran, 6);
 }
 
-// A hundred with TERN_TEST_PLANS=100 in the environment: every axis ten times.
+// With TERN_TEST_PLANS=120 in the environment so many, and every axis ten times.
 TEST(RandomPlansSlow, OnEightToSixtyFourRanks) {
   const char* given = std::getenv("TERN_TEST_PLANS");
-  const int count = given ? std::atoi(given) : 8;
+  const int count = given ? std::atoi(given) : 4;
   const Tally tally = run_plans(count, 1, {8, 8, 16, 16, 32, 64}, 6, 16);
   EXPECT_EQ(tally.ran, count);
   std::vector<std::string> axes{
       "data",   "tensor", "context", "stages",         "uneven stages",       "tied",           "untied",     "zero 0",
       "zero 1", "zero 2", "zero 3",  "recompute none", "recompute attention", "recompute full", "micro-batch"};
   for (const PipelineSchedule s : kPipelineSchedules) axes.push_back(schedule_axis(s));
-  if (count >= 100)
-    for (const std::string& axis : axes) EXPECT_GE(tally.of(axis), 10) << axis;
+  if (count < 120) return;
+  for (const std::string& axis : axes) EXPECT_GE(tally.of(axis), 10) << axis;
 }
 
 }  // namespace
