@@ -22,6 +22,7 @@ constexpr int64_t kContext = 40;
 
 // A model with two branches beside it, and a directory of gates for them.
 struct GatedCase {
+  std::string root = testing::TempDir() + "tern-gated-XXXXXX";  // tests run beside each other
   ModelSpec base, adapted;
   Arena arena;
   ModelWeights weights;
@@ -38,7 +39,6 @@ struct GatedCase {
     GatedAdapter made{.prompt_tokens = 4, .gates = {}, .branches = {}};
     std::mt19937 random(5);
     std::normal_distribution<double> number;
-    std::string root = testing::TempDir() + "tern-gated-XXXXXX";  // tests run beside each other
     EXPECT_NE(::mkdtemp(root.data()), nullptr);
     for (const char* name : {"0-plays", "1-code"}) {
       const ModelWeights branch = random_weights(adapted, dtype, arena, kSeed + made.gates.size());
@@ -58,8 +58,9 @@ struct GatedCase {
     EXPECT_EQ(gated.gates[1].second, made.gates[1].second) << "every bit comes back";
     for (size_t i = 0; i < 2; ++i)
       load_adapter_beside(adapted, "", gated.branches[i], dtype, static_cast<int>(i), weights, arena);
-    remove_all(real_io(), root);
   }
+  ~GatedCase() { remove_all(real_io(), root); }
+  GatedCase(const GatedCase&) = delete;
 };
 
 Request request_of(uint64_t number, int64_t vocab) {
