@@ -53,7 +53,8 @@ std::vector<std::vector<int32_t>> Speculation::propose(std::span<const ProposalA
   std::vector<std::vector<Guess>> guesses = settings_.proposer->propose(wanted);
   guessing_s_ = seconds_between(begin_ns, clock_.now_ns());
   if (trial_) trials_s_ += guessing_s_;
-  if (all_read || !settings_.proposer->costs_time()) blend(guess_s_, guessing_s_ / static_cast<double>(most));
+  if (all_read || settings_.fast || !settings_.proposer->costs_time())
+    blend(guess_s_, guessing_s_ / static_cast<double>(most));
   for (size_t i = 0; i < wanted.size(); ++i) {
     Text& text = texts_[wanted[i].sequence];
     text.guesses = std::move(guesses[i]), text.asked = true;
@@ -84,7 +85,8 @@ bool Speculation::may_try() const { return trials_s_ <= kTrialShare * figures_.s
 int64_t Speculation::depth(int64_t decoding, int64_t asked) {
   if (!settings_.measured || !(settings_.proposer->costs_time() || settings_.fast)) return settings_.most_tokens;
   if (!times_.knows(decoding)) return 0;
-  const bool costs = settings_.proposer->costs_time();
+  // Where guesses are taken by chance, all texts are asked from the beginning.
+  const bool costs = settings_.proposer->costs_time() && !settings_.fast;
   double right = 1, tried = 2;
   for (int k = 0; k < kGuessClasses; ++k) right += rates_.right[k], tried += rates_.tried[k];
   if (costs && (!guess_s_ || tried < kEvidence)) {
