@@ -18,7 +18,7 @@
 namespace tern {
 namespace {
 
-constexpr std::string_view kNames[] = {"error", "warn", "info", "debug"};
+constexpr std::string_view kLevelNames[] = {"error", "warn", "info", "debug"};
 
 void write_to_stderr(LogLevel level, const std::string& given) {
   clear_progress_line();
@@ -26,7 +26,7 @@ void write_to_stderr(LogLevel level, const std::string& given) {
   if (level == LogLevel::info)
     std::fprintf(stderr, "%s\n", message.c_str());
   else
-    std::fprintf(stderr, "%s: %s\n", kNames[static_cast<int>(level)].data(), message.c_str());
+    std::fprintf(stderr, "%s: %s\n", kLevelNames[static_cast<int>(level)].data(), message.c_str());
 }
 
 struct State {
@@ -49,7 +49,7 @@ State& state() {
 
 LogLevel log_level_from_name(std::string_view name) {
   for (int i = 0; i < 4; ++i)
-    if (name == kNames[i]) return static_cast<LogLevel>(i);
+    if (name == kLevelNames[i]) return static_cast<LogLevel>(i);
   throw Error(ErrorKind::usage, "TERN_LOG: '{}' is no level{}; use error, warn, info or debug", name,
               did_you_mean(name, {"error", "warn", "info", "debug"}));
 }
@@ -76,7 +76,7 @@ void log_line(LogLevel level, const std::string& message) {
   s.sink(level, message);
   if (s.file)
     s.file->append(fmt::format("{{\"time_ns\":{},\"level\":\"{}\",\"message\":{}}}\n", real_clock().wall_ns(),
-                               kNames[static_cast<int>(level)], quote_json(message)));
+                               kLevelNames[static_cast<int>(level)], quote_json(message)));
 }
 
 }  // namespace tern

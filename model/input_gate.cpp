@@ -12,7 +12,7 @@
 namespace tern {
 namespace {
 
-constexpr size_t kRowsAtOnce = 64;
+constexpr size_t kGateRowsAtOnce = 64;
 
 double dot(std::span<const double> a, std::span<const double> b) {
   return std::inner_product(a.begin(), a.end(), b.begin(), 0.0);
@@ -45,8 +45,8 @@ std::vector<double> mean_embedding(const ModelSpec& spec, const ModelWeights& we
   Arena arena;  // of few rows, beside what is counted
   const UnitWeights& embedding = weights.units.front();
   std::vector<double> mean;
-  for (size_t begin = 0; begin < tokens.size(); begin += kRowsAtOnce) {
-    const std::span<const int32_t> some = tokens.subspan(begin, std::min(kRowsAtOnce, tokens.size() - begin));
+  for (size_t begin = 0; begin < tokens.size(); begin += kGateRowsAtOnce) {
+    const std::span<const int32_t> some = tokens.subspan(begin, std::min(kGateRowsAtOnce, tokens.size() - begin));
     Rows rows = make_rows(some, {0, std::ssize(some)}, nullptr);
     for (int32_t& position : rows.positions) position += static_cast<int32_t>(begin);
     const Tensor x = unit_forward(spec, 0, embedding, rows, {}, nullptr, nullptr, {.arena = arena});

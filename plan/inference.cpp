@@ -70,7 +70,7 @@ struct PassTimes {
 
 constexpr int64_t kBeyondCaches = std::numeric_limits<int64_t>::max();
 
-struct Pricing {
+struct ServingPricing {
   const ModelSpec& spec;
   const InferenceJob& job;
   const Machine& machine;
@@ -281,7 +281,7 @@ std::vector<PromptGroup> prompts_of(const InferenceJob& job) {
 // Chunks follow each other through the stages; the last and dearest one passes all of them. Prompts share their first
 // chunks.
 struct PromptTimes {
-  const Pricing& price;
+  const ServingPricing& price;
   const std::vector<Stage>& stages;
   std::map<int64_t, int64_t> known = {};  // ps, of whole chunks that others follow
 
@@ -420,7 +420,7 @@ ServingTimes serving_times(const ModelSpec& spec, const InferenceJob& job, const
 
 std::vector<int64_t> prompt_compute_ps(const ModelSpec& spec, const InferenceJob& job, const Machine& m,
                                        const ServingLayout& layout) {
-  const Pricing price{spec, job, m, layout};
+  const ServingPricing price{spec, job, m, layout};
   const std::vector<Stage> stages = priced_stages(spec, job, layout);
   PromptTimes times{price, stages};
   std::vector<int64_t> out;
@@ -431,7 +431,7 @@ std::vector<int64_t> prompt_compute_ps(const ModelSpec& spec, const InferenceJob
 ServingTimes serving_times(const ModelSpec& spec, const InferenceJob& job, const Machine& m,
                            const ServingLayout& layout, const ServingMemory& memory, int64_t users,
                            const std::vector<int64_t>& prompt_ps) {
-  const Pricing price{spec, job, m, layout};
+  const ServingPricing price{spec, job, m, layout};
   const std::vector<Stage> stages = priced_stages(spec, job, layout);
   ServingTimes out;
 

@@ -11,7 +11,7 @@ namespace tern {
 namespace {
 
 using Key = std::tuple<int, BufferKind, int, int, Tier>;  // rank and buffer
-Key key(int rank, const Buffer& b) { return {rank, b.kind, b.unit, b.micro, b.tier}; }
+Key buffer_key(int rank, const Buffer& b) { return {rank, b.kind, b.unit, b.micro, b.tier}; }
 
 void add(TierBytes& now, Tier tier, int64_t bytes) { now[static_cast<size_t>(tier)] += bytes; }
 
@@ -43,10 +43,11 @@ void replay(const Program& program, Simulation& s) {
     const Instruction& i = program.instructions[place];
     TierBytes& alive = now[i.rank];
     InstructionBytes b{.before = alive[0] - resident[i.rank], .workspace = i.workspace_bytes};
-    for (const auto& [buffer, bytes] : i.allocates) add(alive, buffer.tier, bytes_of[key(i.rank, buffer)] = bytes);
+    for (const auto& [buffer, bytes] : i.allocates)
+      add(alive, buffer.tier, bytes_of[buffer_key(i.rank, buffer)] = bytes);
     b.peak_buffers = alive[0] - resident[i.rank];
     raise(s.peak[i.rank], alive, i.workspace_bytes);
-    for (const Buffer& buffer : i.frees) add(alive, buffer.tier, -bytes_of[key(i.rank, buffer)]);
+    for (const Buffer& buffer : i.frees) add(alive, buffer.tier, -bytes_of[buffer_key(i.rank, buffer)]);
     b.after = alive[0] - resident[i.rank];
     count(s.ranks[i.rank], b, place);
     s.flops += i.flops;

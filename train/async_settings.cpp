@@ -13,7 +13,7 @@
 namespace tern {
 namespace {
 
-constexpr std::array<std::string_view, 3> kOptions{"workers", "async-rule", "replay"};
+constexpr std::array<std::string_view, 3> kAsyncOptions{"workers", "async-rule", "replay"};
 
 void refuse(const Options& o, std::string_view name, const std::string& why) {
   if (o.given(name)) throw Error(ErrorKind::usage, "--{}: {}; leave it out", name, why);
@@ -49,12 +49,12 @@ void require_alone(const Options& o, const TrainSettings& s, const AsyncConfig& 
 
 bool asks_for_async(const Options& o) { return o.knows("async") && o.flag("async"); }
 bool async_without_momentum(const Options& o) { return asks_for_async(o) && o.text("async-rule") == "asgd"; }
-bool is_async_option(std::string_view name) { return std::ranges::count(kOptions, name) > 0; }
+bool is_async_option(std::string_view name) { return std::ranges::count(kAsyncOptions, name) > 0; }
 
 std::optional<AsyncSettings> async_from(const Options& o, const TrainSettings& s) {
   if (!o.knows("async")) return {};
   if (!o.flag("async")) {
-    for (const std::string_view name : kOptions) refuse(o, name, "without --async all ranks step together");
+    for (const std::string_view name : kAsyncOptions) refuse(o, name, "without --async all ranks step together");
     return {};
   }
   if (!o.has("workers")) throw Error(ErrorKind::usage, "--workers: missing; --async needs to know how many there are");

@@ -12,8 +12,9 @@
 namespace tern {
 namespace {
 
-constexpr std::array<std::string_view, 8> kOptions{"outer",           "outer-every", "outer-rate", "outer-momentum",
-                                                   "outer-fragments", "outer-delay", "outer-mix",  "outer-codec"};
+constexpr std::array<std::string_view, 8> kOuterOptions{"outer",          "outer-every",     "outer-rate",
+                                                        "outer-momentum", "outer-fragments", "outer-delay",
+                                                        "outer-mix",      "outer-codec"};
 
 // LocalSGD: the plain average, all at once.
 bool averages_plainly(const OuterConfig& c) {
@@ -44,7 +45,7 @@ void require_place(const TrainSettings& s, const OuterConfig& c) {
 
 }  // namespace
 
-bool is_outer_option(std::string_view name) { return std::ranges::count(kOptions, name) > 0; }
+bool is_outer_option(std::string_view name) { return std::ranges::count(kOuterOptions, name) > 0; }
 
 bool says_something(std::string_view name, const std::optional<OuterConfig>& c) {
   if (!c) return false;
@@ -55,7 +56,7 @@ std::optional<OuterConfig> outer_from(const Options& o, const TrainSettings& s) 
   if (std::ranges::none_of(o.values(), [](const auto& value) { return value.first == "outer"; })) return {};
   std::optional<OuterConfig> c;
   const bool local = o.has("outer") && o.text("outer") == "local-sgd";
-  for (const std::string_view name : kOptions) {
+  for (const std::string_view name : kOuterOptions) {
     if (!o.given(name) || name == "outer") continue;
     if (!o.has("outer"))
       throw Error(ErrorKind::usage, "--{}: without --outer ranks sum their gradients at each step; leave it out", name);

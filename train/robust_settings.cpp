@@ -11,8 +11,8 @@
 namespace tern {
 namespace {
 
-constexpr std::array<std::string_view, 7> kOptions{"aggregator",  "byzantine", "mix",      "local-momentum",
-                                                   "clip-radius", "attack",    "attackers"};
+constexpr std::array<std::string_view, 7> kRobustOptions{"aggregator",  "byzantine", "mix",      "local-momentum",
+                                                         "clip-radius", "attack",    "attackers"};
 
 template <class Value, size_t N>
 Value value_of(const Options& o, std::string_view option, const std::string_view (&names)[N]) {
@@ -44,7 +44,7 @@ void require_place(const TrainSettings& s, const RobustConfig& c) {
 
 }  // namespace
 
-bool is_robust_option(std::string_view name) { return std::ranges::count(kOptions, name) > 0; }
+bool is_robust_option(std::string_view name) { return std::ranges::count(kRobustOptions, name) > 0; }
 
 bool says_something(std::string_view name, const std::optional<RobustConfig>& c) {
   if (!c) return false;
@@ -69,7 +69,7 @@ std::optional<RobustConfig> robust_from(const Options& o, const TrainSettings& s
       c->attackers = o.has("attackers") ? static_cast<int>(o.integer("attackers")) : c->byzantine;
     c->seed = s.seed;
   }
-  for (const std::string_view name : kOptions)
+  for (const std::string_view name : kRobustOptions)
     if (o.given(name) && !says_something(name, c))
       throw Error(ErrorKind::usage, "--{}: {}; leave it out", name,
                   !c ? "without --aggregator gradients are summed"

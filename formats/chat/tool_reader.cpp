@@ -16,7 +16,7 @@ constexpr size_t kMostHead = 64 << 10, kMostName = 256;
 enum class Scan : uint8_t { done, wait, no };
 
 // JSON from the left, as far as it has come.
-struct Cursor {
+struct ToolCursor {
   std::string_view text;
   size_t at = 0;
 
@@ -71,7 +71,7 @@ struct Head {
 };
 
 // {"name": NAME, "arguments": …
-Scan read_object(Cursor c, Head& head) {
+Scan read_object(ToolCursor c, Head& head) {
   if (const Scan s = c.expect('{'); s != Scan::done) return s;
   std::optional<std::string> name;
   for (;;) {
@@ -103,7 +103,7 @@ Scan read_object(Cursor c, Head& head) {
 }
 
 // NAME[ARGS], or NAME[CALL_ID]ID[ARGS]
-Scan read_named(Cursor c, Head& head) {
+Scan read_named(ToolCursor c, Head& head) {
   c.skip_space();
   const size_t bracket = c.text.find('[', c.at);
   if (bracket == std::string::npos) return c.text.size() - c.at > kMostName ? Scan::no : Scan::wait;
@@ -129,7 +129,7 @@ size_t begun(std::string_view text, std::string_view mark) {
 std::string arguments_of(const std::string& json) {
   if (json.starts_with('"')) {
     std::string inner;
-    return Cursor{json}.string(inner) == Scan::done ? inner : json;
+    return ToolCursor{json}.string(inner) == Scan::done ? inner : json;
   }
   return json.empty() || json.starts_with("null") ? "{}" : json;
 }
@@ -204,7 +204,7 @@ bool ToolReader::read_content(bool ends) {
 }
 
 bool ToolReader::read_head() {
-  Cursor c{held_};
+  ToolCursor c{held_};
   if (syntax_.form != ToolForm::bare && !in_list_) c.at = syntax_.mark().size();
   Head head;
   Scan scan = Scan::done;
@@ -224,7 +224,7 @@ bool ToolReader::read_head() {
 bool ToolReader::read_arguments() {
   size_t at = 0;
   if (depth_ == 0) {
-    Cursor c{held_};
+    ToolCursor c{held_};
     if (!c.skip_space()) return false;
     const size_t begin = c.at;
     if (held_[begin] != '{' && held_[begin] != '[') {
@@ -280,7 +280,7 @@ bool ToolReader::close_call() {
 
 bool ToolReader::read_tail() {
   if (!in_object_) return close_call();
-  Cursor c{held_};
+  ToolCursor c{held_};
   Scan scan = Scan::done;
   std::string key;
   for (;;) {

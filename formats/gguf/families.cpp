@@ -95,7 +95,7 @@ constexpr GgufName kNeoxNames[] = {
     {"gpt_neox.final_layer_norm", "output_norm"},
     {"embed_out", "output"},
 };
-constexpr GgufName kFalconNames[] = {
+constexpr GgufName kFalconTensors[] = {
     {"transformer.word_embeddings", "token_embd"},
     {"transformer.h.#.input_layernorm", "blk.#.attn_norm"},
     {"transformer.h.#.ln_mlp", "blk.#.attn_norm"},
@@ -188,7 +188,7 @@ constexpr GgufFamily kFamilies[] = {
      .switch_of_branches = "use_parallel_residual"},
     {.model_type = "falcon",
      .architecture = "falcon",
-     .names = kFalconNames,
+     .names = kFalconTensors,
      .activation = "gelu",
      .without_biases = true,
      .sorted = true},

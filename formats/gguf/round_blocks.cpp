@@ -18,7 +18,7 @@ constexpr size_t kBlock = 32;
 using Block = std::span<const float, kBlock>;
 
 template <class T>
-void put(std::string& out, T value) {
+void put_value(std::string& out, T value) {
   out.append(reinterpret_cast<const char*>(&value), sizeof value);
 }
 
@@ -118,32 +118,32 @@ BlockLevels levels_of(WeightType type) {
 void append_block(WeightType type, const BlockCodes& block, std::string& out) {
   const BlockLevels levels = levels_of(type);
   const std::span q = std::span(block.codes).first<kBlock>();
-  put(out, to_f16(block.scale).bits);
-  if (levels.has_least) put(out, to_f16(block.least).bits);
+  put_value(out, to_f16(block.scale).bits);
+  if (levels.has_least) put_value(out, to_f16(block.least).bits);
   if (type == WeightType::q8_0) {
-    for (const uint8_t code : q) put(out, static_cast<int8_t>(code - levels.zero));
+    for (const uint8_t code : q) put_value(out, static_cast<int8_t>(code - levels.zero));
     return;
   }
   if (levels.most == 31) {  // fifth bits first, number i at bit i
     uint32_t high = 0;
     for (size_t i = 0; i < kBlock; ++i) high |= static_cast<uint32_t>(q[i] >> 4 & 1) << i;
-    put(out, high);
+    put_value(out, high);
   }
   // Low nibbles are the first 16 numbers, high ones the others.
-  for (size_t i = 0; i < kBlock / 2; ++i) put(out, static_cast<uint8_t>((q[i] & 15) | (q[i + 16] & 15) << 4));
+  for (size_t i = 0; i < kBlock / 2; ++i) put_value(out, static_cast<uint8_t>((q[i] & 15) | (q[i + 16] & 15) << 4));
 }
 
 void round_blocks(WeightType type, std::span<const float> x, std::string_view tensor, std::string& out) {
   TERN_CHECK(rounds_to(type), "round_blocks: {}", name_of(type));
   switch (type) {
     case WeightType::f32:
-      for (const float v : x) put(out, v);
+      for (const float v : x) put_value(out, v);
       return;
     case WeightType::f16:
-      for (const float v : x) put(out, to_f16(v).bits);
+      for (const float v : x) put_value(out, to_f16(v).bits);
       return;
     case WeightType::bf16:
-      for (const float v : x) put(out, to_bf16(v).bits);
+      for (const float v : x) put_value(out, to_bf16(v).bits);
       return;
     default:
       break;

@@ -20,40 +20,40 @@ constexpr size_t kMaxBytes = 4 << 20;
 
 // Bookkeeping, run-time switches, outputs asked for, settings of beam search or assisted decoding that do nothing
 // alone.
-constexpr std::string_view kHarmless[] = {"_commit_hash",
-                                          "_from_model_config",
-                                          "assistant_confidence_threshold",
-                                          "assistant_early_exit",
-                                          "assistant_ensemble_weight",
-                                          "assistant_lookbehind",
-                                          "cache_config",
-                                          "cache_implementation",
-                                          "compile_config",
-                                          "continuous_batching_config",
-                                          "decoder_start_token_id",
-                                          "disable_compile",
-                                          "early_stopping",
-                                          "encoder_no_repeat_ngram_size",
-                                          "is_assistant",
-                                          "length_penalty",
-                                          "low_memory",
-                                          "max_cache_len",
-                                          "max_matching_ngram_size",
-                                          "num_assistant_tokens",
-                                          "num_assistant_tokens_schedule",
-                                          "output_attentions",
-                                          "output_hidden_states",
-                                          "output_logits",
-                                          "output_scores",
-                                          "prefill_chunk_size",
-                                          "prompt_lookup_num_tokens",
-                                          "remove_invalid_values",
-                                          "renormalize_logits",
-                                          "return_dict_in_generate",
-                                          "speculation_type",
-                                          "target_lookbehind",
-                                          "transformers_version",
-                                          "use_cache"};
+constexpr std::string_view kHarmlessInGeneration[] = {"_commit_hash",
+                                                      "_from_model_config",
+                                                      "assistant_confidence_threshold",
+                                                      "assistant_early_exit",
+                                                      "assistant_ensemble_weight",
+                                                      "assistant_lookbehind",
+                                                      "cache_config",
+                                                      "cache_implementation",
+                                                      "compile_config",
+                                                      "continuous_batching_config",
+                                                      "decoder_start_token_id",
+                                                      "disable_compile",
+                                                      "early_stopping",
+                                                      "encoder_no_repeat_ngram_size",
+                                                      "is_assistant",
+                                                      "length_penalty",
+                                                      "low_memory",
+                                                      "max_cache_len",
+                                                      "max_matching_ngram_size",
+                                                      "num_assistant_tokens",
+                                                      "num_assistant_tokens_schedule",
+                                                      "output_attentions",
+                                                      "output_hidden_states",
+                                                      "output_logits",
+                                                      "output_scores",
+                                                      "prefill_chunk_size",
+                                                      "prompt_lookup_num_tokens",
+                                                      "remove_invalid_values",
+                                                      "renormalize_logits",
+                                                      "return_dict_in_generate",
+                                                      "speculation_type",
+                                                      "target_lookbehind",
+                                                      "transformers_version",
+                                                      "use_cache"};
 
 /// Settings that would change the text and that tern does not have: fine at the value that means "off".
 struct Unsupported {
@@ -154,7 +154,7 @@ GenerationConfig parse_generation_config(std::string_view text, std::string_view
   for (const Unsupported& u : kUnsupported)
     if (const Json* value = fields.take(u.key); value && !is_off(*value, u.off))
       fields.fail(u.key, "{}, which tern does not have; remove it to generate without", shown_value(*value));
-  fields.finish(kHarmless);
+  fields.finish(kHarmlessInGeneration);
   return g;
 }
 

@@ -12,10 +12,10 @@ namespace tern {
 namespace {
 
 using Null = HfFields::Null;
-constexpr size_t kMaxBytes = size_t{4} << 20;
+constexpr size_t kMaxPeftBytes = size_t{4} << 20;
 
 // They change nothing of what an adapter computes.
-constexpr std::string_view kHarmless[] = {
+constexpr std::string_view kHarmlessInPeft[] = {
     "auto_mapping",   "peft_version",      "base_model_name_or_path", "revision",          "inference_mode",
     "fan_in_fan_out", "init_lora_weights", "megatron_core",           "qalora_group_size", "runtime_config"};
 // Beginnings of adapters that change the base beside them, so that they mean nothing beside the model as it was.
@@ -90,7 +90,7 @@ void refuse_what_is_set(HfFields& fields, const Json& json) {
                                  "use_dora",       "rank_pattern",        "alpha_pattern",
                                  "target_modules", "layers_to_transform", "exclude_modules"};
   for (const auto& [key, value] : json.items()) {
-    if (std::ranges::count(kFollowed, key) || std::ranges::count(kHarmless, key)) continue;
+    if (std::ranges::count(kFollowed, key) || std::ranges::count(kHarmlessInPeft, key)) continue;
     fields.take(key);
     if (!is_unset(value))
       fields.fail(key, "{}, which tern does not follow; without it the adapter would compute something else",
@@ -101,7 +101,7 @@ void refuse_what_is_set(HfFields& fields, const Json& json) {
 }  // namespace
 
 PeftConfig parse_peft_config(std::string_view text, std::string_view place) {
-  const Json json = parse_json(text, place, {.max_bytes = kMaxBytes});
+  const Json json = parse_json(text, place, {.max_bytes = kMaxPeftBytes});
   HfFields fields(json, std::string(place));
   const std::string type = fields.text("peft_type", Null::absent).value_or("");
   if (type != "LORA") fields.fail("peft_type", "\"{}\", expected \"LORA\": tern reads no other kind of adapter", type);
@@ -125,12 +125,12 @@ PeftConfig parse_peft_config(std::string_view text, std::string_view place) {
   read_layers(fields, c);
   refuse_base_changes(fields);
   refuse_what_is_set(fields, json);
-  fields.finish(kHarmless);
+  fields.finish(kHarmlessInPeft);
   return c;
 }
 
 PeftConfig read_peft_config(const std::string& path) {
-  return parse_peft_config(read_text_file(path, kMaxBytes), path);
+  return parse_peft_config(read_text_file(path, kMaxPeftBytes), path);
 }
 
 namespace {

@@ -8,7 +8,7 @@
 namespace tern {
 namespace {
 
-constexpr std::string_view kFormat = "tern gated adapters 1";
+constexpr std::string_view kGatesFormat = "tern gated adapters 1";
 
 }  // namespace
 
@@ -16,7 +16,7 @@ GatesConfig read_gates_config(const std::string& path) {
   const Json json = read_json_file(path);
   const auto refuse = [&](std::string_view what) { throw Error(ErrorKind::bad_file, "{}: {}", path, what); };
   const auto of = [&](const char* key) { return json.is_object() && json.contains(key) ? json.at(key) : Json(); };
-  if (of("format") != kFormat) refuse("format: expected \"tern gated adapters 1\"");
+  if (of("format") != kGatesFormat) refuse("format: expected \"tern gated adapters 1\"");
   const Json prompt = of("prompt_tokens"), names = of("branches");
   if (!prompt.is_number_integer() || prompt.get<int64_t>() < 1)
     refuse("prompt_tokens: expected a whole number from 1 on");
@@ -32,7 +32,7 @@ GatesConfig read_gates_config(const std::string& path) {
 }
 
 std::string gates_config_json(const GatesConfig& config) {
-  const Json json = {{"format", kFormat}, {"prompt_tokens", config.prompt_tokens}, {"branches", config.branches}};
+  const Json json = {{"format", kGatesFormat}, {"prompt_tokens", config.prompt_tokens}, {"branches", config.branches}};
   return dump_json(json, 1) + "\n";
 }
 

@@ -11,7 +11,7 @@ namespace tern {
 
 namespace {
 
-constexpr size_t kMaxFileBytes = size_t{1} << 28, kMaxPieceBytes = 1 << 16;
+constexpr size_t kMaxModelBytes = size_t{1} << 28, kMaxPieceBytes = 1 << 16;
 
 enum class Wire : uint8_t { varint = 0, fixed64 = 1, bytes = 2, fixed32 = 5 };
 
@@ -188,8 +188,8 @@ void put_bytes(uint64_t field, std::string_view bytes, std::string& out) {
 }  // namespace
 
 SentencePieceModel read_sentencepiece(std::string_view bytes, const std::string& place) {
-  if (bytes.size() > kMaxFileBytes)
-    throw Error(ErrorKind::bad_file, "{}: {} bytes, at most {} are read", place, bytes.size(), kMaxFileBytes);
+  if (bytes.size() > kMaxModelBytes)
+    throw Error(ErrorKind::bad_file, "{}: {} bytes, at most {} are read", place, bytes.size(), kMaxModelBytes);
   SentencePieceModel model;
   Message m(bytes, place);
   while (const auto f = m.next()) {
