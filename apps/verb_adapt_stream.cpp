@@ -59,6 +59,11 @@ StreamSettings settings_from(const Options& o) {
         "--micro-batch {}: with --method gainlora a micro-batch is one sequence, as gates read its prompt; leave "
         "it out",
         o.integer("micro-batch"));
+  if (*method == StreamMethod::gainlora && o.integer("gate-tokens") >= o.integer("seq"))
+    throw Error(ErrorKind::usage,
+                "--gate-tokens {}: the gates read so many tokens of each sequence, which then teach nothing, and --seq "
+                "{} has no more; lower --gate-tokens or raise --seq",
+                o.integer("gate-tokens"), o.integer("seq"));
   return {.train = train_settings(o),
           .tasks = read_stream_file(o.text("stream")),
           .method = *method,

@@ -36,7 +36,7 @@ class AdaptStreamSlow : public InFolder<AdaptStreamSlow> {
 };
 
 TEST_F(AdaptStreamSlow, KilledAtAnyTimeItEndsWithTheSameBits) {
-  for (const char* method : {"inflora", "gainlora"}) {
+  for (const char* method : {"inflora", "ewc"}) {
     const std::string name(method), whole = name + "-whole", parts = name + "-parts";
     const int64_t start_ns = real_clock().now_ns();
     const Outcome o = tern(learn(method, whole) + " --json 2>errors");
@@ -62,6 +62,24 @@ TEST_F(AdaptStreamSlow, KilledAtAnyTimeItEndsWithTheSameBits) {
   }
 }
 
+// The gates too, which are trained beside the adapters.
+TEST_F(AdaptStreamSlow, KilledWithGatesItEndsWithTheSameBits) {
+  const std::string more = " --gate-tokens 8";
+  const int64_t start_ns = real_clock().now_ns();
+  const Outcome o = tern(learn("gainlora", "gates-whole") + more + " --json 2>errors");
+  const double seconds = seconds_between(start_ns, real_clock().now_ns());
+  ASSERT_EQ(o.code, 0) << file("errors");
+  const Json result = parse_json(o.text, "out");
+  EXPECT_LT(result["matrix"][0][0].get<double>(), result["before"][0].get<double>());
+  for (const double part : {0.4, 0.7, 100.0})
+    run_shell("cd " + root_ + " && env -u TERN_DATA XDG_CACHE_HOME=" + root_ + "/cache timeout -s KILL " +
+              std::to_string(seconds * part) + " " TERN_PROGRAM " " + learn("gainlora", "gates-parts") + more +
+              " 2>errors");
+  for (const char* same : {"/01-log/scores.json", "/02-sums/scores.json",
+                           "/02-sums/run/adapter/adapter_model.safetensors", "/02-sums/gated/gates.safetensors"})
+    EXPECT_TRUE(file(std::string("gates-parts") + same) == file(std::string("gates-whole") + same)) << same;
+}
+
 TEST_F(AdaptStreamSlow, RefusesByName) {
   expect_refusal(2, "adapt " + kModel + " --method inflora --data log.txt --output x",
                  {"--method inflora", "--stream"});
@@ -69,7 +87,8 @@ TEST_F(AdaptStreamSlow, RefusesByName) {
   expect_refusal(2, learn("seqlora", "x") + " --energy 0.9", {"--energy", "seqlora"});
   expect_refusal(2, learn("seqlora", "x") + " --data log.txt", {"--data", "tasks.toml"});
   expect_refusal(2, learn("inflora", "x") + " --gate-tokens 9", {"--gate-tokens", "inflora"});
-  expect_refusal(2, learn("gainlora", "x") + " --micro-batch 2", {"--micro-batch 2", "gainlora"});
+  expect_refusal(2, learn("gainlora", "x") + " --gate-tokens 8 --micro-batch 2", {"--micro-batch 2", "gainlora"});
+  expect_refusal(2, learn("gainlora", "x"), {"--gate-tokens 32", "--seq 32"});
   expect_refusal(2, learn("seqlora", "x") + " --eval-every 2", {"--eval-every", "--stream"});
   write("wrong.toml", "[[task]]\nname = \"a\"\ndata = \"log.txt\"\ntests = \"log.txt\"\n");
   expect_refusal(4, "adapt " + kModel + " --method seqlora --stream wrong.toml --output x", {"wrong.toml", "test"});
