@@ -9,6 +9,7 @@
 #include <random>
 #include <stdexcept>
 
+#include "adapt/stream_testing.h"
 #include "adapt/task_model.h"
 #include "base/error.h"
 #include "base/io.h"
@@ -19,57 +20,23 @@
 namespace tern {
 namespace {
 
-const std::string kTokenizer = TERN_SOURCE_DIR "/tests/golden/tokenizers/byte_level";
-
 // A model of width 16 that a few steps have trained, texts unlike each other, and a stream whose first task is done.
 class GainLora : public testing::Test {
  protected:
   static void SetUpTestSuite() {
     root_ = testing::TempDir() + "tern-gain-XXXXXX";
     ASSERT_NE(::mkdtemp(root_.data()), nullptr);
-    ::setenv("XDG_CACHE_HOME", root_.c_str(), 1);
-    const char* forms[] = {"line {} of {}\n", "{}+{}=?\n"};
-    for (int t = 0; t < 2; ++t) {
-      std::string text;
-      for (int i = 0; i < 60; ++i) text += fmt::format(fmt::runtime(forms[t]), i, i * i % 7);
-      write_file_atomically(real_io(), root_ + "/" + std::to_string(t) + ".txt", text);
-    }
-    write_file_atomically(
-        real_io(), root_ + "/config.json",
-        fmt::format(
-            R"({{"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": {}, "hidden_size": 16,
- "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1,
- "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "tie_word_embeddings": true, "hidden_act": "silu"}})",
-            Tokenizer::load(kTokenizer).vocab_size()));
-    TrainSettings s = settings("base");
-    s.model = root_ + "/config.json", s.tokenizer = kTokenizer, s.from_scratch = true, s.data = root_ + "/0.txt";
-    s.adapter.reset();
-    train(s);
+    fill_stream_folder(root_, settings("base"));
   }
   static void TearDownTestSuite() { remove_all(real_io(), root_); }
 
   static TrainSettings settings(const std::string& output) {
-    TrainSettings s;
-    s.model = root_ + "/base/model", s.output = root_ + "/" + output;
-    s.seq = 8, s.batch = 4, s.micro_batch = 1, s.seed = 3;
-    s.schedule = {.kind = LearningRateKind::constant,
-                  .peak = 1e-2,
-                  .minimum = 1e-2,
-                  .warmup_steps = 0,
-                  .decay_steps = 0,
-                  .total_steps = 4};
-    s.checkpoint_every = 2, s.keep_checkpoints = 1, s.eval_batches = 2, s.log_every = 1;
-    s.adapter = AdapterSettings{};
-    s.adapter->config.targets.all_linear = true;
-    s.adapter->config.rank = 2, s.adapter->config.alpha = 2;
+    TrainSettings s = small_settings(root_, output);
+    s.micro_batch = 1, s.checkpoint_every = 2;
     return s;
   }
   static StreamSettings stream(const std::string& output) {
-    StreamSettings s{.train = settings(output), .tasks = {}, .method = StreamMethod::gainlora};
-    for (int t = 0; t < 2; ++t) {
-      const std::string text = root_ + "/" + std::to_string(t) + ".txt";
-      s.tasks.push_back({.name = "t" + std::to_string(t), .data = text, .test = text, .steps = {}});
-    }
+    StreamSettings s{.train = settings(output), .tasks = small_tasks(root_, 2), .method = StreamMethod::gainlora};
     s.statistics_windows = 16, s.gate_width = 5, s.gate_tokens = 3;
     return s;
   }

@@ -11,6 +11,7 @@
 
 #include "adapt/memory_file.h"
 #include "adapt/stream_methods.h"
+#include "adapt/stream_testing.h"
 #include "adapt/task_model.h"
 #include "base/error.h"
 #include "base/io.h"
@@ -19,57 +20,19 @@
 namespace tern {
 namespace {
 
-const std::string kTokenizer = TERN_SOURCE_DIR "/tests/golden/tokenizers/byte_level";
-
 // A model of width 16 that a few steps have trained, three texts unlike each other.
 class Streams : public testing::Test {
  protected:
   static void SetUpTestSuite() {
     root_ = testing::TempDir() + "tern-stream-XXXXXX";
     ASSERT_NE(::mkdtemp(root_.data()), nullptr);
-    ::setenv("XDG_CACHE_HOME", root_.c_str(), 1);
-    const char* forms[] = {"line {} of {}\n", "{}+{}=?\n", "the {}th tern saw {} boats\n"};
-    for (int t = 0; t < 3; ++t) {
-      std::string text;
-      for (int i = 0; i < 60; ++i) text += fmt::format(fmt::runtime(forms[t]), i, i * i % 7);
-      write_file_atomically(real_io(), root_ + "/" + std::to_string(t) + ".txt", text);
-    }
-    write_file_atomically(
-        real_io(), root_ + "/config.json",
-        fmt::format(
-            R"({{"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": {}, "hidden_size": 16,
- "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1,
- "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "tie_word_embeddings": true, "hidden_act": "silu"}})",
-            Tokenizer::load(kTokenizer).vocab_size()));
-    TrainSettings s = settings("base");
-    s.model = root_ + "/config.json", s.tokenizer = kTokenizer, s.from_scratch = true, s.data = root_ + "/0.txt";
-    s.adapter.reset();
-    train(s);
+    fill_stream_folder(root_, settings("base"));
   }
   static void TearDownTestSuite() { remove_all(real_io(), root_); }
 
-  static TrainSettings settings(const std::string& output) {
-    TrainSettings s;
-    s.model = root_ + "/base/model", s.output = root_ + "/" + output;
-    s.seq = 8, s.batch = 4, s.micro_batch = 2, s.seed = 3;
-    s.schedule = {.kind = LearningRateKind::constant,
-                  .peak = 1e-2,
-                  .minimum = 1e-2,
-                  .warmup_steps = 0,
-                  .decay_steps = 0,
-                  .total_steps = 4};
-    s.checkpoint_every = 1, s.keep_checkpoints = 1, s.eval_batches = 2, s.log_every = 1;
-    s.adapter = AdapterSettings{};
-    s.adapter->config.targets.all_linear = true;
-    s.adapter->config.rank = 2, s.adapter->config.alpha = 2;
-    return s;
-  }
+  static TrainSettings settings(const std::string& output) { return small_settings(root_, output); }
   static StreamSettings stream(const std::string& output, StreamMethod method, size_t tasks = 2) {
-    StreamSettings s{.train = settings(output), .tasks = {}, .method = method};
-    for (size_t t = 0; t < tasks; ++t) {
-      const std::string text = root_ + "/" + std::to_string(t) + ".txt";
-      s.tasks.push_back({.name = "t" + std::to_string(t), .data = text, .test = text, .steps = {}});
-    }
+    StreamSettings s{.train = settings(output), .tasks = small_tasks(root_, tasks), .method = method};
     s.penalty = 0.5, s.replay_share = 0.2, s.statistics_windows = 16, s.gate_tokens = 3;
     return s;
   }
@@ -167,9 +130,10 @@ TEST_F(Streams, BrokenOffAtAnyStepOrBorderTheyGoOnToTheSameBits) {
     for (const char* file : {"01-t0/scores.json", "02-t1/scores.json", "01-t0/run/adapter/adapter_model.safetensors",
                              "02-t1/run/adapter/adapter_model.safetensors"})
       EXPECT_EQ(read(name + "-parts/" + file), read(name + "-whole/" + file)) << name << " " << file;
-    if (method == StreamMethod::gainlora)
+    if (method == StreamMethod::gainlora) {
       for (const char* file : {"02-t1/gated/gates.safetensors", "02-t1/memory.safetensors"})
         EXPECT_EQ(read(name + "-parts/" + file), read(name + "-whole/" + file)) << file;
+    }
   }
 }
 
