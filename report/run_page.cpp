@@ -66,7 +66,8 @@ std::string run_page(const RunLog& run, const RunState& state) {
   for (const auto& [name, value] : state.facts) figures.rows.push_back({name, value});
   page.paragraph(state.runs
                      ? fmt::format("This run goes on. The page is written anew about every {} seconds.", kPageSeconds)
-                     : "This run has ended.");
+                 : state.step < state.total_steps ? "This run was stopped at this step."
+                                                  : "This run has ended.");
   page.table(figures);
   if (!losses.empty()) add_plot(page, run, "loss", losses);
   for (const std::string& tag : others) add_plot(page, run, tag, {tag});

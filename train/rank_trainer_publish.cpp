@@ -88,7 +88,7 @@ void RankTrainer::write_page(bool runs) {
   if (runs && seconds_between(page_ns_, last_ns_) < kPageSeconds) return;
   page_ns_ = last_ns_;
   const int64_t done = state_.step - result_.first_step;
-  RunState state{.title = fmt::format("{}: a run of tern train", s_.output),
+  RunState state{.title = fmt::format("{}: a run of tern {}", s_.output, s_.adapter ? "adapt" : "train"),
                  .runs = runs,
                  .step = state_.step,
                  .total_steps = s_.schedule.total_steps,
