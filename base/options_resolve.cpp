@@ -116,11 +116,12 @@ class OptionReader {
                 hint.empty() ? ";" : hint, program_name(), verb_.name);
   }
 
+  // In the order of `tern help`.
   std::string verbs_with(std::string_view name) const {
     std::vector<std::string> verbs;
-    for (const OptionSpec& option : table_.options)
-      if (option.name == name)
-        for (const std::string_view word : split_words(option.verbs)) verbs.emplace_back(find_verb(table_, word).name);
+    for (const VerbSpec& verb : table_.verbs)
+      for (const OptionSpec* option : options_of(table_, verb.name))
+        if (option->name == name) verbs.emplace_back(verb.name);
     return join(verbs, ", ");
   }
 
