@@ -3,42 +3,23 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cmath>
-#include <filesystem>
-#include <initializer_list>
 #include <string>
 #include <utility>
 
 #include "base/error.h"
 #include "base/json.h"
 #include "base/options.h"
-#include "base/units.h"
-#include "model/adapter_files.h"
-#include "model/taken_factors.h"
-#include "plan/layers.h"
-#include "train/nearest_order.h"
 #include "train/outer_settings.h"
 #include "train/plan_settings.h"
 #include "train/robust_settings.h"
+#include "train/settings_impl.h"
 
 namespace tern {
 namespace {
 
-// The value of that name. An option may get a choice that its reader does not know: that is refused, not taken for
-// another.
-template <class T, class Values>
-T named(std::string_view option, std::string_view name, const Values& values) {
-  std::string known;
-  for (const auto& [text, value] : values) {
-    if (text == name) return value;
-    known += fmt::format("{}{}", known.empty() ? "" : ", ", text);
-  }
-  throw Error(ErrorKind::usage, "--{}: '{}' is none of {}", option, name, known);
-}
-template <class T>
-T named(std::string_view option, std::string_view name, std::initializer_list<std::pair<std::string_view, T>> values) {
-  return named<T, decltype(values)>(option, name, values);
+bool has_option(UpdateRule rule, std::string_view name) {
+  return std::ranges::count(row_of(rule).options, name, &RuleOption::name) > 0;
 }
 
 // In decimals, so that a tenth of 3 is 0.3 and not 0.30000000000000004.
@@ -68,16 +49,6 @@ LearningRateSchedule schedule_from(const Options& o) {
   }
   check_schedule(s);
   return s;
-}
-
-bool has_option(UpdateRule rule, std::string_view name) {
-  return std::ranges::count(row_of(rule).options, name, &RuleOption::name) > 0;
-}
-
-// Whether it is an option of update rules, and of none that this run has.
-bool is_of_other_rules(UpdateRule rule, std::string_view name) {
-  return !has_option(rule, name) &&
-         std::ranges::any_of(kUpdateRules, [&](UpdateRule other) { return has_option(other, name); });
 }
 
 UpdateConfig optimizer_from(const Options& o, UpdateRule rule) {
@@ -127,163 +98,11 @@ SumOrder sum_order_from(const Options& o, const std::optional<Plan>& plan = {}) 
   return {plan ? plan->choice.mesh.data : std::max(1, ranks_from(o, plan) / shared)};
 }
 
-bool learns_pairs(const Options& o) { return o.knows("dpo-beta") && o.text("method") == "dpo"; }
-
 // As large as the groups of a step allow; of pairs each answer has a weight of its own.
 int64_t derived_micro_batch(const Options& o) {
   if (learns_pairs(o)) return 1;
   const int64_t batch = o.integer("batch"), groups = sum_order_from(o).groups;
   return batch % groups == 0 ? batch / groups : batch;
-}
-
-// Paths are written whole: the recipe lies in OUT, and its relative paths would be relative to that.
-std::string whole_path(const std::string& path) {
-  return path == "-" || path.empty() ? path : std::filesystem::absolute(path).lexically_normal().string();
-}
-
-// A number of a recipe that reads back as a real one.
-std::string real_text(std::string_view text) {
-  return std::string(text) + (text.find_first_of(".en") == std::string_view::npos ? ".0" : "");
-}
-
-std::string value_text(const Options::Value& v) {
-  switch (v.spec->type) {
-    case OptionType::flag:
-    case OptionType::toggle:
-      return v.boolean ? "true" : "false";
-    case OptionType::integer:
-      return fmt::format("{}", v.integer);
-    case OptionType::real:
-      return real_text(fmt::format("{}", v.real));
-    case OptionType::path:
-      return quote_json(whole_path(v.text));
-    default:
-      return quote_json(v.text);  // as it was typed, also sizes and times
-  }
-}
-
-// key = value  # origin: a recipe that `tern train` reads back. Values that the run derives stand as derived; options
-// that this optimizer or schedule does not have are left out, as giving them is an error.
-std::string recipe_text(const Options& o, const TrainSettings& s) {
-  const bool wsd = s.schedule.kind == LearningRateKind::wsd;
-  const auto absent = [&](std::string_view name) {
-    if (is_of_other_rules(s.optimizer.rule, name)) return true;
-    if (name == "clip") return row_of(s.optimizer.rule).clip.empty();
-    if (name == "eval-every" || name == "eval-batches") return s.valid_data.empty();
-    if (name == "max-seconds") return true;  // of one sitting, not of the job
-    if (name == "dpo-beta") return !learns_pairs(o);
-    if (is_async_option(name)) return !s.async;
-    if (s.async && (name == "ranks" || name == "sum-groups" || name == "zero" || name == "tensor-parallel" ||
-                    name == "context-parallel"))
-      return true;
-    if (is_robust_option(name)) return !says_something(name, s.robust);
-    if (is_outer_option(name)) return !says_something(name, s.outer);
-    if (name == "min-learning-rate") return s.schedule.kind == LearningRateKind::constant;
-    return name == "decay-steps" && !wsd;
-  };
-  const std::vector<DerivedValue> all_derived = derived_values(o);
-  const auto derived = [&](std::string_view name) {
-    const auto it = std::find_if(all_derived.begin(), all_derived.end(), [&](const auto& d) { return d.name == name; });
-    return it == all_derived.end() ? nullptr : &*it;
-  };
-  std::string out = fmt::format(
-      "# The options of this run and where each came from. `tern {} THIS-FILE` runs it again.\n", o.verb().name);
-  for (const auto& [name, value] : o.positionals()) {
-    if (!value.set) continue;
-    std::string key = name;
-    std::transform(key.begin(), key.end(), key.begin(),
-                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-    std::error_code ignored;  // a name in the cache is no path
-    const bool is_path = std::filesystem::exists(value.text, ignored);
-    out += fmt::format("{} = {}\n", key, quote_json(is_path ? whole_path(value.text) : value.text));
-  }
-  for (const auto& [name, value] : o.values()) {
-    const bool given = value.set && value.origin != Origin::fallback;
-    const DerivedValue* worked_out = given ? nullptr : derived(name);
-    if (absent(name) || (!value.set && !worked_out)) continue;
-    if (name == "output" && given)
-      out += fmt::format("{} = \".\"  # this file's folder, wherever it is moved ({})\n", name, value.where);
-    else if (worked_out)
-      out += fmt::format("{} = {}  # {}\n", name, worked_out->value, worked_out->why);
-    else
-      out += fmt::format("{} = {}  # {}\n", name, value_text(value), given ? value.where : "default");
-  }
-  return out;
-}
-
-// --target names and commas, "all-linear", or not given: every matrix of the layers.
-PeftTargets targets_from(const Options& o) {
-  PeftTargets targets;
-  for (const std::string& given : o.list("target"))
-    for (size_t at = 0; at <= given.size();) {
-      const size_t end = std::min(given.find(',', at), given.size());
-      if (end > at) targets.names.push_back(given.substr(at, end - at));
-      at = end + 1;
-    }
-  targets.all_linear = targets.names.empty() || std::ranges::count(targets.names, "all-linear") > 0;
-  if (targets.all_linear && targets.names.size() > 1)
-    throw Error(ErrorKind::usage, "--target: all-linear has every matrix of the layers; leave the other names out");
-  if (targets.all_linear) targets.names.clear();
-  return targets;
-}
-
-// An adapter that is there: its configuration says what it is.
-void begin_from(const Options& o, AdapterSettings& a) {
-  for (const char* name : {"rank", "alpha", "target", "init"})
-    if (o.given(name))
-      throw Error(ErrorKind::usage, "--{}: the adapter in --begin {} says it itself; leave it out", name,
-                  o.text("begin"));
-  if (const std::string method = o.text("method"); method != "lora" && method != "dpo")
-    throw Error(ErrorKind::usage,
-                "--method {}: the adapter in --begin {} says itself what it is; leave one of the two out", method,
-                o.text("begin"));
-  const double dropout = a.config.dropout;
-  a.begin = o.text("begin");
-  a.config = read_peft_config(peft_config_file(a.begin));
-  if (o.given("adapter-dropout")) a.config.dropout = dropout;
-}
-
-std::optional<AdapterSettings> adapter_from(const Options& o) {
-  if (!o.knows("rank")) return {};
-  AdapterSettings a;
-  a.config.targets = targets_from(o);
-  a.config.rank = o.integer("rank");
-  const bool given = o.text("method") == "inflora" || o.text("method") == "gainlora";
-  const double usual = given ? 1 : 2;  // times the rank
-  a.config.alpha = o.has("alpha") ? o.real("alpha") : usual * static_cast<double>(a.config.rank);
-  if (!(a.config.alpha > 0)) throw Error(ErrorKind::usage, "--alpha: {}; expected more than 0", a.config.alpha);
-  a.config.rank_stabilized = o.text("method") == "rslora";
-  a.config.magnitude = o.text("method") == "dora";
-  a.config.dropout = o.real("adapter-dropout");
-  if (!(a.config.dropout < 1))
-    throw Error(ErrorKind::usage, "--adapter-dropout: {} would leave nothing; expected less than 1", a.config.dropout);
-  if (o.text("method") == "qalora") a.pool = 64;
-  a.init = named<AdapterInit>("init", o.text("init"),
-                              {{"true", AdapterInit::kaiming},
-                               {"gaussian", AdapterInit::gaussian},
-                               {"orthogonal", AdapterInit::orthogonal},
-                               {"pissa", AdapterInit::pissa},
-                               {"olora", AdapterInit::olora}});
-  if (takes_factors(a.init) && o.text("method") != "lora" && o.text("method") != "rslora")
-    throw Error(
-        ErrorKind::usage,
-        "--init {}: takes a part of the weights for A and B of --method lora or rslora, not of {}; leave it out",
-        o.text("init"), o.text("method"));
-  if (a.init == AdapterInit::orthogonal && a.config.rank % 2 != 0)
-    throw Error(ErrorKind::usage,
-                "--rank: {}; --init orthogonal gives half of the directions to A, half to B: an even rank",
-                a.config.rank);
-  if (learns_pairs(o)) {
-    a.preference = o.real("dpo-beta");
-    if (!(*a.preference > 0)) throw Error(ErrorKind::usage, "--dpo-beta: {}; expected more than 0", *a.preference);
-  } else if (o.given("dpo-beta")) {
-    throw Error(ErrorKind::usage, "--dpo-beta: only --method dpo has it; leave it out");
-  }
-  a.b_rate = o.real("lora-plus-ratio");
-  if (!(a.b_rate > 0)) throw Error(ErrorKind::usage, "--lora-plus-ratio: {}; expected more than 0", a.b_rate);
-  if (o.has("begin")) begin_from(o, a);
-  a.config.base_model = o.positional("MODEL");
-  return a;
 }
 
 int zero_stage(const std::string& text) {
@@ -292,74 +111,12 @@ int zero_stage(const std::string& text) {
   throw Error(ErrorKind::usage, "--zero {}: expected 0, 1, 2 or 3", text);
 }
 
-// Errors: usage: sizes that tern does not number, what is missing, what would do nothing.
-// Each layer is updated before the gradients of the layers below it exist, so nothing may need all of them, or more than one
-// micro-batch's.
-void check_update_in_backward(const Options& o, const TrainSettings& s) {
-  const auto refuse = [](const std::string& why) { throw Error(ErrorKind::usage, "--update-in-backward: {}", why); };
-  for (const char* name : {"plan", "async", "aggregator", "outer"})
-    if (o.given(name)) refuse(fmt::format("--{} needs gradients together; leave one of the two out", name));
-  if (s.ranks > 1)
-    refuse(fmt::format("the gradients of --ranks {} are summed first; leave one of the two out", s.ranks));
-  if (s.sum_order.groups > 1) refuse("--sum-groups adds gradients up; leave one of the two out");
-  if (s.micro_batch != s.batch)
-    refuse(fmt::format("the gradients of --batch {} in --micro-batch {} are added up first; choose one size for both",
-                       s.batch, s.micro_batch));
-  if (s.optimizer.clip > 0)
-    refuse(fmt::format("--clip {} needs the norm of all gradients before any weight changes; say --clip 0",
-                       s.optimizer.clip));
-  if (row_of(s.optimizer.rule).sums.over == UpdateSums::Over::model)
-    refuse(
-        fmt::format("--optimizer {} takes the norm of all gradients; choose another rule", name_of(s.optimizer.rule)));
-}
-
-void check_settings(const Options& o, const TrainSettings& s) {
-  if (s.micro_batch > s.batch)
-    throw Error(ErrorKind::usage, "--micro-batch: {} sequences, more than the {} of --batch", s.micro_batch, s.batch);
-  check_ranks(s);
-  if (s.update_in_backward) check_update_in_backward(o, s);
-  if (s.adapter && s.adapter->preference && (s.batch % 2 != 0 || s.micro_batch != 1))
-    throw Error(ErrorKind::usage,
-                "--{}: {}; --method dpo learns from pairs of answers, each answer a micro-batch: an even --batch, and "
-                "--micro-batch 1",
-                s.micro_batch != 1 ? "micro-batch" : "batch", s.micro_batch != 1 ? s.micro_batch : s.batch);
-  // Rows are numbered with 32 bits, and the closed forms of bytes must stay within 64.
-  if (s.micro_batch > INT32_MAX / s.seq)
-    throw Error(ErrorKind::usage,
-                "--micro-batch: {} sequences of --seq {} are {} tokens at a time, more than tern numbers (2^31 - 1); "
-                "lower --micro-batch or --seq",
-                s.micro_batch, s.seq, s.micro_batch * s.seq);
-  if (s.batch > (int64_t{1} << 40) / s.seq)
-    throw Error(ErrorKind::usage, "--batch: {} sequences of --seq {} are more than 2^40 tokens a step; lower one",
-                s.batch, s.seq);
-  const bool no_evaluation = o.given("eval-every") && s.eval_every == 0;
-  const bool streams = o.knows("stream") && o.has("stream");  // each task has a test of its own
-  for (const char* name : {"eval-every", "eval-batches"})
-    if (s.valid_data.empty() && o.given(name) && !no_evaluation && !streams)
-      throw Error(ErrorKind::usage,
-                  "{}: there is nothing to evaluate on; give --valid-data, or --eval-every 0 for no evaluation",
-                  o.value(name).where);
-  for (const char* name : {"keep-best", "patience"}) {
-    if (!o.given(name)) continue;
-    const auto refuse = [&](std::string_view why) {
-      throw Error(ErrorKind::usage, "{}: {}", o.value(name).where, why);
-    };
-    if (s.async) refuse("--async has no such evaluation; leave one of the two out");
-    if (streams) refuse("--stream judges each task by its own test; leave one of the two out");
-    if (s.valid_data.empty()) refuse("goes by the held-out loss; give --valid-data");
-    if (s.eval_every == 0)
-      refuse("goes by evaluations during training, and --eval-every 0 has none; leave one of the two out");
-  }
-  if (s.dry_run) return;
-  if (s.data.empty() && !streams)
-    throw Error(
-        ErrorKind::usage,
-        "--data: missing; give a text, JSONL or token file to train on (or --dry-run to see what it would take)");
-  if (s.output.empty())
-    throw Error(ErrorKind::usage, "--output: missing; give a directory for checkpoints, logs and the trained model");
-}
-
 }  // namespace
+
+bool is_of_other_rules(UpdateRule rule, std::string_view name) {
+  return !has_option(rule, name) &&
+         std::ranges::any_of(kUpdateRules, [&](UpdateRule other) { return has_option(other, name); });
+}
 
 std::vector<DerivedValue> derived_values(const Options& o) {
   std::vector<DerivedValue> list;
@@ -377,9 +134,9 @@ std::vector<DerivedValue> derived_values(const Options& o) {
     if (option.name == "momentum" && !o.given("momentum") && async_without_momentum(o))
       list.push_back({option.name, "0.0", "--async-rule asgd"});
     else if (!o.given(option.name))
-      list.push_back({option.name, real_text(option.fallback), why});
+      list.push_back({option.name, recipe_real(option.fallback), why});
   if (const std::string_view clip = row_of(rule).clip; !clip.empty() && !o.given("clip"))
-    list.push_back({"clip", real_text(clip), why});
+    list.push_back({"clip", recipe_real(clip), why});
   if (!plan && !o.given("micro-batch")) {
     const int64_t micro = derived_micro_batch(o);
     list.push_back({"micro-batch", number(micro),
@@ -403,13 +160,13 @@ std::string_view name_of(Multiply m) { return m == Multiply::fast ? "fast" : "ex
 Recompute recompute_from_name(std::string_view name) {
   std::vector<std::pair<std::string_view, Recompute>> modes;
   for (const Recompute r : kRecomputes) modes.emplace_back(name_of(r), r);
-  return named<Recompute>("recompute", name, modes);
+  return value_named<Recompute>("recompute", name, modes);
 }
 Multiply multiply_from_name(std::string_view name) {
-  return named<Multiply>("multiply", name, {{"fast", Multiply::fast}, {"exact", Multiply::exact}});
+  return value_named<Multiply>("multiply", name, {{"fast", Multiply::fast}, {"exact", Multiply::exact}});
 }
 Resume resume_from_name(std::string_view name) {
-  return named<Resume>("resume", name, {{"auto", Resume::automatic}, {"must", Resume::must}, {"never", Resume::never}});
+  return value_named<Resume>("resume", name, {{"auto", Resume::automatic}, {"must", Resume::must}, {"never", Resume::never}});
 }
 
 TrainSettings train_settings(const Options& o) {
@@ -467,75 +224,6 @@ TrainSettings train_settings(const Options& o) {
   s.recipe_toml = recipe_text(o, s);
   check_settings(o, s);
   return s;
-}
-
-bool sums_in_order(const TrainSettings& s) {
-  const int replicas = num_replicas(s);
-  if (replicas == 1 && s.sum_order.groups == 1) return true;
-  return s.batch % s.micro_batch == 0 &&
-         check_sum_order(s.sum_order, replicas, s.batch / s.micro_batch) == SumFault::none;
-}
-
-void check_ranks(const TrainSettings& s) {
-  const int64_t groups = s.sum_order.groups;
-  const int replicas = num_replicas(s);
-  if (num_stage_devices(s) > 1 && groups != replicas)
-    throw Error(ErrorKind::usage,
-                "--sum-groups: {}, but the plan's stages sum the micro-batches of {} each in their order; leave it out",
-                groups, counted(replicas, "replica"));
-  if (sums_each_micro_batch(s) && groups != replicas)
-    throw Error(
-        ErrorKind::usage,
-        "--sum-groups: {}, but --zero {} sums each micro-batch over the {} ranks before the next one; choose {}, "
-        "or --zero 1",
-        groups, deepest_zero(s), replicas, remedy_of(s, nearest_order(s)));
-  if (sums_in_order(s)) return;
-  const std::string remedy = remedy_of(s, nearest_order(s));
-  if (s.batch % s.micro_batch != 0)
-    throw Error(ErrorKind::usage,
-                "--micro-batch: {} does not divide the {} sequences of --batch, and with --ranks or --sum-groups all "
-                "shares are equal; choose {}",
-                s.micro_batch, s.batch, remedy);
-  const int64_t micros = s.batch / s.micro_batch;
-  switch (check_sum_order(s.sum_order, replicas, micros)) {
-    case SumFault::micro_not_divided:
-      throw Error(ErrorKind::usage,
-                  "--{}: {} of a step (--batch {} in --micro-batch {}) cannot be shared out to {} in equal parts; "
-                  "choose {}",
-                  groups == replicas ? "ranks" : "sum-groups",
-                  micros == 1 ? std::string("1 micro-batch") : fmt::format("{} micro-batches", micros), s.batch,
-                  s.micro_batch, groups == replicas ? counted(groups, "rank") : counted(groups, "group"), remedy);
-    case SumFault::ranks_not_divided:
-      throw Error(ErrorKind::usage, "--sum-groups: {} cannot be shared out to --ranks {}; choose {}",
-                  counted(groups, "group"), replicas, remedy);
-    default:
-      throw Error(ErrorKind::usage,
-                  "--sum-groups: {} groups on --ranks {} are {} to a rank, no power of two: one rank would sum them in "
-                  "another order; choose {}",
-                  groups, replicas, groups / replicas, remedy);
-  }
-}
-
-int deepest_zero(const TrainSettings& s) {
-  int zero = s.zero;
-  if (s.plan)
-    for (const PlannedLayers& l : s.plan->layers) zero = std::max(zero, l.strategy.zero);
-  return zero;
-}
-
-bool sums_each_micro_batch(const TrainSettings& s) {
-  return deepest_zero(s) >= 2 && num_sharers(s) > 1 && s.batch > s.micro_batch * num_replicas(s);
-}
-
-std::vector<int> zero_of_units(const ModelSpec& spec, const TrainSettings& s) {
-  std::vector<int> zero(spec.units.size(), s.zero);
-  if (!s.plan) return zero;
-  const std::vector<Layer> layers = layers_of(spec);
-  for (const PlannedLayers& planned : s.plan->layers)
-    for (int l = planned.first; l < planned.first + planned.count; ++l)
-      for (int u = layers[static_cast<size_t>(l)].first, end = u + layers[static_cast<size_t>(l)].count; u < end; ++u)
-        zero[static_cast<size_t>(u)] = planned.strategy.zero;
-  return zero;
 }
 
 }  // namespace tern

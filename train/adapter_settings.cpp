@@ -1,0 +1,93 @@
+// What --method, --rank and their kin say of an adapter.
+#include <algorithm>
+#include <string>
+
+#include "base/error.h"
+#include "base/options.h"
+#include "model/adapter_files.h"
+#include "model/taken_factors.h"
+#include "train/settings_impl.h"
+
+namespace tern {
+namespace {
+
+// --target names and commas, "all-linear", or not given: every matrix of the layers.
+PeftTargets targets_from(const Options& o) {
+  PeftTargets targets;
+  for (const std::string& given : o.list("target"))
+    for (size_t at = 0; at <= given.size();) {
+      const size_t end = std::min(given.find(',', at), given.size());
+      if (end > at) targets.names.push_back(given.substr(at, end - at));
+      at = end + 1;
+    }
+  targets.all_linear = targets.names.empty() || std::ranges::count(targets.names, "all-linear") > 0;
+  if (targets.all_linear && targets.names.size() > 1)
+    throw Error(ErrorKind::usage, "--target: all-linear has every matrix of the layers; leave the other names out");
+  if (targets.all_linear) targets.names.clear();
+  return targets;
+}
+
+// An adapter that is there: its configuration says what it is.
+void begin_from(const Options& o, AdapterSettings& a) {
+  for (const char* name : {"rank", "alpha", "target", "init"})
+    if (o.given(name))
+      throw Error(ErrorKind::usage, "--{}: the adapter in --begin {} says it itself; leave it out", name,
+                  o.text("begin"));
+  if (const std::string method = o.text("method"); method != "lora" && method != "dpo")
+    throw Error(ErrorKind::usage,
+                "--method {}: the adapter in --begin {} says itself what it is; leave one of the two out", method,
+                o.text("begin"));
+  const double dropout = a.config.dropout;
+  a.begin = o.text("begin");
+  a.config = read_peft_config(peft_config_file(a.begin));
+  if (o.given("adapter-dropout")) a.config.dropout = dropout;
+}
+
+}  // namespace
+
+bool learns_pairs(const Options& o) { return o.knows("dpo-beta") && o.text("method") == "dpo"; }
+
+std::optional<AdapterSettings> adapter_from(const Options& o) {
+  if (!o.knows("rank")) return {};
+  AdapterSettings a;
+  a.config.targets = targets_from(o);
+  a.config.rank = o.integer("rank");
+  const bool given = o.text("method") == "inflora" || o.text("method") == "gainlora";
+  const double usual = given ? 1 : 2;  // times the rank
+  a.config.alpha = o.has("alpha") ? o.real("alpha") : usual * static_cast<double>(a.config.rank);
+  if (!(a.config.alpha > 0)) throw Error(ErrorKind::usage, "--alpha: {}; expected more than 0", a.config.alpha);
+  a.config.rank_stabilized = o.text("method") == "rslora";
+  a.config.magnitude = o.text("method") == "dora";
+  a.config.dropout = o.real("adapter-dropout");
+  if (!(a.config.dropout < 1))
+    throw Error(ErrorKind::usage, "--adapter-dropout: {} would leave nothing; expected less than 1", a.config.dropout);
+  if (o.text("method") == "qalora") a.pool = 64;
+  a.init = value_named<AdapterInit>("init", o.text("init"),
+                              {{"true", AdapterInit::kaiming},
+                               {"gaussian", AdapterInit::gaussian},
+                               {"orthogonal", AdapterInit::orthogonal},
+                               {"pissa", AdapterInit::pissa},
+                               {"olora", AdapterInit::olora}});
+  if (takes_factors(a.init) && o.text("method") != "lora" && o.text("method") != "rslora")
+    throw Error(
+        ErrorKind::usage,
+        "--init {}: takes a part of the weights for A and B of --method lora or rslora, not of {}; leave it out",
+        o.text("init"), o.text("method"));
+  if (a.init == AdapterInit::orthogonal && a.config.rank % 2 != 0)
+    throw Error(ErrorKind::usage,
+                "--rank: {}; --init orthogonal gives half of the directions to A, half to B: an even rank",
+                a.config.rank);
+  if (learns_pairs(o)) {
+    a.preference = o.real("dpo-beta");
+    if (!(*a.preference > 0)) throw Error(ErrorKind::usage, "--dpo-beta: {}; expected more than 0", *a.preference);
+  } else if (o.given("dpo-beta")) {
+    throw Error(ErrorKind::usage, "--dpo-beta: only --method dpo has it; leave it out");
+  }
+  a.b_rate = o.real("lora-plus-ratio");
+  if (!(a.b_rate > 0)) throw Error(ErrorKind::usage, "--lora-plus-ratio: {}; expected more than 0", a.b_rate);
+  if (o.has("begin")) begin_from(o, a);
+  a.config.base_model = o.positional("MODEL");
+  return a;
+}
+
+}  // namespace tern
