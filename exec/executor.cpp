@@ -9,8 +9,12 @@
 
 #include "base/error.h"
 #include "exec/collective_parts.h"
+#include "exec/early_updates.h"
 #include "exec/executor_impl.h"
+#include "exec/gathered_weights.h"
+#include "exec/link_check.h"
 #include "exec/stage_messages.h"
+#include "exec/summands.h"
 #include "exec/unit_buffers.h"
 #include "kernels/cpu/vector.h"
 #include "model/context_ranks.h"
@@ -19,9 +23,6 @@
 
 namespace tern {
 namespace {
-
-bool is_summand(const Buffer& b) { return b.kind == BufferKind::summand || b.kind == BufferKind::summand_experts; }
-bool is_gathered(const Buffer& b) { return b.kind == BufferKind::gathered || b.kind == BufferKind::gathered_experts; }
 
 // y = x + y: the earlier groups' sum first.
 void add_earlier(const Tensor& x, const Tensor& y) {
@@ -40,14 +41,11 @@ struct Runner {
   // Of pipelines.
   StageMessages messages{program, in};
   std::vector<size_t> late{};  // REDUCEs that wait for NORM
-  LinkBytes first_links{}, expected_links{};
-  std::vector<std::pair<Buffer, std::vector<Tensor>>> summands{};  // alive: a tensor of each parameter of the layer
-  std::vector<Tensor*> summed{};    // where the model's functions add gradients to; of Programs with summands
-  std::vector<Tensor*> gathered{};  // where they read weights; of Programs that gather them for one pass
   CollectiveParts collectives{program, in};
-  // Of Programs that update within the backward: the pass with the gradients of the unit at hand, and the squares of all.
-  std::optional<UpdatePass> early{};
-  std::vector<double> squares{};
+  LinkCheck links{program, in, collectives};
+  Summands summands{in, collectives};
+  GatheredWeights gathered{in, collectives};
+  EarlyUpdates early{in, collectives, summands};
 
   Arena& arena() const { return in.compute.arena; }
   int64_t now(MemoryClass c) const { return arena().current()[static_cast<size_t>(c)]; }
@@ -120,92 +118,13 @@ struct Runner {
     const std::vector<size_t> places = collectives.parameters_of(i);
     const bool sums_one = i.op == Opcode::scatter && i.micro >= 0;
     return parts_of(in.update->state.shares, places,
-                    sums_one ? summands_of(i)
+                    sums_one ? summands.of(i)
                              : at_places(i.op == Opcode::gather ? in.update->weights : in.update->gradients, places));
   }
 
-  // The gradients of one micro-batch, zero, in one stretch of memory; until they are freed they are the model's.
-  // Where the model's functions add a parameter's gradients to: of a tied table's copy, the head's.
-  Tensor& summed_place(const Instruction& of, size_t p) {
-    if (summed.empty()) summed = trained_tensors(in.spec, *in.gradients);
-    const bool copy = p == 0 && of.unit > 0 && collectives.holds_table_copy(of.unit, end_of_layer(of.unit));
-    return copy ? dense_rows(head_of(*in.gradients).projection) : *summed[p];
-  }
-  int end_of_layer(int first) const {
-    const auto layer = std::ranges::find(collectives.layers, first, &Layer::first);
-    return layer->first + layer->count;
-  }
-  void begin_summand(const BufferBytes& b) {
-    std::vector<Tensor>& tensors = summands.emplace_back(b.buffer, std::vector<Tensor>{}).second;
-    Tensor left = arena().zeros(wide(), {b.bytes / size_of(wide())}, MemoryClass::activations);
-    for (const size_t p : collectives.parameters_of(summand_of(b.buffer))) {
-      const Shape& shape = in.update->state.infos[p].shape;
-      tensors.push_back(left.rows_view(0, shape.count()).reshaped(shape));
-      left = left.rows_view(shape.count(), left.count());
-    }
-    TERN_CHECK(left.count() == 0, "execute: {}: {} elements too many", to_string(b.buffer), left.count());
-  }
-  // Before a pass that adds gradients: of its micro-batch, where they are kept apart.
-  void add_to_summands(const Instruction& i) {
-    for (const auto& [buffer, tensors] : summands)
-      if (buffer.micro == i.micro && buffer.unit <= i.unit && i.unit < end_of_layer(buffer.unit))
-        put_summands(buffer, tensors);
-  }
-  void put_summands(const Buffer& b, const std::vector<Tensor>& tensors) {
-    const Instruction of = summand_of(b);
-    const std::vector<size_t> places = collectives.parameters_of(of);
-    for (size_t k = 0; k < places.size(); ++k) summed_place(of, places[k]) = tensors[k];
-    share_norms(in.spec, *in.gradients);
-  }
-  void end_summand(const Buffer& b) {
-    const auto at = std::ranges::find(summands, b, &std::pair<Buffer, std::vector<Tensor>>::first);
-    put_summands(b, std::vector<Tensor>(at->second.size()));
-    summands.erase(at);
-  }
-  const std::vector<Tensor>& summands_of(const Instruction& i) const {
-    const auto kind = i.axis == MeshAxis::expert_replicas ? BufferKind::summand_experts : BufferKind::summand;
-    const auto at =
-        std::ranges::find(summands, Buffer{kind, i.unit, i.micro}, &std::pair<Buffer, std::vector<Tensor>>::first);
-    TERN_CHECK(at != summands.end(), "execute: {}: no gradients of its own", to_string(i));
-    return at->second;
-  }
-  static Instruction summand_of(const Buffer& b) {
-    return {.op = Opcode::scatter,
-            .unit = b.unit,
-            .axis = b.kind == BufferKind::summand ? MeshAxis::replicas : MeshAxis::expert_replicas};
-  }
-
-  // The layer's weights, in one stretch of memory; until they are freed they are the model's, then this rank's parts again.
   void gather(const Instruction& i) {
     if (i.micro < 0) return collectives.replicas().all_gather(parts_of_layer(i));
-    if (gathered.empty()) gathered = trained_tensors(in.spec, *in.own_weights);
-    const Shares& shares = in.update->state.shares;
-    const std::vector<size_t> places = collectives.parameters_of(i);
-    std::vector<Tensor> whole;
-    {
-      const DType dtype = weight_type(*in.update);
-      Tensor left = arena().allocate(dtype, {i.message_bytes / size_of(dtype)}, MemoryClass::activations);
-      for (const size_t p : places) {
-        const Shape& shape = in.update->state.infos[p].shape;
-        const Tensor &all = whole.emplace_back(left.rows_view(0, shape.count()).reshaped(shape)),
-                     &own = in.update->weights[p];
-        if (!own.empty())
-          std::memcpy(own_part(shares, p, shape.count(), all).data(), own.data(), static_cast<size_t>(own.bytes()));
-        left = left.rows_view(shape.count(), left.count());
-      }
-      TERN_CHECK(left.count() == 0, "execute: {}: {} elements too many", to_string(i), left.count());
-    }
-    collectives.replicas().all_gather(parts_of(shares, places, whole));
-    for (size_t k = 0; k < places.size(); ++k) *gathered[places[k]] = whole[k];
-    share_storage(in.spec, *in.own_weights);
-  }
-  void end_gathered(const Buffer& b) {
-    const Instruction i{.op = Opcode::gather,
-                        .unit = b.unit,
-                        .micro = b.micro,
-                        .axis = b.kind == BufferKind::gathered ? MeshAxis::replicas : MeshAxis::expert_replicas};
-    for (const size_t p : collectives.parameters_of(i)) *gathered[p] = in.update->weights[p];
-    share_storage(in.spec, *in.own_weights);
+    gathered.gather(i);
   }
 
   void scatter(const Instruction& i) {
@@ -216,7 +135,7 @@ struct Runner {
     for (size_t k = 0; k < places.size(); ++k) {
       const size_t p = places[k];
       const Tensor& sum = in.update->gradients[p];
-      if (!sum.empty()) add_earlier(own_part(shares, p, in.update->state.forms[p].elements(), summands_of(i)[k]), sum);
+      if (!sum.empty()) add_earlier(own_part(shares, p, in.update->state.forms[p].elements(), summands.of(i)[k]), sum);
     }
   }
 
@@ -251,7 +170,7 @@ struct Runner {
     const std::vector<size_t> places = collectives.parameters_of(of);
     for (size_t k = 0; k < places.size(); ++k) {
       const size_t p = places[k];
-      const Tensor& gradient = i.micro < 0 ? in.update->gradients[p] : summands_of(of)[k];
+      const Tensor& gradient = i.micro < 0 ? in.update->gradients[p] : summands.of(of)[k];
       const AlikeRows rows = alike_rows(in.spec, in.update->state.infos[p], in.compute.tensor->same_keys != nullptr);
       if (rows.by_all == (i.axis == MeshAxis::tensor) && rows.from < gradient.rows())
         alike.push_back(gradient.rows_view(rows.from, gradient.rows()));
@@ -263,8 +182,8 @@ struct Runner {
   // must not part it from the others.
   void norm(const Instruction& i) {
     reduce_late();
-    if (early) {
-      if (has_loss()) result.update = norm_of_squares(*in.update, squares);
+    if (early.pass) {
+      if (has_loss()) result.update = norm_of_squares(*in.update, early.squares);
       return;
     }
     const bool of_ranks = i.axis != MeshAxis::none;
@@ -286,24 +205,6 @@ struct Runner {
                   in.update->step);
   }
 
-  // Within the backward: of the gradients that the layer has for itself.
-  void update_early(const Instruction& i) {
-    if (!early) early.emplace(*in.update), squares.resize(in.update->gradients.size());
-    if (!has_loss()) return;
-    const std::vector<size_t> unit = collectives.parameters_of(i.unit);
-    for (const auto& [buffer, tensors] : summands) {
-      const std::vector<size_t> places = collectives.parameters_of(summand_of(buffer));
-      for (size_t k = 0; k < places.size(); ++k)
-        if (in.update->state.infos[places[k]].unit == i.unit) early->gradients[places[k]] = tensors[k];
-    }
-    for (const size_t p : unit) {
-      squares[p] = gradient_squares(*early, p);
-      require_finite_square(*early, p, squares[p]);
-    }
-    update_unit(*early, {}, i.unit, in.compute.arena);
-    for (const size_t p : unit) early->gradients[p] = {};
-  }
-
   Tensor& place_of(const Buffer& b) {
     return (b.kind == BufferKind::gradient ? buffers.gradient : buffers.output)[buffers.at(b.unit, b.micro)];
   }
@@ -319,7 +220,7 @@ struct Runner {
     const Tensor& own = in.update->gradients[0];  // whole, or (ZeRO 2, 3) this replica's part
     if (own.empty()) return;
     in.tables->all_reduce_sum({&own, 1});
-    expected_links += all_reduce_bytes(own.count(), size_of(wide()), in.tables->rank(), in.tables->size());
+    links.expected += all_reduce_bytes(own.count(), size_of(wide()), in.tables->rank(), in.tables->size());
   }
   void reduce_late() {
     // The Program has the REDUCE where the table's copy lies; the embedding's stage takes part in it.
@@ -329,20 +230,15 @@ struct Runner {
     for (const size_t at : late) {
       const Instruction& i = program.instructions[at];
       i.op == Opcode::scatter ? scatter(i) : reduce(i);
-      if (!is_of_tables(at)) expected_links += planned_links(i);
+      if (!is_of_tables(at)) links.expected += links.planned(i, has_loss());
     }
     late.clear();
   }
   void compare_all_links(size_t place) {
     in.world->barrier();
     in.world->transport().flush();
-    const LinkBytes now = link_bytes_now(), counted{now.sent - first_links.sent, now.received - first_links.received};
-    result.links = counted;
-    expected_links += messages.expected;
-    if (counted != expected_links)
-      result.mismatches.push_back(
-          {place, fmt::format("messages between stages: {} bytes sent and {} received, the Program says {} and {}",
-                              counted.sent, counted.received, expected_links.sent, expected_links.received)});
+    links.expected += messages.expected;
+    links.compare_all(place, result);
     messages.sent.clear();
     result.message_bytes = messages.memory.peak_total();
   }
@@ -375,7 +271,7 @@ struct Runner {
       case Opcode::norm:
         return norm(i);
       case Opcode::update:
-        if (std::ranges::any_of(i.reads, is_summand)) return update_early(i);
+        if (std::ranges::any_of(i.reads, is_summand)) return early.update(i, has_loss());
         if (!result.update) return;
         if (collectives.holds_table_copy(i.unit, i.unit + 1)) {
           constexpr std::array<size_t, 1> kTable{0};
@@ -391,9 +287,9 @@ struct Runner {
     const auto frees = [&](Buffer b) { return std::find(i.frees.begin(), i.frees.end(), b) != i.frees.end(); };
     for (const Buffer& b : i.frees)
       if (is_summand(b))
-        end_summand(b);
+        summands.end(b);
       else if (is_gathered(b))
-        end_gathered(b);
+        gathered.end(b);
       else
         buffers.free(b, in.spec.units[b.unit], frees({BufferKind::saved, b.unit, b.micro}));
   }
@@ -412,33 +308,12 @@ struct Runner {
       differ(counted.workspace, predicted.workspace, "in temporaries at their most");
   }
 
-  LinkBytes link_bytes_now() const { return in.world ? in.world->bytes() : LinkBytes{}; }
-
-  // What an instruction puts on the links, by the Program.
-  LinkBytes planned_links(const Instruction& i) const {
-    if ((i.op == Opcode::norm || i.op == Opcode::update) && !has_loss()) return {};
-    const Comm& group = collectives.group_of(i.axis);
-    LinkBytes links = link_bytes(i, size_of(wide()), group.rank(), group.size(), collectives.bytes_of_parts(i));
-    if (in.compute.tensor) links += exchanged_bytes(i, in.compute.tensor->comm.size());
-    if (in.compute.context) links += swapped_bytes(i, in.compute.context->comm.size());
-    return links;
-  }
-
   // In stages, where messages of others may arrive at any time, all are compared at the end.
   void compare_links(size_t place, const LinkBytes& before) {
     if (collectives.num_ranks() == 1) return;
     const Instruction& i = program.instructions[place];
-    if (pipelined()) {
-      if (!is_late(i)) expected_links += planned_links(i);
-      return;
-    }
-    const LinkBytes now = link_bytes_now(), counted{now.sent - before.sent, now.received - before.received};
-    result.links += counted;
-    const LinkBytes want = planned_links(i);
-    if (counted != want)
-      result.mismatches.push_back(
-          {place, fmt::format("[{}] {}: {} bytes sent and {} received, the Program says {} and {}", place, to_string(i),
-                              counted.sent, counted.received, want.sent, want.received)});
+    if (!pipelined()) return links.compare(place, before, has_loss(), result);
+    if (!is_late(i)) links.expected += links.planned(i, has_loss());
   }
 
   // Sums over ranks that in stages wait for NORM: the embedding's table is whole at the end of the step alone.
@@ -451,7 +326,7 @@ struct Runner {
     std::vector<InstructionBytes> simulated;
     if (in.predicted.empty()) simulated = simulate(program).replay;
     const std::span<const InstructionBytes> predicted = in.predicted.empty() ? simulated : in.predicted;
-    first_links = link_bytes_now();
+    links.first = links.now();
     const int64_t before_run = now(MemoryClass::activations);
     const Clock& clock = in.clock;
     const int64_t start = result.begin_ns = clock.now_ns();
@@ -460,11 +335,11 @@ struct Runner {
       InstructionBytes b{.before = now(MemoryClass::activations) - before_run};
       const int64_t workspace_before = now(MemoryClass::workspace);
       const PeakScope scope(arena());
-      const LinkBytes links_before = link_bytes_now();
+      const LinkBytes links_before = links.now();
       const int64_t begin = clock.now_ns();
       for (const BufferBytes& made : i.allocates)
-        if (is_summand(made.buffer)) begin_summand(made);
-      if (!summands.empty() && (i.op == Opcode::backward_weight || i.op == Opcode::forward)) add_to_summands(i);
+        if (is_summand(made.buffer)) summands.begin(made);
+      if (i.op == Opcode::backward_weight || i.op == Opcode::forward) summands.put_before(i);
       if (is_late(i))
         late.push_back(place);
       else
@@ -501,28 +376,6 @@ struct Runner {
 };
 
 }  // namespace
-
-MicroBatch::MicroBatch(std::vector<int32_t> tokens_in, std::vector<int64_t> starts, std::vector<int32_t> targets_in,
-                       const RopeTable* rope)
-    : tokens(std::move(tokens_in)), targets(std::move(targets_in)), rows(make_rows(tokens, std::move(starts), rope)) {}
-
-int64_t MicroBatch::num_targets() const {
-  return std::count_if(targets.begin(), targets.end(), [](int32_t t) { return t >= 0; });
-}
-
-MicroBatch context_part(const MicroBatch& whole, int index, int ranks) {
-  const int64_t rows = std::ssize(whole.tokens) / ranks, first = index * rows;
-  TERN_CHECK(rows * ranks == std::ssize(whole.tokens), "context_part: {} rows on {} ranks", whole.tokens.size(), ranks);
-  const auto cut = [&](const std::vector<int32_t>& all) {
-    return std::vector<int32_t>(all.begin() + first, all.begin() + first + rows);
-  };
-  MicroBatch part;
-  part.tokens = cut(whole.tokens), part.targets = cut(whole.targets);
-  part.first_row = whole.first_row + first;
-  part.rows = whole.rows;
-  part.rows.tokens = part.tokens, part.rows.positions = cut(whole.rows.positions);
-  return part;
-}
 
 ExecuteResult execute(const Program& program, const ExecuteInput& in) {
   require_executable(program, in.world ? in.world->size() : 1);

@@ -1,0 +1,44 @@
+#include "exec/gathered_weights.h"
+
+#include <cstring>
+
+#include "base/error.h"
+
+namespace tern {
+
+bool is_gathered(const Buffer& b) { return b.kind == BufferKind::gathered || b.kind == BufferKind::gathered_experts; }
+
+void GatheredWeights::gather(const Instruction& i) {
+  if (read.empty()) read = trained_tensors(in.spec, *in.own_weights);
+  const Shares& shares = in.update->state.shares;
+  const std::vector<size_t> places = parts.parameters_of(i);
+  std::vector<Tensor> whole;
+  {
+    const DType dtype = weight_type(*in.update);
+    Tensor left =
+        in.compute.arena.allocate(dtype, {i.message_bytes / size_of(dtype)}, MemoryClass::activations);
+    for (const size_t p : places) {
+      const Shape& shape = in.update->state.infos[p].shape;
+      const Tensor &all = whole.emplace_back(left.rows_view(0, shape.count()).reshaped(shape)),
+                   &own = in.update->weights[p];
+      if (!own.empty())
+        std::memcpy(own_part(shares, p, shape.count(), all).data(), own.data(), static_cast<size_t>(own.bytes()));
+      left = left.rows_view(shape.count(), left.count());
+    }
+    TERN_CHECK(left.count() == 0, "execute: {}: {} elements too many", to_string(i), left.count());
+  }
+  parts.replicas().all_gather(parts_of(shares, places, whole));
+  for (size_t k = 0; k < places.size(); ++k) *read[places[k]] = whole[k];
+  share_storage(in.spec, *in.own_weights);
+}
+
+void GatheredWeights::end(const Buffer& b) {
+  const Instruction i{.op = Opcode::gather,
+                      .unit = b.unit,
+                      .micro = b.micro,
+                      .axis = b.kind == BufferKind::gathered ? MeshAxis::replicas : MeshAxis::expert_replicas};
+  for (const size_t p : parts.parameters_of(i)) *read[p] = in.update->weights[p];
+  share_storage(in.spec, *in.own_weights);
+}
+
+}  // namespace tern

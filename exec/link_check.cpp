@@ -1,0 +1,38 @@
+#include "exec/link_check.h"
+
+#include <fmt/format.h>
+
+#include "program/link_bytes.h"
+
+namespace tern {
+
+LinkBytes LinkCheck::planned(const Instruction& i, bool has_loss) const {
+  if ((i.op == Opcode::norm || i.op == Opcode::update) && !has_loss) return {};
+  const Comm& group = parts.group_of(i.axis);
+  LinkBytes links = link_bytes(i, size_of(parts.wide()), group.rank(), group.size(), parts.bytes_of_parts(i));
+  if (in.compute.tensor) links += exchanged_bytes(i, in.compute.tensor->comm.size());
+  if (in.compute.context) links += swapped_bytes(i, in.compute.context->comm.size());
+  return links;
+}
+
+void LinkCheck::compare(size_t place, const LinkBytes& before, bool has_loss, ExecuteResult& result) const {
+  const Instruction& i = program.instructions[place];
+  const LinkBytes all = now(), counted{all.sent - before.sent, all.received - before.received};
+  result.links += counted;
+  const LinkBytes want = planned(i, has_loss);
+  if (counted != want)
+    result.mismatches.push_back(
+        {place, fmt::format("[{}] {}: {} bytes sent and {} received, the Program says {} and {}", place, to_string(i),
+                            counted.sent, counted.received, want.sent, want.received)});
+}
+
+void LinkCheck::compare_all(size_t place, ExecuteResult& result) const {
+  const LinkBytes all = now(), counted{all.sent - first.sent, all.received - first.received};
+  result.links = counted;
+  if (counted != expected)
+    result.mismatches.push_back(
+        {place, fmt::format("messages between stages: {} bytes sent and {} received, the Program says {} and {}",
+                            counted.sent, counted.received, expected.sent, expected.received)});
+}
+
+}  // namespace tern
