@@ -1,0 +1,143 @@
+#pragma once
+// What the closed forms of units are written with: the sizes of one rank's passes, products with matrices that carry adapters,
+// norms, and how a branch joins the stream.
+
+#include <algorithm>
+#include <cstdint>
+
+#include "spec/unit_cost.h"
+#include "spec/unit_parts.h"
+
+namespace tern::closed_forms {
+
+inline constexpr ProductKind kForward = ProductKind::forward, kInputGradient = ProductKind::input_gradient,
+                      kWeightGradient = ProductKind::weight_gradient, kHeadLoss = ProductKind::head_loss,
+                      kExpertForward = ProductKind::expert_forward, kDecoded = ProductKind::decoded;
+
+// Letters: T tokens, N of them in the norms' regions, D width, E = heads·head_dim, C = (heads + 2·kv_heads)·head_dim,
+// F hidden, G = 2F gated or F, V vocab, r an adapter's rank, s bytes of a weight or activation, g bytes of a gradient or
+// statistic. Heads, hidden widths and vocabulary are those of one rank.
+struct Sizes {
+  int64_t T, N, P, s, g;
+  const UnitAdapters& adapters;
+  bool frozen, coded;
+  const CostQuery& query;
+  bool swaps;  // rows for heads
+  // Products by what they are: scratch(kForward, rows, out, in).
+  int64_t operator()(ProductKind product, int64_t m, int64_t n, int64_t k) const {
+    return query.scratch && m ? query.scratch(product, m, n, k) : 0;
+  }
+  // Of a matrix of the model's own, which may stand in codes.
+  int64_t own(ProductKind product, int64_t m, int64_t n, int64_t k) const {
+    if (!coded) return (*this)(product, m, n, k);
+    const int64_t rows = (*this)(kDecoded, m, n, k);
+    return rows ? rows + (*this)(product, m, n, k) : 0;
+  }
+  AdaptedMatrix matrix(AdaptedModule module, int64_t rows) const { return adapted_matrix(adapters, module, rows); }
+  // The most that a product of m rows with a matrix of depth k takes beside its operands: its own scratch; after it
+  // those of its adapters in turn, with the rows h = A·x and what passes through them. With magnitudes the factors of rows
+  // are there throughout.
+  int64_t forward(int64_t m, const AdaptedMatrix& w, int64_t k) const {
+    return with_factors(forward_of_branches(m, w, k), w, k);
+  }
+  int64_t input_gradient(int64_t m, const AdaptedMatrix& w, int64_t k) const {
+    const auto branch = [&](const AdaptedMatrix::Part& p) {  // what adds to dx needs none
+      return m * p.rank * s + std::max(cut(m, p.rows, w) + (*this)(kInputGradient, m, p.rows, p.rank), read(m, k, p));
+    };
+    return with_factors(scaled(m, w) + with_branches(own(kInputGradient, m, w.rows, k), w, branch), w, k);
+  }
+  int64_t weight_gradient(int64_t m, const AdaptedMatrix& w, int64_t k) const {
+    const auto branch = [&](const AdaptedMatrix::Part& p) {
+      const int64_t from = read(m, k, p), in = k / p.pool, r = p.rank;
+      const int64_t with_rows = std::max({from + (*this)(kForward, m, r, in), (*this)(kWeightGradient, m, p.rows, r),
+                                          (*this)(kInputGradient, m, p.rows, r)});
+      return m * r * s + std::max(cut(m, p.rows, w) + with_rows, from + (*this)(kWeightGradient, m, r, in));
+    };
+    const int64_t gradients =
+        scaled(m, w) + with_branches(frozen ? 0 : (*this)(kWeightGradient, m, w.rows, k), w, branch);
+    // A magnitude's gradient needs y again.
+    const int64_t again = has_magnitudes(w) ? m * w.rows * s + forward_of_branches(m, w, k) : 0;
+    return with_factors(std::max(gradients, again), w, k);
+  }
+  int64_t forward_of_branches(int64_t m, const AdaptedMatrix& w, int64_t k) const {
+    const auto branch = [&](const AdaptedMatrix::Part& p) {
+      return m * p.rank * s + std::max(read(m, k, p) + (*this)(kForward, m, p.rank, k / p.pool),
+                                       m * p.rows * s + (*this)(kForward, m, p.rows, p.rank));
+    };
+    return with_branches(own(kForward, m, w.rows, k), w, branch);
+  }
+  template <class Branch>
+  int64_t with_branches(int64_t most, const AdaptedMatrix& w, Branch&& branch) const {
+    for (const AdaptedMatrix::Part& p : w.parts)
+      if (p.rank && p.rows) most = std::max(most, branch(p));
+    return most;
+  }
+  // What A reads, where it is not x itself: means, or what dropout leaves; or the gradients of it.
+  int64_t read(int64_t m, int64_t k, const AdaptedMatrix::Part& p) const {
+    return p.pool == 1 && !p.dropout ? 0 : m * (k / p.pool) * s;
+  }
+  // The columns of dy that belong to one part, where there are others.
+  int64_t cut(int64_t m, int64_t n, const AdaptedMatrix& w) const { return n == w.rows ? 0 : m * n * s; }
+  static bool has_magnitudes(const AdaptedMatrix& w) {
+    return std::ranges::any_of(w.parts, [](const AdaptedMatrix::Part& p) { return p.magnitude && p.rows; });
+  }
+  // dy by the factors of rows.
+  int64_t scaled(int64_t m, const AdaptedMatrix& w) const { return has_magnitudes(w) ? m * w.rows * s : 0; }
+  // Beside a pass: factors and lengths of rows, in f64; before it A·wᵀ of all parts, from which they are made.
+  int64_t with_factors(int64_t pass, const AdaptedMatrix& w, int64_t k) const {
+    int64_t rows = 0, ranks = 0, stacked = 0, parts = 0;
+    for (const AdaptedMatrix::Part& p : w.parts)
+      if (p.magnitude && p.rows) rows += 16 * p.rows, ranks += p.rank, ++parts;
+    if (ranks == 0) return pass;
+    if (parts > 1) stacked = ranks * k * s;
+    return rows + std::max(pass, stacked + ranks * w.rows * g + own(kForward, ranks, w.rows, k));
+  }
+  bool split() const { return query.tensor > 1; }
+  // Rows that all ranks of a tensor group hold together while a product reads or writes them, beside their own part.
+  int64_t gathered(int64_t width) const { return split() ? T * width * s : 0; }
+};
+
+// weight, and the bias of a layer norm; in a row: rstd, and the mean of a layer norm
+inline int64_t norm_vectors(const NormSpec& n) { return n.kind == NormKind::none ? 0 : n.kind == NormKind::layer ? 2 : 1; }
+inline int64_t norm_parameters(const NormSpec& n) { return n.width * norm_vectors(n); }
+inline int64_t norm_saved(const NormSpec& n, const Sizes& z) { return z.N * z.g * norm_vectors(n); }
+
+// How a branch joins the stream: with a norm the branch's result is kept; its gradient is made again in each pass
+// unless it is dy itself.
+struct Join {
+  int64_t parameters, saved, workspace;
+};
+inline Join cost_of(const JoinSpec& j, const Sizes& z, int64_t width) {
+  const int64_t rows = z.N * width * z.s;
+  if (!j.norm.present()) return {0, 0, j.multiplier == 1 ? 0 : rows};
+  return {norm_parameters(j.norm), rows + norm_saved(j.norm, z), rows};
+}
+
+// What a product of (rows, in) with an (out, in) matrix brings beside itself when parts carry adapters of rank r: A (r, in)
+// and B (part, r) each. Nothing is saved: the backward makes A·x again.
+struct Adapter {
+  int64_t parameters = 0, flops = 0, squares = 0;  // squares: bytes of Σ w² of rows with a magnitude
+};
+inline void add_adapter(Adapter& a, int64_t rows, const AdaptedMatrix& w, int64_t in, int64_t copies = 1) {
+  for (const auto& [n, r, pool, magnitude, dropout] : w.parts) {
+    if (n == 0) continue;
+    a.parameters += copies * (r * (n + in / pool) + (magnitude ? n : 0));
+    a.flops += 2 * rows * r * (n + in / pool) + (magnitude ? 2 * r * w.rows * in : 0);
+    if (magnitude) a.squares += 8 * n;
+  }
+}
+
+// Parameters in all, and what is trained: everything, or the adapters alone.
+inline void finish(UnitCost& c, const Adapter& a, const Sizes& z) {
+  c.trained = (z.frozen ? 0 : c.parameters) + a.parameters;
+  c.parameters += a.parameters;
+  c.parameter_bytes = a.squares;
+  c.forward_flops += a.flops, c.backward_input_flops += a.flops;
+  c.backward_weight_flops =
+      (z.frozen ? 0 : c.backward_weight_flops) + 2 * a.flops;  // both products of h, h and dh again
+}
+
+/// Of attention, whole or latent (attention_cost.cpp), as this rank of a tensor group has it.
+UnitCost attention_cost(const AttentionSpec& whole, const Sizes&);
+
+}  // namespace tern::closed_forms
