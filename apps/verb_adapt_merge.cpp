@@ -89,15 +89,15 @@ int merge_offsets(const Options& options, ModelDescription model, const std::str
     print_json({{"model", options.positional("MODEL")},
                 {"adapter", adapter},
                 {"output", out},
-                {"matrices", merged.matrices},
+                {"matrices", merged.error.matrices},
                 {"offsets", merged.offsets},
-                {"relative_error", merged.relative()}});
+                {"relative_error", merged.error.relative()}});
     return 0;
   }
   print_out(fmt::format(
       "{}  {} offsets moved in {}, no code changed; rounding took {:.3g} % of what the adapter adds\n", out,
       format_with_commas(merged.offsets),
-      merged.matrices == 1 ? "1 matrix" : fmt::format("{} matrices", merged.matrices), 100 * merged.relative()));
+      merged.error.matrices == 1 ? "1 matrix" : fmt::format("{} matrices", merged.error.matrices), 100 * merged.error.relative()));
   return 0;
 }
 

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "comm/sum_parts.h"
 #include "spec/layout.h"
+#include "tensor/bytes_of.h"
 
 namespace tern {
 namespace {
@@ -50,11 +51,6 @@ class PostedSends {
   Transport& transport_;
   bool done_ = false;
 };
-
-std::span<std::byte> bytes_of(const Tensor& t) {
-  if (t.empty()) return {};
-  return {static_cast<std::byte*>(t.data()), static_cast<size_t>(t.bytes())};
-}
 
 int64_t count_of(std::span<const Tensor> tensors) {
   int64_t count = 0;

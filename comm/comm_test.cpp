@@ -13,6 +13,7 @@
 #include "spec/layout.h"
 #include "spec/sum_order.h"
 #include "tensor/arena.h"
+#include "tensor/bytes_of.h"
 
 namespace tern {
 namespace {
@@ -121,10 +122,6 @@ std::vector<std::byte> sum_ref(const std::vector<Tensor>& inputs) {
       return summed<uint8_t, uint8_t>(
           inputs, [](uint8_t x) { return x; }, [](uint8_t x) { return x; });
   }
-}
-
-std::span<const std::byte> bytes_of(const Tensor& t) {
-  return {static_cast<const std::byte*>(t.data()), static_cast<size_t>(t.bytes())};
 }
 
 struct Vectors {

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "comm/sum_parts.h"
+#include "tensor/bytes_of.h"
 
 namespace tern {
 namespace {
@@ -49,9 +50,6 @@ struct Redistributor {
   std::vector<Tensor> sent{};
 
   Tensor room(const Piece& piece) const { return arena.bytes(piece.part.size() * size, MemoryClass::workspace); }
-  static std::span<std::byte> bytes_of(const Tensor& t) {
-    return {static_cast<std::byte*>(t.data()), static_cast<size_t>(t.bytes())};
-  }
 
   Tensor packed(const Holding& held, const Tensor& from, const Piece& piece) const {
     Tensor out = room(piece);

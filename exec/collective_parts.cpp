@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/wide_type.h"
 #include "model/tensor_parts.h"
 
 namespace tern {
@@ -27,7 +28,7 @@ std::vector<int64_t> bytes_of(const RankParts& parts) {
 
 }  // namespace
 
-DType CollectiveParts::wide() const { return weight_type(*in.update) == DType::f64 ? DType::f64 : DType::f32; }
+DType CollectiveParts::wide() const { return wide_type(weight_type(*in.update)); }
 
 std::vector<size_t> CollectiveParts::parameters_of(int unit) const {
   return places_of(*in.update, unit, unit + 1, [](const ParameterInfo&) { return true; });

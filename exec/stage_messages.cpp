@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "model/tensor_ranks.h"
+#include "tensor/bytes_of.h"
 
 namespace tern {
 namespace {
@@ -31,7 +32,7 @@ void StageMessages::send(const Instruction& i, const Tensor& t) {
   Tensor copy = memory.allocate(t.dtype(), t.shape(), MemoryClass::staging);
   std::memcpy(copy.data(), t.data(), static_cast<size_t>(t.bytes()));
   in.world->transport().send(peer_of(*this, i), tag_of_message(i.reads[0]),
-                             {static_cast<const std::byte*>(copy.data()), static_cast<size_t>(copy.bytes())});
+                             bytes_of(copy));
   sent.push_back(std::move(copy));
   expected.sent += i.message_bytes;
 }
@@ -45,7 +46,7 @@ void StageMessages::receive(const Instruction& i, const Tensor& place) {
   }
   const auto take = [&](const Buffer& b, const Tensor& t) {
     in.world->transport().recv(peer_of(*this, i), tag_of_message(b),
-                               {static_cast<std::byte*>(t.data()), static_cast<size_t>(t.bytes())});
+                               bytes_of(t));
     expected.received += t.bytes();
   };
   const std::vector<Buffer>& order = in.arrivals.at(static_cast<size_t>(i.peer));

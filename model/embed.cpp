@@ -4,6 +4,7 @@
 #include "model/ops.h"
 #include "model/tensor_ranks.h"
 #include "model/unit_impl.h"
+#include "tensor/bytes_of.h"
 
 namespace tern {
 
@@ -63,7 +64,7 @@ void scatter_shared(const Tensor& dy, std::span<const int32_t> ids, const Tensor
 void gather_from_file(const FileTable& table, std::span<const int32_t> ids, const Tensor& y, const Compute& c) {
   const auto count = static_cast<int64_t>(ids.size());
   const Tensor bytes = c.arena.bytes(count * table.rows.row_bytes, MemoryClass::workspace);
-  read_rows(table.rows, ids, {static_cast<std::byte*>(bytes.data()), static_cast<size_t>(bytes.bytes())});
+  read_rows(table.rows, ids, bytes_of(bytes));
   std::vector<int32_t> each(ids.size());
   std::iota(each.begin(), each.end(), 0);
   ops::gather_coded_rows({{{table.type, bytes, count}}}, each, y);

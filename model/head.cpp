@@ -7,6 +7,7 @@
 #include "model/tensor_ranks.h"
 #include "model/unit_impl.h"
 #include "spec/unit_cost.h"
+#include "tensor/bytes_of.h"
 
 namespace tern {
 
@@ -44,7 +45,7 @@ double fused_loss(const HeadSpec& u, const HeadWeights& w, const Tensor& x, std:
     head_loss(u.vocab, u.width, targets.subspan(static_cast<size_t>(begin), static_cast<size_t>(m)),
               static_cast<float>(scale), normed.span<bf16>(), dense_rows(w.projection).span<bf16>(), tile_losses,
               saved.dnormed_TD.rows_view(begin, end).span<bf16>(), dense_rows(gradient).span<float>(),
-              {static_cast<std::byte*>(scratch.data()), static_cast<size_t>(scratch.bytes())});
+              bytes_of(scratch));
     if (u.multiplier != 1) ops::scale(u.multiplier, saved.dnormed_TD.rows_view(begin, end));
     for (const float one : tile_losses) loss += one;
   }

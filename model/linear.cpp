@@ -12,14 +12,11 @@
 #include "model/ops.h"
 #include "model/row_lengths.h"
 #include "store/extent_ring.h"
+#include "tensor/bytes_of.h"
 
 namespace tern {
 
 namespace {
-
-std::span<std::byte> raw(const Tensor& bytes) {
-  return {static_cast<std::byte*>(bytes.data()), static_cast<size_t>(bytes.bytes())};
-}
 
 // The forward product of each form of a weight.
 template <class T, class Out>
@@ -29,13 +26,13 @@ void forward(const Linear& linear, const Tensor& x, const Tensor& y, const Tenso
   const std::span<Out> to = y.span<Out>();
   if (const auto* dense = std::get_if<DenseWeight>(&linear.weight)) {
     const std::span<const T> w = dense->rows.span<T>();
-    if (c.multiply == Multiply::fast) return multiply_fast<T, Out>(from, w, bias, m, n, k, to, raw(scratch));
-    if (!reads_plain_weights(x.dtype())) return multiply_exact<T, Out>(from, raw(scratch), bias, m, n, k, false, to);
+    if (c.multiply == Multiply::fast) return multiply_fast<T, Out>(from, w, bias, m, n, k, to, bytes_of(scratch));
+    if (!reads_plain_weights(x.dtype())) return multiply_exact<T, Out>(from, bytes_of(scratch), bias, m, n, k, false, to);
     const WeightRows<T> rows{w.data(), n};
     return multiply_plain<T, Out>(from, {&rows, 1}, bias, m, n, k, false, to);
   }
   if (const auto* packed = std::get_if<PackedWeight>(&linear.weight))
-    return multiply_exact<T, Out>(from, raw(packed->bytes), bias, m, n, k, false, to);
+    return multiply_exact<T, Out>(from, bytes_of(packed->bytes), bias, m, n, k, false, to);
   if (const auto* coded = std::get_if<CodedWeight>(&linear.weight)) {
     const std::vector<CodedRows> rows = ops::coded_rows(*coded);
     if (coded->in_integers) return multiply_coded_int8<T, Out>(from, rows, bias, m, n, k, false, to);
@@ -140,7 +137,7 @@ Tensor forward_scratch(const Linear& linear, int64_t rows, DType dtype, const Co
   if (c.multiply == Multiply::fast) return scratch;
   ops::by_dtype(dtype, [&]<class T>() {
     if constexpr (!std::is_same_v<T, double>)
-      pack_weight<T>(dense_rows(linear).span<T>(), linear.out, linear.in, raw(scratch));
+      pack_weight<T>(dense_rows(linear).span<T>(), linear.out, linear.in, bytes_of(scratch));
   });
   return scratch;
 }
@@ -220,7 +217,7 @@ void multiply_input(const Tensor& w, const Tensor& dy, bool add, const Tensor& d
       if (c.multiply == Multiply::exact) return multiply_nn<T>(dy.span<T>(), rows, m, n, k, add, dx.span<T>());
       const int64_t bytes = fast_scratch_bytes(Product::input_gradient, dy.dtype(), m, n, k);
       const Tensor scratch = bytes ? c.arena.bytes(bytes, MemoryClass::workspace) : Tensor{};
-      multiply_fast_input_gradient<T>(dy.span<T>(), rows, m, n, k, add, dx.span<T>(), raw(scratch));
+      multiply_fast_input_gradient<T>(dy.span<T>(), rows, m, n, k, add, dx.span<T>(), bytes_of(scratch));
     }
   });
 }
@@ -236,7 +233,7 @@ void multiply_weight(const Tensor& dy, const Tensor& x, const Tensor& dw, const 
       if (c.multiply == Multiply::exact) return multiply_tn<T>(dy.span<T>(), x.span<T>(), m, n, k, to);
       const int64_t bytes = fast_scratch_bytes(Product::weight_gradient, dy.dtype(), m, n, k);
       const Tensor scratch = bytes ? c.arena.bytes(bytes, MemoryClass::workspace) : Tensor{};
-      multiply_fast_weight_gradient<T>(dy.span<T>(), x.span<T>(), m, n, k, to, raw(scratch));
+      multiply_fast_weight_gradient<T>(dy.span<T>(), x.span<T>(), m, n, k, to, bytes_of(scratch));
     }
   });
 }

@@ -6,6 +6,7 @@
 #include "model/given_weights.h"
 #include "model/ops.h"
 #include "store/read_extent.h"
+#include "tensor/bytes_of.h"
 
 namespace tern {
 namespace {
@@ -35,10 +36,6 @@ struct Frame {
   std::vector<Target> targets;
   std::vector<Extent> streamed;
 };
-
-std::span<std::byte> tensor_bytes(const Tensor& t) {
-  return {static_cast<std::byte*>(t.data()), static_cast<size_t>(t.bytes())};
-}
 
 class Framer {
  public:
@@ -80,7 +77,7 @@ class Framer {
       size_t offset = 0;
       for (size_t b = begin; b < end; ++b) {
         const auto count = static_cast<size_t>(packed_bytes(dtype_, m.bands[b].rows, m.in));
-        frame_.targets.push_back({&m.bands[b], m.in, tensor_bytes(bytes).subspan(offset, count), true});
+        frame_.targets.push_back({&m.bands[b], m.in, bytes_of(bytes).subspan(offset, count), true});
         offset += count;
       }
       kept.kept = PackedWeight{bytes};
@@ -90,7 +87,7 @@ class Framer {
         const FileBand& band = m.bands[b];
         coded.pieces.push_back(
             {band.type, arena_.bytes(band.extent.bytes, MemoryClass::weights), band.rows, band.head_dim, band.tables});
-        frame_.targets.push_back({&band, m.in, tensor_bytes(coded.pieces.back().bytes), false});
+        frame_.targets.push_back({&band, m.in, bytes_of(coded.pieces.back().bytes), false});
       }
       kept.kept = std::move(coded);
     }

@@ -143,7 +143,7 @@ void merge_row(const Place& place, int64_t file_row, std::span<std::byte> row, O
     const double exact = read_offset(at, offset.bytes) + add[g], kept = write_offset(exact, at, offset.bytes);
     if (!std::isfinite(kept))
       throw Error(ErrorKind::usage, "merge: an offset would be {}, more than {} holds", exact, type.name);
-    merged.change += add[g] * add[g], merged.lost += (kept - exact) * (kept - exact);
+    merged.error.change += add[g] * add[g], merged.error.lost += (kept - exact) * (kept - exact);
     ++merged.offsets;
   }
 }
@@ -176,8 +176,6 @@ void copy_file(const std::string& from, const PlacesOfFile& places, const std::s
 
 bool has_offsets(WeightType type) { return offset_place(type).bytes > 0; }
 
-double OffsetMerge::relative() const { return change > 0 ? std::sqrt(lost / change) : 0; }
-
 OffsetMerge merge_into_offsets(const ModelSpec& spec, ModelWeights& adapters, const std::string& model_dir,
                                const std::string& out, Io& io) {
   const FileBands bands = file_bands(spec, model_dir, DType::f32, {.most = INT64_MAX / 2, .least = 0});
@@ -190,7 +188,7 @@ OffsetMerge merge_into_offsets(const ModelSpec& spec, ModelWeights& adapters, co
     const auto at = matrices.find(info.name);
     const FileMatrix* matrix = at == matrices.end() ? nullptr : at->second;
     require_offsets(file_name_of(info), matrix);
-    ++merged.matrices;
+    ++merged.error.matrices;
     int64_t row = 0;
     for (const FileBand& band : matrix->bands) {
       for (const Branch& b : linear.branches) require_pooled(info, b, linear.in, band.type);

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/weight_type.h"
+#include "model/merge_adapters.h"
 #include "model/weights.h"
 
 namespace tern {
@@ -15,12 +16,9 @@ class Io;
 /// Whether numbers of the type are s·q + o with an offset of its own for each block: U4, U3, U2 (f32), Q4_1, Q5_1 (f16).
 bool has_offsets(WeightType);
 
-/// Sums of squares over all merged groups: `change` of what adapters add to the offsets, `lost` of what rounding the offsets
-/// changes.
 struct OffsetMerge {
-  int64_t matrices = 0, offsets = 0;
-  double change = 0, lost = 0;
-  double relative() const;  // √(lost/change); 0 where nothing is added
+  MergeError error;  // over all merged groups; `lost` of what rounding the offsets changes
+  int64_t offsets = 0;
 };
 
 /// Copies the weight files of `model_dir` to `out` (a file for a GGUF file, else an existing directory) with o ← o + s·B·A in

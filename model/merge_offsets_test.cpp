@@ -77,7 +77,7 @@ void expect_offsets_moved(const Base& base, WeightType type) {
   Arena arena;
   ModelWeights branches = base.branches(arena);
   const OffsetMerge merged = merge_into_offsets(base.adapted, branches, base.path, base.merged, real_io());
-  EXPECT_EQ(merged.matrices, 4);
+  EXPECT_EQ(merged.error.matrices, 4);
   const ModelSpec stored = with_stored_matrices(with_adapters(base.plain, 0), base.path, DType::f32);
   ModelWeights before = load_weights(stored, base.path, DType::f32, arena),
                after = load_weights(stored, base.merged, DType::f32, arena);

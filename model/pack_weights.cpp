@@ -4,13 +4,14 @@
 #include "kernels/cpu/matmul.h"
 #include "model/ops.h"
 #include "model/weights.h"
+#include "tensor/bytes_of.h"
 
 namespace tern {
 
 PackedWeight packed_weight(const Linear& linear, std::span<const Tensor> pieces, Arena& arena) {
   const DType dtype = pieces.front().dtype();
   const Tensor packed = arena.bytes(packed_bytes(dtype, linear.out, linear.in), MemoryClass::weights);
-  const std::span<std::byte> to{static_cast<std::byte*>(packed.data()), static_cast<size_t>(packed.bytes())};
+  const std::span<std::byte> to = bytes_of(packed);
   ops::by_dtype(dtype, [&]<class T>() {
     if constexpr (!std::is_same_v<T, double>) {
       const std::vector<WeightRows<T>> rows = ops::weight_rows<T>(pieces);

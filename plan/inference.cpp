@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/rounding.h"
+#include "base/wide_type.h"
 #include "hardware/rates.h"
 #include "plan/comm_cost.h"
 #include "spec/unit_cost.h"
@@ -374,7 +375,7 @@ ServingMemory serving_memory(const ModelSpec& spec, const InferenceJob& job, con
       if (const auto* head = std::get_if<HeadSpec>(&unit.spec)) {
         if (head->tied && layout.stages > 1)  // the embedding lies in another stage
           x.weights += stored_bytes(job.weights, ceil_div(head->vocab, layout.tensor) * head->width);
-        x.logits = users * ceil_div(head->vocab, layout.tensor) * (job.dtype == DType::f64 ? 8 : 4);
+        x.logits = users * ceil_div(head->vocab, layout.tensor) * size_of(wide_type(job.dtype));
       } else {
         x.activations = std::max(x.activations, 2 * cost.output_bytes + cost.unsaved_workspace);
       }

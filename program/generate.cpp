@@ -1,6 +1,7 @@
 #include "program/generate.h"
 
 #include "base/error.h"
+#include "base/wide_type.h"
 
 namespace tern {
 
@@ -10,7 +11,7 @@ Placement placement_of(const ModelSpec& spec, std::span<const CostQuery> micro_b
   const DType dtype = micro_batches[0].dtype;
   const TrainJob job{.batch = std::ssize(micro_batches),
                      .dtype = dtype,
-                     .gradients = dtype == DType::f64 ? DType::f64 : DType::f32,
+                     .gradients = wide_type(dtype),
                      .optimizer = update.rule};
   Placement p = placement_of(spec, plan_on_one_device(spec, job, {&recompute, 1}, 1), {.update = update});
   p.query = [sizes = std::vector(micro_batches.begin(), micro_batches.end())](int, int m) {

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "base/wide_type.h"
 #include "program/layer_collectives.h"
 #include "program/micro_batch_costs.h"
 #include "program/update_instructions.h"
@@ -85,7 +86,7 @@ class Lowerer {
   int last() const { return static_cast<int>(spec_.units.size()) - 1; }
   int num_layers() const { return static_cast<int>(at_.layers.size()); }
   bool is_here(int stage) const { return device_of(at_.shape, stage) == rank_; }
-  int64_t wide() const { return at_.query(0, 0).dtype == DType::f64 ? 8 : 4; }  // bytes of an element at the step's end
+  int64_t wide() const { return size_of(wide_type(at_.query(0, 0).dtype)); }  // bytes of an element at the step's end
   bool pipelined() const { return at_.shape.num_devices > 1; }
   const UnitCost& cost(int u) const { return costs_.of(u, std::max(micro_, 0)); }
   const SwappedBytes& swaps(int u) const { return costs_.swaps_of(u, std::max(micro_, 0)); }

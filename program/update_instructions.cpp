@@ -1,6 +1,7 @@
 #include "program/update_instructions.h"
 
 #include "base/rounding.h"
+#include "base/wide_type.h"
 
 namespace tern {
 namespace {
@@ -15,7 +16,7 @@ bool is_shared_out(const Placement& at, int l) { return at.layers[l].strategy.ze
 
 Instruction norm_instruction(const Placement& at, int64_t trained, int64_t shared_blocks) {
   const int values = 1 + (sums_over_model(at) ? num_sums(at.update) : 0);
-  const int64_t wide = at.query(0, 0).dtype == DType::f64 ? 8 : 4;
+  const int64_t wide = size_of(wide_type(at.query(0, 0).dtype));
   const bool alone = at.shape.num_devices == 1 && at.mesh.devices() == 1;
   const int64_t blocks = at.mesh.tensor > 1 ? 0 : shared_blocks, ranks = at.shape.num_devices * at.mesh.devices();
   return {.op = Opcode::norm,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/wide_type.h"
 #include "spec/context_cost.h"
 #include "spec/unit_cost_impl.h"
 #include "spec/unit_parts.h"
@@ -238,7 +239,7 @@ bool is_recomputed(const Unit& unit, Recompute recompute) {
 }
 
 static UnitCost cost_of(const Unit& unit, const CostQuery& q, bool swaps) {
-  const int64_t s = size_of(q.dtype), g = q.dtype == DType::f64 ? 8 : 4;
+  const int64_t s = size_of(q.dtype), g = size_of(wide_type(q.dtype));
   const Sizes sizes{q.tokens,      split_rows(q), q.attended_pairs,  s, g,
                     unit.adapters, unit.frozen,   unit.stored.coded, q, swaps};
   UnitCost c = std::visit([&](const auto& spec) { return cost(spec, sizes); }, unit.spec);

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/wide_type.h"
 
 namespace tern {
 namespace {
@@ -167,12 +168,10 @@ size_t place_of(const UpdateRuleRow& row, UpdateRule rule, std::string_view name
   return static_cast<size_t>(it - row.options.begin());
 }
 
-int64_t wide_bytes(DType dtype) { return dtype == DType::f64 ? 8 : 4; }
-
 int64_t slot_bytes(const UpdateConfig& c, DType dtype, const ParameterForm& form) {
   int64_t bytes = 0;
   for (const StateSlot& slot : row_of(c.rule).slots)
-    bytes += slot_elements(c, slot, form) * (slot.type ? size_of(*slot.type) : wide_bytes(dtype));
+    bytes += slot_elements(c, slot, form) * size_of(slot.type.value_or(wide_type(dtype)));
   return bytes;
 }
 
@@ -254,7 +253,7 @@ int num_sums(const UpdateConfig& c) {
 }
 
 bool has_own_masters(const UpdateConfig& c, DType dtype) {
-  return size_of(dtype) < wide_bytes(dtype) || row_of(c.rule).computes_elsewhere;
+  return size_of(dtype) < size_of(wide_type(dtype)) || row_of(c.rule).computes_elsewhere;
 }
 
 int64_t projection_rank(const UpdateConfig& c, const ParameterForm& form) {
@@ -275,12 +274,12 @@ int64_t temporary_elements(const UpdateConfig& c, const ParameterForm& form) {
 
 int64_t update_workspace(const UpdateConfig& c, DType dtype, const std::vector<CountedForm>& forms) {
   int64_t most = 0;
-  for (const CountedForm& f : forms) most = std::max(most, temporary_elements(c, f.form) * wide_bytes(dtype));
+  for (const CountedForm& f : forms) most = std::max(most, temporary_elements(c, f.form) * size_of(wide_type(dtype)));
   return most;
 }
 
 int64_t state_bytes(const UpdateConfig& c, DType dtype, const ParameterForm& form) {
-  return slot_bytes(c, dtype, form) + (has_own_masters(c, dtype) ? form.elements() * wide_bytes(dtype) : 0);
+  return slot_bytes(c, dtype, form) + (has_own_masters(c, dtype) ? form.elements() * size_of(wide_type(dtype)) : 0);
 }
 
 int64_t state_bytes(const UpdateConfig& c, DType dtype, const std::vector<CountedForm>& forms) {
@@ -291,7 +290,7 @@ int64_t state_bytes(const UpdateConfig& c, DType dtype, const std::vector<Counte
 
 UpdateCost update_cost(const UpdateConfig& c, DType dtype, const std::vector<CountedForm>& forms) {
   UpdateCost cost;
-  const int64_t wide = wide_bytes(dtype), rounded = has_own_masters(c, dtype) ? size_of(dtype) : 0;
+  const int64_t wide = size_of(wide_type(dtype)), rounded = has_own_masters(c, dtype) ? size_of(dtype) : 0;
   const int64_t passes = num_sums(c) > 0 ? 6 : 4;
   for (const CountedForm& f : forms) {
     cost.flops += f.count * row_of(c.rule).flops(c, f.form);

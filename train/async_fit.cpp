@@ -1,6 +1,7 @@
 // Predicted bytes of asynchronous training: the server's, and as many workers'.
 #include <algorithm>
 
+#include "base/wide_type.h"
 #include "model/rope_table.h"
 #include "model/thread_memory.h"
 #include "program/simulate.h"
@@ -17,7 +18,7 @@ MemoryPlan predict_async_memory(const ModelSpec& spec, const TrainSettings& s, i
   const int64_t workers = s.async->rule.workers, outstanding = async_outstanding_bytes(spec, s);
   one.valid_data.clear();
   const RankBytes work = simulate(gradient_program(spec, one)).ranks[0];
-  const int64_t wide = s.dtype == DType::f64 ? 8 : 4;
+  const int64_t wide = size_of(wide_type(s.dtype));
   const int64_t weights = num_parameters(spec) * size_of(s.dtype) + num_fixed_numbers(spec) * wide;
   plan.weights += workers * weights;
   plan.gradients += workers * (async_worker_bytes(spec, s.dtype) - weights);

@@ -1,13 +1,11 @@
 #include "train/async_messages.h"
 
+#include "tensor/bytes_of.h"
+
 namespace tern {
 namespace {
 
 constexpr uint64_t kHeader = tag_of(MessageKind::receipt, 0), kTensor = tag_of(MessageKind::receipt, 1);
-
-std::span<std::byte> bytes_of(const Tensor& t) {
-  return {static_cast<std::byte*>(t.data()), static_cast<size_t>(t.bytes())};
-}
 
 }  // namespace
 

@@ -17,6 +17,7 @@
 #include "train/async_worker.h"
 #include "train/metric_rows.h"
 #include "train/run_checks.h"
+#include "train/stop.h"
 
 namespace tern {
 namespace {
@@ -174,7 +175,7 @@ class AsyncServer {
     begin_ns_ = last_ns_ = clock_.now_ns();
     const bool works = state_.train.step < total();
     for (int k = 0; works && k < num_workers(); ++k) send_work(k);
-    while (state_.train.step < total() && !stop_now()) {
+    while (state_.train.step < total() && !should_stop(worker_, s_, begin_ns_)) {
       AsyncHeader header;
       const int worker = receive(header);
       take(worker, header);
@@ -185,7 +186,7 @@ class AsyncServer {
       tell(report, worker, last);
       if (s_.checkpoint_every > 0 && state_.train.step % s_.checkpoint_every == 0 && !last) save();
       writer_->poll();
-      if (!last && !stop_now()) {
+      if (!last && !should_stop(worker_, s_, begin_ns_)) {
         send_work(worker);
       } else {
         stop_worker(worker);
@@ -202,9 +203,6 @@ class AsyncServer {
     if (state_.train.step < total()) result_.end = TrainEnd::interrupted;
   }
 
-  bool stop_now() const {
-    return worker_.stop || (s_.max_seconds && seconds_between(begin_ns_, clock_.now_ns()) >= *s_.max_seconds);
-  }
   void stop_worker(int worker) {
     static constexpr AsyncHeader kStop{.call = AsyncCall::stop};
     post(transport(), worker + 1, kStop, {});

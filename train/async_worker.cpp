@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 
+#include "base/wide_type.h"
 #include "kernels/cpu/parallel.h"
 #include "model/weights.h"
 #include "program/lower.h"
@@ -94,7 +95,7 @@ Program gradient_program(const ModelSpec& spec, const TrainSettings& s) {
 }
 
 int64_t async_worker_bytes(const ModelSpec& spec, DType dtype) {
-  const int64_t wide = dtype == DType::f64 ? 8 : 4;
+  const int64_t wide = size_of(wide_type(dtype));
   int64_t bytes = num_parameters(spec) * size_of(dtype) + num_fixed_numbers(spec) * wide;
   for (const Unit& unit : spec.units) bytes += unit_cost(unit, {.dtype = dtype}).gradient_bytes;
   return bytes;

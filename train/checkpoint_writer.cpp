@@ -3,6 +3,8 @@
 #include <cstring>
 #include <utility>
 
+#include "tensor/bytes_of.h"
+
 namespace tern {
 namespace {
 
@@ -11,7 +13,7 @@ std::vector<TensorToWrite> to_write(const std::vector<NamedTensor>& staged) {
   for (const NamedTensor& t : staged) {
     TensorToWrite w{.name = t.name, .dtype = t.tensor.dtype(), .shape = {}, .bytes = {}, .produce = {}};
     for (int d = 0; d < t.tensor.shape().rank; ++d) w.shape.push_back(t.tensor.shape()[d]);
-    w.bytes = {static_cast<const std::byte*>(t.tensor.data()), static_cast<size_t>(t.tensor.bytes())};
+    w.bytes = bytes_of(t.tensor);
     list.push_back(std::move(w));
   }
   return list;

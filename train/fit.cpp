@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/rounding.h"
 #include "base/units.h"
+#include "base/wide_type.h"
 #include "model/linear.h"
 #include "model/rope_table.h"
 #include "model/taken_factors.h"
@@ -103,7 +104,7 @@ Placement step_placement(const ModelSpec& spec, const TrainSettings& s, int64_t 
   const TrainJob job{.batch = sequences,
                      .seq = s.seq,
                      .dtype = s.dtype,
-                     .gradients = s.dtype == DType::f64 ? DType::f64 : DType::f32,
+                     .gradients = wide_type(s.dtype),
                      .optimizer = s.optimizer.rule};
   const std::vector<Recompute> modes = s.plan ? planned_recompute(*s.plan) : std::vector{s.recompute};
   Placement p = placement_of(spec, plan_on_one_device(spec, job, modes, s.micro_batch),
@@ -215,7 +216,7 @@ RankBytes peak_of_step(const Program& step, const TrainSettings& s) {
 // Of ranks that have all layers each, beside the step. `begins`: bytes of one rank's weights with the values that masters begin from.
 void predict_copies(const ModelSpec& spec, const TrainSettings& s, const TrainedParts& parts, int64_t begins,
                     MemoryPlan& plan) {
-  const int64_t wide = s.dtype == DType::f64 ? 8 : 4, fixed = num_fixed_numbers(spec) * wide;
+  const int64_t wide = size_of(wide_type(s.dtype)), fixed = num_fixed_numbers(spec) * wide;
   plan.weights = parts.weights + s.ranks * (plan.weights - parts.weights);
   plan.gradients = parts.gradients + s.ranks * (plan.gradients - parts.gradients);
   plan.optimizer = parts.states + s.ranks * (plan.optimizer - parts.states);
@@ -254,7 +255,7 @@ MemoryPlan predict_memory(const ModelSpec& spec, const TrainSettings& s, int64_t
   check_countable(spec, s);
   if (s.async) return predict_async_memory(spec, s, process_bytes);
   MemoryPlan plan{.process = process_bytes};
-  const int64_t n = num_parameters(spec), wide = s.dtype == DType::f64 ? 8 : 4;
+  const int64_t n = num_parameters(spec), wide = size_of(wide_type(s.dtype));
   const int64_t fixed = num_fixed_numbers(spec) * wide;
   const TrainedParts parts = predict_units(spec, s, wide, plan);
   // Masters and what the rule keeps, of what is trained; masters are the weights themselves where the rule has none.

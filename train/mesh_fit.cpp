@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/wide_type.h"
 #include "exec/stage_messages.h"
 #include "model/tensor_parts.h"
 #include "spec/collective_bytes.h"
@@ -19,7 +20,7 @@ struct MeshSizes {
   const TrainSettings& s;
   const Program& all;
   std::vector<ParameterInfo> trained = trained_parameters(part), every = parameters(part);
-  int64_t size = size_of(s.dtype), wide = s.dtype == DType::f64 ? 8 : 4;
+  int64_t size = size_of(s.dtype), wide = size_of(wide_type(s.dtype));
 };
 
 bool is_apart(const std::vector<bool>& units, int unit) { return !units.empty() && units[static_cast<size_t>(unit)]; }
@@ -153,7 +154,7 @@ void predict_mesh(const ModelSpec& spec, const TrainSettings& s, const Program& 
     plan.messages += own.messages();
   }
   if (num_stage_devices(s) > 1 && !is_whole_for_a_while(s))
-    plan.weights += num_parameters(spec) * size_of(s.dtype) + num_fixed_numbers(spec) * (s.dtype == DType::f64 ? 8 : 4);
+    plan.weights += num_parameters(spec) * size_of(s.dtype) + num_fixed_numbers(spec) * size_of(wide_type(s.dtype));
 }
 
 }  // namespace tern

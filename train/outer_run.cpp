@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "base/wide_type.h"
 #include "spec/layout.h"
 
 namespace tern {
@@ -36,7 +37,7 @@ OuterState outer_state_of(const ModelSpec& spec, const TrainSettings& s, const O
 
 std::vector<StateTensor> outer_tensors(const UpdateConfig& config, DType dtype, const OptimizerState& o,
                                        const OuterState& outer) {
-  const DType wide = dtype == DType::f64 ? DType::f64 : DType::f32;
+  const DType wide = wide_type(dtype);
   std::vector<StateTensor> list;
   const auto whole = [&](std::string_view prefix, const std::vector<Tensor>& tensors) {
     for (size_t i = 0; i < tensors.size(); ++i)
@@ -78,7 +79,7 @@ void put_common(const ModelSpec& spec, const OptimizerState& o, const OuterState
 }
 
 void predict_outer(const ModelSpec& spec, const TrainSettings& s, int64_t one_rank, MemoryPlan& plan) {
-  const DType wide = s.dtype == DType::f64 ? DType::f64 : DType::f32;
+  const DType wide = wide_type(s.dtype);
   const std::vector<int64_t> fragments = outer_fragments(spec, *s.outer);
   plan.optimizer += outer_state_bytes(*s.outer, fragments, s.ranks, wide);
   plan.messages = outer_staging_bytes(*s.outer, fragments, s.ranks, wide);

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/options.h"
 #include "base/units.h"
+#include "base/wide_type.h"
 #include "program/placement.h"
 #include "train/settings.h"
 #include "train/stages.h"
@@ -34,7 +35,7 @@ std::string why_not_trained(const Plan& p) {
     return "pads its windows; tern train lays sequences end to end: plan with --batching packed";
   if (p.job.dtype != DType::f32 && p.job.dtype != DType::bf16 && p.job.dtype != DType::f64)
     return fmt::format("is in {}; tern train knows f32, bf16 and f64", name_of(p.job.dtype));
-  const DType wide = p.job.dtype == DType::f64 ? DType::f64 : DType::f32;
+  const DType wide = wide_type(p.job.dtype);
   if (p.job.gradients != wide)
     return fmt::format("has gradients in {}; tern train's are {}: plan with --gradients {}", name_of(p.job.gradients),
                        name_of(wide), name_of(wide));

@@ -64,9 +64,6 @@ class RankTrainer {
     bool stop = false, gives_up = false;  // gives_up: --patience is at its end
   };
   Agreed agree(const std::vector<MicroBatch>& batches);
-  bool stop_now() const {
-    return worker_.stop || (s_.max_seconds && seconds_between(begin_ns_, clock_.now_ns()) >= *s_.max_seconds);
-  }
 
   // --- a step (rank_trainer_step.cpp) ---
   // Of all ranks: losses in the order of micro-batches, as one rank adds them; the highest moments of the step.

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/system.h"
+#include "base/wide_type.h"
 #include "comm/equal_facts.h"
 #include "kernels/onednn/fast_matmul.h"
 #include "model/linear.h"
@@ -175,7 +176,7 @@ void RankTrainer::prepare() {
   if (in_stages() && in_.spec.head().tied && place_.has_last() && !place_.has_first())
     update_->gradients[0] = dense_rows(head_of(state_.gradients).projection);  // of its copy of the table
   if (!s_.update_in_backward)  // else a step brings them to life, layer by layer
-    add_gradient_parts(*update_, s_.dtype == DType::f64 ? DType::f64 : DType::f32, state_arena_);
+    add_gradient_parts(*update_, wide_type(s_.dtype), state_arena_);
   if (s_.robust) robust_.emplace(RobustStep{.config = *s_.robust, .state = state_.optimizer.robust});
   if (s_.outer) outer_.emplace(OuterStep{.config = *s_.outer, .state = *state_.outer});
   put_weights_at(*update_, WeightPoint::computing);

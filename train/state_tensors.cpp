@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/wide_type.h"
 #include "spec/layout.h"
 #include "train/outer_run.h"
 #include "train/tensor_state.h"
@@ -34,7 +35,7 @@ void add_robust(const OptimizerState& o, DType wide, std::vector<StateTensor>& l
 }  // namespace
 
 std::vector<StateTensor> state_tensors(const UpdateConfig& config, DType dtype, const OptimizerState& o) {
-  const DType wide = dtype == DType::f64 ? DType::f64 : DType::f32;
+  const DType wide = wide_type(dtype);
   const std::vector<StateSlot>& slots = row_of(config.rule).slots;
   std::vector<StateTensor> list;
   for (size_t i = 0; i < o.infos.size(); ++i)

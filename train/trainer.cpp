@@ -11,6 +11,7 @@
 #include "train/rank_trainer.h"
 #include "train/robust_settings.h"
 #include "train/run_checks.h"
+#include "train/stop.h"
 
 namespace tern {
 
@@ -104,7 +105,7 @@ std::vector<MicroBatch> RankTrainer::my_batches() const {
 
 RankTrainer::Agreed RankTrainer::agree(const std::vector<MicroBatch>& batches) {
   const bool gives_up = leads() && s_.patience && best_.since >= *s_.patience;
-  std::array<int64_t, 3> sums{0, stop_now(), gives_up};
+  std::array<int64_t, 3> sums{0, should_stop(worker_, s_, begin_ns_), gives_up};
   if (place_.device == 0 && place_.tensor.place == 0)  // all stages, and all of a tensor group, see the same
     for (const MicroBatch& b : batches) sums[0] += b.num_targets();
   world().agree(sums, Combine::sum);
