@@ -20,14 +20,16 @@ std::string gated_directory(const StreamSettings&, size_t t);
 
 /// Writes begin/ and the beginning gate, of the task's inputs as the model with all earlier branches sees them.
 void begin_gated_task(const StreamSettings&, size_t t, Io&);
-/// For the run of task t, and without files (a forecast of the last task's memory alone) for one with so many branches beside it.
+/// The trainer of the gate of task t. gate_trainer_of_forecast: one with as many branches as the last task has beside it, made
+/// without files, for a forecast of memory alone.
 std::unique_ptr<GateTrainer> gate_trainer(const StreamSettings&, size_t t);
 std::unique_ptr<GateTrainer> gate_trainer_of_forecast(const StreamSettings&, const ModelSpec&);
 /// After the run: gated/ with the gate as it was trained; then the memories of inputs, the gate's among them.
 void end_gated_task(const StreamSettings&, size_t t, const GateTrainer&, const std::string& memory, Io&);
 
-/// Scores of all tests, by what was learned up to task t: shares of right choices, whose prompts open the gates, or bits per byte. There a window's prompt is coded by the model as it came, as the gates have read
-/// it, the rest with the branches. Empty: stopped.
+/// Scores of all tests, by what was learned up to task t. A test is of questions, whose prompts open the gates, and has the share of
+/// right choices; or it is a text and has bits per byte. Of a text each window has a prompt too: its bits are those of the model as
+/// it came, since the gates have read it, and those of the rest are of the model with its branches. Empty: stopped.
 std::vector<double> judge_gated(const StreamSettings&, size_t t, Io&, const std::atomic<bool>& stop);
 
 }  // namespace tern

@@ -29,9 +29,8 @@ inline constexpr int64_t kTokensToCopyFor = 256;
 bool copy_pays(int64_t tokens, const MemoryFacts&, const InferenceFit&);
 /// --weights; auto for verbs that have no such option.
 std::string weights_option(const Options&);
-/// What stays coded as weights_option says; for auto as coded_to_fit says. Errors: usage: --weights mapped where coded weights
-/// cannot stay
-/// coded; those of coded_for_integers.
+/// What stays coded as weights_option says; for auto as coded_to_fit says. Errors: usage: --weights mapped where coded
+/// weights cannot stay coded; those of coded_for_integers.
 CodedBytes stays_coded(const Options&, const ModelDescription&, const InferenceNeeds&, const MemoryBudget&);
 /// Whether --arithmetic is int8, for verbs that have it.
 bool in_integers(const Options&);

@@ -98,24 +98,24 @@ void require_executable(const Program&, int num_ranks = 1);
 ///           parameters, or of its experts, as one vector, in comm/comm.h's order; REDUCE over all is aggregate_gradients of
 ///           `robust`. Where a layer is shared out (the update's Shares), SCATTER leaves each rank the sum of its own part,
 ///           with ZeRO 2 and 3 added to the sums of earlier micro-batches, and GATHER brings the other ranks' weights, for the
-///           step or (ZeRO 3) for one pass through the layer. NORM: every rank
-///           has the same sums; that one of them refuses is agreed on before anything is changed, and then all throw; a message
-///           that came changed ends the step before that (ExecuteResult::changed). What a
-///           rank sends and receives is held to link_bytes (program/link_bytes.h).
-/// Early     An UPDATE that reads its layer's gradients runs within the backward, before NORM, to the bits of one after it: nothing is
-///           clipped. NORM then only adds up what the UPDATEs saw. A gradient that is not finite ends the step half done.
-/// Stages    Every rank runs its own list; ranks are numbered as in MeshPlace. All are given all micro-batches of their
-///           replica.
-///           What a SEND reads is copied and stays until the step ends, beside the counted bytes. Only sums of a whole step
-///           over replicas wait for NORM, a tied table's two gradients first. A rank's messages are compared with
-///           link_bytes only at the end, all together.
+///           step or (ZeRO 3) for one pass through the layer. In NORM every rank has the same sums. If one rank refuses them, all
+///           learn of it before anything is changed, and all throw. If a message of the step came changed, all end the step before
+///           that, without throwing (ExecuteResult::changed). The bytes that a rank sends and receives are compared with
+///           link_bytes (program/link_bytes.h).
+/// Early     An UPDATE that reads its layer's gradients runs within the backward, before NORM. It gives the bits of an UPDATE after NORM,
+///           as nothing is clipped; NORM then only adds up the squares. A gradient that is not finite ends the step half done.
+/// Stages    Every rank runs its own list; ranks are numbered as in MeshPlace.
+///           Each is given all micro-batches of its replica.
+///           SEND copies what it reads; the copy stays until the step ends and is not among the counted bytes. A REDUCE or SCATTER
+///           of the whole step over replicas waits for NORM; those of a tied table's two gradients run first.
+///           A rank's messages are compared with link_bytes only at the end, all together.
 /// Counting  `counted` holds the most of the arena's activations and of its workspace during an instruction, beside what
 ///           was there before the call.
 /// Errors    as require_executable; usage: a micro-batch whose tokens a tensor group cannot share equally, replicas of a
 ///           pipeline whose first device has the tied head too; TERN_CHECK: micro-batches, gradients, update or robust that the
 ///           Program needs and that are not given, a tied table that no REDUCE joins before NORM; in debug builds also any
-///           mismatch. diverged:
-///           gradient_norm's. What the model's functions throw passes through, buffers freed.
+///           mismatch. diverged: as gradient_norm.
+///           What the model's functions throw passes through; the buffers are freed.
 ExecuteResult execute(const Program&, const ExecuteInput&);
 
 /// What each rank of a pipeline's Program (of all ranks, program/lower.h) sends to `rank`, in order.

@@ -9,9 +9,9 @@
 
 namespace tern {
 
-/// The messages of one run of one Program. A message is named by its buffer; each stage's messages come in the order in which
-/// that stage's list
-/// sends them (ExecuteInput::arrivals), which may not be the order in which this rank's list wants them.
+/// The messages of one run of one Program. A message is named by its buffer. The messages of a stage come in the order in which
+/// that stage's list sends them (ExecuteInput::arrivals). This rank's list may want them in another order: those that come too
+/// early are kept.
 struct StageMessages {
   const Program& program;
   const ExecuteInput& in;

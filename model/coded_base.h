@@ -13,8 +13,7 @@ namespace tern {
 
 /// The model with Unit::stored set for each frozen unit whose matrices are all coded in these files, in fewer bytes than as
 /// numbers of `dtype`; a tied head stays coded if its table does. Experts, and any unit in f64, are decoded. Reads headers
-/// alone.
-/// load_weights then leaves those matrices where they lie. Errors  bad_file: files that cannot be read.
+/// alone. load_weights then leaves those matrices where they lie. Errors: bad_file: files that cannot be read.
 ModelSpec with_stored_matrices(ModelSpec, const std::string& model_dir, DType);
 /// Whether any unit has Unit::stored.
 bool has_stored_matrices(const ModelSpec&);

@@ -68,9 +68,8 @@ class WindowMix {
   mutable std::map<std::tuple<Kind, int64_t, int64_t>, SlowestRank> known_;
 };
 
-/// The mean over a job's windows; where the job has no lengths, every sequence counts as `seq` long. Errors: TERN_CHECK, a job
-/// that was
-/// read from a file, without its distribution.
+/// The mean over a job's windows; where the job has no lengths, every sequence counts as `seq` long. Errors: TERN_CHECK: a
+/// job that was read from a file, without its distribution.
 double window_pairs(const TrainJob&,
                     const AttentionSpec&);  // pairs per window and head that a rank computes, on average
 double step_tokens(const TrainJob&);        // real ones

@@ -18,8 +18,7 @@ class UringReads {
  public:
   virtual ~UringReads() = default;
   /// As pread: the bytes read without a gap from `offset` on, or, where there are none, a negated errno. Offset, length and
-  /// address
-  /// are multiples of the file's alignment.
+  /// address are multiples of the file's alignment.
   virtual int64_t read(int fd, int64_t offset, std::span<std::byte> into) = 0;
 };
 

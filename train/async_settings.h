@@ -22,8 +22,8 @@ struct AsyncSettings {
 };
 
 /// nullopt without --async. Errors: usage, naming an option that means nothing without --async, or that contradicts it
-/// (--ranks,
-/// --sum-groups, --zero, --plan, --aggregator, --trace, another --optimizer than sgd, --dtype bf16, a momentum of asgd).
+/// (--ranks, --sum-groups, --zero, --plan, --aggregator, --trace, another --optimizer than sgd, --dtype bf16, a momentum of
+/// asgd).
 std::optional<AsyncSettings> async_from(const Options&, const TrainSettings&);
 /// Whether the verb was asked for --async; then --optimizer is sgd if it is not given.
 bool asks_for_async(const Options&);

@@ -37,10 +37,9 @@ void check_data_files(const TrainSettings&, const TrainInputs&);
 Feed open_feed(const TrainSettings&, const TrainInputs&, const std::string& data, const std::string& cache_dir,
                FeedConfig, PackOptions = {}, Io& = real_io());
 
-/// Identities for the manifest. Data: the number of tokens and documents, and a CRC-32C of the ids (of more than 64 Mi tokens,
-/// of 1,024 evenly spaced stretches) and of where documents begin. Model: the CRC-32C of the configuration, and of every file
-/// that its weights
-/// lie in, the index included (of a file over 16 MiB, of 256 evenly spaced stretches).
+/// Identities for the manifest. Data: the number of tokens and documents, and a CRC-32C of the ids (of more than 64 Mi
+/// tokens, of 1,024 evenly spaced stretches) and of where documents begin. Model: the CRC-32C of the configuration, and of
+/// every file that its weights lie in, the index included (of a file over 16 MiB, of 256 evenly spaced stretches).
 RunIdentity identify(const TrainSettings&, const TrainInputs&, const Feed&);
 
 }  // namespace tern

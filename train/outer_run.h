@@ -11,17 +11,17 @@ namespace tern {
 
 /// Elements of each fragment.
 std::vector<int64_t> outer_fragments(const ModelSpec&, const OuterConfig&);
-/// Of a state whose masters are there: new, or as a checkpoint holds it (load_state reads it).
+/// A new state, made of masters that have their values; or room for the state of a checkpoint, which load_state then reads.
 OuterState outer_state_of(const ModelSpec&, const TrainSettings&, const OptimizerState&, Arena&);
 
 /// A checkpoint of all ranks: "model.NAME" is the model in common, the rest of each rank is a row: "replica.NAME" (masters), "SLOT.NAME",
 /// "outer-error.FRAGMENT"; of all, "outer-momentum.NAME", "outer-pending.NAME", "outer-sum-error.FRAGMENT".
 std::vector<StateTensor> outer_tensors(const UpdateConfig&, DType dtype, const OptimizerState&, const OuterState&);
 
-/// Writes the model in common, rounded, into weights; and what is not trained.
+/// Writes the model in common, rounded, into `whole`, and the parameters that are not trained.
 void put_common(const ModelSpec&, const OptimizerState&, const OuterState&, ModelWeights& whole);
 
-/// Adds what is kept and sent beside the ranks' own states; `one_rank`: bytes of a checkpoint of one rank alone.
+/// Adds the bytes of what is kept and sent beside the ranks' own states to the plan. `one_rank`: bytes of a checkpoint of one rank alone.
 void predict_outer(const ModelSpec&, const TrainSettings&, int64_t one_rank, MemoryPlan&);
 
 }  // namespace tern

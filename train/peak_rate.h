@@ -16,12 +16,11 @@ struct PeakRate {
   bool measured_now = false;  // false: taken from the cache
 };
 
-/// The best of several products of 1024³ (f32, bf16) by `multiply` in about 0.2 s, 2·1024³ flops each; f64, which
-/// runs on the reference kernels, is not probed: flops_per_s is 0 and no share is shown. Kept in
-/// CACHE/tern/peak-rates.json by CPU model, instruction set, threads, dtype and multiplier; CACHE is $XDG_CACHE_HOME or
-/// ~/.cache. Where the cache cannot be read or written, the rate is measured anew and the debug log says so. `measuring` is
-/// called
-/// before a probe, not where the cache answers. Errors: none.
+/// The best of several products of 1024³ (f32, bf16) by `multiply` in about 0.2 s, 2·1024³ flops each; f64, which runs on
+/// the reference kernels, is not probed: flops_per_s is 0 and no share is shown. Kept in CACHE/tern/peak-rates.json by CPU
+/// model, instruction set, threads, dtype and multiplier; CACHE is $XDG_CACHE_HOME or ~/.cache. Where the cache cannot be
+/// read or written, the rate is measured anew and the debug log says so. `measuring` is called before a probe, not where
+/// the cache answers. Errors: none.
 PeakRate peak_rate(DType, Multiply, const std::function<void()>& measuring = {});
 
 /// After a run has reached `seen` flops/s, more than the rate that was kept: the probe was disturbed. Keeps the highest

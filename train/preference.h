@@ -18,9 +18,10 @@ struct Preference {
   std::vector<ByteMismatch> mismatches;  // counted against predicted
 };
 
-/// Answers, each a micro-batch, chosen and rejected in turn: their log-probabilities by four forward passes a pair (each answer with the
-/// adapter and without), and each micro-batch's loss_scale, with which gradients of Σ scale·(-log p) are those of the mean loss:
-/// ±β·σ(-β·h)/pairs, held fixed. `compute` as in the step that follows, so that both see the same numbers.
+/// What the pairs cost, and the weight of each answer in the gradient. `answers`: each a micro-batch, chosen and rejected in turn.
+/// Each gets a loss_scale of ±β·σ(-β·h)/pairs: with these scales held fixed, the gradient of Σ scale·(-log p) is that of the mean
+/// loss. Four forward passes a pair: each answer with the adapter and without. `compute`: as in the step that follows, so that both
+/// see the same numbers.
 /// Errors  TERN_CHECK: an odd number of micro-batches; a model without adapters.
 Preference weigh_pairs(const ModelSpec&, const ModelWeights&, double beta, std::span<MicroBatch> answers,
                        const Compute&, DType);

@@ -72,11 +72,11 @@ class RankTrainer {
     int64_t peak_bytes = 0, message_bytes = 0;
   };
   StepReport step(std::vector<MicroBatch>& batches, int64_t targets);
-  // A step of which a message came changed is done once more, from zero gradients. Errors: peer: the second time too.
+  // Runs a step. If a message of it came changed, runs it once more from zero gradients. Errors  peer: changed again.
   ExecuteResult run_unchanged(const ExecuteInput&, int64_t number);
-  // Errors  peer: since the last time a message came changed, of which `what` was made.
+  // Checks the messages since the last check, which `what` was made of. Errors  peer: one came changed.
   void settle(const char* what);
-  // What pairs cost, where they are what is learned; each answer gets its weight in the gradient.
+  // Where pairs of answers are learned: their loss; gives each answer its weight in the gradient.
   std::optional<Preference> prefer(std::vector<MicroBatch>& batches);
   void change_gradients(int64_t number);
   ExecuteResult run_step(const ExecuteInput&, int64_t number);
@@ -84,23 +84,23 @@ class RankTrainer {
   void after_step(const ExecuteResult& run, const Totals& totals, StepReport& report);
   // A neighbour can only slow the probe down, so a step that beats it shows that the probe was disturbed.
   void raise_peak(StepReport& report);
-  // A picture is not worth a run: what the disk says of it is a note.
+  // A disk that does not take the trace does not end the run; it is told as a note.
   void write_trace(const ExecuteResult& run);
   Compute compute();
 
-  // A of an adapter that is given: its gradient is dropped, nothing makes it decay.
+  // Whether A of the adapter stays as it was given: its gradient is dropped, and it does not decay.
   bool keeps_a() const { return s_.adapter && !s_.adapter->trains_a; }
   // Bytes that lie there all the time: the state of this rank and the others, and what their messages wait in.
   int64_t state_bytes() const { return state_arena_.peak_total() + others_state_ + message_bytes_; }
   static double rate(double amount, double seconds) { return seconds > 0 ? amount / seconds : 0; }
 
   // --- what others see (rank_trainer_publish.cpp) ---
-  // Where ranks share weights out, each has only its own parts after a step: brings all, as they are saved, to all ranks or
-  // (parts_alone) to the first's whole_. To go on: release_weights.
+  // Where ranks share weights out, each has only its own parts after a step. This brings all parts, as they are saved, to all
+  // ranks or (parts_alone) to the first rank's whole_. Before the next step: release_weights.
   void gather_weights();
   void release_weights();
-  // Whether it was done: a batch may take seconds, and who asked for a stop does not wait for all of them.
-  // The weights are those of gather_weights.
+  // Evaluates the weights of gather_weights. False: a stop ended it, as whoever asked for one does not wait for all batches,
+  // each of which may take seconds.
   bool add_evaluation(MetricRow& row);
   // The log first: a resume at this checkpoint relies on the rows up to it. What other ranks keep comes straight into the copy
   // that rank 0 writes.

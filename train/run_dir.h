@@ -56,7 +56,7 @@ class RunDirectory {
   /// all. Returns the new names; none if there was nothing.
   std::vector<std::string> put_aside() const;
   /// Writes the model with its tokenizer, or with `adapter` its adapter alone, beside `directory` (model() or best()), then renames it. An
-  /// adapter that began with a part of the weights is written as what it is beside the model as it lies (model/taken_factors.h).
+  /// adapter that took a part of the weights (model/taken_factors.h) is written so that it fits the model as its files have it.
   /// A crash in between leaves the old model, if need be under a temporary name; the next start then gives it back its name.
   void export_model(const TrainInputs&, const ModelWeights&, DType, const ExportOf&, const AdapterSettings* adapter,
                     const std::string& directory) const;

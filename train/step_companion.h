@@ -15,8 +15,8 @@ class StepCompanion {
  public:
   virtual ~StepCompanion() = default;
 
-  /// What it will take from the arena, for the forecast: what it only reads, and what it trains with all that it keeps of that, all of
-  /// which is in checkpoints.
+  /// Bytes that it will take from the arena, for the forecast. read: of what it does not change. state: of what it trains and
+  /// keeps beside that; all of it is in checkpoints.
   struct Bytes {
     int64_t read = 0, state = 0;
   };

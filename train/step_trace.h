@@ -14,9 +14,8 @@ namespace tern {
 
 class Io;
 
-/// Checks before a run that a trace may be written to `path`; an empty path means no trace. Errors usage: no such folder, a
-/// folder,
-/// a file that holds something else.
+/// Checks before a run that a trace may be written to `path`; an empty path means no trace. Errors: usage: no such folder, a
+/// folder, a file that holds something else.
 void require_trace_place(const std::string& path, Io&);
 
 /// What all ranks measured, by rank, in seconds from the earliest begin. `all` has one list per pipeline device, which all

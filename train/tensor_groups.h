@@ -8,8 +8,7 @@
 namespace tern {
 
 /// Checks that s.tensor ranks can share the matrices, the rows of a micro-batch and the optimizer's state. Errors: usage,
-/// naming the
-/// unit or option that stands against it.
+/// naming the unit or option that stands against it.
 void check_tensor_ranks(const ModelSpec&, const TrainSettings&);
 
 /// The same of s.context_ranks and the rows of a micro-batch.

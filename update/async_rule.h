@@ -39,10 +39,10 @@ struct AsyncStep {
 
 /// Advances the clock by one gradient and returns what its receipt does. The gradient was computed at the weights that were
 /// sent with `index`, the number of receipts before they were sent (0 for the first weights of every worker); `rate` is η.
-/// OrMo K receipts of consecutive indices make a bucket, b_g = ⌈index/K⌉. A gradient of a new bucket turns the momentum once;
-///       one that belongs d buckets back enters as if it had come then: u += β^d ηg, w -= (1 + β + … + β^d) ηg. So the result
-///       depends on which
-///       gradients came, not on their order, and buckets that are filled one after the other are synchronous momentum.
+/// OrMo K receipts of consecutive indices make a bucket, b_g = ⌈index/K⌉. A gradient of a new bucket turns the momentum
+///       once; one that belongs d buckets back enters as if it had come then: u += β^d ηg, w -= (1 + β + … + β^d) ηg. So the
+///       result depends on which gradients came, not on their order, and buckets that are filled one after the other are
+///       synchronous momentum.
 /// Errors  TERN_CHECK: an index that was not sent yet; a gradient that would open two buckets at once.
 /// Source  Shi, Yang & Li 2024, arXiv:2407.19234 (text not seen: reconstructed and tested); ormo_da's factor is ours where the paper has
 ///       min(η, 1/(4Lτ)) for τ > 2K (recalled).

@@ -38,10 +38,9 @@ struct Shares {
   Interval mine(size_t parameter, int64_t elements) const;
 };
 
-/// Parameters of the units whose `zero` (LayerStrategy) is 1 or more are shared out over `ranks`, from 2 on their gradients too, with
-/// 3 their weights. Dense parameters and experts' are dealt separately. Shapes: zero: of each unit. Errors: usage: ZeRO 3 of a
-/// frozen unit,
-/// or of only one of a tied table's embedding and head.
+/// Parameters of the units whose `zero` (LayerStrategy) is 1 or more are shared out over `ranks`, from 2 on their gradients
+/// too, with 3 their weights. Dense parameters and experts' are dealt separately. Shapes: zero: of each unit. Errors:
+/// usage: ZeRO 3 of a frozen unit, or of only one of a tied table's embedding and head.
 Shares make_shares(const ModelSpec&, UpdateRule, std::span<const int> zero, int rank, int ranks);
 
 /// A rank of a mesh: rank = (device · replicas + replica) · tensor ranks + place in its tensor group.

@@ -37,8 +37,8 @@ ParameterForm form_of(const ModelSpec&, const ParameterInfo&);
 void add_parameter(OptimizerState&, const ParameterInfo&, const ParameterForm&, const Tensor& weight,
                    const UpdateConfig&, Arena&);
 /// Makes slots of zeros, and masters: the weights' own tensors, or separate ones widened from the weights. Whoever has f32
-/// values writes them
-/// into the masters and calls round_masters. Bytes: MemoryClass::optimizer, as many as spec/update_rule.h's state_bytes.
+/// values writes them into the masters and calls round_masters. Bytes: MemoryClass::optimizer, as many as
+/// spec/update_rule.h's state_bytes.
 OptimizerState make_optimizer_state(const ModelSpec&, ModelWeights&, const UpdateConfig&, Arena&, Shares = {});
 /// Rounds a master into its weight, of any float type. Does nothing where the weight is the master.
 void round_master(const Tensor& master, const Tensor& weight);
