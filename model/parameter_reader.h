@@ -15,9 +15,8 @@ class ParameterReader {
   ParameterReader(const ModelSpec&, const std::string& model_dir);
   ~ParameterReader();
 
-  /// Reads a whole parameter, as load_weights would load it; it counts as weights until the caller releases it. The one read
-  /// last
-  /// is kept: asking for it again costs nothing. Errors: those of load_weights.
+  /// Reads a whole parameter, as load_weights would load it; it counts as weights until the caller releases it. The one
+  /// read last is kept: asking for it again costs nothing. Errors: those of load_weights.
   Tensor read(const ParameterInfo&, DType, Arena&);
 
  private:

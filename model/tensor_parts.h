@@ -16,9 +16,9 @@ namespace tern {
 std::string why_not_in_parts(const ModelSpec&, int ranks);
 
 /// The model as a rank has it: heads/ranks query heads; key/value heads likewise, or, where there are fewer than ranks, one
-/// head, of which neighbouring ranks have copies; an equal part of the hidden width; ⌈vocabulary/ranks⌉ rows, of which the last
-/// rank may not need
-/// all. Its parameters are parts of the whole model's, in the same order, as large on each rank. Errors: usage: why_not_in_parts.
+/// head, of which neighbouring ranks have copies; an equal part of the hidden width; ⌈vocabulary/ranks⌉ rows, of which the
+/// last rank may not need all. Its parameters are parts of the whole model's, in the same order, as large on each rank.
+/// Errors: usage: why_not_in_parts.
 ModelSpec tensor_part(const ModelSpec&, int ranks);
 
 /// What a rank holds of a parameter of the whole model.

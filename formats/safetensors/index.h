@@ -19,8 +19,7 @@ struct SafetensorsIndex {
 };
 
 /// Errors  bad_file: no object, no weight_map, unknown keys, names over 1 MiB, more than a million tensors, a file name
-///         that is not a plain *.safetensors name
-///         in the same directory (no '/', no "..").
+///         that is not a plain *.safetensors name in the same directory (no '/', no "..").
 SafetensorsIndex parse_safetensors_index(std::string_view json, std::string_view place);
 
 /// All tensors of a model, wherever they lie.

@@ -52,8 +52,7 @@ using NormalizeStep =
                  ByteLevelTextStep, BertStep, NmtStep, CharsmapStep, SentencePieceStep>;
 
 /// Runs the steps in order. `front_removed` is set: whether a step took characters away from the front of `text` (Metaspace
-/// asks). No step may make
-/// more than the budget has; what the last one makes is spent.
+/// asks). No step may make more than the budget has; what the last one makes is spent.
 std::string normalize(const std::vector<NormalizeStep>&, std::string_view text, bool& front_removed, TextBudget&);
 
 // ---- pre-tokenizers: text -> words ----
