@@ -44,7 +44,7 @@ std::vector<VerbSpec> verb_rows() {
       {.name = "adapt combine",
        .summary = "Several adapters of one model become one: sums, TIES, DARE, singular values, OPCM",
        .examples =
-           {{"tern adapt combine --adapter a/adapter --adapter b/adapter --weights 1,0.5 --output both",
+           {{"tern adapt combine --adapter a/adapter --adapter b/adapter --shares 1,0.5 --output both",
              "the sum, exactly: its rank is the sum of theirs"},
             {"tern adapt combine --adapter a/adapter --adapter b/adapter --method ties --density 0.2 --output both",
              "the largest fifth of each where their signs agree"},
