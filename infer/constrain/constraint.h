@@ -37,6 +37,8 @@ TokenTexts token_texts(const std::vector<std::string>& texts);
 class Constraint {
  public:
   Constraint(std::shared_ptr<const TokenTexts>, Grammar);
+  /// Bytes that it takes before a text is begun; states and masks come beside them.
+  int64_t grammar_bytes() const { return automaton_.grammar_bytes(); }
 
  private:
   friend class ConstrainedText;
