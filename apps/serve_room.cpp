@@ -93,8 +93,10 @@ MemoryBudget budget_beside_requests(const Options& options, bool writes, Service
   budget.bytes -= settings.http.bodies_bytes;
   if (budget.program >= 0) budget.program += settings.http.bodies_bytes;
   if (writes) {
-    settings.rules.answers_bytes = std::min(settings.rules.answers_bytes, budget.bytes / 32);
-    budget.bytes -= settings.rules.answers_bytes;
+    for (int64_t* held : {&settings.rules.answers_bytes, &settings.rules.grammars_bytes}) {
+      *held = std::min(*held, budget.bytes / 32);
+      budget.bytes -= *held;
+    }
   }
   return budget;
 }

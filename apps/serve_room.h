@@ -33,7 +33,7 @@ Room room_for_vectors(const Options&, const ModelDescription&, const OfferedVect
 int64_t least_room(const Options&, const ModelDescription&, const OfferedVectors&, const MemoryBudget&,
                    const SpeculationChoice&);
 
-/// What memory is left beside requests that are being read, and answers that are held whole.
+/// What memory is left beside requests that are being read, answers that are held whole, and grammars of answers.
 MemoryBudget budget_beside_requests(const Options&, bool writes, ServiceSettings&);
 
 /// Memory for several models: each gets the least that it can do with, and in turn an even share of what is left.

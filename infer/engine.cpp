@@ -1,6 +1,8 @@
 #include "infer/engine.h"
 
 #include <algorithm>
+#include <system_error>
+#include <thread>
 #include <utility>
 
 #include "base/clock.h"
@@ -22,6 +24,23 @@ std::span<float> row_of(const Tensor& logits, int64_t r, std::vector<float>& buf
   buffer.assign(values.begin(), values.end());
   return buffer;
 }
+
+// Makes masks on a thread of its own until it goes; that of a text which it could not make is made when it is asked for.
+class MasksBeside {
+ public:
+  explicit MasksBeside(std::vector<ConstrainedText*> texts) {
+    if (texts.empty()) return;
+    try {
+      thread_ = std::jthread([texts = std::move(texts)] {
+        for (ConstrainedText* text : texts)
+          if (!text->is_prepared()) text->prepare();
+      });
+    } catch (const std::system_error&) {}  // no thread to be had
+  }
+
+ private:
+  std::jthread thread_;
+};
 
 }  // namespace
 
@@ -133,7 +152,8 @@ void Engine::guess() {
   for (size_t i = 0; i < asked.size(); ++i) asked[i]->guesses = std::move(guesses[i]);
 }
 
-// Guesses stand behind their sequences while the batch runs.
+// Guesses stand behind their sequences while the batch runs. What may be drawn by a grammar does not depend on scores: it is found
+// meanwhile, but behind guesses.
 Tensor Engine::compute(const Batch& batch) {
   struct Lengthened {
     const Batch& batch;
@@ -146,6 +166,11 @@ Tensor Engine::compute(const Batch& batch) {
       for (const Work& w : batch) w.sequence->tokens.resize(w.sequence->tokens.size() - static_cast<size_t>(w.guesses));
     }
   } const lengthened(batch);
+  std::vector<ConstrainedText*> unmasked;
+  for (const Work& work : batch)
+    if (auto& text = samples_.at(work.sequence->id)->constrained; work.wants_logits && text && !text->is_prepared())
+      unmasked.push_back(&*text);
+  const MasksBeside masks(std::move(unmasked));
   return execute_(batch, pool_);
 }
 

@@ -5,9 +5,11 @@
 #include <cmath>
 #include <map>
 #include <random>
+#include <thread>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "infer/constrain/constraint.h"
 #include "infer/fake_model_testing.h"
 
 namespace tern {
@@ -54,6 +56,36 @@ Samples run_alone(const Request& request) {
   rig.engine.submit(request);
   while (!rig.engine.idle()) take(rig.engine.step(), samples);
   return samples;
+}
+
+// The model waits for the mask of its step: it is made beside it, and once.
+TEST(Engine, MasksAreMadeWhileTheModelComputes) {
+  std::vector<std::string> letters;
+  for (int i = 0; i < kFakeVocab; ++i) letters.emplace_back(1, static_cast<char>('a' + i % 26));
+  const auto constraint = std::make_shared<Constraint>(std::make_shared<const TokenTexts>(token_texts(letters)),
+                                                       parse_gbnf("root ::= [a-z]{20}", "g"));
+  EXPECT_GT(constraint->grammar_bytes(), 20 * 16);
+  int64_t made = 0, steps = 0;
+  Rig rig({}, [&](const Batch& batch, const KvPool& pool) {
+    const bool draws = std::ranges::any_of(batch, [](const Work& w) { return w.wants_logits; });
+    const int64_t begin_ns = real_clock().now_ns();
+    while (draws && constraint->num_made() == made && seconds_between(begin_ns, real_clock().now_ns()) < 5)
+      std::this_thread::yield();
+    if (draws) { EXPECT_EQ(constraint->num_made(), made + 1) << "step " << steps; }
+    made = constraint->num_made(), ++steps;
+    return fake_model(batch, pool);
+  });
+  Request request;
+  request.prompt = {1, 2, 3}, request.max_tokens = 50;
+  request.sampling.temperature = 1, request.sampling.seed = 3;
+  request.constraint = constraint;
+  rig.engine.submit(request);
+  Samples samples;
+  while (!rig.engine.idle()) take(rig.engine.step(), samples);
+  ASSERT_EQ(samples.size(), 1u);
+  EXPECT_EQ(samples.begin()->second.token_ids.size(), 20u);
+  EXPECT_EQ(made, 20);
+  EXPECT_EQ(constraint->num_made(), made) << "none was left to the draw";
 }
 
 // Requests come at random times, some leave before their end; caches from ample to tight.

@@ -9,11 +9,10 @@
 #include "base/units.h"
 #include "formats/tokenizer/tokenizer.h"
 #include "infer/chat_prompt.h"
-#include "infer/constrain/constraint.h"
-#include "infer/constrain/json_schema.h"
 #include "serve/api_error.h"
 #include "serve/fields.h"
 #include "serve/messages.h"
+#include "serve/text_form.h"
 #include "serve/tools.h"
 
 namespace tern {
@@ -156,36 +155,6 @@ void read_stream(Fields& fields, Asked& asked) {
   if (asked.usage_in_each && !asked.usage) options.fail("continuous_usage_stats", "is given without include_usage");
 }
 
-// What response_format asks of the text; null: nothing. A schema is read here, on the I/O thread: its size is bounded.
-std::shared_ptr<Constraint> read_format(Fields& fields, const ServedModel& model) {
-  const Json* json = fields.value("response_format");
-  if (!json) return nullptr;
-  Fields format(*json, "response_format");
-  const auto type = format.text("type");
-  if (type != "text" && type != "json_object" && type != "json_schema")
-    format.fail("type",
-                type ? fmt::format("{}, expected \"text\", \"json_object\" or \"json_schema\"", describe_json(*type))
-                     : "is missing");
-  const Json* wrapped = type == "json_schema" ? format.value("json_schema") : nullptr;
-  if (type == "json_schema" && !wrapped) format.fail("json_schema", "is missing");
-  format.done();
-  if (type == "text") return nullptr;
-  if (!model.texts) fields.fail("response_format", model.why_no_texts);
-  std::string gbnf = wrapped ? "" : gbnf_of_any_object(), place = "response_format";
-  if (wrapped) {
-    Fields outer(*wrapped, "response_format.json_schema");
-    const Json* schema = outer.value("schema");
-    if (!schema) outer.fail("schema", "is missing");
-    outer.ignore("name"), outer.ignore("description"), outer.ignore("strict");  // every schema is kept to the letter
-    outer.done();
-    place = "response_format.json_schema.schema";
-    try {
-      return std::make_shared<Constraint>(model.texts, parse_gbnf(gbnf_of_schema(*schema, place), place));
-    } catch (const Error& error) { throw ApiError(400, error.what(), place); }
-  }
-  return std::make_shared<Constraint>(model.texts, parse_gbnf(gbnf, place));
-}
-
 // What chats and completions have in common, but for the prompt.
 Request read_settings(Fields& fields, const ServedModel& model, Asked& asked, uint64_t fresh_seed) {
   Request r;
@@ -210,7 +179,7 @@ Request read_settings(Fields& fields, const ServedModel& model, Asked& asked, ui
   }
   asked.token_ids = fields.boolean("return_token_ids").value_or(false);
   read_stream(fields, asked);
-  r.constraint = read_format(fields, model);
+  r.constraint = read_text_form(fields, model);
   for (const char* name : {"user", "safety_identifier", "prompt_cache_key", "service_tier", "store", "metadata"})
     fields.ignore(name);
   return r;

@@ -70,6 +70,7 @@ const std::pair<Kind, const char*> kFine[] = {
 "presence_penalty":0.1,"frequency_penalty":0.1,"logit_bias":{"5":1},"seed":3,"n":2,"stop":"x","ignore_eos":true,
 "return_token_ids":true,"stream":true,"stream_options":{"include_usage":true},"max_tokens":5,"logprobs":2,"best_of":2,
 "response_format":{"type":"json_schema","json_schema":{"name":"a","strict":true,"schema":{"type":"integer"}}}})"},
+    {Kind::completion, R"({"prompt":"ab","max_tokens":5,"grammar":"root ::= [a-z]+ \"!\""})"},
     {Kind::embedding, R"({"model":"novels","input":["a","b"],"encoding_format":"float","dimensions":256})"},
     {Kind::tokenize, R"({"model":"novels","prompt":"a","add_special_tokens":false,"return_token_strs":true})"},
     {Kind::detokenize, R"({"model":"novels","tokens":[5,6]})"}};
@@ -130,6 +131,7 @@ TEST(Ask, AThousandMalformedRequestsAreRefusedByTheNameOfTheField) {
         if ((name == "prompt" || name == "input") && w.is_string()) continue;
         if (w == Json::array({""}) && name == "prompt") continue;
         if (name == "tokens" && w == Json::array()) continue;
+        if (name == "grammar" && w == "") continue;
         if (name == "seed" && w.is_number_integer() && w != UINT64_MAX) continue;
         if (number && w == 0.5 && !value.is_number_integer()) continue;
         if ((name == "presence_penalty" || name == "frequency_penalty") && w == 0.5) continue;
@@ -189,6 +191,10 @@ TEST(Ask, WhatIsNestedIsNamedByItsPlace) {
       {Kind::chat, R"({"messages":[{"role":"user","content":"a"}],"reasoning_effort":"low"})", "reasoning_effort"},
       {Kind::completion, R"({"prompt":"a","echo":true,"logprobs":1})", "logprobs"},
       {Kind::completion, R"({"prompt":"a","suffix":"b"})", "suffix"},
+      {Kind::completion, R"({"prompt":"a","grammar":"root ::= missing"})", "grammar"},
+      {Kind::completion, R"({"prompt":"a","grammar":"root ::= \"a\"","response_format":{"type":"json_object"}})",
+       "grammar"},
+      {Kind::chat, R"({"messages":[{"role":"user","content":"a"}],"grammar":{"root":"a"}})", "grammar"},
       {Kind::completion, R"({"prompt":"a","n":3,"best_of":2})", "best_of"},
       {Kind::completion, R"({"prompt":"a","best_of":2,"stream":true})", "best_of"},
       {Kind::completion, R"({"prompt":[1,2,5000]})", "prompt[2]"},
@@ -239,6 +245,34 @@ TEST(Ask, NullIsAsIfItWereNotThere) {
   EXPECT_EQ(asked.seed, 77u);
   EXPECT_EQ(asked.prompts[0].sampling.temperature, 1);
   EXPECT_EQ(asked.prompts[0].max_tokens, 512 - static_cast<int64_t>(asked.prompts[0].prompt.size()));
+}
+
+TEST(Ask, AGrammarOfARequestIsReadAndBounded) {
+  Rig rig;
+  const auto asked = [&](const std::string& grammar) {
+    return read_completion({{"prompt", "a"}, {"grammar", grammar}}, rig.served, 1).prompts[0].constraint;
+  };
+  EXPECT_EQ(asked(""), nullptr) << "as llama.cpp's server: none";
+  const auto constraint = asked("root ::= \"a\"{1000}");
+  ASSERT_NE(constraint, nullptr);
+  EXPECT_GT(constraint->grammar_bytes(), 16'000);
+  EXPECT_LT(constraint->grammar_bytes(), 17'000);
+  const auto why = [&](const std::string& grammar) -> std::string {
+    try {
+      asked(grammar);
+    } catch (const ApiError& e) {
+      EXPECT_EQ(e.status, 400);
+      EXPECT_EQ(e.param, "grammar");
+      return e.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(why("root ::= \"a\"\n  | b"), "grammar: rule 'b' is used and not there");
+  EXPECT_EQ(why("root ::= \"a\"\nb ::= ("), "grammar: line 2: expected )");
+  EXPECT_NE(why("root ::= \"" + std::string(70'000, 'a') + "\"").find("expected at most 65536"), std::string::npos);
+  EXPECT_NE(why("root ::= (\"ab\"{1000}){1000}").find("262144 states"), std::string::npos);
+  rig.served.texts = nullptr, rig.served.why_no_texts = "its tokens have no texts";
+  EXPECT_EQ(why("root ::= \"a\""), "grammar: its tokens have no texts");
 }
 
 // Bytes changed, lost, doubled: a request is read or refused as one, and nothing else happens.

@@ -147,6 +147,7 @@ class ServedRig {
   struct Setup {
     int64_t pages = 512, page_tokens = 16, chunk = 512, running = 16, queue = 256, context = 512, texts = 8192;
     int64_t answers_bytes = 64 << 20;
+    int64_t grammars_bytes = 64 << 20;
     bool cache = true;
     SpeculationSettings speculation = {};
     double drain_s = 30;
@@ -169,6 +170,7 @@ class ServedRig {
                            .max_running = s.running,
                            .max_queue = s.queue,
                            .answers_bytes = s.answers_bytes,
+                           .grammars_bytes = s.grammars_bytes,
                            .max_texts = s.texts},
                  .drain_s = s.drain_s,
                  .version = "test"}),

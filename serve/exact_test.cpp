@@ -2,8 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <map>
 #include <random>
+#include <regex>
 
+#include "infer/constrain/constraint.h"
 #include "infer/speculate/draft_model.h"
 #include "infer/speculate/ngram.h"
 #include "serve/client_testing.h"
@@ -355,6 +358,42 @@ TEST(ServedExactly, TheBestOfSeveralAreTold) {
     for (size_t i = 0; i < 2; ++i) {
       EXPECT_EQ(best["choices"][2 * prompt + i]["text"], ranked[i].second);
       EXPECT_EQ(best["choices"][2 * prompt + i]["index"], 2 * prompt + i);
+    }
+  }
+}
+
+// `grammar` of a request: whatever is drawn, each of its texts is one of the grammar, streamed or whole, beside requests without.
+TEST(ServedExactly, TextsAreOfTheGrammarThatIsAsked) {
+  Novels novels;
+  novels.served.texts =
+      std::make_shared<const TokenTexts>(token_texts(*novels.model.tokenizer, novels.model.spec.vocab));
+  Arena arena;
+  ServedRig rig(novels.served, novels.shape(), novels.executor(), {}, arena);
+  const std::regex wanted("(yes|no), [a-z]{3,9}\\.[0-9]{2}");
+  Client free(rig.service.port());
+  ASSERT_EQ(free.ask("POST", "/v1/completions", R"({"prompt":"It was","max_tokens":200,"stream":true})").status, 200);
+  for (int seed = 0; seed < 6; ++seed) {
+    Json body = {{"prompt", "Is it the sea?"},
+                 {"max_tokens", 60},
+                 {"n", 2},
+                 {"seed", seed},
+                 {"temperature", 1.5},
+                 {"grammar", "root ::= word \", \" [a-z]{3,9} \".\" [0-9]{2}\nword ::= \"yes\" | \"no\""}};
+    const Json whole = rig.ask("POST", "/v1/completions", dump_json(body)).json()["choices"];
+    body["stream"] = true;
+    Client client(rig.service.port());
+    ASSERT_EQ(client.ask("POST", "/v1/completions", dump_json(body)).status, 200);
+    std::map<int, std::string> streamed;
+    for (const std::string& event : sse_data(client.rest_of_stream()))
+      if (event != "[DONE]")
+        for (const Json& piece : parse_json(event, "")["choices"])
+          streamed[piece["index"]] += piece["text"].get<std::string>();
+    ASSERT_EQ(whole.size(), 2u);
+    for (int i = 0; i < 2; ++i) {
+      const auto text = whole[static_cast<size_t>(i)]["text"].get<std::string>();
+      EXPECT_TRUE(std::regex_match(text, wanted)) << text;
+      EXPECT_EQ(whole[static_cast<size_t>(i)]["finish_reason"], "stop");
+      EXPECT_EQ(streamed[i], text);
     }
   }
 }

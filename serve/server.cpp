@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "base/units.h"
+#include "infer/constrain/constraint.h"
 #include "model/not_finite.h"
 
 namespace tern {
@@ -255,6 +256,19 @@ void Server::make_room_for_answer(int64_t bytes) const {
       "", "queue_full");
 }
 
+void Server::make_room_for_grammar(int64_t bytes) const {
+  if (bytes > rules_.grammars_bytes)
+    throw ApiError(400,
+                   fmt::format("the grammar of the answer takes {}, this server holds {} of grammars; make its "
+                               "repetitions smaller",
+                               format_bytes(bytes), format_bytes(rules_.grammars_bytes)));
+  if (live_grammar_bytes_ + bytes <= rules_.grammars_bytes) return;
+  throw ApiError(429,
+                 fmt::format("grammars and schemas under way take {} of {}, and this one {}; try again later",
+                             format_bytes(live_grammar_bytes_), format_bytes(rules_.grammars_bytes), format_bytes(bytes)),
+                 "", "queue_full");
+}
+
 void Server::make_room(size_t model, int64_t samples, const char* field) const {
   const int64_t most = rules_.max_running + rules_.max_queue;
   if (samples > most)
@@ -274,6 +288,7 @@ uint64_t Server::open(Live live, uint64_t tickets) {
   for (size_t i = 0; i < tickets; ++i) tickets_[next_ticket_++] = {id, i};
   live.begin_ns = clock_.now_ns();
   live_samples_[live.model] += live.samples, live_bytes_ += live.bytes;
+  live_grammar_bytes_ += live.grammar_bytes;
   live_texts_ += static_cast<int64_t>(live.vectors.size());
   ModelMetrics& metrics = metrics_.models[live.model];
   live.exchange->on_gone = [this, id, &metrics] {
@@ -292,6 +307,7 @@ void Server::close(uint64_t id) {
   live.exchange->on_gone = {};
   for (uint64_t t = live.first_ticket; t < live.first_ticket + live.num_tickets; ++t) tickets_.erase(t);
   live_samples_[live.model] -= live.samples, live_bytes_ -= live.bytes;
+  live_grammar_bytes_ -= live.grammar_bytes;
   live_texts_ -= static_cast<int64_t>(live.vectors.size());
   --metrics_.models[live.model].live_requests;
   live_.erase(found);
@@ -314,6 +330,8 @@ void Server::complete(size_t model, const HttpRequest& request, const Json& body
   live.model = model;
   live.bytes = answer_bytes(asked);
   make_room_for_answer(live.bytes);
+  if (const auto& constraint = asked.prompts[0].constraint) live.grammar_bytes = constraint->grammar_bytes();
+  make_room_for_grammar(live.grammar_bytes);
   std::vector<Request> prompts = asked.prompts;
   live.samples = asked.num_samples();
   live.last_ns.resize(static_cast<size_t>(live.samples));

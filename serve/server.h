@@ -25,6 +25,7 @@ struct ServerRules {
   int64_t max_running = 16;          // samples that a model's engine runs at once
   int64_t max_queue = 256;           // samples that may wait beside them, of each model: more get 429
   int64_t answers_bytes = 64 << 20;  // of whole answers under way, as answer_bytes reckons: more get 429
+  int64_t grammars_bytes = 64 << 20;  // of grammars and schemas of requests under way: more get 429
   int64_t max_texts = 8192;          // that may wait for their vectors
 };
 
@@ -60,6 +61,7 @@ class Server {
     size_t vectors_left = 0;
     uint64_t first_ticket = 0, num_tickets = 0;
     int64_t samples = 0, bytes = 0;  // bytes: of answer_bytes
+    int64_t grammar_bytes = 0;
     std::string path, origin;
     int64_t begin_ns = 0;
     bool has_first = false;
@@ -80,6 +82,7 @@ class Server {
   void make_room(size_t model, int64_t samples, const char* field) const;
   void make_room_for_texts(int64_t) const;
   void make_room_for_answer(int64_t bytes) const;
+  void make_room_for_grammar(int64_t bytes) const;
   int64_t seconds_to_wait() const;
   uint64_t open(Live, uint64_t tickets);
   void close(uint64_t live);
@@ -101,7 +104,7 @@ class Server {
   std::unordered_map<uint64_t, Ticket> tickets_;
   uint64_t next_live_ = 1, next_ticket_ = 1;
   std::vector<int64_t> live_samples_;  // of each model
-  int64_t live_texts_ = 0, live_bytes_ = 0;
+  int64_t live_texts_ = 0, live_bytes_ = 0, live_grammar_bytes_ = 0;
   Metrics metrics_;
 };
 

@@ -1,5 +1,6 @@
 // The server over real sockets: access, limits, clients that leave or dawdle, and its end.
 #include "serve/server.h"
+#include "infer/constrain/constraint.h"
 #include "serve/embeddings_reply.h"
 
 #include <gtest/gtest.h>
@@ -326,6 +327,30 @@ TEST(Server, WholeAnswersTakeNoMoreThanTheirLimit) {
   EXPECT_LT(whole.body.size(), 640'000u);
   EXPECT_EQ(rig.figure("num_requests_live", 1), 1);
   EXPECT_EQ(rig.ask("POST", "/v1/completions", tops).status, 200) << "room is given back";
+}
+
+TEST(Server, GrammarsUnderWayTakeNoMoreThanTheirLimit) {
+  Mock mock;
+  mock.step_us = 2000;
+  mock.served.texts = std::make_shared<const TokenTexts>(token_texts(*mock.served.tokenizer, mock.served.vocab));
+  ServedRig rig(mock.served, mock.shape, mock.executor(), {.grammars_bytes = 100'000}, mock.arena);
+  const auto body = [](int states, int tokens) {
+    return dump_json({{"prompt", "a"},
+                      {"max_tokens", tokens},
+                      {"stream", true},
+                      {"grammar", "root ::= \"a\"{" + std::to_string(states) + "}"}});
+  };
+  const ClientReply large = rig.ask("POST", "/v1/completions", body(10'000, 1));
+  EXPECT_EQ(large.status, 400);
+  EXPECT_NE(large.body.find("the grammar of the answer takes"), std::string::npos) << large.body;
+  Client first(rig.service.port());
+  EXPECT_EQ(first.ask("POST", "/v1/completions", body(5'000, 400)).status, 200);
+  EXPECT_EQ(rig.ask("POST", "/v1/completions", body(5'000, 1)).status, 429);
+  EXPECT_EQ(rig.ask("POST", "/v1/completions", body(500, 1)).status, 200) << "a smaller one fits beside it";
+  EXPECT_EQ(rig.ask("POST", "/v1/completions", kShort).status, 200) << "and one without";
+  first.close();
+  EXPECT_EQ(rig.figure("num_requests_live", 0), 0);
+  EXPECT_EQ(rig.ask("POST", "/v1/completions", body(5'000, 1)).status, 200) << "room is given back";
 }
 
 TEST(Server, TextsThatWaitAreCounted) {

@@ -10,6 +10,7 @@
 #include "infer/constrain/constraint.h"
 #include "infer/constrain/tool_grammar.h"
 #include "serve/api_error.h"
+#include "serve/text_form.h"
 
 namespace tern {
 namespace {
@@ -131,7 +132,7 @@ AskedTools read_tools(Fields& fields, const ServedModel& model, Request& r) {
   AskedTools asked;
   if (tools.empty() || choice.none) return asked;
   if (!model.chat->tool_syntax()) fields.fail("tools", fmt::format("is not supported: {}", model.chat->why_no_tools()));
-  if (r.constraint) fields.fail("response_format", "is given together with tools; give one of them");
+  if (r.constraint) fields.fail(field_of_text_form(fields), "is given together with tools; give one of them");
   const bool strict = std::ranges::any_of(tools, [](const Tool& t) { return t.strict; });
   if (choice.must || strict || !several) r.constraint = constraint_of(model, tools, choice, several, fields);
   for (const Tool& tool : tools)

@@ -260,6 +260,7 @@ TEST(Tools, WhatIsWrongIsNamed) {
       {"/parallel_tool_calls", "no", "parallel_tool_calls"},
       {"/functions", Json::array({1}), "functions"},
       {"/function_call", {{"name", "light"}}, "function_call"},
+      {"/grammar", "root ::= [a-z]+", "grammar"},
       {"/response_format", {{"type", "json_object"}}, "response_format"}};
   for (const auto& [at, value, field] : cases) {
     Json body = body_of();

@@ -6,7 +6,7 @@
 
 Each row is a function below; a row that fails prints its error. Exit code 1 if one did.
 """
-import argparse, base64, json, os, struct, subprocess, sys, tempfile, time
+import argparse, base64, json, os, re, struct, subprocess, sys, tempfile, time
 
 import jsonschema
 import openai
@@ -140,6 +140,13 @@ def json_schema(c):
         jsonschema.validate(json.loads(r.choices[0].message.content), SCHEMA)
 
 
+def grammar(c):
+    for seed in range(3):
+        r = c.complete(seed=seed, max_tokens=60, temperature=1, extra_body={"grammar": 'root ::= ("yes" | "no") "." [0-9]{2}'})
+        assert re.fullmatch(r"(yes|no)\.[0-9]{2}", r.choices[0].text) and r.choices[0].finish_reason == "stop", r
+    refused(400, "grammar", lambda: c.complete(extra_body={"grammar": "root ::= nothing"}))
+
+
 def tools_required(c):
     r = c.chat(tools=TOOLS, tool_choice="required", parallel_tool_calls=False, max_tokens=200)
     assert r.choices[0].finish_reason == "tool_calls"
@@ -232,7 +239,7 @@ def curl_refusals(c):
 
 
 ROWS = [chat, chat_stream, completion, completion_stream, completion_list, n_samples, sampling, logprobs_chat,
-        logprobs_completion, json_object, json_schema, tools_required, tools_stream, tools_answered, embeddings, models,
+        logprobs_completion, json_object, json_schema, grammar, tools_required, tools_stream, tools_answered, embeddings, models,
         errors, cancel, curl_completion, curl_stream, curl_tokens, curl_state, curl_refusals]
 
 

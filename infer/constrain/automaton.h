@@ -27,6 +27,7 @@ class Automaton {
   bool is_last(int32_t state) const { return states_[static_cast<size_t>(state)].ways.empty(); }
   /// Bytes that the numbered states take. After forget() no earlier number is valid.
   int64_t num_bytes() const { return num_bytes_; }
+  int64_t grammar_bytes() const { return static_cast<int64_t>(grammar_.nodes.size() * sizeof(GrammarNode)); }
   void forget();
   /// Forgets all states but one, and returns the new number of that one.
   int32_t forget_others(int32_t state);

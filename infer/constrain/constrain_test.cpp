@@ -4,9 +4,11 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <ctime>
 #include <functional>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <random>
 
 #include "base/error.h"
@@ -111,11 +113,33 @@ TEST(Gbnf, RefusesByNameWhatItCannotRun) {
       {"root ::= \"a\"{3,2}", "ends before it begins"},
       {"root ::= (\"abc\"{9000}){9000}", "states"},
       {"root ::= \"\\ud800\"", "no character"},
+      {"root ::= <think> .*", "token in <"},
+      {"root ::= \"a\"?*+?*+?*+", "repetitions of each other"},
   };
   for (const auto& [grammar, word] : cases)
     EXPECT_NE(refusal([&] { parse_gbnf(grammar, "g.gbnf"); }).find(word), std::string::npos) << grammar;
   const std::string deep = "root ::= " + std::string(5000, '(') + "\"a\"" + std::string(5000, ')');
   EXPECT_NE(refusal([&] { parse_gbnf(deep, "g.gbnf"); }).find("groups"), std::string::npos);
+}
+
+// Each rule is known to end once the one that it calls is; in whatever order they stand, that takes one pass over them. Time is
+// what a request's grammar takes of the thread that serves all.
+TEST(Gbnf, RulesInAnyOrderTakeOnePass) {
+  constexpr int kRules = 40'000;
+  std::vector<int> order(kRules);
+  std::iota(order.begin(), order.end(), 0);
+  std::shuffle(order.begin(), order.end(), std::mt19937(5));
+  std::string gbnf = fmt::format("root ::= r{}\n", order[0]);
+  std::vector<int> after(kRules, -1);
+  for (size_t i = 0; i + 1 < order.size(); ++i) after[static_cast<size_t>(order[i])] = order[i + 1];
+  for (int r = 0; r < kRules; ++r)
+    gbnf += after[static_cast<size_t>(r)] < 0 ? fmt::format("r{} ::= \"a\"\n", r)
+                                              : fmt::format("r{} ::= \"a\" r{}\n", r, after[static_cast<size_t>(r)]);
+  const std::clock_t begin = std::clock();
+  Automaton a(parse_gbnf(gbnf, "chain"));
+  EXPECT_LT(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC, 1.5);
+  EXPECT_TRUE(takes(a, std::string(kRules, 'a')));
+  EXPECT_FALSE(takes(a, std::string(kRules - 1, 'a')));
 }
 
 struct SchemaCase {

@@ -77,6 +77,7 @@ const std::vector<uint64_t>& Constraint::mask(int32_t state) {
     if (automaton_.num_bytes() > kMostBytes)
       throw Error(ErrorKind::usage, "the grammar has too many states for one token; make its repetitions smaller");
   }
+  ++num_made_;
   return masks_.emplace(state, std::move(bits)).first->second;
 }
 
@@ -91,22 +92,38 @@ int32_t ConstrainedText::state() {
   return state_;
 }
 
+bool ConstrainedText::is_prepared() const {
+  return generation_ == constraint_->generation_ && constraint_->masks_.contains(state_);
+}
+
+const std::vector<uint64_t>& ConstrainedText::bits() {
+  Constraint& c = *constraint_;
+  if (!is_prepared()) state_ = c.make_room(state());
+  generation_ = c.generation_;
+  return c.mask(state_);
+}
+
+void ConstrainedText::prepare() {
+  try {
+    bits();
+  } catch (const std::exception&) {}
+}
+
 void ConstrainedText::mask(std::span<float> scores, std::span<const int32_t> ends) {
   Constraint& c = *constraint_;
   TERN_CHECK(static_cast<int64_t>(scores.size()) == c.texts_->vocab, "ConstrainedText: {} scores, {} tokens",
              scores.size(), c.texts_->vocab);
-  const int32_t now = state_ = c.make_room(state());
-  generation_ = c.generation_;
-  const std::vector<uint64_t>& bits = c.mask(now);
-  const bool end = c.automaton_.accepts(now);
-  bool any = false;
-  for (size_t id = 0; id < scores.size(); ++id) {
-    const bool is_end = std::find(ends.begin(), ends.end(), static_cast<int32_t>(id)) != ends.end();
-    const bool may = is_end ? end : (bits[id / 64] >> (id % 64) & 1) != 0;
-    any |= may;
-    if (!may && std::isfinite(scores[id])) scores[id] = -std::numeric_limits<float>::infinity();
+  std::vector<uint64_t> may = bits();
+  for (const int32_t id : ends) {
+    if (id < 0 || id >= c.texts_->vocab) continue;
+    const uint64_t bit = uint64_t{1} << (id % 64);
+    uint64_t& word = may[static_cast<size_t>(id) / 64];
+    word = c.automaton_.accepts(state_) ? word | bit : word & ~bit;
   }
-  if (!any)
+  for (size_t id = 0; id < scores.size(); ++id)
+    if ((may[id / 64] >> (id % 64) & 1) == 0 && std::isfinite(scores[id]))
+      scores[id] = -std::numeric_limits<float>::infinity();
+  if (std::ranges::all_of(may, [](uint64_t word) { return word == 0; }))
     throw Error(ErrorKind::usage,
                 "no token of the model's vocabulary goes on behind {} bytes of a text of this grammar", text_.size());
 }

@@ -1,6 +1,7 @@
 #pragma once
 // Which tokens may follow, so that a text stays one of a grammar.
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -37,6 +38,10 @@ TokenTexts token_texts(const std::vector<std::string>& texts);
 class Constraint {
  public:
   Constraint(std::shared_ptr<const TokenTexts>, Grammar);
+  /// Bytes that it takes before a text is begun; states and masks come beside them.
+  int64_t grammar_bytes() const { return automaton_.grammar_bytes(); }
+  /// Masks made so far; any thread may ask.
+  int64_t num_made() const { return num_made_.load(); }
 
  private:
   friend class ConstrainedText;
@@ -47,12 +52,17 @@ class Constraint {
   Automaton automaton_;
   std::unordered_map<int32_t, std::vector<uint64_t>> masks_;
   uint64_t generation_ = 0;  // how often the states were forgotten
+  std::atomic<int64_t> num_made_ = 0;
 };
 
 /// One text while it is written.
 class ConstrainedText {
  public:
   explicit ConstrainedText(std::shared_ptr<Constraint>);
+  /// The mask of the next token is kept; else prepare() makes it, so that mask() need not. It does not depend on scores, so
+  /// both can be had while these are computed. Errors: none; mask() meets the same and tells it.
+  bool is_prepared() const;
+  void prepare();
   /// Scores of tokens that may not follow become -inf. The tokens `ends` may follow where the text may end. NaN scores
   /// stay. Errors  usage: no token of the vocabulary goes on; too many states.
   void mask(std::span<float> scores, std::span<const int32_t> ends);
@@ -64,6 +74,7 @@ class ConstrainedText {
 
  private:
   int32_t state();
+  const std::vector<uint64_t>& bits();  // of the next token's mask
 
   std::shared_ptr<Constraint> constraint_;
   std::string text_;  // to find the state again after states were forgotten

@@ -8,7 +8,7 @@
 namespace tern {
 namespace {
 
-constexpr int kMostDepth = 200;
+constexpr int kMostDepth = 200, kMostRepetitions = 8;  // of groups in each other; behind one part
 constexpr int64_t kMostRepeats = 100'000;
 constexpr uint32_t kLastCharacter = 0x10ffff;
 using Ranges = std::vector<std::pair<uint32_t, uint32_t>>;
@@ -193,11 +193,13 @@ Expression Parser::parse_part(int depth) {
     e = parse_choice(depth + 1);
     if (!is(")")) fail("expected )");
     ++at;
+  } else if (is("<") || is("!<")) {
+    fail("a token in <…> is not supported; write its text in quotes");
   } else {
     e = {.kind = ExpressionKind::rule, .rule = rule(name())};
   }
   space();
-  for (;;) {
+  for (int repetitions = 0;; ++repetitions) {
     int64_t least = 0, most = -1;
     if (take("*")) {
     } else if (take("+")) {
@@ -212,6 +214,7 @@ Expression Parser::parse_part(int depth) {
     } else {
       return e;
     }
+    if (repetitions == kMostRepetitions) fail(fmt::format("more than {} repetitions of each other", kMostRepetitions));
     Expression repeat{.kind = ExpressionKind::repeat, .least = least, .most = most};
     repeat.parts.push_back(std::move(e));
     e = std::move(repeat);

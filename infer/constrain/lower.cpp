@@ -108,23 +108,37 @@ int32_t Lowering::lower(const Expression& e, int32_t next) {
   return next;
 }
 
-// What can reach the end of its rule, and what can do so without a byte: least fixed points, in both directions by turns,
-// so that long chains of rules take few rounds.
+// What can reach the end of its rule; without `with_bytes`, what can do so before a byte is read. A node waits for one of
+// those it leads to, a call for both; each that is found tells those that wait for it, so time is linear in the nodes.
+// Source: Dowling & Gallier 1984, Horn clauses (recalled).
 std::vector<bool> reaches_end(const std::vector<GrammarNode>& nodes, bool with_bytes) {
+  const auto for_each_awaited = [&](size_t i, const auto& visit) {
+    const GrammarNode& n = nodes[i];
+    if (n.kind == NodeKind::leave || (n.kind == NodeKind::bytes && !(with_bytes && n.low <= n.high))) return;
+    visit(static_cast<size_t>(n.next));
+    if (n.kind != NodeKind::bytes) visit(static_cast<size_t>(n.other));
+  };
+  std::vector<uint32_t> first(nodes.size() + 1);  // of node i in `waiting`, which has lists one behind the other
+  for (size_t i = 0; i < nodes.size(); ++i) for_each_awaited(i, [&](size_t to) { ++first[to + 1]; });
+  for (size_t i = 0; i < nodes.size(); ++i) first[i + 1] += first[i];
+  std::vector<uint32_t> waiting(first.back()), filled(first.begin(), first.end() - 1);
+  for (size_t i = 0; i < nodes.size(); ++i)
+    for_each_awaited(i, [&](size_t to) { waiting[filled[to]++] = static_cast<uint32_t>(i); });
   std::vector<bool> is(nodes.size());
-  bool backwards = false;
-  for (bool changed = true; changed || backwards; backwards = !backwards) {
-    changed = false;
-    for (size_t k = 0; k < nodes.size(); ++k) {
-      const size_t i = backwards ? nodes.size() - 1 - k : k;
-      if (is[i]) continue;
-      const GrammarNode& n = nodes[i];
-      const auto of = [&](int32_t node) { return is[static_cast<size_t>(node)]; };
-      const bool now = n.kind == NodeKind::leave   ? true
-                       : n.kind == NodeKind::bytes ? with_bytes && n.low <= n.high && of(n.next)
-                       : n.kind == NodeKind::fork  ? of(n.next) || of(n.other)
-                                                   : of(n.next) && of(n.other);
-      if (now) is[i] = true, changed = true;
+  std::vector<uint8_t> missing(nodes.size(), 1);
+  std::vector<size_t> open;
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    if (nodes[i].kind == NodeKind::call) missing[i] = 2;
+    if (nodes[i].kind == NodeKind::leave) is[i] = true, open.push_back(i);
+  }
+  while (!open.empty()) {
+    const size_t found = open.back();
+    open.pop_back();
+    for (uint32_t k = first[found]; k < first[found + 1]; ++k) {
+      const size_t i = waiting[k];
+      if (is[i] || --missing[i] > 0) continue;
+      is[i] = true;
+      open.push_back(i);
     }
   }
   return is;

@@ -4,6 +4,8 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <regex>
+#include <set>
 
 #include "base/text.h"
 #include "model/golden_weights_testing.h"
@@ -67,6 +69,60 @@ TEST_F(Serve, AnswersAsGenerateWritesAndEndsWhenAsked) {
   EXPECT_EQ(sse_data(stream.rest_of_stream()).back(), "[DONE]");
   EXPECT_EQ(child.wait(), 0);
   EXPECT_NE(real_io().read(log).find("ended"), std::string::npos);
+}
+
+TEST_F(Serve, AGrammarIsKeptAsGenerateKeepsIt) {
+  const std::string grammar = "root ::= verse{2}\nverse ::= [A-Z] [a-z ]{5,20} \"\\n\"\n";
+  write("verse.gbnf", grammar);
+  const std::string log = root_ + "/log7";
+  Child child({TERN_PROGRAM, "serve", kModel, "--port", "0"}, log);
+  const uint16_t port = port_of(child, log);
+  ASSERT_NE(port, 0) << real_io().read(log);
+  const Json body = {{"prompt", "The sea"}, {"max_tokens", 60}, {"temperature", 0.9},
+                     {"seed", 7},           {"n", 2},           {"grammar", grammar}};
+  const Json answer = Client(port).ask("POST", "/v1/completions", dump_json(body)).json();
+  const Json alone = parse_json(tern("generate " + kModel +
+                                     " --prompt 'The sea' --max-tokens 60 --temperature 0.9 --seed 7 --samples 2 "
+                                     "--grammar verse.gbnf --json")
+                                    .text,
+                                "generate");
+  for (size_t i = 0; i < 2; ++i) EXPECT_EQ(answer["choices"][i]["text"], alone["samples"][i]["text"]) << answer;
+  const ClientReply refused =
+      Client(port).ask("POST", "/v1/completions", R"({"prompt":"a","grammar":"root ::= a\na ::= ("})");
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_EQ(refused.json()["error"]["param"], "grammar");
+  EXPECT_NE(refused.body.find("line 2"), std::string::npos) << refused.body;
+  child.signal(SIGTERM);
+  EXPECT_EQ(child.wait(), 0);
+}
+
+// The table of calls in docs/serve.md has the rows of dev/serve/openai_client.py, no more and no fewer; where Python has the
+// public client, each is done. TERN_PYTHON names a Python that has it.
+TEST_F(Serve, ThePublicClientDoesEveryCallOfTheTable) {
+  const std::string script = TERN_SOURCE_DIR "/dev/serve/openai_client.py";
+  const auto names = [](const std::string& text, const std::string& begin, const std::string& end,
+                        const std::string& pattern) {
+    std::set<std::string> found;
+    const size_t from = text.find(begin), to = text.find(end, from);
+    EXPECT_NE(to, std::string::npos) << begin;
+    const std::string part = text.substr(from, to - from);
+    const std::regex name(pattern);
+    for (std::sregex_iterator at(part.begin(), part.end(), name), none; at != none; ++at) found.insert((*at)[1]);
+    return found;
+  };
+  const std::set<std::string> told =
+      names(real_io().read(TERN_SOURCE_DIR "/docs/serve.md"), "## Calls that are tried", "\n## ", "\n\\| `([a-z_]+)`");
+  const std::set<std::string> done = names(real_io().read(script), "\nROWS = [", "]", "([a-z_]+)");
+  EXPECT_EQ(told, done);
+  EXPECT_GE(done.size(), 24u);
+  const char* given = std::getenv("TERN_PYTHON");
+  const std::string python = given ? given : "python3";
+  if (run_shell(python + " -c 'import openai, jsonschema'").code != 0)
+    GTEST_SKIP() << python << " has no openai and jsonschema (pip install openai jsonschema): the calls are not tried";
+  const Outcome o = run_shell(python + " " + script + " --tern " TERN_PROGRAM " --model " + kModel + " 2>&1");
+  EXPECT_EQ(o.code, 0) << o.text;
+  EXPECT_NE(o.text.find(std::to_string(done.size()) + " of " + std::to_string(done.size()) + " rows"), std::string::npos)
+      << o.text;
 }
 
 TEST_F(Serve, GuessesChangeNoAnswer) {
