@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/system.h"
+#include "base/units.h"
 #include "comm/equal_facts.h"
 #include "kernels/onednn/fast_matmul.h"
 #include "model/linear.h"
@@ -18,12 +19,15 @@
 #include "train/plan_settings.h"
 #include "train/robust_settings.h"
 #include "train/run_checks.h"
+#include "train/stored_run.h"
 #include "train/step_trace.h"
 #include "train/tensor_groups.h"
 #include "train/tensor_state.h"
 
 namespace tern {
 namespace {
+
+constexpr double kProbeSeconds = 0.3;
 
 void add_companion(const StepCompanion::Bytes& bytes, MemoryPlan& plan) {
   plan.weights += bytes.read;
@@ -135,6 +139,28 @@ void RankTrainer::resume_best() {
         best_.step, run_->best(), there ? fmt::format("is of step {}", there->step) : "is not there"));
 }
 
+// What the disk alone takes for a step's states.
+double RankTrainer::stored_seconds() const {
+  return rate(2 * static_cast<double>(state_.stored->layout().state_bytes), states_rate_.bytes_per_s());
+}
+
+// From now on states are read ahead, in the order in which the Program updates them.
+void RankTrainer::begin_stored_states() {
+  StoredStates& states = *state_.stored;
+  update_->stored = &states;
+  phase("measuring the disk of the optimizer's states");
+  states_rate_ = states.probe(kProbeSeconds);
+  states.begin(update_order(program_, state_.optimizer.infos));
+  const StoredLayout& layout = states.layout();
+  note(fmt::format(
+      "{} of optimizer states lie in a file on the disk of {} ({} reads and writes), which moves {:.2f} GB/s both ways together ({} in "
+      "{}): no step takes less than {}",
+      format_bytes(layout.state_bytes), states_directory(s_), name_of(states.way()),
+      1e-9 * states_rate_.bytes_per_s(), format_bytes(states_rate_.bytes), format_seconds(states_rate_.seconds),
+      format_seconds(stored_seconds())));
+  if (!states.note().empty()) note(states.note());
+}
+
 void RankTrainer::prepare() {
   std::string newest;
   if (leads()) {
@@ -178,6 +204,7 @@ void RankTrainer::prepare() {
     add_gradient_parts(*update_, s_.dtype == DType::f64 ? DType::f64 : DType::f32, state_arena_);
   if (s_.robust) robust_.emplace(RobustStep{.config = *s_.robust, .state = state_.optimizer.robust});
   if (s_.outer) outer_.emplace(OuterStep{.config = *s_.outer, .state = *state_.outer});
+  if (state_.stored) begin_stored_states();
   put_weights_at(*update_, WeightPoint::computing);
   std::array<int64_t, 2> states{state_arena_.current_total(), state_.beginning_bytes};
   world().all_reduce(states, Combine::sum);

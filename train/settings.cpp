@@ -318,6 +318,7 @@ void check_settings(const Options& o, const TrainSettings& s) {
     throw Error(ErrorKind::usage, "--micro-batch: {} sequences, more than the {} of --batch", s.micro_batch, s.batch);
   check_ranks(s);
   if (s.update_in_backward) check_update_in_backward(o, s);
+  check_stored_states(s);
   if (s.adapter && s.adapter->preference && (s.batch % 2 != 0 || s.micro_batch != 1))
     throw Error(ErrorKind::usage,
                 "--{}: {}; --method dpo learns from pairs of answers, each answer a micro-batch: an even --batch, and "
@@ -435,6 +436,8 @@ TrainSettings train_settings(const Options& o) {
   s.dtype = dtype_from_name(o.text("dtype"));
   s.recompute = recompute_from_name(o.text("recompute"));
   s.update_in_backward = o.knows("update-in-backward") && o.flag("update-in-backward");
+  s.states_on_disk = o.knows("states") && o.text("states") == "disk";
+  if (o.knows("states-dir")) s.states_directory = o.text("states-dir");
   s.multiply = multiply_from_name(o.text("multiply"));
   s.shuffle = o.flag("shuffle");
   s.seed = static_cast<uint64_t>(o.integer("seed"));
