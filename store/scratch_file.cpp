@@ -76,9 +76,10 @@ int reserve(int fd, int64_t bytes) {
 
 // Some refuse at the first read, not when the file is opened. 0, or the errno.
 int try_read(int fd) {
-  void* block = std::aligned_alloc(kScratchAlignment, kScratchAlignment);
+  constexpr auto kSize = static_cast<size_t>(kScratchAlignment);
+  void* block = std::aligned_alloc(kSize, kSize);
   if (!block) return ENOMEM;
-  const ssize_t got = ::pread(fd, block, kScratchAlignment, 0);
+  const ssize_t got = ::pread(fd, block, kSize, 0);
   const int error = got < 0 ? errno : 0;
   std::free(block);
   return error;

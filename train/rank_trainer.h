@@ -53,7 +53,6 @@ class RankTrainer {
   void resume_best();
   void prepare();
   void begin_stored_states();
-  double stored_seconds() const;
 
   // --- the loop over steps (trainer.cpp) ---
   void train();
@@ -111,7 +110,7 @@ class RankTrainer {
   // that rank 0 writes.
   void save();
   Manifest manifest_now() const;
-  void tell_stored() const;
+  void tell_stored();
   // A run that was complete before has nothing to save again, but its model may be missing or of an earlier step: a
   // kill can fall between the commit and the export.
   void finish();
@@ -145,7 +144,6 @@ class RankTrainer {
   TrainState state_;
   std::optional<RopeTable> rope_;
   std::optional<UpdatePass> update_;
-  ProbedRate states_rate_;            // of the disk, where the optimizer's states lie there
   std::optional<OuterStep> outer_;    // of runs whose ranks rarely talk
   std::optional<RobustStep> robust_;  // of runs whose gradients are aggregated
   Program all_, program_;             // of all devices, of this rank's

@@ -139,25 +139,21 @@ void RankTrainer::resume_best() {
         best_.step, run_->best(), there ? fmt::format("is of step {}", there->step) : "is not there"));
 }
 
-// What the disk alone takes for a step's states.
-double RankTrainer::stored_seconds() const {
-  return rate(2 * static_cast<double>(state_.stored->layout().state_bytes), states_rate_.bytes_per_s());
-}
-
 // From now on states are read ahead, in the order in which the Program updates them.
 void RankTrainer::begin_stored_states() {
   StoredStates& states = *state_.stored;
   update_->stored = &states;
   phase("measuring the disk of the optimizer's states");
-  states_rate_ = states.probe(kProbeSeconds);
+  const ProbedRate probed = states.probe(kProbeSeconds);
   states.begin(update_order(program_, state_.optimizer.infos));
-  const StoredLayout& layout = states.layout();
+  StoredStatesReport& r = result_.stored.emplace();
+  r.state_bytes = states.layout().state_bytes, r.bytes_per_s = probed.bytes_per_s();
+  r.disk_step_seconds = rate(2 * static_cast<double>(r.state_bytes), r.bytes_per_s);
   note(fmt::format(
-      "{} of optimizer states lie in a file on the disk of {} ({} reads and writes), which moves {:.2f} GB/s both ways together ({} in "
-      "{}): no step takes less than {}",
-      format_bytes(layout.state_bytes), states_directory(s_), name_of(states.way()),
-      1e-9 * states_rate_.bytes_per_s(), format_bytes(states_rate_.bytes), format_seconds(states_rate_.seconds),
-      format_seconds(stored_seconds())));
+      "{} of optimizer states lie in a file on the disk of {} ({} reads and writes), which moves {:.2f} GB/s both ways "
+      "together ({} in {}): no step takes less than {}",
+      format_bytes(r.state_bytes), states_directory(s_), name_of(states.way()), 1e-9 * r.bytes_per_s,
+      format_bytes(probed.bytes), format_seconds(probed.seconds), format_seconds(r.disk_step_seconds)));
   if (!states.note().empty()) note(states.note());
 }
 

@@ -171,14 +171,15 @@ void RankTrainer::finish() {
   result_.peak_resident_bytes = mismatches[1] + read_process_memory().peak_resident_bytes;
 }
 
-void RankTrainer::tell_stored() const {
+void RankTrainer::tell_stored() {
   const ExchangeCounts c = state_.stored->counts();
+  StoredStatesReport& r = *result_.stored;
+  r.read_bytes = c.read_bytes, r.written_bytes = c.written_bytes, r.waited_seconds = seconds_between(0, c.waited_ns);
   const int64_t steps = state_.step - result_.first_step;
   if (steps == 0) return;
-  note(fmt::format(
-      "optimizer states: {} read and {} written in {}; each step waited {} for them, the disk alone takes {}",
-      format_bytes(c.read_bytes), format_bytes(c.written_bytes), counted(steps, "step"),
-      format_seconds(seconds_between(0, c.waited_ns) / static_cast<double>(steps)), format_seconds(stored_seconds())));
+  note(fmt::format("optimizer states: {} read and {} written in {}; each step waited {} for them, the disk alone takes {}",
+                   format_bytes(c.read_bytes), format_bytes(c.written_bytes), counted(steps, "step"),
+                   format_seconds(r.waited_seconds / static_cast<double>(steps)), format_seconds(r.disk_step_seconds)));
 }
 
 void RankTrainer::tell_outer() const {

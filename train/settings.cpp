@@ -21,6 +21,7 @@
 #include "train/outer_settings.h"
 #include "train/plan_settings.h"
 #include "train/robust_settings.h"
+#include "train/stored_run.h"
 
 namespace tern {
 namespace {

@@ -43,6 +43,10 @@ TEST(TrainStored, GivesTheRunOfStatesInMemoryAndEitherGoesOnFromTheOther) {
         EXPECT_EQ(bits_of(got, disk), bits_of(want, memory));
         EXPECT_EQ(got.loss, want.loss);
         EXPECT_EQ(got.predicted.staging, 0);
+        EXPECT_FALSE(want.stored);
+        ASSERT_TRUE(got.stored);
+        const auto blocks = [&](int64_t bytes) { return bytes >= 6 * got.stored->state_bytes; };
+        EXPECT_TRUE(blocks(got.stored->read_bytes) && blocks(got.stored->written_bytes));
         run(mixed, true, 2), run(mixed, false, 3), run(mixed, true, 4);
         const TrainResult last = run(mixed, true, 6);
         EXPECT_EQ(last.first_step, 4);

@@ -185,7 +185,10 @@ ProbedRate StoredStates::probe(double seconds) {
     some.push_back(layout_.records[static_cast<size_t>(r)]);
   ExchangeRing ring(*opened_.file, std::move(some), passage_.ring, slots_memory_, clock_);
   const auto pass = [&] {
-    for (int r = 0; r < ring.num_records(); ++r) ring.acquire(r), ring.release();
+    for (int r = 0; r < ring.num_records(); ++r) {
+      ring.acquire(r);
+      ring.release();
+    }
     ring.settle();
   };
   pass();  // what was never written is not read from the disk
