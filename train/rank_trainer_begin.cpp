@@ -27,7 +27,7 @@
 namespace tern {
 namespace {
 
-constexpr double kProbeSeconds = 0.3;
+constexpr double kDiskProbeSeconds = 0.3;
 
 void add_companion(const StepCompanion::Bytes& bytes, MemoryPlan& plan) {
   plan.weights += bytes.read;
@@ -144,7 +144,7 @@ void RankTrainer::begin_stored_states() {
   StoredStates& states = *state_.stored;
   update_->stored = &states;
   phase("measuring the disk of the optimizer's states");
-  const ProbedRate probed = states.probe(kProbeSeconds);
+  const ProbedRate probed = states.probe(kDiskProbeSeconds);
   states.begin(update_order(program_, state_.optimizer.infos));
   StoredStatesReport& r = result_.stored.emplace();
   r.state_bytes = states.layout().state_bytes, r.bytes_per_s = probed.bytes_per_s();

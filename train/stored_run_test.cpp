@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "base/fault_io.h"
+#include "base/rng.h"
 #include "train/fit.h"
 #include "train/ranks_testing.h"
 
@@ -52,6 +54,33 @@ TEST(TrainStored, GivesTheRunOfStatesInMemoryAndEitherGoesOnFromTheOther) {
         EXPECT_EQ(last.first_step, 4);
         EXPECT_EQ(bits_of(last, mixed), bits_of(want, memory));
       }
+}
+
+// The process ends at an operation of its disk drawn by the seed: the file of states is gone, the same command goes on from the checkpoint.
+TEST(TrainStored, WhatGoesOnAfterAKillAtAWriteHasTheSameBits) {
+  constexpr uint64_t kSeed = 20261126;
+  const RunInputs inputs(true);
+  const TrainSettings s = stored_settings(inputs, DType::bf16, true);
+  MemoryIo whole;
+  FaultIo counter(whole);
+  const std::string want = bits_of(train_on(s, 1, counter), whole);
+  const int64_t operations = counter.num_operations();
+  constexpr int kKills = 8;
+  const auto part = static_cast<uint64_t>((operations - 1) / kKills);  // the last removes a lock
+  ASSERT_GT(part, 0u);
+  int resumed = 0;
+  for (int i = 0; i < kKills; ++i) {  // one from each part of the run
+    const auto drawn = random_u64({kSeed, 1}, static_cast<uint64_t>(i)) % part;
+    const auto at = static_cast<int64_t>(drawn + static_cast<uint64_t>(i) * part);
+    MemoryIo disk;
+    FaultIo faulty(disk, {.at = at, .kind = FaultKind::kill_before});
+    EXPECT_THROW(train_on(s, 1, faulty), SimulatedKill) << at << " of " << operations;
+    const auto after = disk.state_after_crash(kSeed + static_cast<uint64_t>(i));
+    const TrainResult r = train_on(s, 1, *after);
+    resumed += r.first_step > 0;
+    EXPECT_TRUE(bits_of(r, *after) == want) << "killed before operation " << at << " of " << operations;
+  }
+  EXPECT_GT(resumed, 1);
 }
 
 TEST(TrainStored, CountsWhatIsPredicted) {

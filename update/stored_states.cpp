@@ -32,7 +32,7 @@ Interval part_of_field(const UpdateConfig& config, const StoredField& f, const P
 }
 
 // The elements of an interval as one row of numbers; the whole keeps its shape.
-Tensor elements_of(const Tensor& t, const Interval& i) {
+Tensor interval_view(const Tensor& t, const Interval& i) {
   if (t.empty() || t.count() == i.size()) return t;
   return t.reshaped({t.count()}).rows_view(i.begin, i.end);
 }
@@ -243,9 +243,9 @@ void update_stored(const UpdatePass& pass, const UpdateNorm& norm, size_t parame
   for (size_t k = 0; k < parts; ++k) {
     const StoredStates::Part part = states.acquire(parameter, k);
     UpdateShard shard = whole;
-    shard.gradient = elements_of(whole.gradient, part.elements);
-    shard.compute = elements_of(whole.compute, part.elements);
-    shard.master = part.master.empty() ? elements_of(whole.master, part.elements) : part.master;
+    shard.gradient = interval_view(whole.gradient, part.elements);
+    shard.compute = interval_view(whole.compute, part.elements);
+    shard.master = part.master.empty() ? interval_view(whole.master, part.elements) : part.master;
     shard.master = shaped(shard.master, part.elements, shape);
     for (size_t s = 0; s < shard.slots.size(); ++s)
       shard.slots[s] = s < part.slots.size() ? shaped(part.slots[s], part.elements, shape) : Tensor();
