@@ -36,7 +36,8 @@ Instruction update_instruction(const ModelSpec& spec, const Placement& at, const
   if (u.table_copy) forms.push_back({{ParameterKind::table, ceil_div(spec.vocab, query.tensor), spec.width}});
   UpdateCost c = update_cost(at.update, query.dtype, forms);
   // States on the disk pass through memory: read, and written back.
-  const bool stored = at.layers[u.layer].strategy.states == Tier::disk && at.mesh.devices() == 1;
+  const bool alone = at.shape.num_devices == 1 && at.mesh.devices() == 1;
+  const bool stored = alone && at.layers[u.layer].strategy.states == Tier::disk;
   const int64_t passing = stored ? 2 * state_bytes(at.update, query.dtype, forms) : 0;
   const int64_t replicas = at.mesh.replicas();
   if (at.layers[u.layer].strategy.zero >= 1) c = {ceil_div(c.flops, replicas), ceil_div(c.bytes_moved, replicas)};

@@ -28,6 +28,7 @@ namespace tern {
 namespace {
 
 constexpr double kDiskProbeSeconds = 0.3;
+constexpr int64_t kProbedStates = int64_t{64} << 20;  // fewer pass in no time
 
 void add_companion(const StepCompanion::Bytes& bytes, MemoryPlan& plan) {
   plan.weights += bytes.read;
@@ -143,17 +144,21 @@ void RankTrainer::resume_best() {
 void RankTrainer::begin_stored_states() {
   StoredStates& states = *state_.stored;
   update_->stored = &states;
-  phase("measuring the disk of the optimizer's states");
-  const ProbedRate probed = states.probe(kDiskProbeSeconds);
-  states.begin(update_order(program_, state_.optimizer.infos));
   StoredStatesReport& r = result_.stored.emplace();
-  r.state_bytes = states.layout().state_bytes, r.bytes_per_s = probed.bytes_per_s();
-  r.disk_step_seconds = rate(2 * static_cast<double>(r.state_bytes), r.bytes_per_s);
-  note(fmt::format(
-      "{} of optimizer states lie in a file on the disk of {} ({} reads and writes), which moves {:.2f} GB/s both ways "
-      "together ({} in {}): no step takes less than {}",
-      format_bytes(r.state_bytes), states_directory(s_), name_of(states.way()), 1e-9 * r.bytes_per_s,
-      format_bytes(probed.bytes), format_seconds(probed.seconds), format_seconds(r.disk_step_seconds)));
+  r.state_bytes = states.layout().state_bytes;
+  std::string disk;
+  if (r.state_bytes >= kProbedStates) {
+    phase("measuring the disk of the optimizer's states");
+    const ProbedRate probed = states.probe(kDiskProbeSeconds);
+    r.bytes_per_s = probed.bytes_per_s();
+    r.disk_step_seconds = rate(2 * static_cast<double>(r.state_bytes), r.bytes_per_s);
+    disk = fmt::format(", which moves {:.2f} GB/s both ways together ({} in {}): no step takes less than {}",
+                       1e-9 * r.bytes_per_s, format_bytes(probed.bytes), format_seconds(probed.seconds),
+                       format_seconds(r.disk_step_seconds));
+  }
+  states.begin(update_order(program_, state_.optimizer.infos));
+  note(fmt::format("{} of optimizer states lie in a file on the disk of {} ({} reads and writes){}",
+                   format_bytes(r.state_bytes), states_directory(s_), name_of(states.way()), disk));
   if (!states.note().empty()) note(states.note());
 }
 

@@ -177,9 +177,11 @@ void RankTrainer::tell_stored() {
   r.read_bytes = c.read_bytes, r.written_bytes = c.written_bytes, r.waited_seconds = seconds_between(0, c.waited_ns);
   const int64_t steps = state_.step - result_.first_step;
   if (steps == 0) return;
-  note(fmt::format("optimizer states: {} read and {} written in {}; each step waited {} for them, the disk alone takes {}",
+  const std::string alone =
+      r.disk_step_seconds > 0 ? fmt::format(", the disk alone takes {}", format_seconds(r.disk_step_seconds)) : "";
+  note(fmt::format("optimizer states: {} read and {} written in {}; each step waited {} for them{}",
                    format_bytes(c.read_bytes), format_bytes(c.written_bytes), counted(steps, "step"),
-                   format_seconds(r.waited_seconds / static_cast<double>(steps)), format_seconds(r.disk_step_seconds)));
+                   format_seconds(r.waited_seconds / static_cast<double>(steps)), alone));
 }
 
 void RankTrainer::tell_outer() const {

@@ -47,7 +47,7 @@ struct TrainHooks {
 struct StoredStatesReport {
   int64_t state_bytes = 0;                          // that each step reads and writes
   int64_t read_bytes = 0, written_bytes = 0;        // from and to the disk, in whole blocks; what is read ahead too
-  double bytes_per_s = 0;                           // of the disk, both ways together, as it was probed before the first step
+  double bytes_per_s = 0;                           // of the disk, both ways together, as it was probed before the first step; 0: was not
   double disk_step_seconds = 0, waited_seconds = 0;  // what the disk alone takes for a step; what steps waited in all
 };
 
