@@ -176,6 +176,10 @@ TEST_F(TrainPlan, RefusesByNameWhatItDoesNotRunAndNamesWhatWouldDo) {
   EXPECT_NE(refusal(p).find("3 micro-batches of 2 on 2 ranks for a batch of 6"), std::string::npos);
   p = small_plan(), p.layers[1].strategy.states = Tier::host;
   EXPECT_NE(refusal(p).find("off the device"), std::string::npos);
+  for (PlannedLayers& l : p.layers) l.strategy.states = Tier::disk;
+  EXPECT_EQ(why_not_trained(p), "") << "states of all layers";
+  p.layers[0].strategy.activations = Tier::disk;
+  EXPECT_NE(refusal(p).find("off the device"), std::string::npos);
   p = small_plan(), p.job.dtype = DType::f16;
   EXPECT_NE(refusal(p).find("is in f16"), std::string::npos);
   p = small_plan(), p.job.gradients = DType::bf16;

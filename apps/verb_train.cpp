@@ -89,6 +89,14 @@ Json json_of(const TrainSettings& s, const TrainResult& r) {
     if (r.evaluation->accuracy) json["held_out"]["accuracy"] = *r.evaluation->accuracy;
     if (r.evaluation->bits_per_byte) json["held_out"]["bits_per_byte"] = *r.evaluation->bits_per_byte;
   }
+  if (r.stored)
+    json["states"] = {{"bytes", r.stored->state_bytes},
+                      {"read_bytes", r.stored->read_bytes},
+                      {"written_bytes", r.stored->written_bytes},
+                      {"disk_bytes_per_s", r.stored->bytes_per_s},
+                      {"disk_step_seconds", r.stored->disk_step_seconds},
+                      {"waited_seconds", r.stored->waited_seconds},
+                      {"step_seconds", r.steady_step_seconds}};
   if (r.best) json["best"] = {{"step", r.best->step}, {"loss", r.best->loss}, {"model", r.best_model}};
   return json;
 }

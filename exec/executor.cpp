@@ -20,6 +20,7 @@
 #include "model/context_ranks.h"
 #include "model/tensor_parts.h"
 #include "program/link_bytes.h"
+#include "update/stored_states.h"
 
 namespace tern {
 namespace {
@@ -308,6 +309,20 @@ struct Runner {
       differ(counted.workspace, predicted.workspace, "in temporaries at their most");
   }
 
+  // Bytes of states that passed through memory so far: each is read and written back.
+  int64_t stored_bytes_now() const {
+    return in.update && in.update->stored ? 2 * in.update->stored->counts().used_bytes : 0;
+  }
+  void compare_stored(size_t place, int64_t before) {
+    if (!in.update || !in.update->stored) return;
+    const Instruction& i = program.instructions[place];
+    const int64_t counted = stored_bytes_now() - before;
+    const int64_t want = i.op == Opcode::update && has_loss() ? i.message_bytes : 0;
+    if (counted != want)
+      result.mismatches.push_back({place, fmt::format("[{}] {}: {} bytes of states read and written, the Program says {}",
+                                                      place, to_string(i), counted, want)});
+  }
+
   // In stages, where messages of others may arrive at any time, all are compared at the end.
   void compare_links(size_t place, const LinkBytes& before) {
     if (collectives.num_ranks() == 1) return;
@@ -336,6 +351,7 @@ struct Runner {
       const int64_t workspace_before = now(MemoryClass::workspace);
       const PeakScope scope(arena());
       const LinkBytes links_before = links.now();
+      const int64_t stored_before = stored_bytes_now();
       const int64_t begin = clock.now_ns();
       for (const BufferBytes& made : i.allocates)
         if (is_summand(made.buffer)) summands.begin(made);
@@ -353,6 +369,7 @@ struct Runner {
       b.after = now(MemoryClass::activations) - before_run;
       compare(place, b, predicted[place]);
       compare_links(place, links_before);
+      compare_stored(place, stored_before);
       record(place, b);
       result.trace.push_back(
           trace_event(i, seconds_between(start, begin), seconds_between(begin, end), b.peak_buffers, b.peak()));

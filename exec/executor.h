@@ -90,7 +90,7 @@ struct ExecuteResult {
 };
 
 /// Errors: usage, naming the first thing in the Program that this executor does not run: another number of devices than ranks;
-/// ZeRO 3 where a backward is split; bytes off the device
+/// ZeRO 3 where a backward is split; bytes off the device, but for optimizer states on the disk of one device
 void require_executable(const Program&, int num_ranks = 1);
 
 /// Runs the Program once. A forward program (no BACKWARD) takes the losses without gradients.

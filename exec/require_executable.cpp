@@ -18,7 +18,7 @@ void require_executable(const Program& program, int num_ranks) {
                 devices);
   for (const auto& rank : program.resident)
     for (const BufferBytes& b : rank)
-      if (b.buffer.tier != Tier::device)
+      if (b.buffer.tier == Tier::host || (b.buffer.tier == Tier::disk && devices > 1))
         throw Error(ErrorKind::usage,
                     "the step keeps {} off the device, which tern does not do yet: plan without offload",
                     to_string(b.buffer));
@@ -57,6 +57,12 @@ void require_input(const Program& program, const ExecuteInput& in) {
                        [op](const Instruction& i) { return i.op == op; });
   };
   const bool training = has(Opcode::backward_weight), updates = has(Opcode::norm);
+  const bool stores = std::ranges::any_of(program.resident, [](const std::vector<BufferBytes>& rank) {
+    return std::ranges::any_of(rank, [](const BufferBytes& b) { return b.buffer.tier == Tier::disk; });
+  });
+  const bool stored = in.update && in.update->stored;
+  TERN_CHECK(stores ? stored : !(updates && stored), "execute: optimizer states lie in a file by the {} alone",
+             stores ? "Program" : "input");
   TERN_CHECK(program.num_units == static_cast<int>(in.spec.units.size()), "execute: {} units, the model has {}",
              program.num_units, in.spec.units.size());
   TERN_CHECK(program.num_micro == static_cast<int>(in.micro_batches.size()),

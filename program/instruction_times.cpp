@@ -146,9 +146,13 @@ StageInstance stage_instance(const Placement& p, const PlacementCosts& costs) {
 
 std::vector<int64_t> instruction_times(const Program& program, const Rates& rates) {
   std::vector<int64_t> ps;
-  for (const Instruction& i : program.instructions)
-    ps.push_back(std::llround(1e12 * std::max(static_cast<double>(i.flops) / rates.flops_per_s,
-                                              static_cast<double>(i.bytes_moved) / rates.bytes_per_s)));
+  for (const Instruction& i : program.instructions) {
+    const bool stored = i.op == Opcode::update && i.axis == MeshAxis::none;
+    const int64_t passing = stored ? i.message_bytes : 0;
+    ps.push_back(std::llround(1e12 * std::max({static_cast<double>(i.flops) / rates.flops_per_s,
+                                               static_cast<double>(i.bytes_moved) / rates.bytes_per_s,
+                                               static_cast<double>(passing) / rates.disk_bytes_per_s})));
+  }
   return ps;
 }
 

@@ -39,6 +39,7 @@ StageInstance stage_instance(const Placement&, const PlacementCosts&);
 /// ps.
 struct Rates {
   double flops_per_s = 1e11, bytes_per_s = 1e10;
+  double disk_bytes_per_s = 1e9;  // both ways together: of an UPDATE whose states lie there
 };
 std::vector<int64_t> instruction_times(const Program&, const Rates&);
 

@@ -36,6 +36,10 @@ Instruction update_instruction(const ModelSpec& spec, const Placement& at, const
   std::vector<CountedForm> forms = trained_forms(unit, query, cost);
   if (u.table_copy) forms.push_back({{ParameterKind::table, ceil_div(spec.vocab, query.tensor), spec.width}});
   UpdateCost c = update_cost(at.update, query.dtype, forms);
+  // States on the disk pass through memory: read, and written back.
+  const bool alone = at.shape.num_devices == 1 && at.mesh.devices() == 1;
+  const bool stored = alone && at.layers[u.layer].strategy.states == Tier::disk;
+  const int64_t passing = stored ? 2 * state_bytes(at.update, query.dtype, forms) : 0;
   const int64_t replicas = at.mesh.replicas();
   if (at.layers[u.layer].strategy.zero >= 1) c = {ceil_div(c.flops, replicas), ceil_div(c.bytes_moved, replicas)};
   const int sums = num_sums(at.update);
@@ -48,7 +52,7 @@ Instruction update_instruction(const ModelSpec& spec, const Placement& at, const
           .flops = c.flops,
           .bytes_moved = c.bytes_moved,
           .axis = exchanges ? MeshAxis::replicas : MeshAxis::none,
-          .message_bytes = exchanges ? value_bytes(blocks, sums) : 0};
+          .message_bytes = exchanges ? value_bytes(blocks, sums) : passing};
 }
 
 }  // namespace tern

@@ -21,6 +21,7 @@ struct UpdatedUnit {
   int layer = 0, unit = 0;
   bool table_copy = false;  // UPDATE also updates the device's copy of the embedding table
 };
+/// States that lie on the disk pass through memory while it runs: message_bytes is what is read and written of them together.
 Instruction update_instruction(const ModelSpec&, const Placement&, const UnitCost&, const UpdatedUnit&);
 
 }  // namespace tern

@@ -53,16 +53,25 @@ void CheckpointWriter::start(Manifest manifest, std::vector<NamedTensor> staged)
 
 void CheckpointWriter::write(const Manifest& manifest, const std::vector<NamedTensor>& staged) {
   try {
-    commit_checkpoint(io_, config_.checkpoints, config_.id, config_.rank, manifest, to_write(staged));
-    {
-      const std::lock_guard lock(mutex_);
-      committed_ = manifest.step;
-    }
-    retire_checkpoints(io_, config_.checkpoints, config_.keep, config_.id);
+    commit(manifest, to_write(staged));
   } catch (...) {  // also what is no Error: a test's simulated kill
     const std::lock_guard lock(mutex_);
     error_ = std::current_exception();
   }
+}
+
+void CheckpointWriter::commit(const Manifest& manifest, std::span<const TensorToWrite> tensors) {
+  commit_checkpoint(io_, config_.checkpoints, config_.id, config_.rank, manifest, tensors);
+  {
+    const std::lock_guard lock(mutex_);
+    committed_ = manifest.step;
+  }
+  retire_checkpoints(io_, config_.checkpoints, config_.keep, config_.id);
+}
+
+void CheckpointWriter::write_now(Manifest manifest, std::span<const TensorToWrite> tensors) {
+  wait();
+  commit(manifest, tensors);
 }
 
 void CheckpointWriter::wait() {

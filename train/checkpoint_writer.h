@@ -5,6 +5,7 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -50,6 +51,8 @@ class CheckpointWriter {
   /// stage, copy, start: copies `state` (MemoryClass::staging, as many bytes as the tensors) and starts writing it; waits for the
   /// previous write. Errors  those of the previous write; does_not_fit.
   void save(Manifest, const std::vector<NamedTensor>& state);
+  /// Writes and commits on the calling thread, without a copy: tensors may be produced piece by piece. Errors: as save, and of this write.
+  void write_now(Manifest, std::span<const TensorToWrite>);
   /// Waits until nothing is being written. Errors: the write's, once.
   void wait();
   /// Throws the error of a finished write, without waiting.
@@ -59,6 +62,7 @@ class CheckpointWriter {
 
  private:
   void write(const Manifest&, const std::vector<NamedTensor>& staged);
+  void commit(const Manifest&, std::span<const TensorToWrite>);
 
   Io& io_;
   Arena& arena_;

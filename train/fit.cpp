@@ -21,6 +21,7 @@
 #include "train/mesh_fit.h"
 #include "train/outer_run.h"
 #include "train/plan_settings.h"
+#include "train/stored_run.h"
 #include "train/train_state.h"
 #include "update/step.h"
 
@@ -114,6 +115,8 @@ Placement step_placement(const ModelSpec& spec, const TrainSettings& s, int64_t 
   p.mesh.data = s.outer ? 1 : num_replicas(s), p.mesh.tensor = s.tensor;
   p.mesh.context = s.context_ranks, p.mesh.ulysses = s.context_ranks > 1;
   p.updates_in_backward = s.update_in_backward;
+  if (s.states_on_disk)
+    for (PlacedLayer& l : p.layers) l.strategy.states = Tier::disk;
   p.groups = static_cast<int>(s.sum_order.groups / num_replicas(s));
   if (s.tensor * s.context_ranks > 1)
     p.query = [query = p.query, tensor = s.tensor, context = s.context_ranks](int unit, int micro) {
@@ -271,6 +274,11 @@ MemoryPlan predict_memory(const ModelSpec& spec, const TrainSettings& s, int64_t
     const int64_t first = trains_adapters_alone(spec) ? parts.trained * wide : n * wide + fixed;
     predict_copies(spec, s, parts, plan.weights + first, plan);
   }
+  if (s.states_on_disk) {
+    plan.staging = 0;  // it goes from file to file
+    plan.optimizer = stored_memory_bytes(spec, s);
+    if (plan.beginning > 0) plan.beginning = plan.weights + plan.optimizer + parts.widest * wide + fixed;
+  }
   RankBytes evaluation;
   if (!s.valid_data.empty()) evaluation = evaluation_bytes(spec, s);
   const int64_t whole = is_whole_for_a_while(s) || s.outer ? n * size_of(s.dtype) + fixed : 0;
@@ -342,6 +350,20 @@ std::string describe(const MemoryPlan& plan) {
                            plan.staging_during_steps ? "" : "  at the highest moment");
 }
 
+// The same run with the states in a file, if that fits.
+static std::string states_on_disk_would_do(const ModelSpec& spec, const TrainSettings& s, int64_t process_bytes,
+                                           int64_t budget) {
+  TrainSettings stored = s;
+  stored.states_on_disk = true;
+  if (s.states_on_disk || !why_not_stored(stored).empty()) return "";
+  const MemoryPlan plan = predict_memory(spec, stored, process_bytes);
+  if (plan.total() > budget) return "";
+  return fmt::format(
+      "\nor --states disk, which gives the same bits from optimizer states in a file, read and written in each step: "
+      "{}",
+      format_bytes(plan.total()));
+}
+
 void require_fit(const ModelSpec& spec, const TrainSettings& s, const MemoryPlan& plan, int64_t process_bytes,
                  int64_t budget, const std::string& source) {
   if (plan.total() <= budget) return;
@@ -360,12 +382,15 @@ void require_fit(const ModelSpec& spec, const TrainSettings& s, const MemoryPlan
     for (const Alternative& a : nearest)
       message += fmt::format("\n  {:<52} {:>10}", a.flags, format_bytes(a.plan.total()));
   }
+  message += states_on_disk_would_do(spec, s, process_bytes, budget);
   if (s.memory_bytes) message += fmt::format("\nor --memory {}, if the machine has it", format_bytes(plan.total()));
   throw Error(ErrorKind::does_not_fit, "{}", message);
 }
 
 DiskPlan predict_disk(const ModelSpec& spec, const TrainSettings& s, Io& io) {
-  DiskPlan plan{.checkpoint = predict_memory(spec, s, 0).staging,
+  TrainSettings in_memory = s;
+  in_memory.states_on_disk = false;
+  DiskPlan plan{.checkpoint = predict_memory(spec, in_memory, 0).staging,
                 .model = num_parameters(spec) * size_of(s.dtype) + 4 * num_fixed_numbers(spec)};
   if (s.adapter) {
     plan.model = 0;
@@ -373,6 +398,7 @@ DiskPlan predict_disk(const ModelSpec& spec, const TrainSettings& s, Io& io) {
       plan.model += (takes_factors(s.adapter->init) ? 8 : 4) * info.shape.count();
   }
   if (s.keep_best) plan.model *= 2;
+  if (s.states_on_disk && s.states_directory.empty()) plan.states = plan_stored_states(spec, s).layout.file_bytes;
   const int64_t every = s.checkpoint_every > 0 ? s.checkpoint_every : s.schedule.total_steps;
   const int64_t written = (s.schedule.total_steps + every - 1) / every;
   plan.num_checkpoints = std::min<int64_t>(written, s.keep_checkpoints + 1);
@@ -392,12 +418,14 @@ void require_disk(const DiskPlan& plan, const TrainSettings& s, Io& io) {
   const std::optional<int64_t> there = io.free_bytes(s.output);
   if (!there || plan.wanted() <= *there) return;
   throw Error(ErrorKind::does_not_fit,
-              "{}: this run writes up to {} there ({} of {} at a time{}, the model {}), the disk has {} free; free {}, "
+              "{}: this run writes up to {} there ({} of {} at a time{}, the model {}{}), the disk has {} free; free {}, "
               "choose an --output on another disk{}",
               s.output, format_bytes(plan.wanted()), counted(plan.num_checkpoints, "checkpoint"),
               format_bytes(plan.checkpoint),
               plan.present > 0 ? fmt::format(", {} of them are there already", format_bytes(plan.present)) : "",
-              format_bytes(plan.model), format_bytes(*there), format_bytes(plan.wanted() - *there),
+              format_bytes(plan.model),
+              plan.states > 0 ? fmt::format(", the optimizer's states {}", format_bytes(plan.states)) : "",
+              format_bytes(*there), format_bytes(plan.wanted() - *there),
               plan.num_checkpoints > 2 ? ", or lower --keep-checkpoints (a new checkpoint is written before an old one "
                                          "goes)"
                                        : "");

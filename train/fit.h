@@ -65,7 +65,8 @@ struct DiskPlan {
   int64_t num_checkpoints = 0;  // at once
   int64_t model = 0;
   int64_t present = 0;  // bytes of the checkpoints that OUT has already; new ones will replace them
-  int64_t wanted() const { return std::max<int64_t>(0, checkpoint * num_checkpoints - present) + model; }
+  int64_t states = 0;   // the optimizer's, where they lie in a file there
+  int64_t wanted() const { return std::max<int64_t>(0, checkpoint * num_checkpoints - present) + model + states; }
 };
 DiskPlan predict_disk(const ModelSpec&, const TrainSettings&, Io&);
 /// Errors: does_not_fit naming the directory, bytes wanted and there, and the remedy. An unknown disk fits.

@@ -13,6 +13,14 @@
 #include "train/stages.h"
 
 namespace tern {
+namespace {
+
+bool states_lie_on_disk(const Plan& p) {
+  return std::ranges::all_of(p.layers, [](const PlannedLayers& l) { return l.strategy.states == Tier::disk; });
+}
+
+}  // namespace
+
 std::string why_not_trained(const Plan& p) {
   const OuterChoice& c = p.choice;
   const auto shares = [&](const char* what, const char* fix) {
@@ -29,8 +37,10 @@ std::string why_not_trained(const Plan& p) {
             "plan with --zero 0,1,2, or with --fix schedule=1f1b",
             name_of(c.schedule));
   for (const PlannedLayers& l : p.layers)
-    if (l.strategy.states != Tier::device || l.strategy.activations != Tier::device)
-      return "keeps states or activations off the device, which tern train does not: plan with --offload none";
+    if ((l.strategy.states != Tier::device && !(c.devices() == 1 && states_lie_on_disk(p))) ||
+        l.strategy.activations != Tier::device)
+      return "keeps states or activations off the device, which tern train does for the states of all layers, on the disk of "
+             "one device: plan with --offload none";
   if (p.job.lengths.given() && p.job.lengths.batching == Batching::padded)
     return "pads its windows; tern train lays sequences end to end: plan with --batching packed";
   if (p.job.dtype != DType::f32 && p.job.dtype != DType::bf16 && p.job.dtype != DType::f64)
@@ -106,6 +116,7 @@ void apply_plan(const Plan& p, const Options& o, TrainSettings& s) {
   s.seq = p.job.seq, s.batch = p.job.batch, s.micro_batch = p.choice.micro_batch;
   s.dtype = p.job.dtype;
   s.recompute = planned_mode(p).value_or(Recompute::none);
+  if (states_lie_on_disk(p)) s.states_on_disk = true;
   s.plan = p, s.plan_path = o.text("plan");
 }
 

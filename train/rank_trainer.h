@@ -52,6 +52,7 @@ class RankTrainer {
   PackOptions pack_options();
   void resume_best();
   void prepare();
+  void begin_stored_states();
 
   // --- the loop over steps (trainer.cpp) ---
   void train();
@@ -105,6 +106,8 @@ class RankTrainer {
   // The log first: a resume at this checkpoint relies on the rows up to it. What other ranks keep comes straight into the copy
   // that rank 0 writes.
   void save();
+  Manifest manifest_now() const;
+  void tell_stored();
   // A run that was complete before has nothing to save again, but its model may be missing or of an earlier step: a
   // kill can fall between the commit and the export.
   void finish();

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/system.h"
+#include "base/units.h"
 #include "base/wide_type.h"
 #include "comm/equal_facts.h"
 #include "kernels/onednn/fast_matmul.h"
@@ -19,12 +20,16 @@
 #include "train/plan_settings.h"
 #include "train/robust_settings.h"
 #include "train/run_checks.h"
+#include "train/stored_run.h"
 #include "train/step_trace.h"
 #include "train/tensor_groups.h"
 #include "train/tensor_state.h"
 
 namespace tern {
 namespace {
+
+constexpr double kDiskProbeSeconds = 0.3;
+constexpr int64_t kProbedStates = int64_t{64} << 20;  // fewer pass in no time
 
 void add_companion(const StepCompanion::Bytes& bytes, MemoryPlan& plan) {
   plan.weights += bytes.read;
@@ -136,6 +141,28 @@ void RankTrainer::resume_best() {
         best_.step, run_->best(), there ? fmt::format("is of step {}", there->step) : "is not there"));
 }
 
+// From now on states are read ahead, in the order in which the Program updates them.
+void RankTrainer::begin_stored_states() {
+  StoredStates& states = *state_.stored;
+  update_->stored = &states;
+  StoredStatesReport& r = result_.stored.emplace();
+  r.state_bytes = states.layout().state_bytes;
+  std::string disk;
+  if (r.state_bytes >= kProbedStates) {
+    phase("measuring the disk of the optimizer's states");
+    const ProbedRate probed = states.probe(kDiskProbeSeconds);
+    r.bytes_per_s = probed.bytes_per_s();
+    r.disk_step_seconds = rate(2 * static_cast<double>(r.state_bytes), r.bytes_per_s);
+    disk = fmt::format(", which moves {:.2f} GB/s both ways together ({} in {}): no step takes less than {}",
+                       1e-9 * r.bytes_per_s, format_bytes(probed.bytes), format_seconds(probed.seconds),
+                       format_seconds(r.disk_step_seconds));
+  }
+  states.begin(update_order(program_, state_.optimizer.infos));
+  note(fmt::format("{} of optimizer states lie in a file on the disk of {} ({} reads and writes){}",
+                   format_bytes(r.state_bytes), states_directory(s_), name_of(states.way()), disk));
+  if (!states.note().empty()) note(states.note());
+}
+
 void RankTrainer::prepare() {
   std::string newest;
   if (leads()) {
@@ -179,6 +206,7 @@ void RankTrainer::prepare() {
     add_gradient_parts(*update_, wide_type(s_.dtype), state_arena_);
   if (s_.robust) robust_.emplace(RobustStep{.config = *s_.robust, .state = state_.optimizer.robust});
   if (s_.outer) outer_.emplace(OuterStep{.config = *s_.outer, .state = *state_.outer});
+  if (state_.stored) begin_stored_states();
   put_weights_at(*update_, WeightPoint::computing);
   std::array<int64_t, 2> states{state_arena_.current_total(), state_.beginning_bytes};
   world().all_reduce(states, Combine::sum);

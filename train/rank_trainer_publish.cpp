@@ -10,6 +10,7 @@
 #include "report/run_page.h"
 #include "train/metric_rows.h"
 #include "train/run_checks.h"
+#include "train/stored_run.h"
 #include "train/tensor_state.h"
 
 namespace tern {
@@ -113,6 +114,10 @@ void RankTrainer::write_page(bool runs) {
 // The log first: a resume at this checkpoint relies on the rows up to it. What other ranks keep comes straight into the copy
 // that rank 0 writes.
 void RankTrainer::save() {
+  if (state_.stored) {  // a copy of it has no room in memory: training waits
+    log_->sync();
+    return writer_->write_now(manifest_now(), stored_tensors(s_, state_));
+  }
   const std::vector<StateTensor> state = in_parts(state_tensors(s_, state_), in_.spec, place_.tensor);
   std::vector<NamedTensor> staged(state.size());
   if (leads()) {
@@ -124,12 +129,15 @@ void RankTrainer::save() {
   for (size_t i = 0; i < state.size(); ++i) gather_to_first(world(), state[i], staged[i].tensor);
   settle("the checkpoint");
   if (!leads()) return;
-  writer_->start({.step = state_.step,
-                  .samples = state_.samples,
-                  .settings = settings_,
-                  .made_by = made_by(s_, worker_.threads),
-                  .files = {}},
-                 std::move(staged));
+  writer_->start(manifest_now(), std::move(staged));
+}
+
+Manifest RankTrainer::manifest_now() const {
+  return {.step = state_.step,
+          .samples = state_.samples,
+          .settings = settings_,
+          .made_by = made_by(s_, worker_.threads),
+          .files = {}};
 }
 
 // A run that was complete before has nothing to save again, but its model may be missing or of an earlier step: a
@@ -144,6 +152,7 @@ void RankTrainer::finish() {
     note("another rank counted other bytes than predicted; this is a bug in tern's memory prediction");
   result_.byte_mismatches = mismatches[0], result_.outer_bytes = mismatches[2];
   if (leads() && outer_) tell_outer();
+  if (state_.stored) tell_stored();
   const bool moved = state_.step > result_.first_step, saves = moved || result_.checkpoint.empty();
   if (saves) {
     phase("writing the checkpoint and the model");
@@ -160,6 +169,19 @@ void RankTrainer::finish() {
   const int64_t now = state_arena_.current_total() + others_state_ + message_bytes_ + whole_arena_.current_total();
   result_.counted_peak_bytes = std::max({result_.counted_peak_bytes, state_bytes(), now});
   result_.peak_resident_bytes = mismatches[1] + read_process_memory().peak_resident_bytes;
+}
+
+void RankTrainer::tell_stored() {
+  const ExchangeCounts c = state_.stored->counts();
+  StoredStatesReport& r = *result_.stored;
+  r.read_bytes = c.read_bytes, r.written_bytes = c.written_bytes, r.waited_seconds = seconds_between(0, c.waited_ns);
+  const int64_t steps = state_.step - result_.first_step;
+  if (steps == 0) return;
+  const std::string alone =
+      r.disk_step_seconds > 0 ? fmt::format(", the disk alone takes {}", format_seconds(r.disk_step_seconds)) : "";
+  note(fmt::format("optimizer states: {} read and {} written in {}; each step waited {} for them{}",
+                   format_bytes(c.read_bytes), format_bytes(c.written_bytes), counted(steps, "step"),
+                   format_seconds(r.waited_seconds / static_cast<double>(steps)), alone));
 }
 
 void RankTrainer::tell_outer() const {

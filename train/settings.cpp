@@ -192,6 +192,8 @@ TrainSettings train_settings(const Options& o) {
   s.dtype = dtype_from_name(o.text("dtype"));
   s.recompute = recompute_from_name(o.text("recompute"));
   s.update_in_backward = o.knows("update-in-backward") && o.flag("update-in-backward");
+  s.states_on_disk = o.knows("states") && o.text("states") == "disk";
+  if (o.knows("states-dir")) s.states_directory = o.text("states-dir");
   s.multiply = multiply_from_name(o.text("multiply"));
   s.shuffle = o.flag("shuffle");
   s.seed = static_cast<uint64_t>(o.integer("seed"));

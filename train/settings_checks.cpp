@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/options.h"
 #include "train/settings_impl.h"
+#include "train/stored_run.h"
 
 namespace tern {
 namespace {
@@ -73,6 +74,7 @@ void check_settings(const Options& o, const TrainSettings& s) {
     throw Error(ErrorKind::usage, "--micro-batch: {} sequences, more than the {} of --batch", s.micro_batch, s.batch);
   check_ranks(s);
   if (s.update_in_backward) check_update_in_backward(o, s);
+  check_stored_states(s);
   if (s.adapter && s.adapter->preference && (s.batch % 2 != 0 || s.micro_batch != 1))
     throw Error(ErrorKind::usage,
                 "--{}: {}; --method dpo learns from pairs of answers, each answer a micro-batch: an even --batch, and "

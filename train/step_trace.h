@@ -21,7 +21,9 @@ void require_trace_place(const std::string& path, Io&);
 /// What all ranks measured, by rank, in seconds from the earliest begin. `all` has one list per pipeline device, which all
 /// replicas of the device share. Every rank calls it. begin_ns: the origin of this rank's times on its clock.
 std::vector<TraceEvent> gather_trace(const Program& all, const std::vector<TraceEvent>& mine, int64_t begin_ns, Comm&);
-/// The simulator's prediction for the same lists on a machine of flops_per_s (0: not known); replicas get equal events.
-std::vector<TraceEvent> predicted_trace(const Program& all, double flops_per_s, int ranks);
+/// The simulator's prediction for the same lists on a machine of flops_per_s whose disk of optimizer states moves states_bytes_per_s (0: not
+/// known); replicas get equal events.
+std::vector<TraceEvent> predicted_trace(const Program& all, double flops_per_s, int ranks,
+                                        double states_bytes_per_s = 0);
 
 }  // namespace tern

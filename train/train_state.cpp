@@ -18,6 +18,7 @@
 #include "train/checkpoint.h"
 #include "train/outer_run.h"
 #include "train/stages.h"
+#include "train/stored_run.h"
 #include "train/tensor_state.h"
 
 namespace tern {
@@ -163,6 +164,33 @@ void begin_by_units(const TrainSettings& s, const TrainInputs& in, Arena& arena,
   state.beginning_bytes = arena.current_total() + beside.peak_total();
 }
 
+// Weights in memory, states in a file. Where masters have values of their own, unit by unit, so that one unit's are in memory.
+void begin_stored(const TrainSettings& s, const TrainInputs& in, Arena& arena, TrainState& state) {
+  const bool masters = has_own_masters(s.optimizer, s.dtype);
+  state.weights = masters ? allocate_weights(in.spec, s.dtype, MemoryClass::weights, arena)
+                          : first_weights(s, in, s.dtype, arena, {});
+  state.optimizer = stored_optimizer_state(in.spec, state.weights, s.optimizer);
+  state.stored = open_stored_states(in.spec, s, arena);
+  if (!masters) return;
+  const std::vector<Tensor*> kept = trained_tensors(in.spec, state.weights);
+  Arena beside;
+  for (size_t unit = 0; unit < in.spec.units.size(); ++unit) {
+    std::vector<bool> without(in.spec.units.size(), true);
+    without[unit] = false;
+    ModelWeights whole = first_weights(s, in, DType::f32, beside, without);
+    const std::vector<Tensor*> first = trained_tensors(in.spec, whole);
+    for (size_t p = 0; p < first.size(); ++p) {
+      if (state.optimizer.infos[p].unit != static_cast<int>(unit)) continue;
+      state.stored->write(p, kMasterField, std::as_bytes(first[p]->span<float>()));
+      round_master(*first[p], *kept[p]);
+    }
+    size_t next = 0;
+    for_each_fixed(in.spec, whole,
+                   [&](const ParameterInfo&, Tensor& t) { copy_bytes(t, state.optimizer.fixed[next++]); });
+  }
+  state.beginning_bytes = arena.current_total() + beside.peak_total();
+}
+
 }  // namespace
 
 bool trains_adapters_alone(const ModelSpec& spec) {
@@ -178,7 +206,9 @@ TrainState fresh_state(const TrainSettings& s, const TrainInputs& in, Arena& are
                        const std::vector<bool>& elsewhere, const TensorPlace& at) {
   TrainState state;
   if (!s.from_scratch) require_finite(in.dir.weights);
-  if (begins_by_units(in.spec, shares, elsewhere, at)) {
+  if (s.states_on_disk) {
+    begin_stored(s, in, arena, state);
+  } else if (begins_by_units(in.spec, shares, elsewhere, at)) {
     begin_by_units(s, in, arena, std::move(shares), elsewhere, at, state);
   } else if (s.dtype == DType::bf16) {
     // f32 first: the masters must not begin from rounded values. Lives only until they are copied, before gradients
@@ -212,7 +242,12 @@ TrainState load_state(const TrainSettings& s, const TrainInputs& in, Io& io, con
   const ModelSpec spec = part_of_rank(in.spec, at);
   if (!s.from_scratch && has_frozen(in.spec)) require_finite(in.dir.weights);
   state.weights = weights_beside_masters(s, in, spec, arena, shares, elsewhere);
-  state.optimizer = make_optimizer_state(spec, state.weights, s.optimizer, arena, std::move(shares));
+  if (s.states_on_disk) {
+    state.optimizer = stored_optimizer_state(spec, state.weights, s.optimizer);
+    state.stored = open_stored_states(spec, s, arena);
+  } else {
+    state.optimizer = make_optimizer_state(spec, state.weights, s.optimizer, arena, std::move(shares));
+  }
   begin_gradients(s, spec, arena, elsewhere, state);
   if (s.outer) state.outer = outer_state_of(spec, s, state.optimizer, arena);
   const CheckpointData data(io, checkpoint, 0);  // all of the state is in rank 0's file
@@ -222,6 +257,7 @@ TrainState load_state(const TrainSettings& s, const TrainInputs& in, Io& io, con
     throw Error(ErrorKind::bad_file, "{}: {} tensors, this run has {}; another model or optimizer?",
                 data.tensors().path(), data.tensors().size(), all);
   for (const StateTensor& want : wanted) read_tensor(data.tensors(), want, at.place);
+  if (state.stored) read_stored(data.tensors(), spec, s, state);
   round_masters(spec, state.optimizer, state.weights);
   state.step = manifest.step;
   state.samples = manifest.samples;

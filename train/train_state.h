@@ -2,6 +2,7 @@
 // Everything that changes while a model trains and that a checkpoint must hold.
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "train/tensor_place.h"
 #include "update/outer.h"
 #include "update/state.h"
+#include "update/stored_states.h"
 
 namespace tern {
 
@@ -21,6 +23,7 @@ struct TrainState {
   ModelWeights weights;    // in the compute dtype
   ModelWeights gradients;  // zero between steps
   OptimizerState optimizer;
+  std::unique_ptr<StoredStates> stored{};  // of runs with --states disk: what `optimizer` then lacks
   int64_t beginning_bytes =
       0;                 // of a fresh state made unit by unit: the peak while weights were made, before gradients
   int64_t step = 0;      // steps done

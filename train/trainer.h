@@ -43,6 +43,14 @@ struct TrainHooks {
   StepCompanion* companion = nullptr;  // trained beside the adapter; one rank alone
 };
 
+/// Of optimizer states in a file, in this process.
+struct StoredStatesReport {
+  int64_t state_bytes = 0;                          // that each step reads and writes
+  int64_t read_bytes = 0, written_bytes = 0;        // from and to the disk, in whole blocks; what is read ahead too
+  double bytes_per_s = 0;                           // of the disk, both ways together, as it was probed before the first step; 0: was not
+  double disk_step_seconds = 0, waited_seconds = 0;  // what the disk alone takes for a step; what steps waited in all
+};
+
 /// stopped_early: by --patience.
 enum class TrainEnd : uint8_t { finished, interrupted, planned_only, stopped_early };
 struct TrainResult {
@@ -66,6 +74,7 @@ struct TrainResult {
   std::string checkpoint, model;  // newest checkpoint and exported directory; empty: none
   bool converses = false;         // the model has a chat template
   int64_t outer_bytes = 0;        // that all ranks sent to average, in this process
+  std::optional<StoredStatesReport> stored{};  // of --states disk
 };
 
 /// Order   same binary, machine, threads and settings: the same bits, resumed or not, recomputed or not.

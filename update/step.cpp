@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/threads.h"
 #include "update/squares.h"
+#include "update/stored_states.h"
 
 namespace tern {
 namespace {
@@ -221,6 +222,10 @@ void update_unit(const UpdatePass& pass, const UpdateNorm& norm, int unit, Arena
 
 void update_parameters(const UpdatePass& pass, const UpdateNorm& norm, std::span<const size_t> parameters, Arena& arena,
                        Comm* replicas) {
+  if (pass.stored) {
+    for (const size_t p : parameters) update_stored(pass, norm, p, arena);
+    return;
+  }
   std::vector<UpdateSumValues> sums(parameters.size(), UpdateSumValues{});
   if (sums_over(pass, UpdateSums::Over::parameter))
     sums = rule_sums(pass, norm, BlockReaders::replicas, parameters, replicas);

@@ -12,6 +12,8 @@
 
 namespace tern {
 
+class StoredStates;  // update/stored_states.h
+
 /// For a rank of a tensor group, which has parts of parameters: what NORM counts of them, so that all ranks together count each
 /// element once. Rules that take sums of their own, or need a whole parameter, do not run on such parts.
 struct TensorNorm {
@@ -33,6 +35,7 @@ struct UpdatePass {
   std::vector<double> rate_factors{};  // of each parameter, where not all learn at the same rate; empty: 1
   std::optional<TensorNorm> tensor{};
   std::optional<DType> weight_dtype{};  // must be set where a rank may have no weights (ZeRO 3)
+  StoredStates* stored = nullptr;       // where state.master and state.slots lie in a file instead
   double learning_rate = 0;
   int64_t step = 0;  // the step that is being done, from 1
   double highest_rate = 0,
