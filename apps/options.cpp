@@ -174,6 +174,8 @@ std::vector<VerbSpec> make_verbs() {
                      "the same bytes, closer"},
                     {"tern quantize run/model --method lcq --bits 3 --data text.txt --output small",
                      "3.25 bits per weight by learned tables, as a directory"},
+                    {"tern quantize run/model --method lcq --bits mixed --target-bytes 40MiB --data text.txt --output small",
+                     "each matrix in as many bits as it is worth"},
                     {"tern eval small.gguf --data held-out.txt --reference run/model", "what that costs"}},
        .takes_recipe = true,
        .details =
@@ -396,7 +398,8 @@ std::vector<OptionSpec> make_options() {
       {.name = "rounds", .verbs = "quantize", .type = integer, .fallback = "5", .unit = "N", .help = "--method loftq: how often what the adapter does not hold is coded again", .min = 1, .max = 1000},
       {.name = "report", .verbs = "quantize", .type = path, .unit = "FILE", .help = "write what it cost here, by the name's end as .txt, .json or .html: KL divergence, perplexity, bits per byte and same top token on each --valid-data, every tensor's error, bytes"},
       {.name = "valid-data", .verbs = "quantize", .type = list, .unit = "FILE", .help = "of --report: a text to measure on, which calibration should not have seen; may be given several times"},
-      {.name = "bits", .verbs = "quantize", .type = choice, .fallback = "4", .help = "--method lcq: bits of a code; 0.25 more per weight say table and scale", .choices = {"2", "3", "4"}},
+      {.name = "bits", .verbs = "quantize", .type = choice, .fallback = "4", .help = "--method lcq: bits of a code, 0.25 more per weight say table and scale; mixed: each matrix as many (2, 3, 4, or 6 and 8.5 in blocks of GGUF's) as it is worth by what it costs the predictions on --data", .choices = {"2", "3", "4", "mixed"}},
+      {.name = "target-bytes", .verbs = "quantize", .type = bytes, .unit = "SIZE", .help = "--bits mixed: what all weights may take together, met within 1 %, such as 40MiB", .min = 1},
       {.name = "calibration-tokens", .verbs = "quantize", .type = integer, .fallback = "32768", .unit = "N", .help = "--method gptq, lcq: tokens of --data to run through the layers, at most", .min = 1, .max = 1e9},
       {.name = "type", .verbs = "quantize", .type = choice, .fallback = "q4_0", .help = "of the layers' matrices; u4, u3, u2: an f32 scale and offset per 64, in a directory", .choices = {"q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "u4", "u3", "u2"}},
       {.name = "table-type", .verbs = "quantize", .type = choice, .fallback = "q8_0", .help = "of the tables of tokens: the embedding and the head", .choices = {"f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"}},
