@@ -99,7 +99,7 @@ Mixture choose_types(const Options& options, const ModelDescription& model, cons
     TERN_CHECK(infos[i].name == measured[i].parameter, "'{}' measured in the place of '{}'", measured[i].parameter,
                infos[i].name);
     MixtureItem item{{}, measured[i].divergence};
-    for (const WeightType type : kMixtureTypes) item.bytes.push_back(coded_bytes(infos[i], type));
+    for (const WeightType type : kMixtureTypes) item.bytes.push_back(coded_matrix_bytes(infos[i], type));
     fewest += item.bytes.front();
     items.push_back(std::move(item));
   }

@@ -79,7 +79,7 @@ std::optional<WeightType> type_in_directory(const ModelSpec& spec, const Paramet
   return dtype_of(type) || fills_blocks(type, info.shape[1]) ? std::optional(type) : std::nullopt;
 }
 
-int64_t coded_bytes(const ParameterInfo& info, WeightType type) {
+int64_t coded_matrix_bytes(const ParameterInfo& info, WeightType type) {
   int64_t bytes = 0;
   for (const std::vector<Fragment>& fragments : fragments_by_tensor(info))
     bytes += stored_bytes(type, fragments.front().file_rows, info.shape[1]) + table_bytes(type);
@@ -91,7 +91,7 @@ int64_t coded_model_bytes(const ModelSpec& spec, const GgufTypes& types, DType d
   for (const ParameterInfo& info : parameters(spec)) {
     const std::optional<WeightType> type = type_in_directory(spec, info, types);
     if (type && !dtype_of(*type))
-      bytes += coded_bytes(info, *type);
+      bytes += coded_matrix_bytes(info, *type);
     else
       bytes += info.shape.count() * size_of(type ? *dtype_of(*type) : dtype);
   }

@@ -19,7 +19,7 @@ struct CodedSaved {
 /// model's dtype, for all others and for rows that are no whole blocks.
 std::optional<WeightType> type_in_directory(const ModelSpec&, const ParameterInfo&, const GgufTypes& types);
 /// Bytes of a matrix's tensors: Σ rows·stored_bytes(type, 1, in), and the tables of each tensor. Its rows are whole blocks.
-int64_t coded_bytes(const ParameterInfo&, WeightType);
+int64_t coded_matrix_bytes(const ParameterInfo&, WeightType);
 /// Bytes of all tensors that save_coded writes: CodedSaved::tensor_bytes in closed form.
 int64_t coded_model_bytes(const ModelSpec&, const GgufTypes& types, DType dtype);
 
