@@ -78,7 +78,7 @@ void require_target(const Options& options, const ModelDescription& model, const
 }
 
 Mixture choose_types(const Options& options, const ModelDescription& model, const CalibrationText& text,
-                     const GgufTypes& types, DType dtype, const std::string& partial, Arena& arena) {
+                     const GgufTypes& types, DType dtype, const std::string& measures, Arena& arena) {
   require_target(options, model, types, dtype);
   const Divergence divergence = [](std::span<const float> reference, std::span<const float> logits) {
     return compare_logits(reference, logits, 0).kl;
@@ -88,7 +88,7 @@ Mixture choose_types(const Options& options, const ModelDescription& model, cons
   const std::string settings =
       fmt::format("sensitivity of{}, {} tokens of {:08x} in windows of {}", names, text.tokens.size(),
                   crc32c(std::as_bytes(std::span(text.tokens))), text.window);
-  SensitivityMeter meter(model.spec, model.dir.path, text, kMixtureTypes, divergence, arena, real_io(), partial, settings);
+  SensitivityMeter meter(model.spec, model.dir.path, text, kMixtureTypes, divergence, arena, real_io(), measures, settings);
   const std::vector<MatrixSensitivity> measured = measure_all(model.spec, meter);
 
   const std::vector<ParameterInfo> infos = mixed_parameters(model.spec);

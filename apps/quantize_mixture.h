@@ -30,11 +30,11 @@ struct Mixture {
 
 /// Errors  usage: --target-bytes is not given, or no mixture's tensors take it ± 1 %, which names the fewest and the most.
 void require_target(const Options&, const ModelDescription&, const GgufTypes& types, DType dtype);
-/// Measures what each matrix costs on the text (SensitivityMeter, which keeps what it measured in `partial`), and chooses.
+/// Measures what each matrix costs on the text (SensitivityMeter, which keeps what it measured in `measures`), and chooses.
 /// types: what tables of tokens get; dtype: what is not coded.
 /// Errors: those of SensitivityMeter and require_target.
 Mixture choose_types(const Options&, const ModelDescription&, const CalibrationText&, const GgufTypes& types, DType dtype,
-                     const std::string& partial, Arena&);
+                     const std::string& measures, Arena&);
 
 /// How many matrices have each type: "3 in LC2, 9 in LC3".
 std::string counts_text(const Mixture&);

@@ -49,7 +49,7 @@ constexpr std::string_view kOfRtn[] = {"output",     "method",  "type",   "table
 constexpr std::string_view kOfGptq[] = {"output", "method",     "type",    "table-type", "data", "calibration-tokens",
                                         "report", "valid-data", "threads", "memory",     "json"};
 constexpr std::string_view kOfLcq[] = {"output", "method",     "bits",    "table-type", "data", "calibration-tokens",
-                                       "report", "valid-data", "threads", "memory",     "json", "target-bytes"};
+                                       "report", "valid-data", "threads", "memory",     "json", "target-bytes", "sensitivity"};
 
 constexpr std::string_view kOfLoftq[] = {"output", "method",     "rank",    "rounds", "type", "table-type",
                                          "report", "valid-data", "threads", "memory", "json"};
@@ -192,7 +192,8 @@ Quantized quantize(const Options& options, const ModelDescription& model, const 
   Arena arena;
   const DType dtype = written_dtype(model);
   if (is_mixed(options)) {
-    q.mixture = choose_types(options, model, calibration, q.types, dtype, out + ".partial", arena);
+    const std::string measures = options.has("sensitivity") ? options.text("sensitivity") : out + ".partial";
+    q.mixture = choose_types(options, model, calibration, q.types, dtype, measures, arena);
     q.types.single = q.mixture.types();
   }
   CodeStore store(real_io(), out + ".partial", run_of(options, calibration, q.types));
@@ -366,8 +367,9 @@ int run_quantize(const Options& options) {
     throw Error(ErrorKind::usage,
                 "--output {}: GGUF has no type {}; name a directory, which tern itself reads, or choose another --type",
                 out, name_of(type));
-  if (options.given("target-bytes") && !is_mixed(options))
-    throw Error(ErrorKind::usage, "--target-bytes is of --method lcq --bits mixed");
+  for (const char* name : {"target-bytes", "sensitivity"})
+    if (options.given(name) && !is_mixed(options))
+      throw Error(ErrorKind::usage, "--{} is of --method lcq --bits mixed", name);
   ModelDescription model = describe_model(options.positional("MODEL"), std::nullopt);
   refuse_encoder(model, "quantize");
   tell_notes(model);

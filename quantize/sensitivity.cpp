@@ -183,7 +183,7 @@ std::optional<std::vector<MatrixSensitivity>> SensitivityMeter::read(int unit, c
   if (at == file.metadata().end() || at->second != run)
     throw Error(ErrorKind::usage,
                 "{}: measures that another run left there: of other weights or another text; remove the directory, or "
-                "name another --output",
+                "name another --output or --sensitivity",
                 path);
   std::vector<MatrixSensitivity> measured;
   for (const ParameterInfo& info : parameters(spec_)) {

@@ -10,7 +10,7 @@ of the calibration text where --llama-imatrix is given; IQ2 and IQ3_XXS are not 
 to the bits of GGUF's reference (Q4_0, Q4_1, Q5_0, Q5_1, Q8_0) need no program. Then an LC mixture whose tensors take the bytes of the rival's
 tensors within 1 % (`tern quantize --method lcq --bits mixed --target-bytes`), calibrated on the same text; its tables of tokens have
 the widest type of --table-types that is no wider than the rival's table. Both are evaluated by `tern eval --reference`, in f32 and with
-weights decoded, on the first --text-bytes of each text. A difference is one where it is beyond two standard errors of both together
+weights decoded, on the first --text-bytes of each text. What each matrix costs is measured once for a model. A difference is one where it is beyond two standard errors of both together
 (taken as independent, which errs on the careful side: both see the same tokens).
 
 Every step leaves a file in --work and is not done again: the same command goes on. Prints a Markdown table per model and, by the issue's
@@ -128,7 +128,8 @@ def mixture_of(a, model, here, kind, rival):
         out = here / f"mixture-{kind}"
         shutil.rmtree(out, ignore_errors=True)  # of a run that ended before it said what it made
         done = tern(a, "quantize", model, "--method", "lcq", "--bits", "mixed", "--target-bytes", rival["bytes"], "--table-type", table,
-                    "--data", a.calibration, "--calibration-tokens", a.calibration_tokens, "--output", out, "--json", may_fail=True)
+                    "--sensitivity", here / "sensitivity", "--data", a.calibration, "--calibration-tokens", a.calibration_tokens,
+                    "--output", out, "--json", may_fail=True)
         if done.returncode == 0:
             said = json.loads(done.stdout)
             said["directory"] = str(out)
