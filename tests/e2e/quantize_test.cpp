@@ -153,8 +153,8 @@ TEST_F(QuantizeSlow, LcqGoesOnBehindAKillToTheSameBytesForAnyThreads) {
 // Of a model that knows its text. What was measured before a stop is not measured again, nor for another target.
 TEST_F(Quantize, AMixtureTakesItsBytesAndIsTheSameForAnyThreadsAndBehindAStop) {
   const std::string trained = TERN_SOURCE_DIR "/tests/golden/eval/trained";
-  const std::string mixed = "quantize " + trained + " --method lcq --bits mixed --data " + trained +
-                            "/text.txt --calibration-tokens 256 --target-bytes ";
+  const std::string of = "quantize " + trained + " --method lcq --bits mixed --data " + trained + "/text.txt ",
+                    mixed = of + "--calibration-tokens 256 --target-bytes ";
   const Json q = json(mixed + "20000 --output mix"), wide = json(mixed + "24000 --output wide --threads 1");
   std::set<std::string> types;
   for (const auto& [result, target] : {std::pair{&q, 20'000}, {&wide, 24'000}}) {
@@ -179,7 +179,8 @@ TEST_F(Quantize, AMixtureTakesItsBytesAndIsTheSameForAnyThreadsAndBehindAStop) {
   EXPECT_EQ(real_io().read(root_ + "/again/model.safetensors"), weights);
   EXPECT_TRUE(real_io().stat(root_ + "/measures/sensitivity-00003.safetensors"));
   EXPECT_FALSE(real_io().stat(root_ + "/again.partial"));
-  expect_refusal(2, mixed + "20000 --calibration-tokens 128 --output z --sensitivity measures", {"measures", "another run"});
+  expect_refusal(2, of + "--calibration-tokens 128 --target-bytes 20000 --output z --sensitivity measures",
+                 {"measures", "another run"});
   const std::string generate = "generate mix --prompt 'Licensed' --max-tokens 16 --dtype f32 --temperature 0";
   EXPECT_EQ(json(generate + " --weights mapped")["samples"], json(generate + " --weights copied")["samples"]);
 }
