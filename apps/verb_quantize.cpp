@@ -13,6 +13,7 @@
 #include "apps/given_options.h"
 #include "apps/hf_output.h"
 #include "apps/outputs.h"
+#include "apps/quantize_mixture.h"
 #include "apps/quantize_report.h"
 #include "apps/read_text.h"
 #include "apps/signals.h"
@@ -37,6 +38,7 @@
 #include "quantize/gptq.h"
 #include "quantize/layer_coder.h"
 #include "quantize/loftq_coder.h"
+#include "quantize/sensitivity.h"
 
 namespace tern {
 namespace {
@@ -47,13 +49,22 @@ constexpr std::string_view kOfRtn[] = {"output",     "method",  "type",   "table
 constexpr std::string_view kOfGptq[] = {"output", "method",     "type",    "table-type", "data", "calibration-tokens",
                                         "report", "valid-data", "threads", "memory",     "json"};
 constexpr std::string_view kOfLcq[] = {"output", "method",     "bits",    "table-type", "data", "calibration-tokens",
-                                       "report", "valid-data", "threads", "memory",     "json"};
+                                       "report", "valid-data", "threads", "memory",     "json", "target-bytes", "sensitivity"};
 
 constexpr std::string_view kOfLoftq[] = {"output", "method",     "rank",    "rounds", "type", "table-type",
                                          "report", "valid-data", "threads", "memory", "json"};
 
+// Of what a directory holds as numbers.
+DType written_dtype(const ModelDescription& model) {
+  return model.dtype == DType::f64 ? DType::f32 : model.config.dtype.value_or(model.dtype);
+}
+
+bool is_mixed(const Options& options) { return options.text("method") == "lcq" && options.text("bits") == "mixed"; }
+
+// Of a mixture the widest of LC: no matrix has it that is not chosen to.
 WeightType type_of_matrices(const Options& options) {
   if (options.text("method") != "lcq") return weight_type_of_choice(options.text("type"));
+  if (is_mixed(options)) return WeightType::lc4;
   return weight_type_of_choice("lc" + options.text("bits"));
 }
 
@@ -86,6 +97,7 @@ void check_memory(const Options& options, const ModelDescription& model, const C
   int64_t needed = 2 * largest * size_of(DType::f32);
   const auto tokens = static_cast<int64_t>(calibration.tokens.size());
   if (tokens > 0) needed += LayerCoder::peak_bytes(model.spec, tokens, calibration.window);
+  if (is_mixed(options)) needed = std::max(needed, SensitivityMeter::peak_bytes(model.spec, calibration));
   if (options.given("valid-data")) needed = std::max(needed, measuring_bytes(model));
   if (const std::string more = memory_remedy(budget, needed); needed > budget.bytes)
     throw Error(ErrorKind::does_not_fit, "quantize: {} needs {}, there are {} ({}); use {}",
@@ -101,6 +113,8 @@ struct Quantized {
   int64_t bytes = 0, matrix_bytes = 0;  // of all files; of coded matrices, in a directory
   int64_t num_wide = 0;                 // matrices that stay wider: their rows are no whole blocks
   std::vector<RoundingError> errors;
+  int64_t tensor_bytes = 0;          // in a directory: of the weights' files without their headers
+  Mixture mixture;                   // of --bits mixed
   std::vector<double> round_errors;  // of loftq, after each round
   int64_t calibration_tokens = 0;
   double seconds = 0;
@@ -134,9 +148,15 @@ class RoundedMatrices {
 };
 
 // What the codes depend on beside the weights.
-std::string run_of(const Options& options, const CalibrationText& calibration, WeightType type) {
-  return fmt::format("{} {}{}, {} tokens of {:08x} in windows of {}", options.text("method"), name_of(type),
-                     table_bytes(type) > 0 ? " with scales in bf16" : "", calibration.tokens.size(),
+std::string run_of(const Options& options, const CalibrationText& calibration, const GgufTypes& types) {
+  std::string type(name_of(types.matrices));
+  if (is_mixed(options)) {
+    std::string each;
+    for (const auto& [name, of] : types.single) each += fmt::format("{} {}\n", name, name_of(of));
+    type = fmt::format("mixture {:08x}", crc32c(std::as_bytes(std::span(each))));
+  }
+  return fmt::format("{} {}{}, {} tokens of {:08x} in windows of {}", options.text("method"), type,
+                     table_bytes(types.matrices) > 0 ? " with scales in bf16" : "", calibration.tokens.size(),
                      crc32c(std::as_bytes(std::span(calibration.tokens))), calibration.window);
 }
 
@@ -170,10 +190,17 @@ Quantized quantize(const Options& options, const ModelDescription& model, const 
   check_memory(options, model, calibration);
   const int64_t start_ns = real_clock().now_ns();
   Arena arena;
-  CodeStore store(real_io(), out + ".partial", run_of(options, calibration, q.types.matrices));
+  const DType dtype = written_dtype(model);
+  if (is_mixed(options)) {
+    const std::string measures = options.has("sensitivity") ? options.text("sensitivity") : out + ".partial";
+    q.mixture = choose_types(options, model, calibration, q.types, dtype, measures, arena);
+    q.types.single = q.mixture.types();
+  }
+  CodeStore store(real_io(), out + ".partial", run_of(options, calibration, q.types));
   std::optional<LayerCoder> coder;
   if (!calibration.tokens.empty()) {
-    coder.emplace(model.spec, model.dir.path, calibration, q.types.matrices, arena, &store);
+    coder.emplace(model.spec, model.dir.path, calibration, q.types.matrices, arena, &store,
+                  q.types.single);
     choose_codes(model.spec, *coder);
   }
   ParameterReader from(model.spec, model.dir.path);
@@ -204,11 +231,11 @@ Quantized quantize(const Options& options, const ModelDescription& model, const 
         save_gguf(model.spec, model.config, read, q.types, std::move(*metadata), made, real_io(), code_rows);
     q.bytes = saved.file_bytes, q.num_wide = saved.as_f16;
   } else {
-    const DType dtype = model.dtype == DType::f64 ? DType::f32 : model.config.dtype.value_or(model.dtype);
     const CodedSaved saved = save_coded(model.spec, model.config, read, code, q.types, dtype, made, real_io());
     write_companions(model, templates, made, real_io());
     if (beside) beside->save(join_path(made, "adapter"), real_io()), q.round_errors = beside->relative_errors();
     q.bytes = bytes_in(real_io(), made), q.matrix_bytes = saved.matrix_bytes, q.num_wide = saved.num_dense;
+    q.tensor_bytes = saved.tensor_bytes;
   }
   q.calibration_tokens = static_cast<int64_t>(calibration.tokens.size());
   ParameterReader to(model.spec, made);
@@ -224,6 +251,10 @@ double bits_per_weight(const Quantized& q) {
   return 8 * static_cast<double>(q.bytes) / static_cast<double>(total_of(q.errors).elements);
 }
 
+std::string name_of_types(const Quantized& q) {
+  return q.types.single.empty() ? std::string(name_of(q.types.matrices)) : "mixed";
+}
+
 Json json_of(const Options& options, const Quantized& q, const std::string& out) {
   const RoundingError total = total_of(q.errors);
   Json tensors = Json::array();
@@ -233,10 +264,12 @@ Json json_of(const Options& options, const Quantized& q, const std::string& out)
           {"output", out},
           {"method", options.text("method")},
           {"calibration_tokens", q.calibration_tokens},
-          {"type", name_of(q.types.matrices)},
+          {"type", name_of_types(q)},
           {"table_type", name_of(q.types.tables)},
           {"bytes", q.bytes},
           {"matrix_bytes", q.matrix_bytes},
+          {"tensor_bytes", q.tensor_bytes},
+          {"mixture", q.types.single.empty() ? Json() : mixture_json(q.mixture)},
           {"parameters", total.elements},
           {"bits_per_weight", bits_per_weight(q)},
           {"matrices_kept_wide", q.num_wide},
@@ -253,8 +286,14 @@ void tell(const Options& options, const ModelDescription& model, const Quantized
   print_out(fmt::format(
       "{}  {} ({:.2f} bits per weight, everything in the file counted); matrices in {}, tables of tokens in {}\n"
       "rounding error: {:.2f} % of the weights' root mean square; the largest in '{}', {:.2f} %\n",
-      out, format_bytes(q.bytes), bits_per_weight(q), name_of(q.types.matrices), name_of(q.types.tables),
+      out, format_bytes(q.bytes), bits_per_weight(q),
+      q.types.single.empty() ? std::string(name_of(q.types.matrices)) : "a mixture: " + counts_text(q.mixture),
+      name_of(q.types.tables),
       100 * total.relative(), worst.parameter, 100 * worst.relative()));
+  if (!q.types.single.empty())
+    print_out(fmt::format("weights: {} bytes of {} asked for; coded alone, its matrices cost {:.5f} nats in all\n",
+                          format_with_commas(q.tensor_bytes), format_with_commas(q.mixture.target_bytes),
+                          q.mixture.divergence));
   if (!q.round_errors.empty()) {
     std::string rounds;
     for (const double e : q.round_errors) rounds += fmt::format("{}{:.2f} %", rounds.empty() ? "" : ", ", 100 * e);
@@ -266,9 +305,8 @@ void tell(const Options& options, const ModelDescription& model, const Quantized
 
 // "Q4_0", or "numbers" of what has no codes.
 std::string type_written(const ModelSpec& spec, const ParameterInfo& info, const GgufTypes& types) {
-  const bool matrix = has_codes(spec, info), table = is_token_table(spec, info);
-  const WeightType type = table ? types.tables : types.matrices;
-  return (matrix || table) && fills_blocks(type, info.shape[1]) ? std::string(name_of(type)) : "numbers";
+  const std::optional<WeightType> type = type_in_directory(spec, info, types);
+  return type && fills_blocks(*type, info.shape[1]) ? std::string(name_of(*type)) : "numbers";
 }
 
 // False: a stop was asked for.
@@ -329,11 +367,18 @@ int run_quantize(const Options& options) {
     throw Error(ErrorKind::usage,
                 "--output {}: GGUF has no type {}; name a directory, which tern itself reads, or choose another --type",
                 out, name_of(type));
+  for (const char* name : {"target-bytes", "sensitivity"})
+    if (options.given(name) && !is_mixed(options))
+      throw Error(ErrorKind::usage, "--{} is of --method lcq --bits mixed", name);
   ModelDescription model = describe_model(options.positional("MODEL"), std::nullopt);
   refuse_encoder(model, "quantize");
   tell_notes(model);
   is_gguf_path(out) ? check_gguf_output(out) : check_hf_output(out);
   check_report(options, model);
+  if (is_mixed(options))
+    require_target(options, model,
+                   {.matrices = type, .tables = weight_type_of_choice(options.text("table-type"))},
+                   written_dtype(model));
   const Quantized q = naming_bad_weights(model, [&] { return quantize(options, model, out); });
   if (q.num_wide > 0)
     log_info("{} not in {}: rows that are no whole blocks{}",

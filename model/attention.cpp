@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "kernels/cpu/attention.h"
+#include "kernels/cpu/hadamard.h"
 #include "kernels/cpu/kv_rows.h"
 #include "kernels/cpu/tile_attention.h"
 #include "kernels/ref/attention_ref.h"
@@ -184,6 +185,18 @@ void round_rows(const AttentionSpec& u, KvType type, const Tensor& qkv) {
   });
 }
 
+// Whether the cache keeps rows in 4 bits: queries, keys and values are then turned first, and what attention gives back.
+bool keeps_turned(const Rows& rows, const KvView* kv, int layer) {
+  if (!kv) return rows.kv == KvType::q4;
+  const auto at = static_cast<size_t>(layer);
+  return kv->code == KvType::q4 && at < kv->keys.size() && kv->keys[at].dtype() == DType::u8;
+}
+void turn_heads(const Tensor& x, int64_t heads, int64_t head_dim, bool inverse) {
+  ops::by_dtype(x.dtype(), [&]<class T>() {
+    hadamard_turn(x.span<T>().data(), x.rows(), heads * head_dim, heads, head_dim, inverse);
+  });
+}
+
 // The new keys and values go to their pages, then every sequence attends to all of its pages.
 template <class T>
 void attend_cache(const AttentionSpec& u, const Rows& rows, const Tensor& qkv, const KvView& kv, int layer,
@@ -266,6 +279,8 @@ void attention_forward_branch(const AttentionSpec& u, const ModelSpec& spec, con
     saved->dqkv_TC = saved->dnormed_TD = saved->dquery_norm = saved->dkey_norm = {};
   }
   if (!c.context) qkv = prepared(u, spec, w, rows, qkv, query_rstd, key_rstd, saved != nullptr, c);
+  const bool turned = keeps_turned(rows, kv, layer);
+  if (turned) turn_heads(qkv, u.heads + 2 * u.kv_heads, u.head_dim, false);
   if (rows.kv) {
     TERN_CHECK(!saved && !kv, "attention: rows are rounded for a cache where there is one, or in training");
     round_rows(u, *rows.kv, qkv);
@@ -276,6 +291,7 @@ void attention_forward_branch(const AttentionSpec& u, const ModelSpec& spec, con
     attend_rows<N>(seen, rows, qkv, context, lse, c);
   });
   qkv = {};
+  if (turned) turn_heads(context, u.heads, u.head_dim, true);
   if (c.context) context = heads_for_rows(std::move(context), std::array{E}, {}, c);
   columns_forward(w.out, latent_values(u, context, c), out, c);
 }

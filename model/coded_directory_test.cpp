@@ -2,6 +2,7 @@
 // numbers under every set, bytes are the closed form, and what is wrong with a file is named.
 #include <algorithm>
 #include <fstream>
+#include <map>
 
 #include "base/error.h"
 #include "base/threads_testing.h"
@@ -49,7 +50,8 @@ struct Written {
   std::string dir;
   CodedSaved saved;
 
-  Written(const TemporaryDirectory& in, const std::string& family, WeightType type, bool tied = false)
+  Written(const TemporaryDirectory& in, const std::string& family, WeightType type, bool tied = false,
+          const std::map<std::string, WeightType>& single = {})
       : config(coded_config(family, tied)),
         spec(model_spec(config)),
         dir(in / (family + std::string(name_of(type)) + (tied ? "tied" : ""))) {
@@ -59,7 +61,7 @@ struct Written {
     const CodeMatrix code = [&](const ParameterInfo& info, WeightType as) -> const CodedMatrix& {
       return kept = random_codes(info, as);
     };
-    saved = save_coded(spec, config, parameters_of(spec, weights), code, {type, WeightType::q8_0}, DType::f32, dir,
+    saved = save_coded(spec, config, parameters_of(spec, weights), code, {type, WeightType::q8_0, single}, DType::f32, dir,
                        real_io());
   }
 };
@@ -132,6 +134,36 @@ TEST(CodedDirectory, EveryFamilysRowsComeToTheirPlaceAndBytesAreTheClosedForm) {
       EXPECT_TRUE(check.problems.empty()) << (check.problems.empty() ? "" : check.problems.front());
       EXPECT_EQ(check.dtypes.count(std::string(name_of(type))), 1u);
     }
+}
+
+// Matrices of one model in types of their own: as many bytes as foretold, and each its own codes.
+TEST(CodedDirectory, MatricesMayHaveTypesOfTheirOwn) {
+  const TemporaryDirectory dir;
+  const std::vector<WeightType> types = {WeightType::lc2, WeightType::q5_1, WeightType::lc4, WeightType::q8_0};
+  for (const char* family : {"llama", "gpt2", "gpt_neox", "deepseek_v2"}) {
+    SCOPED_TRACE(family);
+    const ModelSpec spec = model_spec(coded_config(family, false));
+    std::map<std::string, WeightType> single;
+    for (const ParameterInfo& info : parameters(spec))
+      if (has_codes(spec, info)) single[info.name] = types[single.size() % types.size()];
+    const Written w(dir, family, WeightType::lc3, false, single);
+    EXPECT_EQ(w.saved.tensor_bytes,
+              coded_model_bytes(w.spec, {WeightType::lc3, WeightType::q8_0, single}, DType::f32));
+    const Weights file(w.dir + "/model.safetensors");
+    int64_t in_file = 0;
+    for (size_t i = 0; i < file.size(); ++i) in_file += static_cast<int64_t>(file[i].bytes.size());
+    EXPECT_EQ(in_file, w.saved.tensor_bytes);
+    const WeightsCheck check = check_weights(w.spec, w.dir + "/model.safetensors");
+    EXPECT_TRUE(check.problems.empty()) << (check.problems.empty() ? "" : check.problems.front());
+    for (const WeightType type : types) EXPECT_EQ(check.dtypes.count(std::string(name_of(type))), 1u) << name_of(type);
+    EXPECT_EQ(check.dtypes.count("LC3"), 0u);
+    Arena arena;
+    const Compute c{arena};
+    const std::vector<int32_t> tokens = random_tokens(11, w.spec.vocab, 5);
+    EXPECT_TRUE(same_bits(
+        logits_of(w.spec, load_weights_to_infer(w.spec, w.dir, DType::f32, arena, WeightsIn::own_memory), tokens, c),
+        logits_of(w.spec, load_weights_to_infer(w.spec, w.dir, DType::f32, arena, WeightsIn::coded_file), tokens, c)));
+  }
 }
 
 TEST(CodedDirectory, WhatStaysCodedCountsItsRowsBytes) {

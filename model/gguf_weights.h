@@ -2,6 +2,7 @@
 // Loads ModelWeights from GGUF files and writes them.
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -54,6 +55,8 @@ struct GgufSaved {
 struct GgufTypes {
   WeightType matrices;  // of the layers
   WeightType tables;    // of the tokens: the embedding and the head
+  // In directories: of single matrices of the layers, by their parameters' names, in the place of `matrices`.
+  std::map<std::string, WeightType> single = {};
 };
 /// A parameter's numbers, dense rows of any element type. Called for a parameter once for each of its parts in the file.
 using ReadParameter = std::function<Tensor(const ParameterInfo&)>;

@@ -1,6 +1,8 @@
 #include "model/save_coded.h"
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 
 #include "base/error.h"
 #include "base/io.h"
@@ -67,23 +69,53 @@ bool is_token_table(const ModelSpec& spec, const ParameterInfo& info) {
   return info.name == "embed.tokens" || (info.shape.rank == 2 && std::holds_alternative<HeadSpec>(unit));
 }
 
+std::optional<WeightType> type_in_directory(const ModelSpec& spec, const ParameterInfo& info, const GgufTypes& types) {
+  WeightType type = types.tables;
+  if (!is_token_table(spec, info)) {
+    if (!has_codes(spec, info)) return {};
+    const auto single = types.single.find(info.name);
+    type = single == types.single.end() ? types.matrices : single->second;
+  }
+  return dtype_of(type) || fills_blocks(type, info.shape[1]) ? std::optional(type) : std::nullopt;
+}
+
+int64_t coded_matrix_bytes(const ParameterInfo& info, WeightType type) {
+  int64_t bytes = 0;
+  for (const std::vector<Fragment>& fragments : fragments_by_tensor(info))
+    bytes += stored_bytes(type, fragments.front().file_rows, info.shape[1]) + table_bytes(type);
+  return bytes;
+}
+
+int64_t coded_model_bytes(const ModelSpec& spec, const GgufTypes& types, DType dtype) {
+  int64_t bytes = 0;
+  for (const ParameterInfo& info : parameters(spec)) {
+    const std::optional<WeightType> type = type_in_directory(spec, info, types);
+    if (type && !dtype_of(*type))
+      bytes += coded_matrix_bytes(info, *type);
+    else
+      bytes += info.shape.count() * size_of(type ? *dtype_of(*type) : dtype);
+  }
+  ModelWeights fixed = empty_weights(spec);
+  for_each_fixed(spec, fixed,
+                 [&](const ParameterInfo& info, Tensor&) { bytes += info.shape.count() * size_of(DType::f32); });
+  return bytes;
+}
+
 CodedSaved save_coded(const ModelSpec& spec, const HfConfig& config, const ReadParameter& read, const CodeMatrix& code,
                       const GgufTypes& types, DType dtype, const std::string& dir, Io& io, int64_t max_shard_bytes) {
   CodedSaved saved;
   std::vector<TensorToWrite> tensors;
   const std::vector<ParameterInfo> infos = parameters(spec);
   for (const ParameterInfo& info : infos) {
-    const bool table = is_token_table(spec, info), coded = table || has_codes(spec, info);
-    const WeightType type = table ? types.tables : types.matrices;
-    const std::optional<DType> dense = coded ? dtype_of(type) : dtype;
-    const bool fills = coded && !dense && fills_blocks(type, info.shape[1]);
-    saved.num_dense += coded && !dense && !fills;
+    const std::optional<WeightType> type = type_in_directory(spec, info, types);
+    const std::optional<DType> dense = type ? dtype_of(*type) : dtype;
+    saved.num_dense += !type && (is_token_table(spec, info) || has_codes(spec, info));
     for (const std::vector<Fragment>& fragments : fragments_by_tensor(info))
-      if (fills)
-        add_coded(info, fragments, type, code, tensors, saved);
+      if (!dense)
+        add_coded(info, fragments, *type, code, tensors, saved);
       else
         tensors.push_back(dense_tensor(
-            info, fragments, [&read, &info] { return read(info); }, dense.value_or(dtype)));
+            info, fragments, [&read, &info] { return read(info); }, *dense));
   }
   ModelWeights fixed = empty_weights(spec);
   for_each_fixed(spec, fixed, [&](const ParameterInfo& info, Tensor&) {
@@ -91,6 +123,8 @@ CodedSaved save_coded(const ModelSpec& spec, const HfConfig& config, const ReadP
       tensors.push_back(dense_tensor(
           info, fragments, [&read, info] { return read(info); }, DType::f32));
   });
+  for (const TensorToWrite& t : tensors)
+    saved.tensor_bytes += std::accumulate(t.shape.begin(), t.shape.end(), size_of(t.dtype), std::multiplies<>());
   make_dirs(io, dir);
   write_model_weights(io, dir, tensors, max_shard_bytes);
   HfConfig written = config;

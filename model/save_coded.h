@@ -2,6 +2,7 @@
 // Directories with coded matrices: model/coded_tensors.h says how they stand in the file; docs/coded-directories.md explains it
 // to people.
 
+#include <optional>
 #include <string>
 
 #include "model/coded_matrix.h"
@@ -10,11 +11,20 @@
 namespace tern {
 
 struct CodedSaved {
+  int64_t tensor_bytes = 0;  // of all tensors: the weights' files without their headers
   int64_t matrix_bytes = 0;  // of rows and tables of coded matrices
   int64_t num_dense = 0;     // matrices that were to be coded but whose rows are no whole blocks: written as numbers
 };
+/// The type that a parameter's numbers get, of those that `types` codes (has_codes, is_token_table); nothing: numbers of the
+/// model's dtype, for all others and for rows that are no whole blocks.
+std::optional<WeightType> type_in_directory(const ModelSpec&, const ParameterInfo&, const GgufTypes& types);
+/// Bytes of a matrix's tensors: Σ rows·stored_bytes(type, 1, in), and the tables of each tensor. Its rows are whole blocks.
+int64_t coded_matrix_bytes(const ParameterInfo&, WeightType);
+/// Bytes of all tensors that save_coded writes: CodedSaved::tensor_bytes in closed form.
+int64_t coded_model_bytes(const ModelSpec&, const GgufTypes& types, DType dtype);
+
 /// Writes config.json and model.safetensors (sharded above max_shard_bytes). `code` codes the layers' matrices (has_codes) as
-/// types.matrices and the tables of tokens as types.tables; where such a type is dense (f32, f16, bf16), the numbers are
+/// types.matrices (types.single, where that names them) and the tables of tokens as types.tables; where such a type is dense (f32, f16, bf16), the numbers are
 /// written in it. Everything else, and matrices whose rows are no whole blocks, are written from `read` in `dtype` (f32, bf16,
 /// f16).
 /// Memory  what `read` and `code` keep. Errors: those of save_model.

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <map>
 #include <numeric>
+#include <utility>
 
 #include "base/crc32c.h"
 #include "base/error.h"
@@ -21,17 +22,44 @@ constexpr int64_t kRows = 2048;  // of one pass
 
 }  // namespace
 
+CodedMatrix code_matrix(WeightType type, const ParameterInfo& info, const Linear& linear,
+                        std::span<const double> factor) {
+  const std::span<float> rows = dense_rows(linear).span<float>();
+  const int64_t k = linear.in;
+  CodedMatrix coded;
+  if (table_bytes(type) == 0) {
+    coded.rows = gptq_blocks(type, rows, linear.out, k, factor);
+    return coded;
+  }
+  for (const TablePart& part : table_parts(info)) {
+    const int64_t n = part.row_end - part.row_begin;
+    const std::span<float> mine = rows.subspan(static_cast<size_t>(part.row_begin * k), static_cast<size_t>(n * k));
+    const std::vector<int8_t> tables = learn_tables(type, mine, n, k, importance_of(factor, k));
+    const auto coder = [&] { return learned_coder(type, tables); };
+    const std::vector<std::byte> bytes = gptq_rows(type, coder, mine, n, k, factor);
+    coded.rows.insert(coded.rows.end(), bytes.begin(), bytes.end());
+    coded.tables.insert(coded.tables.end(), tables.begin(), tables.end());
+  }
+  return coded;
+}
+
 LayerCoder::LayerCoder(const ModelSpec& spec, const std::string& model_dir, const CalibrationText& calibration,
-                       WeightType type, Arena& arena, CodeStore* store)
+                       WeightType type, Arena& arena, CodeStore* store, std::map<std::string, WeightType> single)
     : spec_(spec),
       reader_(spec, model_dir),
       calibration_(calibration),
       type_(type),
+      single_(std::move(single)),
       arena_(arena),
       store_(store),
       weights_(empty_weights(spec)) {
   TERN_CHECK(!calibration.tokens.empty() && calibration.window > 0, "calibration without tokens");
   if (spec.turns()) rope_ = rope_table(spec, calibration.window, calibration.window);
+}
+
+WeightType LayerCoder::type_of(const ParameterInfo& info) const {
+  const auto single = single_.find(info.name);
+  return single == single_.end() ? type_ : single->second;
 }
 
 uint32_t LayerCoder::load(int unit) {
@@ -78,31 +106,11 @@ void LayerCoder::forward(int unit, InputObserver* observer, bool keep) {
   hidden_ = after;
 }
 
-CodedMatrix LayerCoder::code_matrix(const ParameterInfo& info, const Linear& linear,
-                                    std::span<const double> factor) const {
-  const std::span<float> rows = dense_rows(linear).span<float>();
-  const int64_t k = linear.in;
-  CodedMatrix coded;
-  if (table_bytes(type_) == 0) {
-    coded.rows = gptq_blocks(type_, rows, linear.out, k, factor);
-    return coded;
-  }
-  for (const TablePart& part : table_parts(info)) {
-    const int64_t n = part.row_end - part.row_begin;
-    const std::span<float> mine = rows.subspan(static_cast<size_t>(part.row_begin * k), static_cast<size_t>(n * k));
-    const std::vector<int8_t> tables = learn_tables(type_, mine, n, k, importance_of(factor, k));
-    const auto coder = [&] { return learned_coder(type_, tables); };
-    const std::vector<std::byte> bytes = gptq_rows(type_, coder, mine, n, k, factor);
-    coded.rows.insert(coded.rows.end(), bytes.begin(), bytes.end());
-    coded.tables.insert(coded.tables.end(), tables.begin(), tables.end());
-  }
-  return coded;
-}
-
 UnitCodes LayerCoder::choose_codes(int unit) {
   std::map<const Linear*, ParameterInfo> linears;
   for_each_linear(spec_, weights_, [&](const ParameterInfo& info, Linear& linear) {
-    if (info.unit == unit && has_codes(spec_, info) && fills_blocks(type_, linear.in)) linears.emplace(&linear, info);
+    if (info.unit == unit && has_codes(spec_, info) && fills_blocks(type_of(info), linear.in))
+      linears.emplace(&linear, info);
   });
   if (linears.empty()) return {};
   InputMoments moments(arena_, [&](const Linear& linear) { return linears.contains(&linear); });
@@ -112,7 +120,7 @@ UnitCodes LayerCoder::choose_codes(int unit) {
     if (!linears.contains(&linear)) return;
     const std::vector<double>* seen = moments.of(linear);
     const std::vector<double> factor = seen ? error_factor(*seen, linear.in) : std::vector<double>{};
-    codes.emplace(info.name, code_matrix(info, linear, factor));
+    codes.emplace(info.name, code_matrix(type_of(info), info, linear, factor));
   });
   return codes;
 }
@@ -123,7 +131,8 @@ void LayerCoder::put_numbers(int unit, const UnitCodes& codes) {
     const auto at = codes.find(info.name);
     if (info.unit != unit || at == codes.end()) return;
     const CodedMatrix& coded = at->second;
-    const int64_t k = linear.in, row_bytes = stored_bytes(type_, 1, k), tables = table_bytes(type_);
+    const WeightType type = type_of(info);
+    const int64_t k = linear.in, row_bytes = stored_bytes(type, 1, k), tables = table_bytes(type);
     const std::vector<TablePart> parts = table_parts(info);
     if (static_cast<int64_t>(coded.rows.size()) != linear.out * row_bytes ||
         static_cast<int64_t>(coded.tables.size()) != static_cast<int64_t>(parts.size()) * tables)
@@ -131,7 +140,7 @@ void LayerCoder::put_numbers(int unit, const UnitCodes& codes) {
                   info.name);
     for (size_t i = 0; i < parts.size(); ++i) {
       const auto [begin, end] = parts[i];
-      const CodedRows rows{type_, reinterpret_cast<const uint8_t*>(coded.rows.data()) + begin * row_bytes, end - begin,
+      const CodedRows rows{type, reinterpret_cast<const uint8_t*>(coded.rows.data()) + begin * row_bytes, end - begin,
                            0, tables > 0 ? coded.tables.data() + static_cast<int64_t>(i) * tables : nullptr};
       std::vector<int32_t> ids(static_cast<size_t>(end - begin));
       std::iota(ids.begin(), ids.end(), 0);

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -23,13 +24,18 @@ struct CalibrationText {
   int64_t window = 512;
 };
 
+/// Codes a matrix, and puts in the place of its rows the numbers that the codes stand for. `factor` of error_factor; empty: each
+/// block by itself. type: one of fitted_levels, or with learned tables, which are learned for each of table_parts.
+CodedMatrix code_matrix(WeightType, const ParameterInfo&, const Linear&, std::span<const double> factor);
+
 class LayerCoder {
  public:
   /// `model_dir` as load_weights takes it; `type`: one of fitted_levels, or with learned tables. What it is given outlives it.
   /// With a store each unit's codes are written there when they are chosen, and those that are there are not chosen again: the
-  /// codes are the same. Errors: those of ParameterReader.
+  /// codes are the same. single: types of single matrices, by their parameters' names, in the place of `type`.
+  /// Errors: those of ParameterReader.
   LayerCoder(const ModelSpec&, const std::string& model_dir, const CalibrationText&, WeightType type, Arena&,
-             CodeStore* = nullptr);
+             CodeStore* = nullptr, std::map<std::string, WeightType> single = {});
 
   /// Codes the units up to `unit`. Errors  usage: inputs too few to tell columns apart; NotFinite: a weight that is no
   /// number; those of ParameterReader and CodeStore.
@@ -41,9 +47,9 @@ class LayerCoder {
   static int64_t peak_bytes(const ModelSpec&, int64_t tokens, int64_t window);
 
  private:
+  WeightType type_of(const ParameterInfo&) const;
   void code_unit(int unit);
   UnitCodes choose_codes(int unit);
-  CodedMatrix code_matrix(const ParameterInfo&, const Linear&, std::span<const double> factor) const;
   void put_numbers(int unit, const UnitCodes&);
   uint32_t load(int unit);  // returns the weights' checksum
   void drop(int unit);
@@ -54,6 +60,7 @@ class LayerCoder {
   ParameterReader reader_;  // its own: what it reads is changed
   const CalibrationText& calibration_;
   WeightType type_;
+  std::map<std::string, WeightType> single_;
   Arena& arena_;
   CodeStore* store_;
   RopeTable rope_;

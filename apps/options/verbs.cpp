@@ -152,6 +152,8 @@ std::vector<VerbSpec> verb_rows() {
                      "the same bytes, closer"},
                     {"tern quantize run/model --method lcq --bits 3 --data text.txt --output small",
                      "3.25 bits per weight by learned tables, as a directory"},
+                    {"tern quantize run/model --method lcq --bits mixed --target-bytes 40MiB --data text.txt --output small",
+                     "each matrix in as many bits as it is worth"},
                     {"tern eval small.gguf --data held-out.txt --reference run/model", "what that costs"}},
        .takes_recipe = true,
        .details =

@@ -150,6 +150,41 @@ TEST_F(QuantizeSlow, LcqGoesOnBehindAKillToTheSameBytesForAnyThreads) {
   EXPECT_FALSE(real_io().stat(root_ + "/on.partial"));
 }
 
+// Of a model that knows its text. What was measured before a stop is not measured again, nor for another target.
+TEST_F(Quantize, AMixtureTakesItsBytesAndIsTheSameForAnyThreadsAndBehindAStop) {
+  const std::string trained = TERN_SOURCE_DIR "/tests/golden/eval/trained";
+  const std::string of = "quantize " + trained + " --method lcq --bits mixed --data " + trained + "/text.txt ",
+                    mixed = of + "--calibration-tokens 256 --target-bytes ";
+  const Json q = json(mixed + "20000 --output mix"), wide = json(mixed + "24000 --output wide --threads 1");
+  std::set<std::string> types;
+  for (const auto& [result, target] : {std::pair{&q, 20'000}, {&wide, 24'000}}) {
+    EXPECT_NEAR((*result)["tensor_bytes"].get<double>(), target, 0.01 * target);
+    ASSERT_EQ((*result)["mixture"]["matrices"].size(), 8u);
+    double sum = 0;
+    for (const Json& m : (*result)["mixture"]["matrices"]) {
+      const std::string type = m["type"].get<std::string>();
+      types.insert(type);
+      sum += m["kl_divergence_alone"][type].get<double>();
+    }
+    EXPECT_NEAR((*result)["mixture"]["kl_divergence_sum"].get<double>(), sum, 1e-12);
+  }
+  EXPECT_GE(types.size(), 3u);
+  EXPECT_LT(wide["mixture"]["kl_divergence_sum"].get<double>(), q["mixture"]["kl_divergence_sum"].get<double>());
+  for (size_t i = 0; i < 8; ++i)  // the target does not change what is measured, nor do threads
+    EXPECT_EQ(q["mixture"]["matrices"][i]["kl_divergence_alone"], wide["mixture"]["matrices"][i]["kl_divergence_alone"]);
+  const std::string weights = real_io().read(root_ + "/mix/model.safetensors");
+  json(mixed + "24000 --output kept --sensitivity measures");
+  std::filesystem::remove(root_ + "/measures/sensitivity-00003.safetensors");  // as if it had been stopped there
+  json(mixed + "20000 --output again --sensitivity measures --threads 1");
+  EXPECT_EQ(real_io().read(root_ + "/again/model.safetensors"), weights);
+  EXPECT_TRUE(real_io().stat(root_ + "/measures/sensitivity-00003.safetensors"));
+  EXPECT_FALSE(real_io().stat(root_ + "/again.partial"));
+  expect_refusal(2, of + "--calibration-tokens 128 --target-bytes 20000 --output z --sensitivity measures",
+                 {"measures", "another run"});
+  const std::string generate = "generate mix --prompt 'Licensed' --max-tokens 16 --dtype f32 --temperature 0";
+  EXPECT_EQ(json(generate + " --weights mapped")["samples"], json(generate + " --weights copied")["samples"]);
+}
+
 // The reference model reads what it wrote itself: prose for calibration, other prose to measure on.
 TEST_F(QuantizeSlow, GptqIsNearerAtTheSameBytesAndThreadsChangeNone) {
   const auto prose = [&](int seed, int samples) {
@@ -184,6 +219,15 @@ TEST_F(Quantize, WhatCannotBeIsRefusedAndLeavesNothing) {
   expect_refusal(2, "quantize " + kModel + " --method gptq --bits 3 --output q.gguf", {"--bits", "lcq"});
   expect_refusal(2, "quantize " + kModel + " --method lcq --type u4 --output q", {"--type", "--bits"});
   expect_refusal(2, "quantize " + kModel + " --method lcq --bits 5 --output q", {"--bits", "2, 3"});
+  const std::string mixed = "quantize " + kModel + " --method lcq --bits mixed --data there.gguf --output q ";
+  expect_refusal(2, mixed, {"--target-bytes is not given"});
+  expect_refusal(2, mixed + "--target-bytes 1000", {"--target-bytes", "no mixture", "Q8_0"});
+  expect_refusal(2, mixed + "--target-bytes 1GB", {"--target-bytes", "no mixture"});
+  expect_refusal(2, "quantize " + kModel + " --method lcq --bits 3 --data there.gguf --target-bytes 3MB --output q",
+                 {"--target-bytes", "--bits mixed"});
+  expect_refusal(2, "quantize " + kModel + " --target-bytes 3MB --output q", {"--target-bytes", "--method rtn"});
+  expect_refusal(2, "quantize " + kModel + " --method lcq --bits 3 --data there.gguf --sensitivity s --output q",
+                 {"--sensitivity", "--bits mixed"});
   expect_refusal(2, "quantize " + kModel, {"--output is not given"});
   expect_refusal(2, "quantize " + kModel + " --type q6_k --output q.gguf", {"--type", "q4_0"});
   expect_refusal(3, "quantize " + kModel + " --output q.gguf --memory 4MiB", {"--memory"});
