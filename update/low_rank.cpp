@@ -45,7 +45,10 @@ void orthonormalize(std::span<T> f, int64_t rows, int64_t rank, RngKey key) {
         before += static_cast<double>(at(row, k)) * static_cast<double>(at(row, k));
       }
       before = std::sqrt(before);
-      if (!std::isfinite(before)) return std::ranges::fill(f, static_cast<T>(NAN));  // a sum that is not finite stays so
+      if (!std::isfinite(before)) {  // what is not finite stays so
+        std::ranges::fill(f, static_cast<T>(NAN));
+        return;
+      }
       // Scaled first, so that the second pass takes what the first one's rounding left.
       for (int64_t row = 0; before > 0 && row < rows; ++row) at(row, k) = static_cast<T>(static_cast<double>(at(row, k)) / before);
       if (before > 0 && take_earlier(f, rows, rank, k) > 1e-5) {
