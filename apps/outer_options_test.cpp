@@ -87,7 +87,8 @@ TEST(OuterOptions, TheRecipeHoldsWhatTheKindReads) {
   EXPECT_NE(late.find("outer-momentum = 0.5"), std::string::npos) << late;
   EXPECT_EQ(late.find("outer-delay"), std::string::npos) << late;
   EXPECT_EQ(late.find("outer-rank"), std::string::npos) << late;
-  const std::string plain_outer = settings({"--outer", "diloco", "--outer-rate", "1", "--outer-momentum", "0"}).recipe_toml;
+  const std::string plain_outer =
+      settings({"--outer", "diloco", "--outer-rate", "1", "--outer-momentum", "0"}).recipe_toml;
   EXPECT_NE(plain_outer.find("outer-momentum = 0"), std::string::npos) << plain_outer;
 }
 

@@ -14,7 +14,8 @@ double take_earlier(std::span<T> f, int64_t rows, int64_t rank, int64_t k) {
   const auto at = [&](int64_t row, int64_t column) -> T& { return f[static_cast<size_t>(row * rank + column)]; };
   for (int64_t earlier = 0; earlier < k; ++earlier) {
     double dot = 0;
-    for (int64_t row = 0; row < rows; ++row) dot += static_cast<double>(at(row, earlier)) * static_cast<double>(at(row, k));
+    for (int64_t row = 0; row < rows; ++row)
+      dot += static_cast<double>(at(row, earlier)) * static_cast<double>(at(row, k));
     for (int64_t row = 0; row < rows; ++row) at(row, k) -= static_cast<T>(dot) * at(row, earlier);
   }
   double square = 0;
@@ -50,13 +51,15 @@ void orthonormalize(std::span<T> f, int64_t rows, int64_t rank, RngKey key) {
         return;
       }
       // Scaled first, so that the second pass takes what the first one's rounding left.
-      for (int64_t row = 0; before > 0 && row < rows; ++row) at(row, k) = static_cast<T>(static_cast<double>(at(row, k)) / before);
+      for (int64_t row = 0; before > 0 && row < rows; ++row)
+        at(row, k) = static_cast<T>(static_cast<double>(at(row, k)) / before);
       if (before > 0 && take_earlier(f, rows, rank, k) > 1e-5) {
         length = take_earlier(f, rows, rank, k);
         break;
       }
     }
-    for (int64_t row = 0; row < rows; ++row) at(row, k) = length > 0 ? static_cast<T>(static_cast<double>(at(row, k)) / length) : T{0};
+    for (int64_t row = 0; row < rows; ++row)
+      at(row, k) = length > 0 ? static_cast<T>(static_cast<double>(at(row, k)) / length) : T{0};
   }
 }
 

@@ -118,7 +118,8 @@ TEST(LowRank, WhatAllGetAndWhatIsLeftAreTheMean) {
         for (size_t i = 0; i < x.size(); ++i) {
           const size_t row = i / kColumns, column = i % kColumns;
           const double share = 1 + 0.5 * world.rank();
-          const double change = share * (a[2 * row] * b[2 * column] + static_cast<double>(step) * a[2 * row + 1] * b[2 * column + 1]);
+          const double change = share * (a[2 * row] * b[2 * column] +
+                                         static_cast<double>(step) * a[2 * row + 1] * b[2 * column + 1]);
           x[i] -= change, sum[i] -= change;
         }
         outer_step(outer, step, w, scratch, world);

@@ -73,7 +73,8 @@ struct OuterState {
   std::vector<Tensor> pending;   // the averaged Δ that does not count yet; none where τ = 0
   std::vector<Tensor> error;  // of a codec, by fragment: what this rank's codes left out so far, as one row of numbers
   std::vector<Tensor> sum_error;  // of codes, by fragment: the same of the part of the average that this rank makes
-  std::vector<Tensor> left, right;  // of factors, of each parameter: (rows, r) and (columns, r), alike on all ranks; empty: it travels whole
+  // Of factors, of each parameter: (rows, r) and (columns, r), alike on all ranks; empty: it travels whole.
+  std::vector<Tensor> left, right;
 };
 /// φ begins as the masters are; the rest is zero. Bytes: MemoryClass::optimizer, outer_state_bytes.
 OuterState make_outer_state(const OuterConfig&, std::span<const Tensor> masters, std::span<const int> units,

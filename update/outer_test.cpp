@@ -167,7 +167,8 @@ Trained train_apart(const OuterConfig& c, int ranks, int64_t steps, DType type,
       for (int64_t i = 0; i < t.bytes(); ++i) EXPECT_EQ(static_cast<const uint8_t*>(t.data())[i] & 0x7f, 0);
     const std::lock_guard guard(lock);
     all.weights[static_cast<size_t>(world.rank())] = r.values();
-    all.sent += outer.sent_bytes, all.staging += outer.staging.peak_total() + outer.pair_staging + world.staging().peak_total();
+    all.sent += outer.sent_bytes;
+    all.staging += outer.staging.peak_total() + outer.pair_staging + world.staging().peak_total();
     all.state += kept.peak_total();
     if (world.rank() == 0) {
       r.masters = state.common;

@@ -95,5 +95,6 @@ int main(int count, char** words) {
   const tern::ParameterForm form{tern::ParameterKind::matrix, number(1, 2048), number(2, 2048)};
   const std::string_view wanted = count > 5 ? words[5] : "";
   for (const tern::UpdateRule rule : tern::kUpdateRules)
-    if (wanted.empty() || tern::name_of(rule) == wanted) tern::measure(rule, form, static_cast<int>(number(3, 5)), number(4, 1));
+    if (wanted.empty() || tern::name_of(rule) == wanted)
+      tern::measure(rule, form, static_cast<int>(number(3, 5)), number(4, 1));
 }
