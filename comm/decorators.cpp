@@ -101,7 +101,8 @@ std::unique_ptr<Transport> with_fault(std::unique_ptr<Transport> inner, const st
     if (at < text.size()) std::from_chars(text.data() + at + 1, text.data() + text.size(), value);
     return value;
   };
-  const int64_t rank = number(first), amount = number(second);
+  const bool all = text.substr(std::min(first, text.size())).starts_with("@*@");
+  const int64_t rank = all ? inner->rank() : number(first), amount = number(second);
   constexpr std::array<std::pair<std::string_view, TransportFaultKind>, 4> kKinds{
       {{"die", TransportFaultKind::die},
        {"stop", TransportFaultKind::stop},
@@ -110,7 +111,8 @@ std::unique_ptr<Transport> with_fault(std::unique_ptr<Transport> inner, const st
   const auto found = std::ranges::find(kKinds, std::string_view(kind), [](const auto& k) { return k.first; });
   if (rank < 0 || amount < 0 || (found == kKinds.end() && kind != "slow"))
     throw Error(ErrorKind::usage,
-                "TERN_FAULT={}: expected die, stop, partition or corrupt and @RANK@SEND, or slow@RANK@BYTES", text);
+                "TERN_FAULT={}: expected die, stop, partition or corrupt and @RANK@SEND, or slow@RANK@BYTES; RANK * is all",
+                text);
   if (rank != inner->rank()) return inner;
   if (kind == "slow") return paced(std::move(inner), {.bytes_per_s = static_cast<double>(amount)});
   return faulty(std::move(inner), {found->second, amount});

@@ -60,7 +60,7 @@ struct TransportFault {
 std::unique_ptr<Transport> faulty(std::unique_ptr<Transport>, TransportFault);
 
 /// The transport with the fault that `text` asks of the rank that it names: "die@RANK@SEND", "stop@…", "partition@…", "corrupt@…";
-/// "slow@RANK@BYTES", a link of BYTES bytes/s. If the text is empty or names another rank: the same transport. Errors: usage,
+/// "slow@RANK@BYTES", a link of BYTES bytes/s; "*" in the place of RANK names all. If the text is empty or names another rank: the same transport. Errors: usage,
 /// quoting the text.
 std::unique_ptr<Transport> with_fault(std::unique_ptr<Transport>, const std::string& text);
 

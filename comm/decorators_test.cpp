@@ -27,6 +27,29 @@ TEST(PacedTransport, AnAllReduceTakesItsBytesAtTheRateAndALatencyPerMessage) {
   });
 }
 
+// The text that names all ranks, one, or another one; links of 40 MB/s on the real clock.
+TEST(PacedTransport, AText) {
+  for (const auto& [text, slow] : std::vector<std::pair<std::string, std::array<bool, 2>>>{
+           {"slow@*@40000000", {true, true}}, {"slow@1@40000000", {false, true}}, {"", {false, false}}}) {
+    const std::array<bool, 2> is_slow = slow;
+    const std::string words = text;
+    run_ranks(2, {}, [&](std::unique_ptr<Transport> inner) {
+      const std::unique_ptr<Transport> t = tern::with_fault(std::move(inner), words);
+      const std::vector<std::byte> bytes(2'000'000);
+      const int64_t begin = real_clock().now_ns();
+      t->send(1 - t->rank(), 1, bytes);
+      const double seconds = 1e-9 * static_cast<double>(real_clock().now_ns() - begin);
+      if (is_slow[static_cast<size_t>(t->rank())]) EXPECT_GE(seconds, 0.0499) << words;
+      std::vector<std::byte> got(bytes.size());
+      t->recv(1 - t->rank(), 1, got);
+      t->flush();
+    });
+  }
+  run_ranks(1, {}, [](std::unique_ptr<Transport> inner) {
+    EXPECT_THROW(tern::with_fault(std::move(inner), "slow@x@5"), Error);
+  });
+}
+
 std::string with_fault(TransportFault fault, int faulty_rank, const ThreadWorldOptions& options = {}) {
   try {
     run_ranks(3, options, [&](std::unique_ptr<Transport> inner) {

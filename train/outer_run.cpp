@@ -20,12 +20,12 @@ StateTensor rows_of(std::string name, DType dtype, int64_t elements, const Tenso
 
 }  // namespace
 
-std::vector<int64_t> outer_fragments(const ModelSpec& spec, const OuterConfig& c) {
-  std::vector<int64_t> elements(static_cast<size_t>(c.fragments));
+std::vector<OuterFragment> outer_fragments(const ModelSpec& spec, const OuterConfig& c) {
+  std::vector<OuterFragment> fragments(static_cast<size_t>(c.fragments));
   for (const ParameterInfo& info : trained_parameters(spec))
-    elements[static_cast<size_t>(fragment_of(info.unit, static_cast<int>(spec.units.size()), c.fragments))] +=
-        info.shape.count();
-  return elements;
+    fragments[static_cast<size_t>(fragment_of(info.unit, static_cast<int>(spec.units.size()), c.fragments))].push_back(
+        info.shape);
+  return fragments;
 }
 
 OuterState outer_state_of(const ModelSpec& spec, const TrainSettings& s, const OptimizerState& o, Arena& arena) {
@@ -43,7 +43,23 @@ std::vector<StateTensor> outer_tensors(const UpdateConfig& config, DType dtype, 
     for (size_t i = 0; i < tensors.size(); ++i)
       list.push_back({fmt::format("{}.{}", prefix, o.infos[i].name), wide, o.infos[i].shape, tensors[i]});
   };
-  whole("model", outer.common), whole("outer-momentum", outer.momentum), whole("outer-pending", outer.pending);
+  const auto rows = [&](std::string_view prefix, const std::vector<Tensor>& tensors) {
+    for (size_t i = 0; i < tensors.size(); ++i)
+      list.push_back(rows_of(fmt::format("{}.{}", prefix, o.infos[i].name), wide, tensors[i].count(), tensors[i],
+                             o.shares.rank, outer.ranks));
+  };
+  whole("model", outer.common);
+  if (outer.pairs) {  // read after "model.NAME", which is the first rank's
+    rows("common", outer.common), rows("outer-momentum", outer.momentum), rows("outer-pending", outer.pending);
+  } else {
+    whole("outer-momentum", outer.momentum), whole("outer-pending", outer.pending);
+  }
+  const auto factors = [&](std::string_view prefix, const std::vector<Tensor>& tensors) {
+    for (size_t i = 0; i < tensors.size(); ++i)
+      if (!tensors[i].empty())
+        list.push_back({fmt::format("{}.{}", prefix, o.infos[i].name), wide, tensors[i].shape(), tensors[i]});
+  };
+  factors("outer-left", outer.left), factors("outer-right", outer.right);
   for (size_t i = 0; i < o.infos.size(); ++i)
     list.push_back(
         rows_of("replica." + o.infos[i].name, wide, o.forms[i].elements(), o.master[i], o.shares.rank, outer.ranks));
@@ -57,6 +73,7 @@ std::vector<StateTensor> outer_tensors(const UpdateConfig& config, DType dtype, 
     const int64_t elements = outer.error[f].count();
     list.push_back(
         rows_of(fmt::format("outer-error.{}", f), wide, elements, outer.error[f], o.shares.rank, outer.ranks));
+    if (outer.sum_error.empty()) continue;
     StateTensor sums{fmt::format("outer-sum-error.{}", f), wide, Shape{elements}, outer.sum_error[f]};
     sums.begin = part_of(elements, o.shares.rank, outer.ranks).begin;
     for (int r = 0; r < outer.ranks; ++r)
@@ -80,16 +97,17 @@ void put_common(const ModelSpec& spec, const OptimizerState& o, const OuterState
 
 void predict_outer(const ModelSpec& spec, const TrainSettings& s, int64_t one_rank, MemoryPlan& plan) {
   const DType wide = wide_type(s.dtype);
-  const std::vector<int64_t> fragments = outer_fragments(spec, *s.outer);
-  plan.optimizer += outer_state_bytes(*s.outer, fragments, s.ranks, wide);
-  plan.messages = outer_staging_bytes(*s.outer, fragments, s.ranks, wide);
+  const OuterConfig& c = *s.outer;
+  const std::vector<OuterFragment> fragments = outer_fragments(spec, c);
+  plan.optimizer += outer_state_bytes(c, fragments, s.ranks, wide);
+  plan.messages = outer_staging_bytes(c, fragments, s.ranks, wide);
   int64_t elements = 0;
-  for (const int64_t n : fragments) elements += n;
+  for (const OuterFragment& fragment : fragments) elements += elements_in(fragment);
   // In a checkpoint what all ranks have alike stands once.
-  const bool coded = s.outer->codec != OuterCodec::none;
-  const int64_t alike = 1 + (s.outer->momentum > 0) + (s.outer->delay > 0) + coded;
-  plan.staging = num_fixed_numbers(spec) * size_of(wide) +
-                 s.ranks * (one_rank + (coded ? elements : 0) * size_of(wide)) + alike * elements * size_of(wide);
+  const int64_t kept = 1 + (c.momentum > 0) + (c.delay > 0);
+  int64_t numbers = (c.pairs ? 1 + s.ranks * kept : kept) * elements + outer_factor_elements(c, fragments);
+  if (c.codec != OuterCodec::none) numbers += (s.ranks + is_in_codes(c.codec)) * elements;
+  plan.staging = num_fixed_numbers(spec) * size_of(wide) + s.ranks * one_rank + numbers * size_of(wide);
 }
 
 }  // namespace tern

@@ -9,13 +9,14 @@
 
 namespace tern {
 
-/// Elements of each fragment.
-std::vector<int64_t> outer_fragments(const ModelSpec&, const OuterConfig&);
+/// What is in each fragment.
+std::vector<OuterFragment> outer_fragments(const ModelSpec&, const OuterConfig&);
 /// A new state, made of masters that have their values; or room for the state of a checkpoint, which load_state then reads.
 OuterState outer_state_of(const ModelSpec&, const TrainSettings&, const OptimizerState&, Arena&);
 
 /// A checkpoint of all ranks: "model.NAME" is the model in common, the rest of each rank is a row: "replica.NAME" (masters), "SLOT.NAME",
-/// "outer-error.FRAGMENT"; of all, "outer-momentum.NAME", "outer-pending.NAME", "outer-sum-error.FRAGMENT".
+/// "outer-error.FRAGMENT"; of all, "outer-momentum.NAME", "outer-pending.NAME", "outer-sum-error.FRAGMENT", "outer-left.NAME",
+/// "outer-right.NAME" (factors). In pairs the model is the first rank's, and "common.NAME" and the momentum have a row for each rank.
 std::vector<StateTensor> outer_tensors(const UpdateConfig&, DType dtype, const OptimizerState&, const OuterState&);
 
 /// Writes the model in common, rounded, into `whole`, and the parameters that are not trained.

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "train/manifest.h"
 #include "update/outer.h"
@@ -10,6 +11,7 @@
 namespace tern {
 
 class Options;
+struct DerivedValue;
 struct TrainSettings;
 
 /// None without --outer. Errors: usage, naming the option: one that says nothing without --outer or for this kind, values that contradict each
@@ -18,6 +20,9 @@ std::optional<OuterConfig> outer_from(const Options&, const TrainSettings&);
 /// Whether it is --outer or one of its own; whether it says something in such a run.
 bool is_outer_option(std::string_view name);
 bool says_something(std::string_view name, const std::optional<OuterConfig>&);
+
+/// Values that the kind gives where nobody does.
+std::vector<DerivedValue> outer_defaults(const Options&);
 
 /// The settings that a resumed run must have in common with its checkpoint.
 Facts outer_facts(const TrainSettings&);

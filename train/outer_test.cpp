@@ -57,19 +57,34 @@ std::vector<OuterConfig> configs() {
           {.every = 3, .rate = 0.7, .momentum = 0.9},
           {.every = 4, .rate = 0.7, .momentum = 0.9, .fragments = 2, .delay = 2, .mix = 0.5},
           {.every = 3, .rate = 0.7, .momentum = 0.9, .fragments = 3, .delay = 1, .codec = OuterCodec::int4},
-          {.every = 2, .codec = OuterCodec::int8}};
+          {.every = 2, .codec = OuterCodec::int8},
+          {.every = 2,
+           .rate = 0.7,
+           .momentum = 0.5,
+           .nesterov = false,
+           .pairs = true,
+           .fragments = 2,
+           .delay = 1,
+           .seed = 3},
+          {.every = 2, .momentum = 0.5, .nesterov = false, .delay = 2, .codec = OuterCodec::sign},
+          {.every = 1,
+           .rate = 1,
+           .momentum = 0.9,
+           .codec = OuterCodec::power_sgd,
+           .codec_rank = 2,
+           .away = {{1, 2, 3}}}};
 }
 
 int64_t predicted_bytes(const RunInputs& inputs, const TrainSettings& s, int ranks) {
   TrainSettings one = s;
   one.model = inputs.path + "/config.json";
   const ModelSpec spec = load_inputs(one).spec;
-  const std::vector<int64_t> fragments = outer_fragments(spec, *s.outer);
+  const std::vector<OuterFragment> fragments = outer_fragments(spec, *s.outer);
   int64_t bytes = 0;
   for (int64_t step = 1; step <= s.schedule.total_steps; ++step)
     for (int f = 0; f < s.outer->fragments; ++f)
       if (sends_at(*s.outer, f, step))
-        bytes += outer_fragment_bytes(*s.outer, fragments[static_cast<size_t>(f)], ranks,
+        bytes += outer_fragment_bytes(*s.outer, fragments[static_cast<size_t>(f)], f, ranks, step,
                                       s.dtype == DType::f64 ? DType::f64 : DType::f32);
   return bytes;
 }
@@ -97,6 +112,8 @@ void expect_bits_after_kills(bool everything) {
       EXPECT_EQ(want.byte_mismatches, 0);
       EXPECT_EQ(want.counted_peak_bytes, want.predicted.tensors());
       EXPECT_EQ(want.outer_bytes, predicted_bytes(inputs, s, 4));
+      if (config.codec == OuterCodec::none && config.fragments == 1 && !config.pairs)  // 1/H of what gradients take
+        EXPECT_EQ(want.outer_bytes, 6 / config.every * 2 * (4 - 1) * 4 * want.num_parameters);
       for (size_t kill = 0; kill < kTenths.size(); ++kill) {
         if (!everything && kill != c % kTenths.size()) continue;
         const int tenths = kTenths[kill];
@@ -133,6 +150,26 @@ TEST(TrainOuter, AnotherNumberOfRanksOrAnotherRoundIsAnotherRun) {
   EXPECT_NE(refused(other, 4).find("--outer-every: 2 in the checkpoint, 1 now"), std::string::npos);
   other = s, other.outer.reset();
   EXPECT_NE(refused(other, 4).find("--outer-every: 2 in the checkpoint, not set now"), std::string::npos);
+}
+
+// What a rank learns while it is cut off is lost; the others' model is that of averages without it, and it comes back to that model.
+TEST(TrainOuter, WhoIsCutOffIsMissedAndComesBack) {
+  const RunInputs inputs(true);
+  TrainSettings s = outer_settings(inputs, DType::f64, OuterConfig{.every = 1}, 4);
+  s.optimizer = update_config(UpdateRule::sgd, {{"momentum", 0.0}, {"weight-decay", 0.0}});
+  s.optimizer.clip = 0;
+  const auto trained = [&](std::vector<OuterAbsence> away) {
+    s.outer->away = std::move(away);
+    MemoryIo io;
+    const TrainResult r = train_on(s, 4, io);
+    EXPECT_EQ(r.byte_mismatches, 0);
+    return numbers_of(r, io);
+  };
+  const std::vector<double> all = trained({}), without = trained({{2, 2, 6}}), back = trained({{2, 2, 3}});
+  EXPECT_NE(all, without);
+  EXPECT_NE(back, without) << "it is there again in steps 4 to 6";
+  EXPECT_NE(back, all);
+  EXPECT_EQ(trained({{2, 2, 3}, {2, 4, 6}}), without);
 }
 
 // Held-out losses of one text, all with the same samples. The ranks' own steps are of a quarter of the batch, which helps at this rate and length.

@@ -187,11 +187,15 @@ void RankTrainer::tell_stored() {
 void RankTrainer::tell_outer() const {
   note(fmt::format("to average, all ranks together sent {} in {} steps", format_bytes(result_.outer_bytes),
                    state_.step - result_.first_step));
-  if (const int64_t rest = state_.step % s_.outer->every; rest > 0 && state_.step == s_.schedule.total_steps)
+  const int64_t rest = state_.step - last_step_that_counts(*s_.outer, state_.step);
+  if (rest == 0 || state_.step != s_.schedule.total_steps) return;
+  if (s_.outer->delay == 0)
     note(fmt::format(
         "the last {} steps came after the last average and are not in the model: --outer-every {} does not divide "
         "--steps {}",
         rest, s_.outer->every, s_.schedule.total_steps));
+  else
+    note(fmt::format("the last {} steps are not in the model: averages count {} steps late", rest, s_.outer->delay));
 }
 
 void RankTrainer::export_model(bool moved) {

@@ -134,7 +134,7 @@ RankTrainer::Totals RankTrainer::gather_totals(const ExecuteResult& run, size_t 
   mine.push_back(static_cast<double>(run.bytes.peak_bytes));
   mine.push_back(static_cast<double>(run.message_bytes + world().staging().peak_total() + groups_.staging_bytes() +
                                      (robust_ ? robust_->staging.peak_total() : 0) +
-                                     (outer_ ? outer_->staging.peak_total() : 0)));
+                                     (outer_ ? outer_->staging.peak_total() + outer_->pair_staging : 0)));
   const std::vector<double> all = world().gather(mine);
   Totals totals;
   for (size_t first = 0; first < all.size(); first += mine.size()) {

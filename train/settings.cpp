@@ -127,6 +127,7 @@ std::vector<DerivedValue> derived_values(const Options& o) {
       if (!o.given(name))
         list.push_back({name, o.value(name).spec->type == OptionType::integer ? value : quote_json(value),
                         fmt::format("the plan {}", o.text("plan"))});
+  for (DerivedValue& value : outer_defaults(o)) list.push_back(std::move(value));
   const UpdateRule rule = rule_from(o, plan);
   if (asks_for_async(o) && !o.given("optimizer")) list.push_back({"optimizer", "\"sgd\"", "--async"});
   const std::string why = fmt::format("the default of --optimizer {}", name_of(rule));

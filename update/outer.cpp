@@ -1,258 +1,149 @@
 #include "update/outer.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstring>
 
 #include "base/error.h"
-#include "kernels/cpu/parallel.h"
-#include "spec/collective_bytes.h"
-#include "spec/layout.h"
+#include "update/outer_average.h"
+#include "update/products.h"
 
 namespace tern {
 namespace {
 
-template <class T, class Each>
-void for_each_of(std::span<T> x, Each each) {
-  parallel_ranges(std::ssize(x), kParallelGrain, 64, [&](int64_t begin, int64_t end) {
-    for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) each(i);
-  });
-}
-
-std::vector<size_t> parameters_in(const OuterState& s, int fragment) {
-  std::vector<size_t> own;
-  for (size_t p = 0; p < s.fragment.size(); ++p)
-    if (s.fragment[p] == fragment) own.push_back(p);
-  return own;
-}
-
 // to = φ - w.
 template <class T>
 void difference(std::span<const T> common, std::span<const T> w, std::span<T> to) {
-  for_each_of(to, [=](size_t i) { to[i] = common[i] - w[i]; });
+  for_each_element(to.size(), [=](size_t i) { to[i] = common[i] - w[i]; });
 }
 
-// Tensors laid end to end: calls visit(begin, tensor) for each.
-template <class Visit>
-void end_to_end(std::span<const Tensor> tensors, Visit visit) {
-  int64_t at = 0;
-  for (const Tensor& t : tensors) {
-    visit(at, t);
-    at += t.count();
-  }
-}
-
-// Part r of a codec's bytes, of one row of them for all ranks.
-struct CodedParts {
-  OuterCodec codec;
-  int64_t elements;
-  int ranks;
-  Interval part(int rank) const { return part_of(elements, rank, ranks); }
-  int64_t bytes(int rank) const { return coded_bytes(codec, part(rank).size()); }
-  int64_t begin(int rank) const {
-    int64_t at = 0;
-    for (int r = 0; r < rank; ++r) at += bytes(r);
-    return at;
-  }
-  int64_t all_bytes() const { return begin(ranks); }
-  int64_t longest() const { return (elements + ranks - 1) / ranks; }
-};
-
-// The average of what ranks have, by codes: to whom sums up a part, and from there to all.
+// The fragment's tensors become this rank's differences; in pairs its weights, which are what a pair averages.
 template <class T>
-void average_coded(OuterStep& o, int fragment, std::span<const Tensor> vector, Comm& world) {
-  OuterState& s = o.state;
-  const Tensor& error = s.error[static_cast<size_t>(fragment)];
-  const CodedParts parts{o.config.codec, error.count(), s.ranks};
-  const std::span<T> e = error.span<T>();
-  const auto part_in = [&](int r) {
-    const Interval p = parts.part(r);
-    return e.subspan(static_cast<size_t>(p.begin), static_cast<size_t>(p.size()));
-  };
-  Arena& arena = o.staging;
-  const Tensor codes = arena.allocate(DType::u8, {parts.all_bytes()}, MemoryClass::workspace);
-  const Tensor received =
-      arena.allocate(DType::u8, {s.ranks * coded_bytes(parts.codec, parts.longest())}, MemoryClass::workspace);
-  const Tensor sums = arena.allocate(error.dtype(), {2 * parts.longest()}, MemoryClass::workspace);
-  const auto codes_of = [&](int r) { return codes.rows_view(parts.begin(r), parts.begin(r) + parts.bytes(r)); };
-  end_to_end(vector, [&](int64_t at, const Tensor& t) {
-    const std::span<T> to = e.subspan(static_cast<size_t>(at), static_cast<size_t>(t.count())), x = t.span<T>();
-    for_each_of(to, [=](size_t i) { to[i] += x[i]; });
-  });
-  std::vector<Tensor> send, receive;
-  const int64_t mine = parts.bytes(s.rank);
-  for (int r = 0; r < s.ranks; ++r) {
-    encode<T>(parts.codec, part_in(r), codes_of(r).template span<uint8_t>());
-    send.push_back(codes_of(r)), receive.push_back(received.rows_view(r * mine, (r + 1) * mine));
-  }
-  world.all_to_all(send, receive);
-
-  const auto length = static_cast<size_t>(parts.part(s.rank).size());
-  const std::span<T> sum = sums.span<T>().first(length),
-                     one = sums.span<T>().last(static_cast<size_t>(parts.longest()));
-  std::ranges::fill(sum, T{0});
-  for (const Tensor& from : receive) {
-    const std::span<T> theirs = one.first(length);
-    decode<T>(parts.codec, from.span<uint8_t>(), theirs);
-    for_each_of(sum, [=](size_t i) { sum[i] += theirs[i]; });
-  }
-  const Tensor& kept = s.sum_error[static_cast<size_t>(fragment)];
-  const std::span<T> left = kept.empty() ? std::span<T>() : kept.span<T>();
-  const T share = T{1} / static_cast<T>(s.ranks);
-  for_each_of(left, [=](size_t i) { left[i] += share * sum[i]; });
-  encode<T>(parts.codec, left, codes_of(s.rank).template span<uint8_t>());
-  RankParts gathered;
-  for (int r = 0; r < s.ranks; ++r) gathered.push_back({codes_of(r)});
-  world.all_gather(gathered);
-
-  const RankParts whole = even_parts(vector, s.ranks);
-  for (int r = 0; r < s.ranks; ++r) {
-    const std::span<T> flat = one.first(static_cast<size_t>(parts.part(r).size()));
-    decode<T>(parts.codec, codes_of(r).template span<uint8_t>(), flat);
-    end_to_end(whole[static_cast<size_t>(r)], [&](int64_t at, const Tensor& t) {
-      std::ranges::copy(flat.subspan(static_cast<size_t>(at), static_cast<size_t>(t.count())), t.span<T>().begin());
-    });
+void gather_own(const OuterStep& o, const OuterVector& v, std::span<const Tensor> masters) {
+  for (size_t i = 0; i < v.parameters.size(); ++i) {
+    const size_t p = v.parameters[i];
+    if (o.config.pairs)
+      std::memcpy(v.tensors[i].data(), masters[p].data(), static_cast<size_t>(masters[p].bytes()));
+    else
+      difference<T>(o.state.common[p].span<T>(), masters[p].span<T>(), v.tensors[i].span<T>());
   }
 }
 
 template <class T>
-void average(OuterStep& o, int fragment, std::span<const Tensor> vector, Comm& world) {
-  if (o.config.codec != OuterCodec::none) return average_coded<T>(o, fragment, vector, world);
-  world.all_reduce_sum(vector);
-  const T share = T{1} / static_cast<T>(o.state.ranks);
-  for (const Tensor& t : vector) {
-    const std::span<T> x = t.span<T>();
-    for_each_of(x, [=](size_t i) { x[i] *= share; });
+void average(OuterStep& o, int64_t step, const OuterVector& v, Comm& world) {
+  if (!o.config.pairs) return average_all<T>(o, step, v, world);
+  if (is_away(o.config, o.state.rank, step)) {
+    for (const Tensor& t : v.tensors) t.fill_zero();
+    return;
   }
-}
-
-template <class T>
-void send(OuterStep& o, int fragment, std::span<const Tensor> masters, std::span<const Tensor> to, Comm& world) {
-  std::vector<Tensor> vector;
-  for (const size_t p : parameters_in(o.state, fragment)) {
-    difference<T>(o.state.common[p].span<T>(), masters[p].span<T>(), to[p].span<T>());
-    vector.push_back(to[p]);
+  const std::vector<int> partners = partners_at(o.config, v.fragment, o.state.ranks, step);
+  average_pair<T>(o, partners[static_cast<size_t>(o.state.rank)], v, world);
+  for (size_t i = 0; i < v.parameters.size(); ++i) {
+    const std::span<T> mean = v.tensors[i].span<T>();
+    difference<T>(o.state.common[v.parameters[i]].span<T>(), mean, mean);
   }
-  const int64_t before = world.bytes().sent;
-  average<T>(o, fragment, vector, world);
-  o.sent_bytes += world.bytes().sent - before;
 }
 
 // The outer rule, then what a replica keeps of its own; the average becomes zero.
 template <class T>
-void count(const OuterStep& o, int fragment, std::span<const Tensor> masters, std::span<const Tensor> averaged) {
-  const auto rate = static_cast<T>(o.config.rate), keep = static_cast<T>(o.config.momentum),
-             own = static_cast<T>(o.config.mix);
-  for (const size_t p : parameters_in(o.state, fragment)) {
-    const std::span<T> common = o.state.common[p].span<T>(), w = masters[p].span<T>(), d = averaged[p].span<T>();
+void count(const OuterStep& o, int64_t step, const OuterVector& v, std::span<const Tensor> masters) {
+  const OuterConfig& c = o.config;
+  const bool away = is_away(c, o.state.rank, step);
+  // In pairs nothing has come to who was cut off when it should have been sent.
+  const bool missed = c.pairs && is_away(c, o.state.rank, step - c.delay);
+  const auto rate = static_cast<T>(c.rate), keep = static_cast<T>(c.momentum), own = static_cast<T>(c.mix);
+  const bool nesterov = c.nesterov;
+  for (size_t n = 0; n < v.parameters.size() && !missed; ++n) {
+    const size_t p = v.parameters[n];
+    const std::span<T> common = o.state.common[p].span<T>(), d = v.tensors[n].span<T>();
     const std::span<T> u = o.state.momentum.empty() ? std::span<T>() : o.state.momentum[p].span<T>();
-    for_each_of(w, [=](size_t i) {
-      T step = d[i];
+    for_each_element(d.size(), [=](size_t i) {
+      T by = d[i];
       if (!u.empty()) {
         u[i] = keep * u[i] + d[i];
-        step += keep * u[i];
+        by = nesterov ? by + keep * u[i] : u[i];
       }
-      common[i] -= rate * step;
-      w[i] = own == 0 ? common[i] : (1 - own) * common[i] + own * w[i];
+      common[i] -= rate * by;
       d[i] = 0;
     });
+    if (away && !c.pairs) continue;
+    const std::span<T> w = masters[p].span<T>();
+    for_each_element(w.size(), [=](size_t i) { w[i] = own == 0 ? common[i] : (1 - own) * common[i] + own * w[i]; });
   }
+}
+
+OuterVector vector_of(const OuterState& s, int fragment, std::span<const Tensor> tensors) {
+  OuterVector v{.fragment = fragment, .parameters = {}, .tensors = {}};
+  for (size_t p = 0; p < s.fragment.size(); ++p)
+    if (s.fragment[p] == fragment) v.parameters.push_back(p), v.tensors.push_back(tensors[p]);
+  return v;
+}
+
+// Whoever was cut off goes on from the model in common.
+bool come_back(const OuterStep& o, int64_t step, std::span<const Tensor> masters) {
+  const OuterConfig& c = o.config;
+  if (c.pairs || !is_away(c, o.state.rank, step) || is_away(c, o.state.rank, step + 1)) return false;
+  for (size_t p = 0; p < masters.size(); ++p)
+    std::memcpy(masters[p].data(), o.state.common[p].data(), static_cast<size_t>(masters[p].bytes()));
+  return true;
 }
 
 template <class T>
 bool step_of(OuterStep& o, int64_t step, std::span<const Tensor> masters, std::span<const Tensor> scratch,
              Comm& world) {
-  const std::span<const Tensor> averages = o.config.delay > 0 ? std::span<const Tensor>(o.state.pending) : scratch;
+  const OuterConfig& c = o.config;
   bool changed = false;
-  for (int f = 0; f < o.config.fragments; ++f) {
-    if (o.config.delay > 0 && counts_at(o.config, f, step)) count<T>(o, f, masters, averages), changed = true;
-    if (!sends_at(o.config, f, step)) continue;
-    send<T>(o, f, masters, averages, world);
-    if (o.config.delay == 0) count<T>(o, f, masters, averages), changed = true;
+  for (int f = 0; f < c.fragments; ++f) {
+    const bool sends = sends_at(c, f, step);
+    if (!sends && !counts_at(c, f, step)) continue;
+    const OuterVector fresh = vector_of(o.state, f, scratch);
+    if (sends) gather_own<T>(o, fresh, masters);  // before anything counts
+    if (c.delay > 0 && counts_at(c, f, step)) {
+      count<T>(o, step, vector_of(o.state, f, o.state.pending), masters);
+      changed = true;
+    }
+    if (!sends) continue;
+    average<T>(o, step, fresh, world);
+    if (c.delay == 0) {
+      count<T>(o, step, fresh, masters), changed = true;
+      continue;
+    }
+    const OuterVector pending = vector_of(o.state, f, o.state.pending);
+    for (size_t i = 0; i < fresh.tensors.size(); ++i) {
+      std::memcpy(pending.tensors[i].data(), fresh.tensors[i].data(), static_cast<size_t>(fresh.tensors[i].bytes()));
+      fresh.tensors[i].fill_zero();
+    }
   }
-  return changed;
-}
-
-int64_t elements_in(std::span<const Tensor> masters, std::span<const int> fragment, int f) {
-  int64_t elements = 0;
-  for (size_t p = 0; p < masters.size(); ++p)
-    if (fragment[p] == f) elements += masters[p].count();
-  return elements;
+  return come_back(o, step, masters) || changed;
 }
 
 }  // namespace
 
-std::string outer_fault(const OuterConfig& c, int units) {
-  if (c.fragments > units)
-    return fmt::format("--outer-fragments {}: the model has {} units to cut between; choose at most as many",
-                       c.fragments, units);
-  if (c.fragments > c.every)
-    return fmt::format(
-        "--outer-fragments {}: each has its turn within --outer-every {} steps; choose fewer, or more steps",
-        c.fragments, c.every);
-  if (c.delay >= c.every)
-    return fmt::format(
-        "--outer-delay {}: an average counts before its fragment is sent again, --outer-every {} steps later; "
-        "choose less",
-        c.delay, c.every);
-  return "";
-}
-
-int fragment_of(int unit, int units, int fragments) {
-  return static_cast<int>(static_cast<int64_t>(unit) * fragments / units);
-}
-
-bool sends_at(const OuterConfig& c, int fragment, int64_t step) {
-  return step > 0 && (step + fragment * c.every / c.fragments) % c.every == 0;
-}
-bool counts_at(const OuterConfig& c, int fragment, int64_t step) { return sends_at(c, fragment, step - c.delay); }
-
 OuterState make_outer_state(const OuterConfig& c, std::span<const Tensor> masters, std::span<const int> units,
                             int num_units, int rank, int ranks, Arena& arena) {
-  OuterState s{.ranks = ranks, .rank = rank};
+  OuterState s{.ranks = ranks, .rank = rank, .pairs = c.pairs};
   const DType type = masters.front().dtype();
   const auto zeros = [&](const Shape& shape) { return arena.zeros(type, shape, MemoryClass::optimizer); };
+  std::vector<int64_t> elements(static_cast<size_t>(c.fragments));
   for (size_t p = 0; p < masters.size(); ++p) {
     const Tensor& w = masters[p];
     s.fragment.push_back(fragment_of(units[p], num_units, c.fragments));
+    elements[static_cast<size_t>(s.fragment.back())] += w.count();
     s.common.push_back(arena.allocate(type, w.shape(), MemoryClass::optimizer));
     std::memcpy(s.common.back().data(), w.data(), static_cast<size_t>(w.bytes()));
     if (c.momentum > 0) s.momentum.push_back(zeros(w.shape()));
     if (c.delay > 0) s.pending.push_back(zeros(w.shape()));
+    if (c.codec != OuterCodec::power_sgd) continue;
+    const LowRankForm form = low_rank_form(w.shape(), c.codec_rank);
+    s.left.push_back(form.rank > 0 ? zeros({form.rows, form.rank}) : Tensor());
+    s.right.push_back(form.rank > 0 ? zeros({form.columns, form.rank}) : Tensor());
   }
-  for (int f = 0; c.codec != OuterCodec::none && f < c.fragments; ++f) {
-    const int64_t elements = elements_in(masters, s.fragment, f);
-    s.error.push_back(zeros({elements}));
-    const int64_t part = part_of(elements, rank, ranks).size();
+  for (size_t f = 0; c.codec != OuterCodec::none && f < elements.size(); ++f) {
+    s.error.push_back(zeros({elements[f]}));
+    if (!is_in_codes(c.codec)) continue;
+    const int64_t part = part_of(elements[f], rank, ranks).size();
     s.sum_error.push_back(part > 0 ? zeros({part}) : Tensor());
   }
   return s;
-}
-
-int64_t outer_state_bytes(const OuterConfig& c, std::span<const int64_t> fragments, int ranks, DType type) {
-  const int64_t copies = 1 + (c.momentum > 0) + (c.delay > 0) + (c.codec != OuterCodec::none);
-  int64_t elements = 0;
-  for (const int64_t n : fragments) elements += n * (copies * ranks + (c.codec != OuterCodec::none));
-  return elements * size_of(type);
-}
-
-int64_t outer_staging_bytes(const OuterConfig& c, std::span<const int64_t> fragments, int ranks, DType type) {
-  int64_t most = 0;
-  for (const int64_t n : fragments) {
-    const CodedParts parts{c.codec, n, ranks};
-    most =
-        std::max(most, c.codec == OuterCodec::none ? staging_elements(parts.longest(), ranks) * size_of(type)
-                                                   : parts.all_bytes() + ranks * coded_bytes(c.codec, parts.longest()) +
-                                                         2 * parts.longest() * size_of(type));
-  }
-  return ranks * most;
-}
-
-int64_t outer_fragment_bytes(const OuterConfig& c, int64_t elements, int ranks, DType type) {
-  const int64_t whole =
-      c.codec == OuterCodec::none ? elements * size_of(type) : CodedParts{c.codec, elements, ranks}.all_bytes();
-  return 2 * (ranks - 1) * whole;
 }
 
 bool outer_step(OuterStep& o, int64_t step, std::span<const Tensor> masters, std::span<const Tensor> scratch,

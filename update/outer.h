@@ -1,11 +1,14 @@
 #pragma once
 // Ranks that train alone and rarely talk: after some steps of their own they average how far they came, and an outer rule takes that as its
-// gradient. LocalSGD, DiLoCo and Streaming DiLoCo are settings of it.
-//   Δ = φ - w, averaged over ranks;  u = μu + Δ;  φ -= η_o (Δ + μu)   (μ = 0: φ -= η_o Δ);  w = (1-α) φ + α w
+// gradient. LocalSGD, DiLoCo, Streaming DiLoCo, NoLoCo and CO2 are settings of it.
+//   Δ = φ - w, averaged over ranks;  u = μu + Δ;  φ -= η_o (Δ + μu)   (μ = 0: φ -= η_o Δ; heavy ball: φ -= η_o u);  w = (1-α) φ + α w
 // φ: the model that all ranks have in common. Its units are cut into P fragments, each with its turn: fragment p is averaged after steps t with
-// (t + ⌊pH/P⌋) mod H = 0, and what came of it counts τ steps later.
+// (t + ⌊pH/P⌋) mod H = 0, and what came of it counts τ steps later. In pairs (NoLoCo) each rank has a φ and u of its own, and Δ = φ - mean of
+// the pair's w: with its published factors, both η_o, the mean of the pair's Δ and the pull of its φ on each other make that. τ = H is CO2's
+// order: a round's differences are taken before the round before counts, and then w = φ, also after the first round, when Δ is zero.
 // Source: Stich 2019, arXiv:1805.09767 (LocalSGD); Douillard et al. 2023, arXiv:2311.08105 (DiLoCo: Nesterov's momentum as PyTorch's SGD has
-// it); Douillard et al. 2025, arXiv:2501.18512 (fragments, τ and α). Texts not seen; the formulas are those of their public code.
+// it); Douillard et al. 2025, arXiv:2501.18512 (fragments, τ and α); Kolehmainen et al. 2025, arXiv:2506.10911 (NoLoCo); Sun et al. 2024, ICLR (CO2;
+// its clipping has no effect in its code, its penalty is a constant there, which η_o holds). Texts not seen; the formulas are those of their public code.
 
 #include <cstdint>
 #include <span>
@@ -20,14 +23,29 @@
 
 namespace tern {
 
+/// Steps, both included, in which a rank is cut off from the others.
+struct OuterAbsence {
+  int rank = 0;
+  int64_t from = 1, to = 1;
+};
+
 struct OuterConfig {
   int64_t every = 500;  // H
   double rate = 1, momentum = 0;
-  int fragments = 1;  // P
-  int64_t delay = 0;  // τ
-  double mix = 0;     // α
+  bool nesterov = true;  // false: heavy ball
+  bool pairs = false;    // each rank averages with one other, drawn anew each time
+  int fragments = 1;     // P
+  int64_t delay = 0;     // τ
+  double mix = 0;        // α
   OuterCodec codec = OuterCodec::none;
+  int codec_rank = 4;  // of OuterCodec::power_sgd
+  uint64_t seed = 0;   // of pairs and of first factors
+  std::vector<OuterAbsence> away{};
 };
+
+/// Shapes of a fragment's tensors, in the order of parameters.
+using OuterFragment = std::vector<Shape>;
+int64_t elements_in(const OuterFragment&);
 
 /// Empty: it can run. Otherwise why not, naming the option, of a model of so many units.
 std::string outer_fault(const OuterConfig&, int units);
@@ -37,36 +55,52 @@ int fragment_of(int unit, int units, int fragments);
 /// Whether a fragment is averaged after the step; whether what came of it counts then.
 bool sends_at(const OuterConfig&, int fragment, int64_t step);
 bool counts_at(const OuterConfig&, int fragment, int64_t step);
+/// Whether a rank is cut off in the step; how many are not.
+bool is_away(const OuterConfig&, int rank, int64_t step);
+int present_at(const OuterConfig&, int ranks, int64_t step);
+/// With whom each rank averages a fragment after the step, ranks in order; who is alone stands alone, as who is cut off does.
+std::vector<int> partners_at(const OuterConfig&, int fragment, int ranks, int64_t step);
+/// The last step whose work is in the model after `step` steps of one fragment; 0: none.
+int64_t last_step_that_counts(const OuterConfig&, int64_t step);
 
 /// Of one rank; tensors of the trained parameters in their order, of the masters' type.
 struct OuterState {
   int ranks = 1, rank = 0;
+  bool pairs = false;            // φ, u and the pending Δ are this rank's own; else they are alike on all
   std::vector<int> fragment;     // of each parameter
   std::vector<Tensor> common;    // φ
   std::vector<Tensor> momentum;  // u; none where μ = 0
   std::vector<Tensor> pending;   // the averaged Δ that does not count yet; none where τ = 0
   std::vector<Tensor> error;  // of a codec, by fragment: what this rank's codes left out so far, as one row of numbers
-  std::vector<Tensor> sum_error;  // of a codec, by fragment: the same of the part of the average that this rank makes
+  std::vector<Tensor> sum_error;  // of codes, by fragment: the same of the part of the average that this rank makes
+  // Of factors, of each parameter: (rows, r) and (columns, r), alike on all ranks; empty: it travels whole.
+  std::vector<Tensor> left, right;
 };
 /// φ begins as the masters are; the rest is zero. Bytes: MemoryClass::optimizer, outer_state_bytes.
 OuterState make_outer_state(const OuterConfig&, std::span<const Tensor> masters, std::span<const int> units,
                             int num_units, int rank, int ranks, Arena&);
-/// What all ranks together keep, of parameters of so many elements by fragment.
-int64_t outer_state_bytes(const OuterConfig&, std::span<const int64_t> fragments, int ranks, DType);
+/// What all ranks together keep.
+int64_t outer_state_bytes(const OuterConfig&, std::span<const OuterFragment>, int ranks, DType);
+/// Of one rank: numbers in factors.
+int64_t outer_factor_elements(const OuterConfig&, std::span<const OuterFragment>);
 /// What all ranks' messages wait in, at their most.
-int64_t outer_staging_bytes(const OuterConfig&, std::span<const int64_t> fragments, int ranks, DType);
-/// Bytes that all ranks together send to average a fragment of so many elements: of a codec its codes and scales, twice, to all others.
-int64_t outer_fragment_bytes(const OuterConfig&, int64_t elements, int ranks, DType);
+int64_t outer_staging_bytes(const OuterConfig&, std::span<const OuterFragment>, int ranks, DType);
+/// Bytes that all ranks together send to average a fragment after the step: of codes theirs and their scales, twice, to all others; of factors
+/// those that are new in this turn; in pairs each one's half, twice. A rank that is cut off sends zeros where all average.
+int64_t outer_fragment_bytes(const OuterConfig&, const OuterFragment&, int fragment, int ranks, int64_t step, DType);
 
 /// What ranks do beside their own steps.
 struct OuterStep {
   const OuterConfig& config;
   OuterState& state;
   Arena staging{};
-  int64_t sent_bytes = 0;  // by this rank, so far
+  int64_t sent_bytes = 0;    // by this rank, so far
+  int64_t pair_staging = 0;  // what sums of pairs waited in, at their most
 };
 /// After the step of each rank. `scratch`: tensors like the masters, zero before and after (the gradients). Returns whether masters changed.
-/// Order   averages are sums in the tree of the ranks (comm/comm.h) times 1/ranks; of a codec decoded vectors, in rank order. Threads and
+/// Who is cut off adds nothing to averages, and goes on from φ after the last such step: its own work of that time is lost, nobody else's is. In
+/// pairs it keeps its own.
+/// Order   averages are sums in the tree of the ranks (comm/comm.h) times 1/ranks; of codes decoded vectors, in rank order. Threads and
 ///         transport change no bit.
 bool outer_step(OuterStep&, int64_t step, std::span<const Tensor> masters, std::span<const Tensor> scratch,
                 Comm& world);

@@ -11,17 +11,37 @@ namespace tern {
 namespace {
 
 int64_t largest_code(OuterCodec c) { return c == OuterCodec::int8 ? 127 : 7; }
-int64_t block_bytes(OuterCodec c) { return 4 + (c == OuterCodec::int8 ? kOuterBlock : kOuterBlock / 2); }
+int64_t bits_of(OuterCodec c) { return c == OuterCodec::int8 ? 8 : c == OuterCodec::int4 ? 4 : 1; }
+int64_t block_bytes(OuterCodec c) { return 4 + kOuterBlock * bits_of(c) / 8; }
 int64_t blocks_of(int64_t elements) { return (elements + kOuterBlock - 1) / kOuterBlock; }
 
 // The code of element i, as a whole number.
 int code_at(OuterCodec c, const uint8_t* codes, int64_t i) {
   if (c == OuterCodec::int8) return static_cast<int8_t>(codes[i]);
+  if (c == OuterCodec::sign) return (codes[i / 8] >> i % 8 & 1) != 0 ? 1 : -1;
   return static_cast<int>((i % 2 == 0 ? codes[i / 2] & 15 : codes[i / 2] >> 4)) - 8;
+}
+
+// Signs, and the mean of what they are of; NaN where something is not finite.
+template <class T>
+void encode_signs(std::span<T> x, uint8_t* out) {
+  double sum = 0;
+  for (const T v : x) sum += std::isfinite(v) ? std::abs(static_cast<double>(v)) : NAN;
+  const auto scale = static_cast<float>(sum / static_cast<double>(std::max<size_t>(x.size(), 1)));
+  std::memcpy(out, &scale, sizeof(scale));
+  uint8_t* codes = out + sizeof(scale);
+  std::memset(codes, 0, static_cast<size_t>(kOuterBlock / 8));
+  if (!(scale > 0)) return;
+  for (size_t i = 0; i < x.size(); ++i) {
+    const bool plus = x[i] >= 0;
+    codes[i / 8] = static_cast<uint8_t>(codes[i / 8] | (plus ? 1 : 0) << i % 8);
+    x[i] -= plus ? static_cast<T>(scale) : -static_cast<T>(scale);
+  }
 }
 
 template <class T>
 void encode_block(OuterCodec c, std::span<T> x, uint8_t* out) {
+  if (c == OuterCodec::sign) return encode_signs(x, out);
   T largest = 0;
   for (const T v : x) largest = std::isfinite(v) ? std::max(largest, std::abs(v)) : static_cast<T>(NAN);
   const float scale = static_cast<float>(largest) / static_cast<float>(largest_code(c));
@@ -52,7 +72,7 @@ void each_block(OuterCodec c, int64_t elements, Visit visit) {
 }
 
 void check_sizes(OuterCodec c, int64_t elements, size_t bytes) {
-  TERN_CHECK(c != OuterCodec::none && static_cast<int64_t>(bytes) == coded_bytes(c, elements),
+  TERN_CHECK(is_in_codes(c) && static_cast<int64_t>(bytes) == coded_bytes(c, elements),
              "outer codec: {} elements in {} bytes", elements, bytes);
 }
 

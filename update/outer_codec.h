@@ -1,5 +1,8 @@
 #pragma once
-// How averages of rarely talking ranks travel: as they are, or as whole numbers of 8 or 4 bits with a scale for each block.
+// How averages of rarely talking ranks travel: as they are; as whole numbers of 8 or 4 bits, or signs, with a scale for each block; or (power_sgd,
+// update/low_rank.h) as factors.
+// Source: signs and both errors fed back, as 1-bit Adam sends its momentum: Tang et al. 2021, arXiv:2102.02888 (text not seen; there the scale
+// is the root mean square of a whole vector, here the mean |x| of a block, which leaves least).
 
 #include <cstdint>
 #include <span>
@@ -7,14 +10,16 @@
 
 namespace tern {
 
-enum class OuterCodec : uint8_t { none, int8, int4 };
-inline constexpr std::string_view kOuterCodecNames[] = {"none", "int8", "int4"};
+enum class OuterCodec : uint8_t { none, int8, int4, sign, power_sgd };
+inline constexpr std::string_view kOuterCodecNames[] = {"none", "int8", "int4", "sign", "powersgd"};
+/// Whether encode knows it.
+constexpr bool is_in_codes(OuterCodec c) { return c != OuterCodec::none && c != OuterCodec::power_sgd; }
 inline constexpr int64_t kOuterBlock = 128;  // elements of one scale
 
 /// Bytes of so many elements: each block has an f32 scale and its codes, also a last one that is shorter.
 int64_t coded_bytes(OuterCodec, int64_t elements);
-/// x becomes codes: round(x / s) with s = largest |x| of the block / 127 (7), and what they leave out: x minus decode. Ties to even.
-/// A block that holds NaN or infinities decodes to NaN. Errors  TERN_CHECK: sizes; codec none.
+/// x becomes codes: round(x / s) with s = largest |x| of the block / 127 (7), ties to even; or its sign (of zero: +) with s = the mean |x|; and
+/// what they leave out: x minus decode. A block that holds NaN or infinities decodes to NaN. Errors  TERN_CHECK: sizes; a codec without codes.
 template <class T>
 void encode(OuterCodec, std::span<T> x, std::span<uint8_t> codes);
 /// x = what codes say.

@@ -38,14 +38,16 @@ OptionRows robust_rows() {
 OptionRows outer_rows() {
   using enum OptionType;
   return {
-      {.name = "outer", .verbs = "train", .type = choice, .unit = "KIND", .help = "ranks train alone, each on its share of the batch, and rarely average: local-sgd takes the average, diloco takes an outer step towards it with Nesterov's momentum; not given: they sum gradients at each step", .choices = {"local-sgd", "diloco"}},
+      {.name = "outer", .verbs = "train", .type = choice, .unit = "KIND", .help = "ranks train alone, each on its share of the batch, and rarely average: local-sgd takes the average, diloco takes an outer step towards it with Nesterov's momentum, noloco averages pairs drawn anew each time, co2 counts each average one round late; not given: they sum gradients at each step", .choices = {"local-sgd", "diloco", "noloco", "co2"}},
       {.name = "outer-every", .verbs = "train", .type = integer, .fallback = "500", .unit = "N", .help = "of --outer: steps of their own between two averages", .min = 1, .max = 1e12},
-      {.name = "outer-rate", .verbs = "train", .type = real, .fallback = "0.7", .unit = "X", .help = "of --outer diloco: how far the model in common goes towards the average", .min = 0, .max = 1e6},
-      {.name = "outer-momentum", .verbs = "train", .type = real, .fallback = "0.9", .unit = "X", .help = "of --outer diloco: what is kept of the outer velocity", .min = 0, .max = 1},
-      {.name = "outer-fragments", .verbs = "train", .type = integer, .fallback = "1", .unit = "N", .help = "of --outer diloco: average the layers in so many groups, each at another step", .min = 1, .max = 100000},
-      {.name = "outer-delay", .verbs = "train", .type = integer, .fallback = "0", .unit = "N", .help = "of --outer diloco: steps after which an average counts", .min = 0, .max = 1e12},
-      {.name = "outer-mix", .verbs = "train", .type = real, .fallback = "0", .unit = "X", .help = "of --outer diloco: the share of its own weights that a rank keeps beside the model in common", .min = 0, .max = 1},
-      {.name = "outer-codec", .verbs = "train", .type = choice, .fallback = "none", .help = "of --outer: send whole numbers of 8 or 4 bits with a scale for 128 of them; what they leave out is added the next time", .choices = {std::begin(kOuterCodecNames), std::end(kOuterCodecNames)}},
+      {.name = "outer-rate", .verbs = "train", .type = real, .fallback = "0.7", .unit = "X", .help = "of --outer: how far the model in common goes towards the average (co2: 1 if not given)", .min = 0, .max = 1e6},
+      {.name = "outer-momentum", .verbs = "train", .type = real, .fallback = "0.9", .unit = "X", .help = "of --outer: what is kept of the outer velocity (noloco, co2: 0.5 if not given)", .min = 0, .max = 1},
+      {.name = "outer-fragments", .verbs = "train", .type = integer, .fallback = "1", .unit = "N", .help = "of --outer diloco, noloco: average the layers in so many groups, each at another step", .min = 1, .max = 100000},
+      {.name = "outer-delay", .verbs = "train", .type = integer, .fallback = "0", .unit = "N", .help = "of --outer diloco, noloco: steps after which an average counts", .min = 0, .max = 1e12},
+      {.name = "outer-mix", .verbs = "train", .type = real, .fallback = "0", .unit = "X", .help = "of --outer diloco, noloco: the share of its own weights that a rank keeps beside the model in common", .min = 0, .max = 1},
+      {.name = "outer-codec", .verbs = "train", .type = choice, .fallback = "none", .help = "of --outer: send whole numbers of 8 or 4 bits, or signs, with a scale for 128 of them, or (powersgd) factors of matrices; what they leave out is added the next time", .choices = {std::begin(kOuterCodecNames), std::end(kOuterCodecNames)}},
+      {.name = "outer-rank", .verbs = "train", .type = integer, .fallback = "4", .unit = "R", .help = "of --outer-codec powersgd: columns of a factor", .min = 1, .max = 65536},
+      {.name = "outer-away", .verbs = "train", .type = text, .unit = "LIST", .help = "of --outer, for studies: ranks that are cut off from the others, and in which steps, such as 2@10-29,3@40-49"},
   };
 }
 

@@ -1,0 +1,39 @@
+#pragma once
+// PowerSGD: a matrix that ranks average travels as two thin factors, one of them new each time.
+//   turn even: P = orth(P), Q = mean of Mᵀ P;  odd: Q = orth(Q), P = mean of M Q;  what all get is P Qᵀ, and M - P Qᵀ stays for the next turn.
+// M is what a rank has plus what was left out before, so that what all get and the mean of what is left are the mean of M.
+// Source: Vogels et al. 2019, arXiv:1905.13727, and their code, which also turns sides (text not seen).
+
+#include <cstdint>
+#include <span>
+
+#include "base/rng.h"
+#include "tensor/tensor.h"
+
+namespace tern {
+
+/// A tensor as a matrix (all but its first dimension are columns) and the columns of its factors; rank 0: it travels whole.
+struct LowRankForm {
+  int64_t rows = 0, columns = 0, rank = 0;
+  int64_t left() const { return rows * rank; }
+  int64_t right() const { return columns * rank; }
+  /// Numbers that travel in a turn.
+  int64_t fresh(int64_t turn) const { return rank == 0 ? rows * columns : turn % 2 == 0 ? right() : left(); }
+};
+/// Factors of at most so many columns; none for vectors and where two turns of them would be more than half of two of the matrix.
+LowRankForm low_rank_form(const Shape&, int rank);
+
+/// The columns of f (rows, rank) become orthonormal, by Gram-Schmidt twice over, in their order. A column that depends on those before it, or is
+/// zero, becomes a direction drawn by the key; rank ≤ rows. Bits: one thread, one order.
+template <class T>
+void orthonormalize(std::span<T> f, int64_t rows, int64_t rank, RngKey);
+/// p (rows, r) = m (rows, columns) · q (columns, r), and q = mᵀ · p. Each number is one sum in ascending order.
+template <class T>
+void times_right(std::span<const T> m, std::span<const T> q, const LowRankForm&, std::span<T> p);
+template <class T>
+void times_left(std::span<const T> m, std::span<const T> p, const LowRankForm&, std::span<T> q);
+/// out = p · qᵀ; left, if there is any: left -= out.
+template <class T>
+void expand(std::span<const T> p, std::span<const T> q, const LowRankForm&, std::span<T> out, std::span<T> left);
+
+}  // namespace tern

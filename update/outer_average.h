@@ -1,0 +1,45 @@
+#pragma once
+// How rarely talking ranks come to one vector: the whole of it, its codes, or factors of its matrices; or two by two.
+
+#include <span>
+#include <vector>
+
+#include "spec/layout.h"
+#include "update/low_rank.h"
+#include "update/outer.h"
+
+namespace tern {
+
+/// Part r of a codec's bytes, of one row of them for all ranks.
+struct CodedParts {
+  OuterCodec codec;
+  int64_t elements;
+  int ranks;
+  Interval part(int rank) const { return part_of(elements, rank, ranks); }
+  int64_t bytes(int rank) const { return coded_bytes(codec, part(rank).size()); }
+  int64_t begin(int rank) const {
+    int64_t at = 0;
+    for (int r = 0; r < rank; ++r) at += bytes(r);
+    return at;
+  }
+  int64_t all_bytes() const { return begin(ranks); }
+  int64_t longest() const { return (elements + ranks - 1) / ranks; }
+};
+
+/// The parameters of a fragment, and one tensor for each.
+struct OuterVector {
+  int fragment;
+  std::vector<size_t> parameters;
+  std::vector<Tensor> tensors;
+};
+/// The turn of a fragment that is averaged after the step, from 0.
+int64_t turn_of(const OuterConfig&, int fragment, int64_t step);
+
+/// The tensors become their mean over the ranks that are not cut off; one that is gives nothing, and gets the mean. T: the tensors' type.
+template <class T>
+void average_all(OuterStep&, int64_t step, const OuterVector&, Comm& world);
+/// The tensors become the mean of this rank's and its partner's.
+template <class T>
+void average_pair(OuterStep&, int partner, const OuterVector&, Comm& world);
+
+}  // namespace tern
