@@ -176,13 +176,13 @@ class Packing {
   // begin with `first`; 0: none do.
   int64_t fewest_held(int device, int first, double step) const {
     const size_t u = static_cast<size_t>(first), d = static_cast<size_t>(device);
-    const double before = there_[u] + link_there_[d],
+    const double lead = there_[u] + link_there_[d],
                  trip = there_and_back_.back() - there_and_back_[u] + link_there_and_back_.back() -
                         link_there_and_back_[d];
     const int64_t most = std::min(chain_.micro, chain_.rule[d].in_flight);
     for (int64_t k = 1; k <= most; ++k) {
       const double trips = static_cast<double>((chain_.micro - 1) / k + 1);
-      if (before + trips * trip <= step * (1 + 1e-10) + 1) return k;
+      if (lead + trips * trip <= step * (1 + 1e-10) + 1) return k;
     }
     return 0;
   }
