@@ -135,7 +135,7 @@ FileBands file_bands(const ModelSpec& spec, const std::string& model_dir, DType 
   if (dtype == DType::f64) return {};
   if (is_gguf_path(model_dir)) {
     const Gguf file(model_dir);
-    return bands_of(spec, {model_dir}, sizes, [&](const ParameterInfo& info) { return gguf_rows(spec, file, info); });
+    return bands_of(spec, file.paths(), sizes, [&](const ParameterInfo& info) { return gguf_rows(spec, file, info); });
   }
   const Weights file(weights_file(model_dir));
   std::vector<std::string> paths;

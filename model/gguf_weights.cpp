@@ -136,7 +136,7 @@ void read_gguf_parameter(const ModelSpec& spec, const Gguf& file, const Paramete
 
 WeightsCheck check_gguf_weights(const ModelSpec& spec, const Gguf& file) {
   WeightsCheck check;
-  check.num_files = 1;
+  check.num_files = std::ssize(file.paths());
   check.num_tensors = static_cast<int64_t>(file.tensors().size());
   const auto problem = [&](const std::string& what) {
     check.problems.push_back(fmt::format("{}: {}", file.path(), what));
@@ -289,7 +289,8 @@ std::vector<FileBand> gguf_rows(const ModelSpec& spec, const Gguf& file, const P
     const std::span<const std::byte> rows = bytes_of(slot, *tensor);
     bands.push_back(
         {slot.rows,
-         {0, file.offset_of(*tensor) + (rows.data() - tensor->bytes.data()), static_cast<int64_t>(rows.size())},
+         {file.file_of(*tensor), file.offset_of(*tensor) + (rows.data() - tensor->bytes.data()),
+          static_cast<int64_t>(rows.size())},
          *tensor->type->weight,
          slot.head_dim});
   }

@@ -179,6 +179,9 @@ bool has_offsets(WeightType type) { return offset_place(type).bytes > 0; }
 OffsetMerge merge_into_offsets(const ModelSpec& spec, ModelWeights& adapters, const std::string& model_dir,
                                const std::string& out, Io& io) {
   const FileBands bands = file_bands(spec, model_dir, DType::f32, {.most = INT64_MAX / 2, .least = 0});
+  if (is_gguf_path(model_dir) && bands.paths.size() > 1)
+    throw Error(ErrorKind::usage, "merge_offsets: {}: a model in {} files; join them first (llama-gguf-split --merge)",
+                model_dir, bands.paths.size());
   std::unordered_map<std::string, const FileMatrix*> matrices;
   for (const FileMatrix& m : bands.matrices) matrices.emplace(m.name, &m);
   std::vector<PlacesOfFile> places(bands.paths.size());

@@ -86,8 +86,9 @@ class ConfigReader {
 
   void refuse_parts() const {
     const auto parts = file_.find("split.count");
-    if (parts && parts->as_u64() > 1)
-      keys_.fail("split.count", "this is one of {} files; join them first (llama-gguf-split --merge)", parts->as_u64());
+    if (parts && parts->as_u64() > 1 && file_.paths().size() == 1)
+      keys_.fail("split.count", "one of {} files; name the first of them, NAME-00001-of-{:05}.gguf", parts->as_u64(),
+                 parts->as_u64());
   }
 
   // A head of its own that holds the table's numbers is the table.

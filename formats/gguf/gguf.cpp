@@ -236,14 +236,7 @@ class GgufReader {
   }
 
   void index_tensors() {
-    auto& order = out_.tensors_by_name_;
-    order.resize(out_.tensors_.size());
-    std::iota(order.begin(), order.end(), 0u);
-    std::sort(order.begin(), order.end(),
-              [&](uint32_t a, uint32_t b) { return out_.tensors_[a].name < out_.tensors_[b].name; });
-    for (size_t i = 1; i < order.size(); ++i)
-      if (out_.tensors_[order[i]].name == out_.tensors_[order[i - 1]].name)
-        wrong("tensor '{}' stands there twice", shown(out_.tensors_[order[i]].name));
+    if (const GgufTensor* twice = out_.index_tensors()) wrong("tensor '{}' stands there twice", shown(twice->name));
   }
 
   Gguf& out_;
@@ -261,6 +254,7 @@ Gguf::~Gguf() = default;
 Gguf::Gguf(const std::string& path) : path_(std::make_unique<std::string>(path)), map_(path) {
   file_ = map_.bytes();
   GgufReader(*this).read();
+  read_parts();
 }
 
 Gguf Gguf::over(std::span<const std::byte> bytes, std::string place) {
@@ -300,15 +294,46 @@ const GgufTensor* Gguf::find_tensor(std::string_view name) const {
   return found == tensors_by_name_.end() || tensors_[*found].name != name ? nullptr : &tensors_[*found];
 }
 
-void Gguf::populate(const GgufTensor& t) const {
-  if (map_.size() > 0)
-    map_.advise(MappedFile::Advice::populate, static_cast<size_t>(t.bytes.data() - file_.data()), t.bytes.size());
+const GgufTensor* Gguf::index_tensors() {
+  auto& order = tensors_by_name_;
+  order.resize(tensors_.size());
+  std::iota(order.begin(), order.end(), 0u);
+  std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return tensors_[a].name < tensors_[b].name; });
+  for (size_t i = 1; i < order.size(); ++i)
+    if (tensors_[order[i]].name == tensors_[order[i - 1]].name) return &tensors_[order[i]];
+  return nullptr;
 }
 
-void Gguf::dont_need(const GgufTensor& t) const {
-  if (map_.size() > 0)
-    map_.advise(MappedFile::Advice::dont_need, static_cast<size_t>(t.bytes.data() - file_.data()), t.bytes.size());
+std::vector<std::string> Gguf::paths() const {
+  std::vector<std::string> all{path()};
+  for (const Gguf& part : parts_) all.push_back(part.path());
+  return all;
 }
+
+bool Gguf::holds(const GgufTensor& t) const {
+  return t.bytes.data() >= file_.data() && t.bytes.data() < file_.data() + file_.size();
+}
+
+int Gguf::file_of(const GgufTensor& t) const {
+  for (size_t i = 0; i < parts_.size(); ++i)
+    if (parts_[i].holds(t)) return static_cast<int>(i) + 1;
+  return 0;
+}
+
+int64_t Gguf::offset_of(const GgufTensor& t) const {
+  const int file = file_of(t);
+  return t.bytes.data() - (file == 0 ? file_ : parts_[static_cast<size_t>(file) - 1].file_).data();
+}
+
+void Gguf::advise(const GgufTensor& t, MappedFile::Advice advice) const {
+  const int file = file_of(t);
+  const MappedFile& map = file == 0 ? map_ : parts_[static_cast<size_t>(file) - 1].map_;
+  if (map.size() > 0) map.advise(advice, static_cast<size_t>(offset_of(t)), t.bytes.size());
+}
+
+void Gguf::populate(const GgufTensor& t) const { advise(t, MappedFile::Advice::populate); }
+
+void Gguf::dont_need(const GgufTensor& t) const { advise(t, MappedFile::Advice::dont_need); }
 
 std::vector<int64_t> GgufTensor::shape() const {
   std::vector<int64_t> out(sizes, sizes + rank);

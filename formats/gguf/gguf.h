@@ -85,7 +85,8 @@ inline constexpr uint64_t kGgufMaxNameBytes = 64;
 inline constexpr uint64_t kGgufMaxAlignment = uint64_t{1} << 20;
 inline constexpr int kGgufMaxArrayDepth = 4;
 
-/// A validated, mapped file.
+/// A validated, mapped file, or the files of one model (formats/gguf/parts.h): those beside the first are opened with it,
+/// and tensors() has the tensors of all.
 /// Errors  bad_file: "PATH: [key 'K': | tensor 'T':] [byte N:] fact, expectation". Checked at opening: magic, version 3
 ///         (others by name, with a remedy), little endian; counts and lengths against the bytes that are there before
 ///         anything is allocated; keys ASCII, ≤ 65,535 bytes, none twice; value and element types 0 to 12, booleans 0
@@ -105,6 +106,8 @@ class Gguf {
   ~Gguf();
 
   const std::string& path() const { return *path_; }
+  /// Of a model in several files all, this one first.
+  std::vector<std::string> paths() const;
   uint64_t alignment() const { return alignment_; }
 
   size_t num_keys() const { return keys_.size(); }
@@ -114,10 +117,11 @@ class Gguf {
   /// Errors: bad_file, with the nearest key, if there is none such.
   GgufValue get(std::string_view key) const;
 
-  std::span<const GgufTensor> tensors() const { return tensors_; }  // in the order of their bytes
+  std::span<const GgufTensor> tensors() const { return tensors_; }  // in the order of files and of their bytes
   const GgufTensor* find_tensor(std::string_view name) const;
-  /// Where a tensor begins in the file.
-  int64_t offset_of(const GgufTensor& t) const { return t.bytes.data() - file_.data(); }
+  /// The place in paths() of the file that holds a tensor, and where it begins there.
+  int file_of(const GgufTensor&) const;
+  int64_t offset_of(const GgufTensor&) const;
   /// Maps this tensor's pages now instead of one by one when they are touched; a hint.
   void populate(const GgufTensor&) const;
   /// A hint that this tensor will not be read again: its pages leave the program's resident memory.
@@ -131,6 +135,11 @@ class Gguf {
     size_t at;  // of the value, in the file
   };
   Gguf();
+  void read_parts();
+  /// Sorts tensors_by_name_. Returns a tensor whose name stands there twice, or null.
+  const GgufTensor* index_tensors();
+  bool holds(const GgufTensor&) const;
+  void advise(const GgufTensor&, MappedFile::Advice) const;
 
   std::unique_ptr<std::string> path_;  // values point at it
   MappedFile map_;
@@ -140,6 +149,7 @@ class Gguf {
   std::vector<GgufTensor> tensors_;
   std::vector<uint32_t> tensors_by_name_;
   uint64_t alignment_ = 32;
+  std::vector<Gguf> parts_;  // the files beside the first
 };
 
 }  // namespace tern

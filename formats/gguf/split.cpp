@@ -22,6 +22,25 @@ struct Row {
 };
 
 Step scan(ScanKind rule) { return {Step::scan, rule, {}}; }
+constexpr Step kEachDigit = {Step::each_digit, {}, {}};
+Step pattern(std::string_view text) { return {Step::pattern, {}, text}; }
+
+// Mistral's: letters by case as o200k's, without its English endings, digits one by one.
+constexpr std::string_view kTekken =
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+// Qwen2's, with marks beside letters.
+constexpr std::string_view kQwen35 =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+// o200k's, with Chinese characters by themselves.
+constexpr std::string_view kKimi =
+    R"([\p{Han}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr std::string_view kSeedCoder =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+)";
+// Letters that have a case, DeepSeek LLM's; escaped where a tool could take another character of the same look.
+constexpr std::string_view kDeepseekLetters =
+    "\\s?[A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-ὅὈ-Ὅὐ-ὗὙὛὝὟ-\u1f7dᾀ-ᾴᾶ-ᾼ\u1fbeῂ-ῄῆ-ῌῐ-\u1fd3ῖ-\u1fdbῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤ\u2126ℨ\u212a-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-"
+    "ⱻⱾ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ\U00010400-\U0001044f𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃]+";
+constexpr std::string_view kDeepseekEast = "[一-龥ࠀ-一가-퟿]+";
 
 const std::vector<Row>& rows() {
   static const std::vector<Row> table = {
@@ -32,9 +51,9 @@ const std::vector<Row>& rows() {
       {"glm4", {scan(ScanKind::llama3)}, true},
       {"qwen2 deepseek-r1-qwen stablelm2 megrez hunyuan", {scan(ScanKind::qwen2)}},
       {"gpt-4o llama4 kanana2", {scan(ScanKind::o200k)}},
-      {"deepseek-v3", {scan(ScanKind::numbers), scan(ScanKind::east_asian), scan(ScanKind::deepseek)}},
+      {"deepseek-v3 hunyuan-dense", {scan(ScanKind::numbers), scan(ScanKind::east_asian), scan(ScanKind::deepseek)}},
       {"starcoder refact command-r smollm codeshell exaone minerva-7b",
-       {{Step::each_digit, {}, {}}, scan(ScanKind::gpt2)}},
+       {kEachDigit, scan(ScanKind::gpt2)}},
       {"falcon",
        {{Step::punctuation, {}, "Contiguous"},
         scan(ScanKind::gpt2),
@@ -42,6 +61,17 @@ const std::vector<Row>& rows() {
         {Step::digits, {}, {}},
         scan(ScanKind::three_digits)}},
       {"bloom poro-chat gpt3-finnish", {scan(ScanKind::bloom)}},
+      {"viking", {scan(ScanKind::bloom), kEachDigit}},
+      {"tekken", {pattern(kTekken)}, true},
+      {"qwen35", {pattern(kQwen35)}},
+      {"kimi-k2", {pattern(kKimi)}},
+      {"seed-coder", {pattern(kSeedCoder)}},
+      // llama.cpp keeps a run of digits whole; the model's vocabulary has no piece of two, so that both merge alike.
+      {"deepseek-llm",
+       {pattern("[\r\n]"), pattern(kDeepseekLetters), pattern("\\s?[!-/:-~！-／：-～‘-‟　-。]+"), pattern("\\s+$"),
+        pattern(kDeepseekEast), kEachDigit}},
+      {"deepseek-coder",
+       {pattern("[\r\n]"), pattern("\\s?\\p{L}+"), pattern("\\s?\\p{P}+"), pattern(kDeepseekEast), kEachDigit}},
       {"default",
        {{Step::pattern, {}, R"([\p{P}\$\+<=>\^~\|]+)"},
         scan(ScanKind::gpt2),

@@ -90,7 +90,7 @@ class VocabularyReader {
       fail("tokenizer.ggml.pre", "'{}', a splitting rule tern does not know; take the model's Hugging Face directory",
            rule.substr(0, 60));
     json_["normalizer"] = nullptr;
-    if (rule == "qwen2" || rule == "deepseek-r1-qwen") json_["normalizer"] = {{"type", "NFC"}};
+    if (rule == "qwen2" || rule == "qwen35" || rule == "deepseek-r1-qwen") json_["normalizer"] = {{"type", "NFC"}};
     json_["decoder"] = {{"type", "ByteLevel"}, {"add_prefix_space", true}, {"trim_offsets", true}, {"use_regex", true}};
     json_["model"] = bpe(gguf_takes_whole_words(rule));
     json_["model"]["merges"] = merges;

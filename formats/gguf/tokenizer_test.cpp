@@ -1,6 +1,7 @@
 // Vocabularies of GGUF files: every kind, every splitting name, damaged ones.
 #include "formats/gguf/tokenizer.h"
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -158,7 +159,8 @@ TEST(GgufTokenizer, SaysWhatIsWrong) {
 
 TEST(GgufSplit, NamesAreFoundAgainByWhatTheyMean) {
   for (const char* name :
-       {"gpt-2", "llama-bpe", "dbrx", "qwen2", "gpt-4o", "deepseek-v3", "starcoder", "falcon", "bloom", "default"}) {
+       {"gpt-2", "llama-bpe", "dbrx", "qwen2", "gpt-4o", "deepseek-v3", "starcoder", "falcon", "bloom", "default",
+        "viking", "tekken", "qwen35", "kimi-k2", "seed-coder", "deepseek-llm", "deepseek-coder"}) {
     const Json steps = gguf_pre_tokenizer(name);
     ASSERT_FALSE(steps.is_null()) << name;
     EXPECT_EQ(gguf_pre_name(steps, gguf_takes_whole_words(name)), name);
@@ -168,6 +170,57 @@ TEST(GgufSplit, NamesAreFoundAgainByWhatTheyMean) {
   }
   EXPECT_TRUE(gguf_pre_tokenizer("llama").is_null()) << "no part of a name is a name";
   EXPECT_TRUE(gguf_pre_tokenizer("").is_null());
+}
+
+// A word is merged, a cut is not: what each rule keeps together of a text, seen by the pairs that merge. Each row's
+// string has one letter for each pair below, in its order: + where the rule leaves the pair in one word.
+TEST(GgufSplit, RulesCutWhereTheirModelsDo) {
+  struct Pair {
+    std::string text, left, right;  // the pieces as byte-level vocabularies spell them
+  };
+  const std::vector<Pair> pairs = {
+      {"12", "1", "2"},           // two digits
+      {"12341", "4", "1"},        // and a fourth and a fifth
+      {"aB", "a", "B"},           // a capital inside a word
+      {" a", "Ġ", "a"},           // a space before a letter
+      {"-a", "-", "a"},           // a sign before a letter
+      {"b\u0301", "b", "Ì"},      // a letter with a mark, which nothing composes
+      {"!\n", "!", "Ċ"},          // a line's end behind a sign
+      {"!/\n/", "Ċ", "/"},        // and a slash behind it
+      {"\u4e00a", "Ģ", "a"},      // a Chinese character before a letter
+      {"b's", "b", "'"},          // an English ending
+      {"  a", "Ġ", "Ġ"},          // two spaces before a letter
+      {"a, b", "a", ","},         // a sign behind a letter
+      {" ,", "Ġ", ","},           // a space before a sign
+  };
+  const auto together = [&](const char* rule) {
+    std::string row;
+    for (const Pair& p : pairs) {
+      Vocabulary v;
+      v.pre = rule;
+      v.tokens.clear(), v.types.clear();
+      for (const char* piece : {"1", "2", "3", "4", "a", "b", "s", "B", "Ġ", "-", "!", "/", "'", ",", "Ċ", "Ì", "ģ",
+                                "ä", "¸", "Ģ"})
+        v.tokens.emplace_back(piece), v.types.push_back(1);
+      v.merges = {p.left + " " + p.right};
+      v.tokens.push_back(p.left + p.right), v.types.push_back(1);
+      const auto both = static_cast<int32_t>(v.tokens.size()) - 1;
+      v.tokens.emplace_back("<|end|>"), v.types.push_back(3);
+      v.eos = static_cast<uint32_t>(v.tokens.size()) - 1;
+      const std::vector<int32_t> ids = read(v).encode(p.text, {.add_special = false});
+      row += std::find(ids.begin(), ids.end(), both) != ids.end() ? '+' : '.';
+    }
+    return row;
+  };
+  EXPECT_EQ(together("qwen2"), "..+++.+.+...+");
+  EXPECT_EQ(together("qwen35"), "..+++++.+...+");
+  EXPECT_EQ(together("tekken"), "...++++++...+");
+  EXPECT_EQ(together("kimi-k2"), "++.++++..+..+");
+  EXPECT_EQ(together("seed-coder"), "..+++...+...+");
+  EXPECT_EQ(together("viking"), "..+++++.++..+");
+  EXPECT_EQ(together("deepseek-llm"), "..++........+");
+  EXPECT_EQ(together("deepseek-coder"), "..++........+");
+  EXPECT_EQ(together("hunyuan-dense"), "+++++++.....+");
 }
 
 TEST(GgufSplit, WhatTheFilesOfFamiliesSayHasItsName) {

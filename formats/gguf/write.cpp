@@ -146,6 +146,10 @@ void GgufMetadata::add(const std::string& key, bool value) {
   begin(key, GgufValueType::boolean);
   put(bytes_, static_cast<uint8_t>(value ? 1 : 0));
 }
+void GgufMetadata::add(const std::string& key, uint16_t value) {
+  begin(key, GgufValueType::u16);
+  put(bytes_, value);
+}
 void GgufMetadata::add(const std::string& key, uint32_t value) {
   begin(key, GgufValueType::u32);
   put(bytes_, value);

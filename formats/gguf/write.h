@@ -23,6 +23,7 @@ class GgufMetadata {
   void add(const std::string& key, std::string_view value);
   void add(const std::string& key, const char* value) { add(key, std::string_view(value)); }
   void add(const std::string& key, bool value);
+  void add(const std::string& key, uint16_t value);
   void add(const std::string& key, uint32_t value);
   void add(const std::string& key, int32_t value);
   void add(const std::string& key, uint64_t value);

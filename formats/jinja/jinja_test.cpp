@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
@@ -47,13 +48,33 @@ Outcome render_once(const std::string& source, const Json& variables, const Jinj
   } catch (const JinjaError& error) { return {"", std::string(fault_name(error.fault())), error.reason()}; }
 }
 
+// What one rendering took.
+struct Cost {
+  double seconds = 0;
+  int64_t bytes = 0;  // 0: not known here
+};
+Outcome render_counted(const std::string& source, const Json& variables, Cost& cost) {
+  const int64_t before = read_process_memory().resident_bytes;
+  const bool counted = !kSanitized && reset_peak_resident();
+  const auto start = std::chrono::steady_clock::now();
+  Outcome got = render_once(source, variables);
+  cost.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  cost.bytes = counted ? read_process_memory().peak_resident_bytes - before : 0;
+  return got;
+}
+
 // Text as ours and as Jinja2's, or the same kind of failure in the same words where the words are Jinja2's own.
 void compare_snippets(const Json& file, int least) {
   const Json& variables = file["variables"];
   int same = 0, outside = 0;
+  Cost most;
   for (const Json& c : file["cases"]) {
     const std::string source = c["source"];
-    const Outcome got = render_once(source, variables);
+    Cost cost;
+    const Outcome got = render_counted(source, variables, cost);
+    ASSERT_LT(cost.seconds, 10) << source;
+    ASSERT_LT(cost.bytes, 256 << 20) << source;
+    most = {std::max(most.seconds, cost.seconds), std::max(most.bytes, cost.bytes)};
     if (got.fault == "unsupported" || got.fault == "limit") {  // said aloud, never a wrong text
       if (got.fault == "unsupported") ++outside;
       if (got.fault == "limit") ++same;
@@ -77,7 +98,8 @@ void compare_snippets(const Json& file, int least) {
     ++same;
   }
   EXPECT_GE(same, least);
-  printf("%d alike, %d outside of the subset\n", same, outside);
+  printf("%d alike, %d outside of the subset; slowest %.3f s, largest %.1f MiB\n", same, outside, most.seconds,
+         static_cast<double>(most.bytes) / 1048576.0);
 }
 
 TEST(Jinja, SnippetsRenderAsJinja2DoesOrFailTheSameWay) {

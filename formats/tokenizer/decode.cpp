@@ -41,6 +41,7 @@ struct DecodePipeline::Stage {
   void take(const ByteLevelDecode&, std::string_view piece, const Next& pass);
   void take(const ByteFallbackDecode&, std::string_view piece, const Next& pass);
   void take(const StripDecode&, std::string_view piece, const Next& pass);
+  void take(const LeadingSpaceDecode&, std::string_view piece, const Next& pass);
   void take(const ReplaceDecode&, std::string_view piece, const Next& pass);
   void take(const MetaspaceDecode&, std::string_view piece, const Next& pass);
   void take(const WordPieceDecode&, std::string_view piece, const Next& pass);
@@ -182,6 +183,8 @@ std::string bytes_of_piece(const std::vector<DecodeStep>& steps, std::string_vie
       if (const int byte = byte_of_piece(text); byte >= 0 && !fused) return std::string(1, static_cast<char>(byte));
     } else if (std::holds_alternative<FuseDecode>(step)) {
       fused = true;
+    } else if (std::holds_alternative<LeadingSpaceDecode>(step)) {
+      continue;  // of the first pieces alone
     } else if (std::holds_alternative<JoinDecode>(step)) {
       text.insert(0, " ");
     } else if (const auto* strip = std::get_if<StripDecode>(&step)) {
@@ -289,6 +292,15 @@ void DecodePipeline::Stage::take(const StripDecode& strip, std::string_view piec
     keep = before;
   }
   pass_waiting(keep, pass);
+}
+
+void DecodePipeline::Stage::take(const LeadingSpaceDecode& space, std::string_view piece, const Next& pass) {
+  if (!leading_done && piece.starts_with(kMetaspace)) {
+    piece.remove_prefix(kMetaspace.size());
+    leading_done = !space.every;
+  }
+  leading_done |= !piece.empty();
+  if (!piece.empty()) pass(piece);
 }
 
 void DecodePipeline::Stage::take(const ReplaceDecode& replace, std::string_view piece, const Next& pass) {

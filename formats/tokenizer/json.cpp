@@ -50,6 +50,7 @@ void set_components(TokenizerData& t, ComponentTexts texts) {
   t.splitters = read_pre_tokenizer(parse(texts.pre_tokenizer, "pre_tokenizer"), path_in(t.place, "pre_tokenizer"));
   t.around = read_post_processor(parse(texts.post_processor, "post_processor"), path_in(t.place, "post_processor"));
   t.decoders = read_decoder(parse(texts.decoder, "decoder"), path_in(t.place, "decoder"));
+  if (t.sentencepiece) decode_as_sentencepiece(*t.sentencepiece, t.decoders);
   t.components = std::move(texts);
 }
 

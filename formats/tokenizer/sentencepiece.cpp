@@ -145,6 +145,13 @@ SentencePieceStep sentencepiece_step(const SentencePieceModel& model, const std:
   return step;
 }
 
+// The library's decoding, which `Strip` of tokenizer.json only resembles: it looks at pieces, not at the text.
+void decode_as_sentencepiece(const SentencePieceModel& model, std::vector<DecodeStep>& steps) {
+  std::erase_if(steps, [](const DecodeStep& s) { return std::holds_alternative<StripDecode>(s); });
+  if (model.add_dummy_prefix || model.remove_extra_whitespaces)
+    steps.insert(steps.begin(), LeadingSpaceDecode{.every = model.remove_extra_whitespaces});
+}
+
 std::string normalize_by_sentencepiece(const SentencePieceStep& step, std::string_view text, const TextBudget& budget) {
   const std::string_view space = step.escape ? kMetaspace : std::string_view(" ");
   // What stands first becomes, and how many bytes of the text that takes.

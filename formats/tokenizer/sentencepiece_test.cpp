@@ -73,6 +73,35 @@ INSTANTIATE_TEST_SUITE_P(Golden, SentencePieceModels,
                          testing::Values("unigram_rules", "unigram_bytes", "unigram_user", "bpe_bytes", "bpe_rules",
                                          "bpe_user"));
 
+// Of each golden model, with and without the flags that decide: pieces and the text that the library (0.2.3) makes of them.
+TEST(SentencePiece, DecodesBlanksAtTheBeginningAsTheLibraryDoes) {
+  SentencePieceModel model;
+  model.is_unigram = true;
+  for (const char* text : {"<unk>", "\u2581", "\u2581a", "a", "a\u2581", "\u2581\u2581a"})
+    model.pieces.push_back({text, -static_cast<float>(model.pieces.size()),
+                            model.pieces.empty() ? PieceType::unknown : PieceType::normal});
+  const auto text_of = [&](bool dummy, bool remove, bool suffix, const std::vector<int32_t>& ids) {
+    SentencePieceModel m = model;
+    m.add_dummy_prefix = dummy, m.remove_extra_whitespaces = remove, m.whitespace_as_suffix = suffix;
+    const Tokenizer t = tokenizer_of(m);
+    StreamingDecoder decoder(t);
+    std::string streamed;
+    for (const int32_t id : ids) streamed += decoder.push(id);
+    EXPECT_EQ(streamed + decoder.finish(), t.decode(ids));
+    return t.decode(ids);
+  };
+  for (const bool suffix : {false, true}) {
+    EXPECT_EQ(text_of(true, true, suffix, {1, 2}), "a");
+    EXPECT_EQ(text_of(true, false, suffix, {1, 2}), " a");
+    EXPECT_EQ(text_of(false, true, suffix, {1, 2}), "a");
+    EXPECT_EQ(text_of(false, false, suffix, {1, 2}), "  a");
+    EXPECT_EQ(text_of(true, true, suffix, {5, 2}), " a a");
+    EXPECT_EQ(text_of(true, true, suffix, {3, 1, 2}), "a  a");
+    EXPECT_EQ(text_of(true, true, suffix, {3, 4}), "aa ");
+    EXPECT_EQ(text_of(true, false, suffix, {2, 4, 1}), "aa  ");
+  }
+}
+
 TEST(SentencePiece, Llama2sOwnModelGivesTheLibrarysIds) {
   if (data_folder().empty()) GTEST_SKIP() << "TERN_DATA is not set: no Llama 2 model here";
   const Tokenizer t =

@@ -124,9 +124,14 @@ struct CtcDecode {
   std::string pad, delimiter;
   bool clean_up;
 };
+/// SentencePiece's: while there is no text yet a piece loses the ▁ it begins with; `every` piece, or the first that has one.
+struct LeadingSpaceDecode {
+  bool every = false;
+};
 struct JoinDecode {};  // no decoder: pieces with a space between
 using DecodeStep = std::variant<ByteLevelDecode, ByteFallbackDecode, FuseDecode, StripDecode, ReplaceDecode,
-                                MetaspaceDecode, SuffixDecode, WordPieceDecode, CtcDecode, JoinDecode>;
+                                MetaspaceDecode, SuffixDecode, WordPieceDecode, CtcDecode, LeadingSpaceDecode,
+                                JoinDecode>;
 
 /// The bytes that a piece adds behind others; parts of a character stay bytes. Errors usage: the steps look further than
 /// one piece (BPEDecoder, CTC).

@@ -10,6 +10,8 @@ namespace {
 constexpr int kPriceSteps = 12;
 constexpr int kPriceAgain = 8;                // rounds between two searches for the price of memory
 constexpr int kPatience = 16;                 // rounds without a better bound
+constexpr double kDearer = 0.5;               // of a device's price in a round, for each time its room is overdrawn
+constexpr double kLeastDear = 1e-6;           // so that a device can become dear again
 constexpr int64_t kMostOperations = 300'000;  // of a pipeline whose paths are followed
 
 // Sums of doubles that carry integers: gives up more than they can be wrong by.
@@ -59,7 +61,8 @@ PathTerms longest_path(const Chain& chain, const PreparedPipeline& prepared, con
               .send_forward = wide(cut.send_forward),
               .send_backward = wide(cut.send_backward),
               .begin = wide(cut.begin),
-              .update = wide(cut.tail)};
+              .update = wide(cut.tail),
+              .bytes = std::vector<double>(amounts.bytes.size(), 0)};
   for (size_t s = 0; s < none.size(); ++s) {
     if (amounts.host_forward[s] > amounts.forward[s]) std::swap(w.forward[s], w.host_forward[s]);
     if (amounts.host_backward[s] > amounts.backward[s]) std::swap(w.backward[s], w.host_backward[s]);
@@ -86,6 +89,23 @@ Start best_mean(const Chain& chain, Relaxation& relaxation) {
   return best;
 }
 
+// A byte becomes dearer on devices whose layers take more of their room than others' on the average of the walk's
+// answers, and cheaper elsewhere: the rule of multiplied weights, towards the best prices.
+std::vector<double> dearer_where_short(const Relaxation& relaxation, const std::vector<double>& bytes) {
+  std::vector<double> dear = relaxation.dear(), use;
+  double mean_use = 0, mean = 0;
+  for (size_t i = 0; i < dear.size(); ++i) {
+    use.push_back(bytes[i] / std::max(1.0, relaxation.room(static_cast<int>(i))));
+    mean_use += use.back() / static_cast<double>(dear.size());
+  }
+  for (size_t i = 0; i < dear.size(); ++i) {
+    dear[i] = std::max(kLeastDear, dear[i] * std::exp(std::clamp(kDearer * (use[i] - mean_use), -1.0, 1.0)));
+    mean += dear[i] / static_cast<double>(dear.size());
+  }
+  for (double& x : dear) x /= mean;
+  return dear;
+}
+
 }  // namespace
 
 int64_t mean_bound(const Chain& chain) {
@@ -97,7 +117,7 @@ int64_t mean_bound(const Chain& chain) {
 CutBound cut_bound(const Chain& chain, int64_t upper_bound, int rounds) {
   Relaxation relaxation(chain);
   const Start start = best_mean(chain, relaxation);
-  CutBound out{.bound = floor_safely(start.bound), .weights = start.weights, .mu = start.mu};
+  CutBound out{.bound = floor_safely(start.bound), .weights = start.weights, .mu = start.mu, .dear = relaxation.dear()};
   const int64_t operations = int64_t{3} * chain.stages * chain.micro;
   if (!chain.order_fixed || operations > kMostOperations || out.bound >= upper_bound) return out;
   PathTerms amounts = relaxation.even_amounts(), weights = start.weights;
@@ -112,9 +132,10 @@ CutBound cut_bound(const Chain& chain, int64_t upper_bound, int rounds) {
       mu = relaxation.mu();
     }
     if (const int64_t bound = floor_safely(relaxation.least(weights, mu)); bound > out.bound)
-      out.bound = bound, out.weights = weights, out.mu = mu, better = round;
+      out.bound = bound, out.weights = weights, out.mu = mu, out.dear = relaxation.dear(), better = round;
     if (round - better >= kPatience) break;
     mix_in(amounts, relaxation.amounts(relaxation.assignment()), share);
+    if (mu > 0) relaxation.set_dear(dearer_where_short(relaxation, amounts.bytes));
   }
   return out;
 }

@@ -32,6 +32,7 @@ Kept strategies_below(const Instance& in, int64_t upper_bound, int rounds) {
   Kept kept{.bound = cut.bound, .instance = {}, .strategy = {}};
   if (kept.bound >= upper_bound) return kept;
   Relaxation relaxation(chain);
+  relaxation.set_dear(cut.dear);
   relaxation.least(cut.weights, cut.mu);
   const auto with = relaxation.with_each_strategy();
   // Sums of doubles that carry integers: a strategy goes only if it is above by more than they can be wrong by.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace tern {
 namespace {
@@ -13,7 +14,7 @@ double d(int64_t x) { return static_cast<double>(x); }
 PathTerms no_passes(const Chain& c) {
   const std::vector<double> stages(static_cast<size_t>(c.stages), 0), links(static_cast<size_t>(c.stages - 1), 0),
       devices(static_cast<size_t>(c.devices), 0);
-  return {stages, stages, stages, stages, stages, stages, links, links, devices, devices};
+  return {stages, stages, stages, stages, stages, stages, links, links, devices, devices, devices};
 }
 
 }  // namespace
@@ -21,7 +22,7 @@ PathTerms no_passes(const Chain& c) {
 constexpr std::vector<double> PathTerms::*kTerms[] = {
     &PathTerms::forward,       &PathTerms::backward, &PathTerms::weight,       &PathTerms::host_forward,
     &PathTerms::host_backward, &PathTerms::sync,     &PathTerms::send_forward, &PathTerms::send_backward,
-    &PathTerms::begin,         &PathTerms::update};
+    &PathTerms::begin,         &PathTerms::update,   &PathTerms::bytes};
 
 void mix_in(PathTerms& a, const PathTerms& b, double share) {
   for (const auto of : kTerms)
@@ -127,7 +128,7 @@ Relaxation::Relaxation(const Chain& chain)
     held_.push_back(d(joint ? r.joint_held : r.held));
     held_weight_.push_back(d(joint ? r.joint_held_weight : r.held_weight));
   }
-  for (const TierBytes& c : in.capacity) room_ += d(c[0]);
+  for (const TierBytes& c : in.capacity) room_.push_back(d(c[0]));
   // A working layer's transient bytes: on each device at least the least of any; where a device has one stage of a
   // fixed order, the device of the layer that needs most has those.
   int64_t least_transient = kNever, most_transient = 0;
@@ -137,10 +138,17 @@ Relaxation::Relaxation(const Chain& chain)
       for (const OptionCost& o : s.options) least = std::min(least, o.transient);
     least_transient = std::min(least_transient, least), most_transient = std::max(most_transient, least);
   }
-  room_ -= d(chain.devices * least_transient);
-  if (chain.exact_memory) room_ -= d(most_transient - least_transient);
+  for (double& r : room_) r -= d(least_transient);
+  if (chain.exact_memory) unshared_ = d(most_transient - least_transient);
+  set_dear(std::vector<double>(room_.size(), 1));
   for (auto& a : after_) a.assign(static_cast<size_t>(layers_) * static_cast<size_t>(stages_), kFar);
   cell_.resize(static_cast<size_t>(layers_));
+}
+
+void Relaxation::set_dear(std::vector<double> dear) {
+  dear_ = std::move(dear);
+  dear_room_ = -unshared_ * *std::min_element(dear_.begin(), dear_.end());
+  for (size_t i = 0; i < room_.size(); ++i) dear_room_ += dear_[i] * room_[i];
 }
 
 double Relaxation::cost(const Row& r, int stage) const {
@@ -149,7 +157,7 @@ double Relaxation::cost(const Row& r, int stage) const {
   return w.forward[s] * r.forward + w.backward[s] * r.backward + w.weight[s] * r.weight +
          w.host_forward[s] * r.host_forward + w.host_backward[s] * r.host_backward + w.sync[s] * r.sync +
          w.begin[device] * r.begin + w.update[device] * r.update +
-         mu_ * (r.persistent + held_[s] * r.held + held_weight_[s] * r.held_weight);
+         mu_ * dear_[device] * bytes(r, stage);
 }
 
 double Relaxation::link(int u, int stage) const {
@@ -198,7 +206,7 @@ double Relaxation::least(const PathTerms& weights, double mu) {
       }
       after_[0][at(u, s)] = goes_on, after_[1][at(u, s)] = ends;
     }
-  return std::min(cell(0, 0, 1, 0) + after_[0][0], cell(0, 0, 1, 1) + after_[1][0]) - mu * room_;
+  return std::min(cell(0, 0, 1, 0) + after_[0][0], cell(0, 0, 1, 1) + after_[1][0]) - mu * dear_room_;
 }
 
 Assignment Relaxation::assignment() const {
@@ -240,6 +248,7 @@ PathTerms Relaxation::amounts(const Assignment& a) const {
     t.host_forward[s] += r.host_forward, t.host_backward[s] += r.host_backward;
     t.sync[s] += r.sync;
     t.begin[device] += r.begin, t.update[device] += r.update;
+    t.bytes[device] += bytes(r, a.stage[at]);
     if (!last || u + 1 == layers_ || !chain_.linked(a.stage[at])) continue;
     const EdgeCost& e = least_behind(u, s);
     t.send_forward[s] = d(e.forward), t.send_backward[s] = d(e.backward);
@@ -292,7 +301,7 @@ std::vector<std::vector<double>> Relaxation::with_each_strategy() const {
               if (!takes(s, r)) continue;
               double& x = best[static_cast<size_t>(r.strategy)];
               x = std::min(x,
-                           from + cost(r, s) + (first ? as_first(r, s) : 0) + (last ? as_last(r, s) : 0) - mu_ * room_);
+                           from + cost(r, s) + (first ? as_first(r, s) : 0) + (last ? as_last(r, s) : 0) - mu_ * dear_room_);
             }
           if (u + 1 == layers_ || (last && s + 1 == stages_)) continue;
           double& x = before[last][at(u + 1, s + static_cast<int>(last))];

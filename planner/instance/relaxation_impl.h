@@ -1,8 +1,8 @@
 #pragma once
 // One relaxation for every schedule. The makespan is the length of the longest path through a pipeline's operations, so
 // any mixture of paths is a lower bound: a sum over stages of passes · time. Memory gets a price: mu · (bytes at one
-// moment of each device's order − all the room there is) is at most 0 for what fits. What is left falls apart into
-// layers, and the least of it over all ways to lay layers into stages is a walk over (layer, stage). The best mixture
+// moment of each device's order − the room there) is at most 0 for what fits, device by device, each at a price of its
+// own. What is left falls apart into layers, and the least of it over all ways to lay layers into stages is a walk over (layer, stage). The best mixture
 // of paths is looked for as in Benders' decomposition: the walk's answer is simulated, its longest path joins the
 // mixture. docs/planner-proofs.md, "The relaxation".
 
@@ -20,6 +20,7 @@ struct PathTerms {
   std::vector<double> sync;  // stages: of Σ (sync − last gradient operation), a lower bound of the backlog
   std::vector<double> send_forward, send_backward;
   std::vector<double> begin, update;  // devices
+  std::vector<double> bytes;          // devices; of assignments alone
 };
 /// a += share·(b − a)
 void mix_in(PathTerms& a, const PathTerms& b, double share);
@@ -31,9 +32,14 @@ class Relaxation {
  public:
   explicit Relaxation(const Chain&);
 
-  /// Least of Σ weights · times + mu · (bytes − room) over all assignments: ps, at most the makespan of any that fits.
-  /// Keeps what the next two need.
+  /// Least of Σ weights · times + mu · Σ dear · (bytes − room) over all assignments, summed over the devices: ps, at most
+  /// the makespan of any that fits. Keeps what the next two need.
   double least(const PathTerms&, double mu);
+  /// How dear a byte is on each device beside the others: not negative; 1 on all until then.
+  void set_dear(std::vector<double> dear);
+  const std::vector<double>& dear() const { return dear_; }
+  /// Of a device: bytes that layers may take.
+  double room(int device) const { return room_[static_cast<size_t>(device)]; }
   /// An assignment that attains the last least(), and what its paths pass.
   Assignment assignment() const;
   PathTerms amounts(const Assignment&) const;
@@ -54,6 +60,10 @@ class Relaxation {
     double persistent, held, held_weight;
   };
   double cost(const Row&, int stage) const;
+  double bytes(const Row& r, int stage) const {
+    const size_t s = static_cast<size_t>(stage);
+    return r.persistent + held_[s] * r.held + held_weight_[s] * r.held_weight;
+  }
   /// More, if the layer is the first or the last of its stage.
   double as_first(const Row& r, int stage) const {
     return weights_.forward[static_cast<size_t>(stage)] * r.entry_forward;
@@ -81,7 +91,9 @@ class Relaxation {
   std::vector<std::vector<Row>> rows_;         // by form; empty elsewhere
   std::vector<std::vector<EdgeCost>> across_;  // by class of link: least, after each layer
   std::vector<double> held_, held_weight_;     // micro-batches at the moment, per stage
-  double room_ = 0, scale_ = 0;                // device bytes of all devices; time over bytes
+  std::vector<double> room_, dear_;            // by device: device bytes; what one costs, in mu
+  double unshared_ = 0;                        // bytes less, on one of the devices
+  double dear_room_ = 0, scale_ = 0;           // Σ dear · room; time over bytes
   double mu_ = 0;
   PathTerms weights_;
   // By form, stage and (first, last): least cost. By layer, stage and whether the stage ends there: least of what
@@ -95,6 +107,7 @@ struct CutBound {
   int64_t bound = 0;  // ps; kNever: nothing fits
   PathTerms weights;
   double mu = 0;
+  std::vector<double> dear;
 };
 /// At most `rounds` paths; ends early once the bound reaches `upper_bound` or no longer rises.
 CutBound cut_bound(const Chain&, int64_t upper_bound, int rounds);

@@ -19,6 +19,7 @@ TEST(Relaxation, IsBelowEveryAssignmentThatFits) {
     const Chain chain = make_chain(in, Objective::simulated);
     const CutBound cut = cut_bound(chain, kNever, 12);
     Relaxation relaxation(chain);
+    relaxation.set_dear(cut.dear);
     const double least = relaxation.least(cut.weights, cut.mu);
     const auto with = relaxation.with_each_strategy();
     Pricer price(in);

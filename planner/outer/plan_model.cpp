@@ -14,6 +14,7 @@
 #include "hardware/rates.h"
 #include "plan/legality.h"
 #include "planner/instance/improve.h"
+#include "planner/instance/packing_impl.h"
 #include "planner/instance/price.h"
 #include "planner/instance/relaxation_impl.h"
 #include "planner/instance/search.h"
@@ -198,7 +199,7 @@ class OuterSearch {
     return order;
   }
 
-  // The bound of the relaxation; where that leaves room, one strategy everywhere.
+  // The bounds of whole layers and of the relaxation; where they leave room, one strategy everywhere.
   void relax(int index) {
     const size_t at = static_cast<size_t>(index);
     const Candidate& c = space_.candidates[at];
@@ -207,6 +208,8 @@ class OuterSearch {
     if (bound >= upper()) return;
     build_instance(space_, c, built_);
     const Chain chain = make_chain(built_.instance, Objective::simulated);
+    if (out_.found) bound = packing_bound(chain, bound, upper());
+    if (bound >= upper()) return;
     const CutBound cut = cut_bound(chain, upper(), limits_.relaxation_rounds);
     // Without a plan the search has still to say what is missing.
     bound = std::max(bound, out_.found ? cut.bound : std::min(cut.bound, kAllButNever));
