@@ -88,6 +88,10 @@ AdapterFile read_adapter_file(const std::string& dir) {
     throw Error(ErrorKind::bad_file,
                 "{}: use_dora: its magnitudes multiply rows, so several do not add up; adapt merge takes it",
                 peft_config_file(dir));
+  if (!adapter.config.saved.empty())
+    throw Error(ErrorKind::bad_file,
+                "{}: modules_to_save: modules that several adapters replace do not add up; adapt merge takes it",
+                peft_config_file(dir));
   const Safetensors file(peft_weights_file(dir));
   std::set<std::string> with_a, with_b;
   for (size_t i = 0; i < file.size(); ++i) {

@@ -39,6 +39,14 @@ bool may_stream(const Options& options, const ModelDescription& model) {
 constexpr BandSizes kBands[] = {{}, {.most = 512 << 10}, {.most = 128 << 10}};
 constexpr BandSizes kShortest = kBands[2];
 
+// What modules of an adapter leave that are put in the place of the model's.
+MemoryBudget beside_whole_modules(const ModelDescription& model, MemoryBudget budget) {
+  const int64_t bytes = whole_module_bytes(model);
+  budget.bytes = std::max<int64_t>(0, budget.bytes - bytes);
+  if (budget.program >= 0) budget.program += bytes;
+  return budget;
+}
+
 std::optional<StreamPlan> plan_if_fits(const ModelDescription& model, const InferenceNeeds& needs,
                                        const MemoryBudget& budget) {
   std::optional<StreamPlan> plan;
@@ -99,7 +107,8 @@ Json readers_json(const ChosenReader& choice) {
 }  // namespace
 
 WeightsChoice choose_weights(const Options& options, const ModelDescription& model, const InferenceNeeds& needs,
-                             const MemoryBudget& budget) {
+                             const MemoryBudget& given) {
+  const MemoryBudget budget = beside_whole_modules(model, given);
   WeightsChoice choice;
   choice.coded = stays_coded(options, model, needs, budget);
   choice.fit = inference_fit(model.spec, model.dtype, needs, choice.coded);
@@ -139,8 +148,9 @@ bool streams_well(const ModelDescription& model, const InferenceNeeds& needs, co
   return plan && plan->fit.kv_cache <= budget.bytes / 8;
 }
 
-int64_t choose_context(const Options& options, const ModelDescription& model, const MemoryBudget& budget,
+int64_t choose_context(const Options& options, const ModelDescription& model, const MemoryBudget& given,
                        const std::function<InferenceNeeds(int64_t)>& needs_of) {
+  const MemoryBudget budget = beside_whole_modules(model, given);
   const int64_t most = model_context(model);
   if (options.has("context")) {
     if (options.integer("context") > most)

@@ -1,5 +1,9 @@
 #include "apps/model_engine.h"
 
+#include <algorithm>
+#include <utility>
+#include <vector>
+
 #include "base/clock.h"
 #include "base/error.h"
 #include "infer/gated_executor.h"
@@ -11,15 +15,34 @@ bool turns(const ModelSpec& spec) { return spec.rope.kind != RopeKind::none; }
 
 BatchExecutor executor_of(const ModelDescription& model, const ModelWeights& weights, const RopeTable* rope,
                           Arena& arena) {
-  if (!model.adapter.empty() && is_gated_adapter(model.adapter))
+  if (is_gated(model))
     return gated_executor(model.spec, weights, read_gated_adapter(model.adapter), rope, arena);
+  if (std::ranges::any_of(model.offered, &OfferedAdapter::gated)) {
+    std::vector<SideAdapter> side;
+    for (const OfferedAdapter& one : model.offered) {
+      side.push_back({.first = one.first});
+      if (one.gated) side.back().gates = read_gated_adapter(one.dir);
+    }
+    return side_executor(model.spec, weights, std::move(side), rope, arena);
+  }
   return model_executor(model.spec, weights, rope, arena, static_cast<int>(model.beside.size()));
+}
+
+EngineLimits limits_for(const ModelDescription& model, EngineLimits limits) {
+  if (is_gated(model)) limits.of_prompts.push_back(kNoAdapter);
+  for (size_t i = 0; i < model.offered.size(); ++i)
+    if (model.offered[i].gated) limits.of_prompts.push_back(static_cast<int>(i));
+  return limits;
 }
 
 }  // namespace
 
+bool is_gated(const ModelDescription& model) {
+  return !model.adapter.empty() && is_gated_adapter(model.adapter);
+}
+
 void refuse_gated_adapter(const ModelDescription& model, std::string_view what) {
-  if (!model.adapter.empty() && is_gated_adapter(model.adapter))
+  if (is_gated(model))
     throw Error(ErrorKind::usage, "--adapter {}: gated adapters, whose strength follows from the prompt; {}",
                 model.adapter, what);
 }
@@ -28,7 +51,7 @@ ModelEngine::ModelEngine(const ModelDescription& model, const ModelWeights& weig
                          const EngineLimits& limits, Arena& arena)
     : rope(turns(model.spec) ? rope_table(model.spec, limits.context, limits.context) : RopeTable{}),
       pool(kv_shape(model.spec, model.dtype, needs), kv_pages(needs), arena),
-      engine(pool, executor_of(model, weights, turns(model.spec) ? &rope : nullptr, arena), &*model.tokenizer, limits,
-             real_clock()) {}
+      engine(pool, executor_of(model, weights, turns(model.spec) ? &rope : nullptr, arena), &*model.tokenizer,
+             limits_for(model, limits), real_clock()) {}
 
 }  // namespace tern

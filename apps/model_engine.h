@@ -8,6 +8,8 @@
 
 namespace tern {
 
+/// Whether its adapter is one whose strength follows from the prompt.
+bool is_gated(const ModelDescription&);
 /// Refuses gated adapters where `what` ("chat: …") says why they do not serve. Errors: usage.
 void refuse_gated_adapter(const ModelDescription&, std::string_view what);
 

@@ -25,7 +25,7 @@ void take_named_adapters(const Options& options, const std::string& model_name, 
     if (name == model_name)
       throw Error(ErrorKind::usage, "--adapter {}: the model itself is called {}; give another name, or --model-name",
                   given, name);
-    for (const NamedAdapter& other : model.beside)
+    for (const OfferedAdapter& other : model.offered)
       if (other.name == name)
         throw Error(ErrorKind::usage, "--adapter {}: {} is called so already; a name is one adapter's", given,
                     other.dir);

@@ -82,7 +82,7 @@ std::string offered_name(const Options& options) {
 ServedModel offered_model(const std::string& name, const ModelDescription& model, const OfferedVectors& vectors,
                           const std::string& template_file, std::optional<ChatPrompt>& chat) {
   ServedModel served{.name = name, .created_s = real_clock().wall_ns() / 1'000'000'000, .tokenizer = &*model.tokenizer};
-  for (const NamedAdapter& adapter : model.beside) served.adapters.push_back(adapter.name);
+  for (const OfferedAdapter& adapter : model.offered) served.adapters.push_back(adapter.name);
   served.vocab = model.spec.vocab, served.width = model.spec.width, served.writes = model.spec.predicts;
   served.longest_text = vectors.longest, served.why_no_embeddings = vectors.why_none;
   served.text_prefix = vectors.own.prefix;

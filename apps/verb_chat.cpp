@@ -299,7 +299,6 @@ int run_chat(const Options& options) {
   const int64_t start_ns = real_clock().now_ns();
   const ModelDescription model = described_model(options);
   refuse_encoder(model, "chat");
-  refuse_gated_adapter(model, "a conversation's prompt grows with each turn; generate answers one prompt");
   tell_notes(model);
   if (!model.tokenizer)
     throw Error(ErrorKind::bad_file, "{}: there is no tokenizer; put the model's tokenizer.json beside config.json",
@@ -310,7 +309,11 @@ int run_chat(const Options& options) {
   SpeculationChoice speculation(options, draft_option(options, model), 1);
   const MemoryBudget budget = speculation.beside_draft(memory_budget(options), most_context(options, model));
   const std::optional<KvType> kv = kv_option(options, model.dtype);
-  const auto needs_at = [&](int64_t context) { return needs_of(context, kv, speculation); };
+  const auto needs_at = [&](int64_t context) {
+    InferenceNeeds needs = needs_of(context, kv, speculation);
+    needs.adapters = model.beside;
+    return needs;
+  };
   const int64_t context = choose_context(options, model, budget, needs_at);
   const InferenceNeeds needs = needs_at(context);
   const WeightsChoice choice = choose_weights(options, model, needs, budget);

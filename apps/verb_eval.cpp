@@ -19,6 +19,7 @@
 #include "base/options.h"
 #include "base/progress.h"
 #include "base/units.h"
+#include "eval/gated_losses.h"
 
 namespace tern {
 namespace {
@@ -66,7 +67,9 @@ int run_perplexity(const Options& options, const ModelDescription& model) {
 
   const int64_t batch = windows_at_once(options, work);
   const MemoryBudget budget = memory_budget(options);
-  const WeightsChoice choice = choose_weights(options, model, window_needs(work, batch), budget);
+  InferenceNeeds needs = window_needs(work, batch);
+  needs.adapters = model.beside;
+  const WeightsChoice choice = choose_weights(options, model, needs, budget);
   Arena arena;
   const InferenceWeights loaded(options, model, choice, 0, arena, WeightsPass::batch);
   const StopSignals signals;
@@ -74,15 +77,19 @@ int run_perplexity(const Options& options, const ModelDescription& model) {
   const size_t before = losses.size();
   try {
     Progress progress("eval", static_cast<int64_t>(work.windows.size()), real_clock(), {}, "windows");
-    const auto more = window_losses_from(
-        before, model.spec, loaded.weights(), work.windows, work.masks, batch, arena,
-        [&](size_t first, std::span<const double> part) {
-          if (log)
-            for (const double loss : part) log->append({{"loss", loss}});
-          progress.update(static_cast<int64_t>(first + part.size()));
-          return !stop_requested();
-        },
-        kv_option(options, model.dtype));
+    const OnLosses on_losses = [&](size_t first, std::span<const double> part) {
+      if (log)
+        for (const double loss : part) log->append({{"loss", loss}});
+      progress.update(static_cast<int64_t>(first + part.size()));
+      return !stop_requested();
+    };
+    const std::optional<KvType> kv = kv_option(options, model.dtype);
+    const auto more = is_gated(model)
+                          ? gated_window_losses(before, model.spec, loaded.weights(),
+                                                read_gated_adapter(model.adapter), work.windows, work.masks, arena,
+                                                on_losses, kv)
+                          : window_losses_from(before, model.spec, loaded.weights(), work.windows, work.masks, batch,
+                                               arena, on_losses, kv);
     losses.insert(losses.end(), more.begin(), more.end());
     progress.finish();
   } catch (const Error& error) {
@@ -109,9 +116,8 @@ int run_eval(const Options& options) {
   check_eval_flags(options);
   const ModelDescription model = described_model(options);
   refuse_encoder(model, "eval");
-  if (!options.has("task"))
-    refuse_gated_adapter(model,
-                         "a text has none; tern adapt --stream scores texts, and eval --task tasks with answers");
+  if (options.has("reference"))
+    refuse_gated_adapter(model, "two models are compared token by token, and the first of a text have no prompt");
   tell_notes(model);
   if (!model.tokenizer)
     throw Error(ErrorKind::bad_file, "{}: there is no tokenizer; put the model's tokenizer.json beside config.json",

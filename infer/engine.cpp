@@ -84,7 +84,8 @@ uint64_t Engine::submit(Request asked) {
       const auto same =
           std::mismatch(prompt.begin(), prompt.end() - 1, prefix->tokens.begin(), prefix->tokens.end()).first;
       sequence.prefix = &prefix->kv;
-      sequence.prefix_tokens = prefix->adapter == request->adapter ? same - prompt.begin() : 0;
+      const bool good = prefix->adapter == request->adapter && keeps_keys(request->adapter);
+      sequence.prefix_tokens = good ? same - prompt.begin() : 0;
     }
     scheduler_.submit(sequence, longest);
     samples_.emplace(sequence.id, std::move(run));
@@ -203,9 +204,12 @@ void Engine::verify(const Work& work, const Tensor& logits, int64_t row) {
 void Engine::cache_prompts(const Batch& batch) {
   for (const Work& work : batch) {
     const Sequence& s = *work.sequence;
-    if (work.begin < s.prompt_tokens && s.kv.length >= s.prompt_tokens) cache_->keep(s.tokens, s.kv, s.adapter);
+    if (work.begin < s.prompt_tokens && s.kv.length >= s.prompt_tokens && keeps_keys(s.adapter))
+      cache_->keep(s.tokens, s.kv, s.adapter);
   }
 }
+
+bool Engine::keeps_keys(int adapter) const { return !std::ranges::count(limits_.of_prompts, adapter); }
 
 // Leaves one event. Where it is the last of the sample, `run` is gone.
 void Engine::draw(Running& run, std::span<float> logits, const JudgedGuess* guess) {
@@ -241,7 +245,7 @@ void Engine::end(Running& run, Event event) {
     prefix.last_used = ++uses_;
     prefix.busy = false;
   }
-  if (cache_ && sequence.running) cache_->keep(sequence.tokens, sequence.kv, sequence.adapter);
+  if (cache_ && sequence.running && keeps_keys(sequence.adapter)) cache_->keep(sequence.tokens, sequence.kv, sequence.adapter);
   scheduler_.finish(sequence);
   event.finished = std::move(run.sample);
   if (--left_.at(run.request_id) == 0) left_.erase(run.request_id);

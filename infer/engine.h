@@ -42,6 +42,8 @@ struct EngineLimits {
   bool cache_prefixes = false;
   // A guess is accepted exactly where the draw gives the same token.
   SpeculationSettings speculation = {};
+  // Adapters (Request::adapter) whose keys follow from the whole prompt: none are kept for another one.
+  std::vector<int> of_prompts = {};
 };
 
 /// A token of a sample has the same bits whatever else the engine runs: batch-mates and their adapters, chunks, pages,
@@ -95,6 +97,7 @@ class Engine {
   };
   void run_batch();
   void cache_prompts(const Batch&);
+  bool keeps_keys(int adapter) const;
   void guess();
   Tensor compute(const Batch&);
   void verify(const Work&, const Tensor& logits, int64_t row);

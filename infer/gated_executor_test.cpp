@@ -117,6 +117,84 @@ TEST(GatedExecutor, AMixedBatchSaysToTheBitWhatSingleRunsSay) {
   }
 }
 
+// Requests for the model, for one adapter and for the gates of two, all with one beginning: what the cache keeps of a prompt serves
+// those whose keys do not follow from the rest of it.
+TEST(SideExecutor, GatesStandBesideAdaptersAndTheModelToTheBit) {
+  for (const auto& [family, dtype] : {std::pair{"llama", DType::f32}, {"gpt2", DType::bf16}}) {
+    SCOPED_TRACE(family);
+    GatedCase c(family, dtype);
+    constexpr int kGates = 0, kPlain = 1;
+    const BatchExecutor execute = side_executor(
+        c.base, c.weights, {SideAdapter{.first = 0, .gates = c.gated}, SideAdapter{.first = 1}}, c.turns(), c.arena);
+    const auto asked = [&](uint64_t i) {
+      Request r = request_of(i, c.base.vocab);
+      const Request same = request_of(3, c.base.vocab);
+      std::vector<int32_t> begin(same.prompt.begin(), same.prompt.begin() + std::min<std::ptrdiff_t>(9, std::ssize(same.prompt)));
+      while (begin.size() < 9) begin.push_back(static_cast<int32_t>(begin.size()));
+      r.prompt.insert(r.prompt.begin(), begin.begin(), begin.end());
+      r.max_tokens = std::min<int64_t>(r.max_tokens, kContext - std::ssize(r.prompt));
+      return r;
+    };
+    constexpr uint64_t kRequests = 15;
+    std::vector<Said> want;
+    for (uint64_t i = 0; i < kRequests; ++i) {
+      Request alone = asked(i);
+      if (i % 3 == 0) {
+        want.push_back(run_alone(c, dtype, gated_executor(c.base, c.weights, c.gated, c.turns(), c.arena), alone));
+        continue;
+      }
+      if (i % 3 == 1) alone.adapter = 1;  // of the weights'
+      want.push_back(run_alone(c, dtype, model_executor(c.base, c.weights, c.turns(), c.arena, 2), alone));
+    }
+    for (const int64_t running : {1, 6}) {
+      KvPool pool(kv_shape(c.base, 4, dtype), 60, c.arena);
+      VirtualClock clock;
+      Engine engine(pool, execute, nullptr,
+                    {.scheduler = {.token_budget = 24, .chunk = 16, .max_running = running},
+                     .context = kContext,
+                     .cache_prefixes = true,
+                     .of_prompts = {kGates}},
+                    clock);
+      std::map<uint64_t, uint64_t> number_of;
+      for (uint64_t i = 0; i < kRequests; ++i) {
+        Request r = asked(i);
+        r.adapter = i % 3 == 0 ? kGates : i % 3 == 1 ? kPlain : kNoAdapter;
+        number_of[engine.submit(r)] = i;
+      }
+      while (!engine.idle())
+        for (const Event& event : engine.step())
+          if (event.finished) {
+            const uint64_t i = number_of.at(event.request);
+            EXPECT_EQ(said(*event.finished), want[i]) << i << " of at most " << running;
+            if (i % 3 == 0) { EXPECT_EQ(event.finished->reused_tokens, 0); }
+          }
+      EXPECT_GT(engine.prefix_cache()->found_tokens(), 0);
+    }
+  }
+}
+
+// A conversation: the second prompt goes on with the first, but other gates read it.
+TEST(SideExecutor, AConversationWithGatesKeepsNoKeysOfItsLastTurn) {
+  GatedCase c("llama", DType::f32);
+  const BatchExecutor execute = gated_executor(c.base, c.weights, c.gated, c.turns(), c.arena);
+  KvPool pool(kv_shape(c.base, 4, DType::f32), 30, c.arena);
+  VirtualClock clock;
+  Engine engine(pool, execute, nullptr,
+                {.scheduler = {.token_budget = 64, .chunk = 64}, .context = kContext, .of_prompts = {kNoAdapter}}, clock);
+  Request r = request_of(5, c.base.vocab);
+  r.prefix = engine.keep_prefix();
+  for (int turn = 0; turn < 3; ++turn) {
+    Request alone = r;
+    alone.prefix.reset();
+    const Sample got = run_request(engine, r, {}, {}, nullptr).front();
+    EXPECT_EQ(said(got), run_alone(c, DType::f32, execute, alone)) << turn;
+    EXPECT_EQ(got.reused_tokens, 0) << turn;
+    for (const int32_t id : {7, 1, 4}) r.prompt.push_back(id);
+    r.max_tokens = 4;
+  }
+  engine.drop_prefix(*r.prefix);
+}
+
 // The same numbers by a model whose branches simply have those scales.
 TEST(GatedExecutor, ASequenceHasItsBranchesTimesItsGates) {
   GatedCase c("llama", DType::f32);

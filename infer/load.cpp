@@ -13,6 +13,7 @@
 #include "model/model_files.h"
 #include "model/rope_table.h"
 #include "model/row_lengths.h"
+#include "model/whole_modules.h"
 #include "model/thread_memory.h"
 #include "spec/presets.h"
 #include "spec/unit_cost.h"
@@ -59,8 +60,15 @@ ModelWeights load_for_inference(const ModelDescription& d, Arena& arena, Weights
 
 namespace {
 
-// Its branches stand beside the model, its gates say how much each counts.
-void take_gated_adapter(ModelDescription& d, const std::string& dir) {
+void put_beside(ModelDescription& d, const std::string& name, const std::string& dir) {
+  const std::string file = peft_config_file(dir);
+  peft_weights_file(dir);
+  d.beside.push_back(
+      {name, dir, with_adapters(d.spec, read_peft_config(file), fmt::format("{}: target_modules", file))});
+}
+
+// The branches of a gated adapter stand beside the model, its gates say how much each counts.
+void put_gated_beside(ModelDescription& d, const std::string& dir) {
   const GatedAdapter gated = read_gated_adapter(dir);
   const int64_t width = std::get<EmbedSpec>(d.spec.units.front().spec).width;
   if (gated.gates.front().width != width)
@@ -70,36 +78,51 @@ void take_gated_adapter(ModelDescription& d, const std::string& dir) {
     if (read_peft_config(peft_config_file(branch)).magnitude)
       throw Error(ErrorKind::bad_file, "{}: use_dora: a gated branch adds to the model, magnitudes multiply it",
                   branch);
-    take_adapter_beside(d, branch, branch);
+    put_beside(d, branch, branch);
   }
-  d.adapter = dir;
 }
 
 }  // namespace
 
 void take_adapter(ModelDescription& d, const std::string& dir) {
-  if (is_gated_adapter(dir)) return take_gated_adapter(d, dir);
+  if (is_gated_adapter(dir)) {
+    put_gated_beside(d, dir);
+    d.adapter = dir;
+    return;
+  }
   const std::string file = peft_config_file(dir);
   peft_weights_file(dir);  // that it is there, before anything large is read
-  d.spec = with_adapters(std::move(d.spec), read_peft_config(file), fmt::format("{}: target_modules", file));
+  d.spec = with_adapters(std::move(d.spec), read_peft_config(file), fmt::format("{}: target_modules", file),
+                         AdapterParts::all);
   d.adapter = dir;
 }
 
 void take_adapter_beside(ModelDescription& d, const std::string& name, const std::string& dir) {
-  const std::string file = peft_config_file(dir);
-  peft_weights_file(dir);
-  d.beside.push_back(
-      {name, dir, with_adapters(d.spec, read_peft_config(file), fmt::format("{}: target_modules", file))});
+  const int first = static_cast<int>(d.beside.size());
+  const bool gated = is_gated_adapter(dir);
+  gated ? put_gated_beside(d, dir) : put_beside(d, name, dir);
+  d.offered.push_back({name, dir, first, gated});
 }
 
 void load_adapter_of(const ModelDescription& d, ModelWeights& weights, Arena& arena) {
   if (!d.adapter.empty() && d.beside.empty()) {
+    const PeftConfig config = read_peft_config(peft_config_file(d.adapter));
+    const std::vector<std::string> whole = whole_module_tensors(d.spec, config, d.adapter);
+    if (!whole.empty()) {
+      put_whole_modules(d.spec, config, d.adapter, d.dir.path, d.dtype, weights, arena);
+      pack_weights(d.spec, weights, arena);
+    }
     measure_rows(d.spec, d.dir.path, d.dtype, weights, arena);
-    load_adapters(d.spec, d.adapter, d.dtype, weights, arena);
+    load_adapters(d.spec, d.adapter, d.dtype, weights, arena, whole);
     fix_row_factors(d.spec, d.dir.path, d.dtype, weights);
   }
   for (size_t i = 0; i < d.beside.size(); ++i)
     load_adapter_beside(d.beside[i].spec, d.dir.path, d.beside[i].dir, d.dtype, static_cast<int>(i), weights, arena);
+}
+
+int64_t whole_module_bytes(const ModelDescription& d) {
+  if (d.adapter.empty() || !d.beside.empty()) return 0;
+  return whole_module_bytes(d.spec, read_peft_config(peft_config_file(d.adapter)), d.dtype);
 }
 
 std::vector<int32_t> end_tokens(const ModelDescription& d) {

@@ -22,6 +22,13 @@ struct NamedAdapter {
   ModelSpec spec;         // of the model with this adapter
 };
 
+/// What a request may name: one adapter beside the model, or gated ones (model/gated_adapter.h) that stand there together.
+struct OfferedAdapter {
+  std::string name, dir;
+  int first = 0;       // in ModelDescription::beside
+  bool gated = false;  // then as many as its gates
+};
+
 /// Everything about a model but its weights.
 struct ModelDescription {
   ModelDir dir;
@@ -32,8 +39,8 @@ struct ModelDescription {
   DType dtype = DType::f32;            // to compute in
   std::string adapter;                 // PEFT directory whose branches `spec` has, or gates of `beside`; empty: none
   std::vector<NamedAdapter>
-      beside;                      // instead of `adapter`: adapters from which a request chooses one by its index here
-                                   // (Request::adapter); `spec` is without them
+      beside;                      // instead of `adapter`: adapters that stand beside the model; `spec` is without them
+  std::vector<OfferedAdapter> offered;  // of these a request chooses one by its index here (Request::adapter)
   std::vector<std::string> notes;  // what a person should know, one sentence each
 };
 /// dtype absent: the one the model was saved in, f16 as f32. Errors: bad_file, usage.
@@ -44,7 +51,7 @@ ModelDescription describe_model(const std::string& model, std::optional<DType> d
 /// Gives the model the adapter of a PEFT directory. Errors: bad_file naming file and key or module.
 void take_adapter(ModelDescription&, const std::string& dir);
 
-/// Puts it beside the model, behind those that are there. Errors: as above.
+/// Puts it, or the several of a directory of gated ones, beside the model, behind those that are there. Errors: as above.
 void take_adapter_beside(ModelDescription&, const std::string& name, const std::string& dir);
 
 /// Weights in the exact kernels' layout (f64: plain), with the adapters.
@@ -52,6 +59,9 @@ ModelWeights load_for_inference(const ModelDescription&, Arena&, WeightsIn = Wei
 
 /// Loads only the adapters, into weights that were loaded otherwise; magnitudes become factors (model/row_lengths.h).
 void load_adapter_of(const ModelDescription&, ModelWeights&, Arena&);
+
+/// Upper bound of what the adapter's whole modules (model/whole_modules.h) take beside the model. Errors: as take_adapter.
+int64_t whole_module_bytes(const ModelDescription&);
 
 /// Ids that end a sample: generation_config.json's, else config.json's, else the tokenizer's.
 std::vector<int32_t> end_tokens(const ModelDescription&);

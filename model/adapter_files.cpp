@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -15,6 +16,7 @@
 #include "model/number.h"
 #include "model/ops.h"
 #include "model/row_lengths.h"
+#include "model/whole_modules.h"
 #include "model/weights_file.h"
 
 namespace tern {
@@ -122,6 +124,16 @@ Branch expanded(const Branch& b, Arena& arena) {
   return whole;
 }
 
+std::string parent_module(const std::string& tensor) { return tensor.substr(0, tensor.rfind('.')); }
+
+TensorToWrite as_it_is(const Safetensors& file, const std::string& name) {
+  const auto view = file.find(name);
+  if (!view || !view->dtype)
+    throw Error(ErrorKind::bad_file, "{}: tensor '{}' is missing; adapter_config.json implies it for this model",
+                file.path(), name);
+  return {name, *view->dtype, {view->shape.begin(), view->shape.end()}, view->bytes, {}};
+}
+
 }  // namespace
 
 std::vector<AdaptedPlace> adapted_places(const ModelSpec& spec) {
@@ -147,10 +159,16 @@ std::vector<AdaptedPlace> adapted_places(const ModelSpec& spec) {
   return places;
 }
 
-ModelSpec with_adapters(ModelSpec spec, const PeftConfig& config, std::string_view where) {
+ModelSpec with_adapters(ModelSpec spec, const PeftConfig& config, std::string_view where, AdapterParts parts) {
+  const std::vector<WholeModule> whole = whole_modules(spec, config, where);
+  if (!whole.empty() && parts == AdapterParts::matrices)
+    throw Error(ErrorKind::bad_file,
+                "{}: {} would be changed as a whole (modules_to_save, or a table or the head among the targets): "
+                "generate, chat, eval and adapt merge follow that, for one adapter; here only matrices of layers are",
+                where, parent_module(whole.front().info.fragments.front().name));
   const std::vector<AdaptedPlace> places = adapted_places(spec);
   spec = with_adapters(std::move(spec), 0);
-  bool any = false;
+  bool any = !whole.empty();
   for (const AdaptedPlace& p : places)
     if (const auto adapter = peft_adapter_of(config, p.path)) {
       spec.units[static_cast<size_t>(p.unit)].adapters.push_back(
@@ -167,12 +185,13 @@ ModelSpec with_adapters(ModelSpec spec, const PeftConfig& config, std::string_vi
 std::string peft_config_file(const std::string& dir) { return file_of(dir, "adapter_config.json"); }
 std::string peft_weights_file(const std::string& dir) { return file_of(dir, "adapter_model.safetensors"); }
 
-void load_adapters(const ModelSpec& spec, const std::string& dir, DType dtype, ModelWeights& weights, Arena& arena) {
+void load_adapters(const ModelSpec& spec, const std::string& dir, DType dtype, ModelWeights& weights, Arena& arena,
+                   const std::vector<std::string>& others) {
   const Safetensors file(peft_weights_file(dir));
   for_each_adapter(spec, weights, [&](const ParameterInfo& info, Tensor& t) {
     if (t.empty()) t = arena.allocate(dtype, info.shape, MemoryClass::weights);
   });
-  std::set<std::string, std::less<>> claimed;
+  std::set<std::string, std::less<>> claimed(others.begin(), others.end());
   for_each_branch(spec, weights, [&](const AdaptedPlace& place, const Linear&, const Branch& b) {
     const BranchInfo infos = infos_of(place, b);
     claimed.insert({infos.a.name, infos.b.name});
@@ -185,8 +204,7 @@ void load_adapters(const ModelSpec& spec, const std::string& dir, DType dtype, M
   for (size_t i = 0; i < file.size(); ++i)
     if (!claimed.contains(file[i].name))
       throw Error(ErrorKind::bad_file,
-                  "{}: tensor '{}' belongs to no adapter that adapter_config.json gives this model; tern adapts the "
-                  "matrices of layers alone",
+                  "{}: tensor '{}' belongs to no adapter or module that adapter_config.json gives this model",
                   file.path(), file[i].name);
 }
 
@@ -206,7 +224,7 @@ void load_adapter_beside(const ModelSpec& adapted, const std::string& model_dir,
 }
 
 void save_adapters(const ModelSpec& spec, const PeftConfig& config, const ModelWeights& weights, const std::string& dir,
-                   Io& io) {
+                   Io& io, const std::string& whole_from) {
   ModelWeights handles = weights;  // the visitor hands out places; storage is shared
   std::vector<TensorToWrite> entries;
   Arena arena;
@@ -229,6 +247,11 @@ void save_adapters(const ModelSpec& spec, const PeftConfig& config, const ModelW
     }
     add(infos.magnitude, m);
   });
+  std::optional<Safetensors> others;  // bytes of entries lie there
+  if (!whole_from.empty()) {
+    others.emplace(peft_weights_file(whole_from));
+    for (const std::string& name : whole_module_tensors(spec, config, whole_from)) entries.push_back(as_it_is(*others, name));
+  }
   make_dirs(io, dir);
   write_safetensors(io, join_path(dir, "adapter_model.safetensors"), entries);
   write_file_atomically(io, join_path(dir, "adapter_config.json"), peft_config_json(config));

@@ -1,21 +1,23 @@
 #!/usr/bin/env python3
 """Five adapters, one for each of five books, made one: OPCM beside TIES, DARE with TIES, the mean and the sum of changes.
 
-    TERN_DATA=… benchmarks/adapting/books.py --work DIR [--orders 3] [--steps 100]
+    TERN_DATA=… benchmarks/adapting/books.py --work DIR [--orders 3] [--steps 100] [--quick]
 
-Of each book the first nine tenths of at most 200 KB are learned, the rest is read by `tern eval`. Prints a table of losses in nats a token on
+Of each book the first nine tenths of at most --bytes are learned, the rest is read by `tern eval`. All that are made one may have the ranks of all
+together. Prints a table of losses in nats a token on
 each book's rest, and their mean; of OPCM, whose result depends on the order, the mean over `--orders` orders with its spread.
 What is done is not done again. Needs nothing but Python's library.
 """
 import argparse, json, lzma, math, os, pathlib, statistics, sys
 
-from tern_runs import TernRuns
+from tern_runs import TernRuns, claim_folder
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 NUM = 5
-# Words of `tern adapt combine`; SHARE stands for 1/5.
+# Words of `tern adapt combine`; MEAN stands for shares of 1/5, RANK for the ranks of all together, which the others have by themselves.
 WAYS = {"mean": ["--method", "cat", "--shares", "MEAN"], "sum": ["--method", "cat"],
-        "ties": ["--method", "ties_svd", "--density", "0.2"], "dare_ties": ["--method", "dare_ties_svd", "--density", "0.5"],
+        "ties": ["--method", "ties_svd", "--density", "0.2", "--rank", "RANK"],
+        "dare_ties": ["--method", "dare_ties_svd", "--density", "0.5", "--rank", "RANK"],
         "opcm": ["--method", "opcm"]}
 
 
@@ -39,7 +41,7 @@ class Study(TernRuns):
     def combined(self, way: str, order: list) -> str:
         out = f"{way}-{''.join(map(str, order))}-{self.args.steps}"
         if not (self.args.work / out).exists():
-            words = [w.replace("MEAN", ",".join([str(1 / NUM)] * NUM)) for w in WAYS[way]]
+            words = [w.replace("MEAN", ",".join([str(1 / NUM)] * NUM)).replace("RANK", str(NUM * self.args.rank)) for w in WAYS[way]]
             self.tern("adapt", "combine", *[w for b in order for w in ("--adapter", self.adapter(b))], *words, "--output", out)
         return out
 
@@ -66,15 +68,19 @@ def main() -> int:
     p.add_argument("--steps", type=int, default=100)
     p.add_argument("--rank", type=int, default=16)
     p.add_argument("--rate", default="1e-3")
+    p.add_argument("--bytes", type=int, default=200_000, help="of each book")
+    p.add_argument("--quick", action="store_true", help="4 steps, 20 KB of each book, one order: minutes, to see that it runs")
     args = p.parse_args()
+    if args.quick:
+        args.orders, args.steps, args.rank, args.bytes = 1, 4, 2, 20_000
     data = os.environ.get("TERN_DATA")
     if not data:
         print("books: TERN_DATA is not set; it names the folder of texts", file=sys.stderr)
         return 2
     args.tern, args.model, args.work = args.tern.resolve(), args.model.resolve(), args.work.resolve()
-    args.work.mkdir(parents=True, exist_ok=True)
+    claim_folder(args, "model steps rank rate bytes")
     for b, text in enumerate(books(pathlib.Path(data))):
-        text = text[:200_000]
+        text = text[:args.bytes]
         cut = text.rindex("\n", 0, len(text) * 9 // 10) + 1
         (args.work / f"book{b}.txt").write_text(text[:cut], encoding="utf-8")
         (args.work / f"book{b}_test.txt").write_text(text[cut:], encoding="utf-8")

@@ -1,4 +1,5 @@
-"""What the studies of this folder share: the program, run in the study's own folder."""
+"""What the studies of this folder share: the program, run in the study's own folder, which belongs to one set of settings."""
+import json
 import subprocess
 import sys
 
@@ -14,3 +15,13 @@ class TernRuns:
         if done.returncode != 0:
             sys.exit(f"tern {' '.join(map(str, words))}\n{done.stderr[-2000:]}")
         return done.stdout
+
+
+def claim_folder(args, keys: str) -> None:
+    """Makes `args.work`, or goes on in it. Exits if what is done there was done with other settings: `keys` of them decide its figures."""
+    args.work.mkdir(parents=True, exist_ok=True)
+    path, mine = args.work / "settings.json", {key: str(getattr(args, key)) for key in keys.split()}
+    if path.exists() and (there := json.loads(path.read_text(encoding="utf-8"))) != mine:
+        other = ", ".join(f"{key} {there.get(key)}" for key in mine if there.get(key) != mine[key])
+        sys.exit(f"{args.work} has the results of other settings ({other}); name another --work")
+    path.write_text(json.dumps(mine, indent=1) + "\n", encoding="utf-8")

@@ -3,9 +3,9 @@
 
 Run from the root of the repository with a Python that has torch, transformers and peft==0.21.2: `python
 dev/golden/adapters.py`. Writes tests/golden/adapters/NAME/: PEFT's own two files, logits.safetensors (of the tokens in the
-model's golden.safetensors) and modules.json, PEFT's rank and scale of every adapted module. With `--check DIR MODEL` it loads an
-adapter that tern wrote and prints the logits' largest difference from DIR/logits.safetensors. Nothing here runs at build or test
-time.
+model's golden.safetensors) and modules.json, PEFT's rank and scale of every adapted matrix of the layers. With `--check DIR MODEL` it
+loads an adapter that tern wrote and prints the logits' largest difference from DIR/logits.safetensors; with `--check-merged DIR NAME`
+the same of a model directory that `tern adapt merge` wrote with the golden adapter NAME. Nothing here runs at build or test time.
 """
 import json
 import pathlib
@@ -13,6 +13,7 @@ import sys
 
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
+from peft.utils.other import ModulesToSaveWrapper
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
@@ -39,6 +40,20 @@ CASES = {
         rank_pattern={"v_proj": 2}, lora_dropout=0.05)),
     "dora_conv1d": ("gpt2", torch.float32, dict(
         r=2, lora_alpha=4, use_dora=True, use_rslora=True, target_modules=["c_attn", "mlp.c_proj"], fan_in_fan_out=True)),
+    # Modules as a whole: saved, or tables and heads with a low rank (their weight stands in PEFT's file, too).
+    "saved": ("llama", torch.float32, dict(
+        r=2, lora_alpha=4, target_modules=["q_proj"], modules_to_save=["embed_tokens", "lm_head", "input_layernorm", "1.mlp"])),
+    "saved_tied": ("llama_tied", torch.float32, dict(
+        r=2, lora_alpha=4, target_modules=["v_proj"], modules_to_save=["lm_head"])),
+    "saved_conv1d": ("gpt2", torch.float32, dict(
+        r=2, lora_alpha=4, target_modules=["c_attn", "wte"], fan_in_fan_out=True, modules_to_save=["c_proj", "ln_f"])),
+    "tables": ("llama", torch.float32, dict(
+        r=3, lora_alpha=5, target_modules=["embed_tokens", "lm_head", "q_proj"], rank_pattern={"embed_tokens": 2},
+        alpha_pattern={"lm_head": 2})),
+    "tables_tied": ("gpt2", torch.float32, dict(
+        r=2, lora_alpha=3, use_rslora=True, target_modules=["wte", "wpe", "c_attn"], fan_in_fan_out=True)),
+    "tables_dora": ("llama", torch.float32, dict(
+        r=2, lora_alpha=3, use_dora=True, target_modules=["embed_tokens", "lm_head", "v_proj"])),
 }
 
 
@@ -56,15 +71,22 @@ def make(name):
     modules = {}
     with torch.no_grad():
         for path, module in model.named_modules():
-            if not hasattr(module, "lora_A") or "default" not in module.lora_A:
+            if isinstance(module, ModulesToSaveWrapper):
+                for part in module.modules_to_save.parameters():
+                    part.add_(0.3 * torch.randn_like(part) * (part.std() + 0.1))
+            if not hasattr(module, "lora_A"):
                 continue
-            for part in (module.lora_A, module.lora_B):  # what the file holds is what is multiplied
-                part["default"].weight.normal_(0, 0.2)
-                part["default"].weight.copy_(part["default"].weight.to(dtype))
+            parts = [part["default"].weight for part in (module.lora_A, module.lora_B) if "default" in part]
+            parts += [part["default"] for part in (module.lora_embedding_A, module.lora_embedding_B) if "default" in part]
+            for part in parts:  # what the file holds is what is multiplied
+                part.normal_(0, 0.2)
+                part.copy_(part.to(dtype))
             if getattr(module, "lora_magnitude_vector", None):  # DoRA
                 for part in module.lora_magnitude_vector.parameters():
                     part.mul_(1 + 0.2 * torch.randn_like(part))
-            modules[path.removeprefix("base_model.model.")] = {"rank": module.r["default"], "scale": module.scaling["default"]}
+            path = path.removeprefix("base_model.model.")
+            if "default" in module.lora_A and path != "lm_head":
+                modules[path] = {"rank": module.r["default"], "scale": module.scaling["default"]}
     model.eval()
     where = OUT / name
     logits = logits_of(model, golden)
@@ -89,8 +111,19 @@ def check(where, base):
     print("largest difference", (got - want).abs().max().item(), "of", want.abs().max().item())
 
 
+def check_merged(where, name):
+    base = CASES[name][0]
+    golden = load_file(MODELS / base / "golden.safetensors")
+    model = AutoModelForCausalLM.from_pretrained(where, dtype=torch.float32).eval()
+    want = load_file(OUT / name / "logits.safetensors")["logits"]
+    got = logits_of(model, golden).reshape(want.shape)
+    print("largest difference", (got - want).abs().max().item(), "of", want.abs().max().item())
+
+
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--check"]:
+    if sys.argv[1:2] == ["--check-merged"]:
+        check_merged(sys.argv[2], sys.argv[3])
+    elif sys.argv[1:2] == ["--check"]:
         check(sys.argv[2], sys.argv[3])
     else:
         for case in sys.argv[1:] or CASES:

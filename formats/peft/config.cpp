@@ -73,6 +73,15 @@ void read_layers(HfFields& fields, PeftConfig& c) {
   c.layers = *fields.ids("layers_to_transform");
 }
 
+std::vector<std::string> saved_modules(HfFields& fields) {
+  const Json* value = fields.take("modules_to_save");
+  if (!value || value->is_null()) return {};
+  std::vector<std::string> names = *fields.texts("modules_to_save");
+  for (const std::string& name : names)
+    if (name.empty()) fields.fail("modules_to_save", "holds \"\", expected names of modules");
+  return names;
+}
+
 void refuse_base_changes(HfFields& fields) {
   const Json* init = fields.take("init_lora_weights");
   if (!init || !init->is_string()) return;
@@ -88,7 +97,8 @@ void refuse_what_is_set(HfFields& fields, const Json& json) {
   constexpr std::array kFollowed{"peft_type",      "task_type",           "r",
                                  "lora_alpha",     "lora_dropout",        "use_rslora",
                                  "use_dora",       "rank_pattern",        "alpha_pattern",
-                                 "target_modules", "layers_to_transform", "exclude_modules"};
+                                 "target_modules", "layers_to_transform", "exclude_modules",
+                                 "modules_to_save"};
   for (const auto& [key, value] : json.items()) {
     if (std::ranges::count(kFollowed, key) || std::ranges::count(kHarmlessInPeft, key)) continue;
     fields.take(key);
@@ -112,6 +122,7 @@ PeftConfig parse_peft_config(std::string_view text, std::string_view place) {
   if (c.targets.empty()) fields.fail("target_modules", "absent or empty; name the modules that the file has");
   c.excluded = targets_of(fields, "exclude_modules");
   if (c.excluded.all_linear) fields.fail("exclude_modules", "\"all-linear\" would exclude every module");
+  c.saved = saved_modules(fields);
   c.rank = whole(fields, "r", fields.number("r", Null::absent).value_or(8));
   c.alpha = positive(fields, "lora_alpha", fields.number("lora_alpha", Null::absent).value_or(8));
   for (const auto& [module, rank] : pattern_of(fields, "rank_pattern"))
@@ -162,7 +173,7 @@ std::string peft_config_json(const PeftConfig& c) {
                      {"layers_to_transform", c.layers ? Json(*c.layers) : Json(nullptr)},
                      {"lora_alpha", number_json(c.alpha)},
                      {"lora_dropout", c.dropout},
-                     {"modules_to_save", nullptr},
+                     {"modules_to_save", c.saved.empty() ? Json(nullptr) : Json(c.saved)},
                      {"peft_type", "LORA"},
                      {"r", c.rank},
                      {"rank_pattern", ranks},

@@ -27,6 +27,7 @@ struct PeftConfig {
   std::vector<std::pair<std::string, double>> alpha_pattern;
   bool rank_stabilized = false;  // scale alpha/√rank, not alpha/rank
   double dropout = 0;            // of training
+  std::vector<std::string> saved;  // modules_to_save: ends of paths of modules that the adapter holds whole
   bool magnitude = false;        // use_dora
   std::string base_model;        // what it was trained on, as its makers called it
 };

@@ -78,6 +78,15 @@ TEST_F(AdaptStreamSlow, KilledWithGatesItEndsWithTheSameBits) {
   for (const char* same : {"/01-log/scores.json", "/02-sums/scores.json",
                            "/02-sums/run/adapter/adapter_model.safetensors", "/02-sums/gated/gates.safetensors"})
     EXPECT_TRUE(file(std::string("gates-parts") + same) == file(std::string("gates-whole") + same)) << same;
+  // What was learned is used where there is no answer to write, too.
+  const auto perplexity = [&](const std::string& more) {
+    const Outcome eval = tern("eval " + kModel + " --data log.txt --window 32 --json" + more + " 2>errors");
+    EXPECT_EQ(eval.code, 0) << file("errors");
+    return parse_json(eval.text, "out")["perplexity"].get<double>();
+  };
+  EXPECT_LT(perplexity(" --adapter gates-whole/02-sums/gated"), perplexity(""));
+  expect_refusal(2, "eval " + kModel + " --data log.txt --adapter gates-whole/02-sums/gated --reference " + kModel,
+                 {"gated", "prompt"});
 }
 
 TEST_F(AdaptStreamSlow, RefusesByName) {

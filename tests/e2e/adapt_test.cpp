@@ -389,6 +389,24 @@ TEST_F(Adapt, CombinesAdaptersToOne) {
   expect_refusal(4, "adapt combine --adapter nowhere --output no", {"nowhere"});
 }
 
+// Modules that an adapter changes as a whole: merged they are a model's, with a head of its own where it was the table.
+TEST_F(Adapt, MergesModulesThatAnAdapterChangesAsAWhole) {
+  const std::string golden = TERN_SOURCE_DIR "/tests/golden/", gpt2 = golden + "models/gpt2";
+  json("adapt merge " + gpt2 + " " + golden + "adapters/tables_tied --output untied");
+  EXPECT_EQ(parse_json(file("untied/config.json"), "config.json")["tie_word_embeddings"], false);
+  const Safetensors merged(root_ + "/untied/model.safetensors"), was(gpt2 + "/model.safetensors");
+  const auto same = [](const TensorView& a, const TensorView& b) { return std::ranges::equal(a.bytes, b.bytes); };
+  EXPECT_TRUE(same(merged.get("lm_head.weight"), was.get("transformer.wte.weight")));
+  EXPECT_FALSE(same(merged.get("transformer.wte.weight"), was.get("transformer.wte.weight")));
+  const std::string llama = golden + "models/llama", saved = golden + "adapters/saved";
+  json("adapt merge " + llama + " " + saved + " --output whole");
+  const Safetensors whole(root_ + "/whole/model.safetensors"), adapter(saved + "/adapter_model.safetensors");
+  EXPECT_TRUE(same(whole.get("lm_head.weight"), adapter.get("base_model.model.lm_head.weight")));
+  expect_refusal(2, "adapt merge " + llama + " " + saved + " --offsets --output no", {"embed_tokens", "--offsets"});
+  expect_refusal(4, "adapt combine --adapter " + saved + " --adapter " + saved + " --output no", {"modules_to_save"});
+  expect_refusal(2, "adapt " + llama + " --begin " + saved + " --data log.txt --seq 8 --output no", {"embed_tokens"});
+}
+
 TEST_F(Adapt, RefusesByName) {
   expect_refusal(2, train("x", "--target q_proj,nothing"), {"--target nothing", "q_proj"});
   expect_refusal(2, train("x", "--target all-linear,q_proj"), {"--target"});
