@@ -15,8 +15,7 @@ void GatheredWeights::gather(const Instruction& i) {
   std::vector<Tensor> whole;
   {
     const DType dtype = weight_type(*in.update);
-    Tensor left =
-        in.compute.arena.allocate(dtype, {i.message_bytes / size_of(dtype)}, MemoryClass::activations);
+    Tensor left = in.compute.arena.allocate(dtype, {i.message_bytes / size_of(dtype)}, MemoryClass::activations);
     for (const size_t p : places) {
       const Shape& shape = in.update->state.infos[p].shape;
       const Tensor &all = whole.emplace_back(left.rows_view(0, shape.count()).reshaped(shape)),

@@ -31,8 +31,7 @@ Tensor StageMessages::memory_for(const Buffer& b, Arena& arena) const {
 void StageMessages::send(const Instruction& i, const Tensor& t) {
   Tensor copy = memory.allocate(t.dtype(), t.shape(), MemoryClass::staging);
   std::memcpy(copy.data(), t.data(), static_cast<size_t>(t.bytes()));
-  in.world->transport().send(peer_of(*this, i), tag_of_message(i.reads[0]),
-                             bytes_of(copy));
+  in.world->transport().send(peer_of(*this, i), tag_of_message(i.reads[0]), bytes_of(copy));
   sent.push_back(std::move(copy));
   expected.sent += i.message_bytes;
 }
@@ -45,8 +44,7 @@ void StageMessages::receive(const Instruction& i, const Tensor& place) {
     return;
   }
   const auto take = [&](const Buffer& b, const Tensor& t) {
-    in.world->transport().recv(peer_of(*this, i), tag_of_message(b),
-                               bytes_of(t));
+    in.world->transport().recv(peer_of(*this, i), tag_of_message(b), bytes_of(t));
     expected.received += t.bytes();
   };
   const std::vector<Buffer>& order = in.arrivals.at(static_cast<size_t>(i.peer));

@@ -27,7 +27,8 @@ void forward(const Linear& linear, const Tensor& x, const Tensor& y, const Tenso
   if (const auto* dense = std::get_if<DenseWeight>(&linear.weight)) {
     const std::span<const T> w = dense->rows.span<T>();
     if (c.multiply == Multiply::fast) return multiply_fast<T, Out>(from, w, bias, m, n, k, to, bytes_of(scratch));
-    if (!reads_plain_weights(x.dtype())) return multiply_exact<T, Out>(from, bytes_of(scratch), bias, m, n, k, false, to);
+    if (!reads_plain_weights(x.dtype()))
+      return multiply_exact<T, Out>(from, bytes_of(scratch), bias, m, n, k, false, to);
     const WeightRows<T> rows{w.data(), n};
     return multiply_plain<T, Out>(from, {&rows, 1}, bias, m, n, k, false, to);
   }

@@ -11,8 +11,8 @@
 namespace tern::closed_forms {
 
 inline constexpr ProductKind kForward = ProductKind::forward, kInputGradient = ProductKind::input_gradient,
-                      kWeightGradient = ProductKind::weight_gradient, kHeadLoss = ProductKind::head_loss,
-                      kExpertForward = ProductKind::expert_forward, kDecoded = ProductKind::decoded;
+                             kWeightGradient = ProductKind::weight_gradient, kHeadLoss = ProductKind::head_loss,
+                             kExpertForward = ProductKind::expert_forward, kDecoded = ProductKind::decoded;
 
 // Letters: T tokens, N of them in the norms' regions, D width, E = heads·head_dim, C = (heads + 2·kv_heads)·head_dim,
 // F hidden, G = 2F gated or F, V vocab, r an adapter's rank, s bytes of a weight or activation, g bytes of a gradient or
@@ -98,7 +98,9 @@ struct Sizes {
 };
 
 // weight, and the bias of a layer norm; in a row: rstd, and the mean of a layer norm
-inline int64_t norm_vectors(const NormSpec& n) { return n.kind == NormKind::none ? 0 : n.kind == NormKind::layer ? 2 : 1; }
+inline int64_t norm_vectors(const NormSpec& n) {
+  return n.kind == NormKind::none ? 0 : n.kind == NormKind::layer ? 2 : 1;
+}
 inline int64_t norm_parameters(const NormSpec& n) { return n.width * norm_vectors(n); }
 inline int64_t norm_saved(const NormSpec& n, const Sizes& z) { return z.N * z.g * norm_vectors(n); }
 

@@ -16,28 +16,28 @@ inline constexpr double kMaxCount = 2147483647;  // sizes that are multiplied wi
 /// Verbs in the order of `tern help`.
 std::vector<VerbSpec> verb_rows();
 
-OptionRows training_data_rows();   // train, adapt: what goes in and out
-OptionRows training_rows();        // train, adapt: the amount, the rate, the update, how it is computed
-OptionRows training_run_rows();    // train, adapt: state on disk, and what is told
-OptionRows rank_rows();            // train: ranks that step together
-OptionRows robust_rows();          // train: ranks of which some may send anything
-OptionRows outer_rows();           // train: ranks that rarely average
-OptionRows async_rows();           // train: a server and its workers
-OptionRows launch_rows();          // launch, and what train has in common with it
-OptionRows adapt_rows();           // adapt
-OptionRows adapt_combine_rows();   // adapt combine
-OptionRows new_model_rows();       // new
-OptionRows model_file_rows();      // export, adapt merge
-OptionRows quantize_rows();        // quantize
-OptionRows demo_rows();            // demo, compare
-OptionRows inference_type_rows();  // generate, chat, eval, embed, serve: the type and the seed
-OptionRows generation_rows();      // generate, and how a model answers in chat, eval and serve
-OptionRows guess_rows();           // generate, chat, serve: several tokens at a time
-OptionRows chat_rows();            // chat, and conversations in train, adapt, tokenize and serve
-OptionRows serve_rows();           // serve
-OptionRows eval_text_rows();       // eval: the text, how much of it at a time
-OptionRows eval_rows();            // eval: windows and questions
-OptionRows embed_rows();           // embed
+OptionRows training_data_rows();    // train, adapt: what goes in and out
+OptionRows training_rows();         // train, adapt: the amount, the rate, the update, how it is computed
+OptionRows training_run_rows();     // train, adapt: state on disk, and what is told
+OptionRows rank_rows();             // train: ranks that step together
+OptionRows robust_rows();           // train: ranks of which some may send anything
+OptionRows outer_rows();            // train: ranks that rarely average
+OptionRows async_rows();            // train: a server and its workers
+OptionRows launch_rows();           // launch, and what train has in common with it
+OptionRows adapt_rows();            // adapt
+OptionRows adapt_combine_rows();    // adapt combine
+OptionRows new_model_rows();        // new
+OptionRows model_file_rows();       // export, adapt merge
+OptionRows quantize_rows();         // quantize
+OptionRows demo_rows();             // demo, compare
+OptionRows inference_type_rows();   // generate, chat, eval, embed, serve: the type and the seed
+OptionRows generation_rows();       // generate, and how a model answers in chat, eval and serve
+OptionRows guess_rows();            // generate, chat, serve: several tokens at a time
+OptionRows chat_rows();             // chat, and conversations in train, adapt, tokenize and serve
+OptionRows serve_rows();            // serve
+OptionRows eval_text_rows();        // eval: the text, how much of it at a time
+OptionRows eval_rows();             // eval: windows and questions
+OptionRows embed_rows();            // embed
 OptionRows tokenize_output_rows();  // tokenize: where it writes
 OptionRows tokenize_rows();         // tokenize: what it does
 OptionRows plan_rows();             // plan
