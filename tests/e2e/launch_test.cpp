@@ -300,6 +300,45 @@ TEST(LaunchSlow, SixtyFourFaultsAtRandomMessagesEndByName) {
 }
 
 TEST(Launch, WhatItCannotRunIsRefusedByName) {
+// Bits flipped between processes. Once: the step is done again, to the bits of a run where none was. In each message from then on: its
+// second time too, so the run ends with 5, and the same command goes on from the last checkpoint to the same bits.
+TEST(Launch, AChangedBitIsAStepDoneAgainAndTheSecondTimeEndsWithFive) {
+  const TinyRun tiny;
+  std::string errors;
+  const auto command = [&](int out) {
+    return tiny.command(tiny.out(out), {"--micro-batch", "1", "--sum-groups", "2", "--zero", "1"});
+  };
+  const auto launched_with = [&](int out, const std::string& fault) {
+    Words words = launched(2, command(out));
+    words.insert(words.begin(), {"/usr/bin/env", "TERN_FAULT=" + fault});
+    return run_to_end(words, tiny.root(), &errors);
+  };
+  Words alone = command(0);
+  alone.insert(alone.end(), {"--ranks", "2"});
+  ASSERT_EQ(run_to_end(alone, tiny.root(), &errors), 0) << errors;
+  const std::string want = final_bits(tiny.out(0));
+  // Most messages are of a step's passes. One of its totals ends the run, with 5 and other words; one copy of a verdict changes nothing.
+  int at = 150, out = 1;
+  for (bool again = false; !again; ++at, ++out) {
+    ASSERT_LT(at, 160) << errors;
+    const int code = launched_with(out, fmt::format("corrupt@1@{}@{}", at, 37 * at));
+    ASSERT_TRUE(code == 0 || code == 5) << at << ": " << errors;
+    again = errors.find("a message of rank 1 to rank 0 was changed on its way; the step is done again") != std::string::npos;
+    EXPECT_EQ(code == 0 && final_bits(tiny.out(out)) != want, false) << at << errors;
+    EXPECT_EQ(again && code != 0, false) << at << errors;
+  }
+  std::string every;
+  for (int message = at - 1; message < at + 60; ++message)
+    every += fmt::format("{}corrupt@1@{}", every.empty() ? "" : ",", message);
+  EXPECT_EQ(launched_with(out, every), 5) << errors;
+  EXPECT_NE(errors.find("a message of rank 1 to rank 0 was changed on its way, and one of this step had been before"),
+            std::string::npos)
+      << errors;
+  EXPECT_TRUE(none_left(tiny.out(out), 1));
+  ASSERT_EQ(run_to_end(launched(2, command(out)), tiny.root(), &errors), 0) << errors;
+  EXPECT_TRUE(final_bits(tiny.out(out)) == want) << "of a run that went on after its end";
+}
+
   const TinyRun tiny;
   std::string errors;
   const auto refused = [&](const Words& words) {
