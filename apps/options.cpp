@@ -499,6 +499,7 @@ std::vector<OptionSpec> make_options() {
       {.name = "replay", .verbs = "train", .type = path, .unit = "FILE", .help = "of --async: take gradients in the order of this file, such as the arrivals.txt of a run: the same bits"},
       {.name = "ranks", .verbs = "launch", .type = integer, .unit = "N", .help = "processes to start, one rank each", .min = 1, .max = 1024, .letter = 'n'},
       {.name = "comm-timeout", .verbs = "train launch", .type = seconds, .fallback = "30s", .unit = "TIME", .help = "ranks that are processes: one without a sign of life for so long is lost, and the run ends with 5; of srun, mpirun and torchrun, rank 0's counts", .min = 0.1, .max = 86400},
+      {.name = "transport", .verbs = "train", .type = choice, .fallback = "tcp", .help = "what carries the messages of ranks that are processes: tcp, or mpi (Open MPI, of ranks that mpirun has started)", .choices = {"tcp", "mpi"}},
       {.name = "max-restarts", .verbs = "launch", .type = integer, .fallback = "0", .unit = "N", .help = "start all ranks again, from the last checkpoint, after a rank was lost: at most so often", .min = 0, .max = 1e6},
       {.name = "min-ranks", .verbs = "launch", .type = integer, .unit = "N", .help = "of --max-restarts: after a loss go on with half the ranks, down to so many; not given: with as many as before", .min = 1, .max = 1024},
       {.name = "threads", .verbs = "train adapt generate chat eval embed serve export quantize plan demo bench profile adapt-merge adapt-combine", .type = integer, .unit = "N", .help = "compute threads; not given: the cores this process may use", .min = 1, .max = 4096},
@@ -706,8 +707,8 @@ std::vector<OptionSpec> make_options() {
       {.name = "rounds", .verbs = "profile", .type = integer, .unit = "N", .help = "times that every figure is measured; not given: 5, with --quick 3", .min = 1, .max = 10000},
       {.name = "disk", .verbs = "profile", .type = path, .unit = "DIR", .help = "read and write two files of 256 MiB, made and removed under this directory; not given: that of --output, else this one"},
       {.name = "ranks", .verbs = "profile", .type = integer, .fallback = "1", .unit = "N", .help = "measure with so many ranks at work at the same time, threads of this process, and collectives between them: the file has a device for each, which tern plan shares work out to and tern train --plan runs; --threads is of each rank", .min = 1, .max = 1024},
-      {.name = "import", .verbs = "profile", .type = list, .unit = "FILE", .help = "measure nothing: read the output of nccl-tests (all_reduce_perf, all_gather_perf, …); may be given several times; -: standard input"},
       {.name = "transport", .verbs = "profile", .type = choice, .fallback = "memory", .help = "of --ranks: by what they talk in collectives: the memory that threads of one process share, or tcp on 127.0.0.1, as processes of one machine do (tern launch)", .choices = {"memory", "tcp"}},
+      {.name = "import", .verbs = "profile", .type = list, .unit = "FILE", .help = "measure nothing: read the output of nccl-tests (all_reduce_perf, all_gather_perf, …); may be given several times; -: standard input"},
 
       {.name = "json", .verbs = "train adapt generate chat eval embed serve tokenize inspect export quantize plan plan-calibrate plan-table compare doctor demo bench bench-serve profile adapt-merge adapt-combine new version", .type = flag, .help = "machine-readable output on standard output"},
   };
