@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "apps/bench.h"
+#include "apps/rank_team.h"
 #include "base/dtype.h"
 #include "hardware/cluster.h"
 
@@ -19,6 +20,7 @@ struct ProfileSettings {
   int64_t memory_bytes = 0;  // what the buffers may take, of all ranks together
   int ranks = 1;             // that work at the same time, threads of this process
   int threads = 1;           // of each
+  TeamLinks links = TeamLinks::memory;
 };
 
 /// What a task's rate stands for in the file.
@@ -76,6 +78,7 @@ bool is_collective(FigureKind);
 struct ProfiledMachine {
   std::string name, date, tern, isa;
   int ranks = 1, threads = 1;  // threads of each rank
+  TeamLinks links = TeamLinks::memory;
   int64_t memory_bytes = 0, reserved_bytes = 0, disk_bytes = 0;
 };
 

@@ -157,7 +157,7 @@ void add_reads(std::string& out, const Figures& figures, DType dtype) {
 }
 
 // The fit over all collectives and sizes.
-void add_rank_links(std::string& out, const Figures& figures, int ranks) {
+void add_rank_links(std::string& out, const Figures& figures, int ranks, TeamLinks links) {
   std::vector<NcclTest> tests;
   size_t rows = 0;
   for (const auto& [kind, name] : {std::pair{FigureKind::all_reduce, "all_reduce"},
@@ -174,18 +174,17 @@ void add_rank_links(std::string& out, const Figures& figures, int ranks) {
   }
   const LinkFit fit = fit_links(tests);
   out += fmt::format(
-      "\n[node.this.link]  # between ranks, threads of one process: all-reduce, all-gather, reduce-scatter and "
-      "all-to-all\n"
+      "\n[node.this.link]  # between ranks, {}: all-reduce, all-gather, reduce-scatter and all-to-all\n"
       "# one bandwidth and latency for {} of them are off by {:.0f} % in the middle, {:.0f} % at most (at {})\n"
       "name = \"ranks\"\nbandwidth = {}\nshare = 1\nlatency = \"{:.4g}us\"\n",
-      rows, 100 * fit.median_error, 100 * fit.worst_error, format_bytes(fit.worst_bytes), rate(fit.bandwidth, "B/s"),
+      links == TeamLinks::tcp ? "over TCP on this machine" : "threads of one process", rows, 100 * fit.median_error, 100 * fit.worst_error, format_bytes(fit.worst_bytes), rate(fit.bandwidth, "B/s"),
       fit.latency_s * 1e6);
   out += "\n[node.this.network]  # none was measured; the ranks'\nbandwidth = " + rate(fit.bandwidth, "B/s") +
          "\nshare = 1\n";
 }
 
 void add_links(std::string& out, const Figures& figures, const ProfiledMachine& m) {
-  if (m.ranks > 1) return add_rank_links(out, figures, m.ranks);
+  if (m.ranks > 1) return add_rank_links(out, figures, m.ranks, m.links);
   const RoundSpread wire = figures.one(FigureKind::loopback), message = figures.one(FigureKind::loopback_calls);
   out += "\n[node.this.link]  # between ranks of this machine\nname = \"loopback\"\nbandwidth = " +
          rate(wire.median, "B/s") + comment(wire, "one TCP connection on 127.0.0.1") +

@@ -105,7 +105,7 @@ bool is_collective(FigureKind kind) {
 }
 
 ProfileTasks profile_tasks_of_ranks(const ProfileSettings& settings) {
-  const auto team = std::make_shared<RankTeam>(settings.ranks, settings.threads);
+  const auto team = std::make_shared<RankTeam>(settings.ranks, settings.threads, settings.links);
   std::vector<ProfileTasks> lists(static_cast<size_t>(settings.ranks));
   for (int rank = 0; rank < settings.ranks; ++rank) {  // one after the other: each looks at what the process has taken
     ProfileSettings own = settings;

@@ -265,8 +265,8 @@ TEST(ProfileRanks, TheLinkGivesBackTheCollectivesItWasMadeOf) {
 }
 
 // Every rank does each piece of work, all of them before the next begins; a failure is the caller's.
-TEST(ProfileRanks, ATeamWorksTogetherAgainAndAgain) {
-  RankTeam team(3, 1);
+void expect_works_together(TeamLinks links) {
+  RankTeam team(3, 1, links);
   std::atomic<int> done = 0;
   for (int piece = 1; piece <= 20; ++piece) {
     team.run([&](Comm& comm) {
@@ -282,6 +282,8 @@ TEST(ProfileRanks, ATeamWorksTogetherAgainAndAgain) {
   }),
                Error);
 }
+TEST(ProfileRanks, ATeamWorksTogetherAgainAndAgain) { expect_works_together(TeamLinks::memory); }
+TEST(ProfileRanks, ATeamOverTcpDoesTheSame) { expect_works_together(TeamLinks::tcp); }
 
 }  // namespace
 }  // namespace tern

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "comm/decorators.h"
 #include "comm/ledger.h"
+#include "comm/mpi_world.h"
 #include "comm/process_world.h"
 
 namespace tern {
@@ -23,7 +24,8 @@ Environment with_launched_ranks(Environment environment) {
   return environment;
 }
 
-void run_as_rank(const World& world, double silence_s, const std::function<void(std::shared_ptr<Comm>)>& work) {
+void run_as_rank(const World& world, Carrier carrier, double silence_s,
+                 const std::function<void(std::shared_ptr<Comm>)>& work) {
   std::unique_ptr<StoreServer> server;
   if (world.serves_store) {
     const std::string host = is_loopback(world.store.host) ? "127.0.0.1" : "";
@@ -36,8 +38,10 @@ void run_as_rank(const World& world, double silence_s, const std::function<void(
   try {
     const Environment environment = process_environment();
     const auto fault = environment.find("TERN_FAULT");
+    std::unique_ptr<Transport> links =
+        carrier == Carrier::mpi ? make_mpi_transport(store, me) : make_process_transport(store, me);
     work(std::make_shared<Comm>(
-        with_ledger(with_fault(make_process_transport(store, me), fault == environment.end() ? "" : fault->second))));
+        with_ledger(with_fault(std::move(links), fault == environment.end() ? "" : fault->second))));
   } catch (const Error& e) {
     store->abort(fmt::format("rank {} failed: {}", world.rank, e.what()), e.kind());
     throw;

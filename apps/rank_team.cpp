@@ -3,10 +3,15 @@
 #include <utility>
 
 #include "apps/threads.h"
+#include "comm/process_world.h"
 
 namespace tern {
 
-RankTeam::RankTeam(int ranks, int threads_of_each) : world_(ranks) {
+constexpr const char* kTeamToken = "team";
+
+RankTeam::RankTeam(int ranks, int threads_of_each, TeamLinks links) : world_(ranks) {
+  if (links == TeamLinks::tcp)
+    server_ = std::make_unique<StoreServer>(HostPort{"127.0.0.1", 0}, StoreConfig{.size = ranks, .token = kTeamToken});
   for (int rank = 0; rank < ranks; ++rank)
     threads_.emplace_back([this, rank, threads_of_each] { serve(rank, threads_of_each); });
 }
@@ -28,11 +33,21 @@ void RankTeam::run(const Work& work) {
   if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
 }
 
+std::unique_ptr<Comm> RankTeam::comm_of(int rank) {
+  if (!server_) return std::make_unique<Comm>(world_.transport(rank));
+  const StoreRank me{.rank = rank, .size = size(), .token = kTeamToken};
+  return std::make_unique<Comm>(make_process_transport(std::make_shared<StoreClient>(server_->address(), me), me));
+}
+
 void RankTeam::serve(int rank, int threads) {
   set_compute_threads(threads);
   world_.begin(rank);
   {
-    Comm comm(world_.transport(rank));
+    std::unique_ptr<Comm> comm;
+    std::exception_ptr alone;  // it has no links to the others
+    try {
+      comm = comm_of(rank);
+    } catch (...) { alone = std::current_exception(); }
     for (uint64_t seen = 0;;) {
       const Work* work = nullptr;
       {
@@ -41,12 +56,12 @@ void RankTeam::serve(int rank, int threads) {
         if (over_) break;
         seen = number_, work = work_;
       }
-      std::exception_ptr error;
+      std::exception_ptr error = alone;
       try {
-        (*work)(comm);
+        if (!alone) (*work)(*comm);
       } catch (...) {
         error = std::current_exception();
-        comm.transport().abort("another rank failed");  // who waits for this one
+        comm->transport().abort("another rank failed");  // who waits for this one
       }
       const std::lock_guard lock(mutex_);
       if (error && !error_) error_ = error;

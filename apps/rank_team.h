@@ -5,19 +5,24 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
 
 #include "comm/comm.h"
+#include "comm/store.h"
 #include "comm/thread_world.h"
 
 namespace tern {
 
+/// By what the ranks of a team talk: the memory that they share, or TCP on 127.0.0.1, as ranks do that are processes of one machine.
+enum class TeamLinks : uint8_t { memory, tcp };
+
 /// Each rank keeps its thread, its team of compute threads and its Comm from one piece of work to the next.
 class RankTeam {
  public:
-  RankTeam(int ranks, int threads_of_each);
+  RankTeam(int ranks, int threads_of_each, TeamLinks links = TeamLinks::memory);
   ~RankTeam();
   RankTeam(const RankTeam&) = delete;
   int size() const { return world_.size(); }
@@ -27,8 +32,10 @@ class RankTeam {
 
  private:
   void serve(int rank, int threads);
+  std::unique_ptr<Comm> comm_of(int rank);
 
   ThreadWorld world_;
+  std::unique_ptr<StoreServer> server_;  // of TCP
   std::mutex mutex_;
   std::condition_variable begin_, ended_;
   const Work* work_ = nullptr;  // under the mutex, as all below

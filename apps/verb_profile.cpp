@@ -117,6 +117,8 @@ void print_summary(const Cluster& c, const std::vector<BenchResult>& results, co
 int run_profile(const Options& options) {
   if (options.has("import")) return import_links(options);
   const int ranks = static_cast<int>(options.integer("ranks"));
+  if (ranks == 1 && options.given("transport"))
+    throw Error(ErrorKind::usage, "--transport is of --ranks, and one rank talks to nobody; leave it out");
   int threads = apply_threads(options);
   if (ranks > 1 && !options.has("threads")) threads = std::max(1, threads / ranks);
   return_freed_blocks();  // oneDNN's kernels take blocks and free them
@@ -127,12 +129,13 @@ int run_profile(const Options& options) {
   check_writable(output, "output");
   const MemoryBudget budget = memory_budget(options);
   ProfiledMachine machine = this_machine(disk);
-  machine.ranks = ranks, machine.threads = threads;
+  const TeamLinks links = options.text("transport") == "tcp" ? TeamLinks::tcp : TeamLinks::memory;
+  machine.ranks = ranks, machine.threads = threads, machine.links = links;
   const bool quick = options.flag("quick");
   const int rounds = static_cast<int>(options.has("rounds") ? options.integer("rounds") : quick ? 3 : 5);
   log_info("preparing: buffers, and two files of 256 MiB under {} that are removed again", disk);
   const ProfileSettings settings{
-      .quick = quick, .disk = disk, .memory_bytes = budget.bytes, .ranks = ranks, .threads = threads};
+      .quick = quick, .disk = disk, .memory_bytes = budget.bytes, .ranks = ranks, .threads = threads, .links = links};
   const ProfileTasks tasks = ranks > 1 ? profile_tasks_of_ranks(settings) : profile_tasks(settings);
   for (const std::string& note : tasks.notes) log_warn("{}", note);
   const StopSignals signals;

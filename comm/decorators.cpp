@@ -82,6 +82,42 @@ class FaultyTransport final : public TransportDecorator {
   std::list<std::vector<std::byte>> corrupted_;  // until received
 };
 
+// The numbers that stand behind a fault's name, each after an '@'; one that is none becomes -1.
+std::vector<int64_t> numbers_of_fault(const std::string& fault) {
+  std::vector<int64_t> numbers;
+  for (size_t at = fault.find('@'); at != std::string::npos; at = fault.find('@', at + 1)) {
+    int64_t value = -1;
+    const char* const end = fault.data() + std::min(fault.find('@', at + 1), fault.size());
+    const auto [read, error] = std::from_chars(fault.data() + at + 1, end, value);
+    numbers.push_back(error == std::errc() && read == end ? value : -1);
+  }
+  return numbers;
+}
+
+std::unique_ptr<Transport> with_one_fault(std::unique_ptr<Transport> inner, const std::string& fault) {
+  constexpr std::array<std::pair<std::string_view, TransportFaultKind>, 4> kKinds{
+      {{"die", TransportFaultKind::die},
+       {"stop", TransportFaultKind::stop},
+       {"partition", TransportFaultKind::partition},
+       {"corrupt", TransportFaultKind::corrupt}}};
+  const std::string kind = fault.substr(0, fault.find('@'));
+  std::vector<int64_t> numbers = numbers_of_fault(fault);
+  if (!numbers.empty() && fault.substr(fault.find('@')).starts_with("@*@")) numbers[0] = inner->rank();
+  const auto found = std::ranges::find(kKinds, std::string_view(kind), [](const auto& k) { return k.first; });
+  const size_t most = kind == "corrupt" ? 3 : 2;
+  if (numbers.size() < 2 || numbers.size() > most || std::ranges::min(numbers) < 0 ||
+      (found == kKinds.end() && kind != "slow"))
+    throw Error(ErrorKind::usage,
+                "TERN_FAULT={}: expected die, stop, partition or corrupt and @RANK@SEND, corrupt also @RANK@SEND@BIT, or "
+                "slow@RANK@BYTES; RANK * is all",
+                fault);
+  if (numbers[0] != inner->rank()) return inner;
+  if (kind == "slow") return paced(std::move(inner), {.bytes_per_s = static_cast<double>(numbers[1])});
+  TransportFault of{found->second, numbers[1]};
+  if (numbers.size() > 2) of.bit = static_cast<uint64_t>(numbers[2]);
+  return faulty(std::move(inner), of);
+}
+
 }  // namespace
 
 std::unique_ptr<Transport> paced(std::unique_ptr<Transport> inner, Pace pace, Clock& clock) {
@@ -92,30 +128,13 @@ std::unique_ptr<Transport> faulty(std::unique_ptr<Transport> inner, TransportFau
   return std::make_unique<FaultyTransport>(std::move(inner), fault);
 }
 
-std::unique_ptr<Transport> with_fault(std::unique_ptr<Transport> inner, const std::string& text) {
-  if (text.empty()) return inner;
-  const size_t first = text.find('@'), second = text.find('@', first + 1);
-  const std::string kind = text.substr(0, first);
-  const auto number = [&](size_t at) {
-    int64_t value = -1;
-    if (at < text.size()) std::from_chars(text.data() + at + 1, text.data() + text.size(), value);
-    return value;
-  };
-  const bool all = text.substr(std::min(first, text.size())).starts_with("@*@");
-  const int64_t rank = all ? inner->rank() : number(first), amount = number(second);
-  constexpr std::array<std::pair<std::string_view, TransportFaultKind>, 4> kKinds{
-      {{"die", TransportFaultKind::die},
-       {"stop", TransportFaultKind::stop},
-       {"partition", TransportFaultKind::partition},
-       {"corrupt", TransportFaultKind::corrupt}}};
-  const auto found = std::ranges::find(kKinds, std::string_view(kind), [](const auto& k) { return k.first; });
-  if (rank < 0 || amount < 0 || (found == kKinds.end() && kind != "slow"))
-    throw Error(ErrorKind::usage,
-                "TERN_FAULT={}: expected die, stop, partition or corrupt and @RANK@SEND, or slow@RANK@BYTES; RANK * is all",
-                text);
-  if (rank != inner->rank()) return inner;
-  if (kind == "slow") return paced(std::move(inner), {.bytes_per_s = static_cast<double>(amount)});
-  return faulty(std::move(inner), {found->second, amount});
+std::unique_ptr<Transport> with_fault(std::unique_ptr<Transport> transport, const std::string& text) {
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t comma = std::min(text.find(',', begin), text.size());
+    transport = with_one_fault(std::move(transport), text.substr(begin, comma - begin));
+    begin = comma + 1;
+  }
+  return transport;
 }
 
 }  // namespace tern

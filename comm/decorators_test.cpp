@@ -103,5 +103,30 @@ TEST(FaultyTransport, ACorruptedMessageHasOneOtherBit) {
   });
 }
 
+// What TERN_FAULT says: any number of faults, each of the rank that it names.
+TEST(FaultyTransport, AreReadFromAListAndWhatIsNoneIsQuoted) {
+  run_ranks(2, {.baton = true}, [](std::unique_ptr<Transport> inner) {
+    const int rank = inner->rank(), other = 1 - rank;
+    inner = tern::with_fault(std::move(inner), "corrupt@0@1,corrupt@0@2@9,corrupt@1@0@131,slow@1@1000000000");
+    const std::array<uint16_t, 4> sent{7, 7, 7, 7};
+    for (size_t i = 0; i < 4; ++i)
+      inner->send(other, tag_of(MessageKind::test, 1), std::as_bytes(std::span(sent).first(1)));
+    std::array<uint16_t, 4> got{};
+    for (size_t i = 0; i < 4; ++i)
+      inner->recv(other, tag_of(MessageKind::test, 1), std::as_writable_bytes(std::span(got).subspan(i, 1)));
+    inner->flush();
+    EXPECT_EQ(got, rank == 1 ? (std::array<uint16_t, 4>{7, 7 ^ (1 << 8), 7 ^ (1 << 9), 7})
+                             : (std::array<uint16_t, 4>{7 ^ (1 << 131 % 16), 7, 7, 7}));
+  });
+  for (const char* wrong : {"die", "die@1", "melt@0@1", "die@0@1@2", "corrupt@0@1@2@3", "corrupt@0@x", "stop@-1@2", "slow@1@9,stop@1"})
+    try {
+      run_ranks(1, {}, [&](std::unique_ptr<Transport> t) { tern::with_fault(std::move(t), wrong); });
+      ADD_FAILURE() << wrong;
+    } catch (const Error& e) {
+      EXPECT_EQ(e.kind(), ErrorKind::usage);
+      EXPECT_NE(std::string(e.what()).find("TERN_FAULT="), std::string::npos) << e.what();
+    }
+}
+
 }  // namespace
 }  // namespace tern

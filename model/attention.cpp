@@ -36,6 +36,15 @@ std::vector<float> slopes_of(const AttentionSpec& u) {
   return slopes;
 }
 
+// Of the heads that this rank computes: a head's slope follows from its place among all.
+std::vector<float> own_slopes(const AttentionSpec& u, const Compute& c) {
+  std::vector<float> slopes = slopes_of(u);
+  if (!c.context || slopes.empty()) return slopes;
+  const int64_t each = heads_of_context(u, c).heads;
+  const auto first = slopes.begin() + each * c.context->comm.rank();
+  return {first, first + each};
+}
+
 // A row of qkv holds H query heads, K key heads, K value heads of d elements each.
 AttentionShape kernel_shape(const AttentionSpec& u, int64_t kv_stride, const std::vector<float>& slopes) {
   const double root = 1.0 / std::sqrt(static_cast<double>(u.head_dim));
@@ -100,11 +109,12 @@ bool on_tiles(const AttentionSpec& u, DType dtype, Multiply multiply) {
          u.alibi == AlibiKind::none && has_tile_attention();
 }
 
-// Every sequence attends to its own rows.
+// Every sequence attends to its own rows, of a context group all ranks' rows, with the heads of this one.
 template <class T>
-void attend_rows(const AttentionSpec& u, const Rows& rows, const Tensor& qkv, const Tensor& context, const Tensor& lse,
-                 const Compute& c) {
-  const std::vector<float> slopes = slopes_of(u);
+void attend_rows(const AttentionSpec& whole, const Rows& rows, const Tensor& qkv, const Tensor& context,
+                 const Tensor& lse, const Compute& c) {
+  const AttentionSpec u = heads_of_context(whole, c);
+  const std::vector<float> slopes = own_slopes(whole, c);
   const AttentionShape shape = kernel_shape(u, u.qkv_rows(), slopes);
   if constexpr (std::is_same_v<T, bf16>)
     if (on_tiles(u, qkv.dtype(), c.multiply)) {
@@ -249,26 +259,28 @@ void attention_forward_branch(const AttentionSpec& u, const ModelSpec& spec, con
   const DType dtype = x.dtype(), sums = ops::sum_dtype(dtype);
   const MemoryClass kept = saved ? MemoryClass::activations : MemoryClass::workspace;
   NormStatistics stats;
+  const bool head_norms = u.head_norm != HeadNormKind::none;
   Tensor lse, context, swapped, query_rstd, key_rstd;
   LatentSaved latent;
   if (saved) {
     stats = allocate_statistics(u.norm, x.rows(), dtype, c);
     lse = c.arena.allocate(sums, {context_shape[0], seen.heads}, kept);
     context = c.arena.allocate(dtype, context_shape, kept);
-    if (c.context) swapped = c.arena.allocate(dtype, {context_shape[0], seen.qkv_rows()}, kept);
-    if (u.head_norm != HeadNormKind::none) {
+    if (c.context && !head_norms) swapped = c.arena.allocate(dtype, {context_shape[0], seen.qkv_rows()}, kept);
+    if (head_norms) {
       query_rstd = c.arena.allocate(sums, {T, u.query_norms()}, kept);
       key_rstd = c.arena.allocate(sums, {T, u.key_norms()}, kept);
     }
     if (u.latent.present()) latent = allocate_latent(u, T, dtype, c);
   }
-  Tensor qkv = c.arena.allocate(dtype, {T, u.qkv_rows()}, c.context ? MemoryClass::workspace : kept);
+  // Of a context group what is swapped is kept, but rows that the heads' norms read stay and are swapped again.
+  Tensor qkv = c.arena.allocate(dtype, {T, u.qkv_rows()}, c.context && !head_norms ? MemoryClass::workspace : kept);
   if (u.latent.present())
     latent_forward(u, w.latent, normed_rows(u.norm, w.norm, x, stats.mean_T, stats.rstd_T, c), qkv,
                    saved ? &latent : nullptr, c);
   else
     linear_forward(w.qkv, all_rows(normed_rows(u.norm, w.norm, x, stats.mean_T, stats.rstd_T, c), T, c), qkv, c);
-  if (c.context) {
+  if (c.context && !head_norms) {
     turn(u, spec, rows, false, qkv);
     qkv = rows_for_heads(std::move(qkv), qkv_sections(u), std::move(swapped), c);
   }
@@ -278,7 +290,8 @@ void attention_forward_branch(const AttentionSpec& u, const ModelSpec& spec, con
     saved->context_TE = context, saved->lse_TH = lse, saved->query_rstd = query_rstd, saved->key_rstd = key_rstd;
     saved->dqkv_TC = saved->dnormed_TD = saved->dquery_norm = saved->dkey_norm = {};
   }
-  if (!c.context) qkv = prepared(u, spec, w, rows, qkv, query_rstd, key_rstd, saved != nullptr, c);
+  if (!c.context || head_norms) qkv = prepared(u, spec, w, rows, qkv, query_rstd, key_rstd, saved != nullptr, c);
+  if (c.context && head_norms) qkv = rows_for_heads(std::move(qkv), qkv_sections(u), {}, c);
   const bool turned = keeps_turned(rows, kv, layer);
   if (turned) turn_heads(qkv, u.heads + 2 * u.kv_heads, u.head_dim, false);
   if (rows.kv) {
@@ -288,7 +301,7 @@ void attention_forward_branch(const AttentionSpec& u, const ModelSpec& spec, con
   if (!saved) context = c.arena.allocate(dtype, context_shape, kept);
   ops::by_dtype(dtype, [&]<class N>() {
     if (kv) return attend_cache<N>(u, rows, qkv, *kv, layer, context);
-    attend_rows<N>(seen, rows, qkv, context, lse, c);
+    attend_rows<N>(u, rows, qkv, context, lse, c);
   });
   qkv = {};
   if (turned) turn_heads(context, u.heads, u.head_dim, true);
@@ -298,10 +311,11 @@ void attention_forward_branch(const AttentionSpec& u, const ModelSpec& spec, con
 
 namespace {
 
-// dq, dk and dv of every sequence, into dqkv.
-void scores_backward(const AttentionSpec& u, const Rows& rows, const Tensor& qkv, const Tensor& dcontext,
+// dq, dk and dv of every sequence, into dqkv: of the heads that this rank computes.
+void scores_backward(const AttentionSpec& whole, const Rows& rows, const Tensor& qkv, const Tensor& dcontext,
                      const AttentionSaved& saved, const Tensor& dqkv, const Compute& c) {
-  const std::vector<float> slopes = slopes_of(u);
+  const AttentionSpec u = heads_of_context(whole, c);
+  const std::vector<float> slopes = own_slopes(whole, c);
   ops::by_dtype(qkv.dtype(), [&]<class T>() {
     const AttentionShape shape = kernel_shape(u, u.qkv_rows(), slopes);
     const T* q = qkv.span<T>().data();
@@ -334,19 +348,22 @@ void attend_backward(const AttentionSpec& u, const ModelSpec& spec, const Attent
 // What the output's matrix multiplied.
 Tensor out_input(const AttentionSpec& u, const AttentionSaved& saved, const Compute& c) {
   if (!c.context) return latent_values(u, saved.context_TE, c);
-  return heads_for_rows(saved.context_TE, std::array{u.heads * u.head_dim}, {}, c);
+  return latent_values(u, heads_for_rows(saved.context_TE, std::array{u.heads * u.head_dim}, {}, c), c);
 }
 
-// Of a context group, which swaps rows for heads and back.
-void context_backward(const AttentionSpec& u, const AttentionWeights& w, const Rows& rows, const Tensor& df,
-                      AttentionSaved& saved, const Compute& c) {
+// Of a context group, which swaps rows for heads and back. What the heads' norms read was kept by rows: it is prepared and swapped again.
+void context_backward(const AttentionSpec& u, const ModelSpec& spec, const AttentionWeights& w, const Rows& rows,
+                      const Tensor& df, AttentionSaved& saved, const Compute& c) {
   const int64_t T = saved.dqkv_TC.rows(), E = u.heads * u.head_dim;
   Tensor dcontext = c.arena.allocate(df.dtype(), {T, E}, MemoryClass::workspace);
-  linear_backward_input(w.out, all_rows(df, T, c), dcontext, c);
+  latent_dcontext(u, w.out, all_rows(df, T, c), dcontext, c);
   dcontext = rows_for_heads(std::move(dcontext), std::array{E}, {}, c);
-  Tensor dqkv = c.arena.allocate(df.dtype(), saved.qkv_TC.shape(), MemoryClass::workspace);
-  scores_backward(heads_of_context(u, c), rows, saved.qkv_TC, dcontext, saved, dqkv, c);
-  dcontext = {};
+  Tensor qkv = saved.qkv_TC;
+  if (u.head_norm != HeadNormKind::none)
+    qkv = rows_for_heads(prepared(u, spec, w, rows, qkv, {}, {}, true, c), qkv_sections(u), {}, c);
+  Tensor dqkv = c.arena.allocate(df.dtype(), qkv.shape(), MemoryClass::workspace);
+  scores_backward(u, rows, qkv, dcontext, saved, dqkv, c);
+  dcontext = qkv = {};
   heads_for_rows(std::move(dqkv), qkv_sections(u), saved.dqkv_TC, c);
 }
 
@@ -367,7 +384,7 @@ void attention_backward_branch(const AttentionSpec& u, const ModelSpec& spec, co
     saved.dkey_norm = c.arena.zeros(ops::sum_dtype(dtype), {u.key_norm_width()}, left);
   }
   if (c.context)
-    context_backward(u, w, rows, df, saved, c);
+    context_backward(u, spec, w, rows, df, saved, c);
   else
     attend_backward(u, spec, w, rows, df, saved, c);
   turn(u, spec, rows, true, saved.dqkv_TC);

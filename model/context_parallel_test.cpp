@@ -13,11 +13,12 @@
 namespace tern {
 namespace {
 
-// Eight heads, so many key/value heads where the family has a number of its own.
-ModelSpec spec_of(const std::string& family, int64_t keys = 8) {
+// Eight heads, or `heads`; so many key/value heads where the family has a number of its own.
+ModelSpec spec_of(const std::string& family, int64_t keys = 8, int64_t heads = 8) {
   HfConfig c = tiny_config(family);
-  c.num_attention_heads = 8;
-  c.num_key_value_heads = hf_family(c).has_kv_heads ? keys : 8;
+  c.num_attention_heads = heads;
+  const HfFamily& f = hf_family(c);
+  c.num_key_value_heads = f.has_kv_heads && !f.blocks.latent ? keys : heads;
   return model_spec(c);
 }
 
@@ -82,10 +83,24 @@ TEST(ContextParallel, EveryGradientIsThatOfOneRank) {
   expect_gradients_of_one(spec_of("gemma2", 4), 2, 1e-12);  // capped scores, windows
 }
 
+// Norms by head and by row, two tables of turns; slopes of each head's own, their number a power of two or not; narrow rows, which queries
+// have or not, and value heads that are longer than key heads or shorter.
+TEST(ContextParallel, HeadsThatAreNormedSlopedOrLatentHaveTheGradientsOfOneRankToo) {
+  for (const char* family : {"qwen3", "olmo2", "gemma3_text", "bloom", "deepseek_v2", "deepseek_v3"})
+    for (const int ranks : {2, 4}) {
+      SCOPED_TRACE(std::string(family) + " on " + std::to_string(ranks));
+      expect_gradients_of_one(spec_of(family, 4), ranks, 1e-12);
+    }
+  for (const int ranks : {2, 3, 4, 6}) expect_gradients_of_one(spec_of("bloom", 12, 12), ranks, 1e-12);
+  HfConfig plain = tiny_config("deepseek_v2");
+  plain.query_rank = 0, plain.value_head_dim = 9;
+  expect_gradients_of_one(model_spec(plain), 2, 1e-12);
+}
+
 // What each row becomes does not depend on who has which rows.
-TEST(ContextParallel, AttentionLeavesTheRowsOfOneRankToTheBit) {
+void expect_rows_of_one_rank(const std::string& family) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
-    const ModelSpec spec = spec_of("llama", 4);
+    const ModelSpec spec = spec_of(family, 4);
     const Batch batch(spec, 24);
     Arena arena;
     const ModelWeights weights = random_weights(spec, dtype, arena, 7);
@@ -106,9 +121,14 @@ TEST(ContextParallel, AttentionLeavesTheRowsOfOneRankToTheBit) {
             unit_forward(spec, 1, weights.units[1], rows_of_rank(batch.rows, comm.rank(), ranks),
                          x.rows_view(first, first + each), &saved, nullptr, {.arena = memory, .context = &group});
         const Tensor own = want.rows_view(first, first + each);
-        EXPECT_EQ(std::memcmp(got.data(), own.data(), static_cast<size_t>(own.bytes())), 0) << "rank " << comm.rank();
+        EXPECT_EQ(std::memcmp(got.data(), own.data(), static_cast<size_t>(own.bytes())), 0)
+            << family << ", rank " << comm.rank();
       });
   }
+}
+
+TEST(ContextParallel, AttentionLeavesTheRowsOfOneRankToTheBit) {
+  for (const char* family : {"llama", "qwen3", "olmo2", "bloom", "deepseek_v2"}) expect_rows_of_one_rank(family);
 }
 
 // Buffers and temporaries each at their most, as the executor counts them.
@@ -153,7 +173,7 @@ void expect_closed_forms(const std::string& family, DType dtype, Multiply multip
 }
 
 TEST(ContextParallel, BytesInMemoryAndOnLinksAreTheClosedForms) {
-  for (const char* family : {"llama", "gpt_neox"})
+  for (const char* family : {"llama", "gpt_neox", "qwen3", "olmo2", "bloom", "deepseek_v2"})
     for (const DType dtype : {DType::f32, DType::bf16, DType::f64})
       for (const Multiply multiply : {Multiply::exact, Multiply::fast})
         for (const int ranks : {2, 4}) {

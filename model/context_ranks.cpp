@@ -44,9 +44,6 @@ void repack(const Tensor& rows, const Tensor& blocks, std::span<const int64_t> s
 }  // namespace
 
 std::string why_not_in_context(const AttentionSpec& u, int ranks) {
-  if (u.latent.present()) return "has latent attention";
-  if (u.head_norm != HeadNormKind::none) return "norms queries and keys";
-  if (u.alibi != AlibiKind::none) return "has slopes by head";
   if (u.cross || u.relative != 0) return "attends to an encoder, or by relative positions";
   if (u.heads % ranks) return fmt::format("has {} heads on a rank", u.heads);
   if (u.kv_heads % ranks) return fmt::format("has {} key/value heads on a rank", u.kv_heads);

@@ -16,7 +16,7 @@ struct ContextRanks {
   Comm& comm;
 };
 
-/// Why a unit cannot run in such a group, or "": "has latent attention". `u` is the part of a tensor group.
+/// Why a unit cannot run in such a group, or "": "has 6 heads on a rank". `u` is the part of a tensor group.
 std::string why_not_in_context(const AttentionSpec& u, int ranks);
 
 /// The attention that one rank computes: its share of the heads; without a group `u` itself.

@@ -106,6 +106,8 @@ void add_context(const Pricing& z, const AttentionSpec& part, int64_t forward, i
     const int64_t bytes = z.T() * (part.qkv_rows() + part.heads * part.head_dim) * z.s();
     const int64_t once = all_to_all_ps(z.machine, z.context(), bytes);
     t.forward += once, t.backward += once;
+    if (part.head_norm != HeadNormKind::none)  // what was kept before the heads' norms is swapped again
+      t.backward += all_to_all_ps(z.machine, z.context(), z.T() * part.qkv_rows() * z.s());
     if (trained)  // what the output's matrix multiplied comes back to its rows once more
       t.weight += all_to_all_ps(z.machine, z.context(), z.T() * part.heads * part.head_dim * z.s());
     return;

@@ -28,6 +28,8 @@ UnitCost latent_cost(const AttentionSpec& u, const Sizes& z) {
   const int64_t rq = l.query_rank, rk = l.kv_rank, rr = rk + l.rotary, Q = E, U = u.heads * (l.plain + l.value);
   const int64_t V = u.value_rows(), in = rq ? rq : D, normed = u.norm.present() ? N * D * s : 0;
   const int64_t values = V == E ? 0 : T * V * s, gathered = z.gathered(D), row = T * s;
+  // Where rows are swapped for heads, as of other attention; the output's matrix reads `read` bytes.
+  const int64_t swapped = z.swaps ? row * C : 0, back = z.swaps ? row * E : 0, read = V == E ? back : values;
   const auto with_rank = [&](int64_t bytes) { return rq ? bytes : 0; };
   const auto without = [&](int64_t bytes) { return rq ? 0 : bytes; };
   using enum AdaptedModule;
@@ -48,15 +50,17 @@ UnitCost latent_cost(const AttentionSpec& u, const Sizes& z) {
                      with_rank(kept * narrow + row * (rq + Q) + z.forward(T, to_q, rq)),
                      kept * narrow + row * (rk + U) + z.forward(T, to_u, rk)});
   };
-  c.forward_workspace = std::max(projecting(0), gathered + values + z.forward(T, to_d, V));
-  c.unsaved_workspace =
-      std::max({row * C + projecting(1), row * (C + E), gathered + row * E + values + z.forward(T, to_d, V)});
+  c.forward_workspace = std::max({swapped + projecting(0), 2 * swapped, 2 * back,
+                                  back + gathered + values + z.forward(T, to_d, V)});
+  c.unsaved_workspace = std::max({row * C + projecting(1), 2 * swapped, row * (C + E), 2 * back,
+                                  gathered + row * E + values + z.forward(T, to_d, V)});
   c.backward_input_workspace =
-      std::max({gathered + row * E + values + z.input_gradient(T, to_d, V),
+      std::max({gathered + row * E + values + z.input_gradient(T, to_d, V), 2 * back, back + swapped, 2 * swapped,
                 row * (U + rk) + z.input_gradient(T, to_u, rk), row * 2 * rk, row * Q + z.input_gradient(T, to_q, in),
                 with_rank(z.input_gradient(T, to_rq, D)), row * D + gathered + z.input_gradient(T, to_rr, D)});
   c.backward_weight_workspace =
-      std::max({gathered + values + z.weight_gradient(T, to_d, V), row * (rk + U) + z.weight_gradient(T, to_u, rk),
+      std::max({2 * back, back + values, gathered + read + z.weight_gradient(T, to_d, V),
+                row * (rk + U) + z.weight_gradient(T, to_u, rk),
                 with_rank(row * (rq + Q) + z.weight_gradient(T, to_q, rq)),
                 normed + gathered +
                     std::max({z.weight_gradient(T, to_rr, D), with_rank(z.weight_gradient(T, to_rq, D)),
@@ -97,16 +101,18 @@ UnitCost attention_cost(const AttentionSpec& whole, const Sizes& z) {
   c.saved_bytes = norm_saved(u.norm, z) + T * C * s + T * E * s + T * u.heads * z.g + join.saved + heads.saved;
   c.left_bytes = T * C * s + normed + heads.left;  // dqkv, dnormed
   const int64_t gathered = z.gathered(D);
-  // Where rows are swapped for heads: qkv and context before and after it, and what travels, by turns.
-  const int64_t in = z.swaps ? T * C * s : 0, back = z.swaps ? T * E * s : 0;
-  c.forward_workspace = std::max({in + normed + gathered + z.forward(T, qkv, D),  // normed while qkv is made
-                                  heads.turned, 2 * in, 2 * back, back + gathered + z.forward(T, out, E)});
+  // Where rows are swapped for heads: qkv and context before and after it, and what travels, by turns. With norms of heads qkv stays as it
+  // is, and a prepared copy is swapped, in the backward once more.
+  const int64_t in = z.swaps ? T * C * s : 0, back = z.swaps ? T * E * s : 0, again = z.swaps ? heads.turned : 0;
+  c.forward_workspace =
+      std::max({in - again + normed + gathered + z.forward(T, qkv, D),  // normed while qkv is made
+                heads.turned, 2 * in, 2 * back, back + gathered + z.forward(T, out, E)});
   c.unsaved_workspace = std::max({normed + gathered + T * C * s + z.forward(T, qkv, D), 2 * in, T * (C + E) * s,
                                   2 * back, gathered + T * E * s + z.forward(T, out, E)});
   c.backward_input_workspace =
       join.workspace +
       std::max({gathered + T * E * s + std::max(z.input_gradient(T, out, E), heads.turned),  // dcontext
-                2 * back, back + in, 2 * in, gathered + z.input_gradient(T, qkv, D)});
+                2 * back, back + in + again, 2 * in, gathered + z.input_gradient(T, qkv, D)});
   c.backward_weight_workspace = join.workspace + std::max({2 * back, back + gathered + z.weight_gradient(T, out, E),
                                                            normed + gathered + z.weight_gradient(T, qkv, D)});
 

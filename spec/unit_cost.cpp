@@ -262,7 +262,8 @@ SwappedBytes swapped_bytes(const Unit& unit, const CostQuery& q) {
   const AttentionSpec u = part_of(*whole, q.tensor);
   const int64_t in = q.tokens * u.qkv_rows() * size_of(q.dtype),
                 back = q.tokens * u.heads * u.head_dim * size_of(q.dtype);
-  return {in + back, in + back, unit_cost(unit, q).trained > 0 ? back : 0};
+  const int64_t again = u.head_norm == HeadNormKind::none ? 0 : in;  // kept before the norms, not after the swap
+  return {in + back, in + back + again, unit_cost(unit, q).trained > 0 ? back : 0};
 }
 
 int64_t expert_rows(const MoeSpec& u, const CostQuery& q) {

@@ -33,6 +33,25 @@ TEST(TrainContext, AnyCompositionIsNearOneRank) {
   }
 }
 
+// Norms by head; slopes by head.
+TEST(TrainContext, HeadsThatAreNormedOrSlopedAreNearOneRank) {
+  const RunInputs inputs(true, 2, 4, 4);
+  const int64_t vocab = Tokenizer::load(kTokenizer).vocab_size();
+  const std::string common =
+      fmt::format(R"("vocab_size": {}, "hidden_size": 16, "tie_word_embeddings": true, "num_hidden_layers": 2)", vocab);
+  for (const std::string& of_family :
+       {std::string(R"("model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"], "intermediate_size": 24, "head_dim": 4,
+ "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "hidden_act": "silu")"),
+        std::string(R"("model_type": "bloom", "architectures": ["BloomForCausalLM"], "n_head": 4)")}) {
+    write_file_atomically(real_io(), inputs.path + "/config.json", "{" + of_family + ", " + common + "}");
+    TrainSettings s = short_run(inputs, DType::f64);
+    s.optimizer = update_config(UpdateRule::sgd);
+    RunsOfOneRank one(s);
+    expect_near(one, {.context = 2});
+    expect_near(one, {.stages = 2, .data = 2, .zero = 1, .recompute = Recompute::full, .context = 2});
+  }
+}
+
 TEST(TrainContext, InOtherTypesAndWithOtherRules) {
   const RunInputs inputs(true, 2, 4, 2);
   for (const DType dtype : {DType::f32, DType::bf16})

@@ -23,6 +23,7 @@
 #include "train/plan_settings.h"
 #include "train/stored_run.h"
 #include "train/train_state.h"
+#include "train/update_peaks.h"
 #include "update/step.h"
 
 namespace tern {
@@ -205,17 +206,6 @@ Program highest_step(const ModelSpec& spec, const TrainSettings& s) {
   return lower(spec, step_placement(spec, s, std::min(s.micro_batch, s.batch) * micros));
 }
 
-// Of all ranks together.
-RankBytes peak_of_step(const Program& step, const TrainSettings& s) {
-  const int64_t each = s.ranks / step.num_ranks;
-  RankBytes peak;
-  for (const RankBytes& own : simulate(step).ranks) {
-    peak.peak_bytes += each * own.peak_bytes;
-    peak.buffers_at_peak += each * own.buffers_at_peak, peak.workspace_at_peak += each * own.workspace_at_peak;
-  }
-  return peak;
-}
-
 // Of ranks that have all layers each, beside the step. `begins`: bytes of one rank's weights with the values that masters begin from.
 void predict_copies(const ModelSpec& spec, const TrainSettings& s, const TrainedParts& parts, int64_t begins,
                     MemoryPlan& plan) {
@@ -266,7 +256,7 @@ MemoryPlan predict_memory(const ModelSpec& spec, const TrainSettings& s, int64_t
   plan.staging_during_steps = s.checkpoint_every > 0 && s.checkpoint_every < s.schedule.total_steps;
 
   const Program step = highest_step(spec, s);
-  RankBytes peak = peak_of_step(step, s);
+  RankBytes peak = peak_of_step(spec, step, s);
   if (num_stage_devices(s) > 1 || s.tensor > 1) {
     predict_mesh(spec, s, step, plan);
   } else {

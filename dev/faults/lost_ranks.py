@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Runs of four processes (ZeRO 1, sums of four groups) that lose a rank at a random message, again and again.
 
-    dev/faults/lost_ranks.py build/release/bin/tern [--kills 100] [--partitions 14] [--changed 20] [--seed 1]
+    dev/faults/lost_ranks.py build/release/bin/tern [--kills 100] [--partitions 14] [--changed 500] [--twice 20] [--seed 1]
 
 kills       a random rank is killed; the run goes on with 2, 4 and 1 ranks in turn, and has to leave the bits of a run that nothing befell
 partitions  nothing that a random rank sends arrives any more; the launcher starts again: no step may be committed twice
-changed     a random bit of a message is changed: the run finishes with the bits of none, or ends with 5 and goes on to them
+changed     so many random bits of random messages are changed, ten in a run: each step that one was in is done once more; a run finishes with
+            the bits of none, or ends with 5 and goes on to them
+twice       from a random message on each has a changed bit: the run ends with 5, and goes on to the bits of none
 Prints a line for each kind; exit code 1 if any run was not as it should."""
 import argparse
 import hashlib
@@ -121,25 +123,47 @@ def partitions(runs, want, count, draw):
     return tell("partitions", count, wrong, f" ({commits} commits seen, none of one step twice)" if not wrong else "")
 
 
+def goes_on_to(runs, want, out, fault, code, said, wrong):
+    """A run that ended with 5 because of a changed message goes on; either way its bits are those of none."""
+    ended = code == 5 and "was changed on its way" in said
+    if ended:
+        code, said = runs.goes_on(out, 4)
+    if code != 0 or runs.bits(out) != want:
+        wrong.append(f"{fault}: {code}: {said[-300:]}")
+    return ended
+
+
 def changed(runs, want, count, draw):
-    wrong, again, ended = [], 0, 0
-    for _ in range(count):
-        out, fault = runs.new(), f"corrupt@{draw.randrange(4)}@{draw.randrange(60, 900)}"
+    wrong, again, ended, left = [], 0, 0, count
+    while left > 0:
+        ten = sorted(draw.sample(range(60, 900), min(left, 10)))
+        left -= len(ten)
+        out, rank = runs.new(), draw.randrange(4)
+        fault = ",".join(f"corrupt@{rank}@{at}@{draw.randrange(1 << 20)}" for at in ten)
         code, said = runs.launch(out, fault)
-        if code == 5 and "was changed on its way" in said:
-            ended += 1
-            code, said = runs.goes_on(out, 4)
-        else:
-            again += "the step is done again" in said
-        if code != 0 or runs.bits(out) != want:
-            wrong.append(f"{fault}: {code}: {said[-300:]}")
-    return tell("changed bits", count, wrong, f" ({again} steps done again, {ended} runs ended and went on)")
+        again += said.count("the step is done again")
+        ended += goes_on_to(runs, want, out, fault, code, said, wrong)
+        if "was changed on its way" not in said:
+            wrong.append(f"{fault}: nobody noticed")
+    return tell("changed bits, ten a run", count, wrong, f" ({again} steps done again, {ended} runs ended and went on)")
+
+
+def twice(runs, want, count, draw):
+    wrong, second = [], 0
+    for _ in range(count):
+        out, rank, first = runs.new(), draw.randrange(4), draw.randrange(100, 700)
+        fault = ",".join(f"corrupt@{rank}@{at}@{draw.randrange(1 << 20)}" for at in range(first, first + 120))
+        code, said = runs.launch(out, fault)
+        second += "and one of this step had been before" in said
+        if not goes_on_to(runs, want, out, fault, code, said, wrong):
+            wrong.append(f"from message {first} of rank {rank}: exit code {code}: {said[-300:]}")
+    return tell("changed twice", count, wrong, f" ({second} in the second pass of a step)")
 
 
 def main():
     options = argparse.ArgumentParser()
     options.add_argument("program")
-    for name, value in (("kills", 100), ("partitions", 14), ("changed", 20), ("seed", 1)):
+    for name, value in (("kills", 100), ("partitions", 14), ("changed", 500), ("twice", 20), ("seed", 1)):
         options.add_argument(f"--{name}", type=int, default=value)
     o = options.parse_args()
     draw = random.Random(o.seed)
@@ -151,7 +175,7 @@ def main():
             sys.exit(f"the run without faults ended with {code}: {said}")
         want = runs.bits(out)
         good = [kills(runs, want, o.kills, draw), partitions(runs, want, o.partitions, draw),
-                changed(runs, want, o.changed, draw)]
+                changed(runs, want, o.changed, draw), twice(runs, want, o.twice, draw)]
     sys.exit(0 if all(good) else 1)
 
 

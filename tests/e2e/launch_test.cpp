@@ -11,6 +11,7 @@
 #include "base/io.h"
 #include "base/rng.h"
 #include "base/text.h"
+#include "comm/mpi_world.h"
 #include "comm/socket.h"
 #include "tests/e2e/train_process.h"
 
@@ -308,6 +309,45 @@ TEST(LaunchSlow, SixtyFourFaultsAtRandomMessagesEndByName) {
   }
 }
 
+// Bits flipped between processes. Once: the step is done again, to the bits of a run where none was. In each message from then on: its
+// second time too, so the run ends with 5, and the same command goes on from the last checkpoint to the same bits.
+TEST(Launch, AChangedBitIsAStepDoneAgainAndTheSecondTimeEndsWithFive) {
+  const TinyRun tiny;
+  std::string errors;
+  const auto command = [&](int out) {
+    return tiny.command(tiny.out(out), {"--micro-batch", "1", "--sum-groups", "2", "--zero", "1"});
+  };
+  const auto launched_with = [&](int out, const std::string& fault) {
+    Words words = launched(2, command(out));
+    words.insert(words.begin(), {"/usr/bin/env", "TERN_FAULT=" + fault});
+    return run_to_end(words, tiny.root(), &errors);
+  };
+  Words alone = command(0);
+  alone.insert(alone.end(), {"--ranks", "2"});
+  ASSERT_EQ(run_to_end(alone, tiny.root(), &errors), 0) << errors;
+  const std::string want = final_bits(tiny.out(0));
+  // Most messages are of a step's passes. One of its totals ends the run, with 5 and other words; one copy of a verdict changes nothing.
+  int at = 150, out = 1;
+  for (bool again = false; !again; ++at, ++out) {
+    ASSERT_LT(at, 160) << errors;
+    const int code = launched_with(out, fmt::format("corrupt@1@{}@{}", at, 37 * at));
+    ASSERT_TRUE(code == 0 || code == 5) << at << ": " << errors;
+    again = errors.find("a message of rank 1 to rank 0 was changed on its way; the step is done again") != std::string::npos;
+    EXPECT_EQ(code == 0 && final_bits(tiny.out(out)) != want, false) << at << errors;
+    EXPECT_EQ(again && code != 0, false) << at << errors;
+  }
+  std::string every;
+  for (int message = at - 1; message < at + 60; ++message)
+    every += fmt::format("{}corrupt@1@{}", every.empty() ? "" : ",", message);
+  EXPECT_EQ(launched_with(out, every), 5) << errors;
+  EXPECT_NE(errors.find("a message of rank 1 to rank 0 was changed on its way, and one of this step had been before"),
+            std::string::npos)
+      << errors;
+  EXPECT_TRUE(none_left(tiny.out(out), 1));
+  ASSERT_EQ(run_to_end(launched(2, command(out)), tiny.root(), &errors), 0) << errors;
+  EXPECT_TRUE(final_bits(tiny.out(out)) == want) << "of a run that went on after its end";
+}
+
 TEST(Launch, WhatItCannotRunIsRefusedByName) {
   const TinyRun tiny;
   std::string errors;
@@ -396,6 +436,38 @@ TEST(Launch, TheVariablesOfEveryLauncherGiveTheSameBits) {
     EXPECT_EQ(pair.said[1], "") << "rank 0 alone talks";
     EXPECT_EQ(final_bits(tiny.out(1 + kind)) == final_bits(tiny.out(0)), true) << kind;
   }
+}
+
+// Skipped where tern was built without MPI, or there is no mpirun.
+TEST(Launch, MessagesByMpiGiveTheSameBits) {
+  if (const std::string why = why_no_mpi(); !why.empty()) GTEST_SKIP() << why;
+  if (std::system("command -v mpirun >/dev/null") != 0) GTEST_SKIP() << "no mpirun (Debian: openmpi-bin)";
+  const TinyRun tiny;
+  std::string errors;
+  int out = 0;
+  const auto by_mpirun = [&](const char* ranks, const Words& words) {
+    Words all{"/usr/bin/env", "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
+              "mpirun",       "--oversubscribe",          "-n",
+              ranks};
+    all.insert(all.end(), words.begin(), words.end());
+    all.insert(all.end(), {"--transport", "mpi"});
+    return run_to_end(all, tiny.root(), &errors);
+  };
+  for (const Words& of_run : {Words{"--sum-groups", "2", "--ranks", "2"}, Words{"--sum-groups", "4", "--zero", "3", "--ranks", "4"},
+                              Words{"--tensor-parallel", "2", "--ranks", "4"}}) {
+    const auto command = [&] {
+      Words more{"--micro-batch", "1"};
+      more.insert(more.end(), of_run.begin(), of_run.end());
+      return tiny.command(tiny.out(++out), more);
+    };
+    ASSERT_EQ(run_to_end(command(), tiny.root(), &errors), 0) << errors;
+    ASSERT_EQ(by_mpirun(of_run.back().c_str(), command()), 0) << errors;
+    EXPECT_TRUE(final_bits(tiny.out(out)) == final_bits(tiny.out(out - 1))) << of_run.back() << " ranks";
+  }
+  EXPECT_EQ(run_to_end(launched(2, tiny.command(tiny.out(++out), {"--transport", "mpi"})), tiny.root(), &errors), 2);
+  EXPECT_NE(errors.find("start it with mpirun"), std::string::npos) << errors;
+  EXPECT_EQ(run_to_end(tiny.command(tiny.out(out), {"--transport", "mpi"}), tiny.root(), &errors), 2);
+  EXPECT_NE(errors.find("--transport mpi: this process is a run of its own"), std::string::npos) << errors;
 }
 
 TEST(Launch, RanksOfUnlikeWorldsDataOrSettingsAreRefusedByNameOnAll) {

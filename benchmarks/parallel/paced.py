@@ -1,0 +1,170 @@
+#!/usr/bin/env python3
+"""Two processes on a link of 200 Mbit: how much of the time of messages passes behind compute, and that the bits stay.
+
+    paced.py [--tern ./tern] [--mbit 200] [--cases 15m,7m] [--dtypes f32] [--rounds 3] [--seconds 30] [--quick] [--results paced.jsonl]
+
+Needs root, ip and tc (Debian: iproute2). Makes two network namespaces (tern-a, tern-b) joined by a veth pair, each end shaped by tbf, and
+removes them again. Each model is run with its table tied to the head and untied, a rank of one thread in each namespace, 200 Mbit each way.
+
+  t         the median step
+  t_serial  all spans of a traced step one after the other: passes, sums, the update
+  t_bound   the longest path of the same spans where a sum may pass while the rank computes on: each sum as early as the gradients that it
+            reads are there, one after the other on the link; the norm after all of them
+  won       (t_serial − t) / (t_serial − t_bound); wanted: 70 %
+
+A span of a sum is the shorter of the two ranks', so that waiting for the other one counts for neither. Then six steps are run on the link, and
+on two threads of one process: the weights must have the same bits. A run that is in --results is not done again.
+"""
+import argparse
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+
+from runs import FINISHED, ROOT, STOPPED, Results, checked, make, middle, stamp, steps_of, train_words
+
+SPACES, HOSTS = ("tern-a", "tern-b"), ("10.77.0.1", "10.77.0.2")
+SUMS = ("REDUCE", "SCATTER", "GATHER")
+
+
+def system(*words, check=True):
+    subprocess.run([str(w) for w in words], check=check, stderr=None if check else subprocess.DEVNULL)
+
+
+class Link:
+    def __init__(self, mbit):
+        self.remove()
+        for space in SPACES:
+            system("ip", "netns", "add", space)
+        system("ip", "link", "add", "tern-v0", "netns", SPACES[0], "type", "veth", "peer", "name", "tern-v1", "netns", SPACES[1])
+        for n, (space, host) in enumerate(zip(SPACES, HOSTS)):
+            inside = ("ip", "netns", "exec", space)
+            system(*inside, "ip", "address", "add", f"{host}/24", "dev", f"tern-v{n}")
+            for device in (f"tern-v{n}", "lo"):
+                system(*inside, "ip", "link", "set", device, "up")
+            system(*inside, "tc", "qdisc", "add", "dev", f"tern-v{n}", "root", "tbf", "rate", f"{mbit}mbit", "burst", "64kb", "latency", "100ms")
+
+    @staticmethod
+    def remove():
+        for space in SPACES:
+            system("ip", "netns", "delete", space, check=False)
+
+    @staticmethod
+    def sent():
+        text = subprocess.run(["ip", "netns", "exec", SPACES[0], "cat", "/sys/class/net/tern-v0/statistics/tx_bytes"], check=True,
+                              capture_output=True, text=True).stdout
+        return int(text)
+
+
+def on_the_link(words, cache, codes):
+    processes = []
+    for rank, space in enumerate(SPACES):
+        env = {**os.environ, "RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "MASTER_ADDR": HOSTS[0],
+               "MASTER_PORT": "29511", "OMP_WAIT_POLICY": "passive", "XDG_CACHE_HOME": str(cache)}
+        processes.append(subprocess.Popen(["ip", "netns", "exec", space, *words], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+    said = [p.communicate() for p in processes]
+    for p, (_, errors) in zip(processes, said):
+        if p.returncode not in codes:
+            sys.exit(f"{' '.join(words)}\nended with {p.returncode}:\n{errors[-2000:]}")
+
+
+def spans_of(trace):
+    """Of each measured rank its spans in order: (name, seconds)."""
+    ranks = {}
+    for e in json.loads(trace.read_text())["traceEvents"]:
+        if e["ph"] == "X" and e["pid"] % 2 == 1:
+            ranks.setdefault(e["pid"], []).append((e["ts"], e["name"].split()[0], e["dur"] / 1e6))
+    both = [[(name, seconds) for _, name, seconds in sorted(spans)] for spans in ranks.values()]
+    return [(a[0], min(a[1], b[1]) if a[0] in SUMS else max(a[1], b[1])) for a, b in zip(*both)]
+
+
+def times_of(spans):
+    """(t_serial, t_bound)."""
+    compute = link = 0.0
+    for name, seconds in spans:
+        if name in SUMS:
+            link = max(link, compute) + seconds
+        else:
+            compute = (max(compute, link) if name == "NORM" else compute) + seconds
+    return sum(seconds for _, seconds in spans), max(compute, link)
+
+
+def one(a, folder, dtype, work):
+    out, trace = work / "out", work / "trace.json"
+    shutil.rmtree(out, ignore_errors=True)
+    before = Link.sent()
+    words = train_words(a.tern, folder, out, a.seconds, ["--dtype", dtype, "--threads", 1, "--trace", trace])
+    on_the_link(words, work / "cache", (STOPPED, FINISHED))
+    steps = steps_of(out)
+    serial, bound = times_of(spans_of(trace))
+    step = statistics.median(steps)
+    return {"step_s": step, "steps": len(steps), "serial_s": serial, "bound_s": bound, "wire_bytes": (Link.sent() - before) / (len(steps) + 2),
+            "won": (serial - step) / (serial - bound) if serial > bound else 0.0}
+
+
+def same_bits(a, folder, dtype, work):
+    sums = []
+    for linked in (True, False):
+        out = work / "bits"
+        shutil.rmtree(out, ignore_errors=True)
+        words = train_words(a.tern, folder, out, 10000, ["--dtype", dtype, "--threads", 1, "--steps", 6])
+        if linked:
+            on_the_link(words, work / "cache", (FINISHED,))
+        else:
+            checked([*words, "--ranks", 2], env={"XDG_CACHE_HOME": str(work / "cache")})
+        sums.append(hashlib.sha256((out / "model/model.safetensors").read_bytes()).hexdigest())
+    return {"same": sums[0] == sums[1]}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tern", default=str(ROOT / "build/release/bin/tern"))
+    parser.add_argument("--mbit", type=int, default=200)
+    parser.add_argument("--cases", default="15m,7m")
+    parser.add_argument("--dtypes", default="f32")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=int, default=30)
+    parser.add_argument("--quick", action="store_true", help="one round of the 7M model for 8 seconds: whether it runs")
+    parser.add_argument("--results", default="paced.jsonl")
+    a = parser.parse_args()
+    if a.quick:
+        a.rounds, a.seconds, a.cases = 1, 8, "7m"
+    if os.geteuid() != 0 or not shutil.which("ip") or not shutil.which("tc"):
+        sys.exit("paced.py: needs root, ip and tc (Debian: iproute2)")
+    results, rows, bits = Results(a.results), {}, {}
+    work = pathlib.Path(tempfile.mkdtemp())
+    try:
+        Link(a.mbit)
+        for case in a.cases.split(","):
+            for tied in (True, False):
+                folder = work / f"{case}-{'tied' if tied else 'untied'}"
+                make(case, folder)
+                config = json.loads((folder / "config.json").read_text())
+                (folder / "config.json").write_text(json.dumps({**config, "tie_word_embeddings": tied}))
+        for turn in range(a.rounds):
+            for folder in sorted(f for f in work.iterdir() if (f / "config.json").exists()):
+                for dtype in a.dtypes.split(","):
+                    name = f"{folder.name} {dtype}"
+                    row = results.once(f"{name} {a.mbit} Mbit {a.seconds} s round {turn}", lambda f=folder, d=dtype: one(a, f, d, work))
+                    rows.setdefault(name, []).append(row)
+                    bits[name] = results.once(f"{name} {a.mbit} Mbit bits", lambda f=folder, d=dtype: same_bits(a, f, d, work))["same"]
+                    print(f"{row['key']}: {1e3 * row['step_s']:.0f} ms", file=sys.stderr)
+    finally:
+        Link.remove()
+        shutil.rmtree(work)
+    print(f"{a.mbit} Mbit, two ranks × one thread, {stamp()}\n\n| | t, ms | t_serial | t_bound | won | MB sent a step | bits of threads |\n|---|---|---|---|---|---|---|")
+    for name, of_case in rows.items():
+        t, serial, bound = (1e3 * middle(of_case, k)[0] for k in ("step_s", "serial_s", "bound_s"))
+        won, least, most = middle(of_case, "won")
+        print(f"| {name} | {t:.0f} | {serial:.0f} | {bound:.0f} | {100 * won:.0f} % ({100 * least:.0f} – {100 * most:.0f}) | "
+              f"{middle(of_case, 'wire_bytes')[0] / 1e6:.1f} | {'the same' if bits[name] else 'OTHERS'} |")
+    sys.exit(0 if all(bits.values()) else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+"""Twelve plans on two ranks of one thread: the step that `tern plan` predicts from `tern profile --ranks 2`, beside the measured one.
+
+    twelve_plans.py [--tern ./tern] [--rounds 3] [--seconds 12] [--quick] [--results twelve_plans.jsonl]
+
+Replicas, ZeRO 3, tensor groups and two stages, each of the 15M and the 7M model in f32 and the 15M model in bf16. No constant is fitted on
+them: a profile measures products, memory and collectives, in each round anew, so that a prediction and its run met the same neighbours.
+Wanted: each within 20 %, the median within 10 %. The ranks are threads of one process, which have a core each. A profile or a run that
+is in --results is not done again, so a stopped script goes on; of a round that was stopped in the middle the profile is older than its runs.
+"""
+import argparse
+import json
+import pathlib
+import shutil
+import statistics
+import sys
+import tempfile
+
+from runs import BATCH, ROOT, SEQ, Results, checked, make, middle, stamp, tern_run, train_words
+
+CASES = (("15m", "f32"), ("7m", "f32"), ("15m", "bf16"))
+PLANS = {"replicas": "dp=2,pp=1,tp=1,cp=1,zero=0,micro-batch=8", "ZeRO 3": "dp=2,pp=1,tp=1,cp=1,zero=3,micro-batch=8",
+         "tensor group": "dp=1,pp=1,tp=2,cp=1,zero=0,micro-batch=16", "two stages": "dp=1,pp=2,tp=1,cp=1,zero=0,micro-batch=4"}
+
+
+def profiled(a):
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder, "this.toml")
+        checked([a.tern, "profile", "--ranks", 2, "--threads", 1, "--output", path, *(["--quick"] if a.quick else [])])
+        return {"toml": path.read_text()}
+
+
+def one(a, case, dtype, fix, toml, work):
+    (work / "this.toml").write_text(toml)
+    plan = work / "plan.json"
+    checked([a.tern, "plan", work / case / "config.json", "--hardware", work / "this.toml", "--batch", BATCH, "--seq", SEQ, "--dtype", dtype,
+             "--allow-recompute", "none", "--schedules", "1f1b", "--fix", fix, "--output", plan])
+    predicted = json.loads(plan.read_text())["predicted"]
+    words = train_words(a.tern, work / case, work / "out", a.seconds, ["--dtype", dtype, "--threads", 1, "--plan", plan])
+    row = tern_run(words, work / "out", work / "cache")
+    return {**row, "planned_s": predicted["step_ps"] * 1e-12, "program_s": predicted.get("program", {}).get("step_ps", 0) * 1e-12}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tern", default=str(ROOT / "build/release/bin/tern"))
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=int, default=12)
+    parser.add_argument("--quick", action="store_true", help="one round of 4 seconds with a quick profile: whether it runs")
+    parser.add_argument("--results", default="twelve_plans.jsonl")
+    a = parser.parse_args()
+    if a.quick:
+        a.rounds, a.seconds = 1, 4
+    results, rows = Results(a.results), {}
+    work = pathlib.Path(tempfile.mkdtemp())
+    try:
+        for turn in range(a.rounds):
+            toml = results.once(f"profile {'quick ' * a.quick}round {turn}", lambda: profiled(a))["toml"]
+            for case, dtype in CASES:
+                make(case, work / case)
+                for name, fix in PLANS.items():
+                    key = f"{case} {dtype} {name} {a.seconds} s round {turn}"
+                    row = results.once(key, lambda c=case, d=dtype, f=fix: one(a, c, d, f, toml, work))
+                    rows.setdefault((case, dtype, name), []).append({**row, "ratio": row["planned_s"] / row["step_s"]})
+                    print(f"{key}: predicted {1e3 * row['planned_s']:.1f} ms, measured {1e3 * row['step_s']:.1f} ms", file=sys.stderr)
+    finally:
+        shutil.rmtree(work)
+    print(f"two ranks × one thread, {stamp()}\n\n| plan | predicted ms | measured ms | predicted / measured | least – most |\n|---|---|---|---|---|")
+    errors = []
+    for (case, dtype, name), of_plan in rows.items():
+        ratio, least, most = middle(of_plan, "ratio")
+        errors.append(abs(ratio - 1))
+        print(f"| {case} {dtype}, {name} | {1e3 * middle(of_plan, 'planned_s')[0]:.1f} | {1e3 * middle(of_plan, 'step_s')[0]:.1f} | {ratio:.2f} | "
+              f"{least:.2f} – {most:.2f} |")
+    print(f"\n{sum(e <= 0.2 for e in errors)} of {len(errors)} within 20 % (wanted: all), median {100 * statistics.median(errors):.0f} % (wanted: 10 %)")
+
+
+if __name__ == "__main__":
+    main()
