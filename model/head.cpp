@@ -44,7 +44,8 @@ double fused_loss(const HeadSpec& u, const HeadWeights& w, const Tensor& x, std:
     const std::span<float> tile_losses(losses.data(), static_cast<size_t>(m));
     head_loss(u.vocab, u.width, targets.subspan(static_cast<size_t>(begin), static_cast<size_t>(m)),
               static_cast<float>(scale), normed.span<bf16>(), dense_rows(w.projection).span<bf16>(), tile_losses,
-              saved.dnormed_TD.rows_view(begin, end).span<bf16>(), dense_rows(gradient).span<float>(), bytes_of(scratch));
+              saved.dnormed_TD.rows_view(begin, end).span<bf16>(), dense_rows(gradient).span<float>(),
+              bytes_of(scratch));
     if (u.multiplier != 1) ops::scale(u.multiplier, saved.dnormed_TD.rows_view(begin, end));
     for (const float one : tile_losses) loss += one;
   }

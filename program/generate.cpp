@@ -9,10 +9,8 @@ Placement placement_of(const ModelSpec& spec, std::span<const CostQuery> micro_b
                        const UpdateConfig& update) {
   TERN_CHECK(!micro_batches.empty(), "program: no micro-batches");
   const DType dtype = micro_batches[0].dtype;
-  const TrainJob job{.batch = std::ssize(micro_batches),
-                     .dtype = dtype,
-                     .gradients = wide_type(dtype),
-                     .optimizer = update.rule};
+  const TrainJob job{
+      .batch = std::ssize(micro_batches), .dtype = dtype, .gradients = wide_type(dtype), .optimizer = update.rule};
   Placement p = placement_of(spec, plan_on_one_device(spec, job, {&recompute, 1}, 1), {.update = update});
   p.query = [sizes = std::vector(micro_batches.begin(), micro_batches.end())](int, int m) {
     return sizes[static_cast<size_t>(m)];

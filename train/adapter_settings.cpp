@@ -63,11 +63,11 @@ std::optional<AdapterSettings> adapter_from(const Options& o) {
     throw Error(ErrorKind::usage, "--adapter-dropout: {} would leave nothing; expected less than 1", a.config.dropout);
   if (o.text("method") == "qalora") a.pool = 64;
   a.init = value_named<AdapterInit>("init", o.text("init"),
-                              {{"true", AdapterInit::kaiming},
-                               {"gaussian", AdapterInit::gaussian},
-                               {"orthogonal", AdapterInit::orthogonal},
-                               {"pissa", AdapterInit::pissa},
-                               {"olora", AdapterInit::olora}});
+                                    {{"true", AdapterInit::kaiming},
+                                     {"gaussian", AdapterInit::gaussian},
+                                     {"orthogonal", AdapterInit::orthogonal},
+                                     {"pissa", AdapterInit::pissa},
+                                     {"olora", AdapterInit::olora}});
   if (takes_factors(a.init) && o.text("method") != "lora" && o.text("method") != "rslora")
     throw Error(
         ErrorKind::usage,

@@ -53,26 +53,22 @@ TEST(TrainOuter, AveragingAfterEachStepOfPlainSgdIsSummingGradients) {
 }
 
 std::vector<OuterConfig> configs() {
-  return {{.every = 2},
-          {.every = 3, .rate = 0.7, .momentum = 0.9},
-          {.every = 4, .rate = 0.7, .momentum = 0.9, .fragments = 2, .delay = 2, .mix = 0.5},
-          {.every = 3, .rate = 0.7, .momentum = 0.9, .fragments = 3, .delay = 1, .codec = OuterCodec::int4},
-          {.every = 2, .codec = OuterCodec::int8},
-          {.every = 2,
-           .rate = 0.7,
-           .momentum = 0.5,
-           .nesterov = false,
-           .pairs = true,
-           .fragments = 2,
-           .delay = 1,
-           .seed = 3},
-          {.every = 2, .momentum = 0.5, .nesterov = false, .delay = 2, .codec = OuterCodec::sign},
-          {.every = 1,
-           .rate = 1,
-           .momentum = 0.9,
-           .codec = OuterCodec::power_sgd,
-           .codec_rank = 2,
-           .away = {{1, 2, 3}}}};
+  return {
+      {.every = 2},
+      {.every = 3, .rate = 0.7, .momentum = 0.9},
+      {.every = 4, .rate = 0.7, .momentum = 0.9, .fragments = 2, .delay = 2, .mix = 0.5},
+      {.every = 3, .rate = 0.7, .momentum = 0.9, .fragments = 3, .delay = 1, .codec = OuterCodec::int4},
+      {.every = 2, .codec = OuterCodec::int8},
+      {.every = 2,
+       .rate = 0.7,
+       .momentum = 0.5,
+       .nesterov = false,
+       .pairs = true,
+       .fragments = 2,
+       .delay = 1,
+       .seed = 3},
+      {.every = 2, .momentum = 0.5, .nesterov = false, .delay = 2, .codec = OuterCodec::sign},
+      {.every = 1, .rate = 1, .momentum = 0.9, .codec = OuterCodec::power_sgd, .codec_rank = 2, .away = {{1, 2, 3}}}};
 }
 
 int64_t predicted_bytes(const RunInputs& inputs, const TrainSettings& s, int ranks) {

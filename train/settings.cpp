@@ -167,8 +167,8 @@ Multiply multiply_from_name(std::string_view name) {
   return value_named<Multiply>("multiply", name, {{"fast", Multiply::fast}, {"exact", Multiply::exact}});
 }
 Resume resume_from_name(std::string_view name) {
-  return value_named<Resume>(
-      "resume", name, {{"auto", Resume::automatic}, {"must", Resume::must}, {"never", Resume::never}});
+  return value_named<Resume>("resume", name,
+                             {{"auto", Resume::automatic}, {"must", Resume::must}, {"never", Resume::never}});
 }
 
 TrainSettings train_settings(const Options& o) {

@@ -290,8 +290,7 @@ TEST(Outer, PairsByHand) {
     const Trained got = train_apart(c, ranks, 12, DType::f64, dyadic);
     int64_t sent = 0;
     const std::vector<OuterFragment> whole{{Shape{5, 7}, Shape{130}, Shape{3, 50}}};
-    for (int64_t step = 2; step <= 12; step += 2)
-      sent += outer_fragment_bytes(c, whole[0], 0, ranks, step, DType::f64);
+    for (int64_t step = 2; step <= 12; step += 2) sent += outer_fragment_bytes(c, whole[0], 0, ranks, step, DType::f64);
     EXPECT_EQ(got.sent, sent);
     EXPECT_EQ(sent, ranks / 2 * 2 * 6 * (35 + 130 + 150) * 8);
     EXPECT_EQ(got.state, outer_state_bytes(c, whole, ranks, DType::f64));
@@ -378,8 +377,7 @@ TEST(Outer, CodesTravelInTheirBytesAndWhatTheyLeaveOutComesLater) {
        {OuterCodec::none, OuterCodec::int8, OuterCodec::int4, OuterCodec::sign, OuterCodec::power_sgd})
     for (const int ranks : {1, 2, 3, 4}) {
       SCOPED_TRACE(std::string(kOuterCodecNames[static_cast<size_t>(codec)]) + " " + std::to_string(ranks));
-      const OuterConfig c{
-          .every = 2, .rate = 0.7, .momentum = 0.9, .fragments = 2, .codec = codec, .codec_rank = 2};
+      const OuterConfig c{.every = 2, .rate = 0.7, .momentum = 0.9, .fragments = 2, .codec = codec, .codec_rank = 2};
       const Trained got = train_apart(c, ranks, 40, DType::f32, dyadic);
       int64_t sent = 0;
       for (int64_t step = 1; step <= 40; ++step)
