@@ -29,10 +29,11 @@ void Gguf::read_parts() {
   const uint64_t count = said->as_u64();
   const auto prefix = count <= kGgufMaxParts ? gguf_part_prefix(path(), 1, static_cast<int>(count)) : std::nullopt;
   if (!prefix)
-    throw Error(ErrorKind::bad_file,
-                "{}: key 'split.count': the first of {} files, which are called NAME-00001-of-{:05}.gguf and so on and lie "
-                "in one directory; give it that name",
-                path(), count, count);
+    throw Error(
+        ErrorKind::bad_file,
+        "{}: key 'split.count': the first of {} files, which are called NAME-00001-of-{:05}.gguf and so on and lie "
+        "in one directory; give it that name",
+        path(), count, count);
   for (int n = 2; n <= static_cast<int>(count); ++n) {
     Gguf part(gguf_part_path(*prefix, n, static_cast<int>(count)));
     const auto number = part.find("split.no"), of = part.find("split.count");
