@@ -287,12 +287,11 @@ std::vector<FileBand> gguf_rows(const ModelSpec& spec, const Gguf& file, const P
     const GgufTensor* tensor = file.find_tensor(slot.place.name);
     if (info.shape.rank != 2 || !judge(slot, tensor).empty() || slot.head_dim % 2 != 0) return {};
     const std::span<const std::byte> rows = bytes_of(slot, *tensor);
-    bands.push_back(
-        {slot.rows,
-         {file.file_of(*tensor), file.offset_of(*tensor) + (rows.data() - tensor->bytes.data()),
-          static_cast<int64_t>(rows.size())},
-         *tensor->type->weight,
-         slot.head_dim});
+    bands.push_back({slot.rows,
+                     {file.file_of(*tensor), file.offset_of(*tensor) + (rows.data() - tensor->bytes.data()),
+                      static_cast<int64_t>(rows.size())},
+                     *tensor->type->weight,
+                     slot.head_dim});
   }
   return bands;
 }

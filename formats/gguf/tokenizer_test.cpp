@@ -179,19 +179,19 @@ TEST(GgufSplit, RulesCutWhereTheirModelsDo) {
     std::string text, left, right;  // the pieces as byte-level vocabularies spell them
   };
   const std::vector<Pair> pairs = {
-      {"12", "1", "2"},           // two digits
-      {"12341", "4", "1"},        // and a fourth and a fifth
-      {"aB", "a", "B"},           // a capital inside a word
-      {" a", "Ġ", "a"},           // a space before a letter
-      {"-a", "-", "a"},           // a sign before a letter
-      {"b\u0301", "b", "Ì"},      // a letter with a mark, which nothing composes
-      {"!\n", "!", "Ċ"},          // a line's end behind a sign
-      {"!/\n/", "Ċ", "/"},        // and a slash behind it
-      {"\u4e00a", "Ģ", "a"},      // a Chinese character before a letter
-      {"b's", "b", "'"},          // an English ending
-      {"  a", "Ġ", "Ġ"},          // two spaces before a letter
-      {"a, b", "a", ","},         // a sign behind a letter
-      {" ,", "Ġ", ","},           // a space before a sign
+      {"12", "1", "2"},       // two digits
+      {"12341", "4", "1"},    // and a fourth and a fifth
+      {"aB", "a", "B"},       // a capital inside a word
+      {" a", "Ġ", "a"},       // a space before a letter
+      {"-a", "-", "a"},       // a sign before a letter
+      {"b\u0301", "b", "Ì"},  // a letter with a mark, which nothing composes
+      {"!\n", "!", "Ċ"},      // a line's end behind a sign
+      {"!/\n/", "Ċ", "/"},    // and a slash behind it
+      {"\u4e00a", "Ģ", "a"},  // a Chinese character before a letter
+      {"b's", "b", "'"},      // an English ending
+      {"  a", "Ġ", "Ġ"},      // two spaces before a letter
+      {"a, b", "a", ","},     // a sign behind a letter
+      {" ,", "Ġ", ","},       // a space before a sign
   };
   const auto together = [&](const char* rule) {
     std::string row;
@@ -199,8 +199,8 @@ TEST(GgufSplit, RulesCutWhereTheirModelsDo) {
       Vocabulary v;
       v.pre = rule;
       v.tokens.clear(), v.types.clear();
-      for (const char* piece : {"1", "2", "3", "4", "a", "b", "s", "B", "Ġ", "-", "!", "/", "'", ",", "Ċ", "Ì", "ģ",
-                                "ä", "¸", "Ģ"})
+      for (const char* piece :
+           {"1", "2", "3", "4", "a", "b", "s", "B", "Ġ", "-", "!", "/", "'", ",", "Ċ", "Ì", "ģ", "ä", "¸", "Ģ"})
         v.tokens.emplace_back(piece), v.types.push_back(1);
       v.merges = {p.left + " " + p.right};
       v.tokens.push_back(p.left + p.right), v.types.push_back(1);

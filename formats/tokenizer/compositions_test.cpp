@@ -71,8 +71,9 @@ TEST(TokenizerCompositionsSlow, EqualTheReferenceWithinTenSecondsAnd256MiB) {
   }
   EXPECT_EQ(n.unlike, 0);
   EXPECT_GT(n.alike, line / 10);
-  std::printf("%d alike, %d unlike, %d refused here, %d refused by the reference alone; slowest %.2f s, largest %.1f MiB\n",
-              n.alike, n.unlike, n.refused_here, n.refused_there, n.slowest, static_cast<double>(n.largest) / 1048576.0);
+  std::printf(
+      "%d alike, %d unlike, %d refused here, %d refused by the reference alone; slowest %.2f s, largest %.1f MiB\n",
+      n.alike, n.unlike, n.refused_here, n.refused_there, n.slowest, static_cast<double>(n.largest) / 1048576.0);
 }
 
 }  // namespace

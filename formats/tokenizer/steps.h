@@ -130,9 +130,9 @@ struct LeadingSpaceDecode {
   bool every = false;
 };
 struct JoinDecode {};  // no decoder: pieces with a space between
-using DecodeStep = std::variant<ByteLevelDecode, ByteFallbackDecode, FuseDecode, StripDecode, ReplaceDecode,
-                                MetaspaceDecode, SuffixDecode, WordPieceDecode, CtcDecode, LeadingSpaceDecode,
-                                JoinDecode>;
+using DecodeStep =
+    std::variant<ByteLevelDecode, ByteFallbackDecode, FuseDecode, StripDecode, ReplaceDecode, MetaspaceDecode,
+                 SuffixDecode, WordPieceDecode, CtcDecode, LeadingSpaceDecode, JoinDecode>;
 
 /// The bytes that a piece adds behind others; parts of a character stay bytes. Errors usage: the steps look further than
 /// one piece (BPEDecoder, CTC).

@@ -105,8 +105,7 @@ class Packing {
 
   bool has_path(const PathOf& p) const {
     if (p.before == Before::way_there_and_back) return !chain_.split && chain_.order_fixed;
-    if (p.before == Before::round_trip)
-      return !chain_.split && chain_.order_fixed && chain_.stages == chain_.devices;
+    if (p.before == Before::round_trip) return !chain_.split && chain_.order_fixed && chain_.stages == chain_.devices;
     return true;
   }
 
@@ -115,8 +114,7 @@ class Packing {
     const auto d = [](int64_t x) { return static_cast<double>(x); };
     const double c = d(chain_.micro);
     // The layer's own part of the round trip is in what lies before, at its least.
-    if (p.before == Before::round_trip)
-      return (c - d(rule.in_flight) + 1) * d(o.forward) + c * d(o.backward) - pass;
+    if (p.before == Before::round_trip) return (c - d(rule.in_flight) + 1) * d(o.forward) + c * d(o.backward) - pass;
     double time = c * d(o.forward + o.backward + o.weight);
     if (p.sync) time += d(o.sync - o.last_gradient) - behind;
     if (p.begin) time += d(o.begin);
@@ -157,7 +155,9 @@ class Packing {
     double least = kNoStrategy;
     for (const StageRule& rule : chain_.rule) {
       if (rule.device != device) continue;
-      const double times = static_cast<double>(held > 0 ? held : joint ? rule.joint_held : rule.held),
+      const double times = static_cast<double>(held > 0 ? held
+                                               : joint  ? rule.joint_held
+                                                        : rule.held),
                    times_weight = static_cast<double>(joint ? rule.joint_held_weight : rule.held_weight);
       for (const UnitState& s : chain_.states[static_cast<size_t>(u)]) {
         if (!rule.takes(s)) continue;
@@ -176,9 +176,8 @@ class Packing {
   // begin with `first`; 0: none do.
   int64_t fewest_held(int device, int first, double step) const {
     const size_t u = static_cast<size_t>(first), d = static_cast<size_t>(device);
-    const double lead = there_[u] + link_there_[d],
-                 trip = there_and_back_.back() - there_and_back_[u] + link_there_and_back_.back() -
-                        link_there_and_back_[d];
+    const double lead = there_[u] + link_there_[d], trip = there_and_back_.back() - there_and_back_[u] +
+                                                           link_there_and_back_.back() - link_there_and_back_[d];
     const int64_t most = std::min(chain_.micro, chain_.rule[d].in_flight);
     for (int64_t k = 1; k <= most; ++k) {
       const double trips = static_cast<double>((chain_.micro - 1) / k + 1);
@@ -263,10 +262,10 @@ class Packing {
   const Chain& chain_;
   double step_;  // ps: about the step's time
   std::vector<int> form_, first_of_form_, class_of_form_, classes_;
-  std::vector<double> forward_, pass_;                     // by form
-  std::vector<double> there_, there_and_back_;             // of the layers before each
-  std::vector<double> link_there_, link_there_and_back_;   // of the links before each device
-  double transient_ = 0;                                   // bytes of a layer at work, at least
+  std::vector<double> forward_, pass_;                       // by form
+  std::vector<double> there_, there_and_back_;               // of the layers before each
+  std::vector<double> link_there_, link_there_and_back_;     // of the links before each device
+  double transient_ = 0;                                     // bytes of a layer at work, at least
   std::vector<std::map<int64_t, std::vector<Load>>> loads_;  // by device and micro-batches held; made when asked for
 };
 

@@ -156,8 +156,7 @@ double Relaxation::cost(const Row& r, int stage) const {
   const size_t s = static_cast<size_t>(stage), device = static_cast<size_t>(chain_.rule[s].device);
   return w.forward[s] * r.forward + w.backward[s] * r.backward + w.weight[s] * r.weight +
          w.host_forward[s] * r.host_forward + w.host_backward[s] * r.host_backward + w.sync[s] * r.sync +
-         w.begin[device] * r.begin + w.update[device] * r.update +
-         mu_ * dear_[device] * bytes(r, stage);
+         w.begin[device] * r.begin + w.update[device] * r.update + mu_ * dear_[device] * bytes(r, stage);
 }
 
 double Relaxation::link(int u, int stage) const {
@@ -300,8 +299,8 @@ std::vector<std::vector<double>> Relaxation::with_each_strategy() const {
             for (const Row& r : rows_[form]) {
               if (!takes(s, r)) continue;
               double& x = best[static_cast<size_t>(r.strategy)];
-              x = std::min(x,
-                           from + cost(r, s) + (first ? as_first(r, s) : 0) + (last ? as_last(r, s) : 0) - mu_ * dear_room_);
+              x = std::min(
+                  x, from + cost(r, s) + (first ? as_first(r, s) : 0) + (last ? as_last(r, s) : 0) - mu_ * dear_room_);
             }
           if (u + 1 == layers_ || (last && s + 1 == stages_)) continue;
           double& x = before[last][at(u + 1, s + static_cast<int>(last))];
