@@ -723,15 +723,16 @@ const OptionTable& tern_options() {
   static const OptionTable table = {
       .verbs = make_verbs(),
       .options = make_options(),
-      .environment =
-          {{"TERN_STORE", "set by tern launch for its ranks: where they find each other"},
-           {"TERN_RUN", "set by tern launch for its ranks: the run they are of"},
-           {"TERN_FAULT",
-            "what goes wrong, to try how a run ends: die@RANK@N, stop@RANK@N, partition@RANK@N, corrupt@RANK@N[@BIT] (at "
-            "the rank's message N); slow@RANK@BYTES (a second); several with commas between them"},
-           {"TERN_DATA", "directory of test data (tests only; --data is TERN_DATA_FILE)"},
-           {"TERN_ISA", "instruction set of the CPU kernels (see tern doctor); not set: the best that works here"},
-           {"TERN_LOG", "least level to tell on standard error: error, warn, info (default) or debug"}},
+      .environment = {{"TERN_STORE", "set by tern launch for its ranks: where they find each other"},
+                      {"TERN_RUN", "set by tern launch for its ranks: the run they are of"},
+                      {"TERN_FAULT",
+                       "what goes wrong, to try how a run ends: die@RANK@N, stop@RANK@N, partition@RANK@N, "
+                       "corrupt@RANK@N[@BIT] (at "
+                       "the rank's message N); slow@RANK@BYTES (a second); several with commas between them"},
+                      {"TERN_DATA", "directory of test data (tests only; --data is TERN_DATA_FILE)"},
+                      {"TERN_ISA",
+                       "instruction set of the CPU kernels (see tern doctor); not set: the best that works here"},
+                      {"TERN_LOG", "least level to tell on standard error: error, warn, info (default) or debug"}},
   };
   return table;
 }

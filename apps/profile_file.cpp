@@ -177,8 +177,8 @@ void add_rank_links(std::string& out, const Figures& figures, int ranks, TeamLin
       "\n[node.this.link]  # between ranks, {}: all-reduce, all-gather, reduce-scatter and all-to-all\n"
       "# one bandwidth and latency for {} of them are off by {:.0f} % in the middle, {:.0f} % at most (at {})\n"
       "name = \"ranks\"\nbandwidth = {}\nshare = 1\nlatency = \"{:.4g}us\"\n",
-      links == TeamLinks::tcp ? "over TCP on this machine" : "threads of one process", rows, 100 * fit.median_error, 100 * fit.worst_error, format_bytes(fit.worst_bytes), rate(fit.bandwidth, "B/s"),
-      fit.latency_s * 1e6);
+      links == TeamLinks::tcp ? "over TCP on this machine" : "threads of one process", rows, 100 * fit.median_error,
+      100 * fit.worst_error, format_bytes(fit.worst_bytes), rate(fit.bandwidth, "B/s"), fit.latency_s * 1e6);
   out += "\n[node.this.network]  # none was measured; the ranks'\nbandwidth = " + rate(fit.bandwidth, "B/s") +
          "\nshare = 1\n";
 }

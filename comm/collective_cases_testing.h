@@ -15,7 +15,7 @@
 namespace tern {
 
 inline constexpr std::array kCollectiveTypes{DType::f64, DType::f32, DType::bf16, DType::f16, DType::i64,    DType::i32,
-                            DType::i16, DType::u16, DType::i8,   DType::u8,  DType::boolean};
+                                             DType::i16, DType::u16, DType::i8,   DType::u8,  DType::boolean};
 
 // Small numbers of every type, other ones at each rank.
 inline void fill_for_rank(const Tensor& t, int rank) {

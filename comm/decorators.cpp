@@ -106,10 +106,11 @@ std::unique_ptr<Transport> with_one_fault(std::unique_ptr<Transport> inner, cons
   const size_t most = kind == "corrupt" ? 3 : 2;
   if (numbers.size() < 2 || numbers.size() > most || std::ranges::min(numbers) < 0 ||
       (found == kKinds.end() && kind != "slow"))
-    throw Error(ErrorKind::usage,
-                "TERN_FAULT={}: expected die, stop, partition or corrupt and @RANK@SEND, corrupt also @RANK@SEND@BIT, or "
-                "slow@RANK@BYTES",
-                fault);
+    throw Error(
+        ErrorKind::usage,
+        "TERN_FAULT={}: expected die, stop, partition or corrupt and @RANK@SEND, corrupt also @RANK@SEND@BIT, or "
+        "slow@RANK@BYTES",
+        fault);
   if (numbers[0] != inner->rank()) return inner;
   if (kind == "slow") return paced(std::move(inner), {.bytes_per_s = static_cast<double>(numbers[1])});
   TransportFault of{found->second, numbers[1]};

@@ -95,7 +95,8 @@ TEST(FaultyTransport, AreReadFromAListAndWhatIsNoneIsQuoted) {
     EXPECT_EQ(got, rank == 1 ? (std::array<uint16_t, 4>{7, 7 ^ (1 << 8), 7 ^ (1 << 9), 7})
                              : (std::array<uint16_t, 4>{7 ^ (1 << 131 % 16), 7, 7, 7}));
   });
-  for (const char* wrong : {"die", "die@1", "melt@0@1", "die@0@1@2", "corrupt@0@1@2@3", "corrupt@0@x", "stop@-1@2", "slow@1@9,stop@1"})
+  for (const char* wrong :
+       {"die", "die@1", "melt@0@1", "die@0@1@2", "corrupt@0@1@2@3", "corrupt@0@x", "stop@-1@2", "slow@1@9,stop@1"})
     try {
       run_ranks(1, {}, [&](std::unique_ptr<Transport> t) { tern::with_fault(std::move(t), wrong); });
       ADD_FAILURE() << wrong;

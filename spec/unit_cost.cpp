@@ -178,6 +178,7 @@ UnitCost cost(const BridgeSpec& u, const Sizes& z) {
 
 // Latent attention: rq and rk the ranks, rr = rk + rotary elements of the narrow row, Q = heads·head_dim, U rows of the
 // matrix that makes keys and values, V of the output's. The narrow rows' matrices are whole on every rank.
+// Longer than a screen: one sum per figure of a unit, each beside the others that it is read against.
 UnitCost latent_cost(const AttentionSpec& u, const Sizes& z) {
   TERN_CHECK(u.join == JoinSpec{} && u.head_norm == HeadNormKind::none && u.relative == 0 && !u.cross,
              "unit_cost: latent attention has no join, head norms, relative positions or encoder");
@@ -208,21 +209,20 @@ UnitCost latent_cost(const AttentionSpec& u, const Sizes& z) {
                      with_rank(kept * narrow + row * (rq + Q) + z.forward(T, to_q, rq)),
                      kept * narrow + row * (rk + U) + z.forward(T, to_u, rk)});
   };
-  c.forward_workspace = std::max({swapped + projecting(0), 2 * swapped, 2 * back,
-                                  back + gathered + values + z.forward(T, to_d, V)});
+  c.forward_workspace =
+      std::max({swapped + projecting(0), 2 * swapped, 2 * back, back + gathered + values + z.forward(T, to_d, V)});
   c.unsaved_workspace = std::max({row * C + projecting(1), 2 * swapped, row * (C + E), 2 * back,
                                   gathered + row * E + values + z.forward(T, to_d, V)});
   c.backward_input_workspace =
       std::max({gathered + row * E + values + z.input_gradient(T, to_d, V), 2 * back, back + swapped, 2 * swapped,
                 row * (U + rk) + z.input_gradient(T, to_u, rk), row * 2 * rk, row * Q + z.input_gradient(T, to_q, in),
                 with_rank(z.input_gradient(T, to_rq, D)), row * D + gathered + z.input_gradient(T, to_rr, D)});
-  c.backward_weight_workspace =
-      std::max({2 * back, back + values, gathered + read + z.weight_gradient(T, to_d, V),
-                row * (rk + U) + z.weight_gradient(T, to_u, rk),
-                with_rank(row * (rq + Q) + z.weight_gradient(T, to_q, rq)),
-                normed + gathered +
-                    std::max({z.weight_gradient(T, to_rr, D), with_rank(z.weight_gradient(T, to_rq, D)),
-                              without(row * Q + z.weight_gradient(T, to_q, D))})});
+  c.backward_weight_workspace = std::max(
+      {2 * back, back + values, gathered + read + z.weight_gradient(T, to_d, V),
+       row * (rk + U) + z.weight_gradient(T, to_u, rk), with_rank(row * (rq + Q) + z.weight_gradient(T, to_q, rq)),
+       normed + gathered +
+           std::max({z.weight_gradient(T, to_rr, D), with_rank(z.weight_gradient(T, to_rq, D)),
+                     without(row * Q + z.weight_gradient(T, to_q, D))})});
   const int64_t products = 2 * T * (rq * D + Q * in + rr * D + U * rk + D * V);
   c.forward_flops = products + 4 * z.P * E;
   c.backward_input_flops = products + 10 * z.P * E;
@@ -260,9 +260,8 @@ UnitCost cost(const AttentionSpec& whole, const Sizes& z) {
   // Where rows are swapped for heads: qkv and context before and after it, and what travels, by turns. With norms of heads qkv stays as it
   // is, and a prepared copy is swapped, in the backward once more.
   const int64_t in = z.swaps ? T * C * s : 0, back = z.swaps ? T * E * s : 0, again = z.swaps ? heads.turned : 0;
-  c.forward_workspace =
-      std::max({in - again + normed + gathered + z.forward(T, qkv, D),  // normed while qkv is made
-                heads.turned, 2 * in, 2 * back, back + gathered + z.forward(T, out, E)});
+  c.forward_workspace = std::max({in - again + normed + gathered + z.forward(T, qkv, D),  // normed while qkv is made
+                                  heads.turned, 2 * in, 2 * back, back + gathered + z.forward(T, out, E)});
   c.unsaved_workspace = std::max({normed + gathered + T * C * s + z.forward(T, qkv, D), 2 * in, T * (C + E) * s,
                                   2 * back, gathered + T * E * s + z.forward(T, out, E)});
   c.backward_input_workspace =

@@ -40,7 +40,8 @@ TEST(TrainContext, HeadsThatAreNormedOrSlopedAreNearOneRank) {
   const std::string common =
       fmt::format(R"("vocab_size": {}, "hidden_size": 16, "tie_word_embeddings": true, "num_hidden_layers": 2)", vocab);
   for (const std::string& of_family :
-       {std::string(R"("model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"], "intermediate_size": 24, "head_dim": 4,
+       {std::string(
+            R"("model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"], "intermediate_size": 24, "head_dim": 4,
  "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "hidden_act": "silu")"),
         std::string(R"("model_type": "bloom", "architectures": ["BloomForCausalLM"], "n_head": 4)")}) {
     write_file_atomically(real_io(), inputs.path + "/config.json", "{" + of_family + ", " + common + "}");

@@ -43,11 +43,13 @@ class MpiTransport final : public Transport {
     if (mpi_.init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &given) != MPI_SUCCESS)
       throw Error(ErrorKind::peer, "rank {}: MPI cannot begin", me.rank);
     check(mpi_.comm_set_errhandler(mpi_.world, mpi_.errors_return), "MPI_Comm_set_errhandler");
-    check(mpi_.comm_rank(mpi_.world, &rank), "MPI_Comm_rank"), check(mpi_.comm_size(mpi_.world, &size), "MPI_Comm_size");
+    check(mpi_.comm_rank(mpi_.world, &rank), "MPI_Comm_rank"),
+        check(mpi_.comm_size(mpi_.world, &size), "MPI_Comm_size");
     if (rank != me.rank || size != me.size)
-      throw Error(ErrorKind::usage,
-                  "messages by MPI: this process is rank {} of {} to MPI, and rank {} of {} of the run; start it with mpirun",
-                  rank, size, me.rank, me.size);
+      throw Error(
+          ErrorKind::usage,
+          "messages by MPI: this process is rank {} of {} to MPI, and rank {} of {} of the run; start it with mpirun",
+          rank, size, me.rank, me.size);
   }
   // Finalize waits for all ranks: after a failure some will never come.
   ~MpiTransport() override {
@@ -85,8 +87,9 @@ class MpiTransport final : public Transport {
                               : fmt::format("{} of any of {} ranks", describe_tag(tag), from.size());
     };
     auto first = from.end();
-    wait_until([&] { return (first = std::ranges::find_if(from, [&](int f) { return has_arrived(f); })) != from.end(); },
-               awaits);
+    wait_until(
+        [&] { return (first = std::ranges::find_if(from, [&](int f) { return has_arrived(f); })) != from.end(); },
+        awaits);
     const int who = *first;
     if (who == me_.rank) {
       const auto [own_tag, own] = to_self_.front();
@@ -193,7 +196,8 @@ class MpiTransport final : public Transport {
     check(mpi_.iprobe(from, mpi_tag(), mpi_.world, &there, MPI_STATUS_IGNORE), "MPI_Iprobe");
     if (!there) return false;
     MessageHeader header;
-    receive(from, std::as_writable_bytes(std::span(&header, 1)), [from] { return fmt::format("a header of rank {}", from); });
+    receive(from, std::as_writable_bytes(std::span(&header, 1)),
+            [from] { return fmt::format("a header of rank {}", from); });
     if (header.magic != kMessageMagic || header.header_crc != crc32c(checked_part_of(header)) ||
         header.number != received_[at(from)])
       give_up(fmt::format("rank {}, from rank {}: a message's header was changed on its way, or one before it was lost",

@@ -11,7 +11,8 @@ constexpr const char* kMpiLibrary = "libmpi.so.40";  // Open MPI 2.1 to 5
 
 OpenMpi load_open_mpi() {
   ::dlopen(kMpiLibrary, RTLD_NOW | RTLD_GLOBAL);  // its plugins look for its functions in the whole process
-  LateLibrary library({kMpiLibrary}, "messages by MPI need Open MPI: install it (Debian: libopenmpi3), or leave them to TCP");
+  LateLibrary library({kMpiLibrary},
+                      "messages by MPI need Open MPI: install it (Debian: libopenmpi3), or leave them to TCP");
   const auto take = [&]<class Pointer>(Pointer& to, const char* name) {
     to = reinterpret_cast<Pointer>(library.function(name));
   };

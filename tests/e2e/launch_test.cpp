@@ -323,7 +323,8 @@ TEST(Launch, AChangedBitIsAStepDoneAgainAndTheSecondTimeEndsWithFive) {
     ASSERT_LT(at, 160) << errors;
     const int code = launched_with(out, fmt::format("corrupt@1@{}@{}", at, 37 * at));
     ASSERT_TRUE(code == 0 || code == 5) << at << ": " << errors;
-    again = errors.find("a message of rank 1 to rank 0 was changed on its way; the step is done again") != std::string::npos;
+    again = errors.find("a message of rank 1 to rank 0 was changed on its way; the step is done again") !=
+            std::string::npos;
     EXPECT_EQ(code == 0 && final_bits(tiny.out(out)) != want, false) << at << errors;
     EXPECT_EQ(again && code != 0, false) << at << errors;
   }
@@ -444,8 +445,9 @@ TEST(Launch, MessagesByMpiGiveTheSameBits) {
     all.insert(all.end(), {"--transport", "mpi"});
     return run_to_end(all, tiny.root(), &errors);
   };
-  for (const Words& of_run : {Words{"--sum-groups", "2", "--ranks", "2"}, Words{"--sum-groups", "4", "--zero", "3", "--ranks", "4"},
-                              Words{"--tensor-parallel", "2", "--ranks", "4"}}) {
+  for (const Words& of_run :
+       {Words{"--sum-groups", "2", "--ranks", "2"}, Words{"--sum-groups", "4", "--zero", "3", "--ranks", "4"},
+        Words{"--tensor-parallel", "2", "--ranks", "4"}}) {
     const auto command = [&] {
       Words more{"--micro-batch", "1"};
       more.insert(more.end(), of_run.begin(), of_run.end());
