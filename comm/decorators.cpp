@@ -110,9 +110,10 @@ std::unique_ptr<Transport> with_fault(std::unique_ptr<Transport> inner, const st
        {"corrupt", TransportFaultKind::corrupt}}};
   const auto found = std::ranges::find(kKinds, std::string_view(kind), [](const auto& k) { return k.first; });
   if (rank < 0 || amount < 0 || (found == kKinds.end() && kind != "slow"))
-    throw Error(ErrorKind::usage,
-                "TERN_FAULT={}: expected die, stop, partition or corrupt and @RANK@SEND, or slow@RANK@BYTES; RANK * is all",
-                text);
+    throw Error(
+        ErrorKind::usage,
+        "TERN_FAULT={}: expected die, stop, partition or corrupt and @RANK@SEND, or slow@RANK@BYTES; RANK * is all",
+        text);
   if (rank != inner->rank()) return inner;
   if (kind == "slow") return paced(std::move(inner), {.bytes_per_s = static_cast<double>(amount)});
   return faulty(std::move(inner), {found->second, amount});

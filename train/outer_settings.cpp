@@ -25,10 +25,9 @@ constexpr std::array<KindRow, 4> kKinds{{{"local-sgd", 1, 0, "is the plain avera
                                          {"noloco", 0.7, 0.5, "averages pairs, which have no model in common"},
                                          {"co2", 1, 0.5, "counts each average one round late, all layers at once"}}};
 
-constexpr std::array<std::string_view, 10> kOuterOptions{"outer",          "outer-every",     "outer-rate",
-                                                         "outer-momentum", "outer-fragments", "outer-delay",
-                                                         "outer-mix",      "outer-codec",     "outer-rank",
-                                                         "outer-away"};
+constexpr std::array<std::string_view, 10> kOuterOptions{
+    "outer",       "outer-every", "outer-rate",  "outer-momentum", "outer-fragments",
+    "outer-delay", "outer-mix",   "outer-codec", "outer-rank",     "outer-away"};
 
 OuterKind kind_named(std::string_view name) {
   return static_cast<OuterKind>(std::ranges::find(kKinds, name, &KindRow::name) - kKinds.begin());
@@ -79,8 +78,7 @@ std::vector<OuterAbsence> absences_from(const std::string& text) {
 
 std::string text_of(const std::vector<OuterAbsence>& away) {
   std::string text;
-  for (const OuterAbsence& a : away)
-    text += fmt::format("{}{}@{}-{}", text.empty() ? "" : ",", a.rank, a.from, a.to);
+  for (const OuterAbsence& a : away) text += fmt::format("{}{}@{}-{}", text.empty() ? "" : ",", a.rank, a.from, a.to);
   return text;
 }
 
@@ -189,13 +187,13 @@ Facts outer_facts(const TrainSettings& s) {
   const OuterConfig& c = *s.outer;
   const auto number = [](auto x) { return fmt::format("{}", x); };
   Facts facts{{"ranks", number(s.ranks)},
-          {"outer-every", number(c.every)},
-          {"outer-rate", number(c.rate)},
-          {"outer-momentum", number(c.momentum)},
-          {"outer-fragments", number(c.fragments)},
-          {"outer-delay", number(c.delay)},
-          {"outer-mix", number(c.mix)},
-          {"outer-codec", std::string(kOuterCodecNames[static_cast<size_t>(c.codec)])}};
+              {"outer-every", number(c.every)},
+              {"outer-rate", number(c.rate)},
+              {"outer-momentum", number(c.momentum)},
+              {"outer-fragments", number(c.fragments)},
+              {"outer-delay", number(c.delay)},
+              {"outer-mix", number(c.mix)},
+              {"outer-codec", std::string(kOuterCodecNames[static_cast<size_t>(c.codec)])}};
   // Runs that these say nothing in keep the facts that they had before.
   const OuterKind kind = kind_of(c);
   if (kind == OuterKind::noloco || kind == OuterKind::co2)

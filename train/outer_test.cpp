@@ -53,26 +53,22 @@ TEST(TrainOuter, AveragingAfterEachStepOfPlainSgdIsSummingGradients) {
 }
 
 std::vector<OuterConfig> configs() {
-  return {{.every = 2},
-          {.every = 3, .rate = 0.7, .momentum = 0.9},
-          {.every = 4, .rate = 0.7, .momentum = 0.9, .fragments = 2, .delay = 2, .mix = 0.5},
-          {.every = 3, .rate = 0.7, .momentum = 0.9, .fragments = 3, .delay = 1, .codec = OuterCodec::int4},
-          {.every = 2, .codec = OuterCodec::int8},
-          {.every = 2,
-           .rate = 0.7,
-           .momentum = 0.5,
-           .nesterov = false,
-           .pairs = true,
-           .fragments = 2,
-           .delay = 1,
-           .seed = 3},
-          {.every = 2, .momentum = 0.5, .nesterov = false, .delay = 2, .codec = OuterCodec::sign},
-          {.every = 1,
-           .rate = 1,
-           .momentum = 0.9,
-           .codec = OuterCodec::power_sgd,
-           .codec_rank = 2,
-           .away = {{1, 2, 3}}}};
+  return {
+      {.every = 2},
+      {.every = 3, .rate = 0.7, .momentum = 0.9},
+      {.every = 4, .rate = 0.7, .momentum = 0.9, .fragments = 2, .delay = 2, .mix = 0.5},
+      {.every = 3, .rate = 0.7, .momentum = 0.9, .fragments = 3, .delay = 1, .codec = OuterCodec::int4},
+      {.every = 2, .codec = OuterCodec::int8},
+      {.every = 2,
+       .rate = 0.7,
+       .momentum = 0.5,
+       .nesterov = false,
+       .pairs = true,
+       .fragments = 2,
+       .delay = 1,
+       .seed = 3},
+      {.every = 2, .momentum = 0.5, .nesterov = false, .delay = 2, .codec = OuterCodec::sign},
+      {.every = 1, .rate = 1, .momentum = 0.9, .codec = OuterCodec::power_sgd, .codec_rank = 2, .away = {{1, 2, 3}}}};
 }
 
 int64_t predicted_bytes(const RunInputs& inputs, const TrainSettings& s, int ranks) {
@@ -112,8 +108,10 @@ void expect_bits_after_kills(bool everything) {
       EXPECT_EQ(want.byte_mismatches, 0);
       EXPECT_EQ(want.counted_peak_bytes, want.predicted.tensors());
       EXPECT_EQ(want.outer_bytes, predicted_bytes(inputs, s, 4));
-      if (config.codec == OuterCodec::none && config.fragments == 1 && !config.pairs)  // 1/H of what gradients take
+      // 1/H of what gradients take.
+      if (config.codec == OuterCodec::none && config.fragments == 1 && !config.pairs) {
         EXPECT_EQ(want.outer_bytes, 6 / config.every * 2 * (4 - 1) * 4 * want.num_parameters);
+      }
       for (size_t kill = 0; kill < kTenths.size(); ++kill) {
         if (!everything && kill != c % kTenths.size()) continue;
         const int tenths = kTenths[kill];

@@ -85,7 +85,7 @@ TEST(LowRank, ProductsByHand) {
 
 TEST(LowRank, WhatDoesNotPayTravelsWhole) {
   EXPECT_EQ(low_rank_form(Shape{130}, 4).rank, 0);
-  EXPECT_EQ(low_rank_form(Shape{5, 7}, 3).rank, 0);   // 3·12 > 35
+  EXPECT_EQ(low_rank_form(Shape{5, 7}, 3).rank, 0);  // 3·12 > 35
   EXPECT_EQ(low_rank_form(Shape{5, 7}, 2).rank, 2);
   EXPECT_EQ(low_rank_form(Shape{1, 9}, 2).rank, 0);
   EXPECT_EQ(low_rank_form(Shape{100, 100}, 1000).rank, 0);
@@ -118,8 +118,8 @@ TEST(LowRank, WhatAllGetAndWhatIsLeftAreTheMean) {
         for (size_t i = 0; i < x.size(); ++i) {
           const size_t row = i / kColumns, column = i % kColumns;
           const double share = 1 + 0.5 * world.rank();
-          const double change = share * (a[2 * row] * b[2 * column] +
-                                         static_cast<double>(step) * a[2 * row + 1] * b[2 * column + 1]);
+          const double change =
+              share * (a[2 * row] * b[2 * column] + static_cast<double>(step) * a[2 * row + 1] * b[2 * column + 1]);
           x[i] -= change, sum[i] -= change;
         }
         outer_step(outer, step, w, scratch, world);

@@ -52,9 +52,7 @@ void average_codes(OuterStep& o, const OuterVector& v, T share, bool away, Comm&
   const Tensor sums = arena.allocate(error.dtype(), {2 * parts.longest()}, MemoryClass::workspace);
   const auto codes_of = [&](int r) { return codes.rows_view(parts.begin(r), parts.begin(r) + parts.bytes(r)); };
   if (!away)
-    end_to_end(v.tensors, [&](int64_t at, const Tensor& t) {
-      add_to<T>(numbers_at(e, at, t.count()), t.span<T>());
-    });
+    end_to_end(v.tensors, [&](int64_t at, const Tensor& t) { add_to<T>(numbers_at(e, at, t.count()), t.span<T>()); });
   std::vector<Tensor> send, receive;
   const int64_t mine = parts.bytes(s.rank);
   for (int r = 0; r < s.ranks; ++r) {

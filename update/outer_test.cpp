@@ -290,12 +290,11 @@ TEST(Outer, PairsByHand) {
     const Trained got = train_apart(c, ranks, 12, DType::f64, dyadic);
     int64_t sent = 0;
     const std::vector<OuterFragment> whole{{Shape{5, 7}, Shape{130}, Shape{3, 50}}};
-    for (int64_t step = 2; step <= 12; step += 2)
-      sent += outer_fragment_bytes(c, whole[0], 0, ranks, step, DType::f64);
+    for (int64_t step = 2; step <= 12; step += 2) sent += outer_fragment_bytes(c, whole[0], 0, ranks, step, DType::f64);
     EXPECT_EQ(got.sent, sent);
     EXPECT_EQ(sent, ranks / 2 * 2 * 6 * (35 + 130 + 150) * 8);
     EXPECT_EQ(got.state, outer_state_bytes(c, whole, ranks, DType::f64));
-    if (ranks != 5) EXPECT_EQ(got.staging, outer_staging_bytes(c, whole, ranks, DType::f64));
+    if (ranks != 5) { EXPECT_EQ(got.staging, outer_staging_bytes(c, whole, ranks, DType::f64)); }
     const auto n = static_cast<size_t>(ranks);
     for (size_t i = 0; i < got.common.size(); ++i) {
       std::vector<double> common(n), m(n), w(n);
@@ -378,8 +377,7 @@ TEST(Outer, CodesTravelInTheirBytesAndWhatTheyLeaveOutComesLater) {
        {OuterCodec::none, OuterCodec::int8, OuterCodec::int4, OuterCodec::sign, OuterCodec::power_sgd})
     for (const int ranks : {1, 2, 3, 4}) {
       SCOPED_TRACE(std::string(kOuterCodecNames[static_cast<size_t>(codec)]) + " " + std::to_string(ranks));
-      const OuterConfig c{
-          .every = 2, .rate = 0.7, .momentum = 0.9, .fragments = 2, .codec = codec, .codec_rank = 2};
+      const OuterConfig c{.every = 2, .rate = 0.7, .momentum = 0.9, .fragments = 2, .codec = codec, .codec_rank = 2};
       const Trained got = train_apart(c, ranks, 40, DType::f32, dyadic);
       int64_t sent = 0;
       for (int64_t step = 1; step <= 40; ++step)
@@ -393,8 +391,9 @@ TEST(Outer, CodesTravelInTheirBytesAndWhatTheyLeaveOutComesLater) {
           train_apart({.every = 2, .rate = 0.7, .momentum = 0.9, .fragments = 2}, ranks, 40, DType::f64, dyadic);
       double worst = 0;
       for (size_t i = 0; i < got.common.size(); ++i) worst = std::max(worst, std::abs(got.common[i] - exact.common[i]));
-      if (codec == OuterCodec::none || codec == OuterCodec::int8 || codec == OuterCodec::int4)
+      if (codec == OuterCodec::none || codec == OuterCodec::int8 || codec == OuterCodec::int4) {
         EXPECT_LE(worst, codec == OuterCodec::none ? 1e-5 : codec == OuterCodec::int8 ? 0.02 : 0.4);
+      }
       for (const std::vector<double>& w : got.weights)
         for (size_t i = 0; i < 35 + 130; ++i) ASSERT_EQ(w[i], got.common[i]) << i;
     }

@@ -37,8 +37,8 @@ bool counts_at(const OuterConfig& c, int fragment, int64_t step) {
 }
 
 bool is_away(const OuterConfig& c, int rank, int64_t step) {
-  return std::ranges::any_of(
-      c.away, [&](const OuterAbsence& a) { return a.rank == rank && a.from <= step && step <= a.to; });
+  return std::ranges::any_of(c.away,
+                             [&](const OuterAbsence& a) { return a.rank == rank && a.from <= step && step <= a.to; });
 }
 int present_at(const OuterConfig& c, int ranks, int64_t step) {
   int present = 0;
