@@ -39,7 +39,7 @@ TEST(PacedTransport, AText) {
       const int64_t begin = real_clock().now_ns();
       t->send(1 - t->rank(), 1, bytes);
       const double seconds = 1e-9 * static_cast<double>(real_clock().now_ns() - begin);
-      if (is_slow[static_cast<size_t>(t->rank())]) EXPECT_GE(seconds, 0.0499) << words;
+      if (is_slow[static_cast<size_t>(t->rank())]) { EXPECT_GE(seconds, 0.0499) << words; }
       std::vector<std::byte> got(bytes.size());
       t->recv(1 - t->rank(), 1, got);
       t->flush();

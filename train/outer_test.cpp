@@ -108,8 +108,10 @@ void expect_bits_after_kills(bool everything) {
       EXPECT_EQ(want.byte_mismatches, 0);
       EXPECT_EQ(want.counted_peak_bytes, want.predicted.tensors());
       EXPECT_EQ(want.outer_bytes, predicted_bytes(inputs, s, 4));
-      if (config.codec == OuterCodec::none && config.fragments == 1 && !config.pairs)  // 1/H of what gradients take
+      // 1/H of what gradients take.
+      if (config.codec == OuterCodec::none && config.fragments == 1 && !config.pairs) {
         EXPECT_EQ(want.outer_bytes, 6 / config.every * 2 * (4 - 1) * 4 * want.num_parameters);
+      }
       for (size_t kill = 0; kill < kTenths.size(); ++kill) {
         if (!everything && kill != c % kTenths.size()) continue;
         const int tenths = kTenths[kill];

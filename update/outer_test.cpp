@@ -294,7 +294,7 @@ TEST(Outer, PairsByHand) {
     EXPECT_EQ(got.sent, sent);
     EXPECT_EQ(sent, ranks / 2 * 2 * 6 * (35 + 130 + 150) * 8);
     EXPECT_EQ(got.state, outer_state_bytes(c, whole, ranks, DType::f64));
-    if (ranks != 5) EXPECT_EQ(got.staging, outer_staging_bytes(c, whole, ranks, DType::f64));
+    if (ranks != 5) { EXPECT_EQ(got.staging, outer_staging_bytes(c, whole, ranks, DType::f64)); }
     const auto n = static_cast<size_t>(ranks);
     for (size_t i = 0; i < got.common.size(); ++i) {
       std::vector<double> common(n), m(n), w(n);
@@ -391,8 +391,9 @@ TEST(Outer, CodesTravelInTheirBytesAndWhatTheyLeaveOutComesLater) {
           train_apart({.every = 2, .rate = 0.7, .momentum = 0.9, .fragments = 2}, ranks, 40, DType::f64, dyadic);
       double worst = 0;
       for (size_t i = 0; i < got.common.size(); ++i) worst = std::max(worst, std::abs(got.common[i] - exact.common[i]));
-      if (codec == OuterCodec::none || codec == OuterCodec::int8 || codec == OuterCodec::int4)
+      if (codec == OuterCodec::none || codec == OuterCodec::int8 || codec == OuterCodec::int4) {
         EXPECT_LE(worst, codec == OuterCodec::none ? 1e-5 : codec == OuterCodec::int8 ? 0.02 : 0.4);
+      }
       for (const std::vector<double>& w : got.weights)
         for (size_t i = 0; i < 35 + 130; ++i) ASSERT_EQ(w[i], got.common[i]) << i;
     }
