@@ -26,9 +26,8 @@ constexpr double kTolerance = 0.01;  // of --target-bytes
 std::vector<ParameterInfo> mixed_parameters(const ModelSpec& spec) {
   std::vector<ParameterInfo> infos = parameters(spec);
   std::erase_if(infos, [&](const ParameterInfo& info) {
-    return !has_codes(spec, info) || !std::ranges::all_of(kMixtureTypes, [&](WeightType type) {
-      return fills_blocks(type, info.shape[1]);
-    });
+    return !has_codes(spec, info) ||
+           !std::ranges::all_of(kMixtureTypes, [&](WeightType type) { return fills_blocks(type, info.shape[1]); });
   });
   return infos;
 }
@@ -40,11 +39,12 @@ int64_t bytes_with(const ModelSpec& spec, GgufTypes types, WeightType all, DType
 }
 
 [[noreturn]] void refuse_target(const ModelDescription& model, const GgufTypes& types, DType dtype, int64_t target) {
-  throw Error(ErrorKind::usage,
-              "--target-bytes: {}; no mixture takes that ± 1 %: the weights of {} take from {} to {} bytes in whole steps of a "
-              "matrix, with tables of tokens in {} (--table-type)",
-              target, model.dir.path, bytes_with(model.spec, types, kMixtureTypes[0], dtype),
-              bytes_with(model.spec, types, std::end(kMixtureTypes)[-1], dtype), name_of(types.tables));
+  throw Error(
+      ErrorKind::usage,
+      "--target-bytes: {}; no mixture takes that ± 1 %: the weights of {} take from {} to {} bytes in whole steps of a "
+      "matrix, with tables of tokens in {} (--table-type)",
+      target, model.dir.path, bytes_with(model.spec, types, kMixtureTypes[0], dtype),
+      bytes_with(model.spec, types, std::end(kMixtureTypes)[-1], dtype), name_of(types.tables));
 }
 
 std::vector<MatrixSensitivity> measure_all(const ModelSpec& spec, SensitivityMeter& meter) {
@@ -88,7 +88,8 @@ Mixture choose_types(const Options& options, const ModelDescription& model, cons
   const std::string settings =
       fmt::format("sensitivity of{}, {} tokens of {:08x} in windows of {}", names, text.tokens.size(),
                   crc32c(std::as_bytes(std::span(text.tokens))), text.window);
-  SensitivityMeter meter(model.spec, model.dir.path, text, kMixtureTypes, divergence, arena, real_io(), measures, settings);
+  SensitivityMeter meter(model.spec, model.dir.path, text, kMixtureTypes, divergence, arena, real_io(), measures,
+                         settings);
   const std::vector<MatrixSensitivity> measured = measure_all(model.spec, meter);
 
   const std::vector<ParameterInfo> infos = mixed_parameters(model.spec);
@@ -134,9 +135,12 @@ Json mixture_json(const Mixture& mixture) {
     Json divergence;
     for (size_t t = 0; t < m.divergence.size(); ++t)
       divergence[std::string(name_of(kMixtureTypes[t]))] = m.divergence[t];
-    matrices.push_back({{"parameter", m.parameter}, {"type", name_of(m.type)}, {"kl_divergence_alone", std::move(divergence)}});
+    matrices.push_back(
+        {{"parameter", m.parameter}, {"type", name_of(m.type)}, {"kl_divergence_alone", std::move(divergence)}});
   }
-  return {{"target_bytes", mixture.target_bytes}, {"kl_divergence_sum", mixture.divergence}, {"matrices", std::move(matrices)}};
+  return {{"target_bytes", mixture.target_bytes},
+          {"kl_divergence_sum", mixture.divergence},
+          {"matrices", std::move(matrices)}};
 }
 
 }  // namespace tern

@@ -33,8 +33,8 @@ void require_target(const Options&, const ModelDescription&, const GgufTypes& ty
 /// Measures what each matrix costs on the text (SensitivityMeter, which keeps what it measured in `measures`), and chooses.
 /// types: what tables of tokens get; dtype: what is not coded.
 /// Errors: those of SensitivityMeter and require_target.
-Mixture choose_types(const Options&, const ModelDescription&, const CalibrationText&, const GgufTypes& types, DType dtype,
-                     const std::string& measures, Arena&);
+Mixture choose_types(const Options&, const ModelDescription&, const CalibrationText&, const GgufTypes& types,
+                     DType dtype, const std::string& measures, Arena&);
 
 /// How many matrices have each type: "3 in LC2, 9 in LC3".
 std::string counts_text(const Mixture&);

@@ -48,8 +48,9 @@ constexpr std::string_view kOfRtn[] = {"output",     "method",  "type",   "table
                                        "valid-data", "threads", "memory", "json"};
 constexpr std::string_view kOfGptq[] = {"output", "method",     "type",    "table-type", "data", "calibration-tokens",
                                         "report", "valid-data", "threads", "memory",     "json"};
-constexpr std::string_view kOfLcq[] = {"output", "method",     "bits",    "table-type", "data", "calibration-tokens",
-                                       "report", "valid-data", "threads", "memory",     "json", "target-bytes", "sensitivity"};
+constexpr std::string_view kOfLcq[] = {
+    "output",     "method",  "bits",   "table-type", "data",         "calibration-tokens", "report",
+    "valid-data", "threads", "memory", "json",       "target-bytes", "sensitivity"};
 
 constexpr std::string_view kOfLoftq[] = {"output", "method",     "rank",    "rounds", "type", "table-type",
                                          "report", "valid-data", "threads", "memory", "json"};
@@ -199,8 +200,7 @@ Quantized quantize(const Options& options, const ModelDescription& model, const 
   CodeStore store(real_io(), out + ".partial", run_of(options, calibration, q.types));
   std::optional<LayerCoder> coder;
   if (!calibration.tokens.empty()) {
-    coder.emplace(model.spec, model.dir.path, calibration, q.types.matrices, arena, &store,
-                  q.types.single);
+    coder.emplace(model.spec, model.dir.path, calibration, q.types.matrices, arena, &store, q.types.single);
     choose_codes(model.spec, *coder);
   }
   ParameterReader from(model.spec, model.dir.path);
@@ -288,8 +288,7 @@ void tell(const Options& options, const ModelDescription& model, const Quantized
       "rounding error: {:.2f} % of the weights' root mean square; the largest in '{}', {:.2f} %\n",
       out, format_bytes(q.bytes), bits_per_weight(q),
       q.types.single.empty() ? std::string(name_of(q.types.matrices)) : "a mixture: " + counts_text(q.mixture),
-      name_of(q.types.tables),
-      100 * total.relative(), worst.parameter, 100 * worst.relative()));
+      name_of(q.types.tables), 100 * total.relative(), worst.parameter, 100 * worst.relative()));
   if (!q.types.single.empty())
     print_out(fmt::format("weights: {} bytes of {} asked for; coded alone, its matrices cost {:.5f} nats in all\n",
                           format_with_commas(q.tensor_bytes), format_with_commas(q.mixture.target_bytes),
@@ -376,8 +375,7 @@ int run_quantize(const Options& options) {
   is_gguf_path(out) ? check_gguf_output(out) : check_hf_output(out);
   check_report(options, model);
   if (is_mixed(options))
-    require_target(options, model,
-                   {.matrices = type, .tables = weight_type_of_choice(options.text("table-type"))},
+    require_target(options, model, {.matrices = type, .tables = weight_type_of_choice(options.text("table-type"))},
                    written_dtype(model));
   const Quantized q = naming_bad_weights(model, [&] { return quantize(options, model, out); });
   if (q.num_wide > 0)

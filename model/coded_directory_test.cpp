@@ -61,8 +61,8 @@ struct Written {
     const CodeMatrix code = [&](const ParameterInfo& info, WeightType as) -> const CodedMatrix& {
       return kept = random_codes(info, as);
     };
-    saved = save_coded(spec, config, parameters_of(spec, weights), code, {type, WeightType::q8_0, single}, DType::f32, dir,
-                       real_io());
+    saved = save_coded(spec, config, parameters_of(spec, weights), code, {type, WeightType::q8_0, single}, DType::f32,
+                       dir, real_io());
   }
 };
 
@@ -147,8 +147,7 @@ TEST(CodedDirectory, MatricesMayHaveTypesOfTheirOwn) {
     for (const ParameterInfo& info : parameters(spec))
       if (has_codes(spec, info)) single[info.name] = types[single.size() % types.size()];
     const Written w(dir, family, WeightType::lc3, false, single);
-    EXPECT_EQ(w.saved.tensor_bytes,
-              coded_model_bytes(w.spec, {WeightType::lc3, WeightType::q8_0, single}, DType::f32));
+    EXPECT_EQ(w.saved.tensor_bytes, coded_model_bytes(w.spec, {WeightType::lc3, WeightType::q8_0, single}, DType::f32));
     const Weights file(w.dir + "/model.safetensors");
     int64_t in_file = 0;
     for (size_t i = 0; i < file.size(); ++i) in_file += static_cast<int64_t>(file[i].bytes.size());

@@ -31,7 +31,8 @@ struct Total {
 Total total_of_choice(const std::vector<MixtureItem>& items, const std::vector<int>& choice) {
   Total sum;
   for (size_t i = 0; i < items.size(); ++i)
-    sum.bytes += items[i].bytes[static_cast<size_t>(choice[i])], sum.cost += items[i].cost[static_cast<size_t>(choice[i])];
+    sum.bytes += items[i].bytes[static_cast<size_t>(choice[i])],
+        sum.cost += items[i].cost[static_cast<size_t>(choice[i])];
   return sum;
 }
 
@@ -53,7 +54,8 @@ TEST(Mixture, IsTheBestOfAllWhereEverySumOfBytesIsKept) {
   int found = 0, none = 0;
   for (uint64_t seed = 1; seed <= 60; ++seed) {
     const std::vector<MixtureItem> items = random_items(6, 3, 1, seed);
-    for (const auto& [least, most] : {std::pair<int64_t, int64_t>{0, 1000}, {150, 200}, {297, 300}, {0, 60}, {520, 530}}) {
+    for (const auto& [least, most] :
+         {std::pair<int64_t, int64_t>{0, 1000}, {150, 200}, {297, 300}, {0, 60}, {520, 530}}) {
       const double want = least_cost(items, least, most);
       const std::optional<std::vector<int>> choice = choose_mixture(items, least, most);
       // A sum keeps its cheapest way only, so that the band's edges cut nothing off.

@@ -17,7 +17,8 @@
 namespace tern {
 namespace {
 
-constexpr size_t kProbesAtOnce = 16;  // that go through the units behind theirs together: a unit is read once for all of them
+constexpr size_t kProbesAtOnce =
+    16;  // that go through the units behind theirs together: a unit is read once for all of them
 constexpr int64_t kLogitRows = 64;
 
 CalibrationText beginning_of(const CalibrationText& text) {

@@ -33,8 +33,9 @@ class SensitivityMeter {
 
   /// `model_dir` as load_weights takes it; `types` as LayerCoder takes them. `settings`: a line that tells runs apart whose
   /// measures differ beside the model. What it is given outlives it. Errors: those of ParameterReader.
-  SensitivityMeter(const ModelSpec&, const std::string& model_dir, const CalibrationText&, std::span<const WeightType> types,
-                   Divergence, Arena&, Io&, std::string directory, std::string settings);
+  SensitivityMeter(const ModelSpec&, const std::string& model_dir, const CalibrationText&,
+                   std::span<const WeightType> types, Divergence, Arena&, Io&, std::string directory,
+                   std::string settings);
   SensitivityMeter(const SensitivityMeter&) = delete;
 
   /// The matrices of a unit whose rows are whole blocks of every type, in the order of for_each_linear. Ask in the order of units.

@@ -70,18 +70,20 @@ double cost_by_hand(const SmallModel& m, const CalibrationText& text, const std:
   std::vector<int64_t> starts;
   for (int64_t at = 0; at < count; at += text.window) starts.push_back(at);
   starts.push_back(count);
-  const Rows rows = make_rows(std::span(text.tokens).first(static_cast<size_t>(count)), starts, m.spec.turns() ? &rope : nullptr);
+  const Rows rows =
+      make_rows(std::span(text.tokens).first(static_cast<size_t>(count)), starts, m.spec.turns() ? &rope : nullptr);
   std::vector<int32_t> all(static_cast<size_t>(count));
   for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int32_t>(i);
   InputMoments moments(arena, [](const Linear&) { return true; });
   const Tensor want =
-      head_logits(m.spec, weights, model_forward(m.spec, weights, rows, nullptr, {arena, Multiply::exact, &moments}), all,
-                  {arena, Multiply::exact});
+      head_logits(m.spec, weights, model_forward(m.spec, weights, rows, nullptr, {arena, Multiply::exact, &moments}),
+                  all, {arena, Multiply::exact});
   for_each_linear(m.spec, weights, [&](const ParameterInfo& info, Linear& linear) {
     if (info.name == name) code_matrix(type, info, linear, error_factor(*moments.of(linear), linear.in));
   });
-  const Tensor got = head_logits(m.spec, weights, model_forward(m.spec, weights, rows, nullptr, {arena, Multiply::exact}),
-                                 all, {arena, Multiply::exact});
+  const Tensor got =
+      head_logits(m.spec, weights, model_forward(m.spec, weights, rows, nullptr, {arena, Multiply::exact}), all,
+                  {arena, Multiply::exact});
   const auto vocab = static_cast<size_t>(m.spec.vocab);
   double sum = 0;
   for (size_t i = 0; i < all.size(); ++i)
@@ -137,9 +139,11 @@ TEST(Sensitivity, HoldsNoMoreThanItForetells) {
       const SmallModel m(family);
       const CalibrationText text = m.text(tokens);
       Arena arena;
-      SensitivityMeter meter(m.spec, m.model(), text, kProbed, row_divergence, arena, real_io(), m.dir / "kept", "test");
+      SensitivityMeter meter(m.spec, m.model(), text, kProbed, row_divergence, arena, real_io(), m.dir / "kept",
+                             "test");
       for (int unit = 0; unit < m.units(); ++unit) meter.measure(unit);
-      EXPECT_LE(arena.peak_total(), SensitivityMeter::peak_bytes(m.spec, text)) << family << ", " << tokens << " tokens";
+      EXPECT_LE(arena.peak_total(), SensitivityMeter::peak_bytes(m.spec, text))
+          << family << ", " << tokens << " tokens";
     }
 }
 

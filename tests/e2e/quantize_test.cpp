@@ -171,7 +171,8 @@ TEST_F(Quantize, AMixtureTakesItsBytesAndIsTheSameForAnyThreadsAndBehindAStop) {
   EXPECT_GE(types.size(), 3u);
   EXPECT_LT(wide["mixture"]["kl_divergence_sum"].get<double>(), q["mixture"]["kl_divergence_sum"].get<double>());
   for (size_t i = 0; i < 8; ++i)  // the target does not change what is measured, nor do threads
-    EXPECT_EQ(q["mixture"]["matrices"][i]["kl_divergence_alone"], wide["mixture"]["matrices"][i]["kl_divergence_alone"]);
+    EXPECT_EQ(q["mixture"]["matrices"][i]["kl_divergence_alone"],
+              wide["mixture"]["matrices"][i]["kl_divergence_alone"]);
   const std::string weights = real_io().read(root_ + "/mix/model.safetensors");
   json(mixed + "24000 --output kept --sensitivity measures");
   std::filesystem::remove(root_ + "/measures/sensitivity-00003.safetensors");  // as if it had been stopped there
