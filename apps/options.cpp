@@ -169,14 +169,12 @@ std::vector<VerbSpec> make_verbs() {
        .summary =
            "Write a model's weights in fewer bits, as a GGUF file or a directory; read back, the rounding error stated",
        .positionals = {model},
-       .examples =
-           {{"tern quantize run/model --type q4_0 --output small.gguf", "4.5 bits per weight, tables in 8.5"},
-            {"tern quantize run/model --method gptq --data text.txt --output small.gguf", "the same bytes, closer"},
-            {"tern quantize run/model --method lcq --bits 3 --data text.txt --output small",
-             "3.25 bits per weight by learned tables, as a directory"},
-            {"tern quantize run/model --method lcq --bits mixed --target-bytes 40MiB --data text.txt --output small",
-             "each matrix in as many bits as it is worth"},
-            {"tern eval small.gguf --data held-out.txt --reference run/model", "what that costs"}},
+       .examples = {{"tern quantize run/model --type q4_0 --output small.gguf", "4.5 bits per weight, tables in 8.5"},
+                    {"tern quantize run/model --method gptq --data text.txt --output small.gguf",
+                     "the same bytes, closer"},
+                    {"tern quantize run/model --method lcq --bits 3 --data text.txt --output small",
+                     "3.25 bits per weight by learned tables, as a directory"},
+                    {"tern eval small.gguf --data held-out.txt --reference run/model", "what that costs"}},
        .takes_recipe = true,
        .details =
            "Each block of 32 weights is rounded by itself, as the format's reference rounds it, or by --method gptq or "
