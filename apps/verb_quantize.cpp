@@ -180,6 +180,13 @@ std::unique_ptr<LoftqCoder> loftq_coder(const Options& options, const ModelSpec&
                                       options.text("output"), arena);
 }
 
+void mix_types(const Options& options, const ModelDescription& model, const CalibrationText& calibration,
+               const std::string& out, Arena& arena, Quantized& q) {
+  const std::string measures = options.has("sensitivity") ? options.text("sensitivity") : out + ".partial";
+  q.mixture = choose_types(options, model, calibration, q.types, written_dtype(model), measures, arena);
+  q.types.single = q.mixture.types();
+}
+
 Quantized quantize(const Options& options, const ModelDescription& model, const std::string& out) {
   Quantized q{
       .types = {.matrices = type_of_matrices(options), .tables = weight_type_of_choice(options.text("table-type"))},
@@ -192,11 +199,7 @@ Quantized quantize(const Options& options, const ModelDescription& model, const 
   const int64_t start_ns = real_clock().now_ns();
   Arena arena;
   const DType dtype = written_dtype(model);
-  if (is_mixed(options)) {
-    const std::string measures = options.has("sensitivity") ? options.text("sensitivity") : out + ".partial";
-    q.mixture = choose_types(options, model, calibration, q.types, dtype, measures, arena);
-    q.types.single = q.mixture.types();
-  }
+  if (is_mixed(options)) mix_types(options, model, calibration, out, arena, q);
   CodeStore store(real_io(), out + ".partial", run_of(options, calibration, q.types));
   std::optional<LayerCoder> coder;
   if (!calibration.tokens.empty()) {
