@@ -425,8 +425,9 @@ struct Runner {
     const int64_t counted = stored_bytes_now() - before;
     const int64_t want = i.op == Opcode::update && has_loss() ? i.message_bytes : 0;
     if (counted != want)
-      result.mismatches.push_back({place, fmt::format("[{}] {}: {} bytes of states read and written, the Program says {}",
-                                                      place, to_string(i), counted, want)});
+      result.mismatches.push_back(
+          {place, fmt::format("[{}] {}: {} bytes of states read and written, the Program says {}", place, to_string(i),
+                              counted, want)});
   }
 
   // What an instruction puts on the links, by the Program.

@@ -22,8 +22,7 @@ Placement on_disk(const Bench& run, Recompute recompute, bool early) {
 struct StoredBench : Bench {
   std::unique_ptr<StoredStates> states;
   StoredBench(const Case& c, const UpdateConfig& rule, const Program& program, bool early) : Bench(c, rule) {
-    if (early)
-      gradients = allocate_gradients(spec, c.dtype, arena, std::vector<bool>(spec.units.size(), true));
+    if (early) gradients = allocate_gradients(spec, c.dtype, arena, std::vector<bool>(spec.units.size(), true));
     OptimizerState memory = std::move(state);
     state = stored_optimizer_state(spec, weights, config);
     StoredLayout layout = stored_layout(state.forms, config, c.dtype, kUpdateBlock);
@@ -35,8 +34,9 @@ struct StoredBench : Bench {
         if (state.infos[p].unit == i.unit) order.push_back(p);
     for (const size_t p : order)
       if (states->field(p, kMasterField))
-        states->write(p, kMasterField, {static_cast<const std::byte*>(memory.master[p].data()),
-                                        static_cast<size_t>(memory.master[p].bytes())});
+        states->write(
+            p, kMasterField,
+            {static_cast<const std::byte*>(memory.master[p].data()), static_cast<size_t>(memory.master[p].bytes())});
     states->begin(order);
     update.emplace(make_update_pass(spec, state, config, weights, gradients));
     update->weight_dtype = c.dtype;
@@ -60,7 +60,8 @@ TEST(StoredStatesStep, GivesTheBitsOfStatesInMemoryInThePredictedBytesOfEachTier
       StoredBench stored(c, config, p, early);
       EXPECT_EQ(simulate(p).peak[0][static_cast<size_t>(Tier::disk)], stored.states->layout().state_bytes);
       for (int64_t step = 1; step <= 2; ++step) {
-        for (Bench* run : {&memory, static_cast<Bench*>(&stored)}) begin_step(*run->update, step, [](int64_t) { return 1e-2; });
+        for (Bench* run : {&memory, static_cast<Bench*>(&stored)})
+          begin_step(*run->update, step, [](int64_t) { return 1e-2; });
         const ExecuteResult want = memory.execute_with(after, c.multiply), got = stored.execute_with(p, c.multiply);
         EXPECT_EQ(describe_mismatches(got), "");
         EXPECT_EQ(got.bytes.peak_bytes, simulate(p).ranks[0].peak_bytes);
@@ -78,7 +79,8 @@ TEST(StoredStatesStep, ProgramAndStatesMustAgree) {
   const Program p = lower(memory.spec, on_disk(memory, Recompute::none, false), 0);
   EXPECT_THROW(memory.execute_with(p, c.multiply), Bug);
   StoredBench stored(c, config, p, false);
-  EXPECT_THROW(stored.execute_with(training_program(memory.spec, memory.costs, Recompute::none, config), c.multiply), Bug);
+  EXPECT_THROW(stored.execute_with(training_program(memory.spec, memory.costs, Recompute::none, config), c.multiply),
+               Bug);
 }
 
 }  // namespace

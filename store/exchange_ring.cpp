@@ -35,7 +35,8 @@ ExchangeRing::ExchangeRing(ScratchFile& file, std::vector<ExchangedRecord> recor
   const int64_t alignment = file.alignment();
   for (const ExchangedRecord& r : records_)
     for (const Extent& e : r.extents)
-      TERN_CHECK(e.bytes == 0 || e.offset % alignment == 0, "ExchangeRing: an extent at byte {}, in blocks of {}", e.offset, alignment);
+      TERN_CHECK(e.bytes == 0 || e.offset % alignment == 0, "ExchangeRing: an extent at byte {}, in blocks of {}",
+                 e.offset, alignment);
   slots_.resize(static_cast<size_t>(slots_for(records_, settings.slots)));
   slot_bytes_ = slot_bytes_for(records_, alignment);
   TERN_CHECK(std::ssize(memory) >= slot_bytes_ * std::ssize(slots_) &&
@@ -67,7 +68,8 @@ std::vector<std::span<std::byte>> ExchangeRing::blocks_of_turn(int64_t turn) con
 }
 
 // Extents that lie side by side in the file lie so in the slot too, and go in one piece.
-int64_t ExchangeRing::for_each_run(int64_t turn, const std::function<int64_t(int64_t, std::span<std::byte>)>& move) const {
+int64_t ExchangeRing::for_each_run(int64_t turn,
+                                   const std::function<int64_t(int64_t, std::span<std::byte>)>& move) const {
   const std::vector<std::span<std::byte>> blocks = blocks_of_turn(turn);
   const std::vector<Extent>& extents = record_of(turn).extents;
   int64_t moved = 0;

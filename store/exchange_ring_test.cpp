@@ -38,8 +38,7 @@ struct Exchange {
   Exchange(ScratchFile& file, std::vector<ExchangedRecord> records, const RingSettings& settings)
       : bytes(ExchangeRing::bytes_for(records, settings.slots, file.alignment())),
         memory(std::aligned_alloc(4096, static_cast<size_t>(round_up(std::max<int64_t>(bytes, 1), 4096))), &std::free),
-        ring(file, std::move(records), settings,
-             {static_cast<std::byte*>(memory.get()), static_cast<size_t>(bytes)}) {}
+        ring(file, std::move(records), settings, {static_cast<std::byte*>(memory.get()), static_cast<size_t>(bytes)}) {}
   int64_t bytes;
   std::unique_ptr<void, decltype(&std::free)> memory;
   ExchangeRing ring;

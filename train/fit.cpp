@@ -416,18 +416,18 @@ void require_disk(const DiskPlan& plan, const TrainSettings& s, Io& io) {
   if (s.output.empty()) return;
   const std::optional<int64_t> there = io.free_bytes(s.output);
   if (!there || plan.wanted() <= *there) return;
-  throw Error(ErrorKind::does_not_fit,
-              "{}: this run writes up to {} there ({} of {} at a time{}, the model {}{}), the disk has {} free; free {}, "
-              "choose an --output on another disk{}",
-              s.output, format_bytes(plan.wanted()), counted(plan.num_checkpoints, "checkpoint"),
-              format_bytes(plan.checkpoint),
-              plan.present > 0 ? fmt::format(", {} of them are there already", format_bytes(plan.present)) : "",
-              format_bytes(plan.model),
-              plan.states > 0 ? fmt::format(", the optimizer's states {}", format_bytes(plan.states)) : "",
-              format_bytes(*there), format_bytes(plan.wanted() - *there),
-              plan.num_checkpoints > 2 ? ", or lower --keep-checkpoints (a new checkpoint is written before an old one "
-                                         "goes)"
-                                       : "");
+  throw Error(
+      ErrorKind::does_not_fit,
+      "{}: this run writes up to {} there ({} of {} at a time{}, the model {}{}), the disk has {} free; free {}, "
+      "choose an --output on another disk{}",
+      s.output, format_bytes(plan.wanted()), counted(plan.num_checkpoints, "checkpoint"), format_bytes(plan.checkpoint),
+      plan.present > 0 ? fmt::format(", {} of them are there already", format_bytes(plan.present)) : "",
+      format_bytes(plan.model),
+      plan.states > 0 ? fmt::format(", the optimizer's states {}", format_bytes(plan.states)) : "",
+      format_bytes(*there), format_bytes(plan.wanted() - *there),
+      plan.num_checkpoints > 2 ? ", or lower --keep-checkpoints (a new checkpoint is written before an old one "
+                                 "goes)"
+                               : "");
 }
 
 }  // namespace tern

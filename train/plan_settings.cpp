@@ -38,7 +38,8 @@ std::string why_not_trained(const Plan& p) {
   for (const PlannedLayers& l : p.layers)
     if ((l.strategy.states != Tier::device && !(c.devices() == 1 && states_lie_on_disk(p))) ||
         l.strategy.activations != Tier::device)
-      return "keeps states or activations off the device, which tern train does for the states of all layers, on the disk of "
+      return "keeps states or activations off the device, which tern train does for the states of all layers, on the "
+             "disk of "
              "one device: plan with --offload none";
   if (p.job.lengths.given() && p.job.lengths.batching == Batching::padded)
     return "pads its windows; tern train lays sequences end to end: plan with --batching packed";

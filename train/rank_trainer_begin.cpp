@@ -19,8 +19,8 @@
 #include "train/plan_settings.h"
 #include "train/robust_settings.h"
 #include "train/run_checks.h"
-#include "train/stored_run.h"
 #include "train/step_trace.h"
+#include "train/stored_run.h"
 #include "train/tensor_groups.h"
 #include "train/tensor_state.h"
 

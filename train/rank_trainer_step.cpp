@@ -189,8 +189,8 @@ void RankTrainer::write_trace(const ExecuteResult& run) {
   if (!leads()) return;
   traced_ = true;
   try {
-    const std::vector<TraceEvent> predicted = predicted_trace(all_, result_.peak.flops_per_s, s_.ranks,
-                                                              result_.stored ? result_.stored->bytes_per_s : 0);
+    const std::vector<TraceEvent> predicted =
+        predicted_trace(all_, result_.peak.flops_per_s, s_.ranks, result_.stored ? result_.stored->bytes_per_s : 0);
     write_file_atomically(io_, s_.trace, chrome_trace(predicted, measured));
     note(fmt::format("trace of step {} written to {}: open it in ui.perfetto.dev", state_.step, s_.trace));
   } catch (const Error& e) { note(fmt::format("--trace {}: not written: {}", s_.trace, e.what())); }

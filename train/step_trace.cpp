@@ -70,8 +70,7 @@ std::vector<TraceEvent> gather_trace(const Program& all, const std::vector<Trace
   return events;
 }
 
-std::vector<TraceEvent> predicted_trace(const Program& all, double flops_per_s, int ranks,
-                                        double states_bytes_per_s) {
+std::vector<TraceEvent> predicted_trace(const Program& all, double flops_per_s, int ranks, double states_bytes_per_s) {
   Rates rates;
   if (flops_per_s > 0) rates.flops_per_s = flops_per_s;
   if (states_bytes_per_s > 0) rates.disk_bytes_per_s = states_bytes_per_s;

@@ -42,7 +42,8 @@ StoredPlaces places_of(const TrainSettings& s, const TrainState& state) {
 std::string why_not_stored(const TrainSettings& s) {
   if (s.adapter) return "an adapter's states are small; they lie in memory";
   if (s.async) return "workers of --async have no such states";
-  if (s.robust || s.outer) return fmt::format("--{} keeps states of its own in memory", s.robust ? "aggregator" : "outer");
+  if (s.robust || s.outer)
+    return fmt::format("--{} keeps states of its own in memory", s.robust ? "aggregator" : "outer");
   if (s.ranks > 1)
     return fmt::format("--ranks {}: several ranks keep theirs in memory; share them out with --zero 1", s.ranks);
   if (const std::string why = why_not_stored(s.optimizer); !why.empty())
@@ -54,8 +55,7 @@ void check_stored_states(const TrainSettings& s) {
   if (!s.states_directory.empty() && !s.states_on_disk)
     throw Error(ErrorKind::usage, "--states-dir {}: states lie in memory; say --states disk", s.states_directory);
   if (!s.states_on_disk) return;
-  if (const std::string why = why_not_stored(s); !why.empty())
-    throw Error(ErrorKind::usage, "--states disk: {}", why);
+  if (const std::string why = why_not_stored(s); !why.empty()) throw Error(ErrorKind::usage, "--states disk: {}", why);
 }
 
 StoredPlan plan_stored_states(const ModelSpec& spec, const TrainSettings& s) {

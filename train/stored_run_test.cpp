@@ -111,9 +111,7 @@ TEST(TrainStored, ARefusalNamesIt) {
   try {
     require_fit(spec, s, fit(s), 0, budget, "allowed by --memory");
     FAIL() << "it fits";
-  } catch (const Error& e) {
-    EXPECT_NE(std::string(e.what()).find("or --states disk"), std::string::npos) << e.what();
-  }
+  } catch (const Error& e) { EXPECT_NE(std::string(e.what()).find("or --states disk"), std::string::npos) << e.what(); }
   EXPECT_EQ(predict_disk(spec, s, real_io()).checkpoint, predict_disk(spec, stored, real_io()).checkpoint);
   EXPECT_GE(predict_disk(spec, stored, real_io()).states, states);
 }

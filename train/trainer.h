@@ -45,9 +45,9 @@ struct TrainHooks {
 
 /// Of optimizer states in a file, in this process.
 struct StoredStatesReport {
-  int64_t state_bytes = 0;                          // that each step reads and writes
-  int64_t read_bytes = 0, written_bytes = 0;        // from and to the disk, in whole blocks; what is read ahead too
-  double bytes_per_s = 0;                           // of the disk, both ways together, as it was probed before the first step; 0: was not
+  int64_t state_bytes = 0;                    // that each step reads and writes
+  int64_t read_bytes = 0, written_bytes = 0;  // from and to the disk, in whole blocks; what is read ahead too
+  double bytes_per_s = 0;  // of the disk, both ways together, as it was probed before the first step; 0: was not
   double disk_step_seconds = 0, waited_seconds = 0;  // what the disk alone takes for a step; what steps waited in all
 };
 
@@ -69,11 +69,11 @@ struct TrainResult {
   int64_t counted_peak_bytes = 0;  // state + highest step, as Arena counted
   int64_t peak_resident_bytes = 0;
   int64_t num_parameters = 0, byte_mismatches = 0;
-  uint32_t program_checksum = 0;  // of a step's Program (program/checksum.h)
-  std::string best_model;         // of --keep-best; empty: none
-  std::string checkpoint, model;  // newest checkpoint and exported directory; empty: none
-  bool converses = false;         // the model has a chat template
-  int64_t outer_bytes = 0;        // that all ranks sent to average, in this process
+  uint32_t program_checksum = 0;               // of a step's Program (program/checksum.h)
+  std::string best_model;                      // of --keep-best; empty: none
+  std::string checkpoint, model;               // newest checkpoint and exported directory; empty: none
+  bool converses = false;                      // the model has a chat template
+  int64_t outer_bytes = 0;                     // that all ranks sent to average, in this process
   std::optional<StoredStatesReport> stored{};  // of --states disk
 };
 

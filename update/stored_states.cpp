@@ -58,7 +58,8 @@ StoredLayout stored_layout(const std::vector<ParameterForm>& forms, const Update
   const DType wide = weights == DType::f64 ? DType::f64 : DType::f32;
   StoredLayout layout;
   for (const ParameterForm& form : forms) {
-    StoredParameter p{.fields = {}, .parts = parts_of_form(config, form, subgroup), .first_record = layout.records.size()};
+    StoredParameter p{
+        .fields = {}, .parts = parts_of_form(config, form, subgroup), .first_record = layout.records.size()};
     const auto add = [&](int slot, DType type, int64_t elements) {
       if (elements == 0) return;
       p.fields.push_back({slot, type, elements});
@@ -124,9 +125,8 @@ StoredStates::StoredStates(OpenedScratch opened, StoredLayout layout, const Stor
     for (const StoredField& f : p.fields) num_slots_ = std::max(num_slots_, static_cast<size_t>(f.slot + 1));
   memory_ = arena.bytes(passage_bytes(layout_, passage_), MemoryClass::optimizer);
   const auto address = reinterpret_cast<uintptr_t>(memory_.data());
-  auto* const begin =
-      static_cast<std::byte*>(memory_.data()) + (round_up(static_cast<int64_t>(address), kStoredAlignment) -
-                                                 static_cast<int64_t>(address));
+  auto* const begin = static_cast<std::byte*>(memory_.data()) +
+                      (round_up(static_cast<int64_t>(address), kStoredAlignment) - static_cast<int64_t>(address));
   bounce_ = {begin, static_cast<size_t>(kBounceBytes)};
   slots_memory_ = {begin + kBounceBytes, static_cast<size_t>(memory_.bytes() - kBounceBytes - kStoredAlignment)};
 }

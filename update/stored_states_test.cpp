@@ -37,8 +37,7 @@ std::unique_ptr<StoredStates> store_states(RuleRun& run, DType dtype, int64_t su
     order.push_back(p);
     if (!states->field(p, kMasterField)) continue;
     const Tensor& master = run.state.master[p];
-    states->write(p, kMasterField,
-                  {static_cast<const std::byte*>(master.data()), static_cast<size_t>(master.bytes())});
+    states->write(p, kMasterField, {static_cast<const std::byte*>(master.data()), static_cast<size_t>(master.bytes())});
     run.state.master[p] = {};
   }
   for (std::vector<Tensor>& slot : run.state.slots)
@@ -55,7 +54,8 @@ void expect_same_field(StoredStates& states, size_t p, int slot, const Tensor& w
   EXPECT_EQ(field->elements, want.count());
   EXPECT_EQ(field->type, want.dtype());
   std::vector<std::byte> bytes;
-  states.read(p, slot, [&](std::span<const std::byte> piece) { bytes.insert(bytes.end(), piece.begin(), piece.end()); });
+  states.read(p, slot,
+              [&](std::span<const std::byte> piece) { bytes.insert(bytes.end(), piece.begin(), piece.end()); });
   ASSERT_EQ(std::ssize(bytes), want.bytes());
   EXPECT_EQ(std::memcmp(bytes.data(), want.data(), bytes.size()), 0);
 }
@@ -71,9 +71,8 @@ TEST(StoredStates, EveryRuleGivesTheBitsOfStatesInMemory) {
       const auto states = store_states(got, dtype, kUpdateBlock, arena);
       for (int64_t step = 1; step <= 2; ++step)
         for (RuleRun* run : {&want, &got}) {
-          run->set_gradients([&](const std::string& name, int64_t i) {
-            return cheap_number(name, static_cast<uint64_t>(step), i);
-          });
+          run->set_gradients(
+              [&](const std::string& name, int64_t i) { return cheap_number(name, static_cast<uint64_t>(step), i); });
           run->step(step, 0.02);
         }
       for (size_t p = 0; p < want.state.infos.size(); ++p) {
