@@ -15,8 +15,7 @@ bool turns(const ModelSpec& spec) { return spec.rope.kind != RopeKind::none; }
 
 BatchExecutor executor_of(const ModelDescription& model, const ModelWeights& weights, const RopeTable* rope,
                           Arena& arena) {
-  if (is_gated(model))
-    return gated_executor(model.spec, weights, read_gated_adapter(model.adapter), rope, arena);
+  if (is_gated(model)) return gated_executor(model.spec, weights, read_gated_adapter(model.adapter), rope, arena);
   if (std::ranges::any_of(model.offered, &OfferedAdapter::gated)) {
     std::vector<SideAdapter> side;
     for (const OfferedAdapter& one : model.offered) {
@@ -37,9 +36,7 @@ EngineLimits limits_for(const ModelDescription& model, EngineLimits limits) {
 
 }  // namespace
 
-bool is_gated(const ModelDescription& model) {
-  return !model.adapter.empty() && is_gated_adapter(model.adapter);
-}
+bool is_gated(const ModelDescription& model) { return !model.adapter.empty() && is_gated_adapter(model.adapter); }
 
 void refuse_gated_adapter(const ModelDescription& model, std::string_view what) {
   if (is_gated(model))

@@ -67,9 +67,10 @@ int merge_offsets(const Options& options, ModelDescription model, const std::str
   model.dir.is_gguf() ? check_gguf_output(out) : check_hf_output(out);
   take_adapter(model, adapter);
   refuse_gated_adapter(model, kNotMergeable);
-  if (const auto whole = whole_modules(model.spec, read_peft_config(peft_config_file(adapter)), adapter); !whole.empty())
-    throw Error(ErrorKind::usage, "{}: it changes {} as a whole, which offsets cannot; merge without --offsets", adapter,
-                whole.front().info.fragments.front().name);
+  if (const auto whole = whole_modules(model.spec, read_peft_config(peft_config_file(adapter)), adapter);
+      !whole.empty())
+    throw Error(ErrorKind::usage, "{}: it changes {} as a whole, which offsets cannot; merge without --offsets",
+                adapter, whole.front().info.fragments.front().name);
   if (has_magnitudes(model.spec))
     throw Error(ErrorKind::usage,
                 "{}: its magnitudes (DoRA) multiply rows, which offsets cannot; merge without --offsets, or adapt with "
@@ -128,8 +129,7 @@ int run_adapt_merge(const Options& options) {
   const PeftConfig config = read_peft_config(peft_config_file(adapter));
   put_whole_modules(model.spec, config, adapter, model.dir.path, model.dtype, weights, arena);
   measure_rows(model.spec, weights, weights, arena);
-  load_adapters(model.spec, adapter, model.dtype, weights, arena,
-                whole_module_tensors(model.spec, config, adapter));
+  load_adapters(model.spec, adapter, model.dtype, weights, arena, whole_module_tensors(model.spec, config, adapter));
   if (untie_changed_head(config, model.spec)) model.config.tie_word_embeddings = false;
   const MergeError error = merge_adapters(model.spec, weights, stored);
   OutputDirectory output(real_io(), out);

@@ -85,9 +85,8 @@ int run_perplexity(const Options& options, const ModelDescription& model) {
     };
     const std::optional<KvType> kv = kv_option(options, model.dtype);
     const auto more = is_gated(model)
-                          ? gated_window_losses(before, model.spec, loaded.weights(),
-                                                read_gated_adapter(model.adapter), work.windows, work.masks, arena,
-                                                on_losses, kv)
+                          ? gated_window_losses(before, model.spec, loaded.weights(), read_gated_adapter(model.adapter),
+                                                work.windows, work.masks, arena, on_losses, kv)
                           : window_losses_from(before, model.spec, loaded.weights(), work.windows, work.masks, batch,
                                                arena, on_losses, kv);
     losses.insert(losses.end(), more.begin(), more.end());

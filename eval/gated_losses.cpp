@@ -65,8 +65,7 @@ std::vector<double> gated_window_losses(size_t first, const ModelSpec& spec, con
           first + 1);
     losses.push_back(sum);
     if (!on_losses(first, std::span(losses).last(1)))
-      throw Error(ErrorKind::interrupted, "eval: stopped on request after {} of {} windows", first + 1,
-                  windows.size());
+      throw Error(ErrorKind::interrupted, "eval: stopped on request after {} of {} windows", first + 1, windows.size());
   }
   return losses;
 }

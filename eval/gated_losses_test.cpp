@@ -79,8 +79,7 @@ TEST(GatedLosses, ThePromptIsTheModelsAndTheRestHasItsGates) {
     for (size_t i = 0; i < got.size(); ++i) {
       const Window& w = t.windows[i];
       const auto prompt = std::min<size_t>(kPrompt, w.tokens.size() - 1);
-      const std::vector<double> gates =
-          gates_of(t.gated, t.base, t.weights, std::span(w.tokens).first(prompt));
+      const std::vector<double> gates = gates_of(t.gated, t.base, t.weights, std::span(w.tokens).first(prompt));
       const auto end = static_cast<int64_t>(prompt);
       const double want = t.loss(w, 1, end, {0, 0}) + t.loss(w, end, std::ssize(w.tokens), gates);
       EXPECT_NEAR(got[i], want, 1e-4 * want) << i;

@@ -220,7 +220,8 @@ void Engine::end(Running& run, Event event) {
     prefix.last_used = ++uses_;
     prefix.busy = false;
   }
-  if (cache_ && sequence.running && keeps_keys(sequence.adapter)) cache_->keep(sequence.tokens, sequence.kv, sequence.adapter);
+  if (cache_ && sequence.running && keeps_keys(sequence.adapter))
+    cache_->keep(sequence.tokens, sequence.kv, sequence.adapter);
   scheduler_.finish(sequence);
   event.finished = std::move(run.sample);
   if (--left_.at(run.request_id) == 0) left_.erase(run.request_id);

@@ -14,8 +14,7 @@ namespace {
 class AsAdapters {
  public:
   AsAdapters(const Batch& batch, const std::vector<int>& numbers) : batch_(batch) {
-    for (size_t i = 0; i < batch.size(); ++i)
-      before_.push_back(std::exchange(batch[i].sequence->adapter, numbers[i]));
+    for (size_t i = 0; i < batch.size(); ++i) before_.push_back(std::exchange(batch[i].sequence->adapter, numbers[i]));
   }
   ~AsAdapters() {
     for (size_t i = 0; i < batch_.size(); ++i) batch_[i].sequence->adapter = before_[i];
@@ -31,8 +30,7 @@ class AsAdapters {
 // How much each adapter of the weights counts for a sequence; one that is not there does not act.
 using Strengths = std::map<int, double>;
 
-Strengths strengths_of(const SideAdapter& side, const ModelSpec& spec, const ModelWeights& weights,
-                       const Sequence& s) {
+Strengths strengths_of(const SideAdapter& side, const ModelSpec& spec, const ModelWeights& weights, const Sequence& s) {
   if (!side.gates) return {{side.first, 1.0}};
   const std::vector<double> gates =
       gates_of(*side.gates, spec, weights, std::span(s.tokens).first(static_cast<size_t>(s.prompt_tokens)));

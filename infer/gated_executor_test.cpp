@@ -129,7 +129,8 @@ TEST(SideExecutor, GatesStandBesideAdaptersAndTheModelToTheBit) {
     const auto asked = [&](uint64_t i) {
       Request r = request_of(i, c.base.vocab);
       const Request same = request_of(3, c.base.vocab);
-      std::vector<int32_t> begin(same.prompt.begin(), same.prompt.begin() + std::min<std::ptrdiff_t>(9, std::ssize(same.prompt)));
+      std::vector<int32_t> begin(same.prompt.begin(),
+                                 same.prompt.begin() + std::min<std::ptrdiff_t>(9, std::ssize(same.prompt)));
       while (begin.size() < 9) begin.push_back(static_cast<int32_t>(begin.size()));
       r.prompt.insert(r.prompt.begin(), begin.begin(), begin.end());
       r.max_tokens = std::min<int64_t>(r.max_tokens, kContext - std::ssize(r.prompt));
@@ -180,7 +181,8 @@ TEST(SideExecutor, AConversationWithGatesKeepsNoKeysOfItsLastTurn) {
   KvPool pool(kv_shape(c.base, 4, DType::f32), 30, c.arena);
   VirtualClock clock;
   Engine engine(pool, execute, nullptr,
-                {.scheduler = {.token_budget = 64, .chunk = 64}, .context = kContext, .of_prompts = {kNoAdapter}}, clock);
+                {.scheduler = {.token_budget = 64, .chunk = 64}, .context = kContext, .of_prompts = {kNoAdapter}},
+                clock);
   Request r = request_of(5, c.base.vocab);
   r.prefix = engine.keep_prefix();
   for (int turn = 0; turn < 3; ++turn) {

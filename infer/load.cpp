@@ -13,8 +13,8 @@
 #include "model/model_files.h"
 #include "model/rope_table.h"
 #include "model/row_lengths.h"
-#include "model/whole_modules.h"
 #include "model/thread_memory.h"
+#include "model/whole_modules.h"
 #include "spec/presets.h"
 #include "spec/unit_cost.h"
 

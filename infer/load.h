@@ -39,9 +39,9 @@ struct ModelDescription {
   DType dtype = DType::f32;            // to compute in
   std::string adapter;                 // PEFT directory whose branches `spec` has, or gates of `beside`; empty: none
   std::vector<NamedAdapter>
-      beside;                      // instead of `adapter`: adapters that stand beside the model; `spec` is without them
+      beside;  // instead of `adapter`: adapters that stand beside the model; `spec` is without them
   std::vector<OfferedAdapter> offered;  // of these a request chooses one by its index here (Request::adapter)
-  std::vector<std::string> notes;  // what a person should know, one sentence each
+  std::vector<std::string> notes;       // what a person should know, one sentence each
 };
 /// dtype absent: the one the model was saved in, f16 as f32. Errors: bad_file, usage.
 /// With `problems`: what is wrong with generation_config.json or the tokenizer goes there, and that part stays out.

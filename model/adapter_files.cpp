@@ -16,8 +16,8 @@
 #include "model/number.h"
 #include "model/ops.h"
 #include "model/row_lengths.h"
-#include "model/whole_modules.h"
 #include "model/weights_file.h"
+#include "model/whole_modules.h"
 
 namespace tern {
 namespace {
@@ -250,7 +250,8 @@ void save_adapters(const ModelSpec& spec, const PeftConfig& config, const ModelW
   std::optional<Safetensors> others;  // bytes of entries lie there
   if (!whole_from.empty()) {
     others.emplace(peft_weights_file(whole_from));
-    for (const std::string& name : whole_module_tensors(spec, config, whole_from)) entries.push_back(as_it_is(*others, name));
+    for (const std::string& name : whole_module_tensors(spec, config, whole_from))
+      entries.push_back(as_it_is(*others, name));
   }
   make_dirs(io, dir);
   write_safetensors(io, join_path(dir, "adapter_model.safetensors"), entries);

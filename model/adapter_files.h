@@ -29,8 +29,7 @@ std::vector<AdaptedPlace> adapted_places(const ModelSpec&);
 enum class AdapterParts : uint8_t { matrices, all };
 /// The model, frozen, with the configuration's adapters. Errors bad_file, whose message begins with `where`: no module of the
 /// model would get one; it changes modules as a whole, and only matrices are followed.
-ModelSpec with_adapters(ModelSpec, const PeftConfig&, std::string_view where,
-                        AdapterParts = AdapterParts::matrices);
+ModelSpec with_adapters(ModelSpec, const PeftConfig&, std::string_view where, AdapterParts = AdapterParts::matrices);
 
 /// The two files of a PEFT directory. Errors: bad_file: there is no such directory, or one of them is missing.
 std::string peft_config_file(const std::string& dir);

@@ -29,8 +29,7 @@ struct Case {
     const Json about = read_json_file(dir + "/modules.json");
     base = kGolden + "models/" + about.at("model").get<std::string>();
     modules = about.at("modules");
-    spec =
-        with_adapters(model_spec(read_hf_config(base + "/config.json")), config(), dir, AdapterParts::all);
+    spec = with_adapters(model_spec(read_hf_config(base + "/config.json")), config(), dir, AdapterParts::all);
   }
   PeftConfig config() const { return read_peft_config(peft_config_file(dir)); }
   void load(const std::string& from, ModelWeights& weights, Arena& arena) const {

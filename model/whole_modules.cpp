@@ -42,8 +42,13 @@ std::vector<WholeModule> candidates(const ModelSpec& spec) {
   std::vector<Fragment> names;
   if (!spec.names.projection.empty()) names = file_names(spec, -1, &HfNames::projection, "weight", head.vocab);
   if (names.empty()) names.push_back({std::string(kTiedHead), 0, head.vocab, false, 0, head.vocab});
-  all.push_back({.info = {"head.projection.weight", {head.vocab, head.width}, static_cast<int>(spec.units.size()) - 1,
-                          true, false, 0, std::move(names)},
+  all.push_back({.info = {"head.projection.weight",
+                          {head.vocab, head.width},
+                          static_cast<int>(spec.units.size()) - 1,
+                          true,
+                          false,
+                          0,
+                          std::move(names)},
                  .is_tied_head = true});
   return all;
 }
@@ -191,8 +196,7 @@ void add_low_rank(const LowRank& change, int64_t rows, size_t width, std::span<T
       for (const double x : sum) squares += x * x;
       if (squares > 0) factor = change.row_lengths[static_cast<size_t>(n)] / std::sqrt(squares);
     }
-    for (size_t k = 0; k < width; ++k)
-      row[k] = static_cast<T>(sum[k] * (by_column.empty() ? factor : by_column[k]));
+    for (size_t k = 0; k < width; ++k) row[k] = static_cast<T>(sum[k] * (by_column.empty() ? factor : by_column[k]));
   }
 }
 
@@ -263,8 +267,7 @@ std::vector<WholeModule> whole_modules(const ModelSpec& spec, const PeftConfig& 
   return modules;
 }
 
-std::vector<std::string> whole_module_tensors(const ModelSpec& spec, const PeftConfig& config,
-                                              const std::string& dir) {
+std::vector<std::string> whole_module_tensors(const ModelSpec& spec, const PeftConfig& config, const std::string& dir) {
   const std::vector<WholeModule> modules = whole_modules(spec, config, dir);
   std::vector<std::string> names;
   if (modules.empty()) return names;
@@ -284,8 +287,8 @@ void put_whole_modules(const ModelSpec& spec, const PeftConfig& config, const st
                        const std::string& model_dir, DType dtype, ModelWeights& weights, Arena& arena) {
   const std::vector<WholeModule> modules = whole_modules(spec, config, dir);
   if (modules.empty()) return;
-  WholeFiles files{spec, config, Safetensors(peft_weights_file(dir)), ParameterReader(spec, model_dir),
-                   ops::sum_dtype(dtype), {}};
+  WholeFiles files{
+      spec, config, Safetensors(peft_weights_file(dir)), ParameterReader(spec, model_dir), ops::sum_dtype(dtype), {}};
   const auto value = [&](std::string_view name, Tensor& t) {
     const auto m = std::ranges::find_if(modules, [&](const WholeModule& one) { return one.info.name == name; });
     if (m == modules.end()) return false;

@@ -20,7 +20,7 @@ namespace tern {
 /// A parameter of which the adapter has all, a part, or a change.
 struct WholeModule {
   ParameterInfo info = {};
-  bool is_tied_head = false;      // the model's files have no tensor for it: it begins as the table
+  bool is_tied_head = false;         // the model's files have no tensor for it: it begins as the table
   std::vector<Fragment> saved = {};  // those of info.fragments that the adapter holds itself
   std::optional<PeftAdapter> low_rank = {};
   std::string path = {};  // of the module with a low rank
@@ -37,8 +37,8 @@ std::vector<std::string> whole_module_tensors(const ModelSpec&, const PeftConfig
 /// (pack_weights). `model_dir`: the model's files, from which what is changed is read once more. Sums in f64, rounded once to `dtype`.
 /// Order   each number by itself: the same bits for any number of threads.
 /// Errors  bad_file naming file and tensor: one that is missing, of another shape or type, or that holds NaN or infinity.
-void put_whole_modules(const ModelSpec&, const PeftConfig&, const std::string& dir, const std::string& model_dir, DType dtype,
-                       ModelWeights& weights, Arena&);
+void put_whole_modules(const ModelSpec&, const PeftConfig&, const std::string& dir, const std::string& model_dir,
+                       DType dtype, ModelWeights& weights, Arena&);
 
 /// Upper bound of the bytes that they take beside the model's own.
 int64_t whole_module_bytes(const ModelSpec&, const PeftConfig&, DType dtype);

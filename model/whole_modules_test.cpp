@@ -37,9 +37,9 @@ struct WholeCase {
   }
 };
 
-const std::pair<const char*, const char*> kWholeCases[] = {
-    {"saved", "llama"},  {"saved_tied", "llama_tied"}, {"saved_conv1d", "gpt2"},
-    {"tables", "llama"}, {"tables_tied", "gpt2"},      {"tables_dora", "llama"}};
+const std::pair<const char*, const char*> kWholeCases[] = {{"saved", "llama"},       {"saved_tied", "llama_tied"},
+                                                           {"saved_conv1d", "gpt2"}, {"tables", "llama"},
+                                                           {"tables_tied", "gpt2"},  {"tables_dora", "llama"}};
 
 Tensor logits_by(const ModelSpec& spec, const ModelWeights& weights, Arena& arena) {
   const std::vector<int32_t> tokens{3, 1, 4, 1, 5, 9, 2};
@@ -138,7 +138,8 @@ TEST(WholeModules, EachTensorMissingUnusedOrWrongIsNamed) {
         });
       };
       EXPECT_TRUE(names_it(of_one([](TensorToWrite& t) { t.shape.insert(t.shape.begin(), 1); })));
-      EXPECT_TRUE(names_it(of_one([&](TensorToWrite& t) { t.bytes = std::as_bytes(std::span(nan)).first(t.bytes.size()); })));
+      EXPECT_TRUE(
+          names_it(of_one([&](TensorToWrite& t) { t.bytes = std::as_bytes(std::span(nan)).first(t.bytes.size()); })));
     }
     const std::string other = "base_model.model.model.other.weight";
     EXPECT_NE(error_of_put(c,

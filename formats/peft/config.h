@@ -25,11 +25,11 @@ struct PeftConfig {
   double alpha = 8;
   std::vector<std::pair<std::string, int64_t>> rank_pattern;  // the first that matches the end of the path
   std::vector<std::pair<std::string, double>> alpha_pattern;
-  bool rank_stabilized = false;  // scale alpha/√rank, not alpha/rank
-  double dropout = 0;            // of training
+  bool rank_stabilized = false;    // scale alpha/√rank, not alpha/rank
+  double dropout = 0;              // of training
   std::vector<std::string> saved;  // modules_to_save: ends of paths of modules that the adapter holds whole
-  bool magnitude = false;        // use_dora
-  std::string base_model;        // what it was trained on, as its makers called it
+  bool magnitude = false;          // use_dora
+  std::string base_model;          // what it was trained on, as its makers called it
 };
 
 /// Errors  bad_file "PLACE: KEY: …": a method that is not LoRA; a key that is set and that tern does not follow; values

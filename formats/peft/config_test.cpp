@@ -67,15 +67,16 @@ TEST(PeftConfig, LayersToTransformLeaveTheOthersOut) {
 TEST(PeftConfig, WhatIsSetAndNotFollowedIsRefusedByName) {
   const std::string target = R"("target_modules":["q_proj"],)";
   for (const char* key :
-       {R"("bias":"all")", R"("modules_to_save":3)", R"("modules_to_save":[""])", R"("lora_bias":true)", R"("layers_pattern":"h")",
-        R"("trainable_token_indices":[1])", R"("use_qalora":true)", R"("a_new_key":3)",
+       {R"("bias":"all")", R"("modules_to_save":3)", R"("modules_to_save":[""])", R"("lora_bias":true)",
+        R"("layers_pattern":"h")", R"("trainable_token_indices":[1])", R"("use_qalora":true)", R"("a_new_key":3)",
         R"("layer_replication":[[0,2]])", R"("init_lora_weights":"pissa_niter_4")", R"("task_type":"SEQ_CLS")",
         R"("r":0)", R"("r":2.5)", R"("lora_alpha":-1)", R"("lora_dropout":1)", R"("rank_pattern":{"q":"4"})"}) {
     const std::string name = std::string(key).substr(1, std::string(key).find('"', 1) - 1);
     EXPECT_NE(refusal(target + key).find(name), std::string::npos) << key << ": " << refusal(target + key);
   }
-  for (const char* key : {R"("use_dora":false)", R"("use_dora":true)", R"("bias":"none")", R"("modules_to_save":null)", R"("modules_to_save":["lm_head"])",
-                          R"("a_new_key":{})", R"("fan_in_fan_out":true)", R"("init_lora_weights":"gaussian")"})
+  for (const char* key : {R"("use_dora":false)", R"("use_dora":true)", R"("bias":"none")", R"("modules_to_save":null)",
+                          R"("modules_to_save":["lm_head"])", R"("a_new_key":{})", R"("fan_in_fan_out":true)",
+                          R"("init_lora_weights":"gaussian")"})
     EXPECT_EQ(refusal(target + key), "accepted") << key;
   EXPECT_NE(refusal(R"("r":4)").find("target_modules"), std::string::npos);
   EXPECT_NE(refusal(R"("target_modules":[])").find("target_modules"), std::string::npos);
