@@ -258,15 +258,15 @@ void Server::make_room_for_answer(int64_t bytes) const {
 
 void Server::make_room_for_grammar(int64_t bytes) const {
   if (bytes > rules_.grammars_bytes)
-    throw ApiError(400,
-                   fmt::format("the grammar of the answer takes {}, this server holds {} of grammars; make its "
-                               "repetitions smaller",
-                               format_bytes(bytes), format_bytes(rules_.grammars_bytes)));
+    throw ApiError(400, fmt::format("the grammar of the answer takes {}, this server holds {} of grammars; make its "
+                                    "repetitions smaller",
+                                    format_bytes(bytes), format_bytes(rules_.grammars_bytes)));
   if (live_grammar_bytes_ + bytes <= rules_.grammars_bytes) return;
-  throw ApiError(429,
-                 fmt::format("grammars and schemas under way take {} of {}, and this one {}; try again later",
-                             format_bytes(live_grammar_bytes_), format_bytes(rules_.grammars_bytes), format_bytes(bytes)),
-                 "", "queue_full");
+  throw ApiError(
+      429,
+      fmt::format("grammars and schemas under way take {} of {}, and this one {}; try again later",
+                  format_bytes(live_grammar_bytes_), format_bytes(rules_.grammars_bytes), format_bytes(bytes)),
+      "", "queue_full");
 }
 
 void Server::make_room(size_t model, int64_t samples, const char* field) const {

@@ -22,11 +22,11 @@ class Clock;  // base/clock.h
 
 struct ServerRules {
   AccessRules access;
-  int64_t max_running = 16;          // samples that a model's engine runs at once
-  int64_t max_queue = 256;           // samples that may wait beside them, of each model: more get 429
-  int64_t answers_bytes = 64 << 20;  // of whole answers under way, as answer_bytes reckons: more get 429
+  int64_t max_running = 16;           // samples that a model's engine runs at once
+  int64_t max_queue = 256;            // samples that may wait beside them, of each model: more get 429
+  int64_t answers_bytes = 64 << 20;   // of whole answers under way, as answer_bytes reckons: more get 429
   int64_t grammars_bytes = 64 << 20;  // of grammars and schemas of requests under way: more get 429
-  int64_t max_texts = 8192;          // that may wait for their vectors
+  int64_t max_texts = 8192;           // that may wait for their vectors
 };
 
 class Server {

@@ -12,9 +12,11 @@
 namespace tern {
 namespace {
 
-constexpr size_t kMostGrammarBytes = size_t{64} << 10;  // of its text: parsed, it takes up to 300 times as much for a moment
+constexpr size_t kMostGrammarBytes = size_t{64}
+                                     << 10;  // of its text: parsed, it takes up to 300 times as much for a moment
 
-std::shared_ptr<Constraint> constraint_of_gbnf(const std::string& gbnf, const ServedModel& model, const std::string& place) {
+std::shared_ptr<Constraint> constraint_of_gbnf(const std::string& gbnf, const ServedModel& model,
+                                               const std::string& place) {
   try {
     return std::make_shared<Constraint>(model.texts, parse_gbnf(gbnf, place));
   } catch (const Error& error) { throw ApiError(400, error.what(), place); }

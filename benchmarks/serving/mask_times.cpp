@@ -4,9 +4,9 @@
 // those allowed, which visits states that no document has. Each text of the first way has a Constraint of its own, as each request
 // has; masks of states that were met in the same text are looked up, as in the server. One line of JSON for each form.
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <cmath>
 #include <nlohmann/json.hpp>
 #include <random>
 
@@ -43,11 +43,13 @@ const Form kForms[] = {
      nullptr,
      R"({"value": 1.5, "children": [{"value": 2, "children": []}, {"value": -3.25, "children": [{"value": 4e2, "children": []}]}]})"},
     {"arithmetic in GBNF", nullptr,
-     "root ::= (expr \"=\" ws term \"\\n\")+\nexpr ::= term ([-+*/] term)*\nterm ::= ident | num | \"(\" ws expr \")\" ws\n"
+     "root ::= (expr \"=\" ws term \"\\n\")+\nexpr ::= term ([-+*/] term)*\nterm ::= ident | num | \"(\" ws expr \")\" "
+     "ws\n"
      "ident ::= [a-z] [a-z0-9_]* ws\nnum ::= [0-9]+ ws\nws ::= [ \\t\\n]*\n",
      "width * (height + 2) - 17 = area\nspeed / 60 + offset = minutes\n"},
     {"four thousand characters of length", R"({"type":"string","minLength":10,"maxLength":4000})", nullptr,
-     "\"She asked him whether the boats were home; he said that two of them were, that the third would come with the tide.\""}};
+     "\"She asked him whether the boats were home; he said that two of them were, that the third would come with the "
+     "tide.\""}};
 
 double now_ms() { return 1e-6 * static_cast<double>(real_clock().now_ns()); }
 
@@ -62,7 +64,8 @@ struct Times {
 };
 
 // The longest token that spells what is left of the document, or one drawn evenly from those allowed; -1: none.
-int32_t next_token(const TokenTexts& texts, const std::vector<float>& scores, std::string_view left, bool drawn, std::mt19937& random) {
+int32_t next_token(const TokenTexts& texts, const std::vector<float>& scores, std::string_view left, bool drawn,
+                   std::mt19937& random) {
   std::vector<int32_t> may;
   int32_t longest = -1;
   size_t length = 0;
@@ -75,7 +78,8 @@ int32_t next_token(const TokenTexts& texts, const std::vector<float>& scores, st
 }
 
 // `most` tokens of one text. False: the document is not one of the form.
-bool write_text(const Form& form, const std::shared_ptr<const TokenTexts>& texts, int most, bool drawn, std::mt19937& random, Times& times) {
+bool write_text(const Form& form, const std::shared_ptr<const TokenTexts>& texts, int most, bool drawn,
+                std::mt19937& random, Times& times) {
   const double begin = now_ms();
   const auto constraint = std::make_shared<Constraint>(texts, parse_gbnf(gbnf_of(form), form.name));
   times.read_ms += now_ms() - begin;
@@ -96,7 +100,8 @@ bool write_text(const Form& form, const std::shared_ptr<const TokenTexts>& texts
     const int32_t id = next_token(*texts, scores, left, drawn, random);
     if (id < 0 || id == end) return drawn;
     text.push(id);
-    if (!drawn) left.remove_prefix(texts->sorted[static_cast<size_t>(texts->of_id[static_cast<size_t>(id)])].bytes.size());
+    if (!drawn)
+      left.remove_prefix(texts->sorted[static_cast<size_t>(texts->of_id[static_cast<size_t>(id)])].bytes.size());
   }
   return drawn;
 }
@@ -118,14 +123,21 @@ int main(int argc, char** argv) {
       for (int i = 0; i < count; ++i) good = write_text(form, texts, 256, drawn, random, times) && good;
       std::ranges::sort(times.each_ms);
       const auto at = [&](double share) {
-        return times.each_ms.empty() ? 0 : times.each_ms[static_cast<size_t>(share * static_cast<double>(times.each_ms.size() - 1))];
+        return times.each_ms.empty()
+                   ? 0
+                   : times.each_ms[static_cast<size_t>(share * static_cast<double>(times.each_ms.size() - 1))];
       };
       double sum = 0;
       for (const double ms : times.each_ms) sum += ms;
-      const Json line = {{"form", form.name}, {"way", drawn ? "drawn" : "document"}, {"masks", times.each_ms.size() + static_cast<size_t>(count)},
-                         {"read_ms", times.read_ms / count}, {"first_mask_ms", times.first_ms / count},
+      const Json line = {{"form", form.name},
+                         {"way", drawn ? "drawn" : "document"},
+                         {"masks", times.each_ms.size() + static_cast<size_t>(count)},
+                         {"read_ms", times.read_ms / count},
+                         {"first_mask_ms", times.first_ms / count},
                          {"mean_ms", times.each_ms.empty() ? 0 : sum / static_cast<double>(times.each_ms.size())},
-                         {"median_ms", at(0.5)}, {"p99_ms", at(0.99)}, {"most_ms", at(1)}};
+                         {"median_ms", at(0.5)},
+                         {"p99_ms", at(0.99)},
+                         {"most_ms", at(1)}};
       std::printf("%s\n", line.dump().c_str());
     }
   if (!good) std::fprintf(stderr, "a document is not of its form\n");

@@ -121,7 +121,8 @@ TEST_F(Serve, ThePublicClientDoesEveryCallOfTheTable) {
     GTEST_SKIP() << python << " has no openai and jsonschema (pip install openai jsonschema): the calls are not tried";
   const Outcome o = run_shell(python + " " + script + " --tern " TERN_PROGRAM " --model " + kModel + " 2>&1");
   EXPECT_EQ(o.code, 0) << o.text;
-  EXPECT_NE(o.text.find(std::to_string(done.size()) + " of " + std::to_string(done.size()) + " rows"), std::string::npos)
+  EXPECT_NE(o.text.find(std::to_string(done.size()) + " of " + std::to_string(done.size()) + " rows"),
+            std::string::npos)
       << o.text;
 }
 
