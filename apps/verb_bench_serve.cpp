@@ -23,7 +23,8 @@
 namespace tern {
 namespace {
 
-constexpr int64_t kMostUsers = 4096, kUsersToBegin = 64;
+constexpr int64_t kMostUsers = 4096,
+                  kAtOnce = 256;  // at once: of the server that a search starts; more users wait there
 
 SequenceLengths lengths_of(const Options& o, std::string_view file, std::string_view number) {
   if (!o.has(file)) return sequence_lengths({{o.integer(number), 1}});
@@ -192,8 +193,7 @@ int run_bench_serve(const Options& options) {
   raise_open_files();
   const StopSignals signals;
   int64_t users = options.has("users") ? options.integer("users") : 0;
-  LoadTarget target =
-      load_target(options, mix.prompts.longest() + mix.answers.longest(), users > 0 ? users : kUsersToBegin);
+  LoadTarget target = load_target(options, mix.prompts.longest() + mix.answers.longest(), users > 0 ? users : kAtOnce);
   Measured m;
   if (options.has("hardware"))
     m.forecast = load_forecast(*target.serve, options.text("hardware"), mix.prompts, mix.answers, users, targets);
