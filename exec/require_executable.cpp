@@ -51,18 +51,27 @@ void require_executable(const Program& program, int num_ranks) {
                   "the step has {}, which tern does not run yet: plan for one device, without offload", to_string(i));
 }
 
-void require_input(const Program& program, const ExecuteInput& in) {
-  const auto has = [&](Opcode op) {
-    return std::any_of(program.instructions.begin(), program.instructions.end(),
-                       [op](const Instruction& i) { return i.op == op; });
-  };
-  const bool training = has(Opcode::backward_weight), updates = has(Opcode::norm);
+namespace {
+
+// States that lie on a disk by the Program lie there in the input too, and the other way round.
+void require_stored(const Program& program, const ExecuteInput& in, bool updates) {
   const bool stores = std::ranges::any_of(program.resident, [](const std::vector<BufferBytes>& rank) {
     return std::ranges::any_of(rank, [](const BufferBytes& b) { return b.buffer.tier == Tier::disk; });
   });
   const bool stored = in.update && in.update->stored;
   TERN_CHECK(stores ? stored : !(updates && stored), "execute: optimizer states lie in a file by the {} alone",
              stores ? "Program" : "input");
+}
+
+}  // namespace
+
+void require_input(const Program& program, const ExecuteInput& in) {
+  const auto has = [&](Opcode op) {
+    return std::any_of(program.instructions.begin(), program.instructions.end(),
+                       [op](const Instruction& i) { return i.op == op; });
+  };
+  const bool training = has(Opcode::backward_weight), updates = has(Opcode::norm);
+  require_stored(program, in, updates);
   TERN_CHECK(program.num_units == static_cast<int>(in.spec.units.size()), "execute: {} units, the model has {}",
              program.num_units, in.spec.units.size());
   TERN_CHECK(program.num_micro == static_cast<int>(in.micro_batches.size()),

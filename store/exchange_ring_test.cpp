@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <memory>
 
+#include "base/bug.h"
 #include "base/error.h"
 #include "base/io.h"
 #include "base/rounding.h"
