@@ -94,11 +94,11 @@ int merge_offsets(const Options& options, ModelDescription model, const std::str
                 {"relative_error", merged.error.relative()}});
     return 0;
   }
-  print_out(fmt::format(
-      "{}  {} offsets moved in {}, no code changed; rounding took {:.3g} % of what the adapter adds\n", out,
-      format_with_commas(merged.offsets),
-      merged.error.matrices == 1 ? "1 matrix" : fmt::format("{} matrices", merged.error.matrices),
-      100 * merged.error.relative()));
+  print_out(
+      fmt::format("{}  {} offsets moved in {}, no code changed; rounding took {:.3g} % of what the adapter adds\n", out,
+                  format_with_commas(merged.offsets),
+                  merged.error.matrices == 1 ? "1 matrix" : fmt::format("{} matrices", merged.error.matrices),
+                  100 * merged.error.relative()));
   return 0;
 }
 

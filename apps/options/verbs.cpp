@@ -56,9 +56,8 @@ std::vector<VerbSpec> verb_rows() {
        .summary = "Write the configuration of a new model, of the sizes given, for tern train --from-scratch",
        .examples = {{"tern new --layers 6 --width 256 --heads 4 --tokenizer tok --output small", "a Llama of 6 layers"},
                     {"tern train small --from-scratch --data text.txt --output run", "then train it"}},
-       .details =
-           "The model is of the family llama: rotary positions, RMSNorm, a gated MLP. The directory holds "
-           "config.json and the tokenizer; its number of tokens is the model's."},
+       .details = "The model is of the family llama: rotary positions, RMSNorm, a gated MLP. The directory holds "
+                  "config.json and the tokenizer; its number of tokens is the model's."},
       {.name = "launch",
        .summary = "Run a verb on several ranks of this machine, each a process",
        .examples = {{"tern launch -n 2 -- train recipe.toml --output run", "two processes train one model"},
@@ -143,9 +142,8 @@ std::vector<VerbSpec> verb_rows() {
                     {"tern export model.gguf --output model", "a GGUF file as a Hugging Face directory"}},
        .takes_recipe = true},
       {.name = "quantize",
-       .summary =
-           "Write a model's weights in fewer bits, as a GGUF file or a directory; read back, the rounding error "
-           "stated",
+       .summary = "Write a model's weights in fewer bits, as a GGUF file or a directory; read back, the rounding error "
+                  "stated",
        .positionals = {model},
        .examples = {{"tern quantize run/model --type q4_0 --output small.gguf", "4.5 bits per weight, tables in 8.5"},
                     {"tern quantize run/model --method gptq --data text.txt --output small.gguf",
@@ -213,9 +211,8 @@ std::vector<VerbSpec> verb_rows() {
        .examples = {{"tern bench", "a minute; limits, and the share of them that training and inference reach"},
                     {"tern bench --output roofline.svg --json > bench.json", "the picture and all figures"},
                     {"tern bench --limits-only --disk .", "the machine alone, with the disk under this directory"}},
-       .details =
-           "Every task is timed once a round, in turn, so that a neighbour's load meets all alike. Figures that "
-           "spread by more than 10 % are shown as noise, not as a share."},
+       .details = "Every task is timed once a round, in turn, so that a neighbour's load meets all alike. Figures that "
+                  "spread by more than 10 % are shown as noise, not as a share."},
       {.name = "bench serve",
        .summary = "Put a load on a server: first token, time per token, and how much of it keeps targets",
        .positionals = {{"MODEL", "a model, served here for the time of the load; or leave it out and give --url",
