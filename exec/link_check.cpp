@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "model/context_ranks.h"
+#include "model/tensor_ranks.h"
 #include "program/link_bytes.h"
 
 namespace tern {
