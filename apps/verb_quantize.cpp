@@ -192,13 +192,11 @@ Quantized quantize(const Options& options, const ModelDescription& model, const 
       .types = {.matrices = type_of_matrices(options), .tables = weight_type_of_choice(options.text("table-type"))},
       .gguf = is_gguf_path(out)};
   const ChatTemplates templates = read_chat_templates(model.dir.path);
-  std::optional<GgufMetadata> metadata;
-  if (q.gguf) metadata = gguf_metadata(model, templates);
+  std::optional<GgufMetadata> metadata = q.gguf ? std::optional(gguf_metadata(model, templates)) : std::nullopt;
   const CalibrationText calibration = calibration_of(options, model);
   check_memory(options, model, calibration);
   const int64_t start_ns = real_clock().now_ns();
   Arena arena;
-  const DType dtype = written_dtype(model);
   if (is_mixed(options)) mix_types(options, model, calibration, out, arena, q);
   CodeStore store(real_io(), out + ".partial", run_of(options, calibration, q.types));
   std::optional<LayerCoder> coder;
@@ -234,7 +232,8 @@ Quantized quantize(const Options& options, const ModelDescription& model, const 
         save_gguf(model.spec, model.config, read, q.types, std::move(*metadata), made, real_io(), code_rows);
     q.bytes = saved.file_bytes, q.num_wide = saved.as_f16;
   } else {
-    const CodedSaved saved = save_coded(model.spec, model.config, read, code, q.types, dtype, made, real_io());
+    const CodedSaved saved =
+        save_coded(model.spec, model.config, read, code, q.types, written_dtype(model), made, real_io());
     write_companions(model, templates, made, real_io());
     if (beside) beside->save(join_path(made, "adapter"), real_io()), q.round_errors = beside->relative_errors();
     q.bytes = bytes_in(real_io(), made), q.matrix_bytes = saved.matrix_bytes, q.num_wide = saved.num_dense;

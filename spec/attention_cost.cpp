@@ -20,6 +20,7 @@ HeadNorms head_norms(const AttentionSpec& u, const Sizes& z) {
 
 // Latent attention: rq and rk the ranks, rr = rk + rotary elements of the narrow row, Q = heads·head_dim, U rows of the
 // matrix that makes keys and values, V of the output's. The narrow rows' matrices are whole on every rank.
+// Longer than a screen: one sum per figure of a unit, each beside the others that it is read against.
 UnitCost latent_cost(const AttentionSpec& u, const Sizes& z) {
   TERN_CHECK(u.join == JoinSpec{} && u.head_norm == HeadNormKind::none && u.relative == 0 && !u.cross,
              "unit_cost: latent attention has no join, head norms, relative positions or encoder");

@@ -173,8 +173,8 @@ void RankTrainer::prepare() {
     }
   }
   newest = world().broadcast(std::move(newest), 0);
-  std::vector<NamedTensor> beside;
-  if (hooks_.companion) beside = hooks_.companion->allocate(in_.spec, s_.dtype, state_arena_);
+  std::vector<NamedTensor> beside =
+      hooks_.companion ? hooks_.companion->allocate(in_.spec, s_.dtype, state_arena_) : std::vector<NamedTensor>();
   if (!newest.empty()) {
     phase(fmt::format("reading {}", newest));
     state_ = load_state(s_, in_, io_, newest, read_manifest(io_, newest), state_arena_, shares_of(in_.spec, s_, place_),
