@@ -205,8 +205,7 @@ Quantized quantize(const Options& options, const ModelDescription& model, const 
     choose_codes(model.spec, *coder);
   }
   ParameterReader from(model.spec, model.dir.path);
-  // It comes to its place when it has been read back.
-  OutputDirectory output(real_io(), out);
+  OutputDirectory output(real_io(), out);  // comes to its place when it has been read back
   const std::string made = q.gguf ? join_path(output.temporary(), file_name(out)) : output.temporary();
   const auto num = static_cast<int64_t>(parameters(model.spec).size());
   Progress progress("write", 2 * num, real_clock(), {}, "parameters written and read back");

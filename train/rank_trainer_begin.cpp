@@ -31,6 +31,12 @@ namespace {
 constexpr double kDiskProbeSeconds = 0.3;
 constexpr int64_t kProbedStates = int64_t{64} << 20;  // fewer pass in no time
 
+// Adapters that train B alone leave A as it is.
+void leave_a_undecayed(std::vector<ParameterInfo>& infos) {
+  for (ParameterInfo& info : infos)
+    if (info.name.ends_with(".a")) info.decay = false;
+}
+
 void add_companion(const StepCompanion::Bytes& bytes, MemoryPlan& plan) {
   plan.weights += bytes.read;
   plan.optimizer += bytes.state;
@@ -187,8 +193,7 @@ void RankTrainer::prepare() {
     state_.beside = std::move(beside);
   }
   if (hooks_.companion) hooks_.companion->join(state_.weights);
-  for (ParameterInfo& info : state_.optimizer.infos)
-    if (keeps_a() && info.name.ends_with(".a")) info.decay = false;
+  if (keeps_a()) leave_a_undecayed(state_.optimizer.infos);
   groups_ = stage_groups(in_.spec, place_, world());
   if (leads() && in_stages() && !parts_alone())
     whole_ = allocate_weights(in_.spec, s_.dtype, MemoryClass::weights, state_arena_);
