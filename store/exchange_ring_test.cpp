@@ -4,9 +4,12 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <functional>
 #include <memory>
 
+#include "base/bug.h"
 #include "base/error.h"
 #include "base/io.h"
 #include "base/rounding.h"
