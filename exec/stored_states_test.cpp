@@ -1,7 +1,7 @@
 // Optimizer states in a file: the bits of a step with states in memory, in the bytes per tier that the Program says.
 #include <gtest/gtest.h>
 
-#include "base/error.h"
+#include "base/bug.h"
 #include "exec/executor_testing.h"
 #include "program/generate.h"
 #include "program/validate.h"
