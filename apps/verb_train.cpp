@@ -215,7 +215,7 @@ Trained train_with(const Options& options, const std::optional<World>& world, Ta
   const auto share = [&](int ranks) { return options.has("threads") ? threads : std::max(1, threads / ranks); };
   Trained done;
   if (!world) {
-    if (options.text("transport") == "mpi")
+    if (options.knows("transport") && options.text("transport") == "mpi")
       throw Error(ErrorKind::usage,
                   "--transport mpi: this process is a run of its own; start its ranks with mpirun -n N tern train ...");
     done.settings = train_settings(options);
@@ -226,7 +226,8 @@ Trained train_with(const Options& options, const std::optional<World>& world, Ta
     return done;
   }
   // This process is one rank of a launcher's. What is wrong with its settings the others have to hear too.
-  const Carrier carrier = options.text("transport") == "mpi" ? Carrier::mpi : Carrier::tcp;
+  const Carrier carrier =
+      options.knows("transport") && options.text("transport") == "mpi" ? Carrier::mpi : Carrier::tcp;
   run_as_rank(*world, carrier, options.real("comm-timeout"), [&](std::shared_ptr<Comm> comm) {
     require_launched_ranks(options, *world);
     done.settings = train_settings(options);

@@ -98,7 +98,7 @@ TEST(Packing, NoDeviceLendsAnotherItsMemory) {
   Instance in = chain_of(cost, 3, 12, 100);
   in.capacity[0][0] = 60, in.capacity[2][0] = 400;
   const Chain chain = make_chain(in, Objective::simulated);
-  const int64_t bound = packing_bound(chain, 0, kNever), optimum = brute_force(in).value;
+  const int64_t bound = packing_bound(chain, mean_bound(chain), kNever), optimum = brute_force(in).value;
   EXPECT_LE(bound, optimum);
   EXPECT_GT(bound, optimum * 9 / 10) << optimum;
 }
