@@ -65,7 +65,7 @@ TEST(Engine, MasksAreMadeWhileTheModelComputes) {
   for (int i = 0; i < kFakeVocab; ++i) letters.emplace_back(1, static_cast<char>('a' + i % 26));
   const auto constraint = std::make_shared<Constraint>(std::make_shared<const TokenTexts>(token_texts(letters)),
                                                        parse_gbnf("root ::= [a-z]{20}", "g"));
-  EXPECT_GT(constraint->grammar_bytes(), 20 * 16);
+  EXPECT_GT(constraint->grammar_bytes(), static_cast<int64_t>(20 * sizeof(GrammarNode)));
   int64_t made = 0, steps = 0;
   Rig rig({}, [&](const Batch& batch, const KvPool& pool) {
     const bool draws = std::ranges::any_of(batch, [](const Work& w) { return w.wants_logits; });

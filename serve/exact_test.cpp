@@ -385,9 +385,10 @@ TEST(ServedExactly, TextsAreOfTheGrammarThatIsAsked) {
     ASSERT_EQ(client.ask("POST", "/v1/completions", dump_json(body)).status, 200);
     std::map<int, std::string> streamed;
     for (const std::string& event : sse_data(client.rest_of_stream()))
-      if (event != "[DONE]")
-        for (const Json& piece : parse_json(event, "")["choices"])
-          streamed[piece["index"]] += piece["text"].get<std::string>();
+      if (event != "[DONE]") {
+        const Json whole_event = parse_json(event, "");
+        for (const Json& piece : whole_event["choices"]) streamed[piece["index"]] += piece["text"].get<std::string>();
+      }
     ASSERT_EQ(whole.size(), 2u);
     for (int i = 0; i < 2; ++i) {
       const auto text = whole[static_cast<size_t>(i)]["text"].get<std::string>();

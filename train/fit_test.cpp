@@ -4,6 +4,8 @@
 
 #include "base/error.h"
 #include "base/memory_io.h"
+#include "formats/hf/config.h"
+#include "formats/hf/family.h"
 
 namespace tern {
 namespace {
@@ -18,6 +20,9 @@ ModelSpec spec_of(int64_t width = 256, int64_t layers = 4) {
     s.units.push_back({layer, MlpSpec{norm, width, 3 * width, ActivationKind::silu, true, false}});
   }
   s.units.push_back({-1, HeadSpec{norm, width, 1000, false}});
+  HfConfig named;
+  named.model_type = s.family;
+  s.names = hf_names(named);
   return s;
 }
 

@@ -130,8 +130,8 @@ def main():
     start, rows = time.monotonic(), 0
     with open(a.output, "w", newline="") as file:
         out = csv.writer(file)
-        out.writerow(["model", "gpus", "global batch", "micro batch", "sequence length", "tensor parallelism", "context parallelism", "pipeline parallelism",
-                      "virtual stages", "zero", "recompute", "dtype", "products", "iteration time (ms)", "use", "source", "allocated bytes", "reserved bytes"])
+        out.writerow(["model", "# GPUs", "global batch", "micro batch", "sequence length", "tensor parallelism", "context parallelism", "pipeline parallelism",
+                      "virtual stages", "zero", "recompute", "dtype", "products", "iteration time (ms)", "use", "source"])
         for name, batch, tokens, recompute in RUNS:
             if time.monotonic() - start > a.seconds:
                 print(f"left out for want of time: {name} {batch} x {tokens} {recompute}")
@@ -143,7 +143,7 @@ def main():
                 continue
             rows += 1
             out.writerow([name, 1, batch, batch, tokens, 1, 1, 1, 1, 0, recompute, "bf16", "16-bit", f"{seconds * 1e3:.2f}", "fit" if rows % 3 == 1 else "score",
-                          f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}", allocated, reserved])
+                          f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}"])
             file.flush()
             print(f"{name:14} {batch:3} x {tokens:5} {recompute:5} {count / 1e6:8.1f} M  {seconds * 1e3:8.1f} ms  {batch * tokens / seconds:9.0f} tokens/s  "
                   f"{6 * count * batch * tokens / seconds / 1e12:6.1f} TFLOP/s (6N)  {allocated / 2**30:6.2f} GiB in use, {reserved / 2**30:6.2f} reserved", flush=True)
