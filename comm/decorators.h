@@ -59,9 +59,9 @@ struct TransportFault {
 };
 std::unique_ptr<Transport> faulty(std::unique_ptr<Transport>, TransportFault);
 
-/// The transport with the faults that `text` asks of the ranks that it names, with commas between them: "die@RANK@SEND", "stop@…",
-/// "partition@…", "corrupt@RANK@SEND" or "corrupt@RANK@SEND@BIT" (modulo the payload's); "slow@RANK@BYTES", a link of BYTES bytes/s. "*" in the
-/// place of RANK names all.
+/// Adds the faults that `text`, a comma-separated list, names for this rank: "die@RANK@SEND", "stop@…", "partition@…",
+/// "corrupt@RANK@SEND" or "corrupt@RANK@SEND@BIT" (modulo the payload's); "slow@RANK@BYTES", a link of BYTES bytes/s.
+/// RANK "*": all ranks.
 /// Without one that names this rank: the same transport. Errors: usage, quoting the fault.
 std::unique_ptr<Transport> with_fault(std::unique_ptr<Transport>, const std::string& text);
 

@@ -42,8 +42,8 @@ class Link {
   /// Takes what has come of the next message's header; true once all of it is there, checked.
   bool read_header();
   const MessageHeader& header() const { return in_; }
-  /// Reads on in the payload of that message, into `room`, which is as long as the payload; true once all is there and checked
-  /// or, if it is taken `as_it_comes`, there.
+  /// Reads on in the payload of that message, into `room`, which is as long as the payload; true once all is there and,
+  /// unless `as_it_comes`, checked.
   bool read_payload(std::span<std::byte> room, bool as_it_comes = false);
   /// Of the message being read.
   size_t received() const { return payload_read_; }

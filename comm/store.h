@@ -35,7 +35,7 @@ struct StoreConfig {
 /// Serves until it is destroyed, on a thread of its own.
 /// Failures  the first failure of a generation counts and is reported to all ranks. Failures are: a rank that calls abort, one
 ///           whose connection closes before it has left, one that is silent, all living ranks waiting for each other, a client
-///           of another run, size or version, or one whose rank another process has.
+///           of another run, size or version, or one that claims a rank already taken.
 class StoreServer {
  public:
   /// Listens at `at`, or at one of the next `more_ports` where its port is taken. Port 0: one that the system chooses.

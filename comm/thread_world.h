@@ -11,8 +11,8 @@
 namespace tern {
 
 struct ThreadWorldOptions {
-  /// One rank runs at a time; when it waits, the next in turn that can go on runs. The order of all events is then fixed, and
-  /// many ranks on few cores cost no more than one. There are no deadlines then.
+  /// One rank runs at a time; when it waits, the next rank that can go on runs. The order of all events is then fixed,
+  /// and many ranks on few cores cost no more than one. There are no deadlines then.
   bool baton = false;
   double deadline_s = 0;  // the longest wait; 0: none
 };

@@ -38,7 +38,7 @@ class Transport {
   virtual int recv_any(std::span<const int> from, uint64_t tag, std::span<std::byte>) = 0;
   /// Whether a message of that rank is there.
   virtual bool poll(int from) = 0;
-  /// Returns when this rank may use the memory of all that it sent again: each message was received, or the system has a copy.
+  /// Returns when this rank may reuse the memory of what it sent: each message was received, or the system has a copy.
   virtual void flush() = 0;
   /// Takes back what was sent and not received; for whoever leaves early.
   virtual void cancel() noexcept = 0;
@@ -55,11 +55,11 @@ class Transport {
   /// flush of what was sent to these ranks alone: what others still have to take must not hold up a group that is done.
   virtual void flush_to(std::span<const int> peers) = 0;
 
-  /// From now on what is sent and received is written down, or no more; a payload that is changed on its way is received as it
-  /// comes, where else it would be an error. Of a whole world, all ranks at the same place of their work, with nothing under way.
+  /// Starts or stops the ledger of what is sent and received. While it is kept, a changed payload is received as it is,
+  /// without an error. All ranks of the world call it at the same place of their work, with nothing under way.
   virtual void keep_ledger(bool) {}
-  /// All ranks of the world, each having received what was sent to it: whether each payload since the last call was
-  /// received as it was sent. All get the same answer. Nothing: none was changed, or no ledger is kept (comm/ledger.h keeps one).
+  /// A message since the last call that was not received as it was sent; nothing: none, or no ledger is kept
+  /// (comm/ledger.h keeps one). All ranks call it, each having received what was sent to it, and get the same answer.
   virtual std::optional<ChangedMessage> settle() { return {}; }
 };
 

@@ -1,5 +1,5 @@
 #pragma once
-// UPDATEs within the backward: each takes the gradients that its layer has for itself, which then end.
+// UPDATEs within the backward: each uses its layer's own gradients, which end with the layer's last UPDATE.
 
 #include <optional>
 #include <vector>

@@ -52,7 +52,7 @@ struct ExecuteInput {
   double loss_scale = 1.0;  // gradients are those of loss_scale · Σ −log p over the targets
   Compute compute;          // its arena gives the buffers; nothing else may use the arena's activations meanwhile
   const UpdatePass* update =
-      nullptr;                   // what NORM, UPDATE, MERGE and REDUCE over ranks work on; over the same gradients
+      nullptr;                   // NORM, UPDATE, MERGE, REDUCE over ranks work on this; its gradients are `gradients`
   RobustStep* robust = nullptr;  // what REDUCE over all ranks works on, of a Program that aggregates gradients
   Comm* world = nullptr;         // all ranks of the step; nullptr: one
   // replicas: the ranks of this stage, or of this rank's part of each matrix (tensor groups); nullptr: the whole world. tables:
@@ -74,8 +74,8 @@ struct ExecuteResult {
   std::vector<double> losses;        // of each micro-batch, in training
   int64_t num_targets = 0;           // of these micro-batches
   std::optional<UpdateNorm> update;  // of NORM; none if no token had a loss: then NORM and UPDATE change nothing
-  // By the ledger of the world's transport, which NORM settles: a message of the step came changed. The step ends there, on all ranks
-  // alike: nothing was updated, gradients are of no use, and the rest of the result says nothing.
+  // A message of the step arrived changed, as NORM's settle of the transport's ledger found. The step ends there, on
+  // all ranks alike: nothing was updated, gradients are of no use, and the rest of the result says nothing.
   std::optional<ChangedMessage> changed;
   LinkBytes links;                        // counted: sent and received by this rank
   std::vector<InstructionBytes> counted;  // as Program::instructions
@@ -104,7 +104,7 @@ void require_executable(const Program&, int num_ranks = 1);
 ///           link_bytes (program/link_bytes.h).
 /// Early     An UPDATE that reads its layer's gradients runs within the backward, before NORM. It gives the bits of an UPDATE after NORM,
 ///           as nothing is clipped; NORM then only adds up the squares. A gradient that is not finite ends the step half done.
-/// Stages    Every rank runs its own list; ranks are numbered as in MeshPlace.
+/// Stages    Every rank runs its own list; ranks are numbered as in MeshPlace (update/shares.h).
 ///           Each is given all micro-batches of its replica.
 ///           SEND copies what it reads; the copy stays until the step ends and is not among the counted bytes. A REDUCE or SCATTER
 ///           of the whole step over replicas waits for NORM; those of a tied table's two gradients run first.

@@ -9,8 +9,8 @@ namespace tern {
 
 bool is_gathered(const Buffer&);
 
-/// The gathered layers of one run of one Program. A layer's whole weights are those of ExecuteInput::own_weights until they end;
-/// then this rank's parts are again.
+/// The gathered layers of one run of one Program. ExecuteInput::own_weights holds a layer's whole weights until they
+/// end, then this rank's parts again.
 struct GatheredWeights {
   const ExecuteInput& in;
   const CollectiveParts& parts;

@@ -21,7 +21,7 @@ struct StageMessages {
   std::map<int, size_t> arrived{};                 // of each stage: how many of its messages
   LinkBytes expected{};                            // of all messages so far
 
-  /// Uninitialised, (tokens of the micro-batch, of a tensor group this rank's, width).
+  /// Uninitialised (tokens of the micro-batch, width); in a tensor group, this rank's tokens.
   Tensor memory_for(const Buffer&, Arena&) const;
   /// A SEND: posts a copy of `t`.
   void send(const Instruction&, const Tensor& t);

@@ -11,8 +11,8 @@ namespace tern {
 
 bool is_summand(const Buffer&);
 
-/// The summands of one run of one Program. The model's functions add a pass's gradients to those of its micro-batch; what is no
-/// longer alive leaves the model without gradients there.
+/// The summands of one run of one Program. The model's functions add a pass's gradients to those of its micro-batch;
+/// once these end, the model has no gradients there.
 struct Summands {
   const ExecuteInput& in;
   const CollectiveParts& parts;
@@ -30,7 +30,7 @@ struct Summands {
   static Instruction scatter_of(const Buffer&);
 
  private:
-  // Of a tied table's copy, the head's.
+  // For a tied table's copy: the head's place.
   Tensor& summed_place(const Instruction& scatter, size_t parameter);
   int end_of_layer(int first) const;
   void put(const Buffer&, const std::vector<Tensor>&);

@@ -26,9 +26,9 @@ enum class ProductUse : uint8_t {
 /// Grid   between points log(share) is linear in the logarithms of the sizes; with `linear_time` the time is linear in each
 /// size instead: a constant, and a part for each row, each column and each element. Beyond the grid the share of its
 /// edge.
-/// Curve  top · m/(m + half[0]) · n/(n + half[1]) · k/(k + half[2]): a product takes the time that one larger by half[0] rows,
-///        half[1] columns and half[2] of depth would take at the top; where one size is its half and the others are large, half
-///        of the top is reached.
+/// Curve  top · m/(m + half[0]) · n/(n + half[1]) · k/(k + half[2]): a product takes as long as one with half[0] more
+///        rows, half[1] more columns and half[2] more depth, at share `top`; where one size is its half and the others
+///        are large, half of `top` is reached.
 /// Product  which use it is of: any, or one that was measured apart.
 struct MatmulRates {
   DType dtype = DType::bf16;
@@ -41,8 +41,8 @@ struct MatmulRates {
   bool linear_time = false;
 };
 
-/// Shares of the peak of attention with everything in one kernel; over n keys share · n / (n + half). `decode`: bytes/s of keys
-/// and values, as a share of the memory bandwidth.
+/// Shares of the peak that attention in one kernel reaches; for n keys share · n / (n + half). `decode`: bytes/s of
+/// keys and values, as a share of the memory bandwidth.
 struct AttentionRates {
   double forward = 0, backward = 0, prefill = 0, decode = 1;
   double forward_half = 0, backward_half = 0, prefill_half = 0, decode_half = 0;
@@ -66,7 +66,7 @@ struct ReadRate {
 struct FrameworkCosts {
   double product_rate = 1;  // products run at so many times the dtype's peak: 2 where they multiply in 8 bits
   double score_bytes = 0;   // moved per attended pair and head forward, twice that backward; 0: attention is one kernel
-  double passes = 1;        // bytes of elementwise work over those of fused kernels
+  double passes = 1;        // bytes of elementwise work, as a multiple of fused kernels'
   double whole_head = 1;    // products of a head that is not split take so many times as long
   double send_share = 1;    // of the link's bandwidth, between stages
   double sync_hidden = 1;   // share of a gradient's reduction that may run beside the backward; the rest comes after

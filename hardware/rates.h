@@ -17,7 +17,7 @@ int64_t counted_ps(double ps);
 int64_t counted_ps(int64_t n, int64_t ps);
 
 /// Time of one product in picoseconds: 2·m·n·k / (peak·share) with shapes rounded up to tiles, at most kMostPs; never
-/// falls as m, n or k grow. Of a use without a table of its own: as any product. Errors: usage, if the device states no
+/// falls as m, n or k grow. A use without a table takes that of `any`. Errors: usage, if the device states no
 /// peak for the dtype.
 int64_t matmul_ps(const DeviceType&, DType, int64_t m, int64_t n, int64_t k, ProductUse = ProductUse::any);
 /// Whether products of this use have a table of their own.

@@ -127,9 +127,9 @@ ModelWeights empty_weights(const ModelSpec&);
 /// Makes tensors with two names share one storage: a tied projection, a norm of two branches. For weights that were not
 /// made by allocate_weights.
 void share_storage(const ModelSpec&, ModelWeights&);
-/// Uninitialised tensors for every parameter and adapter, which share storage as above; with MemoryClass::weights also for the
-/// tensors of for_each_fixed. `elsewhere` (an entry per unit, or none): units that another rank has. Their parameters stay
-/// empty tensors; a tied
+/// Uninitialised tensors for every parameter and adapter, which share storage as above; with MemoryClass::weights also
+/// for the tensors of for_each_fixed.
+/// `elsewhere` (an entry per unit, or none): units that another rank has. Their parameters stay empty tensors; a tied
 /// head's table is allocated where the head is.
 ModelWeights allocate_weights(const ModelSpec&, DType, MemoryClass, Arena&, const std::vector<bool>& elsewhere = {});
 /// Zero gradients of what is trained, for weights of `dtype`; a frozen unit's own parameters have none. f32, or f64 of

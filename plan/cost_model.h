@@ -35,8 +35,8 @@ struct UnitFacts {
 class LayerCosts {
  public:
   /// `other_groups`: the cluster has unlike nodes too, so that a pipeline's first and last stage may lie in two nodes
-  /// even where this machine has one. `bytes_of`: whose activations and states are counted, where the framework has
-  /// formulas of its own (has_own_bytes); the times stay those of the device.
+  /// even where this machine has one. `bytes_of`: the framework whose formulas count activations and states, if it has
+  /// its own (has_own_bytes); the times stay those of the device.
   LayerCosts(const ModelSpec&, const TrainJob&, const Machine&, const Mesh&, int64_t micro_batch,
              bool other_groups = false, std::optional<Framework> bytes_of = {}, FrameworkRun run = {});
 
@@ -64,7 +64,7 @@ class LayerCosts {
   std::optional<Framework> bytes_of_;
   FrameworkRun run_;
   std::vector<UnitFacts> units_;
-  std::vector<UnitFacts> waiting_;  // where gradients are reduced with each micro-batch; empty: no other times
+  std::vector<UnitFacts> waiting_;  // where gradients are reduced with each micro-batch; empty: `units_` serves
   TableCopy table_;                 // of the embedding
 };
 

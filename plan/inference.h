@@ -70,7 +70,7 @@ struct ServingMemory {
                                     // flight, on average
   TierBytes weights_on{}, kv_on{};  // device, host, disk
   bool fits = false;
-  Tier tier = Tier::device;   // the last tier that may be used, where it does not fit there
+  Tier tier = Tier::device;   // if it does not fit: the last tier allowed; the device if activations do not fit
   int64_t missing_bytes = 0;  // and what it lacks there
   int64_t total() const { return weights + kv + activations + logits; }
 };
@@ -86,8 +86,8 @@ struct ServingTimes {
           // is not on the device is transferred meanwhile
   int64_t high_prefill_ps = 0;                                      // of the prompt that 99 of 100 do not exceed
   int64_t decode_ps = 0;                                            // one token of each user
-  int64_t compute_ps = 0, weights_ps = 0, kv_ps = 0, links_ps = 0;  // parts of decode_ps: products as measured or by
-                                                                    // FLOPs, reading weights, keys and values, ranks
+  int64_t compute_ps = 0, weights_ps = 0, kv_ps = 0, links_ps = 0;  // parts of decode_ps: products, reading weights,
+                                                                    // reading keys and values, messages of ranks
   int64_t spilled_ps = 0;  // a decoded token's transfer of what is not on the device; it runs beside the rest
   std::string_view binds;  // "products", "reading weights", "reading keys and values", "links", "the host link", "disk"
   int64_t swap_ps = 0;     // one user's keys and values to the host or back

@@ -70,7 +70,7 @@ inline constexpr double kMostStepPs = 0x1p60;
 /// bits.
 inline constexpr int64_t kNever = int64_t{1} << 60;
 
-/// In stage_type: the stage may mix strategies of all types. Bounds over all orders of stages use it; no device is so.
+/// In stage_type: the stage may mix strategies of all types. Only bounds over all orders of stages set it.
 inline constexpr int kAnyType = -1;
 /// Whether a stage on such devices may run strategy k of layer u.
 inline bool runs_on(const Instance& in, int stage_type, int u, int k) {

@@ -22,7 +22,7 @@ std::string to_string(const PinnedAxes&);
 /// Names of the axes that are given, in the order of to_string; the value of one ("" where it is free).
 std::vector<std::string> axes_given(const PinnedAxes&);
 std::string axis_value(const PinnedAxes&, std::string_view axis);
-/// The same with one axis free, or as `from` has it. Errors: as parse_pinned, for an unknown axis.
+/// A copy with one axis free; a copy with `from`'s value of it. Errors: as parse_pinned, for an unknown axis.
 PinnedAxes without_axis(const PinnedAxes&, std::string_view axis);
 PinnedAxes with_axis(const PinnedAxes&, const PinnedAxes& from, std::string_view axis);
 /// A plan's value of every axis; of the layers' strategies the values that all layers share.

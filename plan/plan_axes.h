@@ -24,8 +24,8 @@ struct PinnedAxes {
   std::optional<int> zero;
   std::optional<Recompute> recompute;
   std::optional<Tier> states, activations;
-  /// Blocks in equal numbers on every virtual stage, what comes before them on the first, what after on the last, and
-  /// one strategy for all layers; stages on nodes of one type. As most frameworks have it.
+  /// As most frameworks have it: every virtual stage has equally many blocks; what precedes them is on the first, what
+  /// follows on the last; all layers have one strategy, all stages one type of node.
   bool even = false;
   /// Only what this framework can run; not an axis of --fix.
   std::optional<Framework> framework;

@@ -41,9 +41,9 @@ struct PlannedStage {
 /// instruction.
 struct PlannedProgram {
   uint32_t checksum =
-      0;  // of the list (program/checksum.h); workspaces are in it only if the cluster is the planner's machine
+      0;  // of the list (program/checksum.h); the multiplier's scratch counts only for a cluster file of `tern profile`
   int64_t instructions = 0;
-  int64_t step_ps = 0;  // simulated; above the plan's step where a rank waits for its messages to have left
+  int64_t step_ps = 0;  // simulated; longer than the plan's step where a rank waits until its messages have left
   friend bool operator==(const PlannedProgram&, const PlannedProgram&) = default;
 };
 

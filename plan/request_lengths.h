@@ -33,10 +33,10 @@ class RequestLengths {
   double mean_context() const;
 
   /// Tokens of keys and values, in whole pages, that this many requests in flight do not exceed with their whole contexts
-  /// at kHigh of all moments: the lesser of two that both hold, users · what one exceeds at odds of (1 − kHigh)/users
-  /// (Boole; users rounded up to a power of two); min over t > 0 of (users · ln E[e^(t·l)] − ln(1 − kHigh))/t
-  /// (Chernoff), l a context and the rest of its last page. Lengths within a hundredth of each other count as the
-  /// longer one. Rises with users.
+  /// at kHigh of all moments: the smaller of two bounds. Boole: users · what one exceeds at odds of (1 − kHigh)/users,
+  /// users rounded up to a power of two. Chernoff: min over t > 0 of (users · ln E[e^(t·l)] − ln(1 − kHigh))/t, l a
+  /// context and the rest of its last page. Lengths within a hundredth of each other count as the longer one. Rises
+  /// with users.
   int64_t room(int64_t users, int64_t page) const;
 
  private:

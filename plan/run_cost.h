@@ -12,8 +12,8 @@ namespace tern {
 struct RunTerms {
   double tokens = 0;  // of the whole run, real ones
   double mtbf_s =
-      50'000.0 * 3600;       // mean time between failures that one device causes, with its share of the failures of
-                             // everything around it
+      50'000.0 * 3600;       // mean time between failures per device: its own and its share of those of the shared
+                             // equipment
   double checkpoint_s = -1;  // seconds for which training stands still for one checkpoint; below 0: computed from the
                              // speed of the nodes' disks
   double restart_s = 300;    // from a failure to the first new step, without reading the checkpoint

@@ -13,8 +13,8 @@
 
 namespace tern {
 
-/// Elements of a layer on one rank of its stage, and bytes of the update rule's state: of the dense part, of experts.
-/// Copies of the embedding count with the first.
+/// Elements of a layer on one rank of its stage, and bytes of the update rule's state: [0] of the dense part, with
+/// copies of the embedding; [1] of experts.
 struct LayerParameters {
   int64_t all[2]{}, trained[2]{}, state_bytes[2]{};
   WidestShare

@@ -14,7 +14,7 @@
 
 namespace tern {
 
-/// The attended pairs of the rank that has most of them in a step, expected, over those of a rank on average.
+/// Expected attended pairs of a step's slowest rank, the one with most of them, divided by an average rank's.
 struct SlowestRank {
   double factor = 1;  // 1: one rank, or windows that are all alike
   double error = 0;   // of the factor, one standard deviation
@@ -75,7 +75,7 @@ double window_pairs(const TrainJob&,
 double step_tokens(const TrainJob&);        // real ones
 /// Attended pairs in a micro-batch of the slowest of `ranks`, which wait for each other after every `windows` windows.
 int64_t micro_batch_pairs(const TrainJob&, const AttentionSpec&, int64_t micro_batch, int64_t ranks, int64_t windows);
-/// spec/unit_cost.h's, of real tokens and the pairs inside sequences.
+/// The function of spec/unit_cost.h, for real tokens and the pairs inside sequences.
 double training_flops_per_token(const ModelSpec&, const TrainJob&);
 
 }  // namespace tern

@@ -18,8 +18,8 @@ struct Dependencies {
       faults;  // sentences, without place: SENDs and RECVs without partner, places that are not there
 };
 
-/// An instruction waits for: the one before it on its resource of its rank (for a SEND: on its link); the birth, on its
-/// rank and before it in the list, of what it reads; its `waits`. A RECV waits for its SEND (the same
+/// An instruction waits for: the one before it on its resource of its rank (for a SEND: on its link); the earlier
+/// instruction of its rank that allocates what it reads; its `waits`. A RECV waits for its SEND (the same
 /// buffer, from `peer` to its rank), not for its resource. Ranks and peers must be in range.
 Dependencies dependencies_of(const Program&);
 

@@ -18,9 +18,9 @@ struct PlacementCosts {
 };
 
 /// What the cost model says of each instruction; the Program is lower's of the same placement. Units: ps.
-/// Each unit of a layer takes the cost model's time for it; what the layer takes beyond that (for instance a gather of ZeRO 3
-///                   that its own compute does not hide) is added to the unit that the pass reaches last. UPDATE shares the
-///                   layer's by trained parameters.
+/// Passes            A unit takes the cost model's time for it; what the layer takes beyond that (for instance a gather
+///                   of ZeRO 3 that its own compute does not hide) is added to the unit that the pass reaches last.
+///                   UPDATE shares the layer's by trained parameters.
 /// Collectives       A GATHER before the first forward (micro −1) takes the layer's `begin`; a GATHER for one pass takes the
 ///                   layer's entry time where nothing hides it (its stage begins or ends there), else none. The layer's first
 ///                   REDUCE or SCATTER after the last micro-batch takes its `sync`; the others run behind compute and take

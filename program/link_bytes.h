@@ -10,11 +10,11 @@ namespace tern {
 
 /// Bytes that `rank` of the `ranks` that share the instruction sends to the others and receives from them.
 /// REDUCE over an axis: an all-reduce of message_bytes, in elements of `element_bytes`. Over all ranks: an all-reduce of
-///         `parts`; what message_bytes has beyond them goes from each rank to each other one.
+///         `parts`; each rank sends the rest of message_bytes to every other rank.
 /// NORM an all-reduce of one integer (whether a rank refuses), and an all-gather of `parts`, where parameters are shared out.
 /// SCATTER a reduce-scatter of `parts`. GATHER, UPDATE an all-gather of `parts`. Other instructions send nothing.
 /// Shapes  parts: bytes of what each rank keeps, as spec/owner.h deals it; empty: nothing is shared out.
-/// Errors  TERN_CHECK: parts that are not the instruction's message together.
+/// Errors  TERN_CHECK: parts that do not add up to the message (of a NORM: to what it holds beside the refusal).
 LinkBytes link_bytes(const Instruction&, int64_t element_bytes, int rank, int ranks,
                      std::span<const int64_t> parts = {});
 

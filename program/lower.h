@@ -1,6 +1,6 @@
 #pragma once
 // The one lowering: from a placement to the instruction lists of its ranks, at the grain of units, with the buffers that
-// the executor will hold. Here a rank is a pipeline's device (RankPlace::device): its ranks share a list.
+// the executor will hold. A rank here is a pipeline's device (RankPlace::device); a run's ranks on it share a list.
 
 #include "program/placement.h"
 #include "program/program.h"
@@ -17,12 +17,12 @@ namespace tern {
 ///           one stage a tied head's layer gathers the table with its own parameters
 /// weight    BACKWARD_WEIGHT of each unit from the last
 /// step      GATHER (micro −1; ZeRO 1, 2) before all; after a layer's last BACKWARD_WEIGHT, on the gradient link, REDUCE
-///           (ZeRO 0) or SCATTER (ZeRO 1), with ZeRO 2, 3 a SCATTER of each micro-batch's sum, begun at zero by its first
-///           BACKWARD_WEIGHT (the head's FORWARD); REDUCE of a tied table, with ZeRO 2, 3 for each micro-batch; NORM; UPDATE of
-///           each unit. Where a tensor group shares out matrices, before a layer's REDUCE or SCATTER over replicas, of the same
-///           sum: one REDUCE over the group, of what all its ranks hold alike, and one over the ranks with the same key/value
-///           head, of what they do. With updates_in_backward UPDATE of each unit of a layer follows the layer's last
-///           BACKWARD_WEIGHT; the layer's gradients, begun at zero by its first (the head's FORWARD), end with the last of them
+///           (ZeRO 0) or SCATTER (ZeRO 1), with ZeRO 2, 3 a SCATTER of each micro-batch's sum, which the first
+///           BACKWARD_WEIGHT (for the head, its FORWARD) sets to zero; REDUCE of a tied table, with ZeRO 2, 3 for each
+///           micro-batch; NORM; UPDATE of each unit. In a tensor group two REDUCEs of the same sum come before the
+///           layer's: one over the group, for what all its ranks hold; one over the ranks with the same key/value head,
+///           for what those hold. With updates_in_backward a layer's UPDATEs follow its last BACKWARD_WEIGHT, and end
+///           its gradients, which its first (the head's FORWARD) has set to zero
 ///
 /// Buffers   output(u) lives from FORWARD(u) to BACKWARD_WEIGHT(u+1), which reads it as x; saved(u) from FORWARD(u), or
 ///           from RECOMPUTE(u) just before the backward, to BACKWARD_WEIGHT(u); gradient(u), made by
@@ -37,11 +37,11 @@ namespace tern {
 ///           there is no MERGE. A tied table's two gradients are joined before it, by a REDUCE at each group's end.
 /// Sizes     spec/unit_cost.h's to the byte, from the placement's query; a message is the boundary tensor; a collective
 ///           names its axis and the bytes of the whole tensor. Costs of the step's end, per element, in words of 4 bytes
-///           (8 of an f64 model): REDUCE of a tied table 1 flop and 4 words, NORM 2 flops and 1 word. A NORM's message holds
-///           whether it refuses, under tensor parallelism a double from each rank, and for parameters that are shared out a
-///           double, and the rule's sums over the model, for each block of kUpdateBlock elements. An UPDATE of a rule that sums
-///           over a parameter sends those sums of each block. UPDATE costs update_cost (spec/update_rule.h), from ZeRO 1 on a
-///           replica's share of it; within the backward also what NORM else costs. MERGE costs 1 flop and 3 words for each sum that it adds, and 3 words to keep one.
+///           (8 of an f64 model): REDUCE of a tied table 1 flop and 4 words, NORM 2 flops and 1 word, MERGE 1 flop and
+///           3 words per sum added, 3 words to keep one. UPDATE costs update_cost (spec/update_rule.h), from ZeRO 1 on
+///           a replica's share of it, within the backward also what NORM would. NORM's message holds whether the rank
+///           refuses; under tensor parallelism one double per rank, else for shared-out parameters one double and the
+///           rule's sums over the model per kUpdateBlock. UPDATE sends a rule's sums over a parameter, per block.
 /// One device  with ZeRO of any kind is plain: nothing is gathered or reduced.
 /// Errors    usage: a schedule whose order follows the times, of a plan that does not say its stages' times. TERN_CHECK: stages that do not follow
 ///           one another, fewer than two units, no such rank.

@@ -64,7 +64,7 @@ struct PipelineRun {
 PipelineRun run_pipeline(const PipelineShape&, const PipelineOrder&, const PipelineTimes&);
 
 /// An order made ready for many runs: its operations in one order in which each comes after all that it waits for.
-/// Which that is does not depend on the times, because every device and every link serves in a fixed order; so a run is
+/// This order does not depend on the times, because every device and every link serves in a fixed order; so a run is
 /// one pass with two maxima and two additions per operation.
 ///
 /// Most of a long step is a number of equal rounds (one forward and one backward of every stage, say). A run stops

@@ -6,7 +6,7 @@
 
 namespace tern {
 
-/// At most makespan of run_pipeline(shape, pipeline_order(shape, t), t) for every t whose
+/// At most the makespan of run_pipeline(shape, pipeline_order(shape, t), t) for every t whose
 /// elements are all at least those of `times`; so `times` may hold lower bounds of what is not decided yet.
 ///
 /// GPipe without begin and tail: equal to the makespan. 1F1B and its deep form: leads in and out, a stage's or a link's
@@ -16,8 +16,8 @@ namespace tern {
 /// Source  ours.
 int64_t pipeline_lower_bound(const PipelineShape&, const PipelineTimes&);
 
-/// Micro-batches in flight that a stage of 1F1B, its deep form, GPipe or zero bubble can hold at most: between a
-/// forward's start and its backward's end. Not for more than one chunk per device.
+/// The most micro-batches that a stage of 1F1B, its deep form, GPipe or zero bubble has in flight: between a forward's
+/// start and its backward's end. Only for one chunk per device.
 int max_in_flight(const PipelineShape&, int stage);
 
 }  // namespace tern

@@ -14,7 +14,7 @@ struct PipelineCut {
   std::vector<int64_t> forward, backward, weight, send_forward, send_backward, begin, tail;
 };
 
-/// Of schedules whose order ignores the times the cut holds for all times; of zero bubble H1 and H2 for the given
+/// The cut holds for all times if the schedule's order ignores them; for zero bubble H1 and H2 it holds for the given
 /// order. Units   passes; time and memory O(number of operations). Source  ours; it is Benders' decomposition with the
 /// simulator in the place of the second-stage program.
 PipelineCut pipeline_cut(const PreparedPipeline&, const PipelineTimes&);

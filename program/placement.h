@@ -35,10 +35,10 @@ struct Placement {
   // If set, the gradients of the ranks are not summed layer by layer but aggregated as one vector before NORM
   // (update/robust.h), and each rank sends this many doubles beside it. Only without stages.
   std::optional<int64_t> aggregate_values = {};
-  // UPDATE of each layer right after its gradients, which lie nowhere before and end there. Only on one device, with one micro-batch,
-  // and where no gradient depends on another's: no clipping, no rule that sums over the model.
+  // Each layer's UPDATEs follow its gradients, which exist only from its backward until then. Only on one device, with
+  // one micro-batch, and where no UPDATE depends on another's gradient: no clipping, no rule that sums over the model.
   bool updates_in_backward = false;
-  PipelineOrder order;  // empty: pipeline_order's; to be given where the schedule's order follows the times
+  PipelineOrder order;  // empty: pipeline_order's; required where the schedule's order follows the times
 };
 
 /// What a plan leaves to who runs it.
@@ -48,9 +48,9 @@ struct PlacementOptions {
   std::optional<UpdateConfig> update = {};  // the rule's options; none: their defaults
 };
 
-/// The one way to a placement. A plan of several devices, a run's settings and sizes alone (program/generate.h) all come
-/// as a Plan. Every window is taken to be full, one sequence to each, whatever the job's lengths; the last micro-batch
-/// has what is left of the batch. Where the schedule's order follows the times, it is that of the plan's stages.
+/// The one way to a placement. A run's settings and bare sizes become a Plan first; train/fit.h and program/generate.h
+/// then set fields of the result. Windows count as full, one sequence to each, whatever the job's lengths; the last
+/// micro-batch has what is left of the batch. An order that follows the times is that of the plan's stages.
 /// Errors  usage: the plan is of another model: other layers, another number of parameters.
 Placement placement_of(const ModelSpec&, const Plan&, PlacementOptions = {});
 

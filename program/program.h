@@ -17,7 +17,7 @@ enum class Opcode : uint8_t {
   backward_input,
   backward_weight,
   recompute,
-  reduce,  // what was added up apart becomes one gradient: the two gradients of a tied table (no axis; at a step's end, micro
+  reduce,  // adds gradients that were summed apart: the two gradients of a tied table (no axis; at a step's end, micro
            // −1, or at the end of a group or of a micro-batch), or the gradients of an axis's ranks (likewise)
   norm,  // the global norm of all gradients, and the refusal of what is not finite (unit −1, micro −1)
   update,  // the optimizer's step of a unit's parameters (micro −1); within the backward if it reads the layer's `summand`
@@ -62,7 +62,7 @@ enum class BufferKind : uint8_t {
   summand,  // a layer's gradient of one micro-batch, until its SCATTER or its UPDATEs have ended
   summand_experts,
   persistent,  // of a layer (its first unit), all the step: parameters, gradients, optimizer states
-  kept_sum,    // a unit's gradients of complete groups, the last of which ends with that micro-batch, until their MERGE
+  kept_sum,    // a unit's summed gradients of complete groups, until their MERGE; `micro` ends the last of these groups
 };
 struct Buffer {
   BufferKind kind;
@@ -84,14 +84,14 @@ struct Instruction {
   std::vector<Buffer> frees;           // gone after; may name what this instruction allocates
   int64_t workspace_bytes = 0;         // peak of temporaries while it runs, beside reads and allocates
   int64_t flops = 0, bytes_moved = 0;
-  // Of Programs for many ranks:
+  // Of Programs for many ranks; message_bytes also of an UPDATE whose states lie on a disk: what is read and written.
   int stage = 0, peer = -1;        // virtual stage; SEND: to, RECV: from
   MeshAxis axis = MeshAxis::none;  // of a collective
   int64_t message_bytes = 0;       // SEND, RECV, LOAD, STORE: what travels; of a collective the whole tensor
   int64_t exchanged_bytes =
       0;  // bytes that a unit's pass exchanges over its tensor group, of the whole tensors of which each rank has a part
   int64_t swapped_bytes =
-      0;  // bytes of this rank's tensors that a unit's pass swaps over its context group, which leaves one rank's part at home
+      0;  // bytes of this rank's tensors that a unit's pass swaps over its context group; one rank's part does not move
   std::vector<int> waits;  // places in the list that must have ended, beside what it reads and its resource
 };
 

@@ -1,5 +1,5 @@
 #pragma once
-// The simulator: replays a Program's allocations and frees, and with times puts its instructions on a virtual clock.
+// The simulator: replays a Program's allocations and frees, and, given times, puts its instructions on a virtual clock.
 
 #include <cstdint>
 #include <span>

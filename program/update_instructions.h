@@ -7,7 +7,7 @@
 
 namespace tern {
 
-/// Whether each replica keeps and updates a share of layer l's parameters alone.
+/// Whether each replica updates only a share of layer l's trained parameters, and keeps only that share's states.
 bool is_shared_out(const Placement&, int l);
 
 /// Whether the rule takes sums over all gradients of the model.
@@ -21,7 +21,7 @@ struct UpdatedUnit {
   int layer = 0, unit = 0;
   bool table_copy = false;  // UPDATE also updates the device's copy of the embedding table
 };
-/// States that lie on the disk pass through memory while it runs: message_bytes is what is read and written of them together.
+/// States that lie on the disk pass through memory while it runs: message_bytes is their bytes read and written, added.
 Instruction update_instruction(const ModelSpec&, const Placement&, const UnitCost&, const UpdatedUnit&);
 
 }  // namespace tern

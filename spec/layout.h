@@ -1,6 +1,6 @@
 #pragma once
-// Layout: how a tensor lies on the ranks of a mesh, as a value. spec/redistribution.h says how one comes to lie as another (no
-// run calls it yet).
+// Layout: how a tensor lies on the ranks of a mesh, as a value. spec/redistribution.h says how to turn one layout into
+// another (no run calls it yet).
 
 #include <cstdint>
 #include <string>
@@ -41,8 +41,8 @@ AxisLayout split(int dim, std::vector<int64_t> sections = {});
 AxisLayout split_at(int dim, std::vector<int64_t> bounds);
 AxisLayout partial();
 
-/// Where several axes split the same dim, each splits the part that the axis before it has left; they then have equal sections,
-/// and none has bounds.
+/// Where several axes split the same dim, each splits what the previous axis left; all of them must have equal sections
+/// and no bounds.
 struct Layout {
   DType dtype = DType::f32;
   std::vector<int64_t> shape;    // of the whole tensor

@@ -59,9 +59,9 @@ enum class HeadNormKind : uint8_t { none, head, row };
 /// A bias on scores that falls with the distance, its slopes by the head: exact, or rounded as Falcon's.
 enum class AlibiKind : uint8_t { none, exact, bf16 };
 
-/// Latent attention: keys and values (and with query_rank > 0 queries) are made from narrow rows that are normed first; kv_rank
-/// 0: none. A head has
-/// `rotary` elements that turn, the same key for all heads, `plain` ones that do not, and `value` of its values.
+/// Latent attention: keys and values (and with query_rank > 0 queries) are made from narrow rows that are normed first.
+/// kv_rank 0: none. A head's query and key have `rotary` elements that turn (of the key the same for all heads) and
+/// `plain` ones that do not; its values have `value` elements.
 struct LatentSpec {
   int64_t query_rank = 0, kv_rank = 0, plain = 0, rotary = 0, value = 0;
   bool interleaved = true;  // the files hold turned elements in pairs of neighbours, not in halves
@@ -187,7 +187,7 @@ struct ModelSpec {
   bool predicts = true;  // false: an encoder, which has no next token; its head is the table of its embedding alone
   int64_t skipped_layers = 0;  // whose weights may follow the last layer's in the files and are not read
   HfNames names;               // what the weight files call the parameters
-  std::string_view prefix;     // of these names, lacking where the bare model was saved
+  std::string_view prefix;     // that these names begin with; absent where the bare model was saved
   std::vector<Unit> units;  // embed, (attention, mlp or moe; or both in one) × layers, head; with an encoder: embed,
                             // its (attention, mlp) × layers, bridge, (attention, cross attention, mlp) × layers, head
   bool turns() const { return rope.kind != RopeKind::none; }

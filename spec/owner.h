@@ -22,10 +22,10 @@ struct OwnedInterval {
 
 /// Who keeps what of a unit's parameters (of its dense part, or of its experts). By parameter, ascending; each rank has one
 /// interval of a parameter at most.
-/// Deal   matrices and tables, those of more elements first (of equally many those of more rows, then as given), are laid end to
-///        end in blocks, and ranks have runs of blocks that differ by one at most. A parameter that the rule takes whole
-///        (UpdateGrain) belongs to the rank in whose run its middle block lies. Vectors belong to the last rank, so that
-///        a unit's forms (spec/parameter_form.h) are enough to know the deal.
+/// Deal   Matrices and tables lie end to end in blocks, largest first (ties: more rows first, then as given); ranks get
+///        runs of blocks whose lengths differ by one at most. A parameter that the rule takes whole (UpdateGrain)
+///        belongs to the rank in whose run its middle block lies. Vectors belong to the last rank, so that a unit's
+///        forms (spec/parameter_form.h) are enough to know the deal.
 std::vector<OwnedInterval> deal(std::span<const ParameterForm>, UpdateRule, int ranks);
 
 /// The most that any rank keeps of a unit: elements, and bytes of the rule's state (weights of `dtype`).

@@ -1,6 +1,6 @@
 #pragma once
-// redistribution(from, to): which elements go from which rank to which, so that a tensor that lies as `from` says comes to
-// lie as `to` says. A pure function of two values: the moves are known, and their bytes, before anything moves.
+// redistribution(from, to): which elements go from which rank to which, to turn a tensor's layout `from` into `to`. A
+// pure function of two values: the moves are known, and their bytes, before anything moves.
 
 #include <cstdint>
 #include <vector>
@@ -29,7 +29,7 @@ struct PieceSum {
   std::vector<int> leaves;  // ranks, ascending; each holds one summand
 };
 
-/// First the sums, then the moves; a move may send on what a sum has made. Both lists in an order that all ranks share.
+/// First the sums, then the moves; a move may send a sum's result. Both lists in an order that all ranks share.
 struct Redistribution {
   Layout from, to;
   std::vector<PieceSum> sums;

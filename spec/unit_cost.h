@@ -48,7 +48,7 @@ struct CostQuery {
   DType dtype = DType::f32;    // of weights and activations; gradients and norms' statistics are f32 (f64 if f64)
   ScratchBytes scratch;
   int64_t tensor = 1, expert = 1, expert_tensor = 1;
-  double capacity_factor = 1;  // rows that one of several expert ranks makes room for, over an even share
+  double capacity_factor = 1;  // rows that one of several expert ranks has room for, as a multiple of an even share
 };
 
 /// What one micro-batch does to memory and to the machine in one unit. All in bytes or FLOPs (a multiply-add is two;
@@ -107,9 +107,9 @@ int64_t attended_pairs(int64_t queries, int64_t past, int64_t window);
 /// Pairs of one training sequence: causal, windowed, or every query with every key.
 int64_t attended_pairs(const AttentionSpec&, int64_t seq);
 
-/// FLOPs per token of a training step: 6 per parameter that multiplies (all but the embedding tables; a tied table
-/// counts as the head's projection), 4 if it is frozen + 6 per element of queries and of values per attended pair and layer,
-/// causal and windowed, for the "share of peak" figure. Recomputed work does not count.
+/// FLOPs per token of a training step, for the "share of peak" figure: 6 (frozen: 4) per parameter that multiplies (all
+/// but the embedding tables; a tied table counts as the head's projection), plus 6 per element of queries and of values
+/// per attended pair (causal, windowed) and layer. Recomputed work does not count.
 /// Source: Chowdhery et al. 2022, arXiv:2204.02311, appendix B, with the pairs that are attended instead of all T².
 double training_flops_per_token(const ModelSpec&, int64_t seq);
 /// The same where `tokens` attend to so many pairs together, by kind of attention.

@@ -122,8 +122,8 @@ int64_t update_workspace(const UpdateConfig&, DType dtype, const std::vector<Cou
 int64_t state_bytes(const UpdateConfig&, DType dtype, const ParameterForm&);
 int64_t state_bytes(const UpdateConfig&, DType dtype, const std::vector<CountedForm>&);
 
-/// One step of the parameters. Bytes: gradients are read and cleared; masters and slots read and written; weights
-/// apart from the masters written; for sums, gradients and masters read once more.
+/// One step of the parameters. Bytes: gradients are read and cleared; masters and slots read and written; weights are
+/// written if they are not the masters; for sums, gradients and masters are read once more.
 struct UpdateCost {
   int64_t flops = 0, bytes_moved = 0;
 };

@@ -17,9 +17,10 @@ struct TrainSettings;
 /// "", or why this engine does not train by the plan, in words that continue "the plan": "is in f16; tern train knows …".
 std::string why_not_trained(const Plan&);
 
-/// The plan that the options name, if any. Errors: those of read_plan; usage, with why_not_trained's words: context or expert
-/// parallelism; ZeRO 3 over replicas of stages whose schedule splits the backward; states or activations off the
-/// device; padded windows; another type of gradients; f16; micro-batches that do not make up the batch.
+/// The options' plan, if any. Errors: read_plan's; usage, in why_not_trained's words: ring context or expert
+/// parallelism; ZeRO 3 over replicas of stages whose schedule splits the backward; activations off the device, or
+/// states, except all on one device's disk; padded windows; another type of gradients; f16; micro-batches that do not
+/// make up the batch.
 std::optional<Plan> plan_option(const Options&);
 
 /// An option that the plan decides, as one would type it.
@@ -27,11 +28,11 @@ struct PlannedValue {
   std::string_view name;
   std::string value;
 };
-/// seq, batch, micro-batch, optimizer, dtype, ranks, tensor-parallel; zero and recompute, where all layers that can have it agree.
+/// seq, batch, micro-batch, optimizer, dtype, ranks, tensor-, context-parallel; zero, recompute where all layers agree.
 std::vector<PlannedValue> planned_values(const Plan&);
 
-/// Puts the plan, its sizes, dtype, ZeRO and recomputation into the settings. (train_settings takes ranks, tensor parallelism and
-/// the optimizer from the plan.) Errors: usage, for an option that was given and says something else.
+/// Puts plan, sizes, dtype, ZeRO and recomputation into the settings; train_settings takes ranks, tensor and context
+/// parallelism and the optimizer from the plan. Errors: usage, for an option that was given and says something else.
 void apply_plan(const Plan&, const Options&, TrainSettings&);
 
 /// Errors: usage: the plan does not fit the model.

@@ -41,8 +41,8 @@ template <class T, class Out>
 void multiply_plain(std::span<const T> x, std::span<const WeightRows<T>> w, std::span<const T> bias, int64_t m,
                     int64_t n, int64_t k, bool add, std::span<Out> y);
 
-/// Plain-layout products for training where oneDNN does not multiply, and for --multiply exact. Fixed order
-/// over the summed dimension.
+/// Plain-layout products for training where oneDNN does not multiply, and for --multiply exact.
+/// Order: fixed over the summed dimension.
 /// dx (m, k) = dy (m, n) · w (n, k);  if `add`, dx +=.
 template <class T>
 void multiply_nn(std::span<const T> dy, std::span<const T> w, int64_t m, int64_t n, int64_t k, bool add,
