@@ -86,8 +86,8 @@ struct ServingTimes {
           // is not on the device is transferred meanwhile
   int64_t high_prefill_ps = 0;                                      // of the prompt that 99 of 100 do not exceed
   int64_t decode_ps = 0;                                            // one token of each user
-  int64_t compute_ps = 0, weights_ps = 0, kv_ps = 0, links_ps = 0;  // parts of decode_ps: products, reading weights,
-                                                                    // reading keys and values, messages of ranks
+  int64_t compute_ps = 0, weights_ps = 0, kv_ps = 0, links_ps = 0;  // of decode_ps: products as measured or by FLOPs,
+                                                                    // reading weights, reading keys and values, links
   int64_t spilled_ps = 0;  // a decoded token's transfer of what is not on the device; it runs beside the rest
   std::string_view binds;  // "products", "reading weights", "reading keys and values", "links", "the host link", "disk"
   int64_t swap_ps = 0;     // one user's keys and values to the host or back

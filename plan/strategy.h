@@ -40,8 +40,8 @@ struct TrainJob {
   DType dtype = DType::bf16;  // of weights and activations
   DType gradients = DType::f32;
   UpdateRule optimizer = UpdateRule::adamw;  // with its options' defaults
-  double capacity_factor = 1.25;  // of mixtures of experts: the rows that an expert rank has room for, as a
-                                  // multiple of an even share
+  double capacity_factor = 1.25;  // of mixtures of experts: the rows that an expert rank has room for, as a multiple
+                                  // of an even share
   JobLengths lengths = {};        // not given: one sequence of `seq` tokens to a window
   friend bool operator==(const TrainJob&, const TrainJob&) = default;
 };

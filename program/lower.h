@@ -19,10 +19,10 @@ namespace tern {
 /// step      GATHER (micro −1; ZeRO 1, 2) before all; after a layer's last BACKWARD_WEIGHT, on the gradient link, REDUCE
 ///           (ZeRO 0) or SCATTER (ZeRO 1), with ZeRO 2, 3 a SCATTER of each micro-batch's sum, which the first
 ///           BACKWARD_WEIGHT (for the head, its FORWARD) sets to zero; REDUCE of a tied table, with ZeRO 2, 3 for each
-///           micro-batch; NORM; UPDATE of each unit. In a tensor group two REDUCEs of the same sum come before the
-///           layer's: one over the group, for what all its ranks hold; one over the ranks with the same key/value head,
-///           for what those hold. With updates_in_backward a layer's UPDATEs follow its last BACKWARD_WEIGHT, and end
-///           its gradients, which its first (the head's FORWARD) has set to zero
+///           micro-batch; NORM; UPDATE of each unit. In a tensor group two REDUCEs of the same sum come before that
+///           over replicas: one over the group, for what all its ranks hold; one over the ranks with the same key/value
+///           head, for what those hold. With updates_in_backward a layer's UPDATEs follow its last BACKWARD_WEIGHT, and
+///           end its gradients, which its first (the head's FORWARD) has set to zero
 ///
 /// Buffers   output(u) lives from FORWARD(u) to BACKWARD_WEIGHT(u+1), which reads it as x; saved(u) from FORWARD(u), or
 ///           from RECOMPUTE(u) just before the backward, to BACKWARD_WEIGHT(u); gradient(u), made by
@@ -37,11 +37,11 @@ namespace tern {
 ///           there is no MERGE. A tied table's two gradients are joined before it, by a REDUCE at each group's end.
 /// Sizes     spec/unit_cost.h's to the byte, from the placement's query; a message is the boundary tensor; a collective
 ///           names its axis and the bytes of the whole tensor. Costs of the step's end, per element, in words of 4 bytes
-///           (8 of an f64 model): REDUCE of a tied table 1 flop and 4 words, NORM 2 flops and 1 word, MERGE 1 flop and
-///           3 words per sum added, 3 words to keep one. UPDATE costs update_cost (spec/update_rule.h), from ZeRO 1 on
-///           a replica's share of it, within the backward also what NORM would. NORM's message holds whether the rank
-///           refuses; under tensor parallelism one double per rank, else for shared-out parameters one double and the
-///           rule's sums over the model per kUpdateBlock. UPDATE sends a rule's sums over a parameter, per block.
+///           (f64: 8): REDUCE of a tied table 1 flop and 4 words, NORM 2 flops and 1 word, MERGE 1 flop and 3 words per
+///           sum added, 3 words to keep one. UPDATE costs update_cost (spec/update_rule.h), from ZeRO 1 on a replica's
+///           share of it, within the backward also what NORM would. NORM's message holds whether the rank refuses;
+///           under tensor parallelism one double per rank, else for shared-out parameters one double and the rule's
+///           sums over the model per block of kUpdateBlock. UPDATE sends a rule's sums over a parameter, per block.
 /// One device  with ZeRO of any kind is plain: nothing is gathered or reduced.
 /// Errors    usage: a schedule whose order follows the times, of a plan that does not say its stages' times. TERN_CHECK: stages that do not follow
 ///           one another, fewer than two units, no such rank.

@@ -19,7 +19,7 @@ enum class Opcode : uint8_t {
   recompute,
   reduce,  // adds gradients that were summed apart: the two gradients of a tied table (no axis; at a step's end, micro
            // −1, or at the end of a group or of a micro-batch), or the gradients of an axis's ranks (likewise)
-  norm,  // the global norm of all gradients, and the refusal of what is not finite (unit −1, micro −1)
+  norm,    // the global norm of all gradients, and the refusal of what is not finite (unit −1, micro −1)
   update,  // the optimizer's step of a unit's parameters (micro −1); within the backward if it reads the layer's `summand`
   send,  // a stage's output or input gradient to the rank `peer`
   recv,  // its arrival; takes as long as the matching SEND

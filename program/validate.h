@@ -24,10 +24,9 @@ namespace tern {
 /// Groups   MERGE after the unit's BACKWARD_WEIGHT of its micro-batch and before that of the next (of the head, before the
 ///          next FORWARD too), at most once; it reads and keeps sums of its own unit alone.
 /// Step     REDUCE and SCATTER after the unit's last BACKWARD_WEIGHT (a micro-batch's SCATTER after that one's), waiting
-///          for it if they run beside compute; NORM after all BACKWARD_WEIGHT, REDUCE, SCATTER of its rank, and waits
-///          for the last of them beside compute; UPDATE after NORM or, reading its layer's gradients of one
-///          micro-batch, after its unit's last BACKWARD_WEIGHT; only UPDATEs after NORM; no work of a unit after its
-///          UPDATE.
+///          for it if beside compute; NORM after all BACKWARD_WEIGHT, REDUCE, SCATTER of its rank; it waits for the
+///          last of them beside compute; UPDATE after NORM or, reading its layer's gradients of one micro-batch, after
+///          its unit's last BACKWARD_WEIGHT; after NORM only UPDATEs; no work of a unit after its UPDATE.
 /// Whole    every (unit, micro) runs FORWARD, BACKWARD_INPUT (not the embedding) and BACKWARD_WEIGHT exactly once; one
 ///          NORM to a rank; UPDATE of every unit exactly once.
 /// `training` false: a forward program, with FORWARD alone.

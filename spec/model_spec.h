@@ -187,7 +187,7 @@ struct ModelSpec {
   bool predicts = true;  // false: an encoder, which has no next token; its head is the table of its embedding alone
   int64_t skipped_layers = 0;  // whose weights may follow the last layer's in the files and are not read
   HfNames names;               // what the weight files call the parameters
-  std::string_view prefix;     // that these names begin with; absent where the bare model was saved
+  std::string_view prefix;     // their prefix; absent where the bare model was saved
   std::vector<Unit> units;  // embed, (attention, mlp or moe; or both in one) × layers, head; with an encoder: embed,
                             // its (attention, mlp) × layers, bridge, (attention, cross attention, mlp) × layers, head
   bool turns() const { return rope.kind != RopeKind::none; }

@@ -17,10 +17,9 @@ struct TrainSettings;
 /// "", or why this engine does not train by the plan, in words that continue "the plan": "is in f16; tern train knows …".
 std::string why_not_trained(const Plan&);
 
-/// The options' plan, if any. Errors: read_plan's; usage, in why_not_trained's words: ring context or expert
-/// parallelism; ZeRO 3 over replicas of stages whose schedule splits the backward; activations off the device, or
-/// states, except all on one device's disk; padded windows; another type of gradients; f16; micro-batches that do not
-/// make up the batch.
+/// The options' plan, if any. Errors: read_plan's; usage, in why_not_trained's words: context (ring) or expert
+/// parallelism; ZeRO 3 over replicas of stages with a split backward; activations or states off the device, except all
+/// states on one device's disk; padded windows; other gradient types; f16; micro-batches that do not fill the batch.
 std::optional<Plan> plan_option(const Options&);
 
 /// An option that the plan decides, as one would type it.
@@ -28,7 +27,7 @@ struct PlannedValue {
   std::string_view name;
   std::string value;
 };
-/// seq, batch, micro-batch, optimizer, dtype, ranks, tensor-, context-parallel; zero, recompute where all layers agree.
+/// seq, batch, micro-batch, optimizer, dtype, ranks, tensor-, context-parallel; zero, recompute if all with it agree.
 std::vector<PlannedValue> planned_values(const Plan&);
 
 /// Puts plan, sizes, dtype, ZeRO and recomputation into the settings; train_settings takes ranks, tensor and context
