@@ -27,7 +27,7 @@ struct PlannedValue {
   std::string_view name;
   std::string value;
 };
-/// seq, batch, micro-batch, optimizer, dtype, ranks, tensor-, context-parallel; zero, recompute if all with it agree.
+/// seq, batch, micro-batch, optimizer, dtype, ranks, tensor-, context-parallel; planned_zero and planned_mode, if any.
 std::vector<PlannedValue> planned_values(const Plan&);
 
 /// Puts plan, sizes, dtype, ZeRO and recomputation into the settings; train_settings takes ranks, tensor and context
