@@ -2,8 +2,8 @@
 // How a task's gate learns without a change for earlier tasks: GainLoRA's rule. Source: Liang & Li 2025, arXiv:2505.15424 (from notes), and
 // its code (liangyanshuo/gainlora, read).
 //
-// A new gate copies the last one, but its key is orthogonal to f's outputs in earlier tasks: there cos(f(p), key) = 0, and so is the
-// gate. Each step of the two matrices and the key is projected off what they multiplied in earlier tasks, so that it stays 0.
+// A new gate copies the last one; its key is orthogonal to f's earlier outputs: there cos(f(p), key) = 0, and so is the gate.
+// Each step of the two matrices and the key is projected off what these multiplied in earlier tasks, so it stays 0.
 
 #include <array>
 #include <functional>
@@ -18,8 +18,8 @@ namespace tern {
 
 enum class GateUpdates : uint8_t {
   exact,     // as above
-  rescaled,  // as the authors' code: then each row of the matrices is rescaled to the length that it has after the unprojected
-             // step, which changes results on earlier tasks' inputs
+  rescaled,  // as the authors' code: each row of the matrices is rescaled to its length after the unprojected step,
+             // which changes results on earlier tasks' inputs
 };
 std::string_view name_of(GateUpdates);
 

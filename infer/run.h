@@ -37,8 +37,8 @@ std::vector<Sample> run_request(Engine&, const Request&, const OnText&, const st
 bool ended_by_itself(const Sample&);
 /// Of its tokens under the model, the one that ended it included; 0 of none.
 double mean_log_probability(const Sample&);
-/// Index of the sample with the highest mean_log_probability, the first of equals; a cancelled or failed one only where there are
-/// no others. There must be a sample.
+/// Index of the sample with the highest mean_log_probability, the first of equals; a cancelled or
+/// failed one only where there are no others. There must be a sample.
 size_t likeliest_sample(std::span<const Sample>);
 
 }  // namespace tern

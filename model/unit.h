@@ -29,8 +29,8 @@ class InputObserver {
 struct TensorRanks;   // model/tensor_ranks.h
 struct ContextRanks;  // model/context_ranks.h
 
-/// What dropout of adapters (Branch::dropout) is keyed by: seed, step and the row's number in the step's batch. So recomputing,
-/// resuming, or another split into micro-batches or ranks drops the same inputs.
+/// What dropout of adapters (Branch::dropout) is keyed by: seed, step and the row's number in the step's
+/// batch. So recomputing, resuming, or another split into micro-batches or ranks drops the same inputs.
 struct DropoutPlace {
   uint64_t seed = 0;
   int64_t step = 0, first_row = 0;

@@ -33,8 +33,8 @@ std::vector<WholeModule> whole_modules(const ModelSpec&, const PeftConfig&, std:
 /// The tensors of the directory that belong to them. Errors  bad_file: no such file.
 std::vector<std::string> whole_module_tensors(const ModelSpec&, const PeftConfig&, const std::string& dir);
 
-/// Replaces those parameters of `weights`, whatever their form, by dense ones (then call pack_weights). `model_dir`: the model's
-/// files, from which what is changed is read once more. Sums in f64, rounded once to `dtype`.
+/// Replaces those parameters of `weights`, whatever their form, by dense ones (then call pack_weights). `model_dir`:
+/// the model's files, from which what is changed is read once more. Sums in f64, rounded once to `dtype`.
 /// Order   each number by itself: the same bits for any number of threads.
 /// Errors  bad_file naming file and tensor: one that is missing, of another shape or type, or that holds NaN or infinity.
 void put_whole_modules(const ModelSpec&, const PeftConfig&, const std::string& dir, const std::string& model_dir,

@@ -14,7 +14,7 @@ namespace tern {
 class RowCoder {
  public:
   virtual ~RowCoder() = default;
-  /// Appends what stands before a row's blocks to `out`. importance: what an error of each number costs, of the whole row.
+  /// Appends what precedes a row's blocks to `out`. importance: what an error of each number costs, of the whole row.
   virtual void begin_row(std::span<const float> row, std::span<const float> importance, std::string& out) = 0;
   /// Scales for the numbers of the next group, as they stand.
   virtual void fit(std::span<const float> x, std::span<const float> importance) = 0;

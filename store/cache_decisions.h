@@ -37,9 +37,9 @@ struct CacheHits {
 class CacheDecisions {
  public:
   CacheDecisions(std::vector<int> group_of, CacheSettings);
-  /// Items in the order of their use, each once. A missing item takes an empty slot, else that of the worst item not listed, else
-  /// of the first listed one already used, else of the last still to come, which must then be read. Otherwise a listed item that
-  /// is there stays until its turn has passed. So an item is read at most once for a list.
+  /// Items in the order of their use, each once. A missing item takes an empty slot, else that of the worst item not
+  /// listed, else of the first listed one already used, else of the last still to come, which must then be read.
+  /// Otherwise a listed item that is there stays until its turn has passed. So an item is read at most once for a list.
   std::vector<PlannedRead> want(std::span<const int> items);
   /// Moves the item's score towards `share`.
   void see(int item, double share);

@@ -43,7 +43,7 @@ class RankTrainer {
   // --- before the first step (rank_trainer_begin.cpp) ---
   // What it would take, before anything is opened for writing or allocated.
   void plan();
-  // Refuses ranks that differ in settings, data, build, kernels, threads or Program. Errors: those of require_equal_facts.
+  // Refuses ranks that differ in settings, data, build, kernels, threads or Program.
   void require_same_run();
   void check_room(int64_t process);
   void open();
@@ -67,7 +67,7 @@ class RankTrainer {
   Agreed agree(const std::vector<MicroBatch>& batches);
 
   // --- a step (rank_trainer_step.cpp) ---
-  // Over all ranks: the loss, added in the order of micro-batches as one rank adds it; the step's peaks of each rank, summed.
+  // Over all ranks: losses, added in the order of micro-batches, as one rank adds them; the ranks' peaks, added up.
   struct Totals {
     double loss_sum = 0;
     int64_t peak_bytes = 0, message_bytes = 0;

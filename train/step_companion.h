@@ -1,6 +1,6 @@
 #pragma once
-// A second trainer beside the adapter's: it sees each micro-batch of a step by itself, and the run's checkpoints hold its numbers.
-// One rank alone.
+// A second trainer beside the adapter's: it sees each micro-batch of a step by itself, and the
+// run's checkpoints hold its numbers. One rank alone.
 
 #include <cstdint>
 #include <vector>
