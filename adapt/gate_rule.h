@@ -2,7 +2,7 @@
 // How a task's gate learns without a change for earlier tasks: GainLoRA's rule. Source: Liang & Li 2025, arXiv:2505.15424 (from notes), and
 // its code (liangyanshuo/gainlora, read).
 //
-// A new gate copies the last one; its key is orthogonal to f's earlier outputs: there cos(f(p), key) = 0, and so is the gate.
+// A new gate copies the last; its key is orthogonal to f's earlier outputs: there cos(f(p), key) and the gate are 0.
 // Each step of the two matrices and the key is projected off what these multiplied in earlier tasks, so it stays 0.
 
 #include <array>

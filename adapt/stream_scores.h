@@ -18,7 +18,7 @@ struct StreamScores {
   std::vector<double> together;           // after one run on all tasks; empty: not asked for
 };
 
-/// Of a whole stream, in its scores' unit. Formulas are for bits per byte; for shares of right answers all but AP change
+/// Of a whole stream, in its scores' unit. As stated for bits per byte; for shares of right answers all but AP change
 /// sign, and least becomes most. Source: the definitions usual in continual learning (Chaudhry et al. 2018, Lopez-Paz &
 /// Ranzato 2017), with the sign turned where less is better, so that FT > 0 and BWT < 0 both mean that tasks were forgotten.
 struct StreamSummary {

@@ -1,7 +1,7 @@
 #pragma once
-// A linear layer's weights, and the forms in which the numbers of its matrix stand. model/linear.cpp alone multiplies by form;
-// others see dense rows, but for makers (loading, packing), model/experts.cpp (bands that a cache reads) and
-// model/row_lengths.cpp (are rows dense?). A new form is one more alternative here and one more case in linear.cpp.
+// A linear layer's weights, and the forms in which the numbers of its matrix stand. Products look at the form in
+// model/linear.cpp alone; visitors hand out dense rows; else only makers (loading, packing), model/experts.cpp (bands
+// of a cache) and model/row_lengths.cpp (dense rows) know it. A new form: an alternative here, a case in linear.cpp.
 
 #include <memory>
 #include <span>

@@ -21,7 +21,7 @@ bool takes_factors(AdapterInit);
 ///         not dense; means (pool), magnitudes.
 /// Source  Meng et al. 2024, arXiv:2404.02948 (PiSSA); Büyükakyüz 2024, arXiv:2406.01775 (OLoRA).
 void take_factors(const ModelSpec&, ModelWeights& weights, AdapterInit);
-/// Writes A₀ and B₀ into the branches of `adapters`, unit by unit, from the rows of the model's files in `dtype`: to the
+/// Writes A₀ and B₀ into the branches of `adapters`, unit by unit, from the rows of a model's files in `dtype`: to the
 /// bit those of take_factors if `adapters` have type `dtype`; in a wider type they are not rounded to `dtype`.
 void read_taken_factors(const ModelSpec&, const std::string& model_dir, DType dtype, AdapterInit,
                         ModelWeights& adapters);

@@ -24,7 +24,7 @@ class WeightsLoader {
 
   /// Reads the parameter into `t`, in the type of `t`, from any type that weights have.
   void load(const ParameterInfo& info, Tensor& t);
-  /// Checks that the file has this parameter, in its shape, where other code reads it.
+  /// For a parameter that other code reads: checks that the file has it, in its shape.
   void claim(const ParameterInfo& info);
   /// A matrix whose rows stay as the file codes them, or become blocks of a type that holds what it packs; nothing where they
   /// lie otherwise, or are no shorter than its rows in `dtype`.

@@ -15,7 +15,7 @@ struct MixtureItem {
 };
 
 /// For each item the place of its type, so that least ≤ Σ bytes ≤ most and Σ cost is small; nothing: no such mixture was found.
-/// Cuts [Σ fewest, most] into kMixtureSums equal steps and keeps of the sums of bytes in a step the one of smallest cost:
+/// Cuts [Σ fewest, most] into kMixtureSums equal steps and keeps of the sums of bytes in each the one of least cost:
 /// the answer is the best of all where most − Σ fewest < kMixtureSums, and near it elsewhere.
 /// Order   items in their order, types in theirs, of equals the first: the same answer wherever it is asked.
 /// Source  the multiple-choice knapsack's dynamic programme (Dudziński and Walukiewicz 1987; recalled), its table thinned.

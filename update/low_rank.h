@@ -20,7 +20,7 @@ struct LowRankForm {
   /// Numbers that travel in a turn.
   int64_t fresh(int64_t turn) const { return rank == 0 ? rows * columns : turn % 2 == 0 ? right() : left(); }
 };
-/// Factors of min(rank, rows, columns) columns; none for vectors, or where columns·(rows + columns) > rows·columns.
+/// Factors of r = min(rank, rows, columns) columns; none for vectors, or where r·(rows + columns) > rows·columns.
 LowRankForm low_rank_form(const Shape&, int rank);
 
 /// The columns of f (rows, rank) become orthonormal, by Gram-Schmidt twice over, in their order. A column that depends on those before it, or is

@@ -4,8 +4,8 @@
 //   Δ = φ - w, averaged over ranks;  u = μu + Δ;  φ -= η_o (Δ + μu)   (μ = 0: φ -= η_o Δ; heavy ball: φ -= η_o u);  w = (1-α) φ + α w
 // φ: the model that all ranks have in common. Its units are cut into P fragments, each with its turn: fragment p is averaged after steps t with
 // (t + ⌊pH/P⌋) mod H = 0, and what came of it counts τ steps later. In pairs (NoLoCo) each rank has its own φ, u and
-// Δ = φ - the pair's mean w; NoLoCo's formula (mean Δ, and the pull of the pair's φ) with both factors η_o gives this.
-// τ = H (CO2): a round takes Δ before the last round's is applied; then w = φ, also after round one, which applies Δ = 0.
+// Δ = φ - the pair's mean w: NoLoCo's mean Δ and pull of the φs on each other, by its published factors (both η_o).
+// τ = H (CO2): a round takes Δ before the last round's is applied; then w = φ, also after round one, where Δ is zero.
 // Source: Stich 2019, arXiv:1805.09767 (LocalSGD); Douillard et al. 2023, arXiv:2311.08105 (DiLoCo: Nesterov's momentum as PyTorch's SGD has
 // it); Douillard et al. 2025, arXiv:2501.18512 (fragments, τ and α); Kolehmainen et al. 2025, arXiv:2506.10911 (NoLoCo); Sun et al. 2024, ICLR (CO2;
 // its clipping has no effect in its code, its penalty is a constant there, which η_o holds). Texts not seen; the formulas are those of their public code.
@@ -58,7 +58,7 @@ bool counts_at(const OuterConfig&, int fragment, int64_t step);
 /// Whether a rank is cut off in the step; how many are not.
 bool is_away(const OuterConfig&, int rank, int64_t step);
 int present_at(const OuterConfig&, int ranks, int64_t step);
-/// With whom each rank averages a fragment after the step, in order; a rank alone or cut off is its own partner.
+/// With whom each rank averages a fragment after the step, ranks in order; one alone or cut off is its own partner.
 std::vector<int> partners_at(const OuterConfig&, int fragment, int ranks, int64_t step);
 /// The last step whose work is in the model after `step` steps of one fragment; 0: none.
 int64_t last_step_that_counts(const OuterConfig&, int64_t step);
@@ -72,7 +72,7 @@ struct OuterState {
   std::vector<Tensor> momentum;  // u; none where μ = 0
   std::vector<Tensor> pending;   // the averaged Δ that does not count yet; none where τ = 0
   std::vector<Tensor> error;  // of a codec, by fragment: what this rank's codes left out so far, as one row of numbers
-  std::vector<Tensor> sum_error;  // of codes, by fragment: what coding this rank's part of the average left out
+  std::vector<Tensor> sum_error;  // of codes, by fragment: what coding this rank's part of the average left out so far
   // Of factors, of each parameter: (rows, r) and (columns, r), alike on all ranks; empty: it travels whole.
   std::vector<Tensor> left, right;
 };

@@ -58,7 +58,7 @@ StoredPassage stored_passage(const std::vector<ParameterForm>&, const UpdateConf
 /// Bytes of memory that the passage takes: its slots, a block to copy through, and the alignment of both.
 int64_t passage_bytes(const StoredLayout&, const StoredPassage&);
 
-/// masters and slots are empty tensors, except masters that are the weights. The file is made of zeros, as slots begin.
+/// masters and slots are empty tensors, except masters that are the weights. Slots begin as the zeros of a new file.
 OptimizerState stored_optimizer_state(const ModelSpec&, ModelWeights&, const UpdateConfig&);
 
 class StoredStates {

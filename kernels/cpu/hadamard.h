@@ -1,6 +1,6 @@
 #pragma once
-// A rotation that spreads each number of a head over all of them, so that none is far larger: 4 bits and a scale lose less.
-// Attention stays the same, because queries and keys get the same rotation and the values' result is rotated back.
+// An orthogonal rotation that spreads each number of a head over all, so that none is far larger: 4 bits and one scale
+// then lose less. Attention is unchanged: queries and keys get the same rotation, the values' result is rotated back.
 
 #include <cstdint>
 
