@@ -82,8 +82,8 @@ struct Branch {
   Tensor factors = {};  // f64: what each column of y is multiplied by; made for a pass (model/row_lengths.h), or once
   Tensor lengths = {};  // f64, of a pass: norms of the rows of weight + scale·b·a; not computed if given (tests)
   int adapter =
-      kEveryRow;  // its adapter among several that run side by side; it then takes only the rows of x that
-                  // Compute::adapter_rows gives that adapter
+      kEveryRow;  // its adapter among the several that run side by side; the branch then takes only those rows of x
+                  // that Compute::adapter_rows gives that adapter
   static constexpr int kEveryRow = -1;
 };
 
