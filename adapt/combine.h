@@ -59,8 +59,8 @@ struct Combined {
 };
 
 /// A module that some adapters lack is combined of those that have it.
-/// linear, ties, …  numbers as PEFT's add_weighted_adapter combines them. Of numbers of the same size at the border of a density the
-///        first in the matrix stay. Random numbers are counted: by seed, module, factor, adapter and place, so that they depend on
+/// linear, ties, …  numbers as PEFT's add_weighted_adapter combines them. Of equal magnitudes at a density's cutoff the
+///        first in the matrix stay. Random numbers are keyed by seed, module, factor, adapter, place: they depend on
 ///        nothing else; PEFT draws others.
 /// svd    without pruning the singular values are those of small cores between orthogonal factors of all A and B.
 /// opcm   one adapter after the other, in their order: what a later one adds loses its components in the leading singular

@@ -27,9 +27,9 @@ std::unique_ptr<GateTrainer> gate_trainer_of_forecast(const StreamSettings&, con
 /// After the run: gated/ with the gate as it was trained; then the memories of inputs, the gate's among them.
 void end_gated_task(const StreamSettings&, size_t t, const GateTrainer&, const std::string& memory, Io&);
 
-/// Scores of all tests, by what was learned up to task t. A test is of questions, whose prompts open the gates, and has the share of
-/// right choices; or it is a text and has bits per byte. Of a text each window has a prompt too: its bits are those of the model as
-/// it came, since the gates have read it, and those of the rest are of the model with its branches. Empty: stopped.
+/// Scores of all tests, by what was learned up to task t. Of questions, whose prompts open the gates:
+/// the share of right choices. Of a text: bits per byte; a window's prompt is scored by the bare
+/// model, since the gates have read it, the rest by the model with its branches. Empty: stopped.
 std::vector<double> judge_gated(const StreamSettings&, size_t t, Io&, const std::atomic<bool>& stop);
 
 }  // namespace tern

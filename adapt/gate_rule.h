@@ -2,8 +2,8 @@
 // How a task's gate learns without a change for earlier tasks: GainLoRA's rule. Source: Liang & Li 2025, arXiv:2505.15424 (from notes), and
 // its code (liangyanshuo/gainlora, read).
 //
-// A new gate begins as the last one, its key outside of what f gave for earlier tasks: there cos(f(p), key) = 0, and so is the gate. Each
-// step's change of the two matrices and of the key is made free of what they multiplied before, so that this stays so.
+// A new gate copies the last; its key is orthogonal to f's earlier outputs: there cos(f(p), key) and the gate are 0.
+// Each step of the two matrices and the key is projected off what these multiplied in earlier tasks, so it stays 0.
 
 #include <array>
 #include <functional>
@@ -18,8 +18,8 @@ namespace tern {
 
 enum class GateUpdates : uint8_t {
   exact,     // as above
-  rescaled,  // as the authors' code: then each changed row of the matrices gets back the length that it had with its whole change, so that
-             // what it says of earlier tasks' inputs is no longer as before
+  rescaled,  // as the authors' code: each row of the matrices is rescaled to its length after the unprojected step,
+             // which changes results on earlier tasks' inputs
 };
 std::string_view name_of(GateUpdates);
 

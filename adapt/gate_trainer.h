@@ -39,8 +39,8 @@ class GateTrainer : public StepCompanion {
   void choose_targets(std::vector<MicroBatch>&) const override;
   const ModelWeights& weights() const override { return weights_; }
   void before(const MicroBatch&) override;
-  /// The gradient of the window's gate: <B, what its loss added to B's gradient>/gate, as the branch counts gate times. A gate of 0 has
-  /// none.
+  /// The gradient of the window's gate: <B, this window's gradient of B>/gate, because the gate
+  /// scales the branch. A gate of 0 has none.
   void after(const std::vector<Tensor>& trained, const std::vector<Tensor>& gradients) override;
   void update(int64_t number, double learning_rate) override;
 

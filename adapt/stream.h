@@ -73,7 +73,7 @@ struct StreamResult {
 };
 
 /// Order   as train's: the same bits, killed and started again at any step or task border.
-/// Memory  on the disk two folded models at once at most, and of a task that is done its adapter and scores.
+/// Disk    at most two folded models at once; of a finished task its adapter and scores.
 /// Stops   as train. Errors: those of train; usage: OUT holds another stream, or a setting that streams do not take.
 StreamResult run_stream(const StreamSettings&, const StreamHooks& = {}, Io& = real_io(),
                         const std::atomic<bool>& stop = kNeverStops);

@@ -18,8 +18,8 @@ struct StreamScores {
   std::vector<double> together;           // after one run on all tasks; empty: not asked for
 };
 
-/// Of a whole stream, all in its scores' unit; as stated for bits per byte, with all signs turned for shares of right answers (and the most
-/// for the least), AP apart. Source: the definitions usual in continual learning (Chaudhry et al. 2018, Lopez-Paz &
+/// Of a whole stream, in its scores' unit. As stated for bits per byte; for shares of right answers all but AP change
+/// sign, and least becomes most. Source: the definitions usual in continual learning (Chaudhry et al. 2018, Lopez-Paz &
 /// Ranzato 2017), with the sign turned where less is better, so that FT > 0 and BWT < 0 both mean that tasks were forgotten.
 struct StreamSummary {
   double average = 0;              // AP = mean over j of a[T][j]

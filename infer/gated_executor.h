@@ -20,8 +20,8 @@ struct SideAdapter {
   int first = 0;
   std::optional<GatedAdapter> gates = {};
 };
-/// The same where a sequence of adapter i has side[i] and one of none the model as it is. A batch without a gate runs as in
-/// model_executor, and to the same bits. Errors: TERN_CHECK for a sequence with an adapter beyond those.
+/// The same; a sequence of adapter i runs with side[i], one without adapter with the bare model. A batch without gates
+/// runs as in model_executor, to the same bits. Errors: TERN_CHECK for a sequence with an adapter beyond those.
 BatchExecutor side_executor(const ModelSpec&, const ModelWeights& weights, std::vector<SideAdapter> side,
                             const RopeTable*, Arena&);
 

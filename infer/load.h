@@ -51,7 +51,7 @@ ModelDescription describe_model(const std::string& model, std::optional<DType> d
 /// Gives the model the adapter of a PEFT directory. Errors: bad_file naming file and key or module.
 void take_adapter(ModelDescription&, const std::string& dir);
 
-/// Puts it, or the several of a directory of gated ones, beside the model, behind those that are there. Errors: as above.
+/// Adds the directory's adapter, or all its gated ones, behind those already beside the model. Errors: as above.
 void take_adapter_beside(ModelDescription&, const std::string& name, const std::string& dir);
 
 /// Weights in the exact kernels' layout (f64: plain), with the adapters.

@@ -37,8 +37,8 @@ std::vector<Sample> run_request(Engine&, const Request&, const OnText&, const st
 bool ended_by_itself(const Sample&);
 /// Of its tokens under the model, the one that ended it included; 0 of none.
 double mean_log_probability(const Sample&);
-/// Where the sample with the most probability a token stands, the first of equals; cancelled and failed ones only where there are
-/// no others. At least one sample.
+/// Index of the sample with the highest mean_log_probability, the first of equals; a cancelled or
+/// failed one only where there are no others. There must be a sample.
 size_t likeliest_sample(std::span<const Sample>);
 
 }  // namespace tern

@@ -5,7 +5,7 @@
 
 namespace tern {
 
-/// Each sample is right with probability `right`, on its own, of a share `ceiling` of the questions; others are out of reach.
+/// For a share `ceiling` of questions each sample is right with probability `right`, independently; for the rest never.
 /// Source  the Test-Time Scaling Performance Model (TTSPM), F(N) = F_max·(1 − (1 − p)^N) (read in a digest).
 struct SampleOdds {
   double right = 0;    // p, 0 < p < 1

@@ -53,8 +53,8 @@ struct DrawnGuess {
 DrawnGuess draw_guess(const SamplingOptions&, std::span<const int32_t> history, int64_t num_generated,
                       uint64_t sequence, uint64_t position, std::span<float> logits);
 /// Rejection sampling: the guess with probability min(1, p/q), else a token drawn from max(0, p - q). Whatever the odds q are
-/// that the guess was drawn from, the result is distributed as sample_token's, p. It depends on the guess, though, so that with
-/// others the same seed says something else. Greedy draws are sample_token's. Errors: as there.
+/// that the guess was drawn from, the result is distributed as sample_token's, p. It depends on the guess,
+/// though, so other guesses give other text for the same seed. Greedy draws are sample_token's. Errors: as there.
 /// Source  Leviathan et al. 2023, arXiv:2211.17192, algorithm 1 (recalled).
 int32_t accept_or_draw(const SamplingOptions&, std::span<const int32_t> history, int64_t num_generated,
                        uint64_t sequence, uint64_t position, int32_t guess, const Odds&, std::span<float> logits);

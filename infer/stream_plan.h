@@ -43,8 +43,8 @@ struct StreamPlan {
 StreamPlan plan_stream(const ModelDescription&, const InferenceNeeds&, const MemoryBudget&, const RingSettings& = {},
                        const BandSizes& = {});
 
-/// Bytes that a pass of `tokens` tokens reads if the share `hits` of its experts is there. For one token exact if `hits` was
-/// counted; of more, which may choose the same experts, it is what even choices give.
+/// Bytes that a pass of `tokens` tokens reads if the share `hits` of its experts is there. Exact for one
+/// token if `hits` was counted; for more, which may choose the same experts, it assumes even choices.
 double expected_bytes(const StreamPlan&, int64_t tokens, double hits);
 inline double expected_bytes(const StreamPlan& plan, int64_t tokens) {
   return expected_bytes(plan, tokens, plan.experts.even_share());

@@ -35,9 +35,9 @@ ModelSpec with_adapters(ModelSpec, const PeftConfig&, std::string_view where, Ad
 std::string peft_config_file(const std::string& dir);
 std::string peft_weights_file(const std::string& dir);
 
-/// Fills the branches of `weights`, and allocates their tensors where there are none; rows with magnitudes have been
-/// measured (model/row_lengths.h). Errors bad_file naming file and tensor: one that
-/// is missing, of another shape or type, that holds NaN or infinity, or that no branch claims and that is not one of `others`.
+/// Fills the branches of `weights`, and allocates their tensors where there are none; rows with magnitudes have
+/// been measured (model/row_lengths.h). Errors bad_file naming file and tensor: one that is missing, of another
+/// shape or type, that holds NaN or infinity, or that no branch claims and that is not one of `others`.
 void load_adapters(const ModelSpec&, const std::string& dir, DType, ModelWeights& weights, Arena&,
                    const std::vector<std::string>& others = {});
 /// The same for weights that may already have other adapters: its branches become those of adapter `number`. `adapted`: the

@@ -16,7 +16,7 @@ struct CodedMatrix {
   std::vector<std::byte> rows;
   std::vector<int8_t> tables;
 };
-/// Rows that share tables: the tensors of the file that a parameter is made of, or all rows where tensors lie within each other.
+/// Rows that share tables: the tensors of the file that a parameter is made of, or all rows where they are interleaved.
 struct TablePart {
   int64_t row_begin, row_end;
 };

@@ -24,8 +24,8 @@ AttentionSpec heads_of_context(const AttentionSpec& u, const Compute&);
 /// Rows that attention sees: all of the group's.
 int64_t rows_of_context(const Rows&);
 
-/// own (t, Σ sections), each section of heads, becomes (all rows, Σ sections / ranks): in `into`, or where that is empty in workspace that
-/// begins when `own` has ended. `own` ends, unless others hold it. Errors: TERN_CHECK: no group.
+/// Turns own (t, Σ sections), each section of heads, into (all rows, Σ sections / ranks). Frees `own`, unless others
+/// hold it; then writes to `into` or, if that is empty, to newly allocated workspace. Errors: TERN_CHECK: no group.
 Tensor rows_for_heads(Tensor own, std::span<const int64_t> sections, Tensor into, const Compute&);
 /// The reverse.
 Tensor heads_for_rows(Tensor all, std::span<const int64_t> sections, Tensor into, const Compute&);

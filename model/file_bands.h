@@ -66,11 +66,11 @@ std::vector<PassExtent> pass_extents(const FileBands&, DType);
 /// Experts as items of a cache: of each unit, expert by expert, the matrix up in group 0 and the matrix down in group 1.
 std::vector<CacheItem> expert_items(const FileBands&);
 int64_t num_experts(const FileBands&);
-/// Of matrices that are multiplied in several products: the most rows that one of these takes. Its columns of y are first made
-/// in workspace.
+/// The most rows that one product takes of a matrix that is multiplied in several; 0: there is no
+/// such matrix. The product's columns of y are first made in workspace.
 int64_t widest_part(const FileBands&, const std::vector<bool>& stays);
-/// Bytes that `stays` leaves in memory, by the parameter's name; 0 for the table of tokens, which stays in its file, for `unused`,
-/// and for experts, which a cache holds.
+/// Bytes of each parameter, by its name, that `stays` keeps in memory; 0 for the table of tokens,
+/// which stays in its file, for `unused`, and for experts, which a cache holds.
 CodedBytes bytes_in_memory(const FileBands&, const std::vector<bool>& stays, DType);
 
 }  // namespace tern

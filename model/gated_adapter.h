@@ -22,7 +22,7 @@ struct GatedAdapter {
 };
 
 bool is_gated_adapter(const std::string& dir);
-/// Errors: bad_file naming file and key or tensor: no gates, as many gates as branches, other shapes, numbers that are not finite.
+/// Errors: bad_file naming file and key or tensor: no gates, not as many as branches, other shapes, not finite numbers.
 GatedAdapter read_gated_adapter(const std::string& dir);
 /// Writes the directory with copies of the branches' files. Errors: those of the Io.
 void write_gated_adapter(const GatedAdapter&, const std::string& dir, Io&);

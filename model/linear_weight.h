@@ -1,7 +1,7 @@
 #pragma once
-// A linear layer's weights, and the forms in which the numbers of its matrix stand. Products look at the form in one place,
-// model/linear.cpp; the visitor hands out dense rows alone; besides, only the code that makes a form (loading, packing) knows
-// it. A new form is one more alternative here and one more case there.
+// A linear layer's weights, and the forms in which the numbers of its matrix stand. Products look at the form in
+// model/linear.cpp alone; visitors hand out dense rows; else only makers (loading, packing), model/experts.cpp (bands
+// of a cache) and model/row_lengths.cpp (dense rows) know it. A new form: an alternative here, a case in linear.cpp.
 
 #include <memory>
 #include <span>
@@ -73,16 +73,16 @@ struct Branch {
   double scale = 1;       // alpha/rank, or alpha/√rank
   Tensor a = {}, b = {};  // (rank, in/pool); (row_end - row_begin, rank)
   int64_t pool = 1;       // a reads the means of each `pool` neighbouring columns of x in the place of x
-  double dropout = 0;     // share of what a reads that is left out where Compute::dropout says so
-  uint64_t stream = 0;    // of the random numbers that say which
+  double dropout = 0;     // of a's inputs, where Compute::dropout is set: the share that is left out
+  uint64_t stream = 0;    // dropout's stream of random numbers
   bool has_magnitude = false;
   Tensor magnitude =
       {};  // (row_end - row_begin), trained: by how much rows of the whole are longer than the weight's own
   Tensor row_squares = {};  // f64, Σ w² of each of those rows of the weight
   Tensor factors = {};  // f64: what each column of y is multiplied by; made for a pass (model/row_lengths.h), or once
-  Tensor lengths = {};  // f64, of a pass: norms of the rows of weight + scale·b·a; given, they are not made (tests)
+  Tensor lengths = {};  // f64, of a pass: norms of the rows of weight + scale·b·a; not computed if given (tests)
   int adapter =
-      kEveryRow;  // which of several adapters that run beside each other it belongs to; it then takes the rows of x
+      kEveryRow;  // its adapter among the several that run side by side; the branch then takes only those rows of x
                   // that Compute::adapter_rows gives that adapter
   static constexpr int kEveryRow = -1;
 };

@@ -24,9 +24,9 @@ struct StreamedModel {
   int64_t filled_bytes = 0;  // bytes read at loading, for what stays
   double fill_s = 0;         // seconds that this took
 };
-/// `stays` of each band of `bands`, which are those of the same model and type; `cache`: slots of its groups, where there are
-/// experts. Memory: MemoryClass::weights what stays, staging the slots of ring and cache. Bits: those of load_weights_to_infer.
-/// Errors: those of load_weights_to_infer and read_extent.
+/// `bands`: of the same model and type. `stays`: per band, whether it stays. `cache`: slots of its groups,
+/// where there are experts. Memory: what stays counts as MemoryClass::weights, the slots of ring and cache
+/// as staging. Bits: those of load_weights_to_infer. Errors: those of load_weights_to_infer and read_extent.
 StreamedModel load_streamed(const ModelSpec&, const std::string& model_dir, DType, const FileBands& bands,
                             const std::vector<bool>& stays, std::unique_ptr<BlockFiles>, const RingSettings&, Arena&,
                             const CacheSettings& cache = {});

@@ -70,7 +70,7 @@ void rope(const RopeSpec&, const RopeTable&, std::span<const int32_t> positions,
 /// wide as `w`. The same columns of y are overwritten; rstd (rows, groups), or empty.
 void head_norm(const NormSpec&, const NormWeights& w, const Tensor& x, int64_t offset, int64_t groups, const Tensor& y,
                const Tensor& rstd);
-/// d: the gradient of the normed parts becomes that of x's parts; dw += the weights'.
+/// Turns d from the gradient of the normed parts into that of x's parts; dw += the gradient of the norm's weights.
 void head_norm_backward(const NormSpec&, const NormWeights& w, const Tensor& x, int64_t offset, int64_t groups,
                         const Tensor& rstd, const Tensor& d, const Tensor& dw);
 

@@ -2,7 +2,7 @@
 // Matrices as other programs pack them into integers (formats/hf/packing.h), found in a directory's tensors and turned into
 // rows: of numbers, or of blocks of a weight type that holds just these numbers.
 //   GPTQ               NAME.qweight I32 (in·b/32, out), .qzeros I32 (groups, out·b/32), .scales (groups, out), .g_idx I32 (in): b bits of
-//                      a code in a stream along the inputs; x = s·(q − z); zeros less one but in "gptq_v2"
+//                      a code in a stream along the inputs; x = s·(q − z); stored: z − 1, but z in "gptq_v2"
 //   AWQ                NAME.qweight I32 (in, out/8), .qzeros I32 (groups, out/8), .scales (groups, out): columns 0 2 4 6 1 3 5 7 from the lowest
 //                      nibble on
 //   compressed-tensors NAME.weight_packed I32 (out, ⌈in·b/32⌉), .weight_zero_point I32 (⌈out·b/32⌉, groups), .weight_scale (out, groups);

@@ -2,7 +2,7 @@
 // DoRA: a matrix with an adapter is w' = m·(w + s·b·a)/‖w + s·b·a‖, row by row, m (out) trained. What the products do with it is in
 // model/linear.h; here is what rows are multiplied by, and what training and files say of m.
 // Source: Liu et al. 2024, arXiv:2402.09353; peft 0.21. The norm is a constant of a step: no gradient flows through it.
-// A branch holds m - ‖w‖, so that it begins with zeros, a row then has the factor 1 to the bit, and little of it is lost in bf16.
+// A branch holds m - ‖w‖: it begins with zeros, a row then has the factor 1 to the bit, and bf16 loses little of it.
 
 #include <string>
 

@@ -15,14 +15,14 @@ bool takes_factors(AdapterInit);
 /// A and B of each branch of `weights`, whose own rows are dense, become factors of its rows, and the rows lose s·B·A.
 /// pissa: the `rank` leading singular directions, √(σ/s) on each side. olora: the first `rank` columns of q and rows of r, the
 /// rows' thin factors q·r. Both as PEFT 0.21 has them.
-/// Order   each branch by itself, in f64; A and B are rounded to their type first, and what they then are is taken from the rows, which
-///         are rounded once.
+/// Order   each branch by itself, in f64. A and B are rounded to their type first; the rows lose s
+///         times the product of the rounded factors, and are rounded once.
 /// Errors  usage: a rank above the sides of a branch's rows. bad_file: no LAPACK, a number that is not finite. TERN_CHECK: rows that are
 ///         not dense; means (pool), magnitudes.
 /// Source  Meng et al. 2024, arXiv:2404.02948 (PiSSA); Büyükakyüz 2024, arXiv:2406.01775 (OLoRA).
 void take_factors(const ModelSpec&, ModelWeights& weights, AdapterInit);
-/// A₀ and B₀ alone, into the branches of `adapters`, of the rows as a model's files have them in `dtype`, one unit at a time: to the bit
-/// those that take_factors leaves in weights of `dtype`, where `adapters` have that type; unrounded in a wider one.
+/// Writes A₀ and B₀ into the branches of `adapters`, unit by unit, from the rows of a model's files in `dtype`: to the
+/// bit those of take_factors if `adapters` have type `dtype`; in a wider type they are not rounded to `dtype`.
 void read_taken_factors(const ModelSpec&, const std::string& model_dir, DType dtype, AdapterInit,
                         ModelWeights& adapters);
 

@@ -31,9 +31,9 @@ Interval tokens_of(int64_t vocab, int rank, int ranks);
 void take_part(const Holding&, const Tensor& whole, const Tensor& part);
 void put_part(const Holding&, const Tensor& part, const Tensor& whole);
 
-/// From row `from` on, other ranks have the same rows of a parameter: all ranks (by_all; then from = 0); or, with `keys_alike`,
-/// ranks with the same head the key and value rows of stacked queries, keys and values. Where nothing is
-/// the same, `from` is the number of rows.
+/// Other ranks also hold a parameter's rows from `from` on. by_all: all ranks do, and from = 0.
+/// Otherwise, with `keys_alike`, the ranks with the same key/value head do: they share the key and value
+/// rows of stacked queries, keys and values. Where nothing is shared, `from` is the number of rows.
 struct AlikeRows {
   int64_t from;
   bool by_all;

@@ -1,8 +1,8 @@
 #pragma once
 // Tensor and sequence parallelism inside a unit: the ranks of a group have parts of its matrices (model/tensor_parts.h), and between
-// units parts of the rows. A product by rows of a matrix (qkv, up) reads all rows, so they come together before it; one by columns
-// (out, down) leaves a summand of all rows on each rank; the summands are added up, and each rank gets the sum of its own rows. The
-// backward does the reverse. Source: Shoeybi et al. 2019, arXiv:1909.08053; rows: Korthikanti et al. 2022, arXiv:2205.05198.
+// units parts of the rows. qkv and up are cut by output rows and read all tokens, gathered first. out and down are cut
+// by columns: each rank has a summand for all tokens; they are added up, each rank gets its tokens' sum. The backward
+// does the reverse. Source: Shoeybi et al. 2019, arXiv:1909.08053; rows: Korthikanti et al. 2022, arXiv:2205.05198.
 
 #include "comm/comm.h"
 #include "model/unit.h"

@@ -29,8 +29,8 @@ class InputObserver {
 struct TensorRanks;   // model/tensor_ranks.h
 struct ContextRanks;  // model/context_ranks.h
 
-/// Where adapters leave inputs out (Branch::dropout): random numbers are those of the seed, the step and the row's number in the
-/// step's batch, so that recomputing, resuming and other micro-batches or ranks leave out the same.
+/// What dropout of adapters (Branch::dropout) is keyed by: seed, step and the row's number in the step's
+/// batch. So recomputing, resuming, or another split into micro-batches or ranks drops the same inputs.
 struct DropoutPlace {
   uint64_t seed = 0;
   int64_t step = 0, first_row = 0;
@@ -86,7 +86,7 @@ struct LatentSaved {
 };
 struct AttentionSaved {
   Tensor x_TD, mean_T, rstd_T, qkv_TC, context_TE, lse_TH;
-  Tensor query_rstd, key_rstd;  // of the norms of queries and keys; qkv is then what they norm, not turned
+  Tensor query_rstd, key_rstd;  // of the norms of queries and keys; qkv then holds their inputs, before rope
   JoinSaved join;
   LatentSaved latent;
   Tensor dqkv_TC, dnormed_TD;

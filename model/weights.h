@@ -151,10 +151,10 @@ void join_tied_gradients(const ModelSpec&, const ModelWeights& gradients);
 void initialize_weights(const ModelSpec&, ModelWeights&, uint64_t seed);
 /// How A of a new adapter begins; B begins with zeros but for the last three.
 enum class AdapterInit : uint8_t {
-  kaiming,   // uniform within ±1/√in, as LoRA applies Kaiming's rule; PEFT's init_lora_weights = true
-  gaussian,  // normal, deviation 1/rank
-  orthogonal,  // normal numbers in half of the directions of a random basis of the rank, B in the others: B·A = 0 but for
-               // rounding
+  kaiming,     // uniform within ±1/√in, as LoRA applies Kaiming's rule; PEFT's init_lora_weights = true
+  gaussian,    // normal, deviation 1/rank
+  orthogonal,  // random in half of the directions of a random orthogonal basis of size rank, B in the other half:
+               // B·A = 0 but for rounding
   pissa,       // and B: the weight's leading singular directions, which the weight loses (model/taken_factors.h)
   olora,       // and B: the first columns and rows of its orthogonal factors, which it loses
 };

@@ -24,18 +24,18 @@ class WeightsLoader {
 
   /// Reads the parameter into `t`, in the type of `t`, from any type that weights have.
   void load(const ParameterInfo& info, Tensor& t);
-  /// A parameter that is read otherwise: that the file has it, in its shape.
+  /// For a parameter that other code reads: checks that the file has it, in its shape.
   void claim(const ParameterInfo& info);
   /// A matrix whose rows stay as the file codes them, or become blocks of a type that holds what it packs; nothing where they
   /// lie otherwise, or are no shorter than its rows in `dtype`.
   std::optional<CodedWeight> stay_coded(const ParameterInfo& info, DType dtype, Arena& arena);
-  /// What it takes then; 0: it does not.
+  /// Bytes of the matrix if it stays coded; 0: it does not.
   int64_t coded_size(const ParameterInfo& info, DType dtype) const;
   /// The rows of a matrix where they lie in the file, a tensor for each fragment; empty unless all of them lie there as
   /// a computation in `dtype` reads them. With WeightsIn::own_memory tensors for them, which finish() fills.
   std::vector<Tensor> in_place(const ParameterInfo& info, DType dtype, Arena& arena);
-  /// The packed form of a matrix from its rows as they lie in the file; nothing where they lie otherwise. Never more
-  /// than one matrix has pages of the file and of its own.
+  /// The packed form of a matrix from its rows as they lie in the file; nothing where they lie otherwise. At most one
+  /// matrix at a time holds both pages of the file and memory of its own.
   std::optional<Weight> pack(const ParameterInfo& info, DType dtype, const Linear& linear, Arena& arena);
   /// By all threads: maps the pages of what is used where it lies, or copies them. Large ones first, as a thread takes
   /// one at a time.

@@ -33,8 +33,8 @@ std::vector<WholeModule> whole_modules(const ModelSpec&, const PeftConfig&, std:
 /// The tensors of the directory that belong to them. Errors  bad_file: no such file.
 std::vector<std::string> whole_module_tensors(const ModelSpec&, const PeftConfig&, const std::string& dir);
 
-/// Puts them in the place of the model's, whatever form these have; what is not read as it is computed with is dense then
-/// (pack_weights). `model_dir`: the model's files, from which what is changed is read once more. Sums in f64, rounded once to `dtype`.
+/// Replaces those parameters of `weights`, whatever their form, by dense ones (then call pack_weights). `model_dir`:
+/// the model's files, from which what is changed is read once more. Sums in f64, rounded once to `dtype`.
 /// Order   each number by itself: the same bits for any number of threads.
 /// Errors  bad_file naming file and tensor: one that is missing, of another shape or type, or that holds NaN or infinity.
 void put_whole_modules(const ModelSpec&, const PeftConfig&, const std::string& dir, const std::string& model_dir,
@@ -43,7 +43,7 @@ void put_whole_modules(const ModelSpec&, const PeftConfig&, const std::string& d
 /// Upper bound of the bytes that they take beside the model's own.
 int64_t whole_module_bytes(const ModelSpec&, const PeftConfig&, DType dtype);
 
-/// A model whose head is no longer its table, where the adapter changes one of them. True: it was, and is not now.
+/// Unties the head from the table of tokens if the adapter changes either. True: this call untied it.
 bool untie_changed_head(const PeftConfig&, ModelSpec&);
 
 }  // namespace tern

@@ -14,13 +14,13 @@ namespace tern {
 class RowCoder {
  public:
   virtual ~RowCoder() = default;
-  /// What stands before a row's blocks, behind `out`. importance: what an error of each number costs, of the whole row.
+  /// Appends what precedes a row's blocks to `out`. importance: what an error of each number costs, of the whole row.
   virtual void begin_row(std::span<const float> row, std::span<const float> importance, std::string& out) = 0;
   /// Scales for the numbers of the next group, as they stand.
   virtual void fit(std::span<const float> x, std::span<const float> importance) = 0;
   /// Codes number j of the group by the code nearest to x, and returns the number that the type's decoder makes of it.
   virtual float code(size_t j, float x) = 0;
-  /// The group's block behind `out`.
+  /// Appends the group's block to `out`.
   virtual void end_group(std::string& out) = 0;
 };
 

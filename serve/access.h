@@ -17,8 +17,8 @@ struct AccessRules {
 bool equal_in_constant_time(std::string_view given, std::string_view secret);
 /// "Bearer KEY" of the header Authorization. All keys are compared, even after one fits.
 bool key_is_known(const AccessRules&, std::string_view authorization);
-/// The header Host, with or without a port: an address, localhost or a name of the rules. A page of another site that has
-/// its own name point here (DNS rebinding) carries that name.
+/// The header Host, with or without a port: an address, localhost or a name of the rules. A page whose site has its own
+/// name point here (DNS rebinding) sends that name, so it is refused.
 bool host_is_known(const AccessRules&, std::string_view host);
 /// The header Origin: empty (no page asks), the server's own page (http or https, and the header Host), or one of the
 /// rules.

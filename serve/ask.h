@@ -20,7 +20,7 @@ struct Asked {
   bool usage_in_each = false;          // and each piece, what was used so far
   bool log_probabilities = false;      // of the drawn tokens, and Request::num_likeliest beside each
   bool token_ids = false;              // tern's own: ids beside the text
-  int64_t kept = 0;                    // of a prompt's samples: those with the most probability a token; 0: all
+  int64_t kept = 0;                    // samples returned per prompt, most probable per token first; 0: all
   std::vector<std::string> tools;      // that the answer may call; none: its text is content
   uint64_t seed = 0;                   // given, or drawn for this request
   int64_t num_samples() const {

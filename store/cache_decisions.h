@@ -37,13 +37,13 @@ struct CacheHits {
 class CacheDecisions {
  public:
   CacheDecisions(std::vector<int> group_of, CacheSettings);
-  /// Items in the order of their use, each once. What is there stays until its place has passed; what is not gets a slot: an
-  /// empty one, else that of the worst item which the list does not ask for, else that of the first that it is done with, else
-  /// that of the last that it will ask for, which must then be read. So an item is read at most once for a list.
+  /// Items in the order of their use, each once. A missing item takes an empty slot, else that of the worst item not
+  /// listed, else of the first listed one already used, else of the last still to come, which must then be read.
+  /// Otherwise a listed item that is there stays until its turn has passed. So an item is read at most once for a list.
   std::vector<PlannedRead> want(std::span<const int> items);
   /// Moves the item's score towards `share`.
   void see(int item, double share);
-  /// Of what is there after the list; -1: it is not.
+  /// The item's slot after the list; -1: it has none.
   int slot_of(int item) const { return slot_of_[static_cast<size_t>(item)]; }
   /// The item's slot is empty: its read failed, or never came.
   void forget(int item);

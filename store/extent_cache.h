@@ -58,7 +58,7 @@ class ExtentCache final : public ExtentRing {
   int item_at(int place) const { return item_at_[static_cast<size_t>(place)]; }
   int num_items() const { return static_cast<int>(items_.size()); }
   CacheCounts counts() const;
-  /// From now on the items of each list are kept until they are taken, with the shares that were seen between them.
+  /// on: from now on the lists, and the shares seen between them, are recorded until take_events takes them.
   void record(bool on);
   /// A list, or, where it is empty, a share that was seen.
   struct Event {

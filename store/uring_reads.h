@@ -34,8 +34,8 @@ struct OpenedUring {
 /// Opens files past the page cache, to be read by io_uring. Errors: bad_file, naming the file.
 OpenedUring open_uring_blocks(const std::vector<std::string>& paths);
 
-/// What a long read gives, up to the first gap. `results`: of its short reads of `piece` bytes, the last of `last`; bytes, or a
-/// negated errno.
+/// What a long read gives, up to the first gap. `results`: of each of its short reads the bytes, or
+/// a negated errno; each short read asks for `piece` bytes, the last one for `last`.
 int64_t bytes_without_gap(std::span<const int32_t> results, int64_t piece, int64_t last);
 
 }  // namespace tern

@@ -28,7 +28,7 @@ struct AsyncHeader {
   int64_t peak_bytes = 0, state_bytes = 0, mismatches = 0;  // of the worker: counted
 };
 
-/// Posts; header and tensors stay the receiver's to read until it has answered.
+/// Sends without waiting; header and tensors must stay unchanged until the receiver has answered.
 void post(Transport&, int to, const AsyncHeader&, std::span<const Tensor>);
 /// Receives a header from the first rank of `from`, in that order, that has sent one. Returns its rank.
 int receive_header(Transport&, std::span<const int> from, AsyncHeader&);

@@ -45,7 +45,7 @@ class Feed {
   };
   /// Errors  bad_file: fewer than seq + 1 tokens; `place` names the data in it.
   Feed(TokenData, FeedConfig, std::string_view place);
-  /// Errors  as above; bad_file: a share of less than half a sample in kMixtureBlock. TERN_CHECK: none; several, of pairs.
+  /// Errors  as above; bad_file: a share below half a sample in kMixtureBlock. TERN_CHECK: no source; several of pairs.
   Feed(std::vector<Source>, FeedConfig);
 
   int64_t num_windows() const { return num_windows_; }

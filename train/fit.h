@@ -17,8 +17,8 @@
 namespace tern {
 
 /// Predicted bytes by class. weights…staging are exact (what the Arena will count); scratch, data and process are
-/// what lies beside it. The classes are not all there at one moment: tensors() is their highest sum. The sums over all ranks,
-/// be they threads of one process or processes.
+/// what lies beside it. The classes are not all there at one moment: tensors() is their highest
+/// sum. All are sums over the ranks, which are threads of one process or processes.
 struct MemoryPlan {
   int64_t weights = 0, gradients = 0, optimizer = 0;
   int64_t activations = 0, workspace = 0;  // at the moment of the highest sum, training or evaluation

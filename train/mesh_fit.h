@@ -12,8 +12,8 @@ namespace tern {
 /// Errors  those of shares_of.
 void predict_mesh(const ModelSpec&, const TrainSettings&, const Program& all, MemoryPlan& plan);
 
-/// Whether rank 0 has the whole model only while it evaluates and writes, as none keeps it between steps. False in stages: rank
-/// 0 keeps one always.
+/// Whether rank 0 has the whole model only while it evaluates and writes it: with tensor groups,
+/// and with ZeRO 3 over several ranks, in stages too. Otherwise rank 0 always keeps one.
 bool is_whole_for_a_while(const TrainSettings&);
 
 }  // namespace tern

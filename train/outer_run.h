@@ -9,9 +9,9 @@
 
 namespace tern {
 
-/// What is in each fragment.
+/// The shapes of each fragment's tensors.
 std::vector<OuterFragment> outer_fragments(const ModelSpec&, const OuterConfig&);
-/// A new state, made of masters that have their values; or room for the state of a checkpoint, which load_state then reads.
+/// A new state, from masters that are initialised; or memory for a checkpoint's state, which load_state then fills.
 OuterState outer_state_of(const ModelSpec&, const TrainSettings&, const OptimizerState&, Arena&);
 
 /// A checkpoint of all ranks: "model.NAME" is the model in common, the rest of each rank is a row: "replica.NAME" (masters), "SLOT.NAME",

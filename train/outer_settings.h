@@ -21,7 +21,7 @@ std::optional<OuterConfig> outer_from(const Options&, const TrainSettings&);
 bool is_outer_option(std::string_view name);
 bool says_something(std::string_view name, const std::optional<OuterConfig>&);
 
-/// Values that the kind gives where nobody does.
+/// The kind's own defaults, for options that are not given.
 std::vector<DerivedValue> outer_defaults(const Options&);
 
 /// The settings that a resumed run must have in common with its checkpoint.

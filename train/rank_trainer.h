@@ -43,7 +43,7 @@ class RankTrainer {
   // --- before the first step (rank_trainer_begin.cpp) ---
   // What it would take, before anything is opened for writing or allocated.
   void plan();
-  // All that would make ranks train unlike models, or sum unlike lists.
+  // Refuses ranks that differ in settings, data, build, kernels, threads or Program: they would train unlike models.
   void require_same_run();
   void check_room(int64_t process);
   void open();
@@ -67,7 +67,7 @@ class RankTrainer {
   Agreed agree(const std::vector<MicroBatch>& batches);
 
   // --- a step (rank_trainer_step.cpp) ---
-  // Of all ranks: losses in the order of micro-batches, as one rank adds them; the highest moments of the step.
+  // Over all ranks: losses, added in the order of micro-batches, as one rank adds them; the ranks' peaks, added up.
   struct Totals {
     double loss_sum = 0;
     int64_t peak_bytes = 0, message_bytes = 0;
@@ -75,7 +75,7 @@ class RankTrainer {
   StepReport step(std::vector<MicroBatch>& batches, int64_t targets);
   // Runs a step. If a message of it came changed, runs it once more from zero gradients. Errors  peer: changed again.
   ExecuteResult run_unchanged(const ExecuteInput&, int64_t number);
-  // Checks the messages since the last check, which `what` was made of. Errors  peer: one came changed.
+  // Checks the messages since the last check. `what` names what was made of them. Errors  peer: one came changed.
   void settle(const char* what);
   // Where pairs of answers are learned: their loss; gives each answer its weight in the gradient.
   std::optional<Preference> prefer(std::vector<MicroBatch>& batches);

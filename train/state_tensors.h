@@ -16,8 +16,8 @@ struct StateTensor {
   DType dtype;
   Shape shape;  // of the whole
   Tensor own;   // the whole, or this rank's part as one row of numbers; empty: it has none
-  // Who keeps which of the elements; empty: every rank has it whole. (In stages others than the owner may have it too.) Of a tensor
-  // group the elements are those of this rank's part, and the ranks those of its place.
+  // Who keeps which of the elements; empty: every rank has it whole. (In stages others than the owner may have it too.)
+  // In a tensor group elements count within this rank's part, and the ranks are those at its place in their groups.
   std::vector<RankInterval> owners{};
   int64_t begin = 0;             // of `own` in the whole, or in the part
   std::vector<Holding> parts{};  // of a tensor group: what each of its ranks has of the whole (model/tensor_parts.h)

@@ -1,6 +1,6 @@
 #pragma once
-// What is trained beside an adapter by somebody else: it sees each micro-batch of a step by itself, and its numbers are in the
-// run's checkpoints. One rank alone.
+// A second trainer beside the adapter's: it sees each micro-batch of a step by itself, and the
+// run's checkpoints hold its numbers. One rank alone.
 
 #include <cstdint>
 #include <vector>

@@ -15,8 +15,8 @@
 
 namespace tern {
 
-/// Why this run's states cannot lie in a file, or why nothing of the kind was asked for; empty: they can. For people, behind the
-/// option's name.
+/// Why this run's states cannot lie in a file, whether or not that was asked for; empty: they can.
+/// For people, behind the option's name.
 std::string why_not_stored(const TrainSettings&);
 /// Errors  usage: --states disk, and why not; --states-dir without it.
 void check_stored_states(const TrainSettings&);

@@ -1,7 +1,7 @@
 #pragma once
 // PowerSGD: a matrix that ranks average travels as two thin factors, one of them new each time.
 //   turn even: P = orth(P), Q = mean of Mᵀ P;  odd: Q = orth(Q), P = mean of M Q;  what all get is P Qᵀ, and M - P Qᵀ stays for the next turn.
-// M is what a rank has plus what was left out before, so that what all get and the mean of what is left are the mean of M.
+// M is what a rank has plus what was left out before. What all get plus the mean of what stays is the mean of M.
 // Source: Vogels et al. 2019, arXiv:1905.13727, and their code, which also turns sides (text not seen).
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct LowRankForm {
   /// Numbers that travel in a turn.
   int64_t fresh(int64_t turn) const { return rank == 0 ? rows * columns : turn % 2 == 0 ? right() : left(); }
 };
-/// Factors of at most so many columns; none for vectors and where two turns of them would be more than half of two of the matrix.
+/// Factors of r = min(rank, rows, columns) columns; none for vectors, or where r·(rows + columns) > rows·columns.
 LowRankForm low_rank_form(const Shape&, int rank);
 
 /// The columns of f (rows, rank) become orthonormal, by Gram-Schmidt twice over, in their order. A column that depends on those before it, or is

@@ -3,9 +3,9 @@
 // gradient. LocalSGD, DiLoCo, Streaming DiLoCo, NoLoCo and CO2 are settings of it.
 //   Δ = φ - w, averaged over ranks;  u = μu + Δ;  φ -= η_o (Δ + μu)   (μ = 0: φ -= η_o Δ; heavy ball: φ -= η_o u);  w = (1-α) φ + α w
 // φ: the model that all ranks have in common. Its units are cut into P fragments, each with its turn: fragment p is averaged after steps t with
-// (t + ⌊pH/P⌋) mod H = 0, and what came of it counts τ steps later. In pairs (NoLoCo) each rank has a φ and u of its own, and Δ = φ - mean of
-// the pair's w: with its published factors, both η_o, the mean of the pair's Δ and the pull of its φ on each other make that. τ = H is CO2's
-// order: a round's differences are taken before the round before counts, and then w = φ, also after the first round, when Δ is zero.
+// (t + ⌊pH/P⌋) mod H = 0, and what came of it counts τ steps later. In pairs (NoLoCo) each rank has its own φ, u and
+// Δ = φ - the pair's mean w: the sum of NoLoCo's mean Δ and pull between φs, with its published factors (both η_o).
+// τ = H (CO2): a round takes Δ before the previous Δ is applied; then w = φ, also after round one, where Δ is zero.
 // Source: Stich 2019, arXiv:1805.09767 (LocalSGD); Douillard et al. 2023, arXiv:2311.08105 (DiLoCo: Nesterov's momentum as PyTorch's SGD has
 // it); Douillard et al. 2025, arXiv:2501.18512 (fragments, τ and α); Kolehmainen et al. 2025, arXiv:2506.10911 (NoLoCo); Sun et al. 2024, ICLR (CO2;
 // its clipping has no effect in its code, its penalty is a constant there, which η_o holds). Texts not seen; the formulas are those of their public code.
@@ -58,7 +58,7 @@ bool counts_at(const OuterConfig&, int fragment, int64_t step);
 /// Whether a rank is cut off in the step; how many are not.
 bool is_away(const OuterConfig&, int rank, int64_t step);
 int present_at(const OuterConfig&, int ranks, int64_t step);
-/// With whom each rank averages a fragment after the step, ranks in order; who is alone stands alone, as who is cut off does.
+/// With whom each rank averages a fragment after the step, ranks in order; one alone or cut off is its own partner.
 std::vector<int> partners_at(const OuterConfig&, int fragment, int ranks, int64_t step);
 /// The last step whose work is in the model after `step` steps of one fragment; 0: none.
 int64_t last_step_that_counts(const OuterConfig&, int64_t step);
@@ -72,7 +72,7 @@ struct OuterState {
   std::vector<Tensor> momentum;  // u; none where μ = 0
   std::vector<Tensor> pending;   // the averaged Δ that does not count yet; none where τ = 0
   std::vector<Tensor> error;  // of a codec, by fragment: what this rank's codes left out so far, as one row of numbers
-  std::vector<Tensor> sum_error;  // of codes, by fragment: the same of the part of the average that this rank makes
+  std::vector<Tensor> sum_error;  // of codes, by fragment: what coding this rank's part of the average left out so far
   // Of factors, of each parameter: (rows, r) and (columns, r), alike on all ranks; empty: it travels whole.
   std::vector<Tensor> left, right;
 };
@@ -83,7 +83,7 @@ OuterState make_outer_state(const OuterConfig&, std::span<const Tensor> masters,
 int64_t outer_state_bytes(const OuterConfig&, std::span<const OuterFragment>, int ranks, DType);
 /// Of one rank: numbers in factors.
 int64_t outer_factor_elements(const OuterConfig&, std::span<const OuterFragment>);
-/// What all ranks' messages wait in, at their most.
+/// Peak bytes of message buffers, all ranks together.
 int64_t outer_staging_bytes(const OuterConfig&, std::span<const OuterFragment>, int ranks, DType);
 /// Bytes that all ranks together send to average a fragment after the step: of codes theirs and their scales, twice, to all others; of factors
 /// those that are new in this turn; in pairs each one's half, twice. A rank that is cut off sends zeros where all average.

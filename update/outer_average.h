@@ -1,5 +1,5 @@
 #pragma once
-// How rarely talking ranks come to one vector: the whole of it, its codes, or factors of its matrices; or two by two.
+// How the ranks of --outer average a vector: whole, in codes, or as factors of its matrices; all of them, or in pairs.
 
 #include <span>
 #include <vector>

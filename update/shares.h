@@ -27,8 +27,8 @@ struct Shares {
       gradients_apart{};  // for each unit whether its gradients are shared out too (ZeRO 2); empty: no unit's are
   std::vector<bool>
       weights_apart{};  // for each unit whether its weights are shared out too (ZeRO 3); empty: no unit's are
-  // In stages and tensor groups, per parameter: whether this rank has any of it; which ranks of the world keep what, of those
-  // with this rank's part of each matrix, each element once. Else empty: all have it, and `owners` counts the world.
+  // Stages and tensor groups only. held[p]: this rank has some of p. in_world[p]: who keeps what, each element once, of
+  // the world's ranks with this rank's part of matrices. Else both are empty: all have it; `owners` counts the world.
   std::vector<bool> held{};
   std::vector<std::vector<RankInterval>> in_world{};
   const std::vector<RankInterval>& keepers(size_t parameter) const;
@@ -75,7 +75,7 @@ enum class BlockReaders : uint8_t { replicas, world };
 /// `count` doubles for each block of kUpdateBlock elements of the parameters, parameter after parameter. `fill` makes those of this
 /// rank's blocks (parameter, the block in this rank's interval, count numbers to be set); those of other ranks are exchanged over `comm`,
 /// the readers.
-/// Errors  TERN_CHECK: values of other ranks, but no ranks.
+/// Errors  TERN_CHECK: other ranks have values, and `comm` is null.
 std::vector<double> block_values(const Shares&, BlockReaders, std::span<const size_t> parameters,
                                  std::span<const int64_t> elements, int count, Comm* comm,
                                  const std::function<void(size_t, int64_t, double*)>& fill);

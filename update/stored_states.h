@@ -58,7 +58,7 @@ StoredPassage stored_passage(const std::vector<ParameterForm>&, const UpdateConf
 /// Bytes of memory that the passage takes: its slots, a block to copy through, and the alignment of both.
 int64_t passage_bytes(const StoredLayout&, const StoredPassage&);
 
-/// masters and slots are empty tensors, but masters that are the weights themselves. Zero slots are those of a new file.
+/// masters and slots are empty tensors, except masters that are the weights. Slots begin as the zeros of a new file.
 OptimizerState stored_optimizer_state(const ModelSpec&, ModelWeights&, const UpdateConfig&);
 
 class StoredStates {
@@ -73,7 +73,7 @@ class StoredStates {
   const StoredField* field(size_t parameter, int slot) const;
   /// Writes all elements of a field. Only before begin. Errors: those of write_blocks.
   void write(size_t parameter, int slot, std::span<const std::byte>);
-  /// Hands them over in pieces, in order. Not while a part is acquired. Errors: those of settle and read_extent.
+  /// Passes a field's bytes to `sink` in pieces, in order; no part may be acquired. Errors: of settle and read_extent.
   void read(size_t parameter, int slot, const std::function<void(std::span<const std::byte>)>& sink);
 
   /// What the disk moves now, both ways together: some parts are read and written back, unchanged, for about so long. Only before begin. Errors:
@@ -90,7 +90,7 @@ class StoredStates {
   /// In the order of begin, and of each parameter from its first part on. Errors: those of ExchangeRing.
   Part acquire(size_t parameter, size_t part);
   void release();
-  /// All that was released lies in the file. Errors: of writing it.
+  /// Waits until all that was released is in the file. Errors: of writing it.
   void settle();
   ExchangeCounts counts() const { return ring_ ? ring_->counts() : ExchangeCounts{}; }
 

@@ -1,7 +1,7 @@
 #pragma once
 // Products with coded weights in integers. Numbers of x are rounded to int8 in groups of 32 of their row, by the row alone,
-// and multiplied with the weights' codes exactly; scales come after. That is another result than multiply_coded's, whose
-// rounding error it adds to: who uses it says so.
+// and multiplied with the weights' codes exactly; scales come after. The rounding of x adds an
+// error to multiply_coded's result: whoever uses this must say so.
 //
 // Order   x: with amax the largest magnitude of 32 neighbours, s = amax/127 and code = round(x·(127/amax)), half to even; amax
 //         below 2^-100 counts as zero; where a number is infinite or NaN, s is NaN. Products: sixteen chains in f32. Of each 64

@@ -1,6 +1,6 @@
 #pragma once
-// An orthogonal turn that spreads each number of a head over all of them, so that none is far larger than the others: 4 bits and one
-// scale then lose less. Scores and sums of values stay what they were, as queries and keys turn alike and what values give is turned back.
+// An orthogonal rotation that spreads each number of a head over all, so that none is far larger: 4 bits and one scale
+// then lose less. Attention is unchanged: queries and keys get the same rotation, the values' result is rotated back.
 
 #include <cstdint>
 

@@ -6,7 +6,7 @@
 //   number  x = s·table[code],  s = ±(scale of the row · scale of the block), each product rounded once
 //   codes   LC4: 16 bytes, low nibbles are numbers 0 to 15, high ones 16 to 31
 //           LC2: 8 bytes, pair j of byte i is number 8j + i
-//           LC3: those are the lower two bits; then 4 bytes, bit n of the little-endian word is the upper bit of number n
+//           LC3: the lower two bits as LC2; then 4 bytes, bit n of the little-endian word is the upper bit of number n
 // Bytes of a matrix (N, K): N·(2 + K/32 + K·bits/8) + 4·2^bits. Source: ours, after LCQ (Cai et al. 2024, arXiv:2405.20973, the
 // abstract): the codebooks of all blocks are a matrix of rank at most 4, each block's one of the tables times a number.
 

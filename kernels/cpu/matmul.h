@@ -1,8 +1,8 @@
 #pragma once
 // Our own matrix products. A result element is one f32 sum over K in one fixed order that depends on K and the instruction set
 // alone, never on the number of rows, neighbours or threads: kernels are row-invariant. T is float or bf16: inputs in T, sums
-// in f32, results rounded to the output type once. Twin:
-// kernels/ref/matmul_ref.h.
+// in f32, results rounded to the output type once.
+// Twin: kernels/ref/matmul_ref.h.
 
 #include <cstdint>
 #include <span>

@@ -13,7 +13,7 @@ namespace tern {
 void* thread_scratch(int64_t bytes);
 /// Bytes that this thread holds.
 int64_t thread_scratch_held();
-/// Gives this thread's back, so that what the next kernels take can be seen.
+/// Frees this thread's buffer, so that what the next kernels take can be measured.
 void drop_thread_scratch();
 
 /// What a kernel asks for: in the buffer of the thread that calls it, and in that of each other thread of its team.

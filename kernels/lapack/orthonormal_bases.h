@@ -18,10 +18,10 @@ void eigenvectors(std::span<T> symmetric, int64_t n, std::span<T> values, std::s
 
 /// Elements of `work` below, for rows of n numbers, of which `given` are given.
 int64_t basis_work_elements(int64_t n, int64_t given);
-/// Of a matrix (n, n) the first `given` rows are vectors of any norm; it becomes an orthonormal basis. Its first k rows
-/// span the first k vectors, for each k up to `given` where they are independent; the others complete it, as a function
-/// of those.
-/// Order, errors  as above. Source: Householder's QR, sgeqrf and sorgqr, dgeqrf and dorgqr.
+/// Replaces the matrix (n, n), whose first `given` rows are vectors of any norm, by an orthonormal
+/// basis. Its first k rows span the first k of these vectors, for each k ≤ given where they are
+/// independent. The other rows complete the basis, as a function of those vectors.
+/// Order, errors as above. Source: Householder's QR, sgeqrf and sorgqr, dgeqrf and dorgqr.
 template <class T>
 void orthonormal_rows(std::span<T> rows, int64_t n, int64_t given, std::span<T> work);
 
