@@ -4,7 +4,7 @@
     ninja -C build/release tern
     benchmarks/training/states_on_disk.py --work DIR [--width 512] [--layers 12] [--steps 5] [--share 3]
 
-Weights in bf16, gradients, masters and two moments take 18 bytes a parameter. One run keeps all of them in memory. The other has --states
+Weights in bf16, gradients, masters and two moments take 18 bytes a parameter; both runs make activations again (--recompute full). One run keeps all of them in memory. The other has --states
 disk, --update-in-backward and a --memory of a third of those bytes, and where this user may make control groups it runs in one with that limit, so that
 the system would kill it. Says whether models and checkpoints have the same bits, the highest resident bytes beside the limit, and a step's
 time beside its bound: no step is shorter than its states on the disk take, or than the step in memory. Needs Python's library alone.
@@ -55,7 +55,7 @@ class Limit:
 
 def run(a: argparse.Namespace, output: str, *words, limit: Limit = None) -> dict:
     command = [a.tern, "train", "config.json", "--from-scratch", "--data", "data.tokens", "--output", output, "--seq", a.seq, "--batch", a.batch,
-               "--steps", a.steps, "--clip", 0, "--dtype", "bf16", "--checkpoint-every", 0, "--resume", "never", "--json", *words]
+               "--steps", a.steps, "--clip", 0, "--dtype", "bf16", "--recompute", "full", "--checkpoint-every", 0, "--resume", "never", "--json", *words]
     done = subprocess.run([str(word) for word in command], cwd=a.work, capture_output=True, text=True, preexec_fn=limit.enter if limit else None)
     if done.returncode != 0:
         sys.exit(f"{' '.join(map(str, command))}\n{done.stderr[-3000:]}")
