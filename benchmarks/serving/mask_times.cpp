@@ -46,7 +46,7 @@ const Form kForms[] = {
      "root ::= (expr \"=\" ws term \"\\n\")+\nexpr ::= term ([-+*/] term)*\nterm ::= ident | num | \"(\" ws expr \")\" "
      "ws\n"
      "ident ::= [a-z] [a-z0-9_]* ws\nnum ::= [0-9]+ ws\nws ::= [ \\t\\n]*\n",
-     "width * (height + 2) - 17 = area\nspeed / 60 + offset = minutes\n"},
+     "width *(height +2)-17 =area\nspeed /60 +offset =minutes\n"},
     {"four thousand characters of length", R"({"type":"string","minLength":10,"maxLength":4000})", nullptr,
      "\"She asked him whether the boats were home; he said that two of them were, that the third would come with the "
      "tide.\""}};
