@@ -12,6 +12,7 @@
 #include "formats/hf/config.h"
 #include "formats/safetensors/safetensors.h"
 #include "formats/safetensors/write.h"
+#include "model/adapter_files_testing.h"
 #include "model/model_files.h"
 #include "model/model_testing.h"
 #include "model/whole_modules.h"
@@ -151,14 +152,7 @@ TEST(PeftGolden, WrittenAgainHasTheSameNumbersUnderTheSameNames) {
 // The adapter's file without one tensor, with one more, or with a changed one.
 std::string error_with(const Case& c, const std::function<void(std::vector<TensorToWrite>&)>& change) {
   const std::string out = testing::TempDir() + "peft_broken";
-  const Safetensors file(peft_weights_file(c.dir));
-  std::vector<TensorToWrite> entries;
-  for (size_t i = 0; i < file.size(); ++i)
-    entries.push_back(
-        {std::string(file[i].name), *file[i].dtype, {file[i].shape.begin(), file[i].shape.end()}, file[i].bytes, {}});
-  change(entries);
-  make_dirs(real_io(), out);
-  write_safetensors(real_io(), out + "/adapter_model.safetensors", entries);
+  write_changed_adapter(c.dir, out, change);
   Arena arena;
   ModelWeights weights = empty_weights(c.spec);
   try {

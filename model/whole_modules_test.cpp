@@ -12,6 +12,7 @@
 #include "formats/safetensors/safetensors.h"
 #include "formats/safetensors/write.h"
 #include "model/adapter_files.h"
+#include "model/adapter_files_testing.h"
 #include "model/model_files.h"
 #include "model/model_testing.h"
 #include "model/row_lengths.h"
@@ -98,14 +99,7 @@ TEST(WholeModules, MergedAreAModelOfTheSameLogits) {
 // The adapter's file with a change.
 std::string error_of_put(const WholeCase& c, const std::function<void(std::vector<TensorToWrite>&)>& change) {
   const std::string out = testing::TempDir() + "whole_broken";
-  const Safetensors file(peft_weights_file(c.dir));
-  std::vector<TensorToWrite> entries;
-  for (size_t i = 0; i < file.size(); ++i)
-    entries.push_back(
-        {std::string(file[i].name), *file[i].dtype, {file[i].shape.begin(), file[i].shape.end()}, file[i].bytes, {}});
-  change(entries);
-  make_dirs(real_io(), out);
-  write_safetensors(real_io(), out + "/adapter_model.safetensors", entries);
+  write_changed_adapter(c.dir, out, change);
   Arena arena;
   try {
     ModelWeights weights = load_weights(c.spec, c.base, DType::f32, arena);

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/rounding.h"
+#include "base/wide_type.h"
 #include "store/read_extent.h"
 #include "update/rule.h"
 
@@ -55,7 +56,7 @@ StoredLayout stored_layout(const std::vector<ParameterForm>& forms, const Update
   TERN_CHECK(subgroup > 0 && subgroup % kUpdateBlock == 0, "stored_layout: subgroups of {} elements", subgroup);
   TERN_CHECK(why_not_stored(config).empty(), "stored_layout: {}", why_not_stored(config));
   const std::vector<StateSlot>& slots = row_of(config.rule).slots;
-  const DType wide = weights == DType::f64 ? DType::f64 : DType::f32;
+  const DType wide = wide_type(weights);
   StoredLayout layout;
   for (const ParameterForm& form : forms) {
     StoredParameter p{
