@@ -11,7 +11,6 @@ runs train a model of the shape of examples/novels-6m on books; --quick and --sa
 """
 
 import argparse
-import shutil
 
 import study
 
@@ -35,25 +34,16 @@ def methods(every):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tern", required=True)
-    parser.add_argument("--folder", required=True)
-    parser.add_argument("--books", help="for full runs: a folder of train.txt and valid.txt, or .xz")
-    parser.add_argument("--steps", type=int, help="of full runs; not given: 1000")
+    study.add_extent(parser, "1000")
     parser.add_argument("--bytes-per-second", type=int, default=25_000_000, help="of a rank's link; 200 Mbit/s")
-    parser.add_argument("--quick", action="store_true", help="at most ten minutes")
-    parser.add_argument("--sample", action="store_true", help="seconds: does it run?")
-    given = parser.parse_args()
-    small = given.quick or given.sample
-    if not small and not given.books:
-        parser.error("full runs need --books")
+    given = study.read_extent(parser)
+    small = given.small
     steps = 20 if given.sample else 200 if given.quick else given.steps or 1000
     every = 5 if given.sample else 10 if given.quick else 50
     rates = [3e-3] if given.sample else [2e-3, 8e-3] if given.quick else [5e-4, 1e-3, 2e-3, 4e-3, 8e-3]
     seeds = [1] if given.sample else [1, 2] if given.quick else [1, 2, 3]
     evaluations = 2 if given.sample else 10 if given.quick else 20
     batch, seq = (16, 64) if small else (16, 512)
-    if given.sample:
-        shutil.rmtree(given.folder, ignore_errors=True)
     common = ["--log-every", "1", "--checkpoint-every", "0", "--threads", "1", "--schedule", "cosine", "--eval-batches",
               16 if small else 20, "--dtype", "f32" if small else "bf16", "--batch", batch, "--ranks", RANKS]
     runs = study.Study(given.tern, given.folder, 2000, seq, None if small else given.books, common)

@@ -10,7 +10,6 @@ on where it was stopped.
 """
 
 import argparse
-import shutil
 
 import study
 
@@ -19,24 +18,15 @@ RULES = ["adamw", "muon", "meqmuon", "soap", "galore-adamw"]  # the first one se
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tern", required=True)
-    parser.add_argument("--folder", required=True)
-    parser.add_argument("--books", help="for full runs: a folder of train.txt and valid.txt, or .xz")
-    parser.add_argument("--steps", type=int, help="of full runs; not given: 1500, at most twelve hours of two cores with tiles")
+    study.add_extent(parser, "1500, at most twelve hours of two cores with tiles")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--quick", action="store_true", help="at most ten minutes")
-    parser.add_argument("--sample", action="store_true", help="seconds: does it run?")
-    given = parser.parse_args()
-    small = given.quick or given.sample
-    if not small and not given.books:
-        parser.error("full runs need --books")
+    given = study.read_extent(parser)
+    small = given.small
     steps = 20 if given.sample else 400 if given.quick else given.steps or 1500
     rates = [3e-3] if given.sample else [1e-3, 3e-3, 1e-2, 3e-2] if given.quick else [3e-4, 1e-3, 3e-3, 1e-2, 3e-2]
     seeds = [1] if given.sample else [1, 2, 3]
     evaluations = 2 if given.sample else 20
     batch, seq = (8, 64) if small else (16, 512)
-    if given.sample:
-        shutil.rmtree(given.folder, ignore_errors=True)
     common = ["--log-every", "1", "--checkpoint-every", "0", "--threads", given.threads, "--schedule", "cosine",
               "--eval-batches", 64 if small else 20, "--dtype", "f32" if small else "bf16", "--batch", batch]
     runs = study.Study(given.tern, given.folder, 2000, seq, None if small else given.books, common)

@@ -5,6 +5,7 @@ import lzma
 import os
 import pathlib
 import random
+import shutil
 import subprocess
 import sys
 
@@ -117,6 +118,27 @@ def plot(path, title, across, curves):
         out.append(f'<polyline points="{path_of}" fill="none" stroke="{colour}" stroke-width="1.8"/>')
         out.append(f'<text x="632" y="{64 + 18 * k}" fill="{colour}">{name}</text>')
     pathlib.Path(path).write_text("\n".join([*out, "</svg>"]) + "\n")
+
+
+def add_extent(parser, steps):
+    """What each study takes: where it runs and how much of it; `steps`: help on a full run's."""
+    parser.add_argument("--tern", required=True)
+    parser.add_argument("--folder", required=True)
+    parser.add_argument("--books", help="for full runs: a folder of train.txt and valid.txt, or .xz")
+    parser.add_argument("--steps", type=int, help=f"of full runs; not given: {steps}")
+    parser.add_argument("--quick", action="store_true", help="at most ten minutes")
+    parser.add_argument("--sample", action="store_true", help="seconds: does it run?")
+
+
+def read_extent(parser):
+    """The arguments; `small`: on a text made here."""
+    given = parser.parse_args()
+    given.small = given.quick or given.sample
+    if not given.small and not given.books:
+        parser.error("full runs need --books")
+    if given.sample:
+        shutil.rmtree(given.folder, ignore_errors=True)
+    return given
 
 
 def mean_curve(curves, across):
