@@ -79,6 +79,17 @@ def int_quantized(rng):
     return {f"{NAME}.weight": tensor(q), f"{NAME}.weight_scale": s, "expected": s.float() * tensor(q).float()}
 
 
+def mxfp4(rng):
+    """Every code and every exponent that leaves normal numbers, by the package's own functions."""
+    from compressed_tensors.compressors.mx_utils import decompress_mx_scale
+    from compressed_tensors.compressors.nvfp4.helpers import unpack_fp4_from_uint8
+    codes = tensor(rng.integers(0, 256, (OUT, IN // 2), dtype=np.uint8))
+    exponents = tensor(np.resize(np.arange(8, 248, dtype=np.uint8), (OUT, IN // 32)))
+    numbers = unpack_fp4_from_uint8(codes, OUT, IN, dtype=torch.float32)
+    scales = decompress_mx_scale(exponents).float().repeat_interleave(32, dim=1)
+    return {f"{NAME}.weight_packed": codes, f"{NAME}.weight_scale": exponents, "expected": numbers * scales + 0.0}  # -0 is 0 here
+
+
 def nf4(rng, nested, block):
     import bitsandbytes.functional as bnb
     x = torch.from_numpy(rng.normal(0, 0.02, (OUT, IN)).astype(np.float32))
@@ -101,6 +112,7 @@ def main():
         "compressed.4-32-act-order": compressed(rng, 4, 32, True, True), "compressed.8-128-symmetric": compressed(rng, 8, 128, True),
         "compressed.int8": int_quantized(rng),
         "bitsandbytes.nf4": nf4(rng, False, 64), "bitsandbytes.nf4-nested": nf4(rng, True, 64), "bitsandbytes.nf4-128": nf4(rng, True, 128),
+        "compressed.mxfp4": mxfp4(rng),
     }
     ROOT.mkdir(parents=True, exist_ok=True)
     for name, tensors in cases.items():
