@@ -57,7 +57,8 @@ HfPacking gptq_packing(const Words& words) {
 
 // Of groups of layers, each with its own numbers of bits: the tensors' shapes say those.
 HfPacking compressed_packing(const Words& words, std::vector<std::string>& notes) {
-  words.among("format", {"pack-quantized", "int-quantized", "naive-quantized", "mxfp4-pack-quantized", "mixed-precision", "dense"});
+  words.among("format", {"pack-quantized", "int-quantized", "naive-quantized", "mxfp4-pack-quantized",
+                         "mixed-precision", "dense"});
   if (const Json* transforms = words.find("transform_config"); transforms && !transforms->empty())
     words.refuse("with transform_config");
   if (const Json* sparse = words.find("sparsity_config"))

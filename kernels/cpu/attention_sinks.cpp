@@ -59,10 +59,9 @@ void sinks_backward(const S* sinks, int64_t rows, int64_t heads, int64_t head_di
   }
 }
 
-#define TERN_SINKS(T, S)                                                                        \
-  template void apply_sinks(const S*, int64_t, int64_t, int64_t, int64_t, T*, S*);              \
-  template void sinks_backward(const S*, int64_t, int64_t, int64_t, int64_t, const T*, const T*, \
-                               const S*, S*);
+#define TERN_SINKS(T, S)                                                           \
+  template void apply_sinks(const S*, int64_t, int64_t, int64_t, int64_t, T*, S*); \
+  template void sinks_backward(const S*, int64_t, int64_t, int64_t, int64_t, const T*, const T*, const S*, S*);
 TERN_SINKS(float, float)
 TERN_SINKS(bf16, float)
 TERN_SINKS(double, double)

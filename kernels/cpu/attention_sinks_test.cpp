@@ -25,11 +25,10 @@ AttentionShape sink_shape(int64_t window) {
 
 struct SinkCase {
   AttentionShape shape;
-  std::vector<double> q = random_values<double>("q", kTokens * kHeads * kDim),
-                      k = random_values<double>("k", kTokens * kKvHeads * kDim),
-                      v = random_values<double>("v", kTokens * kKvHeads * kDim),
-                      sinks = random_values<double>("s", kHeads),
-                      dout = random_values<double>("dout", kTokens * (kHeads * kDim + kGap));
+  std::vector<double> q = random_values<double>("q", kTokens*kHeads*kDim),
+                      k = random_values<double>("k", kTokens*kKvHeads*kDim),
+                      v = random_values<double>("v", kTokens*kKvHeads*kDim), sinks = random_values<double>("s", kHeads),
+                      dout = random_values<double>("dout", kTokens*(kHeads*kDim + kGap));
   explicit SinkCase(int64_t window) : shape(sink_shape(window)) {}
 };
 struct SinkResult {
@@ -57,7 +56,8 @@ TEST(AttentionSinks, AreOneMoreColumnOfTheScores) {
         for (int64_t j = first; j <= t; ++j) {
           double z = 0;
           for (int64_t d = 0; d < kDim; ++d)
-            z += c.q[static_cast<size_t>((t * kHeads + h) * kDim + d)] * c.k[static_cast<size_t>((j * kKvHeads + g) * kDim + d)];
+            z += c.q[static_cast<size_t>((t * kHeads + h) * kDim + d)] *
+                 c.k[static_cast<size_t>((j * kKvHeads + g) * kDim + d)];
           const double e = std::exp(static_cast<double>(c.shape.scale) * z);
           sum += e;
           for (int64_t d = 0; d < kDim; ++d)
@@ -65,7 +65,8 @@ TEST(AttentionSinks, AreOneMoreColumnOfTheScores) {
         }
         EXPECT_NEAR(got.lse[static_cast<size_t>(t * kHeads + h)], std::log(sum), 1e-12);
         for (int64_t d = 0; d < kDim; ++d)
-          EXPECT_NEAR(got.out[static_cast<size_t>(t * c.shape.out_stride + h * kDim + d)], o[static_cast<size_t>(d)] / sum, 1e-12);
+          EXPECT_NEAR(got.out[static_cast<size_t>(t * c.shape.out_stride + h * kDim + d)],
+                      o[static_cast<size_t>(d)] / sum, 1e-12);
       }
   }
 }
@@ -79,8 +80,8 @@ TEST(AttentionSinks, GradientsAreSlopes) {
     const int64_t starts[] = {0, kTokens};
     attention_backward_ref(c.shape, starts, c.q.data(), c.k.data(), c.v.data(), at.out.data(), c.dout.data(), at.lse,
                            dq.data(), dk.data(), dv.data());
-    sinks_backward(c.sinks.data(), kTokens, kHeads, kDim, c.shape.out_stride, at.out.data(), c.dout.data(), at.lse.data(),
-                   ds.data());
+    sinks_backward(c.sinks.data(), kTokens, kHeads, kDim, c.shape.out_stride, at.out.data(), c.dout.data(),
+                   at.lse.data(), ds.data());
     for (double& d : ds) d -= 0.25;  // it adds
     const auto slope = [&](std::vector<double>& x, const std::vector<double>& along) {
       constexpr double kStep = 1e-6;
