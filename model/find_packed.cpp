@@ -24,6 +24,7 @@ class Finder {
   void awq();
   void packed_integers();
   void plain_integers();
+  void mxfp4();
   void nf4();
 
  private:
@@ -159,6 +160,17 @@ void Finder::plain_integers() {
     require(*m_.zeros, {DType::i8}, {m_.out, m_.groups});
 }
 
+void Finder::mxfp4() {
+  m_.bits = 4;
+  m_.codes = get(".weight_packed");
+  if (m_.in % 32 != 0) fail("rows of {} are no whole blocks of 32", m_.in);
+  require(m_.codes, {DType::u8}, {m_.out, m_.in / 2});
+  m_.scales = get(".weight_scale");
+  groups_of(m_.in / 32);
+  require(m_.scales, {DType::u8}, {m_.out, m_.groups});
+  if (const auto zeros = find(".weight_zero_point")) fail("tensor '{}' beside numbers of FP4", zeros->name);
+}
+
 void Finder::nf4() {
   m_.codes = get(".weight");
   const int64_t count = m_.out * m_.in;
@@ -226,8 +238,8 @@ std::optional<PackedMatrix> find_packed(const ModelSpec& spec, const Weights& fi
       finder.awq();
       break;
     case HfPacking::compressed:
-      if (has(".weight_packed"))
-        finder.packed_integers();
+      if (const auto codes = find_parameter(spec, file, m.name + ".weight_packed"))
+        codes->dtype == DType::u8 ? finder.mxfp4() : finder.packed_integers();
       else if (has(".weight_scale"))
         finder.plain_integers();
       else

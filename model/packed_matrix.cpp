@@ -50,6 +50,7 @@ uint32_t awq_code(const TensorView& view, int64_t row, int64_t column, int64_t c
 bool is_by_input(const PackedMatrix& m) {
   return m.packing == HfPacking::gptq || m.packing == HfPacking::gptq_v2 || m.packing == HfPacking::awq;
 }
+bool is_mxfp4(const PackedMatrix& m) { return m.packing == HfPacking::compressed && m.codes.dtype == DType::u8; }
 bool is_plain_int8(const PackedMatrix& m) { return m.packing == HfPacking::compressed && m.codes.dtype == DType::i8; }
 
 float scale_at(const PackedMatrix& m, int64_t row, int64_t group) {
@@ -122,6 +123,21 @@ void nf4_blocks(const PackedMatrix& m, int64_t begin, int64_t end, std::byte* to
   }
 }
 
+void mxfp4_blocks(const PackedMatrix& m, int64_t begin, int64_t end, std::byte* to) {
+  for (int64_t n = begin * m.groups; n < end * m.groups; ++n, to += 17)
+    write_mxfp4_block(m.codes.bytes.data() + 16 * n, m.scales.bytes[static_cast<size_t>(n)], to);
+}
+
+// What stands in blocks already, but for their order: the type, or nothing.
+std::optional<WeightType> type_of_blocks(const PackedMatrix& m) {
+  if (m.packing == HfPacking::bitsandbytes) return WeightType::nf4;
+  if (is_mxfp4(m)) return WeightType::mxfp4;
+  return {};
+}
+void blocks_of_rows(const PackedMatrix& m, int64_t begin, int64_t end, std::byte* to) {
+  is_mxfp4(m) ? mxfp4_blocks(m, begin, end, to) : nf4_blocks(m, begin, end, to);
+}
+
 // x = s·(q − z) of rows whose codes are given: in f32 the product is exact for scales of 16 bits.
 void numbers_of_row(const PackedMatrix& m, int64_t row, const uint8_t* codes, float* to) {
   std::vector<float> scales(static_cast<size_t>(m.groups));
@@ -189,7 +205,7 @@ Numbers look_at(const PackedMatrix& m) {
 }  // namespace
 
 std::optional<WeightType> exact_type(const PackedMatrix& m) {
-  if (m.packing == HfPacking::bitsandbytes) return WeightType::nf4;
+  if (const std::optional<WeightType> type = type_of_blocks(m)) return type;
   const int64_t width = m.in / m.groups;
   if (m.order) return {};
   const Numbers n = look_at(m);
@@ -200,6 +216,12 @@ std::optional<WeightType> exact_type(const PackedMatrix& m) {
   return m.bits == 4 ? WeightType::u4 : m.bits == 3 ? WeightType::u3 : WeightType::u2;
 }
 
+void write_mxfp4_block(const std::byte* pairs, std::byte exponent, std::byte* to) {
+  const auto half = [&](int i) { return pairs[i / 2] >> (i % 2 * 4) & std::byte{15}; };
+  to[0] = exponent;
+  for (int i = 0; i < 16; ++i) to[1 + i] = half(i) | half(16 + i) << 4;
+}
+
 void unpack_blocks(const PackedMatrix& m, WeightType type, int64_t begin, int64_t end, std::byte* to) {
   const int64_t row_bytes = stored_bytes(type, 1, m.in), block = row_of(type).block_elements;
   const int64_t bytes = row_of(type).block_bytes, width = m.in / m.groups,
@@ -208,8 +230,8 @@ void unpack_blocks(const PackedMatrix& m, WeightType type, int64_t begin, int64_
   for (int64_t tile = 0; tile < tiles; ++tile) {
     const int64_t first = begin + tile * kRowsAtOnce, last = std::min(end, first + kRowsAtOnce);
     std::byte* rows = to + (first - begin) * row_bytes;
-    if (m.packing == HfPacking::bitsandbytes) {
-      nf4_blocks(m, first, last, rows);
+    if (type_of_blocks(m)) {
+      blocks_of_rows(m, first, last, rows);
       continue;
     }
     std::vector<uint8_t> codes(static_cast<size_t>((last - first) * m.in));
@@ -227,10 +249,10 @@ void unpack_rows(const PackedMatrix& m, int64_t begin, int64_t end, float* to) {
   for (int64_t tile = 0; tile < tiles; ++tile) {
     const int64_t first = begin + tile * kRowsAtOnce, last = std::min(end, first + kRowsAtOnce), count = last - first;
     float* rows = to + (first - begin) * m.in;
-    if (m.packing == HfPacking::bitsandbytes) {
-      std::vector<std::byte> blocks(static_cast<size_t>(stored_bytes(WeightType::nf4, count, m.in)));
-      nf4_blocks(m, first, last, blocks.data());
-      decode_blocks(WeightType::nf4, blocks, {rows, static_cast<size_t>(count * m.in)});
+    if (const std::optional<WeightType> type = type_of_blocks(m)) {
+      std::vector<std::byte> blocks(static_cast<size_t>(stored_bytes(*type, count, m.in)));
+      blocks_of_rows(m, first, last, blocks.data());
+      decode_blocks(*type, blocks, {rows, static_cast<size_t>(count * m.in)});
       continue;
     }
     std::vector<uint8_t> codes(static_cast<size_t>(count * m.in));

@@ -6,7 +6,8 @@
 //   AWQ                NAME.qweight I32 (in, out/8), .qzeros I32 (groups, out/8), .scales (groups, out): columns 0 2 4 6 1 3 5 7 from the lowest
 //                      nibble on
 //   compressed-tensors NAME.weight_packed I32 (out, ⌈in·b/32⌉), .weight_zero_point I32 (⌈out·b/32⌉, groups), .weight_scale (out, groups);
-//                      or NAME.weight I8 (out, in), .weight_zero_point I8 (out, groups)
+//                      or NAME.weight I8 (out, in), .weight_zero_point I8 (out, groups);
+//                      or FP4: NAME.weight_packed U8 (out, in/2), the lower nibble first, .weight_scale U8 (out, in/32): 2^(e − 127) (MXFP4)
 //   bitsandbytes       NAME.weight U8 (out·in/2, 1), .weight.absmax, and .weight.nested_… where absmax is coded itself
 // Source: the packages that formats/hf/packing.h names; goldens by dev/golden/packed_weights.py.
 
@@ -45,12 +46,14 @@ std::optional<PackedMatrix> find_packed(const ModelSpec&, const Weights&, std::o
 /// A bias of zeros beside a packed matrix, which some programs write where the model has none.
 bool is_idle_bias(const Weights&, std::string_view name);
 /// The type whose blocks hold each of its numbers, s·(q − z) in f32, to the bit: q4_0 or q8_0 where zeros stand in the middle and
-/// scales are f16 numbers, else u4, u3, u2 where groups are whole blocks; nf4. Nothing: 8 bits with zeros, inputs in an order
+/// scales are f16 numbers, else u4, u3, u2 where groups are whole blocks; nf4; mxfp4. Nothing: 8 bits with zeros, inputs in an order
 /// of their own (desc_act), groups of 32 with zeros.
 std::optional<WeightType> exact_type(const PackedMatrix&);
-/// Rows [begin, end) as numbers, (end - begin, in).
+/// Rows [begin, end) as numbers, (end - begin, in). FP4's negative zero is 0.
 void unpack_rows(const PackedMatrix&, int64_t begin, int64_t end, float* to);
 /// The same rows as blocks of exact_type.
 void unpack_blocks(const PackedMatrix&, WeightType, int64_t begin, int64_t end, std::byte* to);
+/// A block of mxfp4: 16 bytes of FP4 pairs as safetensors hold them, number 2i in the lower half of byte i, and their exponent.
+void write_mxfp4_block(const std::byte* pairs, std::byte exponent, std::byte* to);
 
 }  // namespace tern

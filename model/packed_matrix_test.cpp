@@ -37,6 +37,7 @@ const Case kCases[] = {{"gptq.4-128-symmetric", HfPacking::gptq, WeightType::q4_
                        {"compressed.4-32-act-order", HfPacking::compressed, {}},
                        {"compressed.8-128-symmetric", HfPacking::compressed, WeightType::q8_0},
                        {"compressed.int8", HfPacking::compressed, WeightType::q8_0},
+                       {"compressed.mxfp4", HfPacking::compressed, WeightType::mxfp4},
                        {"bitsandbytes.nf4", HfPacking::bitsandbytes, WeightType::nf4},
                        {"bitsandbytes.nf4-nested", HfPacking::bitsandbytes, WeightType::nf4},
                        {"bitsandbytes.nf4-128", HfPacking::bitsandbytes, WeightType::nf4}};
@@ -91,6 +92,8 @@ TEST(PackedMatrix, WhatDoesNotFitIsNamed) {
   EXPECT_TRUE(refused("gptq.4-64", HfPacking::awq, kOut, kIn, "expected I32 (128, 4)"));
   EXPECT_TRUE(refused("awq.4-64", HfPacking::gptq, kOut, kIn, "128 words for 128 codes"));
   EXPECT_TRUE(refused("compressed.4-64", HfPacking::compressed, 64, kIn, "weight_packed' is I32 (32, 16)"));
+  EXPECT_TRUE(refused("compressed.mxfp4", HfPacking::compressed, kOut, 96, "expected U8 (32, 48)"));
+  EXPECT_TRUE(refused("compressed.mxfp4", HfPacking::compressed, kOut, 100, "no whole blocks of 32"));
   EXPECT_TRUE(refused("bitsandbytes.nf4", HfPacking::bitsandbytes, 16, kIn, "expected U8 (1024, 1)"));
   EXPECT_FALSE(find_packed(spec, Weights(golden("packed/awq.4-64.safetensors")), {}, kName, kOut, kIn));
   EXPECT_FALSE(find_packed(spec, Weights(golden("packed/awq.4-64.safetensors")), HfPacking::awq, "other.weight", 1, 1));

@@ -15,7 +15,7 @@ from gguf import GGMLQuantizationType as T
 
 ROOT = pathlib.Path(__file__).resolve().parents[2] / "tests/golden/gguf"
 TYPES = [T.F32, T.F16, T.BF16, T.Q8_0, T.Q4_0, T.Q4_1, T.Q5_0, T.Q5_1, T.Q2_K, T.Q3_K, T.Q4_K, T.Q5_K, T.Q6_K, T.IQ4_NL, T.IQ4_XS,
-         T.IQ3_S, T.IQ3_XXS, T.IQ2_S, T.IQ2_XS, T.IQ2_XXS]
+         T.IQ3_S, T.IQ3_XXS, T.IQ2_S, T.IQ2_XS, T.IQ2_XXS, T.MXFP4]
 SCALES = {T.Q6_K: [208], T.Q3_K: [108], T.Q2_K: [80, 82], T.Q4_K: [0, 2], T.Q5_K: [0, 2], T.Q4_1: [0, 2], T.Q5_1: [0, 2]}  # else [0]
 
 
@@ -24,7 +24,12 @@ def blocks(rng, kind):
     elements, size = gguf.GGML_QUANT_SIZES[kind]
     count = max(4, 1024 // elements)
     raw = rng.integers(0, 256, (count, size), dtype=np.uint8)
-    if size > 4:
+    if kind == T.MXFP4:  # every exponent once, then sane ones
+        count = 512
+        raw = rng.integers(0, 256, (count, size), dtype=np.uint8)
+        raw[:256, 0] = np.arange(256)
+        raw[256:, 0] = rng.integers(115, 130, 256)
+    elif size > 4:
         for at in SCALES.get(kind, [0]):
             scale = rng.uniform(-0.1, 0.1, count).astype(np.float16).view(np.uint8).reshape(count, 2)
             raw[count // 2 :, at : at + 2] = scale[count // 2 :]

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes tests/golden/packed/: small matrices as other programs pack them, and the numbers that they stand for.
 
-  dev/golden/packed_weights.py      needs torch, safetensors, compressed-tensors 0.20, bitsandbytes 0.50
+  dev/golden/packed_weights.py      needs torch, safetensors, compressed-tensors 0.20, bitsandbytes 0.50, gguf 0.19
 
 GPTQ and AWQ: packed here as gptqmodel 7.7 (nn_modules/qlinear/__init__.py, pack_block; utils/model.py, convert_gptq_v2_to_v1_format) and
 autoawq 0.2.9 (awq/modules/linear/gemm.py, from_linear) do. compressed-tensors by its own pack_to_int32, NF4 by bitsandbytes.
@@ -79,6 +79,18 @@ def int_quantized(rng):
     return {f"{NAME}.weight": tensor(q), f"{NAME}.weight_scale": s, "expected": s.float() * tensor(q).float()}
 
 
+def mxfp4(rng):
+    """Any codes, every exponent that leaves normal numbers: packed as compressed-tensors' pack_fp4_to_uint8 does (the first of two numbers
+    in the lower half), the numbers by the gguf package, whose blocks have numbers 0 to 15 in the lower halves. Its -0 is 0."""
+    import gguf
+    codes = rng.integers(0, 16, (OUT, IN // 32, 32), dtype=np.uint8)
+    exponents = np.resize(np.arange(8, 248, dtype=np.uint8), (OUT, IN // 32))
+    blocks = np.concatenate([exponents[..., None], codes[..., :16] | codes[..., 16:] << 4], axis=-1)
+    expected = gguf.dequantize(blocks.reshape(OUT, -1), gguf.GGMLQuantizationType.MXFP4).astype(np.float32)
+    return {f"{NAME}.weight_packed": (codes[..., 0::2] | codes[..., 1::2] << 4).reshape(OUT, IN // 2), f"{NAME}.weight_scale": exponents,
+            "expected": expected}
+
+
 def nf4(rng, nested, block):
     import bitsandbytes.functional as bnb
     x = torch.from_numpy(rng.normal(0, 0.02, (OUT, IN)).astype(np.float32))
@@ -101,6 +113,7 @@ def main():
         "compressed.4-32-act-order": compressed(rng, 4, 32, True, True), "compressed.8-128-symmetric": compressed(rng, 8, 128, True),
         "compressed.int8": int_quantized(rng),
         "bitsandbytes.nf4": nf4(rng, False, 64), "bitsandbytes.nf4-nested": nf4(rng, True, 64), "bitsandbytes.nf4-128": nf4(rng, True, 128),
+        "compressed.mxfp4": {k: tensor(v) for k, v in mxfp4(np.random.default_rng(22)).items()},
     }
     ROOT.mkdir(parents=True, exist_ok=True)
     for name, tensors in cases.items():

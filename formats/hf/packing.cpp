@@ -57,7 +57,8 @@ HfPacking gptq_packing(const Words& words) {
 
 // Of groups of layers, each with its own numbers of bits: the tensors' shapes say those.
 HfPacking compressed_packing(const Words& words, std::vector<std::string>& notes) {
-  words.among("format", {"pack-quantized", "int-quantized", "naive-quantized", "mixed-precision", "dense"});
+  words.among("format", {"pack-quantized", "int-quantized", "naive-quantized", "mxfp4-pack-quantized",
+                         "mixed-precision", "dense"});
   if (const Json* transforms = words.find("transform_config"); transforms && !transforms->empty())
     words.refuse("with transform_config");
   if (const Json* sparse = words.find("sparsity_config"))
@@ -67,8 +68,12 @@ HfPacking compressed_packing(const Words& words, std::vector<std::string>& notes
   if (!groups || !groups->is_object()) return HfPacking::compressed;
   for (const auto& [name, group] : groups->items()) {
     if (const Json* weights = words.find(group, "weights"))
-      if (const Json* type = words.find(*weights, "type"); type && *type != "int")
-        words.refuse("with weights of type {}", shown_value(*type));
+      if (const Json* type = words.find(*weights, "type"); type && *type != "int") {
+        const Json* form = words.find(group, "format");  // a group's own goes before that of all
+        if (!form) form = words.find("format");
+        if (*type != "float" || !form || *form != "mxfp4-pack-quantized")
+          words.refuse("with weights of type {}", shown_value(*type));
+      }
     if (words.find(group, "input_activations") || words.find(group, "output_activations"))
       notes.push_back(
           fmt::format("{}: {} asks for rounded activations; tern rounds the weights alone", words.place, name));

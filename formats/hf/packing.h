@@ -15,7 +15,7 @@ enum class HfPacking : uint8_t {
   gptq,          // zeros less one, as AutoGPTQ wrote them
   gptq_v2,       // zeros as they are
   awq,           // AutoAWQ's "gemm"
-  compressed,    // compressed-tensors: pack-quantized and int-quantized
+  compressed,    // compressed-tensors: pack-quantized, int-quantized, mxfp4-pack-quantized
   bitsandbytes,  // NF4
 };
 

@@ -85,21 +85,27 @@ void groups_q5_1(const uint8_t* b, int64_t count, CodeGroups& out) {
   }
 }
 
+constexpr int8_t kFp4[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 constexpr int8_t kIq4[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
 
-/// The table's entries of 16 bytes of nibbles.
-inline void look_up_16(const uint8_t* q, int8_t* out) {
+/// The entries of 16 bytes of nibbles in a table of 16.
+inline void look_up_nibbles_in(const int8_t* numbers, const uint8_t* q, int8_t* out) {
 #if defined(__AVX2__)
-  const __m128i table = _mm_loadu_si128(reinterpret_cast<const __m128i*>(kIq4));
+  const __m128i table = _mm_loadu_si128(reinterpret_cast<const __m128i*>(numbers));
   const Bytes b = load_16(q);
   store_16(out, (Bytes)_mm_shuffle_epi8(table, (__m128i)(b & 15)));
   store_16(out + 16, (Bytes)_mm_shuffle_epi8(table, (__m128i)(b >> 4)));
 #else
-  for (int i = 0; i < 16; ++i) out[i] = kIq4[q[i] & 15], out[16 + i] = kIq4[q[i] >> 4];
+  for (int i = 0; i < 16; ++i) out[i] = numbers[q[i] & 15], out[16 + i] = numbers[q[i] >> 4];
 #endif
 }
 void groups_iq4_nl(const uint8_t* b, int64_t count, CodeGroups& out) {
-  for (int64_t n = 0; n < count; ++n, b += 18) scale_32(out, n, half(b)), look_up_16(b + 2, out.codes + 32 * n);
+  for (int64_t n = 0; n < count; ++n, b += 18)
+    scale_32(out, n, half(b)), look_up_nibbles_in(kIq4, b + 2, out.codes + 32 * n);
+}
+void groups_mxfp4(const uint8_t* b, int64_t count, CodeGroups& out) {
+  for (int64_t n = 0; n < count; ++n, b += 17)
+    scale_32(out, n, half_power_at(b)), look_up_nibbles_in(kFp4, b + 1, out.codes + 32 * n);
 }
 void groups_iq4_xs(const uint8_t* b, int64_t count, CodeGroups& out) {
   if (count == 0) return;
@@ -108,7 +114,7 @@ void groups_iq4_xs(const uint8_t* b, int64_t count, CodeGroups& out) {
   for (int sub = 0; sub < 8; ++sub) {
     const int scale = (b[4 + sub / 2] >> (sub % 2 * 4) & 15) | static_cast<int>(upper >> 2 * sub & 3) << 4;
     scale_32(out, sub, d * static_cast<float>(scale - 32));
-    look_up_16(b + 8 + sub * 16, out.codes + 32 * sub);
+    look_up_nibbles_in(kIq4, b + 8 + sub * 16, out.codes + 32 * sub);
   }
 }
 
@@ -278,6 +284,7 @@ constexpr CodeGroupsTable table_of_groups() {
   const auto set = [&](WeightType type, GroupBlocks f) { t.of[static_cast<int>(type)] = f; };
   set(WeightType::q8_0, groups_q8_0), set(WeightType::q4_0, groups_q4_0), set(WeightType::q4_1, groups_q4_1);
   set(WeightType::q5_0, groups_q5_0), set(WeightType::q5_1, groups_q5_1), set(WeightType::iq4_nl, groups_iq4_nl);
+  set(WeightType::mxfp4, groups_mxfp4);
   set(WeightType::iq4_xs, groups_iq4_xs), set(WeightType::q2_k, groups_q2_k), set(WeightType::q3_k, groups_q3_k);
   set(WeightType::q4_k, groups_q4_k), set(WeightType::q5_k, groups_q5_k), set(WeightType::q6_k, groups_q6_k);
   set(WeightType::u4, groups_u4), set(WeightType::u3, groups_u3), set(WeightType::u2, groups_u2);

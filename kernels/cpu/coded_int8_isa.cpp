@@ -151,6 +151,7 @@ constexpr bool has_leasts(WeightType type) {
     case WeightType::q4_0:
     case WeightType::q5_0:
     case WeightType::iq4_nl:
+    case WeightType::mxfp4:
     case WeightType::iq4_xs:
     case WeightType::q3_k:
     case WeightType::q6_k:

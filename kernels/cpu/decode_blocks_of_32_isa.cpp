@@ -1,5 +1,5 @@
 // GGUF's types of 32 numbers with one f16 scale d, of which some have an f16 minimum m: Q8_0, Q4_0, Q4_1, Q5_0, Q5_1,
-// IQ4_NL. In 16 bytes of nibbles the low ones are numbers 0 to 15, the high ones 16 to 31. A fifth bit of number i is
+// IQ4_NL; and MXFP4, whose scale is a power of two. In 16 bytes of nibbles the low ones are numbers 0 to 15, the high ones 16 to 31. A fifth bit of number i is
 // bit i of 32. Source: gguf 0.19, quants.py (facts of the layouts; the judge of the bits).
 
 #include "kernels/cpu/decode_impl.h"
@@ -7,6 +7,7 @@
 namespace tern::TERN_ISA_NAMESPACE {
 namespace {
 
+constexpr float kFp4Table[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 constexpr float kTable[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
 
 }  // namespace
@@ -66,6 +67,12 @@ void decode_q5_1(const uint8_t* b, int64_t count, float* __restrict out) {
 // d; nibbles q.  x = d·table[q]
 void decode_iq4_nl(const uint8_t* b, int64_t count, float* __restrict out) {
   for (int64_t n = 0; n < count; ++n, b += 18, out += 32) { look_up_nibbles(kTable, b + 2, half_at(b), out); }
+}
+
+// Exponent e in one byte; nibbles q: a sign and FP4 (E2M1), whose numbers the table has doubled.  x = 2^(e − 128)·table[q]. A negative zero
+// decodes to zero. Source: OCP Microscaling Formats 1.0, MXFP4 (recalled); gguf 0.19 for the bits.
+void decode_mxfp4(const uint8_t* b, int64_t count, float* __restrict out) {
+  for (int64_t n = 0; n < count; ++n, b += 17, out += 32) look_up_nibbles(kFp4Table, b + 1, half_power_at(b), out);
 }
 
 // 256 numbers: d, 16 bits of upper scale pairs, 4 bytes of lower scale nibbles, then eight times 16 bytes of nibbles.

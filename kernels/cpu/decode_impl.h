@@ -28,6 +28,14 @@ inline T number_at(const uint8_t* at) {
   return x;
 }
 
+/// 2^(e − 128) of the byte e: half of what E8M0 says. The two smallest are subnormal.
+inline float half_power_at(const uint8_t* at) {
+  const uint32_t e = *at, bits = e < 2 ? 0x00200000u << e : (e - 1) << 23;
+  float x;
+  __builtin_memcpy(&x, &bits, 4);
+  return x;
+}
+
 /// IEEE half precision, without a branch: the exponent is set right by a multiplication, exact for subnormals too.
 inline float half_at(const uint8_t* at) {
   const uint32_t h = number_at<uint16_t>(at), shifted = (h & 0x7fffu) << 13;
