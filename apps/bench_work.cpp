@@ -13,6 +13,7 @@
 #include "infer/run.h"
 #include "program/lower.h"
 #include "train/fit.h"
+#include "train/step_placement.h"
 #include "update/state.h"
 
 namespace tern {

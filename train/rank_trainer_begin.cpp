@@ -1,3 +1,4 @@
+#include "train/disk_fit.h"
 #include "train/rank_trainer.h"
 
 #include <fmt/format.h>
@@ -17,9 +18,11 @@
 #include "program/validate.h"
 #include "train/mesh_fit.h"
 #include "train/metric_rows.h"
+#include "train/nearest_fits.h"
 #include "train/plan_settings.h"
 #include "train/robust_settings.h"
 #include "train/run_checks.h"
+#include "train/step_placement.h"
 #include "train/step_trace.h"
 #include "train/stored_run.h"
 #include "train/tensor_groups.h"

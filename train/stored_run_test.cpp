@@ -1,4 +1,5 @@
 // --states disk: the run, its checkpoints and its model are those of states in memory, in less of it.
+#include "train/disk_fit.h"
 #include "train/stored_run.h"
 
 #include <gtest/gtest.h>
@@ -7,6 +8,7 @@
 #include "base/fault_io.h"
 #include "base/rng.h"
 #include "train/fit.h"
+#include "train/nearest_fits.h"
 #include "train/ranks_testing.h"
 
 namespace tern {
