@@ -6,7 +6,8 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "hardware/machines.h"
+#include "hardware/cluster.h"
+#include "hardware/machine.h"
 #include "plan/cost_model.h"
 #include "spec/presets.h"
 

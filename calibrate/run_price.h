@@ -11,6 +11,7 @@
 
 #include "calibrate/run_table.h"
 #include "hardware/cluster.h"
+#include "hardware/machine.h"
 #include "plan/instance.h"
 #include "plan/layers.h"
 #include "plan/legality.h"

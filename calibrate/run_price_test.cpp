@@ -8,6 +8,8 @@
 #include "base/error.h"
 #include "base/rng.h"
 #include "calibrate/constants.h"
+#include "hardware/cluster.h"
+#include "hardware/machine.h"
 #include "hardware/machines.h"
 
 namespace tern {

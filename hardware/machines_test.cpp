@@ -1,3 +1,4 @@
+#include "hardware/cluster.h"
 #include "hardware/machines.h"
 
 #include <gtest/gtest.h>

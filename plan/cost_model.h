@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/rounding.h"
-#include "hardware/cluster.h"
+#include "hardware/machine.h"
 #include "plan/framework_bytes.h"
 #include "plan/instance.h"
 #include "plan/layers.h"

@@ -1,4 +1,5 @@
 // What frameworks keep, held to the formulas that their authors published.
+#include "hardware/machine.h"
 #include "plan/framework_bytes.h"
 
 #include <gtest/gtest.h>

@@ -8,7 +8,6 @@
 #include <string>
 #include <string_view>
 
-#include "hardware/cluster.h"
 #include "plan/strategy.h"
 #include "spec/model_spec.h"
 

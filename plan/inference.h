@@ -12,6 +12,7 @@
 #include "base/dtype.h"
 #include "base/kv_type.h"
 #include "hardware/cluster.h"
+#include "hardware/machine.h"
 #include "plan/request_lengths.h"
 #include "spec/model_spec.h"
 #include "spec/tier.h"

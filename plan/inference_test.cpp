@@ -1,3 +1,5 @@
+#include "hardware/cluster.h"
+#include "hardware/machine.h"
 #include "plan/inference.h"
 
 #include <gtest/gtest.h>

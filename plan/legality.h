@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "hardware/cluster.h"
+#include "hardware/machine.h"
 #include "plan/strategy.h"
 #include "spec/model_spec.h"
 

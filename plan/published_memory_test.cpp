@@ -7,6 +7,8 @@
 #include "base/io.h"
 #include "base/text.h"
 #include "formats/hf/config.h"
+#include "hardware/cluster.h"
+#include "hardware/machine.h"
 #include "hardware/machines.h"
 #include "plan/cost_model.h"
 #include "plan/inference.h"

@@ -1,3 +1,4 @@
+#include "hardware/machine.h"
 #include "plan/request_lengths.h"
 
 #include <gtest/gtest.h>

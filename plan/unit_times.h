@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "hardware/cluster.h"
+#include "hardware/machine.h"
 #include "plan/strategy.h"
 #include "spec/unit_cost.h"
 

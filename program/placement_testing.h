@@ -5,6 +5,8 @@
 #include <memory>
 #include <random>
 
+#include "hardware/cluster.h"
+#include "hardware/machine.h"
 #include "hardware/machines.h"
 #include "program/instruction_times.h"
 #include "program/lower.h"

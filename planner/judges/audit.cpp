@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "base/io.h"
 #include "base/text.h"
-#include "hardware/machines.h"
+#include "hardware/machine.h"
 #include "hardware/rates.h"
 #include "plan/cost_model.h"
 #include "plan/legality.h"
