@@ -15,6 +15,7 @@
 #include "plan/instance.h"
 #include "plan/layers.h"
 #include "plan/legality.h"
+#include "program/pipeline_run.h"
 #include "program/stage_model.h"
 #include "spec/model_spec.h"
 

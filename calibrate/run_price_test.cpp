@@ -11,6 +11,7 @@
 #include "hardware/cluster.h"
 #include "hardware/machine.h"
 #include "hardware/machines.h"
+#include "program/pipeline_run.h"
 
 namespace tern {
 namespace {

@@ -14,6 +14,7 @@
 #include "plan/planned_memory.h"
 #include "plan/sharing.h"
 #include "plan/strategy.h"
+#include "plan/train_job.h"
 #include "spec/model_spec.h"
 
 namespace tern {

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "plan/strategy.h"
+#include "plan/train_job.h"
 #include "spec/model_spec.h"
 
 namespace tern {

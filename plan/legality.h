@@ -6,6 +6,7 @@
 
 #include "hardware/machine.h"
 #include "plan/strategy.h"
+#include "plan/train_job.h"
 #include "spec/model_spec.h"
 
 namespace tern {

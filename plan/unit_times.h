@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "hardware/machine.h"
-#include "plan/strategy.h"
+#include "plan/train_job.h"
 #include "spec/unit_cost.h"
 
 namespace tern {

@@ -4,8 +4,8 @@
 #include <tuple>
 
 #include "base/error.h"
-#include "program/pipeline.h"
 #include "program/pipeline_impl.h"
+#include "program/pipeline_run.h"
 
 namespace tern {
 namespace {

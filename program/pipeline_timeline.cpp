@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "program/pipeline_run.h"
+
 namespace tern {
 
 std::vector<std::vector<TimedOp>> pipeline_timeline(const PipelineShape& shape, const PipelineTimes& t) {

@@ -1,3 +1,4 @@
+#include "program/pipeline_run.h"
 #include "program/pipeline_timeline.h"
 
 #include <gtest/gtest.h>

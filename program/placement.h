@@ -10,6 +10,7 @@
 #include "plan/layers.h"
 #include "plan/plan_file.h"
 #include "plan/strategy.h"
+#include "plan/train_job.h"
 #include "program/pipeline.h"
 #include "spec/model_spec.h"
 #include "spec/unit_cost.h"

@@ -10,6 +10,8 @@
 #include "hardware/machines.h"
 #include "program/instruction_times.h"
 #include "program/lower.h"
+#include "program/pipeline_run.h"
+#include "program/stage_instance.h"
 #include "program/stage_model.h"
 
 namespace tern {

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "plan/legality.h"
+#include "program/pipeline_run.h"
 
 namespace tern {
 namespace {

@@ -17,6 +17,8 @@
 #include "plan/legality.h"
 #include "plan/window_mix.h"
 #include "program/pipeline.h"
+#include "program/pipeline_peaks.h"
+#include "program/pipeline_run.h"
 #include "program/plan_program.h"
 
 namespace tern {

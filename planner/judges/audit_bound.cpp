@@ -9,6 +9,7 @@
 #include "planner/judges/audit_paths.h"
 #include "planner/judges/check_certificate.h"
 #include "program/pipeline.h"
+#include "program/pipeline_run.h"
 
 namespace tern {
 namespace {
