@@ -1,4 +1,3 @@
-#include "hardware/cluster.h"
 #include "hardware/machines.h"
 
 #include <gtest/gtest.h>
@@ -10,6 +9,7 @@
 #include "base/error.h"
 #include "base/io.h"
 #include "base/text.h"
+#include "hardware/cluster.h"
 
 namespace tern {
 namespace {

@@ -13,6 +13,7 @@
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/rope.h"
 #include "kernels/cpu/scale.h"
+#include "kernels/cpu/softcap.h"
 #include "kernels/cpu/vector.h"
 #include "kernels/ref/activation_ref.h"
 #include "kernels/ref/cross_entropy_ref.h"

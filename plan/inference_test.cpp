@@ -1,14 +1,16 @@
-#include "hardware/cluster.h"
-#include "hardware/machine.h"
 #include "plan/inference.h"
 
 #include <gtest/gtest.h>
 
 #include "base/error.h"
 #include "formats/hf/config.h"
+#include "hardware/cluster.h"
+#include "hardware/machine.h"
 #include "hardware/machines.h"
 #include "hardware/rates.h"
+#include "plan/inference_job.h"
 #include "spec/presets.h"
+#include "plan/serving_search.h"
 
 namespace tern {
 namespace {

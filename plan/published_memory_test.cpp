@@ -11,7 +11,7 @@
 #include "hardware/machine.h"
 #include "hardware/machines.h"
 #include "plan/cost_model.h"
-#include "plan/inference.h"
+#include "plan/inference_job.h"
 #include "spec/presets.h"
 
 namespace tern {

@@ -1,4 +1,3 @@
-#include "hardware/machine.h"
 #include "plan/request_lengths.h"
 
 #include <gtest/gtest.h>
@@ -7,9 +6,12 @@
 #include <cmath>
 #include <random>
 
+#include "hardware/machine.h"
 #include "hardware/machines.h"
 #include "plan/inference.h"
+#include "plan/inference_job.h"
 #include "spec/presets.h"
+#include "plan/serving_search.h"
 
 namespace tern {
 namespace {

@@ -1,9 +1,10 @@
-#include "program/pipeline_run.h"
 #include "program/pipeline_timeline.h"
 
 #include <gtest/gtest.h>
 
 #include <random>
+
+#include "program/pipeline_run.h"
 
 namespace tern {
 namespace {

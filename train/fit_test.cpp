@@ -1,4 +1,3 @@
-#include "train/disk_fit.h"
 #include "train/fit.h"
 
 #include <gtest/gtest.h>
@@ -7,6 +6,7 @@
 #include "base/memory_io.h"
 #include "formats/hf/config.h"
 #include "formats/hf/family.h"
+#include "train/disk_fit.h"
 #include "train/nearest_fits.h"
 
 namespace tern {

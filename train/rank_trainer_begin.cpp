@@ -1,4 +1,3 @@
-#include "train/disk_fit.h"
 #include "train/rank_trainer.h"
 
 #include <fmt/format.h>
@@ -16,6 +15,7 @@
 #include "program/checksum.h"
 #include "program/lower.h"
 #include "program/validate.h"
+#include "train/disk_fit.h"
 #include "train/mesh_fit.h"
 #include "train/metric_rows.h"
 #include "train/nearest_fits.h"

@@ -6,8 +6,9 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "hardware/cluster.h"
-#include "plan/inference.h"
+#include "plan/inference_job.h"
 #include "spec/model_spec.h"
+#include "plan/serving_search.h"
 
 namespace tern {
 
