@@ -1,4 +1,5 @@
 #include "train/train_state.h"
+#include "model/initial_weights.h"
 #include "train/state_tensors.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // What a run begins with and goes on from, of models with frozen units and adapters too.
+#include "model/initial_weights.h"
 #include "train/train_state.h"
 #include "train/state_tensors.h"
 
