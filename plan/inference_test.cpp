@@ -9,8 +9,8 @@
 #include "hardware/machines.h"
 #include "hardware/rates.h"
 #include "plan/inference_job.h"
-#include "spec/presets.h"
 #include "plan/serving_search.h"
+#include "spec/presets.h"
 
 namespace tern {
 namespace {

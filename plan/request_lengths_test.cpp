@@ -10,8 +10,8 @@
 #include "hardware/machines.h"
 #include "plan/inference.h"
 #include "plan/inference_job.h"
-#include "spec/presets.h"
 #include "plan/serving_search.h"
+#include "spec/presets.h"
 
 namespace tern {
 namespace {

@@ -9,8 +9,8 @@
 #include "base/error.h"
 #include "program/pipeline_bound.h"
 #include "program/pipeline_order.h"
-#include "program/pipeline_run.h"
 #include "program/pipeline_peaks.h"
+#include "program/pipeline_run.h"
 
 namespace tern {
 namespace {

@@ -1,5 +1,4 @@
 #include "train/train_state.h"
-#include "model/initial_weights.h"
 #include "train/state_tensors.h"
 
 #include <algorithm>
@@ -8,6 +7,7 @@
 #include "base/error.h"
 #include "base/rng.h"
 #include "model/adapter_files.h"
+#include "model/initial_weights.h"
 #include "model/model_files.h"
 #include "model/not_finite.h"
 #include "model/ops.h"

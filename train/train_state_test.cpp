@@ -1,5 +1,4 @@
 // What a run begins with and goes on from, of models with frozen units and adapters too.
-#include "model/initial_weights.h"
 #include "train/train_state.h"
 #include "train/state_tensors.h"
 
@@ -8,6 +7,7 @@
 #include <cstring>
 
 #include "base/memory_io.h"
+#include "model/initial_weights.h"
 #include "model/ops.h"
 #include "spec/presets.h"
 #include "train/fit.h"

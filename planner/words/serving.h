@@ -7,8 +7,8 @@
 #include "base/json.h"
 #include "hardware/cluster.h"
 #include "plan/inference_job.h"
-#include "spec/model_spec.h"
 #include "plan/serving_search.h"
+#include "spec/model_spec.h"
 
 namespace tern {
 
