@@ -24,7 +24,7 @@ using PipelineOrder = std::vector<std::vector<PipelineOp>>;  // per device, in o
 struct PipelineShape {
   PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
   int num_devices = 1, chunks_per_device = 1, num_micro = 1;
-  int num_stages() const { return num_devices * chunks_per_device; }
+  int num_virtual_stages() const { return num_devices * chunks_per_device; }
 };
 
 /// ps. Shapes: forward, backward, weight (virtual stages); send_forward, send_backward (virtual stages − 1): element s

@@ -65,7 +65,7 @@ struct Clocks {
 }  // namespace
 
 void run_pipeline(const PreparedPipeline& p, const PipelineTimes& t, PipelineScratch& scratch, PipelineRun& run) {
-  const size_t stages = p.shape.num_stages(), devices = p.shape.num_devices;
+  const size_t stages = p.shape.num_virtual_stages(), devices = p.shape.num_devices;
   TERN_CHECK(t.forward.size() == stages && t.backward.size() == stages && t.weight.size() == stages &&
                  t.send_forward.size() + 1 == stages && t.send_backward.size() + 1 == stages &&
                  t.begin.size() == devices && t.tail.size() == devices,

@@ -48,7 +48,7 @@ void average_codes(OuterStep& o, const OuterVector& v, T share, bool away, Comm&
   Arena& arena = o.staging;
   const Tensor codes = arena.allocate(DType::u8, {parts.all_bytes()}, MemoryClass::workspace);
   const Tensor received =
-      arena.allocate(DType::u8, {s.ranks * coded_bytes(parts.codec, parts.longest())}, MemoryClass::workspace);
+      arena.allocate(DType::u8, {s.ranks * codec_bytes(parts.codec, parts.longest())}, MemoryClass::workspace);
   const Tensor sums = arena.allocate(error.dtype(), {2 * parts.longest()}, MemoryClass::workspace);
   const auto codes_of = [&](int r) { return codes.rows_view(parts.begin(r), parts.begin(r) + parts.bytes(r)); };
   if (!away)
