@@ -62,7 +62,7 @@ void check_countable(const ModelSpec& spec, const TrainSettings& s) {
 
 }  // namespace
 
-std::vector<std::pair<std::string_view, int64_t>> MemoryPlan::classes() const {
+std::vector<std::pair<std::string_view, int64_t>> PredictedMemory::classes() const {
   std::vector<std::pair<std::string_view, int64_t>> list{{"weights", weights},     {"gradients", gradients},
                                                          {"optimizer", optimizer}, {"activations", activations},
                                                          {"workspace", workspace}, {"staging", staging}};
@@ -72,7 +72,7 @@ std::vector<std::pair<std::string_view, int64_t>> MemoryPlan::classes() const {
   return list;
 }
 
-int64_t MemoryPlan::tensors() const {
+int64_t PredictedMemory::tensors() const {
   const int64_t step = activations + workspace + whole;
   const int64_t run =
       weights + gradients + optimizer + messages + (staging_during_steps ? step + staging : std::max(step, staging));
@@ -128,7 +128,7 @@ struct TrainedParts {
 };
 
 // Fills in weights, gradients and optimizer of a rank that keeps all of them.
-TrainedParts predict_units(const ModelSpec& spec, const TrainSettings& s, int64_t wide, MemoryPlan& plan) {
+TrainedParts predict_units(const ModelSpec& spec, const TrainSettings& s, int64_t wide, PredictedMemory& plan) {
   TrainedParts parts;
   const std::vector<int> zero = zero_of_units(spec, s);
   plan.weights = num_parameters(spec) * size_of(s.dtype) + num_fixed_numbers(spec) * wide;
@@ -157,7 +157,7 @@ Program highest_step(const ModelSpec& spec, const TrainSettings& s) {
 
 // Of ranks that have all layers each, beside the step. `begins`: bytes of one rank's weights with the values that masters begin from.
 void predict_copies(const ModelSpec& spec, const TrainSettings& s, const TrainedParts& parts, int64_t begins,
-                    MemoryPlan& plan) {
+                    PredictedMemory& plan) {
   const int64_t wide = size_of(wide_type(s.dtype)), fixed = num_fixed_numbers(spec) * wide;
   plan.weights = parts.weights + s.ranks * (plan.weights - parts.weights);
   plan.gradients = parts.gradients + s.ranks * (plan.gradients - parts.gradients);
@@ -193,10 +193,10 @@ int64_t scratch_of_threads(const ModelSpec& spec, const TrainSettings& s) {
 
 }  // namespace
 
-MemoryPlan predict_memory(const ModelSpec& spec, const TrainSettings& s, int64_t process_bytes) {
+PredictedMemory predict_memory(const ModelSpec& spec, const TrainSettings& s, int64_t process_bytes) {
   check_countable(spec, s);
   if (s.async) return predict_async_memory(spec, s, process_bytes);
-  MemoryPlan plan{.process = process_bytes};
+  PredictedMemory plan{.process = process_bytes};
   const int64_t n = num_parameters(spec), wide = size_of(wide_type(s.dtype));
   const int64_t fixed = num_fixed_numbers(spec) * wide;
   const TrainedParts parts = predict_units(spec, s, wide, plan);
@@ -230,7 +230,7 @@ MemoryPlan predict_memory(const ModelSpec& spec, const TrainSettings& s, int64_t
   return plan;
 }
 
-std::string describe(const MemoryPlan& plan) {
+std::string describe(const PredictedMemory& plan) {
   std::string out;
   const char* apart = plan.staging < plan.activations + plan.workspace
                           ? "  after the last step, in the place of activations and workspace"

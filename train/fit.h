@@ -17,7 +17,7 @@ namespace tern {
 /// Predicted bytes by class. weights…staging are exact (what the Arena will count); scratch, data and process are
 /// what lies beside it. The classes are not all there at one moment: tensors() is their highest
 /// sum. All are sums over the ranks, which are threads of one process or processes.
-struct MemoryPlan {
+struct PredictedMemory {
   int64_t weights = 0, gradients = 0, optimizer = 0;
   int64_t activations = 0, workspace = 0;  // at the moment of the highest sum, training or evaluation
   int64_t staging = 0;                     // the copy a checkpoint is written from
@@ -40,9 +40,9 @@ struct MemoryPlan {
 /// Bytes that evaluating a micro-batch takes, with the exact kernels.
 RankBytes evaluation_bytes(const ModelSpec&, const TrainSettings&);
 /// Predicted peak of a run with these settings. `process_bytes`: of the program itself, see program_bytes().
-MemoryPlan predict_memory(const ModelSpec&, const TrainSettings&, int64_t process_bytes);
+PredictedMemory predict_memory(const ModelSpec&, const TrainSettings&, int64_t process_bytes);
 
 /// The breakdown as a small table, one class per line.
-std::string describe(const MemoryPlan&);
+std::string describe(const PredictedMemory&);
 
 }  // namespace tern

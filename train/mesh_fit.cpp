@@ -143,7 +143,7 @@ bool is_whole_for_a_while(const TrainSettings& s) {
   return s.tensor > 1 || (deepest_zero(s) >= 3 && num_sharers(s) > 1);
 }
 
-void predict_mesh(const ModelSpec& spec, const TrainSettings& s, const Program& all, MemoryPlan& plan) {
+void predict_mesh(const ModelSpec& spec, const TrainSettings& s, const Program& all, PredictedMemory& plan) {
   const MeshSizes sizes{.spec = spec, .part = part_of_rank(spec, {.ranks = s.tensor}), .s = s, .all = all};
   plan.weights = plan.gradients = plan.optimizer = plan.beginning = plan.messages = 0;
   for (int rank = 0; rank < s.ranks; ++rank) {

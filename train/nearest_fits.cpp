@@ -54,9 +54,9 @@ std::vector<Alternative> nearest_fits(const ModelSpec& spec, const TrainSettings
           c.recompute = static_cast<Recompute>(recompute);
           if (c.recompute < s.recompute) break;
           const Change change{halvings, recompute - static_cast<int>(s.recompute), bf16, seq_halvings};
-          const MemoryPlan plan = predict_memory(spec, c, process_bytes);
-          if (plan.total() > budget || change.cost() == 0) continue;
-          found.push_back({change, {flags_of(s, c), plan}});
+          const PredictedMemory memory = predict_memory(spec, c, process_bytes);
+          if (memory.total() > budget || change.cost() == 0) continue;
+          found.push_back({change, {flags_of(s, c), memory}});
           break;  // more halvings only go further
         }
   }
@@ -86,19 +86,19 @@ static std::string states_on_disk_would_do(const ModelSpec& spec, const TrainSet
   TrainSettings stored = s;
   stored.states_on_disk = true;
   if (s.states_on_disk || !why_not_stored(stored).empty()) return "";
-  const MemoryPlan plan = predict_memory(spec, stored, process_bytes);
-  if (plan.total() > budget) return "";
+  const PredictedMemory memory = predict_memory(spec, stored, process_bytes);
+  if (memory.total() > budget) return "";
   return fmt::format(
       "\nor --states disk, which gives the same bits from optimizer states in a file, read and written in each step: "
       "{}",
-      format_bytes(plan.total()));
+      format_bytes(memory.total()));
 }
 
-void require_fit(const ModelSpec& spec, const TrainSettings& s, const MemoryPlan& plan, int64_t process_bytes,
+void require_fit(const ModelSpec& spec, const TrainSettings& s, const PredictedMemory& memory, int64_t process_bytes,
                  int64_t budget, const std::string& source) {
-  if (plan.total() <= budget) return;
-  std::string message = fmt::format("this run needs {} of memory, {} are {}\n{}", format_bytes(plan.total()),
-                                    format_bytes(budget), source, describe(plan));
+  if (memory.total() <= budget) return;
+  std::string message = fmt::format("this run needs {} of memory, {} are {}\n{}", format_bytes(memory.total()),
+                                    format_bytes(budget), source, describe(memory));
   if (s.plan)
     throw Error(ErrorKind::does_not_fit,
                 "{}--plan {} decides how it is kept: plan for less memory, or train without it", message, s.plan_path);
@@ -110,10 +110,10 @@ void require_fit(const ModelSpec& spec, const TrainSettings& s, const MemoryPlan
   } else {
     message += "nearest settings that fit:";
     for (const Alternative& a : nearest)
-      message += fmt::format("\n  {:<52} {:>10}", a.flags, format_bytes(a.plan.total()));
+      message += fmt::format("\n  {:<52} {:>10}", a.flags, format_bytes(a.memory.total()));
   }
   message += states_on_disk_would_do(spec, s, process_bytes, budget);
-  if (s.memory_bytes) message += fmt::format("\nor --memory {}, if the machine has it", format_bytes(plan.total()));
+  if (s.memory_bytes) message += fmt::format("\nor --memory {}, if the machine has it", format_bytes(memory.total()));
   throw Error(ErrorKind::does_not_fit, "{}", message);
 }
 

@@ -14,7 +14,7 @@ namespace tern {
 /// A change of settings and what it would take.
 struct Alternative {
   std::string flags;  // "--micro-batch 8 --recompute attention"
-  MemoryPlan plan;
+  PredictedMemory memory;
 };
 /// Up to `count` settings that fit in `budget`, the least intrusive first: smaller micro-batches and recomputation
 /// (same result), then bf16, then shorter sequences. Empty: nothing of the kind fits.
@@ -23,7 +23,7 @@ std::vector<Alternative> nearest_fits(const ModelSpec&, const TrainSettings&, in
 
 /// Errors: does_not_fit with the breakdown and the nearest settings that fit. `source` says where the budget comes
 /// from.
-void require_fit(const ModelSpec&, const TrainSettings&, const MemoryPlan&, int64_t process_bytes, int64_t budget,
+void require_fit(const ModelSpec&, const TrainSettings&, const PredictedMemory&, int64_t process_bytes, int64_t budget,
                  const std::string& source);
 
 }  // namespace tern

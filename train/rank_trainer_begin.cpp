@@ -40,7 +40,7 @@ void leave_a_undecayed(std::vector<ParameterInfo>& infos) {
     if (info.name.ends_with(".a")) info.decay = false;
 }
 
-void add_companion(const StepCompanion::Bytes& bytes, MemoryPlan& plan) {
+void add_companion(const StepCompanion::Bytes& bytes, PredictedMemory& plan) {
   plan.weights += bytes.read;
   plan.optimizer += bytes.state;
   plan.staging += bytes.state;

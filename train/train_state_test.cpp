@@ -107,7 +107,7 @@ TEST_P(TrainStateOf, AdaptersAloneBeginWithoutAWiderCopyOfTheModel) {
   ASSERT_FALSE(trains_adapters_alone(partly_frozen()));
   Arena arena, other;
   TrainState state = fresh_state(s, in, arena);
-  const MemoryPlan plan = predict_memory(in.spec, s, 0);
+  const PredictedMemory plan = predict_memory(in.spec, s, 0);
   int64_t trained = 0;
   for (const ParameterInfo& info : trained_parameters(in.spec)) trained += info.shape.count();
   EXPECT_LE(arena.peak_total(), plan.weights + plan.gradients + plan.optimizer + 4 * trained);
