@@ -17,7 +17,7 @@ inline int64_t split_rows(const CostQuery& q) { return largest_part(q.tokens, q.
 /// adapter.
 struct AdaptedMatrix {
   struct Part {
-    int64_t rows = 0, rank = 0, pool = 1;
+    int64_t rows = 0, adapter_rank = 0, pool = 1;
     bool magnitude = false, dropout = false;
   };
   int64_t rows = 0;
