@@ -4,6 +4,7 @@
 #include <string>
 
 #include "plan/plan_file.h"
+#include "program/placement.h"
 #include "spec/model_spec.h"
 #include "train/fit.h"
 

@@ -5,6 +5,7 @@
 
 #include "hardware/machine.h"
 #include "plan/train_job.h"
+#include "spec/mesh.h"
 #include "spec/unit_cost.h"
 
 namespace tern {

@@ -5,6 +5,7 @@
 #include "base/wide_type.h"
 #include "exec/stage_messages.h"
 #include "model/tensor_parts.h"
+#include "plan/layers.h"
 #include "spec/collective_bytes.h"
 #include "spec/unit_cost.h"
 #include "train/stages.h"

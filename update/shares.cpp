@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "update/state.h"
 
 namespace tern {
 namespace {
