@@ -1,7 +1,7 @@
 // A mixture of experts: every expert resident, each expert's rows as one product.
 
-#include "base/wide_type.h"
 #include "kernels/cpu/experts.h"
+#include "base/wide_type.h"
 
 #include <type_traits>
 #include <utility>

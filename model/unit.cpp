@@ -58,8 +58,7 @@ NormStatistics allocate_statistics(const NormSpec& norm, int64_t rows, DType dty
   NormStatistics s;
   if (!norm.present()) return s;
   s.rstd_T = c.arena.allocate(wide_type(dtype), {rows}, MemoryClass::activations);
-  if (norm.kind == NormKind::layer)
-    s.mean_T = c.arena.allocate(wide_type(dtype), {rows}, MemoryClass::activations);
+  if (norm.kind == NormKind::layer) s.mean_T = c.arena.allocate(wide_type(dtype), {rows}, MemoryClass::activations);
   return s;
 }
 

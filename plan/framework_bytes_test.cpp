@@ -1,6 +1,6 @@
 // What frameworks keep, held to the formulas that their authors published.
-#include "hardware/machine.h"
 #include "plan/framework_bytes.h"
+#include "hardware/machine.h"
 
 #include <gtest/gtest.h>
 

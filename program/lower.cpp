@@ -540,7 +540,8 @@ Program lower(const ModelSpec& spec, const Plan& plan, int rank, PlacementOption
 }
 
 Program lower_forward(const ModelSpec& spec, const Placement& placement) {
-  TERN_CHECK(placement.shape.num_virtual_stages() == 1 && placement.mesh.devices() == 1, "lower_forward: several devices");
+  TERN_CHECK(placement.shape.num_virtual_stages() == 1 && placement.mesh.devices() == 1,
+             "lower_forward: several devices");
   const MicroBatchCosts costs(spec, placement);
   return Lowerer(spec, placement, costs, 0).forward_alone();
 }

@@ -45,7 +45,8 @@ UnitCost cost(const BridgeSpec& u, const Sizes& z) {
 UnitCost cost(const AttentionSpec& u, const Sizes& z) { return attention_cost(u, z); }
 
 UnitCost cost(const MlpSpec& u, const Sizes& z) {
-  const int64_t T = z.T, N = z.N, D = u.width, F = largest_part(u.hidden, z.query.tensor), G = u.gated ? 2 * F : F, s = z.s;
+  const int64_t T = z.T, N = z.N, D = u.width, F = largest_part(u.hidden, z.query.tensor), G = u.gated ? 2 * F : F,
+                s = z.s;
   const int64_t normed = u.norm.present() ? N * D * s : 0;
   const AdaptedMatrix up = up_matrix(z.adapters, F, u.gated), down = z.matrix(AdaptedModule::down, D);
   const Join join = cost_of(u.join, z, D);
@@ -107,7 +108,8 @@ UnitCost cost(const ParallelSpec& u, const Sizes& z) {
 UnitCost cost(const MoeSpec& u, const Sizes& z) {
   const CostQuery& q = z.query;
   const int64_t T = z.T, N = z.N, D = u.width, s = z.s, g = z.g, R = expert_rows(u, q), K = u.top_k, E = u.experts;
-  const int64_t X = largest_part(u.experts, q.expert), F = largest_part(u.hidden, q.expert_tensor), G = u.gated ? 2 * F : F;
+  const int64_t X = largest_part(u.experts, q.expert), F = largest_part(u.hidden, q.expert_tensor),
+                G = u.gated ? 2 * F : F;
   const int64_t S = largest_part(u.shared_hidden, q.tensor), Gs = u.gated ? 2 * S : S;
   const bool gate = S && u.shared_gate;
   const auto shared = [&](int64_t bytes) { return S ? bytes : 0; };

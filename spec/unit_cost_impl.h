@@ -42,7 +42,8 @@ struct Sizes {
   }
   int64_t input_gradient(int64_t m, const AdaptedMatrix& w, int64_t k) const {
     const auto branch = [&](const AdaptedMatrix::Part& p) {  // what adds to dx needs none
-      return m * p.adapter_rank * s + std::max(cut(m, p.rows, w) + (*this)(kInputGradient, m, p.rows, p.adapter_rank), read(m, k, p));
+      return m * p.adapter_rank * s +
+             std::max(cut(m, p.rows, w) + (*this)(kInputGradient, m, p.rows, p.adapter_rank), read(m, k, p));
     };
     return with_factors(scaled(m, w) + with_branches(own(kInputGradient, m, w.rows, k), w, branch), w, k);
   }
@@ -62,7 +63,7 @@ struct Sizes {
   int64_t forward_of_branches(int64_t m, const AdaptedMatrix& w, int64_t k) const {
     const auto branch = [&](const AdaptedMatrix::Part& p) {
       return m * p.adapter_rank * s + std::max(read(m, k, p) + (*this)(kForward, m, p.adapter_rank, k / p.pool),
-                                       m * p.rows * s + (*this)(kForward, m, p.rows, p.adapter_rank));
+                                               m * p.rows * s + (*this)(kForward, m, p.rows, p.adapter_rank));
     };
     return with_branches(own(kForward, m, w.rows, k), w, branch);
   }

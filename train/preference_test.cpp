@@ -1,6 +1,6 @@
 // DPO: fifty steps are TRL's (dev/golden/dpo.py), weights of answers are slopes of the loss, pairs stay together.
-#include "model/initial_weights.h"
 #include "train/preference.h"
+#include "model/initial_weights.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // --states disk: the run, its checkpoints and its model are those of states in memory, in less of it.
-#include "train/disk_fit.h"
 #include "train/stored_run.h"
+#include "train/disk_fit.h"
 
 #include <gtest/gtest.h>
 

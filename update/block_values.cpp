@@ -40,7 +40,8 @@ std::vector<double> block_values(const Shares& shares, BlockReaders readers, std
     const int64_t first = mine.begin / kUpdateBlock, end = num_update_blocks(mine.end);
     for (int64_t b = first; b < end; ++b) own.push_back({parameters[i], b - first, at + b * count});
     for (const RankInterval& o : keepers_for(shares, readers, parameters[i])) {
-      const int64_t first_block = o.elements.begin / kUpdateBlock, blocks = num_update_blocks(o.elements.end) - first_block;
+      const int64_t first_block = o.elements.begin / kUpdateBlock,
+                    blocks = num_update_blocks(o.elements.end) - first_block;
       exchanges = true;
       TERN_CHECK(static_cast<size_t>(o.rank) < parts.size(), "update: values of rank {} in a world of {}", o.rank,
                  parts.size());
@@ -64,8 +65,8 @@ std::vector<int64_t> block_value_bytes(const Shares& shares, BlockReaders reader
   std::vector<int64_t> bytes(static_cast<size_t>(ranks));
   for (const size_t p : parameters)
     for (const RankInterval& o : keepers_for(shares, readers, p))
-      bytes[static_cast<size_t>(o.rank)] +=
-          (num_update_blocks(o.elements.end) - o.elements.begin / kUpdateBlock) * count * static_cast<int64_t>(sizeof(double));
+      bytes[static_cast<size_t>(o.rank)] += (num_update_blocks(o.elements.end) - o.elements.begin / kUpdateBlock) *
+                                            count * static_cast<int64_t>(sizeof(double));
   return bytes;
 }
 

@@ -41,7 +41,8 @@ struct MovePricer::State {
     first.assign(static_cast<size_t>(shape.num_virtual_stages()) + 1, in.num_layers());
     for (size_t u = a.stage.size(); u-- > 0;) first[static_cast<size_t>(a.stage[u])] = static_cast<int>(u);
     of_device.resize(static_cast<size_t>(shape.num_devices));
-    for (int s = 0; s < shape.num_virtual_stages(); ++s) of_device[static_cast<size_t>(device_of(shape, s))].push_back(s);
+    for (int s = 0; s < shape.num_virtual_stages(); ++s)
+      of_device[static_cast<size_t>(device_of(shape, s))].push_back(s);
     timed = order_follows_times(in.schedule);
     if (timed) return;
     const PipelineOrder order = pipeline_order(shape, times);
