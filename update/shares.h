@@ -1,5 +1,5 @@
 #pragma once
-// Which rank keeps which part of the optimizer's state (spec/owner.h), parameter by parameter.
+// Which rank keeps which part of the optimizer's state (spec/owner.h), parameter by parameter, and tensors cut by that.
 
 #include <span>
 #include <vector>
