@@ -1,8 +1,8 @@
 // Modules that an adapter changes as a whole, beside what PEFT's golden files say (adapter_files_test.cpp): any form of the
 // model's weights, tied heads, and what is refused.
 
-#include "model/initial_weights.h"
 #include "model/whole_modules.h"
+#include "model/initial_weights.h"
 #include "model/pack_weights.h"
 
 #include <functional>

@@ -330,9 +330,7 @@ TEST(PipelineRunTest, SkippedRoundsChangeNoTime) {
     ASSERT_EQ(skipped.busy, walked.busy) << k;
   }
   for (const auto& [schedule, n] : ran)
-    if (schedule != PipelineSchedule::gpipe) {
-      EXPECT_GE(jumped[schedule], n / 4) << name_of(schedule) << " of " << n;
-    }
+    if (schedule != PipelineSchedule::gpipe) { EXPECT_GE(jumped[schedule], n / 4) << name_of(schedule) << " of " << n; }
 }
 
 TEST(PipelineRunTest, ALongStepCostsLittleMoreThanAShortOne) {
