@@ -1,11 +1,11 @@
 // A mixture of experts: every expert resident, each expert's rows as one product.
 
 #include "kernels/cpu/experts.h"
-#include "base/wide_type.h"
 
 #include <type_traits>
 #include <utility>
 
+#include "base/wide_type.h"
 #include "kernels/ref/experts_ref.h"
 #include "model/linear.h"
 #include "model/ops.h"

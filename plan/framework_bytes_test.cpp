@@ -1,10 +1,10 @@
 // What frameworks keep, held to the formulas that their authors published.
 #include "plan/framework_bytes.h"
-#include "hardware/machine.h"
 
 #include <gtest/gtest.h>
 
 #include "formats/hf/config.h"
+#include "hardware/machine.h"
 #include "hardware/machines.h"
 #include "plan/cost_model.h"
 #include "spec/presets.h"

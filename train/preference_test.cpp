@@ -1,6 +1,5 @@
 // DPO: fifty steps are TRL's (dev/golden/dpo.py), weights of answers are slopes of the loss, pairs stay together.
 #include "train/preference.h"
-#include "model/initial_weights.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -17,6 +16,7 @@
 #include "formats/hf/config.h"
 #include "formats/peft/config.h"
 #include "model/adapter_files.h"
+#include "model/initial_weights.h"
 #include "model/model_testing.h"
 #include "report/metrics_log.h"
 #include "train/trainer.h"

@@ -1,12 +1,12 @@
 // --states disk: the run, its checkpoints and its model are those of states in memory, in less of it.
 #include "train/stored_run.h"
-#include "train/disk_fit.h"
 
 #include <gtest/gtest.h>
 
 #include "base/error.h"
 #include "base/fault_io.h"
 #include "base/rng.h"
+#include "train/disk_fit.h"
 #include "train/fit.h"
 #include "train/nearest_fits.h"
 #include "train/ranks_testing.h"
