@@ -146,7 +146,7 @@ TEST_F(GainLora, CountedBytesAreThePredictedOnesWithEarlierBranchesToo) {
     EXPECT_EQ(r.counted_peak_bytes, r.predicted.tensors()) << name_of(dtype);
     EXPECT_EQ(r.byte_mismatches, 0);
     StreamSettings whole = s;
-    EXPECT_GE(plan_stream(whole).predicted.tensors(), r.predicted.tensors()) << "the forecast is of the last task";
+    EXPECT_GE(forecast_stream(whole).predicted.tensors(), r.predicted.tensors()) << "the forecast is of the last task";
   }
 }
 

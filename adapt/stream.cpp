@@ -271,7 +271,7 @@ StreamResult run_stream(const StreamSettings& s, const StreamHooks& hooks, Io& i
   return Stream(s, hooks, io, stop).run();
 }
 
-TrainResult plan_stream(const StreamSettings& s, const TrainHooks& hooks) {
+TrainResult forecast_stream(const StreamSettings& s, const TrainHooks& hooks) {
   TrainSettings first = s.train;
   first.data = s.tasks.front().data, first.dry_run = true;
   first.adapter->trains_a = !gives_a(s.method);

@@ -79,6 +79,6 @@ StreamResult run_stream(const StreamSettings&, const StreamHooks& = {}, Io& = re
                         const std::atomic<bool>& stop = kNeverStops);
 
 /// Predicts the memory of a task's run, which is the same for all tasks (gainlora: of the last task's, at most). Nothing is written.
-TrainResult plan_stream(const StreamSettings&, const TrainHooks& = {});
+TrainResult forecast_stream(const StreamSettings&, const TrainHooks& = {});
 
 }  // namespace tern

@@ -11,8 +11,11 @@
 #include "formats/hf/config.h"
 #include "infer/memory_fit.h"
 #include "infer/run.h"
+#include "model/initial_weights.h"
+#include "model/pack_weights.h"
 #include "program/lower.h"
 #include "train/fit.h"
+#include "train/step_placement.h"
 #include "update/state.h"
 
 namespace tern {

@@ -4,6 +4,7 @@
 #include "apps/options.h"
 #include "base/error.h"
 #include "base/text.h"
+#include "hardware/cluster.h"
 #include "hardware/machines.h"
 
 namespace tern {

@@ -15,6 +15,7 @@
 #include "infer/run.h"
 #include "infer/stream_plan.h"
 #include "model/load_streamed.h"
+#include "store/choose_reader.h"
 
 namespace tern {
 

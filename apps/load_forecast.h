@@ -2,7 +2,7 @@
 // What `tern plan --inference` foretells of a server on the hardware of a file, beside what a load measures.
 
 #include "base/json.h"
-#include "plan/inference.h"
+#include "plan/serving_search.h"
 #include "serve/load/load_report.h"
 
 namespace tern {

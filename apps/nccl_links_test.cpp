@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+#include "hardware/cluster.h"
+#include "hardware/machine.h"
 #include "hardware/machines.h"
 #include "plan/comm_cost.h"
 

@@ -14,6 +14,7 @@
 #include "base/units.h"
 #include "formats/model_dir.h"
 #include "hardware/cluster.h"
+#include "hardware/machine.h"
 #include "hardware/rates.h"
 #include "model/linear.h"
 #include "plan/cost_model.h"

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "plan/plan_file.h"
+#include "program/placement.h"
 #include "spec/model_spec.h"
 #include "train/fit.h"
 
@@ -19,9 +20,9 @@ struct EngineTraining {
   std::string asks;     // options that the command needs besides: " --from-scratch --tokenizer TOKENIZER"
   std::string command;  // "--plan plan.json"; of a plan without a file "--batch 16 --seq 256 … --dtype f32", or "--plan
                         // PLAN" where its layers do not recompute alike
-  uint32_t program = 0;  // checksum of a step's Program, if the plan says it
-  MemoryPlan memory;     // of a run whose only checkpoint comes after the last step
-  MemoryPlan saving;     // of one that saves on the way
+  uint32_t program = 0;    // checksum of a step's Program, if the plan says it
+  PredictedMemory memory;  // of a run whose only checkpoint comes after the last step
+  PredictedMemory saving;  // of one that saves on the way
 };
 /// Its figures come from predict_memory, which `tern train` asks before it allocates. Unlike the search they include the
 /// scratch of this machine's multiplier, the head's tiles as its kernels want them, and the copy a checkpoint is written

@@ -24,7 +24,6 @@
 #include "infer/memory_fit.h"
 #include "model/model_files.h"
 #include "plan/emit.h"
-#include "plan/strategy.h"
 
 namespace tern {
 namespace {

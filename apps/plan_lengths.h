@@ -1,7 +1,7 @@
 #pragma once
 // `tern plan --lengths`: sequences of unlike length, from options to the job.
 
-#include "plan/strategy.h"
+#include "plan/train_job.h"
 #include "spec/model_spec.h"
 
 namespace tern {

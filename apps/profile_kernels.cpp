@@ -16,6 +16,7 @@
 #include "kernels/cpu/optimizer.h"
 #include "kernels/cpu/tile_attention.h"
 #include "kernels/cpu/vector.h"
+#include "model/initial_weights.h"
 #include "model/unit.h"
 
 namespace tern {

@@ -13,8 +13,8 @@
 #include "program/checksum.h"
 #include "program/lower.h"
 #include "spec/presets.h"
-#include "train/fit.h"
 #include "train/plan_settings.h"
+#include "train/step_placement.h"
 
 namespace tern {
 namespace {

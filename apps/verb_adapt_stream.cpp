@@ -155,7 +155,7 @@ int run_adapt_stream(const Options& options) {
   return_freed_blocks();
   const StreamSettings s = settings_from(options);
   if (options.flag("dry-run")) {
-    const TrainResult plan = plan_stream(s);
+    const TrainResult plan = forecast_stream(s);
     log_info("it fits; predicted memory of a task's run:\n{}nothing was written (--dry-run)", describe(plan.predicted));
     return 0;
   }

@@ -19,6 +19,7 @@
 #include "base/options.h"
 #include "base/system.h"
 #include "base/units.h"
+#include "infer/best_sample.h"
 #include "infer/load.h"
 #include "infer/memory_fit.h"
 #include "infer/run.h"

@@ -25,6 +25,7 @@
 #include "base/units.h"
 #include "formats/gguf/model.h"
 #include "formats/hf/config.h"
+#include "hardware/cluster.h"
 #include "hardware/machines.h"
 #include "planner/words/lengths_text.h"
 #include "planner/words/page.h"

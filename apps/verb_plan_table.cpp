@@ -15,6 +15,8 @@
 #include "base/log.h"
 #include "base/options.h"
 #include "base/text.h"
+#include "hardware/cluster.h"
+#include "hardware/machine.h"
 #include "hardware/machines.h"
 #include "hardware/rates.h"
 

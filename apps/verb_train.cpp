@@ -48,7 +48,7 @@ std::string words(const Evaluation& e) {
   return text;
 }
 
-Json json_of(const MemoryPlan& plan) {
+Json json_of(const PredictedMemory& plan) {
   Json json = Json::object();
   for (const auto& [name, bytes] : plan.classes()) json[std::string(name)] = bytes;
   json["tensors"] = plan.tensors();
@@ -111,7 +111,7 @@ struct Talk {
     TrainHooks h;
     h.note = [](const std::string& text) { log_info("{}", text); };
     h.phase = [](const std::string& text) { log_info("{} …", text); };
-    h.planned = [&s](const MemoryPlan& plan, const ModelSpec& spec) {
+    h.planned = [&s](const PredictedMemory& plan, const ModelSpec& spec) {
       log_info("model: {} parameters in {} layers; {} tokens a step; memory predicted: {}",
                format_count(static_cast<double>(num_parameters(spec))), spec.layers,
                format_with_commas(s.batch * s.seq), format_bytes(plan.total()));

@@ -11,7 +11,7 @@
 namespace tern {
 namespace {
 
-std::vector<std::string> parts_of(const std::string& path) {
+std::vector<std::string> components_of(const std::string& path) {
   std::vector<std::string> parts;
   for (const std::string_view part : split(path, '/'))
     if (!part.empty() && part != ".") parts.emplace_back(part);
@@ -77,7 +77,7 @@ MemoryIo::~MemoryIo() = default;
 
 MemoryIo::NodePtr MemoryIo::find(const std::string& path) const {
   NodePtr node = root_;
-  for (const std::string& part : parts_of(path)) {
+  for (const std::string& part : components_of(path)) {
     const auto entry = node->names.find(part);
     if (entry == node->names.end()) return nullptr;
     node = entry->second;
@@ -151,7 +151,7 @@ std::unique_ptr<IoFile> MemoryIo::create_locked(const std::string& path) {
 std::unique_ptr<IoLock> MemoryIo::lock_existing(const std::string& path) {
   if (!stat(path)) return nullptr;
   const std::lock_guard lock(locks_->mutex);
-  const std::string key = join(parts_of(path), "/");
+  const std::string key = join(components_of(path), "/");
   return locks_->held.insert(key).second ? std::make_unique<MemoryLock>(locks_, key) : nullptr;
 }
 
@@ -251,7 +251,7 @@ std::optional<int64_t> MemoryIo::free_bytes(const std::string&) {
 std::unique_ptr<IoLock> MemoryIo::lock(const std::string& path) {
   open(path, false);
   const std::lock_guard lock(locks_->mutex);
-  const std::string key = join(parts_of(path), "/");
+  const std::string key = join(components_of(path), "/");
   if (!locks_->held.insert(key).second)
     throw Error(ErrorKind::usage,
                 "{}: another tern is at work on this directory; wait for it or choose another --output",

@@ -7,7 +7,8 @@
 #include <numeric>
 
 #include "base/error.h"
-#include "hardware/machines.h"
+#include "hardware/cluster.h"
+#include "hardware/machine.h"
 
 namespace tern {
 namespace {

@@ -6,7 +6,8 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "hardware/machines.h"
+#include "hardware/cluster.h"
+#include "hardware/machine.h"
 #include "plan/cost_model.h"
 #include "spec/presets.h"
 
@@ -32,7 +33,7 @@ std::shared_ptr<ReadyPipelines::Ready> ReadyPipelines::of(const PipelineShape& s
                                                           const std::string& where) {
   std::shared_ptr<Ready>& ready = ready_[{shape.schedule, shape.num_devices, shape.chunks_per_device, shape.num_micro}];
   if (ready) return ready;
-  const int64_t more = int64_t{3} * shape.num_stages() * shape.num_micro;
+  const int64_t more = int64_t{3} * shape.num_virtual_stages() * shape.num_micro;
   if (operations_ + more > most_)
     throw Error(
         ErrorKind::bad_file,
@@ -109,7 +110,7 @@ RunPricer::RunPricer(const PublishedRun& run, const Cluster& cluster, const std:
 // Where blocks do not divide, the last and the first stage have one less, then their neighbours: head and embedding
 // weigh too. Source: Llama 3 (arXiv:2407.21783, recalled) takes a layer off its first and its last stage for that.
 int RunPricer::blocks_of(int s) const {
-  const int stages = shape_.num_stages(), most = (num_blocks_ + stages - 1) / stages;
+  const int stages = shape_.num_virtual_stages(), most = (num_blocks_ + stages - 1) / stages;
   const int lacking = most * stages - num_blocks_, from_end = stages - 1 - s;
   const int turn = from_end < s ? 2 * from_end : 2 * s + 1;
   return most - (turn < lacking ? 1 : 0);
@@ -149,7 +150,7 @@ bool RunPricer::shares_prices_with(const RunPricer& other) const {
 // stage_times of full_instance, without making that: blocks are alike.
 PipelineTimes RunPricer::times_on(const Machine& machine, const LayerPrices& prices) const {
   const auto& [embedding, block, head] = prices.layers;
-  const int stages = shape_.num_stages();
+  const int stages = shape_.num_virtual_stages();
   StageTimes sum(shape_);
   for (int s = stages - 1; s >= 0; --s) {
     const bool begins = s == 0, ends = s + 1 == stages;
@@ -194,7 +195,7 @@ Instance RunPricer::full_instance(const Machine& any) const {
     in.within.push_back({EdgeCost{}});
     in.across.push_back({far[u]}), in.other_across[0].push_back({near[u]});
   }
-  for (int s = 0; s + 1 < shape_.num_stages(); ++s) in.link_class.push_back(inside(machine, s) ? 1 : 0);
+  for (int s = 0; s + 1 < shape_.num_virtual_stages(); ++s) in.link_class.push_back(inside(machine, s) ? 1 : 0);
   if (in.link_class.empty()) in.other_across.clear();
   in.capacity.assign(static_cast<size_t>(c.num_stages),
                      TierBytes{machine.device_capacity(), machine.host_capacity(), machine.disk_capacity()});
@@ -203,7 +204,7 @@ Instance RunPricer::full_instance(const Machine& any) const {
 
 Assignment RunPricer::full_assignment() const {
   Assignment a;
-  const int stages = shape_.num_stages();
+  const int stages = shape_.num_virtual_stages();
   for (int s = 0; s < stages; ++s) {
     const int layers = blocks_of(s) + (s == 0 ? 1 : 0) + (s == stages - 1 ? 1 : 0);
     a.stage.insert(a.stage.end(), static_cast<size_t>(layers), s);

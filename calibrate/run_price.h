@@ -11,9 +11,11 @@
 
 #include "calibrate/run_table.h"
 #include "hardware/cluster.h"
+#include "hardware/machine.h"
 #include "plan/instance.h"
 #include "plan/layers.h"
 #include "plan/legality.h"
+#include "program/pipeline_run.h"
 #include "program/stage_model.h"
 #include "spec/model_spec.h"
 

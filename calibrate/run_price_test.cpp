@@ -8,7 +8,10 @@
 #include "base/error.h"
 #include "base/rng.h"
 #include "calibrate/constants.h"
+#include "hardware/cluster.h"
+#include "hardware/machine.h"
 #include "hardware/machines.h"
+#include "program/pipeline_run.h"
 
 namespace tern {
 namespace {

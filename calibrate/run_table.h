@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "plan/strategy.h"
+#include "plan/train_job.h"
 
 namespace tern {
 

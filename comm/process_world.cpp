@@ -6,14 +6,13 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
-#include <deque>
 #include <functional>
 #include <vector>
 
 #include "base/crc32c.h"
 #include "base/error.h"
 #include "comm/link.h"
+#include "comm/self_messages.h"
 
 namespace tern {
 namespace {
@@ -41,10 +40,7 @@ class ProcessTransport final : public Transport {
 
   void send(int to, uint64_t tag, std::span<const std::byte> bytes) override {
     if (store_->failure()) store_->throw_failure(fmt::format("it was at {} to rank {}", describe_tag(tag), to));
-    if (to == me_.rank) {
-      to_self_.push_back({tag, bytes});
-      return;
-    }
+    if (to == me_.rank) return to_self_.send(tag, bytes);
     of(to).post(tag, bytes);
     of(to).send_some();
   }
@@ -52,10 +48,7 @@ class ProcessTransport final : public Transport {
   void recv(int from, uint64_t tag, std::span<std::byte> bytes) override { recv_any({&from, 1}, tag, bytes); }
 
   int recv_any(std::span<const int> from, uint64_t tag, std::span<std::byte> bytes) override {
-    const auto awaits = [&] {
-      return from.size() == 1 ? fmt::format("{} of rank {}", describe_tag(tag), from[0])
-                              : fmt::format("{} of any of {} ranks", describe_tag(tag), from.size());
-    };
+    const auto awaits = [&] { return describe_awaited(from, tag); };
     auto first = from.end();
     const auto any = [&] {
       return (first = std::ranges::find_if(from, [&](int f) { return arrived(f); })) != from.end();
@@ -63,15 +56,12 @@ class ProcessTransport final : public Transport {
     wait_until(any, from, awaits);
     const int who = *first;
     if (who == me_.rank) {
-      const SelfMessage m = to_self_.front();
-      check_expected(who, m.tag, m.bytes.size(), tag, bytes.size());
-      to_self_.pop_front();
-      if (!bytes.empty()) std::memcpy(bytes.data(), m.bytes.data(), bytes.size());
+      to_self_.receive(tag, bytes);
       return who;
     }
     Link& link = of(who);
     require_whole(who);
-    check_expected(who, link.header().tag, link.header().length, tag, bytes.size());
+    check_expected(me_.rank, who, link.header().tag, link.header().length, tag, bytes.size());
     const auto all_here = [&] {
       const size_t before = link.received();
       const bool all = link.read_payload(bytes, ledger_kept_);
@@ -136,18 +126,8 @@ class ProcessTransport final : public Transport {
   }
 
  private:
-  struct SelfMessage {
-    uint64_t tag;
-    std::span<const std::byte> bytes;
-  };
   bool arrived(int from) { return from == me_.rank ? !to_self_.empty() : of(from).read_header(); }
   Link& of(int peer) { return links_[static_cast<size_t>(peer)]; }
-
-  void check_expected(int from, uint64_t tag, uint64_t length, uint64_t want_tag, size_t want_length) const {
-    TERN_CHECK(tag == want_tag && length == want_length,
-               "rank {} expects {} of {} bytes from rank {}, which sent {} of {} bytes", me_.rank,
-               describe_tag(want_tag), want_length, from, describe_tag(tag), length);
-  }
 
   // A message that is not what was sent is of no use, and neither is what follows it.
   void require_whole(int from) {
@@ -266,7 +246,7 @@ class ProcessTransport final : public Transport {
   bool ledger_kept_ = false;
   std::vector<Link> links_;
   std::vector<LinkBytes> counted_;  // of earlier generations
-  std::deque<SelfMessage> to_self_;
+  SelfMessages to_self_{me_.rank};
   std::vector<pollfd> polled_;
 };
 

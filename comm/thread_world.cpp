@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "comm/self_messages.h"
 
 namespace tern {
 namespace {
@@ -241,9 +242,7 @@ class ThreadWorld::Rank final : public Transport {
   void take(std::unique_lock<std::mutex>& lock, int from, uint64_t tag, std::span<std::byte> bytes) {
     std::deque<Message>& queue = s_.queue[s_.at(from, rank_)];
     const Message message = queue.front();
-    TERN_CHECK(message.tag == tag && message.bytes.size() == bytes.size(),
-               "rank {} expects {} of {} bytes from rank {}, which sent {} of {} bytes", rank_, describe_tag(tag),
-               bytes.size(), from, describe_tag(message.tag), message.bytes.size());
+    check_expected(rank_, from, message.tag, message.bytes.size(), tag, bytes.size());
     queue.pop_front();
     RankState& sender = s_.of(from);
     --sender.posted, ++sender.being_read;

@@ -10,6 +10,7 @@
 #include "exec/executor.h"
 #include "formats/hf/config.h"
 #include "formats/hf/family.h"
+#include "model/initial_weights.h"
 #include "model/linear.h"
 
 namespace tern {

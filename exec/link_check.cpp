@@ -12,8 +12,8 @@ LinkBytes LinkCheck::planned(const Instruction& i, bool has_loss) const {
   if ((i.op == Opcode::norm || i.op == Opcode::update) && !has_loss) return {};
   const Comm& group = parts.group_of(i.axis);
   LinkBytes links = link_bytes(i, size_of(parts.wide()), group.rank(), group.size(), parts.bytes_of_parts(i));
-  if (in.compute.tensor) links += exchanged_bytes(i, in.compute.tensor->comm.size());
-  if (in.compute.context) links += swapped_bytes(i, in.compute.context->comm.size());
+  if (in.compute.tensor) links += exchange_link_bytes(i, in.compute.tensor->comm.size());
+  if (in.compute.context) links += swap_link_bytes(i, in.compute.context->comm.size());
   return links;
 }
 

@@ -188,7 +188,7 @@ TEST_P(Pipelines, AlsoWhenTheyComputeAgainWhatTheyDidNotKeep) {
 
 TEST_P(Pipelines, AndWithReplicasOfEachStage) {
   const PipelineShape shape{GetParam(), 2, std::max(2, least_chunks(GetParam())), kMicro};
-  const bool meets = least_chunks(GetParam()) > 1 && device_of(shape, shape.num_stages() - 1) == 0;
+  const bool meets = least_chunks(GetParam()) > 1 && device_of(shape, shape.num_virtual_stages() - 1) == 0;
   for (const bool tied : {false, true}) {
     const PipelineCase p{.schedule = GetParam(), .stages = 2, .data = 2};
     if (tied && meets)

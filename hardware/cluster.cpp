@@ -1,5 +1,7 @@
 #include "hardware/cluster.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numeric>
 #include <optional>
@@ -348,30 +350,17 @@ Cluster parse_cluster(std::string_view toml, const std::string& path) {
 
 Cluster read_cluster(const std::string& path) { return parse_cluster(real_io().read(path), path); }
 
-int64_t Machine::host_capacity() const {
-  return std::min(node.host_bytes - node.host_reserved_bytes, node.pinned_bytes) / node.num_devices;
-}
-int64_t Machine::disk_capacity() const { return (node.disk_bytes - node.disk_reserved_bytes) / node.num_devices; }
-double Machine::price_per_hour(int64_t used) const {
-  return (device.price_per_hour + node.price_per_hour / static_cast<double>(node.num_devices)) *
-         static_cast<double>(used);
-}
-
-Machine machine_of(const Cluster& c, int group) {
-  TERN_CHECK(group >= 0 && group < static_cast<int>(c.groups.size()), "machine_of: group {}", group);
-  const NodeGroup& g = c.groups[static_cast<size_t>(group)];
-  Machine m;
-  m.node = c.nodes[static_cast<size_t>(g.node)];
-  m.device = c.devices[static_cast<size_t>(m.node.device)];
-  m.num_nodes = g.count;
-  m.levels.push_back(m.node.link);
-  for (const NetworkLevel& level : c.network) {
-    m.levels.push_back({level.name, std::min(level.nodes, g.count) * m.node.num_devices,
-                        m.node.network / level.oversubscription / static_cast<double>(m.node.num_devices),
-                        level.latency_ps});
-    if (level.nodes >= g.count) break;
-  }
-  return m;
+Cluster with_nodes(Cluster cluster, int64_t nodes) {
+  if (cluster.groups.size() != 1)
+    throw Error(ErrorKind::usage, "--nodes {}: '{}' has {} groups of nodes; give their counts in the file", nodes,
+                cluster.name, cluster.groups.size());
+  const int64_t joined = cluster.network.empty() ? 1 : cluster.network.back().nodes;
+  if (nodes > joined)
+    throw Error(ErrorKind::usage, "--nodes {}: the network of '{}' joins {} nodes; add a [[network]] level to its file",
+                nodes, cluster.name, joined);
+  if (nodes != cluster.groups[0].count) cluster.name = fmt::format("{} nodes of: {}", nodes, cluster.name);
+  cluster.groups[0].count = nodes;
+  return cluster;
 }
 
 std::string_view name_of(ProductUse use) {

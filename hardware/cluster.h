@@ -157,22 +157,8 @@ struct Cluster {
 /// values out of range, names that are not defined, tables whose time would fall as a product grows.
 Cluster read_cluster(const std::string& path);
 Cluster parse_cluster(std::string_view toml, const std::string& path);
-
-/// Equal nodes of a cluster, seen from one device: the levels of links from the inside out, the last holding all.
-struct Machine {
-  DeviceType device;
-  NodeType node;
-  int64_t num_nodes = 0;
-  std::vector<LinkLevel> levels;
-  int64_t num_devices() const { return num_nodes * node.num_devices; }
-  int64_t device_capacity() const { return device.memory_bytes - device.reserved_bytes; }
-  int64_t host_capacity() const;  // per device: what may be page-locked of what the system leaves
-  int64_t disk_capacity() const;  // per device
-  double price_per_hour(int64_t devices) const;
-};
-
-/// Group `group` alone, with its links. Errors: TERN_CHECK for an index out of range.
-Machine machine_of(const Cluster&, int group);
+/// The same cluster with so many nodes. Errors: usage, for nodes of several types, or more than its network joins.
+Cluster with_nodes(Cluster, int64_t nodes);
 
 std::string_view name_of(ProductUse);  // "any", "input_gradient", …
 

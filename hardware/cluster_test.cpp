@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/io.h"
 #include "base/text.h"
+#include "hardware/machine.h"
 #include "hardware/machines.h"
 #include "hardware/rates.h"
 

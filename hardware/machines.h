@@ -5,7 +5,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "hardware/cluster.h"
 
@@ -22,11 +21,5 @@ std::span<const MachineFile> machine_files();
 Cluster find_cluster(const std::string& path_or_name);
 /// The text behind it. Errors: as find_cluster, for what is neither.
 std::string cluster_text(const std::string& path_or_name);
-
-/// One machine for each type of node, with all nodes of the type wherever they stand in the file.
-std::vector<Machine> machines_of(const Cluster&);
-
-/// The same with so many nodes. Errors: usage, for nodes of several types, or more than its network joins.
-Cluster with_nodes(Cluster, int64_t nodes);
 
 }  // namespace tern

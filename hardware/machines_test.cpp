@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/io.h"
 #include "base/text.h"
+#include "hardware/cluster.h"
 
 namespace tern {
 namespace {

@@ -13,6 +13,7 @@
 #include "infer/run.h"
 #include "model/adapter_files.h"
 #include "model/model_testing.h"
+#include "model/pack_weights.h"
 
 namespace tern {
 namespace {

@@ -6,6 +6,7 @@
 #include "infer/executor.h"
 #include "infer/memory_fit.h"
 #include "model/model_testing.h"
+#include "model/pack_weights.h"
 
 namespace tern {
 namespace {

@@ -11,6 +11,7 @@
 #include "model/adapter_files.h"
 #include "model/gated_adapter.h"
 #include "model/model_files.h"
+#include "model/pack_weights.h"
 #include "model/rope_table.h"
 #include "model/row_lengths.h"
 #include "model/thread_memory.h"

@@ -32,13 +32,4 @@ std::vector<std::vector<Sample>> run_requests(Engine&, std::span<const Request>,
 std::vector<Sample> run_request(Engine&, const Request&, const OnText&, const std::function<bool()>& stopped,
                                 RunTimings* timings, const OnSample& on_sample = {});
 
-/// Whether a sample ended by itself: at a token that ends texts, or at a stop text. The first of several to do so is what
-/// first-finish search takes (shorter lines of reasoning are more often right). Source  Agarwal et al. 2025, arXiv:2505.18149 (recalled).
-bool ended_by_itself(const Sample&);
-/// Of its tokens under the model, the one that ended it included; 0 of none.
-double mean_log_probability(const Sample&);
-/// Index of the sample with the highest mean_log_probability, the first of equals; a cancelled or
-/// failed one only where there are no others. There must be a sample.
-size_t likeliest_sample(std::span<const Sample>);
-
 }  // namespace tern

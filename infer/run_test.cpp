@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "infer/best_sample.h"
 #include "infer/fake_model_testing.h"
 #include "infer/sampling.h"
 

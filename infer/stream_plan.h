@@ -10,7 +10,6 @@
 #include "infer/load.h"
 #include "infer/memory_fit.h"
 #include "model/file_bands.h"
-#include "store/read_probe.h"
 
 namespace tern {
 

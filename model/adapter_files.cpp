@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/io.h"
+#include "base/wide_type.h"
 #include "formats/safetensors/safetensors.h"
 #include "formats/safetensors/write.h"
 #include "model/number.h"
@@ -109,7 +110,7 @@ Branch expanded(const Branch& b, Arena& arena) {
   if (b.pool == 1) return b;
   Branch whole = b;
   const int64_t in = b.a.count() / b.rank * b.pool;
-  whole.a = arena.allocate(ops::sum_dtype(b.a.dtype()), {b.rank, in}, MemoryClass::staging), whole.pool = 1;
+  whole.a = arena.allocate(wide_type(b.a.dtype()), {b.rank, in}, MemoryClass::staging), whole.pool = 1;
   ops::by_dtype(b.a.dtype(), [&]<class T>() {
     const std::span<const T> from = b.a.span<T>();
     const auto spread = [&]<class To>(std::span<To> to) {
@@ -233,11 +234,11 @@ void save_adapters(const ModelSpec& spec, const PeftConfig& config, const ModelW
     const BranchInfo infos = infos_of(place, whole);
     const auto add = [&](const ParameterInfo& info, const Tensor& t) {
       entries.push_back(dense_tensor(
-          info, info.fragments, [t] { return t; }, ops::sum_dtype(t.dtype())));
+          info, info.fragments, [t] { return t; }, wide_type(t.dtype())));
     };
     add(infos.a, whole.a), add(infos.b, whole.b);
     if (!b.has_magnitude) return;
-    const Tensor m = arena.allocate(ops::sum_dtype(b.magnitude.dtype()), b.magnitude.shape(), MemoryClass::staging);
+    const Tensor m = arena.allocate(wide_type(b.magnitude.dtype()), b.magnitude.shape(), MemoryClass::staging);
     const std::vector<double> lengths = magnitudes(b);
     for (size_t i = 0; i < lengths.size(); ++i) {
       if (m.dtype() == DType::f64)

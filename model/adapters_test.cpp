@@ -1,6 +1,7 @@
 // Branches of low rank beside weights: what they compute, and where they begin. Their gradients are in gradient_test.cpp,
 // their bytes in cost_test.cpp.
 
+#include "model/initial_weights.h"
 #include "model/linear.h"
 #include "model/model_testing.h"
 #include "model/ops.h"

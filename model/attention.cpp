@@ -4,6 +4,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "base/wide_type.h"
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/hadamard.h"
 #include "kernels/cpu/kv_rows.h"
@@ -256,7 +257,7 @@ void attention_forward_branch(const AttentionSpec& u, const ModelSpec& spec, con
   const AttentionSpec seen = heads_of_context(u, c);  // over all rows of a context group
   const int64_t T = static_cast<int64_t>(rows.tokens.size()), E = u.heads * u.head_dim;
   const Shape context_shape{c.context ? rows_of_context(rows) : T, seen.heads * seen.head_dim};
-  const DType dtype = x.dtype(), sums = ops::sum_dtype(dtype);
+  const DType dtype = x.dtype(), sums = wide_type(dtype);
   const MemoryClass kept = saved ? MemoryClass::activations : MemoryClass::workspace;
   NormStatistics stats;
   const bool head_norms = u.head_norm != HeadNormKind::none;
@@ -380,8 +381,8 @@ void attention_backward_branch(const AttentionSpec& u, const ModelSpec& spec, co
   if (u.latent.present()) allocate_latent_gradients(u, saved.latent, left, c);
   const bool head_norms = u.head_norm != HeadNormKind::none;
   if (head_norms) {
-    saved.dquery_norm = c.arena.zeros(ops::sum_dtype(dtype), {u.query_norm_width()}, left);
-    saved.dkey_norm = c.arena.zeros(ops::sum_dtype(dtype), {u.key_norm_width()}, left);
+    saved.dquery_norm = c.arena.zeros(wide_type(dtype), {u.query_norm_width()}, left);
+    saved.dkey_norm = c.arena.zeros(wide_type(dtype), {u.key_norm_width()}, left);
   }
   if (c.context)
     context_backward(u, spec, w, rows, df, saved, c);

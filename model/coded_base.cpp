@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/wide_type.h"
 #include "model/model_files.h"
 #include "model/ops.h"
 #include "model/weights_file.h"
@@ -60,7 +61,7 @@ ModelWeights weights_beside(const ModelSpec& spec, StoredWeights stored, DType d
     t = arena.allocate(dtype, info.shape, MemoryClass::weights);
   });
   for_each_fixed(spec, weights, [&](const ParameterInfo& info, Tensor& t) {
-    t = arena.allocate(ops::sum_dtype(dtype), info.shape, MemoryClass::weights);
+    t = arena.allocate(wide_type(dtype), info.shape, MemoryClass::weights);
     read(info, t);
   });
   share_storage(spec, weights);

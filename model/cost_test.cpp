@@ -6,6 +6,7 @@
 #include "kernels/onednn/fast_matmul.h"
 #include "model/coded_base.h"
 #include "model/coded_model_testing.h"
+#include "model/initial_weights.h"
 #include "model/model_files.h"
 #include "model/model_testing.h"
 

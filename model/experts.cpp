@@ -5,6 +5,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "base/wide_type.h"
 #include "kernels/ref/experts_ref.h"
 #include "model/linear.h"
 #include "model/ops.h"
@@ -27,7 +28,7 @@ Router router_of(const MoeSpec& u) {
 
 // What the router decides for T tokens: kept by a forward that trains.
 Routing allocate_routing(const MoeSpec& u, int64_t T, DType dtype, MemoryClass kept, const Compute& c) {
-  const DType sums = ops::sum_dtype(dtype);
+  const DType sums = wide_type(dtype);
   return {c.arena.allocate(sums, {T, u.experts}, kept),      c.arena.allocate(sums, {T, u.top_k}, kept),
           c.arena.allocate(DType::i32, {T, u.top_k}, kept),  c.arena.allocate(DType::i32, {T, u.top_k}, kept),
           c.arena.allocate(DType::i32, {T * u.top_k}, kept), c.arena.allocate(DType::i32, {u.experts + 1}, kept)};
@@ -159,7 +160,7 @@ static void forward_branch(const MoeSpec& u, const MoeWeights& w, const Tensor& 
   if (saved) stats = allocate_statistics(u.norm, T, dtype, c);
   const Routing routing = allocate_routing(u, T, dtype, kept, c);
   Tensor up, shared_up, gate;
-  if (shared && u.shared_gate) gate = c.arena.allocate(ops::sum_dtype(dtype), {T, 1}, kept);
+  if (shared && u.shared_gate) gate = c.arena.allocate(wide_type(dtype), {T, 1}, kept);
   const auto allocate_up = [&] { up = c.arena.allocate(dtype, {R, w.up.front().out}, kept); };
   const auto allocate_shared_up = [&] { shared_up = c.arena.allocate(dtype, {T, w.shared_up.out}, kept); };
   if (saved) {
@@ -209,7 +210,7 @@ static void forward_branch(const MoeSpec& u, const MoeWeights& w, const Tensor& 
 static void backward_branch(const MoeSpec& u, const MoeWeights& w, const Tensor& df, MoeSaved& saved, const Tensor& dx,
                             MemoryClass left, const Compute& c) {
   const int64_t T = df.rows(), R = T * u.top_k;
-  const DType dtype = df.dtype(), sums = ops::sum_dtype(dtype);
+  const DType dtype = df.dtype(), sums = wide_type(dtype);
   const Routing& r = saved.routing;
   const bool shared = u.shared_hidden > 0, gated = shared && u.shared_gate;
   const auto kept = [&](Shape shape) { return c.arena.allocate(dtype, shape, left); };

@@ -15,6 +15,7 @@
 #include "model/golden_weights_testing.h"
 #include "model/model_files.h"
 #include "model/model_testing.h"
+#include "model/pack_weights.h"
 
 namespace tern {
 namespace {

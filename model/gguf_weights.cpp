@@ -18,6 +18,7 @@
 #include "model/coded_matrix.h"
 #include "model/gguf_slots.h"
 #include "model/ops.h"
+#include "model/pack_weights.h"
 #include "model/weights_file.h"
 
 namespace tern {

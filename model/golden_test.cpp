@@ -11,6 +11,7 @@
 #include "formats/safetensors/write.h"
 #include "kernels/cpu/optimizer.h"
 #include "kernels/cpu/vector.h"
+#include "model/initial_weights.h"
 #include "model/model_files.h"
 #include "model/model_testing.h"
 

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "base/wide_type.h"
 #include "kernels/cpu/head_loss.h"
 #include "model/linear.h"
 #include "model/ops.h"
@@ -69,7 +70,7 @@ double head_forward_loss(const ModelSpec& spec, const HeadWeights& w, const Rows
   const HeadSpec& u = spec.head();
   if (c.tensor) return shared_head_loss(u, w, x, targets, scale, saved, gradients, c);
   const int64_t T = x.rows(), D = u.width;
-  const DType dtype = x.dtype(), sums = ops::sum_dtype(dtype);
+  const DType dtype = x.dtype(), sums = wide_type(dtype);
   TERN_CHECK(static_cast<int64_t>(targets.size()) == T, "head: {} targets for {} rows", targets.size(), T);
   const NormStatistics stats = allocate_statistics(u.norm, T, dtype, c);
   saved = {.x_TD = x,
@@ -143,7 +144,7 @@ std::vector<double> head_losses(const ModelSpec& spec, WeightSource weights, con
 
   const Linear projection = readable(w.projection, x.dtype(), c);
   const int64_t rows = std::min(T, kHeadTile);
-  const DType sums = ops::sum_dtype(x.dtype());
+  const DType sums = wide_type(x.dtype());
   const Tensor normed_tile = c.arena.allocate(x.dtype(), {rows, u.width}, MemoryClass::workspace);
   const Tensor logits_tile = c.arena.allocate(sums, {rows, u.vocab}, MemoryClass::workspace);
   const Tensor scratch = forward_scratch(projection, widest_tile(projection, T, x.dtype(), c.multiply), x.dtype(), c);
@@ -171,7 +172,7 @@ Tensor head_logits(const ModelSpec& spec, WeightSource weights, const Tensor& x,
   const auto& w = std::get<HeadWeights>(*lease);
   const auto num = static_cast<int64_t>(rows.size());
   for (const int32_t r : rows) TERN_CHECK(0 <= r && r < x.rows(), "head: row {} of {}", r, x.rows());
-  const Tensor logits = c.arena.allocate(ops::sum_dtype(x.dtype()), {num, u.vocab}, MemoryClass::activations);
+  const Tensor logits = c.arena.allocate(wide_type(x.dtype()), {num, u.vocab}, MemoryClass::activations);
   const Tensor picked = c.arena.allocate(x.dtype(), {num, u.width}, MemoryClass::workspace);
   const Tensor normed = c.arena.allocate(x.dtype(), {num, u.width}, MemoryClass::workspace);
   ops::gather_rows(x, rows, picked);

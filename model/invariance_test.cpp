@@ -7,6 +7,7 @@
 
 #include "kernels/dispatch.h"
 #include "model/model_testing.h"
+#include "model/pack_weights.h"
 
 namespace tern {
 namespace {

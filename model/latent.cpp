@@ -5,6 +5,7 @@
 
 #include <type_traits>
 
+#include "base/wide_type.h"
 #include "kernels/cpu/heads.h"
 #include "kernels/ref/heads_ref.h"
 #include "model/linear.h"
@@ -143,17 +144,17 @@ LatentSaved allocate_latent(const AttentionSpec& u, int64_t rows, DType dtype, c
   const auto kept = [&](DType type, Shape shape) { return c.arena.allocate(type, shape, MemoryClass::activations); };
   LatentSaved s;
   s.kv_TR = kept(dtype, {rows, l.kv_rank + l.rotary});
-  s.kv_rstd = kept(ops::sum_dtype(dtype), {rows});
+  s.kv_rstd = kept(wide_type(dtype), {rows});
   if (l.query_rank == 0) return s;
   s.query_TR = kept(dtype, {rows, l.query_rank});
-  s.query_rstd = kept(ops::sum_dtype(dtype), {rows});
+  s.query_rstd = kept(wide_type(dtype), {rows});
   return s;
 }
 
 // The norms' weights get their gradients before the norms' own backward overwrites what they need.
 void allocate_latent_gradients(const AttentionSpec& u, LatentSaved& s, MemoryClass left, const Compute& c) {
   const LatentSpec& l = u.latent;
-  const DType dtype = s.kv_TR.dtype(), sums = ops::sum_dtype(dtype);
+  const DType dtype = s.kv_TR.dtype(), sums = wide_type(dtype);
   s.dkv_TR = c.arena.allocate(dtype, s.kv_TR.shape(), left);
   s.dkv_norm = c.arena.zeros(sums, {l.kv_rank}, left);
   if (l.query_rank == 0) return;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "base/wide_type.h"
 #include "kernels/cpu/coded_int8.h"
 #include "kernels/cpu/coded_matmul.h"
 #include "kernels/cpu/head_loss.h"
@@ -383,7 +384,7 @@ Linear with_factors(const Linear& linear, DType dtype, const Compute& c) {
     }
   Linear own{.weight = linear.weight, .bias = {}, .out = linear.out, .in = linear.in};
   const Tensor a = stacked_a(linear, c);
-  const Tensor aw = c.arena.allocate(ops::sum_dtype(dtype), {a.rows(), linear.out}, MemoryClass::workspace);
+  const Tensor aw = c.arena.allocate(wide_type(dtype), {a.rows(), linear.out}, MemoryClass::workspace);
   const Compute plain{c.arena, c.multiply};
   multiply_forward(own, a, aw, forward_scratch(own, a.rows(), dtype, plain), plain);
   int64_t row = 0;

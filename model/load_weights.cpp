@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "base/error.h"
+#include "base/wide_type.h"
 #include "formats/gguf/model.h"
 #include "kernels/cpu/code_groups.h"
 #include "kernels/cpu/matmul.h"
@@ -15,6 +16,7 @@
 #include "model/given_weights.h"
 #include "model/model_files.h"
 #include "model/ops.h"
+#include "model/pack_weights.h"
 #include "model/weights_loader.h"
 
 namespace tern {
@@ -22,7 +24,7 @@ namespace {
 
 void load_fixed(const ModelSpec& spec, WeightsLoader& loader, DType dtype, ModelWeights& weights, Arena& arena) {
   for_each_fixed(spec, weights, [&](const ParameterInfo& info, Tensor& t) {
-    t = arena.allocate(ops::sum_dtype(dtype), info.shape, MemoryClass::weights);
+    t = arena.allocate(wide_type(dtype), info.shape, MemoryClass::weights);
     loader.load(info, t);
   });
 }

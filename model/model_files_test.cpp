@@ -11,7 +11,9 @@
 #include "kernels/cpu/matmul.h"
 #include "kernels/dispatch.h"
 #include "model/check_weights.h"
+#include "model/initial_weights.h"
 #include "model/model_testing.h"
+#include "model/pack_weights.h"
 
 namespace tern {
 namespace {

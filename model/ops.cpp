@@ -13,6 +13,7 @@
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/rope.h"
 #include "kernels/cpu/scale.h"
+#include "kernels/cpu/softcap.h"
 #include "kernels/cpu/vector.h"
 #include "kernels/ref/activation_ref.h"
 #include "kernels/ref/cross_entropy_ref.h"
@@ -154,7 +155,7 @@ struct Parts {
     return t.span<T>().subspan(static_cast<size_t>(row * stride + offset), static_cast<size_t>(count));
   }
 };
-Parts parts_of(const Tensor& x, int64_t groups, int64_t width) {
+Parts row_parts(const Tensor& x, int64_t groups, int64_t width) {
   const int64_t rows = x.rows();
   return {rows, rows ? x.count() / rows : 0, width, groups * width};
 }
@@ -171,7 +172,7 @@ void for_rows(const Parts& p, F f) {
 
 void head_norm(const NormSpec& spec, const NormWeights& w, const Tensor& x, int64_t offset, int64_t groups,
                const Tensor& y, const Tensor& rstd) {
-  const Parts p = parts_of(x, groups, w.weight.count());
+  const Parts p = row_parts(x, groups, w.weight.count());
   by_dtype(x.dtype(), [&]<class T>() {
     using Sum = std::conditional_t<kIsRef<T>, double, float>;
     const std::span<Sum> all = span_or_none<Sum>(rstd);
@@ -190,7 +191,7 @@ void head_norm(const NormSpec& spec, const NormWeights& w, const Tensor& x, int6
 
 void head_norm_backward(const NormSpec& spec, const NormWeights& w, const Tensor& x, int64_t offset, int64_t groups,
                         const Tensor& rstd, const Tensor& d, const Tensor& dw) {
-  const Parts p = parts_of(x, groups, w.weight.count());
+  const Parts p = row_parts(x, groups, w.weight.count());
   by_dtype(x.dtype(), [&]<class T>() {
     using Sum = std::conditional_t<kIsRef<T>, double, float>;
     const auto num = static_cast<size_t>(groups);

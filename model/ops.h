@@ -44,9 +44,6 @@ std::vector<WeightRows<T>> weight_rows(std::span<const Tensor> pieces) {
   return rows;
 }
 
-/// The type of statistics, logits, losses and gradients of weights: f32, or f64 for f64.
-inline DType sum_dtype(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; }
-
 /// Without a norm (NormSpec::present) x is copied, and no weights get a gradient; nor do a frozen unit's weights, whose
 /// gradients are empty tensors.
 void norm(const NormSpec&, const NormWeights&, const Tensor& x, const Tensor& y, const Tensor& mean,

@@ -1,9 +1,10 @@
+#include "model/pack_weights.h"
+
 #include <type_traits>
 
 #include "base/error.h"
 #include "kernels/cpu/matmul.h"
 #include "model/ops.h"
-#include "model/weights.h"
 #include "tensor/bytes_of.h"
 
 namespace tern {

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/io.h"
+#include "base/wide_type.h"
 #include "formats/hf/config.h"
 #include "formats/safetensors/write.h"
 #include "model/model_files.h"
@@ -102,7 +103,7 @@ void save_model(const ModelSpec& spec, const HfConfig& config, const ModelWeight
           info, fragments, [t] { return t; }, stored));
   };
   for_each_parameter(spec, handles, [&](const ParameterInfo& info, Tensor& t) { add(info, t, dtype); });
-  for_each_fixed(spec, handles, [&](const ParameterInfo& info, Tensor& t) { add(info, t, ops::sum_dtype(dtype)); });
+  for_each_fixed(spec, handles, [&](const ParameterInfo& info, Tensor& t) { add(info, t, wide_type(dtype)); });
   make_dirs(io, dir);
   write_model_weights(io, dir, entries, max_shard_bytes);
   HfConfig written = config;

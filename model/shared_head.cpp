@@ -8,6 +8,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "base/wide_type.h"
 #include "kernels/cpu/parallel.h"
 #include "model/linear.h"
 #include "model/ops.h"
@@ -91,7 +92,7 @@ double shared_head_loss(const HeadSpec& u, const HeadWeights& w, const Tensor& x
                         double scale, HeadSaved& saved, HeadWeights& gradients, const Compute& c) {
   const auto T = static_cast<int64_t>(targets.size());
   const int64_t D = u.width, V = w.projection.out;
-  const DType dtype = x.dtype(), sums = ops::sum_dtype(dtype);
+  const DType dtype = x.dtype(), sums = wide_type(dtype);
   const NormStatistics stats = allocate_statistics(u.norm, x.rows(), dtype, c);
   saved = {.x_TD = x,
            .mean_T = stats.mean_T,

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "kernels/lapack/svd.h"
+#include "model/initial_weights.h"
 #include "model/model_files.h"
 #include "model/number.h"
 #include "model/ops.h"

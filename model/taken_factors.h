@@ -5,6 +5,7 @@
 #include <string>
 
 #include "formats/peft/config.h"
+#include "model/initial_weights.h"
 #include "model/weights.h"
 
 namespace tern {

@@ -1,6 +1,7 @@
 // Adapters that begin with a part of the weight: together they are the weight, they begin as PEFT's (dev/golden/adapter_inits.py), and
 // beside the model as it lies they are one of twice the rank.
 #include "model/taken_factors.h"
+#include "model/initial_weights.h"
 
 #include "base/error.h"
 #include "formats/hf/config.h"

@@ -1,5 +1,6 @@
 #include "model/unit.h"
 
+#include "base/wide_type.h"
 #include "model/context_ranks.h"
 #include "model/ops.h"
 #include "model/unit_impl.h"
@@ -56,9 +57,8 @@ Rows make_rows(std::span<const int32_t> tokens, std::vector<int64_t> starts, con
 NormStatistics allocate_statistics(const NormSpec& norm, int64_t rows, DType dtype, const Compute& c) {
   NormStatistics s;
   if (!norm.present()) return s;
-  s.rstd_T = c.arena.allocate(ops::sum_dtype(dtype), {rows}, MemoryClass::activations);
-  if (norm.kind == NormKind::layer)
-    s.mean_T = c.arena.allocate(ops::sum_dtype(dtype), {rows}, MemoryClass::activations);
+  s.rstd_T = c.arena.allocate(wide_type(dtype), {rows}, MemoryClass::activations);
+  if (norm.kind == NormKind::layer) s.mean_T = c.arena.allocate(wide_type(dtype), {rows}, MemoryClass::activations);
   return s;
 }
 

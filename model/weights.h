@@ -1,5 +1,5 @@
 #pragma once
-// The weights of a model, as data, and one visitor behind load, save, initialise, count and update.
+// The weights of a model, as data: their storage, and the one visitor behind load, save, initialise, count and update.
 // D width, F hidden, H heads, K kv heads, d head_dim, V vocab. Linear weights are (out, in) row-major.
 
 #include <functional>
@@ -145,28 +145,5 @@ void share_norms(const ModelSpec&, ModelWeights&);
 /// Of a tied model: embed.tokens += head.projection, then head.projection = 0; called after the last BACKWARD_WEIGHT of a step,
 /// it leaves the table's whole gradient in embed.tokens. Does nothing for other models.
 void join_tied_gradients(const ModelSpec&, const ModelWeights& gradients);
-/// From scratch, Hugging Face's rule: N(0, initializer_range) for matrices and embeddings, 0 for biases, norms begin as
-/// x̂; GPT-2's residual projections scaled by 1/sqrt(2·layers). Keyed by (seed, name, element): the same for any dtype
-/// up to rounding.
-void initialize_weights(const ModelSpec&, ModelWeights&, uint64_t seed);
-/// How A of a new adapter begins; B begins with zeros but for the last three.
-enum class AdapterInit : uint8_t {
-  kaiming,     // uniform within ±1/√in, as LoRA applies Kaiming's rule; PEFT's init_lora_weights = true
-  gaussian,    // normal, deviation 1/rank
-  orthogonal,  // random in half of the directions of a random orthogonal basis of size rank, B in the other half:
-               // B·A = 0 but for rounding
-  pissa,       // and B: the weight's leading singular directions, which the weight loses (model/taken_factors.h)
-  olora,       // and B: the first columns and rows of its orthogonal factors, which it loses
-};
-/// As options and files of settings call it; kaiming is "true", as in PEFT's.
-std::string_view name_of(AdapterInit);
-/// New adapters, which change nothing yet. Keyed as above. pissa, olora: as kaiming; take_factors then sets them.
-/// Errors  usage: an odd rank for `orthogonal`. bad_file: no LAPACK for it.
-void initialize_adapters(const ModelSpec&, ModelWeights&, uint64_t seed, AdapterInit = AdapterInit::kaiming);
-
-/// Packs every linear that is neither packed nor coded, for the exact kernels, layer by layer, and frees the plain copy. The embedding
-/// table stays plain, so a tied projection is held twice. f64 has no packed form and is left as it is; so are weights that the
-/// kernels read unpacked (reads_plain_weights). The layout belongs to the active instruction set (kernels/dispatch.h).
-void pack_weights(const ModelSpec&, ModelWeights&, Arena&);
 
 }  // namespace tern

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/wide_type.h"
 #include "formats/safetensors/safetensors.h"
 #include "model/adapter_files.h"
 #include "model/names.h"
@@ -288,7 +289,7 @@ void put_whole_modules(const ModelSpec& spec, const PeftConfig& config, const st
   const std::vector<WholeModule> modules = whole_modules(spec, config, dir);
   if (modules.empty()) return;
   WholeFiles files{
-      spec, config, Safetensors(peft_weights_file(dir)), ParameterReader(spec, model_dir), ops::sum_dtype(dtype), {}};
+      spec, config, Safetensors(peft_weights_file(dir)), ParameterReader(spec, model_dir), wide_type(dtype), {}};
   const auto value = [&](std::string_view name, Tensor& t) {
     const auto m = std::ranges::find_if(modules, [&](const WholeModule& one) { return one.info.name == name; });
     if (m == modules.end()) return false;
@@ -317,7 +318,7 @@ int64_t whole_module_bytes(const ModelSpec& spec, const PeftConfig& config, DTyp
     const int64_t numbers = m.info.shape.count();
     bytes += numbers * size_of(dtype), largest = std::max(largest, numbers);
   }
-  return bytes + 3 * largest * size_of(ops::sum_dtype(dtype));  // the one at hand: as read, summed, packed
+  return bytes + 3 * largest * size_of(wide_type(dtype));  // the one at hand: as read, summed, packed
 }
 
 bool untie_changed_head(const PeftConfig& config, ModelSpec& spec) {

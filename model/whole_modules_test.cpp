@@ -13,8 +13,10 @@
 #include "formats/safetensors/write.h"
 #include "model/adapter_files.h"
 #include "model/adapter_files_testing.h"
+#include "model/initial_weights.h"
 #include "model/model_files.h"
 #include "model/model_testing.h"
+#include "model/pack_weights.h"
 #include "model/row_lengths.h"
 
 namespace tern {

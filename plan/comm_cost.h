@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "hardware/cluster.h"
+#include "hardware/machine.h"
 
 namespace tern {
 

@@ -7,13 +7,14 @@
 #include <vector>
 
 #include "base/rounding.h"
-#include "hardware/cluster.h"
+#include "hardware/machine.h"
 #include "plan/framework_bytes.h"
 #include "plan/instance.h"
 #include "plan/layers.h"
 #include "plan/planned_memory.h"
 #include "plan/sharing.h"
 #include "plan/strategy.h"
+#include "plan/train_job.h"
 #include "spec/model_spec.h"
 
 namespace tern {

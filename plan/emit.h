@@ -5,8 +5,9 @@
 #include <vector>
 
 #include "plan/frameworks.h"
-#include "plan/inference.h"
+#include "plan/inference_job.h"
 #include "plan/plan_file.h"
+#include "plan/serving_search.h"
 #include "spec/model_spec.h"
 
 namespace tern {

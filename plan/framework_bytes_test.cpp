@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "formats/hf/config.h"
+#include "hardware/machine.h"
 #include "hardware/machines.h"
 #include "plan/cost_model.h"
 #include "spec/presets.h"

@@ -8,8 +8,8 @@
 #include <string>
 #include <string_view>
 
-#include "hardware/cluster.h"
 #include "plan/strategy.h"
+#include "plan/train_job.h"
 #include "spec/model_spec.h"
 
 namespace tern {

@@ -4,8 +4,12 @@
 
 #include "base/error.h"
 #include "formats/hf/config.h"
+#include "hardware/cluster.h"
+#include "hardware/machine.h"
 #include "hardware/machines.h"
 #include "hardware/rates.h"
+#include "plan/inference_job.h"
+#include "plan/serving_search.h"
 #include "spec/presets.h"
 
 namespace tern {

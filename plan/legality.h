@@ -4,8 +4,9 @@
 #include <cstdint>
 #include <string>
 
-#include "hardware/cluster.h"
+#include "hardware/machine.h"
 #include "plan/strategy.h"
+#include "plan/train_job.h"
 #include "spec/model_spec.h"
 
 namespace tern {

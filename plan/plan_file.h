@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "plan/instance.h"
 #include "plan/strategy.h"
+#include "plan/train_job.h"
 
 namespace tern {
 

@@ -7,9 +7,11 @@
 #include "base/io.h"
 #include "base/text.h"
 #include "formats/hf/config.h"
+#include "hardware/cluster.h"
+#include "hardware/machine.h"
 #include "hardware/machines.h"
 #include "plan/cost_model.h"
-#include "plan/inference.h"
+#include "plan/inference_job.h"
 #include "spec/presets.h"
 
 namespace tern {

@@ -6,8 +6,11 @@
 #include <cmath>
 #include <random>
 
+#include "hardware/machine.h"
 #include "hardware/machines.h"
 #include "plan/inference.h"
+#include "plan/inference_job.h"
+#include "plan/serving_search.h"
 #include "spec/presets.h"
 
 namespace tern {

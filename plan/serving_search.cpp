@@ -1,10 +1,12 @@
 // Which layout, how many copies, how many users: every legal tensor × stages, with closed forms for the rest.
+#include "plan/serving_search.h"
+
 #include <algorithm>
 #include <cmath>
 #include <map>
 
 #include "base/error.h"
-#include "plan/inference.h"
+#include "hardware/machine.h"
 
 namespace tern {
 namespace {

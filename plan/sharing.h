@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "plan/layers.h"
-#include "plan/strategy.h"
+#include "plan/train_job.h"
 #include "spec/mesh.h"
 #include "spec/model_spec.h"
 #include "spec/owner.h"

@@ -4,8 +4,6 @@
 
 namespace tern {
 
-std::string_view name_of(Batching b) { return b == Batching::packed ? "packed" : "padded"; }
-
 std::string to_string(const LayerStrategy& s) {
   std::string text = fmt::format("zero {}, recompute {}", s.zero, name_of(s.recompute));
   if (s.states != Tier::device) text += fmt::format(", states on {}", name_of(s.states));

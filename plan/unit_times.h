@@ -3,8 +3,9 @@
 
 #include <cstdint>
 
-#include "hardware/cluster.h"
-#include "plan/strategy.h"
+#include "hardware/machine.h"
+#include "plan/train_job.h"
+#include "spec/mesh.h"
 #include "spec/unit_cost.h"
 
 namespace tern {

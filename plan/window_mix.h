@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "plan/sequence_lengths.h"
-#include "plan/strategy.h"
+#include "plan/train_job.h"
 #include "spec/model_spec.h"
 
 namespace tern {

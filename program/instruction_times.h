@@ -1,11 +1,10 @@
 #pragma once
-// The times of a Program, beside its list: picoseconds per instruction.
+// The times of a Program, beside its list: picoseconds per instruction, from the cost model or from rough rates.
 
 #include <cstdint>
 #include <vector>
 
 #include "plan/cost_model.h"
-#include "plan/instance.h"
 #include "program/placement.h"
 #include "program/program.h"
 
@@ -27,13 +26,6 @@ struct PlacementCosts {
 ///                   none. JOIN and NORM take none.
 /// Simulated with these times, a Program agrees with the stage model (stage_instance) as program/README.md says.
 std::vector<int64_t> instruction_times(const Program&, const ModelSpec&, const Placement&, const PlacementCosts&);
-
-/// The same placement as the stage model takes it: one strategy to each layer.
-struct StageInstance {
-  Instance instance;
-  Assignment assignment;
-};
-StageInstance stage_instance(const Placement&, const PlacementCosts&);
 
 /// Rough times, from two rates of a machine: an instruction takes max(flops / flops_per_s, bytes_moved / bytes_per_s). Units:
 /// ps.

@@ -32,12 +32,12 @@ LinkBytes link_bytes(const Instruction& i, int64_t element_bytes, int rank, int 
   return {};
 }
 
-LinkBytes exchanged_bytes(const Instruction& i, int ranks) {
+LinkBytes exchange_link_bytes(const Instruction& i, int ranks) {
   const int64_t bytes = i.exchanged_bytes / ranks * (ranks - 1);
   return {bytes, bytes};
 }
 
-LinkBytes swapped_bytes(const Instruction& i, int ranks) {
+LinkBytes swap_link_bytes(const Instruction& i, int ranks) {
   const int64_t bytes = i.swapped_bytes / ranks * (ranks - 1);
   return {bytes, bytes};
 }

@@ -19,8 +19,8 @@ LinkBytes link_bytes(const Instruction&, int64_t element_bytes, int rank, int ra
                      std::span<const int64_t> parts = {});
 
 /// The same for what a unit's pass exchanges inside, over a tensor group of `ranks` ranks whose parts are equal.
-LinkBytes exchanged_bytes(const Instruction&, int ranks);
+LinkBytes exchange_link_bytes(const Instruction&, int ranks);
 /// The same over a context group of so many ranks, which swap rows for heads.
-LinkBytes swapped_bytes(const Instruction&, int ranks);
+LinkBytes swap_link_bytes(const Instruction&, int ranks);
 
 }  // namespace tern

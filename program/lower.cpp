@@ -35,7 +35,7 @@ class Lowerer {
         shared_(spec, placement),
         rank_(rank),
         split_(splits_backward(placement.shape.schedule)) {
-    const int stages = at_.shape.num_stages(), micros = at_.shape.num_micro;
+    const int stages = at_.shape.num_virtual_stages(), micros = at_.shape.num_micro;
     TERN_CHECK(spec.units.size() >= 2, "program: {} units; a model has an embedding and a head", spec.units.size());
     TERN_CHECK(micros >= 1, "program: no micro-batches");
     TERN_CHECK(at_.groups == 1 || (at_.groups >= 1 && micros % at_.groups == 0 && stages == 1),
@@ -124,7 +124,7 @@ class Lowerer {
   std::deque<Transfer>& sends(Phase phase) { return sends_[{stage_, phase}]; }
 
   void receive(const Buffer& b, int from_stage) {
-    if (from_stage < 0 || from_stage >= at_.shape.num_stages() || is_here(from_stage)) return;
+    if (from_stage < 0 || from_stage >= at_.shape.num_virtual_stages() || is_here(from_stage)) return;
     const int64_t bytes = cost(b.unit).output_bytes;
     arrivals_.push_back(emit({.op = Opcode::recv,
                               .unit = b.unit,
@@ -135,7 +135,7 @@ class Lowerer {
                               .message_bytes = bytes}));
   }
   void send(const Buffer& b, int to_stage, Phase phase) {
-    if (to_stage < 0 || to_stage >= at_.shape.num_stages() || is_here(to_stage)) return;
+    if (to_stage < 0 || to_stage >= at_.shape.num_virtual_stages() || is_here(to_stage)) return;
     const int place = emit({.op = Opcode::send,
                             .unit = b.unit,
                             .micro = micro_,
@@ -440,7 +440,7 @@ class Lowerer {
   void aggregate() {
     if (!at_.aggregate_values) return;
     TERN_CHECK(!pipelined() && at_.mesh.devices() > 1, "lower: gradients of {} ranks in {} stages are aggregated",
-               at_.mesh.devices(), at_.shape.num_stages());
+               at_.mesh.devices(), at_.shape.num_virtual_stages());
     int64_t trained = 0;
     for (int u = 0; u <= last(); ++u) trained += cost(u).trained;
     last_reduce_ = emit({.op = Opcode::reduce,
@@ -540,7 +540,8 @@ Program lower(const ModelSpec& spec, const Plan& plan, int rank, PlacementOption
 }
 
 Program lower_forward(const ModelSpec& spec, const Placement& placement) {
-  TERN_CHECK(placement.shape.num_stages() == 1 && placement.mesh.devices() == 1, "lower_forward: several devices");
+  TERN_CHECK(placement.shape.num_virtual_stages() == 1 && placement.mesh.devices() == 1,
+             "lower_forward: several devices");
   const MicroBatchCosts costs(spec, placement);
   return Lowerer(spec, placement, costs, 0).forward_alone();
 }

@@ -25,7 +25,7 @@ int certain_fill(const PipelineShape& shape, int stage) {
 }
 
 Leads leads_of(const PipelineShape& shape, const PipelineTimes& t) {
-  const int stages = shape.num_stages();
+  const int stages = shape.num_virtual_stages();
   const bool split = splits_backward(shape.schedule);
   Leads l{t.forward, t.backward, t.weight, t.send_forward, t.send_backward, {}, {}, {}, {}};
   for (int s = 0; s < stages; ++s) {
@@ -91,7 +91,7 @@ Certain certain(const PipelineShape& shape, int stage) {
 }
 
 int64_t busiest_device(const PipelineShape& shape, const PipelineTimes& t, const Leads& l) {
-  const int stages = shape.num_stages();
+  const int stages = shape.num_virtual_stages();
   const int64_t m = shape.num_micro;
   const bool split = splits_backward(shape.schedule);
   int64_t bound = 0;
@@ -119,7 +119,7 @@ int64_t busiest_device(const PipelineShape& shape, const PipelineTimes& t, const
 
 int64_t busiest_link(const PipelineShape& shape, const Leads& l) {
   int64_t bound = 0;
-  for (int s = 0; s + 1 < shape.num_stages(); ++s) {
+  for (int s = 0; s + 1 < shape.num_virtual_stages(); ++s) {
     const int64_t ahead = l.first_forward[s] + l.f[s] + shape.num_micro * l.send_forward[s];
     const int64_t back = l.first_backward[s + 1] + l.b[s + 1] + shape.num_micro * l.send_backward[s];
     bound = std::max({bound, ahead + l.f[s + 1] + l.after_forward[s + 1], back + l.b[s] + l.after_backward[s]});
@@ -132,7 +132,7 @@ int64_t busiest_link(const PipelineShape& shape, const Leads& l) {
 // first backward until no forward is left, then the backwards that remain at i; or the last turn stays at e, where
 // forwards and backwards take turns to the end; or from the first forwards on, to the last one.
 int64_t longest_cycles(const PipelineShape& shape, const Leads& l) {
-  const int stages = shape.num_stages();
+  const int stages = shape.num_virtual_stages();
   const int64_t m = shape.num_micro;
   int64_t bound = 0;
   for (int i = 0; i < stages; ++i) {
@@ -162,7 +162,7 @@ int64_t longest_cycles(const PipelineShape& shape, const Leads& l) {
 int64_t longest_round_trips(const PipelineShape& shape, const Leads& l) {
   const int64_t m = shape.num_micro;
   int64_t bound = 0, trip = 0;
-  for (int i = shape.num_stages() - 1; i >= 0; --i) {
+  for (int i = shape.num_virtual_stages() - 1; i >= 0; --i) {
     trip += l.f[i] + l.b[i];
     const int64_t hold = max_in_flight(shape, i), trips = (m - 1) / hold;
     bound = std::max(

@@ -31,7 +31,7 @@ struct Draw {
   }
   // Transfers none, light or heavy; every third with pauses before and after the step; some operations take no time.
   PipelineTimes times(const PipelineShape& shape, int kind) {
-    const int s = shape.num_stages(), d = shape.num_devices;
+    const int s = shape.num_virtual_stages(), d = shape.num_devices;
     const Int send = std::array<Int, 3>{0, 150, 1000}[kind % 3], pause = kind % 9 >= 6 ? 2000 : 0;
     const Int least = kind % 10 == 0 ? 0 : 500;
     return {list(s, least, 1500), list(s, least, 2000), list(s, least, 1000), list(s - 1, 0, send),

@@ -20,7 +20,7 @@ struct Cause {
 struct Walk {
   const PreparedPipeline& p;
   const PipelineTimes& t;
-  int stages = p.shape.num_stages();
+  int stages = p.shape.num_virtual_stages();
   bool split = splits_backward(p.shape.schedule);
   std::vector<Cause> causes = std::vector<Cause>(p.steps.size());
   std::vector<int64_t> clock = t.begin;
@@ -91,7 +91,7 @@ struct Walk {
 }  // namespace
 
 PipelineCut pipeline_cut(const PreparedPipeline& p, const PipelineTimes& times) {
-  const size_t stages = p.shape.num_stages(), devices = p.shape.num_devices;
+  const size_t stages = p.shape.num_virtual_stages(), devices = p.shape.num_devices;
   TERN_CHECK(times.forward.size() == stages && times.backward.size() == stages && times.weight.size() == stages &&
                  times.send_forward.size() + 1 == stages && times.send_backward.size() + 1 == stages &&
                  times.begin.size() == devices && times.tail.size() == devices,

@@ -2,6 +2,7 @@
 // Cuts: linear lower bounds on a pipeline's makespan, for a search that decides stage times.
 
 #include "program/pipeline.h"
+#include "program/pipeline_run.h"
 
 namespace tern {
 

@@ -4,8 +4,8 @@
 #include <tuple>
 
 #include "base/error.h"
-#include "program/pipeline.h"
 #include "program/pipeline_impl.h"
+#include "program/pipeline_run.h"
 
 namespace tern {
 namespace {
@@ -25,7 +25,7 @@ struct Index {
 };
 
 void check_whole(const PipelineShape& shape, const PipelineOrder& order) {
-  const int stages = shape.num_stages(), micros = shape.num_micro;
+  const int stages = shape.num_virtual_stages(), micros = shape.num_micro;
   const bool split = splits_backward(shape.schedule);
   const Index index{stages, micros};
   TERN_CHECK(static_cast<int>(order.size()) == shape.num_devices, "pipeline: an order of {} devices, expected {}",
@@ -57,7 +57,7 @@ void check_whole(const PipelineShape& shape, const PipelineOrder& order) {
 struct Preparer {
   const PipelineShape& shape;
   const PipelineOrder& order;
-  Index index{shape.num_stages(), shape.num_micro};
+  Index index{shape.num_virtual_stages(), shape.num_micro};
   PreparedPipeline prepared{.shape = shape, .steps = {}, .num_links = 0, .num_arrivals = 2};
   std::vector<char> done = std::vector<char>(3 * static_cast<size_t>(index.stages) * index.micros, 0);
   std::vector<int32_t> slot = std::vector<int32_t>(2 * static_cast<size_t>(index.stages) * index.micros, -1);

@@ -9,6 +9,8 @@
 #include "base/error.h"
 #include "program/pipeline_bound.h"
 #include "program/pipeline_order.h"
+#include "program/pipeline_peaks.h"
+#include "program/pipeline_run.h"
 
 namespace tern {
 namespace {
@@ -21,7 +23,7 @@ constexpr auto& kAll = kPipelineSchedules;
 int chunks_of(PipelineSchedule s) { return least_chunks(s); }
 
 PipelineTimes equal_times(const PipelineShape& shape, Int f, Int b, Int w, Int send = 0) {
-  const int s = shape.num_stages(), d = shape.num_devices;
+  const int s = shape.num_virtual_stages(), d = shape.num_devices;
   return {Ints(s, f), Ints(s, b), Ints(s, w), Ints(s - 1, send), Ints(s - 1, send), Ints(d, 0), Ints(d, 0)};
 }
 
@@ -100,7 +102,7 @@ TEST(PipelineFormulas, ZeroBubbleVWithFewMicroBatches) {
       const Ran r = run_equal(shape, 10, 13, 9);
       const Int bound = pipeline_lower_bound(shape, equal_times(shape, 10, 13, 9));
       EXPECT_LE(r.run.makespan * 100, bound * 107) << p << " " << m;
-      const int s = shape.num_stages();
+      const int s = shape.num_virtual_stages();
       for (const Int peak : pipeline_peaks(shape, r.order, Ints(s, 1), Ints(s, 1), Ints(s, 0))) EXPECT_LE(peak, 2 * p);
     }
 }
@@ -115,7 +117,7 @@ TEST(PipelineFormulas, VHalfSlots) {
 TEST(PipelinePeaks, EqualTheClosedFormsOnEveryDevice) {
   const Int held = 10, held_weight = 7, transient = 3;
   const auto peaks = [&](const PipelineShape& shape) {
-    const int s = shape.num_stages();
+    const int s = shape.num_virtual_stages();
     return pipeline_peaks(shape, pipeline_order(shape, equal_times(shape, 1, 1, 1)), Ints(s, held),
                           Ints(s, held_weight), Ints(s, transient));
   };
@@ -176,7 +178,7 @@ struct Draw {
     return {s, p, v, s == PipelineSchedule::interleaved ? p * (1 + m % 3) : m};
   }
   PipelineTimes times(const PipelineShape& shape) {
-    const int s = shape.num_stages(), d = shape.num_devices;
+    const int s = shape.num_virtual_stages(), d = shape.num_devices;
     const Int send = up_to(1) * 40;
     return {list(s, 0, 30),       list(s, 0, 60), list(s, 0, 30), list(s - 1, 0, send),
             list(s - 1, 0, send), list(d, 0, 20), list(d, 0, 50)};
@@ -206,7 +208,7 @@ TEST(PipelineOrders, ZeroBubbleKeepsItsCapsWhateverTheTimes) {
     const PipelineShape shape = draw.shape(s);
     const PipelineOrder order = pipeline_order(shape, draw.times(shape));
     ASSERT_NO_THROW(prepare_pipeline(shape, order));
-    const int stages = shape.num_stages();
+    const int stages = shape.num_virtual_stages();
     const Ints one(stages, 1), none(stages, 0);
     const Ints in_flight = pipeline_peaks(shape, order, one, none, none),
                total = pipeline_peaks(shape, order, one, one, none);
@@ -238,7 +240,7 @@ PipelineRun plain_run(const PipelineShape& shape, const PipelineOrder& order, co
     std::map<std::pair<int, int>, std::vector<const Op*>> links;  // (from, to): transfers
     for (const Op& o : ops) {
       const int to = o.op.phase == Phase::forward ? o.op.stage + 1 : o.op.stage - 1;
-      if (o.op.phase != Phase::weight && to >= 0 && to < shape.num_stages() && device_of(shape, to) != o.device)
+      if (o.op.phase != Phase::weight && to >= 0 && to < shape.num_virtual_stages() && device_of(shape, to) != o.device)
         links[{o.device, device_of(shape, to)}].push_back(&o);
     }
     std::map<const Op*, Int> arrival;
@@ -328,7 +330,7 @@ TEST(PipelineRunTest, SkippedRoundsChangeNoTime) {
     ASSERT_EQ(skipped.busy, walked.busy) << k;
   }
   for (const auto& [schedule, n] : ran)
-    if (schedule != PipelineSchedule::gpipe) EXPECT_GE(jumped[schedule], n / 4) << name_of(schedule) << " of " << n;
+    if (schedule != PipelineSchedule::gpipe) { EXPECT_GE(jumped[schedule], n / 4) << name_of(schedule) << " of " << n; }
 }
 
 TEST(PipelineRunTest, ALongStepCostsLittleMoreThanAShortOne) {

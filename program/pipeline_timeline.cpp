@@ -2,11 +2,13 @@
 
 #include <algorithm>
 
+#include "program/pipeline_run.h"
+
 namespace tern {
 
 std::vector<std::vector<TimedOp>> pipeline_timeline(const PipelineShape& shape, const PipelineTimes& t) {
   const PreparedPipeline p = prepare_pipeline(shape, pipeline_order(shape, t));
-  const int stages = shape.num_stages();
+  const int stages = shape.num_virtual_stages();
   const bool split = splits_backward(shape.schedule);
   std::vector<int64_t> send(t.send_forward.begin(), t.send_forward.end());
   send.insert(send.end(), t.send_backward.begin(), t.send_backward.end());

@@ -4,6 +4,8 @@
 
 #include <random>
 
+#include "program/pipeline_run.h"
+
 namespace tern {
 namespace {
 
@@ -13,7 +15,7 @@ TEST(PipelineTimeline, HasEveryOperationOfTheOrderAndEndsWithTheStep) {
   for (const PipelineSchedule schedule : kPipelineSchedules) {
     const bool two = least_chunks(schedule) == 2;
     const PipelineShape shape{schedule, 3, two ? 2 : 1, 9};
-    const auto stages = static_cast<size_t>(shape.num_stages());
+    const auto stages = static_cast<size_t>(shape.num_virtual_stages());
     PipelineTimes t;
     const auto fill = [&](std::vector<int64_t>& v, size_t n) {
       for (size_t i = 0; i < n; ++i) v.push_back(static_cast<int64_t>(1 + random() % 1000));

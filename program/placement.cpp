@@ -70,8 +70,8 @@ Plan plan_on_one_device(const ModelSpec& spec, const TrainJob& job, std::span<co
 }
 
 PipelineTimes times_of(const Plan& plan) {
-  TERN_CHECK(std::ssize(plan.stages) == shape_of(plan.choice).num_stages(), "times_of: {} stages of {}",
-             plan.stages.size(), shape_of(plan.choice).num_stages());
+  TERN_CHECK(std::ssize(plan.stages) == shape_of(plan.choice).num_virtual_stages(), "times_of: {} stages of {}",
+             plan.stages.size(), shape_of(plan.choice).num_virtual_stages());
   PipelineTimes t;
   for (const PlannedStage& s : plan.stages) {
     t.forward.push_back(s.forward_ps), t.backward.push_back(s.backward_ps), t.weight.push_back(s.weight_ps);

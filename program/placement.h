@@ -10,6 +10,7 @@
 #include "plan/layers.h"
 #include "plan/plan_file.h"
 #include "plan/strategy.h"
+#include "plan/train_job.h"
 #include "program/pipeline.h"
 #include "spec/model_spec.h"
 #include "spec/unit_cost.h"
@@ -48,7 +49,7 @@ struct PlacementOptions {
   std::optional<UpdateConfig> update = {};  // the rule's options; none: their defaults
 };
 
-/// The one way to a placement. A run's settings and bare sizes become a Plan first; train/fit.h and program/generate.h
+/// The one way to a placement. A run's settings and bare sizes become a Plan first; train/step_placement.h and program/generate.h
 /// then set fields of the result. Windows count as full, one sequence to each, whatever the job's lengths; the last
 /// micro-batch has what is left of the batch. An order that follows the times is that of the plan's stages.
 /// Errors  usage: the plan is of another model: other layers, another number of parameters.

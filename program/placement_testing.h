@@ -5,9 +5,13 @@
 #include <memory>
 #include <random>
 
+#include "hardware/cluster.h"
+#include "hardware/machine.h"
 #include "hardware/machines.h"
 #include "program/instruction_times.h"
 #include "program/lower.h"
+#include "program/pipeline_run.h"
+#include "program/stage_instance.h"
 #include "program/stage_model.h"
 
 namespace tern {

@@ -3,7 +3,7 @@
 #include <map>
 
 #include "base/error.h"
-#include "hardware/machines.h"
+#include "hardware/machine.h"
 #include "program/checksum.h"
 #include "program/instruction_times.h"
 #include "program/lower.h"

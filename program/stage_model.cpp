@@ -61,12 +61,12 @@ std::vector<StageRange> stage_ranges(const Instance& in, const Assignment& a) {
 
 StageTimes::StageTimes(const PipelineShape& shape)
     : split_(splits_backward(shape.schedule)),
-      host_forward_(static_cast<size_t>(shape.num_stages()), 0),
+      host_forward_(static_cast<size_t>(shape.num_virtual_stages()), 0),
       host_backward_(host_forward_),
       update_(static_cast<size_t>(shape.num_devices), 0) {
   times_.forward = times_.backward = times_.weight = host_forward_;
   times_.begin = times_.tail = update_;
-  for (int s = 0; s < shape.num_stages(); ++s) device_.push_back(device_of(shape, s));
+  for (int s = 0; s < shape.num_virtual_stages(); ++s) device_.push_back(device_of(shape, s));
 }
 
 void StageTimes::add(int stage, const CostVector& c, const EdgeCost& within, bool first, bool last) {

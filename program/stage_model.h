@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "program/pipeline.h"
+#include "program/pipeline_peaks.h"
 
 namespace tern {
 

@@ -19,7 +19,7 @@ struct Greedy {
   const PipelineShape& shape;
   const PipelineTimes& times;
   Setting setting;
-  int stages = shape.num_stages(), micros = shape.num_micro;
+  int stages = shape.num_virtual_stages(), micros = shape.num_micro;
   PipelineOrder order = PipelineOrder(stages);
   std::vector<int64_t> clock = times.begin, bubble = std::vector<int64_t>(stages, 0);
   int64_t worst_bubble = 0;

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "program/pipeline_order.h"
+#include "program/pipeline_run.h"
 
 namespace tern {
 namespace {

@@ -48,7 +48,7 @@ struct LateWeights {
   static constexpr int64_t kForward = 10, kBackward = 13, kWeight = 9;
   const PipelineShape& shape;
   const PipelineOrder& given;
-  int devices = shape.num_devices, stages = shape.num_stages(), micros = shape.num_micro, cap = 2 * devices;
+  int devices = shape.num_devices, stages = shape.num_virtual_stages(), micros = shape.num_micro, cap = 2 * devices;
   PipelineOrder order = PipelineOrder(devices);
   std::vector<std::vector<PipelineOp>> line = PipelineOrder(devices), weights = line;  // to do; weights as they come up
   std::vector<size_t> next = std::vector<size_t>(devices, 0), released = next;

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "model/adapter_files.h"
+#include "model/initial_weights.h"
 #include "quantize/loftq.h"
 
 namespace tern {

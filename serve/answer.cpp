@@ -9,8 +9,8 @@
 #include "base/error.h"
 #include "base/rng.h"
 #include "base/utf8.h"
+#include "infer/best_sample.h"
 #include "infer/chat_prompt.h"
-#include "infer/run.h"
 
 namespace tern {
 namespace {

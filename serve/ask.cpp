@@ -75,7 +75,7 @@ bool is_ids(const Json& json) {
 }
 
 // A text, ids, a list of texts, or a list of lists of ids.
-std::vector<std::pair<std::string, const Json*>> parts_of(Fields& fields, std::string_view name, int64_t most) {
+std::vector<std::pair<std::string, const Json*>> texts_or_ids(Fields& fields, std::string_view name, int64_t most) {
   const Json* json = fields.value(name);
   const std::string place = fields.place_of(name);
   if (!json) fields.fail(name, "is missing");
@@ -214,7 +214,7 @@ Asked read_completion(const Json& body, const ServedModel& model, uint64_t fresh
   Asked asked;
   Request settings = read_settings(fields, model, asked, fresh_seed);
   settings.adapter = adapter;
-  const auto parts = parts_of(fields, "prompt", kMostPrompts);
+  const auto parts = texts_or_ids(fields, "prompt", kMostPrompts);
   const auto most = fields.integer("max_tokens", 1, INT32_MAX);
   const bool echo = fields.boolean("echo").value_or(false);
   const auto likeliest = fields.integer("logprobs", 0, kMostLikeliest);
@@ -290,7 +290,7 @@ AskedVectors read_embeddings(const Json& body, const ServedModel& model) {
                                      quote_json(model.name_of(adapter)), quote_json(model.name)));
   if (model.longest_text == 0) throw ApiError(400, fmt::format("model: {}", model.why_no_embeddings), "model");
   AskedVectors asked;
-  const auto parts = parts_of(fields, "input", kMostTexts);
+  const auto parts = texts_or_ids(fields, "input", kMostTexts);
   const std::string format = fields.text("encoding_format").value_or("float");
   if (format != "float" && format != "base64")
     fields.fail("encoding_format", fmt::format("{}, expected \"float\" or \"base64\"", describe_json(format)));

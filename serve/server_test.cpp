@@ -1,12 +1,12 @@
 // The server over real sockets: access, limits, clients that leave or dawdle, and its end.
 #include "serve/server.h"
-#include "infer/constrain/constraint.h"
-#include "serve/embeddings_reply.h"
 
 #include <gtest/gtest.h>
 
 #include <random>
 
+#include "infer/constrain/constraint.h"
+#include "serve/base64.h"
 #include "serve/mock_testing.h"
 
 namespace tern {
@@ -362,17 +362,6 @@ TEST(Server, TextsThatWaitAreCounted) {
   EXPECT_EQ(rig.ask("POST", "/v1/embeddings", R"({"input":["a","b","c","d"]})").status, 400) << "would never fit";
   for (int i = 0; i < 3; ++i)
     EXPECT_EQ(rig.ask("POST", "/v1/embeddings", R"({"input":["a","b","c"]})").status, 200) << "room is given back";
-}
-
-TEST(Base64, IsThatOfTheRfc) {
-  const std::pair<const char*, const char*> cases[] = {{"", ""},
-                                                       {"f", "Zg=="},
-                                                       {"fo", "Zm8="},
-                                                       {"foo", "Zm9v"},
-                                                       {"foob", "Zm9vYg=="},
-                                                       {"fooba", "Zm9vYmE="},
-                                                       {"foobar", "Zm9vYmFy"}};
-  for (const auto& [bytes, text] : cases) EXPECT_EQ(base64_of(bytes), text);
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ using namespace closed_forms;
 
 UnitCost cost(const EmbedSpec& u, const Sizes& z) {
   UnitCost c;
-  c.parameters = (parts_of(u.vocab, z.query.tensor) + u.positions + u.token_types) * u.width;
+  c.parameters = (largest_part(u.vocab, z.query.tensor) + u.positions + u.token_types) * u.width;
   const int64_t tables = 1 + (u.positions ? 1 : 0) + (u.token_types ? 1 : 0);
   c.output_bytes = z.N * u.width * z.s;
   if (u.norm.present()) c.parameters += norm_parameters(u.norm), c.saved_bytes = c.output_bytes + norm_saved(u.norm, z);
@@ -45,7 +45,8 @@ UnitCost cost(const BridgeSpec& u, const Sizes& z) {
 UnitCost cost(const AttentionSpec& u, const Sizes& z) { return attention_cost(u, z); }
 
 UnitCost cost(const MlpSpec& u, const Sizes& z) {
-  const int64_t T = z.T, N = z.N, D = u.width, F = parts_of(u.hidden, z.query.tensor), G = u.gated ? 2 * F : F, s = z.s;
+  const int64_t T = z.T, N = z.N, D = u.width, F = largest_part(u.hidden, z.query.tensor), G = u.gated ? 2 * F : F,
+                s = z.s;
   const int64_t normed = u.norm.present() ? N * D * s : 0;
   const AdaptedMatrix up = up_matrix(z.adapters, F, u.gated), down = z.matrix(AdaptedModule::down, D);
   const Join join = cost_of(u.join, z, D);
@@ -107,8 +108,9 @@ UnitCost cost(const ParallelSpec& u, const Sizes& z) {
 UnitCost cost(const MoeSpec& u, const Sizes& z) {
   const CostQuery& q = z.query;
   const int64_t T = z.T, N = z.N, D = u.width, s = z.s, g = z.g, R = expert_rows(u, q), K = u.top_k, E = u.experts;
-  const int64_t X = parts_of(u.experts, q.expert), F = parts_of(u.hidden, q.expert_tensor), G = u.gated ? 2 * F : F;
-  const int64_t S = parts_of(u.shared_hidden, q.tensor), Gs = u.gated ? 2 * S : S;
+  const int64_t X = largest_part(u.experts, q.expert), F = largest_part(u.hidden, q.expert_tensor),
+                G = u.gated ? 2 * F : F;
+  const int64_t S = largest_part(u.shared_hidden, q.tensor), Gs = u.gated ? 2 * S : S;
   const bool gate = S && u.shared_gate;
   const auto shared = [&](int64_t bytes) { return S ? bytes : 0; };
   const auto gated = [&](int64_t bytes) { return gate ? bytes : 0; };
@@ -167,7 +169,7 @@ UnitCost cost(const MoeSpec& u, const Sizes& z) {
 }
 
 UnitCost cost(const HeadSpec& u, const Sizes& z) {
-  const int64_t T = z.T, D = u.width, V = parts_of(u.vocab, z.query.tensor);
+  const int64_t T = z.T, D = u.width, V = largest_part(u.vocab, z.query.tensor);
   const int64_t tile = std::min(T, kHeadTile), tail = T % kHeadTile;
   const bool rounded = z.s < z.g;  // bf16: the logits' gradient is rounded before it is multiplied
   UnitCost c;
@@ -225,7 +227,7 @@ AlikeParameters alike_parameters(const Unit& unit, int64_t tensor) {
 
 int64_t own_table_gradient(const Unit& unit, const CostQuery& q) {
   const auto* head = std::get_if<HeadSpec>(&unit.spec);
-  return head && head->tied && !unit.frozen ? parts_of(head->vocab, q.tensor) * head->width : 0;
+  return head && head->tied && !unit.frozen ? largest_part(head->vocab, q.tensor) * head->width : 0;
 }
 
 std::string_view name_of(Recompute r) {

@@ -42,13 +42,14 @@ struct Sizes {
   }
   int64_t input_gradient(int64_t m, const AdaptedMatrix& w, int64_t k) const {
     const auto branch = [&](const AdaptedMatrix::Part& p) {  // what adds to dx needs none
-      return m * p.rank * s + std::max(cut(m, p.rows, w) + (*this)(kInputGradient, m, p.rows, p.rank), read(m, k, p));
+      return m * p.adapter_rank * s +
+             std::max(cut(m, p.rows, w) + (*this)(kInputGradient, m, p.rows, p.adapter_rank), read(m, k, p));
     };
     return with_factors(scaled(m, w) + with_branches(own(kInputGradient, m, w.rows, k), w, branch), w, k);
   }
   int64_t weight_gradient(int64_t m, const AdaptedMatrix& w, int64_t k) const {
     const auto branch = [&](const AdaptedMatrix::Part& p) {
-      const int64_t from = read(m, k, p), in = k / p.pool, r = p.rank;
+      const int64_t from = read(m, k, p), in = k / p.pool, r = p.adapter_rank;
       const int64_t with_rows = std::max({from + (*this)(kForward, m, r, in), (*this)(kWeightGradient, m, p.rows, r),
                                           (*this)(kInputGradient, m, p.rows, r)});
       return m * r * s + std::max(cut(m, p.rows, w) + with_rows, from + (*this)(kWeightGradient, m, r, in));
@@ -61,15 +62,15 @@ struct Sizes {
   }
   int64_t forward_of_branches(int64_t m, const AdaptedMatrix& w, int64_t k) const {
     const auto branch = [&](const AdaptedMatrix::Part& p) {
-      return m * p.rank * s + std::max(read(m, k, p) + (*this)(kForward, m, p.rank, k / p.pool),
-                                       m * p.rows * s + (*this)(kForward, m, p.rows, p.rank));
+      return m * p.adapter_rank * s + std::max(read(m, k, p) + (*this)(kForward, m, p.adapter_rank, k / p.pool),
+                                               m * p.rows * s + (*this)(kForward, m, p.rows, p.adapter_rank));
     };
     return with_branches(own(kForward, m, w.rows, k), w, branch);
   }
   template <class Branch>
   int64_t with_branches(int64_t most, const AdaptedMatrix& w, Branch&& branch) const {
     for (const AdaptedMatrix::Part& p : w.parts)
-      if (p.rank && p.rows) most = std::max(most, branch(p));
+      if (p.adapter_rank && p.rows) most = std::max(most, branch(p));
     return most;
   }
   // What A reads, where it is not x itself: means, or what dropout leaves; or the gradients of it.
@@ -85,12 +86,12 @@ struct Sizes {
   int64_t scaled(int64_t m, const AdaptedMatrix& w) const { return has_magnitudes(w) ? m * w.rows * s : 0; }
   // Beside a pass: factors and lengths of rows, in f64; before it A·wᵀ of all parts, from which they are made.
   int64_t with_factors(int64_t pass, const AdaptedMatrix& w, int64_t k) const {
-    int64_t rows = 0, ranks = 0, stacked = 0, parts = 0;
+    int64_t rows = 0, adapter_ranks = 0, stacked = 0, parts = 0;
     for (const AdaptedMatrix::Part& p : w.parts)
-      if (p.magnitude && p.rows) rows += 16 * p.rows, ranks += p.rank, ++parts;
-    if (ranks == 0) return pass;
-    if (parts > 1) stacked = ranks * k * s;
-    return rows + std::max(pass, stacked + ranks * w.rows * g + own(kForward, ranks, w.rows, k));
+      if (p.magnitude && p.rows) rows += 16 * p.rows, adapter_ranks += p.adapter_rank, ++parts;
+    if (adapter_ranks == 0) return pass;
+    if (parts > 1) stacked = adapter_ranks * k * s;
+    return rows + std::max(pass, stacked + adapter_ranks * w.rows * g + own(kForward, adapter_ranks, w.rows, k));
   }
   bool split() const { return query.tensor > 1; }
   // Rows that all ranks of a tensor group hold together while a product reads or writes them, beside their own part.

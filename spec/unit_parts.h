@@ -9,15 +9,15 @@
 namespace tern {
 
 /// The size of the widest of `parts` parts of n.
-inline int64_t parts_of(int64_t n, int64_t parts) { return (n + parts - 1) / parts; }
+inline int64_t largest_part(int64_t n, int64_t parts) { return (n + parts - 1) / parts; }
 /// Rows whose norms this rank takes (sequence parallelism).
-inline int64_t split_rows(const CostQuery& q) { return parts_of(q.tokens, q.tensor); }
+inline int64_t split_rows(const CostQuery& q) { return largest_part(q.tokens, q.tensor); }
 
 /// A matrix of `rows` rows, and the adapters beside up to three parts of its rows; a part whose adapter rank is 0 has no
 /// adapter.
 struct AdaptedMatrix {
   struct Part {
-    int64_t rows = 0, rank = 0, pool = 1;
+    int64_t rows = 0, adapter_rank = 0, pool = 1;
     bool magnitude = false, dropout = false;
   };
   int64_t rows = 0;
@@ -51,8 +51,8 @@ inline AdaptedMatrix up_matrix(const UnitAdapters& adapters, int64_t hidden, boo
 
 /// The attention with one rank's heads.
 inline AttentionSpec part_of(AttentionSpec u, int64_t tensor) {
-  u.heads = parts_of(u.heads, tensor);
-  u.kv_heads = parts_of(u.kv_heads, tensor);
+  u.heads = largest_part(u.heads, tensor);
+  u.kv_heads = largest_part(u.kv_heads, tensor);
   return u;
 }
 

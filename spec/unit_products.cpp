@@ -36,23 +36,23 @@ std::vector<MatrixProduct> unit_products(const Unit& unit, const CostQuery& q) {
     add_product(products, unit, T, one(out, u.width), u.value_rows());
   }
   if (const MlpSpec* m = mlp_of(unit)) {
-    const int64_t F = parts_of(m->hidden, q.tensor);
+    const int64_t F = largest_part(m->hidden, q.tensor);
     add_product(products, unit, T, up_matrix(adapters, F, m->gated), m->width);
     add_product(products, unit, T, one(down, m->width), F);
   } else if (const auto* e = std::get_if<MoeSpec>(&unit.spec)) {
-    const int64_t F = parts_of(e->hidden, q.expert_tensor), X = parts_of(e->experts, q.expert);
-    const int64_t rows = parts_of(expert_rows(*e, q), X);
+    const int64_t F = largest_part(e->hidden, q.expert_tensor), X = largest_part(e->experts, q.expert);
+    const int64_t rows = largest_part(expert_rows(*e, q), X);
     products.push_back({N, e->experts, e->width, 1, !unit.frozen});
     add_product(products, unit, rows, up_matrix(adapters, F, e->gated), e->width, X, true);
     add_product(products, unit, rows, one(down, e->width), F, X, true);
     if (e->shared_hidden) {
-      const int64_t S = parts_of(e->shared_hidden, q.tensor);
+      const int64_t S = largest_part(e->shared_hidden, q.tensor);
       add_product(products, unit, T, up_matrix(adapters, S, e->gated), e->width);
       add_product(products, unit, T, one(down, e->width), S);
       if (e->shared_gate) products.push_back({T, 1, e->width, 1, !unit.frozen});
     }
   } else if (const auto* h = std::get_if<HeadSpec>(&unit.spec)) {
-    products.push_back({T, parts_of(h->vocab, q.tensor), h->width, 1, !unit.frozen});
+    products.push_back({T, largest_part(h->vocab, q.tensor), h->width, 1, !unit.frozen});
   }
   return products;
 }

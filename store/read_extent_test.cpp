@@ -14,7 +14,7 @@
 
 #include "base/error.h"
 #include "store/blocks_testing.h"
-#include "store/read_probe.h"
+#include "store/choose_reader.h"
 #include "store/uring_reads.h"
 
 namespace tern {

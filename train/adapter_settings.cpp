@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/options.h"
 #include "model/adapter_files.h"
+#include "model/initial_weights.h"
 #include "model/taken_factors.h"
 #include "train/settings_impl.h"
 

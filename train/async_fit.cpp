@@ -11,10 +11,10 @@
 
 namespace tern {
 
-MemoryPlan predict_async_memory(const ModelSpec& spec, const TrainSettings& s, int64_t process_bytes) {
+PredictedMemory predict_async_memory(const ModelSpec& spec, const TrainSettings& s, int64_t process_bytes) {
   TrainSettings one = s;
   one.async.reset();
-  MemoryPlan plan = predict_memory(spec, one, process_bytes);  // as if the server learnt too; with its evaluation
+  PredictedMemory plan = predict_memory(spec, one, process_bytes);  // as if the server learnt too; with its evaluation
   const int64_t workers = s.async->rule.workers, outstanding = async_outstanding_bytes(spec, s);
   one.valid_data.clear();
   const RankBytes work = simulate(gradient_program(spec, one)).ranks[0];

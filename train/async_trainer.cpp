@@ -15,7 +15,9 @@
 #include "spec/unit_cost.h"
 #include "train/async_state.h"
 #include "train/async_worker.h"
+#include "train/disk_fit.h"
 #include "train/metric_rows.h"
+#include "train/nearest_fits.h"
 #include "train/run_checks.h"
 #include "train/stop.h"
 

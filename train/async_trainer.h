@@ -18,6 +18,6 @@ inline int num_async_ranks(const TrainSettings& s) { return s.async->rule.worker
 TrainResult train_async(const TrainSettings&, const TrainHooks&, Io&, Worker);
 
 /// Predicted bytes; what predict_memory returns for such settings.
-MemoryPlan predict_async_memory(const ModelSpec&, const TrainSettings&, int64_t process_bytes);
+PredictedMemory predict_async_memory(const ModelSpec&, const TrainSettings&, int64_t process_bytes);
 
 }  // namespace tern

@@ -10,7 +10,7 @@
 #include "program/lower.h"
 #include "program/validate.h"
 #include "train/async_messages.h"
-#include "train/fit.h"
+#include "train/step_placement.h"
 #include "update/squares.h"
 
 namespace tern {

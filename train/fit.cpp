@@ -6,21 +6,19 @@
 #include <functional>
 
 #include "base/error.h"
-#include "base/rounding.h"
 #include "base/units.h"
 #include "base/wide_type.h"
 #include "model/linear.h"
 #include "model/rope_table.h"
-#include "model/taken_factors.h"
 #include "model/thread_memory.h"
 #include "program/generate.h"
 #include "program/simulate.h"
 #include "spec/collective_bytes.h"
 #include "train/async_trainer.h"
-#include "train/checkpoint.h"
 #include "train/mesh_fit.h"
 #include "train/outer_run.h"
 #include "train/plan_settings.h"
+#include "train/step_placement.h"
 #include "train/stored_run.h"
 #include "train/train_state.h"
 #include "train/update_peaks.h"
@@ -37,25 +35,6 @@ CostQuery evaluation_query(const ModelSpec& spec, const TrainSettings& s, int64_
           .attended_pairs = sequences * attended_pairs(s.seq, 0, window),
           .dtype = s.dtype,
           .scratch = scratch_bytes(Multiply::exact, s.dtype)};
-}
-
-// A candidate's distance from what was asked for: results stay the same for the first two terms, then they do not.
-struct Change {
-  int halvings = 0, recompute = 0, bf16 = 0, seq_halvings = 0;
-  int cost() const { return halvings + 2 * recompute + 8 * bf16 + 16 * seq_halvings; }
-  bool no_more_than(const Change& o) const {
-    return halvings <= o.halvings && recompute <= o.recompute && bf16 <= o.bf16 && seq_halvings <= o.seq_halvings;
-  }
-};
-
-std::string flags_of(const TrainSettings& before, const TrainSettings& after) {
-  std::string flags;
-  const auto add = [&](std::string_view flag) { flags += (flags.empty() ? "" : " ") + std::string(flag); };
-  if (after.micro_batch != before.micro_batch) add(fmt::format("--micro-batch {}", after.micro_batch));
-  if (after.recompute != before.recompute) add(fmt::format("--recompute {}", name_of(after.recompute)));
-  if (after.dtype != before.dtype) add(fmt::format("--dtype {}", name_of(after.dtype)));
-  if (after.seq != before.seq) add(fmt::format("--seq {}", after.seq));
-  return flags;
 }
 
 // The closed forms are of 64 bits: what would leave them is refused, as it fits nowhere.
@@ -83,7 +62,7 @@ void check_countable(const ModelSpec& spec, const TrainSettings& s) {
 
 }  // namespace
 
-std::vector<std::pair<std::string_view, int64_t>> MemoryPlan::classes() const {
+std::vector<std::pair<std::string_view, int64_t>> PredictedMemory::classes() const {
   std::vector<std::pair<std::string_view, int64_t>> list{{"weights", weights},     {"gradients", gradients},
                                                          {"optimizer", optimizer}, {"activations", activations},
                                                          {"workspace", workspace}, {"staging", staging}};
@@ -93,41 +72,11 @@ std::vector<std::pair<std::string_view, int64_t>> MemoryPlan::classes() const {
   return list;
 }
 
-int64_t MemoryPlan::tensors() const {
+int64_t PredictedMemory::tensors() const {
   const int64_t step = activations + workspace + whole;
   const int64_t run =
       weights + gradients + optimizer + messages + (staging_during_steps ? step + staging : std::max(step, staging));
   return std::max(run, beginning);
-}
-
-Placement step_placement(const ModelSpec& spec, const TrainSettings& s, int64_t sequences) {
-  if (num_stage_devices(s) > 1)
-    return placement_of(spec, *s.plan, {.scratch = scratch_bytes(s.multiply, s.dtype), .update = s.optimizer});
-  const TrainJob job{.batch = sequences,
-                     .seq = s.seq,
-                     .dtype = s.dtype,
-                     .gradients = wide_type(s.dtype),
-                     .optimizer = s.optimizer.rule};
-  const std::vector<Recompute> modes = s.plan ? planned_recompute(*s.plan) : std::vector{s.recompute};
-  Placement p = placement_of(spec, plan_on_one_device(spec, job, modes, s.micro_batch),
-                             {.scratch = scratch_bytes(s.multiply, s.dtype), .update = s.optimizer});
-  const std::vector<int> zero = zero_of_units(spec, s);
-  for (PlacedLayer& l : p.layers) l.strategy.zero = zero[static_cast<size_t>(l.layer.first)];
-  p.mesh.data = s.outer ? 1 : num_replicas(s), p.mesh.tensor = s.tensor;
-  p.mesh.context = s.context_ranks, p.mesh.ulysses = s.context_ranks > 1;
-  p.updates_in_backward = s.update_in_backward;
-  if (s.states_on_disk)
-    for (PlacedLayer& l : p.layers) l.strategy.states = Tier::disk;
-  p.groups = static_cast<int>(s.sum_order.groups / num_replicas(s));
-  if (s.tensor * s.context_ranks > 1)
-    p.query = [query = p.query, tensor = s.tensor, context = s.context_ranks](int unit, int micro) {
-      CostQuery q = query(unit, micro);
-      q.tensor = tensor;
-      q.tokens = ceil_div(q.tokens, context), q.attended_pairs = ceil_div(q.attended_pairs, context);
-      return q;
-    };
-  if (s.robust) p.aggregate_values = robust_values(*s.robust, s.ranks);
-  return p;
 }
 
 namespace {
@@ -179,7 +128,7 @@ struct TrainedParts {
 };
 
 // Fills in weights, gradients and optimizer of a rank that keeps all of them.
-TrainedParts predict_units(const ModelSpec& spec, const TrainSettings& s, int64_t wide, MemoryPlan& plan) {
+TrainedParts predict_units(const ModelSpec& spec, const TrainSettings& s, int64_t wide, PredictedMemory& plan) {
   TrainedParts parts;
   const std::vector<int> zero = zero_of_units(spec, s);
   plan.weights = num_parameters(spec) * size_of(s.dtype) + num_fixed_numbers(spec) * wide;
@@ -208,7 +157,7 @@ Program highest_step(const ModelSpec& spec, const TrainSettings& s) {
 
 // Of ranks that have all layers each, beside the step. `begins`: bytes of one rank's weights with the values that masters begin from.
 void predict_copies(const ModelSpec& spec, const TrainSettings& s, const TrainedParts& parts, int64_t begins,
-                    MemoryPlan& plan) {
+                    PredictedMemory& plan) {
   const int64_t wide = size_of(wide_type(s.dtype)), fixed = num_fixed_numbers(spec) * wide;
   plan.weights = parts.weights + s.ranks * (plan.weights - parts.weights);
   plan.gradients = parts.gradients + s.ranks * (plan.gradients - parts.gradients);
@@ -244,10 +193,10 @@ int64_t scratch_of_threads(const ModelSpec& spec, const TrainSettings& s) {
 
 }  // namespace
 
-MemoryPlan predict_memory(const ModelSpec& spec, const TrainSettings& s, int64_t process_bytes) {
+PredictedMemory predict_memory(const ModelSpec& spec, const TrainSettings& s, int64_t process_bytes) {
   check_countable(spec, s);
   if (s.async) return predict_async_memory(spec, s, process_bytes);
-  MemoryPlan plan{.process = process_bytes};
+  PredictedMemory plan{.process = process_bytes};
   const int64_t n = num_parameters(spec), wide = size_of(wide_type(s.dtype));
   const int64_t fixed = num_fixed_numbers(spec) * wide;
   const TrainedParts parts = predict_units(spec, s, wide, plan);
@@ -281,54 +230,7 @@ MemoryPlan predict_memory(const ModelSpec& spec, const TrainSettings& s, int64_t
   return plan;
 }
 
-std::vector<Alternative> nearest_fits(const ModelSpec& spec, const TrainSettings& s, int64_t process_bytes,
-                                      int64_t budget, int count) {
-  struct Candidate {
-    Change change;
-    Alternative alternative;
-  };
-  std::vector<Candidate> found;
-  TrainSettings c = s;
-  for (int seq_halvings = 0; seq_halvings <= 6; ++seq_halvings) {
-    c.seq = s.seq >> seq_halvings;
-    if (seq_halvings > 0 && c.seq < 32) break;
-    for (int bf16 = 0; bf16 <= (s.dtype == DType::bf16 ? 0 : 1); ++bf16)
-      for (int recompute = 0; recompute <= 2; ++recompute)
-        for (int halvings = 0;; ++halvings) {
-          c.micro_batch = s.micro_batch >> halvings;
-          if (c.micro_batch < 1 || (s.update_in_backward && halvings > 0)) break;
-          if (!sums_in_order(c)) continue;
-          c.dtype = bf16 ? DType::bf16 : s.dtype;
-          c.recompute = static_cast<Recompute>(recompute);
-          if (c.recompute < s.recompute) break;
-          const Change change{halvings, recompute - static_cast<int>(s.recompute), bf16, seq_halvings};
-          const MemoryPlan plan = predict_memory(spec, c, process_bytes);
-          if (plan.total() > budget || change.cost() == 0) continue;
-          found.push_back({change, {flags_of(s, c), plan}});
-          break;  // more halvings only go further
-        }
-  }
-  std::stable_sort(found.begin(), found.end(),
-                   [](const Candidate& a, const Candidate& b) { return a.change.cost() < b.change.cost(); });
-  // One that changes more than an earlier one in every respect tells nothing.
-  std::vector<Candidate> kept;
-  for (Candidate& candidate : found)
-    if (std::none_of(kept.begin(), kept.end(),
-                     [&](const Candidate& k) { return k.change.no_more_than(candidate.change); }))
-      kept.push_back(candidate);
-  for (Candidate& candidate : found) {  // not enough different ones: fill up with the next nearest
-    if (kept.size() >= static_cast<size_t>(count)) break;
-    if (std::none_of(kept.begin(), kept.end(),
-                     [&](const Candidate& k) { return k.alternative.flags == candidate.alternative.flags; }))
-      kept.push_back(candidate);
-  }
-  std::vector<Alternative> nearest;
-  for (size_t i = 0; i < std::min(kept.size(), static_cast<size_t>(count)); ++i)
-    nearest.push_back(std::move(kept[i].alternative));
-  return nearest;
-}
-
-std::string describe(const MemoryPlan& plan) {
+std::string describe(const PredictedMemory& plan) {
   std::string out;
   const char* apart = plan.staging < plan.activations + plan.workspace
                           ? "  after the last step, in the place of activations and workspace"
@@ -338,87 +240,6 @@ std::string describe(const MemoryPlan& plan) {
                        name == "staging" && !plan.staging_during_steps ? apart : "");
   return out + fmt::format("  {:<12} {:>10}{}\n", "total", format_bytes(plan.total()),
                            plan.staging_during_steps ? "" : "  at the highest moment");
-}
-
-// The same run with the states in a file, if that fits.
-static std::string states_on_disk_would_do(const ModelSpec& spec, const TrainSettings& s, int64_t process_bytes,
-                                           int64_t budget) {
-  TrainSettings stored = s;
-  stored.states_on_disk = true;
-  if (s.states_on_disk || !why_not_stored(stored).empty()) return "";
-  const MemoryPlan plan = predict_memory(spec, stored, process_bytes);
-  if (plan.total() > budget) return "";
-  return fmt::format(
-      "\nor --states disk, which gives the same bits from optimizer states in a file, read and written in each step: "
-      "{}",
-      format_bytes(plan.total()));
-}
-
-void require_fit(const ModelSpec& spec, const TrainSettings& s, const MemoryPlan& plan, int64_t process_bytes,
-                 int64_t budget, const std::string& source) {
-  if (plan.total() <= budget) return;
-  std::string message = fmt::format("this run needs {} of memory, {} are {}\n{}", format_bytes(plan.total()),
-                                    format_bytes(budget), source, describe(plan));
-  if (s.plan)
-    throw Error(ErrorKind::does_not_fit,
-                "{}--plan {} decides how it is kept: plan for less memory, or train without it", message, s.plan_path);
-  const std::vector<Alternative> nearest = nearest_fits(spec, s, process_bytes, budget);
-  if (nearest.empty()) {
-    message +=
-        "neither micro-batches of one, nor --recompute full, nor bf16, nor shorter sequences make it fit; choose a "
-        "smaller model";
-  } else {
-    message += "nearest settings that fit:";
-    for (const Alternative& a : nearest)
-      message += fmt::format("\n  {:<52} {:>10}", a.flags, format_bytes(a.plan.total()));
-  }
-  message += states_on_disk_would_do(spec, s, process_bytes, budget);
-  if (s.memory_bytes) message += fmt::format("\nor --memory {}, if the machine has it", format_bytes(plan.total()));
-  throw Error(ErrorKind::does_not_fit, "{}", message);
-}
-
-DiskPlan predict_disk(const ModelSpec& spec, const TrainSettings& s, Io& io) {
-  TrainSettings in_memory = s;
-  in_memory.states_on_disk = false;
-  DiskPlan plan{.checkpoint = predict_memory(spec, in_memory, 0).staging,
-                .model = num_parameters(spec) * size_of(s.dtype) + 4 * num_fixed_numbers(spec)};
-  if (s.adapter) {
-    plan.model = 0;
-    for (const ParameterInfo& info : trained_parameters(spec))
-      plan.model += (takes_factors(s.adapter->init) ? 8 : 4) * info.shape.count();
-  }
-  if (s.keep_best) plan.model *= 2;
-  if (s.states_on_disk && s.states_directory.empty()) plan.states = plan_stored_states(spec, s).layout.file_bytes;
-  const int64_t every = s.checkpoint_every > 0 ? s.checkpoint_every : s.schedule.total_steps;
-  const int64_t written = (s.schedule.total_steps + every - 1) / every;
-  plan.num_checkpoints = std::min<int64_t>(written, s.keep_checkpoints + 1);
-  const std::string checkpoints = join_path(s.output, "checkpoints");
-  if (s.output.empty() || s.resume == Resume::never || !io.stat(checkpoints)) return plan;
-  for (const std::string& name : io.list(checkpoints)) {
-    if (!checkpoint_step(name)) continue;
-    const std::string directory = join_path(checkpoints, name);
-    for (const std::string& file : io.list(directory))
-      if (const auto info = io.stat(join_path(directory, file))) plan.present += info->size_bytes;
-  }
-  return plan;
-}
-
-void require_disk(const DiskPlan& plan, const TrainSettings& s, Io& io) {
-  if (s.output.empty()) return;
-  const std::optional<int64_t> there = io.free_bytes(s.output);
-  if (!there || plan.wanted() <= *there) return;
-  throw Error(
-      ErrorKind::does_not_fit,
-      "{}: this run writes up to {} there ({} of {} at a time{}, the model {}{}), the disk has {} free; free {}, "
-      "choose an --output on another disk{}",
-      s.output, format_bytes(plan.wanted()), counted(plan.num_checkpoints, "checkpoint"), format_bytes(plan.checkpoint),
-      plan.present > 0 ? fmt::format(", {} of them are there already", format_bytes(plan.present)) : "",
-      format_bytes(plan.model),
-      plan.states > 0 ? fmt::format(", the optimizer's states {}", format_bytes(plan.states)) : "",
-      format_bytes(*there), format_bytes(plan.wanted() - *there),
-      plan.num_checkpoints > 2 ? ", or lower --keep-checkpoints (a new checkpoint is written before an old one "
-                                 "goes)"
-                               : "");
 }
 
 }  // namespace tern

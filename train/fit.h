@@ -1,6 +1,6 @@
 #pragma once
-// Will it fit? This is asked before anything is allocated and answered from the closed forms and the simulator, exactly to the
-// byte for what the engine itself allocates.
+// The memory that a run will take, predicted before anything is allocated: from the closed forms and the simulator, exactly to
+// the byte for what the engine itself allocates.
 
 #include <algorithm>
 #include <cstdint>
@@ -8,8 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/io.h"
-#include "program/placement.h"
 #include "program/simulate.h"
 #include "spec/model_spec.h"
 #include "train/settings.h"
@@ -19,7 +17,7 @@ namespace tern {
 /// Predicted bytes by class. weights…staging are exact (what the Arena will count); scratch, data and process are
 /// what lies beside it. The classes are not all there at one moment: tensors() is their highest
 /// sum. All are sums over the ranks, which are threads of one process or processes.
-struct MemoryPlan {
+struct PredictedMemory {
   int64_t weights = 0, gradients = 0, optimizer = 0;
   int64_t activations = 0, workspace = 0;  // at the moment of the highest sum, training or evaluation
   int64_t staging = 0;                     // the copy a checkpoint is written from
@@ -39,45 +37,12 @@ struct MemoryPlan {
   std::vector<std::pair<std::string_view, int64_t>> classes() const;
 };
 
-/// A step of `sequences` sequences on one rank. The plan, or without one the settings, say the size of micro-batches and, of
-/// each layer, recomputation and ZeRO; several ranks sum their gradients. Windows are taken to be full, so attended pairs
-/// are an upper bound. With a plan of several stages it is the plan's own step, whatever `sequences` says.
-Placement step_placement(const ModelSpec&, const TrainSettings&, int64_t sequences);
 /// Bytes that evaluating a micro-batch takes, with the exact kernels.
 RankBytes evaluation_bytes(const ModelSpec&, const TrainSettings&);
 /// Predicted peak of a run with these settings. `process_bytes`: of the program itself, see program_bytes().
-MemoryPlan predict_memory(const ModelSpec&, const TrainSettings&, int64_t process_bytes);
-
-/// A change of settings and what it would take.
-struct Alternative {
-  std::string flags;  // "--micro-batch 8 --recompute attention"
-  MemoryPlan plan;
-};
-/// Up to `count` settings that fit in `budget`, the least intrusive first: smaller micro-batches and recomputation
-/// (same result), then bf16, then shorter sequences. Empty: nothing of the kind fits.
-std::vector<Alternative> nearest_fits(const ModelSpec&, const TrainSettings&, int64_t process_bytes, int64_t budget,
-                                      int count = 3);
-
-/// What a disk must have free for this run: the checkpoints it keeps and the one being written, and the exported model,
-/// less the checkpoints that are there already. Logs and packed text come on top and are small beside them.
-struct DiskPlan {
-  int64_t checkpoint = 0;       // bytes of one
-  int64_t num_checkpoints = 0;  // at once
-  int64_t model = 0;
-  int64_t present = 0;  // bytes of the checkpoints that OUT has already; new ones will replace them
-  int64_t states = 0;   // the optimizer's, where they lie in a file there
-  int64_t wanted() const { return std::max<int64_t>(0, checkpoint * num_checkpoints - present) + model + states; }
-};
-DiskPlan predict_disk(const ModelSpec&, const TrainSettings&, Io&);
-/// Errors: does_not_fit naming the directory, bytes wanted and there, and the remedy. An unknown disk fits.
-void require_disk(const DiskPlan&, const TrainSettings&, Io&);
+PredictedMemory predict_memory(const ModelSpec&, const TrainSettings&, int64_t process_bytes);
 
 /// The breakdown as a small table, one class per line.
-std::string describe(const MemoryPlan&);
-
-/// Errors: does_not_fit with the breakdown and the nearest settings that fit. `source` says where the budget comes
-/// from.
-void require_fit(const ModelSpec&, const TrainSettings&, const MemoryPlan&, int64_t process_bytes, int64_t budget,
-                 const std::string& source);
+std::string describe(const PredictedMemory&);
 
 }  // namespace tern

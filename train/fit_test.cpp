@@ -6,6 +6,8 @@
 #include "base/memory_io.h"
 #include "formats/hf/config.h"
 #include "formats/hf/family.h"
+#include "train/disk_fit.h"
+#include "train/nearest_fits.h"
 
 namespace tern {
 namespace {
@@ -36,7 +38,7 @@ TEST(Fit, StateBytesAreTheParametersTimesTheirTypes) {
   const ModelSpec spec = spec_of();
   const int64_t n = num_parameters(spec);
   TrainSettings s = settings();
-  MemoryPlan plan = predict_memory(spec, s, 1000);
+  PredictedMemory plan = predict_memory(spec, s, 1000);
   EXPECT_EQ(plan.weights, 4 * n);
   EXPECT_EQ(plan.gradients, 4 * n);
   EXPECT_EQ(plan.optimizer, 8 * n);
@@ -72,7 +74,7 @@ TEST(Fit, EveryAlternativeOfferedReallyFitsAndTheNearestKeepTheResult) {
   for (const double share : {0.9, 0.6, 0.4, 0.3}) {
     const int64_t budget = static_cast<int64_t>(share * static_cast<double>(base));
     const auto nearest = nearest_fits(spec, s, 0, budget);
-    for (const Alternative& a : nearest) EXPECT_LE(a.plan.total(), budget) << a.flags;
+    for (const Alternative& a : nearest) EXPECT_LE(a.memory.total(), budget) << a.flags;
     if (!nearest.empty()) { EXPECT_EQ(nearest.size(), 3u); }
     offered += static_cast<int>(nearest.size());
   }
@@ -85,7 +87,7 @@ TEST(Fit, EveryAlternativeOfferedReallyFitsAndTheNearestKeepTheResult) {
 TEST(Fit, RefusalNamesBothFiguresTheBreakdownAndThreeWaysOut) {
   const ModelSpec spec = spec_of();
   const TrainSettings s = settings();
-  const MemoryPlan plan = predict_memory(spec, s, 0);
+  const PredictedMemory plan = predict_memory(spec, s, 0);
   EXPECT_NO_THROW(require_fit(spec, s, plan, 0, plan.total(), "allowed by --memory"));
   try {
     require_fit(spec, s, plan, 0, plan.total() / 2, "allowed by --memory");
@@ -121,9 +123,9 @@ TEST(Fit, TheOnlyCheckpointOfARunTakesThePlaceOfActivations) {
   TrainSettings s = settings();
   s.schedule.total_steps = 100;
   s.checkpoint_every = 50;
-  const MemoryPlan on_the_way = predict_memory(spec, s, 0);
+  const PredictedMemory on_the_way = predict_memory(spec, s, 0);
   s.checkpoint_every = 0;
-  const MemoryPlan at_the_end = predict_memory(spec, s, 0);
+  const PredictedMemory at_the_end = predict_memory(spec, s, 0);
   const int64_t state = on_the_way.weights + on_the_way.gradients + on_the_way.optimizer;
   const int64_t step = on_the_way.activations + on_the_way.workspace;
   EXPECT_EQ(on_the_way.tensors(), state + step + on_the_way.staging);
@@ -140,7 +142,7 @@ TEST(Fit, TheDiskIsPricedBeforeItIsWrittenTo) {
   s.schedule.total_steps = 1000, s.checkpoint_every = 100, s.keep_checkpoints = 2;
   MemoryIo io;
   const int64_t n = num_parameters(spec);
-  DiskPlan plan = predict_disk(spec, s, io);
+  PredictedDisk plan = predict_disk(spec, s, io);
   EXPECT_EQ(plan.num_checkpoints, 3) << "two kept and the one being written";
   EXPECT_EQ(plan.wanted(), 3 * 12 * n + 4 * n);
   EXPECT_NO_THROW(require_disk(plan, s, io)) << "an unknown disk";

@@ -5,6 +5,7 @@
 #include "base/wide_type.h"
 #include "exec/stage_messages.h"
 #include "model/tensor_parts.h"
+#include "plan/layers.h"
 #include "spec/collective_bytes.h"
 #include "spec/unit_cost.h"
 #include "train/stages.h"
@@ -143,7 +144,7 @@ bool is_whole_for_a_while(const TrainSettings& s) {
   return s.tensor > 1 || (deepest_zero(s) >= 3 && num_sharers(s) > 1);
 }
 
-void predict_mesh(const ModelSpec& spec, const TrainSettings& s, const Program& all, MemoryPlan& plan) {
+void predict_mesh(const ModelSpec& spec, const TrainSettings& s, const Program& all, PredictedMemory& plan) {
   const MeshSizes sizes{.spec = spec, .part = part_of_rank(spec, {.ranks = s.tensor}), .s = s, .all = all};
   plan.weights = plan.gradients = plan.optimizer = plan.beginning = plan.messages = 0;
   for (int rank = 0; rank < s.ranks; ++rank) {

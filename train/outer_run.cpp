@@ -95,7 +95,7 @@ void put_common(const ModelSpec& spec, const OptimizerState& o, const OuterState
   });
 }
 
-void predict_outer(const ModelSpec& spec, const TrainSettings& s, int64_t one_rank, MemoryPlan& plan) {
+void predict_outer(const ModelSpec& spec, const TrainSettings& s, int64_t one_rank, PredictedMemory& plan) {
   const DType wide = wide_type(s.dtype);
   const OuterConfig& c = *s.outer;
   const std::vector<OuterFragment> fragments = outer_fragments(spec, c);

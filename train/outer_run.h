@@ -23,6 +23,6 @@ std::vector<StateTensor> outer_tensors(const UpdateConfig&, DType dtype, const O
 void put_common(const ModelSpec&, const OptimizerState&, const OuterState&, ModelWeights& whole);
 
 /// Adds the bytes of what is kept and sent beside the ranks' own states to the plan. `one_rank`: bytes of a checkpoint of one rank alone.
-void predict_outer(const ModelSpec&, const TrainSettings&, int64_t one_rank, MemoryPlan&);
+void predict_outer(const ModelSpec&, const TrainSettings&, int64_t one_rank, PredictedMemory&);
 
 }  // namespace tern

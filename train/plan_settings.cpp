@@ -128,7 +128,7 @@ void check_planned_model(const ModelSpec& spec, const TrainSettings& s) {
     const PipelineShape& shape = placed.shape;
     shares_of(spec, s, rank_place(spec, s, 0));
     if (shape.num_devices > 1 && placed.mesh.replicas() > 1 && spec.head().tied &&
-        device_of(shape, 0) == device_of(shape, shape.num_stages() - 1))
+        device_of(shape, 0) == device_of(shape, shape.num_virtual_stages() - 1))
       throw Error(ErrorKind::usage,
                   "the plan has replicas of stages whose first device has the tied table's head too, which tern train "
                   "does not run yet: plan with --fix dp=1,cp=1, or with another schedule");

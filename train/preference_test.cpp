@@ -16,6 +16,7 @@
 #include "formats/hf/config.h"
 #include "formats/peft/config.h"
 #include "model/adapter_files.h"
+#include "model/initial_weights.h"
 #include "model/model_testing.h"
 #include "report/metrics_log.h"
 #include "train/trainer.h"

@@ -15,11 +15,14 @@
 #include "program/checksum.h"
 #include "program/lower.h"
 #include "program/validate.h"
+#include "train/disk_fit.h"
 #include "train/mesh_fit.h"
 #include "train/metric_rows.h"
+#include "train/nearest_fits.h"
 #include "train/plan_settings.h"
 #include "train/robust_settings.h"
 #include "train/run_checks.h"
+#include "train/step_placement.h"
 #include "train/step_trace.h"
 #include "train/stored_run.h"
 #include "train/tensor_groups.h"
@@ -37,7 +40,7 @@ void leave_a_undecayed(std::vector<ParameterInfo>& infos) {
     if (info.name.ends_with(".a")) info.decay = false;
 }
 
-void add_companion(const StepCompanion::Bytes& bytes, MemoryPlan& plan) {
+void add_companion(const StepCompanion::Bytes& bytes, PredictedMemory& plan) {
   plan.weights += bytes.read;
   plan.optimizer += bytes.state;
   plan.staging += bytes.state;

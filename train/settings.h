@@ -10,6 +10,7 @@
 #include "formats/chat/training.h"
 #include "formats/data/text_data.h"
 #include "formats/peft/config.h"
+#include "model/initial_weights.h"
 #include "model/unit.h"
 #include "plan/plan_file.h"
 #include "spec/sum_order.h"

@@ -6,7 +6,9 @@
 #include "base/error.h"
 #include "base/fault_io.h"
 #include "base/rng.h"
+#include "train/disk_fit.h"
 #include "train/fit.h"
+#include "train/nearest_fits.h"
 #include "train/ranks_testing.h"
 
 namespace tern {

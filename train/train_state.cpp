@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/rng.h"
 #include "model/adapter_files.h"
+#include "model/initial_weights.h"
 #include "model/model_files.h"
 #include "model/not_finite.h"
 #include "model/ops.h"

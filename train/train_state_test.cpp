@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/memory_io.h"
+#include "model/initial_weights.h"
 #include "model/ops.h"
 #include "spec/presets.h"
 #include "train/fit.h"
@@ -106,7 +107,7 @@ TEST_P(TrainStateOf, AdaptersAloneBeginWithoutAWiderCopyOfTheModel) {
   ASSERT_FALSE(trains_adapters_alone(partly_frozen()));
   Arena arena, other;
   TrainState state = fresh_state(s, in, arena);
-  const MemoryPlan plan = predict_memory(in.spec, s, 0);
+  const PredictedMemory plan = predict_memory(in.spec, s, 0);
   int64_t trained = 0;
   for (const ParameterInfo& info : trained_parameters(in.spec)) trained += info.shape.count();
   EXPECT_LE(arena.peak_total(), plan.weights + plan.gradients + plan.optimizer + 4 * trained);

@@ -33,7 +33,8 @@ struct TrainHooks {
   std::function<void(const std::string&)> note;   // something a person should know
   std::function<void(const std::string&)> phase;  // the name of a phase that takes time, before the first
                                                   // step
-  std::function<void(const MemoryPlan&, const ModelSpec&)> planned;    // predicted memory, before anything is allocated
+  std::function<void(const PredictedMemory&, const ModelSpec&)>
+      planned;                                                         // predicted memory, before anything is allocated
   std::function<void(int64_t first_step, int64_t total_steps)> begun;  // training starts at this step
   std::function<void(const StepReport&)> step;                         // every step
   std::function<void(int64_t step, const Evaluation&)> evaluated;
@@ -65,7 +66,7 @@ struct TrainResult {
   double steady_step_seconds = 0;            // mean of this process's steps but the first; 0: none
   double tokens_per_s = 0, flops_per_s = 0;  // over all steps of this process: their tokens in `seconds`
   PeakRate peak;
-  MemoryPlan predicted;
+  PredictedMemory predicted;
   int64_t counted_peak_bytes = 0;  // state + highest step, as Arena counted
   int64_t peak_resident_bytes = 0;
   int64_t num_parameters = 0, byte_mismatches = 0;

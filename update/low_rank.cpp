@@ -65,7 +65,7 @@ void orthonormalize(std::span<T> f, int64_t rows, int64_t rank, RngKey key) {
 
 template <class T>
 void times_right(std::span<const T> m, std::span<const T> q, const LowRankForm& form, std::span<T> p) {
-  const auto columns = static_cast<size_t>(form.columns), rank = static_cast<size_t>(form.rank);
+  const auto columns = static_cast<size_t>(form.columns), rank = static_cast<size_t>(form.factor_rank);
   parallel_ranges(form.rows, row_grain(form.columns), 1, [=](int64_t begin, int64_t end) {
     for (auto row = static_cast<size_t>(begin); row < static_cast<size_t>(end); ++row) {
       const std::span<T> out = p.subspan(row * rank, rank);
@@ -79,7 +79,7 @@ void times_right(std::span<const T> m, std::span<const T> q, const LowRankForm& 
 template <class T>
 void times_left(std::span<const T> m, std::span<const T> p, const LowRankForm& form, std::span<T> q) {
   const auto rows = static_cast<size_t>(form.rows), columns = static_cast<size_t>(form.columns);
-  const auto rank = static_cast<size_t>(form.rank);
+  const auto rank = static_cast<size_t>(form.factor_rank);
   parallel_ranges(form.columns, row_grain(form.rows), 16, [=](int64_t begin, int64_t end) {
     const auto first = static_cast<size_t>(begin), last = static_cast<size_t>(end);
     std::ranges::fill(q.subspan(first * rank, (last - first) * rank), T{0});
@@ -91,7 +91,7 @@ void times_left(std::span<const T> m, std::span<const T> p, const LowRankForm& f
 
 template <class T>
 void expand(std::span<const T> p, std::span<const T> q, const LowRankForm& form, std::span<T> out, std::span<T> left) {
-  const auto columns = static_cast<size_t>(form.columns), rank = static_cast<size_t>(form.rank);
+  const auto columns = static_cast<size_t>(form.columns), rank = static_cast<size_t>(form.factor_rank);
   parallel_ranges(form.rows, row_grain(form.columns), 1, [=](int64_t begin, int64_t end) {
     for (auto row = static_cast<size_t>(begin); row < static_cast<size_t>(end); ++row)
       for (size_t column = 0; column < columns; ++column) {

@@ -12,13 +12,13 @@
 
 namespace tern {
 
-/// A tensor as a matrix (all but its first dimension are columns) and the columns of its factors; rank 0: it travels whole.
+/// A tensor as a matrix (all but its first dimension are columns) and the columns of its factors; factor_rank 0: it travels whole.
 struct LowRankForm {
-  int64_t rows = 0, columns = 0, rank = 0;
-  int64_t left() const { return rows * rank; }
-  int64_t right() const { return columns * rank; }
+  int64_t rows = 0, columns = 0, factor_rank = 0;
+  int64_t left() const { return rows * factor_rank; }
+  int64_t right() const { return columns * factor_rank; }
   /// Numbers that travel in a turn.
-  int64_t fresh(int64_t turn) const { return rank == 0 ? rows * columns : turn % 2 == 0 ? right() : left(); }
+  int64_t fresh(int64_t turn) const { return factor_rank == 0 ? rows * columns : turn % 2 == 0 ? right() : left(); }
 };
 /// Factors of r = min(rank, rows, columns) columns; none for vectors, or where r·(rows + columns) > rows·columns.
 LowRankForm low_rank_form(const Shape&, int rank);

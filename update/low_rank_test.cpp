@@ -84,11 +84,11 @@ TEST(LowRank, ProductsByHand) {
 }
 
 TEST(LowRank, WhatDoesNotPayTravelsWhole) {
-  EXPECT_EQ(low_rank_form(Shape{130}, 4).rank, 0);
-  EXPECT_EQ(low_rank_form(Shape{5, 7}, 3).rank, 0);  // 3·12 > 35
-  EXPECT_EQ(low_rank_form(Shape{5, 7}, 2).rank, 2);
-  EXPECT_EQ(low_rank_form(Shape{1, 9}, 2).rank, 0);
-  EXPECT_EQ(low_rank_form(Shape{100, 100}, 1000).rank, 0);
+  EXPECT_EQ(low_rank_form(Shape{130}, 4).factor_rank, 0);
+  EXPECT_EQ(low_rank_form(Shape{5, 7}, 3).factor_rank, 0);  // 3·12 > 35
+  EXPECT_EQ(low_rank_form(Shape{5, 7}, 2).factor_rank, 2);
+  EXPECT_EQ(low_rank_form(Shape{1, 9}, 2).factor_rank, 0);
+  EXPECT_EQ(low_rank_form(Shape{100, 100}, 1000).factor_rank, 0);
   const LowRankForm form = low_rank_form(Shape{4, 10, 6}, 2);  // experts: 4 rows of 60
   EXPECT_EQ(form.columns, 60);
   EXPECT_EQ(form.fresh(0), 120);

@@ -134,8 +134,8 @@ OuterState make_outer_state(const OuterConfig& c, std::span<const Tensor> master
     if (c.delay > 0) s.pending.push_back(zeros(w.shape()));
     if (c.codec != OuterCodec::power_sgd) continue;
     const LowRankForm form = low_rank_form(w.shape(), c.codec_rank);
-    s.left.push_back(form.rank > 0 ? zeros({form.rows, form.rank}) : Tensor());
-    s.right.push_back(form.rank > 0 ? zeros({form.columns, form.rank}) : Tensor());
+    s.left.push_back(form.factor_rank > 0 ? zeros({form.rows, form.factor_rank}) : Tensor());
+    s.right.push_back(form.factor_rank > 0 ? zeros({form.columns, form.factor_rank}) : Tensor());
   }
   for (size_t f = 0; c.codec != OuterCodec::none && f < elements.size(); ++f) {
     s.error.push_back(zeros({elements[f]}));

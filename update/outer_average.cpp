@@ -48,7 +48,7 @@ void average_codes(OuterStep& o, const OuterVector& v, T share, bool away, Comm&
   Arena& arena = o.staging;
   const Tensor codes = arena.allocate(DType::u8, {parts.all_bytes()}, MemoryClass::workspace);
   const Tensor received =
-      arena.allocate(DType::u8, {s.ranks * coded_bytes(parts.codec, parts.longest())}, MemoryClass::workspace);
+      arena.allocate(DType::u8, {s.ranks * codec_bytes(parts.codec, parts.longest())}, MemoryClass::workspace);
   const Tensor sums = arena.allocate(error.dtype(), {2 * parts.longest()}, MemoryClass::workspace);
   const auto codes_of = [&](int r) { return codes.rows_view(parts.begin(r), parts.begin(r) + parts.bytes(r)); };
   if (!away)
@@ -102,13 +102,13 @@ void average_factors(OuterStep& o, const OuterVector& v, int64_t turn, T share, 
   end_to_end(v.tensors, [&](int64_t at, const Tensor& t) {
     const size_t p = v.parameters[fresh.size()];
     const LowRankForm form = low_rank_form(t.shape(), o.config.codec_rank);
-    if (form.rank == 0) return fresh.push_back(t);
+    if (form.factor_rank == 0) return fresh.push_back(t);
     const Tensor &left = s.left[p], &right = s.right[p];
     const bool even = turn % 2 == 0;
     const std::span<T> m = numbers_at(errors, at, t.count());
     if (!away) add_to<T>(m, t.span<T>());
     const RngKey key{o.config.seed, hash_name("outer factors") + p + (static_cast<uint64_t>(turn) << 32)};
-    orthonormalize<T>((even ? left : right).template span<T>(), even ? form.rows : form.columns, form.rank, key);
+    orthonormalize<T>((even ? left : right).template span<T>(), even ? form.rows : form.columns, form.factor_rank, key);
     fresh.push_back(even ? right : left);
     if (away)
       fresh.back().fill_zero();
@@ -123,7 +123,7 @@ void average_factors(OuterStep& o, const OuterVector& v, int64_t turn, T share, 
   end_to_end(v.tensors, [&](int64_t at, const Tensor& t) {
     const size_t p = v.parameters[next++];
     const LowRankForm form = low_rank_form(t.shape(), o.config.codec_rank);
-    if (form.rank == 0) return;
+    if (form.factor_rank == 0) return;
     expand<T>(s.left[p].span<T>(), s.right[p].span<T>(), form, t.span<T>(),
               away ? std::span<T>() : numbers_at(errors, at, t.count()));
   });

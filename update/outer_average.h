@@ -16,7 +16,7 @@ struct CodedParts {
   int64_t elements;
   int ranks;
   Interval part(int rank) const { return part_of(elements, rank, ranks); }
-  int64_t bytes(int rank) const { return coded_bytes(codec, part(rank).size()); }
+  int64_t bytes(int rank) const { return codec_bytes(codec, part(rank).size()); }
   int64_t begin(int rank) const {
     int64_t at = 0;
     for (int r = 0; r < rank; ++r) at += bytes(r);

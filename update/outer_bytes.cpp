@@ -48,7 +48,7 @@ int64_t outer_staging_bytes(const OuterConfig& c, std::span<const OuterFragment>
   for (const OuterFragment& fragment : fragments) {
     if (is_in_codes(c.codec)) {
       const CodedParts parts{c.codec, elements_in(fragment), ranks};
-      most = std::max(most, parts.all_bytes() + ranks * coded_bytes(c.codec, parts.longest()) +
+      most = std::max(most, parts.all_bytes() + ranks * codec_bytes(c.codec, parts.longest()) +
                                 2 * parts.longest() * size_of(type));
       continue;
     }

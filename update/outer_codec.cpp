@@ -72,13 +72,13 @@ void each_block(OuterCodec c, int64_t elements, Visit visit) {
 }
 
 void check_sizes(OuterCodec c, int64_t elements, size_t bytes) {
-  TERN_CHECK(is_in_codes(c) && static_cast<int64_t>(bytes) == coded_bytes(c, elements),
+  TERN_CHECK(is_in_codes(c) && static_cast<int64_t>(bytes) == codec_bytes(c, elements),
              "outer codec: {} elements in {} bytes", elements, bytes);
 }
 
 }  // namespace
 
-int64_t coded_bytes(OuterCodec c, int64_t elements) { return blocks_of(elements) * block_bytes(c); }
+int64_t codec_bytes(OuterCodec c, int64_t elements) { return blocks_of(elements) * block_bytes(c); }
 
 template <class T>
 void encode(OuterCodec c, std::span<T> x, std::span<uint8_t> codes) {

@@ -17,7 +17,7 @@ constexpr bool is_in_codes(OuterCodec c) { return c != OuterCodec::none && c != 
 inline constexpr int64_t kOuterBlock = 128;  // elements of one scale
 
 /// Bytes of so many elements: each block has an f32 scale and its codes, also a last one that is shorter.
-int64_t coded_bytes(OuterCodec, int64_t elements);
+int64_t codec_bytes(OuterCodec, int64_t elements);
 /// x becomes codes: round(x / s) with s = largest |x| of the block / 127 (7), ties to even; or its sign (of zero: +) with s = the mean |x|; and
 /// what they leave out: x minus decode. A block that holds NaN or infinities decodes to NaN. Errors  TERN_CHECK: sizes; a codec without codes.
 template <class T>

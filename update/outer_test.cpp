@@ -21,11 +21,11 @@ TEST(OuterCodec, CodesAreTheNearestAndWhatTheyLeaveOutIsKept) {
     for (const int64_t n : {0, 1, 7, 127, 128, 129, 1000}) {
       SCOPED_TRACE(n);
       const int64_t blocks = (n + 127) / 128;
-      EXPECT_EQ(coded_bytes(codec, n), blocks * (codec == OuterCodec::int8 ? 132 : 68));
+      EXPECT_EQ(codec_bytes(codec, n), blocks * (codec == OuterCodec::int8 ? 132 : 68));
       std::vector<double> x(static_cast<size_t>(n)), left;
       for (size_t i = 0; i < x.size(); ++i) x[i] = random_normal({5, 1}, i);
       left = x;
-      std::vector<uint8_t> codes(static_cast<size_t>(coded_bytes(codec, n)));
+      std::vector<uint8_t> codes(static_cast<size_t>(codec_bytes(codec, n)));
       encode<double>(codec, left, codes);
       std::vector<double> back(x.size());
       decode<double>(codec, codes, back);
@@ -45,7 +45,7 @@ TEST(OuterCodec, CodesAreTheNearestAndWhatTheyLeaveOutIsKept) {
 TEST(OuterCodec, ZerosStayZerosAndWhatIsNotFiniteIsNotHidden) {
   for (const OuterCodec codec : {OuterCodec::int8, OuterCodec::int4, OuterCodec::sign}) {
     std::vector<float> x(130, 0.0f);
-    std::vector<uint8_t> codes(static_cast<size_t>(coded_bytes(codec, 130)));
+    std::vector<uint8_t> codes(static_cast<size_t>(codec_bytes(codec, 130)));
     encode<float>(codec, x, codes);
     std::vector<float> back(x.size(), 1.0f);
     decode<float>(codec, codes, back);
@@ -64,7 +64,7 @@ TEST(OuterCodec, SignsKeepWhatTheyLeaveOut) {
     std::vector<double> x(static_cast<size_t>(n));
     for (size_t i = 0; i < x.size(); ++i) x[i] = random_normal({6, 1}, i);
     std::vector<double> left = x, back(x.size());
-    std::vector<uint8_t> codes(static_cast<size_t>(coded_bytes(OuterCodec::sign, n)));
+    std::vector<uint8_t> codes(static_cast<size_t>(codec_bytes(OuterCodec::sign, n)));
     EXPECT_EQ(codes.size(), static_cast<size_t>((n + 127) / 128 * 20));
     encode<double>(OuterCodec::sign, left, codes);
     decode<double>(OuterCodec::sign, codes, back);

@@ -3,15 +3,12 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "kernels/cpu/parallel.h"
 #include "update/state.h"
 
 namespace tern {
 namespace {
 
 const std::vector<RankInterval> kNone;
-
-int64_t blocks_of(int64_t elements) { return (elements + kUpdateBlock - 1) / kUpdateBlock; }
 
 // Calls visit(first, end) for each unit's run of parameters.
 template <class Visit>
@@ -157,65 +154,6 @@ RankParts parts_of(const Shares& shares, std::span<const size_t> parameters, std
       parts[static_cast<size_t>(o.rank)].push_back(
           tensors[i].reshaped({tensors[i].count()}).rows_view(o.elements.begin, o.elements.end));
   return parts;
-}
-
-namespace {
-
-const std::vector<RankInterval>& keepers_for(const Shares& shares, BlockReaders readers, size_t parameter) {
-  if (readers == BlockReaders::world) return shares.keepers(parameter);
-  return shares.is_shared(parameter) ? shares.owners[parameter] : kNone;
-}
-
-}  // namespace
-
-std::vector<double> block_values(const Shares& shares, BlockReaders readers, std::span<const size_t> parameters,
-                                 std::span<const int64_t> elements, int count, Comm* comm,
-                                 const std::function<void(size_t, int64_t, double*)>& fill) {
-  struct Block {
-    size_t parameter;
-    int64_t inside;  // of this rank's interval
-    int64_t place;
-  };
-  std::vector<Block> own;
-  RankParts parts(comm ? static_cast<size_t>(comm->size()) : 0);
-  std::vector<double> values;
-  bool exchanges = false;
-  int64_t total = 0;
-  for (const int64_t n : elements) total += blocks_of(n) * count;
-  values.resize(static_cast<size_t>(total));
-  int64_t at = 0;  // of the parameter's first block
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    const Interval mine = shares.mine(parameters[i], elements[i]);
-    const int64_t first = mine.begin / kUpdateBlock, end = blocks_of(mine.end);
-    for (int64_t b = first; b < end; ++b) own.push_back({parameters[i], b - first, at + b * count});
-    for (const RankInterval& o : keepers_for(shares, readers, parameters[i])) {
-      const int64_t first_block = o.elements.begin / kUpdateBlock, blocks = blocks_of(o.elements.end) - first_block;
-      exchanges = true;
-      TERN_CHECK(static_cast<size_t>(o.rank) < parts.size(), "update: values of rank {} in a world of {}", o.rank,
-                 parts.size());
-      parts[static_cast<size_t>(o.rank)].push_back(
-          Tensor::borrow(DType::f64, {blocks * count}, values.data() + at + first_block * count));
-    }
-    at += blocks_of(elements[i]) * count;
-  }
-  parallel_ranges(static_cast<int64_t>(own.size()), 1, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t k = begin; k < end; ++k) {
-      const Block& b = own[static_cast<size_t>(k)];
-      fill(b.parameter, b.inside, values.data() + b.place);
-    }
-  });
-  if (exchanges) comm->all_gather(parts);
-  return values;
-}
-
-std::vector<int64_t> block_value_bytes(const Shares& shares, BlockReaders readers, std::span<const size_t> parameters,
-                                       int count, int ranks) {
-  std::vector<int64_t> bytes(static_cast<size_t>(ranks));
-  for (const size_t p : parameters)
-    for (const RankInterval& o : keepers_for(shares, readers, p))
-      bytes[static_cast<size_t>(o.rank)] +=
-          (blocks_of(o.elements.end) - o.elements.begin / kUpdateBlock) * count * static_cast<int64_t>(sizeof(double));
-  return bytes;
 }
 
 }  // namespace tern

@@ -1,7 +1,6 @@
 #pragma once
-// Which rank keeps which part of the optimizer's state (spec/owner.h), parameter by parameter.
+// Which rank keeps which part of the optimizer's state (spec/owner.h), parameter by parameter, and tensors cut by that.
 
-#include <functional>
 #include <span>
 #include <vector>
 
@@ -69,18 +68,5 @@ Tensor own_part(const Shares&, size_t parameter, int64_t elements, const Tensor&
 /// Views of the elements of whole parameters by who keeps them, for reduce_scatter_sum and all_gather: tensors[i] is of
 /// parameter parameters[i].
 RankParts parts_of(const Shares&, std::span<const size_t> parameters, std::span<const Tensor> tensors);
-
-/// Who is to have all values of a parameter's blocks: the ranks that share it out, or the world.
-enum class BlockReaders : uint8_t { replicas, world };
-/// `count` doubles for each block of kUpdateBlock elements of the parameters, parameter after parameter. `fill` makes those of this
-/// rank's blocks (parameter, the block in this rank's interval, count numbers to be set); those of other ranks are exchanged over `comm`,
-/// the readers.
-/// Errors  TERN_CHECK: other ranks have values, and `comm` is null.
-std::vector<double> block_values(const Shares&, BlockReaders, std::span<const size_t> parameters,
-                                 std::span<const int64_t> elements, int count, Comm* comm,
-                                 const std::function<void(size_t, int64_t, double*)>& fill);
-/// Bytes that each of so many readers contributes to that exchange: the argument of all_gather_bytes.
-std::vector<int64_t> block_value_bytes(const Shares&, BlockReaders, std::span<const size_t> parameters, int count,
-                                       int ranks);
 
 }  // namespace tern

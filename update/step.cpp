@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/threads.h"
+#include "update/block_values.h"
 #include "update/squares.h"
 #include "update/stored_states.h"
 

@@ -11,6 +11,7 @@
 #include "formats/hf/config.h"
 #include "formats/hf/family.h"
 #include "kernels/cpu/vector.h"
+#include "model/initial_weights.h"
 #include "model/model_testing.h"
 #include "update/rule_testing.h"
 

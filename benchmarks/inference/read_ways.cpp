@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
-#include "store/read_probe.h"
+#include "store/choose_reader.h"
 
 int main(int count, char** arguments) {
   using namespace tern;

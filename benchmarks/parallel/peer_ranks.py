@@ -17,7 +17,7 @@ import torch.distributed as dist
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "training"))
 from make_case import BATCH, CASES, SEQ, tokens  # noqa: E402
-from peer import Model  # noqa: E402
+from peer import Model, adamw, train_step  # noqa: E402
 
 
 def in_parts(model):
@@ -47,22 +47,14 @@ def main(case, mode, dtype, kind, seconds, threads=1):
     elif kind == "fsdp":
         model = in_parts(model)
     step_model = torch.compile(model) if mode == "compile" else model
-    matrices = [p for p in model.parameters() if p.dim() >= 2]
-    others = [p for p in model.parameters() if p.dim() < 2]
-    optimizer = torch.optim.AdamW([{"params": matrices, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}],
-                                  lr=3e-4, betas=(0.9, 0.95), fused=kind != "fsdp")
+    optimizer = adamw(model, fused=kind != "fsdp")
     rates, begin, step, own = [], None, 0, BATCH // ranks
     going = torch.ones(1)
     while going.item() > 0:
         at = step % 79 * BATCH * SEQ + rank * own * SEQ
         ids, targets = data[at:at + own * SEQ].view(own, SEQ), data[at + 1:at + own * SEQ + 1].view(own, SEQ)
         start = time.monotonic()
-        with torch.autocast("cpu", torch.bfloat16, enabled=dtype == "bf16"):
-            loss = step_model(ids, targets)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
+        loss = train_step(step_model, model, optimizer, ids, targets, dtype)
         step += 1
         if step == 2:  # compiled, buffers there
             begin = time.monotonic()

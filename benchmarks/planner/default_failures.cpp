@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "hardware/cluster.h"
 #include "hardware/machines.h"
 #include "planner/outer/plan_model.h"
 #include "spec/presets.h"

@@ -94,6 +94,24 @@ class Model(torch.nn.Module):
         return F.cross_entropy((self.norm(x) @ self.embed.weight.T).flatten(0, 1).float(), targets.flatten())
 
 
+def adamw(model, fused):
+    matrices = [p for p in model.parameters() if p.dim() >= 2]
+    others = [p for p in model.parameters() if p.dim() < 2]
+    return torch.optim.AdamW([{"params": matrices, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}],
+                             lr=3e-4, betas=(0.9, 0.95), fused=fused)
+
+
+def train_step(step_model, model, optimizer, ids, targets, dtype):
+    """The loss before the update. step_model: model, or its compiled form."""
+    with torch.autocast("cpu", torch.bfloat16, enabled=dtype == "bf16"):
+        loss = step_model(ids, targets)
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+    return loss
+
+
 def main(case, mode, dtype, seconds, threads=2):
     torch.set_num_threads(int(threads))
     torch.manual_seed(1)
@@ -101,21 +119,13 @@ def main(case, mode, dtype, seconds, threads=2):
     data = torch.tensor(tokens(vocab)[: 80 * (BATCH * SEQ) + 1], dtype=torch.int64)
     model = Model(case)
     step_model = torch.compile(model) if mode == "compile" else model
-    matrices = [p for p in model.parameters() if p.dim() >= 2]
-    others = [p for p in model.parameters() if p.dim() < 2]
-    optimizer = torch.optim.AdamW([{"params": matrices, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}],
-                                  lr=3e-4, betas=(0.9, 0.95), fused=True)
+    optimizer = adamw(model, fused=True)
     rates, loss, begin, step = [], None, None, 0
     while begin is None or time.monotonic() - begin < float(seconds) or len(rates) < 2:
         at = step % 79 * BATCH * SEQ
         ids, targets = data[at : at + BATCH * SEQ].view(BATCH, SEQ), data[at + 1 : at + BATCH * SEQ + 1].view(BATCH, SEQ)
         start = time.monotonic()
-        with torch.autocast("cpu", torch.bfloat16, enabled=dtype == "bf16"):
-            loss = step_model(ids, targets)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
+        loss = train_step(step_model, model, optimizer, ids, targets, dtype)
         step += 1
         if step == 2:  # compiled, buffers there
             begin = time.monotonic()

@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
-#include <deque>
 #include <functional>
 #include <list>
 #include <optional>
@@ -15,6 +13,7 @@
 #include "base/error.h"
 #include "comm/link.h"
 #include "comm/mpi/open_mpi.h"
+#include "comm/self_messages.h"
 
 namespace tern {
 namespace {
@@ -61,10 +60,7 @@ class MpiTransport final : public Transport {
 
   void send(int to, uint64_t tag, std::span<const std::byte> bytes) override {
     if (store_->failure()) store_->throw_failure(fmt::format("it was at {} to rank {}", describe_tag(tag), to));
-    if (to == me_.rank) {
-      to_self_.push_back({tag, bytes});
-      return;
-    }
+    if (to == me_.rank) return to_self_.send(tag, bytes);
     MpiOutgoing& o = out_.emplace_back(MpiOutgoing{.to = to,
                                                    .header = {.magic = kMessageMagic,
                                                               .generation = static_cast<uint32_t>(generation_),
@@ -82,24 +78,18 @@ class MpiTransport final : public Transport {
   void recv(int from, uint64_t tag, std::span<std::byte> bytes) override { recv_any({&from, 1}, tag, bytes); }
 
   int recv_any(std::span<const int> from, uint64_t tag, std::span<std::byte> bytes) override {
-    const auto awaits = [&] {
-      return from.size() == 1 ? fmt::format("{} of rank {}", describe_tag(tag), from[0])
-                              : fmt::format("{} of any of {} ranks", describe_tag(tag), from.size());
-    };
+    const auto awaits = [&] { return describe_awaited(from, tag); };
     auto first = from.end();
     wait_until(
         [&] { return (first = std::ranges::find_if(from, [&](int f) { return has_arrived(f); })) != from.end(); },
         awaits);
     const int who = *first;
     if (who == me_.rank) {
-      const auto [own_tag, own] = to_self_.front();
-      check_expected(who, own_tag, own.size(), tag, bytes.size());
-      to_self_.pop_front();
-      if (!bytes.empty()) std::memcpy(bytes.data(), own.data(), bytes.size());
+      to_self_.receive(tag, bytes);
       return who;
     }
     const MessageHeader header = *arrived_[at(who)];
-    check_expected(who, header.tag, header.length, tag, bytes.size());
+    check_expected(me_.rank, who, header.tag, header.length, tag, bytes.size());
     arrived_[at(who)].reset();
     receive(who, bytes, awaits);
     if (!ledger_kept_ && crc32c(bytes) != header.payload_crc)
@@ -223,12 +213,6 @@ class MpiTransport final : public Transport {
     }
   }
 
-  void check_expected(int from, uint64_t tag, uint64_t length, uint64_t want_tag, size_t want_length) const {
-    TERN_CHECK(tag == want_tag && length == want_length,
-               "rank {} expects {} of {} bytes from rank {}, which sent {} of {} bytes", me_.rank,
-               describe_tag(want_tag), want_length, from, describe_tag(tag), length);
-  }
-
   std::string unsent() const {
     if (out_.empty()) return "itself to receive what it sent";
     return fmt::format("rank {} to take {}", out_.front().to, describe_tag(out_.front().header.tag));
@@ -274,7 +258,7 @@ class MpiTransport final : public Transport {
   std::vector<LinkBytes> counted_;
   std::vector<uint64_t> sent_, received_;  // messages, of each rank
   std::list<MpiOutgoing> out_, abandoned_;
-  std::deque<std::pair<uint64_t, std::span<const std::byte>>> to_self_;
+  SelfMessages to_self_{me_.rank};
 };
 
 }  // namespace

@@ -121,7 +121,7 @@ LeastHeld least_held(const Instance& in) {
   return sum;
 }
 Counts counts_of(const PipelineShape& shape, const LeastHeld& bytes) {
-  const size_t stages = shape.num_stages();
+  const size_t stages = shape.num_virtual_stages();
   const PipelineTimes unit{.forward = std::vector<int64_t>(stages, 1),
                            .backward = std::vector<int64_t>(stages, 1),
                            .weight = std::vector<int64_t>(stages, 1),

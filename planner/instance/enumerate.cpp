@@ -2,6 +2,7 @@
 
 #include "planner/instance/enumerate_impl.h"
 #include "planner/instance/price.h"
+#include "program/pipeline_run.h"
 
 namespace tern {
 namespace {

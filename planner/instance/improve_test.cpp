@@ -95,13 +95,13 @@ TEST(OrderPeaks, AreThoseOfTheWholeOrder) {
         if (!why_illegal_schedule(schedule, devices, chunks, micro).empty()) continue;
         const PipelineShape shape{
             .schedule = schedule, .num_devices = devices, .chunks_per_device = chunks, .num_micro = micro};
-        const std::vector<int64_t> stages(static_cast<size_t>(shape.num_stages()), 3), links(stages.size() - 1, 1),
-            ends(static_cast<size_t>(devices), 0);
+        const std::vector<int64_t> stages(static_cast<size_t>(shape.num_virtual_stages()), 3),
+            links(stages.size() - 1, 1), ends(static_cast<size_t>(devices), 0);
         const PipelineOrder order = pipeline_order(shape, {stages, stages, stages, links, links, ends, ends});
         const OrderPeaks peaks(shape, order);
         for (uint64_t draw = 0; draw < 20; ++draw) {
           AssignmentBytes bytes{std::vector<TierBytes>(static_cast<size_t>(devices)),
-                                std::vector<StageBytes>(static_cast<size_t>(shape.num_stages()))};
+                                std::vector<StageBytes>(static_cast<size_t>(shape.num_virtual_stages()))};
           uint64_t at = 0;
           const auto random = [&] { return static_cast<int64_t>(random_u64({.seed = draw}, ++at) % 100); };
           for (TierBytes& b : bytes.persistent)

@@ -38,10 +38,11 @@ struct MovePricer::State {
     TERN_CHECK(begin.fits(), "improve: the assignment that was given does not fit");
     shape = begin.shape, times = moved = begin.times, makespan = begin.makespan;
     bytes = moved_bytes = stage_bytes(in, a);
-    first.assign(static_cast<size_t>(shape.num_stages()) + 1, in.num_layers());
+    first.assign(static_cast<size_t>(shape.num_virtual_stages()) + 1, in.num_layers());
     for (size_t u = a.stage.size(); u-- > 0;) first[static_cast<size_t>(a.stage[u])] = static_cast<int>(u);
     of_device.resize(static_cast<size_t>(shape.num_devices));
-    for (int s = 0; s < shape.num_stages(); ++s) of_device[static_cast<size_t>(device_of(shape, s))].push_back(s);
+    for (int s = 0; s < shape.num_virtual_stages(); ++s)
+      of_device[static_cast<size_t>(device_of(shape, s))].push_back(s);
     timed = order_follows_times(in.schedule);
     if (timed) return;
     const PipelineOrder order = pipeline_order(shape, times);
@@ -131,7 +132,7 @@ Touched MovePricer::State::touched_by(int from, int to) const {
     x.stages.insert(x.stages.end(), stages.begin(), stages.end());
   }
   x.first_link = std::max(0, std::min(from, to) - 1),
-  x.last_link = std::min(std::max(from, to), shape.num_stages() - 2);
+  x.last_link = std::min(std::max(from, to), shape.num_virtual_stages() - 2);
   return x;
 }
 

@@ -16,8 +16,8 @@ bool at_most(const std::vector<int>& a, const std::vector<int>& b) {
 // As pipeline_peak_moments walks: an operation counts what is held before it and what is held after it.
 OrderPeaks::OrderPeaks(const PipelineShape& shape, const PipelineOrder& order)
     : split_(splits_backward(shape.schedule)), devices_(order.size()) {
-  std::vector<size_t> place(static_cast<size_t>(shape.num_stages()));
-  for (int s = 0; s < shape.num_stages(); ++s) {
+  std::vector<size_t> place(static_cast<size_t>(shape.num_virtual_stages()));
+  for (int s = 0; s < shape.num_virtual_stages(); ++s) {
     std::vector<int>& stages = devices_[static_cast<size_t>(device_of(shape, s))].stages;
     place[static_cast<size_t>(s)] = stages.size();
     stages.push_back(s);

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "plan/legality.h"
+#include "program/pipeline_run.h"
 
 namespace tern {
 namespace {
@@ -58,7 +59,7 @@ int64_t least(const CostVector& c) {
 std::vector<int64_t> busy_of(const PipelineShape& shape, const PipelineTimes& t) {
   std::vector<int64_t> busy;
   for (size_t d = 0; d < t.begin.size(); ++d) busy.push_back(t.begin[d] + t.tail[d]);
-  for (int s = 0; s < shape.num_stages(); ++s) {
+  for (int s = 0; s < shape.num_virtual_stages(); ++s) {
     const size_t at = static_cast<size_t>(s);
     busy[static_cast<size_t>(device_of(shape, s))] += shape.num_micro * (t.forward[at] + t.backward[at] + t.weight[at]);
   }

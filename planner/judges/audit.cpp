@@ -11,12 +11,14 @@
 #include "base/error.h"
 #include "base/io.h"
 #include "base/text.h"
-#include "hardware/machines.h"
+#include "hardware/machine.h"
 #include "hardware/rates.h"
 #include "plan/cost_model.h"
 #include "plan/legality.h"
 #include "plan/window_mix.h"
 #include "program/pipeline.h"
+#include "program/pipeline_peaks.h"
+#include "program/pipeline_run.h"
 #include "program/plan_program.h"
 
 namespace tern {
@@ -236,7 +238,7 @@ class PlanJudge {
                     const std::vector<LayerStrategy>& strategy) const {
     const OuterChoice& c = plan_.choice;
     const LayerCosts costs = costs_of(spec_, request_, m, c.mesh, c.micro_batch, machines_.size());
-    const auto stages = static_cast<size_t>(shape.num_stages()), ranks = static_cast<size_t>(c.num_stages);
+    const auto stages = static_cast<size_t>(shape.num_virtual_stages()), ranks = static_cast<size_t>(c.num_stages);
     const bool split = splits_backward(c.schedule);
     StageSums sums{{},
                    std::vector<TierBytes>(stages),

@@ -9,6 +9,7 @@
 #include "planner/judges/audit_paths.h"
 #include "planner/judges/check_certificate.h"
 #include "program/pipeline.h"
+#include "program/pipeline_run.h"
 
 namespace tern {
 namespace {
@@ -35,7 +36,7 @@ class Audit {
       : in_(in),
         shape_(shape_of(in)),
         devices_(in.num_stages),
-        stages_(shape_.num_stages()),
+        stages_(shape_.num_virtual_stages()),
         layers_(in.num_layers()),
         micro_(in.num_micro),
         split_(splits_backward(in.schedule)),

@@ -40,7 +40,7 @@ struct Walk {
 
 // One run of the pipeline in the order of its steps.
 Walk walk_through(const PipelineShape& shape, const PreparedPipeline& ready, const Amounts& a) {
-  const auto stages = static_cast<size_t>(shape.num_stages()), devices = a.begin.size();
+  const auto stages = static_cast<size_t>(shape.num_virtual_stages()), devices = a.begin.size();
   Walk w{{}, std::vector<int32_t>(devices, -1), a.begin};
   std::vector<double> link_free(static_cast<size_t>(ready.num_links), 0);
   std::vector<double> arrived(static_cast<size_t>(ready.num_arrivals), 0);
@@ -61,7 +61,7 @@ Walk walk_through(const PipelineShape& shape, const PreparedPipeline& ready, con
     w.events.push_back({waits ? arrival[static_cast<size_t>(x.wait)] : w.last[device], static_cast<int32_t>(i), false});
     w.clock[device] = (waits ? arrived[static_cast<size_t>(x.wait)] : w.clock[device]) + time_of(x);
     w.last[device] = static_cast<int32_t>(w.events.size()) - 1;
-    if (x.send >= 2 * (shape.num_stages() - 1)) continue;  // sends nothing
+    if (x.send >= 2 * (shape.num_virtual_stages() - 1)) continue;  // sends nothing
     const auto out = static_cast<size_t>(x.out);
     const auto l = static_cast<size_t>(x.link);
     const bool queues = link_free[l] > w.clock[device];
@@ -76,7 +76,7 @@ Walk walk_through(const PipelineShape& shape, const PreparedPipeline& ready, con
 }  // namespace
 
 Passes longest_path(const PipelineShape& shape, const PreparedPipeline& ready, const Amounts& a) {
-  const auto stages = static_cast<size_t>(shape.num_stages()), devices = a.begin.size();
+  const auto stages = static_cast<size_t>(shape.num_virtual_stages()), devices = a.begin.size();
   const auto [events, last, clock] = walk_through(shape, ready, a);
   size_t end = 0;
   std::vector<double> backlog(devices, 0);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "program/pipeline.h"
+#include "program/pipeline_run.h"
 
 namespace tern {
 

@@ -10,6 +10,8 @@
 #include "base/rng.h"
 #include "base/text.h"
 #include "formats/hf/config.h"
+#include "hardware/cluster.h"
+#include "hardware/machine.h"
 #include "hardware/machines.h"
 #include "plan/cost_model.h"
 #include "planner/instance/price.h"

@@ -177,7 +177,7 @@ std::vector<bool> in_one_node(const SpaceOfChoices& space, const Candidate& c) {
   if (any_order(space, c)) {
     const bool some = std::any_of(space.machines.begin(), space.machines.end(),
                                   [&](const Machine& m) { return stages_of_node(m) >= 2; });
-    return std::vector<bool>(static_cast<size_t>(shape.num_stages() - 1), some);
+    return std::vector<bool>(static_cast<size_t>(shape.num_virtual_stages() - 1), some);
   }
   std::vector<std::pair<int, int64_t>> node;  // of each device's stage: its machine, and which of its nodes
   std::vector<int64_t> placed(space.machines.size(), 0);
@@ -187,7 +187,7 @@ std::vector<bool> in_one_node(const SpaceOfChoices& space, const Candidate& c) {
     node.emplace_back(m, fit >= 1 ? at / fit : -1 - at);
   }
   std::vector<bool> near;
-  for (int s = 0; s + 1 < shape.num_stages(); ++s)
+  for (int s = 0; s + 1 < shape.num_virtual_stages(); ++s)
     near.push_back(node[static_cast<size_t>(device_of(shape, s))] ==
                    node[static_cast<size_t>(device_of(shape, s + 1))]);
   return near;

@@ -18,6 +18,7 @@
 #include "planner/instance/search.h"
 #include "planner/outer/answer_impl.h"
 #include "planner/outer/first_plans_impl.h"
+#include "program/pipeline_run.h"
 
 namespace tern {
 namespace {

@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "base/error.h"
-#include "hardware/machines.h"
+#include "hardware/machine.h"
 #include "plan/legality.h"
 #include "planner/outer/candidates_impl.h"
 

@@ -43,7 +43,7 @@ void keep_seen_kinds(Timeline& t) {
   t.kinds = std::move(kinds);
 }
 
-std::vector<double> parts_of(const PlanAnswer& a, size_t rank, Tier tier) {
+std::vector<double> tier_parts(const PlanAnswer& a, size_t rank, Tier tier) {
   std::vector<double> parts;
   for (const int64_t bytes : memory_parts(a.memory[rank][static_cast<size_t>(tier)]))
     parts.push_back(static_cast<double>(bytes));
@@ -102,7 +102,7 @@ std::string plan_memory(const PlanAnswer& a) {
       const std::string of = ranks.size() == 1 ? "every rank" : fmt::format("stage {}", r);
       chart.bars.push_back({tier == Tier::device ? of : fmt::format("{}, {}", of, name_of(tier)),
                             static_cast<double>(used), static_cast<double>(there),
-                            fmt::format("{} of {}", format_bytes(used), format_bytes(there)), parts_of(a, r, tier)});
+                            fmt::format("{} of {}", format_bytes(used), format_bytes(there)), tier_parts(a, r, tier)});
     }
   }
   return svg(chart);

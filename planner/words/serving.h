@@ -6,7 +6,8 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "hardware/cluster.h"
-#include "plan/inference.h"
+#include "plan/inference_job.h"
+#include "plan/serving_search.h"
 #include "spec/model_spec.h"
 
 namespace tern {

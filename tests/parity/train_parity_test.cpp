@@ -8,6 +8,7 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "formats/hf/config.h"
+#include "model/initial_weights.h"
 #include "model/model_files.h"
 #include "tests/e2e/train_process.h"
 #include "train/checkpoint.h"

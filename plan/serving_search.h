@@ -1,0 +1,50 @@
+#pragma once
+// How a cluster serves the most users within targets: the layout, the copies, and whether prompts have devices of their own.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "hardware/cluster.h"
+#include "plan/inference.h"
+
+namespace tern {
+
+/// One role of the devices: copies of a layout, each with its users.
+struct ServingRole {
+  ServingLayout layout;
+  int64_t copies = 0, users = 0;  // users: per copy, the largest share
+  ServingMemory memory;
+  ServingTimes times;
+  int64_t devices() const { return layout.devices() * copies; }
+};
+
+/// How a cluster serves, requests arriving evenly.
+struct ServingPlan {
+  std::string node;
+  bool split = false;             // prompts and decoding each have devices of their own
+  ServingRole decode, prefill;    // prefill equals decode where both share the same devices
+  int64_t users = 0;              // at once
+  double ttft_s = 0, tpot_s = 0;  // as a user sees them; ttft of unlike prompts: of all but one in 100
+  double mean_ttft_s = 0;
+  double requests_per_s = 0;
+  double tokens_per_s() const { return tpot_s > 0 ? static_cast<double>(users) / tpot_s : 0; }
+};
+
+struct ServingAnswer {
+  bool found = false;
+  ServingPlan plan;                  // the best: most users within the targets, or the fastest for the users asked for
+  std::optional<ServingPlan> other;  // of the other kind (shared or split), for comparison
+  int64_t most_users = 0;  // users that fit into memory, over all copies of the plan's layout, whatever the targets
+  // Else: why nothing serves.
+  bool memory = false;  // it does not fit; false: it fits and is too slow for the targets
+  ServingMemory nearest;
+  ServingLayout nearest_layout;
+  double best_ttft_s = 0, best_tpot_s = 0;  // without targets
+  int64_t layouts = 0;                      // looked at
+};
+/// Over every legal tensor × stages and every node type, copies on what is left. Errors: usage: an encoder, a model
+/// with an encoder's part.
+ServingAnswer plan_serving(const ModelSpec&, const Cluster&, const InferenceJob&);
+
+}  // namespace tern
