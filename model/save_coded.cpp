@@ -22,7 +22,8 @@ void add_coded(const ParameterInfo& info, const std::vector<Fragment>& fragments
                const CodeMatrix& code, std::vector<TensorToWrite>& to, CodedSaved& saved) {
   const Fragment& first = fragments.front();
   const int64_t row_bytes = stored_bytes(type, 1, info.shape[1]), tables = table_bytes(type);
-  to.push_back({.name = first.name + "." + lower_name(type),
+  add_tensor(to, first,
+             {.name = first.name + "." + lower_name(type),
                 .dtype = DType::u8,
                 .shape = {first.file_rows, row_bytes},
                 .bytes = {},
@@ -37,7 +38,8 @@ void add_coded(const ParameterInfo& info, const std::vector<Fragment>& fragments
   if (tables == 0) return;
   const std::vector<TablePart> parts = table_parts(info);
   const auto part = std::ranges::find_if(parts, [&](const TablePart& p) { return first.row_begin < p.row_end; });
-  to.push_back(
+  add_tensor(
+      to, first,
       {.name = first.name + ".levels",
        .dtype = DType::i8,
        .shape = {kCodeTables, row_of(type).levels},
@@ -114,7 +116,7 @@ CodedSaved save_coded(const ModelSpec& spec, const HfConfig& config, const ReadP
       if (!dense)
         add_coded(info, fragments, *type, code, tensors, saved);
       else
-        tensors.push_back(dense_tensor(
+        add_tensor(tensors, fragments.front(), dense_tensor(
             info, fragments, [&read, &info] { return read(info); }, *dense));
   }
   ModelWeights fixed = empty_weights(spec);
