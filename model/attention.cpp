@@ -255,6 +255,7 @@ void attention_forward_branch(const AttentionSpec& u, const ModelSpec& spec, con
                               int layer, const Compute& c) {
   TERN_CHECK(!saved || !kv, "attention: training goes over plain rows, not over a KV cache");
   TERN_CHECK(u.causal || !kv, "attention: a KV cache of keys that earlier queries see");
+  TERN_CHECK(!rows.kv || (!saved && !kv), "attention: rows are rounded for a cache where there is one, or in training");
   const AttentionSpec seen = heads_of_context(u, c);  // over all rows of a context group
   const int64_t T = static_cast<int64_t>(rows.tokens.size()), E = u.heads * u.head_dim;
   const Shape context_shape{c.context ? rows_of_context(rows) : T, seen.heads * seen.head_dim};
@@ -296,10 +297,7 @@ void attention_forward_branch(const AttentionSpec& u, const ModelSpec& spec, con
   if (c.context && head_norms) qkv = rows_for_heads(std::move(qkv), qkv_sections(u), {}, c);
   const bool turned = keeps_turned(rows, kv, layer);
   if (turned) turn_heads(qkv, u.heads + 2 * u.kv_heads, u.head_dim, false);
-  if (rows.kv) {
-    TERN_CHECK(!saved && !kv, "attention: rows are rounded for a cache where there is one, or in training");
-    round_rows(u, *rows.kv, qkv);
-  }
+  if (rows.kv) round_rows(u, *rows.kv, qkv);
   if (!saved) context = c.arena.allocate(dtype, context_shape, kept);
   if (!saved && u.sinks) lse = c.arena.allocate(sums, {context_shape[0], seen.heads}, kept);
   ops::by_dtype(dtype, [&]<class N>() {

@@ -83,7 +83,8 @@ void decode_fragment(const CodedTensor& coded, const ParameterInfo& info, const 
   for (int64_t begin = 0; begin < rows; begin += kAtOnce) {
     const int64_t count = std::min(kAtOnce, rows - begin);
     ids.clear();
-    for (int64_t r = begin; r < begin + count; ++r) ids.push_back(static_cast<int32_t>(f.first_row() + r * f.file_step));
+    for (int64_t r = begin; r < begin + count; ++r)
+      ids.push_back(static_cast<int32_t>(f.first_row() + r * f.file_step));
     const std::span<T> out(to + begin * in, static_cast<size_t>(count * in));
     if constexpr (kDirect) {
       gather_coded_rows<T>(all, in, ids, out);

@@ -128,7 +128,8 @@ void expect_rows_of_one_rank(const std::string& family) {
 }
 
 TEST(ContextParallel, AttentionLeavesTheRowsOfOneRankToTheBit) {
-  for (const char* family : {"llama", "qwen3", "olmo2", "bloom", "gpt_oss", "deepseek_v2"}) expect_rows_of_one_rank(family);
+  for (const char* family : {"llama", "qwen3", "olmo2", "bloom", "gpt_oss", "deepseek_v2"})
+    expect_rows_of_one_rank(family);
 }
 
 // Buffers and temporaries each at their most, as the executor counts them.

@@ -120,8 +120,9 @@ void save_model(const ModelSpec& spec, const HfConfig& config, const ModelWeight
   const auto add = [&](const ParameterInfo& info, Tensor& t, DType stored) {
     TERN_CHECK(!t.empty(), "save: '{}' was packed", info.name);
     for (const std::vector<Fragment>& fragments : fragments_by_tensor(info))
-      add_tensor(entries, fragments.front(), dense_tensor(
-                                                 info, fragments, [t] { return t; }, stored));
+      add_tensor(entries, fragments.front(),
+                 dense_tensor(
+                     info, fragments, [t] { return t; }, stored));
   };
   for_each_parameter(spec, handles, [&](const ParameterInfo& info, Tensor& t) { add(info, t, dtype); });
   for_each_fixed(spec, handles, [&](const ParameterInfo& info, Tensor& t) { add(info, t, ops::sum_dtype(dtype)); });

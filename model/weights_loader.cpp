@@ -75,7 +75,7 @@ void WeightsLoader::load(const ParameterInfo& info, Tensor& t) {
     ops::by_dtype(t.dtype(), [&]<class To>() {
       copy_fragment<To>(view, path_, f, width, t.span<To>().data() + f.row_begin * width);
     });
-    if (f.file_row + (f.row_end - f.row_begin) == f.file_rows)
+    if (f.file_row + (f.row_end - f.row_begin - 1) * f.file_step + 1 == f.file_rows)
       file_.dont_need(view.name);  // else the mapped file would count beside its copy, as resident
   }
 }

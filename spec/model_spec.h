@@ -93,7 +93,7 @@ struct AttentionSpec {
   double softcap = 0;  // scores become softcap·tanh(score/softcap); 0: none
   AlibiKind alibi = AlibiKind::none;
   JoinSpec join = {};
-  bool sinks = false;      // each head has a learned score that takes its share of the softmax and has no key and no value
+  bool sinks = false;  // each head has a learned score that takes its share of the softmax and has no key and no value
   LatentSpec latent = {};  // then kv_heads = heads, head_dim = plain + rotary, the turned elements first
   /// Norms of queries, and of keys: how many in a row, and their width.
   int64_t query_norms() const { return head_norm == HeadNormKind::head ? heads : 1; }
@@ -139,7 +139,9 @@ struct MoeSpec {
   bool expert_bias = false;            // biases of every expert's matrices
   GateBounds bounds = {};              // of the experts
   /// One expert, and the MLP of every token, as MLPs without a norm.
-  MlpSpec expert() const { return {{.kind = NormKind::none}, width, hidden, activation, gated, expert_bias, {}, bounds}; }
+  MlpSpec expert() const {
+    return {{.kind = NormKind::none}, width, hidden, activation, gated, expert_bias, {}, bounds};
+  }
   MlpSpec shared() const { return {{.kind = NormKind::none}, width, shared_hidden, activation, gated, false}; }
   friend bool operator==(const MoeSpec&, const MoeSpec&) = default;
 };

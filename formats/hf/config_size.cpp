@@ -37,8 +37,8 @@ Sizes mlp_sizes(const HfBlocks& blocks, double D, double hidden, bool bias) {
 
 Sizes moe_sizes(const HfConfig& c, const HfBlocks& blocks, double D) {
   const auto X = static_cast<double>(c.num_experts), chosen = static_cast<double>(c.experts_per_token);
-  const Sizes one =
-      mlp_sizes(blocks, D, static_cast<double>(c.expert_size > 0 ? c.expert_size : c.intermediate_size), blocks.expert_bias);
+  const Sizes one = mlp_sizes(blocks, D, static_cast<double>(c.expert_size > 0 ? c.expert_size : c.intermediate_size),
+                              blocks.expert_bias);
   const Sizes shared = mlp_sizes(blocks, D, static_cast<double>(c.shared_expert_size), false);
   const double gate = c.shared_expert_size > 0 && blocks.shared_gate ? D : 0;
   const double bias = blocks.router_bias ? X : 0;

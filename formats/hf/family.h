@@ -23,7 +23,7 @@ namespace tern {
 struct HfNames {
   std::string_view tokens, positions, token_types, embed_norm;
   std::string_view attention_norm, qkv, query_norm, key_norm, attention_out, attention_post_norm;
-  std::string_view sinks;  // (heads), without a suffix
+  std::string_view sinks;                                                 // (heads), without a suffix
   std::string_view query, query_down, query_up, kv_down, kv_norm, kv_up;  // latent attention; query: without a rank
   std::string_view mlp_norm, up, down, mlp_post_norm;
   std::string_view router, expert_up, expert_down, shared_up, shared_down, shared_gate;

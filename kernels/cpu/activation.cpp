@@ -95,14 +95,14 @@ void activation_backward(Activation act, std::span<const T> x, std::span<const T
   });
 }
 
-#define TERN_INSTANTIATE(T)                                                                               \
-  template void clamped_gate<T>(const ClampedGate&, int64_t, std::span<const T>, std::span<T>);           \
-  template void clamped_gate_backward<T>(const ClampedGate&, int64_t, std::span<const T>,                 \
-                                         std::span<const T>, std::span<T>, std::span<T>);                 \
-  template void gated_activation<T>(Activation, int64_t, std::span<const T>, std::span<T>);               \
-  template void gated_activation_backward<T>(Activation, int64_t, std::span<const T>, std::span<const T>, \
-                                             std::span<T>, std::span<T>);                                 \
-  template void activation<T>(Activation, std::span<const T>, std::span<T>);                              \
+#define TERN_INSTANTIATE(T)                                                                                   \
+  template void clamped_gate<T>(const ClampedGate&, int64_t, std::span<const T>, std::span<T>);               \
+  template void clamped_gate_backward<T>(const ClampedGate&, int64_t, std::span<const T>, std::span<const T>, \
+                                         std::span<T>, std::span<T>);                                         \
+  template void gated_activation<T>(Activation, int64_t, std::span<const T>, std::span<T>);                   \
+  template void gated_activation_backward<T>(Activation, int64_t, std::span<const T>, std::span<const T>,     \
+                                             std::span<T>, std::span<T>);                                     \
+  template void activation<T>(Activation, std::span<const T>, std::span<T>);                                  \
   template void activation_backward<T>(Activation, std::span<const T>, std::span<const T>, std::span<T>, std::span<T>);
 TERN_INSTANTIATE(float)
 TERN_INSTANTIATE(bf16)
