@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "formats/gguf/model.h"
 #include "formats/gguf/vocabulary.h"
+#include "model/gguf_slots.h"
 #include "model/weights.h"
 
 namespace tern {
@@ -41,8 +42,7 @@ GgufMetadata gguf_metadata(const ModelDescription& model, const ChatTemplates& t
     metadata.add("tokenizer.ggml.model", "none");
   for (const auto& [name, source] : templates.by_name)
     metadata.add(name == "default" ? "tokenizer.chat_template" : "tokenizer.chat_template." + name, source.text);
-  for (const ParameterInfo& info : parameters(model.spec))
-    for (const Fragment& f : info.fragments) gguf_place(model.spec.family, f.name);  // throws
+  for (const ParameterInfo& info : parameters(model.spec)) gguf_slots(model.spec, info);  // throws
   return metadata;
 }
 

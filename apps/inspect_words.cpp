@@ -65,11 +65,11 @@ std::vector<std::pair<std::string, int64_t>> unit_lines(const ModelSpec& spec) {
           (e->token_types > 0 ? fmt::format(", and of {} kinds of segments", e->token_types) : ""));
     if (a)
       add(fmt::format(
-          "{}attention: {} heads of {}{}{}{}: tokens look at {}{}", a->latent.present() ? "latent " : "", a->heads,
+          "{}attention: {} heads of {}{}{}{}{}: tokens look at {}{}", a->latent.present() ? "latent " : "", a->heads,
           a->head_dim,
           a->latent.present() ? fmt::format(", keys and values made from rows of {}", a->latent.kv_rank) : "",
           a->kv_heads < a->heads ? fmt::format(", sharing {} of keys and values", a->kv_heads) : "",
-          a->window > 0 ? fmt::format(", the last {} only", a->window) : "",
+          a->sinks ? ", each with a sink" : "", a->window > 0 ? fmt::format(", the last {} only", a->window) : "",
           a->causal ? "those before them" : "all of their text", m ? ", beside the MLP and not before it" : ""));
     if (m)
       add(fmt::format("{}MLP: {} to {} and back, for each token by itself", m->gated ? "gated " : "", m->width,

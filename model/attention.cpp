@@ -13,6 +13,7 @@
 #include "model/context_ranks.h"
 #include "model/linear.h"
 #include "model/ops.h"
+#include "model/sinks.h"
 #include "model/tensor_ranks.h"
 #include "model/unit_impl.h"
 
@@ -211,7 +212,7 @@ void turn_heads(const Tensor& x, int64_t heads, int64_t head_dim, bool inverse) 
 // The new keys and values go to their pages, then every sequence attends to all of its pages.
 template <class T>
 void attend_cache(const AttentionSpec& u, const Rows& rows, const Tensor& qkv, const KvView& kv, int layer,
-                  const Tensor& context) {
+                  const Tensor& context, const Tensor& lse) {
   const size_t num = rows.starts.size() - 1, at = static_cast<size_t>(layer);
   TERN_CHECK(kv.page_tokens > 0 && kv.past.size() == num && kv.begins.size() == num + 1 &&
                  kv.begins.back() == static_cast<int64_t>(kv.pages.size()) && at < kv.keys.size(),
@@ -233,7 +234,7 @@ void attend_cache(const AttentionSpec& u, const Rows& rows, const Tensor& qkv, c
     point_at_cache(store, sequences[i]);
   }
   const std::vector<float> slopes = slopes_of(u);
-  run_attention<T>(kernel_shape(u, u.kv_heads * u.head_dim, slopes), sequences, q, context.span<T>().data(), {});
+  run_attention<T>(kernel_shape(u, u.kv_heads * u.head_dim, slopes), sequences, q, context.span<T>().data(), lse);
 }
 
 }  // namespace
@@ -248,12 +249,14 @@ ThreadBytes attention_thread_bytes(const AttentionSpec& u, const ThreadWork& wor
 }
 
 // n = norm(x),  (q, k, v) = qkv(n),  q and k normed by heads (or not) and turned by their positions,
-// o_h = Σ_j softmax_j(score_hj) v_j over the keys seen,  score = q_h·k_j/√d, capped and biased (or not),  f = out(o)
+// o_h = Σ_j softmax_j(score_hj) v_j over the keys seen,  score = q_h·k_j/√d, capped and biased (or not),  f = out(o);
+// of a head with a sink the softmax has one score more, whose value is zero
 void attention_forward_branch(const AttentionSpec& u, const ModelSpec& spec, const AttentionWeights& w,
                               const Rows& rows, const Tensor& x, const Tensor& out, AttentionSaved* saved, KvView* kv,
                               int layer, const Compute& c) {
   TERN_CHECK(!saved || !kv, "attention: training goes over plain rows, not over a KV cache");
   TERN_CHECK(u.causal || !kv, "attention: a KV cache of keys that earlier queries see");
+  TERN_CHECK(!rows.kv || (!saved && !kv), "attention: rows are rounded for a cache where there is one, or in training");
   const AttentionSpec seen = heads_of_context(u, c);  // over all rows of a context group
   const int64_t T = static_cast<int64_t>(rows.tokens.size()), E = u.heads * u.head_dim;
   const Shape context_shape{c.context ? rows_of_context(rows) : T, seen.heads * seen.head_dim};
@@ -289,22 +292,21 @@ void attention_forward_branch(const AttentionSpec& u, const ModelSpec& spec, con
     saved->latent = latent;
     saved->x_TD = x, saved->mean_T = stats.mean_T, saved->rstd_T = stats.rstd_T, saved->qkv_TC = qkv;
     saved->context_TE = context, saved->lse_TH = lse, saved->query_rstd = query_rstd, saved->key_rstd = key_rstd;
-    saved->dqkv_TC = saved->dnormed_TD = saved->dquery_norm = saved->dkey_norm = {};
+    saved->dqkv_TC = saved->dnormed_TD = saved->dquery_norm = saved->dkey_norm = saved->dsinks = {};
   }
   if (!c.context || head_norms) qkv = prepared(u, spec, w, rows, qkv, query_rstd, key_rstd, saved != nullptr, c);
   if (c.context && head_norms) qkv = rows_for_heads(std::move(qkv), qkv_sections(u), {}, c);
   const bool turned = keeps_turned(rows, kv, layer);
   if (turned) turn_heads(qkv, u.heads + 2 * u.kv_heads, u.head_dim, false);
-  if (rows.kv) {
-    TERN_CHECK(!saved && !kv, "attention: rows are rounded for a cache where there is one, or in training");
-    round_rows(u, *rows.kv, qkv);
-  }
+  if (rows.kv) round_rows(u, *rows.kv, qkv);
   if (!saved) context = c.arena.allocate(dtype, context_shape, kept);
+  if (!saved && u.sinks) lse = c.arena.allocate(sums, {context_shape[0], seen.heads}, kept);
   ops::by_dtype(dtype, [&]<class N>() {
-    if (kv) return attend_cache<N>(u, rows, qkv, *kv, layer, context);
+    if (kv) return attend_cache<N>(u, rows, qkv, *kv, layer, context, lse);
     attend_rows<N>(u, rows, qkv, context, lse, c);
   });
-  qkv = {};
+  if (u.sinks) take_sinks(u, w.sinks, context, lse, c);
+  qkv = lse = {};
   if (turned) turn_heads(context, u.heads, u.head_dim, true);
   if (c.context) context = heads_for_rows(std::move(context), std::array{E}, {}, c);
   columns_forward(w.out, latent_values(u, context, c), out, c);
@@ -344,6 +346,7 @@ void attend_backward(const AttentionSpec& u, const ModelSpec& spec, const Attent
   const bool head_norms = u.head_norm != HeadNormKind::none;
   const Tensor qkv = head_norms ? prepared(u, spec, w, rows, saved.qkv_TC, {}, {}, true, c) : saved.qkv_TC;
   scores_backward(u, rows, qkv, dcontext, saved, saved.dqkv_TC, c);
+  if (u.sinks) add_sinks_gradient(u, w.sinks, saved.context_TE, dcontext, saved.lse_TH, saved.dsinks, c);
 }
 
 // What the output's matrix multiplied.
@@ -364,6 +367,7 @@ void context_backward(const AttentionSpec& u, const ModelSpec& spec, const Atten
     qkv = rows_for_heads(prepared(u, spec, w, rows, qkv, {}, {}, true, c), qkv_sections(u), {}, c);
   Tensor dqkv = c.arena.allocate(df.dtype(), qkv.shape(), MemoryClass::workspace);
   scores_backward(u, rows, qkv, dcontext, saved, dqkv, c);
+  if (u.sinks) add_sinks_gradient(u, w.sinks, saved.context_TE, dcontext, saved.lse_TH, saved.dsinks, c);
   dcontext = qkv = {};
   heads_for_rows(std::move(dqkv), qkv_sections(u), saved.dqkv_TC, c);
 }
@@ -384,6 +388,7 @@ void attention_backward_branch(const AttentionSpec& u, const ModelSpec& spec, co
     saved.dquery_norm = c.arena.zeros(wide_type(dtype), {u.query_norm_width()}, left);
     saved.dkey_norm = c.arena.zeros(wide_type(dtype), {u.key_norm_width()}, left);
   }
+  if (u.sinks) saved.dsinks = c.arena.zeros(ops::sum_dtype(dtype), {u.heads}, left);
   if (c.context)
     context_backward(u, spec, w, rows, df, saved, c);
   else
@@ -417,6 +422,7 @@ void attention_weight_branch(const AttentionSpec& u, const AttentionWeights& w, 
                            c);
   if (u.norm.present())
     ops::norm_backward_weight(u.norm, saved.dnormed_TD, saved.x_TD, saved.mean_T, saved.rstd_T, g.norm);
+  if (u.sinks) ops::add_gradient(saved.dsinks, g.sinks);
   if (u.head_norm == HeadNormKind::none) return;
   ops::add_gradient(saved.dquery_norm, g.query_norm.weight);
   ops::add_gradient(saved.dkey_norm, g.key_norm.weight);

@@ -41,6 +41,7 @@ std::vector<int64_t> fragment_shape(const ParameterInfo& info, const Fragment& f
   std::vector<int64_t> shape{fragment.file_rows};
   if (info.shape.rank == 2) shape.push_back(info.shape[1]);
   if (fragment.transposed) std::swap(shape[0], shape[1]);
+  if (fragment.slabs > 0) shape.insert(shape.begin(), fragment.slabs);
   return shape;
 }
 
@@ -76,7 +77,7 @@ struct WeightsJudge {
 // The type that the matrix takes stands for those of its tensors.
 bool WeightsJudge::packed(const ParameterInfo& info, const Fragment& f) {
   if (info.shape.rank != 2) return false;
-  const auto matrix = find_packed(spec, file, packing, f.name, f.file_rows, info.shape[1]);
+  const auto matrix = find_packed(spec, file, packing, f, info.shape[1]);
   if (!matrix) return false;
   if (!claimed.emplace(matrix->tensors.front()).second) return true;
   const auto type = exact_type(*matrix);

@@ -79,7 +79,7 @@ inline void write_coded_model(const HfConfig& config, const std::vector<WeightTy
       const std::vector<int64_t> shape = slot.shape();
       const std::string& name = slot.place.name;
       const int64_t count = std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
-      if (shape.size() > 1 && name != "position_embd.weight") {
+      if (shape.size() > 1 && info.shape.rank == 2 && name != "position_embd.weight") {
         const WeightType type = types[matrices++ % types.size()];
         coded.push_back(coded_blocks(type, count / row_of(type).block_elements, 0.3f, random));
         tensors.push_back({name, type, shape, {}, coded.back()});

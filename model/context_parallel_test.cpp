@@ -86,7 +86,7 @@ TEST(ContextParallel, EveryGradientIsThatOfOneRank) {
 // Norms by head and by row, two tables of turns; slopes of each head's own, their number a power of two or not; narrow rows, which queries
 // have or not, and value heads that are longer than key heads or shorter.
 TEST(ContextParallel, HeadsThatAreNormedSlopedOrLatentHaveTheGradientsOfOneRankToo) {
-  for (const char* family : {"qwen3", "olmo2", "gemma3_text", "bloom", "deepseek_v2", "deepseek_v3"})
+  for (const char* family : {"qwen3", "olmo2", "gemma3_text", "bloom", "gpt_oss", "deepseek_v2", "deepseek_v3"})
     for (const int ranks : {2, 4}) {
       SCOPED_TRACE(std::string(family) + " on " + std::to_string(ranks));
       expect_gradients_of_one(spec_of(family, 4), ranks, 1e-12);
@@ -128,7 +128,8 @@ void expect_rows_of_one_rank(const std::string& family) {
 }
 
 TEST(ContextParallel, AttentionLeavesTheRowsOfOneRankToTheBit) {
-  for (const char* family : {"llama", "qwen3", "olmo2", "bloom", "deepseek_v2"}) expect_rows_of_one_rank(family);
+  for (const char* family : {"llama", "qwen3", "olmo2", "bloom", "gpt_oss", "deepseek_v2"})
+    expect_rows_of_one_rank(family);
 }
 
 // Buffers and temporaries each at their most, as the executor counts them.
@@ -173,7 +174,7 @@ void expect_closed_forms(const std::string& family, DType dtype, Multiply multip
 }
 
 TEST(ContextParallel, BytesInMemoryAndOnLinksAreTheClosedForms) {
-  for (const char* family : {"llama", "gpt_neox", "qwen3", "olmo2", "bloom", "deepseek_v2"})
+  for (const char* family : {"llama", "gpt_neox", "qwen3", "olmo2", "bloom", "gpt_oss", "deepseek_v2"})
     for (const DType dtype : {DType::f32, DType::bf16, DType::f64})
       for (const Multiply multiply : {Multiply::exact, Multiply::fast})
         for (const int ranks : {2, 4}) {

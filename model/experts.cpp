@@ -5,6 +5,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "base/dtype.h"
 #include "base/wide_type.h"
 #include "kernels/ref/experts_ref.h"
 #include "model/linear.h"
@@ -140,6 +141,31 @@ Tensor sorted_rows(const Tensor& x_TD, const Routing& r, const Compute& c) {
   ops::gather_rows(x_TD, r.tokens_R.span<int32_t>(), rows);
   return rows;
 }
+// dw_k += df·b of the token's k-th expert, b the bias of its `down`. Ascending in doubles, rounded once.
+void add_bias_dots(const std::vector<Linear>& down, const Tensor& df, const Routing& r, const Tensor& dweights) {
+  const std::span<const int32_t> chosen = r.chosen_TK.span<int32_t>();
+  const int64_t D = df.shape()[1], K = r.chosen_TK.shape()[1];
+  ops::by_dtype(df.dtype(), [&]<class T>() {
+    using S = std::conditional_t<std::is_same_v<T, double>, double, float>;
+    const auto wide = [](T x) {
+      if constexpr (std::is_same_v<T, bf16>)
+        return static_cast<double>(to_float(x));
+      else
+        return static_cast<double>(x);
+    };
+    const std::span<S> to = dweights.span<S>();
+    const T* rows = df.span<T>().data();
+#pragma omp parallel for if (df.count() * K > 1 << 15)
+    for (size_t i = 0; i < chosen.size(); ++i) {
+      const T* row = rows + static_cast<int64_t>(i) / K * D;
+      const T* bias = down[static_cast<size_t>(chosen[i])].bias.span<T>().data();
+      double sum = static_cast<double>(to[i]);
+      for (int64_t d = 0; d < D; ++d) sum += wide(row[d]) * wide(bias[d]);
+      to[i] = static_cast<S>(sum);
+    }
+  });
+}
+
 Tensor hidden_of(const MlpSpec& mlp, const Tensor& up, const Compute& c) {
   const Tensor hidden = c.arena.allocate(up.dtype(), {up.rows(), mlp.hidden}, MemoryClass::workspace);
   ops::activation(mlp, up, hidden);
@@ -149,7 +175,7 @@ Tensor hidden_of(const MlpSpec& mlp, const Tensor& up, const Compute& c) {
 }  // namespace
 
 // n = norm(x),  p = softmax(router(n)),  w the K greatest of p (divided by their sum),
-// f = Σ_k w_k·down_k(act(up_k(n)))  + g·shared(n),  g = 1 or sigmoid(gate(n))
+// f = Σ_k w_k·down_k(act(up_k(n)))  + g·shared(n),  g = 1 or sigmoid(gate(n)); router, up and down with biases or without
 static void forward_branch(const MoeSpec& u, const MoeWeights& w, const Tensor& x, const Tensor& out, MoeSaved* saved,
                            const Compute& c) {
   const int64_t T = x.rows(), R = T * u.top_k;
@@ -204,7 +230,7 @@ static void forward_branch(const MoeSpec& u, const MoeWeights& w, const Tensor& 
   combine(rows, routing.rows_TK, routing.weights_TK, shared, out);
 }
 
-// Of a row at expert k: v = df·W_down,  dw_k = v·h (= df·down_k(h), without keeping its result),  dh = w_k·v,
+// Of a row at expert k: v = df·W_down,  dw_k = v·h + df·b_down (= df·down_k(h), without keeping its result),  dh = w_k·v,
 // da = dh·act'(a),  dn += Σ_k da·W_up + dlogits·W_router + the shared MLP's; the gate's: dg = (df·W_down)·h·g·(1 - g)
 // Longer than a screen: a backward pass that reads straight down.
 static void backward_branch(const MoeSpec& u, const MoeWeights& w, const Tensor& df, MoeSaved& saved, const Tensor& dx,
@@ -234,6 +260,7 @@ static void backward_branch(const MoeSpec& u, const MoeWeights& w, const Tensor&
     }
     const Tensor dweights = c.arena.allocate(sums, {T, u.top_k}, MemoryClass::workspace);
     dots_of(dhidden, hidden_of(u.expert(), saved.up_RG, c), rows_of, dweights);
+    if (u.expert_bias) add_bias_dots(w.down, df, r, dweights);
     scale_by(r.weights_TK, rows_of, dhidden);
     ops::activation_backward(u.expert(), saved.up_RG, dhidden, {}, saved.dup_RG);
     dhidden = {};

@@ -1,5 +1,6 @@
 // A mixture's unit against a plain loop over tokens and their experts, and the router's choice against transformers'.
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
@@ -26,14 +27,24 @@ double dot(const Tensor& w, int64_t row, const std::vector<double>& x) {
 }
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
-// down(silu(gate)·up) of one row.
-std::vector<double> mlp_of_row(const Linear& up, const Linear& down, const std::vector<double>& x) {
+double output_of(const Linear& linear, int64_t row, const std::vector<double>& x) {
+  return dot(dense_rows(linear), row, x) + (linear.bias.empty() ? 0 : element(linear.bias, row));
+}
+
+// down(silu(gate)·up), or what the bounds make of that, of one row.
+std::vector<double> mlp_of_row(const Linear& up, const Linear& down, const std::vector<double>& x,
+                               const GateBounds& bounds = {}) {
   std::vector<double> hidden, y;
   for (int64_t f = 0; f < down.in; ++f) {
-    const double gate = dot(dense_rows(up), f, x);
-    hidden.push_back(gate * sigmoid(gate) * dot(dense_rows(up), down.in + f, x));
+    double gate = output_of(up, f, x), other = output_of(up, down.in + f, x);
+    if (bounds.present()) {
+      gate = std::min(gate, bounds.limit), other = std::clamp(other, -bounds.limit, bounds.limit) + 1;
+      hidden.push_back(gate * sigmoid(bounds.alpha * gate) * other);
+    } else {
+      hidden.push_back(gate * sigmoid(gate) * other);
+    }
   }
-  for (int64_t d = 0; d < down.out; ++d) y.push_back(dot(dense_rows(down), d, hidden));
+  for (int64_t d = 0; d < down.out; ++d) y.push_back(output_of(down, d, hidden));
   return y;
 }
 
@@ -48,7 +59,7 @@ std::vector<double> token_result(const MoeSpec& u, const MoeWeights& w, const st
   std::vector<std::pair<double, int64_t>> scores;
   double all = 0, chosen = 0;
   for (int64_t e = 0; e < u.experts; ++e) {
-    const double z = dot(dense_rows(w.router), e, n);
+    const double z = output_of(w.router, e, n);
     scores.emplace_back(u.score == RouterScore::sigmoid ? sigmoid(z) : std::exp(z), e);
     all += scores.back().first;
   }
@@ -75,7 +86,7 @@ std::vector<double> token_result(const MoeSpec& u, const MoeWeights& w, const st
   for (const auto& [score, e] : by_choice) scores.push_back(of_all[static_cast<size_t>(e)]);
   for (const auto& [score, e] : scores) chosen += score;
   for (const auto& [score, e] : scores) {
-    const std::vector<double> f = mlp_of_row(w.up[static_cast<size_t>(e)], w.down[static_cast<size_t>(e)], n);
+    const std::vector<double> f = mlp_of_row(w.up[static_cast<size_t>(e)], w.down[static_cast<size_t>(e)], n, u.bounds);
     for (size_t i = 0; i < y.size(); ++i) y[i] += u.scaling * score / (u.normalized ? chosen : all) * f[i];
   }
   if (u.shared_hidden == 0) return y;
@@ -86,8 +97,10 @@ std::vector<double> token_result(const MoeSpec& u, const MoeWeights& w, const st
 }
 
 TEST(Experts, SortedRowsGiveWhatOneTokenAfterTheOtherGives) {
-  for (const char* family : {"mixtral", "qwen2_moe", "deepseek_v2", "deepseek_v3"}) {
-    const ModelSpec spec = model_spec(tiny_config(family));
+  for (const char* family : {"mixtral", "qwen2_moe", "deepseek_v2", "deepseek_v3", "gpt_oss"}) {
+    HfConfig config = tiny_config(family);
+    if (config.gate_limit > 0) config.gate_limit = 0.7;
+    const ModelSpec spec = model_spec(config);
     const int unit = 2;
     const MoeSpec* u = moe_of(spec.units[unit]);
     ASSERT_TRUE(u);

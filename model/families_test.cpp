@@ -105,8 +105,8 @@ void expect_gradients(const Family& f, ModelWeights& gradients) {
       for (int64_t r = g.row_begin; r < g.row_end; ++r)
         for (int64_t i = 0; i < width; ++i) {
           const int64_t row = g.file_row + (r - g.row_begin) * g.file_step;
-          of_file[name].add(static_cast<uint64_t>(g.transposed ? i * g.file_rows + row : row * width + i),
-                            element(t, r * width + i));
+          const int64_t at = g.transposed ? i * g.file_rows + row : row * width + i;
+          of_file[name].add(static_cast<uint64_t>(g.slab * g.file_rows * width + at), element(t, r * width + i));
         }
     }
   });

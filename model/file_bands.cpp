@@ -29,7 +29,7 @@ std::optional<FileBand> whole_rows(const ModelSpec& spec, const Weights& file, c
     const int64_t rows = f.row_end - f.row_begin, in = info.shape[1];
     return FileBand{
         rows,
-        {at->file, at->offset + stored_bytes(coded->type, f.file_row, in), stored_bytes(coded->type, rows, in)},
+        {at->file, at->offset + stored_bytes(coded->type, f.first_row(), in), stored_bytes(coded->type, rows, in)},
         coded->type,
         0,
         coded->tables};
@@ -40,7 +40,7 @@ std::optional<FileBand> whole_rows(const ModelSpec& spec, const Weights& file, c
   const auto at = file.where(view->name);
   const int64_t rows = f.row_end - f.row_begin, in = info.shape[1];
   return FileBand{
-      rows, {at->file, at->offset + stored_bytes(*type, f.file_row, in), stored_bytes(*type, rows, in)}, *type, 0};
+      rows, {at->file, at->offset + stored_bytes(*type, f.first_row(), in), stored_bytes(*type, rows, in)}, *type, 0};
 }
 
 std::vector<FileBand> cut(const FileBand& whole, int64_t in, int64_t band_bytes) {

@@ -25,6 +25,7 @@ class Finder {
   void packed_integers();
   void plain_integers();
   void mxfp4();
+  void mxfp4_stack(int64_t slabs);
   void nf4();
 
  private:
@@ -171,6 +172,17 @@ void Finder::mxfp4() {
   if (const auto zeros = find(".weight_zero_point")) fail("tensor '{}' beside numbers of FP4", zeros->name);
 }
 
+// The matrices of all experts one below the other.
+void Finder::mxfp4_stack(int64_t slabs) {
+  m_.bits = 4;
+  m_.codes = get("_blocks");
+  if (m_.in % 32 != 0) fail("rows of {} are no whole blocks of 32", m_.in);
+  require(m_.codes, {DType::u8}, {slabs, m_.out / slabs, m_.in / 32, 16});
+  m_.scales = get("_scales");
+  groups_of(m_.in / 32);
+  require(m_.scales, {DType::u8}, {slabs, m_.out / slabs, m_.groups});
+}
+
 void Finder::nf4() {
   m_.codes = get(".weight");
   const int64_t count = m_.out * m_.in;
@@ -220,11 +232,13 @@ bool is_idle_bias(const Weights& file, std::string_view name) {
 }
 
 std::optional<PackedMatrix> find_packed(const ModelSpec& spec, const Weights& file, std::optional<HfPacking> packing,
-                                        const std::string& name, int64_t out, int64_t in) {
+                                        const Fragment& f, int64_t in) {
   constexpr std::string_view kEnd = ".weight";
-  if (!packing || !name.ends_with(kEnd)) return {};
+  const bool stacked = packing == HfPacking::mxfp4;
+  if (!packing || (stacked ? f.slabs == 0 : !f.name.ends_with(kEnd))) return {};
   PackedMatrix m;
-  m.packing = *packing, m.name = name.substr(0, name.size() - kEnd.size()), m.out = out, m.in = in;
+  m.packing = *packing, m.name = stacked ? f.name : f.name.substr(0, f.name.size() - kEnd.size());
+  m.out = f.all_rows(), m.in = in;
   const auto has = [&](const char* part) { return find_parameter(spec, file, m.name + part).has_value(); };
   Finder finder(spec, file, m);
   switch (*packing) {
@@ -244,6 +258,10 @@ std::optional<PackedMatrix> find_packed(const ModelSpec& spec, const Weights& fi
         finder.plain_integers();
       else
         return {};
+      break;
+    case HfPacking::mxfp4:
+      if (!has("_blocks")) return {};
+      finder.mxfp4_stack(f.slabs);
       break;
     case HfPacking::bitsandbytes:
       if (!has(".weight.absmax")) return {};

@@ -24,7 +24,7 @@ int64_t num_experts(const ModelSpec& spec, const ParameterInfo& info) {
 }  // namespace
 
 std::vector<int64_t> GgufSlot::shape() const {
-  if (experts > 0) return {experts, rows, width};
+  if (experts > 0) return info->shape.rank == 2 ? std::vector{experts, rows, width} : std::vector{experts, rows};
   if (info->shape.rank == 2 && rows == 1) return {width};
   return info->shape.rank == 2 ? std::vector{rows, width} : std::vector{rows};
 }
@@ -33,7 +33,8 @@ std::vector<GgufSlot> gguf_slots(const ModelSpec& spec, const ParameterInfo& inf
   std::vector<GgufSlot> slots;
   for (const Fragment& f : info.fragments) {
     GgufSlot s{.info = &info,
-               .place = gguf_place(spec.family, f.name),
+               .place = f.slabs > 0 ? gguf_place_of_expert(spec.family, f.name, f.slab, f.file_row)
+                                    : gguf_place(spec.family, f.name),
                .row_begin = f.row_begin,
                .rows = f.row_end - f.row_begin,
                .width = info.shape.rank == 2 ? info.shape[1] : 1};

@@ -24,7 +24,7 @@ struct GgufSlot {
   /// Of the tensor. A matrix of one row is a vector there.
   std::vector<int64_t> shape() const;
 };
-/// A parameter's parts, in the order of its rows. Valid while `info` is. Errors  usage: those of gguf_place.
+/// A parameter's parts, in the order of its rows. Valid while `info` is. Errors  usage: those of gguf_place(_of_expert).
 std::vector<GgufSlot> gguf_slots(const ModelSpec&, const ParameterInfo& info);
 /// What is wrong with the tensor of a slot; "" if nothing is.
 std::string judge(const GgufSlot&, const GgufTensor*);

@@ -65,7 +65,7 @@ TEST(GgufModel, WhatIsExportedIsReadAsTheSameModelToTheBit) {
 // Of the families whose golden files hold no weights: the configuration too comes back whole.
 TEST(GgufModel, FurtherFamiliesComeBackToTheBit) {
   for (const char* name : {"granite", "granite_biases", "olmo2", "phi3", "smollm3", "qwen3", "gpt_neox", "falcon_7b",
-                           "falcon_40b", "bloom", "bloom_six_heads", "mixtral", "qwen2_moe", "qwen3_moe"}) {
+                           "falcon_40b", "bloom", "bloom_six_heads", "mixtral", "qwen2_moe", "qwen3_moe", "gpt_oss"}) {
     SCOPED_TRACE(name);
     const TemporaryDirectory dir;
     const Json given = read_json_file(golden("families/" + std::string(name) + ".json"));
@@ -168,10 +168,11 @@ TEST(GgufModel, GemmasNormsComeBack) {
 
 TEST(GgufModel, ExpertsOfAFileRunAsTheyLie) {
   const TemporaryDirectory dir;
-  for (const char* family : {"mixtral", "qwen2_moe"}) {
+  for (const char* family : {"mixtral", "qwen2_moe", "gpt_oss"}) {
     SCOPED_TRACE(family);
     HfConfig config = coded_config(family, false);
-    config.sliding_window = {}, config.windowed_layers = {};
+    if (hf_family(config).blocks.windows != HfWindows::listed) config.sliding_window = {};
+    config.windowed_layers = {};
     if (config.expert_size > 0) config.expert_size = 256, config.shared_expert_size = 256;
     const std::string path = dir / (std::string(family) + ".gguf");
     write_coded_model(config, {WeightType::q4_k, WeightType::q6_k, WeightType::q8_0}, path);
@@ -196,7 +197,8 @@ TEST(GgufModel, WhatLlamaCppFixesInItsCodeIsRefused) {
                                    {"qwen2_moe_mixed", "no windows"},
                                    {"qwen3_moe_mixed", "no windows"},
                                    {"gemma2", "query_pre_attn_scalar 10"},
-                                   {"gemma3", "one layer in 6 without a window"}}) {
+                                   {"gemma3", "one layer in 6 without a window"},
+                                   {"gpt_oss_bounds", "swiglu_limit 7"}}) {
     const Json given = read_json_file(golden("families/" + std::string(name) + ".json"));
     const HfConfig config = parse_hf_config(given["config"].dump(), name);
     EXPECT_TRUE(throws(ErrorKind::usage, what, [&] {

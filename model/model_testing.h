@@ -58,6 +58,7 @@ inline HfConfig tiny_config(const std::string& family) {
   c.attention_bias = f.defaults.attention_bias, c.mlp_bias = f.defaults.mlp_bias;
   c.tie_word_embeddings = f.defaults.tied;
   if (f.blocks.experts != HfExperts::none) c.num_experts = 4, c.experts_per_token = 2;
+  if (has_option(f, &HfConfig::gate_limit)) c.gate_alpha = 1.702, c.gate_limit = 7;
   if (has_option(f, &HfConfig::expert_size)) c.expert_size = 9, c.normalized_experts = false;
   if (f.blocks.latent) {
     c.num_key_value_heads = 4, c.head_dim = 4, c.plain_head_dim = 5, c.value_head_dim = 7;
@@ -84,6 +85,9 @@ inline void for_each_variant(const std::function<void(const std::string&, const 
        {"qwen3", "olmo2", "gemma3_text", "granite", "smollm3", "gpt_neox", "falcon", "bloom", "opt", "bert"})
     f(family, model_spec(tiny_config(family)));
   for (const char* family : {"mixtral", "qwen2_moe"}) f(family, model_spec(tiny_config(family)));
+  HfConfig bounded = tiny_config("gpt_oss");
+  bounded.gate_limit = 0.7;  // which some numbers reach
+  f("gpt_oss", model_spec(bounded));
   for (const char* family : {"deepseek_v2", "deepseek_v3"}) f(family, model_spec(tiny_config(family)));
   HfConfig plain = tiny_config("deepseek_v2");
   plain.query_rank = 0, plain.value_head_dim = 9, plain.attention_bias = true, plain.expert_layers = {false, true};

@@ -42,6 +42,23 @@ std::vector<Fragment> grouped(const AttentionSpec& u, const std::string& name) {
   return queries;
 }
 
+int64_t experts_in(const ModelSpec& spec) {
+  for (const Unit& unit : spec.units)
+    if (const MoeSpec* moe = moe_of(unit)) return moe->experts;
+  return 0;
+}
+// One expert's part of a tensor of all: (experts, in, out), gate and up by turns; the biases (experts, out).
+std::vector<Fragment> of_stack(const ModelSpec& spec, HfPart part, std::string name, std::string_view suffix,
+                               int64_t rows, int64_t expert) {
+  const bool transposed = suffix == "weight";
+  if (!transposed) name += "_" + std::string(suffix);
+  const int64_t turns = part == &HfNames::expert_up ? 2 : 1, each = rows / turns, experts = experts_in(spec);
+  std::vector<Fragment> fragments;
+  for (int64_t i = 0; i < turns; ++i)
+    fragments.push_back({name, i * each, (i + 1) * each, transposed, i, rows, turns, expert, experts});
+  return fragments;
+}
+
 // Turned elements in pairs of neighbours: ours in halves.
 void take_turned(std::vector<Fragment>& to, const LatentSpec& l, const std::string& name, int64_t& row, int64_t at,
                  int64_t rows) {
@@ -82,11 +99,14 @@ std::vector<Fragment> file_names(const ModelSpec& spec, int layer, HfPart part, 
   std::string_view pattern = spec.names.*part;
   TERN_CHECK(!pattern.empty(), "names: {} models have no file name for a {} of {} rows", spec.family, suffix, rows);
   const bool transposed = pattern.starts_with('^') && suffix == "weight", in_groups = pattern.starts_with('%');
+  if (pattern.starts_with('&'))
+    return of_stack(spec, part, with_numbers(pattern.substr(1), layer, expert), suffix, rows, expert);
   if (pattern.starts_with('^') || in_groups) pattern.remove_prefix(1);
   std::vector<std::string> names;
   while (!pattern.empty()) {
     const size_t comma = std::min(pattern.find(','), pattern.size());
-    names.push_back(with_numbers(pattern.substr(0, comma), layer, expert) + "." + std::string(suffix));
+    names.push_back(with_numbers(pattern.substr(0, comma), layer, expert));
+    if (!suffix.empty()) names.back() += "." + std::string(suffix);
     pattern.remove_prefix(std::min(comma + 1, pattern.size()));
   }
   if (part == &HfNames::query_up || part == &HfNames::query)

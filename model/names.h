@@ -10,7 +10,7 @@
 
 namespace tern {
 
-/// The fragments of a parameter in the files. `suffix`: "weight" or "bias". rows: of our tensor. layer: -1 outside the blocks.
+/// The fragments of a parameter in the files. `suffix`: "weight", "bias", or "" for a name that has none. rows: of our tensor. layer: -1 outside the blocks.
 std::vector<Fragment> file_names(const ModelSpec&, int layer, HfPart, std::string_view suffix, int64_t rows,
                                  int64_t expert = 0);
 /// The prefix that a file saved from the bare model lacks: "model." or "transformer.".

@@ -104,7 +104,25 @@ void norm_backward_weight(const NormSpec& spec, const Tensor& dy, const Tensor& 
   });
 }
 
+namespace {
+
+ClampedGate clamped(const MlpSpec& spec) {
+  TERN_CHECK(spec.gated && spec.activation == ActivationKind::silu, "activation: bounds of what is no gated silu");
+  return {spec.bounds.alpha, spec.bounds.limit};
+}
+
+}  // namespace
+
 void activation(const MlpSpec& spec, const Tensor& up, const Tensor& y) {
+  if (spec.bounds.present()) {
+    const ClampedGate gate = clamped(spec);
+    return by_dtype(up.dtype(), [&]<class T>() {
+      if constexpr (kIsRef<T>)
+        clamped_gate_ref(gate, spec.hidden, up.span<T>(), y.span<T>());
+      else
+        clamped_gate<T>(gate, spec.hidden, up.span<T>(), y.span<T>());
+    });
+  }
   const Activation act = kernel_activation(spec.activation);
   by_dtype(up.dtype(), [&]<class T>() {
     if constexpr (kIsRef<T>) {
@@ -118,6 +136,16 @@ void activation(const MlpSpec& spec, const Tensor& up, const Tensor& y) {
 }
 
 void activation_backward(const MlpSpec& spec, const Tensor& up, const Tensor& dy, const Tensor& y, const Tensor& dup) {
+  if (spec.bounds.present()) {
+    const ClampedGate gate = clamped(spec);
+    return by_dtype(up.dtype(), [&]<class T>() {
+      const std::span<T> forward = span_or_none<T>(y);
+      if constexpr (kIsRef<T>)
+        clamped_gate_backward_ref(gate, spec.hidden, up.span<T>(), dy.span<T>(), forward, dup.span<T>());
+      else
+        clamped_gate_backward<T>(gate, spec.hidden, up.span<T>(), dy.span<T>(), forward, dup.span<T>());
+    });
+  }
   const Activation act = kernel_activation(spec.activation);
   by_dtype(up.dtype(), [&]<class T>() {
     const std::span<T> forward = y.empty() ? std::span<T>{} : y.span<T>();

@@ -50,7 +50,9 @@ uint32_t awq_code(const TensorView& view, int64_t row, int64_t column, int64_t c
 bool is_by_input(const PackedMatrix& m) {
   return m.packing == HfPacking::gptq || m.packing == HfPacking::gptq_v2 || m.packing == HfPacking::awq;
 }
-bool is_mxfp4(const PackedMatrix& m) { return m.packing == HfPacking::compressed && m.codes.dtype == DType::u8; }
+bool is_mxfp4(const PackedMatrix& m) {
+  return m.packing == HfPacking::mxfp4 || (m.packing == HfPacking::compressed && m.codes.dtype == DType::u8);
+}
 bool is_plain_int8(const PackedMatrix& m) { return m.packing == HfPacking::compressed && m.codes.dtype == DType::i8; }
 
 float scale_at(const PackedMatrix& m, int64_t row, int64_t group) {

@@ -8,6 +8,7 @@
 //   compressed-tensors NAME.weight_packed I32 (out, ⌈in·b/32⌉), .weight_zero_point I32 (⌈out·b/32⌉, groups), .weight_scale (out, groups);
 //                      or NAME.weight I8 (out, in), .weight_zero_point I8 (out, groups);
 //                      or FP4: NAME.weight_packed U8 (out, in/2), the lower nibble first, .weight_scale U8 (out, in/32): 2^(e − 127) (MXFP4)
+//   mxfp4              NAME_blocks U8 (experts, out, in/32, 16), NAME_scales U8 (experts, out, in/32): the same FP4, of all experts (gpt-oss)
 //   bitsandbytes       NAME.weight U8 (out·in/2, 1), .weight.absmax, and .weight.nested_… where absmax is coded itself
 // Source: the packages that formats/hf/packing.h names; goldens by dev/golden/packed_weights.py.
 
@@ -39,10 +40,10 @@ struct PackedMatrix {
   std::vector<std::string> tensors;  // all that belong to it, by their names in the file
 };
 
-/// The matrix (out, in) whose numbers would be tensor `name`; nothing: the file does not pack it. Errors  bad_file naming file,
-/// tensor, shapes: parts that are missing, or do not fit each other or the matrix; a group that is not there.
-std::optional<PackedMatrix> find_packed(const ModelSpec&, const Weights&, std::optional<HfPacking>,
-                                        const std::string& name, int64_t out, int64_t in);
+/// The matrix (Fragment::all_rows, in) whose numbers would be the fragment's tensor; nothing: the file does not pack it. Errors
+/// bad_file naming file, tensor, shapes: parts that are missing, or do not fit each other or the matrix; a group that is not there.
+std::optional<PackedMatrix> find_packed(const ModelSpec&, const Weights&, std::optional<HfPacking>, const Fragment&,
+                                        int64_t in);
 /// A bias of zeros beside a packed matrix, which some programs write where the model has none.
 bool is_idle_bias(const Weights&, std::string_view name);
 /// The type whose blocks hold each of its numbers, s·(q − z) in f32, to the bit: q4_0 or q8_0 where zeros stand in the middle and

@@ -42,6 +42,9 @@ const Case kCases[] = {{"gptq.4-128-symmetric", HfPacking::gptq, WeightType::q4_
                        {"bitsandbytes.nf4-nested", HfPacking::bitsandbytes, WeightType::nf4},
                        {"bitsandbytes.nf4-128", HfPacking::bitsandbytes, WeightType::nf4}};
 
+// A tensor that is one matrix.
+Fragment whole(const std::string& name, int64_t out) { return {name, 0, out, false, 0, out}; }
+
 std::string path_of(const Case& c) { return golden("packed/" + std::string(c.file) + ".safetensors"); }
 ModelSpec any_spec() { return model_spec(tiny_config("llama")); }
 
@@ -61,7 +64,7 @@ TEST(PackedMatrix, NumbersAndBlocksAreThoseOfTheFormatsToTheBit) {
   for (const Case& c : kCases) {
     SCOPED_TRACE(c.file);
     const Weights file(path_of(c));
-    const auto m = find_packed(spec, file, c.packing, kName, kOut, kIn);
+    const auto m = find_packed(spec, file, c.packing, whole(kName, kOut), kIn);
     ASSERT_TRUE(m);
     EXPECT_EQ(m->tensors.size() + 1, file.size());  // beside "expected"
     const std::span<const std::byte> want = file.find("expected")->bytes;
@@ -80,11 +83,36 @@ TEST(PackedMatrix, NumbersAndBlocksAreThoseOfTheFormatsToTheBit) {
   }
 }
 
+// As gpt-oss is published: transformers' numbers of every expert's rows, gate's and up's by turns (dev/golden/mxfp4_experts.py).
+TEST(PackedMatrix, ExpertsInOneTensorAreTheReferencesToTheBit) {
+  const ModelSpec spec = model_spec(tiny_config("gpt_oss"));
+  const Weights file(golden("packed/mxfp4.experts.safetensors"));
+  const std::span<const std::byte> want = file.find("expected")->bytes;
+  constexpr int64_t kRows = 8, kExperts = 3, kWidth = 64;
+  for (int64_t e = 0; e < kExperts; ++e)
+    for (const int64_t turn : {0, 1}) {
+      const Fragment f{"model.layers.0.mlp.experts.gate_up_proj", 0, kRows / 2, true, turn, kRows, 2, e, kExperts};
+      const auto m = find_packed(spec, file, HfPacking::mxfp4, f, kWidth);
+      ASSERT_TRUE(m);
+      EXPECT_EQ(m->out, kRows * kExperts);
+      EXPECT_EQ(exact_type(*m), WeightType::mxfp4);
+      for (int64_t r = 0; r < kRows / 2; ++r) {
+        const int64_t row = f.first_row() + r * f.file_step;
+        std::vector<float> numbers(kWidth, NAN);
+        unpack_rows(*m, row, row + 1, numbers.data());
+        EXPECT_TRUE(same(numbers, want.subspan(static_cast<size_t>(4 * kWidth * row), 4 * kWidth))) << e << ", " << r;
+      }
+    }
+  const Fragment one{"model.layers.0.mlp.experts.gate_up_proj", 0, kRows, true, 0, kRows};
+  EXPECT_FALSE(find_packed(spec, file, HfPacking::mxfp4, one, kWidth)) << "a tensor that is one matrix";
+}
+
 TEST(PackedMatrix, WhatDoesNotFitIsNamed) {
   const ModelSpec spec = any_spec();
   const auto refused = [&](const char* file, HfPacking packing, int64_t out, int64_t in, const char* what) {
     return throws(ErrorKind::bad_file, what, [&] {
-      find_packed(spec, Weights(golden("packed/" + std::string(file) + ".safetensors")), packing, kName, out, in);
+      find_packed(spec, Weights(golden("packed/" + std::string(file) + ".safetensors")), packing, whole(kName, out),
+                  in);
     });
   };
   EXPECT_TRUE(refused("gptq.4-64", HfPacking::gptq, kOut, 96, "expected 2, 3, 4 or 8 bits"));
@@ -95,8 +123,9 @@ TEST(PackedMatrix, WhatDoesNotFitIsNamed) {
   EXPECT_TRUE(refused("compressed.mxfp4", HfPacking::compressed, kOut, 96, "expected U8 (32, 48)"));
   EXPECT_TRUE(refused("compressed.mxfp4", HfPacking::compressed, kOut, 100, "no whole blocks of 32"));
   EXPECT_TRUE(refused("bitsandbytes.nf4", HfPacking::bitsandbytes, 16, kIn, "expected U8 (1024, 1)"));
-  EXPECT_FALSE(find_packed(spec, Weights(golden("packed/awq.4-64.safetensors")), {}, kName, kOut, kIn));
-  EXPECT_FALSE(find_packed(spec, Weights(golden("packed/awq.4-64.safetensors")), HfPacking::awq, "other.weight", 1, 1));
+  EXPECT_FALSE(find_packed(spec, Weights(golden("packed/awq.4-64.safetensors")), {}, whole(kName, kOut), kIn));
+  EXPECT_FALSE(
+      find_packed(spec, Weights(golden("packed/awq.4-64.safetensors")), HfPacking::awq, whole("other.weight", 1), 1));
 }
 
 TEST(PackedMatrixMutationsSlow, EveryMutationIsReadOrRefused) {
@@ -113,7 +142,7 @@ TEST(PackedMatrixMutationsSlow, EveryMutationIsReadOrRefused) {
                            {HfPacking::gptq, HfPacking::awq, HfPacking::compressed, HfPacking::bitsandbytes}) {
                         std::optional<PackedMatrix> m;
                         try {
-                          m = find_packed(spec, file, packing, kName, kOut, kIn);
+                          m = find_packed(spec, file, packing, whole(kName, kOut), kIn);
                         } catch (const Error&) { continue; }
                         if (!m) continue;
                         any = true;

@@ -22,22 +22,24 @@ void add_coded(const ParameterInfo& info, const std::vector<Fragment>& fragments
                const CodeMatrix& code, std::vector<TensorToWrite>& to, CodedSaved& saved) {
   const Fragment& first = fragments.front();
   const int64_t row_bytes = stored_bytes(type, 1, info.shape[1]), tables = table_bytes(type);
-  to.push_back({.name = first.name + "." + lower_name(type),
-                .dtype = DType::u8,
-                .shape = {first.file_rows, row_bytes},
-                .bytes = {},
-                .produce = [&code, info, fragments, type, row_bytes](const ByteSink& sink) {
-                  const std::span<const std::byte> rows = code(info, type).rows;
-                  TERN_CHECK(static_cast<int64_t>(rows.size()) == info.shape[0] * row_bytes,
-                             "save_coded: '{}' has {} bytes", info.name, rows.size());
-                  for (const int64_t row : rows_of_file(fragments))
-                    sink(rows.subspan(static_cast<size_t>(row * row_bytes), static_cast<size_t>(row_bytes)));
-                }});
+  add_tensor(to, first,
+             {.name = first.name + "." + lower_name(type),
+              .dtype = DType::u8,
+              .shape = {first.file_rows, row_bytes},
+              .bytes = {},
+              .produce = [&code, info, fragments, type, row_bytes](const ByteSink& sink) {
+                const std::span<const std::byte> rows = code(info, type).rows;
+                TERN_CHECK(static_cast<int64_t>(rows.size()) == info.shape[0] * row_bytes,
+                           "save_coded: '{}' has {} bytes", info.name, rows.size());
+                for (const int64_t row : rows_of_file(fragments))
+                  sink(rows.subspan(static_cast<size_t>(row * row_bytes), static_cast<size_t>(row_bytes)));
+              }});
   saved.matrix_bytes += first.file_rows * row_bytes + tables;
   if (tables == 0) return;
   const std::vector<TablePart> parts = table_parts(info);
   const auto part = std::ranges::find_if(parts, [&](const TablePart& p) { return first.row_begin < p.row_end; });
-  to.push_back(
+  add_tensor(
+      to, first,
       {.name = first.name + ".levels",
        .dtype = DType::i8,
        .shape = {kCodeTables, row_of(type).levels},
@@ -114,8 +116,9 @@ CodedSaved save_coded(const ModelSpec& spec, const HfConfig& config, const ReadP
       if (!dense)
         add_coded(info, fragments, *type, code, tensors, saved);
       else
-        tensors.push_back(dense_tensor(
-            info, fragments, [&read, &info] { return read(info); }, *dense));
+        add_tensor(tensors, fragments.front(),
+                   dense_tensor(
+                       info, fragments, [&read, &info] { return read(info); }, *dense));
   }
   ModelWeights fixed = empty_weights(spec);
   for_each_fixed(spec, fixed, [&](const ParameterInfo& info, Tensor&) {

@@ -74,6 +74,7 @@ TensorToWrite dense_tensor(const ParameterInfo& info, const std::vector<Fragment
   TensorToWrite e{.name = first.name, .dtype = dtype, .shape = {first.file_rows}, .bytes = {}, .produce = {}};
   if (info.shape.rank == 2) e.shape.push_back(width);
   if (first.transposed) std::swap(e.shape[0], e.shape[1]);
+  if (first.slabs > 0) e.shape.insert(e.shape.begin(), 1);
   e.produce = [read, fragments, width, dtype](const ByteSink& sink) {
     const Tensor t = read();
     switch (dtype) {
@@ -92,6 +93,27 @@ TensorToWrite dense_tensor(const ParameterInfo& info, const std::vector<Fragment
   return e;
 }
 
+namespace {
+
+// The bytes of one matrix after the other.
+struct Joined {
+  std::vector<std::function<void(const ByteSink&)>> parts;
+  void operator()(const ByteSink& sink) const {
+    for (const auto& part : parts) part(sink);
+  }
+};
+
+}  // namespace
+
+void add_tensor(std::vector<TensorToWrite>& to, const Fragment& f, TensorToWrite tensor) {
+  if (f.slab == 0) return to.push_back(std::move(tensor));
+  const auto at = std::find_if(to.rbegin(), to.rend(), [&](const TensorToWrite& t) { return t.name == tensor.name; });
+  TERN_CHECK(at != to.rend(), "save: '{}' begins with matrix {}", tensor.name, f.slab);
+  at->shape[0] += tensor.shape[0];
+  if (f.slab == 1) at->produce = Joined{{std::move(at->produce)}};
+  at->produce.target<Joined>()->parts.push_back(std::move(tensor.produce));
+}
+
 void save_model(const ModelSpec& spec, const HfConfig& config, const ModelWeights& weights, DType dtype,
                 const std::string& dir, Io& io, int64_t max_shard_bytes) {
   ModelWeights handles = weights;  // the visitor hands out places; storage is shared
@@ -99,8 +121,9 @@ void save_model(const ModelSpec& spec, const HfConfig& config, const ModelWeight
   const auto add = [&](const ParameterInfo& info, Tensor& t, DType stored) {
     TERN_CHECK(!t.empty(), "save: '{}' was packed", info.name);
     for (const std::vector<Fragment>& fragments : fragments_by_tensor(info))
-      entries.push_back(dense_tensor(
-          info, fragments, [t] { return t; }, stored));
+      add_tensor(entries, fragments.front(),
+                 dense_tensor(
+                     info, fragments, [t] { return t; }, stored));
   };
   for_each_parameter(spec, handles, [&](const ParameterInfo& info, Tensor& t) { add(info, t, dtype); });
   for_each_fixed(spec, handles, [&](const ParameterInfo& info, Tensor& t) { add(info, t, wide_type(dtype)); });

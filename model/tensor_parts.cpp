@@ -28,6 +28,7 @@ Cut cut_of(const ModelSpec& whole, const ParameterInfo& info) {
     const int64_t queries = a->heads * a->head_dim, keys = a->kv_heads * a->head_dim;
     if (is(".qkv.weight") || is(".qkv.bias"))
       return {.dim = 0, .sections = {queries, keys, keys}, .stacks_heads = true};
+    if (is(".sinks")) return {.dim = 0, .sections = {a->heads}};
     if (is(".out.weight")) return {.dim = 1, .sections = {info.shape[1]}};
     return {};
   }

@@ -145,7 +145,7 @@ UnitSaved nothing_saved(const Unit& unit) {
 
 void drop_left(UnitSaved& saved) {
   const auto drop_attention = [](AttentionSaved& a) {
-    a.dqkv_TC = a.dnormed_TD = a.dquery_norm = a.dkey_norm = {};
+    a.dqkv_TC = a.dnormed_TD = a.dquery_norm = a.dkey_norm = a.dsinks = {};
     a.latent.dquery_TR = a.latent.dkv_TR = a.latent.dquery_norm = a.latent.dkv_norm = {};
   };
   const auto drop_mlp = [](MlpSaved& m) { m.dup_TG = m.hidden_TF = m.dnormed_TD = {}; };

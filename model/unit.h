@@ -91,6 +91,7 @@ struct AttentionSaved {
   LatentSaved latent;
   Tensor dqkv_TC, dnormed_TD;
   Tensor dquery_norm, dkey_norm;  // the gradients of those norms' weights
+  Tensor dsinks;                  // (heads); of a context group zero but for this rank's heads
 };
 struct MlpSaved {
   Tensor x_TD, mean_T, rstd_T, up_TG;

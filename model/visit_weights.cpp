@@ -67,7 +67,7 @@ class UnitVisitor {
     visit_linear_(info, at);
     if (visit_) visit_(info, dense_rows(at));
     if (has_bias && visit_)
-      visit_({prefix + ".bias", bias, unit_, false, false, 0, names(part, "bias", bias)}, at.bias);
+      visit_({prefix + ".bias", bias, unit_, false, false, 0, names(part, "bias", bias, expert)}, at.bias);
     if (visit_adapter_) branches(prefix, at);
   }
   void branches(const std::string& prefix, Linear& at) const {
@@ -88,6 +88,10 @@ class UnitVisitor {
     if (u.head_norm != HeadNormKind::none) {
       norm(prefix + ".query_norm", &HfNames::query_norm, query_norm_of(u), w.query_norm);
       norm(prefix + ".key_norm", &HfNames::key_norm, key_norm_of(u), w.key_norm);
+    }
+    if (u.sinks && visit_) {
+      const Shape shape{u.heads};
+      visit_({prefix + ".sinks", shape, unit_, false, false, 0, names(&HfNames::sinks, "", shape)}, w.sinks);
     }
     linear(prefix + ".out", &HfNames::attention_out, u.out_bias, w.out);
     norm(prefix + ".join_norm", &HfNames::attention_post_norm, u.join.norm, w.join_norm);
@@ -112,7 +116,7 @@ class UnitVisitor {
 
   void moe(const std::string& prefix, const MoeSpec& u, MoeWeights& w) const {
     norm(prefix + ".norm", &HfNames::mlp_norm, u.norm, w.norm);
-    linear(prefix + ".router", &HfNames::router, false, w.router);
+    linear(prefix + ".router", &HfNames::router, u.router_bias, w.router);
     if (u.choice_bias) {
       const Shape shape{u.experts};
       visit_fixed_({prefix + ".choice_bias", shape, unit_, false, false, 0,
@@ -121,8 +125,8 @@ class UnitVisitor {
     }
     for (size_t e = 0; e < w.up.size(); ++e) {
       const std::string expert = prefix + ".experts." + std::to_string(e);
-      linear(expert + ".up", &HfNames::expert_up, false, w.up[e], static_cast<int64_t>(e));
-      linear(expert + ".down", &HfNames::expert_down, false, w.down[e], static_cast<int64_t>(e));
+      linear(expert + ".up", &HfNames::expert_up, u.expert_bias, w.up[e], static_cast<int64_t>(e));
+      linear(expert + ".down", &HfNames::expert_down, u.expert_bias, w.down[e], static_cast<int64_t>(e));
     }
     if (u.shared_hidden == 0) return;
     linear(prefix + ".shared.up", &HfNames::shared_up, false, w.shared_up);

@@ -41,6 +41,7 @@ struct AttentionWeights {
   NormWeights norm, query_norm, key_norm, join_norm;  // empty where the spec has none
   Linear qkv, out;
   LatentWeights latent;  // in the place of qkv
+  Tensor sinks;          // (H), or empty
 };                       // qkv ((H+2K)·d, D): q rows, k rows, v rows
 struct MlpWeights {
   NormWeights norm, join_norm;
@@ -48,7 +49,7 @@ struct MlpWeights {
 };  // up (2F or F, D): gate rows first; down (D, F)
 struct MoeWeights {
   NormWeights norm;
-  Linear router;                               // (experts, D)
+  Linear router;                               // (experts, D), with a bias where the spec has one; so experts
   Tensor choice_bias;                          // (experts), not trained; f32, or f64 of an f64 model
   std::vector<Linear> up, down;                // per expert, as an MLP's
   Linear shared_up, shared_down, shared_gate;  // where the spec has them; gate (1, D)
@@ -83,6 +84,12 @@ struct Fragment {
   bool transposed;
   int64_t file_row, file_rows;  // the place of the first row in the file's tensor, and the number of that tensor's rows
   int64_t file_step = 1;        // from one row to the next there
+  // A tensor of all experts holds `slabs` matrices of file_rows rows, and has a dim for them in front; 0: it is one matrix.
+  int64_t slab = 0, slabs = 0;
+
+  /// The first row, and the number of rows, where the tensor's matrices stand one below the other.
+  int64_t first_row() const { return slab * file_rows + file_row; }
+  int64_t all_rows() const { return slabs > 0 ? slabs * file_rows : file_rows; }
 };
 struct ParameterInfo {
   std::string name;  // ours: "layers.0.attention.qkv.weight"; keys random numbers and checkpoints

@@ -26,10 +26,10 @@ std::string weights_file(const std::string& model_dir) {
 namespace {
 
 // The fragment's rows of `width` to `to`, from the view's elements, which lie as (file_rows, width), or as (width,
-// file_rows) if transposed.
+// file_rows) if transposed; of several such matrices from the fragment's.
 template <class From, class To>
 void copy_rows(const TensorView& view, const Fragment& f, int64_t width, To* to) {
-  const std::byte* from = view.bytes.data();
+  const std::byte* from = view.bytes.data() + f.slab * f.file_rows * width * static_cast<int64_t>(sizeof(From));
   const int64_t rows = f.row_end - f.row_begin;
   if (std::is_same_v<From, To> && !f.transposed && f.file_step == 1) {
     const int64_t row_bytes = width * static_cast<int64_t>(sizeof(From));

@@ -35,6 +35,8 @@ void copy_fragment(const TensorView&, const std::string& path, const Fragment&, 
 /// parameter when the tensor is written.
 TensorToWrite dense_tensor(const ParameterInfo&, const std::vector<Fragment>& of_tensor,
                            const std::function<Tensor()>& read, DType);
+/// Adds a tensor of the file; the matrices of a tensor of all experts come one after the other and are joined.
+void add_tensor(std::vector<TensorToWrite>&, const Fragment&, TensorToWrite);
 /// Judges the head that a tied model's files hold as well: what is wrong with it, or "" if it equals the table. nullopt: the
 /// model is not tied, or there is no such tensor.
 std::optional<std::string> judge_tied_head(const ModelSpec&, const Weights&);

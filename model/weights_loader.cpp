@@ -20,11 +20,30 @@ void unpack_fragment(const PackedMatrix& packed, const Fragment& f, To* to) {
   const int64_t rows = f.row_end - f.row_begin, step = f.file_step == 1 ? kAtOnce : 1;
   std::vector<float> numbers;
   for (int64_t r = 0; r < rows; r += step) {
-    const int64_t first = f.file_row + r * f.file_step, count = std::min(step, rows - r);
+    const int64_t first = f.first_row() + r * f.file_step, count = std::min(step, rows - r);
     numbers.resize(static_cast<size_t>(count * packed.in));
     unpack_rows(packed, first, first + count, numbers.data());
     std::ranges::transform(numbers, to + r * packed.in, [](float x) { return number_as<To>(x); });
   }
+}
+
+// The fragment's rows as blocks of the type.
+void unpack_fragment_blocks(const PackedMatrix& packed, WeightType type, const Fragment& f, std::byte* to) {
+  const int64_t rows = f.row_end - f.row_begin, first = f.first_row();
+  if (f.file_step == 1) return unpack_blocks(packed, type, first, first + rows, to);
+  const int64_t row_bytes = stored_bytes(type, 1, packed.in);
+#pragma omp parallel for
+  for (int64_t r = 0; r < rows; ++r) {
+    const int64_t row = first + r * f.file_step;
+    unpack_blocks(packed, type, row, row + 1, to + r * row_bytes);
+  }
+}
+
+// The fragment's coded rows, which lie apart, one behind the other.
+void gather_coded(const CodedTensor& coded, const Fragment& f, int64_t row_bytes, std::byte* to) {
+  for (int64_t r = 0; r < f.row_end - f.row_begin; ++r)
+    std::memcpy(to + r * row_bytes, coded.rows.bytes.data() + (f.first_row() + r * f.file_step) * row_bytes,
+                static_cast<size_t>(row_bytes));
 }
 
 }  // namespace
@@ -56,7 +75,7 @@ void WeightsLoader::load(const ParameterInfo& info, Tensor& t) {
     ops::by_dtype(t.dtype(), [&]<class To>() {
       copy_fragment<To>(view, path_, f, width, t.span<To>().data() + f.row_begin * width);
     });
-    if (f.file_row + (f.row_end - f.row_begin) == f.file_rows)
+    if (f.file_row + (f.row_end - f.row_begin - 1) * f.file_step + 1 == f.file_rows)
       file_.dont_need(view.name);  // else the mapped file would count beside its copy, as resident
   }
 }
@@ -74,12 +93,20 @@ std::optional<CodedWeight> WeightsLoader::stay_coded(const ParameterInfo& info, 
       const WeightType type = *exact_type(*packed);
       const int64_t rows = f.row_end - f.row_begin;
       Tensor t = arena.allocate(DType::u8, {stored_bytes(type, rows, packed->in)}, MemoryClass::weights);
-      unpack_blocks(*packed, type, f.file_row, f.file_row + rows, static_cast<std::byte*>(t.data()));
+      unpack_fragment_blocks(*packed, type, f, static_cast<std::byte*>(t.data()));
       for (const std::string& tensor : packed->tensors) file_.dont_need(tensor);
       weight.pieces.push_back({type, std::move(t), rows, 0, {}});
       continue;
     }
     const auto coded = coded_fragment(info, f);
+    if (f.file_step != 1) {
+      const int64_t row_bytes = stored_bytes(coded->type, 1, info.shape[1]), rows = f.row_end - f.row_begin;
+      Tensor t = arena.allocate(DType::u8, {rows * row_bytes}, MemoryClass::weights);
+      gather_coded(*coded, f, row_bytes, static_cast<std::byte*>(t.data()));
+      file_.dont_need(coded->rows.name);
+      weight.pieces.push_back({coded->type, std::move(t), rows, 0, coded->tables});
+      continue;
+    }
     const std::span<const std::byte> bytes = coded_bytes_of(*coded, info, f);
     // Kernels only read it: the file is mapped for reading alone.
     Tensor t = arena.adopt(DType::u8, {static_cast<int64_t>(bytes.size())}, const_cast<std::byte*>(bytes.data()),
@@ -96,13 +123,13 @@ int64_t WeightsLoader::coded_size(const ParameterInfo& info, DType dtype) const 
   for (const Fragment& f : info.fragments) {
     if (const auto packed = find_packed(f, info)) {
       const auto type = exact_type(*packed);
-      if (!type || f.file_step != 1) return 0;
+      if (!type) return 0;
       bytes += stored_bytes(*type, f.row_end - f.row_begin, info.shape[1]);
       continue;
     }
     const auto coded = find_coded(spec_, file_, info, f);
-    if (!coded || f.file_step != 1) return 0;
-    bytes += static_cast<int64_t>(coded_bytes_of(*coded, info, f).size());
+    if (!coded) return 0;
+    bytes += stored_bytes(coded->type, f.row_end - f.row_begin, info.shape[1]);
   }
   return bytes < info.shape[0] * info.shape[1] * size_of(dtype) ? bytes : 0;
 }
@@ -113,7 +140,7 @@ std::vector<Tensor> WeightsLoader::in_place(const ParameterInfo& info, DType dty
   for (const Fragment& f : info.fragments) {
     if (packed_fragment(info, f) || coded_fragment(info, f)) return {};
     const TensorView view = fragment(info, f);
-    const auto* data = view.bytes.data() + f.file_row * info.shape[1] * size_of(dtype);
+    const auto* data = view.bytes.data() + f.first_row() * info.shape[1] * size_of(dtype);
     const bool aligned = reinterpret_cast<uintptr_t>(data) % static_cast<size_t>(size_of(dtype)) == 0;
     if (view.dtype != dtype || f.transposed || f.file_step != 1 || !aligned) return {};
     const Shape shape = {f.row_end - f.row_begin, info.shape[1]};
@@ -185,8 +212,8 @@ std::optional<CodedTensor> WeightsLoader::coded_fragment(const ParameterInfo& in
 
 std::optional<PackedMatrix> WeightsLoader::find_packed(const Fragment& f, const ParameterInfo& info) const {
   if (info.shape.rank != 2) return {};
-  auto packed = tern::find_packed(spec_, file_, packing_, f.name, f.file_rows, info.shape[1]);
-  if (packed && f.transposed)
+  auto packed = tern::find_packed(spec_, file_, packing_, f, info.shape[1]);
+  if (packed && f.transposed && packed->packing != HfPacking::mxfp4)  // whose rows are outputs
     throw Error(ErrorKind::bad_file,
                 "{}: packed matrix '{}': {} models have (in, out) there, which tern does not unpack", path_,
                 packed->name, spec_.family);

@@ -38,6 +38,7 @@ std::string beyond_megatron(const ModelSpec& spec) {
     if (const AttentionSpec* a = attention_of(u)) {
       if (a->latent.present()) return "latent attention";
       if (a->window) return "windows of attention";
+      if (a->sinks) return "attention sinks";
       if (a->softcap != 0 || a->scale != 0) return "soft caps or another scale of scores";
       if (a->alibi != AlibiKind::none || a->relative) return "biases by distance";
       if (a->head_norm == HeadNormKind::row) return "norms of whole rows of queries";
@@ -53,13 +54,16 @@ std::string beyond_megatron(const ModelSpec& spec) {
                              ? m->activation == ActivationKind::silu
                              : m->activation == ActivationKind::gelu_erf || m->activation == ActivationKind::gelu_tanh;
       if (!known) return "this activation";
+      if (m->bounds.present()) return "this activation";
       if (m->bias != first.out_bias) return "biases in the MLP and none in attention, or the reverse";
       if (m->join.norm.present() || m->join.multiplier != 1) return "norms or multipliers after a block";
     }
     if (const MoeSpec* e = moe_of(u)) {
       if (e->score != RouterScore::softmax || e->groups > 1 || e->choice_bias || e->scaling != 1 || e->shared_gate)
         return "this router";
-      if (!e->gated || e->activation != ActivationKind::silu) return "this activation of experts";
+      if (!e->gated || e->activation != ActivationKind::silu || e->bounds.present())
+        return "this activation of experts";
+      if (e->router_bias || e->expert_bias) return "biases of router or experts";
     }
   }
   return "";

@@ -22,8 +22,8 @@ HeadNorms head_norms(const AttentionSpec& u, const Sizes& z) {
 // matrix that makes keys and values, V of the output's. The narrow rows' matrices are whole on every rank.
 // Longer than a screen: one sum per figure of a unit, each beside the others that it is read against.
 UnitCost latent_cost(const AttentionSpec& u, const Sizes& z) {
-  TERN_CHECK(u.join == JoinSpec{} && u.head_norm == HeadNormKind::none && u.relative == 0 && !u.cross,
-             "unit_cost: latent attention has no join, head norms, relative positions or encoder");
+  TERN_CHECK(u.join == JoinSpec{} && u.head_norm == HeadNormKind::none && u.relative == 0 && !u.cross && !u.sinks,
+             "unit_cost: latent attention has no join, head norms, relative positions, encoder or sinks");
   const LatentSpec& l = u.latent;
   const int64_t T = z.T, N = z.N, D = u.width, E = u.heads * u.head_dim, C = u.qkv_rows(), s = z.s, g = z.g;
   const int64_t rq = l.query_rank, rk = l.kv_rank, rr = rk + l.rotary, Q = E, U = u.heads * (l.plain + l.value);
@@ -93,20 +93,21 @@ UnitCost attention_cost(const AttentionSpec& whole, const Sizes& z) {
   const AdaptedMatrix qkv = qkv_matrix(z.adapters, E, u.kv_heads * u.head_dim), out = z.matrix(AdaptedModule::out, D);
   const Join join = cost_of(u.join, z, D);
   const HeadNorms heads = head_norms(u, z);
+  const int64_t sinks = u.sinks ? u.heads : 0, lse = T * sinks * z.g;  // they need lse where nothing is saved, too
   UnitCost c;
   c.parameters = norm_parameters(u.norm) + C * D + (u.qkv_bias ? C : 0) + D * E + (u.out_bias ? D : 0) +
-                 u.relative * u.heads + heads.parameters + join.parameters;
+                 u.relative * u.heads + sinks + heads.parameters + join.parameters;
   c.output_bytes = N * D * s * (u.cross ? 2 : 1);  // the encoder's output goes on
   // rstd, qkv, context, lse; what the joining norm and the heads' norms need
   c.saved_bytes = norm_saved(u.norm, z) + T * C * s + T * E * s + T * u.heads * z.g + join.saved + heads.saved;
-  c.left_bytes = T * C * s + normed + heads.left;  // dqkv, dnormed
+  c.left_bytes = T * C * s + normed + heads.left + sinks * z.g;  // dqkv, dnormed
   const int64_t gathered = z.gathered(D);
   // Where rows are swapped for heads: qkv and context before and after it, and what travels, by turns. With norms of heads qkv stays as it
   // is, and a prepared copy is swapped, in the backward once more.
   const int64_t in = z.swaps ? T * C * s : 0, back = z.swaps ? T * E * s : 0, again = z.swaps ? heads.turned : 0;
   c.forward_workspace = std::max({in - again + normed + gathered + z.forward(T, qkv, D),  // normed while qkv is made
                                   heads.turned, 2 * in, 2 * back, back + gathered + z.forward(T, out, E)});
-  c.unsaved_workspace = std::max({normed + gathered + T * C * s + z.forward(T, qkv, D), 2 * in, T * (C + E) * s,
+  c.unsaved_workspace = std::max({normed + gathered + T * C * s + z.forward(T, qkv, D), 2 * in, T * (C + E) * s + lse,
                                   2 * back, gathered + T * E * s + z.forward(T, out, E)});
   c.backward_input_workspace =
       join.workspace +

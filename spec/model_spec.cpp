@@ -136,6 +136,7 @@ AttentionSpec attention_in(const HfConfig& c, const HfBlocks& blocks, int64_t la
   a.softcap = c.attn_logit_softcapping.value_or(0);
   if (blocks.positions == HfPositions::alibi) a.alibi = blocks.alibi_in_bf16 ? AlibiKind::bf16 : AlibiKind::exact;
   a.join = join;
+  a.sinks = blocks.sinks;
   if (!blocks.latent) return a;
   a.latent = {.query_rank = c.query_rank,
               .kv_rank = c.kv_rank,
@@ -164,6 +165,8 @@ MoeSpec experts_of(const HfConfig& c, const HfBlocks& blocks, const MlpSpec& mlp
   e.score = blocks.sigmoid_router ? RouterScore::sigmoid : RouterScore::softmax;
   e.choice_bias = blocks.sigmoid_router;
   e.scaling = c.expert_scaling;
+  e.router_bias = blocks.router_bias, e.expert_bias = blocks.expert_bias;
+  e.bounds = {c.gate_alpha, c.gate_limit};
   if (c.grouped_choice) e.groups = c.expert_groups, e.top_groups = c.top_groups;
   return e;
 }

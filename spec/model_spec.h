@@ -93,6 +93,7 @@ struct AttentionSpec {
   double softcap = 0;  // scores become softcap·tanh(score/softcap); 0: none
   AlibiKind alibi = AlibiKind::none;
   JoinSpec join = {};
+  bool sinks = false;  // each head has a learned score that takes its share of the softmax and has no key and no value
   LatentSpec latent = {};  // then kv_heads = heads, head_dim = plain + rotary, the turned elements first
   /// Norms of queries, and of keys: how many in a row, and their width.
   int64_t query_norms() const { return head_norm == HeadNormKind::head ? heads : 1; }
@@ -104,12 +105,20 @@ struct AttentionSpec {
   int64_t value_rows() const { return heads * (latent.present() ? latent.value : head_dim); }
   friend bool operator==(const AttentionSpec&, const AttentionSpec&) = default;
 };
+/// A gated unit whose gate and up are held within ±limit (the gate from above alone): g·σ(alpha·g)·(up + 1) in the place of
+/// act(gate)·up. limit 0: none.
+struct GateBounds {
+  double alpha = 0, limit = 0;
+  bool present() const { return limit > 0; }
+  friend bool operator==(const GateBounds&, const GateBounds&) = default;
+};
 struct MlpSpec {
   NormSpec norm;
   int64_t width, hidden;
   ActivationKind activation;
   bool gated, bias;  // gated: act(gate)·up from one (2·hidden, width) matrix
   JoinSpec join = {};
+  GateBounds bounds = {};
   friend bool operator==(const MlpSpec&, const MlpSpec&) = default;
 };
 enum class RouterScore : uint8_t { softmax, sigmoid };
@@ -126,8 +135,13 @@ struct MoeSpec {
   double scaling = 1;                  // of the weights
   int64_t groups = 1, top_groups = 1;  // experts are chosen from the top_groups best of equal groups
   bool choice_bias = false;            // a number per expert, not trained, added to its score for the choice alone
+  bool router_bias = false;            // a number per expert, trained, added to the router's output
+  bool expert_bias = false;            // biases of every expert's matrices
+  GateBounds bounds = {};              // of the experts
   /// One expert, and the MLP of every token, as MLPs without a norm.
-  MlpSpec expert() const { return {{.kind = NormKind::none}, width, hidden, activation, gated, false}; }
+  MlpSpec expert() const {
+    return {{.kind = NormKind::none}, width, hidden, activation, gated, expert_bias, {}, bounds};
+  }
   MlpSpec shared() const { return {{.kind = NormKind::none}, width, shared_hidden, activation, gated, false}; }
   friend bool operator==(const MoeSpec&, const MoeSpec&) = default;
 };

@@ -40,6 +40,10 @@ TEST(ModelSpec, CountsTheParametersOfKnownModels) {
   gpt2.model_type = "gpt2", gpt2.max_position_embeddings = 1024, gpt2.rope = {};
   gpt2.attention_bias = gpt2.mlp_bias = gpt2.tie_word_embeddings = true;
   EXPECT_EQ(num_parameters(model_spec(gpt2)), 124'439'808) << "GPT-2";
+  HfConfig oss = llama(201088, 2880, 2880, 24, 64, 8);
+  oss.model_type = "gpt_oss", oss.head_dim = 64, oss.attention_bias = true;
+  oss.num_experts = 32, oss.experts_per_token = 4, oss.gate_alpha = 1.702, oss.gate_limit = 7;
+  EXPECT_EQ(num_parameters(model_spec(oss)), 20'914'757'184) << "gpt-oss-20b";
 }
 
 std::vector<Json> family_configs() {

@@ -115,8 +115,9 @@ UnitCost cost(const MoeSpec& u, const Sizes& z) {
   const auto shared = [&](int64_t bytes) { return S ? bytes : 0; };
   const auto gated = [&](int64_t bytes) { return gate ? bytes : 0; };
   UnitCost c;
-  c.expert_parameters = X * (G * D + D * F);
-  c.parameters = norm_parameters(u.norm) + D * E + c.expert_parameters + Gs * D + D * S + (gate ? D : 0);
+  c.expert_parameters = X * (G * D + D * F + (u.expert_bias ? G + D : 0));
+  c.parameters =
+      norm_parameters(u.norm) + D * E + (u.router_bias ? E : 0) + c.expert_parameters + Gs * D + D * S + (gate ? D : 0);
   c.output_bytes = N * D * s;
   // Probabilities, weights of the chosen; which, where their rows are, whose rows they are, where an expert's begin.
   const int64_t routing = N * E * g + N * K * (g + 8) + R * 4 + (X + 1) * 4 + gated(T * g);

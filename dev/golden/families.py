@@ -106,6 +106,8 @@ def deepseek(**more):
 
 YARN = {"rope_type": "yarn", "rope_theta": 100.0, "factor": 4.0, "original_max_position_embeddings": 16, "beta_fast": 4.0,
         "beta_slow": 1.0, "mscale": 0.7, "mscale_all_dim": 0.9}
+UNTRUNCATED = {"rope_type": "yarn", "rope_theta": 100.0, "factor": 4.0, "original_max_position_embeddings": 16, "beta_fast": 4.0,
+               "beta_slow": 1.0, "truncate": False}
 
 
 CASES = {
@@ -181,6 +183,12 @@ CASES = {
         n_group=1, topk_group=1, first_k_dense_replace=0, norm_topk_prob=False, rope_interleave=False, q_lora_rank=None,
         num_nextn_predict_layers=0, tie_word_embeddings=True, routed_scaling_factor=1.5, n_shared_experts=2, v_head_dim=10,
         rms_norm_eps=1e-3)),  # not of the narrow rows' norms
+    "gpt_oss": lambda: T.GptOssConfig(**small(num_local_experts=6, num_experts_per_tok=3, head_dim=8, sliding_window=5,
+                                              num_hidden_layers=3, rope_parameters=UNTRUNCATED)),
+    "gpt_oss_bounds": lambda: T.GptOssConfig(**small(
+        num_local_experts=4, num_experts_per_tok=2, head_dim=10, sliding_window=6, attention_bias=False, tie_word_embeddings=True,
+        swiglu_limit=0.5, swiglu_alpha=1.3, layer_types=["full_attention", "sliding_attention"],
+        rope_parameters={"rope_type": "default", "rope_theta": 100.0})),  # numbers that reach the bounds
     "gpt2": lambda: T.GPT2Config(vocab_size=48, n_embd=32, n_layer=2, n_head=4, n_positions=128, n_inner=40, resid_pdrop=0.0,
                                  embd_pdrop=0.0, attn_pdrop=0.0, bos_token_id=None, eos_token_id=None),
 }

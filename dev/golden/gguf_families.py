@@ -48,9 +48,12 @@ FAMILIES = {
                                           shared_expert_intermediate_size=64),
     "qwen3_moe": lambda: T.Qwen3MoeConfig(**SMALL, head_dim=16, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=32,
                                           norm_topk_prob=True),
+    # llama.cpp has yarn's ramp between whole dimensions: plain positions, on which both agree.
+    "gpt_oss": lambda: T.GptOssConfig(**SMALL, head_dim=16, num_local_experts=4, num_experts_per_tok=2, sliding_window=16,
+                                      rope_parameters={"rope_type": "default", "rope_theta": 10000.0}),
 }
 MARGIN, WIDE = 2e-3, 5e-2  # of logits
-WIDER = {"gpt_neox", "falcon", "mixtral", "qwen2_moe", "qwen3_moe"}
+WIDER = {"gpt_neox", "falcon", "mixtral", "qwen2_moe", "qwen3_moe", "gpt_oss"}
 
 
 def run(*command):

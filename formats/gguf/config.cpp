@@ -68,6 +68,7 @@ class ConfigReader {
     if (family.blocks.positions == HfPositions::rotary) {
       read_llama_like(family, width, heads);
       if (window && family.blocks.windows == HfWindows::every) json_["sliding_window"] = *window;
+      if (family.blocks.windows == HfWindows::listed) json_["sliding_window"] = window ? Json(*window) : Json(nullptr);
     }
     if (family_->full_every > 0) read_gguf_gemma(keys_, *family_, family, json_);
     if (family_->mixture) read_gguf_experts(keys_, *family_, family, json_);
@@ -158,6 +159,7 @@ class ConfigReader {
       rope["factor"] = keys_.needed_number("rope.scaling.factor");
       if (type == "yarn") {
         rope["original_max_position_embeddings"] = keys_.needed("rope.scaling.original_context_length");
+        if (family_->untruncated_yarn) rope["truncate"] = false;
         // llama.cpp's is a factor on yarn's own, transformers' stands for the whole.
         if (const auto n = keys_.number("rope.scaling.attn_factor"); n && *n != 1)
           rope["attention_factor"] = *n * (1 + 0.1 * std::log(rope["factor"].get<double>()));

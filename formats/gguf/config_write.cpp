@@ -14,6 +14,11 @@ namespace tern {
 
 namespace {
 
+// Of gpt-oss, in llama.cpp's graph.
+struct ClampedDefaults {
+  double alpha = 1.702, limit = 7;
+};
+
 // What llama.cpp fixes in its code and no key says.
 void refuse_what_it_leaves_out(const HfConfig& c, const HfFamily& hf, const GgufFamily& family) {
   const auto refuse = [&](std::string_view what) {
@@ -24,6 +29,10 @@ void refuse_what_it_leaves_out(const HfConfig& c, const HfFamily& hf, const Gguf
       if ((c.rotary_layers.empty() || c.rotary_layers[static_cast<size_t>(layer)]) != ((layer + 1) % period != 0))
         refuse(fmt::format("one layer in {} without rotary positions, this model others", period));
   if (family.without_windows && c.sliding_window) refuse("no windows, this model has");
+  if (family.needs_window && !c.sliding_window) refuse("windows, this model none");
+  if (constexpr ClampedDefaults gate{}; c.gate_limit != 0 && (c.gate_alpha != gate.alpha || c.gate_limit != gate.limit))
+    refuse(fmt::format("experts with swiglu_alpha {} and swiglu_limit {}, this model {} and {}", gate.alpha, gate.limit,
+                       c.gate_alpha, c.gate_limit));
   if (family.untied && c.tie_word_embeddings) refuse("a head of its own, this model's is tied");
   if (family.tied && !c.tie_word_embeddings) refuse("a tied head, this model has one of its own");
   if (family.without_biases && c.attention_bias) refuse("no biases, this model has");
@@ -70,21 +79,22 @@ struct ArchitectureKeys {
   }
 };
 
-void add_experts(const ArchitectureKeys& keys, const HfConfig& c) {
+void add_experts(const ArchitectureKeys& keys, const HfConfig& c, bool needs_width) {
   keys.count("expert_count", c.num_experts);
   keys.count("expert_used_count", c.experts_per_token);
-  if (c.expert_size > 0) keys.count("expert_feed_forward_length", c.expert_size);
+  if (c.expert_size > 0 || needs_width)
+    keys.count("expert_feed_forward_length", c.expert_size > 0 ? c.expert_size : c.intermediate_size);
   if (c.shared_expert_size > 0) keys.count("expert_shared_feed_forward_length", c.shared_expert_size);
 }
 
-void add_rope_scaling(const ArchitectureKeys& keys, const HfRope& r) {
+void add_rope_scaling(const ArchitectureKeys& keys, const HfRope& r, bool untruncated) {
   switch (r.type) {
     case RopeType::standard:
     case RopeType::llama3:  // as a tensor
       break;
     case RopeType::linear:
     case RopeType::yarn:
-      if (r.mscale || r.mscale_all_dim || !r.truncate || r.attention_factor)
+      if (r.mscale || r.mscale_all_dim || (r.type == RopeType::yarn && r.truncate == untruncated) || r.attention_factor)
         throw Error(ErrorKind::usage,
                     "GGUF: yarn's mscale, mscale_all_dim, truncate and attention_factor have no key of this "
                     "architecture; export to --format hf");
@@ -124,7 +134,7 @@ void add_gguf_config(GgufMetadata& m, const HfConfig& c) {
                 family->activation, c.hidden_act);
   refuse_what_it_leaves_out(c, hf, *family);
   if (family->full_every > 0) refuse_another_gemma(c, hf, *family);
-  if (family->mixture) add_experts(keys, c);
+  if (family->mixture) add_experts(keys, c, family->needs_expert_width);
   if (!family->switch_of_branches.empty())
     m.add(fmt::format("{}.{}", arch, family->switch_of_branches), c.parallel_residual);
   if (c.attn_logit_softcapping) keys.real("attn_logit_softcapping", *c.attn_logit_softcapping);
@@ -143,7 +153,7 @@ void add_gguf_config(GgufMetadata& m, const HfConfig& c) {
   keys.real("rope.freq_base", c.rope.theta);
   if (c.sliding_window) keys.count("attention.sliding_window", *c.sliding_window);
   if (c.local_rope) keys.real("rope.freq_base_swa", c.local_rope->theta);
-  add_rope_scaling(keys, c.rope);
+  add_rope_scaling(keys, c.rope, family->untruncated_yarn);
 }
 
 }  // namespace tern

@@ -136,6 +136,24 @@ constexpr GgufName kQwenExperts[] = {
     {"model.layers.#.mlp.shared_expert_gate", "blk.#.ffn_gate_inp_shexp"},
 };
 
+constexpr GgufName kGptOssNames[] = {
+    {"model.embed_tokens", "token_embd"},
+    {"model.layers.#.input_layernorm", "blk.#.attn_norm"},
+    {"model.layers.#.self_attn.q_proj", "blk.#.attn_q"},
+    {"model.layers.#.self_attn.k_proj", "blk.#.attn_k"},
+    {"model.layers.#.self_attn.v_proj", "blk.#.attn_v"},
+    {"model.layers.#.self_attn.o_proj", "blk.#.attn_output"},
+    {"model.layers.#.self_attn.sinks", "blk.#.attn_sinks"},
+    {"model.layers.#.post_attention_layernorm", "blk.#.post_attention_norm"},
+    {"model.norm", "output_norm"},
+    {"lm_head", "output"},
+};
+constexpr GgufName kGptOssExperts[] = {
+    {"model.layers.#.mlp.router", "blk.#.ffn_gate_inp"},
+    {"model.layers.#.mlp.experts.gate_up_proj", "blk.#.ffn_gate_exps,blk.#.ffn_up_exps"},
+    {"model.layers.#.mlp.experts.down_proj", "blk.#.ffn_down_exps"},
+};
+
 constexpr GgufFamily kFamilies[] = {
     {.model_type = "llama", .architecture = "llama", .names = kLlamaNames, .interleaved = true},
     {.model_type = "mistral", .architecture = "llama", .names = kLlamaNames, .interleaved = true, .windowed = true},
@@ -218,6 +236,15 @@ constexpr GgufFamily kFamilies[] = {
      .without_windows = true,
      .without_biases = true,
      .mixture = true},
+    {.model_type = "gpt_oss",
+     .architecture = "gpt-oss",
+     .names = kGptOssNames,
+     .names_of_experts = kGptOssExperts,
+     .mixture = true,
+     .untruncated_yarn = true,
+     .needs_window = true,
+     .needs_expert_width = true,
+     .full_every = 2},
 };
 
 }  // namespace

@@ -11,7 +11,9 @@
 namespace tern {
 
 struct GgufName {
-  std::string_view hf, gguf;  // without ".weight" or ".bias"; '#': the layer, '@': the expert
+  // Without ".weight" or ".bias"; '#': the layer, '@': the expert. Of a tensor of all experts: ',' parts the tensors that its rows
+  // go to by turns.
+  std::string_view hf, gguf;
 };
 /// One row for each family. The columns after `names` say what llama.cpp's code fixes for the architecture
 /// and no key of a file states.
@@ -27,12 +29,14 @@ struct GgufFamily {
   int64_t unturned_every = 0;    // every unturned_every-th layer does not turn queries and keys; 0: all turn
   bool without_windows = false;  // llama.cpp has no windows for it, even where config.json has
   bool untied = false, without_biases = false;
-  bool tied = false;                 // the head is the table of tokens, always
-  bool sorted = false;               // GgufPlace::sorted
-  bool plus_one = false;             // GgufPlace::plus_one
-  bool mixture = false;              // experts in every layer
-  bool normalized_experts = true;    // their weights are divided by their sum
-  int64_t full_every = 0;            // this layer of each period has no window; 0: no such periods
+  bool tied = false;                                      // the head is the table of tokens, always
+  bool sorted = false;                                    // GgufPlace::sorted
+  bool plus_one = false;                                  // GgufPlace::plus_one
+  bool mixture = false;                                   // experts in every layer
+  bool normalized_experts = true;                         // their weights are divided by their sum
+  bool untruncated_yarn = false;                          // yarn's ramp between dimensions that need not be whole
+  bool needs_window = false, needs_expert_width = false;  // keys without which llama.cpp does not load it
+  int64_t full_every = 0;                                 // this layer of each period has no window; 0: no such periods
   int64_t layers_of_wide_heads = 0;  // the model of so many layers divides scores by √(width / heads), not √head_dim
   std::string_view switch_of_branches = "";  // the key that says whether attention and MLP run beside each other
 };

@@ -31,6 +31,8 @@ struct GgufPlace {
 };
 /// Errors  usage: a family or a tensor that GGUF has no place for, as far as tern knows.
 GgufPlace gguf_place(std::string_view model_type, std::string_view hf_name);
+/// The same of one expert's rows in a Hugging Face tensor of all experts, `part` of those by turns (HfNames, '&').
+GgufPlace gguf_place_of_expert(std::string_view model_type, std::string_view hf_name, int64_t expert, int64_t part);
 /// Tensors that are no parameters: tables of rotary frequencies, which follow from the configuration.
 bool is_gguf_rope_table(std::string_view name);
 std::vector<std::string> gguf_families();

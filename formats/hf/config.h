@@ -86,7 +86,9 @@ struct HfConfig {
   bool normalized_experts = true;   // the chosen probabilities are divided by their sum
   std::vector<bool> expert_layers;  // the layers that have them; empty: all
   double expert_scaling = 1;        // of their weights
-  bool grouped_choice = false;      // experts are chosen from the best top_groups of expert_groups
+  double gate_alpha = 0,
+         gate_limit = 0;        // experts of gpt_oss are g·σ(alpha·g)·(u + 1), g and u within the limit; 0: others
+  bool grouped_choice = false;  // experts are chosen from the best top_groups of expert_groups
   int64_t expert_groups = 1, top_groups = 1;
   // How the reference trains the router, kept as facts: tern adds neither noise nor a load-balancing loss.
   double router_jitter = 0, router_loss_coefficient = 0.001;

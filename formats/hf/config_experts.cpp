@@ -144,7 +144,7 @@ void check_hf_experts(const HfConfig& c, const HfFamily& family, ErrorKind kind,
   const ExpertJudge judge{c, family, kind, place};
   if (family.blocks.experts == HfExperts::none) {
     if (c.num_experts != 0 || c.experts_per_token != 0 || c.expert_size != 0 || c.shared_expert_size != 0 ||
-        !c.expert_layers.empty())
+        c.gate_alpha != 0 || c.gate_limit != 0 || !c.expert_layers.empty())
       judge.wrong(&HfConfig::num_experts, fmt::format("set, but {} has none", c.model_type));
     return;
   }
@@ -157,6 +157,15 @@ void check_hf_experts(const HfConfig& c, const HfFamily& family, ErrorKind kind,
   if (!std::isfinite(c.expert_scaling) || (c.expert_scaling != 1 && !has_option(family, &HfConfig::expert_scaling)))
     judge.wrong(&HfConfig::expert_scaling,
                 fmt::format("{}, expected a number, and 1 where the family has none", c.expert_scaling));
+  if (has_option(family, &HfConfig::gate_limit)) {
+    for (const auto field : {&HfConfig::gate_alpha, &HfConfig::gate_limit})
+      if (!(c.*field > 0) || !std::isfinite(c.*field))
+        judge.wrong(field, fmt::format("{}, expected more than 0", c.*field));
+    if (c.activation != HfActivation::silu)
+      throw Error(kind, "{}: hidden_act: '{}', but {}'s gate is a silu", place, c.hidden_act, c.model_type);
+  } else if (c.gate_alpha != 0 || c.gate_limit != 0) {
+    throw Error(kind, "{}: swiglu_limit: {}, but {} has none", place, c.gate_limit, c.model_type);
+  }
   const bool sigmoid = family.blocks.sigmoid_router;
   if (c.grouped_choice != (after && (sigmoid || c.grouped_choice)))
     throw Error(kind, "{}: topk_method: {}, which {} does not choose by", place,

@@ -194,7 +194,10 @@ HfRope read_hf_rope(HfFields& top, const HfFamily& family, HfConfig& config) {
     if (rope && !(*rope == read)) top.fail(key, "differs from rope_parameters; keep one of them");
     rope = read;
   }
-  if (!rope) {
+  if (!rope && family.defaults.rope) {
+    rope = family.defaults.rope;
+    rope->theta = around.theta.value_or(rope->theta);
+  } else if (!rope) {
     rope.emplace();
     rope->type = RopeType::standard;
     rope->theta = around.theta.value_or(around.default_theta);

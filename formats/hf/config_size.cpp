@@ -27,7 +27,7 @@ Sizes attention_sizes(const HfConfig& c, const HfBlocks& blocks, double D, doubl
   const double heads = blocks.head_norm == HfHeadNorm::head  ? 2 * d
                        : blocks.head_norm == HfHeadNorm::row ? E + K * d
                                                              : 0;
-  return {before + C * D + bias * C + D * E + out_bias + heads + after, C + E};
+  return {before + C * D + bias * C + D * E + out_bias + heads + (blocks.sinks ? H : 0) + after, C + E};
 }
 
 Sizes mlp_sizes(const HfBlocks& blocks, double D, double hidden, bool bias) {
@@ -37,11 +37,12 @@ Sizes mlp_sizes(const HfBlocks& blocks, double D, double hidden, bool bias) {
 
 Sizes moe_sizes(const HfConfig& c, const HfBlocks& blocks, double D) {
   const auto X = static_cast<double>(c.num_experts), chosen = static_cast<double>(c.experts_per_token);
-  const Sizes one =
-      mlp_sizes(blocks, D, static_cast<double>(c.expert_size > 0 ? c.expert_size : c.intermediate_size), false);
+  const Sizes one = mlp_sizes(blocks, D, static_cast<double>(c.expert_size > 0 ? c.expert_size : c.intermediate_size),
+                              blocks.expert_bias);
   const Sizes shared = mlp_sizes(blocks, D, static_cast<double>(c.shared_expert_size), false);
   const double gate = c.shared_expert_size > 0 && blocks.shared_gate ? D : 0;
-  return {D * X + X * one.parameters + shared.parameters + gate, X + chosen * (one.row + D) + shared.row};
+  const double bias = blocks.router_bias ? X : 0;
+  return {D * X + bias + X * one.parameters + shared.parameters + gate, X + chosen * (one.row + D) + shared.row};
 }
 
 }  // namespace

@@ -17,11 +17,13 @@ namespace tern {
 
 /// What the weight files call a parameter, without ".weight" or ".bias". '#' stands for the layer's number, '@' for an
 /// expert's; ',' parts the matrices that stand one below the other in tern's; '^' marks a matrix held as (in, out); '%' one
-/// whose rows come in groups, one for each key-value head: its query heads, then its key, then its value. Empty: the family has
-/// none.
+/// whose rows come in groups, one for each key-value head: its query heads, then its key, then its value; '&' one tensor for all
+/// experts, without a suffix: (experts, in, out), outputs of gate and up by turns; the biases are in the tensor of that name and "_bias",
+/// (experts, out). Empty: the family has none.
 struct HfNames {
   std::string_view tokens, positions, token_types, embed_norm;
   std::string_view attention_norm, qkv, query_norm, key_norm, attention_out, attention_post_norm;
+  std::string_view sinks;                                                 // (heads), without a suffix
   std::string_view query, query_down, query_up, kv_down, kv_norm, kv_up;  // latent attention; query: without a rank
   std::string_view mlp_norm, up, down, mlp_post_norm;
   std::string_view router, expert_up, expert_down, shared_up, shared_down, shared_gate;
@@ -76,6 +78,9 @@ struct HfBlocks {
   HfExperts experts = HfExperts::none;
   bool shared_gate = true;      // the shared expert's result is multiplied by a sigmoid of its own
   bool sigmoid_router = false;  // scores are sigmoids, with a bias for the choice, and groups are always chosen from
+  bool router_bias = false;     // of the router's scores, trained
+  bool expert_bias = false;     // of every expert's matrices
+  bool sinks = false;           // each head has a score that takes its share of the softmax and has no value
   bool latent = false;          // queries, keys and values through narrow rows
   int64_t full_every = 0;       // HfWindows::listed: every full_every-th layer has no window
   int64_t unturned_every = 0;   // every unturned_every-th layer does not turn queries and keys; 0: all turn
@@ -96,6 +101,7 @@ struct HfDefaults {
   double rope_theta = 10000, local_rope_theta = 0;  // local: of windowed layers; 0: they have none of their own
   std::optional<double> partial_rotary;             // absent: whole heads turn, and no key says otherwise
   std::optional<int64_t> window;
+  std::optional<HfRope> rope;  // where the file says nothing of positions; absent: standard
 };
 
 /// A value of HfConfig under another name: `field` as in llama's file. key "": the file has no such key, the default

@@ -46,6 +46,52 @@ constexpr HfNames with_mixtral_experts(HfNames n) {
   return n;
 }
 
+constexpr HfNames with_stacked_experts(HfNames n) {
+  n.up = n.down = "";
+  n.sinks = "model.layers.#.self_attn.sinks";
+  n.router = "model.layers.#.mlp.router";
+  n.expert_up = "&model.layers.#.mlp.experts.gate_up_proj";
+  n.expert_down = "&model.layers.#.mlp.experts.down_proj";
+  return n;
+}
+
+// Sinks of attention, a window in every second layer, biases everywhere, experts of a bounded gate.
+HfFamily gpt_oss() {
+  const HfRope yarn{.type = RopeType::yarn,
+                    .theta = 150000,
+                    .factor = 32,
+                    .original_max_position_embeddings = 4096,
+                    .truncate = false};
+  return {.name = "gpt_oss",
+          .architecture = "GptOssForCausalLM",
+          .prefix = "model.",
+          .blocks = {.windows = HfWindows::listed,
+                     .experts = HfExperts::every,
+                     .router_bias = true,
+                     .expert_bias = true,
+                     .sinks = true,
+                     .full_every = 2},
+          .defaults = {.kv_heads = 8,
+                       .head_dim = 64,
+                       .context = 131072,
+                       .norm_eps = 1e-5,
+                       .attention_bias = true,
+                       .rope_theta = 150000,
+                       .window = 128,
+                       .rope = yarn},
+          .any_width = true,
+          .renamed = {{"norm_eps", "rms_norm_eps"}},
+          .options = {{"attention_bias", &C::attention_bias, 1},
+                      {"num_local_experts", &C::num_experts, 128, "num_experts"},
+                      {"num_experts_per_tok", &C::experts_per_token, 4, "experts_per_token"},
+                      {"swiglu_alpha", &C::gate_alpha, 1.702},
+                      {"swiglu_limit", &C::gate_limit, 7},
+                      {"output_router_logits", &C::router_loss},
+                      {"router_aux_loss_coef", &C::router_loss_coefficient, 0.001}},
+          .harmless = {"initial_context_length"},  // original_max_position_embeddings again
+          .names = with_stacked_experts(kLlamaNames)};
+}
+
 // Latent attention, experts after some dense layers.
 void add_deepseek(std::vector<HfFamily>& f) {
   HfFamily v2{.name = "deepseek_v2",
@@ -148,6 +194,7 @@ void add_families_of_experts(std::vector<HfFamily>& f) {
        .harmless = {"max_window_layers"},
        .names = with_experts(with_head_norms(kLlamaNames))});
   add_deepseek(f);
+  f.push_back(gpt_oss());
 }
 
 }  // namespace tern

@@ -92,7 +92,8 @@ HfPacking bitsandbytes_packing(const Words& words) {
 }  // namespace
 
 bool is_packing_method(std::string_view method) {
-  return method == "gptq" || method == "awq" || method == "compressed-tensors" || method == "bitsandbytes";
+  return method == "gptq" || method == "awq" || method == "compressed-tensors" || method == "bitsandbytes" ||
+         method == "mxfp4";
 }
 
 HfPacking hf_packing(const Json& json, std::string_view place, std::vector<std::string>& notes) {
@@ -108,6 +109,7 @@ HfPacking hf_packing(const Json& json, std::string_view place, std::vector<std::
   }
   if (method == "compressed-tensors") return compressed_packing(words, notes);
   if (method == "bitsandbytes") return bitsandbytes_packing(words);
+  if (method == "mxfp4") return HfPacking::mxfp4;
   throw Error(ErrorKind::bad_file, "{}: the weights are quantized by method {}, which tern does not read; {}", place,
               shown_value(Json(method)), quantized_remedy(method));
 }

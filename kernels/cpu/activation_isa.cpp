@@ -56,6 +56,44 @@ void gated_backward(int64_t hidden, int64_t rows, const T* gate_up, const T* dy,
     });
 }
 
+// g·σ(α·g) and its slope, and u + 1, with the masks of what lies within the bounds.
+struct Clamped {
+  ValueAndSlope gate;
+  Vec up;
+  VecInt gate_passes, up_passes;
+};
+inline Clamped clamp_both(Vec gate, Vec up, Vec alpha, Vec limit) {
+  const Vec zero = splat(0.0f), low = zero - limit;
+  const VecInt high_gate = gate > limit, high_up = up > limit, low_up = up < low;
+  const Vec g = select(high_gate, limit, gate), u = select(high_up, limit, select(low_up, low, up));
+  return {times_sigmoid(g, alpha * g, alpha), u + 1.0f, ~high_gate, ~(high_up | low_up)};
+}
+
+template <class T>
+void clamped(const ClampedGate& c, int64_t hidden, int64_t rows, const T* gate_up, T* y) {
+  const Vec alpha = splat(static_cast<float>(c.alpha)), limit = splat(static_cast<float>(c.limit));
+  for (int64_t row = 0; row < rows; ++row, gate_up += 2 * hidden, y += hidden)
+    for_each_lanes(hidden, [&](int64_t i, int64_t n) {
+      const Clamped both = clamp_both(load_some(gate_up + i, n), load_some(gate_up + hidden + i, n), alpha, limit);
+      store_some(y + i, both.gate.value * both.up, n);
+    });
+}
+
+template <class T>
+void clamped_backward(const ClampedGate& c, int64_t hidden, int64_t rows, const T* gate_up, const T* dy, T* y,
+                      T* dgate_up) {
+  const Vec alpha = splat(static_cast<float>(c.alpha)), limit = splat(static_cast<float>(c.limit)), zero = splat(0.0f);
+  for (int64_t row = 0; row < rows; ++row)
+    for_each_lanes(hidden, [&](int64_t i, int64_t n) {
+      const int64_t at = row * hidden + i, gate_at = at + row * hidden, up_at = gate_at + hidden;
+      const Clamped both = clamp_both(load_some(gate_up + gate_at, n), load_some(gate_up + up_at, n), alpha, limit);
+      const Vec d = load_some(dy + at, n);
+      if (y) store_some(y + at, both.gate.value * both.up, n);
+      store_some(dgate_up + gate_at, select(both.gate_passes, d * both.up * both.gate.slope, zero), n);
+      store_some(dgate_up + up_at, select(both.up_passes, d * both.gate.value, zero), n);
+    });
+}
+
 template <Activation act, class T>
 void plain(int64_t count, const T* x, T* y) {
   for_each_lanes(count, [&](int64_t i, int64_t n) { store_some(y + i, evaluate<act>(load_some(x + i, n)).value, n); });
@@ -103,7 +141,8 @@ void any_plain_backward(Activation act, int64_t count, const T* x, const T* dy, 
 }
 
 template <class T>
-constexpr ActivationKernels<T> kKernels = {any_gated<T>, any_gated_backward<T>, any_plain<T>, any_plain_backward<T>};
+constexpr ActivationKernels<T> kKernels = {any_gated<T>,        any_gated_backward<T>, clamped<T>,
+                                           clamped_backward<T>, any_plain<T>,          any_plain_backward<T>};
 
 }  // namespace
 

@@ -59,6 +59,53 @@ void matches(Activation act, int64_t rows, int64_t hidden) {
   EXPECT_TRUE(same_bits(plain_forward.values(), got.values()));
 }
 
+template <class T>
+void clamped_matches(const ClampedGate& c, int64_t rows, int64_t hidden) {
+  SCOPED_TRACE(testing::Message() << "limit " << c.limit << ", " << rows << " x " << hidden);
+  const auto n = static_cast<size_t>(rows * hidden);
+  auto gate_up = inputs<T>(2 * rows * hidden);
+  for (size_t i = 0; i < n && i < 4; ++i)  // at the bounds, and just beyond
+    gate_up[2 * n - 1 - i] = rounded<T>((i % 2 ? -1 : 1) * c.limit * (i / 2 ? 1 : 1.01));
+  const auto dy = random_values<T>("dy", rows * hidden, 1);
+  std::vector<double> want(n), dwant(2 * n);
+  clamped_gate_ref(c, hidden, doubles(gate_up), want);
+  clamped_gate_backward_ref(c, hidden, doubles(gate_up), doubles(dy), {}, dwant);
+  Guarded<T> got(n), dgot(2 * n);
+  clamped_gate<T>(c, hidden, gate_up, got.span());
+  clamped_gate_backward<T>(c, hidden, gate_up, dy, {}, dgot.span());
+  EXPECT_TRUE(is_close(got, want, {.absolute = 10 * kUnits, .relative = kUnits + kRoundoff<T>}));
+  EXPECT_TRUE(is_close(dgot, dwant, {.absolute = 50 * kUnits, .relative = kUnits + kRoundoff<T>}));
+  Guarded<T> in_place(gate_up), forward(dy);
+  clamped_gate_backward<T>(c, hidden, in_place.values(), forward.values(), forward.span(), in_place.span());
+  EXPECT_TRUE(same_bits(in_place.values(), dgot.values()));
+  EXPECT_TRUE(same_bits(forward.values(), got.values()));
+}
+
+TEST(Activation, ClampedGatesMatchRefOnAwkwardSizes) {
+  for_each_isa([] {
+    for (const ClampedGate& c : {ClampedGate{}, ClampedGate{.alpha = 1.3, .limit = 0.5}})
+      for (const auto& [rows, hidden] : {std::pair<int64_t, int64_t>{1, 1}, {3, 7}, {2, 31}, {5, 33}, {1, 1000}})
+        clamped_matches<float>(c, rows, hidden), clamped_matches<bf16>(c, rows, hidden);
+  });
+}
+
+TEST(Activation, ClampedGatesKeepNanAndHoldLargeNumbers) {
+  for_each_isa([] {
+    const float nan = std::numeric_limits<float>::quiet_NaN();
+    const std::vector<float> gate_up = {nan, 3e38f, -3e38f, 2, 1, nan, 3e38f, -3e38f};  // gates, then ups
+    const std::vector<float> ones(4, 1);
+    Guarded<float> y(4), d(8);
+    clamped_gate<float>({}, 4, gate_up, y.span());
+    clamped_gate_backward<float>({}, 4, gate_up, ones, {}, d.span());
+    EXPECT_TRUE(std::isnan(y.values()[0]) && std::isnan(y.values()[1]));
+    EXPECT_EQ(y.values()[2], 0.0f);
+    EXPECT_NEAR(y.values()[3], 2 / (1 + std::exp(-1.702 * 2)) * -6, 1e-5);
+    EXPECT_EQ(d.values()[1], 0.0f) << "a gate beyond its bound";
+    EXPECT_EQ(d.values()[6], 0.0f) << "an up beyond its bound";
+    EXPECT_EQ(d.values()[7], 0.0f) << "an up below its bound";
+  });
+}
+
 TEST(Activation, MatchesRefOnAwkwardSizes) {
   for_each_isa([] {
     for (const Activation act : kAll)

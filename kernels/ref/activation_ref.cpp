@@ -1,5 +1,6 @@
 #include "kernels/ref/activation_ref.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -62,6 +63,29 @@ void gated_activation_backward_ref(Activation act, int64_t hidden, std::span<con
     if (!y.empty()) y[i] = activation_value_ref(act, x) * factor;
     dgate_up[gate] = d * factor * activation_slope_ref(act, x);
     dgate_up[up] = d * activation_value_ref(act, x);
+  }
+}
+
+void clamped_gate_ref(const ClampedGate& c, int64_t hidden, std::span<const double> gate_up, std::span<double> y) {
+  const auto h = static_cast<size_t>(hidden);
+  for (size_t i = 0; i < y.size(); ++i) {
+    const size_t at = i / h * 2 * h + i % h;
+    const double gate = std::min(gate_up[at], c.limit), up = std::clamp(gate_up[at + h], -c.limit, c.limit);
+    y[i] = gate / (1 + std::exp(-c.alpha * gate)) * (up + 1);
+  }
+}
+
+void clamped_gate_backward_ref(const ClampedGate& c, int64_t hidden, std::span<const double> gate_up,
+                               std::span<const double> dy, std::span<double> y, std::span<double> dgate_up) {
+  const auto h = static_cast<size_t>(hidden);
+  for (size_t i = 0; i < dy.size(); ++i) {
+    const size_t at = i / h * 2 * h + i % h;
+    const double d = dy[i], whole_gate = gate_up[at], whole_up = gate_up[at + h];  // the results may lie where these do
+    const double gate = std::min(whole_gate, c.limit), up = std::clamp(whole_up, -c.limit, c.limit);
+    const double s = 1 / (1 + std::exp(-c.alpha * gate));
+    if (!y.empty()) y[i] = gate * s * (up + 1);
+    dgate_up[at] = whole_gate > c.limit ? 0 : d * (up + 1) * (s + c.alpha * gate * s * (1 - s));
+    dgate_up[at + h] = std::abs(whole_up) > c.limit ? 0 : d * gate * s;
   }
 }
 
