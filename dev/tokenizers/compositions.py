@@ -7,6 +7,7 @@
 Needs Hugging Face tokenizers (0.23). Each line has the tokenizer's json, a text, the reference's ids of it and their text; null where
 the reference refuses the tokenizer, takes more than ten seconds or a gigabyte. Nothing of the output is kept in the repository."""
 import argparse
+import importlib
 import json
 import multiprocessing
 import random
@@ -143,6 +144,7 @@ def main():
     parse.add_argument("--count", type=int, default=20000)
     parse.add_argument("--seed", type=int, default=1)
     asked = parse.parse_args()
+    importlib.import_module("tokenizers")  # says so here where it is missing
     child = pipe = None
     accepted = 0
     with open(asked.file, "w") as out:
