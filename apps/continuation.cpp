@@ -12,6 +12,7 @@
 #include "base/options.h"
 #include "base/text.h"
 #include "base/units.h"
+#include "formats/data/text_data.h"
 #include "infer/constrain/constraint.h"
 #include "infer/constrain/json_schema.h"
 #include "infer/load.h"
@@ -84,15 +85,18 @@ std::vector<int32_t> prompt_tokens(const ModelDescription& model, const std::str
 }
 
 std::string read_prompt(const Options& options) {
+  const auto read = [&](const std::string& path) {
+    return read_text(path, {text_room(options), 1 + kEncodeBytesPerByte});
+  };
   if (options.given("prompt") && options.given("prompt-file"))
     throw Error(ErrorKind::usage, "--prompt and --prompt-file are both given; give one of them");
   if (!options.given("prompt") && !options.given("prompt-file")) {
-    if (const std::string piped = isatty(STDIN_FILENO) == 1 ? "" : read_text("-"); !piped.empty()) return piped;
+    if (const std::string piped = isatty(STDIN_FILENO) == 1 ? "" : read("-"); !piped.empty()) return piped;
     throw Error(ErrorKind::usage,
                 "there is no prompt; give --prompt TEXT, --prompt-file FILE (-: standard input), or --prompts FILE "
                 "(--prompt '' starts from nothing)");
   }
-  return options.has("prompt-file") ? read_text(options.text("prompt-file")) : options.text("prompt");
+  return options.has("prompt-file") ? read(options.text("prompt-file")) : options.text("prompt");
 }
 
 Continuation read_continuation(const Options& options, const ModelDescription& model, const std::string& prompt) {

@@ -26,7 +26,7 @@ void check_same_tokens(const Options& options, const ModelDescription& model, co
   if (!reference.tokenizer)
     throw Error(ErrorKind::bad_file, "--reference {}: there is no tokenizer", reference.dir.path);
   if (model.tokenizer->hash() == reference.tokenizer->hash()) return;
-  std::string text = read_text(options.text("data"));
+  std::string text = read_text(options.text("data"), {.bytes = text_room(options)});
   text.resize(std::min<size_t>(text.size(), size_t{1} << 20));
   if (model.tokenizer->encode(text) != reference.tokenizer->encode(text))
     throw Error(ErrorKind::usage,

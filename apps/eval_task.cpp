@@ -9,16 +9,19 @@
 #include "apps/common.h"
 #include "apps/eval_run.h"
 #include "apps/identity.h"
+#include "apps/read_text.h"
 #include "apps/signals.h"
 #include "apps/task_kinds.h"
 #include "apps/weights_options.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/mapped_file.h"
 #include "base/options.h"
 #include "base/progress.h"
 #include "base/units.h"
 #include "eval/scores.h"
+#include "formats/data/text_data.h"
 #include "infer/load.h"
 #include "kernels/dispatch.h"
 
@@ -94,6 +97,15 @@ void report(const TaskRun& run, double seconds) {
     print_out(fmt::format("{:<13} {:.4f} ± {:.4f}   {}\n", f.name, f.value.mean, f.value.standard_error, f.meaning));
 }
 
+// Of a byte: the file as it is read, JSON, texts of an item; of a line: an item in a list that grows, its id among all ids.
+void require_task_fits(const Options& options) {
+  constexpr int64_t kPerByte = 1 + kLineBytesPerByte, kPerLine = 3 * sizeof(TaskItem) + 200;
+  const std::string& path = options.text("task");
+  const MappedFile file(path);
+  const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()), file.size());
+  require_lines_fit(text, kPerLine, {text_room(options), kPerByte}, path);
+}
+
 // Results of an earlier run. Errors: bad_file: they are not those of this task.
 void take_log(TaskRun& run) {
   const std::string& output = run.options.text("output");
@@ -122,6 +134,7 @@ std::vector<TaskItem> TaskRun::items(size_t first, size_t count) const {
 }
 
 int run_task(const Options& options, const ModelDescription& model) {
+  require_task_fits(options);
   const Task task = read_task(options.text("task"));
   TaskRun run{.options = options, .model = model, .task = task, .path = options.text("task")};
   run.prefix = bos_in_front(options, *model.tokenizer, run.bos_rule);

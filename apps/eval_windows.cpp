@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 
 #include "apps/common.h"
 #include "apps/eval_windows.h"
@@ -48,7 +49,7 @@ constexpr double kFewWindows = 1 << 20;  // bytes
 
 void check_windows_fit(const Options& options, const PerplexityReport& r, int64_t documents, bool masked) {
   const double bytes = stride_window_bytes(r.num_tokens, documents, r.window, r.stride, masked);
-  const MemoryBudget budget = memory_budget(options);
+  const MemoryBudget budget = memory_budget(options);  // beside what is resident, the tokens among it
   if (bytes <= std::max(kFewWindows, static_cast<double>(budget.bytes))) return;
   const auto needed = static_cast<int64_t>(std::min(bytes, 0x1p62));
   const std::string more = memory_remedy(budget, needed);
@@ -66,15 +67,16 @@ void check_windows_fit(const Options& options, const PerplexityReport& r, int64_
 void take_text(const Options& options, const Tokenizer& tokenizer, const std::string& data, int32_t prefix,
                EvalWindows& work) {
   PerplexityReport& r = work.report;
-  const std::string text = read_text(data);
+  std::string text = read_text(data, {.bytes = text_room(options)});
   check_text(text, data);
   bool whole = false;
-  const std::vector<int32_t> tokens =
-      encode_at_most(tokenizer, text,
-                     options.has("max-tokens") ? static_cast<size_t>(options.integer("max-tokens")) : SIZE_MAX, whole);
+  const std::vector<int32_t> tokens = encode_at_most(
+      tokenizer, text, options.has("max-tokens") ? static_cast<size_t>(options.integer("max-tokens")) : SIZE_MAX, whole,
+      text_room(options), data);
   r.num_tokens = static_cast<int64_t>(tokens.size());
   if (r.stride < r.window && prefix >= 0)  // all are scored
     r.num_bytes = static_cast<int64_t>(whole ? text.size() : tokenizer.decode(tokens).size());
+  text = {};
   check_windows_fit(options, r, 1, false);
   work.windows = stride_windows(tokens, r.window, r.stride, prefix);
 }
@@ -84,7 +86,7 @@ void take_document(const TokenData& file, int64_t begin, int64_t end, int32_t pr
   std::vector<int32_t> tokens(static_cast<size_t>(end - begin));
   file.read(begin, tokens);
   const bool starts_itself = prefix >= 0 && !tokens.empty() && tokens[0] == prefix;
-  const auto windows = stride_windows(tokens, work.report.window, work.report.stride, starts_itself ? -1 : prefix);
+  auto windows = stride_windows(tokens, work.report.window, work.report.stride, starts_itself ? -1 : prefix);
   int64_t offset = starts_itself || prefix < 0 ? 0 : -1;  // of the window's first token in the document
   for (const Window& w : windows) {
     if (file.has_loss()) {
@@ -97,7 +99,7 @@ void take_document(const TokenData& file, int64_t begin, int64_t end, int32_t pr
     }
     offset += work.report.stride;
   }
-  work.windows.insert(work.windows.end(), windows.begin(), windows.end());
+  work.windows.insert(work.windows.end(), std::move_iterator(windows.begin()), std::move_iterator(windows.end()));
   work.report.num_tokens += end - begin;
 }
 
@@ -107,11 +109,15 @@ void take_documents(const Options& options, const Tokenizer& tokenizer, const st
   PerplexityReport& r = work.report;
   const PrivateFolder folder;
   PackLine line;
-  const TokenData file = load_or_pack(data, tokenizer, folder.path, line.options());
+  PackOptions how = line.options();
+  how.memory_bytes = text_room(options);
+  const TokenData file = load_or_pack(data, tokenizer, folder.path, how);
   line.finish();
   r.num_tokens = file.num_tokens();
   if (options.has("max-tokens")) r.num_tokens = std::min(r.num_tokens, options.integer("max-tokens"));
   check_windows_fit(options, r, file.num_documents(), file.has_loss());
+  constexpr int64_t kManyTokens = int64_t{1} << 20;  // after so many the file's pages are let go
+  int64_t kept = 0;
   r.num_tokens = 0;
   for (int64_t d = 0; d < file.num_documents(); ++d) {
     const int64_t begin = file.documents()[static_cast<size_t>(d)], end = file.documents()[static_cast<size_t>(d) + 1];
@@ -121,6 +127,7 @@ void take_documents(const Options& options, const Tokenizer& tokenizer, const st
       break;
     }
     take_document(file, begin, end, prefix, work);
+    if (end - kept > kManyTokens) file.let_go(), kept = end;
   }
   const bool all_scored = r.stride < r.window && prefix >= 0;
   if (all_scored && !file.has_loss() && r.num_tokens == file.num_tokens()) r.num_bytes = file.info().text_bytes;
@@ -196,7 +203,9 @@ EvalWindows make_work(const Options& options, const ModelDescription& model, Con
   for (const char* flag : {"stride", "bos"})
     if (options.given(flag))
       throw Error(ErrorKind::usage, "--{} belongs to --convention stride; {} fixes it", flag, name_of(convention));
-  const std::string raw = read_text(data);
+  // The page that is rewritten, or the text; then tokens and windows of it.
+  constexpr int64_t kRewritten = 2, kTokens = 2 * sizeof(int32_t);
+  const std::string raw = read_text(data, {text_room(options), 1 + kRewritten + kTokens});
   check_text(raw, data);
   if (convention == Convention::harness && options.has("max-tokens"))
     throw Error(ErrorKind::usage, "--max-tokens cannot be combined with --convention harness: it scores whole pages");

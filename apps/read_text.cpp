@@ -6,24 +6,72 @@
 #include <iostream>
 #include <iterator>
 
+#include "apps/common.h"
 #include "apps/signals.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/options.h"
+#include "base/system.h"
+#include "base/units.h"
 #include "base/utf8.h"
+#include "formats/data/text_data.h"
 #include "formats/tokenizer/tokenizer.h"
+#include "infer/memory_fit.h"
 
 namespace tern {
+namespace {
 
-std::string read_text(const std::string& path) {
-  if (path == "-") return {std::istreambuf_iterator<char>(std::cin), {}};
-  std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored))
+constexpr int64_t kAlways = int64_t{1} << 20;  // bytes of a text that every run has room for
+
+void require_text_room(int64_t bytes, const TextRoom& room, const std::string& where) {
+  if (bytes > kAlways)
+    require_text_fits(bytes, bytes > INT64_MAX / room.per_byte ? INT64_MAX : bytes * room.per_byte, room.bytes, where);
+}
+
+// While a text of unknown length grows, what it has and a copy of twice that are there at once.
+std::string read_stream(std::istream& in, int64_t known_bytes, const TextRoom& room, const std::string& where) {
+  constexpr size_t kPiece = size_t{1} << 20;
+  std::string text;
+  if (known_bytes > 0) text.reserve(static_cast<size_t>(known_bytes) + kPiece);
+  while (in) {
+    const size_t before = text.size();
+    text.resize(before + kPiece);
+    in.read(text.data() + before, kPiece);
+    text.resize(before + static_cast<size_t>(in.gcount()));
+    const auto bytes = static_cast<int64_t>(text.size());
+    if (bytes > known_bytes) require_text_room(bytes, {room.bytes, room.per_byte + 1}, where);
+  }
+  return text;
+}
+
+}  // namespace
+
+int64_t text_room(const Options& options) {
+  const int64_t there = memory_budget(options).bytes;
+  return options.has("memory") ? std::min(there, options.integer("memory") - read_process_memory().resident_bytes)
+                               : there;
+}
+
+std::string read_text(const std::string& path, const TextRoom& room) {
+  if (path == "-") return read_stream(std::cin, 0, room, "standard input");
+  std::error_code failed;
+  if (std::filesystem::is_directory(path, failed))
     throw Error(ErrorKind::bad_file, "{}: a directory; expected a file of text", path);
   std::ifstream file(path, std::ios::binary);
   if (!file) throw Error(ErrorKind::bad_file, "{}: cannot be read; is the path right?", path);
-  std::string text{std::istreambuf_iterator<char>(file), {}};
+  const uintmax_t size = std::filesystem::is_regular_file(path, failed) ? std::filesystem::file_size(path, failed) : 0;
+  const int64_t known = failed ? 0 : static_cast<int64_t>(size);
+  require_text_room(known, room, path);
+  std::string text = read_stream(file, known, room, path);
   if (file.bad()) throw Error(ErrorKind::bad_file, "{}: reading stopped half-way; is it a regular file?", path);
   return text;
+}
+
+void require_lines_fit(std::string_view text, int64_t per_line, const TextRoom& room, const std::string& where) {
+  const auto bytes = static_cast<int64_t>(text.size());
+  const int64_t lines = std::count(text.begin(), text.end(), '\n') + 1;
+  if (const int64_t needed = bytes * room.per_byte + lines * per_line; needed > kAlways)
+    require_text_fits(bytes, needed, room.bytes, where);
 }
 
 void tell_invalid_utf8(std::string_view text) {
@@ -31,13 +79,19 @@ void tell_invalid_utf8(std::string_view text) {
     log_info("byte {} of the text is not UTF-8; such bytes are read as U+FFFD", bad);
 }
 
-std::vector<int32_t> encode_at_most(const Tokenizer& tokenizer, std::string_view text, size_t most, bool& whole) {
+std::vector<int32_t> encode_at_most(const Tokenizer& tokenizer, std::string_view text, size_t most, bool& whole,
+                                    int64_t room_bytes, const std::string& where) {
   constexpr size_t kPartBytes = size_t{1} << 20;
+  constexpr int64_t kGrowing = 3 * sizeof(int32_t);  // of a token, while a copy of twice as many is made
+  const auto bytes = static_cast<int64_t>(text.size());
   std::vector<int32_t> tokens;
   for (whole = false; !text.empty() && tokens.size() <= most;) {
     TextCut cut{text.size(), text.size()};
     if (text.size() > kPartBytes)
       if (const TextCut found = tokenizer.find_cut(text, kPartBytes); found.end > 0) cut = found;
+    const int64_t held = kGrowing * static_cast<int64_t>(tokens.size());
+    require_text_fits(bytes, held + (cut.end > kPartBytes ? kEncodeBytesPerByte * static_cast<int64_t>(cut.end) : 0),
+                      room_bytes, where);
     tokenizer.encode_into(text.substr(0, cut.end), {.add_special = false}, tokens);
     text.remove_prefix(cut.next);
   }

@@ -21,6 +21,7 @@
 #include "base/system.h"
 #include "base/units.h"
 #include "formats/data/jsonl.h"
+#include "formats/data/text_data.h"
 #include "infer/embedding.h"
 #include "infer/load.h"
 #include "infer/memory_fit.h"
@@ -39,6 +40,24 @@ std::string place_of(const Texts& t, size_t i) {
   return t.source == "--text" ? t.source : fmt::format("{} line {}", t.source, i + 1);
 }
 
+// All of --input. Of a byte: itself, its text, the token that it may be; of a line: its text, its tokens and their number in
+// lists; of a long line also what encoding it takes, and of JSON reading it.
+std::string lines_of_input(const Options& options, const std::string& path, bool is_jsonl) {
+  constexpr int64_t kText = 2, kToken = 2 * sizeof(int32_t), kLong = int64_t{1} << 20;
+  constexpr int64_t kLine = 3 * sizeof(std::string) + 3 * sizeof(std::vector<int32_t>) + 64;
+  std::string all = read_text(path, {text_room(options), kText + kToken});
+  const int64_t room = text_room(options);  // beside all
+  require_lines_fit(all, kLine, {room, kText - 1 + kToken}, path);
+  for (size_t begin = 0, line = 1; begin < all.size(); ++line) {
+    const size_t end = std::min(all.find('\n', begin), all.size());
+    if (const auto bytes = static_cast<int64_t>(end - begin); bytes > kLong)
+      require_text_fits(bytes, (kEncodeBytesPerByte + (is_jsonl ? kLineBytesPerByte : 0)) * bytes, room,
+                        fmt::format("{} line {}", path, line));
+    begin = end + 1;
+  }
+  return all;
+}
+
 // --text is one; a file has one in each line, of JSONL its "text".
 Texts read_texts(const Options& options) {
   if (options.has("text") == options.has("input"))
@@ -49,7 +68,7 @@ Texts read_texts(const Options& options) {
   const std::string ending = std::filesystem::path(path).extension().string();
   const bool is_jsonl = ending == ".jsonl" || ending == ".ndjson";
   Texts t{{}, path == "-" ? "standard input" : path};
-  const std::string all = read_text(path);
+  const std::string all = lines_of_input(options, path, is_jsonl);
   for (size_t begin = 0; begin < all.size();) {
     const size_t end = std::min(all.find('\n', begin), all.size());
     std::string_view line = std::string_view(all).substr(begin, end - begin);

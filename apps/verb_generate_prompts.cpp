@@ -24,6 +24,7 @@
 #include "base/progress.h"
 #include "base/units.h"
 #include "eval/result_log.h"
+#include "formats/data/text_data.h"
 #include "infer/load.h"
 #include "infer/memory_fit.h"
 
@@ -52,17 +53,35 @@ void refuse_beside(const Options& options, std::initializer_list<const char*> na
     if (options.given(name)) throw Error(ErrorKind::usage, "--{}: beside --prompts {}; leave it out", name, why);
 }
 
+constexpr int64_t kLongPrompt = int64_t{1} << 20;  // bytes; shorter ones are what every run has room for
+
+// All of --prompts. Of a byte: itself, its text, JSON on its way there; of a line: its text in a list that grows, its request.
+std::string prompts_text(const Options& options, const std::string& place) {
+  const TextRoom room{text_room(options), 1 + kLineBytesPerByte};
+  std::string text = read_text(options.text("prompts"), room);
+  require_lines_fit(text, 3 * sizeof(PromptLine) + sizeof(Request), {text_room(options), room.per_byte}, place);
+  return text;
+}
+
 Prompts read_prompts(const Options& options, const ModelDescription& model) {
   Prompts p;
   const std::string place = options.text("prompts") == "-" ? "standard input" : options.text("prompts");
-  p.file = parse_prompts(read_text(options.text("prompts")), place);
+  p.file = parse_prompts(prompts_text(options, place), place);
+  // The texts are there; beside them come the tokens, and a long one while it is encoded.
+  const int64_t room = text_room(options);
+  int64_t held = 0;
+  p.requests.reserve(p.file.lines.size());
   if (!p.file.passed_over.empty())
     log_info("{}: not read: {}", place, fmt::format("{}", fmt::join(p.file.passed_over, ", ")));
   const Request like = read_continuation(options, model, "").request;
   for (size_t i = 0; i < p.file.lines.size(); ++i) {
     const PromptLine& line = p.file.lines[i];
     Request r = like;
+    const auto bytes = static_cast<int64_t>(line.prompt.size());
+    require_text_fits(bytes, held + (bytes > kLongPrompt ? kEncodeBytesPerByte * bytes : 0), room,
+                      fmt::format("{}: line {}", place, line.number));
     r.prompt = prompt_tokens(model, line.prompt);
+    held += static_cast<int64_t>(r.prompt.capacity() * sizeof r.prompt[0]);
     r.max_tokens = line.max_tokens.value_or(like.max_tokens);
     r.first_sequence = i * static_cast<uint64_t>(like.num_samples);
     const auto length = static_cast<int64_t>(r.prompt.size());

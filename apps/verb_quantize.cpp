@@ -83,7 +83,8 @@ CalibrationText calibration_of(const Options& options, const ModelDescription& m
   const int64_t wanted = options.integer("calibration-tokens");
   c.window = std::min({c.window, model_context(model), wanted});
   bool whole = false;
-  c.tokens = encode_at_most(*model.tokenizer, read_text(path), static_cast<size_t>(wanted), whole);
+  c.tokens = encode_at_most(*model.tokenizer, read_text(path, {.bytes = text_room(options)}),
+                            static_cast<size_t>(wanted), whole, text_room(options), path);
   if (static_cast<int64_t>(c.tokens.size()) < c.window)
     throw Error(ErrorKind::usage, "--data {}: {} tokens, calibration wants at least a window of {}", path,
                 c.tokens.size(), c.window);

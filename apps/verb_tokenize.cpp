@@ -31,20 +31,19 @@ namespace {
 
 void say(const std::string& line) { log_info("{}", line); }
 
-// --text, or all of --input ("-": standard input).
-std::string input_text(const Options& options) {
+// --text, or all of --input ("-": standard input), of which each byte takes so many in all.
+std::string input_text(const Options& options, int64_t per_byte) {
   if (options.has("text") == options.has("input"))
     throw Error(ErrorKind::usage,
                 "tokenize: give the input by one of --text TEXT and --input FILE (-: standard input)");
-  return options.has("text") ? options.text("text") : read_text(options.text("input"));
+  if (options.has("text")) return options.text("text");
+  return read_text(options.text("input"), {text_room(options), per_byte});
 }
 
-// For one text while it becomes tokens: what --memory allows, or the machine has, beside the program and the tokenizer,
-// which is loaded.
-int64_t text_room(const Options& options) {
-  const int64_t there = memory_budget(options).bytes;
-  return options.has("memory") ? std::min(there, options.integer("memory") - read_process_memory().resident_bytes)
-                               : there;
+// Of a byte of text, or of ids: itself, what encoding takes, what is written (JSON: its ids and pieces twice, and their text).
+int64_t bytes_per_byte(const Options& options) {
+  constexpr int64_t kWritten = 20, kJson = 200;
+  return 1 + kEncodeBytesPerByte + (options.flag("json") ? kJson : kWritten);
 }
 
 std::filesystem::path input_file(const Options& options, const char* what) {
@@ -146,6 +145,10 @@ int train(const Options& options) {
   };
   BpeTrainOptions how;
   if (options.has("vocab-size")) how.vocab_size = options.integer("vocab-size");
+  how.memory_bytes = room;
+  how.read = [&](std::string_view part) {
+    if (reader) reader->let_go(part);
+  };
   bool in_completion = false;
   TextDocument document;
   Progress progress("read", bytes_total, real_clock(), {}, "bytes");
@@ -246,7 +249,7 @@ std::vector<int32_t> parse_ids(std::string_view text) {
 
 int decode(const Options& options) {
   const Tokenizer tokenizer = the_tokenizer(options);
-  const std::vector<int32_t> ids = parse_ids(input_text(options));
+  const std::vector<int32_t> ids = parse_ids(input_text(options, bytes_per_byte(options)));
   for (const int32_t id : ids)
     if (!tokenizer.has(id))
       throw Error(ErrorKind::usage, "tokenize --decode: no piece has id {}; this tokenizer has {} ids", id,
@@ -265,10 +268,8 @@ int decode(const Options& options) {
 
 int encode(const Options& options) {
   const Tokenizer tokenizer = the_tokenizer(options);
-  const std::string text = input_text(options);
+  const std::string text = input_text(options, bytes_per_byte(options));
   tell_invalid_utf8(text);
-  if (const auto bytes = static_cast<int64_t>(text.size()); bytes > int64_t{1} << 20)
-    require_text_fits(bytes, kEncodeBytesPerByte * bytes, text_room(options), "tokenize");
   const std::vector<int32_t> ids = tokenizer.encode(text, {.add_special = options.flag("add-special")});
   if (options.flag("json")) {
     Json pieces = Json::array();

@@ -76,12 +76,16 @@ def verbs_of(root):
     def plan(batch):
         return ["plan", "gpt2", "--hardware", "a100-80g", "--batch", batch, "--seq", "1024", "--schedules", "1f1b"]
 
+    def calibrate(software):
+        return ["plan", "calibrate", str(HERE.parents[1] / "benchmarks/planner/published/megatron_a100_f16.csv"), "--hardware", "a100-80g",
+                "--software", software]
+
     return [
         Verb("train", train(a, "1"), train(b, "2"), "run", RUN_DIRECTORY, ("model/", "checkpoints/")),
         Verb("adapt", adapt(a, "1"), adapt(b, "2"), "run", RUN_DIRECTORY, ("adapter/",)),
         Verb("adapt merge", ["adapt", "merge", m1, r + "/adm1/adapter"], ["adapt", "merge", m2, r + "/adm2/adapter"], "merged", NEW),
-        Verb("adapt combine", ["adapt", "combine", "--adapter", r + "/adm1/adapter", "--adapter", r + "/adm2/adapter", "--weights", "1,0.5"],
-             ["adapt", "combine", "--adapter", r + "/adm1/adapter", "--adapter", r + "/adm2/adapter", "--weights", "0.2,0.5"], "both", NEW),
+        Verb("adapt combine", ["adapt", "combine", "--adapter", r + "/adm1/adapter", "--adapter", r + "/adm2/adapter", "--shares", "1,0.5"],
+             ["adapt", "combine", "--adapter", r + "/adm1/adapter", "--adapter", r + "/adm2/adapter", "--shares", "0.2,0.5"], "both", NEW),
         Verb("new", ["new", "--layers", "2", "--width", "32", "--heads", "2", "--tokenizer", tok],
              ["new", "--layers", "3", "--width", "32", "--heads", "2", "--tokenizer", tok], "fresh", NEW),
         Verb("tokenize pack", ["tokenize", tok, "--pack", "--input", a], ["tokenize", tok, "--pack", "--input", b], "packed", FILE),
@@ -98,6 +102,9 @@ def verbs_of(root):
              ["generate", m1, "--prompts", r + "/prompts2.jsonl", "--max-tokens", "5"], "answers.jsonl", RUN_DIRECTORY),
         Verb("compare", ["compare", r + "/m1", r + "/m2"], ["compare", r + "/m2", r + "/m1"], "c.html", FILE),
         Verb("plan", plan("32"), plan("64"), "plan.json", FILE),
+        Verb("plan calibrate", calibrate("A"), calibrate("B"), "machine.toml", FILE),
+        Verb("launch", ["launch", "-n", "2", "--", *train(a, "1")], ["launch", "-n", "2", "--", *train(b, "2")], "run", RUN_DIRECTORY,
+             ("model/", "checkpoints/")),
     ]
 
 
@@ -166,6 +173,9 @@ class Trial:
 
     def races(self, verb, pairs):
         one, other, both = self.undisturbed(verb, verb.one), self.undisturbed(verb, verb.other), 0
+        one, other = ({n: h for n, h in w.items() if n not in verb.left_out} for w in (one, other))
+        if one == other:
+            return self.fail(verb, "races", "two unlike commands leave the same bytes")
         for pair in range(pairs):
             self.fresh()
             alike = pair % 2 == 0

@@ -15,6 +15,18 @@ namespace {
 constexpr std::array<std::string_view, 3> kInvalidUtf8Names = {"error", "replace", "skip"};
 
 constexpr size_t kPiece = size_t{4} << 20;
+constexpr int64_t kBytesPerValue = 64;  // of JSON while it is parsed: itself, twice in a list that grows, a name
+
+// Of a line of JSON: it, the texts out of it and their copies, and all values that it may have.
+void require_line_fits(std::string_view line, int64_t there_bytes, const std::string& where) {
+  if (line.size() < kPiece / 64) return;  // what every run has room for
+  const auto bytes = static_cast<int64_t>(line.size());
+  if (line.size() > kPiece) require_text_fits(bytes, kLineBytesPerByte * bytes, there_bytes, where);
+  const auto is_value = [](char c) { return c == ',' || c == '[' || c == '{'; };
+  const int64_t values = kBytesPerValue * static_cast<int64_t>(std::count_if(line.begin(), line.end(), is_value));
+  if (values > static_cast<int64_t>(kPiece))
+    require_text_fits(bytes, kLineBytesPerByte * bytes + values, there_bytes, where);
+}
 
 // Compressed text would be read as invalid UTF-8 or nonsense: say what it is instead.
 const char* compression_of(std::string_view head) {
@@ -174,10 +186,9 @@ bool DocumentReader::next_json(TextDocument& document) {
     at_ = end;
     const int64_t number = line_++;
     if (line.find_first_not_of(" \t") == line.npos) continue;
-    if (line.size() > kPiece)  // shorter ones are what every run has room for
-      require_text_fits(static_cast<int64_t>(line.size()), kLineBytesPerByte * static_cast<int64_t>(line.size()),
-                        memory_bytes_, place_ + ": line " + std::to_string(number));
-    JsonlRecord record = parse_jsonl_record(line, place_ + ": line " + std::to_string(number));
+    const std::string where = place_ + ": line " + std::to_string(number);
+    require_line_fits(line, memory_bytes_, where);
+    JsonlRecord record = parse_jsonl_record(line, where);
     if (record.is_pair) {
       text_ = std::move(record.text), completion_ = std::move(record.completion);
       rejected_ = std::move(record.rejected), rejects_next_ = true;

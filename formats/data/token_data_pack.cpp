@@ -23,6 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kPartBytes = size_t{1} << 20, kMaxWholeBytes = size_t{256} << 20;
+constexpr int64_t kManyDocuments = int64_t{1} << 16;  // after so many their ends are counted; fewer always have room
 
 // Ids and mask on their way to the output: appended to files beside it, which go away with this object.
 class PackFiles {
@@ -124,7 +125,22 @@ class Packer {
     if (d.has_completion) add_text(d.completion, true, place, d.line);
     if (eos) files_.add(std::span(&*eos, 1), true);
     text_bytes += static_cast<int64_t>(d.text.size() + d.completion.size());
-    if (files_.num_tokens() > before) documents.push_back(files_.num_tokens());
+    if (files_.num_tokens() > before) end_document(place, d.line);
+  }
+
+  // Where documents end is kept of all of them, in a list that grows.
+  void end_document(const std::string& place, int64_t line) {
+    documents.push_back(files_.num_tokens());
+    if (const auto n = static_cast<int64_t>(documents.size()); n % kManyDocuments == 0) {
+      const int64_t needed = held_ + n * 3 * static_cast<int64_t>(sizeof documents[0]);
+      if (needed > options_.memory_bytes)
+        throw Error(
+            ErrorKind::does_not_fit,
+            "{}: line {}: {} documents so far, whose ends take up to {}; there are {} for them: join documents, or "
+            "allow more memory (--memory)",
+            place, line, n, format_bytes(needed), format_bytes(std::max<int64_t>(options_.memory_bytes, 0)));
+      if (options_.most_bytes) *options_.most_bytes = std::max(*options_.most_bytes, needed);
+    }
   }
 
   void add_chat(std::string_view text, int64_t line, const std::string& place) {
@@ -143,7 +159,7 @@ class Packer {
         files_.add(std::span(chat.ids).subspan(begin, end - begin), chat.loss[begin] != 0);
         begin = end;
       }
-      documents.push_back(files_.num_tokens());
+      end_document(place, line);
     });
     text_bytes += static_cast<int64_t>(text.size());
   }

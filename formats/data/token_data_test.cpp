@@ -197,6 +197,27 @@ TEST_F(TokenDataTest, ALongDocumentIsRefusedBeforeItTakesMoreThanItMay) {
   EXPECT_NE(outcome(solid, 79 << 20).find("up to 80.0 MiB"), std::string::npos) << outcome(solid, 79 << 20);
 }
 
+TEST_F(TokenDataTest, ManyValuesOfALineAndManyDocumentsAreCountedToo) {
+  const auto refusal = [&](const std::filesystem::path& input, int64_t memory_bytes) -> std::string {
+    try {
+      pack({input}, tokenizer_, folder_ / "out.safetensors", {.memory_bytes = memory_bytes});
+    } catch (const Error& e) { return e.what(); }
+    return "";
+  };
+  std::string values = "{\"text\": \"a\", \"list\": [1";
+  for (int i = 0; i < 100'000; ++i) values += ",1";  // 200 kB that are 16 bytes each once they are parsed
+  const auto json = write("values.jsonl", values + "]}\n");
+  EXPECT_NE(refusal(json, 4 << 20).find("line 1: a document of 195 KiB, which takes up to 6.87 MiB"), std::string::npos)
+      << refusal(json, 4 << 20);
+  EXPECT_NE(refusal(json, 64 << 20).find("unknown key 'list'"), std::string::npos) << refusal(json, 64 << 20);
+  std::string documents;
+  for (int i = 0; i < 70'000; ++i) documents += "a\n<|endoftext|>\n";
+  const auto text = write("many.txt", documents);
+  EXPECT_NE(refusal(text, 1'500'000).find("65536 documents so far, whose ends take up to 1.50 MiB"), std::string::npos)
+      << refusal(text, 1'500'000);
+  EXPECT_EQ(refusal(text, 1'600'000), "");
+}
+
 TEST_F(TokenDataTest, ADamagedCacheIsPackedAgain) {
   const auto text = write("a.txt", "some text to pack");
   const std::filesystem::path cache = folder_ / "cache";

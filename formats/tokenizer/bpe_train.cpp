@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/units.h"
 #include "base/utf8.h"
 #include "formats/tokenizer/added.h"
 #include "formats/tokenizer/bpe.h"
@@ -43,48 +44,133 @@ struct Candidate {
   }
 };
 
-// Sorted, so that nothing depends on the order of a hash table.
-std::vector<std::pair<std::string, int64_t>> count_words(const TextSource& next, const BpeTrainOptions& options) {
-  AddedMatcher specials;
-  std::vector<AddedToken> tokens;
-  for (const std::string& content : options.special_tokens) {
-    specials.add(content, static_cast<uint32_t>(tokens.size()));
-    tokens.push_back({static_cast<int32_t>(tokens.size()), content, false, false, false, false, true});
+constexpr size_t kWindowBytes = size_t{4} << 20;
+constexpr int64_t kBytesPerWord = 256, kBytesPerWordByte = 48;
+
+// A part of a long text: up to `end`, of which the words from `next` on belong to the part behind it.
+struct PartEnd {
+  size_t end, next;
+};
+
+// Whether a word begins at `at` whatever stands around it, and is known to once `seen` more bytes are: at a blank before a
+// letter, at a letter (or one of the commonest ideographs) behind a line's end.
+bool begins_word(std::string_view text, size_t at, size_t& seen) {
+  const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
+  const char c = text[at];
+  const bool ideograph = c >= '\xE4' && c <= '\xE9';
+  seen = ideograph ? 3 : c == ' ' ? 2 : 1;
+  if (at + seen > text.size()) return false;
+  if (c == ' ') return is_letter(text[at + 1]);
+  return at > 0 && text[at - 1] == '\n' && (is_letter(c) || ideograph);
+}
+
+class WordCounter {
+ public:
+  explicit WordCounter(const BpeTrainOptions& options)
+      : options_(options), kind_(options.pattern == SplitPattern::gpt2 ? ScanKind::gpt2 : ScanKind::llama3) {
+    for (const std::string& content : options.special_tokens) {
+      specials_.add(content, static_cast<uint32_t>(tokens_.size()));
+      tokens_.push_back({static_cast<int32_t>(tokens_.size()), content, false, false, false, false, true});
+      whole_texts_ = whole_texts_ || content.find_first_of(" \n") != content.npos;  // a part may end within it
+    }
+    specials_.seal();
   }
-  specials.seal();
-  const ScanKind kind = options.pattern == SplitPattern::gpt2 ? ScanKind::gpt2 : ScanKind::llama3;
-  std::unordered_map<std::string, int64_t> counts;
-  std::string key;
-  std::vector<AddedMatcher::Part> parts;
-  for (std::string_view text; next(text);) {
+
+  void add(std::string_view text) {
+    for (size_t begin = 0; begin < text.size();) {
+      const PartEnd part = part_from(text, begin);
+      add_part(text.substr(begin, part.end - begin), part.end - part.next);
+      if (options_.read && text.size() > kWindowBytes) options_.read(text.substr(begin, part.next - begin));
+      begin = part.next;
+    }
+  }
+
+  // Sorted, so that nothing depends on the order of a hash table.
+  std::vector<std::pair<std::string, int64_t>> sorted() const {
+    std::vector<std::pair<std::string, int64_t>> words(counts_.begin(), counts_.end());
+    std::ranges::sort(words);
+    return words;
+  }
+
+ private:
+  PartEnd part_from(std::string_view text, size_t begin) const {
+    for (size_t size = kWindowBytes, seen = 0; !whole_texts_ && text.size() - begin > size; size *= 2) {
+      for (size_t at = begin + size - 1; at > begin; --at)
+        if (begins_word(text, at, seen)) return {at + seen, at};
+      require(2 * static_cast<int64_t>(size), text.size());  // looked at as a whole
+    }
+    return {text.size(), text.size()};
+  }
+
+  void require(int64_t more_bytes, size_t text_bytes) const {
+    const int64_t needed = held_ + more_bytes;
+    if (needed <= options_.memory_bytes || needed <= kAlwaysBytes) return;
+    throw Error(
+        ErrorKind::does_not_fit,
+        "train a tokenizer: {} distinct words so far and the next of a text of {} take up to {}; there are {} for "
+        "them: train on less text, or allow more memory (--memory)",
+        counts_.size(), format_bytes(static_cast<int64_t>(text_bytes)), format_bytes(needed),
+        format_bytes(std::max<int64_t>(options_.memory_bytes, 0)));
+  }
+
+  // But for its last `overhang` bytes, which begin a word of the next part.
+  void add_part(std::string_view text, size_t overhang) {
     std::string valid;
     if (!is_valid_utf8(text)) text = valid = make_valid_utf8(text);
-    parts.clear();
-    specials.split(text, tokens, true, parts);
-    for (const AddedMatcher::Part& part : parts) {
+    const size_t stop = text.size() - overhang;
+    parts_.clear();
+    specials_.split(text, tokens_, true, parts_);
+    for (const AddedMatcher::Part& part : parts_) {
       if (part.token >= 0) continue;
       const std::string_view between = text.substr(part.begin, part.end - part.begin);
-      for (size_t begin = 0; begin < between.size();) {
-        const size_t end = scan_piece(kind, between, begin);
-        key.assign(between.substr(begin, end - begin));
-        ++counts[key];
+      for (size_t begin = 0; begin < between.size() && part.begin + begin < stop;) {
+        const size_t end = scan_piece(kind_, between, begin);
+        count(between.substr(begin, end - begin));
         begin = end;
       }
     }
   }
-  std::vector<std::pair<std::string, int64_t>> words(counts.begin(), counts.end());
-  std::ranges::sort(words);
-  return words;
+
+  void count(std::string_view word) {
+    key_.assign(word);
+    if (const auto found = counts_.find(key_); found != counts_.end()) {
+      ++found->second;
+      return;
+    }
+    const int64_t more = kBytesPerWord + kBytesPerWordByte * static_cast<int64_t>(word.size());
+    require(more, word.size());
+    held_ += more;
+    counts_.emplace(key_, 1);
+  }
+
+  static constexpr int64_t kAlwaysBytes = 1 << 20;
+  const BpeTrainOptions& options_;
+  ScanKind kind_;
+  AddedMatcher specials_;
+  std::vector<AddedToken> tokens_;
+  bool whole_texts_ = false;
+  std::unordered_map<std::string, int64_t> counts_;
+  int64_t held_ = 0;
+  std::string key_;
+  std::vector<AddedMatcher::Part> parts_;
+};
+
+std::vector<std::pair<std::string, int64_t>> count_words(const TextSource& next, const BpeTrainOptions& options) {
+  WordCounter counter(options);
+  for (std::string_view text; next(text);) counter.add(text);
+  return counter.sorted();
 }
 
 class Trainer {
  public:
   explicit Trainer(std::vector<TrainWord> words) : words_(std::move(words)) {
-    for (uint32_t w = 0; w < words_.size(); ++w)
-      for (size_t i = 0; i + 1 < words_[w].pieces.size(); ++i)
+    for (uint32_t w = 0; w < words_.size(); ++w) {
+      for (size_t i = 0; i + 1 < words_[w].pieces.size(); ++i) {
         add(words_[w].pieces[i], words_[w].pieces[i + 1], words_[w].count, w);
+        touched_.clear();  // all pairs are queued below
+      }
+    }
     for (const auto& [pair, state] : pairs_) queue_.push({state.count, pair});
-    touched_.clear();
   }
 
   /// The next merge, or nothing when no pair is frequent enough.

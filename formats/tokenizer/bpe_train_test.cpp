@@ -5,6 +5,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/error.h"
+#include "base/rng.h"
 #include "formats/tokenizer/strings_testing.h"
 #include "formats/tokenizer/tokenizer_impl.h"
 
@@ -41,6 +43,62 @@ TEST_P(BpeTrainParity, MergesAreTheReferences) {
         << "merge " << i << ": " << t.piece(t.data().model.merge_list[i].left) << " + "
         << t.piece(t.data().model.merge_list[i].right);
 }
+// Blanks, line ends, numbers and marks in every order, five mebibytes without a blank before a letter among them.
+std::string long_text() {
+  constexpr uint64_t kSeed = 18;
+  const std::vector<std::string> parts = {" ",  "  ", "\n", "\r\n",     "\t", "a",  "word",         "Ab",
+                                          "12", ".",  "'s", "\xC3\xA4", "x ", " y", "\xE4\xB8\x80", "\n\xE4\xBA\x8C"};
+  std::string text;
+  for (uint64_t i = 0; text.size() < size_t{10} << 20; ++i) {
+    text += parts[random_u64({kSeed, 0}, i) % parts.size()];
+    if (i == 900'000) text += std::string(size_t{5} << 20, '.');
+  }
+  return text;
+}
+
+TEST(BpeTrain, PartsOfALongTextGiveTheWordsOfTheWhole) {
+  const std::string text = long_text();
+  for (const SplitPattern pattern : {SplitPattern::gpt2, SplitPattern::llama3}) {
+    const auto merges = [&](const std::string& special, std::string* read) {
+      int left = 1;
+      BpeTrainOptions how{.vocab_size = 300, .pattern = pattern, .special_tokens = {special}};
+      how.read = [&](std::string_view part) {
+        if (read) *read += part;
+      };
+      const Tokenizer t = train_bpe(
+          [&](std::string_view& out) {
+            out = text;
+            return left-- > 0;
+          },
+          how);
+      std::vector<std::pair<int32_t, int32_t>> all;
+      for (const Merge& m : t.data().model.merge_list) all.emplace_back(m.left, m.right);
+      return all;
+    };
+    std::string read;
+    EXPECT_EQ(merges("<|end|>", &read), merges("<|the end|>", nullptr)) << "with a blank in it, texts are not parted";
+    EXPECT_EQ(read, text) << "each part once, in order";
+  }
+}
+
+TEST(BpeTrain, DistinctWordsTakeNoMoreThanTheyMay) {
+  const auto outcome = [](int64_t memory_bytes) -> std::string {
+    int number = 0;
+    std::string text;
+    try {
+      train_bpe(
+          [&](std::string_view& out) {
+            out = text = std::to_string(10'000 + number);
+            return number++ < 10'000;
+          },
+          {.vocab_size = 257, .memory_bytes = memory_bytes});
+    } catch (const Error& e) { return e.kind() == ErrorKind::does_not_fit ? e.what() : "another error"; }
+    return "";
+  };
+  EXPECT_EQ(outcome(10'000 * (256 + 5 * 48)), "");
+  EXPECT_NE(outcome(10'000 * (256 + 5 * 48) - 1).find("9999 distinct words so far"), std::string::npos);
+}
+
 INSTANTIATE_TEST_SUITE_P(Patterns, BpeTrainParity,
                          testing::Values(std::pair("gpt2", SplitPattern::gpt2),
                                          std::pair("llama3", SplitPattern::llama3)));

@@ -94,6 +94,7 @@ const Edit kEdits[] = {
     {"/pre_tokenizer/pretokenizers/1/individual_digits", "2", "individual_digits"}, {"/pre_tokenizer/pretokenizers/2/replacement", "", "'replacement' is missing"},
     {"/pre_tokenizer/pretokenizers/2/replacement", "\"\"", "one character"}, {"/pre_tokenizer/pretokenizers/2/replacement", "\"ab\"", "one character"},
     {"/pre_tokenizer/pretokenizers/2/prepend_scheme", "\"last\"", "'last'"}, {"/pre_tokenizer/pretokenizers/2/add_prefix_space", "false", "prepend_scheme"},
+    {"/pre_tokenizer/pretokenizers/0", "{\"type\":\"Metaspace\",\"replacement\":\"_\",\"prepend_scheme\":\"always\",\"split\":true}", "'first' behind"},
     {"/pre_tokenizer/pretokenizers/2/split", "3", "split"}, {"/pre_tokenizer/pretokenizers/3/add_prefix_space", "", "'add_prefix_space' is missing"},
     {"/pre_tokenizer/pretokenizers/3/use_regex", "\"x\"", "use_regex"}, {"/pre_tokenizer/pretokenizers/4/behavior", "\"\"", "behaviour ''"},
     {"/post_processor", "5", "post_processor"}, {"/post_processor/type", "\"Other\"", "'Other'"}, {"/post_processor/single", "", "'single' is missing"}, {"/post_processor/single", "{}", "single"},

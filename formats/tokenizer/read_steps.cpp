@@ -334,9 +334,29 @@ std::vector<NormalizeStep> read_normalizer(const Json& j, const std::string& pla
   return checked_count(std::move(steps), place);
 }
 
+namespace {
+
+// The reference's "first" asks of each part whether the character that it came from was the text's first one, which several
+// parts may have come from once a step has written characters. Here only the first part is the first.
+void refuse_late_first(const std::vector<SplitTextStep>& steps, const std::string& place) {
+  bool writes = false;
+  for (const SplitTextStep& step : steps) {
+    const auto* m = std::get_if<MetaspaceStep>(&step);
+    if (m && m->scheme == PrependScheme::first && writes)
+      throw Error(ErrorKind::bad_file,
+                  "{}: a Metaspace with prepend_scheme 'first' behind a ByteLevel or another Metaspace, which write "
+                  "characters; tern follows it only before them",
+                  place);
+    writes = writes || std::holds_alternative<ByteLevelStep>(step) || (m && m->scheme != PrependScheme::never);
+  }
+}
+
+}  // namespace
+
 std::vector<SplitTextStep> read_pre_tokenizer(const Json& j, const std::string& place) {
   std::vector<SplitTextStep> steps;
   if (!j.is_null()) append_splitters(j, place, steps);
+  refuse_late_first(steps, place);
   return checked_count(std::move(steps), place);
 }
 

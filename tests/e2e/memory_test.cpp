@@ -1,7 +1,11 @@
 // What is resident stays within what was predicted, under every instruction set that runs here: each multiplies by
 // other kernels, ours or a library's, which keep and take memory of their own.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "base/io.h"
@@ -87,6 +91,51 @@ TEST_F(MemorySlow, WhatIsResidentIsPredictedUnderEverySet) {
                 memory["predicted_bytes"].get<int64_t>() + memory["program_bytes"].get<int64_t>());
       remove_all(real_io(), root_ + "/run");
     }
+  }
+}
+
+// The exit code of a shell's command, and the most memory that it or what it started had resident.
+struct Counted {
+  int code;
+  int64_t peak_bytes;
+};
+Counted counted(const std::string& command) {
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    ::execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
+    ::_exit(127);
+  }
+  int status = 0;
+  rusage used{};
+  ::wait4(pid, &status, 0, &used);
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, used.ru_maxrss * int64_t{1024}};
+}
+
+// A gigabyte of zeros that takes no room on the disk, and what each verb makes of it within 64 MiB.
+TEST_F(MemorySlow, ATextBeyondTheLimitIsRefusedBeforeItIsTaken) {
+  for (const char* name : {"hole.txt", "hole.jsonl"}) {
+    write(name, "");
+    std::filesystem::resize_file(root_ + "/" + name, uintmax_t{1} << 30);
+  }
+  write("config.json", R"({"model_type":"llama","vocab_size":300,"hidden_size":32,"intermediate_size":48,
+    "num_hidden_layers":2,"num_attention_heads":2,"max_position_embeddings":64})");
+  const Outcome made = tern(
+      "train config.json --from-scratch --tokenizer tokenizer --data text.txt --seq 16 --batch 2 --steps 1 --output "
+      "small "
+      "--threads 1 2>&1");
+  ASSERT_EQ(made.code, 0) << made.text;
+  for (const std::string command :
+       {"tokenize tokenizer --input hole.txt", "tokenize tokenizer <hole.txt --input -",
+        "tokenize tokenizer --decode --input hole.txt", "tokenize --train --input hole.txt --output new",
+        "tokenize tokenizer --pack --input hole.jsonl --output packed", "generate small/model --prompt-file hole.txt",
+        "generate small/model --prompts hole.jsonl", "eval small/model --data hole.txt",
+        "eval small/model --data hole.jsonl", "eval small/model --data hole.txt --convention llamacpp",
+        "eval small/model --task hole.jsonl", "embed small/model --input hole.txt",
+        "embed small/model --input hole.jsonl"}) {
+    const Counted run = counted("cd " + root_ + " && TERN_DATA= XDG_CACHE_HOME=" + root_ + "/cache " TERN_PROGRAM " " +
+                                command + " --memory 64MiB >out 2>errors");
+    EXPECT_EQ(run.code, 3) << command << "\n" << real_io().read(root_ + "/errors");
+    EXPECT_LE(run.peak_bytes, int64_t{64} << 20) << command;
   }
 }
 
