@@ -147,7 +147,8 @@ TEST(SumsBeside, StepsHaveTheBitsAndBytesOfSumsInTheirPlaces) {
   const RunRanks baton = [](int n, const auto& work) { run_ranks(n, {.baton = true}, work); };
   for (const char* name : {"llama_f32_fast", "gpt2_f64", "gpt2_bf16_exact", "experts_f32_exact"})
     for (const int zero : {0, 1, 2, 3}) {
-      const Case* c = std::ranges::find(kCases, std::string_view(name), [](const Case& of) { return std::string_view(of.name); });
+      const Case* c =
+          std::ranges::find(kCases, std::string_view(name), [](const Case& of) { return std::string_view(of.name); });
       expect_same_steps(in_four_micro_batches(*c), zero, 2, as_they_come, name);
     }
   expect_same_steps(in_four_micro_batches(kCases[0]), 0, 4, baton, "four with a baton");
@@ -225,8 +226,8 @@ TEST(SumsBeside, TheBackwardGoesOnWhileASumIsUnderWay) {
     EXPECT_TRUE(std::any_of(first, last, [&](const TraceEvent& e) {
       return e.op == Opcode::backward_input && e.start_s < ends;
     })) << "in the trace the sum lies beside the backward";
-    for (auto e = first; e != last; ++e)
-      if (e->op == Opcode::norm) EXPECT_GE(e->start_s, ends);
+    const auto norm = std::ranges::find(r.trace, Opcode::norm, &TraceEvent::op);
+    EXPECT_GE(norm->start_s, ends);
   });
 }
 

@@ -44,7 +44,8 @@ class MpiTransport final : public Transport {
       throw Error(ErrorKind::peer, "rank {}: MPI cannot begin", me.rank);
     if (given < MPI_THREAD_SERIALIZED)
       throw Error(ErrorKind::usage,
-                  "messages by MPI: this Open MPI was built for programs of one thread; take another, or leave messages to TCP");
+                  "messages by MPI: this Open MPI was built for programs of one thread; take another, or leave "
+                  "messages to TCP");
     check(mpi_.comm_set_errhandler(mpi_.world, mpi_.errors_return), "MPI_Comm_set_errhandler");
     check(mpi_.comm_rank(mpi_.world, &rank), "MPI_Comm_rank"),
         check(mpi_.comm_size(mpi_.world, &size), "MPI_Comm_size");
