@@ -60,7 +60,7 @@ struct StoreRank {
   double silence_s = 30;  // how long it looks for the store; all other times are the server's (StoreConfig)
 };
 
-/// Used by the rank's thread. A thread of its own gives signs of life and listens for failures.
+/// Used by one thread of the rank at a time. A thread of its own gives signs of life and listens for failures.
 class StoreClient {
  public:
   /// Joins: tries the address, and the next `more_ports`, until it is welcome.

@@ -12,9 +12,11 @@
 #include "exec/early_updates.h"
 #include "exec/executor_impl.h"
 #include "exec/gathered_weights.h"
+#include "exec/layer_sum.h"
 #include "exec/link_check.h"
 #include "exec/stage_messages.h"
 #include "exec/summands.h"
+#include "exec/sums_beside.h"
 #include "exec/unit_buffers.h"
 #include "kernels/cpu/vector.h"
 #include "model/context_ranks.h"
@@ -47,6 +49,7 @@ struct Runner {
   Summands summands{in, collectives};
   GatheredWeights gathered{in, collectives};
   EarlyUpdates early{in, collectives, summands};
+  SumsBeside sums{in.clock, in.world};  // the last member: its thread ends before what it uses
 
   Arena& arena() const { return in.compute.arena; }
   int64_t now(MemoryClass c) const { return arena().current()[static_cast<size_t>(c)]; }
@@ -109,34 +112,48 @@ struct Runner {
 
   bool pipelined() const { return collectives.pipelined(); }
 
-  static std::vector<Tensor> at_places(const std::vector<Tensor>& all, const std::vector<size_t>& places) {
-    std::vector<Tensor> list;
-    for (const size_t p : places) list.push_back(all[p]);
-    return list;
-  }
-  // What a collective takes: parts by who keeps them.
-  RankParts parts_of_layer(const Instruction& i) const {
-    const std::vector<size_t> places = collectives.parameters_of(i);
-    const bool sums_one = i.op == Opcode::scatter && i.micro >= 0;
-    return parts_of(in.update->state.shares, places,
-                    sums_one ? summands.of(i)
-                             : at_places(i.op == Opcode::gather ? in.update->weights : in.update->gradients, places));
-  }
-
   void gather(const Instruction& i) {
-    if (i.micro < 0) return collectives.replicas().all_gather(parts_of_layer(i));
-    gathered.gather(i);
+    if (i.micro >= 0) return gathered.gather(i);
+    const std::vector<size_t> places = collectives.parameters_of(i);
+    collectives.replicas().all_gather(parts_of(in.update->state.shares, places, at_places(in.update->weights, places)));
   }
 
-  void scatter(const Instruction& i) {
-    collectives.replicas().reduce_scatter_sum(parts_of_layer(i));
-    if (i.micro < 0) return;
-    const Shares& shares = in.update->state.shares;
-    const std::vector<size_t> places = collectives.parameters_of(i);
-    for (size_t k = 0; k < places.size(); ++k) {
-      const size_t p = places[k];
-      const Tensor& sum = in.update->gradients[p];
-      if (!sum.empty()) add_earlier(own_part(shares, p, in.update->state.forms[p].elements(), summands.of(i)[k]), sum);
+  void sum_layer(const Instruction& i) {
+    const LayerSum sum = layer_sum(i, in, collectives, summands);
+    sum.exchange();
+    for (const auto& [part, earlier] : sum.added) add_earlier(part, earlier);
+  }
+
+  // --- sums beside the compute ---
+
+  // Nothing needs the sum of a layer's gradients before NORM, or before the JOIN of what it reads.
+  bool goes_beside(const Instruction& i) const {
+    const bool of_replicas = i.axis == MeshAxis::replicas || i.axis == MeshAxis::expert_replicas;
+    const bool sums_up = i.op == Opcode::reduce || i.op == Opcode::scatter;
+    return in.sums_beside && sums_up && i.resource == Resource::gradient_link && of_replicas && !pipelined();
+  }
+  void post_sum(size_t place) {
+    const Instruction& i = program.instructions[place];
+    sums.post(place, i.reads, [sum = layer_sum(i, in, collectives, summands)] {
+      sum.exchange();
+      sum.add();
+    });
+  }
+  // Whether it may send or receive, which is for one thread at a time.
+  bool talks(const Instruction& i) const {
+    return in.compute.tensor || i.axis != MeshAxis::none || i.swapped_bytes > 0 || i.op == Opcode::norm ||
+           i.op == Opcode::update;
+  }
+  // What has to have ended before the instruction begins.
+  void await_sums(const Instruction& i) {
+    if (!sums.any() || goes_beside(i)) return;
+    record_sums(i.op == Opcode::join ? sums.wait_for(i.frees) : talks(i) ? sums.wait() : sums.ended());
+  }
+  void record_sums(const std::vector<SummedBeside>& list) {
+    for (const SummedBeside& s : list) {
+      links.compare(s.place, s.links, has_loss(), result);
+      TraceEvent& e = result.trace[s.place];
+      e.start_s = seconds_between(result.begin_ns, s.begin_ns), e.duration_s = seconds_between(s.begin_ns, s.end_ns);
     }
   }
 
@@ -161,7 +178,7 @@ struct Runner {
     if (i.axis == MeshAxis::all)
       return aggregate_gradients(*in.robust, in.update->gradients, in.update->step, *in.world);
     if (i.axis == MeshAxis::tensor || i.axis == MeshAxis::keys) return reduce_alike(i);
-    collectives.group_of(i.axis).all_reduce_sum(at_places(in.update->gradients, collectives.parameters_of(i)));
+    sum_layer(i);
   }
 
   void reduce_alike(const Instruction& i) {
@@ -230,7 +247,7 @@ struct Runner {
     std::ranges::stable_partition(late, is_of_tables);
     for (const size_t at : late) {
       const Instruction& i = program.instructions[at];
-      i.op == Opcode::scatter ? scatter(i) : reduce(i);
+      i.op == Opcode::scatter ? sum_layer(i) : reduce(i);
       if (!is_of_tables(at)) links.expected += links.planned(i, has_loss());
     }
     late.clear();
@@ -264,9 +281,9 @@ struct Runner {
       case Opcode::reduce:
         return reduce(i);
       case Opcode::scatter:
-        return scatter(i);
+        return sum_layer(i);
       case Opcode::join:
-        return;  // transfers are done where they are issued
+        return;  // what it waits for has ended
       case Opcode::gather:
         return gather(i);
       case Opcode::norm:
@@ -328,7 +345,7 @@ struct Runner {
   void compare_links(size_t place, const LinkBytes& before) {
     if (collectives.num_ranks() == 1) return;
     const Instruction& i = program.instructions[place];
-    if (!pipelined()) return links.compare(place, before, has_loss(), result);
+    if (!pipelined()) return links.compare(place, links.since(before), has_loss(), result);
     if (!is_late(i)) links.expected += links.planned(i, has_loss());
   }
 
@@ -348,10 +365,12 @@ struct Runner {
     const int64_t start = result.begin_ns = clock.now_ns();
     for (size_t place = 0; place < program.instructions.size(); ++place) {
       const Instruction& i = program.instructions[place];
+      await_sums(i);
+      const bool alone = !sums.any();  // who else sends or receives has its bytes counted beside
       InstructionBytes b{.before = now(MemoryClass::activations) - before_run};
       const int64_t workspace_before = now(MemoryClass::workspace);
       const PeakScope scope(arena());
-      const LinkBytes links_before = links.now();
+      const LinkBytes links_before = alone ? links.now() : LinkBytes{};
       const int64_t stored_before = stored_bytes_now();
       const int64_t begin = clock.now_ns();
       for (const BufferBytes& made : i.allocates)
@@ -359,6 +378,8 @@ struct Runner {
       if (i.op == Opcode::backward_weight || i.op == Opcode::forward) summands.put_before(i);
       if (is_late(i))
         late.push_back(place);
+      else if (goes_beside(i))
+        post_sum(place);
       else
         run_one(i);
       if (result.changed) return;
@@ -369,12 +390,13 @@ struct Runner {
       free(i);
       b.after = now(MemoryClass::activations) - before_run;
       compare(place, b, predicted[place]);
-      compare_links(place, links_before);
+      if (alone && !sums.any()) compare_links(place, links_before);
       compare_stored(place, stored_before);
       record(place, b);
       result.trace.push_back(
           trace_event(i, seconds_between(start, begin), seconds_between(begin, end), b.peak_buffers, b.peak()));
     }
+    record_sums(sums.wait());
     if (pipelined()) compare_all_links(program.instructions.size() - 1);
     result.seconds = seconds_between(start, clock.now_ns());
   }

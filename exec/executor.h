@@ -67,6 +67,7 @@ struct ExecuteInput {
   std::optional<int64_t> step_targets = {};          // of all ranks; absent: of these micro-batches
   std::span<const InstructionBytes> predicted = {};  // simulate(program).replay; empty: simulated here
   Clock& clock = real_clock();                       // of the trace
+  bool sums_beside = true;  // sums over replicas run beside the compute; false: in their places, with the same bits
 };
 
 struct ExecuteResult {
@@ -102,6 +103,9 @@ void require_executable(const Program&, int num_ranks = 1);
 ///           learn of it before anything is changed, and all throw. If a message of the step came changed, all end the step before
 ///           that, without throwing (ExecuteResult::changed). The bytes that a rank sends and receives are compared with
 ///           link_bytes (program/link_bytes.h).
+/// Beside    Without stages a REDUCE or SCATTER over replicas runs on a thread of its own (exec/sums_beside.h), while this one goes on
+///           to what is next in the list and neither sends nor receives, until NORM, or the JOIN of what it reads. What else sends or
+///           receives waits for it, so all ranks' messages have the order of the list. In the trace it has the time that it took.
 /// Early     An UPDATE that reads its layer's gradients runs within the backward, before NORM. It gives the bits of an UPDATE after NORM,
 ///           as nothing is clipped; NORM then only adds up the squares. A gradient that is not finite ends the step half done.
 /// Stages    Every rank runs its own list; ranks are numbered as in MeshPlace (update/shares.h).

@@ -17,9 +17,13 @@ LinkBytes LinkCheck::planned(const Instruction& i, bool has_loss) const {
   return links;
 }
 
-void LinkCheck::compare(size_t place, const LinkBytes& before, bool has_loss, ExecuteResult& result) const {
+LinkBytes LinkCheck::since(const LinkBytes& before) const {
+  const LinkBytes all = now();
+  return {all.sent - before.sent, all.received - before.received};
+}
+
+void LinkCheck::compare(size_t place, const LinkBytes& counted, bool has_loss, ExecuteResult& result) const {
   const Instruction& i = program.instructions[place];
-  const LinkBytes all = now(), counted{all.sent - before.sent, all.received - before.received};
   result.links += counted;
   const LinkBytes want = planned(i, has_loss);
   if (counted != want)
@@ -29,7 +33,7 @@ void LinkCheck::compare(size_t place, const LinkBytes& before, bool has_loss, Ex
 }
 
 void LinkCheck::compare_all(size_t place, ExecuteResult& result) const {
-  const LinkBytes all = now(), counted{all.sent - first.sent, all.received - first.received};
+  const LinkBytes counted = since(first);
   result.links = counted;
   if (counted != expected)
     result.mismatches.push_back(

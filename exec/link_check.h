@@ -16,8 +16,9 @@ struct LinkCheck {
   LinkBytes now() const { return in.world ? in.world->bytes() : LinkBytes{}; }
   /// What an instruction puts on the links, by the Program; without a loss NORM and UPDATE send nothing.
   LinkBytes planned(const Instruction&, bool has_loss) const;
-  /// Of one instruction, since `before` was counted: adds to the result's links, and a mismatch if there is one.
-  void compare(size_t place, const LinkBytes& before, bool has_loss, ExecuteResult&) const;
+  LinkBytes since(const LinkBytes& before) const;
+  /// Of one instruction: adds what it counted to the result's links, and a mismatch if there is one.
+  void compare(size_t place, const LinkBytes& counted, bool has_loss, ExecuteResult&) const;
   /// Of the run, held to `expected`; a mismatch is told of the instruction at `place`.
   void compare_all(size_t place, ExecuteResult&) const;
 };

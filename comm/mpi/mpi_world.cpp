@@ -39,8 +39,12 @@ class MpiTransport final : public Transport {
         sent_(arrived_.size()),
         received_(arrived_.size()) {
     int given = 0, rank = 0, size = 0;
-    if (mpi_.init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &given) != MPI_SUCCESS)
+    if (mpi_.init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &given) != MPI_SUCCESS)
       throw Error(ErrorKind::peer, "rank {}: MPI cannot begin", me.rank);
+    if (given < MPI_THREAD_SERIALIZED)
+      throw Error(ErrorKind::usage,
+                  "messages by MPI: this Open MPI was built for programs of one thread; take another, or leave "
+                  "messages to TCP");
     check(mpi_.comm_set_errhandler(mpi_.world, mpi_.errors_return), "MPI_Comm_set_errhandler");
     check(mpi_.comm_rank(mpi_.world, &rank), "MPI_Comm_rank"),
         check(mpi_.comm_size(mpi_.world, &size), "MPI_Comm_size");
