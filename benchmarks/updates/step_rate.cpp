@@ -1,8 +1,9 @@
-// One step of each update rule on one f32 matrix, beside a plain loop that reads and writes the same tensors, in turns.
+// One step of each update rule on f32 matrices, beside a plain loop that reads and writes the same tensors (a step clears the
+// gradient that it has read), in turns.
 //
-// Beside PyTorch: step_rate.py.
+// ROUNDS steps count, behind one that touches all pages; 0: that one counts. Beside PyTorch: step_rate.py.
 //
-//   step_rate [ROWS COLUMNS [ROUNDS [RULE]]]
+//   step_rate [ROWS COLUMNS [ROUNDS [COUNT [RULE]]]]
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -74,7 +75,7 @@ void measure(UpdateRule rule, const ParameterForm& form, int rounds, int64_t cou
     const double loop = seconds_of([&] {
       for (const auto& of_one : streams) plain_loop(of_one);
     });
-    if (round > 0) own.push_back(step), plain.push_back(loop);  // the first touches pages
+    if (round > 0 || rounds == 0) own.push_back(step), plain.push_back(loop);
   }
   const UpdateCost cost = update_cost(run.config, DType::f32, {CountedForm{form, count}});
   fmt::print("{:<14} {:8.2f} ms  {:6.1f} GB/s  plain loop {:8.2f} ms  {:4.0f} % of its rate", name_of(rule),

@@ -21,7 +21,7 @@ RULES = ["adamw", "muon"]
 
 
 def peer(rule, side, count, rounds, threads):
-    """Reads a line, steps so many times, answers with the median seconds; ends with its input."""
+    """Says when it is ready; for each line it steps so many times and answers with the median seconds. Without rounds the first step counts."""
     import torch
 
     torch.set_num_threads(threads)
@@ -34,10 +34,12 @@ def peer(rule, side, count, rounds, threads):
         if rule == "muon-f32":
             torch.bfloat16 = torch.float32  # its Newton–Schulz asks torch for the type at each call
         optimizer = torch.optim.Muon(weights, lr=1e-3, adjust_lr_fn="match_rms_adamw")
-    optimizer.step()  # makes the state
+    if rounds:
+        optimizer.step()  # makes the state
+    print("ready", flush=True)
     for _ in sys.stdin:
         took = []
-        for _ in range(rounds):
+        for _ in range(max(1, rounds)):
             begin = time.perf_counter()
             optimizer.step()
             took.append(time.perf_counter() - begin)
@@ -54,13 +56,27 @@ def tern_turn(given, rule):
     return seconds, loop, float(product[1]) if product else None
 
 
+def start_peer(given, name):
+    words = [sys.executable, __file__, "--peer", name, "--side", given.side, "--count", given.count, "--rounds", given.rounds,
+             "--threads", given.threads]
+    process = subprocess.Popen(list(map(str, words)), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    process.stdout.readline()  # ready: what it does before would disturb the first turn
+    return process
+
+
+def peer_turn(process):
+    process.stdin.write("go\n"), process.stdin.flush()
+    return float(process.stdout.readline())
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--step-rate")
     parser.add_argument("--side", type=int, default=2048)
     parser.add_argument("--count", type=int, default=24)
     parser.add_argument("--turns", type=int, default=5)
-    parser.add_argument("--rounds", type=int, default=3, help="steps of a turn, of which the median counts")
+    parser.add_argument("--rounds", type=int, default=3,
+                        help="steps of a turn, of which the median counts, behind one that does not; 0: that one counts")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--rules", default=",".join(RULES))
     parser.add_argument("--peer", help=argparse.SUPPRESS)
@@ -72,20 +88,17 @@ def main():
     print(f"{given.count} matrices of {given.side} x {given.side}, f32, {given.threads} threads; {given.turns} turns of {given.rounds} steps\n")
     print("| rule | tern ms | of a plain loop's rate | of a product's rate | PyTorch ms | PyTorch / tern, by turn |\n" + "|---" * 6 + "|")
     for rule in given.rules.split(","):
-        for name in [rule, "muon-f32"] if rule == "muon" else [rule]:
-            words = [sys.executable, __file__, "--peer", name, "--side", given.side, "--count", given.count, "--rounds", given.rounds,
-                     "--threads", given.threads]
-            process = subprocess.Popen(list(map(str, words)), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-            turns = []
-            for _ in range(given.turns):
-                own = tern_turn(given, rule)
-                process.stdin.write("go\n"), process.stdin.flush()
-                turns.append((*own, float(process.stdout.readline())))
+        names = [rule, "muon-f32"] if rule == "muon" else [rule]
+        peers, turns = [start_peer(given, name) for name in names], []
+        for _ in range(given.turns):
+            turns.append((*tern_turn(given, rule), *(peer_turn(process) for process in peers)))
+        for process in peers:
             process.stdin.close(), process.wait()
-            middle = lambda k: statistics.median(t[k] for t in turns)
-            product = "" if turns[0][2] is None else f"{middle(2):.0f} %"
-            ratios = ", ".join(f"{t[3] / t[0]:.2f}" for t in turns)
-            print(f"| {name} | {1e3 * middle(0):.1f} | {middle(1):.0f} % | {product} | {1e3 * middle(3):.1f} | {ratios} |", flush=True)
+        middle = lambda k: statistics.median(t[k] for t in turns)
+        product = "" if turns[0][2] is None else f"{middle(2):.0f} %"
+        for k, name in enumerate(names, 3):
+            ratios = ", ".join(f"{t[k] / t[0]:.2f}" for t in turns)
+            print(f"| {name} | {1e3 * middle(0):.1f} | {middle(1):.0f} % | {product} | {1e3 * middle(k):.1f} | {ratios} |", flush=True)
 
 
 if __name__ == "__main__":
