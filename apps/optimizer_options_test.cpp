@@ -67,9 +67,9 @@ TEST(OptimizerOptions, ZerothOrderIsPlainSgdUnlessSaidAndRefusesWhatNeedsGradien
   EXPECT_TRUE(settings(with({"--states", "disk"})).states_on_disk);
   EXPECT_TRUE(refusal({"--perturbation", "1e-2"}).starts_with("--perturbation:"));
   EXPECT_NE(refusal({"--gradients", "zeroth-order"}).find("--learning-rate"), std::string::npos);
-  const std::vector<std::vector<std::string>> refused{{"--clip", "1"},          {"--ranks", "2"},
-                                                      {"--recompute", "full"},  {"--update-in-backward"},
-                                                      {"--optimizer", "sngm"},  {"--optimizer", "schedule-free"},
+  const std::vector<std::vector<std::string>> refused{{"--clip", "1"},           {"--ranks", "2"},
+                                                      {"--recompute", "full"},   {"--update-in-backward"},
+                                                      {"--optimizer", "sngm"},   {"--optimizer", "schedule-free"},
                                                       {"--aggregator", "median"}};
   for (const std::vector<std::string>& words : refused)
     EXPECT_NE(refusal(with(words)), "taken") << words.front() << " " << words.back();

@@ -68,9 +68,10 @@ Slope take_step(ZerothBench& run, const Case& c, PerturbedWeights& moved, int64_
   const Program p = two_forwards(run.spec, run.costs);
   const auto micros = std::ssize(run.batches);
   moved.begin_pass(step, micros);
-  const ExecuteResult r = execute(
-      p,
-      {.spec = run.spec, .weights = moved, .micro_batches = all, .compute = {.arena = run.arena, .multiply = c.multiply}});
+  const ExecuteResult r = execute(p, {.spec = run.spec,
+                                      .weights = moved,
+                                      .micro_batches = all,
+                                      .compute = {.arena = run.arena, .multiply = c.multiply}});
   EXPECT_EQ(describe_mismatches(r), "");
   EXPECT_EQ(r.bytes.peak_bytes, simulate(p).ranks[0].peak_bytes);
   Slope slope{0, r.losses};
@@ -115,11 +116,11 @@ TEST(ZerothOrder, ThePassesAreThoseOfWeightsThatWereMovedByHandInThePredictedByt
     for (const double sign : {1.0, -1.0}) {
       Bench hand(c, plain_sgd());
       move_all(hand, {5, 3}, sign * kDistance);
-      const ExecuteResult want = execute(forward_program(hand.spec, hand.costs),
-                                         {.spec = hand.spec,
-                                          .weights = hand.weights,
-                                          .micro_batches = hand.batches,
-                                          .compute = {.arena = hand.arena, .multiply = c.multiply}});
+      const ExecuteResult want =
+          execute(forward_program(hand.spec, hand.costs), {.spec = hand.spec,
+                                                           .weights = hand.weights,
+                                                           .micro_batches = hand.batches,
+                                                           .compute = {.arena = hand.arena, .multiply = c.multiply}});
       const size_t n = want.losses.size();
       for (size_t m = 0; m < n; ++m) EXPECT_EQ(slope.losses[sign > 0 ? m : n + m], want.losses[m]) << sign << " " << m;
     }

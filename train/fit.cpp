@@ -304,8 +304,9 @@ MemoryPlan predict_memory(const ModelSpec& spec, const TrainSettings& s, int64_t
   plan.activations = peak.buffers_at_peak;
   plan.workspace = peak.workspace_at_peak;
   plan.scratch = scratch_of_threads(spec, s);
-  plan.data = (s.perturbation ? 2 : 1) * s.batch * s.seq * 3 * static_cast<int64_t>(sizeof(int32_t))  // token, target, position
-              + s.ranks * rope_table_bytes(spec, s.seq);
+  plan.data =
+      (s.perturbation ? 2 : 1) * s.batch * s.seq * 3 * static_cast<int64_t>(sizeof(int32_t))  // token, target, position
+      + s.ranks * rope_table_bytes(spec, s.seq);
   return plan;
 }
 

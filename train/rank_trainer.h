@@ -153,9 +153,9 @@ class RankTrainer {
   std::optional<RopeTable> rope_;
   std::optional<UpdatePass> update_;
   std::unique_ptr<PerturbedWeights> zeroth_;  // of --gradients zeroth-order
-  std::optional<OuterStep> outer_;    // of runs whose ranks rarely talk
-  std::optional<RobustStep> robust_;  // of runs whose gradients are aggregated
-  Program all_, program_;             // of all devices, of this rank's
+  std::optional<OuterStep> outer_;            // of runs whose ranks rarely talk
+  std::optional<RobustStep> robust_;          // of runs whose gradients are aggregated
+  Program all_, program_;                     // of all devices, of this rank's
   std::vector<std::vector<Buffer>> arrivals_;
   std::vector<InstructionBytes> predicted_;  // of the Program
   std::unique_ptr<MetricsLog> log_;

@@ -178,10 +178,10 @@ void RankTrainer::begin_stored_states() {
                        1e-9 * r.bytes_per_s, format_bytes(probed.bytes), format_seconds(probed.seconds),
                        format_seconds(r.disk_step_seconds));
   }
-  states.begin(s_.perturbation ? parameters_with_fields(states)
-                               : update_order(program_, state_.optimizer.infos));
+  states.begin(s_.perturbation ? parameters_with_fields(states) : update_order(program_, state_.optimizer.infos));
   note(fmt::format("{} of {} lie in a file on the disk of {} ({} reads and writes){}", format_bytes(r.state_bytes),
-                   s_.perturbation ? "weights and states" : "optimizer states", states_directory(s_), name_of(states.way()), disk));
+                   s_.perturbation ? "weights and states" : "optimizer states", states_directory(s_),
+                   name_of(states.way()), disk));
   if (!states.note().empty()) note(states.note());
 }
 

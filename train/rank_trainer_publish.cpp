@@ -51,8 +51,8 @@ bool RankTrainer::add_evaluation(MetricRow& row) {
   const int64_t windows = s_.eval_batches * s_.batch;
   const Evaluation e = beta ? evaluate_preference(in_.spec, whole_model(), *beta, *held_out_, windows, s_.dtype, rope,
                                                   worker_.arena, stopped)
-                            : evaluate(in_.spec, weights_to_read(), *held_out_, s_.seq, windows, s_.micro_batch, s_.dtype,
-                                       rope, worker_.arena, stopped);
+                            : evaluate(in_.spec, weights_to_read(), *held_out_, s_.seq, windows, s_.micro_batch,
+                                       s_.dtype, rope, worker_.arena, stopped);
   last_ns_ = clock_.now_ns();  // not part of the next step's time
   result_.evaluation_seconds += seconds_between(begin, last_ns_);
   result_.counted_peak_bytes =

@@ -13,8 +13,8 @@ namespace tern {
 
 void RankTrainer::begin_zeroth_order() {
   const ZerothOrder config{.perturbation = *s_.perturbation, .seed = s_.seed};
-  zeroth_ = std::make_unique<PerturbedWeights>(part_, state_.weights, *update_, config, state_.stored.get(),
-                                               state_arena_);
+  zeroth_ =
+      std::make_unique<PerturbedWeights>(part_, state_.weights, *update_, config, state_.stored.get(), state_arena_);
 }
 
 void RankTrainer::settle_zeroth_order() {
@@ -64,10 +64,11 @@ StepReport RankTrainer::zeroth_step(std::vector<MicroBatch>& batches, int64_t ta
     const auto n = static_cast<double>(targets);
     const double slope = (ahead - behind) / n / (2 * *s_.perturbation);
     if (!std::isfinite(slope))
-      throw Error(ErrorKind::diverged,
-                  "step {}: the loss is not finite; the weights are those of step {}. A lower --learning-rate or "
-                  "--perturbation usually helps; that is another run, so give it another --output or say --resume never",
-                  number, number - 1);
+      throw Error(
+          ErrorKind::diverged,
+          "step {}: the loss is not finite; the weights are those of step {}. A lower --learning-rate or "
+          "--perturbation usually helps; that is another run, so give it another --output or say --resume never",
+          number, number - 1);
     zeroth_->end_pass(slope);
     report.gradient_norm = std::abs(slope);
     result_.loss = report.loss = (ahead + behind) / 2 / n;

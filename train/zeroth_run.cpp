@@ -45,8 +45,9 @@ void check_zeroth_order(const Options& o, const TrainSettings& s) {
     refuse(
         fmt::format("--optimizer {} takes the norm of all gradients; choose another rule", name_of(s.optimizer.rule)));
   if (row.computes_elsewhere)
-    refuse(fmt::format("--optimizer {} takes gradients elsewhere than at the weights that it keeps; choose another rule",
-                       name_of(s.optimizer.rule)));
+    refuse(
+        fmt::format("--optimizer {} takes gradients elsewhere than at the weights that it keeps; choose another rule",
+                    name_of(s.optimizer.rule)));
   if (s.adapter && (s.adapter->preference || !s.adapter->trains_a))
     refuse("learns from the loss of tokens alone; choose --method lora, rslora, qalora or dora");
   if (!o.given("learning-rate"))

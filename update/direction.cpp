@@ -54,7 +54,8 @@ void for_each_normal(const Direction& d, std::string_view parameter, int64_t cou
     for (int64_t first = begin; first < end; first += kNormalsInBlock) {
       const auto z = normals(d.seed, stream, first / kNormalsInBlock);
       const int64_t here = std::min(kNormalsInBlock, end - first);
-      for (int64_t i = 0; i < here; ++i) put(static_cast<size_t>(first + i), static_cast<double>(z[static_cast<size_t>(i)]));
+      for (int64_t i = 0; i < here; ++i)
+        put(static_cast<size_t>(first + i), static_cast<double>(z[static_cast<size_t>(i)]));
     }
   });
 }
@@ -96,9 +97,8 @@ void move_along(const Direction& d, std::string_view parameter, double scale, co
     by_float_type(to.dtype(), [&]<class To>() {
       const std::span<const From> w = from.span<From>();
       const std::span<To> out = to.span<To>();
-      for_each_normal(d, parameter, to.count(), [&](size_t i, double z) {
-        out[i] = rounded_number<To>(wide_number(w[i]) + scale * z);
-      });
+      for_each_normal(d, parameter, to.count(),
+                      [&](size_t i, double z) { out[i] = rounded_number<To>(wide_number(w[i]) + scale * z); });
     });
   });
 }

@@ -77,7 +77,8 @@ PerturbedWeights::PerturbedWeights(const ModelSpec& spec, const ModelWeights& we
 bool PerturbedWeights::in_file(size_t parameter) const { return stored_ && stored_->field(parameter, kMasterField); }
 
 Tensor PerturbedWeights::wide_view(const Tensor& memory, const Lent& l) const {
-  return Tensor::borrow(wide_, pass_.state.infos[l.parameter].shape, static_cast<std::byte*>(memory.data()) + l.wide_at);
+  return Tensor::borrow(wide_, pass_.state.infos[l.parameter].shape,
+                        static_cast<std::byte*>(memory.data()) + l.wide_at);
 }
 
 Tensor PerturbedWeights::master_of(const Lent& l) const {

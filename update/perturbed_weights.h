@@ -33,7 +33,8 @@ class PerturbedWeights final : public WeightLender {
  public:
   /// pass: over the same weights, which are dense where they are trained; its gradients are empty. stored: where some weights, or slots, lie in
   /// a file (nullptr: nowhere); begun with all of its parameters that have fields, in their order. All must outlive it.
-  PerturbedWeights(const ModelSpec&, const ModelWeights&, UpdatePass&, const ZerothOrder&, StoredStates* stored, Arena&);
+  PerturbedWeights(const ModelSpec&, const ModelWeights&, UpdatePass&, const ZerothOrder&, StoredStates* stored,
+                   Arena&);
 
   /// The next pass is that of this step, of so many micro-batches. A unit that is still to be moved is moved when it is acquired.
   void begin_pass(int64_t step, int64_t micros);
@@ -49,7 +50,10 @@ class PerturbedWeights final : public WeightLender {
   Tensor read(size_t parameter);
 
   const UnitWeights& acquire(int unit) override;
-  void release(int unit) noexcept override { --held_; (void)unit; }
+  void release(int unit) noexcept override {
+    --held_;
+    (void)unit;
+  }
 
  private:
   // A tensor of a unit that is lent: of a parameter of its own, or a tied head's table, which is the embedding's.
