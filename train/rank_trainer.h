@@ -76,7 +76,7 @@ class RankTrainer {
   StepReport step(std::vector<MicroBatch>& batches, int64_t targets);
   // The same without backward passes (rank_trainer_zeroth.cpp).
   StepReport zeroth_step(std::vector<MicroBatch>& batches, int64_t targets);
-  void begin_zeroth_order();
+  void begin_gradient_source();
   // Until then a unit in a file may still be where the step before found it.
   void settle_zeroth_order();
   double flops_per_token() const;

@@ -223,12 +223,10 @@ void RankTrainer::prepare() {
       update_->rate_factors.push_back(info.name.ends_with(".b") ? s_.adapter->b_rate : 1);
   if (in_stages() && in_.spec.head().tied && place_.has_last() && !place_.has_first())
     update_->gradients[0] = dense_rows(head_of(state_.gradients).projection);  // of its copy of the table
-  if (!s_.update_in_backward && !s_.perturbation)  // else a step brings them to life, layer by layer
-    add_gradient_parts(*update_, wide_type(s_.dtype), state_arena_);
+  begin_gradient_source();
   if (s_.robust) robust_.emplace(RobustStep{.config = *s_.robust, .state = state_.optimizer.robust});
   if (s_.outer) outer_.emplace(OuterStep{.config = *s_.outer, .state = *state_.outer});
   if (state_.stored) begin_stored_states();
-  if (s_.perturbation) begin_zeroth_order();
   put_weights_at(*update_, WeightPoint::computing);
   std::array<int64_t, 2> states{state_arena_.current_total(), state_.beginning_bytes};
   world().all_reduce(states, Combine::sum);

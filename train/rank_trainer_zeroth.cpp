@@ -6,12 +6,18 @@
 #include <memory>
 
 #include "base/error.h"
+#include "base/wide_type.h"
 #include "train/rank_trainer.h"
 #include "train/zeroth_run.h"
 
 namespace tern {
 
-void RankTrainer::begin_zeroth_order() {
+void RankTrainer::begin_gradient_source() {
+  if (!s_.perturbation) {
+    if (!s_.update_in_backward)  // else a step brings them to life, layer by layer
+      add_gradient_parts(*update_, wide_type(s_.dtype), state_arena_);
+    return;
+  }
   const ZerothOrder config{.perturbation = *s_.perturbation, .seed = s_.seed};
   zeroth_ =
       std::make_unique<PerturbedWeights>(part_, state_.weights, *update_, config, state_.stored.get(), state_arena_);
