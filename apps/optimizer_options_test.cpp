@@ -48,6 +48,34 @@ TEST(OptimizerOptions, EveryFlagThatSaysNothingForTheRuleIsRefusedByName) {
   EXPECT_TRUE(refusal({"--optimizer", "muon", "--momentum", "1"}).starts_with("--momentum:"));
 }
 
+TEST(OptimizerOptions, ZerothOrderIsPlainSgdUnlessSaidAndRefusesWhatNeedsGradients) {
+  const std::vector<std::string> asked{"--gradients", "zeroth-order", "--learning-rate", "1e-6"};
+  const auto with = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), asked.begin(), asked.end());
+    return words;
+  };
+  EXPECT_FALSE(settings({}).perturbation);
+  const TrainSettings s = settings(asked);
+  EXPECT_EQ(s.perturbation, 1e-3);
+  EXPECT_EQ(s.optimizer.rule, UpdateRule::sgd);
+  EXPECT_EQ(s.optimizer.option("momentum"), 0);
+  EXPECT_EQ(s.optimizer.clip, 0);
+  EXPECT_NE(s.recipe_toml.find("gradients = \"zeroth-order\""), std::string::npos) << s.recipe_toml;
+  EXPECT_NE(s.recipe_toml.find("momentum = 0.0  # --gradients zeroth-order"), std::string::npos) << s.recipe_toml;
+  EXPECT_EQ(settings(with({"--optimizer", "adamw"})).optimizer.clip, 0);
+  EXPECT_EQ(settings(with({"--momentum", "0.9"})).optimizer.option("momentum"), 0.9);
+  EXPECT_TRUE(settings(with({"--states", "disk"})).states_on_disk);
+  EXPECT_TRUE(refusal({"--perturbation", "1e-2"}).starts_with("--perturbation:"));
+  EXPECT_NE(refusal({"--gradients", "zeroth-order"}).find("--learning-rate"), std::string::npos);
+  const std::vector<std::vector<std::string>> refused{{"--clip", "1"},           {"--ranks", "2"},
+                                                      {"--recompute", "full"},   {"--update-in-backward"},
+                                                      {"--optimizer", "sngm"},   {"--optimizer", "schedule-free"},
+                                                      {"--aggregator", "median"}};
+  for (const std::vector<std::string>& words : refused)
+    EXPECT_NE(refusal(with(words)), "taken") << words.front() << " " << words.back();
+  EXPECT_TRUE(refusal(with({"--states", "disk", "--dtype", "bf16"})).starts_with("--states disk:"));
+}
+
 // The recipe that is written says every number that the rule reads, and nothing that it does not.
 TEST(OptimizerOptions, TheRecipeHoldsTheRulesNumbersAndNoOthers) {
   const std::string sngm = settings({"--optimizer", "sngm"}).recipe_toml;

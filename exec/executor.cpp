@@ -89,7 +89,9 @@ struct Runner {
       result.loss_sum += result.losses.emplace_back(says_it ? loss : 0);
       return;
     }
-    for (const double loss : head_losses(in.spec, in.weights, x, batch.targets, in.compute)) result.loss_sum += loss;
+    double& own = result.losses.emplace_back(0);
+    for (const double loss : head_losses(in.spec, in.weights, x, batch.targets, in.compute))
+      result.loss_sum += loss, own += loss;
   }
 
   void backward_input(const Instruction& i) {

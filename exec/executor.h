@@ -72,7 +72,7 @@ struct ExecuteInput {
 
 struct ExecuteResult {
   double loss_sum = 0;               // Σ -log p over targets, micro-batches in order
-  std::vector<double> losses;        // of each micro-batch, in training
+  std::vector<double> losses;        // of each micro-batch, in order
   int64_t num_targets = 0;           // of these micro-batches
   std::optional<UpdateNorm> update;  // of NORM; none if no token had a loss: then NORM and UPDATE change nothing
   // A message of the step arrived changed, as NORM's settle of the transport's ledger found. The step ends there, on

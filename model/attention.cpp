@@ -388,7 +388,7 @@ void attention_backward_branch(const AttentionSpec& u, const ModelSpec& spec, co
     saved.dquery_norm = c.arena.zeros(wide_type(dtype), {u.query_norm_width()}, left);
     saved.dkey_norm = c.arena.zeros(wide_type(dtype), {u.key_norm_width()}, left);
   }
-  if (u.sinks) saved.dsinks = c.arena.zeros(ops::sum_dtype(dtype), {u.heads}, left);
+  if (u.sinks) saved.dsinks = c.arena.zeros(wide_type(dtype), {u.heads}, left);
   if (c.context)
     context_backward(u, spec, w, rows, df, saved, c);
   else

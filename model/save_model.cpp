@@ -10,6 +10,7 @@
 #include "model/model_files.h"
 #include "model/number.h"
 #include "model/ops.h"
+#include "model/save_parts.h"
 #include "model/weights_file.h"
 
 namespace tern {
@@ -116,14 +117,18 @@ void add_tensor(std::vector<TensorToWrite>& to, const Fragment& f, TensorToWrite
 
 void save_model(const ModelSpec& spec, const HfConfig& config, const ModelWeights& weights, DType dtype,
                 const std::string& dir, Io& io, int64_t max_shard_bytes) {
+  save_model(spec, config, weights, dtype, dir, io, ReadParameter(), max_shard_bytes);
+}
+
+void save_model(const ModelSpec& spec, const HfConfig& config, const ModelWeights& weights, DType dtype,
+                const std::string& dir, Io& io, const ReadParameter& read, int64_t max_shard_bytes) {
   ModelWeights handles = weights;  // the visitor hands out places; storage is shared
   std::vector<TensorToWrite> entries;
   const auto add = [&](const ParameterInfo& info, Tensor& t, DType stored) {
-    TERN_CHECK(!t.empty(), "save: '{}' was packed", info.name);
+    TERN_CHECK(!t.empty() || read, "save: '{}' was packed", info.name);
+    const std::function<Tensor()> from = [&read, info, t] { return t.empty() ? read(info) : t; };
     for (const std::vector<Fragment>& fragments : fragments_by_tensor(info))
-      add_tensor(entries, fragments.front(),
-                 dense_tensor(
-                     info, fragments, [t] { return t; }, stored));
+      add_tensor(entries, fragments.front(), dense_tensor(info, fragments, from, stored));
   };
   for_each_parameter(spec, handles, [&](const ParameterInfo& info, Tensor& t) { add(info, t, dtype); });
   for_each_fixed(spec, handles, [&](const ParameterInfo& info, Tensor& t) { add(info, t, wide_type(dtype)); });

@@ -9,8 +9,8 @@
 
 namespace tern {
 
-Evaluation evaluate(const ModelSpec& spec, const ModelWeights& weights, const Feed& feed, int64_t seq,
-                    int64_t max_windows, int64_t micro, DType dtype, const RopeTable* rope, Arena& arena,
+Evaluation evaluate(const ModelSpec& spec, WeightSource weights, const Feed& feed, int64_t seq, int64_t max_windows,
+                    int64_t micro, DType dtype, const RopeTable* rope, Arena& arena,
                     const std::function<bool()>& stopped) {
   Evaluation result;
   double sum = 0;

@@ -27,7 +27,7 @@ struct Evaluation {
 ///        sum.
 /// Stops  `stopped` is asked before each `micro` windows.
 /// Errors bad_file: no target token among the windows.
-Evaluation evaluate(const ModelSpec&, const ModelWeights&, const Feed&, int64_t seq, int64_t max_windows, int64_t micro,
-                    DType, const RopeTable*, Arena&, const std::function<bool()>& stopped = {});
+Evaluation evaluate(const ModelSpec&, WeightSource, const Feed&, int64_t seq, int64_t max_windows, int64_t micro, DType,
+                    const RopeTable*, Arena&, const std::function<bool()>& stopped = {});
 
 }  // namespace tern

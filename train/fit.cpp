@@ -22,6 +22,8 @@
 #include "train/stored_run.h"
 #include "train/train_state.h"
 #include "train/update_peaks.h"
+#include "train/zeroth_run.h"
+#include "update/perturbed_weights.h"
 #include "update/step.h"
 
 namespace tern {
@@ -144,7 +146,27 @@ TrainedParts predict_units(const ModelSpec& spec, const TrainSettings& s, int64_
     if (zero[u] >= 3 && s.ranks > 1) parts.weights += cost.trained * size_of(s.dtype);
     parts.widest = std::max(parts.widest, cost.parameters + own_table_gradient(spec.units[u], {}));
   }
+  if (s.perturbation) plan.gradients = perturbed_bytes(spec, s.dtype, units_in_file(spec, s));
   return parts;
+}
+
+// Of weights that lie in a file.
+int64_t bytes_in_file(const ModelSpec& spec, const TrainSettings& s) {
+  const std::vector<bool> units = units_in_file(spec, s);
+  int64_t bytes = 0;
+  if (units.empty()) return bytes;
+  for (const ParameterInfo& info : trained_parameters(spec))
+    if (units[static_cast<size_t>(info.unit)]) bytes += info.shape.count() * size_of(s.dtype);
+  return bytes;
+}
+
+// Of a step's passes, or of a rule's temporaries for one parameter behind them.
+RankBytes peak_of_passes(const ModelSpec& spec, const TrainSettings& s) {
+  RankBytes peak = simulate(zeroth_program(spec, s)).ranks[0];
+  for (const Unit& unit : spec.units)
+    if (const int64_t bytes = update_workspace(s.optimizer, s.dtype, trained_forms(unit, {})); bytes > peak.peak_bytes)
+      peak.peak_bytes = peak.workspace_at_peak = bytes, peak.buffers_at_peak = 0;
+  return peak;
 }
 
 // A step that reaches the peak of the run's steps. In one stage one micro-batch's Program has the same peak as many in turn; the first
@@ -204,8 +226,12 @@ PredictedMemory predict_memory(const ModelSpec& spec, const TrainSettings& s, in
   plan.staging = fixed + plan.optimizer + (has_own_masters(s.optimizer, s.dtype) ? 0 : parts.trained * wide);
   plan.staging_during_steps = s.checkpoint_every > 0 && s.checkpoint_every < s.schedule.total_steps;
 
-  const Program step = highest_step(spec, s);
-  RankBytes peak = peak_of_step(spec, step, s);
+  RankBytes peak;
+  Program step;
+  if (s.perturbation)
+    peak = peak_of_passes(spec, s);
+  else
+    step = highest_step(spec, s), peak = peak_of_step(spec, step, s);
   if (num_stage_devices(s) > 1 || s.tensor > 1) {
     predict_mesh(spec, s, step, plan);
   } else {
@@ -216,7 +242,9 @@ PredictedMemory predict_memory(const ModelSpec& spec, const TrainSettings& s, in
   if (s.states_on_disk) {
     plan.staging = 0;  // it goes from file to file
     plan.optimizer = stored_memory_bytes(spec, s);
-    if (plan.beginning > 0) plan.beginning = plan.weights + plan.optimizer + parts.widest * wide + fixed;
+    const int64_t in_file = bytes_in_file(spec, s);
+    plan.weights -= in_file;
+    if (plan.beginning > 0 || in_file > 0) plan.beginning = plan.weights + plan.optimizer + parts.widest * wide + fixed;
   }
   RankBytes evaluation;
   if (!s.valid_data.empty()) evaluation = evaluation_bytes(spec, s);
@@ -225,8 +253,9 @@ PredictedMemory predict_memory(const ModelSpec& spec, const TrainSettings& s, in
   plan.activations = peak.buffers_at_peak;
   plan.workspace = peak.workspace_at_peak;
   plan.scratch = scratch_of_threads(spec, s);
-  plan.data = s.batch * s.seq * 3 * static_cast<int64_t>(sizeof(int32_t))  // token, target, position
-              + s.ranks * rope_table_bytes(spec, s.seq);
+  plan.data =
+      (s.perturbation ? 2 : 1) * s.batch * s.seq * 3 * static_cast<int64_t>(sizeof(int32_t))  // token, target, position
+      + s.ranks * rope_table_bytes(spec, s.seq);
   return plan;
 }
 

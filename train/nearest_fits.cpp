@@ -44,8 +44,8 @@ std::vector<Alternative> nearest_fits(const ModelSpec& spec, const TrainSettings
   for (int seq_halvings = 0; seq_halvings <= 6; ++seq_halvings) {
     c.seq = s.seq >> seq_halvings;
     if (seq_halvings > 0 && c.seq < 32) break;
-    for (int bf16 = 0; bf16 <= (s.dtype == DType::bf16 ? 0 : 1); ++bf16)
-      for (int recompute = 0; recompute <= 2; ++recompute)
+    for (int bf16 = 0; bf16 <= (s.dtype == DType::bf16 || s.perturbation ? 0 : 1); ++bf16)
+      for (int recompute = 0; recompute <= (s.perturbation ? 0 : 2); ++recompute)
         for (int halvings = 0;; ++halvings) {
           c.micro_batch = s.micro_batch >> halvings;
           if (c.micro_batch < 1 || (s.update_in_backward && halvings > 0)) break;

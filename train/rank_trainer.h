@@ -19,6 +19,7 @@
 #include "train/stages.h"
 #include "train/train_state.h"
 #include "train/trainer.h"
+#include "update/perturbed_weights.h"
 
 namespace tern {
 
@@ -73,6 +74,12 @@ class RankTrainer {
     int64_t peak_bytes = 0, message_bytes = 0;
   };
   StepReport step(std::vector<MicroBatch>& batches, int64_t targets);
+  // The same without backward passes (rank_trainer_zeroth.cpp).
+  StepReport zeroth_step(std::vector<MicroBatch>& batches, int64_t targets);
+  void begin_gradient_source();
+  // Until then a unit in a file may still be where the step before found it.
+  void settle_zeroth_order();
+  double flops_per_token() const;
   // Runs a step. If a message of it came changed, runs it once more from zero gradients. Errors  peer: changed again.
   ExecuteResult run_unchanged(const ExecuteInput&, int64_t number);
   // Checks the messages since the last check. `what` names what was made of them. Errors  peer: one came changed.
@@ -118,6 +125,10 @@ class RankTrainer {
   bool in_stages() const { return place_.in_stages(); }
   // ZeRO 3, and matrices that are shared out: no rank has the whole model, or of stages its layers.
   bool parts_alone() const { return is_whole_for_a_while(s_); }
+  // What passes read: whole_model, or units from their file.
+  WeightSource weights_to_read();
+  // What reads parameters that lie in a file; none where all of whole_model is in memory.
+  ReadParameter parameter_reader();
   const ModelWeights& whole_model() const { return in_stages() || parts_alone() || s_.outer ? whole_ : state_.weights; }
 
   const TrainSettings& s_;
@@ -141,9 +152,10 @@ class RankTrainer {
   TrainState state_;
   std::optional<RopeTable> rope_;
   std::optional<UpdatePass> update_;
-  std::optional<OuterStep> outer_;    // of runs whose ranks rarely talk
-  std::optional<RobustStep> robust_;  // of runs whose gradients are aggregated
-  Program all_, program_;             // of all devices, of this rank's
+  std::unique_ptr<PerturbedWeights> zeroth_;  // of --gradients zeroth-order
+  std::optional<OuterStep> outer_;            // of runs whose ranks rarely talk
+  std::optional<RobustStep> robust_;          // of runs whose gradients are aggregated
+  Program all_, program_;                     // of all devices, of this rank's
   std::vector<std::vector<Buffer>> arrivals_;
   std::vector<InstructionBytes> predicted_;  // of the Program
   std::unique_ptr<MetricsLog> log_;

@@ -27,9 +27,19 @@
 #include "train/stored_run.h"
 #include "train/tensor_groups.h"
 #include "train/tensor_state.h"
+#include "train/zeroth_run.h"
 
 namespace tern {
 namespace {
+
+// In the order of units, which is that of the passes.
+std::vector<size_t> parameters_with_fields(const StoredStates& states) {
+  std::vector<size_t> order;
+  const std::vector<StoredParameter>& all = states.layout().parameters;
+  for (size_t p = 0; p < all.size(); ++p)
+    if (!all[p].fields.empty()) order.push_back(p);
+  return order;
+}
 
 constexpr double kDiskProbeSeconds = 0.3;
 constexpr int64_t kProbedStates = int64_t{64} << 20;  // fewer pass in no time
@@ -70,10 +80,15 @@ void RankTrainer::plan() {
   if (leads()) check_room(process);
   world().barrier();  // nobody takes memory before that
   place_ = rank_place(in_.spec, s_, worker_.rank());
-  const Placement placement = step_placement(in_.spec, s_, rank_batch(s_));
-  all_ = lower(in_.spec, placement);
-  check_valid(all_);
-  program_ = all_.num_ranks == 1 ? all_ : lower(in_.spec, placement, place_.device);
+  if (s_.perturbation) {
+    all_ = program_ = zeroth_program(in_.spec, s_);
+    check_valid(all_, false);
+  } else {
+    const Placement placement = step_placement(in_.spec, s_, rank_batch(s_));
+    all_ = lower(in_.spec, placement);
+    check_valid(all_);
+    program_ = all_.num_ranks == 1 ? all_ : lower(in_.spec, placement, place_.device);
+  }
   arrivals_ = arrivals_of(all_, place_.device);
   result_.program_checksum = checksum(all_);
   if (const std::string text = leads() ? plan_difference(s_, result_.program_checksum) : ""; !text.empty()) note(text);
@@ -153,7 +168,7 @@ void RankTrainer::resume_best() {
 // From now on states are read ahead, in the order in which the Program updates them.
 void RankTrainer::begin_stored_states() {
   StoredStates& states = *state_.stored;
-  update_->stored = &states;
+  if (!s_.perturbation) update_->stored = &states;  // else PerturbedWeights takes them
   StoredStatesReport& r = result_.stored.emplace();
   r.state_bytes = states.layout().state_bytes;
   std::string disk;
@@ -166,9 +181,10 @@ void RankTrainer::begin_stored_states() {
                        1e-9 * r.bytes_per_s, format_bytes(probed.bytes), format_seconds(probed.seconds),
                        format_seconds(r.disk_step_seconds));
   }
-  states.begin(update_order(program_, state_.optimizer.infos));
-  note(fmt::format("{} of optimizer states lie in a file on the disk of {} ({} reads and writes){}",
-                   format_bytes(r.state_bytes), states_directory(s_), name_of(states.way()), disk));
+  states.begin(s_.perturbation ? parameters_with_fields(states) : update_order(program_, state_.optimizer.infos));
+  note(fmt::format("{} of {} lie in a file on the disk of {} ({} reads and writes){}", format_bytes(r.state_bytes),
+                   s_.perturbation ? "weights and states" : "optimizer states", states_directory(s_),
+                   name_of(states.way()), disk));
   if (!states.note().empty()) note(states.note());
 }
 
@@ -210,8 +226,7 @@ void RankTrainer::prepare() {
       update_->rate_factors.push_back(info.name.ends_with(".b") ? s_.adapter->b_rate : 1);
   if (in_stages() && in_.spec.head().tied && place_.has_last() && !place_.has_first())
     update_->gradients[0] = dense_rows(head_of(state_.gradients).projection);  // of its copy of the table
-  if (!s_.update_in_backward)  // else a step brings them to life, layer by layer
-    add_gradient_parts(*update_, wide_type(s_.dtype), state_arena_);
+  begin_gradient_source();
   if (s_.robust) robust_.emplace(RobustStep{.config = *s_.robust, .state = state_.optimizer.robust});
   if (s_.outer) outer_.emplace(OuterStep{.config = *s_.outer, .state = *state_.outer});
   if (state_.stored) begin_stored_states();

@@ -18,6 +18,7 @@ namespace tern {
 // Where ranks share them out, each has the weights of its own parts alone after a step: all come to all, as they are saved, or
 // (ZeRO 3) to the first rank's whole model. To go on: release_weights.
 void RankTrainer::gather_weights() {
+  settle_zeroth_order();
   put_weights_at(*update_, WeightPoint::saved);
   const Shares& shares = state_.optimizer.shares;
   if (s_.outer) {
@@ -50,8 +51,8 @@ bool RankTrainer::add_evaluation(MetricRow& row) {
   const int64_t windows = s_.eval_batches * s_.batch;
   const Evaluation e = beta ? evaluate_preference(in_.spec, whole_model(), *beta, *held_out_, windows, s_.dtype, rope,
                                                   worker_.arena, stopped)
-                            : evaluate(in_.spec, whole_model(), *held_out_, s_.seq, windows, s_.micro_batch, s_.dtype,
-                                       rope, worker_.arena, stopped);
+                            : evaluate(in_.spec, weights_to_read(), *held_out_, s_.seq, windows, s_.micro_batch,
+                                       s_.dtype, rope, worker_.arena, stopped);
   last_ns_ = clock_.now_ns();  // not part of the next step's time
   result_.evaluation_seconds += seconds_between(begin, last_ns_);
   result_.counted_peak_bytes =
@@ -77,7 +78,7 @@ void RankTrainer::keep_if_best(double loss) {
   result_.best = best_;
   if (!best || !s_.keep_best) return;
   run_->export_model(in_, whole_model(), s_.dtype, {.step = state_.step}, s_.adapter ? &*s_.adapter : nullptr,
-                     run_->best());
+                     run_->best(), parameter_reader());
   result_.best_model = run_->best();
   const int64_t now = clock_.now_ns();  // not part of the next step's time either
   result_.evaluation_seconds += seconds_between(last_ns_, now);
@@ -114,6 +115,7 @@ void RankTrainer::write_page(bool runs) {
 // The log first: a resume at this checkpoint relies on the rows up to it. What other ranks keep comes straight into the copy
 // that rank 0 writes.
 void RankTrainer::save() {
+  settle_zeroth_order();
   if (state_.stored) {  // a copy of it has no room in memory: training waits
     log_->sync();
     return writer_->write_now(manifest_now(), stored_tensors(s_, state_));
@@ -203,7 +205,8 @@ void RankTrainer::export_model(bool moved) {
   const ExportOf wanted{manifest.step, manifest.files.at(0).crc32c};
   const std::optional<ExportOf> there = run_->exported(run_->model());
   if (there == wanted) return;
-  run_->export_model(in_, whole_model(), s_.dtype, wanted, s_.adapter ? &*s_.adapter : nullptr, run_->model());
+  run_->export_model(in_, whole_model(), s_.dtype, wanted, s_.adapter ? &*s_.adapter : nullptr, run_->model(),
+                     parameter_reader());
   if (!moved)
     note(fmt::format(
         "{} {}: written again from {}", run_->model(),

@@ -20,6 +20,7 @@ std::optional<Preference> RankTrainer::prefer(std::vector<MicroBatch>& batches) 
 }
 
 StepReport RankTrainer::step(std::vector<MicroBatch>& batches, int64_t targets) {
+  if (zeroth_) return zeroth_step(batches, targets);
   const int64_t number = state_.step + 1;
   StepReport report{
       .step = number, .total_steps = s_.schedule.total_steps, .learning_rate = learning_rate(s_.schedule, number)};
@@ -157,7 +158,7 @@ void RankTrainer::after_step(const ExecuteResult& run, const Totals& totals, Ste
   if (const int64_t later = state_.step - result_.first_step - 1; later > 0)
     result_.steady_step_seconds += (seconds - result_.steady_step_seconds) / static_cast<double>(later);
   report.tokens_per_s = rate(tokens, seconds);
-  report.flops_per_s = report.tokens_per_s * training_flops_per_token(in_.spec, s_.seq);
+  report.flops_per_s = report.tokens_per_s * flops_per_token();
   report.share_of_peak = result_.peak.flops_per_s > 0 ? report.flops_per_s / result_.peak.flops_per_s : 0;
   if (report.share_of_peak > 1) raise_peak(report);
   report.memory_bytes = state_bytes() + totals.peak_bytes;

@@ -144,7 +144,8 @@ void save_adapter(const TrainInputs& in, const AdapterSettings& adapter, const M
 }  // namespace
 
 void RunDirectory::export_model(const TrainInputs& in, const ModelWeights& weights, DType dtype, const ExportOf& of,
-                                const AdapterSettings* adapter, const std::string& directory) const {
+                                const AdapterSettings* adapter, const std::string& directory,
+                                const ReadParameter& read) const {
   const std::string fresh = fmt::format("{}{}{}", directory, kNew, id_),
                     old = fmt::format("{}{}{}", directory, kOld, id_);
   remove_all(io_, fresh);
@@ -152,7 +153,7 @@ void RunDirectory::export_model(const TrainInputs& in, const ModelWeights& weigh
   if (adapter) {
     save_adapter(in, *adapter, weights, dtype, fresh, io_);
   } else {
-    save_model(in.spec, in.config, weights, dtype, fresh, io_);
+    save_model(in.spec, in.config, weights, dtype, fresh, io_, read);
     if (in.tokenizer) in.tokenizer->save(fresh, io_);
     copy_companions(io_, in, fresh);
   }

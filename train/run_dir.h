@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/io.h"
+#include "model/save_parts.h"
 #include "model/weights.h"
 #include "train/inputs.h"
 
@@ -57,9 +58,10 @@ class RunDirectory {
   std::vector<std::string> put_aside() const;
   /// Writes the model with its tokenizer, or with `adapter` its adapter alone, beside `directory` (model() or best()), then renames it. An
   /// adapter that took a part of the weights (model/taken_factors.h) is written so that it fits the model as its files have it.
+  /// `read`: parameters that are not in memory, one by one (model/save_parts.h).
   /// A crash in between leaves the old model, if need be under a temporary name; the next start then gives it back its name.
   void export_model(const TrainInputs&, const ModelWeights&, DType, const ExportOf&, const AdapterSettings* adapter,
-                    const std::string& directory) const;
+                    const std::string& directory, const ReadParameter& read = {}) const;
   /// The checkpoint that a directory of export_model names; nullopt: there is no model, it names no checkpoint, or a file of it is missing or has
   /// changed since (all are read and compared with the sizes and checksums in tern_export.json).
   std::optional<ExportOf> exported(const std::string& directory) const;

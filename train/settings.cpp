@@ -14,6 +14,7 @@
 #include "train/plan_settings.h"
 #include "train/robust_settings.h"
 #include "train/settings_impl.h"
+#include "train/zeroth_run.h"
 
 namespace tern {
 namespace {
@@ -53,6 +54,10 @@ LearningRateSchedule schedule_from(const Options& o) {
 
 UpdateConfig optimizer_from(const Options& o, UpdateRule rule) {
   UpdateConfig c = update_config(rule);
+  if (asks_for_zeroth_order(o)) {
+    c.clip = 0;
+    if (rule == UpdateRule::sgd) c.set_option("momentum", 0);
+  }
   if (o.given("clip")) c.clip = o.real("clip");
   if (o.given("clip") && row_of(rule).clip.empty())
     throw Error(ErrorKind::usage,
@@ -75,7 +80,8 @@ UpdateConfig optimizer_from(const Options& o, UpdateRule rule) {
 
 UpdateRule rule_from(const Options& o, const std::optional<Plan>& plan) {
   if (plan) return plan->job.optimizer;
-  return asks_for_async(o) && !o.given("optimizer") ? UpdateRule::sgd : update_rule_from_name(o.text("optimizer"));
+  const bool plain = asks_for_async(o) || asks_for_zeroth_order(o);
+  return plain && !o.given("optimizer") ? UpdateRule::sgd : update_rule_from_name(o.text("optimizer"));
 }
 
 int ranks_from(const Options& o, const std::optional<Plan>& plan) {
@@ -130,14 +136,19 @@ std::vector<DerivedValue> derived_values(const Options& o) {
   for (DerivedValue& value : outer_defaults(o)) list.push_back(std::move(value));
   const UpdateRule rule = rule_from(o, plan);
   if (asks_for_async(o) && !o.given("optimizer")) list.push_back({"optimizer", "\"sgd\"", "--async"});
+  const bool zeroth = asks_for_zeroth_order(o);
+  constexpr const char* kZeroth = "--gradients zeroth-order";
+  if (zeroth && !o.given("optimizer")) list.push_back({"optimizer", "\"sgd\"", kZeroth});
   const std::string why = fmt::format("the default of --optimizer {}", name_of(rule));
   for (const RuleOption& option : row_of(rule).options)
     if (option.name == "momentum" && !o.given("momentum") && async_without_momentum(o))
       list.push_back({option.name, "0.0", "--async-rule asgd"});
+    else if (option.name == "momentum" && !o.given("momentum") && zeroth && rule == UpdateRule::sgd)
+      list.push_back({option.name, "0.0", kZeroth});
     else if (!o.given(option.name))
       list.push_back({option.name, recipe_real(option.fallback), why});
   if (const std::string_view clip = row_of(rule).clip; !clip.empty() && !o.given("clip"))
-    list.push_back({"clip", recipe_real(clip), why});
+    list.push_back({"clip", zeroth ? "0.0" : recipe_real(clip), zeroth ? kZeroth : why});
   if (!plan && !o.given("micro-batch")) {
     const int64_t micro = derived_micro_batch(o);
     list.push_back({"micro-batch", number(micro),
@@ -194,6 +205,7 @@ TrainSettings train_settings(const Options& o) {
   s.dtype = dtype_from_name(o.text("dtype"));
   s.recompute = recompute_from_name(o.text("recompute"));
   s.update_in_backward = o.knows("update-in-backward") && o.flag("update-in-backward");
+  s.perturbation = perturbation_from(o);
   s.states_on_disk = o.knows("states") && o.text("states") == "disk";
   if (o.knows("states-dir")) s.states_directory = o.text("states-dir");
   s.multiply = multiply_from_name(o.text("multiply"));

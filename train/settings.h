@@ -58,9 +58,10 @@ struct TrainSettings {
   UpdateConfig optimizer = update_config(UpdateRule::adamw);
   DType dtype = DType::f32;
   Recompute recompute = Recompute::none;
-  bool update_in_backward = false;  // --update-in-backward: a layer's gradients end with its update
-  bool states_on_disk = false;      // --states disk: the optimizer's states lie in a file (train/stored_run.h)
-  std::string states_directory;     // --states-dir; empty: OUT
+  bool update_in_backward = false;     // --update-in-backward: a layer's gradients end with its update
+  std::optional<double> perturbation;  // of --gradients zeroth-order (train/zeroth_run.h); absent: of backward passes
+  bool states_on_disk = false;         // --states disk: the optimizer's states lie in a file (train/stored_run.h)
+  std::string states_directory;        // --states-dir; empty: OUT
   Multiply multiply = Multiply::fast;
   bool shuffle = true;
   uint64_t seed = 1;

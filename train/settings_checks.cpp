@@ -8,6 +8,7 @@
 #include "base/options.h"
 #include "train/settings_impl.h"
 #include "train/stored_run.h"
+#include "train/zeroth_run.h"
 
 namespace tern {
 namespace {
@@ -74,6 +75,7 @@ void check_settings(const Options& o, const TrainSettings& s) {
     throw Error(ErrorKind::usage, "--micro-batch: {} sequences, more than the {} of --batch", s.micro_batch, s.batch);
   check_ranks(s);
   if (s.update_in_backward) check_update_in_backward(o, s);
+  if (s.perturbation) check_zeroth_order(o, s);
   check_stored_states(s);
   if (s.adapter && s.adapter->preference && (s.batch % 2 != 0 || s.micro_batch != 1))
     throw Error(ErrorKind::usage,

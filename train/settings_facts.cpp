@@ -51,6 +51,10 @@ Facts settings_facts(const TrainSettings& s, const RunIdentity& id) {
     for (Facts::value_type& fact : robust_facts(s)) f.push_back(std::move(fact));
   if (s.outer)
     for (Facts::value_type& fact : outer_facts(s)) f.push_back(std::move(fact));
+  if (s.perturbation) {
+    f.emplace_back("gradients", "zeroth-order");
+    f.emplace_back("perturbation", number(*s.perturbation));
+  }
   if (s.answers != Answers::all) f.emplace_back("answers", std::string(name_of(s.answers)));
   if (s.adapter) {
     const PeftConfig& c = s.adapter->config;

@@ -49,6 +49,7 @@ std::string recipe_text(const Options& o, const TrainSettings& s) {
     if (name == "clip") return row_of(s.optimizer.rule).clip.empty();
     if (name == "eval-every" || name == "eval-batches") return s.valid_data.empty();
     if (name == "max-seconds") return true;  // of one sitting, not of the job
+    if (name == "perturbation" || name == "recompute") return (name == "recompute") == s.perturbation.has_value();
     if (name == "dpo-beta") return !learns_pairs(o);
     if (is_async_option(name)) return !s.async;
     if (s.async && (name == "ranks" || name == "sum-groups" || name == "zero" || name == "tensor-parallel" ||

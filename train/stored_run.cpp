@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "train/state_tensors.h"
+#include "train/zeroth_run.h"
 
 namespace tern {
 namespace {
@@ -46,6 +47,11 @@ std::string why_not_stored(const TrainSettings& s) {
     return fmt::format("--{} keeps states of its own in memory", s.robust ? "aggregator" : "outer");
   if (s.ranks > 1)
     return fmt::format("--ranks {}: several ranks keep theirs in memory; share them out with --zero 1", s.ranks);
+  if (s.perturbation && s.dtype == DType::bf16)
+    return "weights come from the file in the type that is computed in; say --dtype f32";
+  if (s.perturbation && row_of(s.optimizer.rule).temporary)
+    return fmt::format("--optimizer {} needs memory of its own within a pass; choose another rule",
+                       name_of(s.optimizer.rule));
   if (const std::string why = why_not_stored(s.optimizer); !why.empty())
     return fmt::format("--optimizer {} {}; choose another rule", name_of(s.optimizer.rule), why);
   return "";
@@ -60,8 +66,12 @@ void check_stored_states(const TrainSettings& s) {
 
 StoredPlan plan_stored_states(const ModelSpec& spec, const TrainSettings& s) {
   const std::vector<ParameterForm> forms = forms_of(spec);
-  StoredPlan plan{.layout = {}, .passage = stored_passage(forms, s.optimizer, s.dtype)};
-  plan.layout = stored_layout(forms, s.optimizer, s.dtype, plan.passage.subgroup);
+  std::vector<bool> weights_too;
+  if (const std::vector<bool> units = units_in_file(spec, s); !units.empty())
+    for (const ParameterInfo& info : trained_parameters(spec))
+      weights_too.push_back(units[static_cast<size_t>(info.unit)]);
+  StoredPlan plan{.layout = {}, .passage = stored_passage(forms, s.optimizer, s.dtype, weights_too)};
+  plan.layout = stored_layout(forms, s.optimizer, s.dtype, plan.passage.subgroup, weights_too);
   return plan;
 }
 
@@ -111,7 +121,7 @@ void read_stored(const Safetensors& file, const ModelSpec& spec, const TrainSett
   for (const auto& [name, at] : places_of(s, state)) {
     const TensorView found = file.get(name);
     state.stored->write(at.parameter, at.slot, found.bytes);
-    if (at.slot != kMasterField) continue;
+    if (at.slot != kMasterField || weights[at.parameter]->empty()) continue;
     void* const bytes = const_cast<std::byte*>(found.bytes.data());  // read alone
     round_master(Tensor::borrow(*found.dtype, weights[at.parameter]->shape(), bytes), *weights[at.parameter]);
   }

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/rng.h"
+#include "base/wide_type.h"
 #include "model/adapter_files.h"
 #include "model/initial_weights.h"
 #include "model/model_files.h"
@@ -15,12 +16,14 @@
 #include "model/taken_factors.h"
 #include "model/tensor_parts.h"
 #include "spec/layout.h"
+#include "tensor/bytes_of.h"
 #include "train/async_state.h"
 #include "train/checkpoint.h"
 #include "train/outer_run.h"
 #include "train/stages.h"
 #include "train/stored_run.h"
 #include "train/tensor_state.h"
+#include "train/zeroth_run.h"
 
 namespace tern {
 namespace {
@@ -81,6 +84,10 @@ ModelWeights weights_beside_masters(const TrainSettings& s, const TrainInputs& i
 // Zero gradients, and what is kept of them where they are aggregated.
 void begin_gradients(const TrainSettings& s, const ModelSpec& spec, Arena& arena, const std::vector<bool>& elsewhere,
                      TrainState& state) {
+  if (s.perturbation) {
+    state.gradients = empty_weights(spec);
+    return;
+  }
   const Shares& shares = state.optimizer.shares;
   std::vector<bool> without = elsewhere;
   // The gradient of a tied table's copy, where it is shared out: add_gradient_parts makes this rank's part.
@@ -165,25 +172,27 @@ void begin_by_units(const TrainSettings& s, const TrainInputs& in, Arena& arena,
   state.beginning_bytes = arena.current_total() + beside.peak_total();
 }
 
-// Weights in memory, states in a file. Where masters have values of their own, unit by unit, so that one unit's are in memory.
+// Weights in memory, states in a file. Where masters have values of their own, or weights lie in the file too, unit by unit, so that one
+// unit's are in memory.
 void begin_stored(const TrainSettings& s, const TrainInputs& in, Arena& arena, TrainState& state) {
-  const bool masters = has_own_masters(s.optimizer, s.dtype);
-  state.weights = masters ? allocate_weights(in.spec, s.dtype, MemoryClass::weights, arena)
-                          : first_weights(s, in, s.dtype, arena, {});
+  const std::vector<bool> files = units_in_file(in.spec, s);
+  const bool by_units = has_own_masters(s.optimizer, s.dtype) || !files.empty();
+  state.weights = by_units ? allocate_weights(in.spec, s.dtype, MemoryClass::weights, arena, files)
+                           : first_weights(s, in, s.dtype, arena, {});
   state.optimizer = stored_optimizer_state(in.spec, state.weights, s.optimizer);
   state.stored = open_stored_states(in.spec, s, arena);
-  if (!masters) return;
+  if (!by_units) return;
   const std::vector<Tensor*> kept = trained_tensors(in.spec, state.weights);
   Arena beside;
   for (size_t unit = 0; unit < in.spec.units.size(); ++unit) {
     std::vector<bool> without(in.spec.units.size(), true);
     without[unit] = false;
-    ModelWeights whole = first_weights(s, in, DType::f32, beside, without);
+    ModelWeights whole = first_weights(s, in, wide_type(s.dtype), beside, without);
     const std::vector<Tensor*> first = trained_tensors(in.spec, whole);
     for (size_t p = 0; p < first.size(); ++p) {
       if (state.optimizer.infos[p].unit != static_cast<int>(unit)) continue;
-      state.stored->write(p, kMasterField, std::as_bytes(first[p]->span<float>()));
-      round_master(*first[p], *kept[p]);
+      if (state.stored->field(p, kMasterField)) state.stored->write(p, kMasterField, bytes_of(*first[p]));
+      if (!kept[p]->empty()) round_master(*first[p], *kept[p]);
     }
     size_t next = 0;
     for_each_fixed(in.spec, whole,
@@ -242,7 +251,8 @@ TrainState load_state(const TrainSettings& s, const TrainInputs& in, Io& io, con
   state.beside = std::move(beside);
   const ModelSpec spec = part_of_rank(in.spec, at);
   if (!s.from_scratch && has_frozen(in.spec)) require_finite(in.dir.weights);
-  state.weights = weights_beside_masters(s, in, spec, arena, shares, elsewhere);
+  const std::vector<bool> files = units_in_file(spec, s);
+  state.weights = weights_beside_masters(s, in, spec, arena, shares, files.empty() ? elsewhere : files);
   if (s.states_on_disk) {
     state.optimizer = stored_optimizer_state(spec, state.weights, s.optimizer);
     state.stored = open_stored_states(spec, s, arena);

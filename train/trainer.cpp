@@ -74,7 +74,7 @@ void RankTrainer::train() {
   result_.seconds = seconds_between(begin_ns_, clock_.now_ns()) - result_.evaluation_seconds;
   result_.tokens_per_s =
       rate(static_cast<double>(s_.batch * s_.seq * (state_.step - result_.first_step)), result_.seconds);
-  result_.flops_per_s = result_.tokens_per_s * training_flops_per_token(in_.spec, s_.seq);
+  result_.flops_per_s = result_.tokens_per_s * flops_per_token();
   if (state_.step < total && result_.end != TrainEnd::stopped_early) result_.end = TrainEnd::interrupted;
   if (!s_.trace.empty() && !traced_)
     note(fmt::format(

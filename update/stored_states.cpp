@@ -52,7 +52,7 @@ std::string why_not_stored(const UpdateConfig& config) {
 }
 
 StoredLayout stored_layout(const std::vector<ParameterForm>& forms, const UpdateConfig& config, DType weights,
-                           int64_t subgroup) {
+                           int64_t subgroup, const std::vector<bool>& weights_too) {
   TERN_CHECK(subgroup > 0 && subgroup % kUpdateBlock == 0, "stored_layout: subgroups of {} elements", subgroup);
   TERN_CHECK(why_not_stored(config).empty(), "stored_layout: {}", why_not_stored(config));
   const std::vector<StateSlot>& slots = row_of(config.rule).slots;
@@ -66,7 +66,8 @@ StoredLayout stored_layout(const std::vector<ParameterForm>& forms, const Update
       p.fields.push_back({slot, type, elements});
       layout.state_bytes += p.fields.back().bytes();
     };
-    if (has_own_masters(config, weights)) add(kMasterField, wide, form.elements());
+    const bool too = !weights_too.empty() && weights_too[layout.parameters.size()];
+    if (too || has_own_masters(config, weights)) add(kMasterField, wide, form.elements());
     for (size_t s = 0; s < slots.size(); ++s)
       add(static_cast<int>(s), slots[s].type.value_or(wide), slot_elements(config, slots[s], form));
     for (const Interval& part : p.parts) {
@@ -83,10 +84,11 @@ StoredLayout stored_layout(const std::vector<ParameterForm>& forms, const Update
   return layout;
 }
 
-StoredPassage stored_passage(const std::vector<ParameterForm>& forms, const UpdateConfig& config, DType weights) {
+StoredPassage stored_passage(const std::vector<ParameterForm>& forms, const UpdateConfig& config, DType weights,
+                             const std::vector<bool>& weights_too) {
   StoredPassage passage;
   for (int64_t subgroup = kLargestSubgroup; subgroup > kSmallestSubgroup; subgroup /= 2) {
-    const StoredLayout layout = stored_layout(forms, config, weights, subgroup);
+    const StoredLayout layout = stored_layout(forms, config, weights, subgroup, weights_too);
     passage.subgroup = subgroup;
     if (passage_bytes(layout, passage) <= layout.state_bytes / 16) return passage;
   }
@@ -236,7 +238,8 @@ void StoredStates::settle() {
   if (ring_) ring_->settle();
 }
 
-void update_stored(const UpdatePass& pass, const UpdateNorm& norm, size_t parameter, Arena& arena) {
+void update_stored(const UpdatePass& pass, const UpdateNorm& norm, size_t parameter, Arena& arena,
+                   const std::function<void(const StoredStates::Part&)>& changed) {
   StoredStates& states = *pass.stored;
   const size_t parts = states.layout().parameters[parameter].parts.size();
   const UpdateShard whole = shard_of(pass, norm, parameter);
@@ -253,6 +256,7 @@ void update_stored(const UpdatePass& pass, const UpdateNorm& norm, size_t parame
     if (const int64_t elements = temporary_elements(pass.config, shard.form); elements > 0)
       shard.temporary = arena.allocate(shard.master.dtype(), {elements}, MemoryClass::workspace);
     functions_of(pass.config.rule).step(shard);
+    if (changed) changed(part);
     states.release();
   }
 }

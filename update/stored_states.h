@@ -43,8 +43,10 @@ struct StoredLayout {
 };
 inline constexpr int64_t kStoredAlignment = 4096;
 
-/// `subgroup`: elements, whole blocks (kUpdateBlock). Errors  TERN_CHECK: another subgroup, a rule that why_not_stored refuses.
-StoredLayout stored_layout(const std::vector<ParameterForm>&, const UpdateConfig&, DType weights, int64_t subgroup);
+/// `subgroup`: elements, whole blocks (kUpdateBlock). weights_too (an entry per parameter, or none): of these the masters lie there even where
+/// they are the weights. Errors  TERN_CHECK: another subgroup, a rule that why_not_stored refuses.
+StoredLayout stored_layout(const std::vector<ParameterForm>&, const UpdateConfig&, DType weights, int64_t subgroup,
+                           const std::vector<bool>& weights_too = {});
 /// Why states of this rule cannot lie in a file; empty: they can.
 std::string why_not_stored(const UpdateConfig&);
 
@@ -54,7 +56,8 @@ struct StoredPassage {
   RingSettings ring{.slots = 4, .threads = 4};
 };
 /// A passage that takes a sixteenth of the states at most, in subgroups of 256 Ki to 4 Mi elements; the smallest where none does.
-StoredPassage stored_passage(const std::vector<ParameterForm>&, const UpdateConfig&, DType weights);
+StoredPassage stored_passage(const std::vector<ParameterForm>&, const UpdateConfig&, DType weights,
+                             const std::vector<bool>& weights_too = {});
 /// Bytes of memory that the passage takes: its slots, a block to copy through, and the alignment of both.
 int64_t passage_bytes(const StoredLayout&, const StoredPassage&);
 
@@ -107,7 +110,9 @@ class StoredStates {
   std::unique_ptr<ExchangeRing> ring_;
 };
 
-/// update_parameters of one parameter whose state is stored: the bits of one whose state lies in memory.
-void update_stored(const UpdatePass&, const UpdateNorm&, size_t parameter, Arena&);
+/// update_parameters of one parameter whose state is stored: the bits of one whose state lies in memory. `changed` sees each part after its
+/// step, before it goes back.
+void update_stored(const UpdatePass&, const UpdateNorm&, size_t parameter, Arena&,
+                   const std::function<void(const StoredStates::Part&)>& changed = {});
 
 }  // namespace tern

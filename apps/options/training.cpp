@@ -35,6 +35,8 @@ OptionRows training_rows() {
       // The update.
       {.name = "optimizer", .verbs = "train adapt", .type = choice, .fallback = "adamw", .help = "update rule", .choices = update_rule_names()},
       {.name = "clip", .verbs = "train adapt", .type = real, .unit = "NORM", .help = update_clip_help(), .min = 0, .max = 1e30},
+      {.name = "gradients", .verbs = "train adapt", .type = choice, .fallback = "backward", .help = "where they come from: a backward pass, or zeroth-order (MeZO): each step takes the loss a little along a random direction and against it, and moves the weights by the slope; no gradients and no activations are kept. Then --optimizer is sgd without momentum unless given, and --states disk (train) keeps the layers' weights in the file too, so that a model larger than memory trains", .choices = {"backward", "zeroth-order"}},
+      {.name = "perturbation", .verbs = "train adapt", .type = real, .fallback = "1e-3", .unit = "DISTANCE", .help = "of --gradients zeroth-order: how far each weight is moved, times a standard normal number; adapters take 1e-2", .min = 0, .max = 1e3, .above_min = true},
       // How it is computed.
       {.name = "dtype", .verbs = "train adapt", .type = choice, .fallback = "f32", .help = "type of weights and activations in the passes; master weights are f32 or wider", .choices = {"f32", "bf16", "f64"}},
       {.name = "recompute", .verbs = "train adapt", .type = choice, .fallback = "none", .help = "recompute activations in the backward pass instead of keeping them", .choices = {"none", "attention", "full"}},

@@ -1,0 +1,109 @@
+#!/usr/bin/env python3
+"""Tokens a second of a model larger than its memory, for 1 to 256 prompts at a time, beside the formula.
+
+    ninja -C build/release tern
+    benchmarks/inference/batch_formula.py --work DIR [--share 0.5] [--batches 1,2,4,…,256] [--knots 1,16,256] [--tokens 14]
+
+All continuations of a batch share each pass over the weights. A pass of b of them reads S bytes and multiplies for P(b), both at once, so that
+
+    tok/s(b) = b / max(S / disk, P(b))
+
+S and the disk's rate are what tern says before it loads; P(b) is the time of a pass with all weights in memory, measured at a few batches (the knots) and
+taken from the line through their neighbours elsewhere. The crossover is the batch from which products take longer than the disk. Memory
+is what leaves one continuation `share` of the matrices to stream, and the keys and values and logits of each batch beside it. The time of a pass is the
+median over a run's passes. The page cache is passed by; a file system that refuses that is told by tern's own line. Needs numpy, which writes the
+model's random numbers.
+"""
+import argparse, json, pathlib, subprocess, sys
+
+import shapes
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+shapes.VOCABULARY = 703  # of the tokenizer in tests/golden, so that the head is small beside the layers
+SHAPE = shapes.MODELS["batched"] = dict(family="llama", width=1024, layers=16, heads=16, kv_heads=2, head=64, hidden=2816)
+
+
+def run(a: argparse.Namespace, batch: int, memory=None) -> dict:
+    command = [a.tern, "generate", a.work / "model", "--prompt", "a", "--samples", batch, "--max-tokens", a.tokens, "--ignore-eos", "--temperature", 1, "--seed", 1,
+               "--json"]
+    if a.threads:
+        command += ["--threads", a.threads]
+    if memory:
+        command += ["--memory", int(memory)]
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(map(str, command))}\n{done.stderr[-3000:]}")
+    return json.loads(done.stdout)
+
+
+def seconds_of_pass(out: dict) -> float:
+    return out["timings"]["decode_step_s"]["median"]
+
+
+def between(knots: list, batch: int) -> float:
+    """The line through the knots beside `batch`; beyond the last, through the last two."""
+    if len(knots) == 1:
+        return knots[0][1]
+    right = next((i for i, (b, _) in enumerate(knots) if b >= batch and i > 0), len(knots) - 1)
+    (b0, t0), (b1, t1) = knots[right - 1], knots[right]
+    return t0 + (t1 - t0) * (batch - b0) / (b1 - b0)
+
+
+def crossover(knots: list, load: float, most: int) -> float:
+    for batch in range(1, 4 * most):
+        if between(knots, batch) >= load:
+            return batch
+    return float("inf")
+
+
+def write_case(a: argparse.Namespace) -> None:
+    model = a.work / "model"
+    if not (model / "model.safetensors").exists():
+        a.work.mkdir(parents=True, exist_ok=True)
+        shapes.write_model("batched", model)
+        for name in ("tokenizer.json", "tokenizer_config.json"):
+            if (a.tokenizer / name).exists():
+                (model / name).write_bytes((a.tokenizer / name).read_bytes())
+
+
+def main() -> None:
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--work", type=pathlib.Path, required=True)
+    p.add_argument("--tern", type=pathlib.Path, default=ROOT / "build/release/bin/tern")
+    p.add_argument("--tokenizer", type=pathlib.Path, default=ROOT / "tests/golden/tokenizers/byte_level", help="of 703 tokens")
+    p.add_argument("--share", type=float, default=0.5, help="of the matrices that one prompt streams")
+    p.add_argument("--batches", default="1,2,4,8,16,32,64,128,256")
+    p.add_argument("--knots", default="1,16,256")
+    p.add_argument("--tokens", type=int, default=14, help="of each continuation")
+    p.add_argument("--base", type=int, default=110 << 20, help="bytes for the program itself, its ring and what threads keep")
+    p.add_argument("--threads", type=int, default=0)
+    p.add_argument("--json", type=pathlib.Path)
+    a = p.parse_args()
+    write_case(a)
+    matrices = (a.work / "model/model.safetensors").stat().st_size - 2 * shapes.VOCABULARY * SHAPE["width"]
+    pages = -(-(a.tokens + 2) // 16) * 16
+    each = pages * 2 * SHAPE["layers"] * 2 * SHAPE["kv_heads"] * SHAPE["head"] + 2 * 4 * shapes.VOCABULARY  # keys and values in bf16; logits
+    knots = [(b, seconds_of_pass(run(a, b))) for b in map(int, a.knots.split(","))]
+    print("in memory: " + ", ".join(f"a pass of {b} takes {1e3 * s:.1f} ms" for b, s in knots), flush=True)
+    print("batch  streamed MB  disk GB/s  S/disk ms   P(b) ms  formula tok/s  measured tok/s  measured/formula  binds", flush=True)
+    rows = []
+    for b in map(int, a.batches.split(",")):
+        out = run(a, b, a.base + (1 - a.share) * matrices + b * each)
+        if "streaming" not in out:
+            sys.exit(f"batch {b}: nothing streams; lower --base")
+        streamed, disk = out["streaming"]["bytes_per_token"], out["streaming"]["disk_bytes_per_s"]
+        load, product = streamed / disk, between(knots, b)
+        formula, measured = b / max(load, product), b / seconds_of_pass(out)
+        rows.append({"batch": b, "streamed_bytes": streamed, "disk_bytes_per_s": disk, "load_s": load, "product_s": product, "formula": formula,
+                     "measured": measured})
+        print(f"{b:5d}  {1e-6 * streamed:11.1f}  {1e-9 * disk:9.2f}  {1e3 * load:9.1f}  {1e3 * product:8.1f}  {formula:13.2f}  {measured:14.2f}"
+              f"  {measured / formula:16.3f}  {'the disk' if load > product else 'products'}", flush=True)
+    loads = sorted(r["load_s"] for r in rows)
+    print(f"crossover: products take as long as the disk from b = {crossover(knots, loads[len(loads) // 2], rows[-1]['batch'])} on (disk time: the median)")
+    print(f"farthest from the formula: {max(abs(r['measured'] / r['formula'] - 1) for r in rows):.1%}")
+    if a.json:
+        a.json.write_text(json.dumps({"knots": knots, "rows": rows}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+#pragma once
+// Training without backward passes: the loss at the weights moved a little along a random direction and against it says how steep it is
+// that way, and that slope times the direction stands in the place of the gradient. Nothing is kept but the seed: no gradients, no
+// activations; one unit's moved copy at a time.
+// Sources: MeZO, Malladi et al. 2023, arXiv:2305.17333; ZO2, Wang et al. 2025, arXiv:2503.12668 (units from a lower tier, each moved by the
+// step before when it comes next). Both recalled. Unlike theirs the weights themselves are not moved to and fro, which would leave
+// roundings: moved copies are made from them.
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "model/weight_source.h"
+#include "update/direction.h"
+#include "update/stored_states.h"
+
+namespace tern {
+
+struct ZerothOrder {
+  double perturbation = 1e-3;  // how far along the direction, both ways
+  uint64_t seed = 1;
+};
+
+/// What PerturbedWeights takes: the moved copy of a unit (a tied head's with its table), or the unit's slope times direction where that is
+/// longer; of weights in a file also the unit's weights. Of an arena's MemoryClass::gradients.
+int64_t perturbed_bytes(const ModelSpec&, DType weights, const std::vector<bool>& in_file = {});
+
+/// Lends each unit's weights, moved, to a pass through the units in their order, in which each is acquired twice as often as there are
+/// micro-batches: first along the direction, then against it (program/two_forwards.h).
+/// Bits    of masters and state depend on seed, steps, slopes and rates alone: not on threads, nor on when a unit is moved or where it lies.
+class PerturbedWeights final : public WeightLender {
+ public:
+  /// pass: over the same weights, which are dense where they are trained; its gradients are empty. stored: where some weights, or slots, lie in
+  /// a file (nullptr: nowhere); begun with all of its parameters that have fields, in their order. All must outlive it.
+  PerturbedWeights(const ModelSpec&, const ModelWeights&, UpdatePass&, const ZerothOrder&, StoredStates* stored,
+                   Arena&);
+
+  /// The next pass is that of this step, of so many micro-batches. A unit that is still to be moved is moved when it is acquired.
+  void begin_pass(int64_t step, int64_t micros);
+  /// After it: (L₊ - L₋) / 2ε. The units are to be moved by the step that `update_pass` says (begin_step), at their next turn or by
+  /// settle. Without a slope they stay.
+  void end_pass(std::optional<double> slope);
+  /// Moves what is still to be moved. Temporaries of the rule: the arena's.
+  void settle(Arena&);
+  /// The next passes read the weights as they are, each unit once, in their order. Only after settle.
+  void begin_reading();
+
+  /// The weights of a parameter that lies in the file, until the next read or pass. Only between passes, after settle.
+  Tensor read(size_t parameter);
+
+  const UnitWeights& acquire(int unit) override;
+  void release(int unit) noexcept override {
+    --held_;
+    (void)unit;
+  }
+
+ private:
+  // A tensor of a unit that is lent: of a parameter of its own, or a tied head's table, which is the embedding's.
+  struct Lent {
+    size_t parameter;
+    Tensor* place;
+    int64_t moved_at, wide_at;  // bytes into moved_; into the gradient and whole_
+    bool own;
+  };
+  void bring(int unit, Arena&);
+  void bring_stored(const Lent&, Arena&);
+  void lend_moved(int unit, double scale);
+  Tensor wide_view(const Tensor& memory, const Lent&) const;
+  Tensor master_of(const Lent&) const;
+  bool in_file(size_t parameter) const;
+
+  const ModelSpec& spec_;
+  UpdatePass& pass_;
+  ZerothOrder config_;
+  StoredStates* stored_;
+  ModelWeights lent_;
+  std::vector<std::vector<Lent>> units_;
+  DType type_, wide_;
+  Tensor moved_, whole_;
+  Direction direction_;
+  struct Move {
+    Direction direction;
+    double slope;
+  };
+  std::optional<Move> move_;
+  Arena rule_memory_;  // of units that are moved within a pass; rules that need some do not run that way
+  int64_t micros_ = 0, taken_ = 0, held_ = 0;
+  int unit_ = -1;
+  bool reads_ = false;
+};
+
+}  // namespace tern
