@@ -294,21 +294,20 @@ ModelSpec with_trained_modules(ModelSpec spec, const PeftConfig& config, std::st
     if (m.low_rank)
       throw Error(ErrorKind::usage, "{}: '{}' would get a low rank; tables and the head are trained as a whole alone",
                   where, m.path);
+    if (m.info.unit != 0 && m.info.unit != last)
+      throw Error(ErrorKind::usage,
+                  "{}: {} is a module of a layer, which low ranks change (--target); name tables of tokens or "
+                  "positions, the last norm and the head",
+                  where, parent_of(m.saved.front().name));
     units.insert(m.info.unit);
   }
   if (spec.head().tied && (units.contains(0) || units.contains(last))) units.insert({0, last});
   std::set<std::string> left;
   for (const WholeModule& m : candidates(spec)) {
     if (!units.contains(m.info.unit)) continue;
-    for (const Fragment& f : m.info.fragments) {
-      if (m.info.unit != 0 && m.info.unit != last)
-        throw Error(ErrorKind::usage,
-                    "{}: {} is a module of a layer, which low ranks change (--target); name tables of tokens or "
-                    "positions, the last norm and the head",
-                    where, parent_of(f.name));
+    for (const Fragment& f : m.info.fragments)
       if (std::ranges::none_of(config.saved, [&](const std::string& name) { return saves(name, f.name); }))
         left.emplace(parent_of(f.name));
-    }
   }
   if (!left.empty())
     throw Error(ErrorKind::usage, "{} {}: is trained together with {}; name that too", where,
