@@ -22,8 +22,8 @@ struct WindowDifference {
 };
 struct ComparedModel {
   const ModelSpec& spec;
-  WeightSource weights;           // lent ones are asked for once in each batch of windows
-  std::optional<KvType> kv = {};  // keys and values as a cache of that type keeps them (Rows)
+  WeightSource weights;               // lent ones are asked for once in each batch of windows
+  std::optional<KvType> kv = {};      // keys and values as a cache of that type keeps them (Rows)
   const GatedTexts* gated = nullptr;  // of these weights: each window is a text of its own, and `batch` is 1
 };
 using OnDifferences = std::function<bool(size_t first, const std::vector<WindowDifference>&)>;

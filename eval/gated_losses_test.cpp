@@ -148,8 +148,7 @@ TEST(GatedLosses, ComparedWithTheModelAsItCameAPromptIsAlikeAndTheRestIsNot) {
       return all;
     };
     const auto on = [](size_t, auto) { return true; };
-    const std::vector<double> losses =
-        gated_window_losses(0, t.base, t.weights, t.gated, t.windows, {}, t.arena, on);
+    const std::vector<double> losses = gated_window_losses(0, t.base, t.weights, t.gated, t.windows, {}, t.arena, on);
     const std::vector<double> plain = window_losses(t.base, t.weights, t.windows, 1, t.arena);
     const std::vector<WindowDifference> all = compare({});
     ASSERT_EQ(all.size(), t.windows.size());

@@ -43,7 +43,8 @@ void take_saved_modules(const Options& o, AdapterSettings& a) {
   };
   if (o.has("stream")) refuse("--stream", "tasks change matrices of layers alone");
   if (learns_pairs(o)) refuse("--method dpo", "the reference is the model without its branches, which stays as it is");
-  if (o.text("method") == "qalora") refuse("--method qalora", "an adapter merges into offsets, and whole modules do not");
+  if (o.text("method") == "qalora")
+    refuse("--method qalora", "an adapter merges into offsets, and whole modules do not");
   if (takes_factors(a.init)) refuse("--init " + o.text("init"), "the adapter is written beside the model as it came");
 }
 

@@ -176,9 +176,9 @@ TrainInputs load_inputs(const TrainSettings& s) {
         "train: an encoder ({}); tern trains by the next token, which it has not; masked words are not there yet",
         in.spec.family);
   if (s.adapter)
-    in.spec = with_stored_matrices(with_dropout(pooled(adapted(std::move(in.spec), *s.adapter), s.adapter->pool),
-                                                s.adapter->config.dropout),
-                                   in.dir.path, s.dtype);
+    in.spec = with_stored_matrices(
+        with_dropout(pooled(adapted(std::move(in.spec), *s.adapter), s.adapter->pool), s.adapter->config.dropout),
+        in.dir.path, s.dtype);
   if (has_stored_matrices(in.spec)) {
     if (s.adapter && takes_factors(s.adapter->init))
       throw Error(ErrorKind::usage,

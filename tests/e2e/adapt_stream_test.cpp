@@ -79,8 +79,8 @@ TEST_F(AdaptStreamSlow, KilledWithGatesItEndsWithTheSameBits) {
                            "/02-sums/run/adapter/adapter_model.safetensors", "/02-sums/gated/gates.safetensors"})
     EXPECT_TRUE(file(std::string("gates-parts") + same) == file(std::string("gates-whole") + same)) << same;
   // What was learned is used where there is no answer to write, too.
-  const auto judged = [&](const std::string& more) {
-    const Outcome eval = tern("eval " + kModel + " --json" + more + " 2>errors");
+  const auto judged = [&](const std::string& rest) {
+    const Outcome eval = tern("eval " + kModel + " --json" + rest + " 2>errors");
     EXPECT_EQ(eval.code, 0) << file("errors");
     return parse_json(eval.text, "out");
   };

@@ -88,7 +88,8 @@ TEST_F(Adapt, AStoppedRunGoesOnToTheSameBits) {
 // The table of tokens with the last norm, trained as a whole beside adapters.
 TEST_F(Adapt, TrainsTheTableAndTheHeadInTheBytesForetold) {
   const std::string modules = " --save-modules embed_tokens,lm_head,model.norm ";
-  const Json run = json(train("whole", "--rank 2 --steps 8" + modules)), plain = json(train("ranks", "--rank 2 --steps 8"));
+  const Json run = json(train("whole", "--rank 2 --steps 8" + modules)),
+             plain = json(train("ranks", "--rank 2 --steps 8"));
   EXPECT_EQ(run["byte_mismatches"], 0);
   EXPECT_LE(run["counted_peak_bytes"].get<int64_t>(), run["predicted_bytes"]["tensors"].get<int64_t>());
   const auto states = [](const Json& r) { return r["predicted_bytes"]["optimizer"].get<int64_t>(); };
