@@ -192,7 +192,7 @@ def study(args, tasks) -> bool:
     print(f"\n{len(orders)} orders × {len(seeds)} seeds, {tasks.steps} steps a task, {tasks.unit}\n")
     print("| method | AP | FT | BWT | FWT | KiB kept | seconds |\n|---|---|---|---|---|---|---|", flush=True)
     matrices = []
-    for method in args.methods.split(","):
+    for method in filter(None, args.methods.split(",")):
         of = orders[:1] if method == "multitask" else orders  # all together have no order
         results = {(k, seed): runs.stream(order, method, seed) for k, order in enumerate(of) for seed in seeds}
         print(row(method, list(results.values())), flush=True)
@@ -211,7 +211,7 @@ def main() -> int:
     p.add_argument("--streams", default="texts,questions")
     p.add_argument("--texts", default=",".join(TEXTS), help="of " + ", ".join(TEXTS))
     p.add_argument("--questions", default=",".join(QUESTIONS), help="of " + ", ".join(QUESTIONS))
-    p.add_argument("--methods", default=",".join(METHODS))
+    p.add_argument("--methods", default=",".join(METHODS), help="empty: only which tasks stay")
     p.add_argument("--orders", type=int, default=3)
     p.add_argument("--seeds", type=int, default=3)
     p.add_argument("--steps", type=int, default=100)
