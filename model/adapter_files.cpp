@@ -16,6 +16,7 @@
 #include "model/number.h"
 #include "model/ops.h"
 #include "model/row_lengths.h"
+#include "model/saved_modules.h"
 #include "model/weights_file.h"
 #include "model/whole_modules.h"
 

@@ -1,11 +1,7 @@
 #include "model/whole_modules.h"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <cmath>
-#include <map>
-#include <set>
 
 #include "base/error.h"
 #include "formats/safetensors/safetensors.h"
@@ -285,58 +281,6 @@ std::vector<std::string> whole_module_tensors(const ModelSpec& spec, const PeftC
   std::ranges::sort(names);
   names.erase(std::ranges::unique(names).begin(), names.end());  // several fragments may stand in one tensor
   return names;
-}
-
-ModelSpec with_trained_modules(ModelSpec spec, const PeftConfig& config, std::string_view where) {
-  const int last = static_cast<int>(spec.units.size()) - 1;
-  std::set<int> units;
-  for (const WholeModule& m : whole_modules(spec, config, where)) {
-    if (m.low_rank)
-      throw Error(ErrorKind::usage, "{}: '{}' would get a low rank; tables and the head are trained as a whole alone",
-                  where, m.path);
-    if (m.info.unit != 0 && m.info.unit != last)
-      throw Error(ErrorKind::usage,
-                  "{}: {} is a module of a layer, which low ranks change (--target); name tables of tokens or "
-                  "positions, the last norm and the head",
-                  where, parent_of(m.saved.front().name));
-    units.insert(m.info.unit);
-  }
-  if (spec.head().tied && (units.contains(0) || units.contains(last))) units.insert({0, last});
-  std::set<std::string> left;
-  for (const WholeModule& m : candidates(spec)) {
-    if (!units.contains(m.info.unit)) continue;
-    for (const Fragment& f : m.info.fragments)
-      if (std::ranges::none_of(config.saved, [&](const std::string& name) { return saves(name, f.name); }))
-        left.emplace(parent_of(f.name));
-  }
-  if (!left.empty())
-    throw Error(ErrorKind::usage, "{} {}: is trained together with {}; name that too", where,
-                fmt::join(config.saved, ","), fmt::join(left, ","));
-  for (const int unit : units) spec.units[static_cast<size_t>(unit)].frozen = false;
-  return spec;
-}
-
-std::vector<TensorToWrite> saved_module_entries(const ModelSpec& spec, const PeftConfig& config,
-                                                const ModelWeights& weights) {
-  ModelWeights handles = weights;
-  for_each_linear(spec, handles, [](const ParameterInfo&, Linear& linear) {
-    if (!std::holds_alternative<DenseWeight>(linear.weight)) linear.weight = DenseWeight{};
-  });
-  std::map<std::string, Tensor, std::less<>> numbers;
-  for_each_parameter(spec, handles, [&](const ParameterInfo& info, Tensor& t) { numbers[info.name] = t; });
-  std::vector<TensorToWrite> entries;
-  for (const WholeModule& m : whole_modules(spec, config, "modules_to_save")) {
-    const Tensor t = numbers.at(m.is_tied_head ? "embed.tokens" : m.info.name);
-    std::map<std::string, std::vector<Fragment>> by_tensor;
-    for (Fragment f : m.saved) {
-      f.name = adapter_name_of(f.name);
-      by_tensor[f.name].push_back(f);
-    }
-    for (const auto& [name, fragments] : by_tensor)
-      entries.push_back(dense_tensor(
-          m.info, fragments, [t] { return t; }, ops::sum_dtype(t.dtype())));
-  }
-  return entries;
 }
 
 void put_whole_modules(const ModelSpec& spec, const PeftConfig& config, const std::string& dir,

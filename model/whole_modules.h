@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "formats/peft/config.h"
-#include "formats/safetensors/write.h"
 #include "model/weights.h"
 
 namespace tern {
@@ -33,14 +32,6 @@ std::vector<WholeModule> whole_modules(const ModelSpec&, const PeftConfig&, std:
 
 /// The tensors of the directory that belong to them. Errors  bad_file: no such file.
 std::vector<std::string> whole_module_tensors(const ModelSpec&, const PeftConfig&, const std::string& dir);
-
-/// The frozen model with those units trained whose modules config.saved holds: the tables, and the final norm with the head. A tied
-/// head is trained with its table, as one. Errors  usage, whose message begins with `where`: a module of layers; a low rank of a table or
-/// of the head; a part of what is trained together, with what is left out.
-ModelSpec with_trained_modules(ModelSpec, const PeftConfig&, std::string_view where);
-
-/// The tensors of config.saved in a PEFT directory, from `weights`, whose tensors they share. f32, or f64 of such weights.
-std::vector<TensorToWrite> saved_module_entries(const ModelSpec&, const PeftConfig&, const ModelWeights& weights);
 
 /// Replaces those parameters of `weights`, whatever their form, by dense ones (then call pack_weights). `model_dir`:
 /// the model's files, from which what is changed is read once more. Sums in f64, rounded once to `dtype`.

@@ -16,6 +16,7 @@
 #include "model/model_files.h"
 #include "model/model_testing.h"
 #include "model/row_lengths.h"
+#include "model/saved_modules.h"
 
 namespace tern {
 namespace {
@@ -202,7 +203,7 @@ TEST(WholeModules, ThoseThatAreTrainedAreReadAsPeftsAre) {
     PeftConfig config;
     config.targets.all_linear = true, config.rank = 2, config.alpha = 2, config.saved = saved;
     const auto adapted = [&] { return with_adapters(model, config, "x", AdapterParts::all); };
-    const ModelSpec trained = with_trained_modules(adapted(), config, "x");
+    const ModelSpec trained = with_saved_modules(adapted(), config, "x");
     size_t units = 0;
     for (const Unit& unit : trained.units) units += !unit.frozen;
     EXPECT_EQ(units, saved.size() > 2 ? 2u : 1u);
@@ -230,7 +231,7 @@ TEST(WholeModules, WhatIsTrainedTogetherIsNamedTogether) {
     config.rank = 2, config.saved = std::move(saved);
     const HfConfig model = read_hf_config(std::string(TERN_SOURCE_DIR) + "/tests/golden/models/" + of + "/config.json");
     try {
-      with_trained_modules(with_adapters(model_spec(model), config, "x", AdapterParts::all), config, "--save-modules");
+      with_saved_modules(with_adapters(model_spec(model), config, "x", AdapterParts::all), config, "--save-modules");
     } catch (const Error& e) { return std::string(e.what()); }
     return std::string("accepted");
   };

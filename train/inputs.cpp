@@ -18,8 +18,8 @@
 #include "model/adapter_files.h"
 #include "model/coded_base.h"
 #include "model/model_files.h"
+#include "model/saved_modules.h"
 #include "model/taken_factors.h"
-#include "model/whole_modules.h"
 #include "spec/presets.h"
 
 namespace tern {
@@ -119,7 +119,7 @@ ModelSpec adapted(ModelSpec spec, const AdapterSettings& adapter) {
     }
     if (config.saved.empty() || !adapter.begin.empty()) return with_adapters(std::move(spec), config, "--target");
     spec = with_adapters(std::move(spec), config, "--save-modules", AdapterParts::all);
-    return with_trained_modules(std::move(spec), config, "--save-modules");
+    return with_saved_modules(std::move(spec), config, "--save-modules");
   } catch (const Error& e) { throw Error(ErrorKind::usage, "{}", e.what()); }
 }
 
