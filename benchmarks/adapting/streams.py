@@ -123,7 +123,8 @@ class Study(TernRuns):
         if not result.exists():
             self.tern("adapt", a.model, "--stream", tasks.name, "--method", method, "--output", name, "--rank", a.rank,
                       "--seq", a.seq * self.tasks.longer, "--batch", batch, "--steps", steps, "--learning-rate", a.rate,
-                      "--eval-batches", self.tasks.judged // batch, "--statistics-windows", a.windows, "--checkpoint-every", 0, "--seed", seed,
+                      "--eval-batches", self.tasks.judged // batch, "--checkpoint-every", 0, "--seed", seed,
+                      *(["--statistics-windows", a.windows] if method in ("inflora", "gainlora", "ewc") else []),
                       *(["--threads", a.threads] if a.threads else []))
         return json.loads(result.read_text(encoding="utf-8"))
 
@@ -164,7 +165,7 @@ def small_model(args, data: pathlib.Path) -> pathlib.Path:
         if not (args.work / "small-tokenizer").exists():
             run.tern("tokenize", "--train", "--vocab-size", 1024, "--input", "novels_begin.txt", "--output", "small-tokenizer")
         if not (args.work / "small-sizes").exists():
-            run.tern("new", "--layers", 3, "--width", 96, "--heads", 4, "--kv-heads", 2, "--context", 512, "--tie", "--tokenizer",
+            run.tern("new", "--layers", 3, "--width", 96, "--heads", 4, "--kv-heads", 2, "--context", 512, "--tokenizer",
                      "small-tokenizer", "--output", "small-sizes")
         run.tern("train", "small-sizes", "--from-scratch", "--data", "novels.txt", "--seq", 256, "--batch", 8, "--steps", args.small,
                  "--learning-rate", "4e-3", "--schedule", "cosine", "--warmup-steps", 50, "--dtype", "f32", "--output", "small",
