@@ -9,6 +9,7 @@
 #include "apps/eval_run.h"
 #include "apps/identity.h"
 #include "apps/inference_weights.h"
+#include "apps/model_engine.h"
 #include "apps/read_text.h"
 #include "apps/signals.h"
 #include "base/clock.h"
@@ -17,6 +18,7 @@
 #include "base/progress.h"
 #include "base/units.h"
 #include "eval/compare_models.h"
+#include "eval/gated_losses.h"
 
 namespace tern {
 namespace {
@@ -127,17 +129,24 @@ int run_compare_models(const Options& options, const ModelDescription& model) {
     for (const Json& row : log->done()) all.push_back(difference_of(row));
   check_done(options, all.size(), work);
 
-  const int64_t batch = windows_at_once(options, work);
-  const InferenceNeeds needs = window_needs(work, batch);
-  const WeightsChoice choice = choose_weights(options, model, needs, budget_beside(reference, options, model, needs));
+  const bool gated = is_gated(model);
+  const int64_t batch = gated ? 1 : windows_at_once(options, work);
+  InferenceNeeds needs = window_needs(work, batch);
+  const MemoryBudget budget = budget_beside(reference, options, model, needs);
+  needs.adapters = model.beside;
+  const WeightsChoice choice = choose_weights(options, model, needs, budget);
   Arena arena;
   const InferenceWeights loaded(options, model, choice, 0, arena, WeightsPass::batch);
   const ModelWeights reference_weights = load_for_inference(reference, arena);
+  const GatedAdapter gates = gated ? read_gated_adapter(model.adapter) : GatedAdapter{};
+  std::optional<GatedTexts> texts;
+  if (gated) texts.emplace(model.spec, loaded.weights(), gates);
   const StopSignals signals;
   const int64_t start_ns = real_clock().now_ns();
   try {
     compare_the_rest({reference.spec, reference_weights},
-                     {model.spec, loaded.weights(), kv_option(options, model.dtype)}, work, batch, arena, log, all);
+                     {model.spec, loaded.weights(), kv_option(options, model.dtype), gated ? &*texts : nullptr}, work,
+                     batch, arena, log, all);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::interrupted) throw;
     return stopped(error, log.has_value());

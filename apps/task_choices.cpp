@@ -6,6 +6,7 @@
 #include "apps/model_engine.h"
 #include "apps/task_kinds.h"
 #include "base/options.h"
+#include "eval/gated_losses.h"
 #include "eval/task_run.h"
 #include "infer/load.h"
 #include "infer/memory_fit.h"
@@ -34,7 +35,6 @@ Json choice_row(const TaskItem& item, const std::vector<ChoiceScore>& scores) {
 
 void run_choices(TaskRun& run, const OnItems& on_done) {
   const ModelDescription& model = run.model;
-  refuse_gated_adapter(model, "choices are scored without one; tasks whose answers are written take them");
   const auto windows_of = [&](const std::vector<TaskItem>& items) {
     return choice_windows(*model.tokenizer, items, model_context(model), run.prefix, run.prefix_if_empty, run.path);
   };
@@ -47,17 +47,26 @@ void run_choices(TaskRun& run, const OnItems& on_done) {
   }
   const int64_t batch = run.options.integer("batch");
   const std::optional<KvType> kv = kv_option(run.options, model.dtype);
-  const InferenceNeeds needs{
-      .context = longest, .sequences = 0, .page_tokens = 16, .iteration_tokens = batch * longest, .logit_rows = 0};
+  const InferenceNeeds needs{.context = longest,
+                             .sequences = 0,
+                             .page_tokens = 16,
+                             .iteration_tokens = batch * longest,
+                             .logit_rows = 0,
+                             .adapters = model.beside};
   const WeightsChoice choice = choose_weights(run.options, model, needs, memory_budget(run.options));
   Arena arena;
   const InferenceWeights loaded(run.options, model, choice, 0, arena, WeightsPass::batch);
+  const std::optional<GatedAdapter> gated =
+      is_gated(model) ? std::optional(read_gated_adapter(model.adapter)) : std::nullopt;
+  const auto losses_of = [&](const std::vector<Window>& windows) {
+    return gated ? gated_choice_losses(model.spec, loaded.weights(), *gated, windows, batch, arena, kv)
+                 : ragged_losses(model.spec, loaded.weights(), windows, batch, arena, kv);
+  };
   const auto at_once = static_cast<size_t>(std::max<int64_t>(1, batch / most));
   for (size_t first = run.rows.size(); first < run.task.items.size(); first += at_once) {
     const std::vector<TaskItem> items = run.items(first, at_once);
     const std::vector<Window> windows = windows_of(items);
-    const auto scores =
-        choice_scores(items, windows, ragged_losses(model.spec, loaded.weights(), windows, batch, arena, kv));
+    const auto scores = choice_scores(items, windows, losses_of(windows));
     for (size_t i = 0; i < items.size(); ++i) run.add(choice_row(items[i], scores[i]));
     if (!on_done(run.rows.size())) return;
   }

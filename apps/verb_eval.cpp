@@ -115,8 +115,6 @@ int run_eval(const Options& options) {
   check_eval_flags(options);
   const ModelDescription model = described_model(options);
   refuse_encoder(model, "eval");
-  if (options.has("reference"))
-    refuse_gated_adapter(model, "two models are compared token by token, and the first of a text have no prompt");
   tell_notes(model);
   if (!model.tokenizer)
     throw Error(ErrorKind::bad_file, "{}: there is no tokenizer; put the model's tokenizer.json beside config.json",

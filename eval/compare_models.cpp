@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "eval/batch_rows.h"
+#include "eval/gated_losses.h"
 
 namespace tern {
 
@@ -14,6 +15,7 @@ void compare_windows(const ComparedModel& reference, const ComparedModel& model,
   if (reference.spec.vocab != model.spec.vocab)
     throw Error(ErrorKind::usage, "--reference: its vocabulary has {} ids, the model's {}; they cannot be compared",
                 reference.spec.vocab, model.spec.vocab);
+  TERN_CHECK(batch == 1 || !(reference.gated || model.gated), "compare_windows: {} gated texts at once", batch);
   const WindowBatches batches(windows, masks, batch);
   batches.check(reference.spec);
   batches.check(model.spec);
@@ -26,7 +28,9 @@ void compare_windows(const ComparedModel& reference, const ComparedModel& model,
     for (size_t r = 0; r < b.targets.size(); ++r)
       if (b.targets[r] >= 0) scored.push_back(static_cast<int32_t>(r));
     const auto hidden = [&](const ComparedModel& m, const RopeTable& rope) {
-      Rows rows = make_rows(b.tokens, b.starts, m.spec.rope.kind == RopeKind::none ? nullptr : &rope);
+      const RopeTable* table = m.spec.rope.kind == RopeKind::none ? nullptr : &rope;
+      if (m.gated) return m.gated->forward(b.tokens, table, m.kv, compute);
+      Rows rows = make_rows(b.tokens, b.starts, table);
       rows.kv = m.kv;
       return model_forward(m.spec, m.weights, rows, nullptr, compute);
     };

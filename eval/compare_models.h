@@ -12,6 +12,8 @@
 
 namespace tern {
 
+class GatedTexts;
+
 /// Sums over the scored tokens of one window.
 struct WindowDifference {
   int64_t tokens = 0, same_top = 0;
@@ -20,8 +22,9 @@ struct WindowDifference {
 };
 struct ComparedModel {
   const ModelSpec& spec;
-  WeightSource weights;           // lent ones are asked for once in each batch of windows
-  std::optional<KvType> kv = {};  // keys and values as a cache of that type keeps them (Rows)
+  WeightSource weights;               // lent ones are asked for once in each batch of windows
+  std::optional<KvType> kv = {};      // keys and values as a cache of that type keeps them (Rows)
+  const GatedTexts* gated = nullptr;  // of these weights: each window is a text of its own, and `batch` is 1
 };
 using OnDifferences = std::function<bool(size_t first, const std::vector<WindowDifference>&)>;
 /// One forward of each model per `batch` windows; logits of at most kCompareRows rows exist at a time.

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "base/error.h"
+#include "eval/compare_models.h"
 #include "model/model_testing.h"
 
 namespace tern {
@@ -105,6 +106,69 @@ TEST(GatedLosses, AMaskLeavesTokensOutAndAStopIsAnInterruption) {
                         [](size_t first, auto) { return first < 1; });
     ADD_FAILURE() << "goes on";
   } catch (const Error& e) { EXPECT_EQ(e.kind(), ErrorKind::interrupted); }
+}
+
+TEST(GatedLosses, ChoicesHaveTheGatesOfTheirPrompt) {
+  GatedText t("llama");
+  // Two choices behind each prompt, of lengths of their own.
+  std::vector<Window> choices;
+  for (const Window& w : t.windows) {
+    choices.push_back(w);
+    Window other = w;
+    other.tokens.back() = (other.tokens.back() + 1) % static_cast<int32_t>(t.base.vocab);
+    other.tokens.push_back(1);
+    choices.push_back(std::move(other));
+  }
+  const std::vector<double> got = gated_choice_losses(t.base, t.weights, t.gated, choices, 3, t.arena);
+  ASSERT_EQ(got.size(), choices.size());
+  bool noticed = false;
+  for (size_t i = 0; i < got.size(); ++i) {
+    const auto own = [&](const Window& w) {
+      const std::span<const int32_t> prompt = std::span(w.tokens).first(static_cast<size_t>(w.first_scored));
+      return t.loss(choices[i], 1, std::ssize(choices[i].tokens), gates_of(t.gated, t.base, t.weights, prompt));
+    };
+    EXPECT_NEAR(got[i], own(choices[i]), 1e-6 * got[i]) << i;
+    noticed |= std::abs(own(choices[(i + 2) % choices.size()]) - got[i]) > 1e-2 * got[i];
+  }
+  EXPECT_TRUE(noticed) << "gates of another prompt would not be missed";
+}
+
+TEST(GatedLosses, ComparedWithTheModelAsItCameAPromptIsAlikeAndTheRestIsNot) {
+  for (const char* family : {"llama", "gpt2"}) {
+    SCOPED_TRACE(family);
+    GatedText t(family);
+    const GatedTexts texts(t.base, t.weights, t.gated);
+    const auto compare = [&](const std::vector<std::vector<uint8_t>>& masks) {
+      std::vector<WindowDifference> all;
+      compare_windows({t.base, t.weights}, {t.base, t.weights, {}, &texts}, t.windows, masks, 1, t.arena, 0,
+                      [&](size_t, const std::vector<WindowDifference>& part) {
+                        all.insert(all.end(), part.begin(), part.end());
+                        return true;
+                      });
+      return all;
+    };
+    const auto on = [](size_t, auto) { return true; };
+    const std::vector<double> losses = gated_window_losses(0, t.base, t.weights, t.gated, t.windows, {}, t.arena, on);
+    const std::vector<double> plain = window_losses(t.base, t.weights, t.windows, 1, t.arena);
+    const std::vector<WindowDifference> all = compare({});
+    ASSERT_EQ(all.size(), t.windows.size());
+    for (size_t i = 0; i < all.size(); ++i) {
+      EXPECT_NEAR(all[i].loss, losses[i], 1e-4 * losses[i]) << i;
+      EXPECT_NEAR(all[i].reference_loss, plain[i], 1e-4 * plain[i]) << i;
+    }
+    EXPECT_GT(summarize(all).mean_kl, 1e-3);
+    // Of prompts alone.
+    std::vector<std::vector<uint8_t>> prompts;
+    for (const Window& w : t.windows) {
+      const int64_t prompt = std::min(kPrompt, std::ssize(w.tokens) - 1);
+      auto& mask = prompts.emplace_back();
+      for (int64_t k = 0; k < std::ssize(w.tokens); ++k) mask.push_back(k < prompt);
+    }
+    const CompareReport alike = summarize(compare(prompts));
+    EXPECT_GT(alike.tokens, 0);
+    EXPECT_NEAR(alike.max_kl, 0, 1e-9);
+    EXPECT_EQ(alike.same_top, 1);
+  }
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include "model/number.h"
 #include "model/ops.h"
 #include "model/row_lengths.h"
+#include "model/saved_modules.h"
 #include "model/weights_file.h"
 #include "model/whole_modules.h"
 
@@ -253,6 +254,8 @@ void save_adapters(const ModelSpec& spec, const PeftConfig& config, const ModelW
     others.emplace(peft_weights_file(whole_from));
     for (const std::string& name : whole_module_tensors(spec, config, whole_from))
       entries.push_back(as_it_is(*others, name));
+  } else if (!config.saved.empty()) {
+    for (TensorToWrite& entry : saved_module_entries(spec, config, weights)) entries.push_back(std::move(entry));
   }
   make_dirs(io, dir);
   write_safetensors(io, join_path(dir, "adapter_model.safetensors"), entries);

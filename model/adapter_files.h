@@ -45,7 +45,8 @@ void load_adapters(const ModelSpec&, const std::string& dir, DType, ModelWeights
 void load_adapter_beside(const ModelSpec& adapted, const std::string& model_dir, const std::string& dir, DType,
                          int number, ModelWeights& weights, Arena&);
 /// Writes both files; `weights` may hold the branches alone. `whole_from`: the PEFT directory whose whole modules are written
-/// with them, byte for byte, where the configuration has such. Errors: those of write_safetensors.
+/// with them, byte for byte, where the configuration has such; without one modules_to_save are those of `weights`. Errors: those
+/// of write_safetensors.
 void save_adapters(const ModelSpec&, const PeftConfig&, const ModelWeights& weights, const std::string& dir, Io&,
                    const std::string& whole_from = {});
 

@@ -18,6 +18,7 @@
 #include "model/model_testing.h"
 #include "model/pack_weights.h"
 #include "model/row_lengths.h"
+#include "model/saved_modules.h"
 
 namespace tern {
 namespace {
@@ -188,6 +189,61 @@ TEST(WholeModules, ATiedHeadStaysAsItWasBesideAChangedTable) {
   put_whole_modules(head.spec, head.config, head.dir, head.base, DType::f32, weights, arena);
   EXPECT_EQ(embed_of(weights).tokens.data(), embed_of(before).tokens.data());
   EXPECT_FALSE(same_bits(dense_rows(head_of(weights).projection), embed_of(before).tokens));
+}
+
+// Trained tables, norm and head are written beside the adapters and read as PEFT's are; a tied head as its table.
+TEST(WholeModules, ThoseThatAreTrainedAreReadAsPeftsAre) {
+  const std::pair<const char*, std::vector<std::string>> cases[] = {
+      {"llama", {"embed_tokens"}},
+      {"llama", {"lm_head", "model.norm"}},
+      {"llama_tied", {"embed_tokens", "lm_head", "model.norm"}},
+      {"gpt2", {"wte", "wpe", "ln_f", "lm_head"}}};
+  for (const auto& [of, saved] : cases) {
+    SCOPED_TRACE(std::string(of) + " " + saved.back());
+    const std::string base = std::string(TERN_SOURCE_DIR) + "/tests/golden/models/" + of;
+    const ModelSpec model = model_spec(read_hf_config(base + "/config.json"));
+    PeftConfig config;
+    config.targets.all_linear = true, config.rank = 2, config.alpha = 2, config.saved = saved;
+    const auto adapted = [&] { return with_adapters(model, config, "x", AdapterParts::all); };
+    const ModelSpec trained = with_saved_modules(adapted(), config, "x");
+    size_t units = 0;
+    for (const Unit& unit : trained.units) units += !unit.frozen;
+    EXPECT_EQ(units, saved.size() > 2 ? 2u : 1u);
+    Arena arena;
+    ModelWeights weights = load_weights(trained, base, DType::f32, arena);
+    initialize_adapters(trained, weights, 3);
+    for_each_trained(trained, weights, [](const ParameterInfo&, Tensor& t) {
+      for (float& x : t.span<float>()) x = 0.75f * x + 0.01f;
+    });
+    const std::string dir = ::testing::TempDir() + "/tern-saved-modules";
+    save_adapters(trained, config, weights, dir, real_io());
+    const PeftConfig read = read_peft_config(peft_config_file(dir));
+    EXPECT_EQ(read.saved, saved);
+    ModelWeights again = load_weights(adapted(), base, DType::f32, arena);
+    put_whole_modules(adapted(), read, dir, base, DType::f32, again, arena);
+    load_adapters(adapted(), dir, DType::f32, again, arena, whole_module_tensors(adapted(), read, dir));
+    EXPECT_TRUE(same_bits(logits_by(adapted(), again, arena), logits_by(trained, weights, arena)));
+  }
+}
+
+TEST(WholeModules, WhatIsTrainedTogetherIsNamedTogether) {
+  const auto refusal = [](const char* of, std::vector<std::string> saved, std::vector<std::string> targets = {}) {
+    PeftConfig config;
+    config.targets.all_linear = targets.empty(), config.targets.names = std::move(targets);
+    config.rank = 2, config.saved = std::move(saved);
+    const HfConfig model = read_hf_config(std::string(TERN_SOURCE_DIR) + "/tests/golden/models/" + of + "/config.json");
+    try {
+      with_saved_modules(with_adapters(model_spec(model), config, "x", AdapterParts::all), config, "--save-modules");
+    } catch (const Error& e) { return std::string(e.what()); }
+    return std::string("accepted");
+  };
+  EXPECT_EQ(refusal("llama", {"embed_tokens"}), "accepted");
+  EXPECT_NE(refusal("llama", {"lm_head"}).find("model.norm"), std::string::npos);
+  EXPECT_NE(refusal("llama_tied", {"embed_tokens"}).find("lm_head"), std::string::npos);
+  EXPECT_NE(refusal("gpt2", {"wte", "ln_f", "lm_head"}).find("wpe"), std::string::npos);
+  EXPECT_NE(refusal("llama", {"q_proj"}).find("q_proj is a module of a layer"), std::string::npos);
+  EXPECT_NE(refusal("llama", {"lm_head", "norm"}).find("module of a layer"), std::string::npos) << "of layers too";
+  EXPECT_NE(refusal("llama", {"embed_tokens"}, {"lm_head", "q_proj"}).find("low rank"), std::string::npos);
 }
 
 }  // namespace

@@ -12,15 +12,22 @@
 namespace tern {
 namespace {
 
-// --target names and commas, "all-linear", or not given: every matrix of the layers.
-PeftTargets targets_from(const Options& o) {
-  PeftTargets targets;
-  for (const std::string& given : o.list("target"))
+// Names with commas between them, or given one by one.
+std::vector<std::string> names_from(const Options& o, const char* option) {
+  std::vector<std::string> names;
+  for (const std::string& given : o.list(option))
     for (size_t at = 0; at <= given.size();) {
       const size_t end = std::min(given.find(',', at), given.size());
-      if (end > at) targets.names.push_back(given.substr(at, end - at));
+      if (end > at) names.push_back(given.substr(at, end - at));
       at = end + 1;
     }
+  return names;
+}
+
+// --target, "all-linear", or not given: every matrix of the layers.
+PeftTargets targets_from(const Options& o) {
+  PeftTargets targets;
+  targets.names = names_from(o, "target");
   targets.all_linear = targets.names.empty() || std::ranges::count(targets.names, "all-linear") > 0;
   if (targets.all_linear && targets.names.size() > 1)
     throw Error(ErrorKind::usage, "--target: all-linear has every matrix of the layers; leave the other names out");
@@ -28,9 +35,23 @@ PeftTargets targets_from(const Options& o) {
   return targets;
 }
 
+// --save-modules: what is trained as a whole beside the adapters.
+void take_saved_modules(const Options& o, AdapterSettings& a) {
+  a.config.saved = names_from(o, "save-modules");
+  if (a.config.saved.empty()) return;
+  const auto refuse = [](std::string_view with, std::string_view why) {
+    throw Error(ErrorKind::usage, "--save-modules: with {} {}; leave one of the two out", with, why);
+  };
+  if (o.has("stream")) refuse("--stream", "tasks change matrices of layers alone");
+  if (learns_pairs(o)) refuse("--method dpo", "the reference is the model without its branches, which stays as it is");
+  if (o.text("method") == "qalora")
+    refuse("--method qalora", "an adapter merges into offsets, and whole modules do not");
+  if (takes_factors(a.init)) refuse("--init " + o.text("init"), "the adapter is written beside the model as it came");
+}
+
 // An adapter that is there: its configuration says what it is.
 void begin_from(const Options& o, AdapterSettings& a) {
-  for (const char* name : {"rank", "alpha", "target", "init"})
+  for (const char* name : {"rank", "alpha", "target", "save-modules", "init"})
     if (o.given(name))
       throw Error(ErrorKind::usage, "--{}: the adapter in --begin {} says it itself; leave it out", name,
                   o.text("begin"));
@@ -78,6 +99,7 @@ std::optional<AdapterSettings> adapter_from(const Options& o) {
     throw Error(ErrorKind::usage,
                 "--rank: {}; --init orthogonal gives half of the directions to A, half to B: an even rank",
                 a.config.rank);
+  take_saved_modules(o, a);
   if (learns_pairs(o)) {
     a.preference = o.real("dpo-beta");
     if (!(*a.preference > 0)) throw Error(ErrorKind::usage, "--dpo-beta: {}; expected more than 0", *a.preference);

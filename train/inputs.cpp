@@ -18,6 +18,7 @@
 #include "model/adapter_files.h"
 #include "model/coded_base.h"
 #include "model/model_files.h"
+#include "model/saved_modules.h"
 #include "model/taken_factors.h"
 #include "spec/presets.h"
 
@@ -108,14 +109,17 @@ uint32_t weights_crc(const std::string& path) {
 }
 
 // Each name of --target by itself, so that none is passed over.
-ModelSpec adapted(ModelSpec spec, const PeftConfig& config) {
+ModelSpec adapted(ModelSpec spec, const AdapterSettings& adapter) {
+  const PeftConfig& config = adapter.config;
   try {
     for (const std::string& name : config.targets.names) {
       PeftConfig one = config;
-      one.targets.names = {name};
+      one.targets.names = {name}, one.saved.clear();
       with_adapters(spec, one, "--target " + name);
     }
-    return with_adapters(std::move(spec), config, "--target");
+    if (config.saved.empty() || !adapter.begin.empty()) return with_adapters(std::move(spec), config, "--target");
+    spec = with_adapters(std::move(spec), config, "--save-modules", AdapterParts::all);
+    return with_saved_modules(std::move(spec), config, "--save-modules");
   } catch (const Error& e) { throw Error(ErrorKind::usage, "{}", e.what()); }
 }
 
@@ -172,9 +176,9 @@ TrainInputs load_inputs(const TrainSettings& s) {
         "train: an encoder ({}); tern trains by the next token, which it has not; masked words are not there yet",
         in.spec.family);
   if (s.adapter)
-    in.spec = with_stored_matrices(with_dropout(pooled(adapted(std::move(in.spec), s.adapter->config), s.adapter->pool),
-                                                s.adapter->config.dropout),
-                                   in.dir.path, s.dtype);
+    in.spec = with_stored_matrices(
+        with_dropout(pooled(adapted(std::move(in.spec), *s.adapter), s.adapter->pool), s.adapter->config.dropout),
+        in.dir.path, s.dtype);
   if (has_stored_matrices(in.spec)) {
     if (s.adapter && takes_factors(s.adapter->init))
       throw Error(ErrorKind::usage,

@@ -66,6 +66,7 @@ Facts settings_facts(const TrainSettings& s, const RunIdentity& id) {
     f.emplace_back("rank", number(c.rank));
     f.emplace_back("alpha", number(c.alpha));
     f.emplace_back("target", c.targets.all_linear ? "all-linear" : fmt::format("{}", fmt::join(c.targets.names, ",")));
+    if (!c.saved.empty()) f.emplace_back("save-modules", fmt::format("{}", fmt::join(c.saved, ",")));
     f.emplace_back("init", std::string(name_of(s.adapter->init)));
     if (s.adapter->preference) f.emplace_back("dpo-beta", number(*s.adapter->preference));
     if (c.dropout > 0) f.emplace_back("adapter-dropout", number(c.dropout));

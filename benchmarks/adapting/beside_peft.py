@@ -6,8 +6,9 @@
 Without --model a model of 1.1 billion parameters (TinyLlama's shape) is drawn at random with the tokenizer --tokenizer. Memory is the highest
 resident after the model was read, less the model's own weights. Both begin from one
 adapter, read the same windows in the same order, and update by AdamW alike. First the losses of --compare-steps on --compare-model (a small
-one); then rounds in turn of tern, PEFT eager and PEFT compiled in bf16 on the same threads, medians of steps after the second.
-Needs torch, transformers, peft and safetensors.
+one; 0: not); then rounds in turn of tern, PEFT eager and PEFT compiled in --dtype on the same threads, medians of steps after the second. Where a
+processor has no instructions for bf16 PyTorch's products of it are slow: float32 is PEFT's best there. Fewer --layers of the same widths are
+that model's shape in less time. Needs torch, transformers, peft and safetensors.
 """
 import argparse, json, pathlib, statistics, subprocess, sys, time
 
@@ -101,20 +102,31 @@ def tern(args, model, output, steps, dtype, rate=RATE) -> dict:
 
 def first_adapter(args, model, dtype) -> str:
     """What tern begins with: a step of no length."""
-    return tern(args, model, f"begin-{pathlib.Path(model).name}", 1, dtype, rate=1e-30)["adapter"]
+    name = f"begin-{pathlib.Path(model).name}-{dtype}"
+    there = args.work / name / "adapter"
+    return str(there) if there.exists() else tern(args, model, name, 1, dtype, rate=1e-30)["adapter"]
 
 
 def draw_model(args) -> pathlib.Path:
-    where = args.work / "drawn-1.1b"
+    where = args.work / f"drawn-{args.layers}-layers"
     if not (where / "config.json").exists():
         import torch
         from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
         torch.manual_seed(1)
-        config = LlamaConfig(vocab_size=32000, hidden_size=2048, intermediate_size=5632, num_hidden_layers=22, num_attention_heads=32,
+        config = LlamaConfig(vocab_size=32000, hidden_size=2048, intermediate_size=5632, num_hidden_layers=args.layers, num_attention_heads=32,
                              num_key_value_heads=4, max_position_embeddings=2048, rms_norm_eps=1e-5, tie_word_embeddings=False)
-        LlamaForCausalLM(config).to(torch.bfloat16).save_pretrained(where)
+        LlamaForCausalLM(config).to(getattr(torch, args.dtype)).save_pretrained(where)
         AutoTokenizer.from_pretrained(args.tokenizer).save_pretrained(where)
     return where
+
+
+def compare_losses(args) -> None:
+    small = args.compare_model
+    begin = first_adapter(args, small, "float32")
+    ours, theirs = (f["losses"] for f in (tern(args, small, "compared", args.compare_steps, "float32"),
+                                          peft(args, small, begin, args.compare_steps, "float32")))
+    worst = max(abs(a - b) / b for a, b in zip(ours, theirs, strict=True))
+    print(f"{len(ours)} steps of {small}: losses {ours[-1]:.4f} and {theirs[-1]:.4f} at the end, at most {100 * worst:.3f} % apart\n", flush=True)
 
 
 def main() -> int:
@@ -132,8 +144,9 @@ def main() -> int:
     p.add_argument("--seq", type=int, default=512)
     p.add_argument("--batch", type=int, default=4)
     p.add_argument("--threads", type=int, default=2)
-    for name in ("--begin", "--dtype"):
-        p.add_argument(name, help=argparse.SUPPRESS)
+    p.add_argument("--layers", type=int, default=22, help="of a model that is drawn")
+    p.add_argument("--dtype", choices=("bfloat16", "float32"), default="bfloat16", help="of the rounds")
+    p.add_argument("--begin", help=argparse.SUPPRESS)
     for name in ("--peft", "--compiled"):
         p.add_argument(name, action="store_true", help=argparse.SUPPRESS)
     args = p.parse_args()
@@ -143,20 +156,16 @@ def main() -> int:
     if args.quick:
         args.model, args.rounds, args.steps, args.compare_steps, args.seq, args.batch = args.compare_model, 1, 5, 10, 64, 2
     args.work.mkdir(parents=True, exist_ok=True)
-    small = args.compare_model
-    begin = first_adapter(args, small, "float32")
-    ours, theirs = (f["losses"] for f in (tern(args, small, "compared", args.compare_steps, "float32"),
-                                          peft(args, small, begin, args.compare_steps, "float32")))
-    worst = max(abs(a - b) / b for a, b in zip(ours, theirs, strict=True))
-    print(f"{len(ours)} steps of {small}: losses {ours[-1]:.4f} and {theirs[-1]:.4f} at the end, at most {100 * worst:.3f} % apart\n")
+    if args.compare_steps > 0:
+        compare_losses(args)
     if args.rounds == 0:
         return 0
-    model = args.model or draw_model(args)
-    begin, found = first_adapter(args, model, "bfloat16"), {"tern": [], "PEFT": [], "PEFT compiled": []}
+    model, dtype = args.model or draw_model(args), args.dtype
+    begin, found = first_adapter(args, model, dtype), {"tern": [], "PEFT": [], "PEFT compiled": []}
     for _ in range(args.rounds):  # in turn, so that what else the machine does falls on all
-        found["tern"].append(tern(args, model, "timed", args.steps, "bfloat16"))
-        found["PEFT"].append(peft(args, model, begin, args.steps, "bfloat16"))
-        found["PEFT compiled"].append(peft(args, model, begin, args.steps, "bfloat16", compiled=True))
+        found["tern"].append(tern(args, model, "timed", args.steps, dtype))
+        found["PEFT"].append(peft(args, model, begin, args.steps, dtype))
+        found["PEFT compiled"].append(peft(args, model, begin, args.steps, dtype, compiled=True))
     for run in found["tern"]:
         run["beyond"] = run["resident"] - found["PEFT"][0]["base"]
     print("| | tokens/s | of each round | resident beyond the base, MiB |\n|---|---|---|---|")

@@ -10,10 +10,10 @@ labels among those of at most --windows questions is the score. docs/continual.m
 A task that one run on it alone does not bring past the model as it came (texts: by 0.05 bits per byte), or past always giving the commonest
 label (questions: by 10 points), says nothing of forgetting: it is left out of the stream and listed. Order 1 is the one above (of questions that
 of O-LoRA's paper); the others are drawn by a fixed seed. Prints for each stream a table over all orders and seeds, with the spread, what is
-kept behind the last task and seconds; `--matrices` also every matrix. What is done is not done again, what was stopped goes on. Needs nothing but
-Python's library.
+kept behind the last task and seconds; `--matrices` also the matrix of every method and order, means over seeds. `--small STEPS`: the model is one of
+0.4 million parameters, which is trained on novels first. What is done is not done again, what was stopped goes on. Needs nothing but Python's library.
 """
-import argparse, json, lzma, os, pathlib, random, statistics, sys
+import argparse, json, lzma, math, os, pathlib, random, statistics, sys
 
 from tern_runs import TernRuns, claim_folder
 
@@ -44,13 +44,10 @@ TEXTS = {"novel": novel, "plays": text_of("tinyshakespeare.txt"), "wiki": text_o
 QUESTIONS = {"amazon": "SC", "MNLI": "NLI", "CB": "NLI", "COPA": None, "QQP": "QQP", "RTE": "NLI", "SST-2": "SC", "agnews": "TC",
              "BoolQA": "BoolQA", "WiC": "WiC"}
 
-LONGEST = 700  # characters, so that most fit a window
-
-
-def questions_of(folder: pathlib.Path, name: str, part: str, count: int) -> list:
-    """Prompts with their labels. Rows whose label is none of the task's (131 of MNLI's test) or which are longer than LONGEST are dropped."""
+def questions_of(folder: pathlib.Path, name: str, part: str, count: int, longest: int) -> list:
+    """Prompts with their labels. Rows whose label is none of the task's (131 of MNLI's test) or which are longer than that are dropped."""
     labels = json.loads((folder / name / "labels.json").read_text(encoding="utf-8"))
-    rows = [r for r in json.loads((folder / name / f"{part}.json").read_text(encoding="utf-8")) if r["label"] in labels and len(r["sentence"]) <= LONGEST]
+    rows = [r for r in json.loads((folder / name / f"{part}.json").read_text(encoding="utf-8")) if r["label"] in labels and len(r["sentence"]) <= longest]
     rows = random.Random(23).sample(rows, min(count, len(rows)))
     asked = ""
     if QUESTIONS[name]:
@@ -64,9 +61,9 @@ def write_lines(path: pathlib.Path, rows: list) -> None:
 
 
 def orders_of(names: list, count: int) -> list:
-    """The given one, then shuffled ones, each once."""
+    """The given one, then shuffled ones, each once; fewer where there are no more."""
     orders, draw = [list(names)], random.Random(23)
-    while len(orders) < count:
+    while len(orders) < min(count, math.factorial(len(names))):
         order = draw.sample(names, len(names))
         if order not in orders:
             orders.append(order)
@@ -79,7 +76,7 @@ class Texts:
     longer = 1  # windows than --seq
 
     def __init__(self, args, data: pathlib.Path):
-        self.names = args.texts.split(",")
+        self.names, self.steps, self.judged = args.texts.split(","), args.steps, args.windows
         for name in self.names:
             text = TEXTS[name](data, args.bytes)
             cut = text.rindex("\n", 0, len(text) * 9 // 10) + 1
@@ -97,9 +94,10 @@ class Questions:
 
     def __init__(self, args, data: pathlib.Path):
         self.names, self.end, self.commonest = args.questions.split(","), ".jsonl", {}
+        self.steps, self.judged = args.question_steps or args.steps, args.asked or args.windows
         for name in self.names:
-            learned = questions_of(data / "continual", name, "train", args.rows)
-            asked = questions_of(data / "continual", name, "test", args.windows)
+            learned, asked = (questions_of(data / "continual", name, part, count, args.longest)
+                              for part, count in (("train", args.rows), ("test", self.judged)))
             write_lines(args.work / f"{name}.jsonl", [{"prompt": p, "completion": f" {label}"} for p, _, label in learned])
             write_lines(args.work / f"{name}_test.jsonl",
                         [{"prompt": p, "choices": [f" {x}" for x in labels], "answer": labels.index(label)} for p, labels, label in asked])
@@ -116,20 +114,23 @@ class Study(TernRuns):
         self.tasks = tasks
 
     def stream(self, order: list, method: str, seed: int) -> dict:
-        a, name = self.args, f"{'-'.join(order)}-{method}-{a.steps}-{seed}"
+        a, steps = self.args, self.tasks.steps
+        name = f"{'-'.join(order)}-{method}-{steps}-{seed}"
         tasks = a.work / f"{'-'.join(order)}.toml"
         end, batch = self.tasks.end, a.batch // self.tasks.longer
         tasks.write_text("".join(f'[[task]]\nname = "{n}"\ndata = "{n}{end}"\ntest = "{n}_test{end}"\n' for n in order), encoding="utf-8")
         result = a.work / name / "result.json"
         if not result.exists():
             self.tern("adapt", a.model, "--stream", tasks.name, "--method", method, "--output", name, "--rank", a.rank,
-                      "--seq", a.seq * self.tasks.longer, "--batch", batch, "--steps", a.steps, "--learning-rate", a.rate,
-                      "--eval-batches", a.windows // batch, "--statistics-windows", a.windows, "--checkpoint-every", 0, "--seed", seed)
+                      "--seq", a.seq * self.tasks.longer, "--batch", batch, "--steps", steps, "--learning-rate", a.rate,
+                      "--eval-batches", self.tasks.judged // batch, "--checkpoint-every", 0, "--seed", seed,
+                      *(["--statistics-windows", a.windows] if method in ("inflora", "gainlora", "ewc") else []),
+                      *(["--threads", a.threads] if a.threads else []))
         return json.loads(result.read_text(encoding="utf-8"))
 
 
-def spread(values: list) -> str:
-    return f"{statistics.mean(values):.3f}" + (f" ± {statistics.stdev(values):.3f}" if len(values) > 1 else "")
+def spread(values: list, digits: int = 3) -> str:
+    return f"{statistics.mean(values):.{digits}f}" + (f" ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else "")
 
 
 def row(method: str, runs: list) -> str:
@@ -140,15 +141,36 @@ def row(method: str, runs: list) -> str:
         averages = [statistics.mean(r["together"]) for r in runs]
         return f"| {method} | {spread(averages)} | | | | | |"
     kept = statistics.mean(r["costs"][-1]["kept_bytes"] for r in runs) / 1024
-    seconds = statistics.mean(sum(c["seconds"] for c in r["costs"]) for r in runs)
-    return f"| {method} | {number('AP')} | {number('FT')} | {number('BWT')} | {number('FWT')} | {kept:,.0f} | {seconds:.0f} |"
+    seconds = spread([sum(c["seconds"] for c in r["costs"]) for r in runs], 1)
+    return f"| {method} | {number('AP')} | {number('FT')} | {number('BWT')} | {number('FWT')} | {kept:,.0f} | {seconds} |"
 
 
-def matrix(name: str, run: dict) -> str:
-    lines = [f"\n{name}\n\n| after | " + " | ".join(run["tasks"]) + " |\n|---|" + "---|" * len(run["tasks"])]
-    for task, scores in zip(["nothing", *run["tasks"]], [run["before"], *run["matrix"]]):
-        lines.append(f"| {task} | " + " | ".join(f"{x:.3f}" for x in scores) + " |")
+def matrix(name: str, runs: list) -> str:
+    """Of one order: means over the seeds."""
+    tasks = runs[0]["tasks"]
+    lines = [f"\n{name}\n\n| after | " + " | ".join(tasks) + " |\n|---|" + "---|" * len(tasks)]
+    for task, *rows in zip(["nothing", *tasks], *([run["before"], *run["matrix"]] for run in runs)):
+        lines.append(f"| {task} | " + " | ".join(f"{statistics.mean(x):.3f}" for x in zip(*rows)) + " |")
     return "\n".join(lines)
+
+
+def small_model(args, data: pathlib.Path) -> pathlib.Path:
+    """Three layers of width 96 and 1,024 pieces, which have read --small steps of 2,048 tokens of the training set's novels."""
+    run, model = TernRuns(args), args.work / "small/model"
+    if not model.exists():
+        with lzma.open(data / "text/books/train.txt.xz", "rt", encoding="utf-8") as books:
+            text = books.read(12_000_000)
+        (args.work / "novels.txt").write_text(text, encoding="utf-8")
+        (args.work / "novels_begin.txt").write_text(text[:2_000_000], encoding="utf-8")
+        if not (args.work / "small-tokenizer").exists():
+            run.tern("tokenize", "--train", "--vocab-size", 1024, "--input", "novels_begin.txt", "--output", "small-tokenizer")
+        if not (args.work / "small-sizes").exists():
+            run.tern("new", "--layers", 3, "--width", 96, "--heads", 4, "--kv-heads", 2, "--context", 512, "--tokenizer",
+                     "small-tokenizer", "--output", "small-sizes")
+        run.tern("train", "small-sizes", "--from-scratch", "--data", "novels.txt", "--seq", 256, "--batch", 8, "--steps", args.small,
+                 "--learning-rate", "4e-3", "--schedule", "cosine", "--warmup-steps", 50, "--dtype", "f32", "--output", "small",
+                 *(["--threads", args.threads] if args.threads else []))
+    return model
 
 
 def study(args, tasks) -> bool:
@@ -168,15 +190,15 @@ def study(args, tasks) -> bool:
         print("\nfewer than two tasks are left: no stream of them is run")
         return False
     orders, seeds = orders_of(stays, args.orders), range(1, args.seeds + 1)
-    print(f"\n{len(orders)} orders × {len(seeds)} seeds, {args.steps} steps a task, {tasks.unit}\n")
+    print(f"\n{len(orders)} orders × {len(seeds)} seeds, {tasks.steps} steps a task, {tasks.unit}\n")
     print("| method | AP | FT | BWT | FWT | KiB kept | seconds |\n|---|---|---|---|---|---|---|", flush=True)
     matrices = []
-    for method in args.methods.split(","):
+    for method in filter(None, args.methods.split(",")):
         of = orders[:1] if method == "multitask" else orders  # all together have no order
         results = {(k, seed): runs.stream(order, method, seed) for k, order in enumerate(of) for seed in seeds}
         print(row(method, list(results.values())), flush=True)
         if method != "multitask":
-            matrices += [matrix(f"{method}, order {k + 1}, seed {seed}", run) for (k, seed), run in results.items()]
+            matrices += [matrix(f"{method}, order {k + 1}", [results[k, seed] for seed in seeds]) for k in range(len(orders))]
     if args.matrices:
         print("\n".join(matrices))
     return True
@@ -190,13 +212,18 @@ def main() -> int:
     p.add_argument("--streams", default="texts,questions")
     p.add_argument("--texts", default=",".join(TEXTS), help="of " + ", ".join(TEXTS))
     p.add_argument("--questions", default=",".join(QUESTIONS), help="of " + ", ".join(QUESTIONS))
-    p.add_argument("--methods", default=",".join(METHODS))
+    p.add_argument("--methods", default=",".join(METHODS), help="empty: only which tasks stay")
     p.add_argument("--orders", type=int, default=3)
     p.add_argument("--seeds", type=int, default=3)
     p.add_argument("--steps", type=int, default=100)
+    p.add_argument("--question-steps", type=int, help="of a task of questions; not given: --steps")
     p.add_argument("--bytes", type=int, default=200_000)
     p.add_argument("--rows", type=int, default=1_000)
+    p.add_argument("--longest", type=int, default=700, help="characters of a question, so that most fit a window")
     p.add_argument("--windows", type=int, default=128, help="of each test, and of each task's data that are looked at")
+    p.add_argument("--asked", type=int, help="questions of each test; not given: --windows")
+    p.add_argument("--small", type=int, metavar="STEPS", help="instead of --model: train a small model first, so long")
+    p.add_argument("--threads", type=int, help="of tern")
     p.add_argument("--rank", type=int, default=8)
     p.add_argument("--seq", type=int, default=128)
     p.add_argument("--batch", type=int, default=8)
@@ -212,7 +239,9 @@ def main() -> int:
         print("streams: TERN_DATA is not set; it names the folder of texts", file=sys.stderr)
         return 2
     args.tern, args.model, args.work = args.tern.resolve(), args.model.resolve(), args.work.resolve()
-    claim_folder(args, "model bytes rows windows rank seq batch rate")
+    claim_folder(args, "model small bytes rows longest windows asked rank seq batch rate")
+    if args.small:
+        args.model = small_model(args, pathlib.Path(data))
     for name in args.streams.split(","):
         print(f"\n## {name}\n")
         study(args, {"texts": Texts, "questions": Questions}[name](args, pathlib.Path(data)))

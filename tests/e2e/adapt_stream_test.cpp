@@ -79,14 +79,21 @@ TEST_F(AdaptStreamSlow, KilledWithGatesItEndsWithTheSameBits) {
                            "/02-sums/run/adapter/adapter_model.safetensors", "/02-sums/gated/gates.safetensors"})
     EXPECT_TRUE(file(std::string("gates-parts") + same) == file(std::string("gates-whole") + same)) << same;
   // What was learned is used where there is no answer to write, too.
-  const auto perplexity = [&](const std::string& more) {
-    const Outcome eval = tern("eval " + kModel + " --data log.txt --window 32 --json" + more + " 2>errors");
+  const auto judged = [&](const std::string& rest) {
+    const Outcome eval = tern("eval " + kModel + " --json" + rest + " 2>errors");
     EXPECT_EQ(eval.code, 0) << file("errors");
-    return parse_json(eval.text, "out")["perplexity"].get<double>();
+    return parse_json(eval.text, "out");
   };
-  EXPECT_LT(perplexity(" --adapter gates-whole/02-sums/gated"), perplexity(""));
-  expect_refusal(2, "eval " + kModel + " --data log.txt --adapter gates-whole/02-sums/gated --reference " + kModel,
-                 {"gated", "prompt"});
+  const std::string text = " --data log.txt --window 32", gates = " --adapter gates-whole/02-sums/gated";
+  const double with_gates = judged(text + gates)["perplexity"].get<double>();
+  EXPECT_LT(with_gates, judged(text)["perplexity"].get<double>());
+  const Json compared = judged(text + gates + " --reference " + kModel);
+  EXPECT_GT(compared["kl_divergence"].get<double>(), 0);
+  EXPECT_NEAR(compared["perplexity"].get<double>(), with_gates, 1e-3 * with_gates);
+  write("asked.jsonl",
+        "{\"prompt\": \"log 3: \", \"choices\": [\"21 and 879.\", \"Alas!\"], \"answer\": 0}\n"
+        "{\"prompt\": \"sums 4: \", \"choices\": [\"Alas!\", \"28 and 872.\"], \"answer\": 1}\n");
+  EXPECT_NE(judged(" --task asked.jsonl" + gates)["results"], judged(" --task asked.jsonl")["results"]);
 }
 
 TEST_F(AdaptStreamSlow, RefusesByName) {

@@ -71,7 +71,9 @@ TEST_F(Adapt, AStoppedRunGoesOnToTheSameBits) {
   for (const char* more :
        {"", " --dtype bf16 --init gaussian --method rslora --target q_proj,v_proj",
         " --method dora --adapter-dropout 0.2", " --method dora --dtype bf16", " --init pissa --target v_proj",
-        " --init olora --method rslora --dtype bf16 --target v_proj", " --init orthogonal"}) {
+        " --init olora --method rslora --dtype bf16 --target v_proj", " --init orthogonal",
+        " --target v_proj --save-modules embed_tokens,lm_head,model.norm",
+        " --target v_proj --dtype bf16 --save-modules embed_tokens,lm_head,model.norm"}) {
     const std::string name(1, letter++), rest = std::string("--rank 2") + more;
     json(train(name + "-whole", rest + " --steps 5"));
     json(train(name + "-parts", rest + " --steps 2"));
@@ -81,6 +83,29 @@ TEST_F(Adapt, AStoppedRunGoesOnToTheSameBits) {
     EXPECT_EQ(file(name + "-parts/adapter/adapter_config.json"), file(name + "-whole/adapter/adapter_config.json"));
   }
   expect_refusal(2, train("a-parts", "--rank 3 --steps 6"), {"--rank", "2 in the checkpoint"});
+}
+
+// The table of tokens with the last norm, trained as a whole beside adapters.
+TEST_F(Adapt, TrainsTheTableAndTheHeadInTheBytesForetold) {
+  const std::string modules = " --save-modules embed_tokens,lm_head,model.norm ";
+  const Json run = json(train("whole", "--rank 2 --steps 8" + modules)),
+             plain = json(train("ranks", "--rank 2 --steps 8"));
+  EXPECT_EQ(run["byte_mismatches"], 0);
+  EXPECT_LE(run["counted_peak_bytes"].get<int64_t>(), run["predicted_bytes"]["tensors"].get<int64_t>());
+  const auto states = [](const Json& r) { return r["predicted_bytes"]["optimizer"].get<int64_t>(); };
+  EXPECT_GE(states(run) - states(plain), 2 * 4 * (4096 * 256 + 256));
+  EXPECT_LE(states(run) - states(plain), 3 * 4 * (4096 * 256 + 256));
+  EXPECT_EQ(parse_json(file("whole/adapter/adapter_config.json"), "config")["modules_to_save"].size(), 3u);
+  const std::string eval = "eval " + kModel + " --data log.txt --dtype f32";
+  const double before = loss_of(eval), after = loss_of(eval + " --adapter whole/adapter");
+  EXPECT_LT(after, before - 0.3);
+  EXPECT_NE(after, loss_of(eval + " --adapter ranks/adapter"));
+  json("adapt merge " + kModel + " whole/adapter --dtype f32 --output whole-merged");
+  EXPECT_NEAR(loss_of("eval whole-merged --data log.txt --dtype f32"), after, 1e-5);
+  expect_refusal(2, train("x", "--save-modules embed_tokens"), {"--save-modules embed_tokens", "lm_head"});
+  expect_refusal(2, train("x", "--init pissa" + modules), {"--save-modules", "--init pissa"});
+  expect_refusal(2, "adapt " + kModel + " --method dpo --data pairs.jsonl --output x" + modules, {"--method dpo"});
+  expect_refusal(2, "adapt " + kModel + " --data log.txt --output x --begin whole/adapter", {"whole"});
 }
 
 // DoRA and dropout: the bytes foretold, the same bits with recomputation, merged weights that give the adapter's losses, and beside

@@ -1,0 +1,22 @@
+#pragma once
+// Modules that are trained as a whole beside adapters and that a PEFT directory holds (modules_to_save): tables of tokens and positions,
+// the final norm and the head. What is read of them: model/whole_modules.h.
+
+#include <string_view>
+#include <vector>
+
+#include "formats/peft/config.h"
+#include "formats/safetensors/write.h"
+#include "model/weights.h"
+
+namespace tern {
+
+/// The frozen model with those units trained whose modules config.saved holds: the tables, and the final norm with the head. A tied
+/// head is trained with its table, as one. Errors  usage, whose message begins with `where`: a module of layers; a low rank of a table or
+/// of the head; a part of what is trained together, with what is left out. bad_file: a name that ends no module.
+ModelSpec with_saved_modules(ModelSpec, const PeftConfig&, std::string_view where);
+
+/// The tensors of config.saved in a PEFT directory, from `weights`, whose tensors they share. f32, or f64 of such weights.
+std::vector<TensorToWrite> saved_module_entries(const ModelSpec&, const PeftConfig&, const ModelWeights& weights);
+
+}  // namespace tern
