@@ -7,10 +7,10 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
+#include <span>
 
 #include "apps/common.h"
 #include "apps/gguf_output.h"
-#include "apps/given_options.h"
 #include "apps/hf_output.h"
 #include "apps/outputs.h"
 #include "apps/quantize_mixture.h"
@@ -54,6 +54,31 @@ constexpr std::string_view kOfLcq[] = {
 
 constexpr std::string_view kOfLoftq[] = {"output", "method",     "rank",    "rounds", "type", "table-type",
                                          "report", "valid-data", "threads", "memory", "json"};
+
+struct MethodOptions {
+  std::string_view method;
+  std::span<const std::string_view> options;
+};
+constexpr MethodOptions kMethods[] = {{"rtn", kOfRtn}, {"gptq", kOfGptq}, {"lcq", kOfLcq}, {"loftq", kOfLoftq}};
+
+// An option that says nothing to the method is refused with the methods that it says something to.
+void refuse_options_of_others(const Options& options, std::string_view method) {
+  const auto of = [](const MethodOptions& m, std::string_view name) { return std::ranges::count(m.options, name) > 0; };
+  for (const auto& [name, value] : options.values()) {
+    const bool given = value.set && (value.origin == Origin::command_line || value.origin == Origin::recipe);
+    std::string others;
+    bool is_of_it = false;
+    for (const MethodOptions& m : kMethods) {
+      if (!of(m, name)) continue;
+      is_of_it = is_of_it || m.method == method;
+      others += (others.empty() ? "" : " or ") + std::string(m.method);
+    }
+    if (!given || is_of_it) continue;
+    const char* way = name == "bits" ? "give --type" : name == "type" ? "give --bits" : "leave it out";
+    throw Error(ErrorKind::usage, "{}: --{} says nothing to --method {}; {}{}", options.verb().name, name, method, way,
+                others.empty() ? "" : ", or choose --method " + others);
+  }
+}
 
 // Of what a directory holds as numbers.
 DType written_dtype(const ModelDescription& model) {
@@ -354,15 +379,9 @@ int run_quantize(const Options& options) {
   if (!options.has("output"))
     throw Error(ErrorKind::usage, "--output is not given; name a directory, or a .gguf file, to write");
   const std::string method = options.text("method"), out = options.text("output");
-  if (method == "rtn")
-    refuse_given_but(options, kOfRtn, "says nothing to --method rtn; leave it out, or choose --method gptq or lcq");
-  if (method == "gptq") refuse_given_but(options, kOfGptq, "is of --method lcq; choose a --type");
-  if (method == "lcq") refuse_given_but(options, kOfLcq, "says nothing to --method lcq; it takes --bits");
-  if (method == "loftq") {
-    refuse_given_but(options, kOfLoftq, "says nothing to --method loftq; leave it out");
-    if (is_gguf_path(out))
-      throw Error(ErrorKind::usage, "--output {}: --method loftq writes a directory, with its adapter in it", out);
-  }
+  refuse_options_of_others(options, method);
+  if (method == "loftq" && is_gguf_path(out))
+    throw Error(ErrorKind::usage, "--output {}: --method loftq writes a directory, with its adapter in it", out);
   const WeightType type = type_of_matrices(options);
   if (is_gguf_path(out) && !rounds_to(type))
     throw Error(ErrorKind::usage,

@@ -114,8 +114,9 @@ void Engine::run_batch() {
   EngineStep& report = last_step_;
   report.ran = report.only_decodes = true;
   report.running = scheduler_.num_running();
-  int64_t row = 0;
+  int64_t row = 0, rows = 0;
   for (const Work& work : batch) {
+    rows += work.count;
     if (work.kind == WorkKind::prefill) report.prompt_tokens += work.count, report.only_decodes = false;
     if (!work.wants_logits) continue;
     verify(work, logits, row);
@@ -123,9 +124,12 @@ void Engine::run_batch() {
   }
   const int64_t end_ns = clock_.now_ns();
   report.seconds = seconds_between(begin_ns, end_ns);
-  if (speculation_ && report.only_decodes)
+  if (!speculation_) return;
+  if (report.only_decodes)
     speculation_->observe(static_cast<int64_t>(batch.size()), row, report.generated_tokens,
                           seconds_between(compute_ns, draw_ns), seconds_between(draw_ns, end_ns));
+  else
+    speculation_->observe_prompts(rows, seconds_between(compute_ns, draw_ns));
 }
 
 // Asks for what may follow the sequences that decode, as far as a text may still grow.

@@ -2,21 +2,24 @@
 """tern serve beside llama.cpp's server under the same load, in turns, on one model of random bf16 weights.
 
     compare.py [--tern build/release/bin/tern] [--llama-server PATH] [--users 16] [--prompt 128] [--tokens 64] [--rounds 3]
-               [--threads 2] [--shape 1b] [--model FOLDER] [--read-rate build/release/benchmarks/inference/read_rate]
+               [--threads 2] [--shape 1b] [--model FOLDER] [--rates build/release/benchmarks/inference]
 
 The model (benchmarks/inference/shapes.py) is written once and exported to GGUF for llama.cpp. Each server is started, warmed,
 put under the load of `tern bench serve` (streams of /v1/completions with the same prompts of token ids) and ended, one after the
-other, round after round; the median of tokens a second, and of the ratio within a round. Where read_rate is there, a step of a
-batch is held to the time of reading weights, keys and values once. llama-server: of llama.cpp, built with its instruction sets on
-(`-DGGML_NATIVE=ON`, target llama-server). Needs numpy.
+other, round after round; the median of tokens a second, and of the ratio within a round. Where --rates has read_rate and product_rate
+(ninja), a step in which all streams decode is held to the roof: the longer of the time to read weights, keys and values once and the time
+of the products at the rate of f32 multiply-adds in registers (a machine with products of bf16 has a higher one), the median step to the
+median rates and the step that one of twenty is quicker than to the best. llama-server: of llama.cpp, built with its instruction sets on (`-DGGML_NATIVE=ON`, target
+llama-server). --make: only write the model. Needs numpy.
 """
-import argparse, json, os, pathlib, signal, socket, statistics, subprocess, sys, tempfile, time, urllib.request
+import argparse, http.client, json, pathlib, random, signal, socket, statistics, subprocess, sys, tempfile, threading, time, urllib.request
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 sys.dont_write_bytecode = True
 sys.path[:0] = [str(HERE.parent / "inference")]
 import compare as inference  # noqa: E402
+from limits import Server  # noqa: E402
 from shapes import MODELS, read_by_a_token  # noqa: E402
 
 
@@ -53,47 +56,87 @@ def of_llama(a, work):
         server.wait(60)
 
 
-def step_roof(a, work):
-    """Seconds to read what a step of all users reads: weights once, keys and values of each at half the answer."""
-    out = subprocess.run([a.read_rate, str(next((work / "model").glob("*.safetensors"))), str(a.threads)], capture_output=True, text=True).stdout
-    rates = [float(x) for x in out.split()]
+def steps_of_all(a, work):
+    """Seconds between tokens of a text while those of all users decode, sorted: of a step each."""
+    s = Server([a.tern, "serve", str(work / "model"), "--port", "0", "--json", "--threads", str(a.threads), "--prefix-cache", "off",
+                "--max-running", str(a.users)])
+    times, rng = [[] for _ in range(a.users)], random.Random(1)
+    prompts = [[rng.randrange(256, 4000) for _ in range(a.prompt)] for _ in times]
+
+    def ask(i):
+        c = http.client.HTTPConnection("127.0.0.1", s.port, timeout=600)
+        c.request("POST", "/v1/completions", json.dumps({"prompt": prompts[i], "max_tokens": a.tokens, "ignore_eos": True, "stream": True,
+                                                         "return_token_ids": True, "seed": i}))
+        for line in c.getresponse():
+            if line.startswith(b"data: {"):
+                times[i].append(time.perf_counter())
+    asking = [threading.Thread(target=ask, args=(i,)) for i in range(a.users)]
+    for t in asking:
+        t.start()
+    for t in asking:
+        t.join()
+    s.end()
+    begin, end = max(t[0] for t in times), min(t[-1] for t in times)
+    gaps = sorted(b - a for t in times for a, b in zip(t, t[1:]) if a >= begin and b <= end)
+    return gaps if len(gaps) >= a.users * 8 else sys.exit(f"compare: all texts decode together for {len(gaps)} tokens only; raise --tokens")
+
+
+def rates_of(a, work):
+    """Best and median of GB/s read and of GFLOP/s."""
+    read = [float(x) for x in subprocess.run([a.rates / "read_rate", next((work / "model").glob("*.safetensors")), str(a.threads)],
+                                             capture_output=True, text=True, check=True).stdout.split()]
+    made = [float(x) for x in subprocess.run([a.rates / "product_rate", str(a.threads)], capture_output=True, text=True, check=True).stdout.split()]
+    return [max(read[:2]), max(read[2:])], made
+
+
+def roof(a, work):
+    """A step of all users beside the roof, with rates taken before and after; the faster ones count."""
+    before = rates_of(a, work)
+    steps = steps_of_all(a, work)
+    read, made = ([max(x, y) for x, y in zip(*pair)] for pair in zip(before, rates_of(a, work)))
     m = MODELS[a.shape]
     kv = 2 * 2 * m["layers"] * m["kv_heads"] * m["head"] * a.users * (a.prompt + a.tokens / 2)
-    return (2 * read_by_a_token(a.shape) + kv) / (1e9 * max(rates)) if rates else None
+    weights = read_by_a_token(a.shape)
+    out = {"step_s": statistics.median(steps), "quick_step_s": steps[len(steps) // 20], "read_gb_per_s": read, "products_gflops": made}
+    for name, which, step in (("best", 0, steps[len(steps) // 20]), ("median", 1, statistics.median(steps))):
+        reads, products = (2 * weights + kv) / (1e9 * read[which]), 2 * weights * a.users / (1e9 * made[which])
+        out[name] = {"read_s": reads, "products_s": products, "share_of_roof": max(reads, products) / step}
+    return out
 
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--tern", default=str(ROOT / "build/release/bin/tern"))
     p.add_argument("--llama-server")
-    p.add_argument("--read-rate", default=str(ROOT / "build/release/benchmarks/inference/read_rate"))
+    p.add_argument("--rates", type=pathlib.Path, default=ROOT / "build/release/benchmarks/inference")
     for name, value in (("users", 16), ("prompt", 128), ("tokens", 64), ("requests", 48), ("rounds", 3), ("threads", 2)):
         p.add_argument("--" + name, type=int, default=value)
     p.add_argument("--shape", choices=MODELS, default="1b")
     p.add_argument("--model", help="a folder that keeps the model for another time")
+    p.add_argument("--make", action="store_true", help="only write the model, in both formats")
     a = p.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         work = pathlib.Path(a.model or scratch)
         work.mkdir(parents=True, exist_ok=True)
         if not (work / "model" / "config.json").exists():
             inference.make_model(a, work / "model")
-        if a.llama_server and not (work / "model.gguf").exists():
+        if (a.llama_server or a.make) and not (work / "model.gguf").exists():
             inference.run(a.tern, "export", work / "model", "--format", "gguf", "--output", work / "model.gguf")
+        if a.make:
+            return
+        if all((a.rates / name).exists() for name in ("read_rate", "product_rate")):
+            print(json.dumps(roof(a, work)), flush=True)
         who = {"tern": of_tern, **({"llama.cpp": of_llama} if a.llama_server else {})}
-        rates, steps = {name: [] for name in who}, []
+        rates = {name: [] for name in who}
         for number in range(a.rounds):
             for name in list(who) if number % 2 == 0 else list(who)[::-1]:
                 r = who[name](a, work)
                 rates[name].append(r["output_tokens_per_s"])
-                if name == "tern":
-                    steps.append(r["tpot_s"]["median"])
                 print(json.dumps({"round": number, "server": name, "tokens_per_s": r["output_tokens_per_s"], "answered": r["answered"],
                                   "ttft_s": r["ttft_s"]["mean"], "tpot_s": r["tpot_s"]["mean"]}), flush=True)
         out = {name: statistics.median(x) for name, x in rates.items()}
         if a.llama_server:
             out["ratio"] = statistics.median(t / l for t, l in zip(rates["tern"], rates["llama.cpp"]))
-        if os.path.exists(a.read_rate) and (roof := step_roof(a, work)):
-            out.update(step_s=statistics.median(steps), read_s=roof)
         print(json.dumps(out))
 
 

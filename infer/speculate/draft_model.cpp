@@ -19,8 +19,8 @@ struct DraftProposer::Asked {
   bool done = false;
 };
 
-DraftProposer::DraftProposer(KvPool& pool, BatchExecutor execute, const DraftLimits& limits)
-    : pool_(pool), execute_(std::move(execute)), limits_(limits) {}
+DraftProposer::DraftProposer(KvPool& pool, BatchExecutor execute, const DraftLimits& limits, const Clock& clock)
+    : pool_(pool), execute_(std::move(execute)), limits_(limits), clock_(clock) {}
 
 DraftProposer::~DraftProposer() {
   for (auto& [id, text] : texts_) pool_.release(text.sequence.kv);
@@ -48,13 +48,35 @@ std::vector<std::vector<Guess>> DraftProposer::propose(std::span<const ProposalA
   return guesses;
 }
 
+// How many first tokens the draft and the target have in common.
+int64_t DraftProposer::agreed_tokens(const Text& text, const ProposalAsk& ask) {
+  const std::vector<int32_t>& tokens = text.sequence.tokens;
+  const auto known = tokens.begin() + std::min<int64_t>(text.agreed, std::ssize(tokens));
+  return std::mismatch(known, tokens.end(), ask.tokens.begin() + (known - tokens.begin()), ask.tokens.end()).first -
+         tokens.begin();
+}
+
+int64_t DraftProposer::unread(const ProposalAsk& ask) const {
+  const auto length = std::ssize(ask.tokens);
+  if (length > limits_.context) return 0;
+  const auto found = texts_.find(ask.sequence);
+  if (found == texts_.end()) return length;
+  const Text& text = found->second;
+  return text.known ? length - std::min({agreed_tokens(text, ask), text.sequence.kv.length, length - 1}) : 0;
+}
+
+// In as many passes as it takes.
+double DraftProposer::compute_s(int64_t tokens) const {
+  const int64_t full = tokens / limits_.rows, rest = tokens % limits_.rows;
+  double seconds = full > 0 ? static_cast<double>(full) * pass_times_.estimate(limits_.rows) : 0;
+  if (rest > 0) seconds += pass_times_.estimate(rest);
+  return seconds;
+}
+
 // Keys stay as far as the draft's tokens are the target's, all but the last one's, whose logits are wanted.
 void DraftProposer::take_up(Text& text, const ProposalAsk& ask) {
   Sequence& s = text.sequence;
-  const auto known = s.tokens.begin() + std::min<int64_t>(text.agreed, std::ssize(s.tokens));
-  const auto same =
-      std::mismatch(known, s.tokens.end(), ask.tokens.begin() + (known - s.tokens.begin()), ask.tokens.end());
-  const int64_t agreed = same.first - s.tokens.begin();
+  const int64_t agreed = DraftProposer::agreed_tokens(text, ask);
   text.known = text.known && std::all_of(ask.tokens.begin() + agreed, ask.tokens.end(),
                                          [&](int32_t id) { return id >= 0 && id < limits_.vocab; });
   s.tokens.resize(static_cast<size_t>(agreed));
@@ -99,14 +121,17 @@ bool DraftProposer::pass(std::vector<Asked>& all) {
     room -= count;
   }
   if (batch.empty()) return false;
+  const int64_t begin_ns = clock_.now_ns();
   const Tensor logits = execute_(batch, pool_);
   ++num_passes_;
-  int64_t row = 0;
+  int64_t row = 0, tokens = 0;
   for (size_t i = 0; i < batch.size(); ++i) {
-    num_computed_ += batch[i].count;
+    tokens += batch[i].count;
     batch[i].sequence->kv.length += batch[i].count;
     if (batch[i].wants_logits) draw(*in_batch[i], logits, row++);
   }
+  num_computed_ += tokens;
+  pass_times_.observe(tokens, seconds_between(begin_ns, clock_.now_ns()));
   return true;
 }
 

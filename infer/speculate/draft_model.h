@@ -5,9 +5,11 @@
 
 #include <unordered_map>
 
+#include "base/clock.h"
 #include "infer/executor.h"
 #include "infer/scheduler.h"
 #include "infer/speculate/proposer.h"
+#include "infer/speculate/step_times.h"
 
 namespace tern {
 
@@ -24,8 +26,8 @@ struct DraftLimits {
 /// Where pages are short, those of texts that wait longest for a guess are given up and computed again later.
 class DraftProposer : public Proposer {
  public:
-  /// The pool must outlive it.
-  DraftProposer(KvPool&, BatchExecutor, const DraftLimits&);
+  /// Pool and clock must outlive it.
+  DraftProposer(KvPool&, BatchExecutor, const DraftLimits&, const Clock& = real_clock());
   ~DraftProposer() override;
   DraftProposer(const DraftProposer&) = delete;
   DraftProposer& operator=(const DraftProposer&) = delete;
@@ -34,6 +36,8 @@ class DraftProposer : public Proposer {
   std::vector<std::vector<Guess>> propose(std::span<const ProposalAsk>) override;
   void forget(uint64_t sequence) override;
   bool costs_time() const override { return true; }
+  int64_t unread(const ProposalAsk&) const override;
+  double compute_s(int64_t tokens) const override;
 
   int64_t num_passes() const { return num_passes_; }      // of the draft model, so far
   int64_t num_computed() const { return num_computed_; }  // tokens, so far
@@ -46,6 +50,7 @@ class DraftProposer : public Proposer {
     bool known = true;  // all its tokens are ones that the draft has
   };
   struct Asked;
+  static int64_t agreed_tokens(const Text&, const ProposalAsk&);
   void take_up(Text&, const ProposalAsk&);
   bool reserve(Text&, int64_t count);
   bool pass(std::vector<Asked>&);
@@ -54,6 +59,8 @@ class DraftProposer : public Proposer {
   KvPool& pool_;
   BatchExecutor execute_;
   DraftLimits limits_;
+  const Clock& clock_;
+  StepTimes pass_times_{StepTimes::kLongMemory};  // by tokens of a pass, with its draws
   std::unordered_map<uint64_t, Text> texts_;
   std::vector<float> scores_;  // of the target's vocabulary
   int64_t asks_ = 0, num_passes_ = 0, num_computed_ = 0;

@@ -64,7 +64,10 @@ TEST(DraftModel, GuessesWhatItDrawsForTextsThatGrowByAcceptedAndOtherTokens) {
                           .sampling = i == 0 ? &greedy : &sampled,
                           .num_generated = step,
                           .stream = 40 + i});
+      int64_t computed = draft.num_computed();
+      for (const ProposalAsk& ask : asks) computed += draft.unread(ask) + ask.most - 1;
       const auto got = tokens_of(draft.propose(asks));
+      EXPECT_EQ(draft.num_computed(), computed) << "step " << step;
       for (size_t a = 0; a < asks.size(); ++a) {
         const ProposalAsk& ask = asks[a];
         const std::vector<int32_t> want =
@@ -96,6 +99,7 @@ TEST(DraftModel, ShortPagesGiveUpTextsThatWait) {
     for (const auto& [id, text] : {std::pair(uint64_t{1}, a), std::pair(uint64_t{2}, b)}) {
       const ProposalAsk one = ask(id, text);
       EXPECT_EQ(tokens_of(draft.propose({&one, 1}))[0], drawn(text, greedy, 0, 0, 3)) << round;
+      EXPECT_EQ(draft.unread(ask(3 - id, id == 1 ? b : a)), 14) << "the other has no pages";
     }
   // Both at once do not fit: the second has no guesses.
   const ProposalAsk both[] = {ask(1, a), ask(2, b)};
@@ -113,6 +117,7 @@ TEST(DraftModel, GuessesNothingBeyondItsContextAndVocabulary) {
   const auto count = [&](uint64_t id, const std::vector<int32_t>& text) {
     const ProposalAsk ask{.sequence = id, .tokens = text, .most = 8, .sampling = &greedy};
     const auto guesses = draft.propose({&ask, 1})[0];
+    if (guesses.empty()) { EXPECT_EQ(draft.unread(ask), 0); }
     for (size_t i = 0; i + 1 < guesses.size(); ++i) EXPECT_LT(guesses[i].token, 30) << "it could not read on";
     return guesses.size();
   };
@@ -121,6 +126,25 @@ TEST(DraftModel, GuessesNothingBeyondItsContextAndVocabulary) {
   EXPECT_EQ(count(3, std::vector<int32_t>(11, 1)), 0u);
   EXPECT_EQ(count(4, {1, 35, 2}), 0u);
   EXPECT_EQ(count(4, {1, 35, 2, 3}), 0u);
+}
+
+TEST(DraftModel, WhatTokensTakeIsLearnedByPasses) {
+  Arena arena;
+  KvPool pool(kFakeShape, 60, arena);
+  VirtualClock clock;
+  const BatchExecutor execute = [&clock](const Batch& batch, const KvPool& pages) {
+    for (const Work& w : batch) clock.advance_ns(100'000 * w.count);
+    clock.advance_ns(1'000'000);
+    return fake_model(batch, pages);
+  };
+  DraftProposer draft(pool, execute, kLimits, clock);
+  EXPECT_EQ(draft.compute_s(3), 0);
+  const SamplingOptions greedy;
+  const std::vector<int32_t> text(33, 1);
+  const ProposalAsk ask{.sequence = 1, .tokens = text, .most = 1, .sampling = &greedy};
+  draft.propose({&ask, 1});  // in passes of 16, 16 and 1
+  for (const int64_t n : {1, 8, 16}) EXPECT_NEAR(draft.compute_s(n), 1e-3 + 1e-4 * static_cast<double>(n), 1e-9) << n;
+  EXPECT_NEAR(draft.compute_s(40), 3e-3 + 40e-4, 1e-9);
 }
 
 TEST(DraftModel, ASteadyModelIsSaidToBeSure) {

@@ -39,6 +39,11 @@ class Proposer {
   virtual void forget(uint64_t sequence) = 0;
   /// Whether proposing takes time that matters; such a proposer is asked only where its guesses may pay.
   virtual bool costs_time() const { return false; }
+  /// Of one that costs time: tokens of this text that it has to compute before the first guess, its last one among them;
+  /// 0: it does not guess this text.
+  virtual int64_t unread(const ProposalAsk&) const { return 0; }
+  /// Seconds to compute so many tokens of all texts together, by what was seen of it; 0: nothing was.
+  virtual double compute_s(int64_t /*tokens*/) const { return 0; }
 };
 
 }  // namespace tern

@@ -45,6 +45,8 @@ class Speculation {
   void drawn(uint64_t sequence, std::span<const int32_t> tokens, int64_t computed);
   /// A step that only decoded.
   void observe(int64_t decoding, int64_t rows, int64_t tokens, double compute_s, double draw_s);
+  /// A step that read prompts too, of so many tokens in all.
+  void observe_prompts(int64_t rows, double compute_s) { lasting_times_.observe(rows, compute_s); }
   void forget(uint64_t sequence);
   const SpeculationFigures& figures() const { return figures_; }
 
@@ -57,27 +59,43 @@ class Speculation {
   struct Text {
     Rates rates;
     std::vector<Guess> guesses;  // of this step
-    bool asked = false;          // for guesses before: a draft model has read it
+    int64_t generated = 0;       // tokens, when it was about to draw last
   };
-  std::vector<ProposalAsk> wanted(std::span<const ProposalAsk>, int64_t most) const;
-  bool may_try() const;
+  // What a step asks for.
+  struct Plan {
+    std::vector<size_t> of;  // places among the asks
+    int64_t most = 0;        // guesses of each; 0: nothing is asked for
+    bool is_trial = false;   // one guess of one text, to know what guesses cost and are worth
+  };
+  // Guesses of a given number for each of some texts.
+  struct Forecast {
+    int64_t most = 0;    // what makes the most tokens a second; 0: none
+    double saved_s = 0;  // of a step, without what has to be read first
+    double tokens = 0;   // of the step
+  };
+  Plan plan(std::span<const ProposalAsk>, int64_t decoding);
+  Plan trial(std::span<const ProposalAsk>, std::span<const int64_t> unread) const;
+  Forecast forecast(int64_t decoding, int64_t asked, double acceptance) const;
+  void drop_those_not_worth_reading(Plan&, std::span<const ProposalAsk>, std::span<const int64_t> unread,
+                                    int64_t decoding, const Forecast&) const;
+  double left(const ProposalAsk&) const;
+  double step_s(int64_t rows) const;
+  double acceptance(double* seen = nullptr) const;
   double rate(const Text&, uint8_t kind) const;
   std::vector<int64_t> lengths(std::span<const ProposalAsk>, int64_t decoding);
   std::vector<int64_t> fixed_lengths(std::span<const ProposalAsk>) const;
-  int64_t depth(int64_t decoding, int64_t asked);
 
   SpeculationSettings settings_;
   const Clock& clock_;
-  StepTimes times_;  // without drawing
-  std::optional<double> draw_s_,
-      guess_s_;  // seconds to draw one token; to guess one further token for every sequence of a
-                 // batch
-  Rates rates_;  // of all texts
+  StepTimes times_;                                  // of those that only decoded, without drawing
+  StepTimes lasting_times_{StepTimes::kLongMemory};  // of all: what rows cost that decoding alone has not had of late
+  std::optional<double> draw_s_;                     // seconds to draw one token
+  std::optional<double> length_;                     // tokens that a text is usually of when it ends
+  Rates rates_;                                      // of all texts
   std::unordered_map<uint64_t, Text> texts_;
   int64_t wait_ = 0, next_wait_ = 1;  // steps until a proposer that costs time is tried again
-  bool trial_ = false;     // this step asks for one guess for one text alone, to know what guesses cost and are worth
-  double trials_s_ = 0;    // seconds of all trials
-  double guessing_s_ = 0;  // of this step
+  double trials_s_ = 0;               // seconds of all trials
+  double guessing_s_ = 0;             // of this step
   SpeculationFigures figures_;
 };
 

@@ -6,11 +6,12 @@
 
 namespace tern {
 
-/// Typical seconds by number of rows, of the last kMemory steps: what is older is forgotten, so that one slow step on a
+/// Typical seconds by number of rows, of the last `memory` steps: what is older is forgotten, so that one slow step on a
 /// busy machine, or another length of the texts, does not decide for long.
 class StepTimes {
  public:
-  static constexpr int64_t kMemory = 128;
+  static constexpr int64_t kMemory = 128, kLongMemory = 4096;
+  explicit StepTimes(int64_t memory = kMemory) : memory_(memory) {}
   void observe(int64_t rows, double seconds);
   /// Seconds of a step: interpolated between numbers of rows that were seen. Beyond the most rows seen it is optimistic, so
   /// that more rows are tried: a further row is taken to cost half of what further rows have cost; where only one number of
@@ -26,10 +27,10 @@ class StepTimes {
     int64_t rows = 0, step = 0;
     double seconds = -1;  // < 0: never seen
   };
-  bool is_fresh(const Entry& e) const { return e.seconds >= 0 && steps_ - e.step <= kMemory; }
+  bool is_fresh(const Entry& e) const { return e.seconds >= 0 && steps_ - e.step <= memory_; }
 
   std::array<Entry, 128> entries_;  // up to 16 rows one each, then eight for each doubling
-  int64_t steps_ = 0;
+  int64_t steps_ = 0, memory_;
 };
 
 }  // namespace tern

@@ -218,6 +218,9 @@ TEST_F(Quantize, WhatCannotBeIsRefusedAndLeavesNothing) {
   expect_refusal(2, "quantize " + kModel + " --type u4 --output q.gguf", {"--output q.gguf", "GGUF has no type U4"});
   expect_refusal(2, "quantize " + kModel + " --bits 3 --output q.gguf", {"--bits", "--method rtn"});
   expect_refusal(2, "quantize " + kModel + " --method gptq --bits 3 --output q.gguf", {"--bits", "lcq"});
+  expect_refusal(2, "quantize " + kModel + " --bits mixed --output q",
+                 {"--bits", "give --type, or choose --method lcq"});
+  expect_refusal(2, "quantize " + kModel + " --method gptq --rank 8 --output q", {"--rank", "choose --method loftq"});
   expect_refusal(2, "quantize " + kModel + " --method lcq --type u4 --output q", {"--type", "--bits"});
   expect_refusal(2, "quantize " + kModel + " --method lcq --bits 5 --output q", {"--bits", "2, 3"});
   const std::string mixed = "quantize " + kModel + " --method lcq --bits mixed --data there.gguf --output q ";
