@@ -8,7 +8,7 @@
 #include <string>
 
 #include "base/error.h"
-#include "model/ops.h"
+#include "base/wide_type.h"
 #include "model/weights_file.h"
 #include "model/whole_modules.h"
 
@@ -78,7 +78,7 @@ std::vector<TensorToWrite> saved_module_entries(const ModelSpec& spec, const Pef
     }
     for (const auto& [name, fragments] : by_tensor)
       entries.push_back(dense_tensor(
-          m.info, fragments, [t] { return t; }, ops::sum_dtype(t.dtype())));
+          m.info, fragments, [t] { return t; }, wide_type(t.dtype())));
   }
   return entries;
 }
