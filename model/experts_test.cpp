@@ -27,7 +27,7 @@ double dot(const Tensor& w, int64_t row, const std::vector<double>& x) {
 }
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
-double output_of(const Linear& linear, int64_t row, const std::vector<double>& x) {
+double row_output(const Linear& linear, int64_t row, const std::vector<double>& x) {
   return dot(dense_rows(linear), row, x) + (linear.bias.empty() ? 0 : element(linear.bias, row));
 }
 
@@ -36,7 +36,7 @@ std::vector<double> mlp_of_row(const Linear& up, const Linear& down, const std::
                                const GateBounds& bounds = {}) {
   std::vector<double> hidden, y;
   for (int64_t f = 0; f < down.in; ++f) {
-    double gate = output_of(up, f, x), other = output_of(up, down.in + f, x);
+    double gate = row_output(up, f, x), other = row_output(up, down.in + f, x);
     if (bounds.present()) {
       gate = std::min(gate, bounds.limit), other = std::clamp(other, -bounds.limit, bounds.limit) + 1;
       hidden.push_back(gate * sigmoid(bounds.alpha * gate) * other);
@@ -44,7 +44,7 @@ std::vector<double> mlp_of_row(const Linear& up, const Linear& down, const std::
       hidden.push_back(gate * sigmoid(gate) * other);
     }
   }
-  for (int64_t d = 0; d < down.out; ++d) y.push_back(output_of(down, d, hidden));
+  for (int64_t d = 0; d < down.out; ++d) y.push_back(row_output(down, d, hidden));
   return y;
 }
 
@@ -59,7 +59,7 @@ std::vector<double> token_result(const MoeSpec& u, const MoeWeights& w, const st
   std::vector<std::pair<double, int64_t>> scores;
   double all = 0, chosen = 0;
   for (int64_t e = 0; e < u.experts; ++e) {
-    const double z = output_of(w.router, e, n);
+    const double z = row_output(w.router, e, n);
     scores.emplace_back(u.score == RouterScore::sigmoid ? sigmoid(z) : std::exp(z), e);
     all += scores.back().first;
   }
