@@ -87,6 +87,7 @@ inline void for_each_variant(const std::function<void(const std::string&, const 
   for (const char* family : {"mixtral", "qwen2_moe"}) f(family, model_spec(tiny_config(family)));
   HfConfig bounded = tiny_config("gpt_oss");
   bounded.gate_limit = 0.7;  // which some numbers reach
+  bounded.num_experts = 3;   // each of them is chosen
   f("gpt_oss", model_spec(bounded));
   for (const char* family : {"deepseek_v2", "deepseek_v3"}) f(family, model_spec(tiny_config(family)));
   HfConfig plain = tiny_config("deepseek_v2");

@@ -22,7 +22,8 @@ int64_t blocks_of(const NormSpec& n) {
 }
 
 int64_t vector_blocks(const AttentionSpec& u) {
-  int64_t blocks = blocks_of(u.norm) + blocks_of(u.join.norm) + (u.out_bias ? blocks_of(u.width) : 0);
+  int64_t blocks = blocks_of(u.norm) + blocks_of(u.join.norm) + (u.out_bias ? blocks_of(u.width) : 0) +
+                   (u.sinks ? blocks_of(u.heads) : 0);
   const LatentSpec& l = u.latent;
   if (l.query_rank > 0) blocks += blocks_of(l.norm(l.query_rank)) + (u.qkv_bias ? blocks_of(l.query_rank) : 0);
   if (l.present())
@@ -40,9 +41,15 @@ int64_t vector_blocks(const MlpSpec& u, bool own_norm) {
   return (own_norm ? blocks_of(u.norm) : 0) + biases + blocks_of(u.join.norm);
 }
 
+int64_t vector_blocks(const MoeSpec& u) {
+  const int64_t router = u.router_bias ? blocks_of(u.experts) : 0;
+  return blocks_of(u.norm) + router + u.experts * vector_blocks(u.expert(), false);
+}
+
 int64_t vector_blocks(const Unit& unit) {
   if (const auto* u = std::get_if<AttentionSpec>(&unit.spec)) return vector_blocks(*u);
   if (const auto* u = std::get_if<MlpSpec>(&unit.spec)) return vector_blocks(*u, true);
+  if (const auto* u = std::get_if<MoeSpec>(&unit.spec)) return vector_blocks(*u);
   if (const auto* u = std::get_if<ParallelSpec>(&unit.spec))
     return vector_blocks(u->attention) + vector_blocks(u->mlp, !u->shared_norm);
   return std::visit(

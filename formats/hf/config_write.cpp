@@ -73,7 +73,7 @@ void write_rope(SortedJson& j, const HfFamily& family, const HfConfig& c, HfForm
   if (c.local_rope) j["rope_local_base_freq"] = c.local_rope->theta;
   if (family.defaults.partial_rotary) j[std::string(hf_key(c.model_type, "partial_rotary_factor"))] = rope.partial;
   j["rope_scaling"] = nullptr;
-  if (rope.type == RopeType::standard) return;
+  if (rope.type == RopeType::standard && !family.defaults.rope) return;
   j["rope_scaling"] = rope_json(family, rope);
   j["rope_scaling"].erase("partial_rotary_factor");
   j["rope_scaling"]["type"] = name_of(rope.type);  // the key's name before 4.43
