@@ -88,9 +88,12 @@ class AsyncServer {
     require_equal_facts(world(), settings_);
     require_loss(s_, feed);
     note(describe_windows(feed, s_.seq));
-    if (!s_.valid_data.empty())
+    count_documents(feed, num_async_ranks(s_), text_room_, result_.predicted);
+    if (!s_.valid_data.empty()) {
       held_out_ = std::make_unique<Feed>(
           open_feed(s_, in_, s_.valid_data, run_->data(), {.seq = s_.seq, .shuffle = false}, pack, io_));
+      count_documents(*held_out_, 1, text_room_, result_.predicted);
+    }
   }
 
   void prepare() {

@@ -6,12 +6,14 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <numeric>
 #include <set>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/io.h"
 #include "formats/data/token_data_testing.h"
+#include "train/run_checks.h"
 
 namespace tern {
 namespace {
@@ -53,6 +55,30 @@ TEST_F(FeedTest, WindowsTileTheTokensAndSayWhatIsLeftOver) {
   EXPECT_EQ(b.targets.back(), 32);
   EXPECT_EQ(b.rows.starts, (std::vector<int64_t>{0, 16}));
   EXPECT_EQ(b.num_targets(), 16);
+}
+
+TEST_F(FeedTest, TheEndsOfManyDocumentsAreCountedAndHaveToFit) {
+  constexpr int64_t kDocuments = 150'000;
+  std::vector<int64_t> documents(kDocuments + 1);
+  std::iota(documents.begin(), documents.end(), int64_t{0});  // a token each
+  write_token_file(root_ + "/many.tokens", std::vector<uint16_t>(kDocuments, 1), documents, 5000, {});
+  const Feed many(TokenData::open(root_ + "/many.tokens"), {.seq = 16}, "test");
+  constexpr int64_t kBytes = 2 * 8 * (kDocuments + 1);  // of two ranks
+  MemoryPlan plan{.weights = 1000, .data = 500, .process = 7};
+  const int64_t before = plan.total();
+  count_documents(many, 2, before - 7 + kBytes, plan);
+  EXPECT_EQ(plan.total(), before + kBytes);
+  MemoryPlan other{.weights = 1000, .data = 500, .process = 7};
+  try {
+    count_documents(many, 2, before - 7 + kBytes - 1, other);
+    FAIL() << "must be refused";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::does_not_fit);
+    EXPECT_NE(std::string(e.what()).find("the ends of 150,000 documents take 2.29 MiB"), std::string::npos) << e.what();
+  }
+  MemoryPlan few{.weights = 1000};
+  count_documents(feed({100}, {.seq = 16}), 2, 0, few);
+  EXPECT_EQ(few.data, 0) << "within what the program takes";
 }
 
 TEST_F(FeedTest, ExactlyOneWindowIsEnoughOneTokenLessIsAnError) {

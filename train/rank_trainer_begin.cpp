@@ -130,9 +130,12 @@ void RankTrainer::open() {
   require_loss(s_, *feed_);
   if (!leads()) return;
   note(describe_windows(*feed_, s_.seq));
-  if (!s_.valid_data.empty())
+  count_documents(*feed_, s_.ranks, text_room_, result_.predicted);
+  if (!s_.valid_data.empty()) {
     held_out_ = std::make_unique<Feed>(
         open_feed(s_, in_, s_.valid_data, run_->data(), {.seq = s_.seq, .shuffle = false}, pack_options(), io_));
+    count_documents(*held_out_, 1, text_room_, result_.predicted);
+  }
   settings_ = settings_facts(s_, identify(s_, in_, *feed_));
 }
 

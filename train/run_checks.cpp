@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/units.h"
 #include "kernels/dispatch.h"
@@ -25,6 +27,24 @@ std::string plan_difference(const TrainSettings& s, uint32_t checksum) {
       "or number of threads, of another --multiply or other options of the optimizer, or of another tern; the run "
       "goes on, the plan's time and bytes may not hold",
       s.plan_path, s.plan->program->checksum, checksum);
+}
+
+void count_documents(const Feed& feed, int64_t ranks, int64_t room_bytes, MemoryPlan& plan) {
+  int64_t documents = 0, bytes = 0;
+  for (const Feed::Source& source : feed.sources()) {
+    documents += source.data.num_documents();
+    bytes += ranks * static_cast<int64_t>(source.data.documents().size_bytes());
+  }
+  if (bytes < int64_t{1} << 20) return;
+  plan.data += bytes;
+  const int64_t needed = plan.total() - plan.process;
+  if (needed <= room_bytes) return;
+  throw Error(
+      ErrorKind::does_not_fit,
+      "data: the ends of {} documents take {}; with them the run needs {} beside the program, there are {}: join "
+      "documents, or allow more memory (--memory)",
+      format_with_commas(documents), format_bytes(bytes), format_bytes(needed),
+      format_bytes(std::max<int64_t>(room_bytes, 0)));
 }
 
 std::string describe_windows(const Feed& feed, int64_t seq) {

@@ -10,6 +10,7 @@ import argparse
 import importlib
 import json
 import multiprocessing
+import os
 import random
 import resource
 import signal
@@ -133,6 +134,7 @@ def answer(given):
 
 
 def serve(pipe):
+    os.environ["RUST_BACKTRACE"] = "0"  # of its panics, which would take most of the time
     resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
     while True:
         pipe.send(answer(pipe.recv()))

@@ -308,6 +308,18 @@ TEST(Jinja, LimitsAreTheCallers) {
   EXPECT_EQ(render_once("0123456789a", Json::object(), limits).fault, "limit");
 }
 
+// markupsafe 3 as Jinja2 3.1 uses it: what a loop takes out of a Markup is a str, what an index takes is one.
+TEST(Jinja, CharactersOfASafeTextArePlain) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"{{ ('ba'|safe)|sort }}", "['a', 'b']"},
+      {"{{ ('ba'|safe)|list }}", "['b', 'a']"},
+      {"{{ [('ba'|safe)|first, ('ba'|safe)|min] }}", "['b', 'a']"},
+      {"{% for x in 'ba'|safe %}{{ [x] }}{% endfor %}", "['b']['a']"},
+      {"{{ [('ba'|safe)|last, ('ba'|safe)[0]] }}", "[Markup('a'), Markup('b')]"},
+  };
+  for (const auto& [source, want] : cases) EXPECT_EQ(render_once(source, Json::object()).text, want) << source;
+}
+
 TEST(JinjaSlow, RandomExpressionsRenderAsJinja2Does) {
   const char* path = std::getenv("TERN_JINJA_SNIPPETS");
   if (!path) GTEST_SKIP() << "set TERN_JINJA_SNIPPETS to a file of dev/golden/chat_templates.py --random";

@@ -417,7 +417,7 @@ std::function<bool(Value&)> walk(const Maker& maker, const Value& v) {
         const MarkedText& text = v.marked();
         if (at >= text.size()) return false;
         const size_t size = static_cast<size_t>(decode_utf8(std::string_view(text.bytes).substr(at)).num_bytes);
-        out = maker.text(text.slice(at, at + size), v.safe());
+        out = maker.text(text.slice(at, at + size));  // as Python: characters of a Markup are plain
         at += size;
         return true;
       };
