@@ -64,11 +64,11 @@ TEST_F(FeedTest, TheEndsOfManyDocumentsAreCountedAndHaveToFit) {
   write_token_file(root_ + "/many.tokens", std::vector<uint16_t>(kDocuments, 1), documents, 5000, {});
   const Feed many(TokenData::open(root_ + "/many.tokens"), {.seq = 16}, "test");
   constexpr int64_t kBytes = 2 * 8 * (kDocuments + 1);  // of two ranks
-  MemoryPlan plan{.weights = 1000, .data = 500, .process = 7};
+  PredictedMemory plan{.weights = 1000, .data = 500, .process = 7};
   const int64_t before = plan.total();
   count_documents(many, 2, before - 7 + kBytes, plan);
   EXPECT_EQ(plan.total(), before + kBytes);
-  MemoryPlan other{.weights = 1000, .data = 500, .process = 7};
+  PredictedMemory other{.weights = 1000, .data = 500, .process = 7};
   try {
     count_documents(many, 2, before - 7 + kBytes - 1, other);
     FAIL() << "must be refused";
@@ -76,7 +76,7 @@ TEST_F(FeedTest, TheEndsOfManyDocumentsAreCountedAndHaveToFit) {
     EXPECT_EQ(e.kind(), ErrorKind::does_not_fit);
     EXPECT_NE(std::string(e.what()).find("the ends of 150,000 documents take 2.29 MiB"), std::string::npos) << e.what();
   }
-  MemoryPlan few{.weights = 1000};
+  PredictedMemory few{.weights = 1000};
   count_documents(feed({100}, {.seq = 16}), 2, 0, few);
   EXPECT_EQ(few.data, 0) << "within what the program takes";
 }

@@ -29,7 +29,7 @@ std::string plan_difference(const TrainSettings& s, uint32_t checksum) {
       s.plan_path, s.plan->program->checksum, checksum);
 }
 
-void count_documents(const Feed& feed, int64_t ranks, int64_t room_bytes, MemoryPlan& plan) {
+void count_documents(const Feed& feed, int64_t ranks, int64_t room_bytes, PredictedMemory& plan) {
   int64_t documents = 0, bytes = 0;
   for (const Feed::Source& source : feed.sources()) {
     documents += source.data.num_documents();

@@ -29,7 +29,7 @@ void require_loss(const TrainSettings&, const Feed&);
 
 /// Where documents end is kept of all of them, by each of `ranks`: added to the plan's data, if it is a mebibyte or more (less is
 /// within what the program itself takes). Errors: does_not_fit, where the run then takes more than `room_bytes` beside the program.
-void count_documents(const Feed&, int64_t ranks, int64_t room_bytes, MemoryPlan&);
+void count_documents(const Feed&, int64_t ranks, int64_t room_bytes, PredictedMemory&);
 
 /// The checkpoint to go on from, if there is one. --resume never puts aside what an earlier run left.
 /// Errors: no_checkpoint, where none of those there verifies, or --resume must finds none.
