@@ -45,8 +45,8 @@ TEST(ReadText, WhatThereIsNoRoomForIsRefusedBeforeItIsRead) {
 
 TEST(ReadText, LinesCountBesideTheirBytes) {
   const std::string lines(100'000, '\n');
-  EXPECT_EQ(words_of_refusal([&] { require_lines_fit(lines, 50, {.bytes = 5'200'000, .per_byte = 2}, "lines"); }), "");
-  EXPECT_NE(words_of_refusal([&] { require_lines_fit(lines, 50, {.bytes = 5'190'000, .per_byte = 2}, "lines"); }), "");
+  EXPECT_EQ(words_of_refusal([&] { require_lines_fit(lines, 50, {.bytes = 5'200'050, .per_byte = 2}, "lines"); }), "");
+  EXPECT_NE(words_of_refusal([&] { require_lines_fit(lines, 50, {.bytes = 5'200'049, .per_byte = 2}, "lines"); }), "");
   EXPECT_EQ(words_of_refusal([&] { require_lines_fit("a\nb", 50, {.bytes = 0}, "lines"); }), "");
 }
 
