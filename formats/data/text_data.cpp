@@ -69,7 +69,7 @@ void check_text(std::string_view text, const std::string& place) {
 }
 
 void require_text_fits(int64_t document_bytes, int64_t needed_bytes, int64_t there_bytes, const std::string& where) {
-  if (needed_bytes <= there_bytes) return;
+  if (needed_bytes <= std::max<int64_t>(there_bytes, 0)) return;
   throw Error(ErrorKind::does_not_fit,
               "{}: a document of {}, which takes up to {} while it becomes tokens; there are {} for it: part it into "
               "shorter ones, or allow more memory (--memory)",
