@@ -28,8 +28,8 @@ struct Fault {
   std::function<void()> kill = [] { throw SimulatedKill{}; };  // a test with a real process sends itself SIGKILL here
 };
 
-/// Mutating operations are: create, open_append, append, write_at, sync, sync_dir, rename, truncate, remove, make_dir.
-/// After a kill every further mutating operation kills again, as a dead process does nothing. Thread-safe.
+/// Mutating operations are: create(_locked), open_append, append, write_at, sync, sync_dir, rename(_new), truncate,
+/// remove, make_dir. After a kill every further one kills again, as a dead process does nothing. Thread-safe.
 class FaultIo : public Io {
  public:
   explicit FaultIo(Io& inner, Fault fault = {}) : inner_(inner), fault_(std::move(fault)) {}

@@ -41,7 +41,7 @@ class IoLock {
 };
 
 /// Every function throws Error with path, the system's reason and a remedy: does_not_fit for a full disk, else
-/// bad_file.
+/// bad_file; `lock` throws usage where somebody holds the lock.
 class Io {
  public:
   virtual ~Io() = default;

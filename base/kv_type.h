@@ -22,7 +22,7 @@ std::optional<KvType> kv_type_from_name(std::string_view);
 constexpr KvType kv_type_of(DType t) {
   return t == DType::f64 ? KvType::f64 : t == DType::bf16 ? KvType::bf16 : KvType::f32;
 }
-/// Nothing: codes.
+/// The element type of rows of numbers; nullopt for q8 and q4, which are codes.
 constexpr std::optional<DType> dtype_of(KvType t) {
   if (t == KvType::q8 || t == KvType::q4) return {};
   return t == KvType::f64 ? DType::f64 : t == KvType::bf16 ? DType::bf16 : DType::f32;

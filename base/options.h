@@ -83,7 +83,7 @@ class Options {
     std::string text = {};   // as typed; of a list: its elements joined by ", "
     bool boolean = false;
     int64_t integer = 0;  // also bytes
-    double real = 0;      // also seconds
+    double real = 0;      // also counts and seconds
     std::vector<std::string> list = {};
   };
 
@@ -95,7 +95,7 @@ class Options {
   bool given(std::string_view name) const { return value(name).set && value(name).origin != Origin::fallback; }
   bool flag(std::string_view name) const;                // flag, toggle
   int64_t integer(std::string_view name) const;          // integer, bytes; must be set
-  double real(std::string_view name) const;              // real, seconds; must be set
+  double real(std::string_view name) const;              // real, count, seconds; must be set
   const std::string& text(std::string_view name) const;  // text, path, choice; "" if not set
   const std::vector<std::string>& list(std::string_view name) const;
   const Value& value(std::string_view name) const;

@@ -1,5 +1,5 @@
 #pragma once
-// Facts about the machine this process sits on. Nothing here measures speed.
+// Facts about the machine this process sits on, and whether the C library keeps freed memory. Nothing measures speed.
 
 #include <cstdint>
 #include <optional>

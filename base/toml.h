@@ -68,7 +68,7 @@ class TomlFields {
   int64_t bytes(std::string_view key, std::optional<int64_t> fallback = {});        // whole bytes
   int64_t picoseconds(std::string_view key, std::optional<int64_t> fallback = {});  // whole picoseconds
   DType dtype(std::string_view key);                                                // "bf16"
-  void version(int64_t known);                          // the key of that name: another one is refused
+  void version(int64_t known);                          // reads the key "version"; any value but `known` is refused
   std::vector<int64_t> integers(std::string_view key);  // at least 1 each
   std::vector<double> numbers(std::string_view key);
 

@@ -21,7 +21,7 @@ struct ChangedMessage {
 };
 
 /// One rank's end, used by one thread at a time. Messages from one rank to another arrive in the order in which they were sent.
-/// Tags    name what a message is for; a receiver that expects another one, or another length, has met a bug.
+/// Tags    name what a message is for; a message of another tag or length than its receiver expects is a bug.
 /// Errors  of every call that waits: peer, naming this rank, whom it waits for and for what: when a rank has failed
 ///         (abort), when the deadline has passed, when no rank can go on. The transport is of no use then until all
 ///         ranks have come to reconfigure.

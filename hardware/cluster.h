@@ -29,7 +29,7 @@ enum class ProductUse : uint8_t {
 /// Curve  top · m/(m + half[0]) · n/(n + half[1]) · k/(k + half[2]): a product takes as long as one with half[0] more
 ///        rows, half[1] more columns and half[2] more depth, at share `top`; where one size is its half and the others
 ///        are large, half of `top` is reached.
-/// Product  which use it is of: any, or one that was measured apart.
+/// Use      what the products are for: any use, or one that was measured by itself.
 struct MatmulRates {
   DType dtype = DType::bf16;
   ProductUse use = ProductUse::any;
@@ -62,12 +62,12 @@ struct ReadRate {
   double rate = 0, mapped = 0;
 };
 
-/// What a framework adds to its devices' work. These values add nothing; a calibration (calibrate/) sets them.
+/// What a framework adds to its devices' work. The defaults add nothing; a calibration (calibrate/) sets them.
 struct FrameworkCosts {
   double product_rate = 1;  // products run at so many times the dtype's peak: 2 where they multiply in 8 bits
   double score_bytes = 0;   // moved per attended pair and head forward, twice that backward; 0: attention is one kernel
   double passes = 1;        // bytes of elementwise work, as a multiple of fused kernels'
-  double whole_head = 1;    // products of a head that is not split take so many times as long
+  double whole_head = 1;    // products of the model's head, unless it is split over ranks, take so many times as long
   double send_share = 1;    // of the link's bandwidth, between stages
   double sync_hidden = 1;   // share of a gradient's reduction that may run beside the backward; the rest comes after
   int64_t issue_ps = 0;     // the host's time to issue a kernel: no unit takes less than this for each of its own

@@ -19,7 +19,7 @@ std::span<const MachineFile> machine_files();
 /// A cluster file's path, or a ready machine's name. Errors: as read_cluster; bad_file for what is neither, with the
 /// nearest name.
 Cluster find_cluster(const std::string& path_or_name);
-/// The text behind it. Errors: as find_cluster, for what is neither.
+/// The TOML text of that file or machine. Errors: as find_cluster, for what is neither.
 std::string cluster_text(const std::string& path_or_name);
 
 }  // namespace tern

@@ -22,11 +22,11 @@ int64_t counted_ps(int64_t n, int64_t ps);
 int64_t matmul_ps(const DeviceType&, DType, int64_t m, int64_t n, int64_t k, ProductUse = ProductUse::any);
 /// Whether products of this use have a table of their own.
 bool has_table(const DeviceType&, DType, ProductUse);
-/// Of heads of so many elements. Between measured sizes the time of a pair of a query and a key is linear in the head's
-/// size; below the smallest it is the smallest's, above the largest the share is the largest's.
+/// The rates for heads of head_dim elements. Between measured sizes the time of a (query, key) pair is linear in the
+/// head's size; below the smallest size it is the smallest's, above the largest the share is the largest's.
 AttentionRates attention_rates(const DeviceType&, DType, int64_t head_dim);
 double elementwise_rate(const DeviceType&, DType);  // bytes/s
-/// bytes/s of an optimizer's step (2·states + gradient + weight).
+/// bytes/s of an optimizer's step, which moves 2·(bytes of states) + those of gradients and of weights.
 double update_rate(const DeviceType&, DType);
 /// bytes/s of reading `working_set` bytes of weights again and again: between measured sizes the time of a byte is
 /// linear in the logarithm of the size; outside of them the nearest one's. Where reading a mapped file was not measured, its

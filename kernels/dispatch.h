@@ -1,6 +1,6 @@
 #pragma once
 // Which instruction set the CPU kernels run on. Each kernels/cpu/*_isa.cpp is compiled once per instruction
-// set; the table of one set is chosen at start: the best that the machine has, that passes its self-test against the
+// set; one set is chosen at its first use: the best that the machine has and that passes its self-test against the
 // plain twins, or the one TERN_ISA names. Bits may differ between sets, never within one.
 
 #include <span>
@@ -23,7 +23,7 @@ std::string_view name_of(Isa);
 /// The set in use. Chosen on first call (thread-safe). Errors: usage if TERN_ISA names a set that is unknown or cannot
 /// run here.
 Isa active_isa();
-/// The set that was chosen at start, whatever force_isa made of it since. Errors: as active_isa.
+/// The set that was chosen at first use, whatever force_isa made of it since. Errors: as active_isa.
 Isa chosen_isa();
 /// Every set this binary knows, tested, for `tern doctor`: those that the choice did not need are tested now.
 std::vector<IsaStatus> isa_report();

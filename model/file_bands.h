@@ -1,5 +1,5 @@
 #pragma once
-// Which matrices of a model can be read band by band, where each band lies in its files. Reads headers alone.
+// Which matrices of a model can be read band by band, and where in its files each band lies. Reads headers alone.
 
 #include <cstdint>
 #include <optional>

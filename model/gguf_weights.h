@@ -50,8 +50,8 @@ struct GgufSaved {
   int64_t file_bytes = 0;
   int64_t as_f16 = 0;  // matrices whose rows are no multiple of their type's block
 };
-/// The types in which a file gets numbers; save_gguf: those that rounds_to knows. Vectors, and GPT-2's positions, are f32
-/// in any case, as llama.cpp's converter has it.
+/// The types in which numbers are written, to a file or (model/save_coded.h) a directory; save_gguf takes those that
+/// rounds_to knows. In GGUF vectors, and GPT-2's positions, are f32 in any case, as llama.cpp's converter has it.
 struct GgufTypes {
   WeightType matrices;  // of the layers
   WeightType tables;    // of the tokens: the embedding and the head

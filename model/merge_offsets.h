@@ -1,5 +1,5 @@
 #pragma once
-// Merges adapters into a coded base without loss: the numbers of a group are x = s·q + o, and an adapter whose inputs are
+// Merges adapters into a coded base, codes kept: numbers of a group are x = s·q + o, and an adapter whose inputs are
 // averaged over that group changes all of them by the same amount, so only o changes. Source: QA-LoRA, Xu et al. 2023,
 // arXiv:2309.14717 (recalled).
 

@@ -86,8 +86,8 @@ void add_pooled_gradient(const Tensor& y, int64_t pool, const Tensor& x);
 /// Columns [column, column + n) of every row of y: bias + f·(y - bias), f (n) in f64; bias (n), or empty for 0. Each number is rounded
 /// once.
 void scale_columns(const Tensor& factors, const Tensor& bias, const Tensor& y, int64_t column);
-/// Dropout of x (rows, n): numbers become 0 with probability `share`, others 1/(1 - share) times. Which depends on key, step, and the
-/// place (first_row + row)·n + column alone.
+/// Dropout of x (rows, n): numbers become 0 with probability `share`, others 1/(1 - share) times. Which ones
+/// become 0 depends on key, step and the place (first_row + row)·n + column alone.
 void drop(double share, RngKey, int64_t step, int64_t first_row, const Tensor& x);
 void add_and_clear(const Tensor& x, const Tensor& y);  // y += x, x = 0; f32 or f64
 void copy(const Tensor& x, const Tensor& y);
@@ -101,7 +101,7 @@ Tensor decoded_rows(const CodedPiece&, int64_t in, DType dtype, MemoryClass, Are
 void decode_rows(const CodedWeight&, const Tensor& rows);
 /// gather_rows from a table that is one coded piece; the bits are those of its decoded rows.
 void gather_coded_rows(const CodedWeight& table, std::span<const int32_t> ids, const Tensor& y);
-/// d *= 1 - (y/cap)² of the capped y.
+/// d *= 1 - (y/cap)², y as softcap left it.
 void softcap_backward(double cap, const Tensor& y, const Tensor& d);
 void gather_rows(const Tensor& table, std::span<const int32_t> ids, const Tensor& y);
 void gather_rows_add(const Tensor& table, std::span<const int32_t> ids, const Tensor& y);

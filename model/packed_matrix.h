@@ -30,7 +30,7 @@ struct PackedMatrix {
   HfPacking packing{};
   std::string name;  // without ".weight"
   int64_t out = 0, in = 0, bits = 0;
-  int64_t groups = 0;                      // along the inputs, each with a scale; equal but where `order` says
+  int64_t groups = 0;                      // along the inputs, each with a scale; of one size unless `order` is there
   TensorView codes, scales;                // scales: f32, f16 or bf16, (groups, out) or (out, groups); NF4: absmax
   std::optional<TensorView> zeros, order;  // order: each input's group
   // NF4: numbers of a block, along rows and on into the next; absmax coded itself: nested_map[code]·nested[place] + offset.

@@ -12,8 +12,8 @@
 namespace tern {
 
 /// The frozen model with those units trained whose modules config.saved holds: the tables, and the final norm with the head. A tied
-/// head is trained with its table, as one. Errors  usage, whose message begins with `where`: a module of layers; a low rank of a table or
-/// of the head; a part of what is trained together, with what is left out. bad_file: a name that ends no module.
+/// head is trained with its table, as one. Errors, `where` in front  usage: a module of layers; a low rank of a table
+/// or the head; only some of what is trained together (it names the rest). bad_file: a name that ends no module.
 ModelSpec with_saved_modules(ModelSpec, const PeftConfig&, std::string_view where);
 
 /// The tensors of config.saved in a PEFT directory, from `weights`, whose tensors they share. f32, or f64 of such weights.

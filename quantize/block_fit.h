@@ -8,7 +8,7 @@
 
 namespace tern {
 
-/// levels_of, and those of U4, U3, U2: 0 to 2^bits − 1 from `least` up. Errors  bug: another type.
+/// What levels_of gives, and for U4, U3, U2: codes 0 to 2^bits − 1, from `least` up. Errors  bug: another type.
 BlockLevels fitted_levels(WeightType);
 /// scale·(code − zero) + least, rounded as the type's decoder rounds it.
 float number_of(const BlockCodes&, const BlockLevels&, int code);
@@ -21,7 +21,7 @@ int nearest_code(const BlockCodes&, const BlockLevels&, float x);
 /// f16's range gets its largest scale.
 BlockCodes fit_block(WeightType, std::span<const float> x, std::span<const float> importance);
 
-/// append_block, and of U4, U3, U2 (kernels/cpu/decode_uniform_isa.cpp has the layout).
+/// Appends the block: append_block, which here takes U4, U3, U2 too (layout: kernels/cpu/decode_uniform_isa.cpp).
 void append_fitted(WeightType, const BlockCodes&, std::string& out);
 
 }  // namespace tern

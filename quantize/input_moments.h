@@ -9,7 +9,7 @@
 
 namespace tern {
 
-/// Those of the linears that `wanted` names; others pass unseen. The products of one call are f32, summed up over its rows in
+/// Σ x·xᵀ of linears that `wanted` accepts; others pass unseen. Products of one call are f32, summed over its rows in
 /// their order; calls are summed in f64. So the numbers do not depend on the number of threads.
 class InputMoments : public InputObserver {
  public:

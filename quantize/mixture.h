@@ -15,8 +15,8 @@ struct MixtureItem {
 };
 
 /// For each item the place of its type, so that least ≤ Σ bytes ≤ most and Σ cost is small; nothing: no such mixture was found.
-/// Cuts [Σ fewest, most] into kMixtureSums equal steps and keeps of the sums of bytes in each the one of least cost:
-/// the answer is the best of all where most − Σ fewest < kMixtureSums, and near it elsewhere.
+/// Cuts [F, most], F the sum of items' fewest bytes, into kMixtureSums equal steps and keeps, of the mixtures whose
+/// bytes fall in a step, the cheapest: the best answer of all where most − F < kMixtureSums, and near it elsewhere.
 /// Order   items in their order, types in theirs, of equals the first: the same answer wherever it is asked.
 /// Source  the multiple-choice knapsack's dynamic programme (Dudziński and Walukiewicz 1987; recalled), its table thinned.
 std::optional<std::vector<int>> choose_mixture(std::span<const MixtureItem>, int64_t least, int64_t most);

@@ -24,7 +24,7 @@ enum class AdaptedModule : uint8_t {
   gate_up,
   down,
 };
-/// "query"; names parameters and keys their random numbers.
+/// "query"; stands in the names of parameters, by which their random numbers are keyed.
 std::string_view name_of(AdaptedModule);
 
 struct ModuleAdapter {

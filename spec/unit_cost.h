@@ -57,8 +57,8 @@ struct CostQuery {
 struct UnitCost {
   int64_t parameters = 0, parameter_bytes = 0;        // adapters included
   int64_t trained = 0;                                // parameters that have a gradient
-  int64_t gradient_bytes = 0;                         // of these, and own_table_gradient
-  int64_t expert_parameters = 0, expert_trained = 0;  // of these: those of experts, which fewer ranks share
+  int64_t gradient_bytes = 0;                         // of the trained parameters, and own_table_gradient
+  int64_t expert_parameters = 0, expert_trained = 0;  // of `parameters`, `trained`: experts', which fewer ranks share
   int64_t output_bytes = 0;                           // y, the next unit's x (0 for the head: it ends in a loss)
   int64_t saved_bytes = 0;                            // kept by FORWARD for the backward, beside the input x
   int64_t left_bytes = 0;                             // left by BACKWARD_INPUT for BACKWARD_WEIGHT, beside dy

@@ -9,7 +9,7 @@
 
 namespace tern {
 
-/// score: what has the least share (see) goes, by a mean that fades. lru: what was used longest ago goes.
+/// score: the item with the least score goes, a fading mean of its shares (see()). lru: what was used longest ago goes.
 enum class CachePolicy : uint8_t { score, lru };
 std::string_view name_of(CachePolicy);
 

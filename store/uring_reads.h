@@ -22,9 +22,9 @@ class UringReads {
   virtual int64_t read(int fd, int64_t offset, std::span<std::byte> into) = 0;
 };
 
-/// Nothing where uring_refusal says why.
+/// Null where this process cannot read by io_uring; uring_refusal says why.
 std::unique_ptr<UringReads> make_uring_reads();
-/// Why there are none, for people: the kernel's answer, or that tern was built without. Empty: there are.
+/// Why it cannot, for people: the kernel's answer, or that tern was built without io_uring. Empty: it can.
 std::string uring_refusal();
 
 struct OpenedUring {

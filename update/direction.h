@@ -19,7 +19,7 @@ struct Direction {
 /// One element: f32 by Box-Muller, four elements to a block of Philox. The plain twin of the two below.
 float direction_at(const Direction&, std::string_view parameter, int64_t element);
 
-/// to = from + scale·z in doubles, rounded to `to`'s type (bf16 by way of f32). Of f32, f64 or bf16, and of as many elements.
+/// to = from + scale·z in doubles, rounded to `to`'s type (bf16 by way of f32). Both f32, f64 or bf16, of equal length.
 void move_along(const Direction&, std::string_view parameter, double scale, const Tensor& from, const Tensor& to);
 
 /// to = scale·z in doubles, rounded as above.

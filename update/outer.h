@@ -85,8 +85,8 @@ int64_t outer_state_bytes(const OuterConfig&, std::span<const OuterFragment>, in
 int64_t outer_factor_elements(const OuterConfig&, std::span<const OuterFragment>);
 /// Peak bytes of message buffers, all ranks together.
 int64_t outer_staging_bytes(const OuterConfig&, std::span<const OuterFragment>, int ranks, DType);
-/// Bytes that all ranks together send to average a fragment after the step: of codes theirs and their scales, twice, to all others; of factors
-/// those that are new in this turn; in pairs each one's half, twice. A rank that is cut off sends zeros where all average.
+/// Bytes that all ranks together send to average a fragment after the step: 2(n − 1)·S for n ranks, each pair 2·S.
+/// S: bytes of the fragment, of its codes and scales, or of factors new in this turn. Cut off: zeros, in pairs nothing.
 int64_t outer_fragment_bytes(const OuterConfig&, const OuterFragment&, int fragment, int ranks, int64_t step, DType);
 
 /// What ranks do beside their own steps.
@@ -95,11 +95,11 @@ struct OuterStep {
   OuterState& state;
   Arena staging{};
   int64_t sent_bytes = 0;    // by this rank, so far
-  int64_t pair_staging = 0;  // what sums of pairs waited in, at their most
+  int64_t pair_staging = 0;  // most bytes in which a pair's values waited to be summed
 };
 /// After the step of each rank. `scratch`: tensors like the masters, zero before and after (the gradients). Returns whether masters changed.
-/// Who is cut off adds nothing to averages, and goes on from φ after the last such step: its own work of that time is lost, nobody else's is. In
-/// pairs it keeps its own.
+/// Who is cut off adds nothing to averages, and goes on from φ after the last such step: only its
+/// own work of that time is lost. In pairs it keeps that.
 /// Order   averages are sums in the tree of the ranks (comm/comm.h) times 1/ranks; of codes decoded vectors, in rank order. Threads and
 ///         transport change no bit.
 bool outer_step(OuterStep&, int64_t step, std::span<const Tensor> masters, std::span<const Tensor> scratch,

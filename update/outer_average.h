@@ -10,7 +10,7 @@
 
 namespace tern {
 
-/// Part r of a codec's bytes, of one row of them for all ranks.
+/// A vector in codes: one row of bytes, cut into a part for each rank.
 struct CodedParts {
   OuterCodec codec;
   int64_t elements;
@@ -35,7 +35,7 @@ struct OuterVector {
 /// The turn of a fragment that is averaged after the step, from 0.
 int64_t turn_of(const OuterConfig&, int fragment, int64_t step);
 
-/// The tensors become their mean over the ranks that are not cut off; one that is gives nothing, and gets the mean. T: the tensors' type.
+/// The tensors become their mean over ranks. A rank that is cut off adds nothing, but gets the mean. T: their type.
 template <class T>
 void average_all(OuterStep&, int64_t step, const OuterVector&, Comm& world);
 /// The tensors become the mean of this rank's and its partner's.

@@ -12,14 +12,14 @@ namespace tern {
 
 enum class OuterCodec : uint8_t { none, int8, int4, sign, power_sgd };
 inline constexpr std::string_view kOuterCodecNames[] = {"none", "int8", "int4", "sign", "powersgd"};
-/// Whether encode knows it.
+/// Whether the codec makes codes, so that encode and decode take it.
 constexpr bool is_in_codes(OuterCodec c) { return c != OuterCodec::none && c != OuterCodec::power_sgd; }
 inline constexpr int64_t kOuterBlock = 128;  // elements of one scale
 
 /// Bytes of so many elements: each block has an f32 scale and its codes, also a last one that is shorter.
 int64_t codec_bytes(OuterCodec, int64_t elements);
-/// x becomes codes: round(x / s) with s = largest |x| of the block / 127 (7), ties to even; or its sign (of zero: +) with s = the mean |x|; and
-/// what they leave out: x minus decode. A block that holds NaN or infinities decodes to NaN. Errors  TERN_CHECK: sizes; a codec without codes.
+/// codes: round(x / s), s = a block's largest |x| / 127 (7), ties to even; or signs (zero: +), s = its mean |x|. Then
+/// x -= decode(codes). A block with NaN or infinities decodes to NaN. Errors  TERN_CHECK: sizes; a codec without codes.
 template <class T>
 void encode(OuterCodec, std::span<T> x, std::span<uint8_t> codes);
 /// x = what codes say.

@@ -39,8 +39,8 @@ struct RobustConfig {
   Mixing mixing = Mixing::none;
   double local_momentum =
       0;  // β of the momentum u = βu + (1 − β)g (at first u = g) that each worker sends in the place of g
-  double clip_radius = 1;  // τ of centered clipping, as a length of a worker's mean gradient over its own samples
-                           // (RobustPart::unit converts it)
+  double clip_radius = 1;  // τ of centered clipping, on the scale of a worker's mean gradient over its own samples
+                           // (a worker sends 1/n of that; RobustPart::unit converts)
   Attack attack = Attack::none;
   int attackers = 0;  // the ranks that attack: the last ones
   uint64_t seed = 1;  // of the random numbers for buckets and garbage

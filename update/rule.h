@@ -43,7 +43,7 @@ struct UpdateShard {
 
 /// A rule's arithmetic.
 struct UpdateFunctions {
-  /// Changes masters, slots and the weights apart from them, and leaves the gradient zero.
+  /// Changes masters and slots, and `compute` where the weights are not the masters; leaves the gradient zero.
   void (*step)(const UpdateShard&);
   /// Called before `step`: returns the row's sums over one block or less; may change slots, and the gradient, in place.
   UpdateSumValues (*measure)(const UpdateShard&) = nullptr;

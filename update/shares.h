@@ -27,7 +27,7 @@ struct Shares {
   std::vector<bool>
       weights_apart{};  // for each unit whether its weights are shared out too (ZeRO 3); empty: no unit's are
   // Stages and tensor groups only. held[p]: this rank has some of p. in_world[p]: who keeps what, each element once, of
-  // the world's ranks with this rank's part of matrices. Else both are empty: all have it; `owners` counts the world.
+  // the world's ranks with this rank's part of matrices. Else both are empty: all have p; `owners` names world ranks.
   std::vector<bool> held{};
   std::vector<std::vector<RankInterval>> in_world{};
   const std::vector<RankInterval>& keepers(size_t parameter) const;

@@ -69,7 +69,7 @@ UpdateNorm gradient_norm(const UpdatePass&, Comm* world = nullptr);
 
 /// Of one parameter, Σ x² of its gradient, as gradient_norm adds it. Only where it is whole.
 double gradient_squares(const UpdatePass&, size_t parameter);
-/// gradient_norm from the squares of each parameter, for updates that came before it: without the rule's sums. Errors: as it.
+/// gradient_norm from each parameter's squares, if UPDATEs came before NORM; no sums of the rule. Errors: the same.
 UpdateNorm norm_of_squares(const UpdatePass&, const std::vector<double>& squares);
 /// Errors  diverged: the square is not finite; naming the parameter, and that others were updated already.
 void require_finite_square(const UpdatePass&, size_t parameter, double square);

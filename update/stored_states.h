@@ -1,6 +1,6 @@
 #pragma once
 // An optimizer's state that lies in a file: what UPDATE changes of it passes through memory subgroup by subgroup, read ahead and
-// written behind. Weights and gradients stay where they are, and so do the bits.
+// written behind. Weights and gradients stay in memory, and results have the same bits.
 
 #include <cstdint>
 #include <functional>
@@ -43,8 +43,8 @@ struct StoredLayout {
 };
 inline constexpr int64_t kStoredAlignment = 4096;
 
-/// `subgroup`: elements, whole blocks (kUpdateBlock). weights_too (an entry per parameter, or none): of these the masters lie there even where
-/// they are the weights. Errors  TERN_CHECK: another subgroup, a rule that why_not_stored refuses.
+/// `subgroup`: elements, whole blocks (kUpdateBlock). weights_too: none, or for each parameter whether its master
+/// lies there even where it is the weight. Errors  TERN_CHECK: another subgroup, a rule that why_not_stored refuses.
 StoredLayout stored_layout(const std::vector<ParameterForm>&, const UpdateConfig&, DType weights, int64_t subgroup,
                            const std::vector<bool>& weights_too = {});
 /// Why states of this rule cannot lie in a file; empty: they can.
@@ -79,8 +79,8 @@ class StoredStates {
   /// Passes a field's bytes to `sink` in pieces, in order; no part may be acquired. Errors: of settle and read_extent.
   void read(size_t parameter, int slot, const std::function<void(std::span<const std::byte>)>& sink);
 
-  /// What the disk moves now, both ways together: some parts are read and written back, unchanged, for about so long. Only before begin. Errors:
-  /// those of ExchangeRing.
+  /// Measures the disk, both ways together: some parts are read and written back, unchanged, for about `seconds`. Only
+  /// before begin. Errors: those of ExchangeRing.
   ProbedRate probe(double seconds);
   /// From now on parts are acquired, parameter after parameter in this order, in each step. What was written is read at once.
   void begin(std::span<const size_t> parameters);

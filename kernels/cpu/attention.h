@@ -1,5 +1,5 @@
 #pragma once
-// Grouped-query attention, causal unless said, by online softmax over a ragged batch; keys in pages or plain rows. No
+// Grouped-query attention, causal by default, by online softmax over a ragged batch; keys in pages or plain rows. No
 // T×T matrix in memory. T is float or bf16; scores, softmax and sums in f32. Twin: kernels/ref/attention_ref.h
 // (doubles). Source: Dao et al. 2022, arXiv:2205.14135; backward: Dao 2023, arXiv:2307.08691.
 

@@ -13,8 +13,8 @@
 namespace tern {
 
 /// Whether multiply_coded serves `dtype` on the active instruction set: f32 everywhere, bf16 where products run on
-/// vectors. Not in bf16 on tiles (amx_bf16): there weights are multiplied as they lie, so coded ones are decoded when the model
-/// is loaded.
+/// vectors. Not in bf16 on tiles (amx_bf16): there weights are multiplied as they lie, so coded ones are decoded when
+/// the model is loaded, or (model/coded_base.h) for the time of a product.
 bool multiplies_coded(DType);
 
 /// y (m, n) = x (m, k)·wᵀ + bias, or y += that: multiply_exact, with the rows of w coded, in pieces one below the other (n

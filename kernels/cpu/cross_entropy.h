@@ -11,7 +11,7 @@ namespace tern {
 /// Shapes  logits (rows, vocab), targets (rows), losses (rows). `weights` (rows) multiplies scale, or is empty.
 void cross_entropy_forward_backward(int64_t vocab, std::span<const int32_t> targets, std::span<const float> weights,
                                     float scale, std::span<float> logits, std::span<float> losses);
-/// losses only; logits are left. Order: fixed within a row.
+/// The losses alone; logits stay as they are. Order: fixed within a row.
 void cross_entropy(int64_t vocab, std::span<const int32_t> targets, std::span<const float> logits,
                    std::span<float> losses);
 

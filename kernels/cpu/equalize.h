@@ -6,7 +6,7 @@
 
 namespace tern {
 
-/// Scales each row, or each column, to rms 1: of the side whose rms have the larger coefficient of variation (standard
+/// Scales to rms 1 every row or every column: the side whose rms have the larger coefficient of variation (standard
 /// deviation over mean; rows if equal). `temporary` holds rows + columns. A row or column of zeros stays zero.
 /// Source: Shi, Wang & Li 2026, MeqMuon.
 void equalize_uneven_side(std::span<float> x, int64_t rows, int64_t columns, std::span<float> temporary);

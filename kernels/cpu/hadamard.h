@@ -6,7 +6,7 @@
 
 namespace tern {
 
-/// The largest power of two that divides n: neighbours that are mixed with each other. 1 of odd n: nothing is.
+/// The largest power of two that divides n: how many neighbours are mixed with each other. For odd n it is 1: none are.
 constexpr int64_t hadamard_block(int64_t n) { return n & -n; }
 
 /// In place, every run of b = hadamard_block(width) numbers of each head: x ← H·D·x/√b, with H the Hadamard matrix in Sylvester's order

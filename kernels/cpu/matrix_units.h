@@ -1,6 +1,6 @@
 #pragma once
 // The arithmetic units and nothing else: loops of multiply-adds whose factors and sums stay in registers. No product of
-// matrices can be faster on this instruction set, so `tern bench` holds them against it.
+// matrices can be faster on this instruction set, so `tern bench` compares the products with these loops.
 
 #include <cstdint>
 #include <string_view>
@@ -16,7 +16,7 @@ struct UnitWork {
 /// `steps` rounds of the loop for every compute thread, taken in blocks. f32, or bf16 summed in f32 by the set's own
 /// instruction for it; a set without one multiplies bf16 as f32.
 UnitWork work_units(DType, int64_t steps);
-/// What it runs: "tdpbf16ps on tiles", "vdpbf16ps, 16 sums", "fused multiply-add, 16 lanes".
+/// What the loops run: "tdpbf16ps on tiles", "vdpbf16ps, 16 sums", "fused multiply-add, 16 lanes".
 std::string_view units_name(DType);
 
 }  // namespace tern

@@ -35,7 +35,7 @@ void parallel_ranges(int64_t count, int64_t grain, int64_t unit, Body body) {
 
 /// Elements that repay waking a thread: about 10 µs of one core.
 constexpr int64_t kParallelGrain = 32768;
-/// Rows of `width` elements that do.
+/// The rows of `width` elements that repay waking a thread.
 constexpr int64_t row_grain(int64_t width) {
   return std::max<int64_t>(1, kParallelGrain / std::max<int64_t>(width, 1));
 }

@@ -18,8 +18,8 @@ constexpr int64_t kTilePanel = 32;   // columns of a panel: two tiles side by si
 constexpr int64_t kTileSumBlock = 512;
 
 /// A block of rows of a gradient by a range of panels of its columns. The left factor is packed into `left` first:
-/// (rows rounded up to 32) × (depth rounded up to 32) elements; `panel`: 32 columns of the right factor, where that is
-/// packed on the way. Both on a cache line.
+/// (rows rounded up to 32) × (depth rounded up to 32) elements; `right` takes one panel at a time, 32
+/// columns of the right factor, packed on the way. Both on a cache line. `panel`: the first of the panels.
 struct TileTask {
   int64_t row, rows, panel, panels;
   bf16 *left, *right;
@@ -29,7 +29,7 @@ constexpr int64_t kTileStrip = 32;    // rows of the weight that a step of `wide
 constexpr int64_t kThinTokens = 16;   // up to here rows of x are the columns of one tile, and no weight is packed
 constexpr int64_t kWideDepth = 512;   // of the summed dimension at a time: a strip of weights is then 32 KiB, for L1
 constexpr int64_t kWideTokens = 512;  // rows of x at a time: 512 KiB with kWideDepth elements of each, for L2
-constexpr int64_t kWideStrips = 8;    // strips of weights that share them; their sums are another 512 KiB
+constexpr int64_t kWideStrips = 8;    // strips of weights that share those rows; the strips' sums are another 512 KiB
 
 /// y (m, n) = x (m, k)·wᵀ + bias, or y +=; the weight's rows in pieces, as they lie.
 template <class Out>

@@ -27,9 +27,9 @@ struct OnednnProduct {
 void load_onednn();
 /// "2.6.3", or empty if not built in.
 std::string_view onednn_version();
-/// Whether oneDNN keeps to the active instruction set. Its limit can be set once, before its first kernel is made, and is
-/// set to the set chosen at start. False therefore where the set is `portable`, as oneDNN has no limit so low, and where a test
-/// has forced a lower set later.
+/// Whether oneDNN keeps to the active instruction set. Its limit can be given once, before its first kernel
+/// is made: it is chosen_isa(). So false where that is `portable`, as oneDNN has no limit so low, and where a test has
+/// forced a lower set since.
 bool onednn_is_held();
 /// Whether it multiplies this type on this machine, within the active set (bf16 wants AVX-512).
 bool onednn_can(DType);
@@ -40,7 +40,7 @@ int64_t onednn_scratch_bytes(const OnednnProduct&);
 /// only its general kernels ("gemm": f32 on avx2), which copy blocks of both factors. With the present number of threads;
 /// never less for more rows m.
 int64_t onednn_hidden_bytes(const OnednnProduct&);
-/// The closed form of it for the general kernels.
+/// The closed form of onednn_hidden_bytes for the general kernels.
 int64_t onednn_general_bytes(const OnednnProduct&, bool avx512, int threads);
 /// result = a·b (+ bias) (+ result), with a, b: forward x, w; input gradient dy, w; weight gradient dy, x.
 void onednn_multiply(const OnednnProduct&, const void* a, const void* b, const void* bias, void* result,
