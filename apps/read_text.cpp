@@ -90,8 +90,8 @@ std::vector<int32_t> encode_at_most(const Tokenizer& tokenizer, std::string_view
     if (text.size() > kPartBytes)
       if (const TextCut found = tokenizer.find_cut(text, kPartBytes); found.end > 0) cut = found;
     const int64_t held = kGrowing * static_cast<int64_t>(tokens.size());
-    require_text_fits(bytes, held + (cut.end > kPartBytes ? kEncodeBytesPerByte * static_cast<int64_t>(cut.end) : 0),
-                      room_bytes, where);
+    const int64_t part = cut.end > kPartBytes ? kEncodeBytesPerByte * static_cast<int64_t>(cut.end) : 0;
+    if (held + part > kAlways) require_text_fits(bytes, held + part, room_bytes, where);
     tokenizer.encode_into(text.substr(0, cut.end), {.add_special = false}, tokens);
     text.remove_prefix(cut.next);
   }

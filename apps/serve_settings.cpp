@@ -17,9 +17,11 @@ namespace {
 std::vector<std::string> keys_of(const Options& options) {
   std::vector<std::string> keys;
   if (options.has("api-key")) keys.push_back(options.text("api-key"));
-  if (options.has("api-key-file"))
-    for (const std::string_view line : split(read_text(options.text("api-key-file")), '\n'))
+  if (options.has("api-key-file")) {
+    const std::string text = read_text(options.text("api-key-file"));
+    for (const std::string_view line : split(text, '\n'))
       if (!trim(line).empty()) keys.emplace_back(trim(line));
+  }
   for (const std::string& key : keys)
     if (key.empty() || key.find_first_of(" \t\r\n") != std::string::npos)
       throw Error(ErrorKind::usage, "--api-key: a key is a word without blanks");

@@ -53,7 +53,7 @@ void refuse_beside(const Options& options, std::initializer_list<const char*> na
     if (options.given(name)) throw Error(ErrorKind::usage, "--{}: beside --prompts {}; leave it out", name, why);
 }
 
-constexpr int64_t kLongPrompt = int64_t{1} << 20;  // bytes; shorter ones are what every run has room for
+constexpr int64_t kSmallPrompts = int64_t{1} << 20;  // bytes of texts and tokens that every run has room for
 
 // All of --prompts. Of a byte: itself, its text, JSON on its way there; of a line: its text in a list that grows, its request.
 std::string prompts_text(const Options& options, const std::string& place) {
@@ -78,8 +78,8 @@ Prompts read_prompts(const Options& options, const ModelDescription& model) {
     const PromptLine& line = p.file.lines[i];
     Request r = like;
     const auto bytes = static_cast<int64_t>(line.prompt.size());
-    require_text_fits(bytes, held + (bytes > kLongPrompt ? kEncodeBytesPerByte * bytes : 0), room,
-                      fmt::format("{}: line {}", place, line.number));
+    const int64_t needed = held + (bytes > kSmallPrompts ? kEncodeBytesPerByte * bytes : 0);
+    if (needed > kSmallPrompts) require_text_fits(bytes, needed, room, fmt::format("{}: line {}", place, line.number));
     r.prompt = prompt_tokens(model, line.prompt);
     held += static_cast<int64_t>(r.prompt.capacity() * sizeof r.prompt[0]);
     r.max_tokens = line.max_tokens.value_or(like.max_tokens);
