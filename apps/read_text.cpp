@@ -69,6 +69,7 @@ std::string read_text(const std::string& path, const TextRoom& room) {
 
 void require_lines_fit(std::string_view text, int64_t per_line, const TextRoom& room, const std::string& where) {
   const auto bytes = static_cast<int64_t>(text.size());
+  require_text_room(bytes, room, where);  // before its lines are counted, for which all of it is looked at
   const int64_t lines = std::count(text.begin(), text.end(), '\n') + 1;
   if (const int64_t needed = bytes * room.per_byte + lines * per_line; needed > kAlways)
     require_text_fits(bytes, needed, room.bytes, where);

@@ -181,7 +181,7 @@ bool DocumentReader::next_json(TextDocument& document) {
     return true;
   }
   while (at_ < all_.size()) {
-    const size_t end = std::min(all_.find('\n', at_), all_.size() - 1) + 1;
+    const size_t end = std::min(find_from(at_, "\n"), all_.size() - 1) + 1;
     const std::string_view line = without_line_end(all_.substr(at_, end - at_));
     at_ = end;
     const int64_t number = line_++;
