@@ -21,10 +21,8 @@
 namespace tern {
 namespace {
 
-constexpr int64_t kAlways = int64_t{1} << 20;  // bytes of a text that every run has room for
-
 void require_text_room(int64_t bytes, const TextRoom& room, const std::string& where) {
-  if (bytes > kAlways)
+  if (bytes > kSmallText)
     require_text_fits(bytes, bytes > INT64_MAX / room.per_byte ? INT64_MAX : bytes * room.per_byte, room.bytes, where);
 }
 
@@ -71,7 +69,7 @@ void require_lines_fit(std::string_view text, int64_t per_line, const TextRoom& 
   const auto bytes = static_cast<int64_t>(text.size());
   require_text_room(bytes, room, where);  // before its lines are counted, for which all of it is looked at
   const int64_t lines = std::count(text.begin(), text.end(), '\n') + 1;
-  if (const int64_t needed = bytes * room.per_byte + lines * per_line; needed > kAlways)
+  if (const int64_t needed = bytes * room.per_byte + lines * per_line; needed > kSmallText)
     require_text_fits(bytes, needed, room.bytes, where);
 }
 
@@ -92,7 +90,7 @@ std::vector<int32_t> encode_at_most(const Tokenizer& tokenizer, std::string_view
       if (const TextCut found = tokenizer.find_cut(text, kPartBytes); found.end > 0) cut = found;
     const int64_t held = kGrowing * static_cast<int64_t>(tokens.size());
     const int64_t part = cut.end > kPartBytes ? kEncodeBytesPerByte * static_cast<int64_t>(cut.end) : 0;
-    if (held + part > kAlways) require_text_fits(bytes, held + part, room_bytes, where);
+    if (held + part > kSmallText) require_text_fits(bytes, held + part, room_bytes, where);
     tokenizer.encode_into(text.substr(0, cut.end), {.add_special = false}, tokens);
     text.remove_prefix(cut.next);
   }

@@ -15,6 +15,8 @@ namespace tern {
 
 class Options;
 
+constexpr int64_t kSmallText = int64_t{1} << 20;  // bytes of texts and tokens that every run has room for
+
 /// Memory for texts: bytes there are, and what work on a text takes of them for each of its bytes, the text itself counted.
 struct TextRoom {
   int64_t bytes = INT64_MAX, per_byte = 1;

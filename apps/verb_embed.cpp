@@ -43,14 +43,14 @@ std::string place_of(const Texts& t, size_t i) {
 // All of --input. Of a byte: itself, its text, the token that it may be; of a line: its text, its tokens and their number in
 // lists; of a long line also what encoding it takes, and of JSON reading it.
 std::string lines_of_input(const Options& options, const std::string& path, bool is_jsonl) {
-  constexpr int64_t kText = 2, kToken = 2 * sizeof(int32_t), kLong = int64_t{1} << 20;
+  constexpr int64_t kText = 2, kToken = 2 * sizeof(int32_t);
   constexpr int64_t kLine = 3 * sizeof(std::string) + 3 * sizeof(std::vector<int32_t>) + 64;
   std::string all = read_text(path, {text_room(options), kText + kToken});
   const int64_t room = text_room(options);  // beside all
   require_lines_fit(all, kLine, {room, kText - 1 + kToken}, path);
   for (size_t begin = 0, line = 1; begin < all.size(); ++line) {
     const size_t end = std::min(all.find('\n', begin), all.size());
-    if (const auto bytes = static_cast<int64_t>(end - begin); bytes > kLong)
+    if (const auto bytes = static_cast<int64_t>(end - begin); bytes > kSmallText)
       require_text_fits(bytes, (kEncodeBytesPerByte + (is_jsonl ? kLineBytesPerByte : 0)) * bytes, room,
                         fmt::format("{} line {}", path, line));
     begin = end + 1;

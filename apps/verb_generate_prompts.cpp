@@ -53,8 +53,6 @@ void refuse_beside(const Options& options, std::initializer_list<const char*> na
     if (options.given(name)) throw Error(ErrorKind::usage, "--{}: beside --prompts {}; leave it out", name, why);
 }
 
-constexpr int64_t kSmallPrompts = int64_t{1} << 20;  // bytes of texts and tokens that every run has room for
-
 // All of --prompts. Of a byte: itself, its text, JSON on its way there; of a line: its text in a list that grows, its request.
 std::string prompts_text(const Options& options, const std::string& place) {
   const TextRoom room{text_room(options), 1 + kLineBytesPerByte};
@@ -78,8 +76,8 @@ Prompts read_prompts(const Options& options, const ModelDescription& model) {
     const PromptLine& line = p.file.lines[i];
     Request r = like;
     const auto bytes = static_cast<int64_t>(line.prompt.size());
-    const int64_t needed = held + (bytes > kSmallPrompts ? kEncodeBytesPerByte * bytes : 0);
-    if (needed > kSmallPrompts) require_text_fits(bytes, needed, room, fmt::format("{}: line {}", place, line.number));
+    const int64_t needed = held + (bytes > kSmallText ? kEncodeBytesPerByte * bytes : 0);
+    if (needed > kSmallText) require_text_fits(bytes, needed, room, fmt::format("{}: line {}", place, line.number));
     r.prompt = prompt_tokens(model, line.prompt);
     held += static_cast<int64_t>(r.prompt.capacity() * sizeof r.prompt[0]);
     r.max_tokens = line.max_tokens.value_or(like.max_tokens);

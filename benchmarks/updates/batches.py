@@ -10,7 +10,6 @@ twentieth of the steps and fall linearly to zero; no decay, no clipping. The sam
   benchmarks/updates/batches.py --tern build/release/bin/tern --folder DIR [--quick | --sample]
 """
 
-import argparse
 import json
 import math
 import random
@@ -105,11 +104,7 @@ def compare(data, runs, epochs, parts, seeds, search, given):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tern", required=True)
-    parser.add_argument("--folder", required=True)
-    parser.add_argument("--quick", action="store_true", help="at most ten minutes")
-    parser.add_argument("--sample", action="store_true", help="seconds: does it run?")
+    parser = study.parser(__doc__)
     given = parser.parse_args()
     if given.sample:
         shutil.rmtree(given.folder, ignore_errors=True)

@@ -8,7 +8,6 @@ of effective rates η/(1-β) per gradient; three seeds at the best one. The same
   benchmarks/updates/late.py --tern build/release/bin/tern --folder DIR [--quick | --sample]
 """
 
-import argparse
 import heapq
 import random
 import shutil
@@ -42,11 +41,7 @@ def synchronous_times(steps, seed):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tern", required=True)
-    parser.add_argument("--folder", required=True)
-    parser.add_argument("--quick", action="store_true", help="at most ten minutes")
-    parser.add_argument("--sample", action="store_true", help="seconds: does it run?")
+    parser = study.parser(__doc__)
     given = parser.parse_args()
     receipts = 48 if given.sample else 400 if given.quick else 8000
     rates = [0.1] if given.sample else [0.025, 0.05, 0.1, 0.2, 0.4] if given.quick else [0.025, 0.05, 0.1, 0.2, 0.4, 0.8]

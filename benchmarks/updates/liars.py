@@ -8,7 +8,6 @@ it was stopped.
   benchmarks/updates/liars.py --tern build/release/bin/tern --folder DIR [--quick | --sample]
 """
 
-import argparse
 import shutil
 
 import study
@@ -19,11 +18,7 @@ METHODS = {"m": ["--optimizer", "sgd", "--momentum", 0, "--clip", 0, "--weight-d
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tern", required=True)
-    parser.add_argument("--folder", required=True)
-    parser.add_argument("--quick", action="store_true", help="at most ten minutes")
-    parser.add_argument("--sample", action="store_true", help="seconds: does it run?")
+    parser = study.parser(__doc__)
     parser.add_argument("--ranks", type=int, default=8)
     parser.add_argument("--liars", type=int, default=2)
     given = parser.parse_args()

@@ -1,5 +1,6 @@
 """What the studies of updates share: a text made here, a small model, runs that are made once, tables."""
 
+import argparse
 import json
 import lzma
 import os
@@ -118,6 +119,16 @@ def plot(path, title, across, curves):
         out.append(f'<polyline points="{path_of}" fill="none" stroke="{colour}" stroke-width="1.8"/>')
         out.append(f'<text x="632" y="{64 + 18 * k}" fill="{colour}">{name}</text>')
     pathlib.Path(path).write_text("\n".join([*out, "</svg>"]) + "\n")
+
+
+def parser(text):
+    """What the studies of updates that train the program take, `text` being the script's own words."""
+    made = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made.add_argument("--tern", required=True)
+    made.add_argument("--folder", required=True)
+    made.add_argument("--quick", action="store_true", help="at most ten minutes")
+    made.add_argument("--sample", action="store_true", help="seconds: does it run?")
+    return made
 
 
 def add_extent(parser, steps):
