@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/options.h"
+#include "base/process_memory.h"
 #include "base/system.h"
 #include "base/terminal_text.h"
 #include "base/text.h"

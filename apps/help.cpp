@@ -74,8 +74,7 @@ std::string environment_help(const OptionTable& table) {
   for (const EnvironmentSpec& variable : table.environment)
     out += fmt::format("  {:<14}  {}\n", variable.name, variable.help);
   return out +
-         "\nOthers that are honoured: HF_HUB_CACHE, HF_HOME and XDG_CACHE_HOME (where models are looked for), "
-         "NO_COLOR,\n"
+         "\nOthers that are honoured: HF_HUB_CACHE, HF_HOME and XDG_CACHE_HOME (where models are looked for),\n"
          "OMP_PROC_BIND and OMP_PLACES (how threads are bound).\n";
 }
 

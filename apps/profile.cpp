@@ -8,7 +8,7 @@
 
 #include "apps/profile_buffers.h"
 #include "base/error.h"
-#include "base/system.h"
+#include "base/process_memory.h"
 #include "base/units.h"
 
 namespace tern {

@@ -9,7 +9,7 @@
 #include "apps/profile_buffers.h"
 #include "apps/rank_team.h"
 #include "base/error.h"
-#include "base/system.h"
+#include "base/process_memory.h"
 #include "base/threads.h"
 #include "hardware/rates.h"
 #include "plan/comm_cost.h"

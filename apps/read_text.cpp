@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/options.h"
-#include "base/system.h"
+#include "base/process_memory.h"
 #include "base/units.h"
 #include "base/utf8.h"
 #include "formats/data/text_data.h"

@@ -16,7 +16,7 @@
 #include "base/log.h"
 #include "base/options.h"
 #include "base/progress.h"
-#include "base/system.h"
+#include "base/process_memory.h"
 #include "base/units.h"
 
 namespace tern {

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/options.h"
 #include "base/progress.h"
+#include "base/process_memory.h"
 #include "base/system.h"
 #include "base/threads.h"
 #include "base/units.h"

@@ -18,7 +18,7 @@
 #include "base/log.h"
 #include "base/options.h"
 #include "base/progress.h"
-#include "base/system.h"
+#include "base/process_memory.h"
 #include "base/units.h"
 #include "formats/data/jsonl.h"
 #include "formats/data/text_data.h"

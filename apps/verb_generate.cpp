@@ -17,7 +17,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/options.h"
-#include "base/system.h"
+#include "base/process_memory.h"
 #include "base/units.h"
 #include "infer/best_sample.h"
 #include "infer/load.h"

@@ -20,7 +20,7 @@
 #include "base/log.h"
 #include "base/options.h"
 #include "base/progress.h"
-#include "base/system.h"
+#include "base/process_memory.h"
 #include "base/text.h"
 #include "base/units.h"
 #include "formats/gguf/model.h"

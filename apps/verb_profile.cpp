@@ -19,6 +19,7 @@
 #include "base/options.h"
 #include "base/progress.h"
 #include "base/shell.h"
+#include "base/process_memory.h"
 #include "base/system.h"
 #include "base/text.h"
 #include "base/threads.h"

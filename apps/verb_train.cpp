@@ -20,7 +20,7 @@
 #include "base/options.h"
 #include "base/progress.h"
 #include "base/shell.h"
-#include "base/system.h"
+#include "base/process_memory.h"
 #include "base/units.h"
 #include "comm/thread_world.h"
 #include "train/async_trainer.h"

@@ -107,9 +107,4 @@ void clear_progress_line() {
   if (fd >= 0) write_all(fd, "\r\x1b[K");
 }
 
-bool use_color(int fd) {
-  const char* no_color = std::getenv("NO_COLOR");
-  return (no_color == nullptr || *no_color == '\0') && ::isatty(fd) == 1 && !is_dumb();
-}
-
 }  // namespace tern

@@ -46,7 +46,5 @@ class Progress {
 
 /// Wipes an unfinished terminal line so that another message may be written; the next update draws it again.
 void clear_progress_line();
-/// Whether to colour what goes to `fd`: a terminal, and NO_COLOR unset or empty, and TERM not "dumb".
-bool use_color(int fd);
 
 }  // namespace tern

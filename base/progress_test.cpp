@@ -75,13 +75,5 @@ TEST(Progress, AResumedRunEstimatesFromWhereItBegan) {
   EXPECT_LT(progress.seconds_left(90), 0) << "unknown before the first step";
 }
 
-TEST(UseColor, IsOffWhereThereIsNoTerminal) {
-  int ends[2];
-  ASSERT_EQ(::pipe(ends), 0);
-  EXPECT_FALSE(use_color(ends[1]));
-  ::close(ends[0]);
-  ::close(ends[1]);
-}
-
 }  // namespace
 }  // namespace tern

@@ -2,9 +2,6 @@
 
 #include <fmt/format.h>
 #include <sched.h>
-#if defined(__GLIBC__)
-#include <malloc.h>
-#endif
 #include <sys/statfs.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -14,23 +11,14 @@
 #include <charconv>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 
 #include "base/error.h"
 #include "base/io.h"
+#include "base/system_files_impl.h"
 #include "base/text.h"
 
 namespace tern {
 namespace {
-
-// "" for what is not there or cannot be read: control groups and /sys differ from kernel to kernel.
-std::string slurp(const std::string& path) {
-  std::ifstream file(path);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return file ? text.str() : "";
-}
 
 std::optional<int64_t> to_int(std::string_view text) {
   text = trim(text);
@@ -40,19 +28,9 @@ std::optional<int64_t> to_int(std::string_view text) {
   return value;
 }
 
-// The value of "Key:   123 kB" in the manner of /proc/meminfo and /proc/self/status, in bytes.
-int64_t field_bytes(const std::string& text, std::string_view key) {
-  for (const std::string_view line : split(text, '\n'))
-    if (line.starts_with(key) && line.substr(key.size()).starts_with(':')) {
-      const int64_t value = to_int(line.substr(key.size() + 1)).value_or(0);
-      return line.ends_with("kB") ? value * 1024 : value;
-    }
-  return 0;
-}
-
 // This process's place in the hierarchy: of v2 the line "0::/path", of v1 that of the named controller.
 std::string group_path(const std::string& root, std::string_view controller) {
-  const std::string groups = slurp(root + "/proc/self/cgroup");
+  const std::string groups = read_system_file(root + "/proc/self/cgroup");
   for (const std::string_view line : split(groups, '\n')) {
     const auto parts = split(line, ':');
     if (parts.size() < 3) continue;
@@ -68,11 +46,11 @@ void read_group(const std::string& mount, std::string path, const char* limit_fi
                 MemoryFacts& facts) {
   for (;;) {
     const std::string dir = mount + (path == "/" ? "" : path);
-    const auto limit = to_int(slurp(dir + limit_file));  // "max" is no number
+    const auto limit = to_int(read_system_file(dir + limit_file));  // "max" is no number
     if (limit && *limit > 0 && *limit < (int64_t{1} << 60) &&
         (!facts.group_limit_bytes || *limit < *facts.group_limit_bytes)) {
       facts.group_limit_bytes = limit;
-      facts.group_used_bytes = to_int(slurp(dir + used_file));
+      facts.group_used_bytes = to_int(read_system_file(dir + used_file));
     }
     if (path == "/" || path.empty()) return;
     path = parent_path(path);
@@ -85,15 +63,15 @@ std::optional<int> group_cpus() {
   std::optional<double> cpus;
   for (std::string path = group_path("", "");; path = parent_path(path)) {
     const std::string line =
-        slurp("/sys/fs/cgroup" + (path == "/" ? "" : path) + "/cpu.max");  // "200000 100000" or "max 100000"
+        read_system_file("/sys/fs/cgroup" + (path == "/" ? "" : path) + "/cpu.max");  // "200000 100000" or "max 100000"
     const auto words = split_words(line);
     if (words.size() == 2)
       if (const auto quota = to_int(words[0]), period = to_int(words[1]); quota && period && *period > 0)
         cpus = std::min(cpus.value_or(1e9), static_cast<double>(*quota) / static_cast<double>(*period));
     if (path == "/" || path == "." || path.empty()) break;
   }
-  const auto quota = to_int(slurp("/sys/fs/cgroup/cpu/cpu.cfs_quota_us")),
-             period = to_int(slurp("/sys/fs/cgroup/cpu/cpu.cfs_period_us"));
+  const auto quota = to_int(read_system_file("/sys/fs/cgroup/cpu/cpu.cfs_quota_us")),
+             period = to_int(read_system_file("/sys/fs/cgroup/cpu/cpu.cfs_period_us"));
   if (quota && period && *quota > 0 && *period > 0)
     cpus = std::min(cpus.value_or(1e9), static_cast<double>(*quota) / static_cast<double>(*period));
   if (!cpus) return std::nullopt;
@@ -104,11 +82,11 @@ std::optional<int> group_cpus() {
 
 MemoryFacts read_memory_facts(const std::string& root) {
   MemoryFacts facts;
-  const std::string meminfo = slurp(root + "/proc/meminfo");
+  const std::string meminfo = read_system_file(root + "/proc/meminfo");
   facts.total_bytes = field_bytes(meminfo, "MemTotal");
   facts.available_bytes = field_bytes(meminfo, "MemAvailable");
   facts.huge_page_total_bytes = field_bytes(meminfo, "HugePages_Total") * field_bytes(meminfo, "Hugepagesize");
-  const std::string thp = slurp(root + "/sys/kernel/mm/transparent_hugepage/enabled");  // "always [madvise] never"
+  const std::string thp = read_system_file(root + "/sys/kernel/mm/transparent_hugepage/enabled");  // "always [madvise] never"
   const size_t open = thp.find('['), close = thp.find(']');
   if (open != std::string::npos && close != std::string::npos)
     facts.transparent_huge_pages = thp.substr(open + 1, close - open - 1);
@@ -128,41 +106,15 @@ int num_memory_nodes(const std::string& root) {
   for (const auto& entry : std::filesystem::directory_iterator(root + "/sys/devices/system/node", ignored)) {
     const std::string name = entry.path().filename().string();
     if (!name.starts_with("node") || name.find_first_not_of("0123456789", 4) != std::string::npos) continue;
-    const std::string cpus(trim(slurp(entry.path().string() + "/cpulist")));
+    const std::string cpus(trim(read_system_file(entry.path().string() + "/cpulist")));
     nodes += name.size() > 4 && !cpus.empty();
   }
   return std::max(1, nodes);
 }
 
-ProcessMemory read_process_memory() {
-  const std::string status = slurp("/proc/self/status");
-  return {field_bytes(status, "VmRSS"), field_bytes(status, "VmHWM")};
-}
-
-void return_freed_blocks() {
-#if defined(__GLIBC__)
-  ::mallopt(M_MMAP_THRESHOLD, 128 << 10);
-#endif
-}
-
-void keep_freed_blocks() {
-#if defined(__GLIBC__)
-  constexpr int kBytes = 256 << 20;
-  ::mallopt(M_MMAP_THRESHOLD, kBytes);
-  ::mallopt(M_TRIM_THRESHOLD, kBytes);
-#endif
-}
-
-bool reset_peak_resident() {
-  std::ofstream file("/proc/self/clear_refs");
-  file << "5";
-  file.close();
-  return static_cast<bool>(file);
-}
-
 CpuFacts read_cpu_facts() {
   CpuFacts facts;
-  const std::string cpuinfo = slurp("/proc/cpuinfo");
+  const std::string cpuinfo = read_system_file("/proc/cpuinfo");
   for (const std::string_view line : split(cpuinfo, '\n')) {
     const size_t colon = line.find(':');
     if (colon == std::string_view::npos) continue;
@@ -189,14 +141,6 @@ CpuFacts read_cpu_facts() {
   }
   if (const auto quota = group_cpus()) facts.num_usable = std::min(facts.num_usable, *quota);
   return facts;
-}
-
-int64_t program_bytes() {
-  // Measured as peak resident less counted tensors less resident at the start, over train (f32, bf16, exact; oneDNN
-  // generates its kernels), generate and eval with small models: 5 to 11 MiB on a quiet machine, up to 19 beside eight
-  // others of its kind, where the allocator keeps more of what was freed (dev/LOG.md).
-  constexpr int64_t kGrowth = int64_t{24} << 20;
-  return read_process_memory().resident_bytes + kGrowth;
 }
 
 DiskFacts read_disk_facts(const std::string& path) {

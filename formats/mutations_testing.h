@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/system.h"
+#include "base/process_memory.h"
 #include "formats/format_test_support.h"
 #include "formats/mutate_testing.h"
 

@@ -7,7 +7,7 @@
 #include <span>
 
 #include "base/json.h"
-#include "base/system.h"
+#include "base/process_memory.h"
 #include "base/text.h"
 
 namespace tern {

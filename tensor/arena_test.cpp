@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/system.h"
+#include "base/process_memory.h"
 #include "tensor/block_store.h"
 
 namespace tern {

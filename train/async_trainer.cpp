@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/process_memory.h"
 #include "base/system.h"
 #include "base/units.h"
 #include "comm/equal_facts.h"

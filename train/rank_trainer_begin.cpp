@@ -5,6 +5,7 @@
 #include <array>
 
 #include "base/error.h"
+#include "base/process_memory.h"
 #include "base/system.h"
 #include "base/units.h"
 #include "base/wide_type.h"

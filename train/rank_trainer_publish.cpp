@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <array>
 
-#include "base/system.h"
+#include "base/process_memory.h"
 #include "base/units.h"
 #include "report/run_page.h"
 #include "train/metric_rows.h"

@@ -9,7 +9,7 @@
 #include "base/io.h"
 #include "base/json.h"
 #include "base/memory_io.h"
-#include "base/system.h"
+#include "base/process_memory.h"
 #include "formats/chat/training.h"
 #include "formats/data/text_data.h"
 #include "formats/data/token_data.h"

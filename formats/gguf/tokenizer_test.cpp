@@ -7,7 +7,7 @@
 
 #include "base/io.h"
 #include "base/json.h"
-#include "base/system.h"
+#include "base/process_memory.h"
 #include "formats/gguf/split.h"
 #include "formats/gguf/vocabulary.h"
 #include "formats/gguf/write.h"

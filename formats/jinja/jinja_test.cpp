@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/json.h"
-#include "base/system.h"
+#include "base/process_memory.h"
 #include "formats/format_test_support.h"
 
 namespace tern {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "base/system.h"
+#include "base/process_memory.h"
 #include "formats/format_test_support.h"
 #include "formats/safetensors/safetensors.h"
 

@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "base/system.h"
+#include "base/process_memory.h"
 #include "formats/format_test_support.h"
 #include "formats/tokenizer/tokenizer.h"
 

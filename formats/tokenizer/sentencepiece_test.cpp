@@ -11,7 +11,7 @@
 #include <functional>
 
 #include "base/error.h"
-#include "base/system.h"
+#include "base/process_memory.h"
 #include "formats/format_test_support.h"
 #include "formats/mutations_testing.h"
 #include "formats/tokenizer/sentencepiece.h"

@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "base/system.h"
+#include "base/process_memory.h"
 #include "base/utf8.h"
 #include "formats/tokenizer/added.h"
 #include "formats/tokenizer/bpe.h"
