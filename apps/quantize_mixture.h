@@ -8,7 +8,7 @@
 #include "base/json.h"
 #include "base/options.h"
 #include "infer/load.h"
-#include "model/gguf_weights.h"
+#include "model/save_gguf.h"
 #include "quantize/layer_coder.h"
 
 namespace tern {

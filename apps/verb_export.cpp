@@ -26,9 +26,10 @@
 #include "infer/memory_fit.h"
 #include "model/check_weights.h"
 #include "model/compare_weights.h"
-#include "model/gguf_weights.h"
 #include "model/model_files.h"
 #include "model/ops.h"
+#include "model/read_parameter.h"
+#include "model/save_gguf.h"
 
 namespace tern {
 namespace {

@@ -16,6 +16,7 @@
 #include "model/coded_tensors.h"
 #include "model/model_files.h"
 #include "model/not_finite.h"
+#include "model/read_parameter.h"
 #include "model/save_coded.h"
 
 namespace tern {

@@ -1,13 +1,11 @@
 #pragma once
-// Loads ModelWeights from GGUF files and writes them.
+// Loads ModelWeights from GGUF files.
 
-#include <functional>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "formats/gguf/write.h"
+#include "formats/gguf/gguf.h"
 #include "model/check_weights.h"
 #include "model/file_bands.h"
 #include "model/given_weights.h"
@@ -15,9 +13,6 @@
 #include "model/weights.h"
 
 namespace tern {
-
-struct HfConfig;
-class Io;
 
 /// Loads every parameter of a GGUF file, dequantizing and converting to `dtype`: load_weights calls it for such a file.
 /// Memory  the weights and one row of floats per thread; the file's pages are given back tensor by tensor.
@@ -45,31 +40,5 @@ std::vector<FileBand> gguf_rows(const ModelSpec&, const Gguf&, const ParameterIn
 ModelWeights load_gguf_beside(const ModelSpec&, const Gguf&, DType, GivenWeights, Arena&);
 /// What load_gguf_weights would complain about, all of it.
 WeightsCheck check_gguf_weights(const ModelSpec&, const Gguf&);
-
-struct GgufSaved {
-  int64_t file_bytes = 0;
-  int64_t as_f16 = 0;  // matrices whose rows are no multiple of their type's block
-};
-/// The types in which numbers are written, to a file or (model/save_coded.h) a directory; save_gguf takes those that
-/// rounds_to knows. In GGUF vectors, and GPT-2's positions, are f32 in any case, as llama.cpp's converter has it.
-struct GgufTypes {
-  WeightType matrices;  // of the layers
-  WeightType tables;    // of the tokens: the embedding and the head
-  // In directories: of single matrices of the layers, by their parameters' names, in the place of `matrices`.
-  std::map<std::string, WeightType> single = {};
-};
-/// A parameter's numbers, dense rows of any element type. Called for a parameter once for each of its parts in the file.
-using ReadParameter = std::function<Tensor(const ParameterInfo&)>;
-/// All rows of a layer's matrix as blocks of a type, with codes that the caller chose. Called for a parameter once for each
-/// of its parts in the file, in the order of units.
-using CodeParameter = std::function<std::span<const std::byte>(const ParameterInfo&, WeightType)>;
-/// A ReadParameter that returns the parameters of weights in memory.
-ReadParameter parameters_of(const ModelSpec&, const ModelWeights&);
-/// Writes `metadata` (by add_gguf_config, add_gguf_vocabulary), the file's type, and the weights to one file.
-/// With `code` the layers' matrices are what it gives; all other tensors, and without `code` all tensors, are rounded.
-/// Memory  what `read` and `code` keep, and one row.
-/// Errors  usage: a family that GGUF has no names for; those of write_gguf.
-GgufSaved save_gguf(const ModelSpec&, const HfConfig&, const ReadParameter& read, const GgufTypes&,
-                    GgufMetadata metadata, const std::string& path, Io&, const CodeParameter& code = {});
 
 }  // namespace tern

@@ -16,6 +16,8 @@
 #include "model/golden_weights_testing.h"
 #include "model/model_files.h"
 #include "model/model_testing.h"
+#include "model/read_parameter.h"
+#include "model/save_gguf.h"
 
 namespace tern {
 namespace {

@@ -9,9 +9,9 @@
 #include "formats/format_test_support.h"
 #include "model/coded_base.h"
 #include "model/coded_model_testing.h"
-#include "model/gguf_weights.h"
 #include "model/merge_adapters.h"
 #include "model/model_files.h"
+#include "model/read_parameter.h"
 #include "model/save_coded.h"
 
 namespace tern {

@@ -6,10 +6,11 @@
 #include "formats/gguf/gguf.h"
 #include "formats/gguf/model.h"
 #include "formats/hf/config.h"
-#include "model/gguf_weights.h"
 #include "model/model_files.h"
 #include "model/model_testing.h"
+#include "model/read_parameter.h"
 #include "model/rounding_error.h"
+#include "model/save_gguf.h"
 
 namespace tern {
 namespace {

@@ -6,7 +6,8 @@
 #include <string>
 
 #include "model/coded_matrix.h"
-#include "model/gguf_weights.h"
+#include "model/read_parameter.h"
+#include "model/save_gguf.h"
 
 namespace tern {
 

@@ -2,18 +2,15 @@
 // Saves a model of which not all is in memory at one time.
 
 #include <cstdint>
-#include <functional>
 #include <string>
 
+#include "model/read_parameter.h"
 #include "model/weights.h"
 
 namespace tern {
 
 struct HfConfig;
 class Io;
-
-/// A parameter's numbers, until the next call.
-using ReadParameter = std::function<Tensor(const ParameterInfo&)>;
 
 /// save_model (model/model_files.h), where parameters without a tensor in the weights are read when they are written: once for each tensor of
 /// the files that holds a part of one. Errors: those of save_model and of `read`.

@@ -10,6 +10,7 @@
 #include "model/check_weights.h"
 #include "model/coded_model_testing.h"
 #include "model/model_files.h"
+#include "model/read_parameter.h"
 #include "model/save_coded.h"
 
 namespace tern {

@@ -7,7 +7,7 @@
 
 #include "formats/peft/config.h"
 #include "model/coded_matrix.h"
-#include "model/gguf_weights.h"
+#include "model/read_parameter.h"
 
 namespace tern {
 
