@@ -9,16 +9,9 @@ namespace tern {
 
 namespace {
 
-void check_rows(const Rows& rows, const ContextRanks* context = nullptr) {
-  const auto T = static_cast<int64_t>(rows.tokens.size()), all = context ? T * context->comm.size() : T;
-  TERN_CHECK(!rows.starts.empty() && rows.starts.front() == 0 && rows.starts.back() == all &&
-                 static_cast<int64_t>(rows.positions.size()) == T,
-             "Rows: {} tokens, {} positions, {} starts", T, rows.positions.size(), rows.starts.size());
-}
-
 // The unit that a pass is asked to run on these rows.
 const Unit& unit_to_run(const ModelSpec& spec, int index, const Rows& rows, const Compute& c) {
-  check_rows(rows, c.context);
+  check_rows(rows, c.context ? c.context->comm.size() : 1);
   const Unit& unit = spec.units.at(static_cast<size_t>(index));
   TERN_CHECK(!std::holds_alternative<BridgeSpec>(unit.spec),
              "unit {}: a bridge between an encoder and a decoder is planned and not run", index);
@@ -41,18 +34,6 @@ Saved* begin(UnitSaved* saved) {
 }
 
 }  // namespace
-
-Rows make_rows(std::span<const int32_t> tokens, std::vector<int64_t> starts, const RopeTable* rope) {
-  Rows rows{
-      .tokens = tokens, .starts = std::move(starts), .positions = std::vector<int32_t>(tokens.size()), .rope = rope};
-  check_rows(rows);
-  for (size_t s = 0; s + 1 < rows.starts.size(); ++s) {
-    TERN_CHECK(rows.starts[s] <= rows.starts[s + 1], "make_rows: sequence {} ends before it starts", s);
-    for (int64_t t = rows.starts[s]; t < rows.starts[s + 1]; ++t)
-      rows.positions[static_cast<size_t>(t)] = static_cast<int32_t>(t - rows.starts[s]);
-  }
-  return rows;
-}
 
 NormStatistics allocate_statistics(const NormSpec& norm, int64_t rows, DType dtype, const Compute& c) {
   NormStatistics s;
@@ -132,28 +113,6 @@ void unit_backward_weight(const ModelSpec& spec, int index, const UnitWeights& w
     return moe_backward_weight(*u, std::get<MoeWeights>(weights), dy, std::get<MoeSaved>(saved),
                                std::get<MoeWeights>(gradients), c);
   head_backward_weight(std::get<HeadSpec>(unit.spec), std::get<HeadSaved>(saved), std::get<HeadWeights>(gradients));
-}
-
-UnitSaved nothing_saved(const Unit& unit) {
-  if (std::holds_alternative<AttentionSpec>(unit.spec)) return AttentionSaved{};
-  if (std::holds_alternative<MlpSpec>(unit.spec)) return MlpSaved{};
-  if (std::holds_alternative<HeadSpec>(unit.spec)) return HeadSaved{};
-  if (std::holds_alternative<ParallelSpec>(unit.spec)) return ParallelSaved{};
-  if (moe_of(unit)) return MoeSaved{};
-  return EmbedSaved{};
-}
-
-void drop_left(UnitSaved& saved) {
-  const auto drop_attention = [](AttentionSaved& a) {
-    a.dqkv_TC = a.dnormed_TD = a.dquery_norm = a.dkey_norm = a.dsinks = {};
-    a.latent.dquery_TR = a.latent.dkv_TR = a.latent.dquery_norm = a.latent.dkv_norm = {};
-  };
-  const auto drop_mlp = [](MlpSaved& m) { m.dup_TG = m.hidden_TF = m.dnormed_TD = {}; };
-  if (auto* a = std::get_if<AttentionSaved>(&saved)) drop_attention(*a);
-  if (auto* m = std::get_if<MlpSaved>(&saved)) drop_mlp(*m);
-  if (auto* m = std::get_if<MoeSaved>(&saved))
-    m->dup_RG = m->dshared_up_TG = m->dshared_gate_T = m->dlogits_TE = m->dnormed_TD = {};
-  if (auto* p = std::get_if<ParallelSaved>(&saved)) drop_attention(p->attention), drop_mlp(p->mlp);
 }
 
 Tensor model_forward(const ModelSpec& spec, WeightSource weights, const Rows& rows, KvView* kv, const Compute& c) {

@@ -1,0 +1,53 @@
+#pragma once
+// What a forward or backward pass of a unit computes with, beside weights and rows.
+
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "model/linear_weight.h"
+#include "tensor/arena.h"
+#include "tensor/tensor.h"
+
+namespace tern {
+
+/// Who multiplies. Evaluation and inference always use exact; fast takes oneDNN, unless own kernels were measured to be faster
+/// (kernels/onednn/fast_matmul.h).
+enum class Multiply : uint8_t { exact, fast };
+
+/// Sees the inputs that linears multiply: for calibration and for methods that learn from inputs.
+class InputObserver {
+ public:
+  virtual ~InputObserver() = default;
+  /// `x` (T, in) are the rows that the linear is about to multiply.
+  virtual void see(const Linear&, const Tensor& x) = 0;
+};
+
+struct TensorRanks;   // model/tensor_ranks.h
+struct ContextRanks;  // model/context_ranks.h
+
+/// What dropout of adapters (Branch::dropout) is keyed by: seed, step and the row's number in the step's
+/// batch. So recomputing, resuming, or another split into micro-batches or ranks drops the same inputs.
+struct DropoutPlace {
+  uint64_t seed = 0;
+  int64_t step = 0, first_row = 0;
+};
+
+struct Compute {
+  Arena& arena;
+  Multiply multiply = Multiply::exact;
+  InputObserver* observer = nullptr;
+  /// For several adapters side by side: where the rows of each adapter begin, then where the last one's end (Branch::adapter).
+  /// Rows before the first entry run without an adapter. Empty: all rows run without one.
+  std::span<const int64_t> adapter_rows = {};
+  // In training only: the group of ranks that share out each matrix, and the rows between units. x, y and their gradients then
+  // have this rank's rows alone, and the ModelSpec is this rank's part.
+  const TensorRanks* tensor = nullptr;
+  // Training alone: ranks that have parts of a micro-batch's rows (model/context_ranks.h). The Rows are then this rank's, their starts those
+  // of all.
+  const ContextRanks* context = nullptr;
+  // Training alone: absent: nothing is left out.
+  std::optional<DropoutPlace> dropout = {};
+};
+
+}  // namespace tern

@@ -1,0 +1,66 @@
+#pragma once
+// What the forward of each unit keeps for its backward passes, and the first backward pass leaves for the second. T tokens of a
+// ragged batch; D width.
+
+#include <variant>
+
+#include "spec/model_spec.h"
+#include "tensor/tensor.h"
+
+namespace tern {
+
+// Forward keeps x, the unit's own input (a shared handle, not a copy), and a mean only for a layer norm. backward_input
+// leaves the members that begin with `d`, and an MLP's hidden rows, for backward_weight. The normed rows and the
+// activation are made again instead of kept.
+
+/// Kept of a norm that joins a branch to the residual stream: the rows that it normed, and their statistics. Empty without such
+/// a norm.
+struct JoinSaved {
+  Tensor x_TD, mean_T, rstd_T;
+};
+/// Empty unless the rows are normed.
+struct EmbedSaved {
+  Tensor x_TD, mean_T, rstd_T;
+};
+struct LatentSaved {
+  Tensor query_TR, query_rstd, kv_TR, kv_rstd;      // the narrow rows before their norms; kv_TR also holds the
+  Tensor dquery_TR, dkv_TR, dquery_norm, dkv_norm;  // turned key
+};
+struct AttentionSaved {
+  Tensor x_TD, mean_T, rstd_T, qkv_TC, context_TE, lse_TH;
+  Tensor query_rstd, key_rstd;  // of the norms of queries and keys; qkv then holds their inputs, before rope
+  JoinSaved join;
+  LatentSaved latent;
+  Tensor dqkv_TC, dnormed_TD;
+  Tensor dquery_norm, dkey_norm;  // the gradients of those norms' weights
+  Tensor dsinks;                  // (heads); of a context group zero but for this rank's heads
+};
+struct MlpSaved {
+  Tensor x_TD, mean_T, rstd_T, up_TG;
+  JoinSaved join;
+  Tensor dup_TG, hidden_TF, dnormed_TD;  // dup in the place of up
+};
+struct ParallelSaved {
+  AttentionSaved attention;
+  MlpSaved mlp;
+};
+/// What a router decided for T tokens; R = T·K rows, sorted by expert (kernels/cpu/experts.h).
+struct Routing {
+  Tensor scores_TE, weights_TK, chosen_TK, rows_TK, tokens_R, begin_E;
+};
+struct MoeSaved {
+  Tensor x_TD, mean_T, rstd_T;
+  Routing routing;
+  Tensor up_RG, shared_up_TG, shared_gate_T;  // the gate after its sigmoid
+  Tensor dup_RG, dshared_up_TG, dshared_gate_T, dlogits_TE, dnormed_TD;
+};
+struct HeadSaved {
+  Tensor x_TD, mean_T, rstd_T, dnormed_TD;
+};
+using UnitSaved = std::variant<EmbedSaved, AttentionSaved, MlpSaved, HeadSaved, ParallelSaved, MoeSaved>;
+/// The value of UnitSaved before anything ran: empty tensors of the unit's kind.
+UnitSaved nothing_saved(const Unit&);
+/// Drops what backward_input left for backward_weight.
+void drop_left(UnitSaved&);
+
+}  // namespace tern
