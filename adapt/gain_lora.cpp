@@ -14,6 +14,7 @@
 #include "model/adapter_files.h"
 #include "model/linear.h"
 #include "program/generate.h"
+#include "model/visit_weights.h"
 
 namespace tern {
 namespace {

@@ -16,6 +16,8 @@
 #include "model/adapter_files.h"
 #include "model/linear.h"
 #include "program/generate.h"
+#include "model/visit_weights.h"
+#include "model/allocate_weights.h"
 
 namespace tern {
 namespace {

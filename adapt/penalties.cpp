@@ -8,6 +8,8 @@
 #include "model/linear.h"
 #include "model/ops.h"
 #include "program/generate.h"
+#include "model/visit_weights.h"
+#include "model/allocate_weights.h"
 
 namespace tern {
 namespace {

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/rng.h"
+#include "model/visit_weights.h"
 
 namespace tern {
 namespace {

@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/publish.h"
 #include "model/adapter_files.h"
+#include "model/visit_weights.h"
 
 namespace tern {
 namespace {

@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "base/io.h"
 #include "model/adapter_files.h"
+#include "model/visit_weights.h"
 
 namespace tern {
 namespace {

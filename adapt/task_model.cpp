@@ -11,6 +11,7 @@
 #include "program/generate.h"
 #include "quantize/input_moments.h"
 #include "train/run_dir.h"
+#include "model/visit_weights.h"
 
 namespace tern {
 

@@ -17,6 +17,7 @@
 #include "train/fit.h"
 #include "train/step_placement.h"
 #include "update/state.h"
+#include "model/allocate_weights.h"
 
 namespace tern {
 namespace {

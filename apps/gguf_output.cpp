@@ -12,6 +12,7 @@
 #include "formats/gguf/vocabulary.h"
 #include "model/gguf_slots.h"
 #include "model/weights.h"
+#include "model/visit_weights.h"
 
 namespace tern {
 

@@ -18,6 +18,7 @@
 #include "kernels/cpu/vector.h"
 #include "model/initial_weights.h"
 #include "model/unit.h"
+#include "model/allocate_weights.h"
 
 namespace tern {
 namespace {

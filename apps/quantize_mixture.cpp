@@ -16,6 +16,7 @@
 #include "model/save_coded.h"
 #include "quantize/mixture.h"
 #include "quantize/sensitivity.h"
+#include "model/visit_weights.h"
 
 namespace tern {
 namespace {

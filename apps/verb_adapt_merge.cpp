@@ -24,6 +24,7 @@
 #include "model/model_files.h"
 #include "model/row_lengths.h"
 #include "model/whole_modules.h"
+#include "model/allocate_weights.h"
 
 namespace tern {
 namespace {

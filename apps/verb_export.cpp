@@ -30,6 +30,7 @@
 #include "model/ops.h"
 #include "model/read_parameter.h"
 #include "model/save_gguf.h"
+#include "model/visit_weights.h"
 
 namespace tern {
 namespace {

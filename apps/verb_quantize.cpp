@@ -40,6 +40,7 @@
 #include "quantize/layer_coder.h"
 #include "quantize/loftq_coder.h"
 #include "quantize/sensitivity.h"
+#include "model/visit_weights.h"
 
 namespace tern {
 namespace {

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "eval/compare_models.h"
 #include "model/model_testing.h"
+#include "model/visit_weights.h"
 
 namespace tern {
 namespace {

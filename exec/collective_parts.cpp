@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/wide_type.h"
 #include "model/tensor_parts.h"
+#include "model/visit_weights.h"
 
 namespace tern {
 namespace {

@@ -23,6 +23,7 @@
 #include "model/tensor_parts.h"
 #include "program/link_bytes.h"
 #include "update/stored_states.h"
+#include "model/sum_gradients.h"
 
 namespace tern {
 namespace {

@@ -12,6 +12,7 @@
 #include "model/weight_lender_testing.h"
 #include "program/generate.h"
 #include "program/validate.h"
+#include "model/visit_weights.h"
 
 namespace tern {
 namespace {

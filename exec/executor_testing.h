@@ -12,6 +12,8 @@
 #include "formats/hf/family.h"
 #include "model/initial_weights.h"
 #include "model/linear.h"
+#include "model/visit_weights.h"
+#include "model/allocate_weights.h"
 
 namespace tern {
 

@@ -7,6 +7,7 @@
 #include "program/validate.h"
 #include "store/scratch_testing.h"
 #include "update/stored_states.h"
+#include "model/allocate_weights.h"
 
 namespace tern {
 namespace {

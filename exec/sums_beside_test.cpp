@@ -20,6 +20,7 @@
 #include "exec/executor_testing.h"
 #include "program/generate.h"
 #include "program/validate.h"
+#include "model/visit_weights.h"
 
 namespace tern {
 namespace {

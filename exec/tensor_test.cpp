@@ -11,6 +11,8 @@
 #include "model/tensor_parts.h"
 #include "program/generate.h"
 #include "program/validate.h"
+#include "model/visit_weights.h"
+#include "model/allocate_weights.h"
 
 namespace tern {
 namespace {

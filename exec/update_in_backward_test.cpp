@@ -8,6 +8,8 @@
 #include "exec/executor_testing.h"
 #include "program/generate.h"
 #include "program/validate.h"
+#include "model/visit_weights.h"
+#include "model/allocate_weights.h"
 
 namespace tern {
 namespace {

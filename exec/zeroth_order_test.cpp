@@ -11,6 +11,8 @@
 #include "store/scratch_testing.h"
 #include "tensor/bytes_of.h"
 #include "update/perturbed_weights.h"
+#include "model/visit_weights.h"
+#include "model/allocate_weights.h"
 
 namespace tern {
 namespace {

@@ -25,6 +25,7 @@
 #include "model/model_files.h"
 #include "model/model_testing.h"
 #include "model/pack_weights.h"
+#include "model/visit_weights.h"
 
 namespace tern {
 namespace {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "model/visit_weights.h"
 
 namespace tern {
 namespace {

@@ -9,6 +9,8 @@
 #include "model/rope_table.h"
 #include "model/thread_memory.h"
 #include "spec/unit_cost.h"
+#include "model/visit_weights.h"
+#include "model/allocate_weights.h"
 
 namespace tern {
 

@@ -20,6 +20,9 @@
 #include "model/saved_modules.h"
 #include "model/weights_file.h"
 #include "model/whole_modules.h"
+#include "model/visit_weights.h"
+#include "model/allocate_weights.h"
+#include "model/fragment.h"
 
 namespace tern {
 namespace {

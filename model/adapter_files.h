@@ -9,6 +9,7 @@
 
 #include "formats/peft/config.h"
 #include "model/weights.h"
+#include "model/fragment.h"
 
 namespace tern {
 

@@ -5,6 +5,8 @@
 #include "model/linear.h"
 #include "model/model_testing.h"
 #include "model/ops.h"
+#include "model/visit_weights.h"
+#include "model/allocate_weights.h"
 
 namespace tern {
 namespace {

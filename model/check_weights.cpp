@@ -13,6 +13,9 @@
 #include "model/names.h"
 #include "model/packed_matrix.h"
 #include "model/weights_file.h"
+#include "model/visit_weights.h"
+#include "model/allocate_weights.h"
+#include "model/fragment.h"
 
 namespace tern {
 namespace {

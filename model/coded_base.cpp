@@ -7,6 +7,8 @@
 #include "model/model_files.h"
 #include "model/ops.h"
 #include "model/weights_file.h"
+#include "model/visit_weights.h"
+#include "model/allocate_weights.h"
 
 namespace tern {
 

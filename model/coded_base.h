@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "model/weights.h"
+#include "model/visit_weights.h"
 
 namespace tern {
 

@@ -18,6 +18,7 @@
 #include "model/not_finite.h"
 #include "model/read_parameter.h"
 #include "model/save_coded.h"
+#include "model/visit_weights.h"
 
 namespace tern {
 namespace {

@@ -8,6 +8,7 @@
 
 #include "base/weight_type.h"
 #include "model/weights.h"
+#include "model/visit_weights.h"
 
 namespace tern {
 

@@ -15,6 +15,7 @@
 #include "kernels/cpu/decode.h"
 #include "model/gguf_slots.h"
 #include "model/model_testing.h"
+#include "model/visit_weights.h"
 
 namespace tern {
 

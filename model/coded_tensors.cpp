@@ -8,6 +8,8 @@
 #include "kernels/cpu/coded_matmul.h"
 #include "kernels/cpu/parallel.h"
 #include "model/weights_file.h"
+#include "model/visit_weights.h"
+#include "model/fragment.h"
 
 namespace tern {
 namespace {

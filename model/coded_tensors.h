@@ -11,6 +11,8 @@
 
 #include "formats/safetensors/index.h"
 #include "model/weights.h"
+#include "model/visit_weights.h"
+#include "model/fragment.h"
 
 namespace tern {
 

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "model/ops.h"
+#include "model/visit_weights.h"
 
 namespace tern {
 namespace {

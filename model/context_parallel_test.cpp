@@ -9,6 +9,7 @@
 #include "model/model_testing.h"
 #include "model/rope_table.h"
 #include "spec/context_cost.h"
+#include "model/visit_weights.h"
 
 namespace tern {
 namespace {

@@ -16,6 +16,9 @@
 #include "model/model_files.h"
 #include "model/model_testing.h"
 #include "model/pack_weights.h"
+#include "model/visit_weights.h"
+#include "model/sum_gradients.h"
+#include "model/fragment.h"
 
 namespace tern {
 namespace {

@@ -13,6 +13,7 @@
 #include "model/model_files.h"
 #include "model/model_testing.h"
 #include "store/blocks_testing.h"
+#include "model/visit_weights.h"
 
 namespace tern {
 namespace {

@@ -10,6 +10,7 @@
 #include "kernels/cpu/decode.h"
 #include "model/packed_matrix.h"
 #include "model/weights_file.h"
+#include "model/fragment.h"
 
 namespace tern {
 namespace {

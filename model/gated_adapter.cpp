@@ -11,6 +11,7 @@
 #include "formats/safetensors/safetensors.h"
 #include "formats/safetensors/write.h"
 #include "model/adapter_files.h"
+#include "model/visit_weights.h"
 
 namespace tern {
 namespace {

@@ -5,6 +5,8 @@
 #include "base/error.h"
 #include "formats/safetensors/safetensors.h"
 #include "model/weights_file.h"
+#include "model/visit_weights.h"
+#include "model/fragment.h"
 
 namespace tern {
 

@@ -10,6 +10,7 @@
 #include "formats/gguf/gguf.h"
 #include "formats/gguf/model.h"
 #include "model/weights.h"
+#include "model/visit_weights.h"
 
 namespace tern {
 

@@ -20,6 +20,8 @@
 #include "model/ops.h"
 #include "model/pack_weights.h"
 #include "model/weights_file.h"
+#include "model/visit_weights.h"
+#include "model/allocate_weights.h"
 
 namespace tern {
 namespace {

@@ -11,6 +11,7 @@
 #include "model/given_weights.h"
 #include "model/model_files.h"
 #include "model/weights.h"
+#include "model/visit_weights.h"
 
 namespace tern {
 

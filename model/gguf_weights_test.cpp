@@ -18,6 +18,7 @@
 #include "model/model_testing.h"
 #include "model/read_parameter.h"
 #include "model/save_gguf.h"
+#include "model/visit_weights.h"
 
 namespace tern {
 namespace {

@@ -7,6 +7,7 @@
 #include "model/weights.h"
 #include "spec/model_spec.h"
 #include "tensor/arena.h"
+#include "model/visit_weights.h"
 
 namespace tern {
 

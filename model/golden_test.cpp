@@ -14,6 +14,10 @@
 #include "model/initial_weights.h"
 #include "model/model_files.h"
 #include "model/model_testing.h"
+#include "model/visit_weights.h"
+#include "model/allocate_weights.h"
+#include "model/sum_gradients.h"
+#include "model/fragment.h"
 
 namespace tern {
 namespace {

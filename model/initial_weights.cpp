@@ -10,6 +10,7 @@
 #include "kernels/lapack/svd.h"
 #include "model/number.h"
 #include "model/ops.h"
+#include "model/visit_weights.h"
 
 namespace tern {
 

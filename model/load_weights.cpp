@@ -18,6 +18,9 @@
 #include "model/ops.h"
 #include "model/pack_weights.h"
 #include "model/weights_loader.h"
+#include "model/visit_weights.h"
+#include "model/allocate_weights.h"
+#include "model/fragment.h"
 
 namespace tern {
 namespace {

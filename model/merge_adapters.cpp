@@ -6,6 +6,7 @@
 #include "model/number.h"
 #include "model/ops.h"
 #include "model/row_lengths.h"
+#include "model/visit_weights.h"
 
 namespace tern {
 namespace {

@@ -3,6 +3,7 @@
 #include "model/merge_adapters.h"
 
 #include "model/model_testing.h"
+#include "model/visit_weights.h"
 
 namespace tern {
 namespace {

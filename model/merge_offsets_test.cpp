@@ -13,6 +13,8 @@
 #include "model/model_files.h"
 #include "model/read_parameter.h"
 #include "model/save_coded.h"
+#include "model/visit_weights.h"
+#include "model/allocate_weights.h"
 
 namespace tern {
 namespace {

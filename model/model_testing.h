@@ -18,6 +18,8 @@
 #include "model/row_lengths.h"
 #include "model/unit.h"
 #include "spec/unit_cost.h"
+#include "model/visit_weights.h"
+#include "model/allocate_weights.h"
 
 namespace tern {
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "model/weights.h"
+#include "model/fragment.h"
 
 namespace tern {
 

@@ -6,6 +6,7 @@
 #include "kernels/cpu/matmul.h"
 #include "model/ops.h"
 #include "tensor/bytes_of.h"
+#include "model/visit_weights.h"
 
 namespace tern {
 

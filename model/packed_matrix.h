@@ -23,6 +23,7 @@
 #include "formats/hf/packing.h"
 #include "formats/safetensors/index.h"
 #include "model/weights.h"
+#include "model/fragment.h"
 
 namespace tern {
 

@@ -9,6 +9,8 @@
 #include "model/coded_model_testing.h"
 #include "model/model_files.h"
 #include "model/packed_testing.h"
+#include "model/visit_weights.h"
+#include "model/fragment.h"
 
 namespace tern {
 namespace {

@@ -15,6 +15,8 @@
 #include "formats/safetensors/write.h"
 #include "model/model_testing.h"
 #include "model/weights.h"
+#include "model/visit_weights.h"
+#include "model/fragment.h"
 
 namespace tern {
 

@@ -7,6 +7,7 @@
 #include "model/check_weights.h"
 #include "model/gguf_weights.h"
 #include "model/weights_loader.h"
+#include "model/visit_weights.h"
 
 namespace tern {
 

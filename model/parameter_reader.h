@@ -5,6 +5,7 @@
 #include <string>
 
 #include "model/weights.h"
+#include "model/visit_weights.h"
 
 namespace tern {
 

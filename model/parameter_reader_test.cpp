@@ -11,6 +11,7 @@
 #include "model/read_parameter.h"
 #include "model/rounding_error.h"
 #include "model/save_gguf.h"
+#include "model/visit_weights.h"
 
 namespace tern {
 namespace {

@@ -3,6 +3,8 @@
 #include <string>
 #include <unordered_map>
 
+#include "model/visit_weights.h"
+
 namespace tern {
 
 ReadParameter parameters_of(const ModelSpec& spec, const ModelWeights& weights) {

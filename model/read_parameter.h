@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "model/weights.h"
+#include "model/visit_weights.h"
 
 namespace tern {
 

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "model/not_finite.h"
+#include "model/visit_weights.h"
 
 namespace tern {
 

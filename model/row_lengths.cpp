@@ -8,6 +8,7 @@
 #include "model/model_files.h"
 #include "model/number.h"
 #include "model/ops.h"
+#include "model/visit_weights.h"
 
 namespace tern {
 namespace {

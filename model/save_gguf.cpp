@@ -10,6 +10,7 @@
 #include "model/coded_matrix.h"
 #include "model/gguf_slots.h"
 #include "model/ops.h"
+#include "model/visit_weights.h"
 
 namespace tern {
 namespace {

@@ -12,6 +12,7 @@
 #include "formats/gguf/write.h"
 #include "model/read_parameter.h"
 #include "model/weights.h"
+#include "model/visit_weights.h"
 
 namespace tern {
 

@@ -12,6 +12,8 @@
 #include "model/ops.h"
 #include "model/save_parts.h"
 #include "model/weights_file.h"
+#include "model/visit_weights.h"
+#include "model/fragment.h"
 
 namespace tern {
 

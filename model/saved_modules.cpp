@@ -11,6 +11,8 @@
 #include "base/wide_type.h"
 #include "model/weights_file.h"
 #include "model/whole_modules.h"
+#include "model/visit_weights.h"
+#include "model/fragment.h"
 
 namespace tern {
 namespace {

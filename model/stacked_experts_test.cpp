@@ -12,6 +12,7 @@
 #include "model/model_files.h"
 #include "model/read_parameter.h"
 #include "model/save_coded.h"
+#include "model/visit_weights.h"
 
 namespace tern {
 namespace {

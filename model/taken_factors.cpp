@@ -9,6 +9,8 @@
 #include "model/model_files.h"
 #include "model/number.h"
 #include "model/ops.h"
+#include "model/visit_weights.h"
+#include "model/allocate_weights.h"
 
 namespace tern {
 namespace {

@@ -9,6 +9,7 @@
 #include "model/adapter_files.h"
 #include "model/model_files.h"
 #include "model/model_testing.h"
+#include "model/visit_weights.h"
 
 namespace tern {
 namespace {

@@ -7,6 +7,9 @@
 #include "model/model_testing.h"
 #include "model/rope_table.h"
 #include "model/tensor_parts.h"
+#include "model/visit_weights.h"
+#include "model/allocate_weights.h"
+#include "model/sum_gradients.h"
 
 namespace tern {
 namespace {

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "model/ops.h"
+#include "model/visit_weights.h"
 
 namespace tern {
 namespace {
@@ -177,21 +178,6 @@ std::vector<int> ranks_of_same_keys(const ModelSpec& whole, int rank, int ranks)
   std::vector<int> same;
   for (int r = rank / each * each; r < (rank / each + 1) * each; ++r) same.push_back(r);
   return same;
-}
-
-void sum_shared_gradients(const ModelSpec& part, ModelWeights& gradients, const TensorRanks& group) {
-  const std::vector<ParameterInfo> infos = trained_parameters(part);
-  const std::vector<Tensor*> own = trained_tensors(part, gradients);
-  std::vector<Tensor> alike, keys;
-  for (size_t p = 0; p < infos.size(); ++p) {
-    const AlikeRows rows = alike_rows(part, infos[p], group.same_keys != nullptr);
-    if (rows.by_all)
-      alike.push_back(*own[p]);
-    else if (rows.from < own[p]->rows())
-      keys.push_back(own[p]->rows_view(rows.from, own[p]->rows()));
-  }
-  group.comm.all_reduce_sum(alike);
-  if (group.same_keys) group.same_keys->all_reduce_sum(keys);
 }
 
 }  // namespace tern

@@ -6,9 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "model/tensor_ranks.h"
-#include "model/weights.h"
+#include "model/visit_weights.h"
 #include "spec/layout.h"
+#include "spec/model_spec.h"
+#include "tensor/tensor.h"
 
 namespace tern {
 
@@ -42,8 +43,5 @@ AlikeRows alike_rows(const ModelSpec& part, const ParameterInfo&, bool keys_alik
 
 /// The ranks of a group that have the same key/value heads as `rank`, ascending; itself alone where heads are not fewer than ranks.
 std::vector<int> ranks_of_same_keys(const ModelSpec& whole, int rank, int ranks);
-/// After a step's last BACKWARD_WEIGHT: sums the gradients of what several ranks hold alike, because each rank's gradient has
-/// seen only its own rows or heads.
-void sum_shared_gradients(const ModelSpec& part, ModelWeights& gradients, const TensorRanks&);
 
 }  // namespace tern

@@ -5,6 +5,8 @@
 
 #include "base/error.h"
 #include "model/linear.h"
+#include "model/visit_weights.h"
+#include "model/allocate_weights.h"
 
 namespace tern {
 

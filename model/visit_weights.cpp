@@ -1,8 +1,9 @@
-// The one visitor of a model's weights: which tensors each kind of unit has, their names and shapes.
+#include "model/visit_weights.h"
 
 #include "base/error.h"
+#include "model/allocate_weights.h"
 #include "model/names.h"
-#include "model/weights.h"
+#include "model/fragment.h"
 
 namespace tern {
 

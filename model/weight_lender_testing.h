@@ -6,6 +6,7 @@
 #include <map>
 
 #include "model/weight_source.h"
+#include "model/visit_weights.h"
 
 namespace tern {
 

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "kernels/cpu/parallel.h"
 #include "model/number.h"
+#include "model/fragment.h"
 
 namespace tern {
 

@@ -12,6 +12,8 @@
 #include "formats/safetensors/index.h"
 #include "formats/safetensors/write.h"
 #include "model/weights.h"
+#include "model/visit_weights.h"
+#include "model/fragment.h"
 
 namespace tern {
 

@@ -10,6 +10,8 @@
 #include "model/names.h"
 #include "model/number.h"
 #include "model/ops.h"
+#include "model/visit_weights.h"
+#include "model/fragment.h"
 
 namespace tern {
 namespace {

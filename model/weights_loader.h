@@ -13,6 +13,8 @@
 #include "model/packed_matrix.h"
 #include "model/weights.h"
 #include "model/weights_file.h"
+#include "model/visit_weights.h"
+#include "model/fragment.h"
 
 namespace tern {
 

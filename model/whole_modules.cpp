@@ -12,6 +12,9 @@
 #include "model/ops.h"
 #include "model/parameter_reader.h"
 #include "model/weights_file.h"
+#include "model/visit_weights.h"
+#include "model/allocate_weights.h"
+#include "model/fragment.h"
 
 namespace tern {
 namespace {

@@ -14,6 +14,8 @@
 
 #include "formats/peft/config.h"
 #include "model/weights.h"
+#include "model/visit_weights.h"
+#include "model/fragment.h"
 
 namespace tern {
 

@@ -19,6 +19,7 @@
 #include "model/pack_weights.h"
 #include "model/row_lengths.h"
 #include "model/saved_modules.h"
+#include "model/visit_weights.h"
 
 namespace tern {
 namespace {

@@ -14,6 +14,8 @@
 #include "quantize/gptq.h"
 #include "quantize/input_moments.h"
 #include "quantize/learned_tables.h"
+#include "model/visit_weights.h"
+#include "model/allocate_weights.h"
 
 namespace tern {
 namespace {

@@ -14,6 +14,7 @@
 #include "model/rope_table.h"
 #include "model/unit.h"
 #include "quantize/code_store.h"
+#include "model/visit_weights.h"
 
 namespace tern {
 

@@ -14,6 +14,7 @@
 #include "model/model_testing.h"
 #include "quantize/gptq.h"
 #include "quantize/input_moments.h"
+#include "model/visit_weights.h"
 
 namespace tern {
 namespace {

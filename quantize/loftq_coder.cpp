@@ -7,6 +7,8 @@
 #include "model/adapter_files.h"
 #include "model/initial_weights.h"
 #include "quantize/loftq.h"
+#include "model/visit_weights.h"
+#include "model/allocate_weights.h"
 
 namespace tern {
 

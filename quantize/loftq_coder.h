@@ -8,6 +8,7 @@
 #include "formats/peft/config.h"
 #include "model/coded_matrix.h"
 #include "model/read_parameter.h"
+#include "model/visit_weights.h"
 
 namespace tern {
 

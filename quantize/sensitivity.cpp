@@ -13,6 +13,8 @@
 #include "model/not_finite.h"
 #include "quantize/gptq.h"
 #include "quantize/input_moments.h"
+#include "model/visit_weights.h"
+#include "model/allocate_weights.h"
 
 namespace tern {
 namespace {

@@ -26,6 +26,8 @@
 #include "infer/memory_fit.h"
 #include "model/adapter_files.h"
 #include "serve/service.h"
+#include "model/visit_weights.h"
+#include "model/allocate_weights.h"
 
 namespace tern {
 

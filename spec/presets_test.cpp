@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "spec/unit_cost.h"
+#include "model/visit_weights.h"
 
 namespace tern {
 namespace {

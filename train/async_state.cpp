@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "train/state_tensors.h"
+#include "model/visit_weights.h"
 
 namespace tern {
 namespace {

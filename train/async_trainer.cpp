@@ -21,6 +21,7 @@
 #include "train/nearest_fits.h"
 #include "train/run_checks.h"
 #include "train/stop.h"
+#include "model/visit_weights.h"
 
 namespace tern {
 namespace {

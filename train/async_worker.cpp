@@ -12,6 +12,8 @@
 #include "train/async_messages.h"
 #include "train/step_placement.h"
 #include "update/squares.h"
+#include "model/visit_weights.h"
+#include "model/allocate_weights.h"
 
 namespace tern {
 namespace {

@@ -11,6 +11,7 @@
 #include "train/checkpoint.h"
 #include "train/fit.h"
 #include "train/stored_run.h"
+#include "model/visit_weights.h"
 
 namespace tern {
 

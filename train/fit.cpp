@@ -25,6 +25,7 @@
 #include "train/zeroth_run.h"
 #include "update/perturbed_weights.h"
 #include "update/step.h"
+#include "model/visit_weights.h"
 
 namespace tern {
 namespace {

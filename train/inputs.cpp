@@ -21,6 +21,8 @@
 #include "model/saved_modules.h"
 #include "model/taken_factors.h"
 #include "spec/presets.h"
+#include "model/visit_weights.h"
+#include "model/allocate_weights.h"
 
 namespace tern {
 namespace {

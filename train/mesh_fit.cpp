@@ -11,6 +11,7 @@
 #include "train/stages.h"
 #include "train/train_state.h"
 #include "update/state.h"
+#include "model/visit_weights.h"
 
 namespace tern {
 namespace {

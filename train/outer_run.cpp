@@ -6,6 +6,7 @@
 
 #include "base/wide_type.h"
 #include "spec/layout.h"
+#include "model/visit_weights.h"
 
 namespace tern {
 namespace {

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "model/linear.h"
 #include "program/generate.h"
+#include "model/visit_weights.h"
 
 namespace tern {
 namespace {

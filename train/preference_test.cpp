@@ -20,6 +20,7 @@
 #include "model/model_testing.h"
 #include "report/metrics_log.h"
 #include "train/trainer.h"
+#include "model/visit_weights.h"
 
 namespace tern {
 namespace {

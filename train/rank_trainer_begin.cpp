@@ -29,6 +29,8 @@
 #include "train/tensor_groups.h"
 #include "train/tensor_state.h"
 #include "train/zeroth_run.h"
+#include "model/visit_weights.h"
+#include "model/allocate_weights.h"
 
 namespace tern {
 namespace {

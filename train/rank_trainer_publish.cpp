@@ -12,6 +12,7 @@
 #include "train/run_checks.h"
 #include "train/stored_run.h"
 #include "train/tensor_state.h"
+#include "model/allocate_weights.h"
 
 namespace tern {
 

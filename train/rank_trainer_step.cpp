@@ -8,6 +8,7 @@
 #include "train/metric_rows.h"
 #include "train/step_trace.h"
 #include "train/tensor_state.h"
+#include "model/visit_weights.h"
 
 namespace tern {
 

@@ -9,6 +9,7 @@
 #include "base/wide_type.h"
 #include "train/rank_trainer.h"
 #include "train/zeroth_run.h"
+#include "model/visit_weights.h"
 
 namespace tern {
 

@@ -17,6 +17,7 @@
 #include "model/model_files.h"
 #include "train/inputs.h"
 #include "train/ranks_testing.h"
+#include "model/allocate_weights.h"
 
 namespace tern {
 namespace {

@@ -6,6 +6,7 @@
 
 #include "exec/executor.h"
 #include "model/weights.h"
+#include "model/visit_weights.h"
 
 namespace tern {
 

@@ -7,6 +7,7 @@
 #include "model/tensor_parts.h"
 #include "program/placement.h"
 #include "train/tensor_state.h"
+#include "model/visit_weights.h"
 
 namespace tern {
 

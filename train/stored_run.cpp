@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "train/state_tensors.h"
 #include "train/zeroth_run.h"
+#include "model/visit_weights.h"
 
 namespace tern {
 namespace {

@@ -12,6 +12,7 @@
 #include "train/settings.h"
 #include "train/train_state.h"
 #include "update/stored_states.h"
+#include "model/visit_weights.h"
 
 namespace tern {
 

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/rounding.h"
 #include "model/tensor_parts.h"
+#include "model/visit_weights.h"
 
 namespace tern {
 

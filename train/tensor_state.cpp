@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "model/tensor_parts.h"
+#include "model/visit_weights.h"
 
 namespace tern {
 

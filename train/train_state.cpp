@@ -24,6 +24,8 @@
 #include "train/stored_run.h"
 #include "train/tensor_state.h"
 #include "train/zeroth_run.h"
+#include "model/visit_weights.h"
+#include "model/allocate_weights.h"
 
 namespace tern {
 namespace {

@@ -11,6 +11,8 @@
 #include "model/ops.h"
 #include "spec/presets.h"
 #include "train/fit.h"
+#include "model/visit_weights.h"
+#include "model/allocate_weights.h"
 
 namespace tern {
 namespace {

@@ -5,6 +5,7 @@
 
 #include "spec/update_rule.h"
 #include "train/stages.h"
+#include "model/visit_weights.h"
 
 namespace tern {
 namespace {

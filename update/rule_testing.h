@@ -8,6 +8,7 @@
 
 #include "base/rng.h"
 #include "update/step.h"
+#include "model/visit_weights.h"
 
 namespace tern {
 

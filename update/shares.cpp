@@ -4,6 +4,8 @@
 
 #include "base/error.h"
 #include "update/state.h"
+#include "model/visit_weights.h"
+#include "model/allocate_weights.h"
 
 namespace tern {
 namespace {

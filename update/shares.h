@@ -7,6 +7,7 @@
 #include "comm/comm.h"
 #include "model/weights.h"
 #include "spec/owner.h"
+#include "model/visit_weights.h"
 
 namespace tern {
 

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "kernels/cpu/vector.h"
+#include "model/visit_weights.h"
 
 namespace tern {
 namespace {

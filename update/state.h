@@ -10,6 +10,7 @@
 #include "tensor/arena.h"
 #include "update/robust_step.h"
 #include "update/shares.h"
+#include "model/visit_weights.h"
 
 namespace tern {
 

@@ -9,6 +9,7 @@
 #include "update/block_values.h"
 #include "update/squares.h"
 #include "update/stored_states.h"
+#include "model/visit_weights.h"
 
 namespace tern {
 namespace {

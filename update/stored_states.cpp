@@ -10,6 +10,7 @@
 #include "base/wide_type.h"
 #include "store/read_extent.h"
 #include "update/rule.h"
+#include "model/visit_weights.h"
 
 namespace tern {
 namespace {

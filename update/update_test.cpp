@@ -14,6 +14,8 @@
 #include "model/initial_weights.h"
 #include "model/model_testing.h"
 #include "update/rule_testing.h"
+#include "model/visit_weights.h"
+#include "model/allocate_weights.h"
 
 namespace tern {
 namespace {

@@ -11,6 +11,7 @@
 #include "tests/e2e/train_process.h"
 #include "train/evaluate.h"
 #include "train/inputs.h"
+#include "model/allocate_weights.h"
 
 namespace tern {
 namespace {

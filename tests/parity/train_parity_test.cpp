@@ -13,6 +13,7 @@
 #include "tests/e2e/train_process.h"
 #include "train/checkpoint.h"
 #include "train/trainer.h"
+#include "model/allocate_weights.h"
 
 namespace tern {
 namespace {
