@@ -6,6 +6,8 @@
 #include "base/wide_type.h"
 #include "model/tensor_parts.h"
 #include "model/visit_weights.h"
+#include "update/norm.h"
+#include "update/update_unit.h"
 
 namespace tern {
 namespace {

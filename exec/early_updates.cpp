@@ -1,5 +1,8 @@
 #include "exec/early_updates.h"
 
+#include "update/norm.h"
+#include "update/update_unit.h"
+
 namespace tern {
 
 void EarlyUpdates::update(const Instruction& i, bool has_loss) {

@@ -24,6 +24,8 @@
 #include "program/link_bytes.h"
 #include "update/stored_states.h"
 #include "model/sum_gradients.h"
+#include "update/norm.h"
+#include "update/update_unit.h"
 
 namespace tern {
 namespace {

@@ -16,7 +16,7 @@
 #include "program/simulate.h"
 #include "program/trace.h"
 #include "update/robust_step.h"
-#include "update/step.h"
+#include "update/pass.h"
 
 namespace tern {
 

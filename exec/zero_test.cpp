@@ -11,6 +11,8 @@
 #include "program/generate.h"
 #include "program/validate.h"
 #include "spec/sum_order.h"
+#include "update/norm.h"
+#include "update/update_unit.h"
 
 namespace tern {
 namespace {

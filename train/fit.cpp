@@ -24,7 +24,7 @@
 #include "train/update_peaks.h"
 #include "train/zeroth_run.h"
 #include "update/perturbed_weights.h"
-#include "update/step.h"
+#include "update/update_unit.h"
 #include "model/visit_weights.h"
 
 namespace tern {

@@ -12,7 +12,7 @@
 #include "train/settings.h"
 #include "train/tensor_place.h"
 #include "update/shares.h"
-#include "update/step.h"
+#include "update/pass.h"
 
 namespace tern {
 

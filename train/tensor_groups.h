@@ -3,7 +3,7 @@
 
 #include "train/settings.h"
 #include "train/stages.h"
-#include "update/step.h"
+#include "update/pass.h"
 
 namespace tern {
 

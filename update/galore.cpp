@@ -5,6 +5,7 @@
 #include "kernels/ref/optimizer_ref.h"
 #include "update/move_weights.h"
 #include "update/products.h"
+#include "update/elements.h"
 
 namespace tern {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "update/outer_average.h"
-#include "update/products.h"
+#include "update/elements.h"
 
 namespace tern {
 namespace {

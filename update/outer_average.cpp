@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "comm/group.h"
-#include "update/products.h"
+#include "update/elements.h"
 
 namespace tern {
 namespace {

@@ -1,6 +1,6 @@
 #pragma once
-// Products of whole matrices for rules that turn gradients into another basis: in f32 by tern's kernels, in f64 by their twins. All
-// matrices by rows.
+// Products and transposes of whole matrices for rules that turn gradients into another basis: in f32 by tern's kernels, in f64 by
+// their twins. All matrices by rows.
 // Order  as kernels/cpu/matmul.h: threads change no bit, the instruction set does.
 
 #include <algorithm>
@@ -51,14 +51,6 @@ void transpose(std::span<const T> x, int64_t rows, int64_t columns, std::span<T>
         for (int64_t c = c0; c < std::min(last, c0 + kSide); ++c)
           for (int64_t r = r0; r < std::min(rows, r0 + kSide); ++r)
             y[static_cast<size_t>(c * rows + r)] = x[static_cast<size_t>(r * columns + c)];
-  });
-}
-
-/// Calls each(i) for every element, on all threads.
-template <class Each>
-void for_each_element(size_t count, Each each) {
-  parallel_ranges(static_cast<int64_t>(count), kParallelGrain, 64, [&](int64_t begin, int64_t end) {
-    for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) each(i);
   });
 }
 

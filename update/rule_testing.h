@@ -7,8 +7,10 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "update/step.h"
+#include "update/pass.h"
 #include "model/visit_weights.h"
+#include "update/norm.h"
+#include "update/update_unit.h"
 
 namespace tern {
 

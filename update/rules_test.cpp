@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "kernels/kernel_testing.h"
 #include "update/rule_testing.h"
+#include "update/norm.h"
 
 namespace tern {
 namespace {

@@ -16,6 +16,7 @@
 #include "update/move_weights.h"
 #include "update/products.h"
 #include "update/rule.h"
+#include "update/elements.h"
 
 namespace tern {
 namespace {

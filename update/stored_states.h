@@ -14,7 +14,7 @@
 #include "store/exchange_ring.h"
 #include "store/read_probe.h"
 #include "store/scratch_file.h"
-#include "update/step.h"
+#include "update/pass.h"
 
 namespace tern {
 

@@ -1,4 +1,4 @@
-#include "update/step.h"
+#include "update/update_unit.h"
 
 #include <gtest/gtest.h>
 
@@ -16,6 +16,7 @@
 #include "update/rule_testing.h"
 #include "model/visit_weights.h"
 #include "model/allocate_weights.h"
+#include "update/norm.h"
 
 namespace tern {
 namespace {

@@ -15,6 +15,8 @@
 #include "base/rng.h"
 #include "kernels/cpu/matmul.h"
 #include "update/rule_testing.h"
+#include "update/norm.h"
+#include "update/update_unit.h"
 
 namespace tern {
 namespace {

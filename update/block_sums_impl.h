@@ -1,0 +1,26 @@
+#pragma once
+// Sums over the blocks of parameters, which NORM and UPDATE take alike: ascending, so that neither ranks nor threads change a bit.
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "comm/comm.h"
+#include "spec/update_rule.h"
+#include "update/block_values.h"
+#include "update/pass.h"
+#include "update/rule.h"
+
+namespace tern {
+
+/// Σ over blocks of `count` values of each block: of each parameter. fill and comm: as block_values.
+std::vector<UpdateSumValues> sums_over_blocks(const UpdatePass&, BlockReaders, std::span<const size_t> parameters, int count,
+                                              Comm*, const std::function<void(size_t, int64_t, double*)>& fill);
+/// The rule's own sums, of each parameter.
+std::vector<UpdateSumValues> rule_sums(const UpdatePass&, const UpdateNorm&, BlockReaders, std::span<const size_t> parameters,
+                                       Comm*);
+/// Whether the rule has sums of its own over that.
+bool sums_over(const UpdatePass&, UpdateSums::Over);
+
+}  // namespace tern

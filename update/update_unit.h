@@ -1,0 +1,31 @@
+#pragma once
+// UPDATE(unit): the step of the update rule on the parameters of a unit.
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "comm/comm.h"
+#include "spec/model_spec.h"
+#include "tensor/arena.h"
+#include "update/pass.h"
+#include "update/rule.h"
+
+namespace tern {
+
+/// UPDATE(unit): the rule's step on every parameter of the unit, in one pass over memory that also rounds the masters
+/// into bf16 weights; then the gradients of the unit are zero. Units may come in any order: same bits.
+/// Temporaries are the arena's (MemoryClass::workspace), as many bytes as spec/update_rule.h's update_workspace.
+/// Of shared parameters this rank's part; sums over a parameter are exchanged as NORM's, over its replicas.
+void update_unit(const UpdatePass&, const UpdateNorm&, int unit, Arena&, Comm* replicas = nullptr);
+/// The same for some parameters, by their places in state.infos.
+void update_parameters(const UpdatePass&, const UpdateNorm&, std::span<const size_t> parameters, Arena&,
+                       Comm* replicas = nullptr);
+
+/// Bytes that each of so many replicas contributes to the exchange of UPDATE of some parameters (block_value_bytes).
+std::vector<int64_t> update_value_bytes(const UpdatePass&, std::span<const size_t> parameters, int replicas);
+
+/// Bytes of all compute threads together that UPDATE leaves in their scratch (kernels/cpu/thread_scratch.h), at most.
+int64_t update_thread_bytes(const ModelSpec&, const UpdateConfig&, DType weights);
+
+}  // namespace tern
