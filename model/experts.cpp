@@ -1,6 +1,7 @@
 // A mixture of experts: every expert resident, each expert's rows as one product.
 
 #include "kernels/cpu/experts.h"
+#include "kernels/cpu/router.h"
 
 #include <type_traits>
 #include <utility>

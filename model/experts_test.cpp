@@ -12,6 +12,7 @@
 #include "formats/safetensors/write.h"
 #include "formats/small_file.h"
 #include "kernels/cpu/experts.h"
+#include "kernels/cpu/router.h"
 #include "model/check_weights.h"
 #include "model/model_files.h"
 #include "model/model_testing.h"

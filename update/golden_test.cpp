@@ -6,7 +6,7 @@
 #include <fstream>
 
 #include "base/json.h"
-#include "kernels/cpu/adamw8.h"
+#include "kernels/cpu/dynamic_codes.h"
 #include "kernels/kernel_testing.h"
 #include "model/golden_weights_testing.h"
 #include "update/rule_testing.h"

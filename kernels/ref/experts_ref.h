@@ -1,15 +1,15 @@
 #pragma once
-// Plain twin of kernels/cpu/experts.h, in doubles, one token after the other. Of equal scores the expert with the lower
+// Plain twin of kernels/cpu/router.h and kernels/cpu/experts.h, in doubles, one token after the other. Of equal scores the expert with the lower
 // number wins here: tests keep ties out, and dev/golden/routers.py judges them.
 
 #include <cstdint>
 #include <span>
 
-#include "kernels/cpu/experts.h"
+#include "kernels/cpu/router.h"
 
 namespace tern {
 
-/// Shapes as in kernels/cpu/experts.h, of each.
+/// Shapes as in kernels/cpu/router.h and kernels/cpu/experts.h, of each.
 void choose_experts_ref(const Router&, std::span<const double> bias, std::span<double> scores,
                         std::span<int32_t> chosen, std::span<double> weights);
 void choose_experts_backward_ref(const Router&, std::span<const double> scores, std::span<const int32_t> chosen,
