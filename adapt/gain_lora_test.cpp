@@ -18,6 +18,7 @@
 #include "program/generate.h"
 #include "model/visit_weights.h"
 #include "model/allocate_weights.h"
+#include "spec/recompute.h"
 
 namespace tern {
 namespace {

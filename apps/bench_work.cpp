@@ -18,6 +18,7 @@
 #include "train/step_placement.h"
 #include "update/state.h"
 #include "model/allocate_weights.h"
+#include "spec/training_flops.h"
 
 namespace tern {
 namespace {

@@ -20,6 +20,7 @@
 #include "plan/cost_model.h"
 #include "plan/layers.h"
 #include "train/plan_settings.h"
+#include "spec/recompute.h"
 
 namespace tern {
 namespace {

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "spec/recompute.h"
 
 namespace tern {
 namespace {

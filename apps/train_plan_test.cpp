@@ -15,6 +15,7 @@
 #include "spec/presets.h"
 #include "train/plan_settings.h"
 #include "train/step_placement.h"
+#include "spec/recompute.h"
 
 namespace tern {
 namespace {

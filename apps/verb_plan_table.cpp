@@ -19,6 +19,7 @@
 #include "hardware/machine.h"
 #include "hardware/machines.h"
 #include "hardware/rates.h"
+#include "spec/recompute.h"
 
 namespace tern {
 namespace {

@@ -9,6 +9,7 @@
 #include "base/rng.h"
 #include "calibrate/folds.h"
 #include "hardware/machines.h"
+#include "spec/recompute.h"
 
 namespace tern {
 namespace {

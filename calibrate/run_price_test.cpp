@@ -12,6 +12,7 @@
 #include "hardware/machine.h"
 #include "hardware/machines.h"
 #include "program/pipeline_run.h"
+#include "spec/recompute.h"
 
 namespace tern {
 namespace {

@@ -9,6 +9,7 @@
 
 #include "plan/strategy.h"
 #include "plan/train_job.h"
+#include "spec/recompute.h"
 
 namespace tern {
 

@@ -1,6 +1,7 @@
 #include "calibrate/run_table.h"
 
 #include "formats/mutations_testing.h"
+#include "spec/recompute.h"
 
 namespace tern {
 namespace {

@@ -11,6 +11,7 @@
 #include "exec/executor_testing.h"
 #include "program/lower.h"
 #include "program/validate.h"
+#include "spec/recompute.h"
 
 namespace tern {
 namespace {

@@ -9,6 +9,7 @@
 #include "exec/executor_testing.h"
 #include "program/generate.h"
 #include "program/validate.h"
+#include "spec/recompute.h"
 
 namespace tern {
 namespace {

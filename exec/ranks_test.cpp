@@ -13,6 +13,7 @@
 #include "program/generate.h"
 #include "program/link_bytes.h"
 #include "program/validate.h"
+#include "spec/recompute.h"
 
 namespace tern {
 namespace {

@@ -8,6 +8,7 @@
 #include "store/scratch_testing.h"
 #include "update/stored_states.h"
 #include "model/allocate_weights.h"
+#include "spec/recompute.h"
 
 namespace tern {
 namespace {

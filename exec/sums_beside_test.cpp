@@ -21,6 +21,7 @@
 #include "program/generate.h"
 #include "program/validate.h"
 #include "model/visit_weights.h"
+#include "spec/recompute.h"
 
 namespace tern {
 namespace {

@@ -13,6 +13,7 @@
 #include "program/validate.h"
 #include "model/visit_weights.h"
 #include "model/allocate_weights.h"
+#include "spec/recompute.h"
 
 namespace tern {
 namespace {

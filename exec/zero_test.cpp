@@ -13,6 +13,7 @@
 #include "spec/sum_order.h"
 #include "update/norm.h"
 #include "update/update_unit.h"
+#include "spec/recompute.h"
 
 namespace tern {
 namespace {

@@ -10,6 +10,7 @@
 #include "plan/unit_times.h"
 #include "plan/window_mix.h"
 #include "spec/context_cost.h"
+#include "spec/recompute.h"
 
 namespace tern {
 namespace {

@@ -16,6 +16,7 @@
 #include "plan/strategy.h"
 #include "plan/train_job.h"
 #include "spec/model_spec.h"
+#include "spec/recompute.h"
 
 namespace tern {
 

@@ -7,6 +7,7 @@
 #include "plan/comm_cost.h"
 #include "plan/legality.h"
 #include "spec/presets.h"
+#include "spec/recompute.h"
 
 namespace tern {
 namespace {

@@ -12,6 +12,7 @@
 #include "plan/framework_bytes.h"
 #include "plan/layers.h"
 #include "plan/pinned.h"
+#include "spec/recompute.h"
 
 namespace tern {
 namespace {

@@ -14,6 +14,7 @@
 #include "plan/layers.h"
 #include "plan/pinned.h"
 #include "spec/presets.h"
+#include "spec/recompute.h"
 
 namespace tern {
 namespace {

@@ -8,6 +8,7 @@
 #include "hardware/machines.h"
 #include "plan/cost_model.h"
 #include "spec/presets.h"
+#include "spec/recompute.h"
 
 namespace tern {
 namespace {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "spec/recompute.h"
 
 namespace tern {
 namespace {

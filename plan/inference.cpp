@@ -14,6 +14,8 @@
 #include "plan/comm_cost.h"
 #include "plan/inference_job.h"
 #include "spec/unit_cost.h"
+#include "spec/attended_pairs.h"
+#include "spec/unit_products.h"
 
 namespace tern {
 namespace {

@@ -10,6 +10,7 @@
 
 #include "plan/frameworks.h"
 #include "plan/strategy.h"
+#include "spec/recompute.h"
 
 namespace tern {
 

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/rng.h"
 #include "base/text.h"
+#include "spec/recompute.h"
 
 namespace tern {
 namespace {

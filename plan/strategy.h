@@ -8,6 +8,7 @@
 #include "plan/instance.h"
 #include "spec/mesh.h"
 #include "spec/unit_cost.h"
+#include "spec/recompute.h"
 
 namespace tern {
 

@@ -5,6 +5,7 @@
 #include "hardware/rates.h"
 #include "plan/comm_cost.h"
 #include "plan/cost_model.h"
+#include "spec/unit_products.h"
 
 namespace tern {
 namespace {

@@ -11,6 +11,7 @@
 #include "plan/sequence_lengths.h"
 #include "plan/train_job.h"
 #include "spec/model_spec.h"
+#include "spec/training_flops.h"
 
 namespace tern {
 
@@ -75,7 +76,7 @@ double window_pairs(const TrainJob&,
 double step_tokens(const TrainJob&);        // real ones
 /// Attended pairs in a micro-batch of the slowest of `ranks`, which wait for each other after every `windows` windows.
 int64_t micro_batch_pairs(const TrainJob&, const AttentionSpec&, int64_t micro_batch, int64_t ranks, int64_t windows);
-/// The function of spec/unit_cost.h, for real tokens and the pairs inside sequences.
+/// The function of spec/training_flops.h, for real tokens and the pairs inside sequences.
 double training_flops_per_token(const ModelSpec&, const TrainJob&);
 
 }  // namespace tern

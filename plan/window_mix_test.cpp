@@ -9,6 +9,7 @@
 
 #include "spec/presets.h"
 #include "spec/unit_cost.h"
+#include "spec/training_flops.h"
 
 namespace tern {
 namespace {

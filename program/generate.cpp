@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/wide_type.h"
+#include "spec/recompute.h"
 
 namespace tern {
 

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "program/lower.h"
+#include "spec/recompute.h"
 
 namespace tern {
 

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <utility>
 
+#include "spec/recompute.h"
+
 namespace tern {
 namespace {
 

@@ -11,6 +11,7 @@
 #include "program/micro_batch_costs.h"
 #include "program/update_instructions.h"
 #include "spec/sum_order.h"
+#include "spec/recompute.h"
 
 namespace tern {
 namespace {

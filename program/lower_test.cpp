@@ -14,6 +14,8 @@
 #include "program/plan_program.h"
 #include "program/simulate.h"
 #include "program/validate.h"
+#include "spec/attended_pairs.h"
+#include "spec/recompute.h"
 
 namespace tern {
 namespace {

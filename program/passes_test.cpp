@@ -9,6 +9,7 @@
 #include "program/placement_testing.h"
 #include "program/simulate.h"
 #include "program/validate.h"
+#include "spec/recompute.h"
 
 namespace tern {
 namespace {

@@ -4,6 +4,8 @@
 
 #include "base/error.h"
 #include "base/rounding.h"
+#include "spec/attended_pairs.h"
+#include "spec/recompute.h"
 
 namespace tern {
 namespace {

@@ -15,6 +15,7 @@
 #include "spec/model_spec.h"
 #include "spec/unit_cost.h"
 #include "spec/update_rule.h"
+#include "spec/recompute.h"
 
 namespace tern {
 

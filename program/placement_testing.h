@@ -13,6 +13,7 @@
 #include "program/pipeline_run.h"
 #include "program/stage_instance.h"
 #include "program/stage_model.h"
+#include "spec/recompute.h"
 
 namespace tern {
 

@@ -10,6 +10,8 @@
 #include "program/simulate.h"
 #include "program/trace.h"
 #include "program/validate.h"
+#include "spec/attended_pairs.h"
+#include "spec/recompute.h"
 
 namespace tern {
 namespace {

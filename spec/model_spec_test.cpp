@@ -13,6 +13,8 @@
 #include "formats/mutations_testing.h"
 #include "formats/small_file.h"
 #include "spec/unit_cost.h"
+#include "spec/attended_pairs.h"
+#include "spec/training_flops.h"
 
 namespace tern {
 namespace {

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/rounding.h"
 #include "spec/update_rule.h"
+#include "spec/unit_products.h"
 
 namespace tern {
 namespace {

@@ -4,6 +4,8 @@
 
 #include "spec/unit_cost.h"
 #include "model/visit_weights.h"
+#include "spec/attended_pairs.h"
+#include "spec/unit_products.h"
 
 namespace tern {
 namespace {

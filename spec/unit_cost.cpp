@@ -231,16 +231,6 @@ int64_t own_table_gradient(const Unit& unit, const CostQuery& q) {
   return head && head->tied && !unit.frozen ? largest_part(head->vocab, q.tensor) * head->width : 0;
 }
 
-std::string_view name_of(Recompute r) {
-  return r == Recompute::full ? "full" : r == Recompute::attention ? "attention" : "none";
-}
-
-bool is_recomputed(const Unit& unit, Recompute recompute) {
-  const bool attention = attention_of(unit) != nullptr;
-  const bool mlp = mlp_of(unit) || std::holds_alternative<MoeSpec>(unit.spec);
-  return (attention && recompute != Recompute::none) || (mlp && recompute == Recompute::full);
-}
-
 static UnitCost cost_of(const Unit& unit, const CostQuery& q, bool swaps) {
   const int64_t s = size_of(q.dtype), g = size_of(wide_type(q.dtype));
   const Sizes sizes{q.tokens,      split_rows(q), q.attended_pairs,  s, g,

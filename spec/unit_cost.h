@@ -1,23 +1,14 @@
 #pragma once
-// Closed forms of a unit: parameters, FLOPs, bytes. Counted bytes must equal these to the byte.
+// What a unit costs, in closed form: parameters, FLOPs, bytes. Counted bytes must equal these to the byte.
 // T tokens of one micro-batch; P attended (query, key) pairs per head, causal and windowed: Σ over queries of keys
 // seen.
 
-#include <array>
 #include <cstdint>
 #include <functional>
-#include <string_view>
-#include <vector>
 
 #include "spec/model_spec.h"
 
 namespace tern {
-
-enum class Recompute : uint8_t { none, attention, full };
-inline constexpr std::array kRecomputes{Recompute::none, Recompute::attention, Recompute::full};
-std::string_view name_of(Recompute);  // "none", "attention", "full"
-/// Whether a unit's saved values are made again before its backward instead of kept.
-bool is_recomputed(const Unit&, Recompute);
 
 /// Products that a multiplier may want scratch memory for.
 enum class ProductKind : uint8_t {
@@ -86,34 +77,9 @@ inline constexpr int64_t kNumbersOfARow = 3;
 /// two are added in one fixed order, whatever the schedule. 0 of other units, and of a frozen head.
 int64_t own_table_gradient(const Unit&, const CostQuery&);
 
-/// One matrix product of a unit's forward, as one kernel: `count` products of m rows, n columns, depth k. The backward
-/// has two of each: (m, k, n) for the input and (n, k, m) for the weights.
-struct MatrixProduct {
-  int64_t m, n, k, count;
-  bool trained;            // has a weight gradient
-  bool is_expert = false;  // of an expert, `count` of them
-};
-/// The products behind forward_flops, attention's own left out. Of a mixture of experts m is rounded up to whole rows for each
-/// expert, so Σ 2·m·n·k·count may exceed forward_flops.
-std::vector<MatrixProduct> unit_products(const Unit&, const CostQuery&);
-
 /// Rows that the experts of one rank compute: top_k · tokens where the rank has all experts, else ceil(capacity_factor · top_k
 /// · tokens), room for more than an even share. `tokens` are the rank's part (as for norms), or all of them where each expert
 /// is split too (expert_tensor > 1).
 int64_t expert_rows(const MoeSpec&, const CostQuery&);
-
-/// Pairs of one sequence of `queries` new positions after `past` ones under a window (0: none).
-int64_t attended_pairs(int64_t queries, int64_t past, int64_t window);
-/// Pairs of one training sequence: causal, windowed, or every query with every key.
-int64_t attended_pairs(const AttentionSpec&, int64_t seq);
-
-/// FLOPs per token of a training step, for the "share of peak" figure: 6 (frozen: 4) per parameter that multiplies (all
-/// but the embedding tables; a tied table counts as the head's projection), plus 6 per element of queries and of values
-/// per attended pair (causal, windowed) and layer. Recomputed work does not count.
-/// Source: Chowdhery et al. 2022, arXiv:2204.02311, appendix B, with the pairs that are attended instead of all T².
-double training_flops_per_token(const ModelSpec&, int64_t seq);
-/// The same where `tokens` attend to so many pairs together, by kind of attention.
-double training_flops_per_token(const ModelSpec&, const std::function<double(const AttentionSpec&)>& pairs,
-                                double tokens);
 
 }  // namespace tern

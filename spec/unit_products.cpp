@@ -1,3 +1,5 @@
+#include "spec/unit_products.h"
+
 #include "spec/unit_parts.h"
 
 namespace tern {

@@ -22,6 +22,7 @@
 #include "train/run_checks.h"
 #include "train/stop.h"
 #include "model/visit_weights.h"
+#include "spec/training_flops.h"
 
 namespace tern {
 namespace {

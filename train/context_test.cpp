@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "train/mesh_testing.h"
+#include "spec/recompute.h"
 
 namespace tern {
 namespace {

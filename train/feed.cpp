@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/rng.h"
 #include "spec/unit_cost.h"
+#include "spec/attended_pairs.h"
 
 namespace tern {
 

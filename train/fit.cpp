@@ -26,6 +26,7 @@
 #include "update/perturbed_weights.h"
 #include "update/update_unit.h"
 #include "model/visit_weights.h"
+#include "spec/attended_pairs.h"
 
 namespace tern {
 namespace {

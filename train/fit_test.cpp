@@ -8,6 +8,7 @@
 #include "formats/hf/family.h"
 #include "train/disk_fit.h"
 #include "train/nearest_fits.h"
+#include "spec/recompute.h"
 
 namespace tern {
 namespace {

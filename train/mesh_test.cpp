@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "train/mesh_testing.h"
+#include "spec/recompute.h"
 
 namespace tern {
 namespace {

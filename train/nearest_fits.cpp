@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "train/stored_run.h"
+#include "spec/recompute.h"
 
 namespace tern {
 namespace {

@@ -11,6 +11,7 @@
 #include "program/placement.h"
 #include "train/settings.h"
 #include "train/stages.h"
+#include "spec/recompute.h"
 
 namespace tern {
 namespace {

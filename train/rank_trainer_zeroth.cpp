@@ -10,6 +10,7 @@
 #include "train/rank_trainer.h"
 #include "train/zeroth_run.h"
 #include "model/visit_weights.h"
+#include "spec/training_flops.h"
 
 namespace tern {
 

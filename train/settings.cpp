@@ -15,6 +15,7 @@
 #include "train/robust_settings.h"
 #include "train/settings_impl.h"
 #include "train/zeroth_run.h"
+#include "spec/recompute.h"
 
 namespace tern {
 namespace {

@@ -21,6 +21,7 @@
 #include "train/manifest.h"
 #include "update/outer.h"
 #include "update/robust.h"
+#include "spec/recompute.h"
 
 namespace tern {
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "spec/recompute.h"
 
 namespace tern {
 namespace {

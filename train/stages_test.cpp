@@ -8,6 +8,7 @@
 #include "spec/pipeline_schedule.h"
 #include "train/inputs.h"
 #include "train/ranks_testing.h"
+#include "spec/recompute.h"
 
 namespace tern {
 namespace {

@@ -4,6 +4,7 @@
 #include "base/wide_type.h"
 #include "model/linear.h"
 #include "train/plan_settings.h"
+#include "spec/recompute.h"
 
 namespace tern {
 

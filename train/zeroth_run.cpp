@@ -9,6 +9,8 @@
 #include "base/options.h"
 #include "model/linear.h"
 #include "program/two_forwards.h"
+#include "spec/attended_pairs.h"
+#include "spec/recompute.h"
 
 namespace tern {
 

@@ -19,6 +19,7 @@
 #include "hardware/machines.h"
 #include "planner/outer/plan_model.h"
 #include "spec/presets.h"
+#include "spec/recompute.h"
 
 namespace {
 

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "program/plan_program.h"
 #include "spec/presets.h"
+#include "spec/recompute.h"
 
 namespace tern {
 namespace {

@@ -18,6 +18,7 @@
 #include "planner/outer/plan_model.h"
 #include "planner/outer/twin_test.h"
 #include "spec/presets.h"
+#include "spec/recompute.h"
 
 namespace tern {
 namespace {

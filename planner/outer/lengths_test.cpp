@@ -9,6 +9,7 @@
 #include "planner/outer/first_plans_impl.h"
 #include "planner/outer/plan_model.h"
 #include "spec/presets.h"
+#include "spec/training_flops.h"
 
 namespace tern {
 namespace {

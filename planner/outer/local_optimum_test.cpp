@@ -9,6 +9,7 @@
 #include "planner/instance/local_optimum_testing.h"
 #include "planner/outer/plan_model.h"
 #include "planner/outer/twin_test.h"
+#include "spec/recompute.h"
 
 namespace tern {
 namespace {

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "planner/outer/plan_model.h"
 #include "planner/outer/twin_test.h"
+#include "spec/recompute.h"
 
 namespace tern {
 namespace {

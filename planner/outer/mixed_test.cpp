@@ -6,6 +6,7 @@
 #include "planner/outer/first_plans_impl.h"
 #include "planner/outer/plan_model.h"
 #include "planner/outer/twin_test.h"
+#include "spec/recompute.h"
 
 namespace tern {
 namespace {

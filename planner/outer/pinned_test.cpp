@@ -8,6 +8,7 @@
 #include "planner/judges/audit.h"
 #include "planner/outer/plan_model.h"
 #include "planner/outer/twin_test.h"
+#include "spec/recompute.h"
 
 namespace tern {
 namespace {

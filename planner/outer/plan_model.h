@@ -16,6 +16,7 @@
 #include "planner/outer/effort.h"
 #include "program/pipeline.h"
 #include "spec/model_spec.h"
+#include "spec/recompute.h"
 
 namespace tern {
 

@@ -16,6 +16,7 @@
 #include "planner/outer/first_plans_impl.h"
 #include "planner/outer/twin_test.h"
 #include "spec/presets.h"
+#include "spec/recompute.h"
 
 namespace tern {
 namespace {

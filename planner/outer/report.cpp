@@ -19,6 +19,7 @@
 #include "planner/outer/answer_impl.h"
 #include "planner/outer/first_plans_impl.h"
 #include "program/pipeline_run.h"
+#include "spec/training_flops.h"
 
 namespace tern {
 namespace {

@@ -4,6 +4,7 @@
 
 #include "plan/legality.h"
 #include "planner/outer/tables_impl.h"
+#include "spec/recompute.h"
 
 namespace tern {
 namespace {

@@ -11,6 +11,7 @@
 #include "planner/instance/price.h"
 #include "planner/outer/plan_model.h"
 #include "spec/presets.h"
+#include "spec/recompute.h"
 
 namespace tern {
 

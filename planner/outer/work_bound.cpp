@@ -6,6 +6,7 @@
 #include "plan/window_mix.h"
 #include "planner/outer/candidates_impl.h"
 #include "spec/unit_cost.h"
+#include "spec/unit_products.h"
 
 namespace tern {
 namespace {

@@ -9,6 +9,7 @@
 #include "base/units.h"
 #include "plan/window_mix.h"
 #include "spec/unit_cost.h"
+#include "spec/attended_pairs.h"
 
 namespace tern {
 namespace {

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "planner/outer/twin_test.h"
+#include "spec/recompute.h"
 
 namespace tern {
 namespace {

@@ -14,6 +14,7 @@
 #include "planner/words/lengths_text.h"
 #include "planner/words/plan_text.h"
 #include "spec/unit_cost.h"
+#include "spec/training_flops.h"
 
 namespace tern {
 namespace {

@@ -16,6 +16,7 @@
 #include "program/simulate.h"
 #include "train/mesh_testing.h"
 #include "train/plan_settings.h"
+#include "spec/recompute.h"
 
 namespace tern {
 namespace {

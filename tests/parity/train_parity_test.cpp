@@ -14,6 +14,7 @@
 #include "train/checkpoint.h"
 #include "train/trainer.h"
 #include "model/allocate_weights.h"
+#include "spec/recompute.h"
 
 namespace tern {
 namespace {

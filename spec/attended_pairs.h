@@ -1,0 +1,15 @@
+#pragma once
+// How many (query, key) pairs of a head attention looks at.
+
+#include <cstdint>
+
+#include "spec/model_spec.h"
+
+namespace tern {
+
+/// Pairs of one sequence of `queries` new positions after `past` ones under a window (0: none).
+int64_t attended_pairs(int64_t queries, int64_t past, int64_t window);
+/// Pairs of one training sequence: causal, windowed, or every query with every key.
+int64_t attended_pairs(const AttentionSpec&, int64_t seq);
+
+}  // namespace tern
