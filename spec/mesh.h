@@ -12,7 +12,8 @@ struct Mesh {
   int64_t expert = 1, expert_tensor = 1;
   bool ulysses = false;  // context by all-to-all over heads; false: a ring of keys and values
   int64_t devices() const { return tensor * context * data; }
-  int64_t replicas() const { return context * data; }  // ranks that each have the same dense parameters
+  /// Ranks that each have the same dense parameters: with a context axis more than `data`, the data-parallel size.
+  int64_t replicas() const { return context * data; }
   int64_t expert_replicas() const { return devices() / (expert * expert_tensor); }
   friend bool operator==(const Mesh&, const Mesh&) = default;
 };

@@ -175,7 +175,7 @@ RankBytes peak_of_passes(const ModelSpec& spec, const TrainSettings& s) {
 // is the largest. Of each group one: what is kept of the others lies beside it. What one micro-batch's sums over ranks still hold lies
 // beside the next one.
 Program highest_step(const ModelSpec& spec, const TrainSettings& s) {
-  const int64_t micros = sums_each_micro_batch(s) ? 2 : s.sum_order.groups / num_replicas(s);
+  const int64_t micros = sums_each_micro_batch(s) ? 2 : s.sum_order.groups / data_parallel_size(s);
   return lower(spec, step_placement(spec, s, std::min(s.micro_batch, s.batch) * micros));
 }
 

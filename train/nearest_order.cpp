@@ -15,9 +15,9 @@ namespace {
 // As check_ranks wants them, whatever the micro-batches.
 std::vector<int64_t> group_choices(const TrainSettings& s) {
   const int64_t groups = s.sum_order.groups;
-  if (deepest_zero(s) >= 2 && num_sharers(s) > 1) return {num_replicas(s)};
-  if (check_sum_order(s.sum_order, num_replicas(s), groups) == SumFault::none) return {groups};
-  std::vector<int64_t> choices{num_replicas(s)};
+  if (deepest_zero(s) >= 2 && num_sharers(s) > 1) return {data_parallel_size(s)};
+  if (check_sum_order(s.sum_order, data_parallel_size(s), groups) == SumFault::none) return {groups};
+  std::vector<int64_t> choices{data_parallel_size(s)};
   while (choices.back() < groups) choices.push_back(2 * choices.back());
   return choices;
 }

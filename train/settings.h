@@ -105,12 +105,13 @@ int deepest_zero(const TrainSettings&);
 bool sums_each_micro_batch(const TrainSettings&);
 /// Devices that a plan cuts the layers over; 1: each rank has all of them.
 inline int num_stage_devices(const TrainSettings& s) { return s.plan ? s.plan->choice.num_stages : 1; }
-/// Ranks that have the same layers, each with its share of every step's micro-batches.
-inline int num_replicas(const TrainSettings& s) { return s.ranks / num_stage_devices(s) / s.tensor / s.context_ranks; }
-/// Ranks that have the same layers and the same part of each matrix: gradients are summed over them, ZeRO shares out among them.
-inline int num_sharers(const TrainSettings& s) { return num_replicas(s) * s.context_ranks; }
-/// Sequences of a step on one replica.
-inline int64_t rank_batch(const TrainSettings& s) { return s.batch / num_replicas(s); }
+/// Into so many shares the micro-batches of a step are dealt; a share's ranks are one context group, or one of its tensor groups.
+inline int data_parallel_size(const TrainSettings& s) { return s.ranks / num_stage_devices(s) / s.tensor / s.context_ranks; }
+/// Ranks that have the same layers and the same part of each matrix, Mesh::replicas: gradients are summed over them, ZeRO shares out
+/// among them.
+inline int num_sharers(const TrainSettings& s) { return data_parallel_size(s) * s.context_ranks; }
+/// Sequences of a step in one share.
+inline int64_t rank_batch(const TrainSettings& s) { return s.batch / data_parallel_size(s); }
 
 /// What the verb works out for options that are not given, in the order of the table: `value` as one would type it,
 /// `why` for people.
