@@ -25,7 +25,7 @@ struct WeightTypeRow {
   std::string_view name;  // "Q4_K": as GGUF writes it
   uint32_t gguf;          // its number there, or kNotInGguf
   int64_t block_elements, block_bytes;
-  int64_t row_bytes = 0;  // bytes of a row's header alone (its scale), which stands before its blocks
+  int64_t row_header_bytes = 0;  // of a row's scale, which stands before its blocks
   int64_t levels = 0;     // of each of the matrix's learned tables; 0: blocks stand alone
 };
 

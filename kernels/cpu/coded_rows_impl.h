@@ -19,9 +19,9 @@ inline CodedRow coded_row(const CodedRows& piece, int64_t row, int64_t k) {
     const int64_t half = piece.head_dim / 2, in_head = row % piece.head_dim;
     row += in_head % half * 2 + in_head / half - in_head;
   }
-  const uint8_t* at = piece.bytes + row * (type.row_bytes + k / type.block_elements * type.block_bytes);
+  const uint8_t* at = piece.bytes + row * (type.row_header_bytes + k / type.block_elements * type.block_bytes);
   if (type.decode) return {at, &type, {}};
-  return {at + type.row_bytes, &type, {piece.tables, to_float(number_at<bf16>(at))}};
+  return {at + type.row_header_bytes, &type, {piece.tables, to_float(number_at<bf16>(at))}};
 }
 
 /// Asks for the bytes of elements [begin, begin + count): 64 rows at a time are more streams than the processor follows

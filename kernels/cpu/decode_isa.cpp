@@ -7,8 +7,8 @@ namespace tern::TERN_ISA_NAMESPACE {
 
 const DecodeTable decode_table = {{
 #define TERN_WEIGHT_TYPE(id, name, gguf, elements, bytes) {elements, bytes, 0, decode_##id, nullptr},
-#define TERN_LEARNED_WEIGHT_TYPE(id, name, gguf, elements, bytes, row_bytes, levels) \
-  {elements, bytes, row_bytes, nullptr, decode_##id},
+#define TERN_LEARNED_WEIGHT_TYPE(id, name, gguf, elements, bytes, row_header_bytes, levels) \
+  {elements, bytes, row_header_bytes, nullptr, decode_##id},
 #include "base/weight_types.def"
 #undef TERN_WEIGHT_TYPE
 }};

@@ -13,7 +13,7 @@ namespace tern {
 using DecodeBlocks = void (*)(const uint8_t* blocks, int64_t count, float* out);
 using DecodeLearnedBlocks = void (*)(const uint8_t* blocks, int64_t count, const RowCodebook&, float* out);
 struct BlockDecoder {
-  int64_t block_elements, block_bytes, row_bytes;
+  int64_t block_elements, block_bytes, row_header_bytes;
   DecodeBlocks decode;                 // of types without learned tables; else nullptr
   DecodeLearnedBlocks decode_learned;  // of types with learned tables; else nullptr
 };
