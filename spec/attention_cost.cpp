@@ -86,7 +86,7 @@ UnitCost latent_cost(const AttentionSpec& u, const Sizes& z) {
 }  // namespace
 
 UnitCost attention_cost(const AttentionSpec& whole, const Sizes& z) {
-  const AttentionSpec u = part_of(whole, z.query.tensor);
+  const AttentionSpec u = with_own_heads(whole, z.query.tensor);
   if (u.latent.present()) return latent_cost(u, z);
   const int64_t T = z.T, N = z.N, D = u.width, E = u.heads * u.head_dim, C = u.qkv_rows(), s = z.s;
   const int64_t normed = u.norm.present() ? N * D * s : 0;  // without a norm it is x itself

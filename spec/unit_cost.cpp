@@ -252,7 +252,7 @@ UnitCost unit_cost_in_context(const Unit& unit, const CostQuery& q) { return cos
 SwappedBytes swapped_bytes(const Unit& unit, const CostQuery& q) {
   const AttentionSpec* whole = attention_of(unit);
   if (!whole) return {};
-  const AttentionSpec u = part_of(*whole, q.tensor);
+  const AttentionSpec u = with_own_heads(*whole, q.tensor);
   const int64_t in = q.tokens * u.qkv_rows() * size_of(q.dtype),
                 back = q.tokens * u.heads * u.head_dim * size_of(q.dtype);
   const int64_t again = u.head_norm == HeadNormKind::none ? 0 : in;  // kept before the norms, not after the swap

@@ -49,8 +49,8 @@ inline AdaptedMatrix up_matrix(const UnitAdapters& adapters, int64_t hidden, boo
   return adapted_matrix(adapters, gate_up, {{gate, hidden}, {up, hidden}});
 }
 
-/// The attention with one rank's heads.
-inline AttentionSpec part_of(AttentionSpec u, int64_t tensor) {
+/// The attention with the heads of one rank of a tensor group.
+inline AttentionSpec with_own_heads(AttentionSpec u, int64_t tensor) {
   u.heads = largest_part(u.heads, tensor);
   u.kv_heads = largest_part(u.kv_heads, tensor);
   return u;

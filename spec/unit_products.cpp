@@ -26,7 +26,7 @@ std::vector<MatrixProduct> unit_products(const Unit& unit, const CostQuery& q) {
   const auto one = [&](AdaptedModule module, int64_t rows) { return adapted_matrix(adapters, module, rows); };
   const int64_t T = q.tokens, N = split_rows(q);
   if (const AttentionSpec* whole = attention_of(unit)) {
-    const AttentionSpec u = part_of(*whole, q.tensor);
+    const AttentionSpec u = with_own_heads(*whole, q.tensor);
     if (const LatentSpec& l = u.latent; l.present()) {
       if (l.query_rank) add_product(products, unit, T, one(query_down, l.query_rank), u.width);
       add_product(products, unit, T, one(query_up, u.heads * u.head_dim), l.query_rank ? l.query_rank : u.width);

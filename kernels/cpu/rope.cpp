@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "kernels/cpu/parallel.h"
-#include "kernels/cpu/rope_table.h"
+#include "kernels/cpu/rope_kernel_table.h"
 #include "kernels/dispatch.h"
 
 namespace tern {
@@ -17,7 +17,7 @@ void rope(const RopeShape& shape, std::span<const int32_t> positions, std::span<
                  shape.heads * shape.head_dim <= shape.row_stride,
              "rope: {} rows of {}, {} positions, {} heads of {}, of which {} turn", shape.rows, shape.row_stride,
              positions.size(), shape.heads, shape.head_dim, shape.rotary_dim);
-  const RopeKernelTable& table = TERN_TABLE_OF(rope_table, active_isa());
+  const RopeKernelTable& table = TERN_TABLE_OF(rope_kernel_table, active_isa());
   parallel_ranges(shape.rows, row_grain(shape.heads * shape.rotary_dim), 1, [&](int64_t begin, int64_t end) {
     RopeShape part = shape;
     part.rows = end - begin;

@@ -1,5 +1,5 @@
 #include "kernels/cpu/elementwise_impl.h"
-#include "kernels/cpu/rope_table.h"
+#include "kernels/cpu/rope_kernel_table.h"
 
 namespace tern::TERN_ISA_NAMESPACE {
 namespace {
@@ -27,6 +27,6 @@ void rope(const RopeShape& shape, const int32_t* positions, const float* cos, co
 
 }  // namespace
 
-const RopeKernelTable rope_table = {rope<float>, rope<bf16>};
+const RopeKernelTable rope_kernel_table = {rope<float>, rope<bf16>};
 
 }  // namespace tern::TERN_ISA_NAMESPACE

@@ -16,6 +16,6 @@ struct RopeKernelTable {
   RopeKernel<float> f32;
   RopeKernel<bf16> half;
 };
-TERN_DECLARE_TABLES(RopeKernelTable, rope_table)
+TERN_DECLARE_TABLES(RopeKernelTable, rope_kernel_table)
 
 }  // namespace tern
