@@ -43,16 +43,16 @@ void new_basis(const Projection& p, std::span<const T> g, std::span<T> basis, st
 
 template <class T>
 void project(const Projection& p, std::span<const T> basis, std::span<const T> g, std::span<T> low, std::span<T> room) {
-  if (!p.right) return product(basis, g, p.rank, p.rows, p.columns, low);
+  if (!p.right) return product_nn(basis, g, p.rank, p.rows, p.columns, low);
   const std::span<T> across = room.first(basis.size());
   transpose<T>(basis, p.rank, p.columns, across);
-  product(g, across, p.rows, p.columns, p.rank, low);
+  product_nn(g, across, p.rows, p.columns, p.rank, low);
 }
 
 template <class T>
 void put_back(const Projection& p, std::span<const T> basis, std::span<const T> low, std::span<T> whole) {
   if (p.right)
-    product(low, basis, p.rows, p.rank, p.columns, whole);
+    product_nn(low, basis, p.rows, p.rank, p.columns, whole);
   else
     product_tn(basis, low, p.rows, p.rank, p.columns, whole);
 }
@@ -108,8 +108,8 @@ ThreadBytes galore_thread_bytes(const UpdateConfig& c, const ParameterForm& f) {
   const ThreadBytes square = product_tn_thread_bytes(p.side, std::max(p.rows, p.columns), p.side);
   if (p.right)
     return most(square,
-                most(product_thread_bytes(p.rows, p.columns, p.rank), product_thread_bytes(p.rows, p.rank, p.columns)));
-  return most(square, most(product_thread_bytes(p.rank, p.rows, p.columns),
+                most(product_nn_thread_bytes(p.rows, p.columns, p.rank), product_nn_thread_bytes(p.rows, p.rank, p.columns)));
+  return most(square, most(product_nn_thread_bytes(p.rank, p.rows, p.columns),
                            product_tn_thread_bytes(p.rows, p.rank, p.columns)));
 }
 

@@ -13,16 +13,16 @@
 
 namespace tern {
 
-/// y (m, n) = a (m, k) · b (k, n).
-inline void product(std::span<const float> a, std::span<const float> b, int64_t m, int64_t k, int64_t n,
+/// y (m, n) = a (m, k) · b (k, n): neither factor is transposed (n), as in BLAS.
+inline void product_nn(std::span<const float> a, std::span<const float> b, int64_t m, int64_t k, int64_t n,
                     std::span<float> y) {
   multiply_nn<float>(a, b, m, k, n, false, y);
 }
-inline void product(std::span<const double> a, std::span<const double> b, int64_t m, int64_t k, int64_t n,
+inline void product_nn(std::span<const double> a, std::span<const double> b, int64_t m, int64_t k, int64_t n,
                     std::span<double> y) {
   multiply_nn_ref(a, b, m, k, n, false, y);
 }
-/// y (m, n) = aᵀ · b, with a (k, m), b (k, n).
+/// y (m, n) = aᵀ · b, with a (k, m), b (k, n): the first one is (t).
 inline void product_tn(std::span<const float> a, std::span<const float> b, int64_t m, int64_t k, int64_t n,
                        std::span<float> y) {
   std::ranges::fill(y, 0.0f);
@@ -34,7 +34,7 @@ inline void product_tn(std::span<const double> a, std::span<const double> b, int
   multiply_tn_ref(a, b, k, m, n, y);
 }
 /// What threads keep of these in f32.
-inline ThreadBytes product_thread_bytes(int64_t m, int64_t k, int64_t n) {
+inline ThreadBytes product_nn_thread_bytes(int64_t m, int64_t k, int64_t n) {
   return nn_thread_bytes(DType::f32, m, k, n);
 }
 inline ThreadBytes product_tn_thread_bytes(int64_t m, int64_t k, int64_t n) {

@@ -59,7 +59,7 @@ template <class T>
 std::span<T> turned(const Sides<T>& p, std::span<const T> x) {
   const std::span<T> a = p.room(0, p.count()), b = p.room(p.count(), p.count());
   if (p.left > 0)
-    product(p.left_basis, x, p.rows, p.rows, p.columns, a);
+    product_nn(p.left_basis, x, p.rows, p.rows, p.columns, a);
   else
     std::ranges::copy(x, a.begin());
   if (p.right == 0) {
@@ -68,7 +68,7 @@ std::span<T> turned(const Sides<T>& p, std::span<const T> x) {
   }
   const std::span<T> across = p.room(2 * p.count(), p.right * p.right);
   transpose<T>(p.right_basis, p.right, p.right, across);
-  product(a, across, p.rows, p.columns, p.columns, b);
+  product_nn(a, across, p.rows, p.columns, p.columns, b);
   return b;
 }
 
@@ -77,7 +77,7 @@ template <class T>
 void turn_back(const Sides<T>& p, std::span<T> x) {
   const std::span<T> a = p.room(0, p.count());
   if (p.right > 0)
-    product(x, p.right_basis, p.rows, p.columns, p.columns, a);
+    product_nn(x, p.right_basis, p.rows, p.columns, p.columns, a);
   else
     std::ranges::copy(x, a.begin());
   if (p.left > 0)
@@ -125,12 +125,12 @@ void first_bases(const Sides<T>& p, std::span<const T> g) {
   if (p.left == 0 || p.right == 0) return;
   const auto images = static_cast<size_t>(p.count());
   if (left_is_shorter) {
-    product(p.left_basis, g, p.rows, p.rows, p.columns, p.right_basis.first(images));
+    product_nn(p.left_basis, g, p.rows, p.rows, p.columns, p.right_basis.first(images));
     orthonormal_rows<T>(p.right_basis, p.right, p.left, p.room(0, basis_work_elements(p.right, p.left)));
   } else {
     const std::span<T> across = p.room(0, p.count());
     transpose<T>(g, p.rows, p.columns, across);
-    product(p.right_basis, across, p.columns, p.columns, p.rows, p.left_basis.first(images));
+    product_nn(p.right_basis, across, p.columns, p.columns, p.rows, p.left_basis.first(images));
     orthonormal_rows<T>(p.left_basis, p.left, p.right, p.room(0, basis_work_elements(p.left, p.right)));
   }
 }
@@ -155,7 +155,7 @@ void next_basis(const Sides<T>& p, bool is_left) {
   if (n == 0) return;
   const std::span<T> basis = is_left ? p.left_basis : p.right_basis, sum = is_left ? p.left_sum : p.right_sum,
                      image = p.room(2 * p.count(), n * n), second = p.room(0, p.count());
-  product(basis, sum, n, n, n, image);  // rows: the sum's images of the vectors, as it is symmetric
+  product_nn(basis, sum, n, n, n, image);  // rows: the sum's images of the vectors, as it is symmetric
   const std::vector<int64_t> order = falling<T>(basis, image, n);
   for (int64_t i = 0; i < n; ++i)
     std::ranges::copy(image.subspan(static_cast<size_t>(order[static_cast<size_t>(i)] * n), static_cast<size_t>(n)),
@@ -227,14 +227,14 @@ ThreadBytes thread_bytes(const UpdateConfig& c, const ParameterForm& f) {
   const std::vector<StateSlot>& slots = row_of(c.rule).slots;
   const bool left = slot_elements(c, slots[2], f) > 0, right = slot_elements(c, slots[3], f) > 0;
   const auto side = [&](int64_t n, int64_t other) {
-    all = most(all, most(product_thread_bytes(n, n, n), product_tn_thread_bytes(n, other, n)));
+    all = most(all, most(product_nn_thread_bytes(n, n, n), product_tn_thread_bytes(n, other, n)));
   };
   if (left) side(f.rows, f.columns);
-  if (left) all = most(all, product_thread_bytes(f.rows, f.rows, f.columns));
+  if (left) all = most(all, product_nn_thread_bytes(f.rows, f.rows, f.columns));
   if (left) all = most(all, product_tn_thread_bytes(f.rows, f.rows, f.columns));
   if (right) side(f.columns, f.rows);
-  if (right) all = most(all, product_thread_bytes(f.rows, f.columns, f.columns));
-  if (right && left) all = most(all, product_thread_bytes(f.columns, f.columns, f.rows));
+  if (right) all = most(all, product_nn_thread_bytes(f.rows, f.columns, f.columns));
+  if (right && left) all = most(all, product_nn_thread_bytes(f.columns, f.columns, f.rows));
   return all;
 }
 
