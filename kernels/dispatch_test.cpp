@@ -100,12 +100,12 @@ TEST(IsaSelfTest, NamesTheElementThatAWrongKernelGetsWrong) {
        "f32 input gradient, element");
   says(with(&IsaKernels::matmul, &M::tn_f32, [](const float*, const float*, int64_t, int64_t, int64_t, float*) {}),
        "f32 weight gradient, element 0: got -0.25");
-  says(with(&IsaKernels::attention, &AttentionTable::half,
+  says(with(&IsaKernels::attention, &AttentionTable::bfloat16,
             [] {
-              AttentionKernels<bf16> k = right.attention.half;
+              AttentionKernels<bf16> k = right.attention.bfloat16;
               k.forward = [](const AttentionShape& s, const AttentionSequence<bf16>& all, AttentionTile t,
                              const bf16* q, bf16* out, float* lse, float* scratch) {
-                right.attention.half.forward(s, all, t, q, out, lse, scratch);
+                right.attention.bfloat16.forward(s, all, t, q, out, lse, scratch);
                 if (t.first > 0) out[t.first * s.out_stride] = to_bf16(3);
               };
               return k;

@@ -49,16 +49,16 @@ std::vector<T> cast(const std::vector<double>& v) {
 struct Numbers {
   std::vector<double> exact;
   std::vector<float> f32;
-  std::vector<bf16> half;
+  std::vector<bf16> bfloat16;
   double largest = 0;
-  explicit Numbers(std::vector<double> v) : exact(std::move(v)), f32(cast<float>(exact)), half(cast<bf16>(exact)) {
+  explicit Numbers(std::vector<double> v) : exact(std::move(v)), f32(cast<float>(exact)), bfloat16(cast<bf16>(exact)) {
     for (const double x : exact) largest = std::max(largest, std::abs(x));
   }
   size_t size() const { return exact.size(); }
   template <class T>
   const std::vector<T>& as() const {
     if constexpr (std::is_same_v<T, bf16>)
-      return half;
+      return bfloat16;
     else
       return f32;
   }
@@ -241,7 +241,7 @@ std::string compare_attention(const AttentionKernels<T>& kernels, const Attentio
 
 std::string compare_tile_attention(const TileAttentionTable& kernels, const AttentionCase& c) {
   constexpr std::string_view kName = "attention of training";
-  const std::vector<bf16>&q = c.q.half, &k = c.k.half, &v = c.v.half, &dout = c.dout.half;
+  const std::vector<bf16>&q = c.q.bfloat16, &k = c.k.bfloat16, &v = c.v.bfloat16, &dout = c.dout.bfloat16;
   std::vector<bf16> out(q.size()), dq(q.size()), dk(k.size()), dv(v.size());
   std::vector<float> lse(c.lse.size());
   const TileAttentionTask task = {.kv_head = 0,
@@ -281,7 +281,7 @@ struct HeadCase {
 };
 
 std::string compare_head(const HeadLossTable& kernels, const HeadCase& c) {
-  const std::vector<bf16>&x = c.x.half, &w = c.w.half;
+  const std::vector<bf16>&x = c.x.bfloat16, &w = c.w.bfloat16;
   std::vector<float> losses(c.losses.size()), dw(c.dw.size(), 0.5f);
   std::vector<bf16> dx(c.dx.size());
   std::vector<std::byte> scratch(
@@ -323,7 +323,7 @@ std::string compare(const IsaKernels& kernels, const Cases& c, int part, int par
                                    : compare_products<bf16>(VectorProducts{kernels.matmul}, p, "bf16");
     });
   check([&] { return compare_attention<float>(kernels.attention.f32, *c.attention, "f32 attention", 1e-4); });
-  check([&] { return compare_attention<bf16>(kernels.attention.half, *c.attention, "bf16 attention", kFactorShare); });
+  check([&] { return compare_attention<bf16>(kernels.attention.bfloat16, *c.attention, "bf16 attention", kFactorShare); });
   if (kernels.tile_attention.present)
     check([&] { return compare_tile_attention(kernels.tile_attention, *c.attention); });
   if (kernels.head_loss.present) check([&] { return compare_head(kernels.head_loss, *c.head); });

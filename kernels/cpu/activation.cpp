@@ -16,7 +16,7 @@ const ActivationKernels<T>& active() {
   if constexpr (std::is_same_v<T, float>)
     return table.f32;
   else
-    return table.half;
+    return table.bfloat16;
 }
 
 constexpr int64_t kGrain = kParallelGrain / 4;  // an exponential each

@@ -21,7 +21,7 @@ struct ActivationKernels {  // y of a backward: null where it is not wanted
 };
 struct ActivationTable {
   ActivationKernels<float> f32;
-  ActivationKernels<bf16> half;
+  ActivationKernels<bf16> bfloat16;
 };
 TERN_DECLARE_TABLES(ActivationTable, activation_table)
 

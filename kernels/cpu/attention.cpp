@@ -21,7 +21,7 @@ const AttentionKernels<T>& active() {
   if constexpr (std::is_same_v<T, float>)
     return table.f32;
   else
-    return table.half;
+    return table.bfloat16;
 }
 
 int64_t tile_positions(const AttentionShape& shape) {

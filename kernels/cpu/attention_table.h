@@ -40,7 +40,7 @@ struct AttentionKernels {
 };
 struct AttentionTable {
   AttentionKernels<float> f32;
-  AttentionKernels<bf16> half;
+  AttentionKernels<bf16> bfloat16;
 };
 TERN_DECLARE_TABLES(AttentionTable, attention_table)
 

@@ -20,7 +20,7 @@ const ExpertKernels<X>& active() {
   if constexpr (std::is_same_v<X, float>)
     return table.f32;
   else
-    return table.half;
+    return table.bfloat16;
 }
 
 template <class X>

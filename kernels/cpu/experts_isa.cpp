@@ -43,6 +43,6 @@ constexpr ExpertKernels<X> kKernels = {combine<X>, dot<X>, scale<X>};
 
 }  // namespace
 
-const ExpertTable expert_table = {.f32 = kKernels<float>, .half = kKernels<bf16>};
+const ExpertTable expert_table = {.f32 = kKernels<float>, .bfloat16 = kKernels<bf16>};
 
 }  // namespace tern::TERN_ISA_NAMESPACE

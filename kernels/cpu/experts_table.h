@@ -18,7 +18,7 @@ struct ExpertKernels {
 };
 struct ExpertTable {
   ExpertKernels<float> f32;
-  ExpertKernels<bf16> half;
+  ExpertKernels<bf16> bfloat16;
 };
 TERN_DECLARE_TABLES(ExpertTable, expert_table)
 

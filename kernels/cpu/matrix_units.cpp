@@ -19,7 +19,7 @@ constexpr int64_t kBlocksPerThread = 32;
 const UnitLoop& loop_of(DType dtype) {
   TERN_CHECK(dtype == DType::f32 || dtype == DType::bf16, "matrix units: {}", name_of(dtype));
   const MatrixUnitsTable& table = TERN_TABLE_OF(matrix_units_table, active_isa());
-  return dtype == DType::bf16 && table.half.run ? table.half : table.f32;
+  return dtype == DType::bf16 && table.bfloat16.run ? table.bfloat16 : table.f32;
 }
 
 }  // namespace

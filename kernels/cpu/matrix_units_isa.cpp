@@ -112,6 +112,6 @@ constexpr const char* kName = "multiply and add, 4 lanes";
 
 }  // namespace
 
-const MatrixUnitsTable matrix_units_table = {.f32 = {f32_loop, kChains* kLanes, kName}, .half = kHalf};
+const MatrixUnitsTable matrix_units_table = {.f32 = {f32_loop, kChains* kLanes, kName}, .bfloat16 = kHalf};
 
 }  // namespace tern::TERN_ISA_NAMESPACE

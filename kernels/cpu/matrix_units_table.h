@@ -14,7 +14,7 @@ struct UnitLoop {
 };
 struct MatrixUnitsTable {
   UnitLoop f32;
-  UnitLoop half;  // bf16; without `run`: the set has no instruction for it
+  UnitLoop bfloat16;  // bf16; without `run`: the set has no instruction for it
 };
 TERN_DECLARE_TABLES(MatrixUnitsTable, matrix_units_table)
 

@@ -16,7 +16,7 @@ const NormKernels<T>& active() {
   if constexpr (std::is_same_v<T, float>)
     return table.f32;
   else
-    return table.half;
+    return table.bfloat16;
 }
 
 struct Rows {

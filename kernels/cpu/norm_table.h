@@ -26,7 +26,7 @@ struct NormKernels {
 };
 struct NormTable {
   NormKernels<float> f32;
-  NormKernels<bf16> half;
+  NormKernels<bf16> bfloat16;
 };
 TERN_DECLARE_TABLES(NormTable, norm_table)
 

@@ -25,7 +25,7 @@ void rope(const RopeShape& shape, std::span<const int32_t> positions, std::span<
     if constexpr (std::is_same_v<T, float>)
       table.f32(part, positions.data() + begin, cos.data(), sin.data(), inverse, from);
     else
-      table.half(part, positions.data() + begin, cos.data(), sin.data(), inverse, from);
+      table.bfloat16(part, positions.data() + begin, cos.data(), sin.data(), inverse, from);
   });
 }
 

@@ -14,7 +14,7 @@ using RopeKernel = void (*)(const RopeShape&, const int32_t* positions, const fl
                             bool inverse, T* x);
 struct RopeKernelTable {
   RopeKernel<float> f32;
-  RopeKernel<bf16> half;
+  RopeKernel<bf16> bfloat16;
 };
 TERN_DECLARE_TABLES(RopeKernelTable, rope_kernel_table)
 

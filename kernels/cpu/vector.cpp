@@ -19,7 +19,7 @@ const VectorKernels<T>& active() {
   if constexpr (std::is_same_v<T, float>)
     return table_in_use().f32;
   else
-    return table_in_use().half;
+    return table_in_use().bfloat16;
 }
 
 template <class From, class To>

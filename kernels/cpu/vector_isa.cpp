@@ -102,7 +102,7 @@ constexpr VectorKernels<T> kKernels = {add<T>, add_bias<T>, bias_backward<T>, ga
 }  // namespace
 
 const VectorTable vector_table = {.f32 = kKernels<float>,
-                                  .half = kKernels<bf16>,
+                                  .bfloat16 = kKernels<bf16>,
                                   .bf16_to_f32 = convert<bf16, float>,
                                   .f32_to_bf16 = convert<float, bf16>,
                                   .f16_to_f32 = f16_to_f32,

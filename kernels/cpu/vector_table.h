@@ -21,7 +21,7 @@ struct VectorKernels {
 };
 struct VectorTable {
   VectorKernels<float> f32;
-  VectorKernels<bf16> half;
+  VectorKernels<bf16> bfloat16;
   void (*bf16_to_f32)(int64_t count, const bf16* x, float* y);
   void (*f32_to_bf16)(int64_t count, const float* x, bf16* y);
   void (*f16_to_f32)(int64_t count, const f16* x, float* y);
