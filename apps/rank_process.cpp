@@ -12,29 +12,29 @@
 
 namespace tern {
 
-std::optional<World> launched_world() {
-  std::optional<World> world = world_of(process_environment());
-  if (world && world->size == 1) world.reset();
-  return world;
+std::optional<LaunchedRank> launched_rank() {
+  std::optional<LaunchedRank> launched = launched_rank_of(process_environment());
+  if (launched && launched->size == 1) launched.reset();
+  return launched;
 }
 
 Environment with_launched_ranks(Environment environment) {
-  if (const std::optional<World> world = world_of(environment); world && world->size > 1)
-    environment.emplace("TERN_RANKS", fmt::format("{}", world->size));
+  if (const std::optional<LaunchedRank> launched = launched_rank_of(environment); launched && launched->size > 1)
+    environment.emplace("TERN_RANKS", fmt::format("{}", launched->size));
   return environment;
 }
 
-void run_as_rank(const World& world, Carrier carrier, double silence_s,
+void run_as_rank(const LaunchedRank& launched, Carrier carrier, double silence_s,
                  const std::function<void(std::shared_ptr<Comm>)>& work) {
   std::unique_ptr<StoreServer> server;
-  if (world.serves_store) {
-    const std::string host = is_loopback(world.store.host) ? "127.0.0.1" : "";
+  if (launched.serves_store) {
+    const std::string host = is_loopback(launched.store.host) ? "127.0.0.1" : "";
     server = std::make_unique<StoreServer>(
-        HostPort{host, world.store.port}, StoreConfig{.size = world.size, .token = world.token, .silence_s = silence_s},
-        world.more_ports);
+        HostPort{host, launched.store.port}, StoreConfig{.size = launched.size, .token = launched.token, .silence_s = silence_s},
+        launched.more_ports);
   }
-  const StoreRank me{.rank = world.rank, .size = world.size, .token = world.token, .silence_s = silence_s};
-  const auto store = std::make_shared<StoreClient>(world.store, me, world.more_ports);
+  const StoreRank me{.rank = launched.rank, .size = launched.size, .token = launched.token, .silence_s = silence_s};
+  const auto store = std::make_shared<StoreClient>(launched.store, me, launched.more_ports);
   try {
     const Environment environment = process_environment();
     const auto fault = environment.find("TERN_FAULT");
@@ -43,10 +43,10 @@ void run_as_rank(const World& world, Carrier carrier, double silence_s,
     work(std::make_shared<Comm>(
         with_ledger(with_fault(std::move(links), fault == environment.end() ? "" : fault->second))));
   } catch (const Error& e) {
-    store->abort(fmt::format("rank {} failed: {}", world.rank, e.what()), e.kind());
+    store->abort(fmt::format("rank {} failed: {}", launched.rank, e.what()), e.kind());
     throw;
   } catch (const std::exception& e) {
-    store->abort(fmt::format("rank {} failed: {}", world.rank, e.what()));
+    store->abort(fmt::format("rank {} failed: {}", launched.rank, e.what()));
     throw;
   }
 }

@@ -199,10 +199,10 @@ TrainResult train_on_threads(const TrainSettings& s, const TrainHooks& hooks, in
   return result;
 }
 
-void require_launched_ranks(const Options& options, const World& world) {
-  if (options.integer("ranks") != world.size)
+void require_launched_ranks(const Options& options, const LaunchedRank& launched) {
+  if (options.integer("ranks") != launched.size)
     throw Error(ErrorKind::usage, "--ranks {}: {} has started {} processes, each a rank; leave --ranks out",
-                options.integer("ranks"), world.launcher, world.size);
+                options.integer("ranks"), launched.launcher, launched.size);
 }
 
 struct Trained {
@@ -211,10 +211,10 @@ struct Trained {
 };
 
 // `threads`: of this machine's cores, shared out to its ranks unless --threads says how many each has.
-Trained train_with(const Options& options, const std::optional<World>& world, Talk& talk, int threads) {
+Trained train_with(const Options& options, const std::optional<LaunchedRank>& launched, Talk& talk, int threads) {
   const auto share = [&](int ranks) { return options.has("threads") ? threads : std::max(1, threads / ranks); };
   Trained done;
-  if (!world) {
+  if (!launched) {
     if (options.knows("transport") && options.text("transport") == "mpi")
       throw Error(ErrorKind::usage,
                   "--transport mpi: this process is a run of its own; start its ranks with mpirun -n N tern train ...");
@@ -228,12 +228,12 @@ Trained train_with(const Options& options, const std::optional<World>& world, Ta
   // This process is one rank of a launcher's. What is wrong with its settings the others have to hear too.
   const Carrier carrier =
       options.knows("transport") && options.text("transport") == "mpi" ? Carrier::mpi : Carrier::tcp;
-  run_as_rank(*world, carrier, options.real("comm-timeout"), [&](std::shared_ptr<Comm> comm) {
-    require_launched_ranks(options, *world);
+  run_as_rank(*launched, carrier, options.real("comm-timeout"), [&](std::shared_ptr<Comm> comm) {
+    require_launched_ranks(options, *launched);
     done.settings = train_settings(options);
-    set_compute_threads(share(world->local_size));
-    done.result = train(done.settings, world->rank == 0 ? talk.hooks(done.settings) : TrainHooks{}, real_io(),
-                        {.world = std::move(comm), .stop = stop_flag(), .processes_here = world->local_size});
+    set_compute_threads(share(launched->local_size));
+    done.result = train(done.settings, launched->rank == 0 ? talk.hooks(done.settings) : TrainHooks{}, real_io(),
+                        {.world = std::move(comm), .stop = stop_flag(), .processes_here = launched->local_size});
   });
   return done;
 }
@@ -241,7 +241,7 @@ Trained train_with(const Options& options, const std::optional<World>& world, Ta
 }  // namespace
 
 int run_adapt(const Options& options) {
-  if (launched_world()) throw Error(ErrorKind::usage, "tern adapt runs as one process; start it without a launcher");
+  if (launched_rank()) throw Error(ErrorKind::usage, "tern adapt runs as one process; start it without a launcher");
   if (options.has("stream")) return run_adapt_stream(options);
   for (const char* name : {"inflora-mode", "energy", "statistics-windows", "gate-width", "gate-tokens", "gate-updates",
                            "penalty", "replay-share", "references"})
@@ -255,16 +255,16 @@ int run_adapt(const Options& options) {
 }
 
 int run_train(const Options& options) {
-  const std::optional<World> world = launched_world();
+  const std::optional<LaunchedRank> launched = launched_rank();
   const int threads = apply_threads(options);
   return_freed_blocks();  // oneDNN's kernels take blocks and free them
   Talk talk;
   const auto [settings, result] = [&] {
     ::signal(SIGPIPE, SIG_IGN);  // who reads the log may go; the run goes on
     const StopSignals signals;   // also while data are packed: what is half-written is cleared away
-    return train_with(options, world, talk, threads);
+    return train_with(options, launched, talk, threads);
   }();
-  if (world && world->rank != 0)  // rank 0 tells it
+  if (launched && launched->rank != 0)  // rank 0 tells it
     return result.end == TrainEnd::interrupted ? static_cast<int>(ErrorKind::interrupted) : 0;
   talk.packing.finish();
   if (talk.progress) talk.progress->finish();

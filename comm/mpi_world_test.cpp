@@ -11,7 +11,7 @@
 
 #include "comm/collective_cases_testing.h"
 #include "comm/ranks_testing.h"
-#include "comm/world.h"
+#include "comm/launched_rank.h"
 
 namespace tern {
 namespace {
@@ -28,15 +28,15 @@ std::map<std::string, std::string> variables_of_mpirun() {
 class MpiRanks : public testing::Test {
  protected:
   static void SetUpTestSuite() {
-    const std::optional<World> world = world_of(variables_of_mpirun());
-    if (!world || world->size == 1) return;
-    if (world->serves_store)
-      server = std::make_unique<StoreServer>(HostPort{"127.0.0.1", world->store.port},
-                                             StoreConfig{.size = world->size, .token = world->token, .silence_s = 20},
-                                             world->more_ports);
-    const StoreRank me{.rank = world->rank, .size = world->size, .token = world->token, .silence_s = 20};
+    const std::optional<LaunchedRank> launched = launched_rank_of(variables_of_mpirun());
+    if (!launched || launched->size == 1) return;
+    if (launched->serves_store)
+      server = std::make_unique<StoreServer>(HostPort{"127.0.0.1", launched->store.port},
+                                             StoreConfig{.size = launched->size, .token = launched->token, .silence_s = 20},
+                                             launched->more_ports);
+    const StoreRank me{.rank = launched->rank, .size = launched->size, .token = launched->token, .silence_s = 20};
     comm = std::make_unique<Comm>(
-        make_mpi_transport(std::make_shared<StoreClient>(world->store, me, world->more_ports), me));
+        make_mpi_transport(std::make_shared<StoreClient>(launched->store, me, launched->more_ports), me));
   }
   static void TearDownTestSuite() {
     if (comm) comm->barrier();

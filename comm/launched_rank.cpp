@@ -1,4 +1,4 @@
-#include "comm/world.h"
+#include "comm/launched_rank.h"
 
 #include <fmt/format.h>
 
@@ -108,7 +108,7 @@ std::string text_or(const Variables& v, const char* name, const char* otherwise)
 }
 
 // Rank 0's machine, as others reach it.
-std::string address_of_first(const Variables& v, const World& w) {
+std::string address_of_first(const Variables& v, const LaunchedRank& w) {
   if (const std::string* master = find(v, "MASTER_ADDR")) return *master;
   if (w.local_size == w.size) return "127.0.0.1";
   for (const char* list : {"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST"})
@@ -118,7 +118,7 @@ std::string address_of_first(const Variables& v, const World& w) {
               w.local_size, w.size);
 }
 
-void place_store(const Variables& v, World& w) {
+void place_store(const Variables& v, LaunchedRank& w) {
   if (const std::string* store = find(v, "TERN_STORE")) {
     w.store = parse_host_port(*store);
     w.token = text_or(v, "TERN_RUN", "");
@@ -137,7 +137,7 @@ void place_store(const Variables& v, World& w) {
 
 }  // namespace
 
-std::optional<World> world_of(const Variables& v) {
+std::optional<LaunchedRank> launched_rank_of(const Variables& v) {
   const std::optional<Said> torch = said(v, find(v, "TERN_STORE") ? "tern launch" : "torchrun", "RANK", "WORLD_SIZE",
                                          "LOCAL_RANK", "LOCAL_WORLD_SIZE");
   const std::optional<Said> mpi = said(v, "mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
@@ -153,7 +153,7 @@ std::optional<World> world_of(const Variables& v) {
     if (!first) first = s;
   }
   if (!first) return {};
-  World w{.rank = first->rank, .size = first->size, .launcher = first->launcher};
+  LaunchedRank w{.rank = first->rank, .size = first->size, .launcher = first->launcher};
   w.local_rank = first->local_rank.value_or(first->rank);
   w.local_size = first->local_size.value_or(first->size);
   place_store(v, w);

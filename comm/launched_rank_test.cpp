@@ -1,4 +1,4 @@
-#include "comm/world.h"
+#include "comm/launched_rank.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@ using Variables = std::map<std::string, std::string>;
 
 std::string refusal_of(const Variables& v) {
   try {
-    (void)world_of(v);
+    (void)launched_rank_of(v);
   } catch (const Error& e) {
     EXPECT_EQ(e.kind(), ErrorKind::usage);
     return e.what();
@@ -42,48 +42,48 @@ const Variables kMpi{{"OMPI_COMM_WORLD_RANK", "1"},
                      {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
                      {"PMIX_NAMESPACE", "job-1"}};
 
-TEST(World, NoVariablesAreNoWorld) {
-  EXPECT_FALSE(world_of({{"PATH", "/bin"}, {"MASTER_ADDR", "x"}}));
+TEST(LaunchedRank, NoVariablesAreNoWorld) {
+  EXPECT_FALSE(launched_rank_of({{"PATH", "/bin"}, {"MASTER_ADDR", "x"}}));
   // A batch script is no task of a step.
-  EXPECT_FALSE(world_of({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}, {"SLURM_JOB_ID", "7"}}));
+  EXPECT_FALSE(launched_rank_of({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}, {"SLURM_JOB_ID", "7"}}));
 }
 
-TEST(World, TorchrunsVariablesAndAStoreBesideItsOwn) {
-  const World w = world_of(kTorch).value();
+TEST(LaunchedRank, TorchrunsVariablesAndAStoreBesideItsOwn) {
+  const LaunchedRank w = launched_rank_of(kTorch).value();
   EXPECT_EQ(std::tuple(w.rank, w.size, w.local_rank, w.local_size), std::tuple(5, 8, 1, 4));
   EXPECT_EQ(text_of(w.store), "node1:29501");
   EXPECT_FALSE(w.serves_store);
   EXPECT_EQ(w.launcher, "torchrun");
   Variables first = kTorch, restarted = kTorch;
   first["RANK"] = "0", first["LOCAL_RANK"] = "0", restarted["TORCHELASTIC_RESTART_COUNT"] = "3";
-  EXPECT_TRUE(world_of(first)->serves_store);
-  EXPECT_EQ(world_of(first)->token, w.token);
-  EXPECT_NE(world_of(restarted)->token, w.token);
+  EXPECT_TRUE(launched_rank_of(first)->serves_store);
+  EXPECT_EQ(launched_rank_of(first)->token, w.token);
+  EXPECT_NE(launched_rank_of(restarted)->token, w.token);
 }
 
-TEST(World, SlurmsStepOnTheNodesOfItsList) {
-  const World w = world_of(kSlurm).value();
+TEST(LaunchedRank, SlurmsStepOnTheNodesOfItsList) {
+  const LaunchedRank w = launched_rank_of(kSlurm).value();
   EXPECT_EQ(std::tuple(w.rank, w.size, w.local_rank, w.local_size), std::tuple(2, 5, 0, 2));
   EXPECT_EQ(w.store.host, "gpu07");
   Variables last = kSlurm, other_job = kSlurm;
   last["SLURM_NODEID"] = "2", last["SLURM_PROCID"] = "4", other_job["SLURM_JOB_ID"] = "78";
-  EXPECT_EQ(world_of(last)->local_size, 1);
-  EXPECT_EQ(world_of(last)->store.port, w.store.port) << "all ranks look in one place";
-  EXPECT_NE(world_of(other_job)->token, w.token);
+  EXPECT_EQ(launched_rank_of(last)->local_size, 1);
+  EXPECT_EQ(launched_rank_of(last)->store.port, w.store.port) << "all ranks look in one place";
+  EXPECT_NE(launched_rank_of(other_job)->token, w.token);
 }
 
-TEST(World, OpenMpisVariables) {
-  const World w = world_of(kMpi).value();
+TEST(LaunchedRank, OpenMpisVariables) {
+  const LaunchedRank w = launched_rank_of(kMpi).value();
   EXPECT_EQ(std::tuple(w.rank, w.size, w.local_rank, w.local_size), std::tuple(1, 2, 1, 2));
   EXPECT_EQ(w.store.host, "127.0.0.1");
   Variables spread = kMpi;
   spread["OMPI_COMM_WORLD_LOCAL_SIZE"] = "1", spread["OMPI_COMM_WORLD_LOCAL_RANK"] = "0";
   EXPECT_NE(refusal_of(spread).find("set MASTER_ADDR"), std::string::npos) << refusal_of(spread);
   spread["MASTER_ADDR"] = "node9";
-  EXPECT_EQ(world_of(spread)->store.host, "node9");
+  EXPECT_EQ(launched_rank_of(spread)->store.host, "node9");
 }
 
-TEST(World, TernLaunchsVariablesCountAlone) {
+TEST(LaunchedRank, TernLaunchsVariablesCountAlone) {
   Variables v = kSlurm;
   for (const auto& [name, value] : {std::pair{"RANK", "1"},
                                     {"WORLD_SIZE", "2"},
@@ -92,7 +92,7 @@ TEST(World, TernLaunchsVariablesCountAlone) {
                                     {"TERN_STORE", "127.0.0.1:4000"},
                                     {"TERN_RUN", "abc"}})
     v[name] = value;
-  const World w = world_of(v).value();
+  const LaunchedRank w = launched_rank_of(v).value();
   EXPECT_EQ(std::tuple(w.rank, w.size, w.serves_store), std::tuple(1, 2, false));
   EXPECT_EQ(text_of(w.store), "127.0.0.1:4000");
   EXPECT_EQ(w.token, "abc");
@@ -100,13 +100,13 @@ TEST(World, TernLaunchsVariablesCountAlone) {
   EXPECT_NE(refusal_of(v).find("RANK and WORLD_SIZE are not"), std::string::npos);
 }
 
-TEST(World, WhatContradictsItselfOrIsMissingIsNamed) {
+TEST(LaunchedRank, WhatContradictsItselfOrIsMissingIsNamed) {
   const auto refused = [](Variables v, const char* name, const char* value) {
     v[name] = value;
     return refusal_of(v);
   };
   const Variables by_hand{{"RANK", "1"}, {"WORLD_SIZE", "2"}};
-  EXPECT_EQ(world_of(by_hand)->local_size, 2) << "one machine, where nobody says otherwise";
+  EXPECT_EQ(launched_rank_of(by_hand)->local_size, 2) << "one machine, where nobody says otherwise";
   EXPECT_EQ(refused(by_hand, "WORLD_SIZE", ""), "RANK is set and WORLD_SIZE is not; set both, or neither");
   EXPECT_EQ(refused(by_hand, "RANK", "2"), "RANK=2 and WORLD_SIZE=2: ranks count from 0");
   EXPECT_EQ(refused(by_hand, "RANK", "one"), "RANK=one: expected a whole number from 0 to 1048576");
@@ -125,7 +125,7 @@ TEST(World, WhatContradictsItselfOrIsMissingIsNamed) {
   EXPECT_EQ(refusal_of(both), "no error") << "torchrun under mpirun: one agent per machine";
 }
 
-TEST(World, FirstHostOfSlurmsLists) {
+TEST(LaunchedRank, FirstHostOfSlurmsLists) {
   for (const auto& [list, host] : {std::pair{"a", "a"},
                                    {"a,b", "a"},
                                    {"n[3-7]", "n3"},

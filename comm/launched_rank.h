@@ -10,7 +10,7 @@
 
 namespace tern {
 
-struct World {
+struct LaunchedRank {
   int rank = 0, size = 1;
   int local_rank = 0, local_size = 1;  // among the processes of this machine
   std::string launcher;                // "torchrun", for messages
@@ -29,7 +29,7 @@ struct World {
 ///         after MASTER_PORT, never on it: torchrun's own store listens there.
 /// Errors  usage: a variable that is missing, no number or out of range, two that contradict each other, no address of rank 0
 ///         where ranks are on several machines.
-std::optional<World> world_of(const std::map<std::string, std::string>& environment);
+std::optional<LaunchedRank> launched_rank_of(const std::map<std::string, std::string>& environment);
 
 /// "node[01-03,07],login" → "node01". Source: Slurm's host lists.
 std::string first_host(const std::string& list);
