@@ -14,27 +14,27 @@ namespace tern {
 PredictedMemory predict_async_memory(const ModelSpec& spec, const TrainSettings& s, int64_t process_bytes) {
   TrainSettings one = s;
   one.async.reset();
-  PredictedMemory plan = predict_memory(spec, one, process_bytes);  // as if the server learnt too; with its evaluation
+  PredictedMemory predicted = predict_memory(spec, one, process_bytes);  // as if the server learnt too; with its evaluation
   const int64_t workers = s.async->rule.workers, outstanding = async_outstanding_bytes(spec, s);
   one.valid_data.clear();
   const RankBytes work = simulate(gradient_program(spec, one)).ranks[0];
   const int64_t wide = size_of(wide_type(s.dtype));
   const int64_t weights = num_parameters(spec) * size_of(s.dtype) + num_fixed_numbers(spec) * wide;
-  plan.weights += workers * weights;
-  plan.gradients += workers * (async_worker_bytes(spec, s.dtype) - weights);
-  plan.optimizer += outstanding;
+  predicted.weights += workers * weights;
+  predicted.gradients += workers * (async_worker_bytes(spec, s.dtype) - weights);
+  predicted.optimizer += outstanding;
   const int64_t total = s.schedule.total_steps;
-  const int64_t recorded = plan.staging_during_steps ? (total - 1) / s.checkpoint_every * s.checkpoint_every : total;
-  plan.staging += outstanding + async_record_bytes(s, recorded);
-  plan.activations = workers * work.buffers_at_peak, plan.workspace = workers * work.workspace_at_peak;
+  const int64_t recorded = predicted.staging_during_steps ? (total - 1) / s.checkpoint_every * s.checkpoint_every : total;
+  predicted.staging += outstanding + async_record_bytes(s, recorded);
+  predicted.activations = workers * work.buffers_at_peak, predicted.workspace = workers * work.workspace_at_peak;
   if (!s.valid_data.empty()) {
     const RankBytes evaluation = evaluation_bytes(spec, s);
-    plan.activations += evaluation.buffers_at_peak, plan.workspace += evaluation.workspace_at_peak;
+    predicted.activations += evaluation.buffers_at_peak, predicted.workspace += evaluation.workspace_at_peak;
   }
-  plan.scratch *= workers + 1;
-  plan.data = workers * (s.batch * s.seq * 3 * static_cast<int64_t>(sizeof(int32_t))) +
+  predicted.scratch *= workers + 1;
+  predicted.data = workers * (s.batch * s.seq * 3 * static_cast<int64_t>(sizeof(int32_t))) +
               (workers + 1) * rope_table_bytes(spec, s.seq);
-  return plan;
+  return predicted;
 }
 
 }  // namespace tern

@@ -64,10 +64,10 @@ TEST_F(FeedTest, TheEndsOfManyDocumentsAreCountedAndHaveToFit) {
   write_token_file(root_ + "/many.tokens", std::vector<uint16_t>(kDocuments, 1), documents, 5000, {});
   const Feed many(TokenData::open(root_ + "/many.tokens"), {.seq = 16}, "test");
   constexpr int64_t kBytes = 2 * 8 * (kDocuments + 1);  // of two ranks
-  PredictedMemory plan{.weights = 1000, .data = 500, .process = 7};
-  const int64_t before = plan.total();
-  count_documents(many, 2, before - 7 + kBytes, plan);
-  EXPECT_EQ(plan.total(), before + kBytes);
+  PredictedMemory predicted{.weights = 1000, .data = 500, .process = 7};
+  const int64_t before = predicted.total();
+  count_documents(many, 2, before - 7 + kBytes, predicted);
+  EXPECT_EQ(predicted.total(), before + kBytes);
   PredictedMemory other{.weights = 1000, .data = 500, .process = 7};
   try {
     count_documents(many, 2, before - 7 + kBytes - 1, other);

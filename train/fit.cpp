@@ -132,23 +132,23 @@ struct TrainedParts {
 };
 
 // Fills in weights, gradients and optimizer of a rank that keeps all of them.
-TrainedParts predict_units(const ModelSpec& spec, const TrainSettings& s, int64_t wide, PredictedMemory& plan) {
+TrainedParts predict_units(const ModelSpec& spec, const TrainSettings& s, int64_t wide, PredictedMemory& predicted) {
   TrainedParts parts;
   const std::vector<int> zero = zero_of_units(spec, s);
-  plan.weights = num_parameters(spec) * size_of(s.dtype) + num_fixed_numbers(spec) * wide;
-  for (const Unit& unit : spec.units) plan.weights += unit.stored.bytes - unit.stored.elements * size_of(s.dtype);
+  predicted.weights = num_parameters(spec) * size_of(s.dtype) + num_fixed_numbers(spec) * wide;
+  for (const Unit& unit : spec.units) predicted.weights += unit.stored.bytes - unit.stored.elements * size_of(s.dtype);
   for (size_t u = 0; u < spec.units.size(); ++u) {
     const UnitCost cost = unit_cost(spec.units[u], {.dtype = s.dtype});
-    plan.gradients += s.update_in_backward ? own_table_gradient(spec.units[u], {}) * wide : cost.gradient_bytes;
+    predicted.gradients += s.update_in_backward ? own_table_gradient(spec.units[u], {}) * wide : cost.gradient_bytes;
     parts.trained += cost.trained;
     const int64_t states = state_bytes(s.optimizer, s.dtype, trained_forms(spec.units[u], {}));
-    plan.optimizer += states;
+    predicted.optimizer += states;
     if (zero[u] >= 1) parts.states += states;
     if (zero[u] >= 2) parts.gradients += cost.trained * wide;
     if (zero[u] >= 3 && s.ranks > 1) parts.weights += cost.trained * size_of(s.dtype);
     parts.widest = std::max(parts.widest, cost.parameters + own_table_gradient(spec.units[u], {}));
   }
-  if (s.perturbation) plan.gradients = perturbed_bytes(spec, s.dtype, units_in_file(spec, s));
+  if (s.perturbation) predicted.gradients = perturbed_bytes(spec, s.dtype, units_in_file(spec, s));
   return parts;
 }
 
@@ -181,24 +181,24 @@ Program highest_step(const ModelSpec& spec, const TrainSettings& s) {
 
 // Of ranks that have all layers each, beside the step. `begins`: bytes of one rank's weights with the values that masters begin from.
 void predict_copies(const ModelSpec& spec, const TrainSettings& s, const TrainedParts& parts, int64_t begins,
-                    PredictedMemory& plan) {
+                    PredictedMemory& predicted) {
   const int64_t wide = size_of(wide_type(s.dtype)), fixed = num_fixed_numbers(spec) * wide;
-  plan.weights = parts.weights + s.ranks * (plan.weights - parts.weights);
-  plan.gradients = parts.gradients + s.ranks * (plan.gradients - parts.gradients);
-  plan.optimizer = parts.states + s.ranks * (plan.optimizer - parts.states);
+  predicted.weights = parts.weights + s.ranks * (predicted.weights - parts.weights);
+  predicted.gradients = parts.gradients + s.ranks * (predicted.gradients - parts.gradients);
+  predicted.optimizer = parts.states + s.ranks * (predicted.optimizer - parts.states);
   if (parts.weights > 0)
-    plan.beginning = plan.weights + plan.optimizer + s.ranks * (parts.widest * wide + fixed);
+    predicted.beginning = predicted.weights + predicted.optimizer + s.ranks * (parts.widest * wide + fixed);
   else if (s.dtype == DType::bf16)
-    plan.beginning = s.ranks * begins + plan.optimizer;
+    predicted.beginning = s.ranks * begins + predicted.optimizer;
   if (s.robust) {
     const DType type = wide == 8 ? DType::f64 : DType::f32;
     const int64_t kept = robust_state_bytes(*s.robust, s.ranks, parts.trained, type);
-    plan.optimizer += kept, plan.staging += kept;
-    plan.messages = robust_staging_bytes(*s.robust, s.ranks, parts.trained, type);
+    predicted.optimizer += kept, predicted.staging += kept;
+    predicted.messages = robust_staging_bytes(*s.robust, s.ranks, parts.trained, type);
   } else if (s.outer)
-    predict_outer(spec, s, plan.staging - fixed, plan);
+    predict_outer(spec, s, predicted.staging - fixed, predicted);
   else if (s.ranks > 1)
-    plan.messages = s.ranks * staging_elements(longest_sum(spec, s), s.ranks) * wide;
+    predicted.messages = s.ranks * staging_elements(longest_sum(spec, s), s.ranks) * wide;
 }
 
 // What compute threads keep, of all ranks.
@@ -220,13 +220,13 @@ int64_t scratch_of_threads(const ModelSpec& spec, const TrainSettings& s) {
 PredictedMemory predict_memory(const ModelSpec& spec, const TrainSettings& s, int64_t process_bytes) {
   check_countable(spec, s);
   if (s.async) return predict_async_memory(spec, s, process_bytes);
-  PredictedMemory plan{.process = process_bytes};
+  PredictedMemory predicted{.process = process_bytes};
   const int64_t n = num_parameters(spec), wide = size_of(wide_type(s.dtype));
   const int64_t fixed = num_fixed_numbers(spec) * wide;
-  const TrainedParts parts = predict_units(spec, s, wide, plan);
+  const TrainedParts parts = predict_units(spec, s, wide, predicted);
   // Masters and what the rule keeps, of what is trained; masters are the weights themselves where the rule has none.
-  plan.staging = fixed + plan.optimizer + (has_own_masters(s.optimizer, s.dtype) ? 0 : parts.trained * wide);
-  plan.staging_during_steps = s.checkpoint_every > 0 && s.checkpoint_every < s.schedule.total_steps;
+  predicted.staging = fixed + predicted.optimizer + (has_own_masters(s.optimizer, s.dtype) ? 0 : parts.trained * wide);
+  predicted.staging_during_steps = s.checkpoint_every > 0 && s.checkpoint_every < s.schedule.total_steps;
 
   RankBytes peak;
   Program step;
@@ -235,42 +235,42 @@ PredictedMemory predict_memory(const ModelSpec& spec, const TrainSettings& s, in
   else
     step = highest_step(spec, s), peak = peak_of_step(spec, step, s);
   if (num_stage_devices(s) > 1 || s.tensor > 1) {
-    predict_mesh(spec, s, step, plan);
+    predict_mesh(spec, s, step, predicted);
   } else {
     // The f32 values that masters begin from: beside the states
     const int64_t first = trains_adapters_alone(spec) ? parts.trained * wide : n * wide + fixed;
-    predict_copies(spec, s, parts, plan.weights + first, plan);
+    predict_copies(spec, s, parts, predicted.weights + first, predicted);
   }
   if (s.states_on_disk) {
-    plan.staging = 0;  // it goes from file to file
-    plan.optimizer = stored_memory_bytes(spec, s);
+    predicted.staging = 0;  // it goes from file to file
+    predicted.optimizer = stored_memory_bytes(spec, s);
     const int64_t in_file = bytes_in_file(spec, s);
-    plan.weights -= in_file;
-    if (plan.beginning > 0 || in_file > 0) plan.beginning = plan.weights + plan.optimizer + parts.widest * wide + fixed;
+    predicted.weights -= in_file;
+    if (predicted.beginning > 0 || in_file > 0) predicted.beginning = predicted.weights + predicted.optimizer + parts.widest * wide + fixed;
   }
   RankBytes evaluation;
   if (!s.valid_data.empty()) evaluation = evaluation_bytes(spec, s);
   const int64_t whole = is_whole_for_a_while(s) || s.outer ? n * size_of(s.dtype) + fixed : 0;
-  if (evaluation.peak_bytes + whole > peak.peak_bytes) peak = evaluation, plan.whole = whole;
-  plan.activations = peak.buffers_at_peak;
-  plan.workspace = peak.workspace_at_peak;
-  plan.scratch = scratch_of_threads(spec, s);
-  plan.data =
+  if (evaluation.peak_bytes + whole > peak.peak_bytes) peak = evaluation, predicted.whole = whole;
+  predicted.activations = peak.buffers_at_peak;
+  predicted.workspace = peak.workspace_at_peak;
+  predicted.scratch = scratch_of_threads(spec, s);
+  predicted.data =
       (s.perturbation ? 2 : 1) * s.batch * s.seq * 3 * static_cast<int64_t>(sizeof(int32_t))  // token, target, position
       + s.ranks * rope_table_bytes(spec, s.seq);
-  return plan;
+  return predicted;
 }
 
-std::string describe(const PredictedMemory& plan) {
+std::string describe(const PredictedMemory& predicted) {
   std::string out;
-  const char* apart = plan.staging < plan.activations + plan.workspace
+  const char* apart = predicted.staging < predicted.activations + predicted.workspace
                           ? "  after the last step, in the place of activations and workspace"
                           : "  after the last step, when activations and workspace are gone";
-  for (const auto& [name, bytes] : plan.classes())
+  for (const auto& [name, bytes] : predicted.classes())
     out += fmt::format("  {:<12} {:>10}{}\n", name, format_bytes(bytes),
-                       name == "staging" && !plan.staging_during_steps ? apart : "");
-  return out + fmt::format("  {:<12} {:>10}{}\n", "total", format_bytes(plan.total()),
-                           plan.staging_during_steps ? "" : "  at the highest moment");
+                       name == "staging" && !predicted.staging_during_steps ? apart : "");
+  return out + fmt::format("  {:<12} {:>10}{}\n", "total", format_bytes(predicted.total()),
+                           predicted.staging_during_steps ? "" : "  at the highest moment");
 }
 
 }  // namespace tern

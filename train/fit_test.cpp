@@ -39,17 +39,17 @@ TEST(Fit, StateBytesAreTheParametersTimesTheirTypes) {
   const ModelSpec spec = spec_of();
   const int64_t n = num_parameters(spec);
   TrainSettings s = settings();
-  PredictedMemory plan = predict_memory(spec, s, 1000);
-  EXPECT_EQ(plan.weights, 4 * n);
-  EXPECT_EQ(plan.gradients, 4 * n);
-  EXPECT_EQ(plan.optimizer, 8 * n);
-  EXPECT_EQ(plan.staging, 12 * n);
-  EXPECT_EQ(plan.process, 1000);
+  PredictedMemory predicted = predict_memory(spec, s, 1000);
+  EXPECT_EQ(predicted.weights, 4 * n);
+  EXPECT_EQ(predicted.gradients, 4 * n);
+  EXPECT_EQ(predicted.optimizer, 8 * n);
+  EXPECT_EQ(predicted.staging, 12 * n);
+  EXPECT_EQ(predicted.process, 1000);
   s.dtype = DType::bf16;
-  plan = predict_memory(spec, s, 1000);
-  EXPECT_EQ(plan.weights, 2 * n);
-  EXPECT_EQ(plan.optimizer, 12 * n);
-  EXPECT_EQ(plan.staging, 12 * n);
+  predicted = predict_memory(spec, s, 1000);
+  EXPECT_EQ(predicted.weights, 2 * n);
+  EXPECT_EQ(predicted.optimizer, 12 * n);
+  EXPECT_EQ(predicted.staging, 12 * n);
   s.dtype = DType::f64;
   EXPECT_EQ(predict_memory(spec, s, 0).staging, 24 * n);
 }
@@ -88,10 +88,10 @@ TEST(Fit, EveryAlternativeOfferedReallyFitsAndTheNearestKeepTheResult) {
 TEST(Fit, RefusalNamesBothFiguresTheBreakdownAndThreeWaysOut) {
   const ModelSpec spec = spec_of();
   const TrainSettings s = settings();
-  const PredictedMemory plan = predict_memory(spec, s, 0);
-  EXPECT_NO_THROW(require_fit(spec, s, plan, 0, plan.total(), "allowed by --memory"));
+  const PredictedMemory predicted = predict_memory(spec, s, 0);
+  EXPECT_NO_THROW(require_fit(spec, s, predicted, 0, predicted.total(), "allowed by --memory"));
   try {
-    require_fit(spec, s, plan, 0, plan.total() / 2, "allowed by --memory");
+    require_fit(spec, s, predicted, 0, predicted.total() / 2, "allowed by --memory");
     FAIL() << "no error";
   } catch (const Error& e) {
     const std::string text = e.what();
@@ -101,7 +101,7 @@ TEST(Fit, RefusalNamesBothFiguresTheBreakdownAndThreeWaysOut) {
       EXPECT_NE(text.find(word), std::string::npos) << word << "\n" << text;
   }
   try {
-    require_fit(spec, s, plan, 0, 1 << 20, "allowed by --memory");
+    require_fit(spec, s, predicted, 0, 1 << 20, "allowed by --memory");
     FAIL() << "no error";
   } catch (const Error& e) {
     EXPECT_NE(std::string(e.what()).find("choose a smaller model"), std::string::npos) << e.what();
@@ -143,27 +143,27 @@ TEST(Fit, TheDiskIsPricedBeforeItIsWrittenTo) {
   s.schedule.total_steps = 1000, s.checkpoint_every = 100, s.keep_checkpoints = 2;
   MemoryIo io;
   const int64_t n = num_parameters(spec);
-  PredictedDisk plan = predict_disk(spec, s, io);
-  EXPECT_EQ(plan.num_checkpoints, 3) << "two kept and the one being written";
-  EXPECT_EQ(plan.wanted(), 3 * 12 * n + 4 * n);
-  EXPECT_NO_THROW(require_disk(plan, s, io)) << "an unknown disk";
-  io.capacity_bytes = plan.wanted() - 1;
+  PredictedDisk predicted = predict_disk(spec, s, io);
+  EXPECT_EQ(predicted.num_checkpoints, 3) << "two kept and the one being written";
+  EXPECT_EQ(predicted.wanted(), 3 * 12 * n + 4 * n);
+  EXPECT_NO_THROW(require_disk(predicted, s, io)) << "an unknown disk";
+  io.capacity_bytes = predicted.wanted() - 1;
   try {
-    require_disk(plan, s, io);
+    require_disk(predicted, s, io);
     FAIL() << "no error";
   } catch (const Error& e) {
     EXPECT_EQ(e.kind(), ErrorKind::does_not_fit);
     for (const char* word : {"run:", "3 checkpoints", "free 1 B", "--output", "--keep-checkpoints"})
       EXPECT_NE(std::string(e.what()).find(word), std::string::npos) << word << "\n" << e.what();
   }
-  io.capacity_bytes = plan.wanted();
-  EXPECT_NO_THROW(require_disk(plan, s, io));
+  io.capacity_bytes = predicted.wanted();
+  EXPECT_NO_THROW(require_disk(predicted, s, io));
   // What a resumed run will replace does not count twice.
   make_dirs(io, "run/checkpoints/step-100");
   io.create("run/checkpoints/step-100/rank-0.safetensors")->append(std::string(5000, 'x'));
-  plan = predict_disk(spec, s, io);
-  EXPECT_EQ(plan.present, 5000);
-  EXPECT_NO_THROW(require_disk(plan, s, io));
+  predicted = predict_disk(spec, s, io);
+  EXPECT_EQ(predicted.present, 5000);
+  EXPECT_NO_THROW(require_disk(predicted, s, io));
   s.schedule.total_steps = 60;
   EXPECT_EQ(predict_disk(spec, s, io).num_checkpoints, 1);
 }

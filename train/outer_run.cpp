@@ -96,19 +96,19 @@ void put_common(const ModelSpec& spec, const OptimizerState& o, const OuterState
   });
 }
 
-void predict_outer(const ModelSpec& spec, const TrainSettings& s, int64_t one_rank, PredictedMemory& plan) {
+void predict_outer(const ModelSpec& spec, const TrainSettings& s, int64_t one_rank, PredictedMemory& predicted) {
   const DType wide = wide_type(s.dtype);
   const OuterConfig& c = *s.outer;
   const std::vector<OuterFragment> fragments = outer_fragments(spec, c);
-  plan.optimizer += outer_state_bytes(c, fragments, s.ranks, wide);
-  plan.messages = outer_staging_bytes(c, fragments, s.ranks, wide);
+  predicted.optimizer += outer_state_bytes(c, fragments, s.ranks, wide);
+  predicted.messages = outer_staging_bytes(c, fragments, s.ranks, wide);
   int64_t elements = 0;
   for (const OuterFragment& fragment : fragments) elements += elements_in(fragment);
   // In a checkpoint what all ranks have alike stands once.
   const int64_t kept = 1 + (c.momentum > 0) + (c.delay > 0);
   int64_t numbers = (c.pairs ? 1 + s.ranks * kept : kept) * elements + outer_factor_elements(c, fragments);
   if (c.codec != OuterCodec::none) numbers += (s.ranks + is_in_codes(c.codec)) * elements;
-  plan.staging = num_fixed_numbers(spec) * size_of(wide) + s.ranks * one_rank + numbers * size_of(wide);
+  predicted.staging = num_fixed_numbers(spec) * size_of(wide) + s.ranks * one_rank + numbers * size_of(wide);
 }
 
 }  // namespace tern

@@ -22,7 +22,7 @@ std::vector<StateTensor> outer_tensors(const UpdateConfig&, DType dtype, const O
 /// Writes the model in common, rounded, into `whole`, and the parameters that are not trained.
 void put_common(const ModelSpec&, const OptimizerState&, const OuterState&, ModelWeights& whole);
 
-/// Adds the bytes of what is kept and sent beside the ranks' own states to the plan. `one_rank`: bytes of a checkpoint of one rank alone.
+/// Adds the bytes of what is kept and sent beside the ranks' own states to what is predicted. `one_rank`: bytes of a checkpoint of one rank alone.
 void predict_outer(const ModelSpec&, const TrainSettings&, int64_t one_rank, PredictedMemory&);
 
 }  // namespace tern

@@ -29,15 +29,15 @@ std::string plan_difference(const TrainSettings& s, uint32_t checksum) {
       s.plan_path, s.plan->program->checksum, checksum);
 }
 
-void count_documents(const Feed& feed, int64_t ranks, int64_t room_bytes, PredictedMemory& plan) {
+void count_documents(const Feed& feed, int64_t ranks, int64_t room_bytes, PredictedMemory& predicted) {
   int64_t documents = 0, bytes = 0;
   for (const Feed::Source& source : feed.sources()) {
     documents += source.data.num_documents();
     bytes += ranks * static_cast<int64_t>(source.data.documents().size_bytes());
   }
   if (bytes < int64_t{1} << 20) return;
-  plan.data += bytes;
-  const int64_t needed = plan.total() - plan.process;
+  predicted.data += bytes;
+  const int64_t needed = predicted.total() - predicted.process;
   if (needed <= room_bytes) return;
   throw Error(
       ErrorKind::does_not_fit,

@@ -27,7 +27,7 @@ std::string describe_windows(const Feed&, int64_t seq);
 /// Errors: usage, where no token of the windows has a loss: a run would end with the weights it began with.
 void require_loss(const TrainSettings&, const Feed&);
 
-/// Where documents end is kept of all of them, by each of `ranks`: added to the plan's data, if it is a mebibyte or more (less is
+/// Where documents end is kept of all of them, by each of `ranks`: added to the predicted data, if it is a mebibyte or more (less is
 /// within what the program itself takes). Errors: does_not_fit, where the run then takes more than `room_bytes` beside the program.
 void count_documents(const Feed&, int64_t ranks, int64_t room_bytes, PredictedMemory&);
 

@@ -72,10 +72,10 @@ void check_output(Io& io, const std::string& output, const ModelDir& model) {
           output, name);
 }
 
-RunDirectory::RunDirectory(Io& io, const std::string& path, std::string product)
+RunDirectory::RunDirectory(Io& io, const std::string& path, std::string exported)
     : io_(io),
       path_(path),
-      product_(std::move(product)),
+      exported_(std::move(exported)),
       id_(fmt::format("{}-{:08x}", ::getpid(), std::random_device()())) {
   make_dirs(io_, path_);
   for (const std::string& part : {checkpoints(), logs(), data(), model(), best(), join_path(path_, "lock")})

@@ -109,11 +109,11 @@ TEST_P(TrainStateOf, AdaptersAloneBeginWithoutAWiderCopyOfTheModel) {
   ASSERT_FALSE(trains_adapters_alone(partly_frozen()));
   Arena arena, other;
   TrainState state = fresh_state(s, in, arena);
-  const PredictedMemory plan = predict_memory(in.spec, s, 0);
+  const PredictedMemory predicted = predict_memory(in.spec, s, 0);
   int64_t trained = 0;
   for (const ParameterInfo& info : trained_parameters(in.spec)) trained += info.shape.count();
-  EXPECT_LE(arena.peak_total(), plan.weights + plan.gradients + plan.optimizer + 4 * trained);
-  EXPECT_LE(arena.peak_total(), plan.tensors());
+  EXPECT_LE(arena.peak_total(), predicted.weights + predicted.gradients + predicted.optimizer + 4 * trained);
+  EXPECT_LE(arena.peak_total(), predicted.tensors());
   ModelWeights exact = drawn(in.spec, s, s.dtype == DType::f64 ? DType::f64 : DType::f32, other);
   const std::vector<Tensor*> wanted = trained_tensors(in.spec, exact);
   ASSERT_EQ(wanted.size(), state.optimizer.master.size());

@@ -34,7 +34,7 @@ struct TrainHooks {
   std::function<void(const std::string&)> phase;  // the name of a phase that takes time, before the first
                                                   // step
   std::function<void(const PredictedMemory&, const ModelSpec&)>
-      planned;                                                         // predicted memory, before anything is allocated
+      predicted;                                                       // predicted memory, before anything is allocated
   std::function<void(int64_t first_step, int64_t total_steps)> begun;  // training starts at this step
   std::function<void(const StepReport&)> step;                         // every step
   std::function<void(int64_t step, const Evaluation&)> evaluated;
