@@ -72,10 +72,10 @@ void check_output(Io& io, const std::string& output, const ModelDir& model) {
           output, name);
 }
 
-RunDirectory::RunDirectory(Io& io, const std::string& path, std::string exported)
+RunDirectory::RunDirectory(Io& io, const std::string& path, std::string export_name)
     : io_(io),
       path_(path),
-      exported_(std::move(exported)),
+      export_name_(std::move(export_name)),
       id_(fmt::format("{}-{:08x}", ::getpid(), std::random_device()())) {
   make_dirs(io_, path_);
   for (const std::string& part : {checkpoints(), logs(), data(), model(), best(), join_path(path_, "lock")})

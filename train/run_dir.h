@@ -38,14 +38,14 @@ class RunDirectory {
  public:
   /// Makes and locks it, finishes or sweeps what a killed export left. Errors: usage if another process holds it; the
   /// disk's.
-  /// exported: the name of the directory that the trained model, or its adapter, is written to.
-  RunDirectory(Io&, const std::string& path, std::string exported = "model");
+  /// export_name: the name of the directory that the trained model, or its adapter, is written to.
+  RunDirectory(Io&, const std::string& path, std::string export_name = "model");
 
   std::string checkpoints() const { return join_path(path_, "checkpoints"); }
   std::string logs() const { return join_path(path_, "logs"); }
   std::string data() const { return data_of(path_); }
   static std::string data_of(const std::string& path) { return join_path(path, "data"); }
-  std::string model() const { return join_path(path_, exported_); }
+  std::string model() const { return join_path(path_, export_name_); }
   std::string best() const { return join_path(path_, "best"); }
   std::string page() const { return join_path(path_, "page.html"); }
   const std::string& path() const { return path_; }
@@ -70,7 +70,7 @@ class RunDirectory {
   void sweep(const std::string& directory);
 
   Io& io_;
-  std::string path_, exported_, id_;
+  std::string path_, export_name_, id_;
   std::vector<std::string> notes_;
   std::unique_ptr<IoLock> lock_;
 };
