@@ -11,7 +11,7 @@
 #include "model/coded_tensors.h"
 #include "model/gguf_weights.h"
 #include "model/names.h"
-#include "model/packed_matrix.h"
+#include "model/hf_quantized.h"
 #include "model/weights_file.h"
 #include "model/visit_weights.h"
 #include "model/allocate_weights.h"
@@ -74,13 +74,13 @@ struct WeightsJudge {
 
   void problem(const std::string& what) { check.problems.push_back(fmt::format("{}: {}", path, what)); }
   void fragment(const ParameterInfo& info, const Fragment& f);
-  bool packed(const ParameterInfo& info, const Fragment& f);
+  bool hf_quantized(const ParameterInfo& info, const Fragment& f);
 };
 
 // The type that the matrix takes stands for those of its tensors.
-bool WeightsJudge::packed(const ParameterInfo& info, const Fragment& f) {
+bool WeightsJudge::hf_quantized(const ParameterInfo& info, const Fragment& f) {
   if (info.shape.rank != 2) return false;
-  const auto matrix = find_packed(spec, file, packing, f, info.shape[1]);
+  const auto matrix = find_hf_quantized(spec, file, packing, f, info.shape[1]);
   if (!matrix) return false;
   if (!claimed.emplace(matrix->tensors.front()).second) return true;
   const auto type = exact_type(*matrix);
@@ -96,7 +96,7 @@ bool WeightsJudge::packed(const ParameterInfo& info, const Fragment& f) {
 void WeightsJudge::fragment(const ParameterInfo& info, const Fragment& f) {
   if (claimed.contains(f.name)) return;  // other rows of a tensor that was judged
   try {
-    if (packed(info, f)) return;
+    if (hf_quantized(info, f)) return;
     if (const auto coded = find_coded(spec, file, info, f)) {
       if (claimed.emplace(coded->rows.name).second) {
         ++check.dtypes[std::string(name_of(coded->type))];

@@ -110,7 +110,7 @@ bool holds_coded(const ModelSpec& spec, const std::string& model_dir) {
   bool any = false;
   for_each_codable(spec, [&](const ParameterInfo& info) {
     for (const Fragment& f : info.fragments)
-      any = any || find_packed(spec, file, packing, f, info.shape[1]) || find_coded(spec, file, info, f);
+      any = any || find_hf_quantized(spec, file, packing, f, info.shape[1]) || find_coded(spec, file, info, f);
   });
   return any;
 }

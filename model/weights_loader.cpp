@@ -17,27 +17,27 @@ namespace tern {
 namespace {
 
 template <class To>
-void unpack_fragment(const PackedMatrix& packed, const Fragment& f, To* to) {
+void unpack_fragment(const HfQuantizedMatrix& quantized, const Fragment& f, To* to) {
   constexpr int64_t kAtOnce = 1024;
   const int64_t rows = f.row_end - f.row_begin, step = f.file_step == 1 ? kAtOnce : 1;
   std::vector<float> numbers;
   for (int64_t r = 0; r < rows; r += step) {
     const int64_t first = f.first_row() + r * f.file_step, count = std::min(step, rows - r);
-    numbers.resize(static_cast<size_t>(count * packed.in));
-    unpack_rows(packed, first, first + count, numbers.data());
-    std::ranges::transform(numbers, to + r * packed.in, [](float x) { return number_as<To>(x); });
+    numbers.resize(static_cast<size_t>(count * quantized.in));
+    unpack_rows(quantized, first, first + count, numbers.data());
+    std::ranges::transform(numbers, to + r * quantized.in, [](float x) { return number_as<To>(x); });
   }
 }
 
 // The fragment's rows as blocks of the type.
-void unpack_fragment_blocks(const PackedMatrix& packed, WeightType type, const Fragment& f, std::byte* to) {
+void unpack_fragment_blocks(const HfQuantizedMatrix& quantized, WeightType type, const Fragment& f, std::byte* to) {
   const int64_t rows = f.row_end - f.row_begin, first = f.first_row();
-  if (f.file_step == 1) return unpack_blocks(packed, type, first, first + rows, to);
-  const int64_t row_bytes = stored_bytes(type, 1, packed.in);
+  if (f.file_step == 1) return unpack_blocks(quantized, type, first, first + rows, to);
+  const int64_t row_bytes = stored_bytes(type, 1, quantized.in);
 #pragma omp parallel for
   for (int64_t r = 0; r < rows; ++r) {
     const int64_t row = first + r * f.file_step;
-    unpack_blocks(packed, type, row, row + 1, to + r * row_bytes);
+    unpack_blocks(quantized, type, row, row + 1, to + r * row_bytes);
   }
 }
 
@@ -61,10 +61,10 @@ WeightsLoader::WeightsLoader(const ModelSpec& spec, const std::string& path, Wei
 void WeightsLoader::load(const ParameterInfo& info, Tensor& t) {
   const int64_t width = info.shape.rank == 2 ? info.shape[1] : 1;
   for (const Fragment& f : info.fragments) {
-    if (const auto packed = packed_fragment(info, f)) {
+    if (const auto quantized = hf_quantized_fragment(info, f)) {
       ops::by_dtype(t.dtype(),
-                    [&]<class To>() { unpack_fragment(*packed, f, t.span<To>().data() + f.row_begin * width); });
-      for (const std::string& tensor : packed->tensors) file_.dont_need(tensor);
+                    [&]<class To>() { unpack_fragment(*quantized, f, t.span<To>().data() + f.row_begin * width); });
+      for (const std::string& tensor : quantized->tensors) file_.dont_need(tensor);
       continue;
     }
     if (const auto coded = coded_fragment(info, f)) {
@@ -84,19 +84,19 @@ void WeightsLoader::load(const ParameterInfo& info, Tensor& t) {
 
 void WeightsLoader::claim(const ParameterInfo& info) {
   for (const Fragment& f : info.fragments)
-    if (!packed_fragment(info, f) && !coded_fragment(info, f)) fragment(info, f);
+    if (!hf_quantized_fragment(info, f) && !coded_fragment(info, f)) fragment(info, f);
 }
 
 std::optional<CodedWeight> WeightsLoader::stay_coded(const ParameterInfo& info, DType dtype, Arena& arena) {
   if (coded_size(info, dtype) == 0) return {};
   CodedWeight weight;
   for (const Fragment& f : info.fragments) {
-    if (const auto packed = packed_fragment(info, f)) {
-      const WeightType type = *exact_type(*packed);
+    if (const auto quantized = hf_quantized_fragment(info, f)) {
+      const WeightType type = *exact_type(*quantized);
       const int64_t rows = f.row_end - f.row_begin;
-      Tensor t = arena.allocate(DType::u8, {stored_bytes(type, rows, packed->in)}, MemoryClass::weights);
-      unpack_fragment_blocks(*packed, type, f, static_cast<std::byte*>(t.data()));
-      for (const std::string& tensor : packed->tensors) file_.dont_need(tensor);
+      Tensor t = arena.allocate(DType::u8, {stored_bytes(type, rows, quantized->in)}, MemoryClass::weights);
+      unpack_fragment_blocks(*quantized, type, f, static_cast<std::byte*>(t.data()));
+      for (const std::string& tensor : quantized->tensors) file_.dont_need(tensor);
       weight.pieces.push_back({type, std::move(t), rows, 0, {}});
       continue;
     }
@@ -123,8 +123,8 @@ int64_t WeightsLoader::coded_size(const ParameterInfo& info, DType dtype) const 
   if (!multiplies_coded(dtype) || info.shape.rank != 2) return 0;
   int64_t bytes = 0;
   for (const Fragment& f : info.fragments) {
-    if (const auto packed = find_packed(f, info)) {
-      const auto type = exact_type(*packed);
+    if (const auto quantized = find_hf_quantized(f, info)) {
+      const auto type = exact_type(*quantized);
       if (!type) return 0;
       bytes += stored_bytes(*type, f.row_end - f.row_begin, info.shape[1]);
       continue;
@@ -140,7 +140,7 @@ std::vector<Tensor> WeightsLoader::in_place(const ParameterInfo& info, DType dty
   std::vector<Tensor> pieces;
   std::vector<Use> uses;
   for (const Fragment& f : info.fragments) {
-    if (packed_fragment(info, f) || coded_fragment(info, f)) return {};
+    if (hf_quantized_fragment(info, f) || coded_fragment(info, f)) return {};
     const TensorView view = fragment(info, f);
     const auto* data = view.bytes.data() + f.first_row() * info.shape[1] * size_of(dtype);
     const bool aligned = reinterpret_cast<uintptr_t>(data) % static_cast<size_t>(size_of(dtype)) == 0;
@@ -212,20 +212,20 @@ std::optional<CodedTensor> WeightsLoader::coded_fragment(const ParameterInfo& in
   return coded;
 }
 
-std::optional<PackedMatrix> WeightsLoader::find_packed(const Fragment& f, const ParameterInfo& info) const {
+std::optional<HfQuantizedMatrix> WeightsLoader::find_hf_quantized(const Fragment& f, const ParameterInfo& info) const {
   if (info.shape.rank != 2) return {};
-  auto packed = tern::find_packed(spec_, file_, packing_, f, info.shape[1]);
-  if (packed && f.transposed && packed->packing != HfPacking::mxfp4)  // whose rows are outputs
+  auto quantized = tern::find_hf_quantized(spec_, file_, packing_, f, info.shape[1]);
+  if (quantized && f.transposed && quantized->packing != HfPacking::mxfp4)  // whose rows are outputs
     throw Error(ErrorKind::bad_file,
                 "{}: packed matrix '{}': {} models have (in, out) there, which tern does not unpack", path_,
-                packed->name, spec_.family);
-  return packed;
+                quantized->name, spec_.family);
+  return quantized;
 }
 
-std::optional<PackedMatrix> WeightsLoader::packed_fragment(const ParameterInfo& info, const Fragment& f) {
-  auto packed = find_packed(f, info);
-  if (packed) claimed_.insert(packed->tensors.begin(), packed->tensors.end());
-  return packed;
+std::optional<HfQuantizedMatrix> WeightsLoader::hf_quantized_fragment(const ParameterInfo& info, const Fragment& f) {
+  auto quantized = find_hf_quantized(f, info);
+  if (quantized) claimed_.insert(quantized->tensors.begin(), quantized->tensors.end());
+  return quantized;
 }
 
 TensorView WeightsLoader::fragment(const ParameterInfo& info, const Fragment& f) {

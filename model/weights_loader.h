@@ -10,7 +10,7 @@
 
 #include "model/coded_tensors.h"
 #include "model/model_files.h"
-#include "model/packed_matrix.h"
+#include "model/hf_quantized.h"
 #include "model/weights.h"
 #include "model/weights_file.h"
 #include "model/visit_weights.h"
@@ -51,9 +51,9 @@ class WeightsLoader {
   // Files saved from the bare model lack the prefix.
   TensorView find(const std::string& name);
   std::optional<CodedTensor> coded_fragment(const ParameterInfo& info, const Fragment& f);
-  // The matrix that holds the fragment's rows, where another program packed it.
-  std::optional<PackedMatrix> find_packed(const Fragment& f, const ParameterInfo& info) const;
-  std::optional<PackedMatrix> packed_fragment(const ParameterInfo& info, const Fragment& f);
+  // The matrix that holds the fragment's rows, where another program quantized it.
+  std::optional<HfQuantizedMatrix> find_hf_quantized(const Fragment& f, const ParameterInfo& info) const;
+  std::optional<HfQuantizedMatrix> hf_quantized_fragment(const ParameterInfo& info, const Fragment& f);
   TensorView fragment(const ParameterInfo& info, const Fragment& f);
 
   struct Use {

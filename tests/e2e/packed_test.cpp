@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/json.h"
-#include "model/packed_testing.h"
+#include "model/hf_quantized_testing.h"
 #include "tests/e2e/in_folder_testing.h"
 
 namespace tern {
@@ -18,7 +18,7 @@ class Packed : public InFolder<Packed> {
     for (int i = 0; i < 3000; ++i) text += i % 7 == 6 ? "the end.\n" : i % 3 == 0 ? "a small word " : "and another ";
     write("text.txt", text);
     ASSERT_EQ(tern("tokenize --train --vocab-size 300 --input text.txt --output tok 2>&1").code, 0);
-    PackedDirectory d(R"({"quant_method": "gptq", "bits": 4, "group_size": 32, "desc_act": false})", 300);
+    HfQuantizedDirectory d(R"({"quant_method": "gptq", "bits": 4, "group_size": 32, "desc_act": false})", 300);
     add_gptq_layers(d, true, false);
     d.write();
     ASSERT_EQ(

@@ -1,4 +1,4 @@
-// The tensors of a packed matrix, and whether they fit it and each other.
+// The tensors of a matrix that another program quantized, and whether they fit it and each other.
 
 #include <fmt/format.h>
 
@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "formats/hf/nf4_state.h"
 #include "kernels/cpu/decode.h"
-#include "model/packed_matrix.h"
+#include "model/hf_quantized.h"
 #include "model/weights_file.h"
 #include "model/fragment.h"
 
@@ -19,7 +19,7 @@ using Shape2 = std::vector<int64_t>;
 
 class Finder {
  public:
-  Finder(const ModelSpec& spec, const Weights& file, PackedMatrix& m) : spec_(spec), file_(file), m_(m) {}
+  Finder(const ModelSpec& spec, const Weights& file, HfQuantizedMatrix& m) : spec_(spec), file_(file), m_(m) {}
 
   void gptq();
   void awq();
@@ -70,7 +70,7 @@ class Finder {
 
   const ModelSpec& spec_;
   const Weights& file_;
-  PackedMatrix& m_;
+  HfQuantizedMatrix& m_;
 };
 
 constexpr std::initializer_list<DType> kScales{DType::f16, DType::bf16, DType::f32};
@@ -232,12 +232,12 @@ bool is_idle_bias(const Weights& file, std::string_view name) {
   return bias && std::ranges::all_of(bias->bytes, [](std::byte b) { return b == std::byte{0}; });
 }
 
-std::optional<PackedMatrix> find_packed(const ModelSpec& spec, const Weights& file, std::optional<HfPacking> packing,
+std::optional<HfQuantizedMatrix> find_hf_quantized(const ModelSpec& spec, const Weights& file, std::optional<HfPacking> packing,
                                         const Fragment& f, int64_t in) {
   constexpr std::string_view kEnd = ".weight";
   const bool stacked = packing == HfPacking::mxfp4;
   if (!packing || (stacked ? f.slabs == 0 : !f.name.ends_with(kEnd))) return {};
-  PackedMatrix m;
+  HfQuantizedMatrix m;
   m.packing = *packing, m.name = stacked ? f.name : f.name.substr(0, f.name.size() - kEnd.size());
   m.out = f.all_rows(), m.in = in;
   const auto has = [&](const char* part) { return find_parameter(spec, file, m.name + part).has_value(); };

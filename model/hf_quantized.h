@@ -1,5 +1,5 @@
 #pragma once
-// Matrices as other programs pack them into integers (formats/hf/packing.h), found in a directory's tensors and turned into
+// Matrices that other programs quantized and packed into integers (formats/hf/packing.h), found in a directory's tensors and turned into
 // rows: of numbers, or of blocks of a weight type that holds just these numbers.
 //   GPTQ               NAME.qweight I32 (in·b/32, out), .qzeros I32 (groups, out·b/32), .scales (groups, out), .g_idx I32 (in): b bits of
 //                      a code in a stream along the inputs; x = s·(q − z); stored: z − 1, but z in "gptq_v2"
@@ -27,7 +27,7 @@
 
 namespace tern {
 
-struct PackedMatrix {
+struct HfQuantizedMatrix {
   HfPacking packing{};
   std::string name;  // without ".weight"
   int64_t out = 0, in = 0, bits = 0;
@@ -43,18 +43,18 @@ struct PackedMatrix {
 
 /// The matrix (Fragment::all_rows, in) whose numbers would be the fragment's tensor; nothing: the file does not pack it. Errors
 /// bad_file naming file, tensor, shapes: parts that are missing, or do not fit each other or the matrix; a group that is not there.
-std::optional<PackedMatrix> find_packed(const ModelSpec&, const Weights&, std::optional<HfPacking>, const Fragment&,
+std::optional<HfQuantizedMatrix> find_hf_quantized(const ModelSpec&, const Weights&, std::optional<HfPacking>, const Fragment&,
                                         int64_t in);
-/// A bias of zeros beside a packed matrix, which some programs write where the model has none.
+/// A bias of zeros beside such a matrix, which some programs write where the model has none.
 bool is_idle_bias(const Weights&, std::string_view name);
 /// The type whose blocks hold each of its numbers, s·(q − z) in f32, to the bit: q4_0 or q8_0 where zeros stand in the middle and
 /// scales are f16 numbers, else u4, u3, u2 where groups are whole blocks; nf4; mxfp4. Nothing: 8 bits with zeros, inputs in an order
 /// of their own (desc_act), groups of 32 with zeros.
-std::optional<WeightType> exact_type(const PackedMatrix&);
+std::optional<WeightType> exact_type(const HfQuantizedMatrix&);
 /// Rows [begin, end) as numbers, (end - begin, in). FP4's negative zero is 0.
-void unpack_rows(const PackedMatrix&, int64_t begin, int64_t end, float* to);
+void unpack_rows(const HfQuantizedMatrix&, int64_t begin, int64_t end, float* to);
 /// The same rows as blocks of exact_type.
-void unpack_blocks(const PackedMatrix&, WeightType, int64_t begin, int64_t end, std::byte* to);
+void unpack_blocks(const HfQuantizedMatrix&, WeightType, int64_t begin, int64_t end, std::byte* to);
 /// A block of mxfp4: 16 bytes of FP4 pairs as safetensors hold them, number 2i in the lower half of byte i, and their exponent.
 void write_mxfp4_block(const std::byte* pairs, std::byte exponent, std::byte* to);
 

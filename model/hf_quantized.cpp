@@ -1,4 +1,4 @@
-#include "model/packed_matrix.h"
+#include "model/hf_quantized.h"
 
 #include <algorithm>
 #include <bit>
@@ -47,21 +47,21 @@ uint32_t awq_code(const TensorView& view, int64_t row, int64_t column, int64_t c
   return element<uint32_t>(view, row * (columns / 8) + column / 8) >> 4 * kAwqNibble[column % 8] & 15;
 }
 
-bool is_by_input(const PackedMatrix& m) {
+bool is_by_input(const HfQuantizedMatrix& m) {
   return m.packing == HfPacking::gptq || m.packing == HfPacking::gptq_v2 || m.packing == HfPacking::awq;
 }
-bool is_mxfp4(const PackedMatrix& m) {
+bool is_mxfp4(const HfQuantizedMatrix& m) {
   return m.packing == HfPacking::mxfp4 || (m.packing == HfPacking::compressed && m.codes.dtype == DType::u8);
 }
-bool is_plain_int8(const PackedMatrix& m) { return m.packing == HfPacking::compressed && m.codes.dtype == DType::i8; }
+bool is_plain_int8(const HfQuantizedMatrix& m) { return m.packing == HfPacking::compressed && m.codes.dtype == DType::i8; }
 
-float scale_at(const PackedMatrix& m, int64_t row, int64_t group) {
+float scale_at(const HfQuantizedMatrix& m, int64_t row, int64_t group) {
   return number_of(m.scales, is_by_input(m) ? group * m.out + row : row * m.groups + group);
 }
 
 // The zero of AutoGPTQ's files, which are written less one: word by word, with what is carried to the next code, but where codes
 // lie over two words.
-uint32_t gptq_zero(const PackedMatrix& m, int64_t row, int64_t group) {
+uint32_t gptq_zero(const HfQuantizedMatrix& m, int64_t row, int64_t group) {
   const uint32_t mask = (1u << m.bits) - 1;
   const bool less_one = m.packing == HfPacking::gptq;
   uint32_t ones = 0;
@@ -73,7 +73,7 @@ uint32_t gptq_zero(const PackedMatrix& m, int64_t row, int64_t group) {
   return less_one && ones == 0 ? (zero + 1) & mask : zero;
 }
 
-int32_t zero_at(const PackedMatrix& m, int64_t row, int64_t group) {
+int32_t zero_at(const HfQuantizedMatrix& m, int64_t row, int64_t group) {
   const auto middle = static_cast<int32_t>(1u << (m.bits - 1));
   if (!m.zeros) return middle;
   if (m.packing == HfPacking::awq) return static_cast<int32_t>(awq_code(*m.zeros, group, row, m.out));
@@ -84,7 +84,7 @@ int32_t zero_at(const PackedMatrix& m, int64_t row, int64_t group) {
 }
 
 // The codes of rows [begin, end), (end - begin, in).
-void codes_of_rows(const PackedMatrix& m, int64_t begin, int64_t end, uint8_t* to) {
+void codes_of_rows(const HfQuantizedMatrix& m, int64_t begin, int64_t end, uint8_t* to) {
   const int64_t in = m.in;
   if (m.packing == HfPacking::awq) {
     for (int64_t k = 0; k < in; ++k)
@@ -107,7 +107,7 @@ void codes_of_rows(const PackedMatrix& m, int64_t begin, int64_t end, uint8_t* t
   }
 }
 
-float absmax_at(const PackedMatrix& m, int64_t block) {
+float absmax_at(const HfQuantizedMatrix& m, int64_t block) {
   if (!m.nested) return number_of(m.scales, block);
   const float code = number_of(*m.nested_map, element<uint8_t>(m.scales, block));
   const float coded =
@@ -115,7 +115,7 @@ float absmax_at(const PackedMatrix& m, int64_t block) {
   return coded + m.nested_offset;
 }
 
-void nf4_blocks(const PackedMatrix& m, int64_t begin, int64_t end, std::byte* to) {
+void nf4_blocks(const HfQuantizedMatrix& m, int64_t begin, int64_t end, std::byte* to) {
   constexpr int64_t kBlock = 64, kBytes = 36;
   const int64_t per_row = m.in / kBlock;
   for (int64_t n = begin * per_row; n < end * per_row; ++n, to += kBytes) {
@@ -125,23 +125,23 @@ void nf4_blocks(const PackedMatrix& m, int64_t begin, int64_t end, std::byte* to
   }
 }
 
-void mxfp4_blocks(const PackedMatrix& m, int64_t begin, int64_t end, std::byte* to) {
+void mxfp4_blocks(const HfQuantizedMatrix& m, int64_t begin, int64_t end, std::byte* to) {
   for (int64_t n = begin * m.groups; n < end * m.groups; ++n, to += 17)
     write_mxfp4_block(m.codes.bytes.data() + 16 * n, m.scales.bytes[static_cast<size_t>(n)], to);
 }
 
 // What stands in blocks already, but for their order: the type, or nothing.
-std::optional<WeightType> type_of_blocks(const PackedMatrix& m) {
+std::optional<WeightType> type_of_blocks(const HfQuantizedMatrix& m) {
   if (m.packing == HfPacking::bitsandbytes) return WeightType::nf4;
   if (is_mxfp4(m)) return WeightType::mxfp4;
   return {};
 }
-void blocks_of_rows(const PackedMatrix& m, int64_t begin, int64_t end, std::byte* to) {
+void blocks_of_rows(const HfQuantizedMatrix& m, int64_t begin, int64_t end, std::byte* to) {
   is_mxfp4(m) ? mxfp4_blocks(m, begin, end, to) : nf4_blocks(m, begin, end, to);
 }
 
 // x = s·(q − z) of rows whose codes are given: in f32 the product is exact for scales of 16 bits.
-void numbers_of_row(const PackedMatrix& m, int64_t row, const uint8_t* codes, float* to) {
+void numbers_of_row(const HfQuantizedMatrix& m, int64_t row, const uint8_t* codes, float* to) {
   std::vector<float> scales(static_cast<size_t>(m.groups));
   std::vector<int32_t> zeros(static_cast<size_t>(m.groups));
   for (int64_t g = 0; g < m.groups; ++g)
@@ -191,7 +191,7 @@ bool has_short_mantissa(float x) { return x > 0 && std::isnormal(x) && (std::bit
 struct Numbers {
   bool in_f16 = true, are_short = true, in_the_middle = true;
 };
-Numbers look_at(const PackedMatrix& m) {
+Numbers look_at(const HfQuantizedMatrix& m) {
   Numbers n;
   const auto middle = static_cast<int32_t>(1u << (m.bits - 1));
   for (int64_t r = 0; r < m.out; ++r)
@@ -206,7 +206,7 @@ Numbers look_at(const PackedMatrix& m) {
 
 }  // namespace
 
-std::optional<WeightType> exact_type(const PackedMatrix& m) {
+std::optional<WeightType> exact_type(const HfQuantizedMatrix& m) {
   if (const std::optional<WeightType> type = type_of_blocks(m)) return type;
   const int64_t width = m.in / m.groups;
   if (m.order) return {};
@@ -224,7 +224,7 @@ void write_mxfp4_block(const std::byte* pairs, std::byte exponent, std::byte* to
   for (int i = 0; i < 16; ++i) to[1 + i] = half(i) | half(16 + i) << 4;
 }
 
-void unpack_blocks(const PackedMatrix& m, WeightType type, int64_t begin, int64_t end, std::byte* to) {
+void unpack_blocks(const HfQuantizedMatrix& m, WeightType type, int64_t begin, int64_t end, std::byte* to) {
   const int64_t row_bytes = stored_bytes(type, 1, m.in), block = row_of(type).block_elements;
   const int64_t bytes = row_of(type).block_bytes, width = m.in / m.groups,
                 tiles = (end - begin + kRowsAtOnce - 1) / kRowsAtOnce;
@@ -245,7 +245,7 @@ void unpack_blocks(const PackedMatrix& m, WeightType type, int64_t begin, int64_
   }
 }
 
-void unpack_rows(const PackedMatrix& m, int64_t begin, int64_t end, float* to) {
+void unpack_rows(const HfQuantizedMatrix& m, int64_t begin, int64_t end, float* to) {
   const int64_t tiles = (end - begin + kRowsAtOnce - 1) / kRowsAtOnce;
 #pragma omp parallel for schedule(dynamic, 1) if (tiles > 1)
   for (int64_t tile = 0; tile < tiles; ++tile) {

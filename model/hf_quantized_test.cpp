@@ -1,5 +1,5 @@
 // Matrices of GPTQ, AWQ, compressed-tensors and bitsandbytes: the numbers that their formats define, bit for bit; directories of them.
-#include "model/packed_matrix.h"
+#include "model/hf_quantized.h"
 #include "base/io.h"
 #include "formats/format_test_support.h"
 #include "formats/mutations_testing.h"
@@ -8,7 +8,7 @@
 #include "model/check_weights.h"
 #include "model/coded_model_testing.h"
 #include "model/model_files.h"
-#include "model/packed_testing.h"
+#include "model/hf_quantized_testing.h"
 #include "model/visit_weights.h"
 #include "model/fragment.h"
 
@@ -61,12 +61,12 @@ testing::AssertionResult same(std::span<const float> got, std::span<const std::b
   return testing::AssertionSuccess();
 }
 
-TEST(PackedMatrix, NumbersAndBlocksAreThoseOfTheFormatsToTheBit) {
+TEST(HfQuantizedMatrix, NumbersAndBlocksAreThoseOfTheFormatsToTheBit) {
   const ModelSpec spec = any_spec();
   for (const Case& c : kCases) {
     SCOPED_TRACE(c.file);
     const Weights file(path_of(c));
-    const auto m = find_packed(spec, file, c.packing, whole(kName, kOut), kIn);
+    const auto m = find_hf_quantized(spec, file, c.packing, whole(kName, kOut), kIn);
     ASSERT_TRUE(m);
     EXPECT_EQ(m->tensors.size() + 1, file.size());  // beside "expected"
     const std::span<const std::byte> want = file.find("expected")->bytes;
@@ -86,7 +86,7 @@ TEST(PackedMatrix, NumbersAndBlocksAreThoseOfTheFormatsToTheBit) {
 }
 
 // As gpt-oss is published: transformers' numbers of every expert's rows, gate's and up's by turns (dev/golden/mxfp4_experts.py).
-TEST(PackedMatrix, ExpertsInOneTensorAreTheReferencesToTheBit) {
+TEST(HfQuantizedMatrix, ExpertsInOneTensorAreTheReferencesToTheBit) {
   const ModelSpec spec = model_spec(tiny_config("gpt_oss"));
   const Weights file(golden("packed/mxfp4.experts.safetensors"));
   const std::span<const std::byte> want = file.find("expected")->bytes;
@@ -94,7 +94,7 @@ TEST(PackedMatrix, ExpertsInOneTensorAreTheReferencesToTheBit) {
   for (int64_t e = 0; e < kExperts; ++e)
     for (const int64_t turn : {0, 1}) {
       const Fragment f{"model.layers.0.mlp.experts.gate_up_proj", 0, kRows / 2, true, turn, kRows, 2, e, kExperts};
-      const auto m = find_packed(spec, file, HfPacking::mxfp4, f, kWidth);
+      const auto m = find_hf_quantized(spec, file, HfPacking::mxfp4, f, kWidth);
       ASSERT_TRUE(m);
       EXPECT_EQ(m->out, kRows * kExperts);
       EXPECT_EQ(exact_type(*m), WeightType::mxfp4);
@@ -106,14 +106,14 @@ TEST(PackedMatrix, ExpertsInOneTensorAreTheReferencesToTheBit) {
       }
     }
   const Fragment one{"model.layers.0.mlp.experts.gate_up_proj", 0, kRows, true, 0, kRows};
-  EXPECT_FALSE(find_packed(spec, file, HfPacking::mxfp4, one, kWidth)) << "a tensor that is one matrix";
+  EXPECT_FALSE(find_hf_quantized(spec, file, HfPacking::mxfp4, one, kWidth)) << "a tensor that is one matrix";
 }
 
-TEST(PackedMatrix, WhatDoesNotFitIsNamed) {
+TEST(HfQuantizedMatrix, WhatDoesNotFitIsNamed) {
   const ModelSpec spec = any_spec();
   const auto refused = [&](const char* file, HfPacking packing, int64_t out, int64_t in, const char* what) {
     return throws(ErrorKind::bad_file, what, [&] {
-      find_packed(spec, Weights(golden("packed/" + std::string(file) + ".safetensors")), packing, whole(kName, out),
+      find_hf_quantized(spec, Weights(golden("packed/" + std::string(file) + ".safetensors")), packing, whole(kName, out),
                   in);
     });
   };
@@ -125,12 +125,12 @@ TEST(PackedMatrix, WhatDoesNotFitIsNamed) {
   EXPECT_TRUE(refused("compressed.mxfp4", HfPacking::compressed, kOut, 96, "expected U8 (32, 48)"));
   EXPECT_TRUE(refused("compressed.mxfp4", HfPacking::compressed, kOut, 100, "no whole blocks of 32"));
   EXPECT_TRUE(refused("bitsandbytes.nf4", HfPacking::bitsandbytes, 16, kIn, "expected U8 (1024, 1)"));
-  EXPECT_FALSE(find_packed(spec, Weights(golden("packed/awq.4-64.safetensors")), {}, whole(kName, kOut), kIn));
+  EXPECT_FALSE(find_hf_quantized(spec, Weights(golden("packed/awq.4-64.safetensors")), {}, whole(kName, kOut), kIn));
   EXPECT_FALSE(
-      find_packed(spec, Weights(golden("packed/awq.4-64.safetensors")), HfPacking::awq, whole("other.weight", 1), 1));
+      find_hf_quantized(spec, Weights(golden("packed/awq.4-64.safetensors")), HfPacking::awq, whole("other.weight", 1), 1));
 }
 
-TEST(PackedMatrixMutationsSlow, EveryMutationIsReadOrRefused) {
+TEST(HfQuantizedMutationsSlow, EveryMutationIsReadOrRefused) {
   std::vector<std::string> seeds;
   for (const Case& c : kCases) seeds.push_back(read_bytes(path_of(c)));
   const TemporaryDirectory dir;
@@ -142,9 +142,9 @@ TEST(PackedMatrixMutationsSlow, EveryMutationIsReadOrRefused) {
                       bool any = false;
                       for (const HfPacking packing :
                            {HfPacking::gptq, HfPacking::awq, HfPacking::compressed, HfPacking::bitsandbytes}) {
-                        std::optional<PackedMatrix> m;
+                        std::optional<HfQuantizedMatrix> m;
                         try {
-                          m = find_packed(spec, file, packing, whole(kName, kOut), kIn);
+                          m = find_hf_quantized(spec, file, packing, whole(kName, kOut), kIn);
                         } catch (const Error&) { continue; }
                         if (!m) continue;
                         any = true;
@@ -160,9 +160,9 @@ TEST(PackedMatrixMutationsSlow, EveryMutationIsReadOrRefused) {
                     {.change = MutateNumbers{}});
 }
 
-TEST(PackedModel, WhatStaysInBlocksHasTheBitsOfItsNumbers) {
+TEST(HfQuantizedModel, WhatStaysInBlocksHasTheBitsOfItsNumbers) {
   for (const bool act_order : {false, true}) {
-    PackedDirectory d(R"({"quant_method": "gptq", "bits": 4, "group_size": 32, "desc_act": false})");
+    HfQuantizedDirectory d(R"({"quant_method": "gptq", "bits": 4, "group_size": 32, "desc_act": false})");
     add_gptq_layers(d, true, act_order);
     d.write();
     const ModelSpec spec = model_spec(read_hf_config(d.dir / "config.json"));
@@ -184,8 +184,8 @@ TEST(PackedModel, WhatStaysInBlocksHasTheBitsOfItsNumbers) {
   }
 }
 
-TEST(PackedModel, WhatIsWrongIsNamed) {
-  PackedDirectory d(R"({"quant_method": "gptq", "bits": 4, "group_size": 32})");
+TEST(HfQuantizedModel, WhatIsWrongIsNamed) {
+  HfQuantizedDirectory d(R"({"quant_method": "gptq", "bits": 4, "group_size": 32})");
   add_gptq_layers(d, false, false);
   const auto dropped =
       std::ranges::find_if(d.tensors, [](const TensorToWrite& t) { return t.name.ends_with("o_proj.scales"); });

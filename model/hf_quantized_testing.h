@@ -1,5 +1,5 @@
 #pragma once
-// Directories of packed matrices, written by tests.
+// Directories of matrices that other programs quantized, written by tests.
 
 #include <cstring>
 #include <functional>
@@ -21,13 +21,13 @@
 namespace tern {
 
 /// A tiny Llama of one layer whose matrices a test packs; `vocab` 0: tiny_config's.
-struct PackedDirectory {
+struct HfQuantizedDirectory {
   TemporaryDirectory dir;
   ModelSpec spec;
   std::vector<TensorToWrite> tensors;
   std::vector<std::vector<std::byte>> kept;
 
-  explicit PackedDirectory(const char* quantization, int64_t vocab = 0) {
+  explicit HfQuantizedDirectory(const char* quantization, int64_t vocab = 0) {
     HfConfig c = tiny_config("llama");
     c.hidden_size = 128, c.intermediate_size = 64, c.head_dim = 32, c.num_hidden_layers = 1;
     c.num_attention_heads = 4, c.num_key_value_heads = 2;
@@ -59,7 +59,7 @@ struct PackedDirectory {
 };
 
 /// Every matrix of the layers in GPTQ's form, by random codes; zeros of 7 + 1 stand in the middle.
-inline void add_gptq_layers(PackedDirectory& d, bool symmetric, bool act_order) {
+inline void add_gptq_layers(HfQuantizedDirectory& d, bool symmetric, bool act_order) {
   constexpr int64_t kGroup = 32;
   for (const ParameterInfo& info : parameters(d.spec)) {
     const uint64_t seed = hash_name(info.name);
