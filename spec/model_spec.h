@@ -177,7 +177,7 @@ struct StoredMatrices {
 };
 
 struct Unit {
-  int layer;  // -1 for embed, bridge and head
+  int layer;  // as the model's files count them; -1 for embed, bridge and head. Not a place among the search's layers (plan/layers.h)
   std::variant<EmbedSpec, AttentionSpec, MlpSpec, HeadSpec, MoeSpec, BridgeSpec, ParallelSpec> spec;
   bool frozen = false;    // its own weights are not trained
   UnitAdapters adapters;  // trained beside its matrices
