@@ -14,6 +14,7 @@
 #include "model/visit_weights.h"
 #include "model/allocate_weights.h"
 #include "spec/recompute.h"
+#include "model/tensor_ranks.h"
 
 namespace tern {
 namespace {

@@ -19,6 +19,7 @@
 #include "model/read_parameter.h"
 #include "model/save_coded.h"
 #include "model/visit_weights.h"
+#include "model/file_bands.h"
 
 namespace tern {
 namespace {
