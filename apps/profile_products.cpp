@@ -60,10 +60,10 @@ struct Operands {
 };
 
 template <class T>
-void run_product(Operands& o, Product product, int64_t m, int64_t n, int64_t k) {
-  if (product == Product::forward)
+void run_product(Operands& o, LinearProduct product, int64_t m, int64_t n, int64_t k) {
+  if (product == LinearProduct::forward)
     multiply_fast<T, T>(o.near<T>(m * k), o.read->next<T>(n * k), {}, m, n, k, o.written.next<T>(m * n), o.scratch);
-  else if (product == Product::input_gradient)
+  else if (product == LinearProduct::input_gradient)
     multiply_fast_input_gradient<T>(o.near<T>(m * n), o.read->next<T>(n * k), m, n, k, false, o.written.next<T>(m * k),
                                     o.scratch);
   else
@@ -74,15 +74,15 @@ void run_product(Operands& o, Product product, int64_t m, int64_t n, int64_t k) 
 template <class T>
 void add_training(const Shapes& shapes, const std::shared_ptr<Operands>& operands, ProfileTasks& out) {
   constexpr DType dtype = DTypeOf<T>::value;
-  for (const Product product : {Product::forward, Product::input_gradient, Product::weight_gradient})
+  for (const LinearProduct product : {LinearProduct::forward, LinearProduct::input_gradient, LinearProduct::weight_gradient})
     for (const int64_t m : shapes.tokens)
       for (const int64_t n : shapes.widths)
         for (const int64_t k : shapes.widths) {
           const auto scratch = static_cast<size_t>(fast_scratch_bytes(product, dtype, m, n, k));
           if (operands->scratch.size() < scratch) operands->scratch.resize(scratch);
           ProfileFigure f{FigureKind::product, dtype, ProductUse::any, m, n, k};
-          if (product == Product::input_gradient) f.use = ProductUse::input_gradient, f.n = k, f.k = n;
-          if (product == Product::weight_gradient) f.use = ProductUse::weight_gradient, f.m = n, f.n = k, f.k = m;
+          if (product == LinearProduct::input_gradient) f.use = ProductUse::input_gradient, f.n = k, f.k = n;
+          if (product == LinearProduct::weight_gradient) f.use = ProductUse::weight_gradient, f.m = n, f.n = k, f.k = m;
           const double flops = 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
           out.add(f, {.unit = "FLOP/s", .once = [=] {
                         return rate_of(flops, kPointSeconds, [&] { run_product<T>(*operands, product, m, n, k); });

@@ -72,14 +72,14 @@ ScratchBytes scratch_bytes(Multiply multiply, DType dtype) {
     const bool fast = multiply == Multiply::fast;
     switch (product) {
       case ProductKind::forward:
-        if (fast) return fast_scratch_bytes(Product::forward, dtype, m, n, k);
+        if (fast) return fast_scratch_bytes(LinearProduct::forward, dtype, m, n, k);
         [[fallthrough]];
       case ProductKind::expert_forward:
         return reads_plain_weights(dtype) ? 0 : packed_bytes(dtype, n, k);
       case ProductKind::input_gradient:
-        return fast ? fast_scratch_bytes(Product::input_gradient, dtype, m, n, k) : 0;
+        return fast ? fast_scratch_bytes(LinearProduct::input_gradient, dtype, m, n, k) : 0;
       case ProductKind::weight_gradient:
-        return fast ? fast_scratch_bytes(Product::weight_gradient, dtype, m, n, k) : 0;
+        return fast ? fast_scratch_bytes(LinearProduct::weight_gradient, dtype, m, n, k) : 0;
       case ProductKind::decoded:
         return multiplies_blocks(multiply, dtype) ? 0 : n * k * size_of(dtype);
       case ProductKind::head_loss:
@@ -94,11 +94,11 @@ ThreadBytes thread_bytes(Multiply multiply, DType dtype, ProductKind product, in
   const bool fast = multiply == Multiply::fast;
   switch (product) {
     case ProductKind::forward:
-      return fast ? fast_thread_bytes(Product::forward, dtype, m, n, k) : forward_thread_bytes(dtype, m, n, k);
+      return fast ? fast_thread_bytes(LinearProduct::forward, dtype, m, n, k) : forward_thread_bytes(dtype, m, n, k);
     case ProductKind::input_gradient:
-      return fast ? fast_thread_bytes(Product::input_gradient, dtype, m, n, k) : nn_thread_bytes(dtype, m, n, k);
+      return fast ? fast_thread_bytes(LinearProduct::input_gradient, dtype, m, n, k) : nn_thread_bytes(dtype, m, n, k);
     case ProductKind::weight_gradient:
-      return fast ? fast_thread_bytes(Product::weight_gradient, dtype, m, n, k) : tn_thread_bytes(dtype, m, n, k);
+      return fast ? fast_thread_bytes(LinearProduct::weight_gradient, dtype, m, n, k) : tn_thread_bytes(dtype, m, n, k);
     case ProductKind::expert_forward:  // and its gradients, for which unit_cost has no workspace to ask about
       return most(forward_thread_bytes(dtype, m, n, k),
                   most(nn_thread_bytes(dtype, m, n, k), tn_thread_bytes(dtype, m, n, k)));
@@ -113,11 +113,11 @@ int64_t library_bytes(Multiply multiply, DType dtype, ProductKind product, int64
   if (dtype == DType::f64 || multiply != Multiply::fast) return 0;
   switch (product) {
     case ProductKind::forward:
-      return fast_library_bytes(Product::forward, dtype, m, n, k);
+      return fast_library_bytes(LinearProduct::forward, dtype, m, n, k);
     case ProductKind::input_gradient:
-      return fast_library_bytes(Product::input_gradient, dtype, m, n, k);
+      return fast_library_bytes(LinearProduct::input_gradient, dtype, m, n, k);
     case ProductKind::weight_gradient:
-      return fast_library_bytes(Product::weight_gradient, dtype, m, n, k);
+      return fast_library_bytes(LinearProduct::weight_gradient, dtype, m, n, k);
     case ProductKind::expert_forward:
     case ProductKind::head_loss:
     case ProductKind::decoded:
@@ -128,7 +128,7 @@ int64_t library_bytes(Multiply multiply, DType dtype, ProductKind product, int64
 
 int64_t forward_scratch_bytes(const Linear& linear, int64_t rows, DType dtype, Multiply multiply) {
   if (!std::holds_alternative<DenseWeight>(linear.weight) || dtype == DType::f64 || rows == 0) return 0;
-  if (multiply == Multiply::fast) return fast_scratch_bytes(Product::forward, dtype, rows, linear.out, linear.in);
+  if (multiply == Multiply::fast) return fast_scratch_bytes(LinearProduct::forward, dtype, rows, linear.out, linear.in);
   return reads_plain_weights(dtype) ? 0 : packed_bytes(dtype, linear.out, linear.in);
 }
 
@@ -217,7 +217,7 @@ void multiply_input(const Tensor& w, const Tensor& dy, bool add, const Tensor& d
     } else {
       const std::span<const T> rows = w.span<T>();
       if (c.multiply == Multiply::exact) return multiply_nn<T>(dy.span<T>(), rows, m, n, k, add, dx.span<T>());
-      const int64_t bytes = fast_scratch_bytes(Product::input_gradient, dy.dtype(), m, n, k);
+      const int64_t bytes = fast_scratch_bytes(LinearProduct::input_gradient, dy.dtype(), m, n, k);
       const Tensor scratch = bytes ? c.arena.bytes(bytes, MemoryClass::workspace) : Tensor{};
       multiply_fast_input_gradient<T>(dy.span<T>(), rows, m, n, k, add, dx.span<T>(), bytes_of(scratch));
     }
@@ -233,7 +233,7 @@ void multiply_weight(const Tensor& dy, const Tensor& x, const Tensor& dw, const 
     } else {
       const std::span<float> to = dw.span<float>();
       if (c.multiply == Multiply::exact) return multiply_tn<T>(dy.span<T>(), x.span<T>(), m, n, k, to);
-      const int64_t bytes = fast_scratch_bytes(Product::weight_gradient, dy.dtype(), m, n, k);
+      const int64_t bytes = fast_scratch_bytes(LinearProduct::weight_gradient, dy.dtype(), m, n, k);
       const Tensor scratch = bytes ? c.arena.bytes(bytes, MemoryClass::workspace) : Tensor{};
       multiply_fast_weight_gradient<T>(dy.span<T>(), x.span<T>(), m, n, k, to, bytes_of(scratch));
     }

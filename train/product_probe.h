@@ -48,7 +48,7 @@ class ProductProbe {
     TERN_CHECK(who == Who::fast || onednn_can(kType), "probe: oneDNN has no {} here", name_of(kType));
     scratch_.resize(static_cast<size_t>(
         who == Who::onednn ? onednn_scratch_bytes(kProduct)
-                           : fast_scratch_bytes(Product::forward, kType, kProbeSize, kProbeSize, kProbeSize)));
+                           : fast_scratch_bytes(LinearProduct::forward, kType, kProbeSize, kProbeSize, kProbeSize)));
   }
   void run() {
     const std::span<const T> x = x_, w = w_, no_bias;
@@ -66,7 +66,7 @@ class ProductProbe {
  private:
   static constexpr DType kType = DTypeOf<T>::value;
   static constexpr size_t kCount = static_cast<size_t>(kProbeSize) * kProbeSize;
-  static constexpr OnednnProduct kProduct = {Product::forward, kType,      kType,     false, false,
+  static constexpr OnednnProduct kProduct = {LinearProduct::forward, kType,      kType,     false, false,
                                              kProbeSize,       kProbeSize, kProbeSize};
   Who who_;
   std::vector<T> x_, w_, y_;

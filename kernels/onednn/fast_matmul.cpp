@@ -21,35 +21,35 @@ namespace {
 struct Measured {
   DType dtype;
   Isa isa;
-  Product product;
+  LinearProduct product;
   double own_to_onednn;
 };
 constexpr Measured kMeasured[] = {
-    {DType::bf16, Isa::amx_bf16, Product::forward, 1.26},
-    {DType::bf16, Isa::amx_bf16, Product::input_gradient, 1.14},
-    {DType::bf16, Isa::amx_bf16, Product::weight_gradient, 1.29},
-    {DType::f32, Isa::amx_bf16, Product::forward, 0.59},
-    {DType::f32, Isa::amx_bf16, Product::input_gradient, 0.77},
-    {DType::f32, Isa::amx_bf16, Product::weight_gradient, 0.72},
+    {DType::bf16, Isa::amx_bf16, LinearProduct::forward, 1.26},
+    {DType::bf16, Isa::amx_bf16, LinearProduct::input_gradient, 1.14},
+    {DType::bf16, Isa::amx_bf16, LinearProduct::weight_gradient, 1.29},
+    {DType::f32, Isa::amx_bf16, LinearProduct::forward, 0.59},
+    {DType::f32, Isa::amx_bf16, LinearProduct::input_gradient, 0.77},
+    {DType::f32, Isa::amx_bf16, LinearProduct::weight_gradient, 0.72},
     // Without vdpbf16ps that library emulates it.
-    {DType::bf16, Isa::avx512, Product::forward, 3.6},
-    {DType::bf16, Isa::avx512, Product::input_gradient, 3.7},
-    {DType::bf16, Isa::avx512, Product::weight_gradient, 2.4},
-    {DType::f32, Isa::avx2, Product::forward, 0.59},
-    {DType::f32, Isa::avx2, Product::input_gradient, 0.58},
-    {DType::f32, Isa::avx2, Product::weight_gradient, 0.55},
+    {DType::bf16, Isa::avx512, LinearProduct::forward, 3.6},
+    {DType::bf16, Isa::avx512, LinearProduct::input_gradient, 3.7},
+    {DType::bf16, Isa::avx512, LinearProduct::weight_gradient, 2.4},
+    {DType::f32, Isa::avx2, LinearProduct::forward, 0.59},
+    {DType::f32, Isa::avx2, LinearProduct::input_gradient, 0.58},
+    {DType::f32, Isa::avx2, LinearProduct::weight_gradient, 0.55},
 };
 
 /// 0 where nothing was measured: then oneDNN multiplies.
-double own_to_onednn(DType dtype, Product product) {
+double own_to_onednn(DType dtype, LinearProduct product) {
   for (const Measured& m : kMeasured)
     if (m.dtype == dtype && m.isa == active_isa() && m.product == product) return m.own_to_onednn;
   return 0;
 }
 
-bool onednn_multiplies(DType dtype, Product product) { return own_to_onednn(dtype, product) < 1 && onednn_can(dtype); }
+bool onednn_multiplies(DType dtype, LinearProduct product) { return own_to_onednn(dtype, product) < 1 && onednn_can(dtype); }
 
-constexpr Product kProducts[] = {Product::forward, Product::input_gradient, Product::weight_gradient};
+constexpr LinearProduct kProducts[] = {LinearProduct::forward, LinearProduct::input_gradient, LinearProduct::weight_gradient};
 constexpr const char* kNames[] = {"outputs", "input gradients", "weight gradients"};
 
 std::string library_name() { return fmt::format("oneDNN {}", onednn_version()); }
@@ -60,7 +60,7 @@ std::string own_name(DType dtype) {
 /// Who multiplies in this type; where the products part, who which.
 std::string multipliers(DType dtype) {
   std::string library, own;
-  for (const Product product : kProducts) {
+  for (const LinearProduct product : kProducts) {
     std::string& of = onednn_multiplies(dtype, product) ? library : own;
     of += fmt::format("{}{}", of.empty() ? "" : " and ", kNames[static_cast<int>(product)]);
   }
@@ -91,23 +91,23 @@ void check(const char* what, size_t have, int64_t rows, int64_t columns) {
 }
 
 /// The most that `bytes_of` says of what the calls below may ask for.
-int64_t most_of_variants(Product product, DType dtype, int64_t m, int64_t n, int64_t k,
+int64_t most_of_variants(LinearProduct product, DType dtype, int64_t m, int64_t n, int64_t k,
                          int64_t (*bytes_of)(const OnednnProduct&)) {
   int64_t most = 0;
   const auto ask = [&](DType out, bool bias, bool add) {
     most = std::max(most, bytes_of({product, dtype, out, bias, add, m, n, k}));
   };
   switch (product) {
-    case Product::forward:
+    case LinearProduct::forward:
       for (const bool bias : {false, true}) {
         ask(dtype, bias, false);
         if (dtype != DType::f32) ask(DType::f32, bias, false);
       }
       break;
-    case Product::input_gradient:
+    case LinearProduct::input_gradient:
       for (const bool add : {false, true}) ask(dtype, false, add);
       break;
-    case Product::weight_gradient:
+    case LinearProduct::weight_gradient:
       ask(DType::f32, false, true);
       break;
   }
@@ -128,13 +128,13 @@ std::string_view fast_matmul_name() {
 }
 
 std::string fast_matmul_name(DType dtype) {
-  return onednn_multiplies(dtype, Product::forward) ? library_name() : own_name(dtype);
+  return onednn_multiplies(dtype, LinearProduct::forward) ? library_name() : own_name(dtype);
 }
 
 std::vector<MatmulChoice> fast_matmul_choices() {
   std::vector<MatmulChoice> choices;
   for (const DType dtype : {DType::f32, DType::bf16})
-    for (const Product product : kProducts) {
+    for (const LinearProduct product : kProducts) {
       const double ratio = own_to_onednn(dtype, product);
       const bool library = onednn_multiplies(dtype, product);
       const std::string reason = !onednn_can(dtype) ? ""
@@ -148,26 +148,26 @@ std::vector<MatmulChoice> fast_matmul_choices() {
   return choices;
 }
 
-int64_t fast_scratch_bytes(Product product, DType dtype, int64_t m, int64_t n, int64_t k) {
+int64_t fast_scratch_bytes(LinearProduct product, DType dtype, int64_t m, int64_t n, int64_t k) {
   if (m == 0 || n == 0 || k == 0) return 0;
   if (!onednn_multiplies(dtype, product))
-    return product == Product::forward && !reads_plain_weights(dtype) ? packed_bytes(dtype, n, k) : 0;
+    return product == LinearProduct::forward && !reads_plain_weights(dtype) ? packed_bytes(dtype, n, k) : 0;
   return most_of_variants(product, dtype, m, n, k, onednn_scratch_bytes);
 }
 
-int64_t fast_library_bytes(Product product, DType dtype, int64_t m, int64_t n, int64_t k) {
+int64_t fast_library_bytes(LinearProduct product, DType dtype, int64_t m, int64_t n, int64_t k) {
   if (m == 0 || n == 0 || k == 0 || !onednn_multiplies(dtype, product)) return 0;
   return most_of_variants(product, dtype, m, n, k, onednn_hidden_bytes);
 }
 
-ThreadBytes fast_thread_bytes(Product product, DType dtype, int64_t m, int64_t n, int64_t k) {
+ThreadBytes fast_thread_bytes(LinearProduct product, DType dtype, int64_t m, int64_t n, int64_t k) {
   if (onednn_multiplies(dtype, product)) return {};
   switch (product) {
-    case Product::forward:
+    case LinearProduct::forward:
       return forward_thread_bytes(dtype, m, n, k);
-    case Product::input_gradient:
+    case LinearProduct::input_gradient:
       return nn_thread_bytes(dtype, m, n, k);
-    case Product::weight_gradient:
+    case LinearProduct::weight_gradient:
       return tn_thread_bytes(dtype, m, n, k);
   }
   return {};
@@ -181,8 +181,8 @@ void multiply_fast(std::span<const T> x, std::span<const T> w, std::span<const T
   check("multiply_fast: y", y.size(), m, n);
   if (!bias.empty()) check("multiply_fast: bias", bias.size(), 1, n);
   if (m == 0 || n == 0) return;
-  if (k > 0 && onednn_multiplies(kType<T>, Product::forward))
-    return onednn_multiply({Product::forward, kType<T>, kType<Out>, !bias.empty(), false, m, n, k}, x.data(), w.data(),
+  if (k > 0 && onednn_multiplies(kType<T>, LinearProduct::forward))
+    return onednn_multiply({LinearProduct::forward, kType<T>, kType<Out>, !bias.empty(), false, m, n, k}, x.data(), w.data(),
                            bias.data(), y.data(), scratch);
   if (reads_plain_weights(kType<T>)) {
     const WeightRows<T> rows{w.data(), n};
@@ -201,8 +201,8 @@ void multiply_fast_input_gradient(std::span<const T> dy, std::span<const T> w, i
   check("multiply_fast_input_gradient: w", w.size(), n, k);
   check("multiply_fast_input_gradient: dx", dx.size(), m, k);
   if (m == 0 || k == 0) return;
-  if (n > 0 && onednn_multiplies(kType<T>, Product::input_gradient))
-    return onednn_multiply({Product::input_gradient, kType<T>, kType<T>, false, add, m, n, k}, dy.data(), w.data(),
+  if (n > 0 && onednn_multiplies(kType<T>, LinearProduct::input_gradient))
+    return onednn_multiply({LinearProduct::input_gradient, kType<T>, kType<T>, false, add, m, n, k}, dy.data(), w.data(),
                            nullptr, dx.data(), scratch);
   multiply_nn<T>(dy, w, m, n, k, add, dx);
 }
@@ -214,8 +214,8 @@ void multiply_fast_weight_gradient(std::span<const T> dy, std::span<const T> x, 
   check("multiply_fast_weight_gradient: x", x.size(), m, k);
   check("multiply_fast_weight_gradient: dw", dw.size(), n, k);
   if (m == 0 || n == 0 || k == 0) return;
-  if (onednn_multiplies(kType<T>, Product::weight_gradient))
-    return onednn_multiply({Product::weight_gradient, kType<T>, DType::f32, false, true, m, n, k}, dy.data(), x.data(),
+  if (onednn_multiplies(kType<T>, LinearProduct::weight_gradient))
+    return onednn_multiply({LinearProduct::weight_gradient, kType<T>, DType::f32, false, true, m, n, k}, dy.data(), x.data(),
                            nullptr, dw.data(), scratch);
   multiply_tn<T>(dy, x, m, n, k, dw);
 }

@@ -16,7 +16,7 @@
 namespace tern {
 
 /// Which of the three products of a linear layer y = x·wᵀ: forward, input gradient, weight gradient.
-enum class Product : uint8_t { forward, input_gradient, weight_gradient };
+enum class LinearProduct : uint8_t { forward, input_gradient, weight_gradient };
 
 /// Loads oneDNN, where it is built in, so that resident bytes measured from here on include it. Without this call the
 /// first product loads it.
@@ -27,7 +27,7 @@ std::string fast_matmul_name(DType);  // who multiplies forward products in this
 /// Who multiplies a product of a type, and why.
 struct MatmulChoice {
   DType dtype;
-  Product product;
+  LinearProduct product;
   bool by_onednn;
   double own_to_onednn;  // measured ratio of rates; 0: not measured, then oneDNN multiplies if it can
   std::string text;      // for `tern doctor`
@@ -36,11 +36,11 @@ std::vector<MatmulChoice> fast_matmul_choices();
 
 /// Scratch bytes a product of this shape needs with the present number of OpenMP threads: the most over its variants
 /// (bias, add, output type). m rows, w (n, k). f32 and bf16.
-int64_t fast_scratch_bytes(Product, DType, int64_t m, int64_t n, int64_t k);
+int64_t fast_scratch_bytes(LinearProduct, DType, int64_t m, int64_t n, int64_t k);
 /// What threads keep beside it, of products of up to m rows.
-ThreadBytes fast_thread_bytes(Product, DType, int64_t m, int64_t n, int64_t k);
+ThreadBytes fast_thread_bytes(LinearProduct, DType, int64_t m, int64_t n, int64_t k);
 /// What the library takes and gives back during such a product, in all threads together, at most.
-int64_t fast_library_bytes(Product, DType, int64_t m, int64_t n, int64_t k);
+int64_t fast_library_bytes(LinearProduct, DType, int64_t m, int64_t n, int64_t k);
 
 /// y (m, n) = x (m, k)·wᵀ + bias (bias (n) or empty); Out is T or float.
 template <class T, class Out>

@@ -34,7 +34,7 @@ double largest(const std::vector<T>& v) {
 /// Scratch of exactly the promised size, between canaries, not aligned to anything above 16.
 struct Scratch {
   Guarded<uint8_t> bytes;
-  Scratch(Product p, DType t, Size s) : bytes(static_cast<size_t>(fast_scratch_bytes(p, t, s.m, s.n, s.k))) {}
+  Scratch(LinearProduct p, DType t, Size s) : bytes(static_cast<size_t>(fast_scratch_bytes(p, t, s.m, s.n, s.k))) {}
   std::span<std::byte> span() { return std::as_writable_bytes(bytes.span()); }
 };
 
@@ -53,7 +53,7 @@ void forward_matches(Size s) {
     const auto bias = random_values<T>("bias", with_bias ? s.n : 0, 10);
     std::vector<double> want(static_cast<size_t>(s.m * s.n));
     multiply_ref(doubles(x), doubles(w), doubles(bias), s.m, s.n, s.k, false, want);
-    Scratch scratch(Product::forward, DTypeOf<T>::value, s);
+    Scratch scratch(LinearProduct::forward, DTypeOf<T>::value, s);
     Guarded<Out> y(want.size()), again(want.size());
     multiply_fast<T, Out>(x, w, bias, s.m, s.n, s.k, y.span(), scratch.span());
     EXPECT_TRUE(is_close(y, want, sum_error<Out>(s.k, largest(x), largest(w), largest(bias)))) << "bias " << with_bias;
@@ -71,7 +71,7 @@ void gradients_match(Size s) {
     const auto old = random_values<T>("dx", s.m * s.k, 10);
     auto want = doubles(old);
     multiply_nn_ref(doubles(dy), doubles(w), s.m, s.n, s.k, add, want);
-    Scratch scratch(Product::input_gradient, DTypeOf<T>::value, s);
+    Scratch scratch(LinearProduct::input_gradient, DTypeOf<T>::value, s);
     Guarded<T> dx = add ? Guarded<T>(old) : Guarded<T>(old.size());
     multiply_fast_input_gradient<T>(dy, w, s.m, s.n, s.k, add, dx.span(), scratch.span());
     EXPECT_TRUE(is_close(dx, want, sum_error<T>(s.n, largest(dy), largest(w), largest(old))))
@@ -81,7 +81,7 @@ void gradients_match(Size s) {
   const auto old = random_values<float>("dw", s.n * s.k, 10);
   auto want = doubles(old);
   multiply_tn_ref(doubles(dy), doubles(x), s.m, s.n, s.k, want);
-  Scratch scratch(Product::weight_gradient, DTypeOf<T>::value, s);
+  Scratch scratch(LinearProduct::weight_gradient, DTypeOf<T>::value, s);
   Guarded<float> dw(old), again(old);
   multiply_fast_weight_gradient<T>(dy, x, s.m, s.n, s.k, dw.span(), scratch.span());
   EXPECT_TRUE(is_close(dw, want, sum_error<float>(s.m, largest(dy), largest(x), largest(old)))) << "weight gradient";
@@ -113,7 +113,7 @@ TEST(FastMatmul, SaysWhoMultipliesWhat) {
       EXPECT_EQ(c.by_onednn, onednn_can(c.dtype) && faster) << c.text;
       EXPECT_EQ(c.text.find("s: oneDNN") != std::string::npos, c.by_onednn) << c.text;
       EXPECT_EQ(c.text.find("s: own kernels") != std::string::npos, !c.by_onednn) << c.text;
-      if (c.product != Product::forward) continue;
+      if (c.product != LinearProduct::forward) continue;
       EXPECT_EQ(fast_matmul_name(c.dtype).starts_with("oneDNN"), c.by_onednn) << c.text;
       EXPECT_EQ(fast_matmul_name(c.dtype).starts_with("own kernels"), !c.by_onednn) << c.text;
     }
@@ -132,7 +132,7 @@ TEST(FastMatmul, AForcedSetIsNotLeftByTheLibrary) {
   for_each_isa([&] {
     if (active_isa() >= chosen_isa() && active_isa() != Isa::portable) return;
     EXPECT_EQ(fast_matmul_name(DType::f32), "own kernels");
-    Scratch scratch(Product::forward, DType::f32, kSize);
+    Scratch scratch(LinearProduct::forward, DType::f32, kSize);
     std::vector<float> y(static_cast<size_t>(kSize.m * kSize.n)), want(y.size());
     multiply_fast<float, float>(x, w, {}, kSize.m, kSize.n, kSize.k, y, scratch.span());
     std::vector<std::byte> packed(static_cast<size_t>(packed_bytes(DType::f32, kSize.n, kSize.k)));
@@ -169,7 +169,7 @@ TEST(FastMatmulDeathTest, TernIsaHoldsTheLibraryToo) {
 
 TEST(FastMatmul, EmptyProductsAreLegal) {
   std::vector<float> y = {5, 5}, w(4), dw = {1, 2, 3, 4}, dx(0);
-  EXPECT_EQ(fast_scratch_bytes(Product::forward, DType::f32, 0, 2, 2), 0);
+  EXPECT_EQ(fast_scratch_bytes(LinearProduct::forward, DType::f32, 0, 2, 2), 0);
   multiply_fast<float, float>({}, w, {}, 0, 2, 2, {}, {});
   multiply_fast_weight_gradient<float>({}, {}, 0, 2, 2, dw, {});
   EXPECT_EQ(dw, (std::vector<float>{1, 2, 3, 4}));
@@ -178,7 +178,7 @@ TEST(FastMatmul, EmptyProductsAreLegal) {
 TEST(FastMatmul, TooLittleScratchIsRefused) {
   constexpr Size kSize = {64, 96, 128};
   for (const DType t : {DType::f32, DType::bf16}) {
-    const int64_t bytes = fast_scratch_bytes(Product::forward, t, kSize.m, kSize.n, kSize.k);
+    const int64_t bytes = fast_scratch_bytes(LinearProduct::forward, t, kSize.m, kSize.n, kSize.k);
     EXPECT_GE(bytes, 0);
     if (bytes == 0) continue;
     if (t != DType::f32) continue;

@@ -86,13 +86,13 @@ struct Primitive {
 void describe(const OnednnProduct& p, Primitive& out) {
   const auto [m, n, k] = std::tuple(p.m, p.n, p.k);
   switch (p.product) {
-    case Product::forward:  // y (m, n) = x (m, k) · (k, n), the transpose of w (n, k)
+    case LinearProduct::forward:  // y (m, n) = x (m, k) · (k, n), the transpose of w (n, k)
       out.a = matrix(m, k, p.dtype, k, 1), out.b = matrix(k, n, p.dtype, 1, k), out.result = matrix(m, n, p.out, n, 1);
       break;
-    case Product::input_gradient:  // dx (m, k) = dy (m, n) · w (n, k)
+    case LinearProduct::input_gradient:  // dx (m, k) = dy (m, n) · w (n, k)
       out.a = matrix(m, n, p.dtype, n, 1), out.b = matrix(n, k, p.dtype, k, 1), out.result = matrix(m, k, p.out, k, 1);
       break;
-    case Product::weight_gradient:  // dw (n, k) = (n, m) · x (m, k), with the transpose of dy (m, n)
+    case LinearProduct::weight_gradient:  // dw (n, k) = (n, m) · x (m, k), with the transpose of dy (m, n)
       out.a = matrix(n, m, p.dtype, 1, n), out.b = matrix(m, k, p.dtype, k, 1), out.result = matrix(n, k, p.out, k, 1);
       break;
   }
@@ -202,8 +202,8 @@ std::string_view onednn_instructions() {
 bool onednn_can(DType dtype) {
   if (!onednn_is_held()) return false;
   const auto can = [](DType t) {
-    return create({Product::forward, t, t, true, false, 8, 8, 8})->primitive != nullptr &&
-           create({Product::weight_gradient, t, DType::f32, false, true, 8, 8, 8})->primitive != nullptr;
+    return create({LinearProduct::forward, t, t, true, false, 8, 8, 8})->primitive != nullptr &&
+           create({LinearProduct::weight_gradient, t, DType::f32, false, true, 8, 8, 8})->primitive != nullptr;
   };
   static const bool f32 = can(DType::f32), half = can(DType::bf16);
   return dtype == DType::f32 ? f32 : dtype == DType::bf16 && half;

@@ -15,7 +15,7 @@ namespace tern {
 
 /// One product, by everything that oneDNN's choice of kernel depends on (besides the number of threads).
 struct OnednnProduct {
-  Product product;
+  LinearProduct product;
   DType dtype, out;  // of both operands and the bias; of the result
   bool bias, add;
   int64_t m, n, k;  // of the linear layer: x (m, k), w (n, k), y (m, n)

@@ -11,8 +11,8 @@ namespace tern {
 // thread packs a block of both factors; how the threads part the product is left open here, so that each may have all
 // columns.
 int64_t onednn_general_bytes(const OnednnProduct& p, bool avx512, int threads) {
-  const auto [rows, columns, sum] = p.product == Product::forward          ? std::array{p.m, p.n, p.k}
-                                    : p.product == Product::input_gradient ? std::array{p.m, p.k, p.n}
+  const auto [rows, columns, sum] = p.product == LinearProduct::forward          ? std::array{p.m, p.n, p.k}
+                                    : p.product == LinearProduct::input_gradient ? std::array{p.m, p.k, p.n}
                                                                            : std::array{p.n, p.k, p.m};
   if (rows == 0 || columns == 0 || sum == 0) return 0;
   const int64_t unit = avx512 ? 48 : 24, most_columns = avx512 ? 9984 : 10000;
@@ -25,7 +25,7 @@ int64_t onednn_general_bytes(const OnednnProduct& p, bool avx512, int threads) {
   // part the sum; a vector by a matrix keeps a result for each thread. Fewer rows may come too, so what only they take
   // stays counted.
   constexpr int64_t kStrip = (256 * 16 + 64 + 80 * 48) * kFloat;
-  const bool fewer = p.product != Product::weight_gradient;
+  const bool fewer = p.product != LinearProduct::weight_gradient;
   const int64_t vector = (columns == 1 || rows == 1 || fewer ? std::max(columns == 1 ? rows : 1, columns) : 0) * kFloat;
   int64_t bytes = threads * (copies + kPages + kStrip + vector);
   // Where the result is small and the sum long, avx512 gives up to a quarter of the threads a result of their own.

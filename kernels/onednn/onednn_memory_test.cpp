@@ -97,17 +97,17 @@ bool takes_what_was_said(Size s) {
       dy(static_cast<size_t>(s.m * s.n));
   std::vector<T> y(dy.size()), dx(x.size());
   std::vector<float> dw(w.size());
-  const auto of = [&](auto bytes, Product p) { return bytes(p, kType, s.m, s.n, s.k); };
+  const auto of = [&](auto bytes, LinearProduct p) { return bytes(p, kType, s.m, s.n, s.k); };
   int64_t scratch_bytes = 0;
-  for (const Product p : {Product::forward, Product::input_gradient, Product::weight_gradient})
+  for (const LinearProduct p : {LinearProduct::forward, LinearProduct::input_gradient, LinearProduct::weight_gradient})
     scratch_bytes = std::max(scratch_bytes, of(fast_scratch_bytes, p));
   std::vector<std::byte> scratch(static_cast<size_t>(scratch_bytes));
   const std::span<const T> bias(w.data(), static_cast<size_t>(s.k == 300 ? s.n : 0));
-  return takes("forward", s, of(fast_library_bytes, Product::forward),
+  return takes("forward", s, of(fast_library_bytes, LinearProduct::forward),
                [&] { multiply_fast<T, T>(x, w, bias, s.m, s.n, s.k, y, scratch); }) &&
-         takes("input gradient", s, of(fast_library_bytes, Product::input_gradient),
+         takes("input gradient", s, of(fast_library_bytes, LinearProduct::input_gradient),
                [&] { multiply_fast_input_gradient<T>(dy, w, s.m, s.n, s.k, false, dx, scratch); }) &&
-         takes("weight gradient", s, of(fast_library_bytes, Product::weight_gradient),
+         takes("weight gradient", s, of(fast_library_bytes, LinearProduct::weight_gradient),
                [&] { multiply_fast_weight_gradient<T>(dy, x, s.m, s.n, s.k, dw, scratch); });
 }
 
@@ -134,7 +134,7 @@ TEST(OnednnMemoryDeathTest, AProductTakesNoMoreThanWasSaidUnderAnySet) {
 }
 
 TEST(OnednnMemory, GrowsWithRowsAndThreads) {
-  for (const Product product : {Product::forward, Product::input_gradient, Product::weight_gradient})
+  for (const LinearProduct product : {LinearProduct::forward, LinearProduct::input_gradient, LinearProduct::weight_gradient})
     for (const bool avx512 : {false, true})
       for (const int threads : {1, 2, 64}) {
         for (const auto& [n, k] : {std::pair{300, 70}, std::pair{1024, 4096}, std::pair{64, 4096},
