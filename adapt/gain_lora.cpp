@@ -13,8 +13,8 @@
 #include "base/publish.h"
 #include "model/adapter_files.h"
 #include "model/linear.h"
-#include "program/generate.h"
 #include "model/visit_weights.h"
+#include "program/generate.h"
 
 namespace tern {
 namespace {

@@ -14,10 +14,10 @@
 #include "base/error.h"
 #include "base/io.h"
 #include "model/adapter_files.h"
-#include "model/linear.h"
-#include "program/generate.h"
-#include "model/visit_weights.h"
 #include "model/allocate_weights.h"
+#include "model/linear.h"
+#include "model/visit_weights.h"
+#include "program/generate.h"
 #include "spec/recompute.h"
 
 namespace tern {

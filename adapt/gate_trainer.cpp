@@ -4,9 +4,9 @@
 
 #include "base/error.h"
 #include "model/adapter_files.h"
+#include "model/allocate_weights.h"
 #include "model/ops.h"
 #include "model/visit_weights.h"
-#include "model/allocate_weights.h"
 
 namespace tern {
 namespace {

@@ -5,11 +5,11 @@
 #include "base/error.h"
 #include "kernels/lapack/product.h"
 #include "kernels/lapack/symmetric_eigen.h"
+#include "model/allocate_weights.h"
 #include "model/linear.h"
 #include "model/ops.h"
-#include "program/generate.h"
 #include "model/visit_weights.h"
-#include "model/allocate_weights.h"
+#include "program/generate.h"
 #include "spec/recompute.h"
 
 namespace tern {

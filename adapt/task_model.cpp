@@ -8,10 +8,10 @@
 #include "model/linear.h"
 #include "model/merge_adapters.h"
 #include "model/model_files.h"
+#include "model/visit_weights.h"
 #include "program/generate.h"
 #include "quantize/input_moments.h"
 #include "train/run_dir.h"
-#include "model/visit_weights.h"
 
 namespace tern {
 

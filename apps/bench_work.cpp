@@ -11,14 +11,14 @@
 #include "formats/hf/config.h"
 #include "infer/memory_fit.h"
 #include "infer/run.h"
+#include "model/allocate_weights.h"
 #include "model/initial_weights.h"
 #include "model/pack_weights.h"
 #include "program/lower.h"
+#include "spec/training_flops.h"
 #include "train/fit.h"
 #include "train/step_placement.h"
 #include "update/state.h"
-#include "model/allocate_weights.h"
-#include "spec/training_flops.h"
 
 namespace tern {
 namespace {

@@ -11,8 +11,8 @@
 #include "formats/gguf/model.h"
 #include "formats/gguf/vocabulary.h"
 #include "model/gguf_slots.h"
-#include "model/weights.h"
 #include "model/visit_weights.h"
+#include "model/weights.h"
 
 namespace tern {
 

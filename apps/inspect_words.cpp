@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "base/units.h"
-#include "model/weights.h"
 #include "model/visit_weights.h"
+#include "model/weights.h"
 
 namespace tern {
 

@@ -19,8 +19,8 @@
 #include "model/linear.h"
 #include "plan/cost_model.h"
 #include "plan/layers.h"
-#include "train/plan_settings.h"
 #include "spec/recompute.h"
+#include "train/plan_settings.h"
 
 namespace tern {
 namespace {

@@ -16,9 +16,9 @@
 #include "kernels/cpu/optimizer.h"
 #include "kernels/cpu/tile_attention.h"
 #include "kernels/cpu/vector.h"
+#include "model/allocate_weights.h"
 #include "model/initial_weights.h"
 #include "model/unit.h"
-#include "model/allocate_weights.h"
 
 namespace tern {
 namespace {

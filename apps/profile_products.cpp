@@ -74,7 +74,8 @@ void run_product(Operands& o, LinearProduct product, int64_t m, int64_t n, int64
 template <class T>
 void add_training(const Shapes& shapes, const std::shared_ptr<Operands>& operands, ProfileTasks& out) {
   constexpr DType dtype = DTypeOf<T>::value;
-  for (const LinearProduct product : {LinearProduct::forward, LinearProduct::input_gradient, LinearProduct::weight_gradient})
+  for (const LinearProduct product :
+       {LinearProduct::forward, LinearProduct::input_gradient, LinearProduct::weight_gradient})
     for (const int64_t m : shapes.tokens)
       for (const int64_t n : shapes.widths)
         for (const int64_t k : shapes.widths) {

@@ -14,9 +14,9 @@
 #include "base/text.h"
 #include "eval/scores.h"
 #include "model/save_coded.h"
+#include "model/visit_weights.h"
 #include "quantize/mixture.h"
 #include "quantize/sensitivity.h"
-#include "model/visit_weights.h"
 
 namespace tern {
 namespace {

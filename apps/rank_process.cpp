@@ -30,8 +30,8 @@ void run_as_rank(const LaunchedRank& launched, Carrier carrier, double silence_s
   if (launched.serves_store) {
     const std::string host = is_loopback(launched.store.host) ? "127.0.0.1" : "";
     server = std::make_unique<StoreServer>(
-        HostPort{host, launched.store.port}, StoreConfig{.size = launched.size, .token = launched.token, .silence_s = silence_s},
-        launched.more_ports);
+        HostPort{host, launched.store.port},
+        StoreConfig{.size = launched.size, .token = launched.token, .silence_s = silence_s}, launched.more_ports);
   }
   const StoreRank me{.rank = launched.rank, .size = launched.size, .token = launched.token, .silence_s = silence_s};
   const auto store = std::make_shared<StoreClient>(launched.store, me, launched.more_ports);

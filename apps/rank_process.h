@@ -22,6 +22,7 @@ enum class Carrier : uint8_t { tcp, mpi };
 
 /// Joins the run and works. Who throws tells the others why; what others did wrong is thrown here.
 /// Errors  peer: a rank was lost, or is silent for longer than silence_s; usage: those of make_mpi_transport; the work's own.
-void run_as_rank(const LaunchedRank&, Carrier, double silence_s, const std::function<void(std::shared_ptr<Comm>)>& work);
+void run_as_rank(const LaunchedRank&, Carrier, double silence_s,
+                 const std::function<void(std::shared_ptr<Comm>)>& work);
 
 }  // namespace tern

@@ -13,9 +13,9 @@
 #include "program/checksum.h"
 #include "program/lower.h"
 #include "spec/presets.h"
+#include "spec/recompute.h"
 #include "train/plan_settings.h"
 #include "train/step_placement.h"
-#include "spec/recompute.h"
 
 namespace tern {
 namespace {

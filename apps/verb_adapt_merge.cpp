@@ -19,12 +19,12 @@
 #include "infer/load.h"
 #include "infer/memory_fit.h"
 #include "model/adapter_files.h"
+#include "model/allocate_weights.h"
 #include "model/merge_adapters.h"
 #include "model/merge_offsets.h"
 #include "model/model_files.h"
 #include "model/row_lengths.h"
 #include "model/whole_modules.h"
-#include "model/allocate_weights.h"
 
 namespace tern {
 namespace {

@@ -15,8 +15,8 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "base/options.h"
-#include "base/progress.h"
 #include "base/process_memory.h"
+#include "base/progress.h"
 #include "base/units.h"
 
 namespace tern {

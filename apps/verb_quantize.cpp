@@ -36,11 +36,11 @@
 #include "model/rounding_error.h"
 #include "model/save_coded.h"
 #include "model/save_gguf.h"
+#include "model/visit_weights.h"
 #include "quantize/gptq.h"
 #include "quantize/layer_coder.h"
 #include "quantize/loftq_coder.h"
 #include "quantize/sensitivity.h"
-#include "model/visit_weights.h"
 
 namespace tern {
 namespace {

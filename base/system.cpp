@@ -86,7 +86,8 @@ MemoryFacts read_memory_facts(const std::string& root) {
   facts.total_bytes = field_bytes(meminfo, "MemTotal");
   facts.available_bytes = field_bytes(meminfo, "MemAvailable");
   facts.huge_page_total_bytes = field_bytes(meminfo, "HugePages_Total") * field_bytes(meminfo, "Hugepagesize");
-  const std::string thp = read_system_file(root + "/sys/kernel/mm/transparent_hugepage/enabled");  // "always [madvise] never"
+  const std::string thp =
+      read_system_file(root + "/sys/kernel/mm/transparent_hugepage/enabled");  // "always [madvise] never"
   const size_t open = thp.find('['), close = thp.find(']');
   if (open != std::string::npos && close != std::string::npos)
     facts.transparent_huge_pages = thp.substr(open + 1, close - open - 1);

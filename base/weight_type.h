@@ -26,7 +26,7 @@ struct WeightTypeRow {
   uint32_t gguf;          // its number there, or kNotInGguf
   int64_t block_elements, block_bytes;
   int64_t row_header_bytes = 0;  // of a row's scale, which stands before its blocks
-  int64_t levels = 0;     // of each of the matrix's learned tables; 0: blocks stand alone
+  int64_t levels = 0;            // of each of the matrix's learned tables; 0: blocks stand alone
 };
 
 inline constexpr WeightTypeRow kWeightTypes[] = {

@@ -10,8 +10,8 @@
 #include <filesystem>
 
 #include "comm/collective_cases_testing.h"
-#include "comm/ranks_testing.h"
 #include "comm/launched_rank.h"
+#include "comm/ranks_testing.h"
 
 namespace tern {
 namespace {
@@ -31,9 +31,9 @@ class MpiRanks : public testing::Test {
     const std::optional<LaunchedRank> launched = launched_rank_of(variables_of_mpirun());
     if (!launched || launched->size == 1) return;
     if (launched->serves_store)
-      server = std::make_unique<StoreServer>(HostPort{"127.0.0.1", launched->store.port},
-                                             StoreConfig{.size = launched->size, .token = launched->token, .silence_s = 20},
-                                             launched->more_ports);
+      server = std::make_unique<StoreServer>(
+          HostPort{"127.0.0.1", launched->store.port},
+          StoreConfig{.size = launched->size, .token = launched->token, .silence_s = 20}, launched->more_ports);
     const StoreRank me{.rank = launched->rank, .size = launched->size, .token = launched->token, .silence_s = 20};
     comm = std::make_unique<Comm>(
         make_mpi_transport(std::make_shared<StoreClient>(launched->store, me, launched->more_ports), me));

@@ -20,11 +20,11 @@
 #include "exec/unit_buffers.h"
 #include "kernels/cpu/vector.h"
 #include "model/context_ranks.h"
+#include "model/sum_gradients.h"
 #include "model/tensor_parts.h"
 #include "program/link_bytes.h"
-#include "update/stored_states.h"
-#include "model/sum_gradients.h"
 #include "update/norm.h"
+#include "update/stored_states.h"
 #include "update/update_unit.h"
 
 namespace tern {

@@ -15,8 +15,8 @@
 #include "program/program.h"
 #include "program/simulate.h"
 #include "program/trace.h"
-#include "update/robust_step.h"
 #include "update/pass.h"
+#include "update/robust_step.h"
 
 namespace tern {
 

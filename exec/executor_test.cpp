@@ -9,10 +9,10 @@
 
 #include "base/bug.h"
 #include "exec/executor_testing.h"
+#include "model/visit_weights.h"
 #include "model/weight_lender_testing.h"
 #include "program/generate.h"
 #include "program/validate.h"
-#include "model/visit_weights.h"
 #include "spec/recompute.h"
 
 namespace tern {

@@ -10,10 +10,10 @@
 #include "exec/executor.h"
 #include "formats/hf/config.h"
 #include "formats/hf/family.h"
+#include "model/allocate_weights.h"
 #include "model/initial_weights.h"
 #include "model/linear.h"
 #include "model/visit_weights.h"
-#include "model/allocate_weights.h"
 
 namespace tern {
 

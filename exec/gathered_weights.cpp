@@ -3,8 +3,8 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "model/visit_weights.h"
 #include "model/allocate_weights.h"
+#include "model/visit_weights.h"
 
 namespace tern {
 

@@ -3,12 +3,12 @@
 
 #include "base/bug.h"
 #include "exec/executor_testing.h"
+#include "model/allocate_weights.h"
 #include "program/generate.h"
 #include "program/validate.h"
+#include "spec/recompute.h"
 #include "store/scratch_testing.h"
 #include "update/stored_states.h"
-#include "model/allocate_weights.h"
-#include "spec/recompute.h"
 
 namespace tern {
 namespace {

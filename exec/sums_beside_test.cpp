@@ -18,9 +18,9 @@
 #include "comm/decorators.h"
 #include "comm/ranks_testing.h"
 #include "exec/executor_testing.h"
+#include "model/visit_weights.h"
 #include "program/generate.h"
 #include "program/validate.h"
-#include "model/visit_weights.h"
 #include "spec/recompute.h"
 
 namespace tern {

@@ -8,13 +8,13 @@
 #include "comm/group.h"
 #include "comm/ranks_testing.h"
 #include "exec/executor_testing.h"
+#include "model/allocate_weights.h"
 #include "model/tensor_parts.h"
+#include "model/tensor_ranks.h"
+#include "model/visit_weights.h"
 #include "program/generate.h"
 #include "program/validate.h"
-#include "model/visit_weights.h"
-#include "model/allocate_weights.h"
 #include "spec/recompute.h"
-#include "model/tensor_ranks.h"
 
 namespace tern {
 namespace {

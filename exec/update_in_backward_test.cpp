@@ -6,10 +6,10 @@
 
 #include "base/error.h"
 #include "exec/executor_testing.h"
+#include "model/allocate_weights.h"
+#include "model/visit_weights.h"
 #include "program/generate.h"
 #include "program/validate.h"
-#include "model/visit_weights.h"
-#include "model/allocate_weights.h"
 #include "spec/recompute.h"
 
 namespace tern {

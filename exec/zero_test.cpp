@@ -10,10 +10,10 @@
 #include "exec/executor_testing.h"
 #include "program/generate.h"
 #include "program/validate.h"
+#include "spec/recompute.h"
 #include "spec/sum_order.h"
 #include "update/norm.h"
 #include "update/update_unit.h"
-#include "spec/recompute.h"
 
 namespace tern {
 namespace {

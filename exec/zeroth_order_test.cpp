@@ -5,15 +5,15 @@
 
 #include "base/bug.h"
 #include "exec/executor_testing.h"
+#include "model/allocate_weights.h"
+#include "model/visit_weights.h"
 #include "program/generate.h"
 #include "program/two_forwards.h"
 #include "program/validate.h"
+#include "spec/recompute.h"
 #include "store/scratch_testing.h"
 #include "tensor/bytes_of.h"
 #include "update/perturbed_weights.h"
-#include "model/visit_weights.h"
-#include "model/allocate_weights.h"
-#include "spec/recompute.h"
 
 namespace tern {
 namespace {

@@ -6,11 +6,11 @@
 #include "base/system.h"
 #include "base/units.h"
 #include "kernels/cpu/matmul.h"
+#include "model/allocate_weights.h"
 #include "model/rope_table.h"
 #include "model/thread_memory.h"
-#include "spec/unit_cost.h"
 #include "model/visit_weights.h"
-#include "model/allocate_weights.h"
+#include "spec/unit_cost.h"
 
 namespace tern {
 

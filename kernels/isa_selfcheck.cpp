@@ -323,7 +323,9 @@ std::string compare(const IsaKernels& kernels, const Cases& c, int part, int par
                                    : compare_products<bf16>(VectorProducts{kernels.matmul}, p, "bf16");
     });
   check([&] { return compare_attention<float>(kernels.attention.f32, *c.attention, "f32 attention", 1e-4); });
-  check([&] { return compare_attention<bf16>(kernels.attention.bfloat16, *c.attention, "bf16 attention", kFactorShare); });
+  check([&] {
+    return compare_attention<bf16>(kernels.attention.bfloat16, *c.attention, "bf16 attention", kFactorShare);
+  });
   if (kernels.tile_attention.present)
     check([&] { return compare_tile_attention(kernels.tile_attention, *c.attention); });
   if (kernels.head_loss.present) check([&] { return compare_head(kernels.head_loss, *c.head); });

@@ -14,15 +14,15 @@
 #include "base/wide_type.h"
 #include "formats/safetensors/safetensors.h"
 #include "formats/safetensors/write.h"
+#include "model/allocate_weights.h"
+#include "model/fragment.h"
 #include "model/number.h"
 #include "model/ops.h"
 #include "model/row_lengths.h"
 #include "model/saved_modules.h"
+#include "model/visit_weights.h"
 #include "model/weights_file.h"
 #include "model/whole_modules.h"
-#include "model/visit_weights.h"
-#include "model/allocate_weights.h"
-#include "model/fragment.h"
 
 namespace tern {
 namespace {

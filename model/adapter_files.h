@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "formats/peft/config.h"
-#include "model/weights.h"
 #include "model/fragment.h"
+#include "model/weights.h"
 
 namespace tern {
 

@@ -13,12 +13,12 @@
 #include "formats/safetensors/safetensors.h"
 #include "formats/safetensors/write.h"
 #include "model/adapter_files_testing.h"
-#include "model/model_files.h"
-#include "model/model_testing.h"
-#include "model/whole_modules.h"
-#include "model/visit_weights.h"
 #include "model/allocate_weights.h"
 #include "model/fragment.h"
+#include "model/model_files.h"
+#include "model/model_testing.h"
+#include "model/visit_weights.h"
+#include "model/whole_modules.h"
 
 namespace tern {
 namespace {

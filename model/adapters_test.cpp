@@ -1,12 +1,12 @@
 // Branches of low rank beside weights: what they compute, and where they begin. Their gradients are in gradient_test.cpp,
 // their bytes in cost_test.cpp.
 
+#include "model/allocate_weights.h"
 #include "model/initial_weights.h"
 #include "model/linear.h"
 #include "model/model_testing.h"
 #include "model/ops.h"
 #include "model/visit_weights.h"
-#include "model/allocate_weights.h"
 
 namespace tern {
 namespace {

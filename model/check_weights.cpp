@@ -8,14 +8,14 @@
 
 #include "base/error.h"
 #include "formats/gguf/model.h"
-#include "model/coded_tensors.h"
-#include "model/gguf_weights.h"
-#include "model/names.h"
-#include "model/hf_quantized.h"
-#include "model/weights_file.h"
-#include "model/visit_weights.h"
 #include "model/allocate_weights.h"
+#include "model/coded_tensors.h"
 #include "model/fragment.h"
+#include "model/gguf_weights.h"
+#include "model/hf_quantized.h"
+#include "model/names.h"
+#include "model/visit_weights.h"
+#include "model/weights_file.h"
 
 namespace tern {
 namespace {

@@ -4,11 +4,11 @@
 
 #include "base/error.h"
 #include "base/wide_type.h"
+#include "model/allocate_weights.h"
 #include "model/model_files.h"
 #include "model/ops.h"
-#include "model/weights_file.h"
 #include "model/visit_weights.h"
-#include "model/allocate_weights.h"
+#include "model/weights_file.h"
 
 namespace tern {
 

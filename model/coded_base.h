@@ -7,8 +7,8 @@
 #include <string>
 #include <unordered_map>
 
-#include "model/weights.h"
 #include "model/visit_weights.h"
+#include "model/weights.h"
 
 namespace tern {
 

@@ -14,12 +14,12 @@
 #include "model/check_weights.h"
 #include "model/coded_model_testing.h"
 #include "model/coded_tensors.h"
+#include "model/file_bands.h"
 #include "model/model_files.h"
 #include "model/not_finite.h"
 #include "model/read_parameter.h"
 #include "model/save_coded.h"
 #include "model/visit_weights.h"
-#include "model/file_bands.h"
 
 namespace tern {
 namespace {

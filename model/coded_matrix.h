@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/weight_type.h"
-#include "model/weights.h"
 #include "model/visit_weights.h"
+#include "model/weights.h"
 
 namespace tern {
 

@@ -7,9 +7,9 @@
 #include "base/error.h"
 #include "kernels/cpu/coded_matmul.h"
 #include "kernels/cpu/parallel.h"
-#include "model/weights_file.h"
-#include "model/visit_weights.h"
 #include "model/fragment.h"
+#include "model/visit_weights.h"
+#include "model/weights_file.h"
 
 namespace tern {
 namespace {

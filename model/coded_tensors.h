@@ -10,9 +10,9 @@
 #include <string>
 
 #include "formats/safetensors/index.h"
-#include "model/weights.h"
-#include "model/visit_weights.h"
 #include "model/fragment.h"
+#include "model/visit_weights.h"
+#include "model/weights.h"
 
 namespace tern {
 

@@ -8,8 +8,8 @@
 #include "model/linear.h"
 #include "model/model_testing.h"
 #include "model/rope_table.h"
-#include "spec/context_cost.h"
 #include "model/visit_weights.h"
+#include "spec/context_cost.h"
 
 namespace tern {
 namespace {

@@ -12,13 +12,13 @@
 #include "base/json.h"
 #include "formats/hf/fields.h"
 #include "formats/small_file.h"
+#include "model/fragment.h"
 #include "model/golden_weights_testing.h"
 #include "model/model_files.h"
 #include "model/model_testing.h"
 #include "model/pack_weights.h"
-#include "model/visit_weights.h"
 #include "model/sum_gradients.h"
-#include "model/fragment.h"
+#include "model/visit_weights.h"
 
 namespace tern {
 namespace {

@@ -9,13 +9,13 @@
 #include "formats/gguf/model.h"
 #include "formats/safetensors/index.h"
 #include "kernels/cpu/matmul.h"
+#include "model/allocate_weights.h"
 #include "model/coded_tensors.h"
+#include "model/fragment.h"
 #include "model/gguf_weights.h"
 #include "model/ops.h"
-#include "model/weights_file.h"
 #include "model/visit_weights.h"
-#include "model/allocate_weights.h"
-#include "model/fragment.h"
+#include "model/weights_file.h"
 
 namespace tern {
 namespace {

@@ -12,8 +12,8 @@
 #include "model/coded_model_testing.h"
 #include "model/model_files.h"
 #include "model/model_testing.h"
-#include "store/blocks_testing.h"
 #include "model/visit_weights.h"
+#include "store/blocks_testing.h"
 
 namespace tern {
 namespace {

@@ -8,9 +8,9 @@
 #include "base/error.h"
 #include "formats/hf/nf4_state.h"
 #include "kernels/cpu/decode.h"
+#include "model/fragment.h"
 #include "model/hf_quantized.h"
 #include "model/weights_file.h"
-#include "model/fragment.h"
 
 namespace tern {
 namespace {
@@ -232,8 +232,8 @@ bool is_idle_bias(const Weights& file, std::string_view name) {
   return bias && std::ranges::all_of(bias->bytes, [](std::byte b) { return b == std::byte{0}; });
 }
 
-std::optional<HfQuantizedMatrix> find_hf_quantized(const ModelSpec& spec, const Weights& file, std::optional<HfPacking> packing,
-                                        const Fragment& f, int64_t in) {
+std::optional<HfQuantizedMatrix> find_hf_quantized(const ModelSpec& spec, const Weights& file,
+                                                   std::optional<HfPacking> packing, const Fragment& f, int64_t in) {
   constexpr std::string_view kEnd = ".weight";
   const bool stacked = packing == HfPacking::mxfp4;
   if (!packing || (stacked ? f.slabs == 0 : !f.name.ends_with(kEnd))) return {};

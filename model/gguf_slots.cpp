@@ -4,9 +4,9 @@
 
 #include "base/error.h"
 #include "formats/safetensors/safetensors.h"
-#include "model/weights_file.h"
-#include "model/visit_weights.h"
 #include "model/fragment.h"
+#include "model/visit_weights.h"
+#include "model/weights_file.h"
 
 namespace tern {
 

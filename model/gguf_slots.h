@@ -9,8 +9,8 @@
 
 #include "formats/gguf/gguf.h"
 #include "formats/gguf/model.h"
-#include "model/weights.h"
 #include "model/visit_weights.h"
+#include "model/weights.h"
 
 namespace tern {
 

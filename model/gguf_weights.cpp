@@ -14,14 +14,14 @@
 #include "formats/safetensors/safetensors.h"
 #include "kernels/cpu/coded_matmul.h"
 #include "kernels/cpu/decode.h"
+#include "model/allocate_weights.h"
 #include "model/coded_base.h"
 #include "model/coded_matrix.h"
 #include "model/gguf_slots.h"
 #include "model/ops.h"
 #include "model/pack_weights.h"
-#include "model/weights_file.h"
 #include "model/visit_weights.h"
-#include "model/allocate_weights.h"
+#include "model/weights_file.h"
 
 namespace tern {
 namespace {

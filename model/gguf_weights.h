@@ -10,8 +10,8 @@
 #include "model/file_bands.h"
 #include "model/given_weights.h"
 #include "model/model_files.h"
-#include "model/weights.h"
 #include "model/visit_weights.h"
+#include "model/weights.h"
 
 namespace tern {
 

@@ -1,8 +1,8 @@
 #include "model/given_weights.h"
 
+#include "model/allocate_weights.h"
 #include "model/ops.h"
 #include "model/visit_weights.h"
-#include "model/allocate_weights.h"
 
 namespace tern {
 

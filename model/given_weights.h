@@ -4,10 +4,10 @@
 #include <string>
 #include <unordered_map>
 
+#include "model/visit_weights.h"
 #include "model/weights.h"
 #include "spec/model_spec.h"
 #include "tensor/arena.h"
-#include "model/visit_weights.h"
 
 namespace tern {
 

@@ -11,13 +11,13 @@
 #include "formats/safetensors/write.h"
 #include "kernels/cpu/optimizer.h"
 #include "kernels/cpu/vector.h"
+#include "model/allocate_weights.h"
+#include "model/fragment.h"
 #include "model/initial_weights.h"
 #include "model/model_files.h"
 #include "model/model_testing.h"
-#include "model/visit_weights.h"
-#include "model/allocate_weights.h"
 #include "model/sum_gradients.h"
-#include "model/fragment.h"
+#include "model/visit_weights.h"
 
 namespace tern {
 namespace {

@@ -1,8 +1,8 @@
 // Finite differences in f64 of every unit, in every variant, along random directions of the input and of every weight.
 
 #include "model/model_testing.h"
-#include "model/visit_weights.h"
 #include "model/sum_gradients.h"
+#include "model/visit_weights.h"
 
 namespace tern {
 namespace {

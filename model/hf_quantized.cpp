@@ -53,7 +53,9 @@ bool is_by_input(const HfQuantizedMatrix& m) {
 bool is_mxfp4(const HfQuantizedMatrix& m) {
   return m.packing == HfPacking::mxfp4 || (m.packing == HfPacking::compressed && m.codes.dtype == DType::u8);
 }
-bool is_plain_int8(const HfQuantizedMatrix& m) { return m.packing == HfPacking::compressed && m.codes.dtype == DType::i8; }
+bool is_plain_int8(const HfQuantizedMatrix& m) {
+  return m.packing == HfPacking::compressed && m.codes.dtype == DType::i8;
+}
 
 float scale_at(const HfQuantizedMatrix& m, int64_t row, int64_t group) {
   return number_of(m.scales, is_by_input(m) ? group * m.out + row : row * m.groups + group);

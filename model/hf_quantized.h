@@ -22,8 +22,8 @@
 #include "base/weight_type.h"
 #include "formats/hf/packing.h"
 #include "formats/safetensors/index.h"
-#include "model/weights.h"
 #include "model/fragment.h"
+#include "model/weights.h"
 
 namespace tern {
 
@@ -43,8 +43,8 @@ struct HfQuantizedMatrix {
 
 /// The matrix (Fragment::all_rows, in) whose numbers would be the fragment's tensor; nothing: the file does not pack it. Errors
 /// bad_file naming file, tensor, shapes: parts that are missing, or do not fit each other or the matrix; a group that is not there.
-std::optional<HfQuantizedMatrix> find_hf_quantized(const ModelSpec&, const Weights&, std::optional<HfPacking>, const Fragment&,
-                                        int64_t in);
+std::optional<HfQuantizedMatrix> find_hf_quantized(const ModelSpec&, const Weights&, std::optional<HfPacking>,
+                                                   const Fragment&, int64_t in);
 /// A bias of zeros beside such a matrix, which some programs write where the model has none.
 bool is_idle_bias(const Weights&, std::string_view name);
 /// The type whose blocks hold each of its numbers, s·(q − z) in f32, to the bit: q4_0 or q8_0 where zeros stand in the middle and

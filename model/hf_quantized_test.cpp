@@ -7,10 +7,10 @@
 #include "kernels/cpu/decode.h"
 #include "model/check_weights.h"
 #include "model/coded_model_testing.h"
-#include "model/model_files.h"
-#include "model/hf_quantized_testing.h"
-#include "model/visit_weights.h"
 #include "model/fragment.h"
+#include "model/hf_quantized_testing.h"
+#include "model/model_files.h"
+#include "model/visit_weights.h"
 
 namespace tern {
 namespace {
@@ -113,8 +113,8 @@ TEST(HfQuantizedMatrix, WhatDoesNotFitIsNamed) {
   const ModelSpec spec = any_spec();
   const auto refused = [&](const char* file, HfPacking packing, int64_t out, int64_t in, const char* what) {
     return throws(ErrorKind::bad_file, what, [&] {
-      find_hf_quantized(spec, Weights(golden("packed/" + std::string(file) + ".safetensors")), packing, whole(kName, out),
-                  in);
+      find_hf_quantized(spec, Weights(golden("packed/" + std::string(file) + ".safetensors")), packing,
+                        whole(kName, out), in);
     });
   };
   EXPECT_TRUE(refused("gptq.4-64", HfPacking::gptq, kOut, 96, "expected 2, 3, 4 or 8 bits"));
@@ -126,8 +126,8 @@ TEST(HfQuantizedMatrix, WhatDoesNotFitIsNamed) {
   EXPECT_TRUE(refused("compressed.mxfp4", HfPacking::compressed, kOut, 100, "no whole blocks of 32"));
   EXPECT_TRUE(refused("bitsandbytes.nf4", HfPacking::bitsandbytes, 16, kIn, "expected U8 (1024, 1)"));
   EXPECT_FALSE(find_hf_quantized(spec, Weights(golden("packed/awq.4-64.safetensors")), {}, whole(kName, kOut), kIn));
-  EXPECT_FALSE(
-      find_hf_quantized(spec, Weights(golden("packed/awq.4-64.safetensors")), HfPacking::awq, whole("other.weight", 1), 1));
+  EXPECT_FALSE(find_hf_quantized(spec, Weights(golden("packed/awq.4-64.safetensors")), HfPacking::awq,
+                                 whole("other.weight", 1), 1));
 }
 
 TEST(HfQuantizedMutationsSlow, EveryMutationIsReadOrRefused) {

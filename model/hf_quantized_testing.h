@@ -13,10 +13,10 @@
 #include "formats/format_test_support.h"
 #include "formats/hf/config.h"
 #include "formats/safetensors/write.h"
-#include "model/model_testing.h"
-#include "model/weights.h"
-#include "model/visit_weights.h"
 #include "model/fragment.h"
+#include "model/model_testing.h"
+#include "model/visit_weights.h"
+#include "model/weights.h"
 
 namespace tern {
 

@@ -10,17 +10,17 @@
 #include "formats/gguf/model.h"
 #include "kernels/cpu/code_groups.h"
 #include "kernels/cpu/matmul.h"
+#include "model/allocate_weights.h"
 #include "model/coded_base.h"
 #include "model/file_bands.h"
+#include "model/fragment.h"
 #include "model/gguf_weights.h"
 #include "model/given_weights.h"
 #include "model/model_files.h"
 #include "model/ops.h"
 #include "model/pack_weights.h"
-#include "model/weights_loader.h"
 #include "model/visit_weights.h"
-#include "model/allocate_weights.h"
-#include "model/fragment.h"
+#include "model/weights_loader.h"
 
 namespace tern {
 namespace {

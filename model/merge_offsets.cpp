@@ -14,8 +14,8 @@
 #include "base/publish.h"
 #include "formats/gguf/model.h"
 #include "model/file_bands.h"
-#include "model/visit_weights.h"
 #include "model/fragment.h"
+#include "model/visit_weights.h"
 
 namespace tern {
 namespace {

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "formats/format_test_support.h"
+#include "model/allocate_weights.h"
 #include "model/coded_base.h"
 #include "model/coded_model_testing.h"
 #include "model/merge_adapters.h"
@@ -14,7 +15,6 @@
 #include "model/read_parameter.h"
 #include "model/save_coded.h"
 #include "model/visit_weights.h"
-#include "model/allocate_weights.h"
 
 namespace tern {
 namespace {

@@ -10,12 +10,12 @@
 #include "formats/safetensors/write.h"
 #include "kernels/cpu/matmul.h"
 #include "kernels/dispatch.h"
+#include "model/allocate_weights.h"
 #include "model/check_weights.h"
 #include "model/initial_weights.h"
 #include "model/model_testing.h"
 #include "model/pack_weights.h"
 #include "model/visit_weights.h"
-#include "model/allocate_weights.h"
 
 namespace tern {
 namespace {

@@ -14,12 +14,12 @@
 
 #include "base/rng.h"
 #include "formats/hf/family.h"
+#include "model/allocate_weights.h"
 #include "model/linear.h"
 #include "model/row_lengths.h"
 #include "model/unit.h"
-#include "spec/unit_cost.h"
 #include "model/visit_weights.h"
-#include "model/allocate_weights.h"
+#include "spec/unit_cost.h"
 
 namespace tern {
 

@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "model/weights.h"
 #include "model/fragment.h"
+#include "model/weights.h"
 
 namespace tern {
 

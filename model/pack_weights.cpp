@@ -5,8 +5,8 @@
 #include "base/error.h"
 #include "kernels/cpu/matmul.h"
 #include "model/ops.h"
-#include "tensor/bytes_of.h"
 #include "model/visit_weights.h"
+#include "tensor/bytes_of.h"
 
 namespace tern {
 

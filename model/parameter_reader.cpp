@@ -6,8 +6,8 @@
 #include "formats/gguf/model.h"
 #include "model/check_weights.h"
 #include "model/gguf_weights.h"
-#include "model/weights_loader.h"
 #include "model/visit_weights.h"
+#include "model/weights_loader.h"
 
 namespace tern {
 

@@ -4,8 +4,8 @@
 #include <memory>
 #include <string>
 
-#include "model/weights.h"
 #include "model/visit_weights.h"
+#include "model/weights.h"
 
 namespace tern {
 

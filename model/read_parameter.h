@@ -3,8 +3,8 @@
 
 #include <functional>
 
-#include "model/weights.h"
 #include "model/visit_weights.h"
+#include "model/weights.h"
 
 namespace tern {
 

@@ -8,12 +8,12 @@
 #include "base/io.h"
 #include "formats/hf/config.h"
 #include "formats/safetensors/write.h"
-#include "model/coded_tensors.h"
-#include "model/ops.h"
-#include "model/weights_file.h"
-#include "model/visit_weights.h"
 #include "model/allocate_weights.h"
+#include "model/coded_tensors.h"
 #include "model/fragment.h"
+#include "model/ops.h"
+#include "model/visit_weights.h"
+#include "model/weights_file.h"
 
 namespace tern {
 namespace {

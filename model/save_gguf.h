@@ -11,8 +11,8 @@
 #include "base/weight_type.h"
 #include "formats/gguf/write.h"
 #include "model/read_parameter.h"
-#include "model/weights.h"
 #include "model/visit_weights.h"
+#include "model/weights.h"
 
 namespace tern {
 

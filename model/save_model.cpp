@@ -7,13 +7,13 @@
 #include "base/wide_type.h"
 #include "formats/hf/config.h"
 #include "formats/safetensors/write.h"
+#include "model/fragment.h"
 #include "model/model_files.h"
 #include "model/number.h"
 #include "model/ops.h"
 #include "model/save_parts.h"
-#include "model/weights_file.h"
 #include "model/visit_weights.h"
-#include "model/fragment.h"
+#include "model/weights_file.h"
 
 namespace tern {
 

@@ -9,10 +9,10 @@
 
 #include "base/error.h"
 #include "base/wide_type.h"
+#include "model/fragment.h"
+#include "model/visit_weights.h"
 #include "model/weights_file.h"
 #include "model/whole_modules.h"
-#include "model/visit_weights.h"
-#include "model/fragment.h"
 
 namespace tern {
 namespace {

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include "model/model_testing.h"
-#include "model/visit_weights.h"
 #include "model/sum_gradients.h"
+#include "model/visit_weights.h"
 
 namespace tern {
 namespace {

@@ -5,12 +5,12 @@
 
 #include "base/error.h"
 #include "kernels/lapack/svd.h"
+#include "model/allocate_weights.h"
 #include "model/initial_weights.h"
 #include "model/model_files.h"
 #include "model/number.h"
 #include "model/ops.h"
 #include "model/visit_weights.h"
-#include "model/allocate_weights.h"
 
 namespace tern {
 namespace {

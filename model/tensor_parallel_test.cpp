@@ -4,12 +4,12 @@
 #include "base/error.h"
 #include "comm/group.h"
 #include "comm/ranks_testing.h"
+#include "model/allocate_weights.h"
 #include "model/model_testing.h"
 #include "model/rope_table.h"
+#include "model/sum_gradients.h"
 #include "model/tensor_parts.h"
 #include "model/visit_weights.h"
-#include "model/allocate_weights.h"
-#include "model/sum_gradients.h"
 
 namespace tern {
 namespace {

@@ -4,9 +4,9 @@
 #include <map>
 
 #include "base/error.h"
+#include "model/allocate_weights.h"
 #include "model/linear.h"
 #include "model/visit_weights.h"
-#include "model/allocate_weights.h"
 
 namespace tern {
 

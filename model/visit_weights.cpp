@@ -2,8 +2,8 @@
 
 #include "base/error.h"
 #include "model/allocate_weights.h"
-#include "model/names.h"
 #include "model/fragment.h"
+#include "model/names.h"
 
 namespace tern {
 

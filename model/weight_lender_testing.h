@@ -5,8 +5,8 @@
 #include <cstring>
 #include <map>
 
-#include "model/weight_source.h"
 #include "model/visit_weights.h"
+#include "model/weight_source.h"
 
 namespace tern {
 

@@ -7,8 +7,8 @@
 
 #include "base/error.h"
 #include "kernels/cpu/parallel.h"
-#include "model/number.h"
 #include "model/fragment.h"
+#include "model/number.h"
 
 namespace tern {
 

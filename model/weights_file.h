@@ -11,9 +11,9 @@
 
 #include "formats/safetensors/index.h"
 #include "formats/safetensors/write.h"
-#include "model/weights.h"
-#include "model/visit_weights.h"
 #include "model/fragment.h"
+#include "model/visit_weights.h"
+#include "model/weights.h"
 
 namespace tern {
 

@@ -6,12 +6,12 @@
 #include "base/error.h"
 #include "base/region_errors.h"
 #include "kernels/cpu/coded_matmul.h"
+#include "model/fragment.h"
 #include "model/model_files.h"
 #include "model/names.h"
 #include "model/number.h"
 #include "model/ops.h"
 #include "model/visit_weights.h"
-#include "model/fragment.h"
 
 namespace tern {
 namespace {

@@ -9,12 +9,12 @@
 #include <vector>
 
 #include "model/coded_tensors.h"
-#include "model/model_files.h"
+#include "model/fragment.h"
 #include "model/hf_quantized.h"
+#include "model/model_files.h"
+#include "model/visit_weights.h"
 #include "model/weights.h"
 #include "model/weights_file.h"
-#include "model/visit_weights.h"
-#include "model/fragment.h"
 
 namespace tern {
 

@@ -7,14 +7,14 @@
 #include "base/wide_type.h"
 #include "formats/safetensors/safetensors.h"
 #include "model/adapter_files.h"
+#include "model/allocate_weights.h"
+#include "model/fragment.h"
 #include "model/names.h"
 #include "model/number.h"
 #include "model/ops.h"
 #include "model/parameter_reader.h"
-#include "model/weights_file.h"
 #include "model/visit_weights.h"
-#include "model/allocate_weights.h"
-#include "model/fragment.h"
+#include "model/weights_file.h"
 
 namespace tern {
 namespace {

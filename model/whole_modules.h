@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "formats/peft/config.h"
-#include "model/weights.h"
-#include "model/visit_weights.h"
 #include "model/fragment.h"
+#include "model/visit_weights.h"
+#include "model/weights.h"
 
 namespace tern {
 

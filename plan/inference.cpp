@@ -13,8 +13,8 @@
 #include "hardware/rates.h"
 #include "plan/comm_cost.h"
 #include "plan/inference_job.h"
-#include "spec/unit_cost.h"
 #include "spec/attended_pairs.h"
+#include "spec/unit_cost.h"
 #include "spec/unit_products.h"
 
 namespace tern {

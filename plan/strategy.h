@@ -7,8 +7,8 @@
 
 #include "plan/instance.h"
 #include "spec/mesh.h"
-#include "spec/unit_cost.h"
 #include "spec/recompute.h"
+#include "spec/unit_cost.h"
 
 namespace tern {
 

@@ -7,9 +7,9 @@
 
 #include "base/error.h"
 #include "base/rng.h"
-#include "spec/unit_cost.h"
 #include "spec/attended_pairs.h"
 #include "spec/training_flops.h"
+#include "spec/unit_cost.h"
 
 namespace tern {
 namespace {

@@ -8,8 +8,8 @@
 #include <random>
 
 #include "spec/presets.h"
-#include "spec/unit_cost.h"
 #include "spec/training_flops.h"
+#include "spec/unit_cost.h"
 
 namespace tern {
 namespace {

@@ -10,8 +10,8 @@
 #include "program/layer_collectives.h"
 #include "program/micro_batch_costs.h"
 #include "program/update_instructions.h"
-#include "spec/sum_order.h"
 #include "spec/recompute.h"
+#include "spec/sum_order.h"
 
 namespace tern {
 namespace {

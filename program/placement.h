@@ -13,9 +13,9 @@
 #include "plan/train_job.h"
 #include "program/pipeline.h"
 #include "spec/model_spec.h"
+#include "spec/recompute.h"
 #include "spec/unit_cost.h"
 #include "spec/update_rule.h"
-#include "spec/recompute.h"
 
 namespace tern {
 

@@ -10,12 +10,12 @@
 #include "base/error.h"
 #include "kernels/cpu/coded_matmul.h"
 #include "kernels/cpu/vector.h"
+#include "model/allocate_weights.h"
 #include "model/not_finite.h"
+#include "model/visit_weights.h"
 #include "quantize/gptq.h"
 #include "quantize/input_moments.h"
 #include "quantize/learned_tables.h"
-#include "model/visit_weights.h"
-#include "model/allocate_weights.h"
 
 namespace tern {
 namespace {

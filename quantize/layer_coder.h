@@ -13,8 +13,8 @@
 #include "model/parameter_reader.h"
 #include "model/rope_table.h"
 #include "model/unit.h"
-#include "quantize/code_store.h"
 #include "model/visit_weights.h"
+#include "quantize/code_store.h"
 
 namespace tern {
 

@@ -12,9 +12,9 @@
 #include "kernels/cpu/decode.h"
 #include "model/model_files.h"
 #include "model/model_testing.h"
+#include "model/visit_weights.h"
 #include "quantize/gptq.h"
 #include "quantize/input_moments.h"
-#include "model/visit_weights.h"
 
 namespace tern {
 namespace {

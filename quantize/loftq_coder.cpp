@@ -5,10 +5,10 @@
 
 #include "base/error.h"
 #include "model/adapter_files.h"
-#include "model/initial_weights.h"
-#include "quantize/loftq.h"
-#include "model/visit_weights.h"
 #include "model/allocate_weights.h"
+#include "model/initial_weights.h"
+#include "model/visit_weights.h"
+#include "quantize/loftq.h"
 
 namespace tern {
 

@@ -10,11 +10,11 @@
 #include "formats/safetensors/safetensors.h"
 #include "formats/safetensors/write.h"
 #include "kernels/cpu/vector.h"
+#include "model/allocate_weights.h"
 #include "model/not_finite.h"
+#include "model/visit_weights.h"
 #include "quantize/gptq.h"
 #include "quantize/input_moments.h"
-#include "model/visit_weights.h"
-#include "model/allocate_weights.h"
 
 namespace tern {
 namespace {

@@ -25,9 +25,9 @@
 #include "infer/load.h"
 #include "infer/memory_fit.h"
 #include "model/adapter_files.h"
-#include "serve/service.h"
-#include "model/visit_weights.h"
 #include "model/allocate_weights.h"
+#include "model/visit_weights.h"
+#include "serve/service.h"
 
 namespace tern {
 

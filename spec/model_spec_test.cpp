@@ -12,9 +12,9 @@
 #include "formats/hf/fields.h"
 #include "formats/mutations_testing.h"
 #include "formats/small_file.h"
-#include "spec/unit_cost.h"
 #include "spec/attended_pairs.h"
 #include "spec/training_flops.h"
+#include "spec/unit_cost.h"
 
 namespace tern {
 namespace {

@@ -4,8 +4,8 @@
 
 #include "base/error.h"
 #include "base/rounding.h"
-#include "spec/update_rule.h"
 #include "spec/unit_products.h"
+#include "spec/update_rule.h"
 
 namespace tern {
 namespace {

@@ -2,9 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include "spec/unit_cost.h"
 #include "model/visit_weights.h"
 #include "spec/attended_pairs.h"
+#include "spec/unit_cost.h"
 #include "spec/unit_products.h"
 
 namespace tern {

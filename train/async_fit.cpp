@@ -14,7 +14,8 @@ namespace tern {
 PredictedMemory predict_async_memory(const ModelSpec& spec, const TrainSettings& s, int64_t process_bytes) {
   TrainSettings one = s;
   one.async.reset();
-  PredictedMemory predicted = predict_memory(spec, one, process_bytes);  // as if the server learnt too; with its evaluation
+  PredictedMemory predicted =
+      predict_memory(spec, one, process_bytes);  // as if the server learnt too; with its evaluation
   const int64_t workers = s.async->rule.workers, outstanding = async_outstanding_bytes(spec, s);
   one.valid_data.clear();
   const RankBytes work = simulate(gradient_program(spec, one)).ranks[0];
@@ -24,7 +25,8 @@ PredictedMemory predict_async_memory(const ModelSpec& spec, const TrainSettings&
   predicted.gradients += workers * (async_worker_bytes(spec, s.dtype) - weights);
   predicted.optimizer += outstanding;
   const int64_t total = s.schedule.total_steps;
-  const int64_t recorded = predicted.staging_during_steps ? (total - 1) / s.checkpoint_every * s.checkpoint_every : total;
+  const int64_t recorded =
+      predicted.staging_during_steps ? (total - 1) / s.checkpoint_every * s.checkpoint_every : total;
   predicted.staging += outstanding + async_record_bytes(s, recorded);
   predicted.activations = workers * work.buffers_at_peak, predicted.workspace = workers * work.workspace_at_peak;
   if (!s.valid_data.empty()) {
@@ -33,7 +35,7 @@ PredictedMemory predict_async_memory(const ModelSpec& spec, const TrainSettings&
   }
   predicted.scratch *= workers + 1;
   predicted.data = workers * (s.batch * s.seq * 3 * static_cast<int64_t>(sizeof(int32_t))) +
-              (workers + 1) * rope_table_bytes(spec, s.seq);
+                   (workers + 1) * rope_table_bytes(spec, s.seq);
   return predicted;
 }
 

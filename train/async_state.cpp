@@ -5,8 +5,8 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "train/state_tensors.h"
 #include "model/visit_weights.h"
+#include "train/state_tensors.h"
 
 namespace tern {
 namespace {

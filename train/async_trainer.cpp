@@ -11,8 +11,10 @@
 #include "base/units.h"
 #include "comm/equal_facts.h"
 #include "model/linear.h"
+#include "model/visit_weights.h"
 #include "program/checksum.h"
 #include "report/metrics_log.h"
+#include "spec/training_flops.h"
 #include "spec/unit_cost.h"
 #include "train/async_state.h"
 #include "train/async_worker.h"
@@ -21,8 +23,6 @@
 #include "train/nearest_fits.h"
 #include "train/run_checks.h"
 #include "train/stop.h"
-#include "model/visit_weights.h"
-#include "spec/training_flops.h"
 
 namespace tern {
 namespace {

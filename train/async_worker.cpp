@@ -6,14 +6,14 @@
 
 #include "base/wide_type.h"
 #include "kernels/cpu/parallel.h"
+#include "model/allocate_weights.h"
+#include "model/visit_weights.h"
 #include "model/weights.h"
 #include "program/lower.h"
 #include "program/validate.h"
 #include "train/async_messages.h"
 #include "train/step_placement.h"
 #include "update/squares.h"
-#include "model/visit_weights.h"
-#include "model/allocate_weights.h"
 
 namespace tern {
 namespace {

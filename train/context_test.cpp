@@ -4,8 +4,8 @@
 
 #include <functional>
 
-#include "train/mesh_testing.h"
 #include "spec/recompute.h"
+#include "train/mesh_testing.h"
 
 namespace tern {
 namespace {

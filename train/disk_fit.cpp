@@ -8,10 +8,10 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "model/taken_factors.h"
+#include "model/visit_weights.h"
 #include "train/checkpoint.h"
 #include "train/fit.h"
 #include "train/stored_run.h"
-#include "model/visit_weights.h"
 
 namespace tern {
 

@@ -6,8 +6,8 @@
 
 #include "base/error.h"
 #include "base/rng.h"
-#include "spec/unit_cost.h"
 #include "spec/attended_pairs.h"
+#include "spec/unit_cost.h"
 
 namespace tern {
 

@@ -11,8 +11,10 @@
 #include "model/linear.h"
 #include "model/rope_table.h"
 #include "model/thread_memory.h"
+#include "model/visit_weights.h"
 #include "program/generate.h"
 #include "program/simulate.h"
+#include "spec/attended_pairs.h"
 #include "spec/collective_bytes.h"
 #include "train/async_trainer.h"
 #include "train/mesh_fit.h"
@@ -25,8 +27,6 @@
 #include "train/zeroth_run.h"
 #include "update/perturbed_weights.h"
 #include "update/update_unit.h"
-#include "model/visit_weights.h"
-#include "spec/attended_pairs.h"
 
 namespace tern {
 namespace {
@@ -246,7 +246,8 @@ PredictedMemory predict_memory(const ModelSpec& spec, const TrainSettings& s, in
     predicted.optimizer = stored_memory_bytes(spec, s);
     const int64_t in_file = bytes_in_file(spec, s);
     predicted.weights -= in_file;
-    if (predicted.beginning > 0 || in_file > 0) predicted.beginning = predicted.weights + predicted.optimizer + parts.widest * wide + fixed;
+    if (predicted.beginning > 0 || in_file > 0)
+      predicted.beginning = predicted.weights + predicted.optimizer + parts.widest * wide + fixed;
   }
   RankBytes evaluation;
   if (!s.valid_data.empty()) evaluation = evaluation_bytes(spec, s);

@@ -6,9 +6,9 @@
 #include "base/memory_io.h"
 #include "formats/hf/config.h"
 #include "formats/hf/family.h"
+#include "spec/recompute.h"
 #include "train/disk_fit.h"
 #include "train/nearest_fits.h"
-#include "spec/recompute.h"
 
 namespace tern {
 namespace {

@@ -16,13 +16,13 @@
 #include "formats/data/mixture.h"
 #include "formats/safetensors/index.h"
 #include "model/adapter_files.h"
+#include "model/allocate_weights.h"
 #include "model/coded_base.h"
 #include "model/model_files.h"
 #include "model/saved_modules.h"
 #include "model/taken_factors.h"
-#include "spec/presets.h"
 #include "model/visit_weights.h"
-#include "model/allocate_weights.h"
+#include "spec/presets.h"
 
 namespace tern {
 namespace {

@@ -5,13 +5,13 @@
 #include "base/wide_type.h"
 #include "exec/stage_messages.h"
 #include "model/tensor_parts.h"
+#include "model/visit_weights.h"
 #include "plan/layers.h"
 #include "spec/collective_bytes.h"
 #include "spec/unit_cost.h"
 #include "train/stages.h"
 #include "train/train_state.h"
 #include "update/state.h"
-#include "model/visit_weights.h"
 
 namespace tern {
 namespace {
@@ -156,7 +156,8 @@ void predict_mesh(const ModelSpec& spec, const TrainSettings& s, const Program& 
     predicted.messages += own.messages();
   }
   if (num_stage_devices(s) > 1 && !is_whole_for_a_while(s))
-    predicted.weights += num_parameters(spec) * size_of(s.dtype) + num_fixed_numbers(spec) * size_of(wide_type(s.dtype));
+    predicted.weights +=
+        num_parameters(spec) * size_of(s.dtype) + num_fixed_numbers(spec) * size_of(wide_type(s.dtype));
 }
 
 }  // namespace tern

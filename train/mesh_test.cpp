@@ -2,8 +2,8 @@
 // from beginnings, evaluations and checkpoints that know no ranks.
 #include <gtest/gtest.h>
 
-#include "train/mesh_testing.h"
 #include "spec/recompute.h"
+#include "train/mesh_testing.h"
 
 namespace tern {
 namespace {

@@ -11,9 +11,9 @@
 #include "plan/layers.h"
 #include "program/pipeline_order.h"
 #include "spec/pipeline_schedule.h"
+#include "spec/recompute.h"
 #include "train/inputs.h"
 #include "train/ranks_testing.h"
-#include "spec/recompute.h"
 
 namespace tern {
 

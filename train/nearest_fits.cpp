@@ -7,8 +7,8 @@
 
 #include "base/error.h"
 #include "base/units.h"
-#include "train/stored_run.h"
 #include "spec/recompute.h"
+#include "train/stored_run.h"
 
 namespace tern {
 namespace {

@@ -5,8 +5,8 @@
 #include <cstring>
 
 #include "base/wide_type.h"
-#include "spec/layout.h"
 #include "model/visit_weights.h"
+#include "spec/layout.h"
 
 namespace tern {
 namespace {

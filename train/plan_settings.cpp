@@ -9,9 +9,9 @@
 #include "base/units.h"
 #include "base/wide_type.h"
 #include "program/placement.h"
+#include "spec/recompute.h"
 #include "train/settings.h"
 #include "train/stages.h"
-#include "spec/recompute.h"
 
 namespace tern {
 namespace {

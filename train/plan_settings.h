@@ -7,8 +7,8 @@
 
 #include "plan/plan_file.h"
 #include "spec/model_spec.h"
-#include "spec/unit_cost.h"
 #include "spec/recompute.h"
+#include "spec/unit_cost.h"
 
 namespace tern {
 

@@ -6,8 +6,8 @@
 
 #include "base/error.h"
 #include "model/linear.h"
-#include "program/generate.h"
 #include "model/visit_weights.h"
+#include "program/generate.h"
 
 namespace tern {
 namespace {

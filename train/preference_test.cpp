@@ -18,9 +18,9 @@
 #include "model/adapter_files.h"
 #include "model/initial_weights.h"
 #include "model/model_testing.h"
+#include "model/visit_weights.h"
 #include "report/metrics_log.h"
 #include "train/trainer.h"
-#include "model/visit_weights.h"
 
 namespace tern {
 namespace {

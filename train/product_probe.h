@@ -66,8 +66,8 @@ class ProductProbe {
  private:
   static constexpr DType kType = DTypeOf<T>::value;
   static constexpr size_t kCount = static_cast<size_t>(kProbeSize) * kProbeSize;
-  static constexpr OnednnProduct kProduct = {LinearProduct::forward, kType,      kType,     false, false,
-                                             kProbeSize,       kProbeSize, kProbeSize};
+  static constexpr OnednnProduct kProduct = {
+      LinearProduct::forward, kType, kType, false, false, kProbeSize, kProbeSize, kProbeSize};
   Who who_;
   std::vector<T> x_, w_, y_;
   std::vector<std::byte> scratch_;  // or the packed weight

@@ -11,8 +11,10 @@
 #include "base/wide_type.h"
 #include "comm/equal_facts.h"
 #include "kernels/onednn/fast_matmul.h"
+#include "model/allocate_weights.h"
 #include "model/linear.h"
 #include "model/tensor_parts.h"
+#include "model/visit_weights.h"
 #include "program/checksum.h"
 #include "program/lower.h"
 #include "program/validate.h"
@@ -29,8 +31,6 @@
 #include "train/tensor_groups.h"
 #include "train/tensor_state.h"
 #include "train/zeroth_run.h"
-#include "model/visit_weights.h"
-#include "model/allocate_weights.h"
 
 namespace tern {
 namespace {

@@ -7,12 +7,12 @@
 
 #include "base/process_memory.h"
 #include "base/units.h"
+#include "model/allocate_weights.h"
 #include "report/run_page.h"
 #include "train/metric_rows.h"
 #include "train/run_checks.h"
 #include "train/stored_run.h"
 #include "train/tensor_state.h"
-#include "model/allocate_weights.h"
 
 namespace tern {
 

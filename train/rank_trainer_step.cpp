@@ -4,11 +4,11 @@
 
 #include <algorithm>
 
+#include "model/visit_weights.h"
 #include "program/lower.h"
 #include "train/metric_rows.h"
 #include "train/step_trace.h"
 #include "train/tensor_state.h"
-#include "model/visit_weights.h"
 
 namespace tern {
 

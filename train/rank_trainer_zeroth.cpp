@@ -7,10 +7,10 @@
 
 #include "base/error.h"
 #include "base/wide_type.h"
-#include "train/rank_trainer.h"
-#include "train/zeroth_run.h"
 #include "model/visit_weights.h"
 #include "spec/training_flops.h"
+#include "train/rank_trainer.h"
+#include "train/zeroth_run.h"
 
 namespace tern {
 

@@ -13,11 +13,11 @@
 #include "base/fault_io.h"
 #include "base/rng.h"
 #include "comm/decorators.h"
+#include "model/allocate_weights.h"
 #include "model/initial_weights.h"
 #include "model/model_files.h"
 #include "train/inputs.h"
 #include "train/ranks_testing.h"
-#include "model/allocate_weights.h"
 
 namespace tern {
 namespace {

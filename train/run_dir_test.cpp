@@ -14,8 +14,8 @@
 #include "base/fault_io.h"
 #include "base/memory_io.h"
 #include "formats/safetensors/safetensors.h"
-#include "model/visit_weights.h"
 #include "model/allocate_weights.h"
+#include "model/visit_weights.h"
 
 namespace tern {
 namespace {

@@ -10,12 +10,12 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/options.h"
+#include "spec/recompute.h"
 #include "train/outer_settings.h"
 #include "train/plan_settings.h"
 #include "train/robust_settings.h"
 #include "train/settings_impl.h"
 #include "train/zeroth_run.h"
-#include "spec/recompute.h"
 
 namespace tern {
 namespace {

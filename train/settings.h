@@ -13,6 +13,7 @@
 #include "model/initial_weights.h"
 #include "model/unit.h"
 #include "plan/plan_file.h"
+#include "spec/recompute.h"
 #include "spec/sum_order.h"
 #include "spec/unit_cost.h"
 #include "spec/update_rule.h"
@@ -21,7 +22,6 @@
 #include "train/manifest.h"
 #include "update/outer.h"
 #include "update/robust.h"
-#include "spec/recompute.h"
 
 namespace tern {
 
@@ -106,7 +106,9 @@ bool sums_each_micro_batch(const TrainSettings&);
 /// Devices that a plan cuts the layers over; 1: each rank has all of them.
 inline int num_stage_devices(const TrainSettings& s) { return s.plan ? s.plan->choice.num_stages : 1; }
 /// Into so many shares the micro-batches of a step are dealt; a share's ranks are one context group, or one of its tensor groups.
-inline int data_parallel_size(const TrainSettings& s) { return s.ranks / num_stage_devices(s) / s.tensor / s.context_ranks; }
+inline int data_parallel_size(const TrainSettings& s) {
+  return s.ranks / num_stage_devices(s) / s.tensor / s.context_ranks;
+}
 /// Ranks that have the same layers and the same part of each matrix, Mesh::replicas: gradients are summed over them, ZeRO shares out
 /// among them.
 inline int num_sharers(const TrainSettings& s) { return data_parallel_size(s) * s.context_ranks; }

@@ -5,8 +5,8 @@
 #include <span>
 
 #include "exec/executor.h"
-#include "model/weights.h"
 #include "model/visit_weights.h"
+#include "model/weights.h"
 
 namespace tern {
 

@@ -5,9 +5,9 @@
 
 #include "comm/group.h"
 #include "model/tensor_parts.h"
+#include "model/visit_weights.h"
 #include "program/placement.h"
 #include "train/tensor_state.h"
-#include "model/visit_weights.h"
 
 namespace tern {
 

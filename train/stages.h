@@ -11,8 +11,8 @@
 #include "spec/model_spec.h"
 #include "train/settings.h"
 #include "train/tensor_place.h"
-#include "update/shares.h"
 #include "update/pass.h"
+#include "update/shares.h"
 
 namespace tern {
 

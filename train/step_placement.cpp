@@ -3,8 +3,8 @@
 #include "base/rounding.h"
 #include "base/wide_type.h"
 #include "model/linear.h"
-#include "train/plan_settings.h"
 #include "spec/recompute.h"
+#include "train/plan_settings.h"
 
 namespace tern {
 

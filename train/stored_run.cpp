@@ -5,9 +5,9 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "model/visit_weights.h"
 #include "train/state_tensors.h"
 #include "train/zeroth_run.h"
-#include "model/visit_weights.h"
 
 namespace tern {
 namespace {

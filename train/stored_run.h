@@ -8,11 +8,11 @@
 
 #include "formats/safetensors/safetensors.h"
 #include "formats/safetensors/write.h"
+#include "model/visit_weights.h"
 #include "program/program.h"
 #include "train/settings.h"
 #include "train/train_state.h"
 #include "update/stored_states.h"
-#include "model/visit_weights.h"
 
 namespace tern {
 

@@ -8,6 +8,7 @@
 #include "base/rng.h"
 #include "base/wide_type.h"
 #include "model/adapter_files.h"
+#include "model/allocate_weights.h"
 #include "model/initial_weights.h"
 #include "model/model_files.h"
 #include "model/not_finite.h"
@@ -15,6 +16,7 @@
 #include "model/row_lengths.h"
 #include "model/taken_factors.h"
 #include "model/tensor_parts.h"
+#include "model/visit_weights.h"
 #include "spec/layout.h"
 #include "tensor/bytes_of.h"
 #include "train/async_state.h"
@@ -24,8 +26,6 @@
 #include "train/stored_run.h"
 #include "train/tensor_state.h"
 #include "train/zeroth_run.h"
-#include "model/visit_weights.h"
-#include "model/allocate_weights.h"
 
 namespace tern {
 namespace {

@@ -7,12 +7,12 @@
 #include <cstring>
 
 #include "base/memory_io.h"
+#include "model/allocate_weights.h"
 #include "model/initial_weights.h"
 #include "model/ops.h"
+#include "model/visit_weights.h"
 #include "spec/presets.h"
 #include "train/fit.h"
-#include "model/visit_weights.h"
-#include "model/allocate_weights.h"
 
 namespace tern {
 namespace {

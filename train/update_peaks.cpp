@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <vector>
 
+#include "model/visit_weights.h"
 #include "spec/update_rule.h"
 #include "train/stages.h"
-#include "model/visit_weights.h"
 
 namespace tern {
 namespace {

@@ -15,11 +15,12 @@
 namespace tern {
 
 /// Σ over blocks of `count` values of each block: of each parameter. fill and comm: as block_values.
-std::vector<UpdateSumValues> sums_over_blocks(const UpdatePass&, BlockReaders, std::span<const size_t> parameters, int count,
-                                              Comm*, const std::function<void(size_t, int64_t, double*)>& fill);
+std::vector<UpdateSumValues> sums_over_blocks(const UpdatePass&, BlockReaders, std::span<const size_t> parameters,
+                                              int count, Comm*,
+                                              const std::function<void(size_t, int64_t, double*)>& fill);
 /// The rule's own sums, of each parameter.
-std::vector<UpdateSumValues> rule_sums(const UpdatePass&, const UpdateNorm&, BlockReaders, std::span<const size_t> parameters,
-                                       Comm*);
+std::vector<UpdateSumValues> rule_sums(const UpdatePass&, const UpdateNorm&, BlockReaders,
+                                       std::span<const size_t> parameters, Comm*);
 /// Whether the rule has sums of its own over that.
 bool sums_over(const UpdatePass&, UpdateSums::Over);
 

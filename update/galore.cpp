@@ -3,9 +3,9 @@
 #include "base/error.h"
 #include "kernels/lapack/orthonormal_bases.h"
 #include "kernels/ref/optimizer_ref.h"
+#include "update/elements.h"
 #include "update/move_weights.h"
 #include "update/products.h"
-#include "update/elements.h"
 
 namespace tern {
 namespace {
@@ -107,8 +107,8 @@ ThreadBytes galore_thread_bytes(const UpdateConfig& c, const ParameterForm& f) {
   const Projection p = projection_of(c, f);
   const ThreadBytes square = product_tn_thread_bytes(p.side, std::max(p.rows, p.columns), p.side);
   if (p.right)
-    return most(square,
-                most(product_nn_thread_bytes(p.rows, p.columns, p.rank), product_nn_thread_bytes(p.rows, p.rank, p.columns)));
+    return most(square, most(product_nn_thread_bytes(p.rows, p.columns, p.rank),
+                             product_nn_thread_bytes(p.rows, p.rank, p.columns)));
   return most(square, most(product_nn_thread_bytes(p.rank, p.rows, p.columns),
                            product_tn_thread_bytes(p.rows, p.rank, p.columns)));
 }

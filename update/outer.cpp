@@ -4,8 +4,8 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "update/outer_average.h"
 #include "update/elements.h"
+#include "update/outer_average.h"
 
 namespace tern {
 namespace {

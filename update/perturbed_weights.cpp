@@ -6,8 +6,8 @@
 #include "base/error.h"
 #include "base/rounding.h"
 #include "base/wide_type.h"
-#include "model/visit_weights.h"
 #include "model/allocate_weights.h"
+#include "model/visit_weights.h"
 #include "update/update_unit.h"
 
 namespace tern {

@@ -15,11 +15,11 @@ namespace tern {
 
 /// y (m, n) = a (m, k) · b (k, n): neither factor is transposed (n), as in BLAS.
 inline void product_nn(std::span<const float> a, std::span<const float> b, int64_t m, int64_t k, int64_t n,
-                    std::span<float> y) {
+                       std::span<float> y) {
   multiply_nn<float>(a, b, m, k, n, false, y);
 }
 inline void product_nn(std::span<const double> a, std::span<const double> b, int64_t m, int64_t k, int64_t n,
-                    std::span<double> y) {
+                       std::span<double> y) {
   multiply_nn_ref(a, b, m, k, n, false, y);
 }
 /// y (m, n) = aᵀ · b, with a (k, m), b (k, n): the first one is (t).

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "update/pass.h"
 #include "model/visit_weights.h"
 #include "update/norm.h"
+#include "update/pass.h"
 #include "update/update_unit.h"
 
 namespace tern {

@@ -7,8 +7,8 @@
 
 #include "base/error.h"
 #include "kernels/kernel_testing.h"
-#include "update/rule_testing.h"
 #include "update/norm.h"
+#include "update/rule_testing.h"
 
 namespace tern {
 namespace {

@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "update/state.h"
-#include "model/visit_weights.h"
 #include "model/allocate_weights.h"
+#include "model/visit_weights.h"
+#include "update/state.h"
 
 namespace tern {
 namespace {

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "comm/comm.h"
+#include "model/visit_weights.h"
 #include "model/weights.h"
 #include "spec/owner.h"
-#include "model/visit_weights.h"
 
 namespace tern {
 

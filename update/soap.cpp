@@ -13,10 +13,10 @@
 #include "base/error.h"
 #include "kernels/lapack/orthonormal_bases.h"
 #include "kernels/ref/optimizer_ref.h"
+#include "update/elements.h"
 #include "update/move_weights.h"
 #include "update/products.h"
 #include "update/rule.h"
-#include "update/elements.h"
 
 namespace tern {
 namespace {

@@ -5,12 +5,12 @@
 #include <string>
 #include <vector>
 
+#include "model/visit_weights.h"
 #include "model/weights.h"
 #include "spec/update_rule.h"
 #include "tensor/arena.h"
 #include "update/robust_step.h"
 #include "update/shares.h"
-#include "model/visit_weights.h"
 
 namespace tern {
 

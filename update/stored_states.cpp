@@ -8,9 +8,9 @@
 #include "base/error.h"
 #include "base/rounding.h"
 #include "base/wide_type.h"
+#include "model/visit_weights.h"
 #include "store/read_extent.h"
 #include "update/rule.h"
-#include "model/visit_weights.h"
 
 namespace tern {
 namespace {

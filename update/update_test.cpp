@@ -11,12 +11,12 @@
 #include "formats/hf/config.h"
 #include "formats/hf/family.h"
 #include "kernels/cpu/vector.h"
+#include "model/allocate_weights.h"
 #include "model/initial_weights.h"
 #include "model/model_testing.h"
-#include "update/rule_testing.h"
 #include "model/visit_weights.h"
-#include "model/allocate_weights.h"
 #include "update/norm.h"
+#include "update/rule_testing.h"
 
 namespace tern {
 namespace {

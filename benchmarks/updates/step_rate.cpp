@@ -14,8 +14,8 @@
 #include "base/clock.h"
 #include "base/rng.h"
 #include "kernels/cpu/matmul.h"
-#include "update/rule_testing.h"
 #include "update/norm.h"
+#include "update/rule_testing.h"
 #include "update/update_unit.h"
 
 namespace tern {

@@ -36,7 +36,8 @@ std::vector<CodeGroups> groups_of_row(const CodedCase& c, int64_t row) {
   std::vector<CodeGroups> groups;
   for (int64_t k = 0; k < c.k; k += kGroupedCodes) {
     const int64_t count = std::min(kGroupedCodes, c.k - k) / type.block_elements * type.block_bytes;
-    const uint8_t* at = rows.bytes + row * row_bytes + type.row_header_bytes + k / type.block_elements * type.block_bytes;
+    const uint8_t* at =
+        rows.bytes + row * row_bytes + type.row_header_bytes + k / type.block_elements * type.block_bytes;
     code_groups(rows.type, std::as_bytes(std::span(at, static_cast<size_t>(count))), groups.emplace_back(),
                 codebook_of(rows, row * row_bytes));
   }

@@ -47,9 +47,12 @@ double own_to_onednn(DType dtype, LinearProduct product) {
   return 0;
 }
 
-bool onednn_multiplies(DType dtype, LinearProduct product) { return own_to_onednn(dtype, product) < 1 && onednn_can(dtype); }
+bool onednn_multiplies(DType dtype, LinearProduct product) {
+  return own_to_onednn(dtype, product) < 1 && onednn_can(dtype);
+}
 
-constexpr LinearProduct kProducts[] = {LinearProduct::forward, LinearProduct::input_gradient, LinearProduct::weight_gradient};
+constexpr LinearProduct kProducts[] = {LinearProduct::forward, LinearProduct::input_gradient,
+                                       LinearProduct::weight_gradient};
 constexpr const char* kNames[] = {"outputs", "input gradients", "weight gradients"};
 
 std::string library_name() { return fmt::format("oneDNN {}", onednn_version()); }
@@ -182,8 +185,8 @@ void multiply_fast(std::span<const T> x, std::span<const T> w, std::span<const T
   if (!bias.empty()) check("multiply_fast: bias", bias.size(), 1, n);
   if (m == 0 || n == 0) return;
   if (k > 0 && onednn_multiplies(kType<T>, LinearProduct::forward))
-    return onednn_multiply({LinearProduct::forward, kType<T>, kType<Out>, !bias.empty(), false, m, n, k}, x.data(), w.data(),
-                           bias.data(), y.data(), scratch);
+    return onednn_multiply({LinearProduct::forward, kType<T>, kType<Out>, !bias.empty(), false, m, n, k}, x.data(),
+                           w.data(), bias.data(), y.data(), scratch);
   if (reads_plain_weights(kType<T>)) {
     const WeightRows<T> rows{w.data(), n};
     return multiply_plain<T, Out>(x, std::span<const WeightRows<T>>(&rows, 1), bias, m, n, k, false, y);
@@ -202,8 +205,8 @@ void multiply_fast_input_gradient(std::span<const T> dy, std::span<const T> w, i
   check("multiply_fast_input_gradient: dx", dx.size(), m, k);
   if (m == 0 || k == 0) return;
   if (n > 0 && onednn_multiplies(kType<T>, LinearProduct::input_gradient))
-    return onednn_multiply({LinearProduct::input_gradient, kType<T>, kType<T>, false, add, m, n, k}, dy.data(), w.data(),
-                           nullptr, dx.data(), scratch);
+    return onednn_multiply({LinearProduct::input_gradient, kType<T>, kType<T>, false, add, m, n, k}, dy.data(),
+                           w.data(), nullptr, dx.data(), scratch);
   multiply_nn<T>(dy, w, m, n, k, add, dx);
 }
 
@@ -215,8 +218,8 @@ void multiply_fast_weight_gradient(std::span<const T> dy, std::span<const T> x, 
   check("multiply_fast_weight_gradient: dw", dw.size(), n, k);
   if (m == 0 || n == 0 || k == 0) return;
   if (onednn_multiplies(kType<T>, LinearProduct::weight_gradient))
-    return onednn_multiply({LinearProduct::weight_gradient, kType<T>, DType::f32, false, true, m, n, k}, dy.data(), x.data(),
-                           nullptr, dw.data(), scratch);
+    return onednn_multiply({LinearProduct::weight_gradient, kType<T>, DType::f32, false, true, m, n, k}, dy.data(),
+                           x.data(), nullptr, dw.data(), scratch);
   multiply_tn<T>(dy, x, m, n, k, dw);
 }
 

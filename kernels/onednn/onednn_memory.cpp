@@ -13,7 +13,7 @@ namespace tern {
 int64_t onednn_general_bytes(const OnednnProduct& p, bool avx512, int threads) {
   const auto [rows, columns, sum] = p.product == LinearProduct::forward          ? std::array{p.m, p.n, p.k}
                                     : p.product == LinearProduct::input_gradient ? std::array{p.m, p.k, p.n}
-                                                                           : std::array{p.n, p.k, p.m};
+                                                                                 : std::array{p.n, p.k, p.m};
   if (rows == 0 || columns == 0 || sum == 0) return 0;
   const int64_t unit = avx512 ? 48 : 24, most_columns = avx512 ? 9984 : 10000;
   const int64_t wide = round_up(std::clamp(columns, unit, most_columns), unit);

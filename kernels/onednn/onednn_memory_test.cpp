@@ -134,7 +134,8 @@ TEST(OnednnMemoryDeathTest, AProductTakesNoMoreThanWasSaidUnderAnySet) {
 }
 
 TEST(OnednnMemory, GrowsWithRowsAndThreads) {
-  for (const LinearProduct product : {LinearProduct::forward, LinearProduct::input_gradient, LinearProduct::weight_gradient})
+  for (const LinearProduct product :
+       {LinearProduct::forward, LinearProduct::input_gradient, LinearProduct::weight_gradient})
     for (const bool avx512 : {false, true})
       for (const int threads : {1, 2, 64}) {
         for (const auto& [n, k] : {std::pair{300, 70}, std::pair{1024, 4096}, std::pair{64, 4096},

@@ -20,8 +20,8 @@
 #include "program/pipeline_peaks.h"
 #include "program/pipeline_run.h"
 #include "program/plan_program.h"
-#include "spec/training_flops.h"
 #include "spec/recompute.h"
+#include "spec/training_flops.h"
 
 namespace tern {
 namespace {

@@ -8,8 +8,8 @@
 #include "base/text.h"
 #include "base/units.h"
 #include "plan/window_mix.h"
-#include "spec/unit_cost.h"
 #include "spec/attended_pairs.h"
+#include "spec/unit_cost.h"
 
 namespace tern {
 namespace {

@@ -13,8 +13,8 @@
 #include "plan/window_mix.h"
 #include "planner/words/lengths_text.h"
 #include "planner/words/plan_text.h"
-#include "spec/unit_cost.h"
 #include "spec/training_flops.h"
+#include "spec/unit_cost.h"
 
 namespace tern {
 namespace {

@@ -6,12 +6,12 @@
 #include "base/rng.h"
 #include "eval/perplexity.h"
 #include "formats/data/token_data_testing.h"
+#include "model/allocate_weights.h"
 #include "model/initial_weights.h"
 #include "model/linear.h"
 #include "tests/e2e/train_process.h"
 #include "train/evaluate.h"
 #include "train/inputs.h"
-#include "model/allocate_weights.h"
 
 namespace tern {
 namespace {

@@ -14,9 +14,9 @@
 #include "program/checksum.h"
 #include "program/lower.h"
 #include "program/simulate.h"
+#include "spec/recompute.h"
 #include "train/mesh_testing.h"
 #include "train/plan_settings.h"
-#include "spec/recompute.h"
 
 namespace tern {
 namespace {

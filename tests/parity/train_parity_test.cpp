@@ -8,13 +8,13 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "formats/hf/config.h"
+#include "model/allocate_weights.h"
 #include "model/initial_weights.h"
 #include "model/model_files.h"
+#include "spec/recompute.h"
 #include "tests/e2e/train_process.h"
 #include "train/checkpoint.h"
 #include "train/trainer.h"
-#include "model/allocate_weights.h"
-#include "spec/recompute.h"
 
 namespace tern {
 namespace {
