@@ -8,27 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "report/metrics_log.h"
+#include "report/run_log.h"
 #include "report/table.h"
 
 namespace tern {
-
-struct RunLog {
-  std::string name;  // as the user called it
-  MetricsFile log;
-  std::vector<std::pair<std::string, std::string>> settings = {};  // of its recipe.toml; empty: it has none
-};
-
-/// Reads DIRECTORY/logs/metrics.jsonl and, if it is there, DIRECTORY/recipe.toml.
-/// Errors  bad_file: no such log (the message says what a run directory is), or a malformed one.
-RunLog read_run(const std::string& directory);
-
-/// One tag of one run. Steps ascend; of a step logged twice the later row counts.
-struct TagSeries {
-  std::vector<int64_t> steps;
-  std::vector<double> values;
-};
-TagSeries series_of(const RunLog& run, const std::string& tag);
 
 struct TagSummary {
   int64_t count = 0, last_step = 0, lowest_step = 0;

@@ -1,5 +1,5 @@
 #pragma once
-// Line plots and bar charts as stand-alone SVG text: axes, ticks, legend, linear or logarithmic scale. Colours follow
+// Line plots as stand-alone SVG text: axes, ticks, legend, linear or logarithmic scale. Colours follow
 // the reader's light or dark setting. Points whose value a scale cannot show (NaN, or not positive on a log scale)
 // break the line and are counted in a note under the plot: nothing is left out silently.
 
@@ -31,20 +31,5 @@ struct LinePlot {
 
 /// Errors  bug: no series, x and y of unequal lengths, a size under 200 x 120.
 std::string svg(const LinePlot& plot);
-
-struct Bar {
-  std::string name;
-  double value = 0;
-  std::string note = {};  // printed after the value
-};
-
-/// Horizontal bars from zero, the value beside each. Values must be finite and not negative.
-struct BarChart {
-  std::string title = {}, unit = {};
-  std::vector<Bar> bars = {};
-  int width = 720;
-};
-
-std::string svg(const BarChart& chart);
 
 }  // namespace tern

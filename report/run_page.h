@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "report/compare_runs.h"
+#include "report/run_log.h"
 
 namespace tern {
 

@@ -1,4 +1,5 @@
 // The page of a run: what it shows while the run goes on, and of a long one.
+#include "report/run_log.h"
 #include "report/run_page.h"
 
 #include <gtest/gtest.h>
