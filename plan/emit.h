@@ -6,7 +6,7 @@
 
 #include "plan/frameworks.h"
 #include "plan/inference_job.h"
-#include "plan/plan_file.h"
+#include "plan/plan.h"
 #include "plan/serving_search.h"
 #include "spec/model_spec.h"
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "plan/layers.h"
+#include "plan/plan.h"
 #include "plan/plan_axes.h"
-#include "plan/plan_file.h"
 #include "spec/model_spec.h"
 
 namespace tern {

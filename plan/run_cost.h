@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "hardware/cluster.h"
-#include "plan/plan_file.h"
+#include "plan/plan.h"
 #include "spec/model_spec.h"
 
 namespace tern {

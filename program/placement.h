@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "plan/layers.h"
-#include "plan/plan_file.h"
+#include "plan/plan.h"
 #include "plan/strategy.h"
 #include "plan/train_job.h"
 #include "program/pipeline.h"
