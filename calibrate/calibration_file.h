@@ -8,6 +8,7 @@
 
 #include "calibrate/constants.h"
 #include "calibrate/folds.h"
+#include "calibrate/prediction_scores.h"
 
 namespace tern {
 
@@ -21,7 +22,7 @@ struct Calibration {
   int64_t rows = 0;      // fitted
   Constants constants{};
   FoldBy folds = FoldBy::layout;
-  Errors left_out;  // on rows left out by `folds`; rows 0: not known
+  PredictionErrors left_out;  // on rows left out by `folds`; rows 0: not known
 };
 
 /// The same calibration is the same bytes; what is read back is the same.

@@ -9,6 +9,7 @@
 #include <tuple>
 #include <vector>
 
+#include "calibrate/ready_pipelines.h"
 #include "calibrate/run_table.h"
 #include "hardware/cluster.h"
 #include "hardware/machine.h"
@@ -25,26 +26,6 @@ namespace tern {
 struct LayerPrices {
   std::array<CostVector, 3> layers;
   EdgeCost far, near;
-};
-
-/// Pipelines made ready to run, one of each shape, whichever rows have it. Errors: bad_file, for shapes of more
-/// operations together than `most_operations`: they are what a table's memory goes into.
-class ReadyPipelines {
- public:
-  static constexpr int64_t kMostReady = 4 * kMostOperations;
-  explicit ReadyPipelines(int64_t most_operations = kMostReady) : most_(most_operations) {}
-  struct Ready {
-    PreparedPipeline prepared;
-    PipelineScratch scratch;
-    PipelineRun run;
-  };
-  /// `where`: "PATH:LINE", for the error. The times do not matter: only schedules that ignore them are kept.
-  std::shared_ptr<Ready> of(const PipelineShape&, const PipelineTimes&, const std::string& where);
-  int64_t operations() const { return operations_; }
-
- private:
-  std::map<std::tuple<PipelineSchedule, int, int, int>, std::shared_ptr<Ready>> ready_;
-  int64_t most_, operations_ = 0;
 };
 
 /// Makes a run ready to be priced many times under other rates. Blocks are equal, so three layers (embedding, a block,
