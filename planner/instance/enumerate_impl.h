@@ -18,13 +18,4 @@ struct Incumbent {
 SearchEnd enumerate(const Chain&, const IntervalBounds&, const Round&, StageLabels::Keep, int64_t limit,
                     int64_t simulations, const Budget&, Incumbent&);
 
-/// The least bytes that, added to every tier of every stage, let some assignment keep the stages' rules.
-struct MemoryNeed {
-  int64_t missing = 0;  // ≤ 0: fits
-  int stage = 0;
-  Tier tier = Tier::device;
-  Assignment assignment;  // one that needs no more; empty if the budget's time was over before it was known
-};
-MemoryNeed memory_need(const Chain&, const Budget&);
-
 }  // namespace tern

@@ -102,29 +102,4 @@ class Relaxation {
   std::vector<double> after_[2];
 };
 
-/// The best bound found, and the mixture and price it holds for.
-struct CutBound {
-  int64_t bound = 0;  // ps; kNever: nothing fits
-  PathTerms weights;
-  double mu = 0;
-  std::vector<double> dear;
-};
-/// At most `rounds` paths; ends early once the bound reaches `upper_bound` or no longer rises.
-CutBound cut_bound(const Chain&, int64_t upper_bound, int rounds);
-/// The instance with those strategies alone that may be part of an assignment below `upper_bound`; a strategy is kept
-/// for all layers of a class or for none.
-struct Kept {
-  int64_t bound = 0;  // of the whole instance: at least upper_bound if nothing is kept
-  Instance instance;
-  std::vector<std::vector<int>> strategy;  // (layers): of each that is kept, its number in the whole
-  /// The instance of those strategies.
-  void fill(const Instance& whole);
-  /// The same assignment in the whole instance's numbers.
-  Assignment whole(const Assignment&) const;
-};
-Kept strategies_below(const Instance&, int64_t upper_bound, int rounds);
-
-/// Its start alone: the mean paths. Milliseconds.
-int64_t mean_bound(const Chain&);
-
 }  // namespace tern

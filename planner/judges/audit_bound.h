@@ -28,6 +28,6 @@ struct AuditedBound {
 AuditedBound audit_bound(const Instance&, int64_t wanted);
 /// The devices' work alone, on average: weaker, and microseconds instead of milliseconds. `work` or `open`; the
 /// instance is not checked.
-AuditedBound work_bound(const Instance&, int64_t wanted);
+AuditedBound audit_work_bound(const Instance&, int64_t wanted);
 
 }  // namespace tern

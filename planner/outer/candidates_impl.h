@@ -62,28 +62,8 @@ TierBytes most_capacity(const SpaceOfChoices&, const ChoiceTables&);  // of any 
 std::pair<std::vector<std::vector<int>>, bool> orders_of(int stages, const std::vector<int64_t>& room, size_t most);
 inline TierBytes capacity_of(const Machine& m) { return {m.device_capacity(), m.host_capacity(), m.disk_capacity()}; }
 
-/// The Instance of a candidate; `previous` may hold another one's and is overwritten (same tables: cheaply).
-struct BuiltInstance {
-  Instance instance;
-  int tables = -1, form = -1, inside = -1;
-};
-void build_instance(const SpaceOfChoices&, const Candidate&, BuiltInstance& previous);
-
-/// ps. The mean of the devices' work, with and without a price on memory, and the fill of plain schedules. `capacity`:
-/// device bytes of one device.
-int64_t cheap_bound(const SpaceOfChoices&, const Candidate&, int64_t capacity);
-/// ps. A bound that counts whole layers: the least time in which the devices, each after its lead-in and with `mu` as
-/// the price of a byte (ps), have places for all layers of a kind.
-int64_t crowding_bound(const SpaceOfChoices&, const Candidate&, double mu);
-
-/// ps. No plan of any choice is faster: the model's products, shared out over all devices at their peak.
-int64_t work_bound(const ModelSpec&, const Cluster&, const TrainJob&);
-
 /// For a space in which nothing is legal: the rules and limits that the pinned axes break, alone or together, in words.
 /// May be empty.
 std::vector<std::string> broken_pins(const SpaceOfChoices&, const SearchSpace&);
-
-/// The layers of a plan: neighbours in one stage under one strategy become one entry.
-std::vector<PlannedLayers> planned_layers(const SpaceOfChoices&, const Candidate&, const Assignment&);
 
 }  // namespace tern

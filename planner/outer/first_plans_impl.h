@@ -1,6 +1,7 @@
 #pragma once
 // Plans of one outer choice that cost a few simulations: upper bounds for the search.
 
+#include "planner/outer/build_instance_impl.h"
 #include "planner/outer/candidates_impl.h"
 
 namespace tern {

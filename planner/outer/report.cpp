@@ -17,7 +17,10 @@
 #include "planner/instance/price.h"
 #include "planner/instance/search.h"
 #include "planner/outer/answer_impl.h"
+#include "planner/outer/around_plan_impl.h"
+#include "planner/outer/build_instance_impl.h"
 #include "planner/outer/first_plans_impl.h"
+#include "planner/outer/memory_classes_impl.h"
 #include "program/pipeline_run.h"
 
 namespace tern {

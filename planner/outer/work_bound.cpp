@@ -5,6 +5,7 @@
 #include "hardware/rates.h"
 #include "plan/window_mix.h"
 #include "planner/outer/candidates_impl.h"
+#include "planner/outer/choice_bounds_impl.h"
 #include "spec/unit_cost.h"
 
 namespace tern {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/json.h"
-#include "plan/plan_file.h"
+#include "plan/plan.h"
 #include "spec/model_spec.h"
 
 namespace tern {

@@ -1,12 +1,11 @@
 #pragma once
-// A plan and its audit in words, as `tern plan` prints them.
+// A plan in words, as `tern plan` prints it.
 
 #include <array>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "planner/judges/audit.h"
 #include "planner/outer/plan_model.h"
 
 namespace tern {
@@ -38,9 +37,5 @@ struct PlanTextOptions {
 /// The answer in ten lines or so: choice, step, memory, price, what binds, proof. `details`: then the search and its
 /// limits, layers, memory of each rank, rivals.
 std::string plan_text(const PlanAnswer&, const Cluster&, const PlanTextOptions&);
-/// "1,792 choices bounded anew in 0.4 s: …".
-std::string audit_counts(const PlanAudit&);
-/// The verdict, what is proven, and what was not judged.
-std::string audit_text(const PlanAudit&, const Plan&);
 
 }  // namespace tern

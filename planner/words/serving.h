@@ -3,7 +3,6 @@
 
 #include <string>
 
-#include "base/error.h"
 #include "base/json.h"
 #include "hardware/cluster.h"
 #include "plan/inference_job.h"
@@ -25,12 +24,5 @@ struct ServingQuestion {
 /// The plan, its times and its memory.
 std::string serving_text(const ServingQuestion&, const ServingAnswer&);
 Json serving_json(const ServingQuestion&, const ServingAnswer&);
-
-struct ServingRefusal {
-  Error error;       // does_not_fit, with the tier that binds and what it lacks, or the times that the targets lack
-  std::string json;  // the figures
-};
-/// Of an answer without a plan: what near the question would do, the least intrusive first.
-ServingRefusal serving_refusal(const ServingQuestion&, const ServingAnswer&);
 
 }  // namespace tern

@@ -13,6 +13,8 @@
 #include "plan/window_mix.h"
 #include "planner/words/lengths_text.h"
 #include "planner/words/plan_text.h"
+#include "planner/words/planned_points.h"
+#include "planner/words/shadow_prices.h"
 #include "spec/unit_cost.h"
 
 namespace tern {

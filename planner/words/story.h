@@ -10,7 +10,8 @@
 #include "plan/emit.h"
 #include "plan/run_cost.h"
 #include "planner/outer/plan_question.h"
-#include "planner/words/questions.h"
+#include "planner/words/planned_points.h"
+#include "planner/words/shadow_prices.h"
 
 namespace tern {
 
