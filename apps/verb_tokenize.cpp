@@ -20,6 +20,7 @@
 #include "base/units.h"
 #include "formats/chat/training.h"
 #include "formats/data/data_files.h"
+#include "formats/data/pack.h"
 #include "formats/data/text_data.h"
 #include "formats/data/token_data.h"
 #include "formats/tokenizer/bpe_train.h"

@@ -20,7 +20,7 @@ PredictionErrors of_steps_on(const std::string& device) {
 }
 
 TEST(MeasuredRates, ForetellStepsOfPyTorchOnOneDevice) {
-  const Errors h100 = of_steps_on("h100"), h200 = of_steps_on("h200");
+  const PredictionErrors h100 = of_steps_on("h100"), h200 = of_steps_on("h200");
   EXPECT_EQ(h100.rows, 16u);
   EXPECT_EQ(h200.rows, 16u);
   EXPECT_LE(h100.median, 0.05);

@@ -9,6 +9,7 @@
 #include "base/system.h"
 #include "base/units.h"
 #include "comm/equal_facts.h"
+#include "formats/data/pack.h"
 #include "model/linear.h"
 #include "program/checksum.h"
 #include "report/metrics_log.h"

@@ -14,6 +14,7 @@
 #include "formats/chat/training.h"
 #include "formats/data/data_files.h"
 #include "formats/data/mixture.h"
+#include "formats/data/pack.h"
 #include "formats/safetensors/index.h"
 #include "model/adapter_files.h"
 #include "model/coded_base.h"

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "comm/worker.h"
 #include "exec/executor.h"
+#include "formats/data/pack.h"
 #include "report/metrics_log.h"
 #include "train/checkpoint.h"
 #include "train/mesh_fit.h"

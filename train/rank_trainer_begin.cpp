@@ -9,6 +9,7 @@
 #include "base/units.h"
 #include "base/wide_type.h"
 #include "comm/equal_facts.h"
+#include "formats/data/pack.h"
 #include "kernels/onednn/fast_matmul.h"
 #include "model/linear.h"
 #include "model/tensor_parts.h"

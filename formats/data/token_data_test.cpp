@@ -11,6 +11,7 @@
 #include "base/memory_io.h"
 #include "base/system.h"
 #include "formats/chat/training.h"
+#include "formats/data/pack.h"
 #include "formats/data/text_data.h"
 #include "formats/data/token_data.h"
 #include "formats/format_test_support.h"

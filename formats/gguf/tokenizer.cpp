@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/utf8.h"
 #include "formats/gguf/split.h"
+#include "formats/tokenizer/piece_table.h"
 #include "formats/tokenizer/tokenizer_impl.h"
 
 namespace tern {

@@ -11,29 +11,9 @@
 
 #include "formats/text_span.h"
 #include "formats/tokenizer/budget.h"
+#include "formats/tokenizer/scan.h"
 
 namespace tern {
-
-/// The hand-written scanners. Of the first five every character belongs to some match, so matches tile the text.
-enum class ScanKind {
-  gpt2,
-  llama3,
-  cl100k,
-  qwen2,
-  o200k,
-  deepseek,
-  east_asian,    // DeepSeek's second split
-  numbers,       // DeepSeek's first
-  three_digits,  // Falcon's
-  bloom,
-};
-constexpr int kNumScanKinds = 10;
-constexpr bool scan_tiles(ScanKind kind) { return kind <= ScanKind::o200k; }
-/// The pattern each one stands for, as it is spelled in tokenizer.json.
-std::string_view pattern_of(ScanKind);
-/// The end of the piece that begins at `begin` < text.size(): a match, or what lies before the next one. Text is valid
-/// UTF-8, and `begin` the text's or a piece's.
-size_t scan_piece(ScanKind, std::string_view text, size_t begin);
 
 class Regex {
  public:

@@ -12,7 +12,7 @@ namespace tern {
 class TextBudget;
 
 struct TokenizerData;
-struct SentencePieceStep;  // formats/tokenizer/steps.h
+struct SentencePieceStep;  // formats/tokenizer/normalize.h
 
 /// Types of pieces, as the format numbers them (GGUF has the same numbers).
 enum class PieceType : uint8_t { normal = 1, unknown = 2, control = 3, user_defined = 4, unused = 5, byte = 6 };

@@ -74,11 +74,4 @@ inline CodePoint code_point_at(std::string_view text, size_t i) {
 /// Where the code point before text[i] begins.
 size_t code_point_before(std::string_view text, size_t i);
 
-/// Where the grapheme cluster that begins at text[i] ends, by the rules of the reference (Unicode 16).
-size_t grapheme_end(std::string_view text, size_t i);
-
-enum class NormalForm { nfc, nfd, nfkc, nfkd };
-std::string normalize_unicode(std::string_view text, NormalForm);
-std::string lowercase_unicode(std::string_view text);
-
 }  // namespace tern

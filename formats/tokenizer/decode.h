@@ -1,0 +1,74 @@
+#pragma once
+// The decoders of tokenizer.json, pieces to text, as plain values named as the file names them, and what runs them.
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "formats/tokenizer/budget.h"
+#include "formats/tokenizer/regex.h"
+
+namespace tern {
+
+struct ByteLevelDecode {};
+struct ByteFallbackDecode {};
+struct FuseDecode {};
+struct StripDecode {
+  uint32_t content = 0;
+  int64_t start = 0, stop = 0;
+};
+struct ReplaceDecode {
+  Regex pattern;
+  std::string content;
+};
+struct MetaspaceDecode {
+  std::string replacement;
+  bool drop_first;
+};
+struct SuffixDecode {
+  std::string suffix;
+};  // BPEDecoder
+struct WordPieceDecode {
+  std::string prefix;
+  bool clean_up;
+};
+struct CtcDecode {
+  std::string pad, delimiter;
+  bool clean_up;
+};
+/// SentencePiece's: while there is no text yet a piece loses the ▁ it begins with; `every` piece, or the first that has one.
+struct LeadingSpaceDecode {
+  bool every = false;
+};
+struct JoinDecode {};  // no decoder: pieces with a space between
+using DecodeStep =
+    std::variant<ByteLevelDecode, ByteFallbackDecode, FuseDecode, StripDecode, ReplaceDecode, MetaspaceDecode,
+                 SuffixDecode, WordPieceDecode, CtcDecode, LeadingSpaceDecode, JoinDecode>;
+
+/// The bytes that a piece adds behind others; parts of a character stay bytes. Errors usage: the steps look further than
+/// one piece (BPEDecoder, CTC).
+std::string bytes_of_piece(const std::vector<DecodeStep>&, std::string_view piece);
+
+/// Runs decode steps over pieces as they come. What is certain is written at once, the rest waits: an unfinished
+/// character, a run of <0xNN> pieces (one bad byte spoils the whole run in the reference), spaces that may be stripped.
+/// All that steps hand on is spent from one budget, which grows with the pieces.
+class DecodePipeline {
+ public:
+  explicit DecodePipeline(const std::vector<DecodeStep>&);  // the steps must outlive it
+  ~DecodePipeline();
+  DecodePipeline(DecodePipeline&&) noexcept;
+  void push(std::string_view piece, std::string& out);
+  void finish(std::string& out);  // and begin anew
+
+ private:
+  struct Stage;
+  struct Next;
+  void feed(size_t stage, std::string_view piece, std::string& out);
+  std::vector<Stage> stages_;
+  TextBudget budget_{0};
+};
+
+}  // namespace tern

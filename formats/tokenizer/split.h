@@ -1,0 +1,59 @@
+#pragma once
+// The pre-tokenizers of tokenizer.json, text to words, as plain values named as the file names them, and what runs them.
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "formats/text_span.h"
+#include "formats/tokenizer/budget.h"
+#include "formats/tokenizer/regex.h"
+#include "formats/tokenizer/unicode.h"
+
+namespace tern {
+
+enum class SplitBehavior { removed, isolated, merged_with_previous, merged_with_next, contiguous };
+enum class PrependScheme { always, first, never };
+struct SplitStep {
+  Regex pattern;
+  SplitBehavior behavior;
+  bool invert;
+};
+struct SplitOnClassStep {
+  CharClass members;
+  SplitBehavior behavior;
+};  // Digits, Punctuation, WhitespaceSplit; two of them are BertPreTokenizer
+struct SplitOnCharacterStep {
+  uint32_t character;
+};                         // CharDelimiterSplit
+struct WhitespaceStep {};  // \w+|[^\w\s]+
+struct ByteLevelStep {
+  bool add_prefix_space, use_regex;
+};
+struct MetaspaceStep {
+  std::string replacement;
+  PrependScheme scheme;
+  bool split;
+};
+using SplitTextStep =
+    std::variant<SplitStep, SplitOnClassStep, SplitOnCharacterStep, WhitespaceStep, ByteLevelStep, MetaspaceStep>;
+
+struct Word {
+  size_t begin, end;
+  bool at_start;  // begins where the whole text begins
+};
+
+/// Words of a text and the memory to find them; kept between calls.
+struct WordSplitter {
+  std::string text, next_text;  // the words lie in `text`
+  std::vector<Word> words, next_words;
+  std::vector<TextSpan> spans;
+};
+
+/// Leaves the words of `text` in the splitter. No step may make more than the budget has.
+void split_words(const std::vector<SplitTextStep>&, std::string_view text, bool at_start, WordSplitter&, TextBudget&);
+
+}  // namespace tern
