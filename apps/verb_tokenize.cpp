@@ -18,6 +18,7 @@
 #include "base/publish.h"
 #include "base/system.h"
 #include "base/units.h"
+#include "formats/chat/template_files.h"
 #include "formats/chat/training.h"
 #include "formats/data/data_files.h"
 #include "formats/data/pack.h"

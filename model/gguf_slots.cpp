@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "formats/gguf/places.h"
 #include "formats/safetensors/safetensors.h"
 #include "model/weights_file.h"
 

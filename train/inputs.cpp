@@ -11,6 +11,7 @@
 #include "base/io.h"
 #include "base/mapped_file.h"
 #include "base/units.h"
+#include "formats/chat/template_files.h"
 #include "formats/chat/training.h"
 #include "formats/data/data_files.h"
 #include "formats/data/mixture.h"

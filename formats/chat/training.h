@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "formats/chat/template.h"
+#include "formats/chat/template_files.h"
 #include "formats/tokenizer/tokenizer.h"
 
 namespace tern {

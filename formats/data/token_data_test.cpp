@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/memory_io.h"
 #include "base/system.h"
+#include "formats/chat/template_files.h"
 #include "formats/chat/training.h"
 #include "formats/data/pack.h"
 #include "formats/data/text_data.h"

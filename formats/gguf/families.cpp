@@ -266,6 +266,10 @@ const GgufFamily* gguf_family_of_architecture(std::string_view architecture, boo
   return first;
 }
 
+std::string_view gguf_epsilon_key(const HfFamily& family) {
+  return family.blocks.norm == HfNorm::layer ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon";
+}
+
 std::vector<std::string> gguf_families() {
   std::vector<std::string> names;
   for (const GgufFamily& f : kFamilies) names.emplace_back(f.model_type);

@@ -1,7 +1,6 @@
 #pragma once
-// The table of families that GGUF and tern share, and the rotary table of some. Stays in formats/.
+// The table of families that GGUF and tern share. Stays in formats/.
 
-#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -47,8 +46,5 @@ const GgufFamily* gguf_family_of_architecture(std::string_view architecture, boo
                                               bool mixture = false);
 /// The name of the norms' epsilon, without the architecture.
 std::string_view gguf_epsilon_key(const HfFamily&);
-
-/// Llama 3's scaling that gives these divisors to within 2e-6, one for each pair of a head's elements; absent: none does.
-std::optional<HfRope> llama3_rope_of(const std::vector<float>& divisors, double theta);
 
 }  // namespace tern

@@ -9,8 +9,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/json.h"
-#include "formats/gguf/families.h"
 #include "formats/gguf/gguf.h"
 
 namespace tern {
@@ -35,18 +33,5 @@ struct GgufKeys {
   const GgufTensor& tensor(std::string_view name) const;
 };
 
-/// What only some families have, into config.json's keys: experts; Gemma's caps, windows and scores; what stands beside what
-/// in GPT-NeoX and Falcon. `config` has the sizes.
-void read_gguf_experts(const GgufKeys&, const GgufFamily&, const HfFamily&, Json& config);
-void read_gguf_gemma(const GgufKeys&, const GgufFamily&, const HfFamily&, Json& config);
-void read_gguf_branches(const GgufKeys&, const GgufFamily&, const HfFamily&, Json& config);
-
-/// The family's key of a value; empty: it has none.
-template <class T>
-std::string option_key(const HfFamily& family, T HfConfig::*field) {
-  for (const HfOption& o : family.options)
-    if (const auto* to = std::get_if<T HfConfig::*>(&o.to); to && *to == field) return std::string(o.key);
-  return {};
-}
 
 }  // namespace tern

@@ -26,18 +26,5 @@ std::string names_that_round();
 /// Source  gguf 0.19, quants.py: the same bits (dev/golden/gguf_files.py).
 void round_blocks(WeightType, std::span<const float> x, std::string_view tensor, std::string& out);
 
-/// A block as codes: number i is scale·(codes[i] − zero) + least, with `zero` of the type's BlockLevels.
-struct BlockCodes {
-  float scale = 0, least = 0;  // in GGUF's types: values that f16 has
-  uint8_t codes[64] = {};      // of which GGUF's blocks have 32
-};
-/// What the codes of a type may be: 0 to `most`.
-struct BlockLevels {
-  int zero, most;
-  bool has_least;  // else least is 0
-};
-/// Of Q8_0, Q5_1, Q5_0, Q4_1, Q4_0. Errors  bug: another type.
-BlockLevels levels_of(WeightType);
-void append_block(WeightType, const BlockCodes&, std::string& out);
 
 }  // namespace tern

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "formats/byte_sink.h"
 #include "formats/gguf/gguf.h"
 
 namespace tern {
@@ -43,8 +44,6 @@ class GgufMetadata {
 
 /// Takes the next values of a tensor, any number at a time.
 using FloatSink = std::function<void(std::span<const float>)>;
-/// The same of coded bytes.
-using ByteSink = std::function<void(std::span<const std::byte>)>;
 
 struct GgufTensorToWrite {
   std::string name;

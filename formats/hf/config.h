@@ -138,15 +138,6 @@ HfConfig parse_hf_config(std::string_view json, std::string_view place);
 /// The checks of the reader on values made by a program. Errors: usage, naming the field.
 void check_hf_config(const HfConfig&);
 
-/// How large the model is, in doubles, which no value of a file overflows. `parameters` equals num_parameters of spec/ as long
-/// as a double counts exactly.
-struct HfSize {
-  double parameters = 0;
-  double row = 0;      // numbers that a token's pass makes, in all layers together
-  double experts = 0;  // number of experts in all layers together
-};
-HfSize hf_config_size(const HfConfig&);
-
 /// How transformers 5 and 4 spell dtype and rotary positions.
 enum class HfForm : uint8_t { v5, v4 };
 /// The file as text: transformers 5 spelling (dtype, rope_parameters), or transformers 4 spelling (torch_dtype,

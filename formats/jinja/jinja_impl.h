@@ -68,48 +68,6 @@ Value make_dict(Evaluator&, const CallArguments&, const char* callee);
 std::string macro_name(const Value& macro);
 std::string loop_text(const Value& loop);
 
-// -- Python's text functions over marked text
-
-size_t leading_space(std::string_view text);  // bytes of white space (str.isspace) at the front
-std::string_view trim_right(std::string_view text);
-bool is_space(uint32_t code);
-
-MarkedText strip(const MarkedText& text, const std::string* chars, bool left, bool right);
-MarkedText upper(const MarkedText& text);
-MarkedText lower(const MarkedText& text);
-MarkedText capitalize(const MarkedText& text);
-MarkedText title_words(const MarkedText& text);  // str.title
-MarkedText title_jinja(const MarkedText& text);  // the filter of that name
-MarkedText swap_case(const MarkedText& text);
-MarkedText escape_html(const MarkedText& text);
-/// `count` < 0: all.
-MarkedText replace(Meter* meter, const MarkedText& text, std::string_view from, const MarkedText& to, int64_t count);
-std::vector<MarkedText> split_space(Meter* meter, const MarkedText& text, int64_t count, bool from_right);
-std::vector<MarkedText> split_at(Meter* meter, const MarkedText& text, std::string_view separator, int64_t count,
-                                 bool from_right);
-std::vector<MarkedText> split_lines(Meter* meter, const MarkedText& text, bool keep_ends);
-/// Byte offsets of the code points [begin, end) of the text.
-size_t byte_offset(const TextObject& text, size_t chars);
-size_t char_offset(const TextObject& text, size_t bytes);
-/// The first place of `part` at or behind `from`; npos. Linear in the text (a template must not choose quadratic).
-size_t find_text(std::string_view text, std::string_view part, size_t from = 0);
-size_t find_text_last(std::string_view text, std::string_view part);
-bool text_is(const std::string& name, std::string_view text);  // isdigit, isalpha, …
-
-/// Python's "%" on text.
-MarkedText percent_format(Evaluator&, const MarkedText& format, const Value& arguments, bool safe);
-/// str.format with plain fields.
-MarkedText brace_format(Evaluator&, const MarkedText& format, const CallArguments& arguments);
-
-struct JsonStyle {
-  bool ensure_ascii = false, sort_keys = false;
-  std::optional<std::string> indent;
-  std::string item_separator = ", ", key_separator = ": ";
-};
-MarkedText to_json(Meter* meter, const Value& v, const JsonStyle& style);
-
-std::string format_time(const std::tm& now, const std::string& format);
-
 /// An integer that indexes something of `size` items, as Python slices; Errors: not an integer.
 struct Slice {
   size_t begin = 0, count = 0;

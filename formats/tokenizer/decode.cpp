@@ -8,6 +8,7 @@
 #include "formats/tokenizer/bpe.h"
 #include "formats/tokenizer/byte_level.h"
 #include "formats/tokenizer/piece_table.h"
+#include "formats/tokenizer/unicode.h"
 #include "formats/tokenizer/decode.h"
 
 namespace tern {

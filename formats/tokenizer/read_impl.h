@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "formats/tokenizer/sentencepiece_file.h"
 #include "formats/tokenizer/tokenizer_impl.h"
 
 namespace tern {

@@ -16,6 +16,7 @@
 #include "formats/tokenizer/normalize.h"
 #include "formats/tokenizer/scan.h"
 #include "formats/tokenizer/sentencepiece.h"
+#include "formats/tokenizer/sentencepiece_file.h"
 #include "formats/tokenizer/split.h"
 #include "formats/tokenizer/tokenizer.h"
 #include "formats/tokenizer/unigram.h"

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "formats/hf/config.h"
+#include "formats/hf/config_size.h"
 #include "formats/hf/generation_config.h"
 #include "spec/model_spec.h"
 

@@ -1,0 +1,26 @@
+#pragma once
+// Python's ways to format values as text: "%", str.format, json.dumps, strftime.
+
+#include <ctime>
+#include <optional>
+#include <string>
+
+#include "formats/jinja/jinja_impl.h"
+
+namespace tern::jinja {
+
+/// Python's "%" on text.
+MarkedText percent_format(Evaluator&, const MarkedText& format, const Value& arguments, bool safe);
+/// str.format with plain fields.
+MarkedText brace_format(Evaluator&, const MarkedText& format, const CallArguments& arguments);
+
+struct JsonStyle {
+  bool ensure_ascii = false, sort_keys = false;
+  std::optional<std::string> indent;
+  std::string item_separator = ", ", key_separator = ": ";
+};
+MarkedText to_json(Meter* meter, const Value& v, const JsonStyle& style);
+
+std::string format_time(const std::tm& now, const std::string& format);
+
+}  // namespace tern::jinja
