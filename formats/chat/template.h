@@ -15,7 +15,7 @@
 
 namespace tern {
 
-/// Borrows its values for the call.
+/// What is rendered. The request borrows its values for the time of the call.
 struct ChatRequest {
   const Json* messages = nullptr;   // a list of objects
   const Json* tools = nullptr;      // null: none
@@ -31,7 +31,7 @@ struct RenderedChat {
   /// Bytes that came from messages, tools, documents or variables. A control token that lies wholly in one of these
   /// was typed by somebody: encode it as plain text. One that only touches them is the template's own.
   std::vector<TextSpan> user;
-  /// What stands between {% generation %} and {% endgeneration %}: the assistant's part, for training.
+  /// The assistant's part, for training: the bytes between {% generation %} and {% endgeneration %}.
   std::vector<TextSpan> assistant;
 };
 
@@ -43,7 +43,7 @@ class ChatTemplate {
   /// template, else "default", else the only one. Errors: bad_file, naming what there is.
   static ChatTemplate choose(const ChatTemplates&, const std::string& name = "", bool has_tools = false);
 
-  /// As transformers' apply_chat_template(tokenize=False). The reasoning of a message (reasoning_content, else thinking, else
+  /// Renders the request as transformers' apply_chat_template(tokenize=False) does. The reasoning of a message (reasoning_content, else thinking, else
   /// reasoning) is given as reasoning_content, and as thinking where the message has none of that name; tools and documents are
   /// None if absent.
   /// Errors  JinjaError; usage, if a message is no object or a variable takes the name of a part of the request.

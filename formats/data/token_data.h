@@ -14,6 +14,7 @@
 
 namespace tern {
 
+/// What the header of a token file says.
 struct TokenFileInfo {
   int64_t num_tokens = 0, num_documents = 0, vocab_size = 0;
   int64_t text_bytes = 0;  // UTF-8 bytes of the text the tokens came from: bits per byte needs it
@@ -23,7 +24,7 @@ struct TokenFileInfo {
 /// An open token file.
 class TokenData {
  public:
-  /// Mapped from a real disk, read whole from any other Io.
+  /// Maps a file on a real disk; reads the file whole from any other Io.
   /// Errors  bad_file: not a token file, a checksum that differs (pack always writes one; a file made by other means may
   ///         have none), an id outside the vocabulary, documents not rising, a mask of another length.
   static TokenData open(const std::filesystem::path&, Io& = real_io());
@@ -39,7 +40,7 @@ class TokenData {
   /// The document token `i` lies in.
   int64_t document_of(int64_t i) const;
   bool has_loss() const { return loss_ != nullptr; }
-  /// What was read leaves the program's resident memory; it can be read again.
+  /// Lets go of the pages that were read; they can be read again.
   void let_go() const;
   /// Whether a loss is taken for predicting token i; true everywhere in a file without a mask.
   bool loss(int64_t i) const { return !loss_ || loss_[i] != 0; }
@@ -54,11 +55,11 @@ class TokenData {
   TokenFileInfo info_;
 };
 
-/// The value of the metadata key `crc32c`: made of the checksums of the three tensors (`loss` 0 without a mask) and of the
-/// header's facts.
+/// The value of the metadata key `crc32c`: a checksum of the checksums of the three tensors (`loss`: 0 without a mask) and of
+/// the header's facts.
 std::string token_checksum(uint32_t tokens, uint32_t loss, uint32_t documents, const TokenFileInfo&);
 
-/// Whether the file says that it is a token file, whatever its name: a safetensors header that names the format.
+/// Whether the file is a token file by its content, a safetensors header that names the format, whatever its name.
 bool is_token_file(const std::filesystem::path&);
 
 

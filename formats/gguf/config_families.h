@@ -11,13 +11,13 @@
 
 namespace tern {
 
-/// What only some families have, into config.json's keys: experts; Gemma's caps, windows and scores; what stands beside what
-/// in GPT-NeoX and Falcon. `config` has the sizes.
+/// Put what only some families have into `config`, which has the sizes: experts; Gemma's caps, windows and scores; whether
+/// attention and MLP stand beside each other in GPT-NeoX and Falcon.
 void read_gguf_experts(const GgufKeys&, const GgufFamily&, const HfFamily&, Json& config);
 void read_gguf_gemma(const GgufKeys&, const GgufFamily&, const HfFamily&, Json& config);
 void read_gguf_branches(const GgufKeys&, const GgufFamily&, const HfFamily&, Json& config);
 
-/// The family's key of a value; empty: it has none.
+/// The key of the family's config.json that holds `field`; empty: none.
 template <class T>
 std::string option_key(const HfFamily& family, T HfConfig::*field) {
   for (const HfOption& o : family.options)

@@ -1,5 +1,5 @@
 #pragma once
-// A GGUF file's keys of its architecture, read with errors that name them. Stays in formats/.
+// The keys of a GGUF file that belong to its architecture, read with errors that name them. Stays in formats/.
 
 #include <fmt/format.h>
 
@@ -13,7 +13,7 @@
 
 namespace tern {
 
-/// Names without the architecture, which is put before them.
+/// Reads keys by their names without the architecture, which is put before them. Errors: bad_file "PATH: key 'K': …".
 struct GgufKeys {
   const Gguf& file;
   std::string architecture;
@@ -24,9 +24,9 @@ struct GgufKeys {
     throw Error(ErrorKind::bad_file, "{}: key '{}': {}", file.path(), at,
                 fmt::format(format, std::forward<Args>(args)...));
   }
-  /// A number that the file may give per layer; then all must be one.
+  /// A whole number. A file may give one for each layer; then all must be equal. Absent: no such key.
   std::optional<int64_t> integer(std::string_view name) const;
-  /// 1 to 2^31 - 1.
+  /// The same, which must be there and lie in 1 to 2^31 - 1.
   int64_t needed(std::string_view name) const;
   std::optional<double> number(std::string_view name) const;
   double needed_number(std::string_view name) const;

@@ -14,9 +14,10 @@ namespace tern {
 
 class GgufMetadata;  // formats/gguf/write.h
 
-/// Whether MODEL names a GGUF file: by its ending.
+/// Whether a path names a GGUF file, by its ending.
 bool is_gguf_path(std::string_view path);
 
+/// The families that have a row in the table, by model_type.
 std::vector<std::string> gguf_families();
 
 /// The configuration that the file's metadata and tensors imply. Numbers kept as f32 are read as the shortest decimal
@@ -24,7 +25,7 @@ std::vector<std::string> gguf_families();
 /// again from that table, or kept as the table.
 /// Errors  bad_file: "PATH: key 'K': …"; an architecture tern does not read; one file of several.
 HfConfig gguf_config(const Gguf&);
-/// The other way. Errors  usage: what GGUF, or tern's writer, has no key for.
+/// Writes a configuration as metadata. Errors  usage: what GGUF, or tern's writer, has no key for.
 void add_gguf_config(GgufMetadata&, const HfConfig&);
 
 }  // namespace tern

@@ -11,9 +11,9 @@
 
 namespace tern {
 
-/// F32, F16, BF16, Q8_0, Q5_1, Q5_0, Q4_1, Q4_0.
+/// Whether numbers are rounded to this type: F32, F16, BF16, Q8_0, Q5_1, Q5_0, Q4_1, Q4_0.
 bool rounds_to(WeightType);
-/// Their names, as a message lists them: "F32, F16, …, Q4_0".
+/// The names of these types, as a message lists them: "F32, F16, …, Q4_0".
 std::string names_that_round();
 
 /// Appends the blocks of `x` to `out`. f16 and bf16 round to nearest, ties to even. Of a block of 32, all in f32:

@@ -45,6 +45,7 @@ class GgufMetadata {
 /// Takes the next values of a tensor, any number at a time.
 using FloatSink = std::function<void(std::span<const float>)>;
 
+/// A tensor to write: its values, or its coded bytes.
 struct GgufTensorToWrite {
   std::string name;
   WeightType type = WeightType::f32;  // one that rounds_to knows

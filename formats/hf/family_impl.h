@@ -19,7 +19,7 @@ inline constexpr HfNames kLlamaNames{
     .final_norm = "model.norm",
     .projection = "lm_head"};
 
-/// Queries and keys have norms.
+/// The same names, with norms of queries and keys.
 constexpr HfNames with_head_norms(HfNames n) {
   n.query_norm = "model.layers.#.self_attn.q_norm", n.key_norm = "model.layers.#.self_attn.k_norm";
   return n;

@@ -40,7 +40,7 @@ struct SentenceConfig {
 ///         know, values of the wrong type, a path out of the directory.
 /// Source  the files that sentence-transformers 2 to 6.2 writes.
 std::optional<SentenceConfig> read_sentence_config(const std::string& directory);
-/// The same of files that `read` gives by their names in the directory; nullopt where there is none.
+/// The same, of files that `read` gives by their names in the directory; it returns nullopt for one that is not there.
 using ReadFile = std::function<std::optional<std::string>(const std::string& name)>;
 std::optional<SentenceConfig> parse_sentence_config(const std::string& directory, const ReadFile& read);
 

@@ -15,7 +15,7 @@ namespace tern::jinja {
 struct FilterEntry;  // formats/jinja/jinja_impl.h
 struct TestEntry;
 
-/// A variable's place: `hops` functions outwards, slot `index` there.
+/// Where a variable lies: in slot `index` of the function that is `hops` functions outwards.
 struct Place {
   uint32_t hops = 0, index = 0;
 };
@@ -76,7 +76,7 @@ struct Expr {
   const TestEntry* test = nullptr;
 };
 
-/// What a frame does to its variables when it is entered.
+/// What happens to one variable when a frame is entered.
 struct Load {
   enum class Action : uint8_t { parameter, resolve, alias, undefined } action;
   uint32_t slot;

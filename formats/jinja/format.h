@@ -9,11 +9,12 @@
 
 namespace tern::jinja {
 
-/// Python's "%" on text.
+/// Python's text % arguments.
 MarkedText percent_format(Evaluator&, const MarkedText& format, const Value& arguments, bool safe);
-/// str.format with plain fields.
+/// str.format with plain fields; other fields are errors.
 MarkedText brace_format(Evaluator&, const MarkedText& format, const CallArguments& arguments);
 
+/// The arguments of json.dumps.
 struct JsonStyle {
   bool ensure_ascii = false, sort_keys = false;
   std::optional<std::string> indent;

@@ -1,6 +1,5 @@
 #pragma once
-// What the files of the template engine share: filters, tests, methods, Python's text functions. Never leaves this
-// folder.
+// What the files of the template engine share: filters, tests, methods, calls. Never leaves this folder.
 
 #include <ctime>
 #include <optional>
@@ -47,13 +46,14 @@ struct TestEntry {
 };
 const FilterEntry* find_filter(std::string_view name);
 const TestEntry* find_test(std::string_view name);
-/// Known to Jinja2 and not to this subset.
+/// Whether Jinja2 has a filter, or a test, of this name that this subset lacks.
 bool is_foreign_filter(std::string_view name);
 bool is_foreign_test(std::string_view name);
 std::vector<std::string_view> filter_names();
 std::vector<std::string_view> test_names();
 
-/// Methods of text, dict, list and tuple. Null result: the type has no such attribute.
+/// Whether a text, dict, list or tuple has this method. none: it has no such attribute; forbidden: Jinja2's sandbox refuses it;
+/// unsupported: Python has it and this subset does not.
 enum class Attribute { none, method, forbidden, unsupported };
 Attribute find_attribute(const Value& self, std::string_view name);
 /// Whether any Python type has a method of this name that the subset lacks (for errors at loading).
@@ -62,13 +62,13 @@ Value call_method(Evaluator&, const MethodObject& method, const CallArguments&);
 Value call_global(Evaluator&, const Value& function, const CallArguments&);
 std::optional<Value> find_global(const Maker&, std::string_view name);
 
-/// Dict from what dict() takes: a mapping or pairs, then keywords.
+/// The dict that dict() makes of its arguments: a mapping or pairs, then keywords.
 Value make_dict(Evaluator&, const CallArguments&, const char* callee);
 
 std::string macro_name(const Value& macro);
 std::string loop_text(const Value& loop);
 
-/// An integer that indexes something of `size` items, as Python slices; Errors: not an integer.
+/// The `count` items begin, begin + step, … that a slice takes.
 struct Slice {
   size_t begin = 0, count = 0;
   Int step = 1;
@@ -76,6 +76,7 @@ struct Slice {
 struct SliceObject : Object {
   Value start, stop, step;
 };
+/// What Python's slice takes of `size` items. Errors: Failure: a bound that is no integer, a step of 0.
 Slice resolve_slice(const SliceObject& slice, size_t size);
 
 }  // namespace tern::jinja

@@ -15,6 +15,7 @@ size_t leading_space(std::string_view text);  // bytes of white space (str.isspa
 std::string_view trim_right(std::string_view text);
 bool is_space(uint32_t code);
 
+/// str.strip, lstrip and rstrip. chars: what is stripped; nullptr: white space.
 MarkedText strip(const MarkedText& text, const std::string* chars, bool left, bool right);
 MarkedText upper(const MarkedText& text);
 MarkedText lower(const MarkedText& text);
@@ -23,16 +24,17 @@ MarkedText title_words(const MarkedText& text);  // str.title
 MarkedText title_jinja(const MarkedText& text);  // the filter of that name
 MarkedText swap_case(const MarkedText& text);
 MarkedText escape_html(const MarkedText& text);
-/// `count` < 0: all.
+/// str.replace of the first `count` places; below 0: of all.
 MarkedText replace(Meter* meter, const MarkedText& text, std::string_view from, const MarkedText& to, int64_t count);
+/// str.split and rsplit at white space, and at a separator; `count` < 0: without a limit.
 std::vector<MarkedText> split_space(Meter* meter, const MarkedText& text, int64_t count, bool from_right);
 std::vector<MarkedText> split_at(Meter* meter, const MarkedText& text, std::string_view separator, int64_t count,
                                  bool from_right);
 std::vector<MarkedText> split_lines(Meter* meter, const MarkedText& text, bool keep_ends);
-/// Byte offsets of the code points [begin, end) of the text.
+/// The byte at which code point number `chars` begins; and the number of code points before byte `bytes`.
 size_t byte_offset(const TextObject& text, size_t chars);
 size_t char_offset(const TextObject& text, size_t bytes);
-/// The first place of `part` at or behind `from`; npos. Linear in the text (a template must not choose quadratic).
+/// The first place of `part` at or behind `from`; npos: none. Time is linear in the text, as a template must not choose a quadratic one.
 size_t find_text(std::string_view text, std::string_view part, size_t from = 0);
 size_t find_text_last(std::string_view text, std::string_view part);
 bool text_is(const std::string& name, std::string_view text);  // isdigit, isalpha, …

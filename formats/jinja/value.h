@@ -149,7 +149,7 @@ struct NamespaceObject : Object {
   void drop() override { attributes.clear(); }
 };
 
-/// Makes values and counts them. One per rendering; `meter` null while a template loads.
+/// Makes values and counts their memory. There is one for each rendering; `meter` is null while a template loads.
 struct Maker {
   Meter* meter = nullptr;
   std::vector<std::shared_ptr<Object>> kept;  // objects that may hold themselves: emptied at the end
@@ -166,7 +166,7 @@ struct Maker {
   ~Maker();
 };
 
-/// Builds a dict: a key that is there already keeps its place. Errors: unhashable keys.
+/// Builds a dict; a key that is set again keeps its place. Errors: unhashable keys.
 class DictBuilder {
  public:
   explicit DictBuilder(Meter* meter) : dict_(std::make_shared<DictObject>(meter)) {}
@@ -183,7 +183,7 @@ bool equal(Meter* meter, const Value& a, const Value& b);
 /// -1, 0, 1, or 2 (not comparable: NaN). Errors: types without an order; `op` for the message.
 int compare(Meter* meter, const Value& a, const Value& b, const char* op);
 bool identical(const Value& a, const Value& b);
-/// Position in the dict, or null. Errors: unhashable key.
+/// The value of a key; null: none. Errors: unhashable key.
 const Value* dict_find(Meter* meter, const DictObject& dict, const Value& key);
 void check_hashable(Meter* meter, const Value& v);
 
@@ -197,13 +197,13 @@ std::string type_label(const Value& v);      // as Undefined's messages name it:
 
 /// Length in items. Errors: types without one.
 size_t length(const Value& v);
-/// A walk over the items. Errors: types that have none. Strings give characters, dicts keys.
+/// A function that gives the next item, false at the end. A string gives characters, a dict its keys. Errors: a type without items.
 std::function<bool(Value&)> walk(const Maker& maker, const Value& v);
 ValueList to_list(const Maker& maker, const Value& v);
 bool iterable(const Value& v);
 Value range_item(const RangeObject& r, Int i);
 
-[[noreturn]] void use_undefined(const Value& v);  // throws what it stands for
+[[noreturn]] void use_undefined(const Value& v);  // throws the failure that an undefined value stands for
 inline void defined(const Value& v) {
   if (v.is(Kind::undefined)) use_undefined(v);
 }

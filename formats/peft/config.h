@@ -11,7 +11,7 @@
 
 namespace tern {
 
-/// Which modules, by path: "model.layers.0.self_attn.q_proj".
+/// A set of modules, by path: "model.layers.0.self_attn.q_proj".
 struct PeftTargets {
   std::vector<std::string> names;  // the path, or its last parts
   std::string regex;               // of the whole path, where it is not empty
@@ -39,12 +39,13 @@ PeftConfig read_peft_config(const std::string& path);
 /// The file's text as PEFT writes it, for readers of any version. Reading it gives the same configuration again.
 std::string peft_config_json(const PeftConfig&);
 
-/// Rank and scale of the adapter of this module; absent: it has none. Errors  bad_file: a pattern that is no regular
-/// expression, or needs too many steps.
+/// The adapter of one module.
 struct PeftAdapter {
   int64_t rank = 0;
   double scale = 1;
 };
+/// Rank and scale of the adapter of this module; absent: it has none. Errors  bad_file: a pattern that is no regular
+/// expression, or needs too many steps.
 std::optional<PeftAdapter> peft_adapter_of(const PeftConfig&, std::string_view module);
 
 }  // namespace tern

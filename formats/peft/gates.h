@@ -7,6 +7,7 @@
 
 namespace tern {
 
+/// What gates.json says.
 struct GatesConfig {
   int64_t prompt_tokens = 0;
   std::vector<std::string> branches;  // names of directories beside the file

@@ -13,12 +13,13 @@
 
 namespace tern {
 
+/// Two neighbouring pieces that become one.
 struct Merge {
   int32_t left, right, result;
   uint32_t rank;  // lower goes first; of equal ranks the leftmost
 };
 
-/// (left, right) -> merge, open addressing.
+/// Finds the merge of a pair (left, right); a hash table with open addressing.
 class MergeTable {
  public:
   void assign(std::span<const Merge>);  // a later merge of the same pair replaces an earlier one, as in the reference
@@ -30,6 +31,7 @@ class MergeTable {
   int64_t size_ = 0;
 };
 
+/// The model of a tokenizer.json, or of GGUF.
 struct BpeModel {
   PieceTable pieces;
   std::vector<Merge> merge_list;  // by rank
@@ -51,7 +53,7 @@ struct BpeModel {
   bool cuts_at_metaspace = false;
 };
 
-/// Memory of an encode call, kept for the next. One per thread at a time.
+/// Memory that calls of encode_bpe use one after another; each thread has its own.
 struct BpeScratch {
   struct Symbol {
     int32_t id, prev, next;

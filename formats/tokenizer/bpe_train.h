@@ -11,15 +11,17 @@
 
 namespace tern {
 
+/// The pattern by which text is split into words.
 enum class SplitPattern { gpt2, llama3 };
 
+/// How the tokenizer is learned.
 struct BpeTrainOptions {
   int64_t vocab_size = 8192;  // special tokens and the 256 bytes included
   SplitPattern pattern = SplitPattern::gpt2;
   std::vector<std::string> special_tokens = {"<|endoftext|>"};  // take ids 0, 1, …; the first one is BOS and EOS
   int64_t min_frequency = 2;                                    // a pair seen less often is never merged
   int64_t memory_bytes = INT64_MAX;                      // for distinct words and their pairs; beyond it: does_not_fit
-  std::function<void(std::string_view part)> read = {};  // told of each part of a long text that is not looked at again
+  std::function<void(std::string_view part)> read = {};  // called with each part of a long text that will not be read again
 };
 
 /// `next(text)` fills in the next piece of text (a document, a line, a whole file) and says whether there was one.

@@ -39,7 +39,8 @@ struct CtcDecode {
   std::string pad, delimiter;
   bool clean_up;
 };
-/// SentencePiece's: while there is no text yet a piece loses the ▁ it begins with; `every` piece, or the first that has one.
+/// SentencePiece's rule: a piece before which there is no text yet loses the ▁ that it begins with. Without `every` only the first
+/// such piece does.
 struct LeadingSpaceDecode {
   bool every = false;
 };
@@ -48,11 +49,11 @@ using DecodeStep =
     std::variant<ByteLevelDecode, ByteFallbackDecode, FuseDecode, StripDecode, ReplaceDecode, MetaspaceDecode,
                  SuffixDecode, WordPieceDecode, CtcDecode, LeadingSpaceDecode, JoinDecode>;
 
-/// The bytes that a piece adds behind others; parts of a character stay bytes. Errors usage: the steps look further than
-/// one piece (BPEDecoder, CTC).
+/// The bytes that a piece adds after other pieces; a part of a character stays bytes. Errors  usage: a step looks further than one
+/// piece (BPEDecoder, CTC).
 std::string bytes_of_piece(const std::vector<DecodeStep>&, std::string_view piece);
 
-/// Runs decode steps over pieces as they come. What is certain is written at once, the rest waits: an unfinished
+/// Runs decode steps over pieces as they come. It writes what is certain at once; the rest waits: an unfinished
 /// character, a run of <0xNN> pieces (one bad byte spoils the whole run in the reference), spaces that may be stripped.
 /// All that steps hand on is spent from one budget, which grows with the pieces.
 class DecodePipeline {

@@ -10,7 +10,7 @@
 
 namespace tern {
 
-/// Pieces by id and ids by piece, in one block of text. Ids may have holes.
+/// Finds pieces by id and ids by piece; all pieces lie in one block of text. Ids may have holes.
 class PieceTable {
  public:
   void reserve(size_t num_pieces, size_t num_bytes);

@@ -1,6 +1,6 @@
 #pragma once
-// Regular expressions of tokenizers: the few patterns that nearly all models use are scanned by hand, the others run on
-// Oniguruma, the engine of the reference, with the reference's newer character tables.
+// Regular expressions of tokenizers. Few patterns, which nearly all models use, are scanned by hand (scan.h); the others run
+// on Oniguruma, the engine of the reference, with the reference's newer character tables.
 
 #include <cstddef>
 #include <memory>
@@ -15,6 +15,7 @@
 
 namespace tern {
 
+/// A compiled pattern; a copy shares it.
 class Regex {
  public:
   /// Errors  bad_file "PLACE: pattern …: reason".
@@ -28,9 +29,9 @@ class Regex {
   void find_all(std::string_view text, std::vector<TextSpan>& matches, TextBudget&) const;
   const std::string& pattern() const { return pattern_; }
   bool is_literal() const { return is_literal_; }
-  /// The scanner that cuts a text into the same matches and gaps, faster; nothing: there is none.
+  /// The scanner that cuts a text into the same matches and gaps in less time; absent: there is none.
   std::optional<ScanKind> scanner() const { return scanner_; }
-  /// Run Oniguruma even where there is a scanner: the tests compare both.
+  /// Makes this run Oniguruma even where there is a scanner, for tests that compare both.
   void without_scanner() { scanner_.reset(), compile(); }
 
  private:

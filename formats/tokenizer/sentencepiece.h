@@ -21,8 +21,9 @@ struct SentencePieceStep;  // formats/tokenizer/normalize.h
 /// Source  SentencePiece 0.2.3, judged by its ids (dev/tokenizers/make_sentencepiece_goldens.py).
 std::unique_ptr<TokenizerData> tokenizer_of_sentencepiece(SentencePieceModel, const std::string& place);
 
-/// How the model normalizes text. Errors  bad_file: rules that are none.
+/// The step by which the model normalizes text. Errors  bad_file: rules that cannot be read.
 SentencePieceStep sentencepiece_step(const SentencePieceModel&, const std::string& place);
+/// The text as this step rewrites it. Errors  as TextBudget::check_bytes.
 std::string normalize_by_sentencepiece(const SentencePieceStep&, std::string_view text, const TextBudget&);
 
 }  // namespace tern

@@ -11,12 +11,14 @@ namespace tern {
 /// Types of pieces, as the format numbers them (GGUF has the same numbers).
 enum class PieceType : uint8_t { normal = 1, unknown = 2, control = 3, user_defined = 4, unused = 5, byte = 6 };
 
+/// A piece with its score (a log probability, or the order of merges) and type.
 struct SentencePiece {
   std::string text;
   float score = 0;
   PieceType type = PieceType::normal;
 };
 
+/// What a .model file, or GGUF's vocabulary with scores, says.
 struct SentencePieceModel {
   std::vector<SentencePiece> pieces;  // by id
   bool is_unigram = true;             // else BPE by scores

@@ -41,19 +41,21 @@ struct MetaspaceStep {
 using SplitTextStep =
     std::variant<SplitStep, SplitOnClassStep, SplitOnCharacterStep, WhitespaceStep, ByteLevelStep, MetaspaceStep>;
 
+/// A word, as a range of WordSplitter::text.
 struct Word {
   size_t begin, end;
   bool at_start;  // begins where the whole text begins
 };
 
-/// Words of a text and the memory to find them; kept between calls.
+/// The words of a text, and memory to find them, which calls use one after another.
 struct WordSplitter {
   std::string text, next_text;  // the words lie in `text`
   std::vector<Word> words, next_words;
   std::vector<TextSpan> spans;
 };
 
-/// Leaves the words of `text` in the splitter. No step may make more than the budget has.
+/// Splits `text` by the steps; its words are then in the splitter. at_start: whether `text` is the beginning of the whole text.
+/// No step may make more than the budget has.
 void split_words(const std::vector<SplitTextStep>&, std::string_view text, bool at_start, WordSplitter&, TextBudget&);
 
 }  // namespace tern

@@ -25,6 +25,7 @@
 
 namespace tern {
 
+/// An item around the text that the post-processor builds: ids, or the text's own.
 struct TemplateItem {
   std::vector<int32_t> ids;
   bool is_text = false;
@@ -45,6 +46,7 @@ struct TokenizerConfig {
   std::string text;  // the file, to keep its other keys
 };
 
+/// Memory that encode calls use one after another.
 struct EncodeScratch {
   WordCache cache;
   BpeScratch bpe;
@@ -55,6 +57,7 @@ struct EncodeScratch {
 
 enum class ModelKind { bpe, unigram, word_piece };
 
+/// All that a Tokenizer knows; finish_tokenizer fills the derived part.
 struct TokenizerData {
   std::string place;  // names the file in errors
   ModelKind kind = ModelKind::bpe;
@@ -65,7 +68,7 @@ struct TokenizerData {
   std::shared_ptr<const SentencePieceModel> sentencepiece;
   std::vector<NormalizeStep> normalizers;
   std::vector<SplitTextStep> splitters;
-  std::optional<ScanKind> scanner;                      // all of the splitters is this one scanner
+  std::optional<ScanKind> scanner;                      // the splitters together are this one scanner
   std::vector<DecodeStep> decoders, cleaning_decoders;  // the latter end with clean-up
   std::vector<TemplateItem> around;                     // the post-processor: what stands around the text
   std::vector<AddedToken> added;

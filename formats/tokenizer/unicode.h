@@ -1,6 +1,5 @@
 #pragma once
-// What a letter, a number, a space is to the reference tokenizers (Unicode 16; their libraries' own tables where those
-// differ).
+// Classes of characters as the reference tokenizers see them: Unicode 16, or their libraries' own tables where those differ.
 
 #include <cstdint>
 #include <span>
@@ -58,11 +57,12 @@ inline bool is_space(uint32_t c) {
   return c < 0x80 ? (c == 0x20 || (c >= 9 && c <= 13)) : in_class(CharClass::space, c);
 }
 
-/// The code point at text[i] (valid UTF-8) and the bytes it takes.
+/// A code point, and the number of bytes that it takes.
 struct CodePoint {
   uint32_t value;
   int size;
 };
+/// The code point that begins at text[i]; `text` is valid UTF-8.
 inline CodePoint code_point_at(std::string_view text, size_t i) {
   const auto byte = [&](size_t k) { return static_cast<uint32_t>(static_cast<uint8_t>(text[i + k])); };
   const uint32_t b = byte(0);

@@ -14,10 +14,11 @@ namespace tern {
 
 class PieceTable;
 
+/// The model of a tokenizer.json, or of SentencePiece.
 struct UnigramModel {
   std::vector<double> scores;  // by id, as the file has them
   std::optional<int32_t> unk;
-  bool byte_fallback = false;  // a text without pieces becomes <0xNN> pieces, where all of them are there
+  bool byte_fallback = false;  // a character without a piece becomes <0xNN> pieces, if all of its are in the vocabulary
   // SentencePiece's own arithmetic: sums rounded to 32 bits, and pieces by type. tokenizers adds in 64 bits.
   bool sums_in_f32 = false;
   std::optional<double> least_score;  // an unknown character scores 10 below this; absent: below the least score
@@ -32,7 +33,7 @@ struct UnigramModel {
   std::array<int32_t, 256> byte_ids{};  // ids of <0xNN>; -1: none
 };
 
-/// Memory of an encode call, kept for the next.
+/// Memory that calls of encode_unigram use one after another.
 struct UnigramScratch {
   struct Best {  // the best cut of the text up to here ends with piece `id` that begins at `begin`
     double score;
