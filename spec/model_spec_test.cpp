@@ -9,7 +9,6 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "formats/hf/config.h"
-#include "formats/hf/config_size.h"
 #include "formats/hf/fields.h"
 #include "formats/mutations_testing.h"
 #include "formats/small_file.h"

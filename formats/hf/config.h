@@ -138,6 +138,15 @@ HfConfig parse_hf_config(std::string_view json, std::string_view place);
 /// Makes the reader's checks on a configuration that a program built. Errors: usage, naming the field.
 void check_hf_config(const HfConfig&);
 
+/// Sizes of a model, as doubles, which no value of a file overflows. `parameters` equals num_parameters of spec/ as long as a
+/// double counts exactly.
+struct HfSize {
+  double parameters = 0;
+  double row = 0;      // numbers that the pass of one token makes, over all layers
+  double experts = 0;  // experts, over all layers
+};
+HfSize hf_config_size(const HfConfig&);
+
 /// How transformers 5 and 4 spell dtype and rotary positions.
 enum class HfForm : uint8_t { v5, v4 };
 /// The file as text: transformers 5 spelling (dtype, rope_parameters), or transformers 4 spelling (torch_dtype,

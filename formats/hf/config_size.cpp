@@ -1,6 +1,4 @@
 // The closed forms of spec/unit_cost.cpp in doubles, so that no value of a file overflows what judges it.
-#include "formats/hf/config_size.h"
-
 #include <algorithm>
 
 #include "formats/hf/config_impl.h"

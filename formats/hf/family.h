@@ -16,12 +16,10 @@
 namespace tern {
 
 /// What the weight files call a parameter, without ".weight" or ".bias"; empty: the family has no such parameter. In a name
-///   '#' stands for the layer's number, '@' for the expert's;
-///   ',' parts the names of matrices that lie one below the other in tern's matrix;
-///   '^' marks a matrix that the file holds as (in, out);
-///   '%' marks a matrix whose rows come in groups, one for each key-value head: its query heads, its key, its value;
-///   '&' marks one tensor for all experts, without a suffix: (experts, in, out), in which outputs of gate and up alternate. Its
-///       biases (experts, out) are the tensor of that name and "_bias".
+/// '#' stands for the layer's number and '@' for the expert's. ',' parts the names of matrices that lie one below the other in
+/// tern's matrix. '^' marks a matrix that the file holds as (in, out). '%' marks one whose rows come in groups, one for each
+/// key-value head: its query heads, its key, its value. '&' marks one tensor for all experts, without a suffix: (experts, in,
+/// out), in which outputs of gate and up alternate; its biases (experts, out) are the tensor of that name and "_bias".
 struct HfNames {
   std::string_view tokens, positions, token_types, embed_norm;
   std::string_view attention_norm, qkv, query_norm, key_norm, attention_out, attention_post_norm;
@@ -44,8 +42,7 @@ enum class HfNormPlace : uint8_t {
 };
 enum class HfHeadNorm : uint8_t { none, head, row };  // of queries and keys: each head by itself, all of a row together
 enum class HfPositions : uint8_t { rotary, learned, alibi };
-/// Which layers have a window. A list layer_types in the file says it, except where every layer has one.
-enum class HfWindows : uint8_t {
+enum class HfWindows : uint8_t {  // which layers have a window; a list layer_types in the file decides, if it is there
   none,
   every,  // every layer has sliding_window
   switched,  // if use_sliding_window is true; without a list the layers from max_window_layers on, or in a family with
@@ -139,8 +136,7 @@ struct HfPairOfNorms {
   std::string_view attention, mlp;
 };
 
-/// A row of the table.
-struct HfFamily {
+struct HfFamily {  // a row of the table
   std::string_view name;          // model_type
   std::string_view architecture;  // of a causal language model
   std::string_view prefix;        // of names, lacking where the bare model was saved
@@ -166,8 +162,7 @@ struct HfFamily {
   HfNames names;
 };
 
-/// The table.
-const std::vector<HfFamily>& hf_families();
+const std::vector<HfFamily>& hf_families();  // the table
 /// The family of this model_type; nullptr: none.
 const HfFamily* find_hf_family(std::string_view model_type);
 /// The family of a configuration. Errors: usage, naming model_type.

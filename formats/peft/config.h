@@ -39,13 +39,12 @@ PeftConfig read_peft_config(const std::string& path);
 /// The file's text as PEFT writes it, for readers of any version. Reading it gives the same configuration again.
 std::string peft_config_json(const PeftConfig&);
 
-/// The adapter of one module.
+/// Rank and scale of the adapter of a module. peft_adapter_of returns nothing for a module without one. Errors  bad_file:
+/// a pattern that is no regular expression, or needs too many steps.
 struct PeftAdapter {
   int64_t rank = 0;
   double scale = 1;
 };
-/// Rank and scale of the adapter of this module; absent: it has none. Errors  bad_file: a pattern that is no regular
-/// expression, or needs too many steps.
 std::optional<PeftAdapter> peft_adapter_of(const PeftConfig&, std::string_view module);
 
 }  // namespace tern

@@ -18,7 +18,7 @@ class PieceTable;
 struct UnigramModel {
   std::vector<double> scores;  // by id, as the file has them
   std::optional<int32_t> unk;
-  bool byte_fallback = false;  // a character without a piece becomes <0xNN> pieces, if all of its are in the vocabulary
+  bool byte_fallback = false;  // a run of characters without pieces becomes <0xNN> pieces, if all of these are there
   // SentencePiece's own arithmetic: sums rounded to 32 bits, and pieces by type. tokenizers adds in 64 bits.
   bool sums_in_f32 = false;
   std::optional<double> least_score;  // an unknown character scores 10 below this; absent: below the least score

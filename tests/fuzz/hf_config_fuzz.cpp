@@ -8,7 +8,6 @@
 
 #include "base/error.h"
 #include "formats/hf/config.h"
-#include "formats/hf/config_size.h"
 #include "formats/hf/generation_config.h"
 #include "spec/model_spec.h"
 
