@@ -7,7 +7,7 @@
 
 namespace tern {
 
-/// A group of `ranks` devices, `stride` apart, whose first device is any multiple of the group's span.
+/// A group of `ranks` devices, each `stride` after the one before. The first may be any multiple of the group's span.
 struct RankGroup {
   int64_t ranks = 1, stride = 1;
 };
@@ -22,7 +22,7 @@ int64_t reduce_scatter_ps(const Machine&, RankGroup, int64_t bytes);  // the sam
 int64_t all_reduce_ps(const Machine&, RankGroup, int64_t bytes);      // both
 /// Every rank sends `bytes` in equal parts to all.
 int64_t all_to_all_ps(const Machine&, RankGroup, int64_t bytes);
-/// One device to the one `distance` further; `inside`: whether both are known to lie in one domain of the first level.
+/// One device sends to the device `distance` after it. inside: whether both are known to lie in one domain of the first level.
 int64_t send_ps(const Machine&, int64_t distance, bool inside, int64_t bytes);
 
 /// ceil(amount / rate) in picoseconds, at most kMostPs, as all times here.

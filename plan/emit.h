@@ -12,6 +12,7 @@
 
 namespace tern {
 
+/// What another framework reads.
 struct EmittedPlan {
   std::string file;                  // its usual name: "train.sh", "ds_config.json"
   std::string text;                  // a shell script, or JSON: what to save under that name
@@ -25,7 +26,7 @@ struct EmittedPlan {
 /// quoted where a shell would read it otherwise.
 std::string script_of(const std::vector<std::string>& environment, const std::vector<std::string>& command);
 
-/// `devices_of_node`: devices of each node that the plan uses.
+/// The plan for a framework. `devices_of_node`: devices of each node that the plan uses.
 /// Errors: usage, naming what the framework cannot run: a part of the model, the mesh, layers with unlike strategies.
 EmittedPlan emit_plan(Framework, const ModelSpec&, const Plan&, int64_t devices_of_node);
 

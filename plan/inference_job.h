@@ -15,12 +15,14 @@ namespace tern {
 /// How weights are kept. q8, q4: blocks of 32 with a 16-bit scale, 8.5 and 4.5 bits each. bf16 stands for f16 too.
 enum class StoredType : uint8_t { f32, bf16, q8, q4 };
 std::string_view name_of(StoredType);
+/// Bytes of so many numbers.
 int64_t stored_bytes(StoredType, int64_t numbers);
+/// The type that keeps weights as they are computed with; f16 counts as bf16, f64 as f32.
 StoredType stored_as(DType);
 /// The type of a cache that keeps keys and values as they are computed; f16 counts as bf16, f64 as f32.
 KvType kv_kept_as(DType);
 
-/// What is asked for.
+/// The requests, users and targets that a plan of inference is asked for.
 struct InferenceJob {
   int64_t prompt = 2048, answer = 256;  // tokens of a request
   int64_t users = 0;                    // sequences at once; 0: as many as there is room and time for

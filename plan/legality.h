@@ -29,7 +29,8 @@ std::string why_illegal(const ModelSpec&, const TrainJob&, const Machine&, const
 std::string why_illegal_pipeline(const Machine&, const OuterChoice&, int num_layers);
 /// "" if the schedule has an order of this shape: chunks per stage, and what must divide the micro-batches.
 std::string why_illegal_schedule(PipelineSchedule, int64_t num_stages, int64_t chunks, int64_t num_micro);
-/// A layer's strategy. Sharding over a single replica is legal and changes nothing.
+/// "" if a layer may have this strategy on such a machine, else the rule broken. Sharding over a single replica is legal and
+/// changes nothing.
 std::string why_illegal(const Machine&, const LayerStrategy&);
 
 }  // namespace tern

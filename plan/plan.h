@@ -39,17 +39,17 @@ struct PlannedStage {
 /// instruction.
 struct PlannedProgram {
   uint32_t checksum =
-      0;  // of the list (program/checksum.h); the multiplier's scratch counts only for a cluster file of `tern profile`
+      0;  // of the list (program/checksum.h), with the multiplier's scratch only for a cluster file of `tern profile`
   int64_t instructions = 0;
   int64_t step_ps = 0;  // simulated; longer than the plan's step where a rank waits until its messages have left
   friend bool operator==(const PlannedProgram&, const PlannedProgram&) = default;
 };
 
-/// The choices that share a feature, as an answer to "why not": their bound, and the best plan that was found among the most
-/// promising of them. A feature "neighbour: …" is a single choice, one step away from the plan.
+/// Why the plan does not have some feature: the bound of all choices that have it, and the best plan that was found among the
+/// most promising of them. A feature "neighbour: …" stands for a single choice, one step away from the plan.
 struct PlannedFamily {
   std::string feature;   // "tensor 4", "schedule gpipe"
-  bool found = false;    // a plan of the family was made; else no plan of it is below bound_ps, or none fits
+  bool found = false;    // a plan of the family was found
   bool fits = true;      // false: no choice of it fits
   std::string choice;    // that plan's, in words
   int64_t step_ps = 0;   // its makespan
@@ -57,24 +57,25 @@ struct PlannedFamily {
   friend bool operator==(const PlannedFamily&, const PlannedFamily&) = default;
 };
 
-/// Outer choices, by what became of them.
+/// Numbers of outer choices, by what became of them.
 struct ChoiceCounts {
-  int64_t legal = 0;      // in all
+  int64_t legal = 0;      // all of them
   int64_t by_bound = 0;   // closed by a bound that is no better than the best plan, or by bytes that exceed the room
   int64_t by_search = 0;  // closed by search
   int64_t open = 0;       // not closed: the gap speaks of them
   friend bool operator==(const ChoiceCounts&, const ChoiceCounts&) = default;
 };
 
-/// How far the predicted step may be off, from runs that were measured and left out of a fit.
+/// How far the predicted step may be off, as runs show that were measured and left out of the fit.
 struct PlannedError {
-  std::string software;             // that ran the measured runs
-  int64_t rows = 0;                 // left out and predicted
+  std::string software;             // what the measured runs ran on
+  int64_t rows = 0;                 // runs that were left out and predicted
   int64_t low_ps = 0, high_ps = 0;  // the range in which 18 of 20 measured times lay, for this step
   double median = 0;                // of |predicted/measured − 1|
   friend bool operator==(const PlannedError&, const PlannedError&) = default;
 };
 
+/// A plan of training. Times are in picoseconds.
 struct Plan {
   std::string model, hardware, node;  // as asked for; name in the cluster file; its nodes' types, in words
   int64_t parameters = 0;

@@ -9,11 +9,11 @@
 
 namespace tern {
 
-/// Version 1. Errors: none; numbers are finite by construction. `report`: what follows from the plan, under the key
-/// "report"; it is for readers, and is not read back.
+/// The text of the file, version 1. `report`: what follows from the plan; it stands under the key "report" for people and is not
+/// read back. Errors: none; numbers are finite by construction.
 std::string plan_json(const Plan&);
 std::string plan_json(const Plan&, const Json& report);
-/// Errors: bad_file "PLACE: KEY: …" for what is no plan of this version: unknown or missing keys, wrong types, layers
+/// Reads a plan. Errors: bad_file "PLACE: KEY: …": what is no plan of this version: unknown or missing keys, wrong types, layers
 /// that leave holes, stages out of order, degrees below one.
 Plan parse_plan(std::string_view json, std::string_view place);
 Plan read_plan(const std::string& path);

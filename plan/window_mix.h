@@ -18,11 +18,11 @@ namespace tern {
 struct SlowestRank {
   double factor = 1;  // 1: one rank, or windows that are all alike
   double error = 0;   // of the factor, one standard deviation
-  int64_t steps = 0;  // drawn; 0: known without
+  int64_t steps = 0;  // steps that were drawn; 0: the factor is known without
 };
 inline constexpr uint64_t kSlowestRankSeed = 1;
 
-/// Windows of `seq` tokens.
+/// How sequences fill windows of `seq` tokens.
 /// packed  Sequences in random order, laid end to end and cut; attention inside each
 ///         piece, as train/feed.h has it. With g the greatest common divisor of seq
 ///         and all lengths, a sequence begins at each multiple of g in a window
@@ -68,14 +68,14 @@ class WindowMix {
   mutable std::map<std::tuple<Kind, int64_t, int64_t>, SlowestRank> known_;
 };
 
-/// The mean over a job's windows; where the job has no lengths, every sequence counts as `seq` long. Errors: TERN_CHECK: a
-/// job that was read from a file, without its distribution.
+/// Means over the windows of a job; without lengths every sequence counts as `seq` long. Errors: TERN_CHECK: a job that was read
+/// from a file and so lacks the distribution.
 double window_pairs(const TrainJob&,
                     const AttentionSpec&);  // pairs per window and head that a rank computes, on average
-double step_tokens(const TrainJob&);        // real ones
-/// Attended pairs in a micro-batch of the slowest of `ranks`, which wait for each other after every `windows` windows.
+double step_tokens(const TrainJob&);        // tokens of a step without padding
+/// Attended pairs in a micro-batch of the slowest rank, where `ranks` ranks wait for each other after every `windows` windows.
 int64_t micro_batch_pairs(const TrainJob&, const AttentionSpec&, int64_t micro_batch, int64_t ranks, int64_t windows);
-/// The function of spec/unit_cost.h, for real tokens and the pairs inside sequences.
+/// training_flops_per_token of spec/unit_cost.h, for real tokens and the pairs inside sequences.
 double training_flops_per_token(const ModelSpec&, const TrainJob&);
 
 }  // namespace tern
