@@ -8,7 +8,7 @@
 
 namespace tern {
 
-/// A placement of all layers on one device, with these sizes for its micro-batches.
+/// All layers on one device. micro_batches: the sizes of a unit's work in each micro-batch.
 Placement placement_of(const ModelSpec&, std::span<const CostQuery> micro_batches, Recompute,
                        const UpdateConfig& = update_config(UpdateRule::adamw));
 
@@ -21,7 +21,7 @@ Placement placement_of(const ModelSpec&, std::span<const CostQuery> micro_batche
 Program training_program(const ModelSpec&, std::span<const CostQuery> micro_batches, Recompute,
                          const UpdateConfig& = update_config(UpdateRule::adamw));
 
-/// The forward alone (lower_forward).
+/// The Program of lower_forward for these sizes.
 Program forward_program(const ModelSpec&, std::span<const CostQuery> micro_batches);
 
 }  // namespace tern

@@ -18,9 +18,10 @@ namespace tern {
 LinkBytes link_bytes(const Instruction&, int64_t element_bytes, int rank, int ranks,
                      std::span<const int64_t> parts = {});
 
-/// The same for what a unit's pass exchanges inside, over a tensor group of `ranks` ranks whose parts are equal.
+/// Bytes that a rank sends and receives while a unit's pass exchanges exchanged_bytes over its tensor group of `ranks` ranks, whose
+/// parts are equal.
 LinkBytes exchange_link_bytes(const Instruction&, int ranks);
-/// The same over a context group of so many ranks, which swap rows for heads.
+/// Bytes that a rank sends and receives while a unit's pass swaps rows for heads over its context group of `ranks` ranks.
 LinkBytes swap_link_bytes(const Instruction&, int ranks);
 
 }  // namespace tern

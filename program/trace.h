@@ -13,6 +13,7 @@
 
 namespace tern {
 
+/// An instruction with its time, in seconds, and its bytes.
 struct TraceEvent {
   std::string name;  // "FORWARD attention 3"
   Opcode op = Opcode::forward;
@@ -23,6 +24,7 @@ struct TraceEvent {
   int64_t buffer_bytes = 0, peak_bytes = 0;  // alive buffers; with temporaries
 };
 
+/// The event of an instruction.
 TraceEvent trace_event(const Instruction&, double start_s, double duration_s, int64_t buffer_bytes, int64_t peak_bytes);
 
 /// One JSON document. `process` names the run ("predicted", "measured"). Each rank is a process of the trace and each of

@@ -17,11 +17,12 @@ bool sums_over_model(const Placement&);
 /// alone.
 Instruction norm_instruction(const Placement&, int64_t trained, int64_t shared_blocks);
 
+/// The unit that an UPDATE changes.
 struct UpdatedUnit {
   int layer = 0, unit = 0;
   bool table_copy = false;  // UPDATE also updates the device's copy of the embedding table
 };
-/// States that lie on the disk pass through memory while it runs: message_bytes is their bytes read and written, added.
+/// UPDATE of a unit. States on the disk pass through memory while it runs: message_bytes is the sum of what is read and written.
 Instruction update_instruction(const ModelSpec&, const Placement&, const UnitCost&, const UpdatedUnit&);
 
 }  // namespace tern

@@ -8,7 +8,7 @@
 
 namespace tern {
 
-/// Every broken rule, one sentence each, naming the instruction by its place in the list; empty: the Program is sound.
+/// The rules that a Program breaks, one sentence each, naming the instruction by its place in the list; none: it is sound.
 /// Fields   rank, unit, micro and peer in range; no negative size.
 /// Buffers  per rank, in the order of the list: born when not alive (a second birth only by GATHER and LOAD), read and
 ///          freed only while alive, nothing but the resident alive at the end; an instruction names a buffer at most
@@ -32,7 +32,7 @@ namespace tern {
 /// `training` false: a forward program, with FORWARD alone.
 std::vector<std::string> validate(const Program&, bool training = true);
 
-/// Errors: TERN_CHECK with the first few sentences, if there are any.
+/// Checks that validate finds nothing. Errors: TERN_CHECK with the first few sentences.
 void check_valid(const Program&, bool training = true);
 
 }  // namespace tern
