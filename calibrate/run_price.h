@@ -22,7 +22,7 @@
 
 namespace tern {
 
-/// Costs of embedding, a block and head, and of what a block sends to a stage in another node, or in its own.
+/// Costs of the embedding, a block and the head, and of what a block sends to a stage in another node, or in its own node.
 struct LayerPrices {
   std::array<CostVector, 3> layers;
   EdgeCost far, near;
@@ -40,10 +40,11 @@ class RunPricer {
   int64_t num_nodes() const { return num_nodes_; }
   const PublishedRun& run() const { return run_; }
 
-  /// `machine`: num_nodes() nodes of the cluster, with whatever rates. One thread at a time, copies included.
+  /// The step's time, ps. machine: num_nodes() nodes of the cluster, with any rates. One thread at a time may call this, on copies
+  /// too.
   int64_t step_ps(const Machine& machine) const { return step_ps(machine, prices_on(machine)); }
 
-  /// The prices of a block and of the ends: runs that differ in numbers of blocks and micro-batches alone share them.
+  /// Prices of a block and of both ends. Runs that differ only in their numbers of blocks and micro-batches share them.
   LayerPrices prices_on(const Machine& machine) const;
   bool shares_prices_with(const RunPricer&) const;
   int64_t step_ps(const Machine& machine, const LayerPrices&) const;

@@ -13,7 +13,7 @@
 
 namespace tern {
 
-/// Runs made ready, all of one dtype.
+/// Runs of one dtype, made ready to be priced.
 class RunSet {
  public:
   /// Errors: as RunPricer's and ReadyPipelines'; bad_file, for rows of several dtypes.
@@ -25,11 +25,11 @@ class RunSet {
   const Cluster& cluster() const { return cluster_; }
   DType dtype() const { return dtype_; }
 
-  /// Seconds of the runs `which` under these constants, in their order.
+  /// Predicted seconds of the runs `which` under these constants. Shapes: as which.
   std::vector<double> seconds(std::span<const size_t> which, const Constants&) const;
-  /// The same on a cluster's own rates.
+  /// The same by the rates of a cluster.
   std::vector<double> seconds_on(std::span<const size_t> which, const Cluster&) const;
-  /// All rows; those that were measured and may be fitted.
+  /// The places of all rows; and of those that were measured and that may be fitted.
   std::vector<size_t> all() const;
   std::vector<size_t> fitted() const;
 

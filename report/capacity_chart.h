@@ -6,6 +6,7 @@
 
 namespace tern {
 
+/// A bar of use against a capacity, in any unit that both share.
 struct CapacityBar {
   std::string name;
   double used = 0, capacity = 0;
@@ -13,6 +14,7 @@ struct CapacityBar {
   std::vector<double> parts = {};  // of `used`, by CapacityChart::kinds; empty: one colour
 };
 
+/// Bars, one below the other.
 struct CapacityChart {
   std::string title = {};
   std::vector<CapacityBar> bars = {};
@@ -20,7 +22,7 @@ struct CapacityChart {
   int width = 900;
 };
 
-/// Each bar against its own capacity; what is over capacity is marked. Errors  bug: no bars, numbers below zero, parts
+/// Shows each bar against its own capacity, and marks a bar that is over it. Errors  bug: no bars, numbers below zero, parts
 /// that are not one of each kind or not the whole, more than six kinds.
 std::string svg(const CapacityChart&);
 

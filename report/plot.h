@@ -15,13 +15,15 @@ struct Axis {
   Scale scale = Scale::linear;
 };
 
+/// A curve.
 struct Series {
   std::string name;
-  std::vector<double> x, y;  // equal lengths; x ascending for a line that makes sense, which is not required
+  std::vector<double> x, y;  // of equal lengths; the line joins the points in this order
   bool points = false;       // mark each point (few points) instead of only joining them
   bool dashed = false;
 };
 
+/// Curves over common axes.
 struct LinePlot {
   std::string title = {};
   Axis x = {}, y = {};

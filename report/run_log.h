@@ -10,6 +10,7 @@
 
 namespace tern {
 
+/// A run's log and settings.
 struct RunLog {
   std::string name;  // as the user called it
   MetricsFile log;
@@ -25,6 +26,7 @@ struct TagSeries {
   std::vector<int64_t> steps;
   std::vector<double> values;
 };
+/// The values of a tag.
 TagSeries series_of(const RunLog& run, const std::string& tag);
 
 }  // namespace tern

@@ -6,7 +6,8 @@
 
 namespace tern {
 
-/// Pictures of svg(…) under each other, with a title and lines of text above: one picture.
+/// A picture that shows pictures of svg(…) one below the other, under a title and lines of text. Errors  bug: a text that is
+/// none of these pictures.
 std::string svg_column(const std::string& title, const std::vector<std::string>& lines,
                        const std::vector<std::string>& pictures);
 

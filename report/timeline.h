@@ -6,14 +6,17 @@
 
 namespace tern {
 
+/// A span of time with a colour.
 struct TimelineSpan {
   double begin = 0, end = 0;
   int kind = 0;  // index of Timeline::kinds
 };
+/// A row of spans.
 struct TimelineRow {
   std::string name;
-  std::vector<TimelineSpan> spans;  // rising, none over another
+  std::vector<TimelineSpan> spans;  // in order of time; none covers another
 };
+/// Rows over one axis of time.
 struct Timeline {
   std::string title = {}, unit = "s";
   std::vector<std::string> kinds = {};  // legend; at most six colours
@@ -21,7 +24,7 @@ struct Timeline {
   double end = 0;  // of the axis
   int width = 900, row_height = 22;
 };
-/// Spans thinner than half a pixel are joined with their neighbours of the same kind, and shown at that width at least.
+/// Joins spans thinner than half a pixel with their neighbours of the same kind, and shows none thinner than that.
 /// Errors  bug: no rows, end not positive, a span outside 0 … end or of an unknown kind, more than six kinds.
 std::string svg(const Timeline&);
 
