@@ -23,8 +23,8 @@ class ReadyPipelines {
     PipelineScratch scratch;
     PipelineRun run;
   };
-  /// The pipeline of a shape. `where`: "PATH:LINE", for the error. The times do not matter: callers ask for schedules that ignore
-  /// them alone. Errors: bad_file: all pipelines together would have more than `most_operations` operations.
+  /// The pipeline of a shape. `where`: "PATH:LINE", for the error. The times do not matter, as callers ask only for schedules
+  /// that ignore them. Errors: bad_file: all pipelines together would have more than `most_operations` operations.
   std::shared_ptr<Ready> of(const PipelineShape&, const PipelineTimes&, const std::string& where);
   int64_t operations() const { return operations_; }
 

@@ -7,8 +7,7 @@
 
 namespace tern {
 
-/// What ends a search early. Time and flag are looked at, the labels are counted: only the count is the same
-/// everywhere.
+/// What ends a search early: a time, a flag, or a count. Only a count ends it at the same place on every machine.
 struct Budget {
   std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
   const std::atomic<bool>* stop = nullptr;

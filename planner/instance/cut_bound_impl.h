@@ -8,14 +8,14 @@
 
 namespace tern {
 
-/// The best bound found, and the mixture and price it holds for.
+/// A bound, and the mixture and prices that give it.
 struct CutBound {
   int64_t bound = 0;  // ps; kNever: nothing fits
   PathTerms weights;
   double mu = 0;
   std::vector<double> dear;
 };
-/// At most `rounds` paths; ends early once the bound reaches `upper_bound` or no longer rises.
+/// The best bound of at most `rounds` paths. It ends early once the bound reaches `upper_bound` or no longer rises.
 CutBound cut_bound(const Chain&, int64_t upper_bound, int rounds);
 /// cut_bound's start alone: the bound of the mean paths. ps; kNever: nothing fits. Takes milliseconds.
 int64_t mean_bound(const Chain&);

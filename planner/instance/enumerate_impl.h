@@ -6,6 +6,7 @@
 
 namespace tern {
 
+/// The best assignment so far.
 struct Incumbent {
   bool found = false;
   Assignment assignment;
@@ -13,8 +14,9 @@ struct Incumbent {
   int64_t simulated = 0;
 };
 
-/// Whether all combinations with bound ≤ limit and < incumbent were looked at; false: out of simulations, or stopped.
-/// Objective  the makespan; `round` kept elements (Keep::times or Keep::all).
+/// Simulates all combinations with a bound ≤ limit and below the incumbent's value. done: all were simulated; too_many: there were
+/// more than `simulations`; stopped: the budget ended it. The objective is the makespan; `round` was made with Keep::times or
+/// Keep::all.
 SearchEnd enumerate(const Chain&, const IntervalBounds&, const Round&, StageLabels::Keep, int64_t limit,
                     int64_t simulations, const Budget&, Incumbent&);
 

@@ -8,6 +8,7 @@
 
 namespace tern {
 
+/// What the instance shall be like.
 struct RandomInstance {
   int layers = 6, strategies = 3, stages = 2, chunks = 1, micro = 4;
   PipelineSchedule schedule = kOneStageSchedule;
@@ -26,6 +27,7 @@ struct RandomInstance {
   int64_t scale = 1;  // of times
 };
 
+/// The instance of these numbers and this seed.
 Instance random_instance(const RandomInstance&, uint64_t seed);
 
 }  // namespace tern

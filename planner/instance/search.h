@@ -15,9 +15,10 @@ enum class Objective : uint8_t {
   simple,     // simple_objective of price.h
 };
 
+/// What is searched for, and what ends the search.
 struct SearchOptions {
   Objective objective = Objective::simulated;
-  /// Only a smaller value is wanted, e.g. than the best of another θ: the search stops as soon as none can exist.
+  /// Only a smaller value is wanted (the best of another θ, say): the search stops as soon as none can exist.
   int64_t upper_bound = kNever;
   double seconds = std::numeric_limits<double>::infinity();  // wall clock; the answer then keeps its gap
   int64_t simulations = 20000;                               // at most, after the bound search; a count, so the
@@ -28,6 +29,7 @@ struct SearchOptions {
   const std::atomic<bool>* stop = nullptr;  // set by another thread: the answer then keeps its gap
 };
 
+/// How much was done.
 struct SearchCounts {
   int64_t labels = 0;     // partial stages kept
   int64_t suffixes = 0;   // partial pipelines kept
@@ -35,7 +37,7 @@ struct SearchCounts {
   int64_t rounds = 0;     // of rising bound
 };
 
-/// Times in ps. Order: the same bytes for any number of threads, unless `seconds` or `stop` ended the search.
+/// The answer; times in ps. Order: the same bytes for any number of threads, unless `seconds` or `stop` ended the search.
 struct SearchResult {
   bool found = false;  // an assignment that fits, with value_ps < upper_bound
   Assignment assignment;
@@ -67,10 +69,10 @@ struct SearchResult {
   }
 };
 
-/// Errors: usage, as check_instance.
+/// Searches the instance. Errors: usage, as check_instance.
 SearchResult search(const Instance&, const SearchOptions& = {});
 
-/// A bound that costs milliseconds: no assignment that fits has a smaller makespan. For ordering outer choices.
+/// A lower bound of the makespan of every assignment that fits, ps, found in milliseconds; by it outer choices are ordered.
 int64_t quick_bound(const Instance&);
 
 }  // namespace tern

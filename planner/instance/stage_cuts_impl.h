@@ -8,33 +8,37 @@
 
 namespace tern {
 
-/// What a cut limits: p, p + q, or c·p + backlog and update (which no further layer makes less).
+/// What a cut limits, for a stage's p and q (bound_model_impl.h): p; p + q; or c·p with backlog and update, which no further
+/// layer makes less.
 enum class CutOn : uint8_t { work, work_and_rest, done };
 
-/// A linear cut: a label of layer u, state s survives if that + lambda·bytes ≤ limit[j][s], j = layers in the label
-/// − 1. It is the completion bound of a Lagrangian: time limit less the cheapest way on, memory priced at lambda.
+/// A linear cut. A label of layer u and state s survives if the limited time + lambda·bytes ≤ limit[j][s], j = layers in the
+/// label − 1. The limit is a Lagrangian bound: the time allowed less the cheapest way on, with memory at the price lambda.
 struct Cut {
   double lambda = 0;
   CutOn on = CutOn::work;
   std::vector<double> limit;  // (length · width)
 };
 
+/// Cuts of one stage.
 struct Cuts {
   int width = 1;  // states per row of limit
   std::vector<Cut> cuts;
 };
 
-/// Most time that a stage may take, for each cut. kNoLimit: no stage begins there.
+/// A TimeLimit where no stage begins.
 inline constexpr double kNoLimit = -1e300;
+/// The most time that a stage may take, for each kind of cut.
 struct TimeLimit {
   double work = kNoLimit, work_and_rest = kNoLimit, done = kNoLimit;
   double of(CutOn on) const { return on == CutOn::work ? work : on == CutOn::work_and_rest ? work_and_rest : done; }
 };
 
+/// Makes the cuts of one stage at given prices of memory.
 class StageCuts {
  public:
   StageCuts(const Chain&, int stage, const std::vector<double>& lambdas);
-  /// limit[j]: of a stage over layers [end − 1 − j, end).
+  /// The cuts for stages that end before layer `end`. limit[j]: of a stage over layers [end − 1 − j, end).
   Cuts make(int end, int length, const std::vector<TimeLimit>& limit) const;
 
  private:

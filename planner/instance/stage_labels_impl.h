@@ -1,7 +1,7 @@
 #pragma once
-// Labels of one stage: all that layers [u, e) can cost as the end of a stage, with u under one state and e − 1 under
-// another. They grow from the last layer to the first, because the gradient link's backlog does. A label is a short row
-// of integers where smaller is better; per layer and state the Pareto front stays.
+// Labels of one stage: what layers [u, e) can cost as the end of a stage, with layer u in one state and layer e − 1 in another.
+// They grow from the last layer to the first, as the gradient link's backlog does. A label is a short row of integers where
+// smaller is better; for each layer and state the Pareto front is kept.
 
 #include <cstdint>
 #include <vector>
@@ -12,36 +12,40 @@
 
 namespace tern {
 
+/// The label that a label extends, and the state and option by which it does.
 struct LabelParent {
   int32_t index = -1;
   int16_t state = 0, option = 0;
 };
 
+/// A Pareto front of labels.
 struct Front {
   std::vector<int64_t> x;  // (labels · dims)
   std::vector<LabelParent> parent;
   int size() const { return static_cast<int>(parent.size()); }
 };
 
+/// All labels of stages that end before layer `end`, in state `exit`.
 struct StageRun {
   int end = 0, exit = 0;
   std::vector<std::vector<Front>> front;  // (length)(states of layer end − 1 − j)
-  int64_t labels = 0;                     // labels kept, and comparisons as a fraction of one
+  int64_t labels = 0;                     // labels kept; comparisons count as fractions of a label
   bool too_many = false;
   int64_t bytes() const;  // of the fronts
 };
 
+/// Makes the labels of one stage.
 class StageLabels {
  public:
   enum class Keep { least, least_work_and_rest, least_done, bound, times, all };
-  /// Keep  least…: only what finds the least of p, p + q, or c·p + tail (then in place of p); bound: a lower bound
-  /// of all that the chain's bound model needs (times that
-  ///       the model hardly feels, as the least any strategy takes); times: all that the simulator sees; all: every
-  ///       label.
+  /// Keep  what labels carry. least, least_work_and_rest, least_done: only what finds the least of p, of p + q, or of
+  ///       c·p + tail (then in the place of p). bound: a lower bound of all that the chain's bound model needs; times that hardly
+  ///       matter to the model count as the least that any strategy takes. times: all that the makespan depends on. all: as
+  ///       times, and no label is dropped for another.
   StageLabels(const Chain&, int stage, Keep);
 
-  /// Labels of up to `length` layers before `end`; exit −1: any state. Stops early (too_many) above `most` labels or
-  /// the budget's bytes, or when its time is over.
+  /// Makes the labels of up to `length` layers before `end`; exit −1: any state. Stops early (too_many) above `most` labels or
+  /// the budget's bytes, or when the budget's time is over.
   StageRun run(int end, int exit, int length, const Cuts&, int64_t most, const Budget&) const;
   /// What the stage costs if it begins at the label's layer.
   StageCost cost(const StageRun&, int j, int state, int index) const;

@@ -1,5 +1,5 @@
 #pragma once
-// What the outer loop leaves, and the plan that is made of it.
+// What the search over choices leaves, and the plan that is made of it.
 
 #include <atomic>
 #include <functional>
@@ -12,7 +12,7 @@
 
 namespace tern {
 
-/// What the outer loop leaves. `bounds` has one for every candidate, kNever where nothing of it fits.
+/// What the search over choices leaves. Times in ps. `bounds` has one bound for each candidate; kNever: nothing of it fits.
 struct OuterOutcome {
   bool found = false, interrupted = false;
   int best = -1;
@@ -24,17 +24,18 @@ struct OuterOutcome {
   int no_fit_index = -1;
   NoFit no_fit;
   int64_t searches = 0, simulated = 0, restricted_open = 0, work = 0;
-  int64_t bounded_open = 0;  // of SpaceOfChoices::bounded, that could be faster
+  int64_t bounded_open = 0;  // choices of SpaceOfChoices::bounded that could be faster
   int64_t not_run = 0;       // choices for which the framework runs no strategy
   int64_t orders_open = 0;   // candidates of any_order that could be faster
   bool improved = true;      // no single-layer move makes the assignment faster, or layers=even allows none
   double seconds = 0;
   PoolFamily pool;
 };
-/// Fills the answer's plan, shape and times. If the look around the best plan finds a faster one, it takes its place.
+/// Fills the answer's plan, shape and times. If look_around finds a faster plan, that takes the place of the best one.
 void make_plan(const SpaceOfChoices&, const Cluster&, const PlanRequest&, OuterOutcome, PlanAnswer&);
 /// "rtx3090 × 2, rtx4080m × 1": stages by type of node, in the order of the first of each.
 std::string nodes_of(const SpaceOfChoices&, const Candidate&);
+/// The choice that lacks least, where nothing fits.
 NoFit make_no_fit(const SpaceOfChoices&, const OuterOutcome&);
 
 }  // namespace tern

@@ -7,14 +7,14 @@
 
 namespace tern {
 
-/// ps. The mean of the devices' work, with and without a price on memory, and the fill of plain schedules. `capacity`:
-/// device bytes of one device.
+/// A bound, ps, from the mean of the devices' work, with and without a price on memory, and from the fill of plain schedules.
+/// `capacity`: device bytes of one device.
 int64_t cheap_bound(const SpaceOfChoices&, const Candidate&, int64_t capacity);
-/// ps. A bound that counts whole layers: the least time in which the devices, each after its lead-in and with `mu` as
+/// A bound, ps, that counts whole layers: the least time in which the devices, each after its lead-in and with `mu` as
 /// the price of a byte (ps), have places for all layers of a kind.
 int64_t crowding_bound(const SpaceOfChoices&, const Candidate&, double mu);
 
-/// ps. No plan of any choice is faster: the model's products, shared out over all devices at their peak.
+/// A bound of all choices, ps: the model's products, shared out over all devices at their peak.
 int64_t work_bound(const ModelSpec&, const Cluster&, const TrainJob&);
 
 }  // namespace tern

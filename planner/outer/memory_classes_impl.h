@@ -10,7 +10,7 @@ namespace tern {
 
 struct Priced;  // planner/instance/price.h
 
-/// A plan's bytes by rank, tier and purpose; their sums are the peaks in `priced`.
+/// The bytes of each rank, by tier and purpose. They add up to the peaks of Priced.
 std::vector<PlannedMemoryByTier> memory_classes(const SpaceOfChoices&, const Candidate&, const Instance&,
                                                 const Assignment&, const Priced&);
 

@@ -19,19 +19,20 @@
 
 namespace tern {
 
+/// What is asked for.
 struct PlanRequest {
   std::string model;  // its name in the plan
   TrainJob job;
   SearchSpace space;
   SearchEffort effort = SearchEffort::normal;
-  double seconds = std::numeric_limits<double>::infinity();  // then the best so far, with its gap
+  double seconds = std::numeric_limits<double>::infinity();  // after them the best plan so far is returned, with its gap
   int threads = 1;
-  /// Above 0: any plan that fits will do, and the answer has its choice alone. The search looks where memory is least (the
-  /// smallest micro-batches; least_memory schedules alone, if one of one chunk is there), with this much work at most:
-  /// operations simulated, and what takes as long. A count, so that the answer is the same on every machine.
+  /// Above 0: any plan that fits is enough, and the answer has its choice alone. The search looks where memory is least (the
+  /// smallest micro-batches; if there are least_memory schedules of one chunk, these alone). It does this much work at most, in
+  /// simulated operations and what takes as long: a count, so that the answer is the same on every machine.
   int64_t any_fit_within = 0;
   const std::atomic<bool>* stop = nullptr;
-  /// Called now and then with the choices that this pass has still to look at, and the best step so far (ps, 0: none).
+  /// Called now and then with the number of choices that this pass has still to look at, and the best step so far (ps; 0: none).
   std::function<void(int64_t left, int64_t best_ps)> progress = {};
 };
 
@@ -43,16 +44,17 @@ struct NoFit {
   int64_t missing_bytes = 0, capacity_bytes = 0;  // per device
 };
 
+/// The answer.
 struct PlanAnswer {
   bool found = false;
   Plan plan;  // if found
-  // If found: the stages' times, as simulated.
+  // If found: the pipeline, and the stages' times in it.
   PipelineShape shape;
   PipelineTimes times;
-  std::vector<PlannedMemoryByTier> memory;  // by rank: what is in PlannedRank::peak
-  NoFit no_fit;                             // else
-  // Where none was found: whether memory closed every choice (else no_fit is empty, and `open` of the `choices` may hold a
-  // plan).
+  std::vector<PlannedMemoryByTier> memory;  // by rank: what PlannedRank::peak is made of
+  NoFit no_fit;                             // if not found
+  // If none was found: whether memory closed every choice. If not, no_fit is empty, and `open` choices may still hold a
+  // plan.
   bool proven_infeasible = false;
   bool interrupted = false;  // time, stop or work
   int64_t choices = 0, open = 0;
@@ -61,7 +63,7 @@ struct PlanAnswer {
   int64_t work = 0;  // of PlanRequest::any_fit_within
 };
 
-/// The least simulated makespan over the space; ties by the order of enumeration. A pipeline's stages may lie on nodes
+/// Finds the plan of least makespan (run_pipeline's) in the space; of equal plans the one whose choice is enumerated first. A pipeline's stages may lie on nodes
 /// of several types, with one mesh for all; Plan::restrictions says what was left out. Order: the same bytes whatever
 /// `threads`, unless `seconds` or `stop` ended it. Errors: usage, if no choice is legal (names the broken rules, or the pins
 /// that cannot be), if the space has no strategy that its framework runs, or if every step may exceed kMostStepPs (names the

@@ -21,14 +21,14 @@ struct SearchSpace {
   /// Homes of optimizer states and of activations. Pipelines with several chunks per stage keep both on the device.
   std::vector<Tier> states{Tier::device, Tier::host, Tier::disk};
   std::vector<Tier> activations{Tier::device, Tier::host, Tier::disk};
-  /// What is given of the outer choice, and whether layers lie evenly. What is given of strategies (sharded, recomputed,
-  /// offloaded) is in the lists above instead. `pin` fills both.
+  /// Pins of the outer choice, and whether layers lie evenly. Pins of strategies (sharding, recomputation, offloading) narrow the
+  /// lists above instead. `pin` does both.
   PinnedAxes pinned;
 };
 
-/// The space in which only choices with these axes are left; limits that a pin is beyond are raised.
+/// The choices of a space that have these axes. A limit that a pin exceeds is raised to it.
 SearchSpace pin(SearchSpace, const PinnedAxes&);
-/// Only what this framework runs: layers=even, its schedules, strategies and numbers of devices.
+/// The choices of a space that this framework runs: layers=even, its schedules, strategies and numbers of devices.
 SearchSpace for_framework(SearchSpace, Framework);
 
 }  // namespace tern

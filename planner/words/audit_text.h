@@ -7,7 +7,7 @@
 
 namespace tern {
 
-/// "1,792 choices bounded anew in 0.4 s: …".
+/// How many choices were judged and how: "1,792 choices bounded anew in 0.4 s: …".
 std::string audit_counts(const PlanAudit&);
 /// The verdict, what is proven, and what was not judged.
 std::string audit_text(const PlanAudit&, const Plan&);

@@ -10,9 +10,9 @@
 
 namespace tern {
 
-/// What the plan's times take for granted of these lengths, one sentence each; none without lengths.
+/// What the plan's times assume about these lengths, one sentence each; none without lengths.
 std::vector<std::string> lengths_assumed(const Plan&);
-/// Words: lines, each behind a key of ten letters. null, "" without lengths. The job needs its `mix`.
+/// What the lengths do to the plan, as JSON and as lines of text; null and "" without lengths. The job needs its `mix`.
 Json lengths_json(const ModelSpec&, const Plan&);
 std::string lengths_words(const ModelSpec&, const Plan&);
 

@@ -11,17 +11,18 @@
 
 namespace tern {
 
+/// The question.
 struct ServingQuestion {
   ModelSpec spec;
   Cluster cluster;
   std::string model;  // its name in the answer
   InferenceJob job;
-  bool tern = false;                                   // served by tern's own engine, at its measured rates
-  bool vllm = false;                                   // written down as a command of vLLM
-  bool all_on_device() const { return tern || vllm; }  // and nothing in blocks
+  bool tern = false;                                   // tern's own engine serves, at its measured rates
+  bool vllm = false;                                   // the answer is written as a command of vLLM
+  bool all_on_device() const { return tern || vllm; }  // all bytes lie on the device, and none in coded blocks
 };
 
-/// The plan, its times and its memory.
+/// The plan, its times and its memory, as text and as JSON.
 std::string serving_text(const ServingQuestion&, const ServingAnswer&);
 Json serving_json(const ServingQuestion&, const ServingAnswer&);
 
