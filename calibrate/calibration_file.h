@@ -28,8 +28,8 @@ struct Calibration {
 
 /// The file's text. The same calibration is the same bytes, and what is read back is the same calibration.
 std::string calibration_toml(const Calibration&);
-/// Reads a calibration. Errors  bad_file "PATH:LINE: KEY: fact, expectation": unknown or missing keys, another version, constants outside
-/// their bounds, errors that do not rise.
+/// Reads a calibration. Errors  bad_file "PATH:LINE: KEY: fact, expectation": unknown or missing keys, another version,
+/// constants outside their bounds, errors that do not rise.
 Calibration parse_calibration(std::string_view toml, const std::string& path);
 Calibration read_calibration(const std::string& path);
 
@@ -37,7 +37,8 @@ Calibration read_calibration(const std::string& path);
 /// Errors  usage, if a device of the cluster's groups is not the calibration's, or the dtype is another.
 Cluster calibrated(const Cluster&, const Calibration&, DType);
 
-/// The range around a prediction, in seconds, in which 18 of 20 of the left-out rows lie (all of them, if they are fewer than 20).
+/// The range around a prediction, in seconds, in which 18 of 20 of the left-out rows lie (all of them, if they are
+/// fewer than 20).
 struct ErrorBar {
   double low = 0, high = 0;
 };

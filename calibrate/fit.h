@@ -27,7 +27,8 @@ struct Fit {
 
 /// The constants within their bounds for which ½ Σ log(1 + (r/scale)²) + ½ Σ ((z − nominal)/spread)² is least, with
 /// r = log(predicted/measured) and z the constant or its logarithm. Levenberg and Marquardt's steps on weights
-/// 1/(1 + (r/scale)²) are made twice, from the nominal values and from the least squares of all rows; the better end counts. Order: the same bits for the same rows in the same order.
+/// 1/(1 + (r/scale)²) are made twice, from the nominal values and from the least squares of all rows; the better end
+/// counts. Order: the same bits for the same rows in the same order.
 /// Source  Levenberg 1944, Marquardt 1963; Cauchy weights: Holland & Welsch 1977 (all recalled).
 /// Errors  usage, for a row without a measured time, or none.
 Fit fit_constants(const RunSet&, std::span<const size_t> rows, const FitOptions& = {});

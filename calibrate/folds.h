@@ -15,8 +15,8 @@ namespace tern {
 /// Which rows are left out together.
 enum class FoldBy : uint8_t { rows, layout, model };
 std::string_view name_of(FoldBy);  // "rows", "layout", "model"
-/// Cuts rows into folds. By rows: `parts` parts of a shuffle of that seed; by layout: one fold for each (tensor, context, data, expert,
-/// expert tensor, pipeline); by model: one for each (model, width).
+/// Cuts rows into folds. By rows: `parts` parts of a shuffle of that seed; by layout: one fold for each (tensor,
+/// context, data, expert, expert tensor, pipeline); by model: one for each (model, width).
 std::vector<std::vector<size_t>> folds_of(const RunSet&, std::span<const size_t> rows, FoldBy, uint64_t seed,
                                           int parts);
 

@@ -28,12 +28,12 @@ struct Ordered {
   std::vector<std::pair<size_t, size_t>> wrong;  // rows
   double share() const { return pairs ? static_cast<double>(right) / static_cast<double>(pairs) : 1; }
 };
-/// Counts pairs whose times are more than `apart` (a share) apart; a pair predicted as equal is not in order. Order: the counts do
-/// not depend on the order of the rows.
+/// Counts pairs whose times are more than `apart` (a share) apart; a pair predicted as equal is not in order. Order:
+/// the counts do not depend on the order of the rows.
 Ordered ordered(const RunSet&, std::span<const size_t> rows, std::span<const double> predicted, double apart = 0.05);
 
-/// What a job would lose by the run that was predicted fastest: its measured time over the least measured time, minus 1. Of runs
-/// predicted as equally fast the slowest counts.
+/// What a job would lose by the run that was predicted fastest: its measured time over the least measured time, minus
+/// 1. Of runs predicted as equally fast the slowest counts.
 struct Regret {
   std::string job;
   double regret = 0;

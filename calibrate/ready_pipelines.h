@@ -12,8 +12,8 @@
 
 namespace tern {
 
-/// Pipelines made ready to run, one for each shape, shared by all rows that have it. Their operations take most of a table's memory,
-/// so they are bounded.
+/// Pipelines made ready to run, one for each shape, shared by all rows that have it. Their operations take most of a
+/// table's memory, so they are bounded.
 class ReadyPipelines {
  public:
   static constexpr int64_t kMostReady = 4 * kMostOperations;
@@ -23,8 +23,9 @@ class ReadyPipelines {
     PipelineScratch scratch;
     PipelineRun run;
   };
-  /// The pipeline of a shape. `where`: "PATH:LINE", for the error. The times do not matter, as callers ask only for schedules
-  /// that ignore them. Errors: bad_file: all pipelines together would have more than `most_operations` operations.
+  /// The pipeline of a shape. `where`: "PATH:LINE", for the error. The times do not matter, as callers ask only for
+  /// schedules that ignore them. Errors: bad_file: all pipelines together would have more than `most_operations`
+  /// operations.
   std::shared_ptr<Ready> of(const PipelineShape&, const PipelineTimes&, const std::string& where);
   int64_t operations() const { return operations_; }
 

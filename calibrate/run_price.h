@@ -22,7 +22,8 @@
 
 namespace tern {
 
-/// Costs of the embedding, a block and the head, and of what a block sends to a stage in another node, or in its own node.
+/// Costs of the embedding, a block and the head, and of what a block sends to a stage in another node, or in its own
+/// node.
 struct LayerPrices {
   std::array<CostVector, 3> layers;
   EdgeCost far, near;
@@ -40,8 +41,8 @@ class RunPricer {
   int64_t num_nodes() const { return num_nodes_; }
   const PublishedRun& run() const { return run_; }
 
-  /// The step's time, ps. machine: num_nodes() nodes of the cluster, with any rates. One thread at a time may call this, on copies
-  /// too.
+  /// The step's time, ps. machine: num_nodes() nodes of the cluster, with any rates. One thread at a time may call
+  /// this, on copies too.
   int64_t step_ps(const Machine& machine) const { return step_ps(machine, prices_on(machine)); }
 
   /// Prices of a block and of both ends. Runs that differ only in their numbers of blocks and micro-batches share them.

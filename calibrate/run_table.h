@@ -42,7 +42,8 @@ struct RunDefaults {
   int zero = 0;
 };
 
-/// Reads a table. Columns  by name, whatever case and order. Of the shape: "gpus", "global batch", "micro batch", "hidden size",
+/// Reads a table. Columns  by name, whatever case and order. Of the shape: "gpus", "global batch", "micro batch",
+/// "hidden size",
 ///          "attention heads", "layers", "sequence length", or "model" in place of the three sizes. Parallel degrees:
 ///          "tensor parallelism", "data parallelism", "pipeline parallelism", "context parallelism",
 ///          "expert parallelism", "expert tensor parallelism" (of mixtures; the first must be there), "virtual stages"

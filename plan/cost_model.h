@@ -69,9 +69,9 @@ class LayerCosts {
   TableCopy table_;                 // of the embedding
 };
 
-/// An upper bound of a step's time, ps: all layers one after another, each under its slowest strategy, with its link to another
-/// stage, its share of the host link and what comes once a step. Infinite if a time is so long that the cost model cuts it off
-/// (kMostPs).
+/// An upper bound of a step's time, ps: all layers one after another, each under its slowest strategy, with its link to
+/// another stage, its share of the host link and what comes once a step. Infinite if a time is so long that the cost
+/// model cuts it off (kMostPs).
 struct LongestTimes {
   double micro = 0, once = 0;  // of a micro-batch; of a step
   /// Whether no step can reach kMostStepPs. A choice that fails is not planned: only bounds of it are known.

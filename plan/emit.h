@@ -30,8 +30,8 @@ std::string script_of(const std::vector<std::string>& environment, const std::ve
 /// Errors: usage, naming what the framework cannot run: a part of the model, the mesh, layers with unlike strategies.
 EmittedPlan emit_plan(Framework, const ModelSpec&, const Plan&, int64_t devices_of_node);
 
-/// vLLM's command line for this way of serving: prompts and decoding take turns on the same devices, all weights, keys and
-/// values are on the devices, in the compute type. `device`, `devices_of_node`: of the nodes that the plan lies on.
+/// vLLM's command line for this way of serving: prompts and decoding take turns on the same devices, all weights, keys
+/// and values are on the devices, in the compute type. `device`, `devices_of_node`: of the nodes that the plan lies on.
 /// Errors: usage, naming what vLLM has not.
 EmittedPlan emit_serving(const std::string& model, const InferenceJob&, const ServingPlan&, const DeviceType& device,
                          int64_t devices_of_node);

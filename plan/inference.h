@@ -1,6 +1,6 @@
 #pragma once
-// One copy of a model that serves: what its weights and its keys and values take on each tier, how long a prompt and a decoded
-// token take. Closed forms; plan/README.md has the formulas.
+// One copy of a model that serves: what its weights and its keys and values take on each tier, how long a prompt and a
+// decoded token take. Closed forms; plan/README.md has the formulas.
 
 #include <cstdint>
 #include <string>
@@ -34,8 +34,8 @@ struct ServingMemory {
   int64_t missing_bytes = 0;  // what it lacks on that tier
   int64_t total() const { return weights + kv + activations + logits; }
 };
-/// Puts the weights, then keys and values, on the first tier with room: device, host, disk. `kv_first`: keys and values before
-/// weights.
+/// Puts the weights, then keys and values, on the first tier with room: device, host, disk. `kv_first`: keys and values
+/// before weights.
 ServingMemory serving_memory(const ModelSpec&, const InferenceJob&, const Machine&, const ServingLayout&, int64_t users,
                              bool kv_first = false);
 
@@ -55,10 +55,10 @@ struct ServingTimes {
 /// The times for so many users of the copy, with its bytes where `memory` says they lie.
 ServingTimes serving_times(const ModelSpec&, const InferenceJob&, const Machine&, const ServingLayout&,
                            const ServingMemory&, int64_t users);
-/// The time in ps of whole prompts with all on the device: the part of serving_times that depends neither on users nor on
-/// tiers, so that callers compute it once. One entry, for the job's prompt; of unlike requests one for each of prompt_groups(),
-/// then one for high_prompt(). Beyond the first 64 chunks times grow linearly and are summed in closed form, so long prompts
-/// cost no more to price.
+/// The time in ps of whole prompts with all on the device: the part of serving_times that depends neither on users nor
+/// on tiers, so that callers compute it once. One entry, for the job's prompt; of unlike requests one for each of
+/// prompt_groups(), then one for high_prompt(). Beyond the first 64 chunks times grow linearly and are summed in closed
+/// form, so long prompts cost no more to price.
 std::vector<int64_t> prompt_compute_ps(const ModelSpec&, const InferenceJob&, const Machine&, const ServingLayout&);
 /// The same, given prompt_ps: the result of prompt_compute_ps.
 ServingTimes serving_times(const ModelSpec&, const InferenceJob&, const Machine&, const ServingLayout&,

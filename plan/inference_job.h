@@ -1,5 +1,6 @@
 #pragma once
-// What is asked of a plan of inference: requests, users, targets, the types in which weights, keys and values are kept. Values only.
+// What is asked of a plan of inference: requests, users, targets, the types in which weights, keys and values are kept.
+// Values only.
 
 #include <cstdint>
 #include <memory>
@@ -46,8 +47,8 @@ struct InferenceJob {
 
 /// Numbers kept per token: keys and values of all layers, on one of `tensor` ranks.
 int64_t kv_numbers_per_token(const ModelSpec&, bool latent_cache, int64_t tensor = 1);
-/// Bytes per token of one unit's keys and values: each head's numbers are a row of kv_row_bytes bytes; a latent row counts as
-/// one such row.
+/// Bytes per token of one unit's keys and values: each head's numbers are a row of kv_row_bytes bytes; a latent row
+/// counts as one such row.
 int64_t kv_bytes_per_token(const Unit&, const InferenceJob&, int64_t tensor = 1);
 
 }  // namespace tern

@@ -13,8 +13,8 @@
 
 namespace tern {
 
-/// Reads the value of --fix, "tp=8,pp=4,schedule=1f1b,layers=even". Errors: usage "--fix: …" for an unknown axis (with the nearest), a value that the
-/// axis cannot have, an axis given twice.
+/// Reads the value of --fix, "tp=8,pp=4,schedule=1f1b,layers=even". Errors: usage "--fix: …" for an unknown axis (with
+/// the nearest), a value that the axis cannot have, an axis given twice.
 PinnedAxes parse_pinned(std::string_view text);
 /// The axes as such a text, in a fixed order: parse_pinned(to_string(x)) == x.
 std::string to_string(const PinnedAxes&);
@@ -28,8 +28,8 @@ PinnedAxes with_axis(const PinnedAxes&, const PinnedAxes& from, std::string_view
 /// A plan's value of every axis. An axis of layers has a value only if all layers share it.
 PinnedAxes axes_of(const OuterChoice&, const std::vector<PlannedLayers>&);
 
-/// "" for a choice whose axes are the pinned ones of mesh and pipeline, on nodes with `devices_of_node` devices; else the
-/// axis and both values, or what the framework has not.
+/// "" for a choice whose axes are the pinned ones of mesh and pipeline, on nodes with `devices_of_node` devices; else
+/// the axis and both values, or what the framework has not.
 std::string why_not_pinned(const PinnedAxes&, const TrainJob&, const OuterChoice&, const std::vector<Layer>&,
                            const ModelSpec&, int64_t devices_of_node);
 /// Whether the mesh and the micro-batch are the pinned ones, before stages are known.

@@ -45,8 +45,8 @@ struct PlannedProgram {
   friend bool operator==(const PlannedProgram&, const PlannedProgram&) = default;
 };
 
-/// Why the plan does not have some feature: the bound of all choices that have it, and the best plan that was found among the
-/// most promising of them. A feature "neighbour: …" stands for a single choice, one step away from the plan.
+/// Why the plan does not have some feature: the bound of all choices that have it, and the best plan that was found
+/// among the most promising of them. A feature "neighbour: …" stands for a single choice, one step away from the plan.
 struct PlannedFamily {
   std::string feature;   // "tensor 4", "schedule gpipe"
   bool found = false;    // a plan of the family was found

@@ -24,8 +24,8 @@ struct PinnedAxes {
   std::optional<int> zero;
   std::optional<Recompute> recompute;
   std::optional<Tier> states, activations;
-  /// Layers lie as in most frameworks: every virtual stage has equally many blocks, the first also what precedes the blocks, the
-  /// last also what follows; all layers have one strategy, all stages one type of node.
+  /// Layers lie as in most frameworks: every virtual stage has equally many blocks, the first also what precedes the
+  /// blocks, the last also what follows; all layers have one strategy, all stages one type of node.
   bool even = false;
   /// Only what this framework can run; not an axis of --fix.
   std::optional<Framework> framework;

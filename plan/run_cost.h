@@ -20,7 +20,8 @@ struct RunTerms {
   double restart_s = 300;    // from a failure to the first new step, without reading the checkpoint
 };
 
-/// Time and money of a run. δ: a checkpoint's pause, R: a restart with the checkpoint's reading, M = mtbf / devices, T: the steps alone.
+/// Time and money of a run. δ: a checkpoint's pause, R: a restart with the checkpoint's reading, M = mtbf / devices, T:
+/// the steps alone.
 /// Interval  τ = √(2δM)·(1 + ⅓·√(δ/2M) + ⅑·δ/2M) − δ below δ = 2M, else M.
 /// Wall      M·e^(R/M)·(e^((τ+δ)/M) − 1)·T/τ, exponential failures, also during checkpoints and restarts.
 /// No end    where (R + τ + δ)/M is above 30, a stretch between checkpoints is tried e³⁰ times: such a run never ends,

@@ -1,5 +1,6 @@
 #pragma once
-// How a cluster serves the most users within targets: the layout, the copies, and whether prompts have devices of their own.
+// How a cluster serves the most users within targets: the layout, the copies, and whether prompts have devices of their
+// own.
 
 #include <cstdint>
 #include <optional>
@@ -44,8 +45,8 @@ struct ServingAnswer {
   double best_ttft_s = 0, best_tpot_s = 0;  // without targets
   int64_t layouts = 0;                      // looked at
 };
-/// Looks at every legal layout (tensor × stages) on every type of node, with copies of it on the devices that are left. Errors: usage: an encoder, a model
-/// with an encoder's part.
+/// Looks at every legal layout (tensor × stages) on every type of node, with copies of it on the devices that are left.
+/// Errors: usage: an encoder, a model with an encoder's part.
 ServingAnswer plan_serving(const ModelSpec&, const Cluster&, const InferenceJob&);
 
 }  // namespace tern

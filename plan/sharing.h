@@ -13,8 +13,8 @@
 
 namespace tern {
 
-/// Parameters of a layer on one rank of its stage, in elements, and bytes of the update rule's state. [0] is the dense part, with
-/// copies of the embedding; [1] is the experts.
+/// Parameters of a layer on one rank of its stage, in elements, and bytes of the update rule's state. [0] is the dense
+/// part, with copies of the embedding; [1] is the experts.
 struct LayerParameters {
   int64_t all[2]{}, trained[2]{}, state_bytes[2]{};
   WidestShare
@@ -32,7 +32,8 @@ struct TableCopy {
 };
 /// The copy that a unit needs; zeros if it needs none.
 TableCopy table_copy(const ModelSpec&, const Unit&, const CostQuery&, const UpdateConfig&, const Mesh&);
-/// The parameters of a layer. `pipelined`: more than one stage. The query's tensor and expert axes count, its tokens do not.
+/// The parameters of a layer. `pipelined`: more than one stage. The query's tensor and expert axes count, its tokens do
+/// not.
 LayerParameters layer_parameters(const ModelSpec&, const Layer&, const CostQuery&, const UpdateConfig&, const Mesh&,
                                  bool pipelined);
 
@@ -41,8 +42,8 @@ struct SharedBytes {
   int64_t weights = 0, gradients = 0, states = 0;
   int64_t shard = 0;
 };
-/// The bytes under ZeRO stage `zero` (LayerStrategy). What is trained is shared out as spec/owner.h deals it, frozen parameters in
-/// equal parts; every rank has a tied head's own gradient whole.
+/// The bytes under ZeRO stage `zero` (LayerStrategy). What is trained is shared out as spec/owner.h deals it, frozen
+/// parameters in equal parts; every rank has a tied head's own gradient whole.
 SharedBytes shared_bytes(const TrainJob&, const Mesh&, const LayerParameters&, int zero);
 
 }  // namespace tern

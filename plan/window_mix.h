@@ -1,6 +1,6 @@
 #pragma once
-// What unlike lengths of sequences mean for training: how they fill windows of --seq tokens, what attention costs in them, how
-// much of that is real, and how much more than the mean the slowest of several data ranks computes.
+// What unlike lengths of sequences mean for training: how they fill windows of --seq tokens, what attention costs in
+// them, how much of that is real, and how much more than the mean the slowest of several data ranks computes.
 
 #include <cstdint>
 #include <map>
@@ -30,8 +30,8 @@ inline constexpr uint64_t kSlowestRankSeed = 1;
 ///         the pieces: for a sequence of l = l'·g, windows of S = S'·g, G(m) = Σ_{k ≤ m} pairs(k·g),
 ///             Σ over the S' places = (S' − l' + 1)·pairs(l) + 2·G(l' − 1)        where l ≤ S
 ///                                  = G(S') + G(S' − 1) + (l' − S')·pairs(S)      else;
-///         a share l·count/Σ of a window's tokens belongs to sequences of length l, and a whole window of such sequences has
-///         g/l times this sum of pairs.
+///         a share l·count/Σ of a window's tokens belongs to sequences of length l, and a whole window of such
+///         sequences has g/l times this sum of pairs.
 /// padded  One sequence to a window, filled up or cut to seq; padding is computed like all else.
 /// Source  ours: renewal theory for where sequences begin.
 class WindowMix {
@@ -49,9 +49,9 @@ class WindowMix {
                            // than a window)
   double split_sequences(int64_t seq) const;  // share of the sequences that lie in more than one window (packed)
 
-  /// The slowest of `ranks` ranks whose `windows` windows each are drawn independently. By seeded sampling: one stretch of
-  /// windows is drawn, and each rank's sum in each step is resampled from it (bootstrap). Order: the same for any number of
-  /// threads and whatever was asked before.
+  /// The slowest of `ranks` ranks whose `windows` windows each are drawn independently. By seeded sampling: one stretch
+  /// of windows is drawn, and each rank's sum in each step is resampled from it (bootstrap). Order: the same for any
+  /// number of threads and whatever was asked before.
   SlowestRank slowest(const AttentionSpec&, int64_t seq, int64_t ranks, int64_t windows) const;
 
  private:
@@ -68,12 +68,13 @@ class WindowMix {
   mutable std::map<std::tuple<Kind, int64_t, int64_t>, SlowestRank> known_;
 };
 
-/// Means over the windows of a job; without lengths every sequence counts as `seq` long. Errors: TERN_CHECK: a job that was read
-/// from a file and so lacks the distribution.
+/// Means over the windows of a job; without lengths every sequence counts as `seq` long. Errors: TERN_CHECK: a job that
+/// was read from a file and so lacks the distribution.
 double window_pairs(const TrainJob&,
                     const AttentionSpec&);  // pairs per window and head that a rank computes, on average
 double step_tokens(const TrainJob&);        // tokens of a step without padding
-/// Attended pairs in a micro-batch of the slowest rank, where `ranks` ranks wait for each other after every `windows` windows.
+/// Attended pairs in a micro-batch of the slowest rank, where `ranks` ranks wait for each other after every `windows`
+/// windows.
 int64_t micro_batch_pairs(const TrainJob&, const AttentionSpec&, int64_t micro_batch, int64_t ranks, int64_t windows);
 /// training_flops_per_token of spec/unit_cost.h, for real tokens and the pairs inside sequences.
 double training_flops_per_token(const ModelSpec&, const TrainJob&);

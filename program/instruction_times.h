@@ -20,10 +20,10 @@ struct PlacementCosts {
 /// Passes            A unit takes the cost model's time for it; what the layer takes beyond that (for instance a gather
 ///                   of ZeRO 3 that its own compute does not hide) is added to the unit that the pass reaches last.
 ///                   The UPDATEs of a layer's units share its time by their trained parameters.
-/// Collectives       A GATHER before the first forward (micro −1) takes the layer's `begin`; a GATHER for one pass takes the
-///                   layer's entry time where nothing hides it (its stage begins or ends there), else none. The layer's first
-///                   REDUCE or SCATTER after the last micro-batch takes its `sync`; the others run behind compute and take
-///                   none. JOIN and NORM take none.
+/// Collectives       A GATHER before the first forward (micro −1) takes the layer's `begin`; a GATHER for one pass
+///                   takes the layer's entry time where nothing hides it (its stage begins or ends there), else none.
+///                   The layer's first REDUCE or SCATTER after the last micro-batch takes its `sync`; the others run
+///                   behind compute and take none. JOIN and NORM take none.
 /// Simulated with these times, a Program agrees with the stage model (stage_instance) as program/README.md says.
 std::vector<int64_t> instruction_times(const Program&, const ModelSpec&, const Placement&, const PlacementCosts&);
 

@@ -25,10 +25,11 @@ class LayerCollectives {
   int64_t table_bytes(int l) const;
   /// The copy of the embedding table that unit `u` needs.
   TableCopy table_copy_of(int u) const;
-  /// A collective over the layer's dense parameters and one over its experts', each only if the layer has such parameters and
-  /// other ranks have them too. parameters: elements of both; size: bytes of an element.
+  /// A collective over the layer's dense parameters and one over its experts', each only if the layer has such
+  /// parameters and other ranks have them too. parameters: elements of both; size: bytes of an element.
   std::vector<Instruction> over(Opcode op, int l, int micro, const int64_t parameters[2], int64_t size) const;
-  /// The GATHERs before one pass under ZeRO 3: of all that the layer reads, with the tied table that the embedding keeps.
+  /// The GATHERs before one pass under ZeRO 3: of all that the layer reads, with the tied table that the embedding
+  /// keeps.
   std::vector<Instruction> gathers(int l, int micro);
   /// The buffers that `gathers` fills.
   std::vector<Buffer> gathered(int l, int micro);

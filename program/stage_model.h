@@ -34,8 +34,8 @@ struct StageRange {
 /// skipped stage, an unknown strategy.
 std::vector<StageRange> stage_ranges(const Instance&, const Assignment&);
 
-/// Adds up layers' times to those of their stages. Order: every virtual stage from the last to the first, and in each its
-/// layers from the last to the first.
+/// Adds up layers' times to those of their stages. Order: every virtual stage from the last to the first, and in each
+/// its layers from the last to the first.
 class StageTimes {
  public:
   explicit StageTimes(const PipelineShape&);

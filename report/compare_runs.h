@@ -33,17 +33,18 @@ struct TagComparison {
 /// Every tag of either run, in the order the logs show them.
 std::vector<TagComparison> compare_runs(const RunLog& a, const RunLog& b);
 
-/// The settings in which the runs differ ("-": not set), without --output. No rows: they differ in none, or one of them has no
-/// recipe.toml.
+/// The settings in which the runs differ ("-": not set), without --output. No rows: they differ in none, or one of them
+/// has no recipe.toml.
 Table settings_table(const RunLog& a, const RunLog& b);
 /// What is said in place of a table without rows, such as "Settings: none differ."; empty if the table has rows.
 std::string settings_note(const RunLog& a, const RunLog& b);
-/// A table of what was learned: the tags other than perf/ and mem/, each value with its step, and the first step of difference.
+/// A table of what was learned: the tags other than perf/ and mem/, each value with its step, and the first step of
+/// difference.
 Table outcome_table(const std::vector<TagComparison>& tags);
 /// A table of what it cost: the medians of perf/ and mem/ and their ratios. No rows if neither run logged any.
 Table cost_table(const std::vector<TagComparison>& tags);
-/// The comparison as one JSON object: {"a": NAME, "b": NAME, "settings": [...], "tags": [...]}; values without a JSON number are strings, as
-/// in the log.
+/// The comparison as one JSON object: {"a": NAME, "b": NAME, "settings": [...], "tags": [...]}; values without a JSON
+/// number are strings, as in the log.
 std::string compare_json(const RunLog& a, const RunLog& b, const std::vector<TagComparison>& tags);
 /// The comparison as a page, with all tables and one plot for each tag.
 std::string compare_html(const RunLog& a, const RunLog& b, const std::vector<TagComparison>& tags);

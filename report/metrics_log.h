@@ -4,7 +4,8 @@
 // tear those past it, and resuming at it drops them, so that a run that was killed leaves the same rows as one that was
 // not.
 //
-// Tags: train/loss, train/lr, train/grad_norm, perf/tokens_per_s, perf/flops_per_s, perf/mfu, mem/peak_bytes, eval/TASK/METRIC.
+// Tags: train/loss, train/lr, train/grad_norm, perf/tokens_per_s, perf/flops_per_s, perf/mfu, mem/peak_bytes,
+// eval/TASK/METRIC.
 
 #include <cstdint>
 #include <memory>
@@ -34,8 +35,8 @@ std::string metric_line(const MetricRow& row);
 /// Errors  bad_file: anything metric_line would not write.
 MetricRow parse_metric_line(std::string_view line, const std::string& place);
 
-/// What a metrics file holds. A killed writer leaves a last line without its newline; a power loss leaves zero bytes where
-/// rows had not reached the disk. Neither is a row, nor is anything after it.
+/// What a metrics file holds. A killed writer leaves a last line without its newline; a power loss leaves zero bytes
+/// where rows had not reached the disk. Neither is a row, nor is anything after it.
 struct MetricsFile {
   std::vector<MetricRow> rows;
   bool torn = false;  // the file has such an end
@@ -58,8 +59,8 @@ class MetricsLog {
   /// Writes one row to both files at once (one write() each, so a killed run keeps every row appended before).
   /// Errors  does_not_fit: the disk is full; bad_file: another refusal of the system.
   void append(MetricRow row);
-  /// Waits until all rows so far are on the disk. Called before a checkpoint is committed, whose resume relies on them. Errors:
-  /// the disk's.
+  /// Waits until all rows so far are on the disk. Called before a checkpoint is committed, whose resume relies on them.
+  /// Errors: the disk's.
   void sync();
 
  private:

@@ -1,6 +1,6 @@
 #pragma once
-// A page about one run: curves, figures, settings. The run writes the page anew while it goes on, and a browser that shows it loads
-// it again by itself.
+// A page about one run: curves, figures, settings. The run writes the page anew while it goes on, and a browser that
+// shows it loads it again by itself.
 
 #include <cstdint>
 #include <optional>

@@ -19,7 +19,8 @@ struct Table {
   std::vector<std::vector<std::string>> rows;  // a cell per column: render functions check it
 };
 
-/// Text with columns padded to their widest cell (in code points), two spaces between them, and a rule under the titles.
+/// Text with columns padded to their widest cell (in code points), two spaces between them, and a rule under the
+/// titles.
 std::string table_text(const Table& table);
 /// GitHub's Markdown; bars and newlines in cells are escaped.
 std::string table_markdown(const Table& table);

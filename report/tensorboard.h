@@ -34,8 +34,8 @@ std::string event_file_header(double time_s);
 /// The record of one event.
 std::string event_scalars(const ScalarEvent& event);
 
-/// What an event file holds. A killed writer leaves a last record cut short, a power loss one that ends in zeros. Neither is
-/// an event, nor is anything after it.
+/// What an event file holds. A killed writer leaves a last record cut short, a power loss one that ends in zeros.
+/// Neither is an event, nor is anything after it.
 struct EventFile {
   double start_time_s = 0;
   std::vector<ScalarEvent> events;
@@ -46,8 +46,9 @@ struct EventFile {
 ///         version, a malformed message, a value that is no
 ///         scalar; `place` and the byte offset are named.
 EventFile parse_events(std::string_view bytes, const std::string& place);
-/// Reads the events before the first damage, and sets `torn` if there is any: a power loss may leave zeros after the records
-/// that had been synced, and sound records after the zeros. Errors: as above if no event stands before the damage.
+/// Reads the events before the first damage, and sets `torn` if there is any: a power loss may leave zeros after the
+/// records that had been synced, and sound records after the zeros. Errors: as above if no event stands before the
+/// damage.
 EventFile parse_sound_events(std::string_view bytes, const std::string& place);
 
 }  // namespace tern

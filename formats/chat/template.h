@@ -43,9 +43,9 @@ class ChatTemplate {
   /// template, else "default", else the only one. Errors: bad_file, naming what there is.
   static ChatTemplate choose(const ChatTemplates&, const std::string& name = "", bool has_tools = false);
 
-  /// Renders the request as transformers' apply_chat_template(tokenize=False) does. The reasoning of a message (reasoning_content, else thinking, else
-  /// reasoning) is given as reasoning_content, and as thinking where the message has none of that name; tools and documents are
-  /// None if absent.
+  /// Renders the request as transformers' apply_chat_template(tokenize=False) does. The reasoning of a message
+  /// (reasoning_content, else thinking, else reasoning) is given as reasoning_content, and as thinking where the
+  /// message has none of that name; tools and documents are None if absent.
   /// Errors  JinjaError; usage, if a message is no object or a variable takes the name of a part of the request.
   RenderedChat render(const ChatRequest&) const;
 

@@ -23,8 +23,8 @@ struct ChatTemplates {
 
 /// Reads chat_template.jinja ("default") and additional_chat_templates/NAME.jinja; only if there is neither,
 /// `chat_template` of tokenizer_config.json: a text ("default") or a list of {name, template}. Special tokens come from
-/// tokenizer_config.json, and those that it lacks from special_tokens_map.json. `directory` may also be a GGUF file: then
-/// its keys tokenizer.chat_template and tokenizer.chat_template.NAME are read, and its special tokens.
+/// tokenizer_config.json, and those that it lacks from special_tokens_map.json. `directory` may also be a GGUF file:
+/// then its keys tokenizer.chat_template and tokenizer.chat_template.NAME are read, and its special tokens.
 /// Errors  bad_file: a file that is no UTF-8, a template over 1 MiB, a chat_template of another form. No template at
 ///         all is no error here.
 /// Source  transformers 5.23.

@@ -19,9 +19,10 @@ struct ToolPiece {
   friend bool operator==(const ToolPiece&, const ToolPiece&) = default;
 };
 
-/// Parts a model's text into content and calls, as the text comes. A call names one of `names` and has arguments; its white space
-/// and the order of its keys do not matter. All else is content, unchanged but for white space next to calls. Arguments are passed
-/// on as the model writes them: if the text ends within a call they are incomplete, and errors in them stay.
+/// Parts a model's text into content and calls, as the text comes. A call names one of `names` and has arguments; its
+/// white space and the order of its keys do not matter. All else is content, unchanged but for white space next to
+/// calls. Arguments are passed on as the model writes them: if the text ends within a call they are incomplete, and
+/// errors in them stay.
 class ToolReader {
  public:
   ToolReader(ToolSyntax, std::vector<std::string> names);

@@ -25,14 +25,15 @@ struct ToolSyntax {
   std::string first, middle, next, last;  // next is empty where there can be one call only
   /// The text that begins calls.
   std::string_view mark() const;
-  /// Special tokens of all forms that a decoder writes out where calls are read from the text; elsewhere it leaves them out.
+  /// Special tokens of all forms that a decoder writes out where calls are read from the text; elsewhere it leaves them
+  /// out.
   static const std::vector<std::string>& marks();
   /// Whether the template takes only ids of calls with nine letters and digits.
   bool has_short_ids() const { return form == ToolForm::listed || form == ToolForm::named; }
 };
 
-/// Finds the syntax of a template by rendering a conversation that calls a tool. nullopt: the template has no place for tools, refuses the call, or
-/// writes it in another form; `why` says which.
+/// Finds the syntax of a template by rendering a conversation that calls a tool. nullopt: the template has no place for
+/// tools, refuses the call, or writes it in another form; `why` says which.
 std::optional<ToolSyntax> tool_syntax(const ChatTemplate&, std::string& why);
 
 }  // namespace tern

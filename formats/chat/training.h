@@ -34,9 +34,9 @@ Answers answers_from_name(std::string_view);
 /// Renders and marks conversations by one model's templates.
 ///
 /// What the assistant wrote is what stands between {% generation %} and {% endgeneration %}. A template without these
-/// is rendered twice for each answer: the conversation before it with the prompt for an answer, and the same conversation
-/// with the answer. The answer begins where the two texts differ, and ends where the second ends (at its last special
-/// token, if only white space follows). A token that lies across the border is the assistant's.
+/// is rendered twice for each answer: the conversation before it with the prompt for an answer, and the same
+/// conversation with the answer. The answer begins where the two texts differ, and ends where the second ends (at its
+/// last special token, if only white space follows). A token that lies across the border is the assistant's.
 class ChatTraining {
  public:
   /// `now`: the time that templates see which write a date; absent: that of the clock, read here.
@@ -45,8 +45,8 @@ class ChatTraining {
 
   /// Gives `sample` each sample of the conversation {"messages": [...], "tools": [...]}; tools may be missing.
   /// Errors  bad_file "PLACE: …": not of that form, an unknown key (with the nearest known one), more than 10,000
-  ///         messages, none by the assistant, a message without a role, or with one that is neither usual nor named in a
-  ///         template, a list of parts where the template reads texts; what the template refuses; a template
+  ///         messages, none by the assistant, a message without a role, or with one that is neither usual nor named in
+  ///         a template, a list of parts where the template reads texts; what the template refuses; a template
   ///         that writes earlier turns differently once later ones follow, so that its answers cannot be located
   ///         (Answers::all); answers of more than a gigabyte together with the turns before them.
   void encode(std::string_view json, const std::string& place,

@@ -6,8 +6,9 @@
 
 namespace tern {
 
-/// The files that `path` stands for. A file stands for itself. A folder stands for the files in it and below it whose names say that
-/// they are text (.txt, .text, .md, .jsonl, .ndjson), in the order of their paths' bytes, without links and names that begin with a dot.
+/// The files that `path` stands for. A file stands for itself. A folder stands for the files in it and below it whose
+/// names say that they are text (.txt, .text, .md, .jsonl, .ndjson), in the order of their paths' bytes, without links
+/// and names that begin with a dot.
 /// Errors  bad_file: nothing is there; a folder without such a file.
 std::vector<std::string> data_files(const std::string& path);
 

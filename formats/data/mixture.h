@@ -16,8 +16,8 @@ struct DataSource {
 
 /// Whether a path names a mixture: *.toml.
 bool is_mixture(const std::string& path);
-/// The sources of the mixture at `path`; if it is none, one source: the path itself. Errors: bad_file, naming line and key: not such a
-/// TOML file; no source; a share that is not above 0; a source that is a mixture.
+/// The sources of the mixture at `path`; if it is none, one source: the path itself. Errors: bad_file, naming line and
+/// key: not such a TOML file; no source; a share that is not above 0; a source that is a mixture.
 std::vector<DataSource> data_sources(const std::string& path);
 
 }  // namespace tern

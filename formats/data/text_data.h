@@ -26,14 +26,16 @@ struct TextDocument {
 inline constexpr std::string_view kDocumentLine = "<|endoftext|>";
 
 /// Upper bounds of the memory that a document takes, in bytes per byte of it; tests/e2e/memory_test.cpp checks them.
-/// kLineBytesPerByte holds for a line of JSONL (the line, the text unpacked from it, a copy of that); kEncodeBytesPerByte for a
-/// part longer than 1 MiB that is encoded at once (its text, words, symbols and ids, under any tokenizer).
+/// kLineBytesPerByte holds for a line of JSONL (the line, the text unpacked from it, a copy of that);
+/// kEncodeBytesPerByte for a part longer than 1 MiB that is encoded at once (its text, words, symbols and ids, under
+/// any tokenizer).
 constexpr int64_t kLineBytesPerByte = 4, kEncodeBytesPerByte = 40;
 /// Checks that needed_bytes, which a document of document_bytes takes, are at most there_bytes.
 /// Errors: does_not_fit, naming `where`, what it takes, what there is, and what to do.
 void require_text_fits(int64_t document_bytes, int64_t needed_bytes, int64_t there_bytes, const std::string& where);
 
-/// Checks that a file's bytes are text. Errors: bad_file: compressed (by its first bytes), or not UTF-8; `place` names it.
+/// Checks that a file's bytes are text. Errors: bad_file: compressed (by its first bytes), or not UTF-8; `place` names
+/// it.
 void check_text(std::string_view text, const std::string& place);
 
 /// What is done with bytes of a document that are no UTF-8: they are an error, become U+FFFD, or are left out.
@@ -42,12 +44,13 @@ enum class InvalidUtf8 : uint8_t { error, replace, skip };
 std::string_view name_of(InvalidUtf8);
 InvalidUtf8 invalid_utf8_from_name(std::string_view);
 
-/// Reads the documents of one file. It maps the file and lets pages go behind it, so that a long document is never resident as a whole.
+/// Reads the documents of one file. It maps the file and lets pages go behind it, so that a long document is never
+/// resident as a whole.
 class DocumentReader {
  public:
   /// `.jsonl` and `.ndjson` are JSONL, any other name is text. Documents with bytes that are no UTF-8
-  /// are an error, or changed as `invalid` says (num_changed counts them). Errors  bad_file: missing; empty; compressed (by its first bytes);
-  /// a directory.
+  /// are an error, or changed as `invalid` says (num_changed counts them). Errors  bad_file: missing; empty; compressed
+  /// (by its first bytes); a directory.
   /// `memory_bytes`: memory that a document may take; next() throws does_not_fit before one takes more.
   explicit DocumentReader(const std::filesystem::path&, InvalidUtf8 invalid = InvalidUtf8::error,
                           int64_t memory_bytes = INT64_MAX);

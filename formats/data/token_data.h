@@ -25,8 +25,8 @@ struct TokenFileInfo {
 class TokenData {
  public:
   /// Maps a file on a real disk; reads the file whole from any other Io.
-  /// Errors  bad_file: not a token file, a checksum that differs (pack always writes one; a file made by other means may
-  ///         have none), an id outside the vocabulary, documents not rising, a mask of another length.
+  /// Errors  bad_file: not a token file, a checksum that differs (pack always writes one; a file made by other means
+  ///         may have none), an id outside the vocabulary, documents not rising, a mask of another length.
   static TokenData open(const std::filesystem::path&, Io& = real_io());
 
   const TokenFileInfo& info() const { return info_; }
@@ -55,8 +55,8 @@ class TokenData {
   TokenFileInfo info_;
 };
 
-/// The value of the metadata key `crc32c`: a checksum of the checksums of the three tensors (`loss`: 0 without a mask) and of
-/// the header's facts.
+/// The value of the metadata key `crc32c`: a checksum of the checksums of the three tensors (`loss`: 0 without a mask)
+/// and of the header's facts.
 std::string token_checksum(uint32_t tokens, uint32_t loss, uint32_t documents, const TokenFileInfo&);
 
 /// Whether the file is a token file by its content, a safetensors header that names the format, whatever its name.

@@ -11,15 +11,15 @@ namespace tern {
 
 /// A tensor's name in both formats.
 struct GgufName {
-  // Without ".weight" or ".bias". '#' stands for the layer, '@' for the expert. Where `hf` is a tensor of all experts, ','
-  // parts the GGUF tensors among which its rows alternate.
+  // Without ".weight" or ".bias". '#' stands for the layer, '@' for the expert. Where `hf` is a tensor of all experts,
+  // ',' parts the GGUF tensors among which its rows alternate.
   std::string_view hf, gguf;
 };
 /// One row for each family. The columns after `names` say what llama.cpp's code fixes for the architecture
 /// and no key of a file states.
 struct GgufFamily {
-  // Several rows may have one architecture. A file of it is read by the first of these rows, a file with windows by the first
-  // that has `windowed`.
+  // Several rows may have one architecture. A file of it is read by the first of these rows, a file with windows by the
+  // first that has `windowed`.
   std::string_view model_type, architecture;
   std::span<const GgufName> names, names_of_experts = {};
   bool interleaved = false;              // GgufPlace::Heads
@@ -42,7 +42,8 @@ struct GgufFamily {
 };
 /// The family's row; null: it is not in the table.
 const GgufFamily* gguf_family(std::string_view model_type);
-/// The row of an architecture, or null. If `windowed` or `mixture`: the row that has windows or experts, if there is one.
+/// The row of an architecture, or null. If `windowed` or `mixture`: the row that has windows or experts, if there is
+/// one.
 const GgufFamily* gguf_family_of_architecture(std::string_view architecture, bool windowed = false,
                                               bool mixture = false);
 /// The key of the norms' epsilon, without the architecture.

@@ -16,7 +16,8 @@
 
 namespace tern {
 
-/// A type of tensors, as the format numbers it. Each block of `block_elements` neighbours in a row takes `block_bytes` bytes.
+/// A type of tensors, as the format numbers it. Each block of `block_elements` neighbours in a row takes `block_bytes`
+/// bytes.
 struct GgufTypeRow {
   uint32_t id;
   std::string_view name;  // "Q4_K"
@@ -86,8 +87,8 @@ inline constexpr uint64_t kGgufMaxNameBytes = 64;
 inline constexpr uint64_t kGgufMaxAlignment = uint64_t{1} << 20;
 inline constexpr int kGgufMaxArrayDepth = 4;
 
-/// A validated, mapped file, or the files of one model (formats/gguf/parts.h): those beside the first are opened with it,
-/// and tensors() has the tensors of all.
+/// A validated, mapped file, or the files of one model (formats/gguf/parts.h): those beside the first are opened with
+/// it, and tensors() has the tensors of all.
 /// Errors  bad_file: "PATH: [key 'K': | tensor 'T':] [byte N:] fact, expectation". Checked at opening: magic, version 3
 ///         (others by name, with a remedy), little endian; counts and lengths against the bytes that are there before
 ///         anything is allocated; keys ASCII, ≤ 65,535 bytes, none twice; value and element types 0 to 12, booleans 0

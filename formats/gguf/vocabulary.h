@@ -16,7 +16,8 @@ class GgufMetadata;  // formats/gguf/write.h
 /// fallback as its "llama" with scores (minus the rank of the merge that makes a piece). Ids up to vocab_size that the
 /// tokenizer does not have become unused pieces, as llama.cpp's converter names them.
 /// Returns what is lost, one sentence each: added tokens that swallow blanks or are found in normalized text.
-/// Errors  usage: a tokenizer of another kind, or a splitting rule that llama.cpp has no name for, as far as tern knows.
+/// Errors  usage: a tokenizer of another kind, or a splitting rule that llama.cpp has no name for, as far as tern
+///         knows.
 std::vector<std::string> add_gguf_vocabulary(GgufMetadata&, const Tokenizer&, int64_t vocab_size);
 
 }  // namespace tern

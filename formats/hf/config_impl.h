@@ -18,8 +18,8 @@ inline constexpr int64_t kMostLayers = 10'000;
 /// max_position_embeddings of `config`; appends to its notes.
 HfRope read_hf_rope(HfFields& top, const HfFamily& family, HfConfig& config);
 
-/// Which layers have the window and which rotate queries and keys, out of sliding_window, layer_types and the keys around them. Needs
-/// num_hidden_layers; appends to the notes.
+/// Which layers have the window and which rotate queries and keys, out of sliding_window, layer_types and the keys
+/// around them. Needs num_hidden_layers; appends to the notes.
 void read_hf_layers(HfFields& top, const HfFamily& family, HfConfig& config);
 
 /// Which layers have experts, out of the keys around them; appends to the notes what training leaves out.
@@ -32,8 +32,8 @@ void read_hf_latent(HfFields& top, const HfFamily& family, HfConfig& config);
 void check_hf_values(const HfConfig& config, ErrorKind kind, std::string_view place);
 void check_hf_experts(const HfConfig& config, const HfFamily& family, ErrorKind kind, std::string_view place);
 void check_hf_latent(const HfConfig& config, const HfFamily& family, ErrorKind kind, std::string_view place);
-/// Checks that parameters, and numbers of a pass through the longest text, can be counted in 64 bits. The values are in their
-/// ranges.
+/// Checks that parameters, and numbers of a pass through the longest text, can be counted in 64 bits. The values are in
+/// their ranges.
 void check_hf_size(const HfConfig& config, ErrorKind kind, std::string_view place);
 void check_hf_rope(const HfConfig& config, const HfRope& rope, ErrorKind kind, std::string_view place);
 

@@ -20,7 +20,8 @@
 
 namespace tern {
 
-/// Reads the keys of one JSON object. Getters return nothing for an absent key, and for null where Null::absent is given.
+/// Reads the keys of one JSON object. Getters return nothing for an absent key, and for null where Null::absent is
+/// given.
 /// Errors: bad_file "PLACE: KEY: …": a wrong type. `object` must outlive the reader.
 class HfFields {
  public:

@@ -1,5 +1,6 @@
 #pragma once
-// How other programs pack the matrices of a Hugging Face directory into fewer bits: what quantization_config says of it.
+// How other programs pack the matrices of a Hugging Face directory into fewer bits: what quantization_config says of
+// it.
 
 #include <cstdint>
 #include <optional>
@@ -22,13 +23,13 @@ enum class HfPacking : uint8_t {
 
 /// Whether some form of the quant_method is read; hf_packing judges the form.
 bool is_packing_method(std::string_view quant_method);
-/// The packing that quantization_config names. `place`: file and key, for messages. `notes` gets a sentence for each key that tern does
-/// not follow because it changes no weight.
+/// The packing that quantization_config names. `place`: file and key, for messages. `notes` gets a sentence for each
+/// key that tern does not follow because it changes no weight.
 /// Errors  bad_file "PLACE: …": a method, or a form of one, that tern does not read.
 /// Source  gptqmodel 7.7, autoawq 0.2.9, compressed-tensors 0.20, transformers 5.24 (bitsandbytes, mxfp4).
 HfPacking hf_packing(const Json& quantization_config, std::string_view place, std::vector<std::string>& notes);
-/// The packing that the config.json beside a weights file names; absent: no such file, or the weights are plain numbers or coded by
-/// tern. Errors: as above.
+/// The packing that the config.json beside a weights file names; absent: no such file, or the weights are plain numbers
+/// or coded by tern. Errors: as above.
 std::optional<HfPacking> hf_packing_beside(const std::string& weights_path);
 
 }  // namespace tern

@@ -52,8 +52,8 @@ bool is_foreign_test(std::string_view name);
 std::vector<std::string_view> filter_names();
 std::vector<std::string_view> test_names();
 
-/// Whether a text, dict, list or tuple has this method. none: it has no such attribute; forbidden: Jinja2's sandbox refuses it;
-/// unsupported: Python has it and this subset does not.
+/// Whether a text, dict, list or tuple has this method. none: it has no such attribute; forbidden: Jinja2's sandbox
+/// refuses it; unsupported: Python has it and this subset does not.
 enum class Attribute { none, method, forbidden, unsupported };
 Attribute find_attribute(const Value& self, std::string_view name);
 /// Whether any Python type has a method of this name that the subset lacks (for errors at loading).

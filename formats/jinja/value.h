@@ -197,7 +197,8 @@ std::string type_label(const Value& v);      // as Undefined's messages name it:
 
 /// Length in items. Errors: types without one.
 size_t length(const Value& v);
-/// A function that gives the next item, false at the end. A string gives characters, a dict its keys. Errors: a type without items.
+/// A function that gives the next item, false at the end. A string gives characters, a dict its keys. Errors: a type
+/// without items.
 std::function<bool(Value&)> walk(const Maker& maker, const Value& v);
 ValueList to_list(const Maker& maker, const Value& v);
 bool iterable(const Value& v);

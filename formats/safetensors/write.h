@@ -34,10 +34,11 @@ struct SafetensorsWritten {
   uint32_t crc32c = 0;  // of the whole file
 };
 
-/// Writes `path` as an OutputFile: a crash leaves the old file or the new one, and a mapping of the old one keeps its bytes.
-/// Order   tensors by element type (the reference writer's order), then by name; metadata sorted by key; the header padded
-///         with blanks to a multiple of 8. Byte-equal to what the reference library writes for the same tensors (checked
-///         for ≤ 1 metadata key: with more the reference does not fix their order).
+/// Writes `path` as an OutputFile: a crash leaves the old file or the new one, and a mapping of the old one keeps its
+/// bytes.
+/// Order   tensors by element type (the reference writer's order), then by name; metadata sorted by key; the header
+///         padded with blanks to a multiple of 8. Byte-equal to what the reference library writes for the same tensors
+///         (checked for ≤ 1 metadata key: with more the reference does not fix their order).
 /// Errors  usage: a name twice, a negative size, bytes that do not match the shape, more than the reader would accept;
 /// io.h's.
 SafetensorsWritten write_safetensors(Io&, const std::string& path, std::span<const TensorToWrite> tensors,

@@ -43,7 +43,8 @@ class AddedMatcher {
     size_t begin, end;
     int32_t token;  // index of the added token, or -1: text between
   };
-  /// Appends the parts of the text. Special tokens stay text where `allow_special` is false, and within `plain` in any case.
+  /// Appends the parts of the text. Special tokens stay text where `allow_special` is false, and within `plain` in any
+  /// case.
   void split(std::string_view text, const std::vector<AddedToken>& tokens, bool allow_special, std::vector<Part>& parts,
              const PlainRanges& plain = {}) const;
 

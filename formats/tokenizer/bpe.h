@@ -73,8 +73,8 @@ struct BpeScratch {
 };
 
 /// Appends the ids of one word (valid UTF-8).
-/// Order   the merges of the reference: lowest rank first, then leftmost; time n log n for n characters (n² where they are
-///         few).
+/// Order   the merges of the reference: lowest rank first, then leftmost; time n log n for n characters (n² where they
+///         are few).
 void encode_bpe(const BpeModel&, std::string_view word, BpeScratch&, std::vector<int32_t>& ids);
 
 /// The two ways to merge a word's symbols; same results. `few`: in `pairs`, by looking through all of them each time.

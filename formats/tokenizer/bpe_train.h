@@ -31,11 +31,11 @@ using TextSource = std::function<bool(std::string_view& text)>;
 /// Order   the most frequent pair first, ties by the smaller left id, then the smaller
 ///         right id: the result depends on the text alone, not on threads or hash
 ///         seeds. The same ties as the reference's BpeTrainer, and the same merges
-///         but for two things: special tokens in the text are left out (the reference learns from them as from words); and
-///         where two merges make the same piece, a pair with that piece is merged once, everywhere (the reference at times
-///         merges it twice).
-/// Memory  up to 256 bytes for each distinct word and 48 for each of its bytes; a text is looked at in parts of 4 MiB, but for a word
-///         that is longer.
+///         but for two things: special tokens in the text are left out (the reference learns from them as from words);
+///         and where two merges make the same piece, a pair with that piece is merged once, everywhere (the reference
+///         at times merges it twice).
+/// Memory  up to 256 bytes for each distinct word and 48 for each of its bytes; a text is looked at in parts of 4 MiB,
+///         but for a word that is longer.
 /// Errors  does_not_fit: that is more than memory_bytes.
 ///         usage: vocab_size below 256 + special tokens. Text without enough pairs gives fewer pieces; callers compare
 ///         vocab_size() with what they asked for.

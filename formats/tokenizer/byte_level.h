@@ -8,7 +8,8 @@
 
 namespace tern {
 
-/// The character that stands for each byte: printable bytes stand for themselves, the others for U+0100 and the following.
+/// The character that stands for each byte: printable bytes stand for themselves, the others for U+0100 and the
+/// following.
 /// Source  GPT-2's bytes_to_unicode.
 const std::array<uint16_t, 256>& byte_level_characters();
 /// The byte that a character stands for; -1: none.

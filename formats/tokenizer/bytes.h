@@ -8,8 +8,8 @@
 
 namespace tern {
 
-/// The files of one tokenizer; an empty text: there is no such file. The first that is there of sentencepiece, vocab (with
-/// merges), ranks and words decides the kind of tokenizer.
+/// The files of one tokenizer; an empty text: there is no such file. The first that is there of sentencepiece, vocab
+/// (with merges), ranks and words decides the kind of tokenizer.
 struct TokenizerBytes {
   std::string_view sentencepiece;  // tokenizer.model
   std::string_view vocab, merges;  // vocab.json and merges.txt

@@ -39,8 +39,8 @@ struct CtcDecode {
   std::string pad, delimiter;
   bool clean_up;
 };
-/// SentencePiece's rule: a piece before which there is no text yet loses the ▁ that it begins with. Without `every` only the first
-/// such piece does.
+/// SentencePiece's rule: a piece before which there is no text yet loses the ▁ that it begins with. Without `every`
+/// only the first such piece does.
 struct LeadingSpaceDecode {
   bool every = false;
 };
@@ -49,8 +49,8 @@ using DecodeStep =
     std::variant<ByteLevelDecode, ByteFallbackDecode, FuseDecode, StripDecode, ReplaceDecode, MetaspaceDecode,
                  SuffixDecode, WordPieceDecode, CtcDecode, LeadingSpaceDecode, JoinDecode>;
 
-/// The bytes that a piece adds after other pieces; a part of a character stays bytes. Errors  usage: a step looks further than one
-/// piece (BPEDecoder, CTC).
+/// The bytes that a piece adds after other pieces; a part of a character stays bytes. Errors  usage: a step looks
+/// further than one piece (BPEDecoder, CTC).
 std::string bytes_of_piece(const std::vector<DecodeStep>&, std::string_view piece);
 
 /// Runs decode steps over pieces as they come. It writes what is certain at once; the rest waits: an unfinished

@@ -49,8 +49,9 @@ using NormalizeStep =
     std::variant<PrependStep, ReplaceStep, UnicodeStep, LowercaseStep, StripAccentsStep, StripSpacesStep,
                  ByteLevelTextStep, BertStep, NmtStep, CharsmapStep, SentencePieceStep>;
 
-/// Runs the steps in order and returns the text that they make. Sets `front_removed` if a step took characters away from the front
-/// of `text`, else clears it (the Metaspace step asks). No step may make more than the budget has; what the last one makes is spent.
+/// Runs the steps in order and returns the text that they make. Sets `front_removed` if a step took characters away
+/// from the front of `text`, else clears it (the Metaspace step asks). No step may make more than the budget has; what
+/// the last one makes is spent.
 std::string normalize(const std::vector<NormalizeStep>&, std::string_view text, bool& front_removed, TextBudget&);
 
 }  // namespace tern

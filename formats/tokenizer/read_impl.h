@@ -19,7 +19,8 @@ void check_ids(int64_t largest_id, int64_t num_pieces, const std::string& place)
 std::vector<NormalizeStep> read_normalizer(const Json&, const std::string& place);
 std::vector<SplitTextStep> read_pre_tokenizer(const Json&, const std::string& place);
 std::vector<DecodeStep> read_decoder(const Json&, const std::string& place);
-/// Replaces the StripDecode by which tokenizer.json imitates SentencePiece by SentencePiece's own rule for leading spaces.
+/// Replaces the StripDecode by which tokenizer.json imitates SentencePiece by SentencePiece's own rule for leading
+/// spaces.
 /// Source  sentencepiece 0.2.3, SentencePieceProcessor::Decode.
 void decode_as_sentencepiece(const SentencePieceModel&, std::vector<DecodeStep>&);
 std::vector<TemplateItem> read_post_processor(const Json&, const std::string& place);

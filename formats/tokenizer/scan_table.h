@@ -10,8 +10,8 @@
 
 namespace tern {
 
-// Exactly one of the first four holds. kScanUpper and kScanLower: what may stand in the first and in the second half of a word
-// of pattern o200k; letters without case, and marks, may stand in both.
+// Exactly one of the first four holds. kScanUpper and kScanLower: what may stand in the first and in the second half of
+// a word of pattern o200k; letters without case, and marks, may stand in both.
 enum ScanFlag : uint8_t {
   kScanLetter = 1,
   kScanNumber = 2,

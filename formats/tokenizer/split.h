@@ -1,5 +1,6 @@
 #pragma once
-// The pre-tokenizers of tokenizer.json, text to words, as plain values named as the file names them, and what runs them.
+// The pre-tokenizers of tokenizer.json, text to words, as plain values named as the file names them, and what runs
+// them.
 
 #include <cstddef>
 #include <cstdint>
@@ -54,8 +55,8 @@ struct WordSplitter {
   std::vector<TextSpan> spans;
 };
 
-/// Splits `text` by the steps; its words are then in the splitter. at_start: whether `text` is the beginning of the whole text.
-/// No step may make more than the budget has.
+/// Splits `text` by the steps; its words are then in the splitter. at_start: whether `text` is the beginning of the
+/// whole text. No step may make more than the budget has.
 void split_words(const std::vector<SplitTextStep>&, std::string_view text, bool at_start, WordSplitter&, TextBudget&);
 
 }  // namespace tern

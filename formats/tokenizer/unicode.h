@@ -1,5 +1,6 @@
 #pragma once
-// Classes of characters as the reference tokenizers see them: Unicode 16, or their libraries' own tables where those differ.
+// Classes of characters as the reference tokenizers see them: Unicode 16, or their libraries' own tables where those
+// differ.
 
 #include <cstdint>
 #include <span>

@@ -1,6 +1,6 @@
 #pragma once
-// What others would choose in an Instance: rules of thumb, restricted spaces, other objectives, all priced by the stage model.
-// A restricted space is an Instance too, so the exact search runs in it unchanged.
+// What others would choose in an Instance: rules of thumb, restricted spaces, other objectives, all priced by the stage
+// model. A restricted space is an Instance too, so the exact search runs in it unchanged.
 
 #include <cstdint>
 #include <span>
@@ -28,11 +28,11 @@ Baseline random_valid(const Instance&, int64_t samples, uint64_t seed);
 /// The best of all assignments. Errors: usage, for more than `most` of them.
 Baseline exhaustive(const Instance&, int64_t most = 20'000'000);
 
-/// The Instance with the strategies `kept` alone in every layer (data parallel alone, no recomputation, …). Strategy k of an
-/// answer is strategy kept[k] of the whole.
+/// The Instance with the strategies `kept` alone in every layer (data parallel alone, no recomputation, …). Strategy k
+/// of an answer is strategy kept[k] of the whole.
 Instance keep_strategies(const Instance&, std::span<const int> kept);
-/// The Instance whose stages have these numbers of layers (Galvatron's even split): a boundary elsewhere costs more than any
-/// assignment. Errors: usage, for counts that do not cover the layers.
+/// The Instance whose stages have these numbers of layers (Galvatron's even split): a boundary elsewhere costs more
+/// than any assignment. Errors: usage, for counts that do not cover the layers.
 Instance fix_stages(const Instance&, std::span<const int> layers_of_stage);
 /// Numbers of layers of the stages of an even split, the first stages one longer.
 std::vector<int> even_layer_counts(const Instance&);

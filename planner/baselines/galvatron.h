@@ -21,7 +21,8 @@ struct GalvatronPlan {
   std::vector<GalvatronLayer> layers;      // 28, split evenly over the stages
 };
 
-/// Its estimate of a plan's throughput, samples per second. Errors: usage, for degrees that do not divide 8 or layers that are not 28.
+/// Its estimate of a plan's throughput, samples per second. Errors: usage, for degrees that do not divide 8 or layers
+/// that are not 28.
 double galvatron_throughput(const GalvatronPlan&);
 /// Its estimate of the bytes on the fullest device, and what it lets a plan use; both in MB.
 int galvatron_memory(const GalvatronPlan&);
@@ -37,8 +38,8 @@ GalvatronAnswer galvatron_search();
 
 /// Its costs as an Instance for our search: the embedding, 28 layers of four strategies (zero3 + 2 · recompute) and the
 /// head, in stages of any size. Passes and collectives are on the compute clock, transfers between stages beside it, an
-/// all-reduce on the gradient link. Bytes are as it counts them, unrounded; capacity is what it lets a plan use, less a MB
-/// for each layer that it would round up. `outer`: its layers do not matter.
+/// all-reduce on the gradient link. Bytes are as it counts them, unrounded; capacity is what it lets a plan use, less a
+/// MB for each layer that it would round up. `outer`: its layers do not matter.
 Instance galvatron_instance(const GalvatronPlan& outer, PipelineSchedule);
 Assignment galvatron_assignment(const GalvatronPlan&);
 /// Its estimate, in whole MB, of the fullest stage of any assignment of galvatron_instance.

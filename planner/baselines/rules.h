@@ -1,6 +1,6 @@
 #pragma once
-// What people do without a planner: rules of thumb for the whole question of plan_model.h, under the same costs and priced by
-// the same stage model.
+// What people do without a planner: rules of thumb for the whole question of plan_model.h, under the same costs and
+// priced by the same stage model.
 
 #include <cstdint>
 #include <string>
@@ -18,8 +18,8 @@ struct RulePlan {
   int64_t makespan_ps = 0;
 };
 
-/// The choices of four rules in the request's space, on the type of node that has most devices. Layers lie evenly over the
-/// stages by time under one strategy, the fastest that fits (uniform_plan):
+/// The choices of four rules in the request's space, on the type of node that has most devices. Layers lie evenly over
+/// the stages by time under one strategy, the fastest that fits (uniform_plan):
 ///   Megatron's rule    tensor parallelism as wide as a node, then as few stages as fit, the rest data parallel; 1F1B
 ///                      (interleaved if the space has it), the micro-batch that is fastest; ZeRO up to 1
 ///   sharded data       ZeRO 3 over all devices, one stage

@@ -1,6 +1,6 @@
 #pragma once
-// A lower bound of the makespan, built from the last stage to the first. Every term grows with every argument, so labels can
-// be compared number by number.
+// A lower bound of the makespan, built from the last stage to the first. Every term grows with every argument, so
+// labels can be compared number by number.
 //
 // Stage i: forward f, backward b, weight gradient w; p = f + b + w; r = f + b; link to the next stage: of, ob.
 //   t  a micro-batch's round trip from its forward at i to its backward at i:  r + of + ob + t'
@@ -23,7 +23,8 @@
 
 namespace tern {
 
-/// What a stage costs, ps. Of one micro-batch: forward (f), backward (b), weight (w), pass = f + b (r), work = f + b + w (p).
+/// What a stage costs, ps. Of one micro-batch: forward (f), backward (b), weight (w), pass = f + b (r), work = f + b +
+/// w (p).
 struct StageCost {
   int64_t work = 0, pass = 0, forward = 0, backward = 0, weight = 0;
   int64_t rest = 0;  // (c − W)·f + (c − 1)·b: what the stage owes after its first round trip
@@ -61,8 +62,8 @@ struct Prefix {
 Suffix extend(const Chain&, int stage, const StageCost&, const LinkCost&, const Suffix& next);
 /// The bound of an assignment whose stages from `stage` on are `s` and whose stages before it cost at least `p`.
 int64_t complete(const Chain&, int stage, const Suffix& s, const Prefix& p);
-/// Writes to `out` the numbers of a suffix that matter for this chain, and returns how many they are: always as many for one
-/// chain, at most kMostNumbers. A suffix can take another's place if none of its numbers is larger.
+/// Writes to `out` the numbers of a suffix that matter for this chain, and returns how many they are: always as many
+/// for one chain, at most kMostNumbers. A suffix can take another's place if none of its numbers is larger.
 inline constexpr int kMostNumbers = 5;
 inline int numbers_of(const Chain& c, const Suffix& s, int64_t* out) {
   int n = 0;

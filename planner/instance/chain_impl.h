@@ -32,9 +32,9 @@ struct UnitState {
   std::vector<OptionCost> options;
 };
 
-/// What a virtual stage may hold. Where a device has one stage and the order is fixed, an assignment fits if and only if its
-/// stages keep to their rules (Chain::exact_memory). Else make_chain's rules hold for every assignment that fits, and those of
-/// make_restricted_chain only for assignments that fit.
+/// What a virtual stage may hold. Where a device has one stage and the order is fixed, an assignment fits if and only
+/// if its stages keep to their rules (Chain::exact_memory). Else make_chain's rules hold for every assignment that
+/// fits, and those of make_restricted_chain only for assignments that fit.
 struct StageRule {
   int device = 0;
   int64_t held = 1, held_weight = 0;  // micro-batches at the peak
@@ -82,8 +82,9 @@ struct Chain {
 
 /// The chain whose bound is a bound for every assignment that fits.
 Chain make_chain(const Instance&, Objective);
-/// The chain of assignments that surely fit, with the simple objective in the place of the makespan: stages of one device share
-/// its memory evenly and hold what the schedule allows. For schedules that make_chain cannot search exactly.
+/// The chain of assignments that surely fit, with the simple objective in the place of the makespan: stages of one
+/// device share its memory evenly and hold what the schedule allows. For schedules that make_chain cannot search
+/// exactly.
 Chain make_restricted_chain(const Instance&);
 
 }  // namespace tern

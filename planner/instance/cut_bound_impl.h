@@ -1,5 +1,6 @@
 #pragma once
-// The best bound that the relaxation gives, found by adding one path after another to the mixture, as in Benders' decomposition.
+// The best bound that the relaxation gives, found by adding one path after another to the mixture, as in Benders'
+// decomposition.
 
 #include <cstdint>
 #include <vector>

@@ -14,9 +14,9 @@ struct Incumbent {
   int64_t simulated = 0;
 };
 
-/// Simulates all combinations with a bound ≤ limit and below the incumbent's value. done: all were simulated; too_many: there were
-/// more than `simulations`; stopped: the budget ended it. The objective is the makespan; `round` was made with Keep::times or
-/// Keep::all.
+/// Simulates all combinations with a bound ≤ limit and below the incumbent's value. done: all were simulated; too_many:
+/// there were more than `simulations`; stopped: the budget ended it. The objective is the makespan; `round` was made
+/// with Keep::times or Keep::all.
 SearchEnd enumerate(const Chain&, const IntervalBounds&, const Round&, StageLabels::Keep, int64_t limit,
                     int64_t simulations, const Budget&, Incumbent&);
 

@@ -18,8 +18,8 @@ struct Kept {
   /// The same assignment in the whole instance's numbers.
   Assignment whole(const Assignment&) const;
 };
-/// Keeps the strategies that may be part of an assignment below `upper_bound`; a strategy is kept for all layers of a class or
-/// for none. rounds: as cut_bound's.
+/// Keeps the strategies that may be part of an assignment below `upper_bound`; a strategy is kept for all layers of a
+/// class or for none. rounds: as cut_bound's.
 Kept strategies_below(const Instance&, int64_t upper_bound, int rounds);
 
 }  // namespace tern

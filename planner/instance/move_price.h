@@ -1,6 +1,6 @@
 #pragma once
-// Prices moves of one layer by what they change, for local improvement. Times and bytes of the devices that a move touches
-// are computed anew and all others kept; most moves that are no faster are refused without a simulation.
+// Prices moves of one layer by what they change, for local improvement. Times and bytes of the devices that a move
+// touches are computed anew and all others kept; most moves that are no faster are refused without a simulation.
 
 #include <memory>
 
@@ -19,10 +19,10 @@ class MovePricer {
   /// How many times a whole pipeline was walked, for simulations and longest paths: the same on every machine.
   int64_t walks() const;
 
-  /// Gives layer `u` that virtual stage and strategy if the result fits and is faster; says whether it did. The stage is
-  /// the layer's own, or one beside it where the layer is the first or last of its stage and not the only one.
-  /// A move is refused without a simulation if a path that was the longest for an earlier assignment (PipelineCut: a lower bound
-  /// for all times) is at least as long as the makespan under the times of the move.
+  /// Gives layer `u` that virtual stage and strategy if the result fits and is faster; says whether it did. The stage
+  /// is the layer's own, or one beside it where the layer is the first or last of its stage and not the only one.
+  /// A move is refused without a simulation if a path that was the longest for an earlier assignment (PipelineCut: a
+  /// lower bound for all times) is at least as long as the makespan under the times of the move.
   bool take_if_faster(int u, int stage, int strategy);
 
  private:

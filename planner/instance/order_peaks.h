@@ -1,6 +1,6 @@
 #pragma once
-// The moments of a device's order of operations that can be its peak, whatever its stages hold. They are few and are found
-// once, so that a search computes peaks without a walk over the order.
+// The moments of a device's order of operations that can be its peak, whatever its stages hold. They are few and are
+// found once, so that a search computes peaks without a walk over the order.
 
 #include <vector>
 

@@ -21,8 +21,8 @@ struct RandomInstance {
        split = false;
   int types = 1;         // of devices: strategy k runs on type k mod types, stages are of types drawn at random
   int link_classes = 1;  // of links between stages, drawn at random
-  /// Device capacity: a share of the way from the least that fits under an even split (0) to what the dearest strategies take
-  /// (1); below 0: nothing fits.
+  /// Device capacity: a share of the way from the least that fits under an even split (0) to what the dearest
+  /// strategies take (1); below 0: nothing fits.
   double memory = 0.4;
   int64_t scale = 1;  // of times
 };

@@ -1,10 +1,10 @@
 #pragma once
 // One relaxation for every schedule. The makespan is the length of the longest path through a pipeline's operations, so
-// any mixture of paths is a lower bound: a sum over stages of passes · time. Memory gets a price: for an assignment that fits,
-// mu · (bytes at one moment of a device's order − the room there) is at most 0 on each device, and each device may have a price
-// of its own. The sum of both is a sum over layers, so a walk over (layer, stage) finds its least value over all ways to lay
-// layers into stages. The best mixture of paths is found as in Benders' decomposition: the walk's answer is simulated, and its
-// longest path joins the mixture. docs/planner-proofs.md, "The relaxation".
+// any mixture of paths is a lower bound: a sum over stages of passes · time. Memory gets a price: for an assignment
+// that fits, mu · (bytes at one moment of a device's order − the room there) is at most 0 on each device, and each
+// device may have a price of its own. The sum of both is a sum over layers, so a walk over (layer, stage) finds its
+// least value over all ways to lay layers into stages. The best mixture of paths is found as in Benders' decomposition:
+// the walk's answer is simulated, and its longest path joins the mixture. docs/planner-proofs.md, "The relaxation".
 
 #include <vector>
 
@@ -13,8 +13,8 @@
 
 namespace tern {
 
-/// Numbers for virtual stages, the links behind them, and devices. For a mixture of paths they are average passes; for an
-/// assignment they are the times that paths pass, in ps.
+/// Numbers for virtual stages, the links behind them, and devices. For a mixture of paths they are average passes; for
+/// an assignment they are the times that paths pass, in ps.
 struct PathTerms {
   std::vector<double> forward, backward, weight, host_forward, host_backward;  // stages; host_…: by paths through the host link instead
   std::vector<double> sync;  // stages: of Σ (sync − last gradient operation), a lower bound of the backlog
@@ -33,8 +33,9 @@ class Relaxation {
  public:
   explicit Relaxation(const Chain&);
 
-  /// The least of Σ weights · times + mu · Σ dear · (bytes − room) over all assignments, ps, where the second sum is over the
-  /// devices: at most the makespan of any assignment that fits. Keeps what assignment() and with_each_strategy() need.
+  /// The least of Σ weights · times + mu · Σ dear · (bytes − room) over all assignments, ps, where the second sum is
+  /// over the devices: at most the makespan of any assignment that fits. Keeps what assignment() and
+  /// with_each_strategy() need.
   double least(const PathTerms&, double mu);
   /// Sets how dear a byte is on each device relative to the others: not negative; at first 1 on all.
   void set_dear(std::vector<double> dear);
@@ -46,8 +47,8 @@ class Relaxation {
   PathTerms amounts(const Assignment&) const;
   /// The least of each number, spread evenly over stages and devices.
   PathTerms even_amounts() const;
-  /// By form (chain.form) and strategy: the value of the last least() if one layer of that form must take that strategy. If it is
-  /// above an upper bound, no assignment below that bound has the strategy.
+  /// By form (chain.form) and strategy: the value of the last least() if one layer of that form must take that
+  /// strategy. If it is above an upper bound, no assignment below that bound has the strategy.
   std::vector<std::vector<double>> with_each_strategy() const;
 
   /// Searches for the best price by its exponent, around the last best one. Returns the bound; mu() is then the price.

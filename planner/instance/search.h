@@ -37,7 +37,8 @@ struct SearchCounts {
   int64_t rounds = 0;     // of rising bound
 };
 
-/// The answer; times in ps. Order: the same bytes for any number of threads, unless `seconds` or `stop` ended the search.
+/// The answer; times in ps. Order: the same bytes for any number of threads, unless `seconds` or `stop` ended the
+/// search.
 struct SearchResult {
   bool found = false;  // an assignment that fits, with value_ps < upper_bound
   Assignment assignment;
@@ -47,7 +48,8 @@ struct SearchResult {
   /// No assignment that fits has a smaller objective than this (kNever if none fits). simulator_gap below.
   int64_t bound_ps = 0;
   /// The bound model: a lower bound of the objective computed from the stages' times. model_ps is its least value over
-  /// the assignments seen; no assignment has one below model_bound_ps. Both are equal once the bound search is finished.
+  /// the assignments seen; no assignment has one below model_bound_ps. Both are equal once the bound search is
+  /// finished.
   int64_t model_ps = 0, model_bound_ps = 0;
 
   bool interrupted = false;  // by seconds, stop or labels before the bound search was finished
@@ -72,7 +74,8 @@ struct SearchResult {
 /// Searches the instance. Errors: usage, as check_instance.
 SearchResult search(const Instance&, const SearchOptions& = {});
 
-/// A lower bound of the makespan of every assignment that fits, ps, found in milliseconds; by it outer choices are ordered.
+/// A lower bound of the makespan of every assignment that fits, ps, found in milliseconds; by it outer choices are
+/// ordered.
 int64_t quick_bound(const Instance&);
 
 }  // namespace tern

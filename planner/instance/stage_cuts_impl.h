@@ -8,12 +8,13 @@
 
 namespace tern {
 
-/// What a cut limits, for a stage's p and q (bound_model_impl.h): p; p + q; or c·p with backlog and update, which no further
-/// layer makes less.
+/// What a cut limits, for a stage's p and q (bound_model_impl.h): p; p + q; or c·p with backlog and update, which no
+/// further layer makes less.
 enum class CutOn : uint8_t { work, work_and_rest, done };
 
-/// A linear cut. A label of layer u and state s survives if the limited time + lambda·bytes ≤ limit[j][s], j = layers in the
-/// label − 1. The limit is a Lagrangian bound: the time allowed less the cheapest way on, with memory at the price lambda.
+/// A linear cut. A label of layer u and state s survives if the limited time + lambda·bytes ≤ limit[j][s], j = layers
+/// in the label − 1. The limit is a Lagrangian bound: the time allowed less the cheapest way on, with memory at the
+/// price lambda.
 struct Cut {
   double lambda = 0;
   CutOn on = CutOn::work;

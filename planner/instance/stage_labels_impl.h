@@ -1,7 +1,7 @@
 #pragma once
-// Labels of one stage: what layers [u, e) can cost as the end of a stage, with layer u in one state and layer e − 1 in another.
-// They grow from the last layer to the first, as the gradient link's backlog does. A label is a short row of integers where
-// smaller is better; for each layer and state the Pareto front is kept.
+// Labels of one stage: what layers [u, e) can cost as the end of a stage, with layer u in one state and layer e − 1 in
+// another. They grow from the last layer to the first, as the gradient link's backlog does. A label is a short row of
+// integers where smaller is better; for each layer and state the Pareto front is kept.
 
 #include <cstdint>
 #include <vector>
@@ -39,13 +39,13 @@ class StageLabels {
  public:
   enum class Keep { least, least_work_and_rest, least_done, bound, times, all };
   /// Keep  what labels carry. least, least_work_and_rest, least_done: only what finds the least of p, of p + q, or of
-  ///       c·p + tail (then in the place of p). bound: a lower bound of all that the chain's bound model needs; times that hardly
-  ///       matter to the model count as the least that any strategy takes. times: all that the makespan depends on. all: as
-  ///       times, and no label is dropped for another.
+  ///       c·p + tail (then in the place of p). bound: a lower bound of all that the chain's bound model needs; times
+  ///       that hardly matter to the model count as the least that any strategy takes. times: all that the makespan
+  ///       depends on. all: as times, and no label is dropped for another.
   StageLabels(const Chain&, int stage, Keep);
 
-  /// Makes the labels of up to `length` layers before `end`; exit −1: any state. Stops early (too_many) above `most` labels or
-  /// the budget's bytes, or when the budget's time is over.
+  /// Makes the labels of up to `length` layers before `end`; exit −1: any state. Stops early (too_many) above `most`
+  /// labels or the budget's bytes, or when the budget's time is over.
   StageRun run(int end, int exit, int length, const Cuts&, int64_t most, const Budget&) const;
   /// What the stage costs if it begins at the label's layer.
   StageCost cost(const StageRun&, int j, int state, int index) const;

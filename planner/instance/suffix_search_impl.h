@@ -1,7 +1,7 @@
 #pragma once
-// One round of the search: all partial pipelines, from the last stage to the first, whose bound can stay at or below a limit.
-// Of those that begin at the same stage, layer and state it keeps the Pareto front. If the least bound of all assignments is at
-// or below the limit, the round finds it.
+// One round of the search: all partial pipelines, from the last stage to the first, whose bound can stay at or below a
+// limit. Of those that begin at the same stage, layer and state it keeps the Pareto front. If the least bound of all
+// assignments is at or below the limit, the round finds it.
 
 #include <atomic>
 #include <chrono>
@@ -48,8 +48,8 @@ struct Round {
   int64_t bytes = 0;  // of what follows
   // (stages + 1)(layers + 1)(states)
   std::vector<std::vector<std::vector<std::vector<SuffixLabel>>>> suffix;
-  // For the enumeration: element (stages)(layers)(states), what a stage there can be; joined (stages)(layers + 1)(states), what
-  // may follow.
+  // For the enumeration: element (stages)(layers)(states), what a stage there can be; joined (stages)(layers +
+  // 1)(states), what may follow.
   std::vector<std::vector<std::vector<std::vector<StageElement>>>> element;
   std::vector<std::vector<std::vector<std::vector<Joined>>>> joined;
   std::vector<std::vector<StageRun>> runs;  // (stages): Keep::all

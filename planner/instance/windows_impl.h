@@ -24,15 +24,15 @@ class IntervalBounds {
   /// Leaves out stages with c·work above `limit`, and so all longer runs of layers.
   IntervalBounds(const Chain&, int64_t limit);
 
-  /// The least of each cost of a stage over layers [a, e); `rest` is the least of work + rest, less the least of work. work ==
-  /// kNever: no stage fits, or all are above the limit.
+  /// The least of each cost of a stage over layers [a, e); `rest` is the least of work + rest, less the least of work.
+  /// work == kNever: no stage fits, or all are above the limit.
   StageCost least(int stage, int a, int e) const;
   /// The most layers before e that a stage may hold.
   int longest(int stage, int e) const { return static_cast<int>(tables_[table_of_[stage]].work[e].size()); }
   const std::vector<double>& lambdas(int stage) const { return tables_[table_of_[stage]].lambdas; }
   LinkCost least_link(int stage, int e) const;  // after layer e − 1, which ends the stage
-  /// Replaces bounds by the true least work (or kNever, if that is above what the limit leaves) wherever `w`, restricted to
-  /// `limit`, lets a stage lie. It is found by labels of time and bytes alone.
+  /// Raises bounds to the true least of each cost wherever `w`, restricted to `limit`, lets a stage lie; if that least
+  /// is above what the limit leaves, to just above that. It is found by labels of time and bytes alone.
   void tighten(const Windows& w, int64_t limit, int threads, const Budget&);
 
  private:
@@ -67,8 +67,8 @@ struct Windows {
   void restrict(const Chain&, const IntervalBounds&, int64_t limit);
 };
 
-/// The most time that a stage over [a, e) may take for the whole to stay at or below `limit`. n: the least of what may follow,
-/// with the link to it in t and, for one forward, one backward, in y.
+/// The most time that a stage over [a, e) may take for the whole to stay at or below `limit`. n: the least of what may
+/// follow, with the link to it in t and, for one forward, one backward, in y.
 TimeLimit time_limit(const Chain&, int stage, const Prefix& before, const Suffix& n, int64_t limit);
 
 /// Groups the ends e for which next_reachable[e] holds, where next[e] is what follows, for stages that `w` lets begin.

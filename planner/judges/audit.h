@@ -42,8 +42,8 @@ struct PlanAudit {
   int64_t count(AuditedBy what) const { return by[static_cast<size_t>(what)]; }
 };
 
-/// Keys of a plan file (dots between levels) that are judged only by whether they contradict what is judged: explanations, and
-/// what only the search knows.
+/// Keys of a plan file (dots between levels) that are judged only by whether they contradict what is judged:
+/// explanations, and what only the search knows.
 std::span<const std::string_view> unjudged_keys();
 
 /// Judges a plan. `request`: model, job, space and `stop`; its seconds end the audit too.

@@ -24,11 +24,12 @@ struct AuditedBound {
   int64_t bound = 0;  // ps: no assignment that fits has a smaller makespan; at least `wanted` unless open
 };
 
-/// A lower bound of the makespan of assignments that fit; it stops as soon as `wanted` ps are proven. Resharding inside a stage,
-/// entry costs and the host link are allowed, and only make the bound weaker. Errors: usage, as check_instance.
+/// A lower bound of the makespan of assignments that fit; it stops as soon as `wanted` ps are proven. Resharding inside
+/// a stage, entry costs and the host link are allowed, and only make the bound weaker. Errors: usage, as
+/// check_instance.
 AuditedBound audit_bound(const Instance&, int64_t wanted);
-/// The bound by the devices' mean work alone: weaker, in microseconds instead of milliseconds. `by` is work or open; the instance
-/// is not checked.
+/// The bound by the devices' mean work alone: weaker, in microseconds instead of milliseconds. `by` is work or open;
+/// the instance is not checked.
 AuditedBound audit_work_bound(const Instance&, int64_t wanted);
 
 }  // namespace tern

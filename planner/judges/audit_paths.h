@@ -9,8 +9,8 @@
 
 namespace tern {
 
-/// How often a mixture of paths passes each stage and device on average. Any path gives a lower bound of the makespan, and so does
-/// any mixture.
+/// How often a mixture of paths passes each stage and device on average. Any path gives a lower bound of the makespan,
+/// and so does any mixture.
 struct Passes {
   std::vector<double> forward, gradient, weight, sync;  // virtual stages
   std::vector<double> over, back;                       // links behind them

@@ -12,7 +12,8 @@
 
 namespace tern {
 
-/// What the search over choices leaves. Times in ps. `bounds` has one bound for each candidate; kNever: nothing of it fits.
+/// What the search over choices leaves. Times in ps. `bounds` has one bound for each candidate; kNever: nothing of it
+/// fits.
 struct OuterOutcome {
   bool found = false, interrupted = false;
   int best = -1;

@@ -16,9 +16,9 @@ struct FasterPlan {
   Assignment assignment;
   int64_t makespan = 0;
 };
-/// What lies around the best plan. `families`: for each feature the values that the plan does not have, those of least bound
-/// first, each with the best plan that was seen; then the choices one step from the plan (micro-batch halved or doubled, another
-/// schedule, a factor of two moved from one axis to another) that come within 5 % of its step time.
+/// What lies around the best plan. `families`: for each feature the values that the plan does not have, those of least
+/// bound first, each with the best plan that was seen; then the choices one step from the plan (micro-batch halved or
+/// doubled, another schedule, a factor of two moved from one axis to another) that come within 5 % of its step time.
 struct AroundPlan {
   std::vector<PlannedFamily> families;
   FasterPlan faster;  // there is one only where the search was cut short or its effort spent

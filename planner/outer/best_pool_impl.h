@@ -17,8 +17,8 @@ struct PoolFamily {
   int64_t makespan = 0, bound = 0;
   int64_t columns = 0, searched = 0;
 };
-/// Searches pipelines (pipeline_pool.h) with one tensor degree and micro-batch, ZeRO 0 and 1F1B, for a makespan below `upper_bound`.
-/// late: whether the time is over.
+/// Searches pipelines (pipeline_pool.h) with one tensor degree and micro-batch, ZeRO 0 and 1F1B, for a makespan below
+/// `upper_bound`. late: whether the time is over.
 PoolFamily best_pool(const SpaceOfChoices&, const Cluster&, const PlanRequest&, int64_t upper_bound,
                      const std::function<bool()>& late);
 

@@ -13,7 +13,8 @@ struct BuiltInstance {
   Instance instance;
   int tables = -1, form = -1, inside = -1;
 };
-/// Builds the candidate's Instance in `previous`, which may hold another candidate's: with the same tables that costs little.
+/// Builds the candidate's Instance in `previous`, which may hold another candidate's: with the same tables that costs
+/// little.
 void build_instance(const SpaceOfChoices&, const Candidate&, BuiltInstance& previous);
 
 /// The layers of a plan: neighbours in one stage under one strategy become one entry.

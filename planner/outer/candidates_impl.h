@@ -60,9 +60,9 @@ bool any_order(const SpaceOfChoices&, const Candidate&);
 /// For each stage whether the next one lies in the same node: stages fill the nodes of their type one after another.
 std::vector<bool> in_one_node(const SpaceOfChoices&, const Candidate&);
 TierBytes most_capacity(const SpaceOfChoices&, const ChoiceTables&);  // the largest of any stage, per device
-/// The ways to lay `stages` stages on several machines, at most room[m] stages on machine m. Returns all of them and true. If
-/// there are more than `most`, returns false and those in which the stages of each machine stand together, with as many stages as
-/// possible on the first machines.
+/// The ways to lay `stages` stages on several machines, at most room[m] stages on machine m. Returns all of them and
+/// true. If there are more than `most`, returns false and those in which the stages of each machine stand together,
+/// with as many stages as possible on the first machines.
 std::pair<std::vector<std::vector<int>>, bool> orders_of(int stages, const std::vector<int64_t>& room, size_t most);
 inline TierBytes capacity_of(const Machine& m) { return {m.device_capacity(), m.host_capacity(), m.disk_capacity()}; }
 

@@ -12,15 +12,17 @@ struct UniformPlan {
   Assignment assignment;
   int64_t makespan = 0;
 };
-/// Spreads the layers evenly over the virtual stages by time and gives all of them one strategy, the fastest that fits. found is
-/// false if none fits.
+/// Spreads the layers evenly over the virtual stages by time and gives all of them one strategy, the fastest that fits.
+/// found is false if none fits.
 UniformPlan uniform_plan(const SpaceOfChoices&, const Candidate&, const BuiltInstance&);
-/// The first such plan that fits, trying strategies of least bytes first. Takes its work off `left` (PlanRequest::any_fit_within).
+/// The first such plan that fits, trying strategies of least bytes first. Takes its work off `left`
+/// (PlanRequest::any_fit_within).
 UniformPlan first_fit(const SpaceOfChoices&, const Candidate&, BuiltInstance&, int64_t& left);
 /// A plan over unlike devices: each stage takes layers until its share of the time or its memory is used up.
 UniformPlan mixed_plan(const SpaceOfChoices&, const Candidate&, const BuiltInstance&);
-/// Gives every layer its fastest strategy; where a device lacks bytes, its layers take smaller ones, one after the other.
-/// Tries layers spread evenly by time, and chunks of equal numbers. found is false where none fits below `upper_bound`.
+/// Gives every layer its fastest strategy; where a device lacks bytes, its layers take smaller ones, one after the
+/// other. Tries layers spread evenly by time, and chunks of equal numbers. found is false where none fits below
+/// `upper_bound`.
 UniformPlan repaired_plan(const SpaceOfChoices&, const Candidate&, const BuiltInstance&, int64_t upper_bound);
 /// A plan of layers=even, or what the assignment lacks that lacks least.
 struct EvenPlan {
@@ -29,8 +31,8 @@ struct EvenPlan {
   Tier tier = Tier::device;
   int rank = 0;
 };
-/// For a space with PinnedAxes::even: prices the one assignment of each strategy and returns the fastest that fits. missing_bytes is
-/// kNever if the framework runs none of the strategies.
+/// For a space with PinnedAxes::even: prices the one assignment of each strategy and returns the fastest that fits.
+/// missing_bytes is kNever if the framework runs none of the strategies.
 EvenPlan even_plan(const SpaceOfChoices&, const Candidate&, const Instance&);
 
 }  // namespace tern

@@ -44,7 +44,8 @@ struct PoolAnswer {
   int64_t columns = 0, searched = 0;
 };
 
-/// Solves the problem. `upper_bound`: only a makespan below it is wanted. `late`: ends the search, the answer keeps its gap.
+/// Solves the problem. `upper_bound`: only a makespan below it is wanted. `late`: ends the search, the answer keeps its
+/// gap.
 /// Errors: usage, for a pool of more than a million counts of used devices and pipelines.
 PoolAnswer share_pool(const PoolProblem&, int64_t upper_bound, const std::function<bool()>& late);
 

@@ -27,12 +27,14 @@ struct PlanRequest {
   SearchEffort effort = SearchEffort::normal;
   double seconds = std::numeric_limits<double>::infinity();  // after them the best plan so far is returned, with its gap
   int threads = 1;
-  /// Above 0: any plan that fits is enough, and the answer has its choice alone. The search looks where memory is least (the
-  /// smallest micro-batches; if there are least_memory schedules of one chunk, these alone). It does this much work at most, in
-  /// simulated operations and what takes as long: a count, so that the answer is the same on every machine.
+  /// Above 0: any plan that fits is enough, and the answer has its choice alone. The search looks where memory is least
+  /// (the smallest micro-batches; if there are least_memory schedules of one chunk, these alone). It does this much
+  /// work at most, in simulated operations and what takes as long: a count, so that the answer is the same on every
+  /// machine.
   int64_t any_fit_within = 0;
   const std::atomic<bool>* stop = nullptr;
-  /// Called now and then with the number of choices that this pass has still to look at, and the best step so far (ps; 0: none).
+  /// Called now and then with the number of choices that this pass has still to look at, and the best step so far (ps;
+  /// 0: none).
   std::function<void(int64_t left, int64_t best_ps)> progress = {};
 };
 
@@ -63,11 +65,11 @@ struct PlanAnswer {
   int64_t work = 0;  // of PlanRequest::any_fit_within
 };
 
-/// Finds the plan of least makespan (run_pipeline's) in the space; of equal plans the one whose choice is enumerated first. A pipeline's stages may lie on nodes
-/// of several types, with one mesh for all; Plan::restrictions says what was left out. Order: the same bytes whatever
-/// `threads`, unless `seconds` or `stop` ended it. Errors: usage, if no choice is legal (names the broken rules, or the pins
-/// that cannot be), if the space has no strategy that its framework runs, or if every step may exceed kMostStepPs (names the
-/// cluster's file).
+/// Finds the plan of least makespan (run_pipeline's) in the space; of equal plans the one whose choice is enumerated
+/// first. A pipeline's stages may lie on nodes of several types, with one mesh for all; Plan::restrictions says what
+/// was left out. Order: the same bytes whatever `threads`, unless `seconds` or `stop` ended it. Errors: usage, if no
+/// choice is legal (names the broken rules, or the pins that cannot be), if the space has no strategy that its
+/// framework runs, or if every step may exceed kMostStepPs (names the cluster's file).
 PlanAnswer plan_model(const ModelSpec&, const Cluster&, const PlanRequest&);
 
 }  // namespace tern

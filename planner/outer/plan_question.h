@@ -28,8 +28,8 @@ struct PlanQuestion {
   std::optional<RunTerms> run;  // of a whole run: its time and cost
   bool what_if = false;         // what a little more memory, link or compute would gain
   bool node_counts = false;     // fewer nodes
-  // For a question without a plan that fits: the space without pinned axes; then spaces without each of the restrictions, and
-  // without all.
+  // For a question without a plan that fits: the space without pinned axes; then spaces without each of the
+  // restrictions, and without all.
   SearchSpace unpinned;
   std::vector<WiderSpace> wider;
 };

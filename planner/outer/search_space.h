@@ -21,8 +21,8 @@ struct SearchSpace {
   /// Homes of optimizer states and of activations. Pipelines with several chunks per stage keep both on the device.
   std::vector<Tier> states{Tier::device, Tier::host, Tier::disk};
   std::vector<Tier> activations{Tier::device, Tier::host, Tier::disk};
-  /// Pins of the outer choice, and whether layers lie evenly. Pins of strategies (sharding, recomputation, offloading) narrow the
-  /// lists above instead. `pin` does both.
+  /// Pins of the outer choice, and whether layers lie evenly. Pins of strategies (sharding, recomputation, offloading)
+  /// narrow the lists above instead. `pin` does both.
   PinnedAxes pinned;
 };
 

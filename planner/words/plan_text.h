@@ -27,7 +27,8 @@ std::string step_words(int64_t ps);
 std::string program_words(const Plan&);
 /// How far to trust a step time that no measured run checks; "" where the rates are tern's own, measured here.
 std::string uncalibrated_words(const Cluster&);
-/// "3.1 s to 4.2 s in 18 of 20 of 63 runs of X that were left out; half within 2.60 %". Of fewer than 20 runs it names all.
+/// "3.1 s to 4.2 s in 18 of 20 of 63 runs of X that were left out; half within 2.60 %". Of fewer than 20 runs it names
+/// all.
 std::string error_bar_words(const PlannedError&);
 /// What is said beside the plan.
 struct PlanTextOptions {
@@ -35,8 +36,8 @@ struct PlanTextOptions {
   std::vector<std::string> notes;  // restrictions that are told without details too
   bool details = true;
 };
-/// The answer in ten lines or so: choice, step, memory, price, what binds, proof. `details` adds the search and its limits,
-/// layers, memory of each rank, rivals.
+/// The answer in ten lines or so: choice, step, memory, price, what binds, proof. `details` adds the search and its
+/// limits, layers, memory of each rank, rivals.
 std::string plan_text(const PlanAnswer&, const Cluster&, const PlanTextOptions&);
 
 }  // namespace tern

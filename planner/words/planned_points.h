@@ -25,8 +25,8 @@ struct PlannedPoint {
 };
 /// Whether every question was searched to its end: only then does one point of the row beat the others.
 bool all_searched(const std::vector<PlannedPoint>&);
-/// Plans for 1, 2, 4, … and all nodes of a cluster of one type. `front` compares devices, step and price per token. `whole`: the
-/// answer for all nodes, which is not searched again.
+/// Plans for 1, 2, 4, … and all nodes of a cluster of one type. `front` compares devices, step and price per token.
+/// `whole`: the answer for all nodes, which is not searched again.
 /// Errors: usage, for nodes of several types.
 std::vector<PlannedPoint> plan_node_counts(const ModelSpec&, const Cluster&, const PlanRequest&,
                                            const PlanAnswer& whole);

@@ -16,8 +16,9 @@ struct ShadowPrice {
   std::string choice;   // the mesh and pipeline of that step
   bool cut = false;     // time or a stop ended its search, so it may be worth more
 };
-/// The steps with 1 GB more memory per device; and with 10 % faster links inside a node, network (if there are several nodes),
-/// products, memory of the device, and host links (if the space offloads). Each is a search with the request's limits.
+/// The steps with 1 GB more memory per device; and with 10 % faster links inside a node, network (if there are several
+/// nodes), products, memory of the device, and host links (if the space offloads). Each is a search with the request's
+/// limits.
 std::vector<ShadowPrice> shadow_prices(const ModelSpec&, const Cluster&, const PlanRequest&, const Plan&);
 
 }  // namespace tern

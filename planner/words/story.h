@@ -1,7 +1,7 @@
 #pragma once
 // What follows from a plan and is no part of it: share of the peak with its formula, the whole run's time and money,
-// what a little more memory or link would gain, what to measure first, the files of other frameworks. As text, and as "report" in
-// the plan's JSON.
+// what a little more memory or link would gain, what to measure first, the files of other frameworks. As text, and as
+// "report" in the plan's JSON.
 
 #include <optional>
 #include <string>
@@ -28,8 +28,8 @@ struct PlanStory {
   std::string uncalibrated;                 // what the step is worth without a calibration; "" with one
 };
 
-/// Answers what the question asks about a plan that was found: the run and its terms, what-if, node counts, the framework's files.
-/// Each what-if and number of nodes is a search. The caller fills `batches` and `uncalibrated`.
+/// Answers what the question asks about a plan that was found: the run and its terms, what-if, node counts, the
+/// framework's files. Each what-if and number of nodes is a search. The caller fills `batches` and `uncalibrated`.
 PlanStory story_of(const PlanQuestion&, const PlanAnswer&);
 
 /// A rival plan of the families. Lists of rivals have each choice once, the fastest first.
