@@ -14,6 +14,7 @@
 
 namespace tern {
 
+/// Megatron-LM, TorchTitan, DeepSpeed.
 enum class Framework : uint8_t { megatron, torchtitan, deepspeed };
 inline constexpr std::array kFrameworks{Framework::megatron, Framework::torchtitan, Framework::deepspeed};
 std::string_view name_of(Framework);  // "megatron", …

@@ -14,14 +14,14 @@ namespace tern {
 
 enum class Phase : uint8_t { forward, backward, weight };  // weight: the weight gradient
 
-struct PipelineOp {
+struct PipelineOp {  // an operation of a stage on a micro-batch
   Phase phase = Phase::forward;
   int stage = 0, micro = 0;  // virtual stage
   friend bool operator==(const PipelineOp&, const PipelineOp&) = default;
 };
 using PipelineOrder = std::vector<std::vector<PipelineOp>>;  // per device, in order of issue
 
-struct PipelineShape {
+struct PipelineShape {  // a schedule and its sizes
   PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
   int num_devices = 1, chunks_per_device = 1, num_micro = 1;
   int num_virtual_stages() const { return num_devices * chunks_per_device; }

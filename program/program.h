@@ -12,7 +12,7 @@
 
 namespace tern {
 
-enum class Opcode : uint8_t {
+enum class Opcode : uint8_t {  // what an instruction does
   forward,
   backward_input,
   backward_weight,
@@ -64,18 +64,18 @@ enum class BufferKind : uint8_t {
   persistent,  // of a layer (its first unit), all the step: parameters, gradients, optimizer states
   kept_sum,    // a unit's summed gradients of complete groups, until their MERGE; `micro` ends the last of these groups
 };
-struct Buffer {
+struct Buffer {  // the name of a buffer
   BufferKind kind;
   int unit, micro;
   Tier tier = Tier::device;
   friend bool operator==(const Buffer&, const Buffer&) = default;
 };
-struct BufferBytes {
+struct BufferBytes {  // a buffer and its size
   Buffer buffer;
   int64_t bytes;
 };
 
-struct Instruction {
+struct Instruction {  // one entry of the list
   Opcode op = Opcode::forward;
   int rank = 0, unit = 0, micro = 0;  // unit: index in ModelSpec::units
   Resource resource = Resource::compute;
@@ -95,7 +95,7 @@ struct Instruction {
   std::vector<int> waits;  // instructions that must have ended, by place, beside those of its reads and its resource
 };
 
-struct Program {
+struct Program {  // the lists of all ranks, one after another
   int num_ranks = 1, num_units = 0, num_micro = 1;
   std::vector<Instruction> instructions;             // in issue order per rank
   std::vector<std::vector<BufferBytes>> resident{};  // per rank, or empty: alive before, during and after the step

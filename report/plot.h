@@ -8,8 +8,10 @@
 
 namespace tern {
 
+/// How values lie along an axis.
 enum class Scale { linear, log };
 
+/// An axis of a plot.
 struct Axis {
   std::string label = {};
   Scale scale = Scale::linear;

@@ -6,8 +6,10 @@
 
 namespace tern {
 
+/// Where a cell's text stands in its column.
 enum class Align { left, right };
 
+/// A column.
 struct Column {
   std::string title;
   Align align = Align::left;

@@ -26,6 +26,7 @@ struct ChatRequest {
   std::optional<JinjaLimits> limits;  // absent: JinjaLimits' defaults, with more steps for a long conversation
 };
 
+/// A rendered conversation. Spans are byte ranges of `text`.
 struct RenderedChat {
   std::string text;
   /// Bytes that came from messages, tools, documents or variables. A control token that lies wholly in one of these
@@ -35,6 +36,7 @@ struct RenderedChat {
   std::vector<TextSpan> assistant;
 };
 
+/// A loaded template with its special tokens.
 class ChatTemplate {
  public:
   /// Errors  JinjaError.

@@ -9,6 +9,7 @@
 
 namespace tern {
 
+/// Data, and how large a part of the samples they give.
 struct DataSource {
   std::string path;
   double share = 1;  // of the samples; all together 1

@@ -34,14 +34,14 @@ struct HfNames {
 using HfPart = std::string_view HfNames::*;
 
 enum class HfNorm : uint8_t { rms, rms_plus_one, layer };  // rms_plus_one: x̂·(1 + w), the file holds w
-enum class HfNormPlace : uint8_t {
+enum class HfNormPlace : uint8_t {  // of f, which is attention or MLP
   before,  // x + f(norm(x))
   after,   // x + norm(f(x))
   around,  // x + norm(f(norm(x)))
   sum,     // norm(x + f(x))
 };
 enum class HfHeadNorm : uint8_t { none, head, row };  // of queries and keys: each head by itself, all of a row together
-enum class HfPositions : uint8_t { rotary, learned, alibi };
+enum class HfPositions : uint8_t { rotary, learned, alibi };  // how positions enter
 enum class HfWindows : uint8_t {  // which layers have a window; a list layer_types in the file decides, if it is there
   none,
   every,  // every layer has sliding_window

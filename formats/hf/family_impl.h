@@ -30,6 +30,6 @@ inline const HfOption kAttentionBias{"attention_bias", &HfConfig::attention_bias
 
 void add_older_families(std::vector<HfFamily>&);       // layer norms and plain MLPs: before Llama
 void add_families_of_experts(std::vector<HfFamily>&);  // experts in the place of MLPs
-void add_encoders(std::vector<HfFamily>&);
+void add_encoders(std::vector<HfFamily>&);             // BERT and its like
 
 }  // namespace tern

@@ -12,6 +12,7 @@
 
 namespace tern {
 
+/// The packings that tern reads.
 enum class HfPacking : uint8_t {
   gptq,          // AutoGPTQ's first format: stored zeros are one too small
   gptq_v2,       // stored zeros are the zeros

@@ -10,6 +10,7 @@
 
 namespace tern {
 
+/// How one vector is made of a text's rows.
 enum class Pooling : uint8_t {
   mean,           // of all tokens
   cls,            // the first token
@@ -23,6 +24,7 @@ enum class Pooling : uint8_t {
 std::string_view name_of(Pooling);
 std::optional<Pooling> pooling_named(std::string_view);
 
+/// How a text becomes a vector.
 struct SentenceConfig {
   Pooling pooling = Pooling::mean;
   bool normalize = false;             // to length 1

@@ -20,8 +20,10 @@ struct JsonStyle {
   std::optional<std::string> indent;
   std::string item_separator = ", ", key_separator = ": ";
 };
+/// json.dumps of a value. Errors: Failure: a value that JSON has not.
 MarkedText to_json(Meter* meter, const Value& v, const JsonStyle& style);
 
+/// The time by strftime's format.
 std::string format_time(const std::tm& now, const std::string& format);
 
 }  // namespace tern::jinja

@@ -36,6 +36,7 @@ class Signature {
 
 using FilterFunction = Value (*)(Evaluator&, const Value& subject, const CallArguments&);
 using TestFunction = bool (*)(Evaluator&, const Value& subject, const CallArguments&);
+/// A filter, and a test, by name.
 struct FilterEntry {
   std::string_view name;
   FilterFunction run;
@@ -44,6 +45,7 @@ struct TestEntry {
   std::string_view name;
   TestFunction run;
 };
+/// The filter, and the test, of this name; nullptr: none.
 const FilterEntry* find_filter(std::string_view name);
 const TestEntry* find_test(std::string_view name);
 /// Whether Jinja2 has a filter, or a test, of this name that this subset lacks.
@@ -65,6 +67,7 @@ std::optional<Value> find_global(const Maker&, std::string_view name);
 /// The dict that dict() makes of its arguments: a mapping or pairs, then keywords.
 Value make_dict(Evaluator&, const CallArguments&, const char* callee);
 
+/// How a macro, and the variable `loop`, print.
 std::string macro_name(const Value& macro);
 std::string loop_text(const Value& loop);
 
@@ -73,6 +76,7 @@ struct Slice {
   size_t begin = 0, count = 0;
   Int step = 1;
 };
+/// a:b:c within []; a missing bound is none.
 struct SliceObject : Object {
   Value start, stop, step;
 };

@@ -12,11 +12,14 @@
 namespace tern::jinja {
 
 size_t leading_space(std::string_view text);  // bytes of white space (str.isspace) at the front
+/// The text without white space at its end.
 std::string_view trim_right(std::string_view text);
+/// Whether str.isspace holds for the character.
 bool is_space(uint32_t code);
 
 /// str.strip, lstrip and rstrip. chars: what is stripped; nullptr: white space.
 MarkedText strip(const MarkedText& text, const std::string* chars, bool left, bool right);
+/// str.upper, lower, capitalize, title (words), the filter title, swapcase, and the filter escape.
 MarkedText upper(const MarkedText& text);
 MarkedText lower(const MarkedText& text);
 MarkedText capitalize(const MarkedText& text);

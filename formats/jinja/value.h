@@ -20,6 +20,7 @@ namespace tern::jinja {
 
 using Int = __int128;
 
+/// Types of values.
 enum class Kind : uint8_t {
   missing,  // a variable never set: not a value
   undefined,
@@ -44,6 +45,7 @@ enum class Kind : uint8_t {
   slice,  // only inside []
 };
 
+/// What a value holds that is no number. Objects are shared.
 struct Object {
   virtual ~Object() = default;
   virtual void drop() {}  // releases everything it holds: the end of a rendering breaks reference cycles
@@ -59,6 +61,7 @@ struct MethodObject;
 struct UndefinedObject;
 struct NamespaceObject;
 
+/// A value. An accessor of a type may be called only for a value of that type.
 class Value {
  public:
   Value() = default;  // missing
@@ -102,6 +105,7 @@ class Value {
 
 using ValueList = std::vector<Value>;
 
+/// A str. num_chars: its length in code points.
 struct TextObject : Object {
   MarkedText text;
   bool safe = false;
@@ -110,11 +114,13 @@ struct TextObject : Object {
   Held held;
   TextObject(Meter* meter, MarkedText t, bool is_safe);
 };
+/// A list or tuple.
 struct ListObject : Object {
   ValueList items;
   Held held;
   ListObject(Meter* meter, ValueList values);
 };
+/// A dict.
 struct DictObject : Object {
   std::vector<std::pair<Value, Value>> items;       // in order of insertion
   std::unordered_map<std::string, size_t> by_text;  // positions of text keys, once there are many
@@ -123,25 +129,31 @@ struct DictObject : Object {
   explicit DictObject(Meter* m) : meter(m) {}
   const Value* find(std::string_view key) const;
 };
+/// range(): start, start + step, …, `size` items.
 struct RangeObject : Object {
   Int start = 0, step = 1, size = 0;
 };
+/// keys(), values() or items() of a dict.
 struct ViewObject : Object {
   Value dict;
   enum class What { keys, values, items } what = What::keys;
 };
+/// An iterator.
 struct IteratorObject : Object {
   std::function<bool(Value&)> next;  // false: exhausted
   std::string type_name = "generator";
 };
+/// A method of the value `self`.
 struct MethodObject : Object {
   Value self;
   std::string name;
 };
+/// An undefined value: using it fails with this message.
 struct UndefinedObject : Object {
   std::string message;
   JinjaFault fault = JinjaFault::undefined;
 };
+/// namespace(): the one object whose attributes templates set.
 struct NamespaceObject : Object {
   std::vector<std::pair<std::string, Value>> attributes;
   std::unique_ptr<Held> held;
@@ -178,6 +190,7 @@ class DictBuilder {
   std::shared_ptr<DictObject> dict_;
 };
 
+/// Python's bool(v), and a == b.
 bool truth(const Value& v);
 bool equal(Meter* meter, const Value& a, const Value& b);
 /// -1, 0, 1, or 2 (not comparable: NaN). Errors: types without an order; `op` for the message.
@@ -189,6 +202,7 @@ void check_hashable(Meter* meter, const Value& v);
 
 MarkedText to_text(Meter* meter, const Value& v);  // Python's str()
 MarkedText to_repr(Meter* meter, const Value& v);  // Python's repr()
+/// repr() of a str; str() of a float and of an int.
 std::string repr_text(std::string_view text);
 std::string real_text(double d);
 std::string int_text(Int i);
@@ -205,6 +219,7 @@ bool iterable(const Value& v);
 Value range_item(const RangeObject& r, Int i);
 
 [[noreturn]] void use_undefined(const Value& v);  // throws the failure that an undefined value stands for
+/// Fails if `v` is undefined.
 inline void defined(const Value& v) {
   if (v.is(Kind::undefined)) use_undefined(v);
 }

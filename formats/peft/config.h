@@ -18,7 +18,7 @@ struct PeftTargets {
   bool all_linear = false;         // every linear layer but the head
   bool empty() const { return names.empty() && regex.empty() && !all_linear; }
 };
-struct PeftConfig {
+struct PeftConfig {  // what adapter_config.json says
   PeftTargets targets, excluded;
   std::optional<std::vector<int64_t>> layers;  // layers_to_transform; absent: all
   int64_t rank = 8;

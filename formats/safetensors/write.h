@@ -29,6 +29,7 @@ struct TensorToWrite {
 
 using SafetensorsMetadata = std::map<std::string, std::string>;
 
+/// What was written.
 struct SafetensorsWritten {
   int64_t file_bytes = 0;
   uint32_t crc32c = 0;  // of the whole file

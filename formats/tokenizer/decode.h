@@ -13,28 +13,37 @@
 
 namespace tern {
 
+/// ByteLevel: characters of byte-level BPE become their bytes.
 struct ByteLevelDecode {};
+/// ByteFallback: <0xNN> pieces become their bytes, or each U+FFFD if a run of them is no UTF-8.
 struct ByteFallbackDecode {};
+/// Fuse: all pieces become one.
 struct FuseDecode {};
+/// Strip: up to `start` and `stop` characters `content` go from the front and the end of each piece.
 struct StripDecode {
   uint32_t content = 0;
   int64_t start = 0, stop = 0;
 };
+/// Replace: in each piece.
 struct ReplaceDecode {
   Regex pattern;
   std::string content;
 };
+/// Metaspace: `replacement` becomes a space; drop_first: not at the front of the text.
 struct MetaspaceDecode {
   std::string replacement;
   bool drop_first;
 };
+/// BPEDecoder: the suffix becomes a space, at the end of the text nothing.
 struct SuffixDecode {
   std::string suffix;
-};  // BPEDecoder
+};
+/// WordPiece: pieces with the prefix follow without a space.
 struct WordPieceDecode {
   std::string prefix;
   bool clean_up;
 };
+/// CTC: equal neighbours become one, `pad` goes, `delimiter` becomes a space.
 struct CtcDecode {
   std::string pad, delimiter;
   bool clean_up;

@@ -15,30 +15,41 @@
 
 namespace tern {
 
+/// Prepend: `text` is put in front.
 struct PrependStep {
   std::string text;
 };
+/// Replace: matches become `content`.
 struct ReplaceStep {
   Regex pattern;
   std::string content;
 };
+/// NFC, NFD, NFKC, NFKD.
 struct UnicodeStep {
   NormalForm form;
 };
+/// Lowercase.
 struct LowercaseStep {};
+/// StripAccents.
 struct StripAccentsStep {};
+/// Strip: white space at the ends goes.
 struct StripSpacesStep {
   bool left, right;
 };
+/// ByteLevel: bytes become their characters.
 struct ByteLevelTextStep {};
+/// BertNormalizer.
 struct BertStep {
   bool clean_text, chinese_alone, strip_accents, lowercase;
 };
+/// Nmt: control characters go, unusual spaces become spaces.
 struct NmtStep {};
+/// Precompiled: SentencePiece's compiled rules.
 struct CharsmapStep {
   std::shared_ptr<const Charsmap> map;  // null: no rules, the text stays
 };
-struct SentencePieceStep {  // formats/tokenizer/sentencepiece.h
+/// How SentencePiece itself normalizes (formats/tokenizer/sentencepiece.h); tokenizer.json has no such step.
+struct SentencePieceStep {
   std::shared_ptr<const Charsmap> map;
   std::shared_ptr<const ByteTrie> kept;  // user-defined pieces: never rewritten
   bool keeps_some = false;

@@ -41,6 +41,7 @@ std::unique_ptr<TokenizerData> read_word_list(std::string_view words, std::strin
 /// Lines of base64 and rank, with Llama 3's pattern and special tokens.
 std::unique_ptr<TokenizerData> read_tiktoken(std::string_view text, const std::string& place);
 
+/// One entry of added_tokens or added_tokens_decoder.
 AddedToken read_added_token(const Json&, int32_t id, const std::string& place);
 /// One merge by its two pieces, or as the line "left right".
 void add_merge(BpeModel&, std::string_view left, std::string_view right, size_t i, const std::string& place);

@@ -16,24 +16,31 @@
 
 namespace tern {
 
+/// What becomes of a match.
 enum class SplitBehavior { removed, isolated, merged_with_previous, merged_with_next, contiguous };
+/// Where Metaspace puts a space: in front of every part between added tokens, of the first part, of none.
 enum class PrependScheme { always, first, never };
+/// Split: at matches; invert: at what lies between them.
 struct SplitStep {
   Regex pattern;
   SplitBehavior behavior;
   bool invert;
 };
+/// Digits, Punctuation, WhitespaceSplit; two of them are BertPreTokenizer.
 struct SplitOnClassStep {
   CharClass members;
   SplitBehavior behavior;
 };  // Digits, Punctuation, WhitespaceSplit; two of them are BertPreTokenizer
+/// CharDelimiterSplit.
 struct SplitOnCharacterStep {
   uint32_t character;
 };                         // CharDelimiterSplit
 struct WhitespaceStep {};  // \w+|[^\w\s]+
+/// ByteLevel: GPT-2's pattern, if use_regex, and bytes as characters.
 struct ByteLevelStep {
   bool add_prefix_space, use_regex;
 };
+/// Metaspace: spaces become `replacement`, and words begin with it if `split`.
 struct MetaspaceStep {
   std::string replacement;
   PrependScheme scheme;

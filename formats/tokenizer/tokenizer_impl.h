@@ -55,6 +55,7 @@ struct EncodeScratch {
   std::vector<AddedMatcher::Part> parts, inner_parts;
 };
 
+/// The model that turns a word into ids.
 enum class ModelKind { bpe, unigram, word_piece };
 
 /// All that a Tokenizer knows; finish_tokenizer fills the derived part.

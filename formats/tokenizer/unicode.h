@@ -9,13 +9,16 @@
 
 namespace tern {
 
+/// Code points first to last.
 struct CodeRange {
   uint32_t first, last;
 };
+/// A character and what it becomes in lower case.
 struct CodeMap {
   uint32_t from, to, then;
 };  // then: a second code point, or 0
 
+/// Classes of characters; a character may be in several.
 enum class CharClass : uint8_t {
   letter,
   upper,

@@ -10,6 +10,7 @@
 
 namespace tern {
 
+/// How a layer is kept; without zero3 it is ZeRO-2.
 struct GalvatronLayer {
   bool zero3 = false, recompute = false;
 };

@@ -11,6 +11,7 @@
 
 namespace tern {
 
+/// Which terms of bound_model_impl.h a chain has.
 enum class BoundKind : uint8_t { one_f_one_b, gpipe, simple, zero_bubble, chunked };
 
 /// A strategy's costs as a stage adds them up (planner/instance/price.h).

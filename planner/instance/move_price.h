@@ -8,6 +8,7 @@
 
 namespace tern {
 
+/// An assignment that moves improve.
 class MovePricer {
  public:
   /// Keeps a reference to the instance. Errors: as check_instance; TERN_CHECK, for an assignment that does not fit.

@@ -10,6 +10,7 @@
 
 namespace tern {
 
+/// What the search makes least.
 enum class Objective : uint8_t {
   simulated,  // the makespan
   simple,     // simple_objective of price.h

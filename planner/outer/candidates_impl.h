@@ -20,6 +20,7 @@ struct Candidate {
   int64_t num_micro = 1;
 };
 
+/// How the candidate cuts the layers.
 inline Form form_of(const Candidate& c) {
   if (c.num_stages == 1) return kWhole;
   if (c.chunks > 1) return kChunked;

@@ -50,6 +50,7 @@ void sum_up(ChoiceTables&, const std::vector<Layer>&);
 /// Puts tables of several machines side by side; nullptr stands for a machine that cannot hold the mesh.
 ChoiceTables join_tables(const Cluster&, const std::vector<Machine>&, const std::vector<const ChoiceTables*>&);
 
+/// A layer's backward of one micro-batch, ps, recomputation and weight gradient included.
 inline int64_t gradient_ps(const CostVector& c) { return c.recompute + c.backward + c.weight; }
 
 }  // namespace tern
