@@ -1,13 +1,11 @@
 #pragma once
-// A plan as the command line or file of another framework, with its order of ranks.
+// A plan of training as the command line or file of another framework, with its order of ranks.
 
 #include <string>
 #include <vector>
 
 #include "plan/frameworks.h"
-#include "plan/inference_job.h"
 #include "plan/plan.h"
-#include "plan/serving_search.h"
 #include "spec/model_spec.h"
 
 namespace tern {
@@ -29,11 +27,5 @@ std::string script_of(const std::vector<std::string>& environment, const std::ve
 /// The plan for a framework. `devices_of_node`: devices of each node that the plan uses.
 /// Errors: usage, naming what the framework cannot run: a part of the model, the mesh, layers with unlike strategies.
 EmittedPlan emit_plan(Framework, const ModelSpec&, const Plan&, int64_t devices_of_node);
-
-/// vLLM's command line for this way of serving: prompts and decoding take turns on the same devices, all weights, keys
-/// and values are on the devices, in the compute type. `device`, `devices_of_node`: of the nodes that the plan lies on.
-/// Errors: usage, naming what vLLM has not.
-EmittedPlan emit_serving(const std::string& model, const InferenceJob&, const ServingPlan&, const DeviceType& device,
-                         int64_t devices_of_node);
 
 }  // namespace tern

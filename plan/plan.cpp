@@ -1,6 +1,6 @@
 #include "plan/plan.h"
 
-#include "plan/window_mix.h"
+#include "plan/job_windows.h"
 
 namespace tern {
 namespace {

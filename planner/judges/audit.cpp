@@ -14,6 +14,7 @@
 #include "hardware/machine.h"
 #include "hardware/rates.h"
 #include "plan/cost_model.h"
+#include "plan/job_windows.h"
 #include "plan/legality.h"
 #include "plan/window_mix.h"
 #include "program/pipeline.h"

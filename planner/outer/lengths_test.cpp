@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "plan/cost_model.h"
+#include "plan/job_windows.h"
 #include "plan/pinned.h"
 #include "plan/plan_file.h"
 #include "plan/window_mix.h"

@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "base/units.h"
 #include "hardware/rates.h"
+#include "plan/job_windows.h"
 #include "plan/legality.h"
 #include "plan/window_mix.h"
 #include "planner/instance/improve.h"

@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "base/units.h"
 #include "hardware/rates.h"
+#include "plan/job_windows.h"
 #include "plan/window_mix.h"
 #include "planner/words/lengths_text.h"
 #include "planner/words/plan_text.h"
