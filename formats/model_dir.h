@@ -33,7 +33,7 @@ struct ModelDir {
 using EnvironmentLookup = std::function<std::optional<std::string>(std::string_view)>;
 EnvironmentLookup environment_lookup();
 
-struct ResolveOptions {  // what resolve_model asks for
+struct ResolveOptions {           // what resolve_model asks for
   bool need_weights = true;       // false: a bare config.json will do (training from scratch, inspecting)
   EnvironmentLookup environment;  // empty: environment_lookup()
 };

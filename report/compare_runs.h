@@ -26,7 +26,8 @@ struct TagComparison {
   int64_t common_steps = 0;
   std::optional<int64_t> first_difference_step;  // of the common steps; two NaNs are equal
   double largest_difference = 0;                 // |A - B| over the common steps, where both are finite
-  std::optional<int64_t> last_common_step;       // with the difference B - A there; last values of unlike steps are not compared
+  std::optional<int64_t>
+      last_common_step;  // with the difference B - A there; last values of unlike steps are not compared
   double last_difference = 0;
 };
 

@@ -19,7 +19,7 @@ struct TextDocument {
   bool is_chat = false;       // `text` is a line of JSON with messages (formats/chat/training.h)
   int64_t line = 1;           // where it begins
   std::string_view row = {};  // an instruction's line of JSON, for a caller with a chat template
-  bool is_pair = false;  // one of two answers to a prompt; the rejected one is the document after the chosen one
+  bool is_pair = false;       // one of two answers to a prompt; the rejected one is the document after the chosen one
 };
 
 /// The line that separates documents of a text file.

@@ -62,5 +62,4 @@ std::string token_checksum(uint32_t tokens, uint32_t loss, uint32_t documents, c
 /// Whether the file is a token file by its content, a safetensors header that names the format, whatever its name.
 bool is_token_file(const std::filesystem::path&);
 
-
 }  // namespace tern

@@ -33,5 +33,4 @@ struct GgufKeys {
   const GgufTensor& tensor(std::string_view name) const;
 };
 
-
 }  // namespace tern

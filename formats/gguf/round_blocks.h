@@ -27,5 +27,4 @@ std::string names_that_round();
 /// Source  gguf 0.19, quants.py: the same bits (dev/golden/gguf_files.py).
 void round_blocks(WeightType, std::span<const float> x, std::string_view tensor, std::string& out);
 
-
 }  // namespace tern

@@ -14,10 +14,10 @@
 namespace tern {
 
 enum class HfActivation : uint8_t {  // what hidden_act computes
-  silu,       // x·sigmoid(x)
-  gelu,       // x·Φ(x), with erf
-  gelu_tanh,  // the tanh approximation: "gelu_new", "gelu_pytorch_tanh", "gelu_fast"
-  relu,       // max(x, 0)
+  silu,                              // x·sigmoid(x)
+  gelu,                              // x·Φ(x), with erf
+  gelu_tanh,                         // the tanh approximation: "gelu_new", "gelu_pytorch_tanh", "gelu_fast"
+  relu,                              // max(x, 0)
 };
 
 enum class RopeType : uint8_t { none, standard, linear, dynamic, yarn, llama3, longrope };  // none: no rotation

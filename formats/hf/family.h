@@ -34,20 +34,20 @@ struct HfNames {
 using HfPart = std::string_view HfNames::*;
 
 enum class HfNorm : uint8_t { rms, rms_plus_one, layer };  // rms_plus_one: x̂·(1 + w), the file holds w
-enum class HfNormPlace : uint8_t {  // of f, which is attention or MLP
-  before,  // x + f(norm(x))
-  after,   // x + norm(f(x))
-  around,  // x + norm(f(norm(x)))
-  sum,     // norm(x + f(x))
+enum class HfNormPlace : uint8_t {                         // of f, which is attention or MLP
+  before,                                                  // x + f(norm(x))
+  after,                                                   // x + norm(f(x))
+  around,                                                  // x + norm(f(norm(x)))
+  sum,                                                     // norm(x + f(x))
 };
 enum class HfHeadNorm : uint8_t { none, head, row };  // of queries and keys: each head by itself, all of a row together
 enum class HfPositions : uint8_t { rotary, learned, alibi };  // how positions enter
 enum class HfWindows : uint8_t {  // which layers have a window; a list layer_types in the file decides, if it is there
   none,
-  every,  // every layer has sliding_window
+  every,     // every layer has sliding_window
   switched,  // if use_sliding_window is true; without a list the layers from max_window_layers on, or in a family with
              // unturned_every those that do not rotate
-  switched_even,  // the same; without a list every second layer from the first on, below max_window_layers
+  switched_even,   // the same; without a list every second layer from the first on, below max_window_layers
   switched_every,  // every layer, if use_sliding_window is true
   listed,          // without a list all but every full_every-th layer
 };
@@ -136,7 +136,7 @@ struct HfPairOfNorms {
   std::string_view attention, mlp;
 };
 
-struct HfFamily {  // a row of the table
+struct HfFamily {                 // a row of the table
   std::string_view name;          // model_type
   std::string_view architecture;  // of a causal language model
   std::string_view prefix;        // of names, lacking where the bare model was saved

@@ -39,7 +39,8 @@ class HfFields {
   std::optional<std::vector<double>> numbers(std::string_view key);
   std::optional<std::vector<std::string>> texts(std::string_view key,
                                                 Null = Null::refused);  // a string counts as a list of one
-  std::optional<std::vector<int64_t>> ids(std::string_view key);  // a whole number or a list of them; null: an empty list
+  std::optional<std::vector<int64_t>> ids(
+      std::string_view key);  // a whole number or a list of them; null: an empty list
 
   /// Throws for the first key nobody took and `harmless` does not list, with the nearest of all known ones; null sets
   /// nothing and passes.

@@ -8,9 +8,9 @@
 #include <cstdlib>
 
 #include "formats/jinja/eval.h"
+#include "formats/jinja/filters.h"
 #include "formats/jinja/format.h"
 #include "formats/jinja/text.h"
-#include "formats/jinja/filters.h"
 
 namespace tern::jinja {
 

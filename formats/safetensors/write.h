@@ -48,5 +48,4 @@ SafetensorsWritten write_safetensors(Io&, const std::string& path, std::span<con
 /// The header with its length, as write_safetensors would begin the file.
 std::string safetensors_header(std::span<const TensorToWrite> tensors, const SafetensorsMetadata& metadata);
 
-
 }  // namespace tern

@@ -20,8 +20,9 @@ struct BpeTrainOptions {
   SplitPattern pattern = SplitPattern::gpt2;
   std::vector<std::string> special_tokens = {"<|endoftext|>"};  // take ids 0, 1, …; the first one is BOS and EOS
   int64_t min_frequency = 2;                                    // a pair seen less often is never merged
-  int64_t memory_bytes = INT64_MAX;                      // for distinct words and their pairs; beyond it: does_not_fit
-  std::function<void(std::string_view part)> read = {};  // called with each part of a long text that will not be read again
+  int64_t memory_bytes = INT64_MAX;  // for distinct words and their pairs; beyond it: does_not_fit
+  std::function<void(std::string_view part)> read =
+      {};  // called with each part of a long text that will not be read again
 };
 
 /// `next(text)` fills in the next piece of text (a document, a line, a whole file) and says whether there was one.

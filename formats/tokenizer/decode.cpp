@@ -7,9 +7,9 @@
 #include "base/utf8.h"
 #include "formats/tokenizer/bpe.h"
 #include "formats/tokenizer/byte_level.h"
+#include "formats/tokenizer/decode.h"
 #include "formats/tokenizer/piece_table.h"
 #include "formats/tokenizer/unicode.h"
-#include "formats/tokenizer/decode.h"
 
 namespace tern {
 

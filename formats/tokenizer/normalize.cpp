@@ -5,9 +5,9 @@
 #include "formats/tokenizer/bpe.h"
 #include "formats/tokenizer/byte_level.h"
 #include "formats/tokenizer/normal_form.h"
+#include "formats/tokenizer/normalize.h"
 #include "formats/tokenizer/sentencepiece.h"
 #include "formats/tokenizer/unicode.h"
-#include "formats/tokenizer/normalize.h"
 
 namespace tern {
 

@@ -24,7 +24,7 @@ struct TextCut {
   size_t end = 0, next = 0;
 };
 
-struct EncodeOptions {  // how text is encoded
+struct EncodeOptions {        // how text is encoded
   bool add_special = true;    // what the post-processor adds: BOS and the like
   bool allow_special = true;  // "<|endoftext|>" in the text is that token; false: it is plain text (untrusted input)
   // Ranges of bytes, ascending and disjoint, that are not trusted: a special token that lies wholly in one of them is
@@ -33,7 +33,7 @@ struct EncodeOptions {  // how text is encoded
   std::span<const int32_t> plain_tokens = {};  // further added tokens to be treated so, special or not
 };
 
-struct DecodeOptions {  // how ids are decoded
+struct DecodeOptions {        // how ids are decoded
   bool skip_special = false;  // leave out special tokens
   // " ." -> "." and the like. Absent: off, unless tokenizer_config.json insists (clean_up_tokenization_spaces alone is
   // ignored for BPE, as in transformers 5).

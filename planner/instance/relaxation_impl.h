@@ -16,7 +16,8 @@ namespace tern {
 /// Numbers for virtual stages, the links behind them, and devices. For a mixture of paths they are average passes; for
 /// an assignment they are the times that paths pass, in ps.
 struct PathTerms {
-  std::vector<double> forward, backward, weight, host_forward, host_backward;  // stages; host_…: by paths through the host link instead
+  std::vector<double> forward, backward, weight, host_forward,
+      host_backward;         // stages; host_…: by paths through the host link instead
   std::vector<double> sync;  // stages: of Σ (sync − last gradient operation), a lower bound of the backlog
   std::vector<double> send_forward, send_backward;
   std::vector<double> begin, update;  // devices

@@ -3,7 +3,6 @@
 
 #include "planner/instance/stage_cuts_impl.h"
 
-
 namespace tern {
 namespace {
 

@@ -16,8 +16,8 @@ namespace tern {
 
 /// The verdict on a plan.
 enum class Verdict : uint8_t {
-  accepted,    // it is what it says, and no choice of the space is below its bound
-  in_part,     // the same for pipelines on nodes of one type; those over several types are in the space and are not judged
+  accepted,  // it is what it says, and no choice of the space is below its bound
+  in_part,  // the same for pipelines on nodes of one type; those over several types are in the space and are not judged
   unproven,    // it is what it says; but this judge cannot prove that nothing is below its bound
   not_judged,  // its own stages lie on nodes of several types
   rejected,    // it is not what it says, or not in the space

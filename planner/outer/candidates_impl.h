@@ -35,12 +35,12 @@ struct SpaceOfChoices {
   std::vector<Machine> machines;  // one per type of node
   std::vector<Layer> layers;
   std::vector<ChoiceTables> tables;
-  std::vector<Candidate> candidates;                   // legal, in the order of enumeration
-  std::vector<Candidate> bounded;                      // legal, but not to be planned: their bounds alone count
-  int64_t too_many = 0, too_long = 0;                  // choices of `bounded` or no_room, for operations, for picoseconds
-  std::vector<std::vector<int>> orders;                // of mixed pipelines: each stage's machine, or kAnyType
-  int64_t work_bound = 0;                              // ps: of every choice, enumerated or not
-  int64_t no_room = 0;                                 // legal choices that cannot hold the least bytes: in no list
+  std::vector<Candidate> candidates;     // legal, in the order of enumeration
+  std::vector<Candidate> bounded;        // legal, but not to be planned: their bounds alone count
+  int64_t too_many = 0, too_long = 0;    // choices of `bounded` or no_room, for operations, for picoseconds
+  std::vector<std::vector<int>> orders;  // of mixed pipelines: each stage's machine, or kAnyType
+  int64_t work_bound = 0;                // ps: of every choice, enumerated or not
+  int64_t no_room = 0;                   // legal choices that cannot hold the least bytes: in no list
   std::vector<std::pair<int64_t, Candidate>> nearest;  // of no_room the few that lack least: bytes per device, choice
   bool cut = false;                                    // by time, work or stop, before all were enumerated
   int64_t work = 0;                                    // of PlanRequest::any_fit_within

@@ -25,7 +25,8 @@ struct PlanRequest {
   TrainJob job;
   SearchSpace space;
   SearchEffort effort = SearchEffort::normal;
-  double seconds = std::numeric_limits<double>::infinity();  // after them the best plan so far is returned, with its gap
+  double seconds =
+      std::numeric_limits<double>::infinity();  // after them the best plan so far is returned, with its gap
   int threads = 1;
   /// Above 0: any plan that fits is enough, and the answer has its choice alone. The search looks where memory is least
   /// (the smallest micro-batches; if there are least_memory schedules of one chunk, these alone). It does this much
