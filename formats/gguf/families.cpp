@@ -3,8 +3,6 @@
 
 #include "formats/gguf/families.h"
 
-#include "formats/gguf/model.h"
-
 namespace tern {
 namespace {
 

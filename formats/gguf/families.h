@@ -2,6 +2,7 @@
 // The table of families that GGUF and tern share. Stays in formats/.
 
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -40,6 +41,8 @@ struct GgufFamily {
   int64_t layers_of_wide_heads = 0;  // the model of so many layers divides scores by √(width / heads), not √head_dim
   std::string_view switch_of_branches = "";  // the key that says whether attention and MLP run beside each other
 };
+/// The families that have a row, by model_type.
+std::vector<std::string> gguf_families();
 /// The family's row; null: it is not in the table.
 const GgufFamily* gguf_family(std::string_view model_type);
 /// The row of an architecture, or null. If `windowed` or `mixture`: the row that has windows or experts, if there is

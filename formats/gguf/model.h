@@ -17,9 +17,6 @@ class GgufMetadata;  // formats/gguf/write.h
 /// Whether a path names a GGUF file, by its ending.
 bool is_gguf_path(std::string_view path);
 
-/// The families that have a row in the table, by model_type.
-std::vector<std::string> gguf_families();
-
 /// The configuration that the file's metadata and tensors imply. Numbers kept as f32 are read as the shortest decimal
 /// that gives them, so 1e-5 stays 1e-5. Llama 3's rotary scaling, which the file holds as a table of divisors, is found
 /// again from that table, or kept as the table.
