@@ -9,6 +9,8 @@
 
 #include "base/text.h"
 #include "base/units.h"
+#include "calibrate/prediction_scores.h"
+#include "calibrate/run_words.h"
 #include "report/table.h"
 
 namespace tern {
@@ -64,7 +66,7 @@ std::string few_words(const Calibration& c) {
                      counted(static_cast<int64_t>(c.left_out.rows), "run"));
 }
 
-Json errors_json(const Errors& e) {
+Json errors_json(const PredictionErrors& e) {
   return {{"rows", e.rows},
           {"median", e.median},
           {"mean", e.mean},
@@ -73,7 +75,7 @@ Json errors_json(const Errors& e) {
           {"least_ratio", e.least_ratio},
           {"most_ratio", e.most_ratio}};
 }
-std::string errors_words(const Errors& e) {
+std::string errors_words(const PredictionErrors& e) {
   return fmt::format("median {}, mean {}, nine in ten below {}, most {} ({} rows)", percent(e.median), percent(e.mean),
                      percent(e.ninth), percent(e.most), e.rows);
 }

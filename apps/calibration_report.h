@@ -9,7 +9,9 @@
 #include "base/json.h"
 #include "calibrate/calibration_file.h"
 #include "calibrate/folds.h"
-#include "plan/plan_file.h"
+#include "calibrate/prediction_scores.h"
+#include "calibrate/run_set.h"
+#include "plan/plan.h"
 
 namespace tern {
 
@@ -17,8 +19,8 @@ namespace tern {
 std::optional<PlannedError> planned_error(const Calibration&, int64_t step_ps);
 /// Why a calibration's errors say little; "" if there is no such reason.
 std::string few_words(const Calibration&);
-Json errors_json(const Errors&);
-std::string errors_words(const Errors&);
+Json errors_json(const PredictionErrors&);
+std::string errors_words(const PredictionErrors&);
 /// Constants beside their nominal values and bounds, one a line.
 std::string constants_text(const Constants&);
 Json constants_json(const Constants&);

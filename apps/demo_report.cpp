@@ -9,9 +9,11 @@
 
 #include "base/json.h"
 #include "base/units.h"
+#include "report/bar_chart.h"
 #include "report/compare_runs.h"
 #include "report/html.h"
 #include "report/plot.h"
+#include "report/run_log.h"
 #include "report/table.h"
 
 namespace tern {

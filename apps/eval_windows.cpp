@@ -14,6 +14,7 @@
 #include "base/options.h"
 #include "base/units.h"
 #include "eval/wikitext.h"
+#include "formats/data/pack.h"
 #include "formats/data/text_data.h"
 #include "formats/data/token_data.h"
 #include "infer/load.h"

@@ -8,6 +8,7 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "formats/chat/template_files.h"
 #include "formats/gguf/model.h"
 #include "formats/gguf/vocabulary.h"
 #include "model/gguf_slots.h"

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "formats/chat/template.h"
+#include "formats/chat/template_files.h"
 #include "formats/gguf/write.h"
 #include "infer/load.h"
 

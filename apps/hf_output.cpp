@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/io.h"
+#include "formats/chat/template_files.h"
 
 namespace tern {
 

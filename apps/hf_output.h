@@ -4,6 +4,7 @@
 #include <string>
 
 #include "formats/chat/template.h"
+#include "formats/chat/template_files.h"
 #include "infer/load.h"
 
 namespace tern {

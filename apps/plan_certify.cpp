@@ -10,6 +10,8 @@
 #include "apps/signals.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "plan/plan_file.h"
+#include "planner/words/audit_text.h"
 #include "planner/words/plan_text.h"
 
 namespace tern {

@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "base/units.h"
+#include "planner/words/shadow_prices.h"
 
 namespace tern {
 namespace {

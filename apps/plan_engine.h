@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "plan/plan_file.h"
+#include "plan/plan.h"
 #include "program/placement.h"
 #include "spec/model_spec.h"
 #include "train/fit.h"

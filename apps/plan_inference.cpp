@@ -24,6 +24,8 @@
 #include "infer/memory_fit.h"
 #include "model/model_files.h"
 #include "plan/emit.h"
+#include "plan/emit_serving.h"
+#include "planner/words/serving_refusal.h"
 
 namespace tern {
 namespace {

@@ -14,7 +14,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "base/units.h"
-#include "planner/words/questions.h"
+#include "planner/words/planned_points.h"
 
 namespace tern {
 namespace {

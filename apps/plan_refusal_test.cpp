@@ -7,6 +7,7 @@
 #include <string>
 
 #include "apps/plan_verb_testing.h"
+#include "planner/words/smallest_changes.h"
 
 namespace tern {
 namespace {

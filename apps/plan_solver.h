@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "plan/plan_file.h"
+#include "plan/plan.h"
 #include "planner/outer/plan_question.h"
 
 namespace tern {

@@ -16,6 +16,7 @@
 #include "formats/data/text_data.h"
 #include "infer/memory_fit.h"
 #include "model/unit_reader.h"
+#include "report/bar_chart.h"
 #include "report/html.h"
 #include "report/plot.h"
 #include "report/table.h"

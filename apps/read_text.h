@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/progress.h"
+#include "formats/data/pack.h"
 #include "formats/data/token_data.h"
 
 namespace tern {

@@ -10,6 +10,7 @@
 #include "base/options.h"
 #include "model/linear.h"
 #include "plan/layers.h"
+#include "plan/plan_file.h"
 #include "program/checksum.h"
 #include "program/lower.h"
 #include "spec/presets.h"

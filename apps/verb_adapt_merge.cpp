@@ -16,6 +16,7 @@
 #include "base/publish.h"
 #include "base/units.h"
 #include "formats/chat/template.h"
+#include "formats/chat/template_files.h"
 #include "infer/load.h"
 #include "infer/memory_fit.h"
 #include "model/adapter_files.h"

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/options.h"
 #include "report/compare_runs.h"
+#include "report/run_log.h"
 
 namespace tern {
 

@@ -20,6 +20,7 @@
 #include "base/text.h"
 #include "base/units.h"
 #include "formats/chat/template.h"
+#include "formats/chat/template_files.h"
 #include "formats/gguf/model.h"
 #include "formats/gguf/write.h"
 #include "infer/load.h"

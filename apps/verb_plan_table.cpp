@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/options.h"
 #include "base/text.h"
+#include "calibrate/run_set.h"
 #include "hardware/cluster.h"
 #include "hardware/machine.h"
 #include "hardware/machines.h"

@@ -28,6 +28,7 @@
 #include "base/publish.h"
 #include "base/text.h"
 #include "base/units.h"
+#include "formats/chat/template_files.h"
 #include "formats/data/text_data.h"
 #include "formats/gguf/model.h"
 #include "formats/gguf/round_blocks.h"

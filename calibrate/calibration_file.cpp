@@ -9,6 +9,7 @@
 #include "base/io.h"
 #include "base/text.h"
 #include "base/toml.h"
+#include "calibrate/prediction_scores.h"
 
 namespace tern {
 namespace {
@@ -35,7 +36,7 @@ std::string calibration_toml(const Calibration& c) {
     out += fmt::format("{} = {}  # {}, {} to {}: {}\n", s.name, number(c.constants[k]), s.unit, s.least, s.most,
                        s.meaning);
   }
-  const Errors& e = c.left_out;
+  const PredictionErrors& e = c.left_out;
   const std::string cluster = "\n[cluster]\ntoml = \"\"\"\n" + escaped(c.cluster) + "\"\"\"\n";
   if (e.rows == 0) return out + cluster;
   out += fmt::format("\n[left_out]  # errors on rows the constants were not fitted to\nfolds = \"{}\"\nrows = {}\n",

@@ -8,26 +8,28 @@
 
 #include "calibrate/constants.h"
 #include "calibrate/folds.h"
+#include "calibrate/prediction_scores.h"
 
 namespace tern {
 
+/// A calibration.
 struct Calibration {
   std::string hardware, device;  // the cluster's name; its type of device
-  double peak = 0;               // FLOP/s of that device for `precision`: a file for another device is refused
+  double peak = 0;               // FLOP/s of that device for `precision`, by which a file for another device is refused
   DType precision = DType::f16;
-  std::string software;  // as told: the framework whose runs these were
+  std::string software;  // the framework whose runs these were, as the user said
   std::string data;      // the table's name
   std::string cluster;   // the cluster file's text, so that tables can be priced without it
-  int64_t rows = 0;      // fitted
+  int64_t rows = 0;      // rows that the constants were fitted to
   Constants constants{};
   FoldBy folds = FoldBy::layout;
-  Errors left_out;  // on rows left out by `folds`; rows 0: not known
+  PredictionErrors left_out;  // on rows left out by `folds`; rows 0: not known
 };
 
-/// The same calibration is the same bytes; what is read back is the same.
+/// The file's text. The same calibration is the same bytes, and what is read back is the same calibration.
 std::string calibration_toml(const Calibration&);
-/// Errors  bad_file "PATH:LINE: KEY: fact, expectation": unknown or missing keys, another version, constants outside
-/// their bounds, errors that do not rise.
+/// Reads a calibration. Errors  bad_file "PATH:LINE: KEY: fact, expectation": unknown or missing keys, another version,
+/// constants outside their bounds, errors that do not rise.
 Calibration parse_calibration(std::string_view toml, const std::string& path);
 Calibration read_calibration(const std::string& path);
 
@@ -35,11 +37,12 @@ Calibration read_calibration(const std::string& path);
 /// Errors  usage, if a device of the cluster's groups is not the calibration's, or the dtype is another.
 Cluster calibrated(const Cluster&, const Calibration&, DType);
 
-/// The range around a prediction in which nine in ten of the left-out rows lie (18 of 20; all of them where there are fewer
-/// than 20), in seconds.
+/// The range around a prediction, in seconds, in which 18 of 20 of the left-out rows lie (all of them, if they are
+/// fewer than 20).
 struct ErrorBar {
   double low = 0, high = 0;
 };
+/// The range around `predicted` seconds.
 ErrorBar error_bar(const Calibration&, double predicted);
 
 }  // namespace tern

@@ -14,13 +14,15 @@ namespace tern {
 inline constexpr size_t kNumConstants = 14;
 using Constants = std::array<double, kNumConstants>;
 
-/// `spread`: how far the value (its logarithm, if `ratio`) is expected to lie from `nominal`. In the fit a constant that is one
-/// spread away costs as much as a row that is off by FitOptions::scale, so that few rows move only the constants they speak of.
+/// A constant. `spread`: how far the value (its logarithm, if `ratio`) may be expected to lie from `nominal`. In the
+/// fit a constant that is one spread away costs as much as a row that is off by FitOptions::scale; so few rows move
+/// only constants that they depend on.
 struct ConstantSpec {
   std::string_view name, unit, meaning;
   double nominal, spread, least, most;
   bool ratio;
 };
+/// All constants, in the order of Constants; and their nominal values.
 const std::array<ConstantSpec, kNumConstants>& constant_specs();
 Constants nominal_constants();
 

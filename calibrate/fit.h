@@ -8,50 +8,26 @@
 
 #include "calibrate/constants.h"
 #include "calibrate/run_price.h"
+#include "calibrate/run_set.h"
 
 namespace tern {
 
-/// Runs made ready, all of one dtype.
-class RunSet {
- public:
-  /// Errors: as RunPricer's and ReadyPipelines'; bad_file, for rows of several dtypes.
-  RunSet(const std::vector<PublishedRun>&, const Cluster&, const std::string& path);
-
-  size_t size() const { return runs_.size(); }
-  const PublishedRun& run(size_t i) const { return runs_[i].run(); }
-  const RunPricer& pricer(size_t i) const { return runs_[i]; }
-  const Cluster& cluster() const { return cluster_; }
-  DType dtype() const { return dtype_; }
-
-  /// Seconds of the runs `which` under these constants, in their order.
-  std::vector<double> seconds(std::span<const size_t> which, const Constants&) const;
-  /// The same on a cluster's own rates.
-  std::vector<double> seconds_on(std::span<const size_t> which, const Cluster&) const;
-  /// All rows; those that were measured and may be fitted.
-  std::vector<size_t> all() const;
-  std::vector<size_t> fitted() const;
-
- private:
-  Cluster cluster_;
-  DType dtype_ = DType::f16;
-  std::vector<RunPricer> runs_;
-  std::vector<size_t> like_;  // the first run that shares each one's prices
-};
-
+/// How the fit is made.
 struct FitOptions {
-  double scale = 0.03;   // of log(predicted / measured): residuals beyond it count ever less (Cauchy)
+  double scale = 0.03;   // of log(predicted / measured): larger residuals count ever less (Cauchy)
   int most_rounds = 60;  // of each descent
 };
 
+/// The constants found.
 struct Fit {
   Constants constants;
   double objective = 0;
   int rounds = 0;
 };
 
-/// Least ½ Σ log(1 + (r/scale)²) + ½ Σ ((z − nominal)/spread)², r = log(predicted/measured), z the constant or its
-/// logarithm, within the bounds: Levenberg and Marquardt's steps on weights 1/(1 + (r/scale)²), from the nominal
-/// values and from the least squares of all rows; the better end
+/// The constants within their bounds for which ½ Σ log(1 + (r/scale)²) + ½ Σ ((z − nominal)/spread)² is least, with
+/// r = log(predicted/measured) and z the constant or its logarithm. Levenberg and Marquardt's steps on weights
+/// 1/(1 + (r/scale)²) are made twice, from the nominal values and from the least squares of all rows; the better end
 /// counts. Order: the same bits for the same rows in the same order.
 /// Source  Levenberg 1944, Marquardt 1963; Cauchy weights: Holland & Welsch 1977 (all recalled).
 /// Errors  usage, for a row without a measured time, or none.

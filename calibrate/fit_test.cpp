@@ -8,6 +8,8 @@
 #include "base/error.h"
 #include "base/rng.h"
 #include "calibrate/folds.h"
+#include "calibrate/prediction_scores.h"
+#include "calibrate/run_set.h"
 #include "hardware/machines.h"
 #include "spec/recompute.h"
 
@@ -137,7 +139,7 @@ TEST(Folds, ErrorsPairsAndRegretAreWhatTheyAreCalled) {
   for (size_t i = 0; i < 4; ++i) made[i].seconds = static_cast<double>(i) + 1;
   const RunSet runs(made, a100(), "made");
   const std::vector<double> predicted{1.1, 1.0, 3.0, 5.0};  // +10 %, −50 %, right, +25 %
-  const Errors e = errors_of(runs, runs.all(), predicted);
+  const PredictionErrors e = errors_of(runs, runs.all(), predicted);
   EXPECT_NEAR(e.median, 0.175, 1e-12);
   EXPECT_NEAR(e.mean, 0.2125, 1e-12);
   EXPECT_NEAR(e.most, 0.5, 1e-12);

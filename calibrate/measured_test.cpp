@@ -5,12 +5,14 @@
 #include <string>
 
 #include "calibrate/folds.h"
+#include "calibrate/prediction_scores.h"
+#include "calibrate/run_set.h"
 #include "hardware/cluster.h"
 
 namespace tern {
 namespace {
 
-Errors of_steps_on(const std::string& device) {
+PredictionErrors of_steps_on(const std::string& device) {
   const std::string stem = TERN_SOURCE_DIR "/benchmarks/planner/measured/" + device, path = stem + "_runs.csv";
   const Cluster rates = read_cluster(stem + "_rates.toml");
   const RunSet runs(read_runs(path), rates, path);
@@ -18,7 +20,7 @@ Errors of_steps_on(const std::string& device) {
 }
 
 TEST(MeasuredRates, ForetellStepsOfPyTorchOnOneDevice) {
-  const Errors h100 = of_steps_on("h100"), h200 = of_steps_on("h200");
+  const PredictionErrors h100 = of_steps_on("h100"), h200 = of_steps_on("h200");
   EXPECT_EQ(h100.rows, 16u);
   EXPECT_EQ(h200.rows, 16u);
   EXPECT_LE(h100.median, 0.05);

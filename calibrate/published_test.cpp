@@ -6,6 +6,8 @@
 #include <cmath>
 
 #include "calibrate/folds.h"
+#include "calibrate/prediction_scores.h"
+#include "calibrate/run_set.h"
 #include "hardware/machines.h"
 
 namespace tern {

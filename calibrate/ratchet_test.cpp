@@ -8,6 +8,8 @@
 #include <filesystem>
 
 #include "calibrate/folds.h"
+#include "calibrate/prediction_scores.h"
+#include "calibrate/run_set.h"
 #include "hardware/machines.h"
 
 namespace tern {
@@ -35,7 +37,7 @@ TEST(RatchetSlow, HalvesOfTheRunsOnManyNodes) {
   double median = 0, mean = 0, pairs = 0, regret = 0, worst = 0;
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     const auto predicted = left_out(runs, rows, folds_of(runs, rows, FoldBy::rows, seed, 2));
-    const Errors e = errors_of(runs, rows, predicted);
+    const PredictionErrors e = errors_of(runs, rows, predicted);
     median += e.median / 20, mean += e.mean / 20, pairs += ordered(runs, rows, predicted).share() / 20;
     const auto picks = regrets(runs, rows, predicted);
     for (const Regret& r : picks) {

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "calibrate/ready_pipelines.h"
 #include "hardware/cluster.h"
 #include "hardware/machine.h"
 #include "plan/cost_model.h"
@@ -28,23 +29,6 @@ ModelSpec model_of(const PublishedRun& run, const std::string& path) {
 }
 
 }  // namespace
-
-std::shared_ptr<ReadyPipelines::Ready> ReadyPipelines::of(const PipelineShape& shape, const PipelineTimes& times,
-                                                          const std::string& where) {
-  std::shared_ptr<Ready>& ready = ready_[{shape.schedule, shape.num_devices, shape.chunks_per_device, shape.num_micro}];
-  if (ready) return ready;
-  const int64_t more = int64_t{3} * shape.num_virtual_stages() * shape.num_micro;
-  if (operations_ + more > most_)
-    throw Error(
-        ErrorKind::bad_file,
-        "{}: with the rows before it, pipelines of {} operations, a table may have {}; price such rows in tables "
-        "of their own",
-        where, operations_ + more, most_);
-  operations_ += more;
-  ready = std::make_shared<Ready>();
-  ready->prepared = prepare_pipeline(shape, pipeline_order(shape, times));
-  return ready;
-}
 
 RunPricer::RunPricer(const PublishedRun& run, const Cluster& cluster, const std::string& path,
                      ReadyPipelines& pipelines)

@@ -9,6 +9,7 @@
 #include <tuple>
 #include <vector>
 
+#include "calibrate/ready_pipelines.h"
 #include "calibrate/run_table.h"
 #include "hardware/cluster.h"
 #include "hardware/machine.h"
@@ -21,30 +22,11 @@
 
 namespace tern {
 
-/// Costs of embedding, a block and head, and of what a block sends to a stage in another node, or in its own.
+/// Costs of the embedding, a block and the head, and of what a block sends to a stage in another node, or in its own
+/// node.
 struct LayerPrices {
   std::array<CostVector, 3> layers;
   EdgeCost far, near;
-};
-
-/// Pipelines made ready to run, one of each shape, whichever rows have it. Errors: bad_file, for shapes of more
-/// operations together than `most_operations`: they are what a table's memory goes into.
-class ReadyPipelines {
- public:
-  static constexpr int64_t kMostReady = 4 * kMostOperations;
-  explicit ReadyPipelines(int64_t most_operations = kMostReady) : most_(most_operations) {}
-  struct Ready {
-    PreparedPipeline prepared;
-    PipelineScratch scratch;
-    PipelineRun run;
-  };
-  /// `where`: "PATH:LINE", for the error. The times do not matter: only schedules that ignore them are kept.
-  std::shared_ptr<Ready> of(const PipelineShape&, const PipelineTimes&, const std::string& where);
-  int64_t operations() const { return operations_; }
-
- private:
-  std::map<std::tuple<PipelineSchedule, int, int, int>, std::shared_ptr<Ready>> ready_;
-  int64_t most_, operations_ = 0;
 };
 
 /// Makes a run ready to be priced many times under other rates. Blocks are equal, so three layers (embedding, a block,
@@ -59,10 +41,11 @@ class RunPricer {
   int64_t num_nodes() const { return num_nodes_; }
   const PublishedRun& run() const { return run_; }
 
-  /// `machine`: num_nodes() nodes of the cluster, with whatever rates. One thread at a time, copies included.
+  /// The step's time, ps. machine: num_nodes() nodes of the cluster, with any rates. One thread at a time may call
+  /// this, on copies too.
   int64_t step_ps(const Machine& machine) const { return step_ps(machine, prices_on(machine)); }
 
-  /// The prices of a block and of the ends: runs that differ in numbers of blocks and micro-batches alone share them.
+  /// Prices of a block and of both ends. Runs that differ only in their numbers of blocks and micro-batches share them.
   LayerPrices prices_on(const Machine& machine) const;
   bool shares_prices_with(const RunPricer&) const;
   int64_t step_ps(const Machine& machine, const LayerPrices&) const;

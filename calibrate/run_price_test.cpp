@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/rng.h"
 #include "calibrate/constants.h"
+#include "calibrate/ready_pipelines.h"
 #include "hardware/cluster.h"
 #include "hardware/machine.h"
 #include "hardware/machines.h"

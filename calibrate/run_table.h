@@ -18,7 +18,7 @@ namespace tern {
 enum class RunUse : uint8_t { fit, score, pair };
 std::string_view name_of(RunUse);
 
-/// A row. Sizes of a decoder, or a preset's name; how it was run; what was measured.
+/// A row: the sizes of a decoder or a preset's name, how it was run, and what was measured.
 struct PublishedRun {
   int line = 0;        // of the table
   std::string model;   // a preset's name; "": gpt2's blocks of the sizes below
@@ -43,7 +43,8 @@ struct RunDefaults {
   int zero = 0;
 };
 
-/// Columns  by name, whatever case and order. Of the shape: "gpus", "global batch", "micro batch", "hidden size",
+/// Reads a table. Columns  by name, whatever case and order. Of the shape: "gpus", "global batch", "micro batch",
+/// "hidden size",
 ///          "attention heads", "layers", "sequence length", or "model" in place of the three sizes. Parallel degrees:
 ///          "tensor parallelism", "data parallelism", "pipeline parallelism", "context parallelism",
 ///          "expert parallelism", "expert tensor parallelism" (of mixtures; the first must be there), "virtual stages"

@@ -29,11 +29,11 @@ struct ModelDir {
   bool is_gguf() const;
 };
 
-/// Environment variables by name; a test gives its own.
+/// Looks up an environment variable by name; a test gives its own function.
 using EnvironmentLookup = std::function<std::optional<std::string>(std::string_view)>;
 EnvironmentLookup environment_lookup();
 
-struct ResolveOptions {
+struct ResolveOptions {           // what resolve_model asks for
   bool need_weights = true;       // false: a bare config.json will do (training from scratch, inspecting)
   EnvironmentLookup environment;  // empty: environment_lookup()
 };

@@ -12,6 +12,10 @@
 #include "base/text.h"
 #include "formats/gguf/model.h"
 #include "formats/gguf/tokenizer.h"
+#include "formats/tokenizer/members.h"
+#include "formats/tokenizer/read_impl.h"
+#include "formats/tokenizer/scan.h"
+#include "formats/tokenizer/sentencepiece_file.h"
 #include "formats/tokenizer/tokenizer_impl.h"
 
 namespace tern {

@@ -8,6 +8,7 @@
 #include "base/options.h"
 #include "base/text.h"
 #include "formats/chat/encode.h"
+#include "formats/chat/template_files.h"
 
 namespace tern {
 namespace {

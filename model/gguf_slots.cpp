@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "formats/gguf/places.h"
 #include "formats/safetensors/safetensors.h"
 #include "model/fragment.h"
 #include "model/visit_weights.h"

@@ -9,6 +9,7 @@
 
 #include "formats/gguf/gguf.h"
 #include "formats/gguf/model.h"
+#include "formats/gguf/places.h"
 #include "model/visit_weights.h"
 #include "model/weights.h"
 

@@ -10,6 +10,8 @@
 #include "base/error.h"
 #include "base/region_errors.h"
 #include "formats/gguf/model.h"
+#include "formats/gguf/places.h"
+#include "formats/gguf/rope.h"
 #include "formats/hf/config.h"
 #include "formats/safetensors/safetensors.h"
 #include "kernels/cpu/coded_matmul.h"

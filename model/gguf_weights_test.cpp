@@ -8,6 +8,7 @@
 #include "base/io.h"
 #include "formats/format_test_support.h"
 #include "formats/gguf/model.h"
+#include "formats/gguf/rope.h"
 #include "formats/gguf/tokenizer.h"
 #include "formats/gguf/vocabulary.h"
 #include "formats/mutations_testing.h"

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/io.h"
 #include "formats/hf/config.h"
+#include "formats/safetensors/shards.h"
 #include "formats/safetensors/write.h"
 #include "model/allocate_weights.h"
 #include "model/coded_tensors.h"

@@ -6,6 +6,7 @@
 #include "base/io.h"
 #include "base/wide_type.h"
 #include "formats/hf/config.h"
+#include "formats/safetensors/shards.h"
 #include "formats/safetensors/write.h"
 #include "model/fragment.h"
 #include "model/model_files.h"

@@ -7,22 +7,23 @@
 
 namespace tern {
 
-/// A group of `ranks` devices, `stride` apart, whose first device is any multiple of the group's span.
+/// A group of `ranks` devices, each `stride` after the one before. The first may be any multiple of the group's span.
 struct RankGroup {
   int64_t ranks = 1, stride = 1;
 };
 
 /// Each level of links carries the bytes that enter its domains: B·(1 − 1/d) bytes into each of the d domains that the
 /// group touches, over the links of all its ranks in the domain. The time is the slowest level's, and all groups of a
-/// machine are taken to communicate at once. Latencies add up: (domains − 1) steps of a ring per level. Units: bytes of the
-/// whole (gathered) tensor; picoseconds.
+/// machine are taken to communicate at once. Latencies add up: (domains − 1) steps of a ring per level. Units: bytes of
+/// the whole (gathered) tensor; picoseconds.
 /// Source  hierarchical rings, alpha–beta; ours.
 int64_t all_gather_ps(const Machine&, RankGroup, int64_t bytes);
 int64_t reduce_scatter_ps(const Machine&, RankGroup, int64_t bytes);  // the same
 int64_t all_reduce_ps(const Machine&, RankGroup, int64_t bytes);      // both
 /// Every rank sends `bytes` in equal parts to all.
 int64_t all_to_all_ps(const Machine&, RankGroup, int64_t bytes);
-/// One device to the one `distance` further; `inside`: whether both are known to lie in one domain of the first level.
+/// One device sends to the device `distance` after it. inside: whether both are known to lie in one domain of the first
+/// level.
 int64_t send_ps(const Machine&, int64_t distance, bool inside, int64_t bytes);
 
 /// ceil(amount / rate) in picoseconds, at most kMostPs, as all times here.

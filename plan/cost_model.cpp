@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "hardware/rates.h"
 #include "plan/comm_cost.h"
+#include "plan/job_windows.h"
 #include "plan/unit_times.h"
 #include "plan/window_mix.h"
 #include "spec/context_cost.h"

@@ -46,7 +46,7 @@ class LayerCosts {
   CostVector cost(const Layer&, const LayerStrategy&, bool pipelined) const;
   /// Splits cost().persistent by what the bytes are for; activations and buffers are 0.
   PlannedMemoryByTier persistent(const Layer&, const LayerStrategy&, bool pipelined) const;
-  /// Between a layer and the next one in another stage. `inside`: neighbouring stages lie in one node.
+  /// The link between a layer and the next one in another stage. `inside`: neighbouring stages lie in one node.
   EdgeCost edge(const Layer&, bool inside) const;
 
   const std::vector<UnitFacts>& units() const { return units_; }
@@ -70,9 +70,9 @@ class LayerCosts {
   TableCopy table_;                 // of the embedding
 };
 
-/// ps: The longest that a step can take: all layers one after another, each under its slowest strategy, with its link to
-/// another stage, its share of the host link and what comes once a step. Infinite where a time is so long that it was cut off
-/// (kMostPs).
+/// An upper bound of a step's time, ps: all layers one after another, each under its slowest strategy, with its link to
+/// another stage, its share of the host link and what comes once a step. Infinite if a time is so long that the cost
+/// model cuts it off (kMostPs).
 struct LongestTimes {
   double micro = 0, once = 0;  // of a micro-batch; of a step
   /// Whether no step can reach kMostStepPs. A choice that fails is not planned: only bounds of it are known.
@@ -80,6 +80,7 @@ struct LongestTimes {
     return micro * static_cast<double>(num_micro) + once < kMostStepPs * (1 - 1e-9);
   }
 };
+/// The bound for these layers under these strategies.
 LongestTimes longest_times(const LayerCosts&, const std::vector<Layer>&, const std::vector<LayerStrategy>&,
                            bool pipelined);
 

@@ -1,17 +1,16 @@
 #pragma once
-// A plan as the command line or file of another framework, with its order of ranks.
+// A plan of training as the command line or file of another framework, with its order of ranks.
 
 #include <string>
 #include <vector>
 
 #include "plan/frameworks.h"
-#include "plan/inference_job.h"
-#include "plan/plan_file.h"
-#include "plan/serving_search.h"
+#include "plan/plan.h"
 #include "spec/model_spec.h"
 
 namespace tern {
 
+/// What another framework reads.
 struct EmittedPlan {
   std::string file;                  // its usual name: "train.sh", "ds_config.json"
   std::string text;                  // a shell script, or JSON: what to save under that name
@@ -25,14 +24,8 @@ struct EmittedPlan {
 /// quoted where a shell would read it otherwise.
 std::string script_of(const std::vector<std::string>& environment, const std::vector<std::string>& command);
 
-/// `devices_of_node`: devices of each node that the plan uses.
+/// The plan for a framework. `devices_of_node`: devices of each node that the plan uses.
 /// Errors: usage, naming what the framework cannot run: a part of the model, the mesh, layers with unlike strategies.
 EmittedPlan emit_plan(Framework, const ModelSpec&, const Plan&, int64_t devices_of_node);
-
-/// vLLM's command line for this way of serving: prompts and decoding take turns on the same devices, all weights, keys and
-/// values are on the devices, in the compute type. `device`, `devices_of_node`: of the nodes that the plan lies on.
-/// Errors: usage, naming what vLLM has not.
-EmittedPlan emit_serving(const std::string& model, const InferenceJob&, const ServingPlan&, const DeviceType& device,
-                         int64_t devices_of_node);
 
 }  // namespace tern

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/shell_testing.h"
+#include "plan/emit_serving.h"
 #include "plan/layers.h"
 #include "plan/pinned.h"
 #include "spec/presets.h"

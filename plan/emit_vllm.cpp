@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "plan/emit.h"
+#include "plan/emit_serving.h"
 
 namespace tern {
 

@@ -28,9 +28,9 @@ struct FrameworkUnit {
 
 /// Whether there are formulas: Megatron-LM and TorchTitan. DeepSpeed's are those of the user's own model.
 bool has_own_bytes(Framework);
-/// Of every unit of a model that why_no_model lets pass. Errors: TERN_CHECK, for another one.
+/// Bytes of a unit, of a model that why_no_model lets pass. Errors: TERN_CHECK: a unit of another model.
 FrameworkUnit framework_unit(Framework, const Unit&, const CostQuery&, const FrameworkRun& = {});
-/// tern's bytes of weights, gradients and states (`ours`) as the framework keeps them
+/// Bytes of weights, gradients and states as the framework keeps them, from tern's own bytes of the same (`ours`).
 SharedBytes framework_states(Framework, const TrainJob&, const SharedBytes& ours, int64_t parameters, int zero);
 
 }  // namespace tern

@@ -14,20 +14,22 @@
 
 namespace tern {
 
+/// Megatron-LM, TorchTitan, DeepSpeed.
 enum class Framework : uint8_t { megatron, torchtitan, deepspeed };
 inline constexpr std::array kFrameworks{Framework::megatron, Framework::torchtitan, Framework::deepspeed};
 std::string_view name_of(Framework);  // "megatron", …
 
-/// "" where the framework can train this model for this job, else what it lacks: a part of the model, a number or a type.
+/// "" where the framework can train this model for this job, else what it lacks: a part of the model, a number or a
+/// type.
 std::string why_no_model(Framework, const ModelSpec&, const TrainJob&);
-/// "" where it runs this mesh and pipeline with the job's sequences on nodes of `devices_of_node` devices, all nodes used
-/// alike; else what it lacks.
+/// "" where the framework runs this mesh and pipeline with the job's sequences on nodes of `devices_of_node` devices,
+/// all nodes used alike; else what it lacks.
 std::string why_not_run(Framework, const TrainJob&, const OuterChoice&, int64_t devices_of_node);
-/// The same for one strategy of every layer, under a choice that it runs.
+/// "" where the framework runs this strategy of all layers, under a choice that it runs; else what it lacks.
 std::string why_not_run(Framework, const OuterChoice&, const LayerStrategy&);
 /// "--module llama3 --config llama3_8b" for a model of torchtitan's registry with these numbers, else "".
 std::string torchtitan_model(const ModelSpec&);
-/// What is left of the space, in words, for the plan's restrictions.
+/// What the framework leaves of the space, in words, for the plan's restrictions.
 std::string limits_in_words(Framework);
 
 }  // namespace tern

@@ -1,6 +1,6 @@
 #pragma once
-// One copy of a model that serves: what its weights and its keys and values take on each tier, how long a prompt and a decoded
-// token take. Closed forms; plan/README.md has the formulas.
+// One copy of a model that serves: what its weights and its keys and values take on each tier, how long a prompt and a
+// decoded token take. Closed forms; plan/README.md has the formulas.
 
 #include <cstdint>
 #include <string>
@@ -23,19 +23,19 @@ struct ServingLayout {
 /// "" if legal, else the rule broken.
 std::string why_illegal(const ModelSpec&, const Machine&, const ServingLayout&);
 
-/// Bytes on the fullest device of a copy, and what of them went to the host and to disk.
+/// Bytes of a copy that belong to its fullest device, and on which tiers they lie.
 struct ServingMemory {
-  int64_t weights = 0, kv = 0, activations = 0, logits = 0;  // in all, wherever
-  int64_t kv_per_user = 0;          // keys and values of one user; of unlike requests those of one in
-                                    // flight, on average
+  int64_t weights = 0, kv = 0, activations = 0, logits = 0;  // on all tiers together
+  int64_t kv_per_user = 0;          // keys and values of one user; if requests have unlike lengths, of
+                                    // a request in flight, on average
   TierBytes weights_on{}, kv_on{};  // device, host, disk
   bool fits = false;
-  Tier tier = Tier::device;   // if it does not fit: the last tier allowed; the device if activations do not fit
-  int64_t missing_bytes = 0;  // and what it lacks there
+  Tier tier = Tier::device;   // if it does not fit: the last tier that it may use; the device if activations do not fit
+  int64_t missing_bytes = 0;  // what it lacks on that tier
   int64_t total() const { return weights + kv + activations + logits; }
 };
-/// Puts the weights, then keys and values, on the first tier with room: device, host, disk. `kv_first`: keys and values before
-/// weights.
+/// Puts the weights, then keys and values, on the first tier with room: device, host, disk. `kv_first`: keys and values
+/// before weights.
 ServingMemory serving_memory(const ModelSpec&, const InferenceJob&, const Machine&, const ServingLayout&, int64_t users,
                              bool kv_first = false);
 
@@ -52,13 +52,15 @@ struct ServingTimes {
   std::string_view binds;  // "products", "reading weights", "reading keys and values", "links", "the host link", "disk"
   int64_t swap_ps = 0;     // one user's keys and values to the host or back
 };
+/// The times for so many users of the copy, with its bytes where `memory` says they lie.
 ServingTimes serving_times(const ModelSpec&, const InferenceJob&, const Machine&, const ServingLayout&,
                            const ServingMemory&, int64_t users);
-/// The time in ps of whole prompts with all on the device: the part of serving_times that depends neither on users nor on
-/// tiers, so that callers compute it once. One entry, for the job's prompt; of unlike requests one for each of prompt_groups(),
-/// then one for high_prompt(). Beyond the first 64 chunks times grow linearly and are summed in closed form, so long prompts
-/// cost no more to price.
+/// The time in ps of whole prompts with all on the device: the part of serving_times that depends neither on users nor
+/// on tiers, so that callers compute it once. One entry, for the job's prompt; of unlike requests one for each of
+/// prompt_groups(), then one for high_prompt(). Beyond the first 64 chunks times grow linearly and are summed in closed
+/// form, so long prompts cost no more to price.
 std::vector<int64_t> prompt_compute_ps(const ModelSpec&, const InferenceJob&, const Machine&, const ServingLayout&);
+/// The same, given prompt_ps: the result of prompt_compute_ps.
 ServingTimes serving_times(const ModelSpec&, const InferenceJob&, const Machine&, const ServingLayout&,
                            const ServingMemory&, int64_t users, const std::vector<int64_t>& prompt_ps);
 

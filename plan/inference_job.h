@@ -1,5 +1,6 @@
 #pragma once
-// What is asked of a plan of inference: requests, users, targets, the types in which weights, keys and values are kept. Values only.
+// What is asked of a plan of inference: requests, users, targets, the types in which weights, keys and values are kept.
+// Values only.
 
 #include <cstdint>
 #include <memory>
@@ -15,12 +16,14 @@ namespace tern {
 /// How weights are kept. q8, q4: blocks of 32 with a 16-bit scale, 8.5 and 4.5 bits each. bf16 stands for f16 too.
 enum class StoredType : uint8_t { f32, bf16, q8, q4 };
 std::string_view name_of(StoredType);
+/// Bytes of so many numbers.
 int64_t stored_bytes(StoredType, int64_t numbers);
+/// The type that keeps weights as they are computed with; f16 counts as bf16, f64 as f32.
 StoredType stored_as(DType);
 /// The type of a cache that keeps keys and values as they are computed; f16 counts as bf16, f64 as f32.
 KvType kv_kept_as(DType);
 
-/// What is asked for.
+/// The requests, users and targets that a plan of inference is asked for.
 struct InferenceJob {
   int64_t prompt = 2048, answer = 256;  // tokens of a request
   int64_t users = 0;                    // sequences at once; 0: as many as there is room and time for
@@ -44,8 +47,8 @@ struct InferenceJob {
 
 /// Numbers kept per token: keys and values of all layers, on one of `tensor` ranks.
 int64_t kv_numbers_per_token(const ModelSpec&, bool latent_cache, int64_t tensor = 1);
-/// Bytes per token of one unit's keys and values: each head's numbers are a row of kv_row_bytes bytes; a latent row counts as
-/// one such row.
+/// Bytes per token of one unit's keys and values: each head's numbers are a row of kv_row_bytes bytes; a latent row
+/// counts as one such row.
 int64_t kv_bytes_per_token(const Unit&, const InferenceJob&, int64_t tensor = 1);
 
 }  // namespace tern

@@ -1,8 +1,8 @@
 #pragma once
-// What the search knows: tables of cost vectors, nothing of models or machines. build_instance fills them by the cost model, a
-// rival's cost function can fill them too, and a test fills them at random. One Instance fixes the
-// outer choice θ (devices per stage, number of stages, schedule, micro-batches); the search places layers into stages
-// and gives each a strategy. Integers throughout, so that equal means equal: picoseconds and bytes.
+// The input of the search: tables of cost vectors, with nothing of models and machines. build_instance fills them by the cost
+// model; a rival's cost function or a test may fill them too. One Instance fixes the outer choice θ (devices per stage, number
+// of stages, schedule, micro-batches); the search places layers into stages and gives each layer a strategy. All numbers are
+// integers, in picoseconds and bytes, so that equal means equal.
 
 #include <cstdint>
 #include <string>
@@ -13,8 +13,8 @@
 
 namespace tern {
 
-/// A unit (or a run of units: "layer") under one strategy, on each device of its stage. Times are of one micro-batch
-/// unless said otherwise.
+/// What a layer (a unit or a run of units) costs under one strategy, on each device of its stage. Times are of one
+/// micro-batch unless said otherwise.
 struct CostVector {
   int64_t forward = 0;                          // ps
   int64_t backward = 0;                         // ps, gradient of the input
@@ -34,13 +34,13 @@ struct CostVector {
   friend bool operator==(const CostVector&, const CostVector&) = default;
 };
 
-/// Between neighbouring layers: ps of one micro-batch, forward and backward.
+/// What lies between two neighbouring layers, ps of one micro-batch.
 struct EdgeCost {
   int64_t forward = 0, backward = 0;
   friend bool operator==(const EdgeCost&, const EdgeCost&) = default;
 };
 
-/// Chain of layers; layer u has strategies 0 … cost[u].size() − 1.
+/// A chain of layers; layer u has strategies 0 … cost[u].size() − 1.
 /// Shapes  cost (L)(S_u); within, across (L − 1)(S_u · S_{u+1}), row-major (k of u, l of u + 1).
 struct Instance {
   int num_stages = 1;        // P, in pipeline order; every stage holds at least one layer per chunk
@@ -80,7 +80,7 @@ inline bool runs_on(const Instance& in, int stage_type, int u, int k) {
 inline int type_of_stage(const Instance& in, int stage) {
   return in.stage_type.empty() ? kAnyType : in.stage_type[static_cast<size_t>(stage)];
 }
-/// The links behind virtual stage s.
+/// Costs of the link behind virtual stage s, as Instance::across has them.
 inline const std::vector<std::vector<EdgeCost>>& links_behind(const Instance& in, int s) {
   const int c = in.link_class.empty() ? 0 : in.link_class[static_cast<size_t>(s)];
   return c == 0 ? in.across : in.other_across[static_cast<size_t>(c) - 1];

@@ -7,10 +7,12 @@
 
 namespace tern {
 
+/// A run of units.
 struct Layer {
   int first = 0, count = 1;  // units
-  int kind = 0;              // layers of equal units have the same number
+  int kind = 0;              // equal numbers: layers of equal units
 };
+/// The layers of a model, in order.
 std::vector<Layer> layers_of(const ModelSpec&);
 
 }  // namespace tern

@@ -22,14 +22,16 @@ inline int64_t operations_of(const OuterChoice& c) {
 /// fills whole ones; what is left of a node stays idle.
 int64_t usable_devices(const Machine&, const Mesh&);
 
-/// "" if legal, else the rule broken: "tensor 3: does not divide 32 heads". It judges the mesh and the micro-batch alone.
+/// "" if legal, else the rule broken: "tensor 3: does not divide 32 heads". It judges the mesh and the micro-batch
+/// alone.
 std::string why_illegal(const ModelSpec&, const TrainJob&, const Machine&, const Mesh&, int64_t micro_batch);
-/// The same for the pipeline around a legal mesh: stages, schedule, chunks, devices. `num_layers`: the number of layers_of the
-/// model.
+/// The same for the pipeline around a legal mesh: stages, schedule, chunks, devices. `num_layers`: the number of
+/// layers_of the model.
 std::string why_illegal_pipeline(const Machine&, const OuterChoice&, int num_layers);
 /// "" if the schedule has an order of this shape: chunks per stage, and what must divide the micro-batches.
 std::string why_illegal_schedule(PipelineSchedule, int64_t num_stages, int64_t chunks, int64_t num_micro);
-/// A layer's strategy. Sharding over a single replica is legal and changes nothing.
+/// "" if a layer may have this strategy on such a machine, else the rule broken. Sharding over a single replica is
+/// legal and changes nothing.
 std::string why_illegal(const Machine&, const LayerStrategy&);
 
 }  // namespace tern

@@ -7,16 +7,16 @@
 #include <vector>
 
 #include "plan/layers.h"
+#include "plan/plan.h"
 #include "plan/plan_axes.h"
-#include "plan/plan_file.h"
 #include "spec/model_spec.h"
 
 namespace tern {
 
-/// "tp=8,pp=4,schedule=1f1b,layers=even". Errors: usage "--fix: …" for an unknown axis (with the nearest), a value that the
-/// axis cannot have, an axis given twice.
+/// Reads the value of --fix, "tp=8,pp=4,schedule=1f1b,layers=even". Errors: usage "--fix: …" for an unknown axis (with
+/// the nearest), a value that the axis cannot have, an axis given twice.
 PinnedAxes parse_pinned(std::string_view text);
-/// The same form, in a fixed order: parse_pinned(to_string(x)) == x.
+/// The axes as such a text, in a fixed order: parse_pinned(to_string(x)) == x.
 std::string to_string(const PinnedAxes&);
 
 /// Names of the axes that are given, in the order of to_string; the value of one ("" where it is free).
@@ -25,17 +25,17 @@ std::string axis_value(const PinnedAxes&, std::string_view axis);
 /// A copy with one axis free; a copy with `from`'s value of it. Errors: as parse_pinned, for an unknown axis.
 PinnedAxes without_axis(const PinnedAxes&, std::string_view axis);
 PinnedAxes with_axis(const PinnedAxes&, const PinnedAxes& from, std::string_view axis);
-/// A plan's value of every axis; of the layers' strategies the values that all layers share.
+/// A plan's value of every axis. An axis of layers has a value only if all layers share it.
 PinnedAxes axes_of(const OuterChoice&, const std::vector<PlannedLayers>&);
 
-/// "" for a choice that has the pinned axes of mesh and pipeline, on nodes with `devices_of_node` devices; else the
-/// axis and both values, or what the framework has not.
+/// "" for a choice whose axes are the pinned ones of mesh and pipeline, on nodes with `devices_of_node` devices; else
+/// the axis and both values, or what the framework has not.
 std::string why_not_pinned(const PinnedAxes&, const TrainJob&, const OuterChoice&, const std::vector<Layer>&,
                            const ModelSpec&, int64_t devices_of_node);
-/// The mesh and micro-batch alone: the same, before stages are known.
+/// Whether the mesh and the micro-batch are the pinned ones, before stages are known.
 bool may_be_pinned(const PinnedAxes&, const Mesh&, int64_t micro_batch);
 
-/// The even cut: of each layer its virtual stage; empty where there is none (why_not_pinned says why).
+/// The virtual stage of each layer in the even cut; empty if there is no such cut (why_not_pinned says why).
 std::vector<int> even_stages(const ModelSpec&, const std::vector<Layer>&, int virtual_stages);
 
 }  // namespace tern

@@ -25,8 +25,8 @@ struct PinnedAxes {
   std::optional<int> zero;
   std::optional<Recompute> recompute;
   std::optional<Tier> states, activations;
-  /// As most frameworks have it: every virtual stage has equally many blocks; what precedes them is on the first, what
-  /// follows on the last; all layers have one strategy, all stages one type of node.
+  /// Layers lie as in most frameworks: every virtual stage has equally many blocks, the first also what precedes the
+  /// blocks, the last also what follows; all layers have one strategy, all stages one type of node.
   bool even = false;
   /// Only what this framework can run; not an axis of --fix.
   std::optional<Framework> framework;
@@ -41,6 +41,7 @@ struct PlanPoint {
   LayerStrategy strategy;
 };
 
+/// An axis: its names, its values, and where its value is kept.
 struct PlanAxis {
   enum class Part : uint8_t { mesh, pipeline, layer };  // mesh: the mesh's axes and the micro-batch, which are known before the
                                                         // stages are
@@ -52,7 +53,7 @@ struct PlanAxis {
   int64_t most_in_table = 0;  // the largest value that a table may have in that column; no published run comes near it
   Part part;
   int64_t least = 1, most = 0;  // the range of the value, where that is a number
-  /// The words that the value may be; it is stored as the place among them. Empty: the value is a number.
+  /// The words that the value may be; the value is then the place of its word among them. Empty: the value is a number.
   std::vector<std::string_view> values = {};
   int64_t (*get)(const PlanPoint&);
   void (*set)(PlanPoint&, int64_t);

@@ -9,17 +9,18 @@
 
 namespace tern {
 
-/// `share` of the requests, with their mean length. A group holds neighbouring lengths, four groups to a doubling.
+/// A group of prompts of neighbouring lengths: their share of all prompts and their mean length. Four groups make a
+/// doubling.
 struct PromptGroup {
   int64_t tokens = 0;
   double share = 0;
 };
 
-/// Prompts and answers drawn independently of each other. A server always has one request of each user in flight, so at any
-/// moment an answer that is twice as long is found in flight twice as often.
+/// Prompts and answers drawn independently of each other. A server always has one request of each user in flight, so at
+/// any moment an answer that is twice as long is found in flight twice as often.
 class RequestLengths {
  public:
-  /// The share of moments, or of prompts, that the high figures hold for.
+  /// The share of moments, or of prompts, for which high figures hold.
   static constexpr double kHigh = 0.99;
   RequestLengths(SequenceLengths prompts, SequenceLengths answers);
   const SequenceLengths& prompts() const { return prompts_; }
@@ -27,16 +28,17 @@ class RequestLengths {
 
   int64_t high_prompt() const { return prompts_.quantile(kHigh); }
   const std::vector<PromptGroup>& prompt_groups() const { return groups_; }
-  /// Tokens before a decoded one (the prompt and what was written so far), on average over decoded tokens: E[p] + E[a²]/2E[a].
+  /// Tokens before a decoded one (the prompt and what was written so far), on average over decoded tokens: E[p] +
+  /// E[a²]/2E[a].
   double decode_context() const;
   /// The whole context of a request in flight, on average: E[p] + E[a²]/E[a].
   double mean_context() const;
 
-  /// Tokens of keys and values, in whole pages, that this many requests in flight do not exceed with their whole contexts
-  /// at kHigh of all moments: the smaller of two bounds. Boole: users · what one exceeds at odds of (1 − kHigh)/users,
-  /// users rounded up to a power of two. Chernoff: min over t > 0 of (users · ln E[e^(t·l)] − ln(1 − kHigh))/t, l a
-  /// context and the rest of its last page. Lengths within a hundredth of each other count as the longer one. Rises
-  /// with users.
+  /// Room for the keys and values of so many requests in flight, in tokens of whole pages: at kHigh of all moments
+  /// their whole contexts do not exceed it. It is the smaller of two bounds. Boole: users · what one exceeds at odds of
+  /// (1 − kHigh)/users, users rounded up to a power of two. Chernoff: min over t > 0 of (users · ln E[e^(t·l)] − ln(1 −
+  /// kHigh))/t, l a context and the rest of its last page. Lengths within a hundredth of each other count as the longer
+  /// one. Rises with users.
   int64_t room(int64_t users, int64_t page) const;
 
  private:

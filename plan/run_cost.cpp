@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "plan/job_windows.h"
 #include "plan/window_mix.h"
 #include "spec/unit_cost.h"
 

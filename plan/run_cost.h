@@ -4,11 +4,12 @@
 #include <cstdint>
 
 #include "hardware/cluster.h"
-#include "plan/plan_file.h"
+#include "plan/plan.h"
 #include "spec/model_spec.h"
 
 namespace tern {
 
+/// What is known of a run beside its plan.
 struct RunTerms {
   double tokens = 0;  // of the whole run, real ones
   double mtbf_s =
@@ -19,7 +20,8 @@ struct RunTerms {
   double restart_s = 300;    // from a failure to the first new step, without reading the checkpoint
 };
 
-/// δ: a checkpoint's pause, R: a restart with the checkpoint's reading, M = mtbf / devices, T: the steps alone.
+/// Time and money of a run. δ: a checkpoint's pause, R: a restart with the checkpoint's reading, M = mtbf / devices, T:
+/// the steps alone.
 /// Interval  τ = √(2δM)·(1 + ⅓·√(δ/2M) + ⅑·δ/2M) − δ below δ = 2M, else M.
 /// Wall      M·e^(R/M)·(e^((τ+δ)/M) − 1)·T/τ, exponential failures, also during checkpoints and restarts.
 /// No end    where (R + τ + δ)/M is above 30, a stretch between checkpoints is tried e³⁰ times: such a run never ends,
@@ -39,10 +41,11 @@ struct RunCost {
   bool has_price = false;
 };
 
+/// τ and the wall time of RunCost, seconds.
 double best_interval_s(double checkpoint_s, double mtbf_s);
 double expected_wall_s(double steps_s, double interval_s, double checkpoint_s, double restart_s, double mtbf_s);
 
-/// Errors: usage, where the nodes have no disk and terms.checkpoint_s is not given.
+/// What the plan's whole run takes. Errors: usage, where the nodes have no disk and terms.checkpoint_s is not given.
 RunCost run_cost(const ModelSpec&, const Cluster&, const Plan&, const RunTerms&);
 
 }  // namespace tern

@@ -8,11 +8,13 @@
 
 namespace tern {
 
+/// So many sequences of a length, in tokens.
 struct LengthCount {
   int64_t length = 0, count = 0;
   friend bool operator==(const LengthCount&, const LengthCount&) = default;
 };
 
+/// A distribution of lengths.
 struct SequenceLengths {
   std::vector<LengthCount> rows;      // lengths rising, each once, counts from 1
   int64_t sequences = 0, tokens = 0;  // Σ count, Σ count · length
@@ -20,16 +22,17 @@ struct SequenceLengths {
   int64_t longest() const { return rows.back().length; }
   /// The least length that `share` of the sequences do not exceed.
   int64_t quantile(double share) const;
-  /// A checksum of the distribution: it does not depend on the order of a file's lines, nor on how they split the count of a
-  /// length.
+  /// A checksum of the distribution: it does not depend on the order of a file's lines, nor on how they split the count
+  /// of a length.
   uint32_t crc() const;
 };
 
-/// Sorted, equal lengths together. Errors: TERN_CHECK, no row, a length or a count below 1, sums beyond 2^62.
+/// The distribution of these rows, sorted, equal lengths together. Errors: TERN_CHECK, no row, a length or a count
+/// below 1, sums beyond 2^62.
 SequenceLengths sequence_lengths(std::vector<LengthCount>);
 
-/// Text with one sequence to a line, its length in tokens, or `length,count`; blank lines, a first line of names
-/// ("length" or "length,count"), counts of 0 and Windows line ends are allowed.
+/// Reads a text with one sequence to a line, its length in tokens, or `length,count`; blank lines, a first line of
+/// names ("length" or "length,count"), counts of 0 and Windows line ends are allowed.
 /// Errors  bad_file "PLACE:LINE: …": what is no whole number, a length outside 1 … 2^31 − 1, a count outside 0 … 2^53,
 ///         more than 2^20 different lengths, 2^62 tokens; "PLACE: …": no length at all, more than 64 MiB.
 SequenceLengths parse_sequence_lengths(std::string_view text, std::string_view place);

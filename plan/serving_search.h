@@ -1,5 +1,6 @@
 #pragma once
-// How a cluster serves the most users within targets: the layout, the copies, and whether prompts have devices of their own.
+// How a cluster serves the most users within targets: the layout, the copies, and whether prompts have devices of their
+// own.
 
 #include <cstdint>
 #include <optional>
@@ -10,7 +11,7 @@
 
 namespace tern {
 
-/// One role of the devices: copies of a layout, each with its users.
+/// What devices do, prompts or decoding or both: copies of a layout, each with its users.
 struct ServingRole {
   ServingLayout layout;
   int64_t copies = 0, users = 0;  // users: per copy, the largest share
@@ -31,10 +32,11 @@ struct ServingPlan {
   double tokens_per_s() const { return tpot_s > 0 ? static_cast<double>(users) / tpot_s : 0; }
 };
 
+/// The answer of plan_serving.
 struct ServingAnswer {
   bool found = false;
   ServingPlan plan;                  // the best: most users within the targets, or the fastest for the users asked for
-  std::optional<ServingPlan> other;  // of the other kind (shared or split), for comparison
+  std::optional<ServingPlan> other;  // the best of the other kind (shared or split), for comparison
   int64_t most_users = 0;  // users that fit into memory, over all copies of the plan's layout, whatever the targets
   // Else: why nothing serves.
   bool memory = false;  // it does not fit; false: it fits and is too slow for the targets
@@ -43,8 +45,8 @@ struct ServingAnswer {
   double best_ttft_s = 0, best_tpot_s = 0;  // without targets
   int64_t layouts = 0;                      // looked at
 };
-/// Over every legal tensor × stages and every node type, copies on what is left. Errors: usage: an encoder, a model
-/// with an encoder's part.
+/// Looks at every legal layout (tensor × stages) on every type of node, with copies of it on the devices that are left.
+/// Errors: usage: an encoder, a model with an encoder's part.
 ServingAnswer plan_serving(const ModelSpec&, const Cluster&, const InferenceJob&);
 
 }  // namespace tern

@@ -13,8 +13,8 @@
 
 namespace tern {
 
-/// Elements of a layer on one rank of its stage, and bytes of the update rule's state: [0] of the dense part, with
-/// copies of the embedding; [1] of experts.
+/// Parameters of a layer on one rank of its stage, in elements, and bytes of the update rule's state. [0] is the dense
+/// part, with copies of the embedding; [1] is the experts.
 struct LayerParameters {
   int64_t all[2]{}, trained[2]{}, state_bytes[2]{};
   WidestShare
@@ -30,17 +30,20 @@ struct TableCopy {
   int64_t parameters = 0, trained = 0, state_bytes = 0;  // elements, elements, bytes
   WidestShare widest;
 };
+/// The copy that a unit needs; zeros if it needs none.
 TableCopy table_copy(const ModelSpec&, const Unit&, const CostQuery&, const UpdateConfig&, const Mesh&);
-/// `pipelined`: more than one stage. The query's tensor and expert axes count, its tokens do not.
+/// The parameters of a layer. `pipelined`: more than one stage. The query's tensor and expert axes count, its tokens do
+/// not.
 LayerParameters layer_parameters(const ModelSpec&, const Layer&, const CostQuery&, const UpdateConfig&, const Mesh&,
                                  bool pipelined);
 
-/// Bytes on each rank at most; `shard`: elements that its update works on. What is trained is shared out as spec/owner.h deals it;
-/// frozen parameters in equal parts; a tied head's own gradient is whole on each. `zero` as in LayerStrategy.
+/// Bytes of a layer on the rank that has most; `shard`: elements that this rank's update works on.
 struct SharedBytes {
   int64_t weights = 0, gradients = 0, states = 0;
   int64_t shard = 0;
 };
+/// The bytes under ZeRO stage `zero` (LayerStrategy). What is trained is shared out as spec/owner.h deals it, frozen
+/// parameters in equal parts; every rank has a tied head's own gradient whole.
 SharedBytes shared_bytes(const TrainJob&, const Mesh&, const LayerParameters&, int zero);
 
 }  // namespace tern

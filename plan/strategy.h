@@ -12,8 +12,8 @@
 
 namespace tern {
 
-/// How a layer is kept. zero: 0 nothing is sharded over replicas; 1 optimizer states; 2 gradients too, reduced with
-/// each micro-batch; 3 parameters too, gathered for each pass.
+/// How a layer is kept. zero: what is sharded over replicas: 0 nothing; 1 optimizer states; 2 gradients too, which are
+/// reduced with each micro-batch; 3 parameters too, which are gathered for each pass.
 struct LayerStrategy {
   int zero = 0;
   Recompute recompute = Recompute::none;

@@ -26,7 +26,7 @@ struct JobLengths {
   }
 };
 
-/// What is asked for.
+/// The step that a plan is asked for.
 struct TrainJob {
   int64_t batch = 1,
           seq = 1;  // windows of one step, and tokens of each window; an encoder reads as many tokens as its decoder

@@ -14,8 +14,9 @@ namespace tern {
 struct UnitTimes {
   int64_t forward = 0, backward = 0, weight = 0;
 };
-/// Times of the unit's kernels and of its messages along the tensor, context and expert axes; not less than it takes to issue the
-/// kernels. `cost` is unit_cost(unit, query); the query's tokens are those of one rank of the context axis.
+/// The time of the unit's kernels and of its messages along the tensor, context and expert axes, and at least the time
+/// that issuing the kernels takes. `cost` is unit_cost(unit, query); the query's tokens are those of one rank of the
+/// context axis.
 UnitTimes unit_times(const TrainJob&, const Machine&, const Mesh&, const CostQuery& query, const Unit&,
                      const UnitCost& cost);
 

@@ -1,6 +1,6 @@
 #pragma once
-// What unlike lengths of sequences mean for training: how they fill windows of --seq tokens, what attention costs in them, how
-// much of that is real, and how much more than the mean the slowest of several data ranks computes.
+// What unlike lengths of sequences mean for training: how they fill windows of --seq tokens, what attention costs in
+// them, how much of that is real, and how much more than the mean the slowest of several data ranks computes.
 
 #include <cstdint>
 #include <map>
@@ -19,11 +19,11 @@ namespace tern {
 struct SlowestRank {
   double factor = 1;  // 1: one rank, or windows that are all alike
   double error = 0;   // of the factor, one standard deviation
-  int64_t steps = 0;  // drawn; 0: known without
+  int64_t steps = 0;  // steps that were drawn; 0: the factor is known without
 };
 inline constexpr uint64_t kSlowestRankSeed = 1;
 
-/// Windows of `seq` tokens.
+/// How sequences fill windows of `seq` tokens.
 /// packed  Sequences in random order, laid end to end and cut; attention inside each
 ///         piece, as train/feed.h has it. With g the greatest common divisor of seq
 ///         and all lengths, a sequence begins at each multiple of g in a window
@@ -31,8 +31,8 @@ inline constexpr uint64_t kSlowestRankSeed = 1;
 ///         the pieces: for a sequence of l = l'·g, windows of S = S'·g, G(m) = Σ_{k ≤ m} pairs(k·g),
 ///             Σ over the S' places = (S' − l' + 1)·pairs(l) + 2·G(l' − 1)        where l ≤ S
 ///                                  = G(S') + G(S' − 1) + (l' − S')·pairs(S)      else;
-///         a share l·count/Σ of a window's tokens belongs to sequences of length l, and a whole window of such sequences has
-///         g/l times this sum of pairs.
+///         a share l·count/Σ of a window's tokens belongs to sequences of length l, and a whole window of such
+///         sequences has g/l times this sum of pairs.
 /// padded  One sequence to a window, filled up or cut to seq; padding is computed like all else.
 /// Source  ours: renewal theory for where sequences begin.
 class WindowMix {
@@ -50,9 +50,9 @@ class WindowMix {
                            // than a window)
   double split_sequences(int64_t seq) const;  // share of the sequences that lie in more than one window (packed)
 
-  /// The slowest of `ranks` ranks whose `windows` windows each are drawn independently. By seeded sampling: one stretch of
-  /// windows is drawn, and each rank's sum in each step is resampled from it (bootstrap). Order: the same for any number of
-  /// threads and whatever was asked before.
+  /// The slowest of `ranks` ranks whose `windows` windows each are drawn independently. By seeded sampling: one stretch
+  /// of windows is drawn, and each rank's sum in each step is resampled from it (bootstrap). Order: the same for any
+  /// number of threads and whatever was asked before.
   SlowestRank slowest(const AttentionSpec&, int64_t seq, int64_t ranks, int64_t windows) const;
 
  private:
@@ -68,15 +68,5 @@ class WindowMix {
   mutable std::map<Kind, std::vector<std::vector<double>>> sums_;
   mutable std::map<std::tuple<Kind, int64_t, int64_t>, SlowestRank> known_;
 };
-
-/// The mean over a job's windows; where the job has no lengths, every sequence counts as `seq` long. Errors: TERN_CHECK: a
-/// job that was read from a file, without its distribution.
-double window_pairs(const TrainJob&,
-                    const AttentionSpec&);  // pairs per window and head that a rank computes, on average
-double step_tokens(const TrainJob&);        // real ones
-/// Attended pairs in a micro-batch of the slowest of `ranks`, which wait for each other after every `windows` windows.
-int64_t micro_batch_pairs(const TrainJob&, const AttentionSpec&, int64_t micro_batch, int64_t ranks, int64_t windows);
-/// The function of spec/training_flops.h, for real tokens and the pairs inside sequences.
-double training_flops_per_token(const ModelSpec&, const TrainJob&);
 
 }  // namespace tern

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <random>
 
+#include "plan/job_windows.h"
 #include "spec/presets.h"
 #include "spec/training_flops.h"
 #include "spec/unit_cost.h"

@@ -10,12 +10,13 @@
 
 namespace tern {
 
+/// The graph of a Program; instructions are numbered by their place in the list.
 struct Dependencies {
   std::vector<int> first, list;  // instruction i waits for list[first[i]] … list[first[i + 1] − 1]
-  std::vector<int> send_of;      // per RECV its SEND, −1 elsewhere
-  std::vector<int> order;        // each after all that it waits for; shorter than the Program on a deadlock
+  std::vector<int> send_of;      // for each RECV its SEND; −1 for other instructions
+  std::vector<int> order;        // an order in which all can run; shorter than the Program if there is a deadlock
   std::vector<std::string>
-      faults;  // sentences, without place: SENDs and RECVs without partner, places that are not there
+      faults;  // broken rules, without place: SENDs and RECVs without a partner, places that are not there
 };
 
 /// An instruction waits for: the one before it on its resource of its rank (for a SEND: on its link); the earlier

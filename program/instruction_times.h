@@ -10,29 +10,29 @@
 
 namespace tern {
 
-/// Who prices a placement.
+/// The costs of a placement's ranks and links.
 struct PlacementCosts {
-  std::vector<const LayerCosts*> layers;  // per rank: its machine's
-  std::vector<EdgeCost> links;            // behind each virtual stage but the last, each way
+  std::vector<const LayerCosts*> layers;  // for each rank: those of its machine
+  std::vector<EdgeCost> links;            // behind each virtual stage but the last
 };
 
-/// What the cost model says of each instruction; the Program is lower's of the same placement. Units: ps.
+/// The cost model's time of each instruction, ps. The Program is the one that `lower` makes of the placement.
 /// Passes            A unit takes the cost model's time for it; what the layer takes beyond that (for instance a gather
 ///                   of ZeRO 3 that its own compute does not hide) is added to the unit that the pass reaches last.
-///                   UPDATE shares the layer's by trained parameters.
-/// Collectives       A GATHER before the first forward (micro −1) takes the layer's `begin`; a GATHER for one pass takes the
-///                   layer's entry time where nothing hides it (its stage begins or ends there), else none. The layer's first
-///                   REDUCE or SCATTER after the last micro-batch takes its `sync`; the others run behind compute and take
-///                   none. JOIN and NORM take none.
+///                   The UPDATEs of a layer's units share its time by their trained parameters.
+/// Collectives       A GATHER before the first forward (micro −1) takes the layer's `begin`; a GATHER for one pass
+///                   takes the layer's entry time where nothing hides it (its stage begins or ends there), else none.
+///                   The layer's first REDUCE or SCATTER after the last micro-batch takes its `sync`; the others run
+///                   behind compute and take none. JOIN and NORM take none.
 /// Simulated with these times, a Program agrees with the stage model (stage_instance) as program/README.md says.
 std::vector<int64_t> instruction_times(const Program&, const ModelSpec&, const Placement&, const PlacementCosts&);
 
-/// Rough times, from two rates of a machine: an instruction takes max(flops / flops_per_s, bytes_moved / bytes_per_s). Units:
-/// ps.
+/// Rates of a machine for rough times.
 struct Rates {
   double flops_per_s = 1e11, bytes_per_s = 1e10;
-  double disk_bytes_per_s = 1e9;  // both ways together: of an UPDATE whose states lie there
+  double disk_bytes_per_s = 1e9;  // reading and writing together, for an UPDATE whose states lie on the disk
 };
+/// Rough times, ps: an instruction takes max(flops / flops_per_s, bytes_moved / bytes_per_s).
 std::vector<int64_t> instruction_times(const Program&, const Rates&);
 
 }  // namespace tern

@@ -10,25 +10,28 @@
 
 namespace tern {
 
+/// Answers for the layers of one placement, `l` being a layer's place in it.
 class LayerCollectives {
  public:
   LayerCollectives(const ModelSpec& spec, const Placement& placement) : spec_(spec), at_(placement) {}
 
+  /// What one rank keeps of the layer's parameters, in elements.
   const LayerParameters& parameters(int l);
-  /// Whether gradients go to their owners after each micro-batch.
+  /// Whether the layer's gradients go to their owners after each micro-batch (ZeRO 2 and 3).
   bool reduces_each_micro(int l) const;
   /// Weights, gradients and optimizer state of the layer that lie on this device all the time, by tier.
   TierBytes resident(int l);
   /// Bytes of the gradients of the layer's copies of the embedding table.
   int64_t table_bytes(int l) const;
+  /// The copy of the embedding table that unit `u` needs.
   TableCopy table_copy_of(int u) const;
-  /// A collective over the layer's dense parameters, and one over its experts', each only if there are such parameters and
-  /// other ranks have them too.
+  /// A collective over the layer's dense parameters and one over its experts', each only if the layer has such
+  /// parameters and other ranks have them too. parameters: elements of both; size: bytes of an element.
   std::vector<Instruction> over(Opcode op, int l, int micro, const int64_t parameters[2], int64_t size) const;
-  /// Under ZeRO 3 the GATHERs before one pass: of all that the layer reads, including a tied table that another layer (the
-  /// embedding) keeps.
+  /// The GATHERs before one pass under ZeRO 3: of all that the layer reads, with the tied table that the embedding
+  /// keeps.
   std::vector<Instruction> gathers(int l, int micro);
-  /// The buffers that these gathers fill.
+  /// The buffers that `gathers` fills.
   std::vector<Buffer> gathered(int l, int micro);
 
  private:

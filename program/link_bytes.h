@@ -8,19 +8,24 @@
 
 namespace tern {
 
-/// Bytes that `rank` of the `ranks` that share the instruction sends to the others and receives from them.
-/// REDUCE over an axis: an all-reduce of message_bytes, in elements of `element_bytes`. Over all ranks: an all-reduce of
-///         `parts`; each rank sends the rest of message_bytes to every other rank.
-/// NORM an all-reduce of one integer (whether a rank refuses), and an all-gather of `parts`, where parameters are shared out.
-/// SCATTER a reduce-scatter of `parts`. GATHER, UPDATE an all-gather of `parts`. Other instructions send nothing.
+/// Bytes that `rank` of the `ranks` that share the instruction sends to the others and receives from them:
+///   REDUCE over an axis  an all-reduce of message_bytes, in elements of `element_bytes`
+///   REDUCE over all      an all-reduce of `parts`; each rank sends the rest of message_bytes to every other rank
+///   NORM                 an all-reduce of one integer (whether a rank refuses), and an all-gather of `parts`, where
+///                        parameters are shared out
+///   SCATTER              a reduce-scatter of `parts`
+///   GATHER, UPDATE       an all-gather of `parts`
+///   others               nothing
 /// Shapes  parts: bytes of what each rank keeps, as spec/owner.h deals it; empty: nothing is shared out.
 /// Errors  TERN_CHECK: parts that do not add up to the message (of a NORM: to what it holds beside the refusal).
 LinkBytes link_bytes(const Instruction&, int64_t element_bytes, int rank, int ranks,
                      std::span<const int64_t> parts = {});
 
-/// The same for what a unit's pass exchanges inside, over a tensor group of `ranks` ranks whose parts are equal.
+/// Bytes that a rank sends and receives while a unit's pass exchanges exchanged_bytes over its tensor group of `ranks`
+/// ranks, whose parts are equal.
 LinkBytes exchange_link_bytes(const Instruction&, int ranks);
-/// The same over a context group of so many ranks, which swap rows for heads.
+/// Bytes that a rank sends and receives while a unit's pass swaps rows for heads over its context group of `ranks`
+/// ranks.
 LinkBytes swap_link_bytes(const Instruction&, int ranks);
 
 }  // namespace tern

@@ -1,6 +1,7 @@
 #pragma once
-// The one lowering: from a placement to the instruction lists of its ranks, at the grain of units, with the buffers that
-// the executor will hold. A rank here is a pipeline's device (RankPlace::device); a run's ranks on it share a list.
+// The one lowering: from a placement to the instruction lists of its ranks, at the grain of units, with the buffers
+// that the executor will hold. A rank here is a pipeline's device (RankPlace::device); a run's ranks on it share a
+// list.
 
 #include "program/placement.h"
 #include "program/program.h"
@@ -12,12 +13,12 @@ namespace tern {
 /// forward   RECV of the input; per layer GATHER (ZeRO 3), FORWARD of each unit, STORE (activations off the device);
 ///           SEND of the output
 /// backward  RECV of the output's gradient; per layer from the last LOAD, GATHER (ZeRO 3), and per unit RECOMPUTE,
-///           BACKWARD_INPUT and, where the schedule does not split them, BACKWARD_WEIGHT; SEND of the input's gradient. What
-///           was gathered ends with the layer's last FORWARD or BACKWARD_WEIGHT (BACKWARD_INPUT where they are split). In
-///           one stage a tied head's layer gathers the table with its own parameters
+///           BACKWARD_INPUT and, where the schedule does not split them, BACKWARD_WEIGHT; SEND of the input's gradient.
+///           A gathered buffer ends with the layer's last FORWARD or BACKWARD_WEIGHT (BACKWARD_INPUT where they are
+///           split). In a plan of one stage the layer of a tied head gathers the table with its own parameters
 /// weight    BACKWARD_WEIGHT of each unit from the last
-/// step      GATHER (micro −1; ZeRO 1, 2) before all; after a layer's last BACKWARD_WEIGHT, on the gradient link, REDUCE
-///           (ZeRO 0) or SCATTER (ZeRO 1), with ZeRO 2, 3 a SCATTER of each micro-batch's sum, which the first
+/// step      GATHER (micro −1; ZeRO 1, 2) before all; after a layer's last BACKWARD_WEIGHT, on the gradient link,
+///           REDUCE (ZeRO 0) or SCATTER (ZeRO 1), with ZeRO 2, 3 a SCATTER of each micro-batch's sum, which the first
 ///           BACKWARD_WEIGHT (for the head, its FORWARD) sets to zero; REDUCE of a tied table, with ZeRO 2, 3 for each
 ///           micro-batch; NORM; UPDATE of each unit. In a tensor group two REDUCEs of the same sum come before that
 ///           over replicas: one over the group, for what all its ranks hold; one over the ranks with the same key/value
@@ -32,29 +33,31 @@ namespace tern {
 /// Joins     What SEND, STORE and SCATTER read lives until their JOIN: room for one transfer on its way while the next
 ///           is made, for each stage and direction (none for SCATTER). The rest is joined before NORM.
 /// Order     weight gradients of a unit are added in micro-batch order, whatever the schedule: same bits.
-/// Groups    With several groups of micro-batches each unit has a MERGE after its last BACKWARD_WEIGHT of a group: it merges
-///           the group's gradients with the kept sums that leaf_step (spec/sum_order.h) names. Where no sum is added or kept
-///           there is no MERGE. A tied table's two gradients are joined before it, by a REDUCE at each group's end.
+/// Groups    With several groups of micro-batches each unit has a MERGE after its last BACKWARD_WEIGHT of a group: it
+///           merges the group's gradients with the kept sums that leaf_step (spec/sum_order.h) names. Where no sum is
+///           added or kept there is no MERGE. A tied table's two gradients are joined before it, by a REDUCE at each
+///           group's end.
 /// Sizes     spec/unit_cost.h's to the byte, from the placement's query; a message is the boundary tensor; a collective
-///           names its axis and the bytes of the whole tensor. Costs of the step's end, per element, in words of 4 bytes
-///           (f64: 8): REDUCE of a tied table 1 flop and 4 words, NORM 2 flops and 1 word, MERGE 1 flop and 3 words per
-///           sum added, 3 words to keep one. UPDATE costs update_cost (spec/update_rule.h), from ZeRO 1 on a replica's
-///           share of it, within the backward also what NORM would. NORM's message holds whether the rank refuses;
-///           under tensor parallelism one double per rank, else for shared-out parameters one double and the rule's
-///           sums over the model per block of kUpdateBlock. UPDATE sends a rule's sums over a parameter, per block.
-/// One device  with ZeRO of any kind is plain: nothing is gathered or reduced.
-/// Errors    usage: a schedule whose order follows the times, of a plan that does not say its stages' times. TERN_CHECK: stages that do not follow
-///           one another, fewer than two units, no such rank.
+///           names its axis and the bytes of the whole tensor. Costs of the step's end, per element, in words of 4
+///           bytes (f64: 8): REDUCE of a tied table 1 flop and 4 words, NORM 2 flops and 1 word, MERGE 1 flop and 3
+///           words per sum added, 3 words to keep one. UPDATE costs update_cost (spec/update_rule.h), from ZeRO 1 on a
+///           replica's share of it; an UPDATE within the backward also costs what NORM would. NORM's message holds
+///           whether the rank refuses; under tensor parallelism one double per rank, else for shared-out parameters one
+///           double and the rule's sums over the model per block of kUpdateBlock. UPDATE sends a rule's sums over a
+///           parameter, per block.
+/// One device  gathers and reduces nothing, under any ZeRO stage.
+/// Errors    usage: a schedule whose order follows the times, in a plan that does not say its stages' times.
+///           TERN_CHECK: stages that do not follow one another, fewer than two units, no such rank.
 Program lower(const ModelSpec&, const Placement&, int rank);
 
 /// All ranks in one Program, for the validator and the simulator: rank after rank.
 Program lower(const ModelSpec&, const Placement&);
 
-/// The list of a plan's rank. Errors: as placement_of's and lower's.
+/// The list of one rank of a plan. Errors: as placement_of's and lower's.
 Program lower(const ModelSpec&, const Plan&, int rank, PlacementOptions = {});
 
-/// The forward alone on one device, as evaluation runs it: nothing is kept for a backward, no output outlives the next
-/// unit, and the step ends with the loss. Nothing is resident.
+/// The list of the forward alone on one device, as evaluation runs it: nothing is kept for a backward, no output
+/// outlives the next unit, the step ends with the loss, and nothing is resident.
 Program lower_forward(const ModelSpec&, const Placement&);
 
 }  // namespace tern

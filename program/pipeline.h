@@ -12,33 +12,33 @@
 
 namespace tern {
 
-enum class Phase : uint8_t { forward, backward, weight };
+enum class Phase : uint8_t { forward, backward, weight };  // weight: the weight gradient
 
-struct PipelineOp {
+struct PipelineOp {  // an operation of a stage on a micro-batch
   Phase phase = Phase::forward;
   int stage = 0, micro = 0;  // virtual stage
   friend bool operator==(const PipelineOp&, const PipelineOp&) = default;
 };
 using PipelineOrder = std::vector<std::vector<PipelineOp>>;  // per device, in order of issue
 
-struct PipelineShape {
+struct PipelineShape {  // a schedule and its sizes
   PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
   int num_devices = 1, chunks_per_device = 1, num_micro = 1;
   int num_virtual_stages() const { return num_devices * chunks_per_device; }
 };
 
-/// ps. Shapes: forward, backward, weight (virtual stages); send_forward, send_backward (virtual stages − 1): element s
-/// from stage s to s + 1, and back; begin, tail (devices).
+/// Times, ps. Shapes: forward, backward, weight (virtual stages); send_forward, send_backward (virtual stages − 1), where
+/// element s is from stage s to s + 1, and back; begin, tail (devices).
 struct PipelineTimes {
   std::vector<int64_t> forward, backward, weight;
   std::vector<int64_t> send_forward, send_backward;
   std::vector<int64_t> begin, tail;
 };
 
-/// Device of a virtual stage: round robin for interleaved, there and back for the V shapes, itself otherwise.
+/// The device of a virtual stage: in turn for interleaved, there and back for the V shapes, of the same number otherwise.
 int device_of(const PipelineShape&, int stage);
 
-/// The order of operations. Zero-bubble orders (H1, H2) depend on the times; the others ignore them. A stage's weight
+/// The schedule's order of operations. Zero-bubble orders (H1, H2) depend on the times; the others ignore them. A stage's weight
 /// gradients come in order of micro-batches, whatever the schedule: same bits.
 /// Errors: usage, for a shape the schedule has no order for (interleaved wants num_micro a multiple of num_devices; the
 /// V shapes two chunks), naming the rule.

@@ -6,12 +6,13 @@
 
 namespace tern {
 
-/// At most the makespan of run_pipeline(shape, pipeline_order(shape, t), t) for every t whose
-/// elements are all at least those of `times`; so `times` may hold lower bounds of what is not decided yet.
+/// A lower bound of the makespan of run_pipeline(shape, pipeline_order(shape, t), t) for every t whose elements are all
+/// at least those of `times`; so `times` may hold lower bounds of what is not decided yet.
 ///
-/// GPipe without begin and tail: equal to the makespan. 1F1B and its deep form: leads in and out, a stage's or a link's
-/// whole work, and the cycles that a limited number of micro-batches in flight forces on neighbouring stages; equal in
-/// most cases (figures in the README). Others: the busiest device with its unavoidable lead-in and lead-out.
+/// For GPipe without begin and tail it is the makespan. For 1F1B and its deep form it counts leads in and out, a
+/// stage's or a link's whole work, and the cycles that a limited number of micro-batches in flight forces on
+/// neighbouring stages; it is the makespan in most cases (figures in the README). For others it counts the busiest
+/// device with its lead-in and lead-out.
 /// Units   ps. Time: O(P²) for P stages, whatever the number of micro-batches.
 /// Source  ours.
 int64_t pipeline_lower_bound(const PipelineShape&, const PipelineTimes&);

@@ -13,7 +13,7 @@ struct ZeroBubbleCaps {
 };
 ZeroBubbleCaps zero_bubble_caps(PipelineSchedule, int num_stages, int stage);
 
-/// The next operation of a device.
+/// Append the next operation of a device.
 inline void add_forward(std::vector<PipelineOp>& ops, int stage, int micro) {
   ops.push_back({Phase::forward, stage, micro});
 }

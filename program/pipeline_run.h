@@ -1,5 +1,6 @@
 #pragma once
-// The times of a pipeline's order on a virtual clock with contended links. The search's objective is run_pipeline's makespan.
+// The times of a pipeline's order on a virtual clock with contended links. The search's objective is run_pipeline's
+// makespan.
 //
 // Links       one serial resource from a device to another, each way its own; a transfer starts when the operation
 //             that makes it has ended and the link is free, in the order of the sender's operations, and holds up
@@ -16,12 +17,14 @@
 
 namespace tern {
 
+/// The times of a run.
 struct PipelineRun {
   int64_t makespan = 0;                   // ps
   std::vector<int64_t> begin, end, busy;  // per device, ps; bubble = end − begin − busy (without begin and tail)
 };
 
-/// Errors: TERN_CHECK on a deadlock or an order that misses an operation or has one twice, or on another device.
+/// Runs an order. Errors: TERN_CHECK on a deadlock or an order that misses an operation or has one twice, or on another
+/// device.
 PipelineRun run_pipeline(const PipelineShape&, const PipelineOrder&, const PipelineTimes&);
 
 /// An order made ready for many runs: its operations in one order in which each comes after all that it waits for.
@@ -44,6 +47,7 @@ struct PreparedPipeline {
   int64_t rounds = 0;
   std::vector<int32_t> touched;  // what a round writes, in PipelineScratch::state
 };
+/// Memory of a run of a prepared pipeline, which runs use one after another.
 struct PipelineScratch {
   std::vector<int64_t> cost, send;
   std::vector<int64_t> state;     // clocks of the devices, then of the links, then arrivals
@@ -52,8 +56,8 @@ struct PipelineScratch {
 };
 /// Errors: as run_pipeline's.
 PreparedPipeline prepare_pipeline(const PipelineShape&, const PipelineOrder&);
-/// The same times as the other run_pipeline, to the bit; once scratch and result have been used for this shape, nothing
-/// is allocated. O(number of operations) at most.
+/// Gives the times of the other run_pipeline, to the bit; once scratch and result have been used for this shape,
+/// nothing is allocated. O(number of operations) at most.
 void run_pipeline(const PreparedPipeline&, const PipelineTimes&, PipelineScratch&, PipelineRun&);
 
 }  // namespace tern

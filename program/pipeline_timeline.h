@@ -7,11 +7,12 @@
 
 namespace tern {
 
+/// An operation and its time.
 struct TimedOp {
   PipelineOp op;
   int64_t begin = 0, end = 0;  // ps
 };
-/// Per device in order of issue; the times are run_pipeline's. O(operations), all of them kept.
+/// The operations of each device, in order of issue, at the times of run_pipeline. Time and memory O(operations).
 std::vector<std::vector<TimedOp>> pipeline_timeline(const PipelineShape&, const PipelineTimes&);
 
 }  // namespace tern

@@ -1,6 +1,6 @@
 #pragma once
-// What the lowering reads: where each layer of a model lies, how it is kept, and how large the micro-batches are. A Plan
-// fills it.
+// What the lowering reads: where each layer of a model lies, how it is kept, and how large the micro-batches are. A
+// Plan fills it.
 
 #include <functional>
 #include <optional>
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "plan/layers.h"
-#include "plan/plan_file.h"
+#include "plan/plan.h"
 #include "plan/strategy.h"
 #include "plan/train_job.h"
 #include "program/pipeline.h"
@@ -19,12 +19,14 @@
 
 namespace tern {
 
+/// A layer and where it lies.
 struct PlacedLayer {
   Layer layer;
   int stage = 0;  // virtual
   LayerStrategy strategy;
 };
 
+/// What `lower` reads.
 struct Placement {
   TrainJob job;  // types and sizes
   UpdateConfig update;
@@ -37,31 +39,33 @@ struct Placement {
   // If set, the gradients of the ranks are not summed layer by layer but aggregated as one vector before NORM
   // (update/robust.h), and each rank sends this many doubles beside it. Only without stages.
   std::optional<int64_t> aggregate_values = {};
-  // Each layer's UPDATEs follow its gradients, which exist only from its backward until then. Only on one device, with
-  // one micro-batch, and where no UPDATE depends on another's gradient: no clipping, no rule that sums over the model.
+  // If set, each layer's UPDATEs run right after its gradients, which exist only from its backward until then. This
+  // needs one device, one micro-batch, and UPDATEs that do not depend on each other: no clipping, no rule that sums
+  // over the model.
   bool updates_in_backward = false;
   PipelineOrder order;  // empty: pipeline_order's; required where the schedule's order follows the times
 };
 
-/// What a plan leaves to who runs it.
+/// What a plan leaves to the caller that runs it.
 struct PlacementOptions {
   ScratchBytes scratch = {};  // scratch memory of the multiplier (scratch_bytes of model/linear.h); none: kernels
                               // that need none
-  std::optional<UpdateConfig> update = {};  // the rule's options; none: their defaults
+  std::optional<UpdateConfig> update = {};  // the rule's options; absent: their defaults
 };
 
-/// The one way to a placement. A run's settings and bare sizes become a Plan first; train/step_placement.h and program/generate.h
-/// then set fields of the result. Windows count as full, one sequence to each, whatever the job's lengths; the last
-/// micro-batch has what is left of the batch. An order that follows the times is that of the plan's stages.
+/// The placement of a plan; there is no other way to one. A run's settings and bare sizes become a Plan first;
+/// train/step_placement.h and program/generate.h then set fields of the result. Windows count as full, one sequence to
+/// each, whatever the job's lengths; the last micro-batch has what is left of the batch. An order that follows the
+/// times is that of the plan's stages.
 /// Errors  usage: the plan is of another model: other layers, another number of parameters.
 Placement placement_of(const ModelSpec&, const Plan&, PlacementOptions = {});
 
-/// All layers on one device, the job's batch in micro-batches of `micro_batch` (the last has what is left). A plan that
-/// nobody priced. Shapes  recompute: a mode per layer (layers_of), or one for all. Errors: TERN_CHECK: another number of
-/// modes.
+/// A plan, without times, of all layers on one device, with the job's batch in micro-batches of `micro_batch` (the last
+/// has what is left). Shapes  recompute: a mode per layer (layers_of), or one for all. Errors: TERN_CHECK: another
+/// number of modes.
 Plan plan_on_one_device(const ModelSpec&, const TrainJob&, std::span<const Recompute> recompute, int64_t micro_batch);
 
-/// The times of the plan's stages. Errors: TERN_CHECK: a plan that does not say them.
+/// The stages' times of a plan. Errors: TERN_CHECK: a plan that does not say them.
 PipelineTimes times_of(const Plan&);
 
 }  // namespace tern

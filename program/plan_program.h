@@ -13,7 +13,7 @@ inline constexpr int64_t kMostPlannedInstructions = 200'000;
 
 /// Lowers the plan for all its ranks and runs it on the simulator, each instruction with the cost model's time
 /// (program/instruction_times.h) and each message with its stage's.
-/// none: a Program of more than kMostPlannedInstructions, or a plan that does not say its stages.
+/// Absent: a Program of more than kMostPlannedInstructions, or a plan that does not say its stages.
 /// Errors: as placement_of's; usage: a rank's node is not in the cluster. TERN_CHECK: those of simulate.
 std::optional<PlannedProgram> program_of_plan(const ModelSpec&, const Cluster&, const Plan&,
                                               const PlacementOptions& = {});

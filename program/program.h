@@ -12,7 +12,7 @@
 
 namespace tern {
 
-enum class Opcode : uint8_t {
+enum class Opcode : uint8_t {  // what an instruction does
   forward,
   backward_input,
   backward_weight,
@@ -20,7 +20,7 @@ enum class Opcode : uint8_t {
   reduce,  // adds gradients that were summed apart: the two gradients of a tied table (no axis; at a step's end, micro
            // −1, or at the end of a group or of a micro-batch), or the gradients of an axis's ranks (likewise)
   norm,    // the global norm of all gradients, and the refusal of what is not finite (unit −1, micro −1)
-  update,  // the optimizer's step of a unit's parameters (micro −1); within the backward if it reads the layer's `summand`
+  update,  // the optimizer's step of a unit's parameters (micro −1); it runs within the backward if it reads a `summand`
   send,  // a stage's output or input gradient to the rank `peer`
   recv,  // its arrival; takes as long as the matching SEND
   gather,  // brings a layer's parameters together from the ranks that keep parts of them: before the first forward (micro −1),
@@ -55,7 +55,7 @@ enum class BufferKind : uint8_t {
   saved,     // kept by FORWARD (or made again by RECOMPUTE) for the backward, beside x
   gradient,  // dy of a unit's output
   left,      // left by BACKWARD_INPUT for BACKWARD_WEIGHT, beside dy
-  remade,    // the y that RECOMPUTE computes beside `saved`; nothing reads it
+  remade,    // the y that RECOMPUTE computes again beside `saved`; nothing reads it
   held,      // what a layer (its first unit) keeps off the device, from STORE to LOAD
   gathered,  // a layer's parameters, whole, for one pass
   gathered_experts,
@@ -64,18 +64,18 @@ enum class BufferKind : uint8_t {
   persistent,  // of a layer (its first unit), all the step: parameters, gradients, optimizer states
   kept_sum,    // a unit's summed gradients of complete groups, until their MERGE; `micro` ends the last of these groups
 };
-struct Buffer {
+struct Buffer {  // the name of a buffer
   BufferKind kind;
   int unit, micro;
   Tier tier = Tier::device;
   friend bool operator==(const Buffer&, const Buffer&) = default;
 };
-struct BufferBytes {
+struct BufferBytes {  // a buffer and its size
   Buffer buffer;
   int64_t bytes;
 };
 
-struct Instruction {
+struct Instruction {  // one entry of the list
   Opcode op = Opcode::forward;
   int rank = 0, unit = 0, micro = 0;  // unit: index in ModelSpec::units
   Resource resource = Resource::compute;
@@ -87,19 +87,19 @@ struct Instruction {
   // Of Programs for many ranks; message_bytes also of an UPDATE whose states lie on a disk: what is read and written.
   int stage = 0, peer = -1;        // virtual stage; SEND: to, RECV: from
   MeshAxis axis = MeshAxis::none;  // of a collective
-  int64_t message_bytes = 0;       // SEND, RECV, LOAD, STORE: what travels; of a collective the whole tensor
+  int64_t message_bytes = 0;       // SEND, RECV, LOAD, STORE: what is moved; a collective: the whole tensor
   int64_t exchanged_bytes =
       0;  // bytes that a unit's pass exchanges over its tensor group, of the whole tensors of which each rank has a part
   int64_t swapped_bytes =
       0;  // bytes of this rank's tensors that a unit's pass swaps over its context group; one rank's part does not move
-  std::vector<int> waits;  // places in the list that must have ended, beside what it reads and its resource
+  std::vector<int> waits;  // instructions that must have ended, by place, beside those of its reads and its resource
 };
 
-struct Program {
+struct Program {  // the lists of all ranks, one after another
   int num_ranks = 1, num_units = 0, num_micro = 1;
   std::vector<Instruction> instructions;             // in issue order per rank
   std::vector<std::vector<BufferBytes>> resident{};  // per rank, or empty: alive before, during and after the step
-  int64_t devices_per_rank = 1;                      // that have this rank's list
+  int64_t devices_per_rank = 1;                      // devices that run each rank's list
 };
 
 std::string_view name_of(Opcode);      // "FORWARD", …

@@ -27,6 +27,7 @@ struct RankBytes {
   size_t peak_place = 0;  // the first instruction that reaches peak_bytes
 };
 
+/// The result: peaks, and times if they were given.
 struct Simulation {
   std::vector<RankBytes> ranks;
   std::vector<InstructionBytes> replay;  // as Program::instructions
@@ -38,13 +39,17 @@ struct Simulation {
 };
 
 /// Bytes  in the order of the list, whatever runs beside the compute: what an instruction allocates counts from its
-///        place, and its temporaries there; what it frees is gone behind it. What a transfer reads is freed by its JOIN.
-/// Times  `picoseconds` has one for each instruction (empty: the result has no start, end and makespan). An instruction starts
-///        when all that it waits for (program/dependencies.h) has ended.
-/// Errors TERN_CHECK: times of another number of instructions; with times, instructions that wait for each other in a circle, or a message without its other end.
+///        place, and its temporaries there; what it frees is gone behind it. What a transfer reads is freed by its
+///        JOIN.
+/// Times  `picoseconds` has one for each instruction (empty: the result has no start, end and makespan). An instruction
+///        starts when all that it waits for (program/dependencies.h) has ended.
+/// Errors TERN_CHECK: times of another number of instructions; with times, instructions that wait for each other in a
+/// circle, or a
+///        message without its other end.
 Simulation simulate(const Program&, std::span<const int64_t> picoseconds = {});
 
-/// For chrome_trace: an event per instruction, with the device bytes of the replay. The simulation must have been given times.
+/// The events of chrome_trace, one for each instruction, with the device bytes of the replay. The simulation must have
+/// times.
 std::vector<TraceEvent> trace_of(const Program&, const Simulation&);
 
 }  // namespace tern

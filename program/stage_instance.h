@@ -7,11 +7,12 @@
 
 namespace tern {
 
-/// The same placement as the stage model takes it: one strategy to each layer.
+/// A placement as an Instance, with one strategy for each layer, and its Assignment.
 struct StageInstance {
   Instance instance;
   Assignment assignment;
 };
+/// The instance of a placement at these costs.
 StageInstance stage_instance(const Placement&, const PlacementCosts&);
 
 }  // namespace tern

@@ -23,8 +23,10 @@
 
 namespace tern {
 
+/// The pipeline of an instance.
 PipelineShape shape_of(const Instance&);
 
+/// The layers of a stage: [begin, end).
 struct StageRange {
   int begin = 0, end = 0;  // layers
 };
@@ -32,8 +34,8 @@ struct StageRange {
 /// skipped stage, an unknown strategy.
 std::vector<StageRange> stage_ranges(const Instance&, const Assignment&);
 
-/// Adds up layers' times to those of their stages. Order: every virtual stage from the last to the first, and in each its
-/// layers from the last to the first.
+/// Adds up layers' times to those of their stages. Order: every virtual stage from the last to the first, and in each
+/// its layers from the last to the first.
 class StageTimes {
  public:
   explicit StageTimes(const PipelineShape&);
@@ -58,15 +60,16 @@ struct StageBytes {
   TierBytes held{};
   int64_t held_weight = 0, transient = 0;
 };
+/// Bytes of an assignment that do not depend on the order of operations.
 struct AssignmentBytes {
   std::vector<TierBytes> persistent;  // per device
   std::vector<StageBytes> stages;
 };
-/// Errors: as stage_ranges.
+/// The bytes of an assignment. Errors: as stage_ranges.
 AssignmentBytes stage_bytes(const Instance&, const Assignment&);
-/// Per device: persistent bytes and the order's peak.
+/// The peak of each device: its persistent bytes and those at the order's peak.
 std::vector<TierBytes> peak_bytes(const PipelineShape&, const PipelineOrder&, const AssignmentBytes&);
-/// Per device: what the order's peak in a tier is made of. peak_bytes = persistent + held + transient.
+/// What the order's peak in a tier is made of, on each device: peak_bytes = persistent + held + transient.
 std::vector<PipelinePeak> peak_moments(const PipelineShape&, const PipelineOrder&, const AssignmentBytes&, Tier);
 
 }  // namespace tern

@@ -13,6 +13,7 @@
 
 namespace tern {
 
+/// An instruction with its time, in seconds, and its bytes.
 struct TraceEvent {
   std::string name;  // "FORWARD attention 3"
   Opcode op = Opcode::forward;
@@ -23,11 +24,12 @@ struct TraceEvent {
   int64_t buffer_bytes = 0, peak_bytes = 0;  // alive buffers; with temporaries
 };
 
+/// The event of an instruction.
 TraceEvent trace_event(const Instruction&, double start_s, double duration_s, int64_t buffer_bytes, int64_t peak_bytes);
 
-/// One JSON document. `process` names the run ("predicted", "measured"). Each rank is a process of the trace and each of
-/// its resources a thread, the link to each peer one of its own; a rank that uses compute alone names only that. Times are
-/// written in microseconds with three decimals.
+/// One JSON document. `process` names the run ("predicted", "measured"). Each rank is a process of the trace and each
+/// of its resources a thread, the link to each peer one of its own; a rank that uses compute alone names only that.
+/// Times are written in microseconds with three decimals.
 std::string chrome_trace(std::span<const TraceEvent>, std::string_view process);
 /// Two runs in one document, as processes 2·rank and 2·rank + 1.
 std::string chrome_trace(std::span<const TraceEvent> predicted, std::span<const TraceEvent> measured);

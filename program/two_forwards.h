@@ -8,8 +8,9 @@
 
 namespace tern {
 
-/// Every micro-batch twice, unit by unit: a unit's FORWARDs of all micro-batches, then the same again as micro-batches n to 2n - 1, then
-/// the next unit's. So a step needs each unit's weights for one stretch of time. What lies between two units is there for all micro-batches.
+/// A Program that runs every micro-batch twice, unit by unit: a unit's FORWARDs of all n micro-batches, the same again
+/// as micro-batches n to 2n - 1, then the next unit. So a step needs the weights of each unit for one stretch of time,
+/// and keeps outputs of all micro-batches.
 Program two_forwards(const ModelSpec&, std::span<const CostQuery> micro_batches);
 
 }  // namespace tern

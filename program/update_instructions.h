@@ -13,15 +13,17 @@ bool is_shared_out(const Placement&, int l);
 /// Whether the rule takes sums over all gradients of the model.
 bool sums_over_model(const Placement&);
 
-/// NORM over `trained` elements on this device. shared_blocks: the number of blocks that are shared out, each kept by one rank
-/// alone.
+/// NORM over `trained` elements on this device. shared_blocks: the number of blocks that are shared out, each kept by
+/// one rank alone.
 Instruction norm_instruction(const Placement&, int64_t trained, int64_t shared_blocks);
 
+/// The unit that an UPDATE changes.
 struct UpdatedUnit {
   int layer = 0, unit = 0;
   bool table_copy = false;  // UPDATE also updates the device's copy of the embedding table
 };
-/// States that lie on the disk pass through memory while it runs: message_bytes is their bytes read and written, added.
+/// UPDATE of a unit. States on the disk pass through memory while it runs: message_bytes is the sum of what is read and
+/// written.
 Instruction update_instruction(const ModelSpec&, const Placement&, const UnitCost&, const UpdatedUnit&);
 
 }  // namespace tern

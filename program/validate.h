@@ -1,5 +1,6 @@
 #pragma once
-// The validator: what must hold for any Program, whoever generated or rewrote it. A run validates its Program before the first step.
+// The validator: what must hold for any Program, whoever generated or rewrote it. A run validates its Program before
+// the first step.
 
 #include <string>
 #include <vector>
@@ -8,7 +9,8 @@
 
 namespace tern {
 
-/// Every broken rule, one sentence each, naming the instruction by its place in the list; empty: the Program is sound.
+/// The rules that a Program breaks, one sentence each, naming the instruction by its place in the list; none: it is
+/// sound.
 /// Fields   rank, unit, micro and peer in range; no negative size.
 /// Buffers  per rank, in the order of the list: born when not alive (a second birth only by GATHER and LOAD), read and
 ///          freed only while alive, nothing but the resident alive at the end; an instruction names a buffer at most
@@ -21,18 +23,18 @@ namespace tern {
 /// Bits     what adds to one gradient comes in order of micro-batches: a unit's BACKWARD_WEIGHTs, and the head's
 ///          FORWARDs, which add the gradient of the projection and the loss.
 /// Needs    each instruction reads the buffers its computation takes: x, saved, dy.
-/// Groups   MERGE after the unit's BACKWARD_WEIGHT of its micro-batch and before that of the next (of the head, before the
-///          next FORWARD too), at most once; it reads and keeps sums of its own unit alone.
-/// Step     REDUCE and SCATTER after the unit's last BACKWARD_WEIGHT (a micro-batch's SCATTER after that one's), waiting
-///          for it if beside compute; NORM after all BACKWARD_WEIGHT, REDUCE, SCATTER of its rank; it waits for the
-///          last of them beside compute; UPDATE after NORM or, reading its layer's gradients of one micro-batch, after
-///          its unit's last BACKWARD_WEIGHT; after NORM only UPDATEs; no work of a unit after its UPDATE.
+/// Groups   MERGE after the unit's BACKWARD_WEIGHT of its micro-batch and before that of the next (of the head, before
+///          the next FORWARD too), at most once; it reads and keeps sums of its own unit alone.
+/// Step     REDUCE and SCATTER after the unit's last BACKWARD_WEIGHT (a micro-batch's SCATTER after that one's),
+///          waiting for it if beside compute; NORM after all BACKWARD_WEIGHT, REDUCE, SCATTER of its rank; it waits for
+///          the last of them beside compute; UPDATE after NORM or, reading its layer's gradients of one micro-batch,
+///          after its unit's last BACKWARD_WEIGHT; after NORM only UPDATEs; no work of a unit after its UPDATE.
 /// Whole    every (unit, micro) runs FORWARD, BACKWARD_INPUT (not the embedding) and BACKWARD_WEIGHT exactly once; one
 ///          NORM to a rank; UPDATE of every unit exactly once.
 /// `training` false: a forward program, with FORWARD alone.
 std::vector<std::string> validate(const Program&, bool training = true);
 
-/// Errors: TERN_CHECK with the first few sentences, if there are any.
+/// Checks that validate finds nothing. Errors: TERN_CHECK with the first few sentences.
 void check_valid(const Program&, bool training = true);
 
 }  // namespace tern

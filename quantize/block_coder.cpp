@@ -1,3 +1,4 @@
+#include "formats/gguf/block_codes.h"
 #include "quantize/block_fit.h"
 #include "quantize/row_coder.h"
 

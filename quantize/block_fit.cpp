@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/dtype.h"
+#include "formats/gguf/block_codes.h"
 
 namespace tern {
 namespace {

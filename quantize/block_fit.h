@@ -4,6 +4,7 @@
 #include <span>
 #include <string>
 
+#include "formats/gguf/block_codes.h"
 #include "formats/gguf/round_blocks.h"
 
 namespace tern {

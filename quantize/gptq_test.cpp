@@ -9,6 +9,7 @@
 #include "base/rng.h"
 #include "base/threads_testing.h"
 #include "formats/format_test_support.h"
+#include "formats/gguf/block_codes.h"
 #include "kernels/cpu/decode.h"
 #include "quantize/block_fit.h"
 #include "quantize/input_moments.h"

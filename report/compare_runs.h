@@ -8,61 +8,48 @@
 #include <string>
 #include <vector>
 
-#include "report/metrics_log.h"
+#include "report/run_log.h"
 #include "report/table.h"
 
 namespace tern {
 
-struct RunLog {
-  std::string name;  // as the user called it
-  MetricsFile log;
-  std::vector<std::pair<std::string, std::string>> settings = {};  // of its recipe.toml; empty: it has none
-};
-
-/// Reads DIRECTORY/logs/metrics.jsonl and, if it is there, DIRECTORY/recipe.toml.
-/// Errors  bad_file: no such log (the message says what a run directory is), or a malformed one.
-RunLog read_run(const std::string& directory);
-
-/// One tag of one run. Steps ascend; of a step logged twice the later row counts.
-struct TagSeries {
-  std::vector<int64_t> steps;
-  std::vector<double> values;
-};
-TagSeries series_of(const RunLog& run, const std::string& tag);
-
+/// The values of one tag in one run.
 struct TagSummary {
   int64_t count = 0, last_step = 0, lowest_step = 0;
   double last = 0, lowest = 0, median = 0;  // lowest and median over the finite values; NaN if there are none
 };
 
+/// The values of one tag in both runs.
 struct TagComparison {
   std::string tag;
   std::array<std::optional<TagSummary>, 2> runs;  // absent: this run has no such tag
   int64_t common_steps = 0;
   std::optional<int64_t> first_difference_step;  // of the common steps; two NaNs are equal
   double largest_difference = 0;                 // |A - B| over the common steps, where both are finite
-  std::optional<int64_t> last_common_step;       // and B - A there: last values of other steps do not compare
+  std::optional<int64_t>
+      last_common_step;  // with the difference B - A there; last values of unlike steps are not compared
   double last_difference = 0;
 };
 
 /// Every tag of either run, in the order the logs show them.
 std::vector<TagComparison> compare_runs(const RunLog& a, const RunLog& b);
 
-/// The settings in which the runs differ ("-": not set), without --output. No rows: they differ in none, or one of them has no
-/// recipe.toml.
+/// The settings in which the runs differ ("-": not set), without --output. No rows: they differ in none, or one of them
+/// has no recipe.toml.
 Table settings_table(const RunLog& a, const RunLog& b);
-/// "Settings: none differ." and the like, where the table has no rows; empty where it has.
+/// What is said in place of a table without rows, such as "Settings: none differ."; empty if the table has rows.
 std::string settings_note(const RunLog& a, const RunLog& b);
-/// What was learned: tags other than perf/ and mem/, each value with its step, and the first step of difference.
+/// A table of what was learned: the tags other than perf/ and mem/, each value with its step, and the first step of
+/// difference.
 Table outcome_table(const std::vector<TagComparison>& tags);
-/// What it cost: medians of perf/ and mem/, and their ratio. No rows if neither run logged any.
+/// A table of what it cost: the medians of perf/ and mem/ and their ratios. No rows if neither run logged any.
 Table cost_table(const std::vector<TagComparison>& tags);
-/// One object: {"a": NAME, "b": NAME, "settings": [...], "tags": [...]}; values without a JSON number are strings, as
-/// in the log.
+/// The comparison as one JSON object: {"a": NAME, "b": NAME, "settings": [...], "tags": [...]}; values without a JSON
+/// number are strings, as in the log.
 std::string compare_json(const RunLog& a, const RunLog& b, const std::vector<TagComparison>& tags);
-/// A page with both tables and one plot per tag.
+/// The comparison as a page, with all tables and one plot for each tag.
 std::string compare_html(const RunLog& a, const RunLog& b, const std::vector<TagComparison>& tags);
-/// tag,run,step,value: one line per logged value.
+/// All values as lines of CSV: tag,run,step,value.
 std::string compare_csv(const RunLog& a, const RunLog& b, const std::vector<TagComparison>& tags);
 
 }  // namespace tern

@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "report/run_log.h"
 
 namespace tern {
 namespace {

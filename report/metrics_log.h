@@ -4,7 +4,8 @@
 // tear those past it, and resuming at it drops them, so that a run that was killed leaves the same rows as one that was
 // not.
 //
-// Tags: train/loss, train/lr, train/grad_norm, perf/tokens_per_s, perf/flops_per_s, perf/mfu, mem/peak_bytes, eval/TASK/METRIC.
+// Tags: train/loss, train/lr, train/grad_norm, perf/tokens_per_s, perf/flops_per_s, perf/mfu, mem/peak_bytes,
+// eval/TASK/METRIC.
 
 #include <cstdint>
 #include <memory>
@@ -18,6 +19,7 @@
 
 namespace tern {
 
+/// The values of one step.
 struct MetricRow {
   int64_t step = 0;
   double time_s = 0;                                   // seconds since 1970; 0: append() fills in the present
@@ -29,20 +31,20 @@ struct MetricRow {
 /// Errors  bug: the tag "step" or "time", an empty tag, or a tag twice.
 std::string metric_line(const MetricRow& row);
 
-/// The reverse of metric_line. `place` begins the message of an error ("FILE:LINE").
+/// Reads a line that metric_line wrote. `place` begins the message of an error ("FILE:LINE").
 /// Errors  bad_file: anything metric_line would not write.
 MetricRow parse_metric_line(std::string_view line, const std::string& place);
 
-/// What a metrics file holds. A last line without its newline is what a killed writer leaves, zero bytes are what a
-/// power loss leaves where rows had not reached the disk: neither is a row, nor is what follows.
+/// What a metrics file holds. A killed writer leaves a last line without its newline; a power loss leaves zero bytes
+/// where rows had not reached the disk. Neither is a row, nor is anything after it.
 struct MetricsFile {
   std::vector<MetricRow> rows;
-  bool torn = false;  // the file ended so
+  bool torn = false;  // the file has such an end
 };
 
-/// Errors  bad_file: unreadable, or a malformed line (file and line are named).
+/// Reads a metrics file. Errors  bad_file: it cannot be read, or has a malformed line (file and line are named).
 MetricsFile read_metrics(const std::string& path);
-/// Of the bytes of such a file; `path` names it in errors.
+/// The same from the file's bytes; `path` names it in errors.
 MetricsFile parse_metrics(std::string_view text, const std::string& path);
 
 /// Appends rows to DIRECTORY/metrics.jsonl and DIRECTORY/events.out.tfevents.tern. One writer at a time.
@@ -57,7 +59,8 @@ class MetricsLog {
   /// Writes one row to both files at once (one write() each, so a killed run keeps every row appended before).
   /// Errors  does_not_fit: the disk is full; bad_file: another refusal of the system.
   void append(MetricRow row);
-  /// All rows so far reach the disk: before a checkpoint is committed, whose resume relies on them. Errors: the disk's.
+  /// Waits until all rows so far are on the disk. Called before a checkpoint is committed, whose resume relies on them.
+  /// Errors: the disk's.
   void sync();
 
  private:

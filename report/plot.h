@@ -1,5 +1,5 @@
 #pragma once
-// Line plots and bar charts as stand-alone SVG text: axes, ticks, legend, linear or logarithmic scale. Colours follow
+// Line plots as stand-alone SVG text: axes, ticks, legend, linear or logarithmic scale. Colours follow
 // the reader's light or dark setting. Points whose value a scale cannot show (NaN, or not positive on a log scale)
 // break the line and are counted in a note under the plot: nothing is left out silently.
 
@@ -8,20 +8,24 @@
 
 namespace tern {
 
+/// How values lie along an axis.
 enum class Scale { linear, log };
 
+/// An axis of a plot.
 struct Axis {
   std::string label = {};
   Scale scale = Scale::linear;
 };
 
+/// A curve.
 struct Series {
   std::string name;
-  std::vector<double> x, y;  // equal lengths; x ascending for a line that makes sense, which is not required
+  std::vector<double> x, y;  // of equal lengths; the line joins the points in this order
   bool points = false;       // mark each point (few points) instead of only joining them
   bool dashed = false;
 };
 
+/// Curves over common axes.
 struct LinePlot {
   std::string title = {};
   Axis x = {}, y = {};
@@ -31,20 +35,5 @@ struct LinePlot {
 
 /// Errors  bug: no series, x and y of unequal lengths, a size under 200 x 120.
 std::string svg(const LinePlot& plot);
-
-struct Bar {
-  std::string name;
-  double value = 0;
-  std::string note = {};  // printed after the value
-};
-
-/// Horizontal bars from zero, the value beside each. Values must be finite and not negative.
-struct BarChart {
-  std::string title = {}, unit = {};
-  std::vector<Bar> bars = {};
-  int width = 720;
-};
-
-std::string svg(const BarChart& chart);
 
 }  // namespace tern

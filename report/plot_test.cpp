@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "report/bar_chart.h"
 #include "report/html.h"
 
 namespace tern {

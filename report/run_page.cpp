@@ -7,6 +7,7 @@
 #include "base/units.h"
 #include "report/html.h"
 #include "report/plot.h"
+#include "report/run_log.h"
 
 namespace tern {
 namespace {

@@ -1,6 +1,6 @@
 #pragma once
-// One run as a page that its run writes again while it goes on: curves, figures, settings. A browser that shows it reads it again by
-// itself.
+// A page about one run: curves, figures, settings. The run writes the page anew while it goes on, and a browser that
+// shows it loads it again by itself.
 
 #include <cstdint>
 #include <optional>
@@ -8,14 +8,15 @@
 #include <utility>
 #include <vector>
 
-#include "report/compare_runs.h"
+#include "report/run_log.h"
 
 namespace tern {
 
+/// What the page says beside the log.
 struct RunState {
   std::string title;                  // such as the run's directory
-  bool runs = false;                  // it goes on: the page asks to be read again every kPageSeconds
-  int64_t step = 0, total_steps = 0;  // done, wished
+  bool runs = false;                  // the run goes on, so the page asks to be loaded again every kPageSeconds
+  int64_t step = 0, total_steps = 0;  // steps that are done, and that are wished
   std::optional<double> seconds_left;
   std::vector<std::pair<std::string, std::string>> facts;  // further rows of the first table: name, value
   std::string settings;                                    // text; recipe.toml
@@ -26,7 +27,7 @@ inline constexpr int kPageSeconds = 10;
 /// Points drawn of a curve at most; of longer ones every k-th is drawn, which the caption says.
 inline constexpr size_t kPagePoints = 1000;
 
-/// Losses together, every other tag of the log by itself.
+/// The page. Losses share a plot; every other tag of the log has a plot of its own.
 std::string run_page(const RunLog&, const RunState&);
 
 }  // namespace tern

@@ -1,5 +1,6 @@
 // The page of a run: what it shows while the run goes on, and of a long one.
 #include "report/run_page.h"
+#include "report/run_log.h"
 
 #include <gtest/gtest.h>
 

@@ -59,4 +59,15 @@ std::string svg_line(double x1, double y1, double x2, double y2, const char* css
                      css);
 }
 
+std::string svg_legend(const std::vector<std::string>& kinds) {
+  std::string out;
+  double x = kSvgLeft;
+  for (size_t k = 0; k < kinds.size(); ++k) {
+    out += fmt::format("<rect class=\"f{}\" x=\"{:.0f}\" y=\"33\" width=\"11\" height=\"11\"/>\n", k, x) +
+           svg_text(x + 16, 43, "start", "soft", kinds[k]);
+    x += 34 + 7.0 * static_cast<double>(kinds[k].size());
+  }
+  return out;
+}
+
 }  // namespace tern

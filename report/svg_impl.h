@@ -4,13 +4,21 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace tern {
 
 constexpr size_t kSvgColours = 6;  // classes f0 … f5 (fill) and s0 … s5 (stroke)
 
+/// Where rows begin, right of their names, in pixels.
+constexpr double kSvgLeft = 96;
+
+/// The opening tag with style and title. Sizes in pixels.
 std::string open_svg(int width, int height, std::string_view title);
+/// A text, and a line, at these places in pixels; css: their class.
 std::string svg_text(double x, double y, const char* anchor, const char* css, std::string_view text);
 std::string svg_line(double x1, double y1, double x2, double y2, const char* css);
+/// Colours and names of kinds in one line under the title, from kSvgLeft on.
+std::string svg_legend(const std::vector<std::string>& kinds);
 
 }  // namespace tern

@@ -6,24 +6,29 @@
 
 namespace tern {
 
+/// Where a cell's text stands in its column.
 enum class Align { left, right };
 
+/// A column.
 struct Column {
   std::string title;
   Align align = Align::left;
 };
 
+/// Cells under titles.
 struct Table {
   std::vector<Column> columns;
   std::vector<std::vector<std::string>> rows;  // a cell per column: render functions check it
 };
 
-/// Columns padded to their widest cell (counted in code points), two spaces between; a rule under the titles.
+/// Text with columns padded to their widest cell (in code points), two spaces between them, and a rule under the
+/// titles.
 std::string table_text(const Table& table);
 /// GitHub's Markdown; bars and newlines in cells are escaped.
 std::string table_markdown(const Table& table);
 /// RFC 4180: comma, CRLF, quotes doubled; cells are quoted where they must be.
 std::string table_csv(const Table& table);
+/// A <table> of HTML; cells are escaped.
 std::string table_html(const Table& table);
 
 }  // namespace tern

@@ -14,6 +14,7 @@
 
 namespace tern {
 
+/// The values of one step.
 struct ScalarEvent {
   int64_t step = 0;
   double time_s = 0;  // since 1970
@@ -33,20 +34,21 @@ std::string event_file_header(double time_s);
 /// The record of one event.
 std::string event_scalars(const ScalarEvent& event);
 
-/// What an event file holds. A last record cut short is what a killed writer leaves, one that ends in zeros what a
-/// power loss leaves: neither is an event, nor is what follows.
+/// What an event file holds. A killed writer leaves a last record cut short, a power loss one that ends in zeros.
+/// Neither is an event, nor is anything after it.
 struct EventFile {
   double start_time_s = 0;
   std::vector<ScalarEvent> events;
   bool torn = false;
 };
 
-/// Errors  bad_file: a wrong CRC, not this format or
+/// Reads an event file. Errors  bad_file: a wrong CRC, not this format or
 ///         version, a malformed message, a value that is no
 ///         scalar; `place` and the byte offset are named.
 EventFile parse_events(std::string_view bytes, const std::string& place);
-/// The same up to the first damage: what a power loss leaves behind the records that had been synced, which may be
-/// zeros with sound records after them. `torn` is set then. Errors: as above if no event stands before the damage.
+/// Reads the events before the first damage, and sets `torn` if there is any: a power loss may leave zeros after the
+/// records that had been synced, and sound records after the zeros. Errors: as above if no event stands before the
+/// damage.
 EventFile parse_sound_events(std::string_view bytes, const std::string& place);
 
 }  // namespace tern

@@ -6,11 +6,13 @@
 
 namespace tern {
 
+/// A mark of an axis.
 struct Tick {
   double value;
   std::string label;
 };
 
+/// The marks of an axis.
 struct Ticks {
   double low, high;         // the axis, widened to whole ticks on a linear scale
   std::vector<Tick> ticks;  // ascending, within [low, high]
@@ -20,8 +22,9 @@ struct Ticks {
 /// Errors  bug: not finite, or low > high.
 Ticks linear_ticks(double low, double high, int target);
 
-/// Powers of ten (of more than eight not every one). Within three powers 2 and 5 times each too, within one every digit; below
-/// a factor of 3 round numbers as on a linear scale.
+/// Marks at powers of ten (of more than eight powers not at every one). A range of up to three powers also has 2 and 5
+/// times each, a range of up to one power every digit, and a range below a factor of 3 round numbers as on a linear
+/// scale.
 /// Errors  bug: not finite, low <= 0, or low > high.
 Ticks log_ticks(double low, double high);
 

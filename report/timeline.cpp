@@ -12,8 +12,7 @@
 namespace tern {
 namespace {
 
-constexpr double kLeft = 96, kRight = 16, kTop = 62, kThinnest = 0.5;
-constexpr int kBarRow = 26;
+constexpr double kLeft = kSvgLeft, kRight = 16, kTop = 62, kThinnest = 0.5;
 
 // The spans of a row as one path per kind: far smaller than a rectangle each.
 std::string row_paths(const Timeline& t, const TimelineRow& row, double y, double scale) {
@@ -44,18 +43,6 @@ std::string row_paths(const Timeline& t, const TimelineRow& row, double y, doubl
   return out;
 }
 
-// Colours and names in one line under the title.
-std::string legend(const std::vector<std::string>& kinds) {
-  std::string out;
-  double x = kLeft;
-  for (size_t k = 0; k < kinds.size(); ++k) {
-    out += fmt::format("<rect class=\"f{}\" x=\"{:.0f}\" y=\"33\" width=\"11\" height=\"11\"/>\n", k, x) +
-           svg_text(x + 16, 43, "start", "soft", kinds[k]);
-    x += 34 + 7.0 * static_cast<double>(kinds[k].size());
-  }
-  return out;
-}
-
 }  // namespace
 
 std::string svg(const Timeline& t) {
@@ -66,7 +53,7 @@ std::string svg(const Timeline& t) {
   const double scale = (right - kLeft) / t.end;
   std::string out = open_svg(t.width, static_cast<int>(bottom) + 42, t.title);
   out += svg_text(kLeft, 20, "start", "title", t.title);
-  out += legend(t.kinds);
+  out += svg_legend(t.kinds);
   for (const Tick& tick : ticks.ticks) {
     if (tick.value > t.end * (1 + 1e-9)) continue;
     const double at = kLeft + tick.value * scale;
@@ -79,68 +66,6 @@ std::string svg(const Timeline& t) {
     out += row_paths(t, t.rows[r], y, scale);
   }
   return out + "</svg>\n";
-}
-
-std::string svg(const CapacityChart& c) {
-  TERN_CHECK(!c.bars.empty(), "capacity chart: no bars");
-  double most = 0;
-  for (const CapacityBar& b : c.bars) {
-    TERN_CHECK(b.used >= 0 && b.capacity >= 0 && std::isfinite(b.used + b.capacity), "capacity chart: {} of {}", b.used,
-               b.capacity);
-    most = std::max({most, b.used, b.capacity});
-  }
-  TERN_CHECK(c.kinds.size() <= kSvgColours, "capacity chart: {} kinds", c.kinds.size());
-  const double left = kLeft, right = c.width - 200, scale = most > 0 ? (right - left) / most : 0;
-  const int top = c.kinds.empty() ? 34 : 56, height = top + 6 + kBarRow * static_cast<int>(c.bars.size());
-  std::string out = open_svg(c.width, height, c.title) + svg_text(left, 20, "start", "title", c.title);
-  out += legend(c.kinds);
-  for (size_t i = 0; i < c.bars.size(); ++i) {
-    const CapacityBar& b = c.bars[i];
-    const double y = top + kBarRow * static_cast<double>(i);
-    const char* colour = b.used > b.capacity ? "f1" : "f0";
-    out += svg_text(left - 8, y + 13, "end", "soft", b.name);
-    out += fmt::format("<rect class=\"track\" x=\"{:.1f}\" y=\"{:.0f}\" width=\"{:.1f}\" height=\"18\"/>\n", left, y,
-                       b.capacity * scale);
-    const auto bar = [&](std::string_view css, double from, double bytes) {
-      out += fmt::format("<rect class=\"{}\" x=\"{:.1f}\" y=\"{:.0f}\" width=\"{:.1f}\" height=\"18\"/>\n", css,
-                         left + from * scale, y, bytes * scale);
-    };
-    if (b.parts.empty()) bar(colour, 0, b.used);
-    double from = 0;
-    for (size_t k = 0; k < b.parts.size(); from += b.parts[k++])
-      if (b.parts[k] > 0) bar(fmt::format("f{}", k), from, b.parts[k]);
-    TERN_CHECK(b.parts.empty() || (b.parts.size() == c.kinds.size() && std::abs(from - b.used) <= 1e-9 * b.used),
-               "capacity chart: {} parts of {} kinds, {} of {}", b.parts.size(), c.kinds.size(), from, b.used);
-    out += svg_line(left + b.capacity * scale, y - 3, left + b.capacity * scale, y + 21, "axis");
-    out += svg_text(left + std::max(b.used, b.capacity) * scale + 8, y + 13, "start", "soft",
-                    b.used > b.capacity ? b.note + " (over)" : b.note);
-  }
-  return out + "</svg>\n";
-}
-
-namespace {
-
-// A number of the picture's own first tag.
-int attribute(const std::string& picture, const std::string& name) {
-  const size_t at = picture.find(name + "=\"");
-  TERN_CHECK(picture.rfind("<svg ", 0) == 0 && at != std::string::npos, "svg column: no picture");
-  return std::stoi(picture.substr(at + name.size() + 2));
-}
-
-}  // namespace
-
-std::string svg_column(const std::string& title, const std::vector<std::string>& lines,
-                       const std::vector<std::string>& pictures) {
-  int width = 200, height = 30 + 18 * static_cast<int>(lines.size());
-  std::string inside;
-  for (const std::string& p : pictures) {
-    inside += fmt::format("<svg y=\"{}\" {}", height, p.substr(5));
-    width = std::max(width, attribute(p, "width")), height += attribute(p, "height");
-  }
-  std::string out = open_svg(width, height, title) + svg_text(16, 20, "start", "title", title);
-  for (size_t i = 0; i < lines.size(); ++i)
-    out += svg_text(16, 40 + 18 * static_cast<double>(i), "start", "soft", lines[i]);
-  return out + inside + "</svg>\n";
 }
 
 }  // namespace tern

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/bug.h"
+#include "report/capacity_chart.h"
 
 namespace tern {
 namespace {

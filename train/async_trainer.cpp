@@ -10,6 +10,7 @@
 #include "base/system.h"
 #include "base/units.h"
 #include "comm/equal_facts.h"
+#include "formats/data/pack.h"
 #include "model/linear.h"
 #include "model/visit_weights.h"
 #include "program/checksum.h"

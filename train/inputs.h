@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "formats/data/pack.h"
 #include "formats/hf/config.h"
 #include "formats/model_dir.h"
 #include "formats/tokenizer/tokenizer.h"

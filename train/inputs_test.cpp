@@ -11,6 +11,7 @@
 #include "base/io.h"
 #include "formats/data/token_data_testing.h"
 #include "formats/safetensors/index.h"
+#include "formats/safetensors/shards.h"
 #include "formats/safetensors/write.h"
 
 namespace tern {

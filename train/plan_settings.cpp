@@ -8,6 +8,7 @@
 #include "base/options.h"
 #include "base/units.h"
 #include "base/wide_type.h"
+#include "plan/plan_file.h"
 #include "program/placement.h"
 #include "spec/recompute.h"
 #include "train/settings.h"

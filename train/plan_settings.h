@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "plan/plan_file.h"
+#include "plan/plan.h"
 #include "spec/model_spec.h"
 #include "spec/recompute.h"
 #include "spec/unit_cost.h"

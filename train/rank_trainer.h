@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "comm/worker.h"
 #include "exec/executor.h"
+#include "formats/data/pack.h"
 #include "model/read_parameter.h"
 #include "report/metrics_log.h"
 #include "train/checkpoint.h"

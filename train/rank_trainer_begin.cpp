@@ -10,6 +10,7 @@
 #include "base/units.h"
 #include "base/wide_type.h"
 #include "comm/equal_facts.h"
+#include "formats/data/pack.h"
 #include "kernels/onednn/fast_matmul.h"
 #include "model/allocate_weights.h"
 #include "model/linear.h"

@@ -12,7 +12,7 @@
 #include "formats/peft/config.h"
 #include "model/initial_weights.h"
 #include "model/unit.h"
-#include "plan/plan_file.h"
+#include "plan/plan.h"
 #include "spec/recompute.h"
 #include "spec/sum_order.h"
 #include "spec/unit_cost.h"

@@ -8,6 +8,7 @@
 
 #include "base/io.h"
 #include "comm/worker.h"
+#include "formats/data/pack.h"
 #include "train/best_evaluation.h"
 #include "train/evaluate.h"
 #include "train/fit.h"

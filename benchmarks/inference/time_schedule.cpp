@@ -11,7 +11,7 @@
 #if __has_include("formats/hf/config.h")
 #include "formats/hf/config.h"
 #else  // commits from before the folder
-#include "formats/hf_config.h"
+#include "formats/hf/config.h"
 #endif
 #include "infer/scheduler.h"
 #include "spec/model_spec.h"

@@ -12,6 +12,8 @@
 #include "base/error.h"
 #include "base/rng.h"
 #include "calibrate/folds.h"
+#include "calibrate/prediction_scores.h"
+#include "calibrate/run_set.h"
 #include "hardware/machines.h"
 
 namespace {
@@ -24,7 +26,7 @@ void print_constants(const Fit& fit) {
                 std::string(constant_specs()[k].unit).c_str());
 }
 
-void print_errors(const char* what, const Errors& e) {
+void print_errors(const char* what, const PredictionErrors& e) {
   std::printf("%-34s median %5.2f %%  mean %5.2f %%  nine in ten below %5.2f %%  most %5.1f %%\n", what, 100 * e.median,
               100 * e.mean, 100 * e.ninth, 100 * e.most);
 }
@@ -58,7 +60,7 @@ void by_seeds(const RunSet& runs, const std::vector<size_t>& rows, int parts) {
   for (int seed = 1; seed <= kSeeds; ++seed) {
     const auto folds = folds_of(runs, rows, FoldBy::rows, static_cast<uint64_t>(seed), parts);
     const auto predicted = left_out(runs, rows, folds);
-    const Errors e = errors_of(runs, rows, predicted);
+    const PredictionErrors e = errors_of(runs, rows, predicted);
     median += e.median / kSeeds, mean += e.mean / kSeeds, order += ordered(runs, rows, predicted).share() / kSeeds;
     const auto picks = regrets(runs, rows, predicted);
     regret += mean_regret(picks) / kSeeds, worst = std::max(worst, worst_regret(picks));

@@ -1,6 +1,6 @@
 #include "formats/chat/encode.h"
 
-#include "formats/jinja/jinja_impl.h"
+#include "formats/jinja/text.h"
 #include "formats/tokenizer/tokenizer_impl.h"
 
 namespace tern {

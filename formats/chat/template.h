@@ -1,9 +1,7 @@
 #pragma once
-// Conversations as a model wants to read them: which template a model directory means, what it is given, and which
-// bytes of the result a user wrote.
+// A conversation as a model wants to read it: a chat template rendered, and which bytes of the result a user wrote.
 
 #include <ctime>
-#include <filesystem>
 #include <map>
 #include <optional>
 #include <string>
@@ -11,33 +9,13 @@
 #include <vector>
 
 #include "base/json.h"
+#include "formats/chat/template_files.h"
 #include "formats/jinja/jinja.h"
 #include "formats/jinja/marked_text.h"
 
 namespace tern {
 
-/// What a model directory says about templates.
-struct ChatTemplates {
-  struct Source {
-    std::string text;
-    std::string place;  // the file, for messages
-  };
-  std::map<std::string, Source> by_name;              // "default", "tool_use", …
-  std::map<std::string, std::string> special_tokens;  // bos_token, eos_token, …: variables of the templates
-  std::vector<std::string> notes;                     // what was seen and not followed
-
-  bool empty() const { return by_name.empty(); }
-};
-
-/// Reads chat_template.jinja ("default") and additional_chat_templates/NAME.jinja; only if there is neither,
-/// `chat_template` of tokenizer_config.json: a text ("default") or a list of {name, template}. Special tokens from
-/// tokenizer_config.json, those missing there from special_tokens_map.json.
-/// Errors  bad_file: a file that is no UTF-8, a template over 1 MiB, a chat_template of another form. No template at
-///         all is no error here.
-/// Source  transformers 5.23.
-ChatTemplates read_chat_templates(const std::filesystem::path& directory);
-
-/// Borrows its values for the call.
+/// What is rendered. The request borrows its values for the time of the call.
 struct ChatRequest {
   const Json* messages = nullptr;   // a list of objects
   const Json* tools = nullptr;      // null: none
@@ -48,15 +26,17 @@ struct ChatRequest {
   std::optional<JinjaLimits> limits;  // absent: JinjaLimits' defaults, with more steps for a long conversation
 };
 
+/// A rendered conversation. Spans are byte ranges of `text`.
 struct RenderedChat {
   std::string text;
   /// Bytes that came from messages, tools, documents or variables. A control token that lies wholly in one of these
   /// was typed by somebody: encode it as plain text. One that only touches them is the template's own.
   std::vector<TextSpan> user;
-  /// What stands between {% generation %} and {% endgeneration %}: the assistant's part, for training.
+  /// The assistant's part, for training: the bytes between {% generation %} and {% endgeneration %}.
   std::vector<TextSpan> assistant;
 };
 
+/// A loaded template with its special tokens.
 class ChatTemplate {
  public:
   /// Errors  JinjaError.
@@ -65,9 +45,9 @@ class ChatTemplate {
   /// template, else "default", else the only one. Errors: bad_file, naming what there is.
   static ChatTemplate choose(const ChatTemplates&, const std::string& name = "", bool has_tools = false);
 
-  /// As transformers' apply_chat_template(tokenize=False). The reasoning of a message (reasoning_content, else thinking, else
-  /// reasoning) is given as reasoning_content, and as thinking where the message has none of that name; tools and documents are
-  /// None if absent.
+  /// Renders the request as transformers' apply_chat_template(tokenize=False) does. The reasoning of a message
+  /// (reasoning_content, else thinking, else reasoning) is given as reasoning_content, and as thinking where the
+  /// message has none of that name; tools and documents are None if absent.
   /// Errors  JinjaError; usage, if a message is no object or a variable takes the name of a part of the request.
   RenderedChat render(const ChatRequest&) const;
 

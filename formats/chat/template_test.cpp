@@ -13,6 +13,7 @@
 #include "base/rng.h"
 #include "base/utf8.h"
 #include "formats/chat/encode.h"
+#include "formats/chat/template_files.h"
 #include "formats/format_test_support.h"
 #include "formats/mutations_testing.h"
 

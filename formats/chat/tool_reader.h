@@ -10,6 +10,7 @@
 
 namespace tern {
 
+/// A piece of what a model wrote.
 struct ToolPiece {
   enum class Kind : uint8_t { content, name, arguments };
   Kind kind;
@@ -18,14 +19,16 @@ struct ToolPiece {
   friend bool operator==(const ToolPiece&, const ToolPiece&) = default;
 };
 
-/// A call is one of `names` with arguments, with any white space and order of keys. All else is content, to the byte, except
-/// white space next to calls. Arguments are passed on as they come: they stay incomplete where the text is cut in a call, and
-/// ill-formed where the model wrote them so.
+/// Parts a model's text into content and calls, as the text comes. A call names one of `names` and has arguments; its
+/// white space and the order of its keys do not matter. All else is content, unchanged but for white space next to
+/// calls. Arguments are passed on as the model writes them: if the text ends within a call they are incomplete, and
+/// errors in them stay.
 class ToolReader {
  public:
   ToolReader(ToolSyntax, std::vector<std::string> names);
+  /// Takes more text; returns the pieces that are certain now.
   std::vector<ToolPiece> push(std::string_view text);
-  /// The text is whole.
+  /// Ends the text; returns what is left of it.
   std::vector<ToolPiece> finish();
   int64_t num_calls() const { return num_calls_; }
 

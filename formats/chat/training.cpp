@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "formats/chat/conversation_rows.h"
 #include "formats/chat/encode.h"
+#include "formats/chat/template_files.h"
 
 namespace tern {
 namespace {

@@ -10,10 +10,12 @@
 #include <vector>
 
 #include "formats/chat/template.h"
+#include "formats/chat/template_files.h"
 #include "formats/tokenizer/tokenizer.h"
 
 namespace tern {
 
+/// A sample. Shapes  loss as ids.
 struct TrainingChat {
   std::vector<int32_t> ids;
   std::vector<uint8_t> loss;  // 1: an answer that is learned
@@ -32,19 +34,19 @@ Answers answers_from_name(std::string_view);
 /// Renders and marks conversations by one model's templates.
 ///
 /// What the assistant wrote is what stands between {% generation %} and {% endgeneration %}. A template without these
-/// is rendered twice for each answer: the conversation before it with the prompt for an answer, and the same conversation
-/// with the answer. The answer begins where the two texts differ, and ends where the second ends (at its last special
-/// token, if only white space follows). A token that lies across the border is the assistant's.
+/// is rendered twice for each answer: the conversation before it with the prompt for an answer, and the same
+/// conversation with the answer. The answer begins where the two texts differ, and ends where the second ends (at its
+/// last special token, if only white space follows). A token that lies across the border is the assistant's.
 class ChatTraining {
  public:
-  /// `now`: what templates that write a date see; absent: the clock, once.
+  /// `now`: the time that templates see which write a date; absent: that of the clock, read here.
   /// Errors  bad_file: no template; JinjaError.
   ChatTraining(ChatTemplates, Tokenizer, Answers = Answers::all, std::optional<std::tm> now = {});
 
-  /// {"messages": [...], "tools": [...]}, the latter may be missing.
+  /// Gives `sample` each sample of the conversation {"messages": [...], "tools": [...]}; tools may be missing.
   /// Errors  bad_file "PLACE: …": not of that form, an unknown key (with the nearest known one), more than 10,000
-  ///         messages, none by the assistant, a message without a role, or with one that is neither usual nor named in a
-  ///         template, a list of parts where the template reads texts; what the template refuses; a template
+  ///         messages, none by the assistant, a message without a role, or with one that is neither usual nor named in
+  ///         a template, a list of parts where the template reads texts; what the template refuses; a template
   ///         that writes earlier turns differently once later ones follow, so that its answers cannot be located
   ///         (Answers::all); answers of more than a gigabyte together with the turns before them.
   void encode(std::string_view json, const std::string& place,

@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "base/json.h"
+#include "formats/chat/template_files.h"
 #include "formats/format_test_support.h"
 #include "formats/mutations_testing.h"
 

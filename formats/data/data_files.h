@@ -6,8 +6,9 @@
 
 namespace tern {
 
-/// A file: itself. A folder: the files in it and below that are text by their names (.txt, .text, .md, .jsonl, .ndjson), in the order
-/// of their paths' bytes; names that begin with a dot, links, and all other files are left out.
+/// The files that `path` stands for. A file stands for itself. A folder stands for the files in it and below it whose
+/// names say that they are text (.txt, .text, .md, .jsonl, .ndjson), in the order of their paths' bytes, without links
+/// and names that begin with a dot.
 /// Errors  bad_file: nothing is there; a folder without such a file.
 std::vector<std::string> data_files(const std::string& path);
 

@@ -7,22 +7,27 @@
 
 namespace tern {
 
+/// What a line holds.
 struct JsonlRecord {
   std::string text;        // `text`, or `prompt`
-  std::string completion;  // with has_completion
+  std::string completion;  // if has_completion
   bool has_completion = false;
-  bool is_chat = false;  // `messages`, `conversations`: formats/chat/training.h reads the line
+  bool is_chat = false;  // the line has `messages` or `conversations`, which formats/chat/training.h reads
   bool is_instruction =
-      false;  // `instruction`: text and completion as Alpaca writes them; formats/chat/training.h reads the line too
+      false;  // the line has `instruction`; text and completion are Alpaca's. formats/chat/training.h can read the line too
   bool is_pair =
-      false;  // `chosen` and `rejected`, two answers to one prompt: text and completion are those of the chosen one;
-              // with is_chat text is a line with `messages`
-  std::string rejected;  // the other answer; with is_chat the other line
+      false;  // the line has `chosen` and `rejected`, two answers to one prompt; text and completion are of the
+              // chosen one. If is_chat, text is a line with `messages`
+  std::string rejected;  // the other answer; if is_chat, a line with `messages`
 };
 
-/// {"text": …} or {"prompt": …, "completion": …}, all strings; {"messages": …} or {"conversations": …}, which are only
-/// recognized; {"instruction": …, "input": …, "output": …}, whose system prompt, if there is one, makes it a conversation; {"prompt": …, "chosen": …, "rejected": …} of strings, or of lists of
-/// messages, where `prompt` may be absent (the lists then begin alike), or the text of their first message.
+/// Reads a line in one of these forms:
+///   {"text": …}, {"prompt": …, "completion": …}               strings
+///   {"messages": …}, {"conversations": …}                     recognized, not read
+///   {"instruction": …, "input": …, "output": …}               with a system prompt it counts as a conversation
+///   {"prompt": …, "chosen": …, "rejected": …}                 strings, or lists of messages. Beside lists `prompt` is
+///                                                             the text of their first message, or it is absent if
+///                                                             they begin alike
 /// Errors  bad_file "PLACE: …": not JSON, an unknown key (with the nearest known one), a key missing, not a string.
 JsonlRecord parse_jsonl_record(std::string_view line, const std::string& place);
 

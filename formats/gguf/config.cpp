@@ -10,9 +10,11 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "formats/gguf/config_families.h"
 #include "formats/gguf/families.h"
 #include "formats/gguf/keys.h"
 #include "formats/gguf/model.h"
+#include "formats/gguf/rope.h"
 #include "formats/hf/config_impl.h"
 
 namespace tern {
@@ -239,6 +241,8 @@ class ConfigReader {
 };
 
 }  // namespace
+
+bool is_gguf_path(std::string_view path) { return path.ends_with(".gguf"); }
 
 HfConfig gguf_config(const Gguf& file) { return ConfigReader(file).read(); }
 

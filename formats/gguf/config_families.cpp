@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "formats/gguf/keys.h"
+#include "formats/gguf/config_families.h"
 #include "formats/hf/config_impl.h"
 
 namespace tern {

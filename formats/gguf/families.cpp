@@ -3,8 +3,6 @@
 
 #include "formats/gguf/families.h"
 
-#include "formats/gguf/model.h"
-
 namespace tern {
 namespace {
 
@@ -264,6 +262,10 @@ const GgufFamily* gguf_family_of_architecture(std::string_view architecture, boo
     if (!first) first = &f;
   }
   return first;
+}
+
+std::string_view gguf_epsilon_key(const HfFamily& family) {
+  return family.blocks.norm == HfNorm::layer ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon";
 }
 
 std::vector<std::string> gguf_families() {

@@ -1,8 +1,8 @@
 #pragma once
-// The table of families that GGUF and tern share, and the rotary table of some. Stays in formats/.
+// The table of families that GGUF and tern share. Stays in formats/.
 
-#include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -10,23 +10,24 @@
 
 namespace tern {
 
+/// A tensor's name in both formats.
 struct GgufName {
-  // Without ".weight" or ".bias"; '#': the layer, '@': the expert. Of a tensor of all experts: ',' parts the tensors that its rows
-  // go to by turns.
+  // Without ".weight" or ".bias". '#' stands for the layer, '@' for the expert. Where `hf` is a tensor of all experts,
+  // ',' parts the GGUF tensors among which its rows alternate.
   std::string_view hf, gguf;
 };
 /// One row for each family. The columns after `names` say what llama.cpp's code fixes for the architecture
 /// and no key of a file states.
 struct GgufFamily {
-  // Where several rows have one architecture, a file is read as the first of them; a file with windows as the first with
-  // `windowed`.
+  // Several rows may have one architecture. A file of it is read by the first of these rows, a file with windows by the
+  // first that has `windowed`.
   std::string_view model_type, architecture;
   std::span<const GgufName> names, names_of_experts = {};
   bool interleaved = false;              // GgufPlace::Heads
   std::string_view activation = "silu";  // as config.json says it
   bool windowed = false;
   bool multipliers = false;      // keys for Granite's factors
-  int64_t unturned_every = 0;    // every unturned_every-th layer does not turn queries and keys; 0: all turn
+  int64_t unturned_every = 0;    // every unturned_every-th layer does not rotate queries and keys; 0: all rotate
   bool without_windows = false;  // llama.cpp has no windows for it, even where config.json has
   bool untied = false, without_biases = false;
   bool tied = false;                                      // the head is the table of tokens, always
@@ -40,15 +41,15 @@ struct GgufFamily {
   int64_t layers_of_wide_heads = 0;  // the model of so many layers divides scores by √(width / heads), not √head_dim
   std::string_view switch_of_branches = "";  // the key that says whether attention and MLP run beside each other
 };
-/// Null: not in the table.
+/// The families that have a row, by model_type.
+std::vector<std::string> gguf_families();
+/// The family's row; null: it is not in the table.
 const GgufFamily* gguf_family(std::string_view model_type);
-/// With windows or experts: the architecture's row that has them, if there is one.
+/// The row of an architecture, or null. If `windowed` or `mixture`: the row that has windows or experts, if there is
+/// one.
 const GgufFamily* gguf_family_of_architecture(std::string_view architecture, bool windowed = false,
                                               bool mixture = false);
-/// The name of the norms' epsilon, without the architecture.
+/// The key of the norms' epsilon, without the architecture.
 std::string_view gguf_epsilon_key(const HfFamily&);
-
-/// Llama 3's scaling that gives these divisors to within 2e-6, one for each pair of a head's elements; absent: none does.
-std::optional<HfRope> llama3_rope_of(const std::vector<float>& divisors, double theta);
 
 }  // namespace tern

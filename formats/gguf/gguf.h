@@ -16,14 +16,15 @@
 
 namespace tern {
 
-/// What the format knows by a number: `block_elements` neighbours of a row take `block_bytes`.
+/// A type of tensors, as the format numbers it. Each block of `block_elements` neighbours in a row takes `block_bytes`
+/// bytes.
 struct GgufTypeRow {
   uint32_t id;
   std::string_view name;  // "Q4_K"
   int64_t block_elements, block_bytes;
-  std::optional<WeightType> weight;  // nothing: known by size only
+  std::optional<WeightType> weight;  // absent: tern knows its size only
 };
-/// Null: no such type.
+/// The type with this number; null: there is none.
 const GgufTypeRow* gguf_type_row(uint32_t id);
 
 /// Types of metadata values, as the format numbers them.
@@ -66,6 +67,7 @@ class GgufValue {
   GgufValueType type_ = GgufValueType::u8;
 };
 
+/// A tensor of the file; its views live as long as the file.
 struct GgufTensor {
   std::string_view name;
   const GgufTypeRow* type = nullptr;
@@ -85,8 +87,8 @@ inline constexpr uint64_t kGgufMaxNameBytes = 64;
 inline constexpr uint64_t kGgufMaxAlignment = uint64_t{1} << 20;
 inline constexpr int kGgufMaxArrayDepth = 4;
 
-/// A validated, mapped file, or the files of one model (formats/gguf/parts.h): those beside the first are opened with it,
-/// and tensors() has the tensors of all.
+/// A validated, mapped file, or the files of one model (formats/gguf/parts.h): those beside the first are opened with
+/// it, and tensors() has the tensors of all.
 /// Errors  bad_file: "PATH: [key 'K': | tensor 'T':] [byte N:] fact, expectation". Checked at opening: magic, version 3
 ///         (others by name, with a remedy), little endian; counts and lengths against the bytes that are there before
 ///         anything is allocated; keys ASCII, ≤ 65,535 bytes, none twice; value and element types 0 to 12, booleans 0
@@ -106,7 +108,7 @@ class Gguf {
   ~Gguf();
 
   const std::string& path() const { return *path_; }
-  /// Of a model in several files all, this one first.
+  /// The files of the model, this one first.
   std::vector<std::string> paths() const;
   uint64_t alignment() const { return alignment_; }
 
@@ -119,7 +121,7 @@ class Gguf {
 
   std::span<const GgufTensor> tensors() const { return tensors_; }  // in the order of files and of their bytes
   const GgufTensor* find_tensor(std::string_view name) const;
-  /// The place in paths() of the file that holds a tensor, and where it begins there.
+  /// The file that holds a tensor, by its place in paths(), and the byte at which the tensor begins in it.
   int file_of(const GgufTensor&) const;
   int64_t offset_of(const GgufTensor&) const;
   /// Maps this tensor's pages now instead of one by one when they are touched; a hint.

@@ -13,6 +13,7 @@ namespace tern {
 
 static_assert(std::endian::native == std::endian::little, "GGUF is little-endian, and so is what tern reads it on");
 
+/// The number at byte `at`, which need not be aligned.
 template <class T>
 T gguf_load(std::span<const std::byte> bytes, size_t at) {
   T value;

@@ -1,5 +1,5 @@
 #pragma once
-// A GGUF file's keys of its architecture, read with errors that name them. Stays in formats/.
+// The keys of a GGUF file that belong to its architecture, read with errors that name them. Stays in formats/.
 
 #include <fmt/format.h>
 
@@ -9,13 +9,11 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/json.h"
-#include "formats/gguf/families.h"
 #include "formats/gguf/gguf.h"
 
 namespace tern {
 
-/// Names without the architecture, which is put before them.
+/// Reads keys by their names without the architecture, which is put before them. Errors: bad_file "PATH: key 'K': …".
 struct GgufKeys {
   const Gguf& file;
   std::string architecture;
@@ -26,27 +24,13 @@ struct GgufKeys {
     throw Error(ErrorKind::bad_file, "{}: key '{}': {}", file.path(), at,
                 fmt::format(format, std::forward<Args>(args)...));
   }
-  /// A number that the file may give per layer; then all must be one.
+  /// A whole number. A file may give one for each layer; then all must be equal. Absent: no such key.
   std::optional<int64_t> integer(std::string_view name) const;
-  /// 1 to 2^31 - 1.
+  /// The same, which must be there and lie in 1 to 2^31 - 1.
   int64_t needed(std::string_view name) const;
   std::optional<double> number(std::string_view name) const;
   double needed_number(std::string_view name) const;
   const GgufTensor& tensor(std::string_view name) const;
 };
-
-/// What only some families have, into config.json's keys: experts; Gemma's caps, windows and scores; what stands beside what
-/// in GPT-NeoX and Falcon. `config` has the sizes.
-void read_gguf_experts(const GgufKeys&, const GgufFamily&, const HfFamily&, Json& config);
-void read_gguf_gemma(const GgufKeys&, const GgufFamily&, const HfFamily&, Json& config);
-void read_gguf_branches(const GgufKeys&, const GgufFamily&, const HfFamily&, Json& config);
-
-/// The family's key of a value; empty: it has none.
-template <class T>
-std::string option_key(const HfFamily& family, T HfConfig::*field) {
-  for (const HfOption& o : family.options)
-    if (const auto* to = std::get_if<T HfConfig::*>(&o.to); to && *to == field) return std::string(o.key);
-  return {};
-}
 
 }  // namespace tern

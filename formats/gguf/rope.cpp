@@ -1,4 +1,6 @@
 // Llama 3's rotary scaling as the table of divisors that GGUF holds, and back.
+#include "formats/gguf/rope.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -6,7 +8,6 @@
 #include <numbers>
 
 #include "formats/gguf/families.h"
-#include "formats/gguf/model.h"
 
 namespace tern {
 namespace {

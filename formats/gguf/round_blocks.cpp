@@ -10,6 +10,7 @@
 #include "base/bug.h"
 #include "base/dtype.h"
 #include "base/error.h"
+#include "formats/gguf/block_codes.h"
 
 namespace tern {
 namespace {
@@ -95,42 +96,6 @@ std::string names_that_round() {
   std::string names;
   for (const WeightType type : kRounded) names += fmt::format("{}{}", names.empty() ? "" : ", ", name_of(type));
   return names;
-}
-
-BlockLevels levels_of(WeightType type) {
-  switch (type) {
-    case WeightType::q8_0:
-      return {128, 255, false};
-    case WeightType::q5_1:
-      return {0, 31, true};
-    case WeightType::q5_0:
-      return {16, 31, false};
-    case WeightType::q4_1:
-      return {0, 15, true};
-    case WeightType::q4_0:
-      return {8, 15, false};
-    default:
-      break;
-  }
-  throw Bug("levels_of: {}", name_of(type));
-}
-
-void append_block(WeightType type, const BlockCodes& block, std::string& out) {
-  const BlockLevels levels = levels_of(type);
-  const std::span q = std::span(block.codes).first<kBlock>();
-  put_value(out, to_f16(block.scale).bits);
-  if (levels.has_least) put_value(out, to_f16(block.least).bits);
-  if (type == WeightType::q8_0) {
-    for (const uint8_t code : q) put_value(out, static_cast<int8_t>(code - levels.zero));
-    return;
-  }
-  if (levels.most == 31) {  // fifth bits first, number i at bit i
-    uint32_t high = 0;
-    for (size_t i = 0; i < kBlock; ++i) high |= static_cast<uint32_t>(q[i] >> 4 & 1) << i;
-    put_value(out, high);
-  }
-  // Low nibbles are the first 16 numbers, high ones the others.
-  for (size_t i = 0; i < kBlock / 2; ++i) put_value(out, static_cast<uint8_t>((q[i] & 15) | (q[i + 16] & 15) << 4));
 }
 
 void round_blocks(WeightType type, std::span<const float> x, std::string_view tensor, std::string& out) {

@@ -4,6 +4,7 @@
 
 #include "base/text.h"
 #include "formats/tokenizer/regex.h"
+#include "formats/tokenizer/scan.h"
 
 namespace tern {
 namespace {

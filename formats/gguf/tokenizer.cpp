@@ -11,6 +11,8 @@
 #include "base/json.h"
 #include "base/utf8.h"
 #include "formats/gguf/split.h"
+#include "formats/tokenizer/piece_table.h"
+#include "formats/tokenizer/sentencepiece_file.h"
 #include "formats/tokenizer/tokenizer_impl.h"
 
 namespace tern {

@@ -10,6 +10,9 @@
 #include "base/json.h"
 #include "formats/gguf/split.h"
 #include "formats/gguf/write.h"
+#include "formats/tokenizer/normal_form.h"
+#include "formats/tokenizer/piece_table.h"
+#include "formats/tokenizer/sentencepiece_file.h"
 #include "formats/tokenizer/tokenizer_impl.h"
 
 namespace tern {

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "formats/byte_sink.h"
 #include "formats/gguf/gguf.h"
 
 namespace tern {
@@ -43,9 +44,8 @@ class GgufMetadata {
 
 /// Takes the next values of a tensor, any number at a time.
 using FloatSink = std::function<void(std::span<const float>)>;
-/// The same of coded bytes.
-using ByteSink = std::function<void(std::span<const std::byte>)>;
 
+/// A tensor to write: its values, or its coded bytes.
 struct GgufTensorToWrite {
   std::string name;
   WeightType type = WeightType::f32;  // one that rounds_to knows
@@ -60,8 +60,8 @@ struct GgufTensorToWrite {
 /// Numbers are rounded by round_blocks (formats/gguf/round_blocks.h): the bits of the format's reference.
 /// Returns the file's size. Order  tensors as given.
 /// Errors  usage: a name twice, empty or over 64 bytes, a rank over 4, a size below 1, rows that are no multiple of the
-///         block, a producer of too few or too many values or bytes, another type; bad_file: a number that the type cannot
-///         hold; io.h's.
+///         block, a producer of too few or too many values or bytes, another type; bad_file: a number that the type
+///         cannot hold; io.h's.
 /// Source  gguf 0.19, which reads what this writes (dev/golden/gguf_files.py --check).
 int64_t write_gguf(Io&, const std::string& path, const GgufMetadata& metadata,
                    std::span<const GgufTensorToWrite> tensors);

@@ -13,14 +13,14 @@
 
 namespace tern {
 
-enum class HfActivation : uint8_t {
-  silu,       // x·sigmoid(x)
-  gelu,       // x·Φ(x), with erf
-  gelu_tanh,  // the tanh approximation: "gelu_new", "gelu_pytorch_tanh", "gelu_fast"
-  relu,       // max(x, 0)
+enum class HfActivation : uint8_t {  // what hidden_act computes
+  silu,                              // x·sigmoid(x)
+  gelu,                              // x·Φ(x), with erf
+  gelu_tanh,                         // the tanh approximation: "gelu_new", "gelu_pytorch_tanh", "gelu_fast"
+  relu,                              // max(x, 0)
 };
 
-enum class RopeType : uint8_t { none, standard, linear, dynamic, yarn, llama3, longrope };
+enum class RopeType : uint8_t { none, standard, linear, dynamic, yarn, llama3, longrope };  // none: no rotation
 /// "none", "default", "linear", "dynamic", "yarn", "llama3", "longrope".
 std::string_view name_of(RopeType);
 
@@ -29,7 +29,7 @@ std::string_view name_of(RopeType);
 struct HfRope {
   RopeType type = RopeType::none;  // none: learned positions (gpt2) or a bias by distance (bloom)
   double theta = 10000;
-  double partial = 1;                            // this part of each head turns, rounded down to whole elements
+  double partial = 1;                            // the share of a head's elements that is rotated, rounded down
   std::optional<double> factor;                  // linear, dynamic, yarn, llama3: always set; longrope: absent means
                                                  // max_position_embeddings / original_max_position_embeddings
   int64_t original_max_position_embeddings = 0;  // yarn, llama3, longrope: always set; else 0
@@ -43,7 +43,7 @@ struct HfRope {
   friend bool operator==(const HfRope&, const HfRope&) = default;
 };
 
-/// Elements of a head that turn.
+/// The number of elements of a head that are rotated.
 int64_t rotary_dim(const HfRope&, int64_t head_dim);
 
 /// Names as in llama's file, whatever the family calls them; every field holds the value transformers would compute
@@ -67,8 +67,8 @@ struct HfConfig {
   HfRope rope;
   std::optional<HfRope> local_rope;       // of layers with a window, where it is another (gemma 3)
   std::optional<int64_t> sliding_window;  // a token sees this many positions, itself included; absent: all before it
-  std::vector<bool> windowed_layers;      // the layers that have it; empty: all
-  std::vector<bool> rotary_layers;        // the layers that turn queries and keys (smollm3); empty: all
+  std::vector<bool> windowed_layers;      // the layers that have the window; empty: all
+  std::vector<bool> rotary_layers;        // the layers that rotate queries and keys (smollm3); empty: all
 
   bool attention_bias = false;  // q, k, v, and o where the family has one there
   bool mlp_bias = false;        // every matrix of the MLP
@@ -135,15 +135,15 @@ const std::vector<std::string>& supported_families();
 HfConfig read_hf_config(const std::string& path);
 HfConfig parse_hf_config(std::string_view json, std::string_view place);
 
-/// The checks of the reader on values made by a program. Errors: usage, naming the field.
+/// Makes the reader's checks on a configuration that a program built. Errors: usage, naming the field.
 void check_hf_config(const HfConfig&);
 
-/// How large the model is, in doubles, which no value of a file overflows. `parameters` equals num_parameters of spec/ as long
-/// as a double counts exactly.
+/// Sizes of a model, as doubles, which no value of a file overflows. `parameters` equals num_parameters of spec/ as long as a
+/// double counts exactly.
 struct HfSize {
   double parameters = 0;
-  double row = 0;      // numbers that a token's pass makes, in all layers together
-  double experts = 0;  // number of experts in all layers together
+  double row = 0;      // numbers that the pass of one token makes, over all layers
+  double experts = 0;  // experts, over all layers
 };
 HfSize hf_config_size(const HfConfig&);
 

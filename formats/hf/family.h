@@ -15,11 +15,11 @@
 
 namespace tern {
 
-/// What the weight files call a parameter, without ".weight" or ".bias". '#' stands for the layer's number, '@' for an
-/// expert's; ',' parts the matrices that stand one below the other in tern's; '^' marks a matrix held as (in, out); '%' one
-/// whose rows come in groups, one for each key-value head: its query heads, then its key, then its value; '&' one tensor for all
-/// experts, without a suffix: (experts, in, out), outputs of gate and up by turns; the biases are in the tensor of that name and "_bias",
-/// (experts, out). Empty: the family has none.
+/// What the weight files call a parameter, without ".weight" or ".bias"; empty: the family has no such parameter. In a name
+/// '#' stands for the layer's number and '@' for the expert's. ',' parts the names of matrices that lie one below the other in
+/// tern's matrix. '^' marks a matrix that the file holds as (in, out). '%' marks one whose rows come in groups, one for each
+/// key-value head: its query heads, its key, its value. '&' marks one tensor for all experts, without a suffix: (experts, in,
+/// out), in which outputs of gate and up alternate; its biases (experts, out) are the tensor of that name and "_bias".
 struct HfNames {
   std::string_view tokens, positions, token_types, embed_norm;
   std::string_view attention_norm, qkv, query_norm, key_norm, attention_out, attention_post_norm;
@@ -34,29 +34,29 @@ struct HfNames {
 using HfPart = std::string_view HfNames::*;
 
 enum class HfNorm : uint8_t { rms, rms_plus_one, layer };  // rms_plus_one: x̂·(1 + w), the file holds w
-enum class HfNormPlace : uint8_t {
-  before,  // x + f(norm(x))
-  after,   // x + norm(f(x))
-  around,  // x + norm(f(norm(x)))
-  sum,     // norm(x + f(x))
+enum class HfNormPlace : uint8_t {                         // of f, which is attention or MLP
+  before,                                                  // x + f(norm(x))
+  after,                                                   // x + norm(f(x))
+  around,                                                  // x + norm(f(norm(x)))
+  sum,                                                     // norm(x + f(x))
 };
 enum class HfHeadNorm : uint8_t { none, head, row };  // of queries and keys: each head by itself, all of a row together
-enum class HfPositions : uint8_t { rotary, learned, alibi };
-enum class HfWindows : uint8_t {
+enum class HfPositions : uint8_t { rotary, learned, alibi };  // how positions enter
+enum class HfWindows : uint8_t {  // which layers have a window; a list layer_types in the file decides, if it is there
   none,
-  every,  // sliding_window is every layer's
-  switched,  // with use_sliding_window: layer_types; without these the layers from max_window_layers on, with unturned_every
-             // those not turned
-  switched_even,  // if use_sliding_window: by layer_types; else every second layer from the first on, below max_window_layers
-  switched_every,  // use_sliding_window: every layer's
-  listed,          // layer_types, or all but every period-th layer
+  every,     // every layer has sliding_window
+  switched,  // if use_sliding_window is true; without a list the layers from max_window_layers on, or in a family with
+             // unturned_every those that do not rotate
+  switched_even,   // the same; without a list every second layer from the first on, below max_window_layers
+  switched_every,  // every layer, if use_sliding_window is true
+  listed,          // without a list all but every full_every-th layer
 };
 /// Which layers have experts in the place of one MLP.
 enum class HfExperts : uint8_t {
   none,
   every,
-  stepped,  // every decoder_sparse_step-th, but those of mlp_only_layers
-  after,    // from first_k_dense_replace on
+  stepped,  // every decoder_sparse_step-th layer, without those of mlp_only_layers
+  after,    // the layers from first_k_dense_replace on
 };
 
 /// Variants of the units that no key of the file changes.
@@ -83,10 +83,10 @@ struct HfBlocks {
   bool sinks = false;           // each head has a score that takes its share of the softmax and has no value
   bool latent = false;          // queries, keys and values through narrow rows
   int64_t full_every = 0;       // HfWindows::listed: every full_every-th layer has no window
-  int64_t unturned_every = 0;   // every unturned_every-th layer does not turn queries and keys; 0: all turn
+  int64_t unturned_every = 0;   // every unturned_every-th layer does not rotate queries and keys; 0: all rotate
 };
 
-/// What a file may leave out. Absent optionals: the file must say it.
+/// The values of keys that a file leaves out. An absent optional: the file must have the key, unless a line says otherwise.
 struct HfDefaults {
   std::optional<int64_t> intermediate_factor;  // times hidden_size
   std::optional<int64_t> kv_heads;             // absent: as many as heads
@@ -99,7 +99,7 @@ struct HfDefaults {
   bool tied = false;
   std::optional<int64_t> bos, eos, pad;
   double rope_theta = 10000, local_rope_theta = 0;  // local: of windowed layers; 0: they have none of their own
-  std::optional<double> partial_rotary;             // absent: whole heads turn, and no key says otherwise
+  std::optional<double> partial_rotary;             // absent: whole heads are rotated, and no key says otherwise
   std::optional<int64_t> window;
   std::optional<HfRope> rope;  // where the file says nothing of positions; absent: standard
 };
@@ -118,7 +118,7 @@ struct HfOption {
   bool whole = false;                // a whole value is written without a decimal point: transformers insists
   bool zero_is_null = false;         // 0 is written as null
 };
-/// A switch that must stand as tern computes, and why.
+/// A switch that must have the value `expected`, since tern computes nothing else; `why` stands in the message.
 struct HfFixed {
   std::string_view key;
   bool expected;
@@ -131,12 +131,12 @@ struct HfRopeName {
   std::string_view name;
   RopeType type;
 };
-/// Names of norms where attention and MLP beside each other have one each.
+/// The norms' names in blocks whose attention and MLP stand beside each other with a norm each.
 struct HfPairOfNorms {
   std::string_view attention, mlp;
 };
 
-struct HfFamily {
+struct HfFamily {                 // a row of the table
   std::string_view name;          // model_type
   std::string_view architecture;  // of a causal language model
   std::string_view prefix;        // of names, lacking where the bare model was saved
@@ -162,10 +162,10 @@ struct HfFamily {
   HfNames names;
 };
 
-const std::vector<HfFamily>& hf_families();
-/// nullptr: no such family.
+const std::vector<HfFamily>& hf_families();  // the table
+/// The family of this model_type; nullptr: none.
 const HfFamily* find_hf_family(std::string_view model_type);
-/// Errors: usage, naming model_type.
+/// The family of a configuration. Errors: usage, naming model_type.
 const HfFamily& hf_family(const HfConfig&);
 /// The blocks of this configuration: the family's, or those of a variant of it.
 HfBlocks hf_blocks(const HfConfig&);

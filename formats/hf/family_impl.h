@@ -19,7 +19,7 @@ inline constexpr HfNames kLlamaNames{
     .final_norm = "model.norm",
     .projection = "lm_head"};
 
-/// Queries and keys have norms.
+/// The same names, with norms of queries and keys.
 constexpr HfNames with_head_norms(HfNames n) {
   n.query_norm = "model.layers.#.self_attn.q_norm", n.key_norm = "model.layers.#.self_attn.k_norm";
   return n;
@@ -30,6 +30,6 @@ inline const HfOption kAttentionBias{"attention_bias", &HfConfig::attention_bias
 
 void add_older_families(std::vector<HfFamily>&);       // layer norms and plain MLPs: before Llama
 void add_families_of_experts(std::vector<HfFamily>&);  // experts in the place of MLPs
-void add_encoders(std::vector<HfFamily>&);
+void add_encoders(std::vector<HfFamily>&);             // BERT and its like
 
 }  // namespace tern

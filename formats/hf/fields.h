@@ -20,8 +20,9 @@
 
 namespace tern {
 
-/// Getters return nothing for an absent key and for null where `null_is_absent`; a wrong type is a bad_file error
-/// "PLACE: KEY: …". `object` must outlive the reader.
+/// Reads the keys of one JSON object. Getters return nothing for an absent key, and for null where Null::absent is
+/// given.
+/// Errors: bad_file "PLACE: KEY: …": a wrong type. `object` must outlive the reader.
 class HfFields {
  public:
   /// `prefix` stands before keys in messages: "rope_scaling.".
@@ -38,7 +39,8 @@ class HfFields {
   std::optional<std::vector<double>> numbers(std::string_view key);
   std::optional<std::vector<std::string>> texts(std::string_view key,
                                                 Null = Null::refused);  // a string counts as a list of one
-  std::optional<std::vector<int64_t>> ids(std::string_view key);  // whole number, list of them, or null: an empty list
+  std::optional<std::vector<int64_t>> ids(
+      std::string_view key);  // a whole number or a list of them; null: an empty list
 
   /// Throws for the first key nobody took and `harmless` does not list, with the nearest of all known ones; null sets
   /// nothing and passes.

@@ -8,6 +8,7 @@
 
 namespace tern {
 
+/// How a matrix in NF4 is stored.
 struct Nf4State {
   int64_t block = 0;             // numbers that share a scale
   int64_t nested_block = 0;      // scales that share one of their own; 0: not said

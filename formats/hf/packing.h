@@ -1,5 +1,6 @@
 #pragma once
-// How other programs pack the matrices of a Hugging Face directory into fewer bits: what quantization_config says of it.
+// How other programs pack the matrices of a Hugging Face directory into fewer bits: what quantization_config says of
+// it.
 
 #include <cstdint>
 #include <optional>
@@ -11,9 +12,10 @@
 
 namespace tern {
 
+/// The packings that tern reads.
 enum class HfPacking : uint8_t {
-  gptq,          // zeros less one, as AutoGPTQ wrote them
-  gptq_v2,       // zeros as they are
+  gptq,          // AutoGPTQ's first format: stored zeros are one too small
+  gptq_v2,       // stored zeros are the zeros
   awq,           // AutoAWQ's "gemm"
   compressed,    // compressed-tensors: pack-quantized, int-quantized, mxfp4-pack-quantized
   bitsandbytes,  // NF4
@@ -22,12 +24,13 @@ enum class HfPacking : uint8_t {
 
 /// Whether some form of the quant_method is read; hf_packing judges the form.
 bool is_packing_method(std::string_view quant_method);
-/// The words of quantization_config; `place`: file and key, for messages. `notes` gets a sentence for what changes no weight and is not
-/// followed.
+/// The packing that quantization_config names. `place`: file and key, for messages. `notes` gets a sentence for each
+/// key that tern does not follow because it changes no weight.
 /// Errors  bad_file "PLACE: …": a method, or a form of one, that tern does not read.
 /// Source  gptqmodel 7.7, autoawq 0.2.9, compressed-tensors 0.20, transformers 5.24 (bitsandbytes, mxfp4).
 HfPacking hf_packing(const Json& quantization_config, std::string_view place, std::vector<std::string>& notes);
-/// Of the config.json beside a weights file; nothing: numbers, tern's own codes, or no such file. Errors: as above.
+/// The packing that the config.json beside a weights file names; absent: no such file, or the weights are plain numbers
+/// or coded by tern. Errors: as above.
 std::optional<HfPacking> hf_packing_beside(const std::string& weights_path);
 
 }  // namespace tern

@@ -10,6 +10,7 @@
 
 namespace tern {
 
+/// How one vector is made of a text's rows.
 enum class Pooling : uint8_t {
   mean,           // of all tokens
   cls,            // the first token
@@ -23,6 +24,7 @@ enum class Pooling : uint8_t {
 std::string_view name_of(Pooling);
 std::optional<Pooling> pooling_named(std::string_view);
 
+/// How a text becomes a vector.
 struct SentenceConfig {
   Pooling pooling = Pooling::mean;
   bool normalize = false;             // to length 1
@@ -40,7 +42,7 @@ struct SentenceConfig {
 ///         know, values of the wrong type, a path out of the directory.
 /// Source  the files that sentence-transformers 2 to 6.2 writes.
 std::optional<SentenceConfig> read_sentence_config(const std::string& directory);
-/// The same of files that `read` gives by their names in the directory; nullopt where there is none.
+/// The same, of files that `read` gives by their names in the directory; it returns nullopt for one that is not there.
 using ReadFile = std::function<std::optional<std::string>(const std::string& name)>;
 std::optional<SentenceConfig> parse_sentence_config(const std::string& directory, const ReadFile& read);
 

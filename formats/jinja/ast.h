@@ -15,11 +15,12 @@ namespace tern::jinja {
 struct FilterEntry;  // formats/jinja/jinja_impl.h
 struct TestEntry;
 
-/// A variable's place: `hops` functions outwards, slot `index` there.
+/// Where a variable lies: in slot `index` of the function that is `hops` functions outwards.
 struct Place {
   uint32_t hops = 0, index = 0;
 };
 
+/// Kinds of expressions.
 enum class Op : uint8_t {
   constant,
   name,
@@ -49,17 +50,20 @@ enum class Op : uint8_t {
   power,
   concat,
 };
+/// The operators of Op::compare.
 enum class Comparison : uint8_t { eq, ne, lt, le, gt, ge, in, not_in };
 
 struct Expr;
 using ExprPtr = std::unique_ptr<Expr>;
 
+/// Arguments of a call, as expressions.
 struct Arguments {
   std::vector<ExprPtr> positional;
   std::vector<std::pair<std::string, ExprPtr>> keywords;
   ExprPtr star, star_star;
 };
 
+/// An expression; which members matter depends on `op`.
 struct Expr {
   Op op;
   int line;
@@ -76,7 +80,7 @@ struct Expr {
   const TestEntry* test = nullptr;
 };
 
-/// What a frame does to its variables when it is entered.
+/// What happens to one variable when a frame is entered.
 struct Load {
   enum class Action : uint8_t { parameter, resolve, alias, undefined } action;
   uint32_t slot;
@@ -106,6 +110,7 @@ struct Function {
   uint32_t num_slots = 0;
 };
 
+/// Kinds of statements.
 enum class StmtKind : uint8_t {
   output,
   set,
@@ -121,6 +126,7 @@ enum class StmtKind : uint8_t {
   continue_,
 };
 
+/// A statement; which members matter depends on `kind`.
 struct Stmt {
   StmtKind kind;
   int line;
@@ -137,6 +143,7 @@ struct Stmt {
   uint32_t loop_slot = 0;
 };
 
+/// A template as a tree.
 struct Parsed {
   StmtList body;
   Frame frame;

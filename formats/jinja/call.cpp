@@ -5,6 +5,7 @@
 
 #include "base/text.h"
 #include "formats/jinja/eval.h"
+#include "formats/jinja/format.h"
 
 namespace tern::jinja {
 

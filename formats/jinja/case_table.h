@@ -6,6 +6,7 @@
 
 namespace tern::jinja {
 
+/// A character and its upper and title case, as UTF-8.
 struct WideCase {
   uint32_t code;
   const char8_t *upper, *title;

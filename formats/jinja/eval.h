@@ -22,10 +22,12 @@ struct Activation : Object {
 };
 using Home = std::shared_ptr<Activation>;
 
+/// A macro, with the variables of the function that defines it.
 struct MacroObject : Object {
   std::shared_ptr<const Function> function;
   Home home;
 };
+/// The variable `loop` of a running for.
 struct LoopObject : Object {
   Int index0 = -1;
   std::function<bool(Value&)> source;
@@ -40,15 +42,18 @@ struct LoopObject : Object {
   Int length(const Maker& maker);
   void drop() override;
 };
+/// What cycler() gives.
 struct CyclerObject : Object {
   ValueList items;
   size_t at = 0;
 };
+/// What joiner() gives.
 struct JoinerObject : Object {
   Value separator;
   bool used = false;
 };
 
+/// One rendering. Errors of its functions: Failure.
 class Evaluator {
  public:
   Evaluator(const Parsed& parsed, const std::vector<JinjaVariable>& variables, const JinjaRenderOptions& options);

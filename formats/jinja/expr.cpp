@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "formats/jinja/eval.h"
+#include "formats/jinja/text.h"
 
 namespace tern::jinja {
 

@@ -9,6 +9,8 @@
 
 #include "formats/jinja/eval.h"
 #include "formats/jinja/filters.h"
+#include "formats/jinja/format.h"
+#include "formats/jinja/text.h"
 
 namespace tern::jinja {
 

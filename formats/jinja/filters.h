@@ -5,7 +5,7 @@
 
 namespace tern::jinja {
 
-/// Jinja's soft_str: str() of whatever it is.
+/// Jinja's soft_str: str() of a value of any type.
 MarkedText soft_text(Evaluator&, const Value&);
 
 namespace filters {

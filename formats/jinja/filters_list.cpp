@@ -5,6 +5,7 @@
 
 #include "base/text.h"
 #include "formats/jinja/filters.h"
+#include "formats/jinja/text.h"
 
 namespace tern::jinja {
 namespace {

@@ -1,10 +1,13 @@
 // Python's two ways to format text: "%s" % x, and "{}".format(x) with plain fields.
+#include "formats/jinja/format.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 
 #include "formats/jinja/eval.h"
+#include "formats/jinja/text.h"
 
 namespace tern::jinja {
 namespace {

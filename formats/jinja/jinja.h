@@ -64,6 +64,7 @@ struct JinjaVariable {
   bool from_user = false;
 };
 
+/// How a template is rendered.
 struct JinjaRenderOptions {
   std::tm now = {};  // what strftime_now() formats: local time
   JinjaLimits limits;

@@ -1,6 +1,5 @@
 #pragma once
-// What the files of the template engine share: filters, tests, methods, Python's text functions. Never leaves this
-// folder.
+// What the files of the template engine share: filters, tests, methods, calls. Never leaves this folder.
 
 #include <ctime>
 #include <optional>
@@ -37,6 +36,7 @@ class Signature {
 
 using FilterFunction = Value (*)(Evaluator&, const Value& subject, const CallArguments&);
 using TestFunction = bool (*)(Evaluator&, const Value& subject, const CallArguments&);
+/// A filter, and a test, by name.
 struct FilterEntry {
   std::string_view name;
   FilterFunction run;
@@ -45,15 +45,17 @@ struct TestEntry {
   std::string_view name;
   TestFunction run;
 };
+/// The filter, and the test, of this name; nullptr: none.
 const FilterEntry* find_filter(std::string_view name);
 const TestEntry* find_test(std::string_view name);
-/// Known to Jinja2 and not to this subset.
+/// Whether Jinja2 has a filter, or a test, of this name that this subset lacks.
 bool is_foreign_filter(std::string_view name);
 bool is_foreign_test(std::string_view name);
 std::vector<std::string_view> filter_names();
 std::vector<std::string_view> test_names();
 
-/// Methods of text, dict, list and tuple. Null result: the type has no such attribute.
+/// Whether a text, dict, list or tuple has this method. none: it has no such attribute; forbidden: Jinja2's sandbox
+/// refuses it; unsupported: Python has it and this subset does not.
 enum class Attribute { none, method, forbidden, unsupported };
 Attribute find_attribute(const Value& self, std::string_view name);
 /// Whether any Python type has a method of this name that the subset lacks (for errors at loading).
@@ -62,62 +64,23 @@ Value call_method(Evaluator&, const MethodObject& method, const CallArguments&);
 Value call_global(Evaluator&, const Value& function, const CallArguments&);
 std::optional<Value> find_global(const Maker&, std::string_view name);
 
-/// Dict from what dict() takes: a mapping or pairs, then keywords.
+/// The dict that dict() makes of its arguments: a mapping or pairs, then keywords.
 Value make_dict(Evaluator&, const CallArguments&, const char* callee);
 
+/// How a macro, and the variable `loop`, print.
 std::string macro_name(const Value& macro);
 std::string loop_text(const Value& loop);
 
-// -- Python's text functions over marked text
-
-size_t leading_space(std::string_view text);  // bytes of white space (str.isspace) at the front
-std::string_view trim_right(std::string_view text);
-bool is_space(uint32_t code);
-
-MarkedText strip(const MarkedText& text, const std::string* chars, bool left, bool right);
-MarkedText upper(const MarkedText& text);
-MarkedText lower(const MarkedText& text);
-MarkedText capitalize(const MarkedText& text);
-MarkedText title_words(const MarkedText& text);  // str.title
-MarkedText title_jinja(const MarkedText& text);  // the filter of that name
-MarkedText swap_case(const MarkedText& text);
-MarkedText escape_html(const MarkedText& text);
-/// `count` < 0: all.
-MarkedText replace(Meter* meter, const MarkedText& text, std::string_view from, const MarkedText& to, int64_t count);
-std::vector<MarkedText> split_space(Meter* meter, const MarkedText& text, int64_t count, bool from_right);
-std::vector<MarkedText> split_at(Meter* meter, const MarkedText& text, std::string_view separator, int64_t count,
-                                 bool from_right);
-std::vector<MarkedText> split_lines(Meter* meter, const MarkedText& text, bool keep_ends);
-/// Byte offsets of the code points [begin, end) of the text.
-size_t byte_offset(const TextObject& text, size_t chars);
-size_t char_offset(const TextObject& text, size_t bytes);
-/// The first place of `part` at or behind `from`; npos. Linear in the text (a template must not choose quadratic).
-size_t find_text(std::string_view text, std::string_view part, size_t from = 0);
-size_t find_text_last(std::string_view text, std::string_view part);
-bool text_is(const std::string& name, std::string_view text);  // isdigit, isalpha, …
-
-/// Python's "%" on text.
-MarkedText percent_format(Evaluator&, const MarkedText& format, const Value& arguments, bool safe);
-/// str.format with plain fields.
-MarkedText brace_format(Evaluator&, const MarkedText& format, const CallArguments& arguments);
-
-struct JsonStyle {
-  bool ensure_ascii = false, sort_keys = false;
-  std::optional<std::string> indent;
-  std::string item_separator = ", ", key_separator = ": ";
-};
-MarkedText to_json(Meter* meter, const Value& v, const JsonStyle& style);
-
-std::string format_time(const std::tm& now, const std::string& format);
-
-/// An integer that indexes something of `size` items, as Python slices; Errors: not an integer.
+/// The `count` items begin, begin + step, … that a slice takes.
 struct Slice {
   size_t begin = 0, count = 0;
   Int step = 1;
 };
+/// a:b:c within []; a missing bound is none.
 struct SliceObject : Object {
   Value start, stop, step;
 };
+/// What Python's slice takes of `size` items. Errors: Failure: a bound that is no integer, a step of 0.
 Slice resolve_slice(const SliceObject& slice, size_t size);
 
 }  // namespace tern::jinja

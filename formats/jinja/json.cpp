@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/utf8.h"
+#include "formats/jinja/format.h"
 #include "formats/jinja/jinja_impl.h"
 
 namespace tern::jinja {

@@ -7,6 +7,7 @@
 
 #include "base/utf8.h"
 #include "formats/jinja/jinja_impl.h"
+#include "formats/jinja/text.h"
 
 namespace tern::jinja {
 namespace {

@@ -8,6 +8,7 @@
 
 namespace tern::jinja {
 
+/// Kinds of tokens.
 enum class Token : uint8_t {
   data,
   variable_begin,
@@ -22,6 +23,7 @@ enum class Token : uint8_t {
   end
 };
 
+/// A token and its line.
 struct TokenAt {
   Token token;
   int line;

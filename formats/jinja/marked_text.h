@@ -15,6 +15,7 @@ namespace tern {
 inline constexpr uint8_t kMarkUser = 1;        // came from the conversation, the tools or the documents
 inline constexpr uint8_t kMarkGeneration = 2;  // stands between {% generation %} and {% endgeneration %}
 
+/// A text with marks for each of its bytes, kept as runs of bytes with equal marks.
 struct MarkedText {
   struct Run {
     size_t end;  // the run begins where the one before ends

@@ -4,6 +4,8 @@
 #include <algorithm>
 
 #include "formats/jinja/eval.h"
+#include "formats/jinja/format.h"
+#include "formats/jinja/text.h"
 
 namespace tern::jinja {
 namespace {

@@ -5,6 +5,8 @@
 #include <cmath>
 
 #include "formats/jinja/eval.h"
+#include "formats/jinja/format.h"
+#include "formats/jinja/text.h"
 
 namespace tern::jinja {
 namespace {

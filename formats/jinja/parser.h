@@ -11,6 +11,7 @@
 
 namespace tern::jinja {
 
+/// Parses one template. Errors of its functions: Failure: syntax, unsupported, limit.
 class Parser {
  public:
   explicit Parser(std::string_view source) : tokens_(lex(source)) {}

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "formats/jinja/eval.h"
+#include "formats/jinja/text.h"
 
 namespace tern::jinja {
 namespace {

@@ -1,4 +1,6 @@
 // Python's functions on text, over marked text.
+#include "formats/jinja/text.h"
+
 #include <fmt/format.h>
 #include <string.h>  // memmem
 #include <utf8proc.h>

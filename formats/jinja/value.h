@@ -13,62 +13,14 @@
 #include <vector>
 
 #include "base/json.h"
-#include "formats/jinja/jinja.h"
 #include "formats/jinja/marked_text.h"
+#include "formats/jinja/meter.h"
 
 namespace tern::jinja {
 
-/// What a failing rendering throws inside; render() adds place and line.
-struct Failure {
-  JinjaFault fault;
-  std::string reason;
-  int line = 0;
-};
-[[noreturn]] void fail(JinjaFault fault, std::string reason);
-[[noreturn]] void type_error(std::string reason);
-
-/// The bounds of one rendering, and what is used of them.
-class Meter {
- public:
-  explicit Meter(const JinjaLimits& limits) : limits_(limits) {}
-  void step();
-  void work(size_t bytes);
-  void hold(int64_t bytes);  // negative: let go
-  void enter();              // one level deeper
-  void leave() { --depth_; }
-  void check_text(size_t bytes) const;  // before a string of this size is made
-  const JinjaLimits& limits() const { return limits_; }
-
- private:
-  JinjaLimits limits_;
-  int64_t steps_ = 0, work_ = 0, held_ = 0;
-  int depth_ = 0;
-};
-struct Level {  // RAII of enter and leave
-  explicit Level(Meter& m) : meter(m) { meter.enter(); }
-  ~Level() { meter.leave(); }
-  Level(const Level&) = delete;
-  Meter& meter;
-};
-/// Memory of one object, given back when it goes. No meter: constants and variables.
-class Held {
- public:
-  Held() = default;
-  Held(Meter* meter, size_t bytes) : meter_(meter), bytes_(static_cast<int64_t>(bytes)) {
-    if (meter_) meter_->hold(bytes_);
-  }
-  ~Held() {
-    if (meter_) meter_->hold(-bytes_);
-  }
-  Held(const Held&) = delete;
-
- private:
-  Meter* meter_ = nullptr;
-  int64_t bytes_ = 0;
-};
-
 using Int = __int128;
 
+/// Types of values.
 enum class Kind : uint8_t {
   missing,  // a variable never set: not a value
   undefined,
@@ -93,6 +45,7 @@ enum class Kind : uint8_t {
   slice,  // only inside []
 };
 
+/// What a value holds that is no number. Objects are shared.
 struct Object {
   virtual ~Object() = default;
   virtual void drop() {}  // releases everything it holds: the end of a rendering breaks reference cycles
@@ -108,6 +61,7 @@ struct MethodObject;
 struct UndefinedObject;
 struct NamespaceObject;
 
+/// A value. An accessor of a type may be called only for a value of that type.
 class Value {
  public:
   Value() = default;  // missing
@@ -151,6 +105,7 @@ class Value {
 
 using ValueList = std::vector<Value>;
 
+/// A str. num_chars: its length in code points.
 struct TextObject : Object {
   MarkedText text;
   bool safe = false;
@@ -159,11 +114,13 @@ struct TextObject : Object {
   Held held;
   TextObject(Meter* meter, MarkedText t, bool is_safe);
 };
+/// A list or tuple.
 struct ListObject : Object {
   ValueList items;
   Held held;
   ListObject(Meter* meter, ValueList values);
 };
+/// A dict.
 struct DictObject : Object {
   std::vector<std::pair<Value, Value>> items;       // in order of insertion
   std::unordered_map<std::string, size_t> by_text;  // positions of text keys, once there are many
@@ -172,25 +129,31 @@ struct DictObject : Object {
   explicit DictObject(Meter* m) : meter(m) {}
   const Value* find(std::string_view key) const;
 };
+/// range(): start, start + step, …, `size` items.
 struct RangeObject : Object {
   Int start = 0, step = 1, size = 0;
 };
+/// keys(), values() or items() of a dict.
 struct ViewObject : Object {
   Value dict;
   enum class What { keys, values, items } what = What::keys;
 };
+/// An iterator.
 struct IteratorObject : Object {
   std::function<bool(Value&)> next;  // false: exhausted
   std::string type_name = "generator";
 };
+/// A method of the value `self`.
 struct MethodObject : Object {
   Value self;
   std::string name;
 };
+/// An undefined value: using it fails with this message.
 struct UndefinedObject : Object {
   std::string message;
   JinjaFault fault = JinjaFault::undefined;
 };
+/// namespace(): the one object whose attributes templates set.
 struct NamespaceObject : Object {
   std::vector<std::pair<std::string, Value>> attributes;
   std::unique_ptr<Held> held;
@@ -198,7 +161,7 @@ struct NamespaceObject : Object {
   void drop() override { attributes.clear(); }
 };
 
-/// Makes values and counts them. One per rendering; `meter` null while a template loads.
+/// Makes values and counts their memory. There is one for each rendering; `meter` is null while a template loads.
 struct Maker {
   Meter* meter = nullptr;
   std::vector<std::shared_ptr<Object>> kept;  // objects that may hold themselves: emptied at the end
@@ -215,7 +178,7 @@ struct Maker {
   ~Maker();
 };
 
-/// Builds a dict: a key that is there already keeps its place. Errors: unhashable keys.
+/// Builds a dict; a key that is set again keeps its place. Errors: unhashable keys.
 class DictBuilder {
  public:
   explicit DictBuilder(Meter* meter) : dict_(std::make_shared<DictObject>(meter)) {}
@@ -227,17 +190,19 @@ class DictBuilder {
   std::shared_ptr<DictObject> dict_;
 };
 
+/// Python's bool(v), and a == b.
 bool truth(const Value& v);
 bool equal(Meter* meter, const Value& a, const Value& b);
 /// -1, 0, 1, or 2 (not comparable: NaN). Errors: types without an order; `op` for the message.
 int compare(Meter* meter, const Value& a, const Value& b, const char* op);
 bool identical(const Value& a, const Value& b);
-/// Position in the dict, or null. Errors: unhashable key.
+/// The value of a key; null: none. Errors: unhashable key.
 const Value* dict_find(Meter* meter, const DictObject& dict, const Value& key);
 void check_hashable(Meter* meter, const Value& v);
 
 MarkedText to_text(Meter* meter, const Value& v);  // Python's str()
 MarkedText to_repr(Meter* meter, const Value& v);  // Python's repr()
+/// repr() of a str; str() of a float and of an int.
 std::string repr_text(std::string_view text);
 std::string real_text(double d);
 std::string int_text(Int i);
@@ -246,13 +211,15 @@ std::string type_label(const Value& v);      // as Undefined's messages name it:
 
 /// Length in items. Errors: types without one.
 size_t length(const Value& v);
-/// A walk over the items. Errors: types that have none. Strings give characters, dicts keys.
+/// A function that gives the next item, false at the end. A string gives characters, a dict its keys. Errors: a type
+/// without items.
 std::function<bool(Value&)> walk(const Maker& maker, const Value& v);
 ValueList to_list(const Maker& maker, const Value& v);
 bool iterable(const Value& v);
 Value range_item(const RangeObject& r, Int i);
 
-[[noreturn]] void use_undefined(const Value& v);  // throws what it stands for
+[[noreturn]] void use_undefined(const Value& v);  // throws the failure that an undefined value stands for
+/// Fails if `v` is undefined.
 inline void defined(const Value& v) {
   if (v.is(Kind::undefined)) use_undefined(v);
 }

@@ -11,14 +11,14 @@
 
 namespace tern {
 
-/// Which modules, by path: "model.layers.0.self_attn.q_proj".
+/// A set of modules, by path: "model.layers.0.self_attn.q_proj".
 struct PeftTargets {
   std::vector<std::string> names;  // the path, or its last parts
   std::string regex;               // of the whole path, where it is not empty
   bool all_linear = false;         // every linear layer but the head
   bool empty() const { return names.empty() && regex.empty() && !all_linear; }
 };
-struct PeftConfig {
+struct PeftConfig {  // what adapter_config.json says
   PeftTargets targets, excluded;
   std::optional<std::vector<int64_t>> layers;  // layers_to_transform; absent: all
   int64_t rank = 8;
@@ -39,8 +39,8 @@ PeftConfig read_peft_config(const std::string& path);
 /// The file's text as PEFT writes it, for readers of any version. Reading it gives the same configuration again.
 std::string peft_config_json(const PeftConfig&);
 
-/// Rank and scale of the adapter of this module; absent: it has none. Errors  bad_file: a pattern that is no regular
-/// expression, or needs too many steps.
+/// Rank and scale of the adapter of a module. peft_adapter_of returns nothing for a module without one. Errors  bad_file:
+/// a pattern that is no regular expression, or needs too many steps.
 struct PeftAdapter {
   int64_t rank = 0;
   double scale = 1;

@@ -6,6 +6,7 @@
 
 #include "base/io.h"
 #include "formats/format_test_support.h"
+#include "formats/safetensors/shards.h"
 #include "formats/safetensors/write.h"
 
 namespace tern {

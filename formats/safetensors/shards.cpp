@@ -1,3 +1,5 @@
+#include "formats/safetensors/shards.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -11,13 +11,11 @@
 #include <vector>
 
 #include "base/dtype.h"
+#include "formats/byte_sink.h"
 
 namespace tern {
 
 class Io;
-
-/// Takes the next bytes of a tensor.
-using ByteSink = std::function<void(std::span<const std::byte>)>;
 
 /// A tensor to write: its bytes at once, or a function that hands them over in pieces, in order, when their turn comes
 /// (so converting or gathering needs one piece of memory). Exactly one of the two; empty tensors need neither.
@@ -31,15 +29,17 @@ struct TensorToWrite {
 
 using SafetensorsMetadata = std::map<std::string, std::string>;
 
+/// What was written.
 struct SafetensorsWritten {
   int64_t file_bytes = 0;
   uint32_t crc32c = 0;  // of the whole file
 };
 
-/// Writes `path` as an OutputFile: a crash leaves the old file or the new one, and a mapping of the old one keeps its bytes.
-/// Order   tensors by element type (the reference writer's order), then by name; metadata sorted by key; the header padded
-///         with blanks to a multiple of 8. Byte-equal to what the reference library writes for the same tensors (checked
-///         for ≤ 1 metadata key: with more the reference does not fix their order).
+/// Writes `path` as an OutputFile: a crash leaves the old file or the new one, and a mapping of the old one keeps its
+/// bytes.
+/// Order   tensors by element type (the reference writer's order), then by name; metadata sorted by key; the header
+///         padded with blanks to a multiple of 8. Byte-equal to what the reference library writes for the same tensors
+///         (checked for ≤ 1 metadata key: with more the reference does not fix their order).
 /// Errors  usage: a name twice, a negative size, bytes that do not match the shape, more than the reader would accept;
 /// io.h's.
 SafetensorsWritten write_safetensors(Io&, const std::string& path, std::span<const TensorToWrite> tensors,
@@ -47,14 +47,5 @@ SafetensorsWritten write_safetensors(Io&, const std::string& path, std::span<con
 
 /// The header with its length, as write_safetensors would begin the file.
 std::string safetensors_header(std::span<const TensorToWrite> tensors, const SafetensorsMetadata& metadata);
-
-/// Writes model.safetensors, or, where the tensors take more than max_shard_bytes, model-00001-of-0000N.safetensors and
-/// last model.safetensors.index.json. Tensors go to shards in the given order; one larger than max_shard_bytes gets its
-/// own shard. Weight files of an earlier export in `directory` that this one does not replace (*.safetensors named as
-/// above, the index) are removed after the new ones are complete, so the directory never mixes two models. Returns the
-/// file names written, in order. Errors: as write_safetensors.
-std::vector<std::string> write_model_weights(Io&, const std::string& directory, std::span<const TensorToWrite> tensors,
-                                             int64_t max_shard_bytes = int64_t{5'000'000'000},
-                                             const SafetensorsMetadata& metadata = {{"format", "pt"}});
 
 }  // namespace tern

@@ -11,6 +11,7 @@
 
 namespace tern {
 
+/// A token that is found in the text before the model sees it.
 struct AddedToken {
   int32_t id = -1;
   std::string content;
@@ -20,7 +21,7 @@ struct AddedToken {
   bool special = false;
 };
 
-/// Where control tokens are not looked for: see EncodeOptions.
+/// Where in a text control tokens are not looked for (EncodeOptions).
 struct PlainRanges {
   std::span<const TextSpan> spans;
   std::span<const int32_t> tokens;               // ids of further added tokens that stay text there
@@ -29,12 +30,12 @@ struct PlainRanges {
   bool names(const AddedToken&) const;
 };
 
-/// Finds added tokens in text: the leftmost, of those the longest.
+/// Finds added tokens in text: the leftmost first, and of several that begin there the longest.
 class AddedMatcher {
  public:
-  /// `spelling` is what stands in the text for tokens[token_index]; of equal ones the last counts.
+  /// `spelling` stands in the text for tokens[token_index]. Of equal spellings the last counts.
   void add(std::string_view spelling, uint32_t token_index);
-  /// After the last add(), before split().
+  /// To be called after the last add() and before split().
   void seal();
   bool empty() const { return entries_.empty(); }
 
@@ -42,7 +43,8 @@ class AddedMatcher {
     size_t begin, end;
     int32_t token;  // index of the added token, or -1: text between
   };
-  /// Appends the parts of the text. Special tokens stay text where `allow_special` is false, and within `plain` in any case.
+  /// Appends the parts of the text. Special tokens stay text where `allow_special` is false, and within `plain` in any
+  /// case.
   void split(std::string_view text, const std::vector<AddedToken>& tokens, bool allow_special, std::vector<Part>& parts,
              const PlainRanges& plain = {}) const;
 

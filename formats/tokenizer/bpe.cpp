@@ -7,8 +7,9 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
+#include "formats/tokenizer/byte_level.h"
+#include "formats/tokenizer/piece_table.h"
 #include "formats/tokenizer/unicode.h"
-#include "formats/tokenizer/word_cache.h"
 
 namespace tern {
 
@@ -19,8 +20,6 @@ size_t first_not_metaspace(std::string_view piece) {
   while (piece.substr(i).starts_with(kMetaspace)) i += kMetaspace.size();
   return i;
 }
-
-uint64_t hash_text(std::string_view s) { return hash_word(s); }
 
 uint64_t hash_pair(int32_t left, int32_t right) {
   const uint64_t key = static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32 | static_cast<uint32_t>(right);
@@ -139,53 +138,6 @@ void merge_many(const BpeModel& m, BpeScratch& s) {
   }
 }
 
-void PieceTable::reserve(size_t num_pieces, size_t num_bytes) {
-  text_.reserve(num_bytes);
-  begin_.reserve(num_pieces + 1);
-  id_of_index_.reserve(num_pieces);
-}
-
-void PieceTable::grow() {
-  slots_.assign(std::max<size_t>(64, slots_.size() * 2), 0);
-  const size_t mask = slots_.size() - 1;
-  for (uint32_t i = 0; i < id_of_index_.size(); ++i) {
-    size_t at = hash_text(text_of_index(i)) & mask;
-    while (slots_[at] != 0) at = (at + 1) & mask;
-    slots_[at] = i + 1;
-  }
-}
-
-bool PieceTable::add(std::string_view text, int32_t id) {
-  if (has(id) || find(text)) return false;
-  TERN_CHECK(id >= 0 && text_.size() + text.size() < UINT32_MAX, "PieceTable: id {}, {} bytes", id, text_.size());
-  if (static_cast<size_t>(id) >= index_of_id_.size()) index_of_id_.resize(static_cast<size_t>(id) + 1, -1);
-  const auto index = static_cast<uint32_t>(id_of_index_.size());
-  index_of_id_[static_cast<size_t>(id)] = static_cast<int32_t>(index);
-  id_of_index_.push_back(id);
-  text_.append(text);
-  begin_.push_back(static_cast<uint32_t>(text_.size()));
-  if (id_of_index_.size() * 2 > slots_.size()) {
-    grow();
-  } else {
-    size_t at = hash_text(text) & (slots_.size() - 1);
-    while (slots_[at] != 0) at = (at + 1) & (slots_.size() - 1);
-    slots_[at] = index + 1;
-  }
-  return true;
-}
-
-std::optional<int32_t> PieceTable::find(std::string_view text) const {
-  if (slots_.empty()) return std::nullopt;
-  const size_t mask = slots_.size() - 1;
-  for (size_t at = hash_text(text) & mask; slots_[at] != 0; at = (at + 1) & mask)
-    if (text_of_index(slots_[at] - 1) == text) return id_of_index_[slots_[at] - 1];
-  return std::nullopt;
-}
-
-std::string_view PieceTable::text(int64_t id) const {
-  return has(id) ? text_of_index(static_cast<uint32_t>(index_of_id_[static_cast<size_t>(id)])) : std::string_view();
-}
-
 void MergeTable::assign(std::span<const Merge> merges) {
   slots_.assign(std::bit_ceil(std::max<size_t>(64, merges.size() * 2)), Merge{-1, -1, -1, 0});
   size_ = 0;
@@ -274,38 +226,6 @@ void encode_bpe(const BpeModel& m, std::string_view word, BpeScratch& s, std::ve
   merge_many(m, s);
   for (const BpeScratch::Symbol& symbol : s.symbols)
     if (symbol.id >= 0) ids.push_back(symbol.id);
-}
-
-const std::array<uint16_t, 256>& byte_level_characters() {
-  static const std::array<uint16_t, 256> characters = [] {
-    std::array<uint16_t, 256> out{};
-    uint16_t next = 0x100;
-    for (uint16_t b = 0; b < 256; ++b) {
-      const bool printable = (b >= 0x21 && b <= 0x7E) || (b >= 0xA1 && b <= 0xAC) || b >= 0xAE;
-      out[b] = printable ? b : next++;
-    }
-    return out;
-  }();
-  return characters;
-}
-
-int byte_of_character(uint32_t c) {
-  static const std::array<int16_t, 0x144> bytes = [] {
-    std::array<int16_t, 0x144> out{};
-    out.fill(-1);
-    for (int b = 0; b < 256; ++b) out[byte_level_characters()[static_cast<size_t>(b)]] = static_cast<int16_t>(b);
-    return out;
-  }();
-  return c < bytes.size() ? bytes[c] : -1;
-}
-
-void append_byte_level(std::string_view bytes, std::string& out) {
-  const auto& characters = byte_level_characters();
-  for (const char b : bytes) {
-    const uint16_t c = characters[static_cast<uint8_t>(b)];  // below U+0800: one or two bytes
-    if (c >= 0x80) out += static_cast<char>(0xC0 | c >> 6);
-    out += static_cast<char>(c < 0x80 ? c : 0x80 | (c & 0x3F));
-  }
 }
 
 }  // namespace tern

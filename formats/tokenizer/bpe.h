@@ -9,41 +9,17 @@
 #include <string_view>
 #include <vector>
 
+#include "formats/tokenizer/piece_table.h"
+
 namespace tern {
 
-/// Pieces by id and ids by piece, in one block of text. Ids may have holes.
-class PieceTable {
- public:
-  void reserve(size_t num_pieces, size_t num_bytes);
-  /// False if the text or the id is taken already.
-  bool add(std::string_view text, int32_t id);
-  std::optional<int32_t> find(std::string_view text) const;
-  bool has(int64_t id) const { return id >= 0 && id < num_ids() && index_of_id_[static_cast<size_t>(id)] >= 0; }
-  std::string_view text(int64_t id) const;                                       // empty for a hole
-  int64_t num_ids() const { return static_cast<int64_t>(index_of_id_.size()); }  // largest id + 1
-  int64_t num_pieces() const { return static_cast<int64_t>(id_of_index_.size()); }
-
- private:
-  std::string_view text_of_index(uint32_t index) const {
-    return std::string_view(text_).substr(begin_[index], begin_[index + 1] - begin_[index]);
-  }
-  void grow();
-
-  std::string text_;
-  std::vector<uint32_t> begin_{0};
-  std::vector<int32_t> id_of_index_, index_of_id_;
-  std::vector<uint32_t> slots_;  // index + 1, open addressing
-};
-
-/// "▁", SentencePiece's sign for a space.
-inline constexpr std::string_view kMetaspace = "\xE2\x96\x81";
-
+/// Two neighbouring pieces that become one.
 struct Merge {
   int32_t left, right, result;
   uint32_t rank;  // lower goes first; of equal ranks the leftmost
 };
 
-/// (left, right) -> merge, open addressing.
+/// Finds the merge of a pair (left, right); a hash table with open addressing.
 class MergeTable {
  public:
   void assign(std::span<const Merge>);  // a later merge of the same pair replaces an earlier one, as in the reference
@@ -55,6 +31,7 @@ class MergeTable {
   int64_t size_ = 0;
 };
 
+/// The model of a tokenizer.json, or of GGUF.
 struct BpeModel {
   PieceTable pieces;
   std::vector<Merge> merge_list;  // by rank
@@ -76,7 +53,7 @@ struct BpeModel {
   bool cuts_at_metaspace = false;
 };
 
-/// Memory of an encode call, kept for the next. One per thread at a time.
+/// Memory that calls of encode_bpe use one after another; each thread has its own.
 struct BpeScratch {
   struct Symbol {
     int32_t id, prev, next;
@@ -96,20 +73,13 @@ struct BpeScratch {
 };
 
 /// Appends the ids of one word (valid UTF-8).
-/// Order   the merges of the reference: lowest rank first, then leftmost; time n log n for n characters (n² where they are
-///         few).
+/// Order   the merges of the reference: lowest rank first, then leftmost; time n log n for n characters (n² where they
+///         are few).
 void encode_bpe(const BpeModel&, std::string_view word, BpeScratch&, std::vector<int32_t>& ids);
 
 /// The two ways to merge a word's symbols; same results. `few`: in `pairs`, by looking through all of them each time.
 /// `many`: in `symbols`, by a heap.
 void merge_few(const BpeModel&, BpeScratch&);
 void merge_many(const BpeModel&, BpeScratch&);
-
-/// Character of a byte in byte-level BPE: printable ones stand for themselves, the others from U+0100 on.
-/// Source  GPT-2's bytes_to_unicode.
-const std::array<uint16_t, 256>& byte_level_characters();
-/// The inverse; -1 where a character stands for no byte.
-int byte_of_character(uint32_t c);
-void append_byte_level(std::string_view bytes, std::string& out);
 
 }  // namespace tern

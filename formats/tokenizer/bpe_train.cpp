@@ -15,7 +15,10 @@
 #include "base/utf8.h"
 #include "formats/tokenizer/added.h"
 #include "formats/tokenizer/bpe.h"
+#include "formats/tokenizer/byte_level.h"
+#include "formats/tokenizer/piece_table.h"
 #include "formats/tokenizer/regex.h"
+#include "formats/tokenizer/scan.h"
 #include "formats/tokenizer/tokenizer_impl.h"
 
 namespace tern {

@@ -1,6 +1,7 @@
 #pragma once
-// What an untrusted tokenizer or regular expression may do with one text: the bytes it makes of the text and the steps it
-// takes, in proportion to the text. Nothing else keeps such a tokenizer, small as its files are, from all memory and time.
+// What an untrusted tokenizer or regular expression may do with one text: the bytes it makes of the text and the steps
+// it takes, in proportion to the text. Nothing else keeps such a tokenizer, small as its files are, from all memory and
+// time.
 
 #include <cstddef>
 #include <cstdint>
@@ -10,8 +11,8 @@ namespace tern {
 /// One text's budget (of decoding: that of all pieces so far), shared by every step that works on it.
 class TextBudget {
  public:
-  /// No known tokenizer makes even 24 bytes of one (NFKC of U+FDFA, then byte-level), or takes 20 steps for it; a small text
-  /// may take what one of 16 KiB may.
+  /// No known tokenizer makes more than 24 bytes of one (NFKC of U+FDFA, then byte-level), or takes more than 20 steps
+  /// for it. A text below 16 KiB may take what one of 16 KiB may.
   static constexpr int64_t kBytesPerByte = 64, kAlwaysBytes = 1 << 20;
   static constexpr int64_t kStepsPerByte = 64, kAlwaysSteps = 4'000'000;
 
@@ -27,7 +28,7 @@ class TextBudget {
   /// Errors: bad_file "WHO makes more than …": the budget is used up.
   void check_bytes(size_t bytes, const char* who) const;
   void spend_bytes(size_t bytes, const char* who);
-  /// False: used up.
+  /// Takes steps off the budget; false: it is used up.
   bool spend_steps(int64_t steps) { return (steps_ -= steps) >= 0; }
 
  private:

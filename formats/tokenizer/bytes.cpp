@@ -1,5 +1,8 @@
 #include "formats/tokenizer/bytes.h"
 
+#include "formats/tokenizer/members.h"
+#include "formats/tokenizer/read_impl.h"
+#include "formats/tokenizer/sentencepiece_file.h"
 #include "formats/tokenizer/tokenizer_impl.h"
 
 namespace tern {

@@ -1,5 +1,5 @@
 #pragma once
-// Tokenizers of files that are bytes in memory.
+// Tokenizers made of files that lie in memory as bytes.
 
 #include <string>
 #include <string_view>
@@ -8,8 +8,8 @@
 
 namespace tern {
 
-/// The files of one tokenizer; empty: there is none. The first of sentencepiece, vocab (with merges), ranks and words that is
-/// there says which kind it is.
+/// The files of one tokenizer; an empty text: there is no such file. The first that is there of sentencepiece, vocab
+/// (with merges), ranks and words decides the kind of tokenizer.
 struct TokenizerBytes {
   std::string_view sentencepiece;  // tokenizer.model
   std::string_view vocab, merges;  // vocab.json and merges.txt

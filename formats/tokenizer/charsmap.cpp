@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
+#include "formats/tokenizer/graphemes.h"
 #include "formats/tokenizer/unicode.h"
 
 namespace tern {

@@ -42,8 +42,9 @@ class Charsmap {
   bool begins_[256] = {};
 };
 
-/// The text by the rules, as the reference's Precompiled normalizer does it: a grapheme cluster of up to five bytes
-/// that begins with a spelling is replaced as a whole; in longer ones each character is. Within the budget's bytes.
+/// Rewrites the text by the rules, as the reference's Precompiled normalizer does: a grapheme cluster of up to five
+/// bytes that begins with a spelling is replaced as a whole; in longer ones each character is. Within the budget's
+/// bytes.
 std::string apply_by_clusters(const Charsmap&, std::string_view text, const TextBudget&);
 
 }  // namespace tern

@@ -6,7 +6,10 @@
 #include "base/error.h"
 #include "base/utf8.h"
 #include "formats/tokenizer/bpe.h"
-#include "formats/tokenizer/steps.h"
+#include "formats/tokenizer/byte_level.h"
+#include "formats/tokenizer/decode.h"
+#include "formats/tokenizer/piece_table.h"
+#include "formats/tokenizer/unicode.h"
 
 namespace tern {
 

@@ -7,6 +7,11 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
+#include "formats/tokenizer/byte_level.h"
+#include "formats/tokenizer/members.h"
+#include "formats/tokenizer/piece_table.h"
+#include "formats/tokenizer/read_impl.h"
+#include "formats/tokenizer/scan.h"
 #include "formats/tokenizer/tokenizer_impl.h"
 
 namespace tern {

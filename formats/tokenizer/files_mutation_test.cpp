@@ -2,6 +2,7 @@
 // bounded.
 #include "formats/data/jsonl.h"
 #include "formats/mutations_testing.h"
+#include "formats/tokenizer/read_impl.h"
 #include "formats/tokenizer/tokenizer.h"
 #include "formats/tokenizer/tokenizer_impl.h"
 

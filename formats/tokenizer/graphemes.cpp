@@ -1,5 +1,7 @@
-// Grapheme clusters: what people take for one character. Source  Unicode 16, UAX 29, rules GB3 to GB13; the classes as
+// Source  Unicode 16, UAX 29, rules GB3 to GB13; the classes as
 // the reference's answers show them (dev/tokenizers/make_unicode_tables.py).
+#include "formats/tokenizer/graphemes.h"
+
 #include "formats/tokenizer/unicode.h"
 
 namespace tern {

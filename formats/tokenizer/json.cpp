@@ -2,6 +2,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "formats/tokenizer/members.h"
+#include "formats/tokenizer/read_impl.h"
 #include "formats/tokenizer/tokenizer_impl.h"
 
 namespace tern {

@@ -5,6 +5,7 @@
 #include <array>
 
 #include "base/error.h"
+#include "formats/tokenizer/members.h"
 #include "formats/tokenizer/tokenizer_impl.h"
 
 namespace tern {

@@ -12,6 +12,7 @@
 #include "formats/mutations_testing.h"
 #include "formats/tokenizer/byte_trie.h"
 #include "formats/tokenizer/charsmap.h"
+#include "formats/tokenizer/graphemes.h"
 #include "formats/tokenizer/strings_testing.h"
 #include "formats/tokenizer/tokenizer.h"
 #include "formats/tokenizer/tokenizer_impl.h"

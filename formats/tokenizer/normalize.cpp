@@ -3,8 +3,11 @@
 #include "base/error.h"
 #include "base/utf8.h"
 #include "formats/tokenizer/bpe.h"
+#include "formats/tokenizer/byte_level.h"
+#include "formats/tokenizer/normal_form.h"
+#include "formats/tokenizer/normalize.h"
 #include "formats/tokenizer/sentencepiece.h"
-#include "formats/tokenizer/steps.h"
+#include "formats/tokenizer/unicode.h"
 
 namespace tern {
 

@@ -5,6 +5,9 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "formats/tokenizer/members.h"
+#include "formats/tokenizer/piece_table.h"
+#include "formats/tokenizer/read_impl.h"
 #include "formats/tokenizer/tokenizer_impl.h"
 
 namespace tern {

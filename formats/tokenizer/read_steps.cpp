@@ -4,6 +4,9 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "formats/tokenizer/members.h"
+#include "formats/tokenizer/normal_form.h"
+#include "formats/tokenizer/read_impl.h"
 #include "formats/tokenizer/tokenizer_impl.h"
 
 namespace tern {

@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "base/error.h"
+#include "formats/tokenizer/scan.h"
 #include "formats/tokenizer/unicode.h"
 
 namespace tern {

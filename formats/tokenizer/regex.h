@@ -1,6 +1,6 @@
 #pragma once
-// Regular expressions of tokenizers: the few patterns that nearly all models use are scanned by hand, the others run on
-// Oniguruma, the engine of the reference, with the reference's newer character tables.
+// Regular expressions of tokenizers. Few patterns, which nearly all models use, are scanned by hand (scan.h); the
+// others run on Oniguruma, the engine of the reference, with the reference's newer character tables.
 
 #include <cstddef>
 #include <memory>
@@ -11,30 +11,11 @@
 
 #include "formats/text_span.h"
 #include "formats/tokenizer/budget.h"
+#include "formats/tokenizer/scan.h"
 
 namespace tern {
 
-/// The hand-written scanners. Of the first five every character belongs to some match, so matches tile the text.
-enum class ScanKind {
-  gpt2,
-  llama3,
-  cl100k,
-  qwen2,
-  o200k,
-  deepseek,
-  east_asian,    // DeepSeek's second split
-  numbers,       // DeepSeek's first
-  three_digits,  // Falcon's
-  bloom,
-};
-constexpr int kNumScanKinds = 10;
-constexpr bool scan_tiles(ScanKind kind) { return kind <= ScanKind::o200k; }
-/// The pattern each one stands for, as it is spelled in tokenizer.json.
-std::string_view pattern_of(ScanKind);
-/// The end of the piece that begins at `begin` < text.size(): a match, or what lies before the next one. Text is valid
-/// UTF-8, and `begin` the text's or a piece's.
-size_t scan_piece(ScanKind, std::string_view text, size_t begin);
-
+/// A compiled pattern; a copy shares it.
 class Regex {
  public:
   /// Errors  bad_file "PLACE: pattern …: reason".
@@ -48,9 +29,9 @@ class Regex {
   void find_all(std::string_view text, std::vector<TextSpan>& matches, TextBudget&) const;
   const std::string& pattern() const { return pattern_; }
   bool is_literal() const { return is_literal_; }
-  /// The scanner that cuts a text into the same matches and gaps, faster; nothing: there is none.
+  /// The scanner that cuts a text into the same matches and gaps in less time; absent: there is none.
   std::optional<ScanKind> scanner() const { return scanner_; }
-  /// Run Oniguruma even where there is a scanner: the tests compare both.
+  /// Makes this run Oniguruma even where there is a scanner, for tests that compare both.
   void without_scanner() { scanner_.reset(), compile(); }
 
  private:

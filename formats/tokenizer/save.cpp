@@ -6,6 +6,8 @@
 
 #include "base/error.h"
 #include "base/io.h"
+#include "formats/tokenizer/piece_table.h"
+#include "formats/tokenizer/sentencepiece_file.h"
 #include "formats/tokenizer/tokenizer_impl.h"
 
 namespace tern {

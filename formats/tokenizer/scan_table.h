@@ -10,8 +10,8 @@
 
 namespace tern {
 
-// Exactly one of the first four holds. kScanUpper and kScanLower: what may stand in the first and in the second half of a word
-// of pattern o200k; letters without case, and marks, may stand in both.
+// Exactly one of the first four holds. kScanUpper and kScanLower: what may stand in the first and in the second half of
+// a word of pattern o200k; letters without case, and marks, may stand in both.
 enum ScanFlag : uint8_t {
   kScanLetter = 1,
   kScanNumber = 2,
@@ -23,12 +23,14 @@ enum ScanFlag : uint8_t {
   kScanSign = 128,  // punctuation and symbols
 };
 
+/// The flags of every character, in pages of 256.
 struct ScanTable {
   std::array<uint8_t, 256> of_byte{};  // 0 from 0x80 on: part of a longer character
   std::array<uint16_t, 0x1100> page_of{};
   std::vector<std::array<uint8_t, 256>> pages;
   uint8_t of(uint32_t c) const { return pages[page_of[c >> 8]][c & 255]; }
 };
+/// The table, made at the first call.
 const ScanTable& scan_table();
 
 }  // namespace tern

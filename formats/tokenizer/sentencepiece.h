@@ -1,51 +1,18 @@
 #pragma once
-// SentencePiece models: the file, and the tokenizer it means.
+// The tokenizer that a SentencePiece model means.
 
-#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
-#include <vector>
+
+#include "formats/tokenizer/sentencepiece_file.h"
 
 namespace tern {
 
 class TextBudget;
 
 struct TokenizerData;
-struct SentencePieceStep;  // formats/tokenizer/steps.h
-
-/// Types of pieces, as the format numbers them (GGUF has the same numbers).
-enum class PieceType : uint8_t { normal = 1, unknown = 2, control = 3, user_defined = 4, unused = 5, byte = 6 };
-
-struct SentencePiece {
-  std::string text;
-  float score = 0;
-  PieceType type = PieceType::normal;
-};
-
-struct SentencePieceModel {
-  std::vector<SentencePiece> pieces;  // by id
-  bool is_unigram = true;             // else BPE by scores
-  bool byte_fallback = false;
-  bool add_dummy_prefix = true;          // adds a space before the text
-  bool whitespace_as_suffix = false;     // adds that space behind the text instead
-  bool remove_extra_whitespaces = true;  // at both ends, and of several in a row
-  bool escape_whitespaces = true;        // spaces become "▁"
-  // User-defined pieces are looked for in normalized text and change nothing around them; else (GGUF) in the raw text,
-  // which they cut.
-  bool user_defined_in_normalized = true;
-  std::string charsmap;  // compiled rules; empty: none
-  std::string bos = "<s>", eos = "</s>", pad = "<pad>";
-};
-
-/// Reads the bytes of a .model file (a protocol buffer).
-/// Errors  bad_file "PLACE: …": broken fields, model types other than Unigram and BPE, rules for decoding, piece types
-///         that do not exist, sizes beyond what is read. Fields about training alone are passed over.
-/// Source  sentencepiece_model.proto of SentencePiece 0.2.
-SentencePieceModel read_sentencepiece(std::string_view bytes, const std::string& place);
-
-/// The bytes of a .model file that SentencePiece and read_sentencepiece read to the same tokenizer.
-std::string write_sentencepiece(const SentencePieceModel&);
+struct SentencePieceStep;  // formats/tokenizer/normalize.h
 
 /// The tokenizer, for finish_tokenizer. Control and unknown pieces are special added tokens: with allow_special off,
 /// ids are those of SentencePiece, which reads their spelling as plain text. Time and memory follow the pieces' bytes.
@@ -54,8 +21,9 @@ std::string write_sentencepiece(const SentencePieceModel&);
 /// Source  SentencePiece 0.2.3, judged by its ids (dev/tokenizers/make_sentencepiece_goldens.py).
 std::unique_ptr<TokenizerData> tokenizer_of_sentencepiece(SentencePieceModel, const std::string& place);
 
-/// How the model normalizes text. Errors  bad_file: rules that are none.
+/// The step by which the model normalizes text. Errors  bad_file: rules that cannot be read.
 SentencePieceStep sentencepiece_step(const SentencePieceModel&, const std::string& place);
+/// The text as this step rewrites it. Errors  as TextBudget::check_bytes.
 std::string normalize_by_sentencepiece(const SentencePieceStep&, std::string_view text, const TextBudget&);
 
 }  // namespace tern

@@ -1,11 +1,12 @@
 // The bytes of a .model file: as much of the protocol buffers' wire format as it needs.
+#include "formats/tokenizer/sentencepiece_file.h"
+
 #include <bit>
 #include <limits>
 #include <optional>
 
 #include "base/error.h"
 #include "base/utf8.h"
-#include "formats/tokenizer/sentencepiece.h"
 
 namespace tern {
 

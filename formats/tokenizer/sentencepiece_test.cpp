@@ -15,6 +15,7 @@
 #include "formats/format_test_support.h"
 #include "formats/mutations_testing.h"
 #include "formats/tokenizer/sentencepiece.h"
+#include "formats/tokenizer/sentencepiece_file.h"
 #include "formats/tokenizer/strings_testing.h"
 #include "formats/tokenizer/tokenizer.h"
 #include "formats/tokenizer/tokenizer_impl.h"

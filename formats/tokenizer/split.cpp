@@ -1,7 +1,9 @@
 #include <fmt/core.h>
 
 #include "formats/tokenizer/bpe.h"
-#include "formats/tokenizer/steps.h"
+#include "formats/tokenizer/byte_level.h"
+#include "formats/tokenizer/scan.h"
+#include "formats/tokenizer/split.h"
 
 namespace tern {
 

@@ -7,6 +7,8 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "base/utf8.h"
+#include "formats/tokenizer/piece_table.h"
+#include "formats/tokenizer/scan.h"
 #include "formats/tokenizer/tokenizer_impl.h"
 
 namespace tern {

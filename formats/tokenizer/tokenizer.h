@@ -24,7 +24,7 @@ struct TextCut {
   size_t end = 0, next = 0;
 };
 
-struct EncodeOptions {
+struct EncodeOptions {        // how text is encoded
   bool add_special = true;    // what the post-processor adds: BOS and the like
   bool allow_special = true;  // "<|endoftext|>" in the text is that token; false: it is plain text (untrusted input)
   // Ranges of bytes, ascending and disjoint, that are not trusted: a special token that lies wholly in one of them is
@@ -33,7 +33,7 @@ struct EncodeOptions {
   std::span<const int32_t> plain_tokens = {};  // further added tokens to be treated so, special or not
 };
 
-struct DecodeOptions {
+struct DecodeOptions {        // how ids are decoded
   bool skip_special = false;  // leave out special tokens
   // " ." -> "." and the like. Absent: off, unless tokenizer_config.json insists (clean_up_tokenization_spaces alone is
   // ignored for BPE, as in transformers 5).
@@ -59,7 +59,7 @@ class Tokenizer {
   /// byte-level vocabularies have all 256 bytes. Errors  bad_file: a Split pattern that needs more than a
   /// bounded number of steps.
   std::vector<int32_t> encode(std::string_view text, EncodeOptions = {}) const;
-  /// The same, appended to `ids`.
+  /// Appends the same ids to `ids`.
   void encode_into(std::string_view text, EncodeOptions, std::vector<int32_t>& ids) const;
 
   /// A place in (near / 2, near] where the text may be cut so that the ids of both parts, one behind the other, are
@@ -119,7 +119,7 @@ class StreamingDecoder {
   StreamingDecoder& operator=(StreamingDecoder&&) noexcept;
   /// Text that is certain now; may be empty.
   std::string push(int32_t id);
-  /// What still waits; incomplete characters come out as U+FFFD. The decoder is as new afterwards.
+  /// Returns what still waits; an incomplete character becomes U+FFFD. Afterwards the decoder is as new.
   std::string finish();
 
  private:

@@ -17,6 +17,7 @@
 #include "formats/tokenizer/bpe.h"
 #include "formats/tokenizer/bpe_train.h"
 #include "formats/tokenizer/regex.h"
+#include "formats/tokenizer/scan.h"
 #include "formats/tokenizer/strings_testing.h"
 #include "formats/tokenizer/tokenizer.h"
 

@@ -1,6 +1,6 @@
 #pragma once
-// What a letter, a number, a space is to the reference tokenizers (Unicode 16; their libraries' own tables where those
-// differ).
+// Classes of characters as the reference tokenizers see them: Unicode 16, or their libraries' own tables where those
+// differ.
 
 #include <cstdint>
 #include <span>
@@ -9,13 +9,16 @@
 
 namespace tern {
 
+/// Code points first to last.
 struct CodeRange {
   uint32_t first, last;
 };
+/// A character and what it becomes in lower case.
 struct CodeMap {
   uint32_t from, to, then;
 };  // then: a second code point, or 0
 
+/// Classes of characters; a character may be in several.
 enum class CharClass : uint8_t {
   letter,
   upper,
@@ -58,11 +61,12 @@ inline bool is_space(uint32_t c) {
   return c < 0x80 ? (c == 0x20 || (c >= 9 && c <= 13)) : in_class(CharClass::space, c);
 }
 
-/// The code point at text[i] (valid UTF-8) and the bytes it takes.
+/// A code point, and the number of bytes that it takes.
 struct CodePoint {
   uint32_t value;
   int size;
 };
+/// The code point that begins at text[i]; `text` is valid UTF-8.
 inline CodePoint code_point_at(std::string_view text, size_t i) {
   const auto byte = [&](size_t k) { return static_cast<uint32_t>(static_cast<uint8_t>(text[i + k])); };
   const uint32_t b = byte(0);
@@ -73,12 +77,5 @@ inline CodePoint code_point_at(std::string_view text, size_t i) {
 }
 /// Where the code point before text[i] begins.
 size_t code_point_before(std::string_view text, size_t i);
-
-/// Where the grapheme cluster that begins at text[i] ends, by the rules of the reference (Unicode 16).
-size_t grapheme_end(std::string_view text, size_t i);
-
-enum class NormalForm { nfc, nfd, nfkc, nfkd };
-std::string normalize_unicode(std::string_view text, NormalForm);
-std::string lowercase_unicode(std::string_view text);
 
 }  // namespace tern

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "formats/tokenizer/bpe.h"
+#include "formats/tokenizer/piece_table.h"
 #include "formats/tokenizer/unicode.h"
 
 namespace tern {

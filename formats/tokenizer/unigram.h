@@ -14,10 +14,11 @@ namespace tern {
 
 class PieceTable;
 
+/// The model of a tokenizer.json, or of SentencePiece.
 struct UnigramModel {
   std::vector<double> scores;  // by id, as the file has them
   std::optional<int32_t> unk;
-  bool byte_fallback = false;  // a text without pieces becomes <0xNN> pieces, where all of them are there
+  bool byte_fallback = false;  // a run of characters without pieces becomes <0xNN> pieces, if all of these are there
   // SentencePiece's own arithmetic: sums rounded to 32 bits, and pieces by type. tokenizers adds in 64 bits.
   bool sums_in_f32 = false;
   std::optional<double> least_score;  // an unknown character scores 10 below this; absent: below the least score
@@ -32,7 +33,7 @@ struct UnigramModel {
   std::array<int32_t, 256> byte_ids{};  // ids of <0xNN>; -1: none
 };
 
-/// Memory of an encode call, kept for the next.
+/// Memory that calls of encode_unigram use one after another.
 struct UnigramScratch {
   struct Best {  // the best cut of the text up to here ends with piece `id` that begins at `begin`
     double score;
@@ -51,8 +52,9 @@ struct UnigramScratch {
 /// become one unknown piece per run, or bytes.
 /// Order   of equal sums the one met first, from the left and from the shortest piece, as in the reference.
 /// Errors  bad_file: a character without a piece where there is no unknown piece.
-/// Scores: the library reads "-12.345678901234567" as -12345678901234567 / 10^15, each step rounded, which is sometimes not
-/// the nearest double and so changes which sums are equal. tern reads scores in the same way, unless sums are in 32 bits.
+/// Scores: the library reads "-12.345678901234567" as -12345678901234567 / 10^15, each step rounded, which is sometimes
+/// not the nearest double and so changes which sums are equal. tern reads scores in the same way, unless sums are in 32
+/// bits.
 /// Source  Kudo 2018, arXiv:1804.10959; the search as in SentencePiece's EncodeOptimized and tokenizers 0.23.
 void encode_unigram(const UnigramModel&, const PieceTable&, std::string_view word, UnigramScratch&,
                     std::vector<int32_t>& ids);

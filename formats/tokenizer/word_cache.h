@@ -10,7 +10,7 @@
 
 namespace tern {
 
-/// Eight bytes at p, as they lie.
+/// The eight bytes, and the four bytes, at p as a number.
 inline uint64_t load_u64(const char* p) {
   uint64_t v;
   std::memcpy(&v, p, 8);
@@ -59,6 +59,7 @@ inline bool same_bytes(const char* a, const char* b, size_t n) {
   return true;
 }
 
+/// A direct-mapped table of words and their ids.
 class WordCache {
  public:
   static constexpr size_t kMaxBytes = 46, kMaxIds = 20;

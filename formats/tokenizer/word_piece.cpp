@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/utf8.h"
 #include "formats/tokenizer/bpe.h"
+#include "formats/tokenizer/piece_table.h"
 
 namespace tern {
 

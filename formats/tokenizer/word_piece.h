@@ -13,6 +13,7 @@ namespace tern {
 
 class PieceTable;
 
+/// The model of a tokenizer.json, or of vocab.txt.
 struct WordPieceModel {
   std::string prefix = "##";
   int64_t max_characters = 100;  // a longer word is unknown

@@ -50,7 +50,7 @@ int64_t prohibitive(const Instance& in) {
 
 }  // namespace
 
-std::vector<int> even_stages(const Instance& in) {
+std::vector<int> even_layer_counts(const Instance& in) {
   const int stages = in.num_stages * in.chunks_per_stage, layers = in.num_layers();
   std::vector<int> result(stages, layers / stages);
   for (int s = 0; s < layers % stages; ++s) ++result[s];
@@ -66,7 +66,7 @@ Baseline uniform_even(const Instance& in) {
       throw Error(ErrorKind::usage,
                   "uniform_even: layers of {} and {} strategies; one strategy everywhere needs equal numbers",
                   strategies, row.size());
-  const std::vector<int> stage = stages_of(even_stages(in));
+  const std::vector<int> stage = stages_of(even_layer_counts(in));
   for (size_t k = 0; k < strategies; ++k)
     offer(best, price, {stage, std::vector<int>(stage.size(), static_cast<int>(k))});
   return best;

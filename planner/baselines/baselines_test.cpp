@@ -44,11 +44,11 @@ TEST(Baselines, FixedStagesAreKeptAndNeverBetter) {
   for (int seed = 0; seed < 40; ++seed) {
     const Instance in = random_instance(case_of(seed), static_cast<uint64_t>(seed));
     const SearchResult whole = search(in);
-    const SearchResult even = search(fix_stages(in, even_stages(in)));
+    const SearchResult even = search(fix_stages(in, even_layer_counts(in)));
     // Brute force over the even split.
     int64_t want = INT64_MAX;
     std::vector<int> stage;
-    for (const int n : even_stages(in)) stage.insert(stage.end(), n, stage.empty() ? 0 : stage.back() + 1);
+    for (const int n : even_layer_counts(in)) stage.insert(stage.end(), n, stage.empty() ? 0 : stage.back() + 1);
     Pricer price(in);
     for_each_assignment(in, [&](const Assignment& a) {
       if (a.stage != stage) return;

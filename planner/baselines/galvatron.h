@@ -10,22 +10,26 @@
 
 namespace tern {
 
+/// How a layer is kept; without zero3 it is ZeRO-2.
 struct GalvatronLayer {
   bool zero3 = false, recompute = false;
 };
 
+/// A plan of its space.
 struct GalvatronPlan {
   int stages = 1, chunks = 1, tensor = 1;  // data parallel: 8 / stages / tensor
   int vocab_tensor = 1;                    // of the embedding and the head
   std::vector<GalvatronLayer> layers;      // 28, split evenly over the stages
 };
 
-/// Its estimate, samples per second. Errors: usage, for degrees that do not divide 8 or layers that are not 28.
+/// Its estimate of a plan's throughput, samples per second. Errors: usage, for degrees that do not divide 8 or layers
+/// that are not 28.
 double galvatron_throughput(const GalvatronPlan&);
-/// Its estimate of the fullest device, MB, and what it lets a plan use.
+/// Its estimate of the bytes on the fullest device, and what it lets a plan use; both in MB.
 int galvatron_memory(const GalvatronPlan&);
 inline constexpr int kGalvatronMemory = 36 * 1024 - 7372;
 
+/// The plan of most throughput by its own estimate, samples per second.
 struct GalvatronAnswer {
   GalvatronPlan plan;
   double throughput = 0;
@@ -33,13 +37,13 @@ struct GalvatronAnswer {
 };
 GalvatronAnswer galvatron_search();
 
-/// Its tables for our search and simulator: the embedding, 28 layers of four strategies (zero3 + 2 · recompute) and the
-/// head, stages of any size. Passes and collectives on the compute clock, transfers between stages beside it, an
-/// all-reduce on the gradient link. Bytes as it counts them, unrounded; capacity what it lets a plan use, less a MB for
-/// each layer that it would round up. Of `outer` everything but the layers counts.
+/// Its costs as an Instance for our search: the embedding, 28 layers of four strategies (zero3 + 2 · recompute) and the
+/// head, in stages of any size. Passes and collectives are on the compute clock, transfers between stages beside it, an
+/// all-reduce on the gradient link. Bytes are as it counts them, unrounded; capacity is what it lets a plan use, less a
+/// MB for each layer that it would round up. `outer`: its layers do not matter.
 Instance galvatron_instance(const GalvatronPlan& outer, PipelineSchedule);
 Assignment galvatron_assignment(const GalvatronPlan&);
-/// Whole MB of the fullest stage, by its rule, of any assignment of galvatron_instance.
+/// Its estimate, in whole MB, of the fullest stage of any assignment of galvatron_instance.
 int galvatron_memory(const GalvatronPlan& outer, const Assignment&);
 
 }  // namespace tern

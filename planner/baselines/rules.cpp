@@ -4,6 +4,7 @@
 #include <numeric>
 #include <random>
 
+#include "planner/outer/build_instance_impl.h"
 #include "planner/outer/first_plans_impl.h"
 
 namespace tern {

@@ -1,6 +1,6 @@
 #pragma once
-// What people do without a planner, under the same costs and judged by the same simulator: rules of thumb for the whole
-// question of plan_model.h.
+// What people do without a planner: rules of thumb for the whole question of plan_model.h, under the same costs and
+// priced by the same stage model.
 
 #include <cstdint>
 #include <string>
@@ -10,6 +10,7 @@
 
 namespace tern {
 
+/// What a rule chooses.
 struct RulePlan {
   std::string rule;  // "Megatron's rule"
   bool found = false;
@@ -17,8 +18,8 @@ struct RulePlan {
   int64_t makespan_ps = 0;
 };
 
-/// On the type of node that has most devices, in the request's space; layers evenly over the stages by time, one
-/// strategy everywhere (the fastest that fits, first plans of plan_model):
+/// The choices of four rules in the request's space, on the type of node that has most devices. Layers lie evenly over
+/// the stages by time under one strategy, the fastest that fits (uniform_plan):
 ///   Megatron's rule    tensor parallelism as wide as a node, then as few stages as fit, the rest data parallel; 1F1B
 ///                      (interleaved if the space has it), the micro-batch that is fastest; ZeRO up to 1
 ///   sharded data       ZeRO 3 over all devices, one stage

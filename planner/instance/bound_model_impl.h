@@ -1,6 +1,6 @@
 #pragma once
-// The lower bound of the makespan, built from the last stage to the first. Every term grows with every argument, so
-// that labels compare number by number.
+// A lower bound of the makespan, built from the last stage to the first. Every term grows with every argument, so
+// labels can be compared number by number.
 //
 // Stage i: forward f, backward b, weight gradient w; p = f + b + w; r = f + b; link to the next stage: of, ob.
 //   t  a micro-batch's round trip from its forward at i to its backward at i:  r + of + ob + t'
@@ -23,15 +23,17 @@
 
 namespace tern {
 
-/// ps. Of one micro-batch: forward (f), backward (b), weight (w), pass = f + b (r), work = f + b + w (p).
+/// What a stage costs, ps. Of one micro-batch: forward (f), backward (b), weight (w), pass = f + b (r), work = f + b +
+/// w (p).
 struct StageCost {
   int64_t work = 0, pass = 0, forward = 0, backward = 0, weight = 0;
   int64_t rest = 0;  // (c − W)·f + (c − 1)·b: what the stage owes after its first round trip
   int64_t tail = 0, begin = 0;
-  int64_t done = 0;  // c·p + tail, or below it where that is what is known
+  int64_t done = 0;  // c·p + tail, or a lower bound of it
   friend bool operator==(const StageCost&, const StageCost&) = default;
 };
 
+/// What one micro-batch takes on the link to the next stage, ps.
 struct LinkCost {
   int64_t forward = 0, backward = 0;
 };
@@ -47,7 +49,7 @@ struct Suffix {
   friend bool operator==(const Suffix&, const Suffix&) = default;
 };
 
-/// Componentwise least of what the stages before one can be.
+/// What is known of the stages before one, ps: the least of each number over all ways to lay them.
 struct Prefix {
   int64_t sum = 0;      // Σ (r + of + ob)
   int64_t forward = 0;  // Σ (f + of)
@@ -56,11 +58,12 @@ struct Prefix {
   bool reachable = false;
 };
 
+/// The suffix that begins with `stage`, given the one after it.
 Suffix extend(const Chain&, int stage, const StageCost&, const LinkCost&, const Suffix& next);
-/// The bound of an assignment whose stages from `stage` on are `s`, given at least `p` before it.
+/// The bound of an assignment whose stages from `stage` on are `s` and whose stages before it cost at least `p`.
 int64_t complete(const Chain&, int stage, const Suffix& s, const Prefix& p);
-/// The numbers of a suffix that count for this chain: a can take b's place if none of a's is larger. At most
-/// kMostNumbers; how many is the same for a whole chain.
+/// Writes to `out` the numbers of a suffix that matter for this chain, and returns how many they are: always as many
+/// for one chain, at most kMostNumbers. A suffix can take another's place if none of its numbers is larger.
 inline constexpr int kMostNumbers = 5;
 inline int numbers_of(const Chain& c, const Suffix& s, int64_t* out) {
   int n = 0;

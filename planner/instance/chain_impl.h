@@ -11,6 +11,7 @@
 
 namespace tern {
 
+/// Which terms of bound_model_impl.h a chain has.
 enum class BoundKind : uint8_t { one_f_one_b, gpipe, simple, zero_bubble, chunked };
 
 /// A strategy's costs as a stage adds them up (planner/instance/price.h).
@@ -24,6 +25,7 @@ struct OptionCost {
   int64_t held_weight = 0, transient = 0;
 };
 
+/// Strategies of a layer that no neighbour can tell apart.
 struct UnitState {
   int sample = 0;  // one of its strategies: indexes the edges
   int type = 0;    // of the devices that run it, if there are several
@@ -31,13 +33,14 @@ struct UnitState {
   std::vector<OptionCost> options;
 };
 
-/// What a virtual stage may hold. Exact where a device has one stage and the order is fixed; else every assignment that
-/// fits keeps to it (Chain::exact_memory), or none that keeps to it fails to fit (the restricted family).
+/// What a virtual stage may hold. Where a device has one stage and the order is fixed, an assignment fits if and only
+/// if its stages keep to their rules (Chain::exact_memory). Else make_chain's rules hold for every assignment that
+/// fits, and those of make_restricted_chain only for assignments that fit.
 struct StageRule {
   int device = 0;
   int64_t held = 1, held_weight = 0;  // micro-batches at the peak
   int64_t joint_held = 0,
-          joint_held_weight = 0;  // where devices hold several stages: at one moment of the device's order
+          joint_held_weight = 0;  // if devices hold several stages: micro-batches at one moment of the device's order
   int64_t in_flight = 1;          // forwards that may start before the first backward
   TierBytes capacity{};
   int type = kAnyType;  // of its devices
@@ -45,18 +48,19 @@ struct StageRule {
   friend bool operator==(const StageRule&, const StageRule&) = default;
 };
 
+/// The instance as the search sees it.
 struct Chain {
   const Instance* in = nullptr;
   BoundKind kind = BoundKind::one_f_one_b;
   bool split = false;          // weight gradients are operations of their own
   bool exact_memory = true;    // a stage that keeps its rule fits
-  bool order_fixed = true;     // no worse stage times, no worse makespan
+  bool order_fixed = true;     // so smaller stage times never make the makespan larger
   bool backwards_end = false;  // chunks: a device ends with backwards, which wait for each other on the way out
   int layers = 0, stages = 0, devices = 0;  // virtual stages
   int64_t micro = 1;
   std::vector<std::vector<UnitState>> states;  // (layers)(states)
   std::vector<StageRule> rule;                 // (stages)
-  std::vector<int> form;                       // (layers) equal numbers: equal states, options and edges
+  std::vector<int> form;                       // (layers) layers of equal number have equal states, options and edges
   bool has_tail = false, has_begin = false, has_host_link = false;
   bool has_tier[kTiers] = {true, false, false};
   bool has_transient = false;
@@ -77,10 +81,11 @@ struct Chain {
   }
 };
 
-/// The chain whose bound holds for every assignment that fits.
+/// The chain whose bound is a bound for every assignment that fits.
 Chain make_chain(const Instance&, Objective);
-/// Only assignments that surely fit, under the simple objective as a stand-in: stages of one device share its memory
-/// evenly, and hold what their schedule's caps say. For schedules that make_chain cannot search exactly.
+/// The chain of assignments that surely fit, with the simple objective in the place of the makespan: stages of one
+/// device share its memory evenly and hold what the schedule allows. For schedules that make_chain cannot search
+/// exactly.
 Chain make_restricted_chain(const Instance&);
 
 }  // namespace tern

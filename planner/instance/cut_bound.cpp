@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "planner/instance/relaxation_impl.h"
+#include "planner/instance/cut_bound_impl.h"
 #include "program/pipeline_cut.h"
 
 namespace tern {

@@ -6,6 +6,7 @@
 
 namespace tern {
 
+/// The best assignment so far.
 struct Incumbent {
   bool found = false;
   Assignment assignment;
@@ -13,18 +14,10 @@ struct Incumbent {
   int64_t simulated = 0;
 };
 
-/// Whether all combinations with bound ≤ limit and < incumbent were looked at; false: out of simulations, or stopped.
-/// Objective  the makespan; `round` kept elements (Keep::times or Keep::all).
+/// Simulates all combinations with a bound ≤ limit and below the incumbent's value. done: all were simulated; too_many:
+/// there were more than `simulations`; stopped: the budget ended it. The objective is the makespan; `round` was made
+/// with Keep::times or Keep::all.
 SearchEnd enumerate(const Chain&, const IntervalBounds&, const Round&, StageLabels::Keep, int64_t limit,
                     int64_t simulations, const Budget&, Incumbent&);
-
-/// The least bytes that, added to every tier of every stage, let some assignment keep the stages' rules.
-struct MemoryNeed {
-  int64_t missing = 0;  // ≤ 0: fits
-  int stage = 0;
-  Tier tier = Tier::device;
-  Assignment assignment;  // one that needs no more; empty if the budget's time was over before it was known
-};
-MemoryNeed memory_need(const Chain&, const Budget&);
 
 }  // namespace tern

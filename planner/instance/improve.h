@@ -1,5 +1,6 @@
 #pragma once
-// Local improvement of an assignment: one layer at a time takes another strategy or stage, until no such move is faster.
+// Local improvement of an assignment: one layer at a time takes another strategy or stage, until no such move is
+// faster.
 
 #include <atomic>
 #include <cstdint>
@@ -9,12 +10,14 @@
 
 namespace tern {
 
+/// What ends the improvement.
 struct ImproveOptions {
   double seconds = std::numeric_limits<double>::infinity();  // wall clock
   int64_t operations = 500'000'000;  // of pipelines, walked at most; a count, so the same on every machine
   const std::atomic<bool>* stop = nullptr;
 };
 
+/// The improved assignment.
 struct Improved {
   Assignment assignment;
   int64_t makespan = 0;  // ps
@@ -22,9 +25,9 @@ struct Improved {
   bool complete = true;  // no single move is faster; false: time, operations or stop ended it
 };
 
-/// A move gives one layer any strategy in its stage, or, where it is the first or last layer of its stage and not the
-/// only one, any strategy in the neighbouring virtual stage. The first faster move that fits is taken, layers in order
-/// and around again. The result is never slower than what was given, which must fit.
+/// Improves an assignment that fits. A move gives one layer any strategy in its stage; or, if it is the first or last
+/// layer of its stage and not the only one, any strategy in the neighbouring virtual stage. The first faster move that
+/// fits is taken, layers in order and around again. The result is never slower than what was given.
 /// Errors: TERN_CHECK, for an assignment that does not fit.
 Improved improve(const Instance&, Assignment, const ImproveOptions& = {});
 

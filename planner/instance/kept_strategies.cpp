@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <map>
 
+#include "planner/instance/cut_bound_impl.h"
+#include "planner/instance/kept_strategies_impl.h"
 #include "planner/instance/relaxation_impl.h"
 
 namespace tern {

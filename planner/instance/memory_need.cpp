@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "planner/instance/enumerate_impl.h"
+#include "planner/instance/memory_need_impl.h"
 
 namespace tern {
 namespace {

@@ -1,6 +1,6 @@
 #pragma once
-// Prices moves of one layer by what they change, for local improvement: times and bytes of the devices that a move
-// touches are made anew, all others are kept, and most moves that are no faster are known without a simulation.
+// Prices moves of one layer by what they change, for local improvement. Times and bytes of the devices that a move
+// touches are computed anew and all others kept; most moves that are no faster are refused without a simulation.
 
 #include <memory>
 
@@ -8,6 +8,7 @@
 
 namespace tern {
 
+/// An assignment that moves improve.
 class MovePricer {
  public:
   /// Keeps a reference to the instance. Errors: as check_instance; TERN_CHECK, for an assignment that does not fit.
@@ -16,13 +17,13 @@ class MovePricer {
 
   const Assignment& assignment() const;
   int64_t makespan() const;  // ps, by the stage model: that of price()
-  /// Pipelines that were walked whole, by simulations and for longest paths. A count, so the same on every machine.
+  /// How many times a whole pipeline was walked, for simulations and longest paths: the same on every machine.
   int64_t walks() const;
 
-  /// Gives layer `u` that virtual stage and strategy if the result fits and is faster; says whether it did. The stage is
-  /// the layer's own, or one beside it where the layer is the first or last of its stage and not the only one.
-  /// A move is refused without a simulation where a path through the pipeline that was the longest of an assignment
-  /// before (PipelineCut: a lower bound for all times) is as long as the makespan under the times of the move.
+  /// Gives layer `u` that virtual stage and strategy if the result fits and is faster; says whether it did. The stage
+  /// is the layer's own, or one beside it where the layer is the first or last of its stage and not the only one.
+  /// A move is refused without a simulation if a path that was the longest for an earlier assignment (PipelineCut: a
+  /// lower bound for all times) is at least as long as the makespan under the times of the move.
   bool take_if_faster(int u, int stage, int strategy);
 
  private:

@@ -1,6 +1,6 @@
 #pragma once
-// Which moments of a device's order of operations can be its peak, whatever its stages hold: few, found once, so that
-// a search asks for peaks without a walk over the order.
+// The moments of a device's order of operations that can be its peak, whatever its stages hold. They are few and are
+// found once, so that a search computes peaks without a walk over the order.
 
 #include <vector>
 
@@ -8,13 +8,14 @@
 
 namespace tern {
 
+/// The peaks of one order.
 class OrderPeaks {
  public:
-  /// Of an order that does not follow the times.
+  /// The order must not follow the times.
   OrderPeaks(const PipelineShape&, const PipelineOrder&);
   /// The virtual stages of a device, rising.
   const std::vector<int>& stages_of(int device) const { return devices_[static_cast<size_t>(device)].stages; }
-  /// peak_bytes of one device.
+  /// The peak of one device, as peak_bytes (program/stage_model.h) has it.
   TierBytes peak(int device, const AssignmentBytes&) const;
 
  private:

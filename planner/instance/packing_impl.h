@@ -10,8 +10,9 @@
 
 namespace tern {
 
-/// ps. At least `known_bound`, at most the makespan of any assignment that fits; `upper_bound` where none is below it
-/// (kNever: as far as it goes). Order: the same bits everywhere but for sums of doubles, which only ever lower it.
+/// A lower bound of the makespan of any assignment that fits, ps, and at least `known_bound`. It stops at
+/// `upper_bound`, which it returns if nothing is below (kNever: it goes on as far as it can). Order: the same bits
+/// everywhere but for sums of doubles, which only ever lower it.
 int64_t packing_bound(const Chain&, int64_t known_bound, int64_t upper_bound);
 
 }  // namespace tern

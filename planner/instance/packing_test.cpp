@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "planner/instance/brute_force_test.h"
+#include "planner/instance/cut_bound_impl.h"
 #include "planner/instance/packing_impl.h"
 #include "planner/instance/relaxation_impl.h"
 #include "planner/outer/mixed_instance_test.h"

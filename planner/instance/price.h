@@ -10,6 +10,7 @@
 
 namespace tern {
 
+/// An assignment's times and bytes.
 struct Priced {
   PipelineShape shape;
   PipelineTimes times;
@@ -22,26 +23,27 @@ struct Priced {
   bool fits() const { return missing_bytes <= 0; }
 };
 
-/// No step takes longer than this: every layer's dearest strategy, links and share of the host link, one after
-/// another. ps
+/// An upper bound of every step's time, ps: every layer's dearest strategy, links and share of the host link, one after
+/// another.
 double longest_step(const Instance&);
 
-/// Errors: usage, naming the table, for an instance whose tables have the wrong sizes, negative costs, fewer layers
-/// than virtual stages, a step that may take kMostStepPs, or a schedule without an order for its shape; never for an
-/// instance in which nothing fits.
+/// Checks an instance. Errors: usage, naming the table, for an instance whose tables have the wrong sizes, negative
+/// costs, fewer layers than virtual stages, a step that may take kMostStepPs, or a schedule without an order for its
+/// shape; never for an instance in which nothing fits.
 void check_instance(const Instance&);
 
-/// Errors: usage, for an assignment that is not of the instance: sizes, an empty or skipped stage, an unknown strategy.
+/// Prices an assignment. Errors: usage, for an assignment that is not of the instance: sizes, an empty or skipped
+/// stage, an unknown strategy.
 Priced price(const Instance&, const Assignment&);
 
-/// The same for many assignments of one instance: an order that does not depend on the times is prepared once.
+/// Prices many assignments of one instance; it prepares an order that does not depend on the times only once.
 class Pricer {
  public:
   explicit Pricer(const Instance&);  // keeps a reference
   ~Pricer();
   Priced operator()(const Assignment&);
-  /// The same if it fits and takes less than `upper_bound` ps, else nothing; most that do not are found out without a
-  /// simulation.
+  /// The assignment's price if it fits and takes less than `upper_bound` ps, else nothing. Most that do not are
+  /// recognized without a simulation.
   std::optional<Priced> below(const Assignment&, int64_t upper_bound);
   int64_t simulated() const { return simulated_; }  // assignments so far
 

@@ -8,6 +8,7 @@
 
 namespace tern {
 
+/// What the instance shall be like.
 struct RandomInstance {
   int layers = 6, strategies = 3, stages = 2, chunks = 1, micro = 4;
   PipelineSchedule schedule = kOneStageSchedule;
@@ -20,12 +21,13 @@ struct RandomInstance {
        split = false;
   int types = 1;         // of devices: strategy k runs on type k mod types, stages are of types drawn at random
   int link_classes = 1;  // of links between stages, drawn at random
-  /// Device capacity: a share of the way from the least that fits under an even split (0) to what the dearest strategies take
-  /// (1); below 0: nothing fits.
+  /// Device capacity: a share of the way from the least that fits under an even split (0) to what the dearest
+  /// strategies take (1); below 0: nothing fits.
   double memory = 0.4;
   int64_t scale = 1;  // of times
 };
 
+/// The instance of these numbers and this seed.
 Instance random_instance(const RandomInstance&, uint64_t seed);
 
 }  // namespace tern

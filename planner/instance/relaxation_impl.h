@@ -1,10 +1,10 @@
 #pragma once
 // One relaxation for every schedule. The makespan is the length of the longest path through a pipeline's operations, so
-// any mixture of paths is a lower bound: a sum over stages of passes · time. Memory gets a price: mu · (bytes at one
-// moment of each device's order − the room there) is at most 0 for what fits, device by device, each at a price of its
-// own. What is left falls apart into layers, and the least of it over all ways to lay layers into stages is a walk over (layer, stage). The best mixture
-// of paths is looked for as in Benders' decomposition: the walk's answer is simulated, its longest path joins the
-// mixture. docs/planner-proofs.md, "The relaxation".
+// any mixture of paths is a lower bound: a sum over stages of passes · time. Memory gets a price: for an assignment
+// that fits, mu · (bytes at one moment of a device's order − the room there) is at most 0 on each device, and each
+// device may have a price of its own. The sum of both is a sum over layers, so a walk over (layer, stage) finds its
+// least value over all ways to lay layers into stages. The best mixture of paths is found as in Benders' decomposition:
+// the walk's answer is simulated, and its longest path joins the mixture. docs/planner-proofs.md, "The relaxation".
 
 #include <vector>
 
@@ -13,14 +13,15 @@
 
 namespace tern {
 
-/// Of a mixture of paths the average passes; of assignments what they pass, in ps. Virtual stages, links behind them,
-/// devices.
+/// Numbers for virtual stages, the links behind them, and devices. For a mixture of paths they are average passes; for
+/// an assignment they are the times that paths pass, in ps.
 struct PathTerms {
-  std::vector<double> forward, backward, weight, host_forward, host_backward;  // stages; the last two in their place
+  std::vector<double> forward, backward, weight, host_forward,
+      host_backward;         // stages; host_…: by paths through the host link instead
   std::vector<double> sync;  // stages: of Σ (sync − last gradient operation), a lower bound of the backlog
   std::vector<double> send_forward, send_backward;
   std::vector<double> begin, update;  // devices
-  std::vector<double> bytes;          // devices; of assignments alone
+  std::vector<double> bytes;          // devices; only for assignments
 };
 /// a += share·(b − a)
 void mix_in(PathTerms& a, const PathTerms& b, double share);
@@ -28,28 +29,30 @@ void mix_in(PathTerms& a, const PathTerms& b, double share);
 /// The mean over the devices of: the lead-in to each, all its work, and the lead-out or its tail; each variant a bound.
 std::vector<PathTerms> mean_paths(const Chain&);
 
+/// The relaxation of one chain.
 class Relaxation {
  public:
   explicit Relaxation(const Chain&);
 
-  /// Least of Σ weights · times + mu · Σ dear · (bytes − room) over all assignments, summed over the devices: ps, at most
-  /// the makespan of any that fits. Keeps what the next two need.
+  /// The least of Σ weights · times + mu · Σ dear · (bytes − room) over all assignments, ps, where the second sum is
+  /// over the devices: at most the makespan of any assignment that fits. Keeps what assignment() and
+  /// with_each_strategy() need.
   double least(const PathTerms&, double mu);
-  /// How dear a byte is on each device beside the others: not negative; 1 on all until then.
+  /// Sets how dear a byte is on each device relative to the others: not negative; at first 1 on all.
   void set_dear(std::vector<double> dear);
   const std::vector<double>& dear() const { return dear_; }
-  /// Of a device: bytes that layers may take.
+  /// Bytes that layers may take on a device.
   double room(int device) const { return room_[static_cast<size_t>(device)]; }
-  /// An assignment that attains the last least(), and what its paths pass.
+  /// An assignment that attains the last least(); and what paths pass in an assignment.
   Assignment assignment() const;
   PathTerms amounts(const Assignment&) const;
   /// The least of each number, spread evenly over stages and devices.
   PathTerms even_amounts() const;
-  /// By form (chain.form) and strategy: the last least() if one layer of that form must take that strategy. A strategy
-  /// above an upper bound is in no assignment below it.
+  /// By form (chain.form) and strategy: the value of the last least() if one layer of that form must take that
+  /// strategy. If it is above an upper bound, no assignment below that bound has the strategy.
   std::vector<std::vector<double>> with_each_strategy() const;
 
-  /// The best of some prices: a search on mu's exponent, about the last best one. Returns the bound; mu() is the price.
+  /// Searches for the best price by its exponent, around the last best one. Returns the bound; mu() is then the price.
   double price_memory(const PathTerms&, int steps);
   double mu() const { return mu_; }
 
@@ -101,30 +104,5 @@ class Relaxation {
   std::vector<std::vector<double>> cell_;
   std::vector<double> after_[2];
 };
-
-/// The best bound found, and the mixture and price it holds for.
-struct CutBound {
-  int64_t bound = 0;  // ps; kNever: nothing fits
-  PathTerms weights;
-  double mu = 0;
-  std::vector<double> dear;
-};
-/// At most `rounds` paths; ends early once the bound reaches `upper_bound` or no longer rises.
-CutBound cut_bound(const Chain&, int64_t upper_bound, int rounds);
-/// The instance with those strategies alone that may be part of an assignment below `upper_bound`; a strategy is kept
-/// for all layers of a class or for none.
-struct Kept {
-  int64_t bound = 0;  // of the whole instance: at least upper_bound if nothing is kept
-  Instance instance;
-  std::vector<std::vector<int>> strategy;  // (layers): of each that is kept, its number in the whole
-  /// The instance of those strategies.
-  void fill(const Instance& whole);
-  /// The same assignment in the whole instance's numbers.
-  Assignment whole(const Assignment&) const;
-};
-Kept strategies_below(const Instance&, int64_t upper_bound, int rounds);
-
-/// Its start alone: the mean paths. Milliseconds.
-int64_t mean_bound(const Chain&);
 
 }  // namespace tern

@@ -3,6 +3,8 @@
 #include <map>
 
 #include "planner/instance/brute_force_test.h"
+#include "planner/instance/cut_bound_impl.h"
+#include "planner/instance/kept_strategies_impl.h"
 #include "planner/instance/relaxation_impl.h"
 #include "planner/outer/mixed_instance_test.h"
 

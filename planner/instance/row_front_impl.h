@@ -9,12 +9,13 @@
 
 namespace tern {
 
+/// A front of rows.
 class RowFront {
  public:
   /// `numbers` in a row, at least 1.
   explicit RowFront(int numbers) : numbers_(numbers) {}
 
-  /// Whether a kept row is nowhere larger than this one. What covered the last one is looked at first.
+  /// Whether a kept row is nowhere larger than this one. The block that covered the last row is looked at first.
   bool covers(const int64_t* row) const;
   /// Whether this row is nowhere larger than a kept one.
   bool has_worse(const int64_t* row) const;

@@ -4,7 +4,10 @@
 #include <chrono>
 #include <tuple>
 
+#include "planner/instance/cut_bound_impl.h"
 #include "planner/instance/enumerate_impl.h"
+#include "planner/instance/kept_strategies_impl.h"
+#include "planner/instance/memory_need_impl.h"
 #include "planner/instance/price.h"
 #include "planner/instance/relaxation_impl.h"
 

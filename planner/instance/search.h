@@ -10,14 +10,16 @@
 
 namespace tern {
 
+/// What the search makes least.
 enum class Objective : uint8_t {
   simulated,  // the makespan
   simple,     // simple_objective of price.h
 };
 
+/// What is searched for, and what ends the search.
 struct SearchOptions {
   Objective objective = Objective::simulated;
-  /// Only a smaller value is wanted, e.g. than the best of another θ: the search stops as soon as none can exist.
+  /// Only a smaller value is wanted (the best of another θ, say): the search stops as soon as none can exist.
   int64_t upper_bound = kNever;
   double seconds = std::numeric_limits<double>::infinity();  // wall clock; the answer then keeps its gap
   int64_t simulations = 20000;                               // at most, after the bound search; a count, so the
@@ -28,6 +30,7 @@ struct SearchOptions {
   const std::atomic<bool>* stop = nullptr;  // set by another thread: the answer then keeps its gap
 };
 
+/// How much was done.
 struct SearchCounts {
   int64_t labels = 0;     // partial stages kept
   int64_t suffixes = 0;   // partial pipelines kept
@@ -35,7 +38,8 @@ struct SearchCounts {
   int64_t rounds = 0;     // of rising bound
 };
 
-/// Times in ps. Order: the same bytes for any number of threads, unless `seconds` or `stop` ended the search.
+/// The answer; times in ps. Order: the same bytes for any number of threads, unless `seconds` or `stop` ended the
+/// search.
 struct SearchResult {
   bool found = false;  // an assignment that fits, with value_ps < upper_bound
   Assignment assignment;
@@ -45,7 +49,8 @@ struct SearchResult {
   /// No assignment that fits has a smaller objective than this (kNever if none fits). simulator_gap below.
   int64_t bound_ps = 0;
   /// The bound model: a lower bound of the objective computed from the stages' times. model_ps is its least value over
-  /// the assignments seen; no assignment has one below model_bound_ps. Both are equal once the bound search is finished.
+  /// the assignments seen; no assignment has one below model_bound_ps. Both are equal once the bound search is
+  /// finished.
   int64_t model_ps = 0, model_bound_ps = 0;
 
   bool interrupted = false;  // by seconds, stop or labels before the bound search was finished
@@ -67,10 +72,11 @@ struct SearchResult {
   }
 };
 
-/// Errors: usage, as check_instance.
+/// Searches the instance. Errors: usage, as check_instance.
 SearchResult search(const Instance&, const SearchOptions& = {});
 
-/// A bound that costs milliseconds: no assignment that fits has a smaller makespan. For ordering outer choices.
+/// A lower bound of the makespan of every assignment that fits, ps, found in milliseconds; by it outer choices are
+/// ordered.
 int64_t quick_bound(const Instance&);
 
 }  // namespace tern

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "planner/instance/stage_labels_impl.h"
+#include "planner/instance/stage_cuts_impl.h"
 
 namespace tern {
 namespace {

@@ -1,95 +1,51 @@
 #pragma once
-// Labels of one stage: all that layers [u, e) can cost as the end of a stage, with u under one state and e − 1 under
-// another. They grow from the last layer to the first, because the gradient link's backlog does. A label is a short row
-// of integers where smaller is better; per layer and state the Pareto front stays.
+// Labels of one stage: what layers [u, e) can cost as the end of a stage, with layer u in one state and layer e − 1 in
+// another. They grow from the last layer to the first, as the gradient link's backlog does. A label is a short row of
+// integers where smaller is better; for each layer and state the Pareto front is kept.
 
-#include <atomic>
-#include <chrono>
 #include <cstdint>
 #include <vector>
 
 #include "planner/instance/bound_model_impl.h"
+#include "planner/instance/budget_impl.h"
+#include "planner/instance/stage_cuts_impl.h"
 
 namespace tern {
 
-/// What ends a search early. Time and flag are looked at, the labels are counted: only the count is the same
-/// everywhere.
-struct Budget {
-  std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
-  const std::atomic<bool>* stop = nullptr;
-  int64_t labels = int64_t{1} << 62;
-  int64_t bytes = int64_t{1} << 62;  // of labels and partial pipelines at once
-  bool stopped() const {
-    return (stop && stop->load(std::memory_order_relaxed)) ||
-           (deadline != std::chrono::steady_clock::time_point::max() && std::chrono::steady_clock::now() >= deadline);
-  }
-};
-
-/// What a cut limits: p, p + q, or c·p + backlog and update (which no further layer makes less).
-enum class CutOn : uint8_t { work, work_and_rest, done };
-
-/// A linear cut: a label of layer u, state s survives if that + lambda·bytes ≤ limit[j][s], j = layers in the label
-/// − 1. It is the completion bound of a Lagrangian: time limit less the cheapest way on, memory priced at lambda.
-struct Cut {
-  double lambda = 0;
-  CutOn on = CutOn::work;
-  std::vector<double> limit;  // (length · width)
-};
-struct Cuts {
-  int width = 1;  // states per row of limit
-  std::vector<Cut> cuts;
-};
-
-/// Most time that a stage may take, for each cut. kNoLimit: no stage begins there.
-inline constexpr double kNoLimit = -1e300;
-struct TimeLimit {
-  double work = kNoLimit, work_and_rest = kNoLimit, done = kNoLimit;
-  double of(CutOn on) const { return on == CutOn::work ? work : on == CutOn::work_and_rest ? work_and_rest : done; }
-};
-
-class StageCuts {
- public:
-  StageCuts(const Chain&, int stage, const std::vector<double>& lambdas);
-  /// limit[j]: of a stage over layers [end − 1 − j, end).
-  Cuts make(int end, int length, const std::vector<TimeLimit>& limit) const;
-
- private:
-  const Chain& chain_;
-  const int stage_;
-  std::vector<Cut> kinds_;                 // without limits
-  std::vector<std::vector<double>> unit_;  // (layers)(states · kinds): least of time + lambda·bytes
-};
-
+/// The label that a label extends, and the state and option by which it does.
 struct LabelParent {
   int32_t index = -1;
   int16_t state = 0, option = 0;
 };
 
+/// A Pareto front of labels.
 struct Front {
   std::vector<int64_t> x;  // (labels · dims)
   std::vector<LabelParent> parent;
   int size() const { return static_cast<int>(parent.size()); }
 };
 
+/// All labels of stages that end before layer `end`, in state `exit`.
 struct StageRun {
   int end = 0, exit = 0;
   std::vector<std::vector<Front>> front;  // (length)(states of layer end − 1 − j)
-  int64_t labels = 0;                     // labels kept, and comparisons as a fraction of one
+  int64_t labels = 0;                     // labels kept; comparisons count as fractions of a label
   bool too_many = false;
   int64_t bytes() const;  // of the fronts
 };
 
+/// Makes the labels of one stage.
 class StageLabels {
  public:
   enum class Keep { least, least_work_and_rest, least_done, bound, times, all };
-  /// Keep  least…: only what finds the least of p, p + q, or c·p + tail (then in place of p); bound: a lower bound
-  /// of all that the chain's bound model needs (times that
-  ///       the model hardly feels, as the least any strategy takes); times: all that the simulator sees; all: every
-  ///       label.
+  /// Keep  what labels carry. least, least_work_and_rest, least_done: only what finds the least of p, of p + q, or of
+  ///       c·p + tail (then in the place of p). bound: a lower bound of all that the chain's bound model needs; times
+  ///       that hardly matter to the model count as the least that any strategy takes. times: all that the makespan
+  ///       depends on. all: as times, and no label is dropped for another.
   StageLabels(const Chain&, int stage, Keep);
 
-  /// Labels of up to `length` layers before `end`; exit −1: any state. Stops early (too_many) above `most` labels or
-  /// the budget's bytes, or when its time is over.
+  /// Makes the labels of up to `length` layers before `end`; exit −1: any state. Stops early (too_many) above `most`
+  /// labels or the budget's bytes, or when the budget's time is over.
   StageRun run(int end, int exit, int length, const Cuts&, int64_t most, const Budget&) const;
   /// What the stage costs if it begins at the label's layer.
   StageCost cost(const StageRun&, int j, int state, int index) const;

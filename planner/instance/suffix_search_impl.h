@@ -1,7 +1,7 @@
 #pragma once
-// One round of the search: every partial pipeline, from the last stage to the first, with a bound that can stay at or
-// below a limit. It keeps the Pareto front of those that begin at the same stage, layer and state. The least bound that
-// it finds is therefore the least of all assignments, if that is at or below the limit.
+// One round of the search: all partial pipelines, from the last stage to the first, whose bound can stay at or below a
+// limit. Of those that begin at the same stage, layer and state it keeps the Pareto front. If the least bound of all
+// assignments is at or below the limit, the round finds it.
 
 #include <atomic>
 #include <chrono>
@@ -13,9 +13,10 @@
 
 namespace tern {
 
+/// How a search ended: it was done, a budget's time or flag stopped it, or a count did.
 enum class SearchEnd : uint8_t { done, stopped, too_many };
 
-/// A stage chosen, and the best known way on.
+/// A chosen stage, and the best known stages after it.
 struct SuffixLabel {
   Suffix value;
   StageCost cost;
@@ -40,24 +41,25 @@ struct StageElement {
   int32_t run = -1, depth = 0, index = 0;
 };
 
+/// What a round found.
 struct Round {
   SearchEnd outcome = SearchEnd::done;
   int64_t labels = 0, suffixes = 0;
   int64_t bytes = 0;  // of what follows
   // (stages + 1)(layers + 1)(states)
   std::vector<std::vector<std::vector<std::vector<SuffixLabel>>>> suffix;
-  // For the enumeration: (stages)(layers)(states) what a stage there can be; (stages)(layers + 1)(states) what may
-  // follow.
+  // For the enumeration: element (stages)(layers)(states), what a stage there can be; joined (stages)(layers +
+  // 1)(states), what may follow.
   std::vector<std::vector<std::vector<std::vector<StageElement>>>> element;
   std::vector<std::vector<std::vector<std::vector<Joined>>>> joined;
   std::vector<std::vector<StageRun>> runs;  // (stages): Keep::all
 };
 
-/// The limit of a round, and which labels it keeps. With Keep::bound elements and joins are not kept.
+/// Makes the round of this limit. With Keep::bound, elements and joins are not kept.
 Round search_suffixes(const Chain&, const IntervalBounds&, const Windows&, int64_t limit, StageLabels::Keep,
                       int threads, const Budget&);
 
-/// Strategies of layers [begin, end) that make a stage of cost no worse than `cost`.
+/// Strategies of layers [begin, end) whose stage costs no more than `cost` in any number.
 std::vector<int> recover_stage(const Chain&, const std::vector<double>& lambdas, StageLabels::Keep, int stage,
                                int begin, int entry, int end, int exit, const StageCost& cost);
 /// The assignment behind a label at stage 0.

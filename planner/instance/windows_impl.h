@@ -12,7 +12,7 @@ namespace tern {
 
 struct Windows;
 
-/// Ends of a stage that have layers of the same forms on their left, and therefore the same labels.
+/// Ends of a stage that have layers of the same forms before them, and therefore the same labels.
 struct EndGroup {
   int sample = 0, length = 0;
   std::vector<int> ends;
@@ -24,15 +24,15 @@ class IntervalBounds {
   /// Leaves out stages with c·work above `limit`, and so all longer runs of layers.
   IntervalBounds(const Chain&, int64_t limit);
 
-  /// The least of each cost of a stage over layers [a, e); of rest, the least of work + rest less work. work == kNever:
-  /// no stage fits, or all are above the limit.
+  /// The least of each cost of a stage over layers [a, e); `rest` is the least of work + rest, less the least of work.
+  /// work == kNever: no stage fits, or all are above the limit.
   StageCost least(int stage, int a, int e) const;
-  /// Layers before e that a stage may hold at most.
+  /// The most layers before e that a stage may hold.
   int longest(int stage, int e) const { return static_cast<int>(tables_[table_of_[stage]].work[e].size()); }
   const std::vector<double>& lambdas(int stage) const { return tables_[table_of_[stage]].lambdas; }
   LinkCost least_link(int stage, int e) const;  // after layer e − 1, which ends the stage
-  /// Replaces bounds by the true least work (or "above what the limit leaves") wherever `w`, restricted to `limit`,
-  /// lets a stage lie. The labels count time and bytes alone.
+  /// Raises bounds to the true least of each cost wherever `w`, restricted to `limit`, lets a stage lie; if that least
+  /// is above what the limit leaves, to just above that. It is found by labels of time and bytes alone.
   void tighten(const Windows& w, int64_t limit, int threads, const Budget&);
 
  private:
@@ -60,18 +60,18 @@ struct Windows {
   std::vector<std::vector<Suffix>> after;
   std::vector<std::vector<char>> after_reachable;
   std::vector<std::vector<Prefix>> before;
-  int64_t bound = 0;  // no assignment that fits is below; kNever if none can fit
+  int64_t bound = 0;  // no assignment that fits has a smaller value; kNever if none can fit
 
   Windows(const Chain&, const IntervalBounds&);
-  /// Prefixes of assignments that may have a value of at most `limit`.
+  /// Keeps the prefixes of assignments that may have a value of at most `limit`.
   void restrict(const Chain&, const IntervalBounds&, int64_t limit);
 };
 
-/// Most time a stage over [a, e) may take for the whole to stay at or below `limit`. n: least of what may follow, its
-/// link in t and, for one forward, one backward, in y.
+/// The most time that a stage over [a, e) may take for the whole to stay at or below `limit`. n: the least of what may
+/// follow, with the link to it in t and, for one forward, one backward, in y.
 TimeLimit time_limit(const Chain&, int stage, const Prefix& before, const Suffix& n, int64_t limit);
 
-/// Groups of the ends that `next` knows (next[e] is read where next_reachable[e]), for stages that `w` lets begin.
+/// Groups the ends e for which next_reachable[e] holds, where next[e] is what follows, for stages that `w` lets begin.
 std::vector<EndGroup> group_ends(const Chain&, const IntervalBounds&, const Windows& w, int stage,
                                  const std::vector<char>& next_reachable, const std::vector<Suffix>& next,
                                  int64_t limit);

@@ -14,6 +14,7 @@
 #include "hardware/machine.h"
 #include "hardware/rates.h"
 #include "plan/cost_model.h"
+#include "plan/job_windows.h"
 #include "plan/legality.h"
 #include "plan/window_mix.h"
 #include "program/pipeline.h"
@@ -458,7 +459,7 @@ class PlanJudge {
     out_.late = out_.late ||
                 std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count() >= request_.seconds ||
                 (request_.stop && *request_.stop);
-    const AuditedBound bound = out_.late ? work_bound(in, plan_.bound_ps) : audit_bound(in, plan_.bound_ps);
+    const AuditedBound bound = out_.late ? audit_work_bound(in, plan_.bound_ps) : audit_bound(in, plan_.bound_ps);
     ++out_.by[static_cast<size_t>(bound.by)];
     if (bound.by == AuditedBy::open) out_.proven_ps = std::min(out_.proven_ps, bound.bound);
   }

@@ -14,16 +14,17 @@
 
 namespace tern {
 
-/// What is to be said of a plan.
+/// The verdict on a plan.
 enum class Verdict : uint8_t {
-  accepted,    // it is what it says, and no choice of the space is below its bound
-  in_part,     // the same of pipelines on nodes of one type; those over several are in the space, and are not judged
-  unproven,    // it is what it says; that nothing is below its bound is not proven here
+  accepted,  // it is what it says, and no choice of the space is below its bound
+  in_part,  // the same for pipelines on nodes of one type; those over several types are in the space and are not judged
+  unproven,    // it is what it says; but this judge cannot prove that nothing is below its bound
   not_judged,  // its own stages lie on nodes of several types
   rejected,    // it is not what it says, or not in the space
 };
 std::string_view name_of(Verdict);
 
+/// The judgement. Times in ps.
 struct PlanAudit {
   Verdict verdict = Verdict::rejected;
   std::string reason;     // why it is not accepted
@@ -41,11 +42,11 @@ struct PlanAudit {
   int64_t count(AuditedBy what) const { return by[static_cast<size_t>(what)]; }
 };
 
-/// Keys of a plan file (dots between levels) that are not judged, unless they contradict what is: explanations, and what only
-/// the search knows.
+/// Keys of a plan file (dots between levels) that are judged only by whether they contradict what is judged:
+/// explanations, and what only the search knows.
 std::span<const std::string_view> unjudged_keys();
 
-/// `request`: model, job, space and `stop`; its seconds end the audit too.
+/// Judges a plan. `request`: model, job, space and `stop`; its seconds end the audit too.
 /// Order: the same answer whatever the machine, unless time ended it. Errors: none for a wrong plan; usage, as
 /// plan_model, where the question has no legal choice.
 PlanAudit audit_plan(const ModelSpec&, const Cluster&, const PlanRequest& request, const Plan&);

@@ -406,7 +406,7 @@ AuditedBound audit_bound(const Instance& in, int64_t wanted) {
   return Audit(in).run(wanted);
 }
 
-AuditedBound work_bound(const Instance& in, int64_t wanted) {
+AuditedBound audit_work_bound(const Instance& in, int64_t wanted) {
   int64_t work = 0;
   for (const auto& rows : in.cost) {
     int64_t least = std::numeric_limits<int64_t>::max();

@@ -9,25 +9,27 @@
 
 namespace tern {
 
-/// What closed a choice, or how far the audit came.
+/// By what the audit closed a choice.
 enum class AuditedBy : uint8_t {
   memory,  // the least bytes of its layers have no room
   work,    // the devices' work, on average, or of the fullest one
-  paths,   // a mixture of paths through its operations, memory priced
+  paths,   // a mixture of paths through its operations, with a price on memory
   labels,  // every stage's labels (gpipe and 1f1b, where they are few)
-  open,    // bound is below what was asked
+  open,    // it did not: the bound is below what was asked
 };
 
+/// A bound and what gave it.
 struct AuditedBound {
   AuditedBy by = AuditedBy::open;
   int64_t bound = 0;  // ps: no assignment that fits has a smaller makespan; at least `wanted` unless open
 };
 
-/// Stops as soon as `wanted` is proven. Shapes  as Instance; resharding inside a stage, entry costs and the host link
-/// may be there, and only make the bound weaker. Errors: usage, as check_instance.
+/// A lower bound of the makespan of assignments that fit; it stops as soon as `wanted` ps are proven. Resharding inside
+/// a stage, entry costs and the host link are allowed, and only make the bound weaker. Errors: usage, as
+/// check_instance.
 AuditedBound audit_bound(const Instance&, int64_t wanted);
-/// The devices' work alone, on average: weaker, and microseconds instead of milliseconds. `work` or `open`; the
-/// instance is not checked.
-AuditedBound work_bound(const Instance&, int64_t wanted);
+/// The bound by the devices' mean work alone: weaker, in microseconds instead of milliseconds. `by` is work or open;
+/// the instance is not checked.
+AuditedBound audit_work_bound(const Instance&, int64_t wanted);
 
 }  // namespace tern

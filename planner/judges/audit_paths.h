@@ -9,12 +9,14 @@
 
 namespace tern {
 
-/// How often a path passes each stage and device on average. Any path is a lower bound, so is any mixture of them.
+/// How often a mixture of paths passes each stage and device on average. Any path gives a lower bound of the makespan,
+/// and so does any mixture.
 struct Passes {
   std::vector<double> forward, gradient, weight, sync;  // virtual stages
   std::vector<double> over, back;                       // links behind them
   std::vector<double> begin, update;                    // devices
 };
+/// Zeros.
 Passes no_passes(size_t stages, size_t devices);
 
 /// Average times of the same stages, links and devices over a mixture of assignments.
@@ -22,7 +24,7 @@ struct Amounts {
   std::vector<double> forward, gradient, weight, sync, over, back, begin, update;
 };
 
-/// a + share · (b − a), number by number.
+/// a += share · (b − a), number by number.
 void mix(Passes& a, const Passes& b, double share);
 void mix(Amounts& a, const Amounts& b, double share);
 

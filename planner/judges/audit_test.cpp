@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "plan/plan_file.h"
 #include "program/plan_program.h"
 #include "spec/presets.h"
 #include "spec/recompute.h"

@@ -1,5 +1,6 @@
 #pragma once
-// Only tests write it: the answer of a search and what its bound rests on. check_certificate.h judges it.
+// A certificate: the answer of a search, and the prices that its bound rests on. check_certificate.h judges it; only
+// tests write one.
 
 #include <string>
 
@@ -7,9 +8,10 @@
 
 namespace tern {
 
-/// Lines of words: the version, a hash of the instance, the makespan, the bound of the model, the assignment, and for
-/// each stage the prices of a byte (in ps per 2^20 bytes) at which the Lagrangian bound closes most. Errors: usage, for
-/// a result without an assignment, or a schedule that the checker does not know (it knows gpipe, 1f1b).
+/// The certificate as lines of words: the version, a hash of the instance, the makespan, the bound of the model, the
+/// assignment, and for each stage the prices of a byte (in ps per 2^20 bytes) at which the Lagrangian bound closes
+/// most. Errors: usage, for a result without an assignment, or a schedule that the checker does not know (it knows
+/// gpipe, 1f1b).
 std::string write_certificate(const Instance&, const SearchResult&);
 
 }  // namespace tern

@@ -12,6 +12,7 @@
 
 namespace tern {
 
+/// The judgement.
 struct CertificateVerdict {
   bool accepted = false;
   std::string reason;         // why not
@@ -19,8 +20,8 @@ struct CertificateVerdict {
   int64_t stages_closed = 0;  // by the Lagrangian bound
 };
 
-/// What is checked: the certificate is of this instance; the assignment is one, fits and takes the stated makespan; no
-/// assignment that fits is below the stated bound.
+/// Judges a certificate. It checks that: the certificate is of this instance; the assignment is one, fits and takes the
+/// stated makespan; no assignment that fits is below the stated bound.
 CertificateVerdict check_certificate(const Instance&, std::string_view certificate);
 
 /// Whether no assignment that fits has a bound below `bound`, by labels of every stage; prices: of a byte, per stage,
@@ -28,7 +29,7 @@ CertificateVerdict check_certificate(const Instance&, std::string_view certifica
 bool no_assignment_below(const Instance&, int64_t bound, const std::vector<std::vector<int64_t>>& prices,
                          int64_t most_labels);
 
-/// Of every number of the instance.
+/// A hash of every number of the instance.
 uint64_t hash_of(const Instance&);
 
 }  // namespace tern

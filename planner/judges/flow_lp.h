@@ -13,7 +13,8 @@
 
 namespace tern {
 
-/// Errors: usage, for a schedule with several stages on a device or split backwards: the encoding knows gpipe and 1f1b.
+/// The LP file. Errors: usage, for a schedule with several stages on a device or split backwards: the encoding knows
+/// gpipe and 1f1b.
 std::string flow_lp(const Instance&);
 
 }  // namespace tern

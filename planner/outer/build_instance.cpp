@@ -1,6 +1,7 @@
 // A candidate as the search's Instance, and the answer back as layers of a plan.
 #include <algorithm>
 
+#include "planner/outer/build_instance_impl.h"
 #include "planner/outer/candidates_impl.h"
 
 namespace tern {

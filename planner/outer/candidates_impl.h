@@ -1,5 +1,5 @@
 #pragma once
-// The outer choices to be looked at, the tables that they use, and bounds of them that need no search.
+// The outer choices to be looked at, and the tables that they use.
 
 #include <chrono>
 #include <string>
@@ -11,6 +11,7 @@
 
 namespace tern {
 
+/// An outer choice, in few bytes.
 struct Candidate {
   int64_t bound = 0;   // ps
   int32_t tables = 0;  // index
@@ -19,12 +20,14 @@ struct Candidate {
   int64_t num_micro = 1;
 };
 
+/// How the candidate cuts the layers.
 inline Form form_of(const Candidate& c) {
   if (c.num_stages == 1) return kWhole;
   if (c.chunks > 1) return kChunked;
   return order_follows_times(static_cast<PipelineSchedule>(c.schedule)) ? kTimed : kStaged;
 }
 
+/// All outer choices of a question.
 struct SpaceOfChoices {
   const ModelSpec* spec = nullptr;
   TrainJob job;
@@ -32,13 +35,13 @@ struct SpaceOfChoices {
   std::vector<Machine> machines;  // one per type of node
   std::vector<Layer> layers;
   std::vector<ChoiceTables> tables;
-  std::vector<Candidate> candidates;                   // legal, in the order of enumeration
-  std::vector<Candidate> bounded;                      // legal, but not to be planned: their bounds alone count
-  int64_t too_many = 0, too_long = 0;                  // of them and of no_room: operations; picoseconds
-  std::vector<std::vector<int>> orders;                // of mixed pipelines: each stage's machine, or kAnyType
-  int64_t work_bound = 0;                              // ps: of every choice, enumerated or not
-  int64_t no_room = 0;                                 // of them, that cannot hold the least bytes: not in candidates
-  std::vector<std::pair<int64_t, Candidate>> nearest;  // of those, the few that lack least, with how much per device
+  std::vector<Candidate> candidates;     // legal, in the order of enumeration
+  std::vector<Candidate> bounded;        // legal, but not to be planned: their bounds alone count
+  int64_t too_many = 0, too_long = 0;    // choices of `bounded` or no_room, for operations, for picoseconds
+  std::vector<std::vector<int>> orders;  // of mixed pipelines: each stage's machine, or kAnyType
+  int64_t work_bound = 0;                // ps: of every choice, enumerated or not
+  int64_t no_room = 0;                   // legal choices that cannot hold the least bytes: in no list
+  std::vector<std::pair<int64_t, Candidate>> nearest;  // of no_room the few that lack least: bytes per device, choice
   bool cut = false;                                    // by time, work or stop, before all were enumerated
   int64_t work = 0;                                    // of PlanRequest::any_fit_within
   std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
@@ -48,42 +51,24 @@ struct SpaceOfChoices {
   std::vector<std::string> rules;  // some of those that were broken, for the message when nothing is legal
 };
 
+/// Lists the choices of a request, with their tables and a first bound each.
 SpaceOfChoices enumerate_choices(const ModelSpec&, const Cluster&, const PlanRequest&);
+/// The choice as a plan has it; and the machine on which a stage lies.
 OuterChoice choice_of(const SpaceOfChoices&, const Candidate&);
 const Machine& machine_of_stage(const SpaceOfChoices&, const Candidate&, int stage);
 /// Whether the candidate stands for all orders of stages that have no candidate of their own: it has a bound, no plan.
 bool any_order(const SpaceOfChoices&, const Candidate&);
 /// For each stage whether the next one lies in the same node: stages fill the nodes of their type one after another.
 std::vector<bool> in_one_node(const SpaceOfChoices&, const Candidate&);
-TierBytes most_capacity(const SpaceOfChoices&, const ChoiceTables&);  // of any stage
-/// Sequences of machines for `stages` stages over several machines, at most room[m] on machine m. Returns all of them
-/// and true; or, where there are more than `most`, those in which the stages of one machine stand together, with as many
-/// as possible on the first machines, and false.
+TierBytes most_capacity(const SpaceOfChoices&, const ChoiceTables&);  // the largest of any stage, per device
+/// The ways to lay `stages` stages on several machines, at most room[m] stages on machine m. Returns all of them and
+/// true. If there are more than `most`, returns false and those in which the stages of each machine stand together,
+/// with as many stages as possible on the first machines.
 std::pair<std::vector<std::vector<int>>, bool> orders_of(int stages, const std::vector<int64_t>& room, size_t most);
 inline TierBytes capacity_of(const Machine& m) { return {m.device_capacity(), m.host_capacity(), m.disk_capacity()}; }
-
-/// The Instance of a candidate; `previous` may hold another one's and is overwritten (same tables: cheaply).
-struct BuiltInstance {
-  Instance instance;
-  int tables = -1, form = -1, inside = -1;
-};
-void build_instance(const SpaceOfChoices&, const Candidate&, BuiltInstance& previous);
-
-/// ps. The mean of the devices' work, with and without a price on memory, and the fill of plain schedules. `capacity`:
-/// device bytes of one device.
-int64_t cheap_bound(const SpaceOfChoices&, const Candidate&, int64_t capacity);
-/// ps. A bound that counts whole layers: the least time in which the devices, each after its lead-in and with `mu` as
-/// the price of a byte (ps), have places for all layers of a kind.
-int64_t crowding_bound(const SpaceOfChoices&, const Candidate&, double mu);
-
-/// ps. No plan of any choice is faster: the model's products, shared out over all devices at their peak.
-int64_t work_bound(const ModelSpec&, const Cluster&, const TrainJob&);
 
 /// For a space in which nothing is legal: the rules and limits that the pinned axes break, alone or together, in words.
 /// May be empty.
 std::vector<std::string> broken_pins(const SpaceOfChoices&, const SearchSpace&);
-
-/// The layers of a plan: neighbours in one stage under one strategy become one entry.
-std::vector<PlannedLayers> planned_layers(const SpaceOfChoices&, const Candidate&, const Assignment&);
 
 }  // namespace tern

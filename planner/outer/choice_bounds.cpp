@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "planner/outer/candidates_impl.h"
+#include "planner/outer/choice_bounds_impl.h"
 
 namespace tern {
 namespace {

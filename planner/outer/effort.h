@@ -8,8 +8,10 @@
 
 namespace tern {
 
+/// The values of --effort.
 enum class SearchEffort : uint8_t { quick, normal, thorough };
 
+/// The limits of one effort.
 struct EffortLimits {
   std::string_view name;
   double seconds;        // of `tern plan` without --max-seconds; the library itself has no limit unless asked
@@ -26,6 +28,7 @@ inline constexpr std::array kEffortLimits{
     EffortLimits{"normal", 60, 1'000'000'000, 384 << 20, 2'000'000, {0, 2000, -1}, 40, 500'000'000},
     EffortLimits{"thorough", 3600, 4'000'000'000, 2048LL << 20, 20'000'000, {0, 2000, 20'000}, 160, 10'000'000'000},
 };
+/// The limits of an effort; and the effort of a name, or nothing.
 inline const EffortLimits& limits_of(SearchEffort e) { return kEffortLimits[static_cast<size_t>(e)]; }
 inline std::optional<SearchEffort> effort_from_name(std::string_view name) {
   for (size_t i = 0; i < kEffortLimits.size(); ++i)

@@ -2,10 +2,13 @@
 #include <gtest/gtest.h>
 
 #include "plan/cost_model.h"
+#include "plan/job_windows.h"
 #include "plan/pinned.h"
+#include "plan/plan_file.h"
 #include "plan/window_mix.h"
 #include "planner/judges/audit.h"
 #include "planner/outer/answer_impl.h"
+#include "planner/outer/choice_bounds_impl.h"
 #include "planner/outer/first_plans_impl.h"
 #include "planner/outer/plan_model.h"
 #include "spec/presets.h"

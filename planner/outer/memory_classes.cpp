@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "planner/instance/price.h"
-#include "planner/outer/answer_impl.h"
+#include "planner/outer/memory_classes_impl.h"
 
 namespace tern {
 std::vector<PlannedMemoryByTier> memory_classes(const SpaceOfChoices& space, const Candidate& c, const Instance& in,

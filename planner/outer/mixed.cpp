@@ -6,6 +6,7 @@
 #include "plan/comm_cost.h"
 #include "plan/legality.h"
 #include "planner/instance/price.h"
+#include "planner/outer/build_instance_impl.h"
 #include "planner/outer/first_plans_impl.h"
 
 namespace tern {

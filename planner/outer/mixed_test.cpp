@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "plan/plan_file.h"
 #include "planner/outer/answer_impl.h"
 #include "planner/outer/first_plans_impl.h"
 #include "planner/outer/plan_model.h"

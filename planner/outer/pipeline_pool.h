@@ -16,9 +16,10 @@
 
 namespace tern {
 
+/// The question.
 struct PoolProblem {
   std::vector<int> devices;  // of each type; one is what a stage takes
-  int pipelines = 1;         // exactly (what they synchronise is part of their makespan)
+  int pipelines = 1;         // exactly so many (their makespan includes what they synchronise)
   int num_micro = 1;         // in all; each pipeline does one at least
   /// No pipeline on `uses` devices does m micro-batches in less.
   std::function<int64_t(const std::vector<int>& uses, int m)> bound;
@@ -28,11 +29,13 @@ struct PoolProblem {
   std::function<Solved(const std::vector<int>& uses, int m)> solve;
 };
 
+/// A pipeline of the answer: the devices of each type that it uses, and its micro-batches.
 struct PoolPipeline {
   std::vector<int> uses;
   int num_micro = 0;
   int64_t makespan = 0;
 };
+/// The answer. Times in ps.
 struct PoolAnswer {
   bool found = false;
   std::vector<PoolPipeline> pipelines;  // the slowest first; ties by fewer devices
@@ -41,7 +44,8 @@ struct PoolAnswer {
   int64_t columns = 0, searched = 0;
 };
 
-/// `upper_bound`: only a makespan below it is wanted. `late`: ends the search, the answer keeps its gap.
+/// Solves the problem. `upper_bound`: only a makespan below it is wanted. `late`: ends the search, the answer keeps its
+/// gap.
 /// Errors: usage, for a pool of more than a million counts of used devices and pipelines.
 PoolAnswer share_pool(const PoolProblem&, int64_t upper_bound, const std::function<bool()>& late);
 

@@ -6,9 +6,11 @@
 
 #include "base/error.h"
 #include "plan/legality.h"
+#include "plan/plan_file.h"
 #include "planner/instance/price.h"
 #include "planner/judges/audit.h"
 #include "planner/outer/answer_impl.h"
+#include "planner/outer/choice_bounds_impl.h"
 #include "planner/outer/first_plans_impl.h"
 #include "planner/outer/twin_test.h"
 #include "spec/presets.h"

@@ -13,12 +13,16 @@
 #include "base/text.h"
 #include "hardware/rates.h"
 #include "plan/legality.h"
+#include "planner/instance/cut_bound_impl.h"
 #include "planner/instance/improve.h"
+#include "planner/instance/kept_strategies_impl.h"
 #include "planner/instance/packing_impl.h"
 #include "planner/instance/price.h"
 #include "planner/instance/relaxation_impl.h"
 #include "planner/instance/search.h"
 #include "planner/outer/answer_impl.h"
+#include "planner/outer/build_instance_impl.h"
+#include "planner/outer/choice_bounds_impl.h"
 #include "planner/outer/first_plans_impl.h"
 
 namespace tern {

@@ -10,51 +10,33 @@
 #include <vector>
 
 #include "hardware/cluster.h"
-#include "plan/pinned.h"
-#include "plan/plan_file.h"
+#include "plan/plan.h"
 #include "plan/planned_memory.h"
 #include "planner/outer/effort.h"
+#include "planner/outer/search_space.h"
 #include "program/pipeline.h"
 #include "spec/model_spec.h"
 #include "spec/recompute.h"
 
 namespace tern {
 
-/// Which choices are looked at. Every switch leaves a sub-space; the proof speaks of it.
-struct SearchSpace {
-  int64_t max_tensor = 64, max_context = 64, max_expert = 512;
-  bool ulysses = true;
-  int max_stages = 1024, max_chunks = 8;
-  int64_t max_micro_batch = 16;
-  std::vector<PipelineSchedule> schedules{kPipelineSchedules.begin(), kPipelineSchedules.end()};
-  std::vector<int> zero{0, 1, 2, 3};
-  std::vector<Recompute> recompute{Recompute::none, Recompute::attention, Recompute::full};
-  /// Homes of optimizer states and of activations. Pipelines with several chunks per stage keep both on the device.
-  std::vector<Tier> states{Tier::device, Tier::host, Tier::disk};
-  std::vector<Tier> activations{Tier::device, Tier::host, Tier::disk};
-  /// What is given of the outer choice, and whether layers lie evenly. What is given of strategies (sharded, recomputed,
-  /// offloaded) is in the lists above instead. `pin` fills both.
-  PinnedAxes pinned;
-};
-
-/// The space in which only choices with these axes are left; limits that a pin is beyond are raised.
-SearchSpace pin(SearchSpace, const PinnedAxes&);
-/// Only what this framework runs: layers=even, its schedules, strategies and numbers of devices.
-SearchSpace for_framework(SearchSpace, Framework);
-
+/// What is asked for.
 struct PlanRequest {
   std::string model;  // its name in the plan
   TrainJob job;
   SearchSpace space;
   SearchEffort effort = SearchEffort::normal;
-  double seconds = std::numeric_limits<double>::infinity();  // then the best so far, with its gap
+  double seconds =
+      std::numeric_limits<double>::infinity();  // after them the best plan so far is returned, with its gap
   int threads = 1;
-  /// Above 0: any plan that fits will do, and the answer has its choice alone. The search looks where memory is least (the
-  /// smallest micro-batches; least_memory schedules alone, if one of one chunk is there), with this much work at most:
-  /// operations simulated, and what takes as long. A count, so that the answer is the same on every machine.
+  /// Above 0: any plan that fits is enough, and the answer has its choice alone. The search looks where memory is least
+  /// (the smallest micro-batches; if there are least_memory schedules of one chunk, these alone). It does this much
+  /// work at most, in simulated operations and what takes as long: a count, so that the answer is the same on every
+  /// machine.
   int64_t any_fit_within = 0;
   const std::atomic<bool>* stop = nullptr;
-  /// Called now and then with the choices that this pass has still to look at, and the best step so far (ps, 0: none).
+  /// Called now and then with the number of choices that this pass has still to look at, and the best step so far (ps;
+  /// 0: none).
   std::function<void(int64_t left, int64_t best_ps)> progress = {};
 };
 
@@ -66,16 +48,17 @@ struct NoFit {
   int64_t missing_bytes = 0, capacity_bytes = 0;  // per device
 };
 
+/// The answer.
 struct PlanAnswer {
   bool found = false;
   Plan plan;  // if found
-  // If found: the stages' times, as simulated.
+  // If found: the pipeline, and the stages' times in it.
   PipelineShape shape;
   PipelineTimes times;
-  std::vector<PlannedMemoryByTier> memory;  // by rank: what is in PlannedRank::peak
-  NoFit no_fit;                             // else
-  // Where none was found: whether memory closed every choice (else no_fit is empty, and `open` of the `choices` may hold a
-  // plan).
+  std::vector<PlannedMemoryByTier> memory;  // by rank: what PlannedRank::peak is made of
+  NoFit no_fit;                             // if not found
+  // If none was found: whether memory closed every choice. If not, no_fit is empty, and `open` choices may still hold a
+  // plan.
   bool proven_infeasible = false;
   bool interrupted = false;  // time, stop or work
   int64_t choices = 0, open = 0;
@@ -84,11 +67,11 @@ struct PlanAnswer {
   int64_t work = 0;  // of PlanRequest::any_fit_within
 };
 
-/// The least simulated makespan over the space; ties by the order of enumeration. A pipeline's stages may lie on nodes
-/// of several types, with one mesh for all; Plan::restrictions says what was left out. Order: the same bytes whatever
-/// `threads`, unless `seconds` or `stop` ended it. Errors: usage, if no choice is legal (names the broken rules, or the pins
-/// that cannot be), if the space has no strategy that its framework runs, or if every step may exceed kMostStepPs (names the
-/// cluster's file).
+/// Finds the plan of least makespan (run_pipeline's) in the space; of equal plans the one whose choice is enumerated
+/// first. A pipeline's stages may lie on nodes of several types, with one mesh for all; Plan::restrictions says what
+/// was left out. Order: the same bytes whatever `threads`, unless `seconds` or `stop` ended it. Errors: usage, if no
+/// choice is legal (names the broken rules, or the pins that cannot be), if the space has no strategy that its
+/// framework runs, or if every step may exceed kMostStepPs (names the cluster's file).
 PlanAnswer plan_model(const ModelSpec&, const Cluster&, const PlanRequest&);
 
 }  // namespace tern

@@ -12,12 +12,13 @@
 
 namespace tern {
 
-/// The same space without some of the restrictions that were given: "without --zero".
+/// A space without some of the restrictions that were given; `words`: "without --zero".
 struct WiderSpace {
   std::string words;
   SearchSpace space;
 };
 
+/// The question.
 struct PlanQuestion {
   ModelSpec spec;
   Cluster cluster;
@@ -27,7 +28,8 @@ struct PlanQuestion {
   std::optional<RunTerms> run;  // of a whole run: its time and cost
   bool what_if = false;         // what a little more memory, link or compute would gain
   bool node_counts = false;     // fewer nodes
-  // Where no plan fits: the space without the pinned axes, and without each of the restrictions, then without all.
+  // For a question without a plan that fits: the space without pinned axes; then spaces without each of the
+  // restrictions, and without all.
   SearchSpace unpinned;
   std::vector<WiderSpace> wider;
 };

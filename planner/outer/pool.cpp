@@ -8,10 +8,11 @@
 
 #include "base/text.h"
 #include "plan/legality.h"
+#include "planner/instance/cut_bound_impl.h"
 #include "planner/instance/price.h"
 #include "planner/instance/relaxation_impl.h"
 #include "planner/instance/search.h"
-#include "planner/outer/answer_impl.h"
+#include "planner/outer/best_pool_impl.h"
 #include "planner/outer/pipeline_pool.h"
 
 namespace tern {

@@ -17,6 +17,8 @@
 #include "planner/instance/improve.h"
 #include "planner/instance/search.h"
 #include "planner/outer/answer_impl.h"
+#include "planner/outer/around_plan_impl.h"
+#include "planner/outer/build_instance_impl.h"
 #include "planner/outer/first_plans_impl.h"
 
 namespace tern {

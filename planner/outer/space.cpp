@@ -9,6 +9,7 @@
 #include "hardware/machine.h"
 #include "plan/legality.h"
 #include "planner/outer/candidates_impl.h"
+#include "planner/outer/choice_bounds_impl.h"
 
 namespace tern {
 namespace {

@@ -10,7 +10,7 @@
 
 namespace tern {
 
-/// In place of a machine: stages on devices of several types.
+/// The place of a machine for stages on devices of several types.
 inline constexpr int kMixed = -1;
 
 /// How the layers of a choice are cut: not at all; one stage per rank, its order fixed or following the times; several.
@@ -45,11 +45,12 @@ struct ChoiceTables {
 /// Makes the rows of machine `group` of `machines`; sum_up then adds over the layers.
 ChoiceTables make_tables(const ModelSpec&, const TrainJob&, const SearchSpace&, const std::vector<Layer>&,
                          const std::vector<Machine>& machines, int group, const Mesh&, int64_t micro_batch);
-/// Counts the layers of each kind, and sums the least of each number over them.
+/// Counts the layers of each kind, and adds up the least of each number over them.
 void sum_up(ChoiceTables&, const std::vector<Layer>&);
 /// Puts tables of several machines side by side; nullptr stands for a machine that cannot hold the mesh.
 ChoiceTables join_tables(const Cluster&, const std::vector<Machine>&, const std::vector<const ChoiceTables*>&);
 
+/// A layer's backward of one micro-batch, ps, recomputation and weight gradient included.
 inline int64_t gradient_ps(const CostVector& c) { return c.recompute + c.backward + c.weight; }
 
 }  // namespace tern

@@ -3,8 +3,10 @@
 #include <cmath>
 
 #include "hardware/rates.h"
+#include "plan/job_windows.h"
 #include "plan/window_mix.h"
 #include "planner/outer/candidates_impl.h"
+#include "planner/outer/choice_bounds_impl.h"
 #include "spec/unit_cost.h"
 #include "spec/unit_products.h"
 

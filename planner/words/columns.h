@@ -7,10 +7,10 @@
 
 namespace tern {
 
-/// Breaks every line of more than `columns`. What labelled() (base/text.h)
-/// wrapped is one paragraph again and wrapped anew, under its text, or two columns in where there are fewer than 60;
-/// the row of a table goes on below its first cell, between two cells where it can. A word wider than the terminal stays
-/// whole: it may be a path or an option to be copied.
+/// Breaks every line that is wider than `columns`. A paragraph that labelled() (base/text.h) wrapped is joined and
+/// wrapped anew, indented as its text is, or by two columns if there are fewer than 60. A row of a table is broken
+/// between two cells if it can be, and goes on below its first cell. A word wider than the terminal stays whole: it may
+/// be a path or an option to be copied.
 std::string fit_columns(std::string_view text, size_t columns);
 
 }  // namespace tern

@@ -8,7 +8,9 @@
 #include "base/units.h"
 #include "planner/words/plan_text.h"
 #include "program/pipeline_timeline.h"
+#include "report/capacity_chart.h"
 #include "report/html.h"
+#include "report/svg_column.h"
 #include "report/table.h"
 #include "report/timeline.h"
 

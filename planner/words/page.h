@@ -8,11 +8,13 @@
 
 namespace tern {
 
-/// SVG: the step on each rank, and the most that its devices hold. Ranks beyond sixteen: the first and last eight.
+/// SVG of the step on each rank; and of the most that its devices hold. Of more than sixteen ranks the first and last
+/// eight are shown.
 std::string plan_timeline(const PlanAnswer&);
 std::string plan_memory(const PlanAnswer&);
-/// Both under each other, with the plan in words: one SVG.
+/// One SVG with both, and the plan in words.
 std::string plan_picture(const PlanAnswer&);
+/// The HTML page.
 std::string plan_page(const ModelSpec&, const Cluster&, const PlanAnswer&, const PlanStory&);
 
 }  // namespace tern

@@ -1,12 +1,11 @@
 #pragma once
-// A plan and its audit in words, as `tern plan` prints them.
+// A plan in words, as `tern plan` prints it.
 
 #include <array>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "planner/judges/audit.h"
 #include "planner/outer/plan_model.h"
 
 namespace tern {
@@ -19,28 +18,26 @@ inline constexpr std::string_view kMemoryWords =
     "activations and buffers: at the moment when a device holds most; buffers: what the layer at work takes, gathered "
     "weights, transfers under way";
 
-/// The choice of a family's plan; where none was seen, whether its bound closes it.
+/// The choice of a family's plan; if no plan of it was seen, whether its bound closes it.
 std::string rival_words(const Plan&, const PlannedFamily&);
-/// Four significant digits: a plan and its bound often agree in two.
+/// A step's time with four significant digits, since a plan and its bound often agree in two.
 std::string step_words(int64_t ps);
 /// "its Program of 1,234 instructions takes the same time, instruction by instruction", or how much more or less. The
 /// plan says its Program.
 std::string program_words(const Plan&);
 /// How far to trust a step time that no measured run checks; "" where the rates are tern's own, measured here.
 std::string uncalibrated_words(const Cluster&);
-/// "3.1 s to 4.2 s in 18 of 20 of 63 runs of X that were left out; half within 2.60 %"; of fewer than 20 runs all.
+/// "3.1 s to 4.2 s in 18 of 20 of 63 runs of X that were left out; half within 2.60 %". Of fewer than 20 runs it names
+/// all.
 std::string error_bar_words(const PlannedError&);
+/// What is said beside the plan.
 struct PlanTextOptions {
   std::string uncalibrated;        // a line under the step; "" for none
   std::vector<std::string> notes;  // restrictions that are told without details too
   bool details = true;
 };
-/// The answer in ten lines or so: choice, step, memory, price, what binds, proof. `details`: then the search and its
+/// The answer in ten lines or so: choice, step, memory, price, what binds, proof. `details` adds the search and its
 /// limits, layers, memory of each rank, rivals.
 std::string plan_text(const PlanAnswer&, const Cluster&, const PlanTextOptions&);
-/// "1,792 choices bounded anew in 0.4 s: …".
-std::string audit_counts(const PlanAudit&);
-/// The verdict, what is proven, and what was not judged.
-std::string audit_text(const PlanAudit&, const Plan&);
 
 }  // namespace tern

@@ -6,10 +6,11 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "base/text.h"
 #include "base/units.h"
 #include "planner/words/plan_text.h"
-#include "planner/words/questions.h"
+#include "planner/words/smallest_changes.h"
 #include "spec/presets.h"
 
 namespace tern {

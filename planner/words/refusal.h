@@ -8,12 +8,13 @@
 
 namespace tern {
 
+/// What is thrown, and printed as JSON.
 struct Refusal {
   Error error;       // does_not_fit where every choice is closed, undecided else
   std::string json;  // the figures, where nothing fits; "" else
 };
-/// Of an answer without a plan. Looks for what would fit by counted work, so that the answer is the same on every
-/// machine; for the smallest change of pinned axes, seconds and the request's limits end it.
+/// The refusal of an answer without a plan. It looks for what would fit by counted work, so that it is the same on
+/// every machine; the search for the smallest change of pinned axes is ended by seconds and the request's limits.
 Refusal refusal_of(const PlanQuestion&, const PlanAnswer&);
 
 }  // namespace tern

@@ -3,7 +3,6 @@
 
 #include <string>
 
-#include "base/error.h"
 #include "base/json.h"
 #include "hardware/cluster.h"
 #include "plan/inference_job.h"
@@ -12,25 +11,19 @@
 
 namespace tern {
 
+/// The question.
 struct ServingQuestion {
   ModelSpec spec;
   Cluster cluster;
   std::string model;  // its name in the answer
   InferenceJob job;
-  bool tern = false;                                   // served by tern's own engine, at its measured rates
-  bool vllm = false;                                   // written down as a command of vLLM
-  bool all_on_device() const { return tern || vllm; }  // and nothing in blocks
+  bool tern = false;                                   // tern's own engine serves, at its measured rates
+  bool vllm = false;                                   // the answer is written as a command of vLLM
+  bool all_on_device() const { return tern || vllm; }  // all bytes lie on the device, and none in coded blocks
 };
 
-/// The plan, its times and its memory.
+/// The plan, its times and its memory, as text and as JSON.
 std::string serving_text(const ServingQuestion&, const ServingAnswer&);
 Json serving_json(const ServingQuestion&, const ServingAnswer&);
-
-struct ServingRefusal {
-  Error error;       // does_not_fit, with the tier that binds and what it lacks, or the times that the targets lack
-  std::string json;  // the figures
-};
-/// Of an answer without a plan: what near the question would do, the least intrusive first.
-ServingRefusal serving_refusal(const ServingQuestion&, const ServingAnswer&);
 
 }  // namespace tern

@@ -5,7 +5,7 @@
 
 #include "base/text.h"
 #include "base/units.h"
-#include "planner/words/serving.h"
+#include "planner/words/serving_refusal.h"
 
 namespace tern {
 namespace {

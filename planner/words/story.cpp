@@ -10,9 +10,12 @@
 #include "base/text.h"
 #include "base/units.h"
 #include "hardware/rates.h"
+#include "plan/job_windows.h"
 #include "plan/window_mix.h"
 #include "planner/words/lengths_text.h"
 #include "planner/words/plan_text.h"
+#include "planner/words/planned_points.h"
+#include "planner/words/shadow_prices.h"
 #include "spec/training_flops.h"
 #include "spec/unit_cost.h"
 

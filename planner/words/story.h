@@ -1,6 +1,7 @@
 #pragma once
 // What follows from a plan and is no part of it: share of the peak with its formula, the whole run's time and money,
-// what little more would gain, what to measure first, other frameworks' words. In words, and as "report" in the JSON.
+// what a little more memory or link would gain, what to measure first, the files of other frameworks. As text, and as
+// "report" in the plan's JSON.
 
 #include <optional>
 #include <string>
@@ -10,10 +11,12 @@
 #include "plan/emit.h"
 #include "plan/run_cost.h"
 #include "planner/outer/plan_question.h"
-#include "planner/words/questions.h"
+#include "planner/words/planned_points.h"
+#include "planner/words/shadow_prices.h"
 
 namespace tern {
 
+/// The story of one plan.
 struct PlanStory {
   RunTerms terms;
   std::optional<RunCost> run;
@@ -25,20 +28,21 @@ struct PlanStory {
   std::string uncalibrated;                 // what the step is worth without a calibration; "" with one
 };
 
-/// What the question asks about a found plan: the run and its terms, what-if, node counts, the framework's files. A search
-/// for each what-if and number of nodes. `batches` and `uncalibrated` are left to the caller.
+/// Answers what the question asks about a plan that was found: the run and its terms, what-if, node counts, the
+/// framework's files. Each what-if and number of nodes is a search. The caller fills `batches` and `uncalibrated`.
 PlanStory story_of(const PlanQuestion&, const PlanAnswer&);
 
-/// A rival plan of the table of families. Lists have each choice once, the fastest first.
+/// A rival plan of the families. Lists of rivals have each choice once, the fastest first.
 struct Rival {
   std::string choice;
   int64_t step_ps = 0;
 };
 /// Rivals within `share` of its step.
 std::vector<Rival> ties_of(const Plan&, double share);
-/// The plan and the fastest rivals, at most three: between plans so close a measurement decides.
+/// The plan and the fastest rivals, at most three, of which a measurement must decide.
 std::vector<Rival> measure_first(const Plan&);
 
+/// The story as the "report" of a plan file.
 Json story_json(const ModelSpec&, const Cluster&, const Plan&, const PlanStory&);
 /// Lines as `tern plan` prints them. `details`: also the share of the peak with its formula, ties and what to measure.
 std::string story_words(const ModelSpec&, const Cluster&, const Plan&, const PlanStory&, bool details = true);

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "hardware/machines.h"
+#include "planner/words/planned_points.h"
 #include "spec/presets.h"
 
 namespace tern {

@@ -9,6 +9,7 @@
 #include "formats/tokenizer/bytes.h"
 #include "formats/tokenizer/charsmap.h"
 #include "formats/tokenizer/sentencepiece.h"
+#include "formats/tokenizer/sentencepiece_file.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace tern;

@@ -1,5 +1,5 @@
 // The common split patterns as straight code. Each alternative of a pattern is one step below, in its order.
-#include "formats/tokenizer/regex.h"
+#include "formats/tokenizer/scan.h"
 #include "formats/tokenizer/scan_table.h"
 #include "formats/tokenizer/unicode.h"
 

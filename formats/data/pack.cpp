@@ -1,4 +1,5 @@
-// Packing text into a token file, and finding packed text again.
+#include "formats/data/pack.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,8 +13,6 @@
 #include "base/units.h"
 #include "formats/chat/training.h"
 #include "formats/data/data_files.h"
-#include "formats/data/text_data.h"
-#include "formats/data/token_data.h"
 #include "formats/safetensors/write.h"
 
 namespace tern {

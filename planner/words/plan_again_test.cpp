@@ -1,9 +1,11 @@
-#include "planner/words/questions.h"
 
 #include <gtest/gtest.h>
 
 #include "base/error.h"
 #include "planner/outer/twin_test.h"
+#include "planner/words/planned_points.h"
+#include "planner/words/shadow_prices.h"
+#include "planner/words/smallest_changes.h"
 #include "spec/recompute.h"
 
 namespace tern {

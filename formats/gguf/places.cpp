@@ -1,4 +1,4 @@
-#include "formats/gguf/model.h"
+#include "formats/gguf/places.h"
 
 #include <algorithm>
 #include <span>
@@ -34,12 +34,6 @@ bool matches(std::string_view pattern, std::string_view name, Numbers& numbers) 
 }
 
 }  // namespace
-
-std::string_view gguf_epsilon_key(const HfFamily& family) {
-  return family.blocks.norm == HfNorm::layer ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon";
-}
-
-bool is_gguf_path(std::string_view path) { return path.ends_with(".gguf"); }
 
 bool is_gguf_rope_table(std::string_view name) {
   return name == "rope_freqs.weight" || name == "rope_factors_long.weight" || name == "rope_factors_short.weight";

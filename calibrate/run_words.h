@@ -1,0 +1,16 @@
+#pragma once
+// A run of a table in words.
+
+#include <string>
+
+#include "calibrate/run_table.h"
+
+namespace tern {
+
+/// The model of a run: "width 8192, 48 layers", or the preset's name.
+std::string model_words(const PublishedRun&);
+/// The job of a run, whose runs differ in the planner's choices alone: model, sequence, batch, devices, products.
+/// "width 8192, 48 layers, 1536 of 2048 tokens on 512 devices".
+std::string job_words(const PublishedRun&);
+
+}  // namespace tern

@@ -1,0 +1,68 @@
+#pragma once
+// The normalizers of tokenizer.json, text to text, as plain values named as the file names them, and what runs them.
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "formats/tokenizer/budget.h"
+#include "formats/tokenizer/byte_trie.h"
+#include "formats/tokenizer/charsmap.h"
+#include "formats/tokenizer/normal_form.h"
+#include "formats/tokenizer/regex.h"
+
+namespace tern {
+
+/// Prepend: `text` is put in front.
+struct PrependStep {
+  std::string text;
+};
+/// Replace: matches become `content`.
+struct ReplaceStep {
+  Regex pattern;
+  std::string content;
+};
+/// NFC, NFD, NFKC, NFKD.
+struct UnicodeStep {
+  NormalForm form;
+};
+/// Lowercase.
+struct LowercaseStep {};
+/// StripAccents.
+struct StripAccentsStep {};
+/// Strip: white space at the ends goes.
+struct StripSpacesStep {
+  bool left, right;
+};
+/// ByteLevel: bytes become their characters.
+struct ByteLevelTextStep {};
+/// BertNormalizer.
+struct BertStep {
+  bool clean_text, chinese_alone, strip_accents, lowercase;
+};
+/// Nmt: control characters go, unusual spaces become spaces.
+struct NmtStep {};
+/// Precompiled: SentencePiece's compiled rules.
+struct CharsmapStep {
+  std::shared_ptr<const Charsmap> map;  // null: no rules, the text stays
+};
+/// How SentencePiece itself normalizes (formats/tokenizer/sentencepiece.h); tokenizer.json has no such step.
+struct SentencePieceStep {
+  std::shared_ptr<const Charsmap> map;
+  std::shared_ptr<const ByteTrie> kept;  // user-defined pieces: never rewritten
+  bool keeps_some = false;
+  bool prefix = true, suffix = false;  // a space is put in front, or behind
+  bool remove_extra = true, escape = true;
+};
+using NormalizeStep =
+    std::variant<PrependStep, ReplaceStep, UnicodeStep, LowercaseStep, StripAccentsStep, StripSpacesStep,
+                 ByteLevelTextStep, BertStep, NmtStep, CharsmapStep, SentencePieceStep>;
+
+/// Runs the steps in order and returns the text that they make. Sets `front_removed` if a step took characters away
+/// from the front of `text`, else clears it (the Metaspace step asks). No step may make more than the budget has; what
+/// the last one makes is spent.
+std::string normalize(const std::vector<NormalizeStep>&, std::string_view text, bool& front_removed, TextBudget&);
+
+}  // namespace tern

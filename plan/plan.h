@@ -1,0 +1,110 @@
+#pragma once
+// The Plan: the decision, with what was predicted for it and the proof's figures. Values only.
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "plan/instance.h"
+#include "plan/strategy.h"
+#include "plan/train_job.h"
+
+namespace tern {
+
+/// A run of neighbouring layers of one virtual stage under one strategy.
+struct PlannedLayers {
+  int first = 0, count = 1, stage = 0;
+  LayerStrategy strategy;
+  friend bool operator==(const PlannedLayers&, const PlannedLayers&) = default;
+};
+
+/// One pipeline rank; all its devices are alike.
+struct PlannedRank {
+  std::string node;                                // its type, in the cluster file
+  TierBytes peak{}, capacity{};                    // bytes per device: the most that is used, and the device's capacity
+  int64_t busy_ps = 0, begin_ps = 0, tail_ps = 0;  // compute of a step; before its first, after its last operation
+  friend bool operator==(const PlannedRank&, const PlannedRank&) = default;
+};
+
+/// One virtual stage as the stage model prices it, ps: its passes of a micro-batch (`weight` apart where the schedule
+/// splits the backward), and its messages to the next stage and from it (0 behind the last).
+struct PlannedStage {
+  int64_t forward_ps = 0, backward_ps = 0, weight_ps = 0, send_forward_ps = 0, send_backward_ps = 0;
+  friend bool operator==(const PlannedStage&, const PlannedStage&) = default;
+};
+
+/// The Program that the plan lowers to (program/lower.h), all ranks of it, with the cost model's time of each
+/// instruction.
+struct PlannedProgram {
+  uint32_t checksum =
+      0;  // of the list (program/checksum.h), with the multiplier's scratch only for a cluster file of `tern profile`
+  int64_t instructions = 0;
+  int64_t step_ps = 0;  // simulated; longer than the plan's step where a rank waits until its messages have left
+  friend bool operator==(const PlannedProgram&, const PlannedProgram&) = default;
+};
+
+/// Why the plan does not have some feature: the bound of all choices that have it, and the best plan that was found
+/// among the most promising of them. A feature "neighbour: …" stands for a single choice, one step away from the plan.
+struct PlannedFamily {
+  std::string feature;   // "tensor 4", "schedule gpipe"
+  bool found = false;    // a plan of the family was found
+  bool fits = true;      // false: no choice of it fits
+  std::string choice;    // that plan's, in words
+  int64_t step_ps = 0;   // its makespan
+  int64_t bound_ps = 0;  // no plan of the family is faster
+  friend bool operator==(const PlannedFamily&, const PlannedFamily&) = default;
+};
+
+/// Numbers of outer choices, by what became of them.
+struct ChoiceCounts {
+  int64_t legal = 0;      // all of them
+  int64_t by_bound = 0;   // closed by a bound that is no better than the best plan, or by bytes that exceed the room
+  int64_t by_search = 0;  // closed by search
+  int64_t open = 0;       // not closed: the gap speaks of them
+  friend bool operator==(const ChoiceCounts&, const ChoiceCounts&) = default;
+};
+
+/// How far the predicted step may be off, as runs show that were measured and left out of the fit.
+struct PlannedError {
+  std::string software;             // what the measured runs ran on
+  int64_t rows = 0;                 // runs that were left out and predicted
+  int64_t low_ps = 0, high_ps = 0;  // the range in which 18 of 20 measured times lay, for this step
+  double median = 0;                // of |predicted/measured − 1|
+  friend bool operator==(const PlannedError&, const PlannedError&) = default;
+};
+
+/// A plan of training. Times are in picoseconds.
+struct Plan {
+  std::string model, hardware, node;  // as asked for; name in the cluster file; its nodes' types, in words
+  int64_t parameters = 0;
+  TrainJob job;
+  OuterChoice choice;
+  int64_t idle_devices = 0;
+  std::vector<PlannedLayers> layers;
+
+  int64_t step_ps = 0;                // stage model's time
+  std::optional<PlannedError> error;  // of a calibrated cluster
+  std::vector<PlannedRank> ranks;
+  std::vector<PlannedStage> stages;       // virtual; none: of a file that does not say them
+  std::optional<PlannedProgram> program;  // none: not lowered
+  double price_per_hour = 0;
+  double flops_share = 0;  // the model's FLOPs over the used devices' peak
+  std::string binds;       // what keeps it from being faster, in words
+
+  // Proof. No choice of the space has a smaller makespan than bound_ps; model_*: of the bound model
+  // (planner/instance/search.h).
+  int64_t bound_ps = 0, model_ps = 0, model_bound_ps = 0;
+  ChoiceCounts counts;
+  std::vector<std::string> restrictions;  // families that were searched only in part, in words
+  std::vector<PlannedFamily> families;
+
+  double model_gap() const;
+  double simulator_gap() const;
+  double tokens_per_second() const;         // real ones: padding left out
+  double window_tokens_per_second() const;  // with padding
+  friend bool operator==(const Plan&, const Plan&) = default;
+};
+
+}  // namespace tern

@@ -1,0 +1,34 @@
+#pragma once
+// Which choices a search over plans looks at.
+
+#include <cstdint>
+#include <vector>
+
+#include "plan/pinned.h"
+#include "program/pipeline.h"
+
+namespace tern {
+
+/// Which choices are looked at. Every switch leaves a sub-space; the proof speaks of it.
+struct SearchSpace {
+  int64_t max_tensor = 64, max_context = 64, max_expert = 512;
+  bool ulysses = true;
+  int max_stages = 1024, max_chunks = 8;
+  int64_t max_micro_batch = 16;
+  std::vector<PipelineSchedule> schedules{kPipelineSchedules.begin(), kPipelineSchedules.end()};
+  std::vector<int> zero{0, 1, 2, 3};
+  std::vector<Recompute> recompute{Recompute::none, Recompute::attention, Recompute::full};
+  /// Homes of optimizer states and of activations. Pipelines with several chunks per stage keep both on the device.
+  std::vector<Tier> states{Tier::device, Tier::host, Tier::disk};
+  std::vector<Tier> activations{Tier::device, Tier::host, Tier::disk};
+  /// Pins of the outer choice, and whether layers lie evenly. Pins of strategies (sharding, recomputation, offloading)
+  /// narrow the lists above instead. `pin` does both.
+  PinnedAxes pinned;
+};
+
+/// The choices of a space that have these axes. A limit that a pin exceeds is raised to it.
+SearchSpace pin(SearchSpace, const PinnedAxes&);
+/// The choices of a space that this framework runs: layers=even, its schedules, strategies and numbers of devices.
+SearchSpace for_framework(SearchSpace, Framework);
+
+}  // namespace tern
