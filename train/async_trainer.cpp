@@ -31,7 +31,7 @@ class AsyncServer {
       : s_(settings), hooks_(hooks), io_(io), worker_(worker), clock_(worker.clock) {}
 
   TrainResult run() {
-    plan();
+    predict();
     world().barrier();  // nobody takes memory before that
     if (s_.dry_run) {
       result_.end = TrainEnd::planned_only;
@@ -56,7 +56,7 @@ class AsyncServer {
   int num_workers() const { return s_.async->rule.workers; }
   int64_t total() const { return s_.schedule.total_steps; }
 
-  void plan() {
+  void predict() {
     in_ = load_inputs(s_);
     if (!s_.output.empty()) check_output(io_, s_.output, in_.dir);
     for (const std::string& text : in_.notes) note(text);
@@ -64,7 +64,7 @@ class AsyncServer {
     result_.predicted = predict_memory(in_.spec, s_, process);
     result_.num_parameters = num_parameters(in_.spec);
     result_.program_checksum = checksum(gradient_program(in_.spec, s_));
-    if (hooks_.planned) hooks_.planned(result_.predicted, in_.spec);
+    if (hooks_.predicted) hooks_.predicted(result_.predicted, in_.spec);
     int64_t budget =
         s_.memory_bytes ? *s_.memory_bytes : read_memory_facts().available_bytes + read_process_memory().resident_bytes;
     text_room_ = budget - process;

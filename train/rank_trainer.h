@@ -43,7 +43,7 @@ class RankTrainer {
 
   // --- before the first step (rank_trainer_begin.cpp) ---
   // What it would take, before anything is opened for writing or allocated.
-  void plan();
+  void predict();
   // Refuses ranks that differ in settings, data, build, kernels, threads or Program: they would train unlike models.
   void require_same_run();
   void check_room(int64_t process);

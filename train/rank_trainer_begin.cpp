@@ -9,6 +9,7 @@
 #include "base/units.h"
 #include "base/wide_type.h"
 #include "comm/equal_facts.h"
+#include "exec/stage_messages.h"
 #include "kernels/onednn/fast_matmul.h"
 #include "model/linear.h"
 #include "model/tensor_parts.h"
@@ -50,17 +51,17 @@ void leave_a_undecayed(std::vector<ParameterInfo>& infos) {
     if (info.name.ends_with(".a")) info.decay = false;
 }
 
-void add_companion(const StepCompanion::Bytes& bytes, PredictedMemory& plan) {
-  plan.weights += bytes.read;
-  plan.optimizer += bytes.state;
-  plan.staging += bytes.state;
-  if (plan.beginning > 0) plan.beginning += bytes.read + bytes.state;
+void add_companion(const StepCompanion::Bytes& bytes, PredictedMemory& memory) {
+  memory.weights += bytes.read;
+  memory.optimizer += bytes.state;
+  memory.staging += bytes.state;
+  if (memory.beginning > 0) memory.beginning += bytes.read + bytes.state;
 }
 
 }  // namespace
 
 // What it would take, before anything is opened for writing or allocated.
-void RankTrainer::plan() {
+void RankTrainer::predict() {
   in_ = load_inputs(s_);
   if (leads() && !s_.output.empty()) check_output(io_, s_.output, in_.dir);
   for (const std::string& text : in_.notes) note(text);
@@ -76,7 +77,7 @@ void RankTrainer::plan() {
   result_.predicted = predict_memory(in_.spec, s_, process);
   if (hooks_.companion) add_companion(hooks_.companion->bytes(in_.spec, s_.dtype), result_.predicted);
   result_.num_parameters = num_parameters(in_.spec);
-  if (hooks_.planned) hooks_.planned(result_.predicted, in_.spec);
+  if (hooks_.predicted) hooks_.predicted(result_.predicted, in_.spec);
   if (leads()) check_room(process);
   world().barrier();  // nobody takes memory before that
   place_ = rank_place(in_.spec, s_, worker_.rank());

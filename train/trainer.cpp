@@ -24,7 +24,7 @@ RankTrainer::RankTrainer(const TrainSettings& settings, const TrainHooks& hooks,
 }
 
 TrainResult RankTrainer::run() {
-  plan();
+  predict();
   if (s_.dry_run) {
     result_.end = TrainEnd::planned_only;
     return std::move(result_);
