@@ -14,6 +14,7 @@
 #include "program/lower.h"
 #include "spec/presets.h"
 #include "train/plan_settings.h"
+#include "train/settings_ranks.h"
 #include "train/step_placement.h"
 
 namespace tern {

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/units.h"
+#include "train/settings_ranks.h"
 #include "train/stored_run.h"
 
 namespace tern {

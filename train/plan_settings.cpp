@@ -9,8 +9,9 @@
 #include "base/units.h"
 #include "base/wide_type.h"
 #include "program/placement.h"
+#include "train/rank_place.h"
 #include "train/settings.h"
-#include "train/stages.h"
+#include "train/settings_ranks.h"
 
 namespace tern {
 namespace {

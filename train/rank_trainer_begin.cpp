@@ -23,6 +23,8 @@
 #include "train/plan_settings.h"
 #include "train/robust_settings.h"
 #include "train/run_checks.h"
+#include "train/settings_facts.h"
+#include "train/settings_ranks.h"
 #include "train/step_placement.h"
 #include "train/step_trace.h"
 #include "train/stored_run.h"
@@ -217,7 +219,7 @@ void RankTrainer::prepare() {
   }
   if (hooks_.companion) hooks_.companion->join(state_.weights);
   if (keeps_a()) leave_a_undecayed(state_.optimizer.infos);
-  groups_ = stage_groups(in_.spec, place_, world());
+  groups_ = rank_groups(in_.spec, place_, world());
   if (leads() && in_stages() && !parts_alone())
     whole_ = allocate_weights(in_.spec, s_.dtype, MemoryClass::weights, state_arena_);
   if (in_.spec.rope.kind != RopeKind::none) rope_ = rope_table(in_.spec, s_.seq, s_.seq);

@@ -8,6 +8,7 @@
 #include "base/system.h"
 #include "base/units.h"
 #include "report/run_page.h"
+#include "train/gather_model.h"
 #include "train/metric_rows.h"
 #include "train/run_checks.h"
 #include "train/stored_run.h"

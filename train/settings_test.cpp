@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "train/settings_facts.h"
+#include "train/settings_ranks.h"
 
 namespace tern {
 namespace {

@@ -4,6 +4,7 @@
 #include "base/wide_type.h"
 #include "model/linear.h"
 #include "train/plan_settings.h"
+#include "train/settings_ranks.h"
 
 namespace tern {
 

@@ -4,7 +4,8 @@
 #include <vector>
 
 #include "spec/update_rule.h"
-#include "train/stages.h"
+#include "train/rank_place.h"
+#include "train/settings_ranks.h"
 
 namespace tern {
 namespace {
