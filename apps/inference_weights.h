@@ -10,10 +10,12 @@
 
 #include "base/json.h"
 #include "infer/embedding.h"
+#include "infer/embedding_fit.h"
 #include "infer/load.h"
 #include "infer/memory_fit.h"
 #include "infer/run.h"
 #include "infer/stream_plan.h"
+#include "infer/stream_times.h"
 #include "model/load_streamed.h"
 #include "store/choose_reader.h"
 

@@ -1,7 +1,7 @@
 #pragma once
 // Log-likelihood of text and of choices under a model with gated adapters.
 
-#include "eval/perplexity.h"
+#include "eval/window_losses.h"
 #include "model/gated_adapter.h"
 #include "model/weights.h"
 
