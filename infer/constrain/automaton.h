@@ -17,14 +17,13 @@ class Automaton {
   static constexpr int32_t kDead = -1;
   explicit Automaton(Grammar);
 
-  int32_t start();
+  int32_t start();  // the state before the first byte
   /// The state after `byte`; kDead: no text of the grammar continues with it. Errors  usage: the grammar can be read in too many ways at once.
   int32_t next(int32_t state, uint8_t byte);
   /// Whether the text may end here.
   bool accepts(int32_t state) const { return states_[static_cast<size_t>(state)].accepts; }
   /// Whether no byte may follow.
   bool is_last(int32_t state) const { return states_[static_cast<size_t>(state)].ways.empty(); }
-  int32_t start();  // the state before the first byte
   /// Bytes of memory that the numbered states take.
   int64_t num_bytes() const { return num_bytes_; }
   int64_t grammar_bytes() const { return static_cast<int64_t>(grammar_.nodes.size() * sizeof(GrammarNode)); }
