@@ -1,7 +1,6 @@
 #pragma once
-// The messages of a conversation and what a line of input means; no model, no terminal.
+// The messages of a conversation, without a model or a terminal.
 
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -39,26 +38,5 @@ class ChatHistory {
  private:
   std::vector<ChatMessage> turns_;
 };
-
-/// Lines become messages: a line that ends with '\' goes on in the next one, """ … """ holds lines as they are.
-class ChatInput {
- public:
-  /// A whole message, or nothing yet.
-  std::optional<std::string> push(std::string_view line);
-  bool open() const { return block_ || !held_.empty(); }
-  /// The end of input: what was begun.
-  std::optional<std::string> finish();
-  void drop() { *this = {}; }
-
- private:
-  std::string held_;
-  bool block_ = false;
-};
-
-/// "/undo" -> {"undo", ""}; a message is no command, nor is one that begins with "//" (then one '/' is taken away).
-struct ChatCommand {
-  std::string name, argument;
-};
-std::optional<ChatCommand> chat_command(std::string& message);
 
 }  // namespace tern

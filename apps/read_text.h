@@ -2,13 +2,10 @@
 // Texts that a verb reads, and their tokens.
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "base/clock.h"
-#include "base/progress.h"
 #include "formats/data/token_data.h"
 
 namespace tern {
@@ -35,17 +32,5 @@ std::vector<int32_t> encode_at_most(const Tokenizer&, std::string_view text, siz
                                     int64_t room_bytes = INT64_MAX, const std::string& where = "the text");
 /// Tells where the first byte is that is not valid UTF-8, as the tokenizer reads it as U+FFFD.
 void tell_invalid_utf8(std::string_view text);
-/// The progress line of packing a text, for a PackOptions; it appears only if packing takes a second. Packing stops
-/// when a stop is requested.
-class PackLine {
- public:
-  PackOptions options() { return {.progress = &PackLine::update, .context = this}; }
-  void finish();
-
- private:
-  static bool update(void* self, int64_t bytes_done, int64_t bytes_total);
-  int64_t begin_ns_ = real_clock().now_ns(), total_ = 0;
-  std::unique_ptr<Progress> line_;
-};
 
 }  // namespace tern

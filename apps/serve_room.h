@@ -36,20 +36,4 @@ int64_t least_room(const Options&, const ModelDescription&, const OfferedVectors
 /// What memory is left beside requests that are being read, answers that are held whole, and grammars of answers.
 MemoryBudget budget_beside_requests(const Options&, bool writes, ServiceSettings&);
 
-/// Memory for several models: each gets the least that it can do with, and in turn an even share of what is left.
-class MemoryShares {
- public:
-  /// `least`: of each model, with its name for people. One model alone gets all of it, and the least does not matter.
-  /// Errors: does_not_fit, telling what each takes.
-  MemoryShares(const MemoryBudget&, std::vector<std::pair<std::string, int64_t>> least);
-  /// The share of the next model; `taken`: what the one before took of its own.
-  MemoryBudget next(int64_t taken = 0);
-
- private:
-  MemoryBudget all_;
-  std::vector<std::pair<std::string, int64_t>> least_;
-  int64_t spare_ = 0;
-  size_t at_ = 0;
-};
-
 }  // namespace tern

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/common.h"
+#include "apps/pack_line.h"
 #include "apps/rank_process.h"
 #include "apps/read_text.h"
 #include "apps/signals.h"
