@@ -15,7 +15,8 @@ enum class ExpressionKind : uint8_t { text, chars, rule, sequence, choice, repea
 struct Expression {
   ExpressionKind kind = ExpressionKind::sequence;
   std::string text = {};                                  // of a text
-  std::vector<std::pair<uint32_t, uint32_t>> chars = {};  // ranges of code points, ends included; ascending and disjoint
+  // Ranges of code points, ends included; ascending and disjoint.
+  std::vector<std::pair<uint32_t, uint32_t>> chars = {};
   int32_t rule = -1;                                      // index of a rule
   std::vector<Expression> parts = {};
   int64_t least = 0, most = -1;  // of a repeat; -1: any number

@@ -27,7 +27,8 @@ struct ProposalAsk {
   const SamplingOptions* sampling = nullptr;
   int64_t num_generated = 0;  // the last so many of `tokens` were generated
   uint64_t stream = 0;        // the stream of its draws (sample_token's `sequence`)
-  bool with_odds = false;     // guesses are to be drawn by random numbers of their own, and to come with their odds (draw_guess)
+  // Guesses are to be drawn by random numbers of their own, and to come with their odds (draw_guess).
+  bool with_odds = false;
 };
 
 /// What guesses tokens.
