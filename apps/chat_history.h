@@ -14,7 +14,7 @@ struct ChatMessage {
   friend bool operator==(const ChatMessage&, const ChatMessage&) = default;
 };
 
-/// A system prompt (may be empty), then user and assistant in turn.
+/// A conversation: a system prompt, which may be empty, then messages of user and assistant in turn.
 class ChatHistory {
  public:
   std::string system;
@@ -23,16 +23,16 @@ class ChatHistory {
   void answer(std::string text) { turns_.push_back({"assistant", std::move(text)}); }
   bool waits_for_answer() const { return !turns_.empty() && turns_.back().role == "user"; }
   void clear() { turns_.clear(); }
-  /// Takes back the last question with its answer; false if there is none.
+  /// Removes the last question and its answer. False: there is none.
   bool undo();
-  /// Takes back the last answer and keeps its question; false if there is none.
+  /// Removes the last answer and keeps its question. False: there is none.
   bool forget_answer();
 
   /// [{"role": …, "content": …}, …], the system prompt first.
   Json messages() const;
-  /// {"messages": [...]}: one line, as `tern train` reads it.
+  /// {"messages": [...]} on one line, as `tern train` reads it.
   std::string to_json() const;
-  /// Errors  bad_file "PLACE: …": not of that form; tool calls and parts other than text; roles out of turn.
+  /// Reads what to_json writes. Errors  bad_file "PLACE: …": another form; tool calls, or parts other than text; roles out of turn.
   static ChatHistory from_json(std::string_view text, const std::string& place);
 
  private:

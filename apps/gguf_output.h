@@ -1,5 +1,5 @@
 #pragma once
-// What every verb that writes a GGUF file does the same way.
+// What all verbs that write a GGUF file do alike.
 
 #include <string>
 
