@@ -30,7 +30,8 @@ DemoText file_text(Io& io, const std::string& path);
 struct HeldOut {
   std::string train, held_out;
   std::string how;       // how it was split, for people
-  int64_t repeated = 0;  // fortunes that should be held out, but occur among the trained ones too, so that they are left out
+  // Fortunes that should be held out, but occur among the trained ones too, so that they are left out.
+  int64_t repeated = 0;
 };
 /// Splits a text. Of fortunes (separated by lines of a single %) every twentieth is held out, unless it occurs among the others too. Of any other
 /// text the last twentieth is held out, from the beginning of a line.

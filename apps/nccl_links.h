@@ -18,7 +18,8 @@ struct ImportedTest {
 
 struct MeasuredLink {
   size_t test = 0;       // index of the test that it comes from
-  double bandwidth = 0;  // bytes/s each way: of node.link for each device; of node.network for each node, all its cards together
+  // bytes/s each way: of node.link for each device; of node.network for each node, all its cards together.
+  double bandwidth = 0;
   double latency_s = 0;  // of a step of a collective
 };
 struct MeasuredLinks {

@@ -11,7 +11,7 @@
 
 namespace tern {
 
-/// The machine, beside its rates.
+/// What the file says of the machine beside its rates.
 struct ProfiledMachine {
   std::string name, date, tern, isa;
   int ranks = 1, threads = 1;  // threads of each rank
@@ -19,22 +19,23 @@ struct ProfiledMachine {
   int64_t memory_bytes = 0, reserved_bytes = 0, disk_bytes = 0;
 };
 
-/// How many figures spread by more than 10 % over the rounds, of how many, and the widest of them.
+/// How much the figures spread over the rounds.
 struct ProfileNoise {
-  bool told = true;  // false: there were too few rounds to judge a spread
-  int64_t figures = 0, wide = 0;
-  std::string widest;
-  double spread = 0;
-  /// More than a tenth of the figures: what is predicted from the file may be as far off.
+  bool told = true;     // false: there were too few rounds to judge a spread
+  int64_t figures = 0;  // how many figures there are
+  int64_t wide = 0;     // how many of them spread by more than 10 %
+  std::string widest;   // the name of the figure with the widest spread
+  double spread = 0;    // its spread, as a share of its median
+  /// Whether more than a tenth of the figures are wide. Then predictions from the file may be as far off.
   bool too_noisy() const { return told && wide * 10 > figures; }
 };
 ProfileNoise profile_noise(const std::vector<BenchResult>&);
-/// "", or what to tell.
+/// A warning for people; "": there is nothing to warn of.
 std::string describe(const ProfileNoise&);
 
-/// The cluster file: one node with a device for each rank, this machine. Rates are medians over the rounds; each says how it was
-/// measured, and [[measured]] has the quartiles. Shares that noise makes rise faster than the shape are lowered to
-/// values that the reader of cluster files accepts. Order: the same results, the same bytes.
+/// The cluster file: this machine as one node, with a device for each rank. Rates are medians over the rounds; each says how it was measured, and
+/// [[measured]] has the quartiles. If noise makes a share rise faster than its shape, it is lowered to a value that the reader of cluster files
+/// accepts. Order: equal results give equal bytes.
 std::string profile_toml(const ProfileTasks&, const std::vector<BenchResult>&, const ProfiledMachine&);
 
 }  // namespace tern
