@@ -2,9 +2,10 @@
 // How a task's gate learns so that earlier tasks do not notice: GainLoRA's rule. Source: Liang & Li 2025, arXiv:2505.15424 (from notes), and
 // its code (liangyanshuo/gainlora, read).
 //
-// A gate is |cos(f(p), key)| of a prompt p, where f has two matrices (model/input_gate.h). A new gate begins as a copy of the last, with a
-// key that is orthogonal to all outputs of f on earlier tasks' prompts, so that it is 0 on those. Each step of the two matrices and the
-// key is projected onto the complement of what they multiplied in earlier tasks, so the gate stays 0 there.
+// A gate depends on a prompt's mean p by cos(f(p), key) alone, where f has two matrices; at a cosine of 0 the gate is 0 (model/input_gate.h).
+// A new gate begins as a copy of the last, with a key that is orthogonal to all outputs of f on earlier tasks' prompts, so it is 0 on
+// those. Each step of the two matrices and the key is projected onto the complement of what they multiplied in earlier tasks, so the
+// gate stays 0 there.
 
 #include <array>
 #include <functional>
