@@ -1,6 +1,6 @@
 #include "apps/chat_input.h"
 
-#include <utility>
+#include <algorithm>
 
 #include "base/text.h"
 

@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "base/progress.h"
-#include "formats/data/text_data.h"
+#include "formats/data/token_data.h"
 
 namespace tern {
 
