@@ -26,11 +26,11 @@ namespace tern {
 
 /// How a task is learned, and what becomes of its adapter. (docs/continual.md)
 enum class StreamMethod : uint8_t {
-  seqlora,    // all tasks train one adapter
-  inflora,    // A is given (adapt/input_memory.h), B is trained; after each task the adapter is merged into the weights
-  olora,      // each task has a new adapter, whose A is kept away from those before; it is merged into the weights
-  ewc,        // all tasks train one adapter; a penalty holds its numbers where they were
-  replay,     // all tasks train one adapter, also from a share of earlier tasks' data
+  seqlora,  // all tasks train one adapter
+  inflora,  // A is given (adapt/input_memory.h), B is trained; after each task the adapter is merged into the weights
+  olora,    // each task has a new adapter, whose A is kept away from those before; it is merged into the weights
+  ewc,      // all tasks train one adapter; a penalty holds its numbers where they were
+  replay,   // all tasks train one adapter, also from a share of earlier tasks' data
   // A is given as under inflora, B is trained; each task's branch stays, weighed by a gate that reads the prompt.
   gainlora,
   multitask,  // no stream: one run on all tasks' data together
@@ -45,11 +45,11 @@ struct StreamSettings {
   std::vector<StreamTask> tasks;
   StreamMethod method = StreamMethod::seqlora;
   InfloraMode mode = InfloraMode::code;
-  double energy = 0.95;              // `first` of energy_threshold; its `last` is 1
+  double energy = 0.95;  // `first` of energy_threshold; its `last` is 1
   // The most windows of a task's data from which covariances and EWC's importances are taken.
   int64_t statistics_windows = 256;
-  int64_t gate_width = 100;          // hidden numbers of gainlora's gates
-  int64_t gate_tokens = 32;          // tokens of a text that a gate reads
+  int64_t gate_width = 100;  // hidden numbers of gainlora's gates
+  int64_t gate_tokens = 32;  // tokens of a text that a gate reads
   GateUpdates gate_updates = GateUpdates::exact;
   double penalty = 0;          // the weight of EWC's and O-LoRA's penalty
   double replay_share = 0.01;  // of a task's bytes
@@ -65,11 +65,11 @@ struct StreamHooks {
 
 /// What a task that is done took.
 struct TaskCost {
-  int64_t trained = 0;                     // numbers that it trained
-  int64_t kept_bytes = 0;                  // what the next task needs beside the model: an adapter, or memories
+  int64_t trained = 0;     // numbers that it trained
+  int64_t kept_bytes = 0;  // what the next task needs beside the model: an adapter, or memories
   // InfLoRA, GainLoRA: protected directions and all directions, summed over adapted inputs.
   int64_t protected_dim = 0, all_dim = 0;
-  double seconds = 0;                      // of the process that finished it
+  double seconds = 0;  // of the process that finished it
 };
 
 struct StreamResult {

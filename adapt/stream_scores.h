@@ -22,7 +22,7 @@ struct StreamScores {
 /// answers all but AP change sign, and "least" becomes "most". So FT > 0 and BWT < 0 both mean that tasks were forgotten.
 /// Source: the definitions usual in continual learning (Chaudhry et al. 2018, Lopez-Paz & Ranzato 2017).
 struct StreamSummary {
-  double average = 0;              // AP = mean over j of a[T][j]
+  double average = 0;  // AP = mean over j of a[T][j]
   // FT = mean over j < T of (a[T][j] - the least a[l][j] with l < T); none: there is one task.
   std::optional<double> forgot;
   std::optional<double> backward;  // BWT = mean over j < T of (a[j][j] - a[T][j])

@@ -13,8 +13,8 @@
 namespace tern {
 
 struct ChildOptions {
-  std::string stdin_file = {};                // its standard input; empty: it has nothing to read
-  bool count_only = false;                    // true: the bytes of its output are counted and not kept
+  std::string stdin_file = {};  // its standard input; empty: it has nothing to read
+  bool count_only = false;      // true: the bytes of its output are counted and not kept
   // true: its standard error is a part of its output; false: it is this process's.
   bool join_stderr = false;
   std::function<bool()> kill_when = nullptr;  // called every 20 ms; when it returns true the child gets SIGKILL

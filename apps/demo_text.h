@@ -29,7 +29,7 @@ DemoText file_text(Io& io, const std::string& path);
 
 struct HeldOut {
   std::string train, held_out;
-  std::string how;       // how it was split, for people
+  std::string how;  // how it was split, for people
   // Fortunes that should be held out, but occur among the trained ones too, so that they are left out.
   int64_t repeated = 0;
 };

@@ -17,7 +17,7 @@ struct ImportedTest {
 };
 
 struct MeasuredLink {
-  size_t test = 0;       // index of the test that it comes from
+  size_t test = 0;  // index of the test that it comes from
   // bytes/s each way: of node.link for each device; of node.network for each node, all its cards together.
   double bandwidth = 0;
   double latency_s = 0;  // of a step of a collective

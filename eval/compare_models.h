@@ -23,7 +23,7 @@ struct WindowDifference {
 /// A model that is compared.
 struct ComparedModel {
   const ModelSpec& spec;
-  WeightSource weights;               // each unit is leased once for a batch of windows
+  WeightSource weights;  // each unit is leased once for a batch of windows
   // Keys and values are rounded as a cache of that type keeps them (Rows); none: they are not.
   std::optional<KvType> kv = {};
   // If set: gates of these weights. Each window is then a text of its own, and `batch` is 1.
@@ -43,8 +43,8 @@ inline constexpr int64_t kCompareRows = 64;
 /// Means over all scored tokens. A member NAME_error is the standard error of the mean.
 struct CompareReport {
   int64_t tokens = 0;
-  double mean_kl = 0, kl_error = 0, max_kl = 0;  // nats per token
-  double same_top = 0, same_top_error = 0;       // share of tokens
+  double mean_kl = 0, kl_error = 0, max_kl = 0;                                   // nats per token
+  double same_top = 0, same_top_error = 0;                                        // share of tokens
   double loss = 0, loss_error = 0, reference_loss = 0, reference_loss_error = 0;  // nats per token
   double perplexity = 0, reference_perplexity = 0;
 };

@@ -14,10 +14,10 @@ struct PerplexityReport {
   std::string convention, bos_rule;
   int64_t window = 0, stride = 0;  // in tokens
   int64_t num_windows = 0, num_tokens = 0, num_scored = 0, num_pages = 0;
-  int64_t num_words = 0;           // of the convention harness alone; 0: not known
-  int64_t num_bytes = 0;           // 0: not known
-  double sum_loss = 0;             // nats over all scored tokens
-  double perplexity = 0;           // per token, as the convention takes its mean
+  int64_t num_words = 0;                                               // of the convention harness alone; 0: not known
+  int64_t num_bytes = 0;                                               // 0: not known
+  double sum_loss = 0;                                                 // nats over all scored tokens
+  double perplexity = 0;                                               // per token, as the convention takes its mean
   double word_perplexity = 0, byte_perplexity = 0, bits_per_byte = 0;  // 0: there is no such figure here
 };
 /// Fills in the sums and derived figures from the windows' losses, in nats. perplexity is exp(sum_loss / num_scored), but under the convention

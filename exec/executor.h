@@ -40,7 +40,7 @@ struct ExecuteInput {
   const UpdatePass* update = nullptr;
   // Needed if the Program aggregates gradients: REDUCE over all ranks works on it.
   RobustStep* robust = nullptr;
-  Comm* world = nullptr;                      // all ranks of the step; nullptr: this rank is alone
+  Comm* world = nullptr;  // all ranks of the step; nullptr: this rank is alone
   // The ranks that have the same layers and the same part of each matrix as this one; nullptr: all ranks of the world.
   Comm* replicas = nullptr;
   // The ranks of this replica that hold the tied table; nullptr: this rank holds none.
@@ -54,16 +54,16 @@ struct ExecuteInput {
   std::optional<int64_t> step_targets = {};
   // simulate(program).replay; empty: execute simulates the Program itself.
   std::span<const InstructionBytes> predicted = {};
-  Clock& clock = real_clock();                       // times of the trace
+  Clock& clock = real_clock();  // times of the trace
   // true: sums over replicas run beside the compute; false: where the list has them. The bits are the same.
   bool sums_beside = true;
 };
 
 /// What one run of a Program found on this rank.
 struct ExecuteResult {
-  double loss_sum = 0;               // Σ −log p over the targets, in nats, micro-batches in order
-  std::vector<double> losses;        // that sum of each micro-batch, in order
-  int64_t num_targets = 0;           // of these micro-batches
+  double loss_sum = 0;         // Σ −log p over the targets, in nats, micro-batches in order
+  std::vector<double> losses;  // that sum of each micro-batch, in order
+  int64_t num_targets = 0;     // of these micro-batches
   // What NORM found; none if no token had a loss: NORM and UPDATE then changed nothing.
   std::optional<UpdateNorm> update;
   // If set, NORM learned from the transport's ledger that a message of this step arrived changed. All ranks then ended the step there:

@@ -26,9 +26,9 @@ struct Case {
   std::vector<int64_t> micro;  // sequences of each micro-batch
   // The embedding's rows are normed, so that the embedding saves something for its backward
   bool embed_norm = false;
-  bool experts = false;        // the second layer has routed experts, and a gated expert that every token passes
-  bool latent = false;         // both layers have latent attention
-  int64_t adapters = -1;       // -1: none; else all units are frozen and have adapters of this rank
+  bool experts = false;   // the second layer has routed experts, and a gated expert that every token passes
+  bool latent = false;    // both layers have latent attention
+  int64_t adapters = -1;  // -1: none; else all units are frozen and have adapters of this rank
   int layers = 2;
 };
 

@@ -10,7 +10,7 @@ struct LinkCheck {
   const Program& program;
   const ExecuteInput& in;
   const CollectiveParts& parts;
-  LinkBytes first{};     // the world's count before the run
+  LinkBytes first{};  // the world's count before the run
   // Pipelines: what the Program says of all instructions so far. Messages of other stages may arrive at any time, so only the whole
   // run is compared.
   LinkBytes expected{};

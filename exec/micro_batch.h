@@ -18,9 +18,9 @@ struct MicroBatch {
   MicroBatch(MicroBatch&&) = default;
   MicroBatch& operator=(MicroBatch&&) = default;
 
-  std::vector<int32_t> tokens;            // (T)
-  std::vector<int32_t> targets;           // (T); a negative target has no loss
-  Rows rows;                              // what the model's functions read of the tokens
+  std::vector<int32_t> tokens;   // (T)
+  std::vector<int32_t> targets;  // (T); a negative target has no loss
+  Rows rows;                     // what the model's functions read of the tokens
   // The number of its first row in the step's batch: the key of dropout (DropoutPlace)
   int64_t first_row = 0;
   std::optional<double> loss_scale = {};  // if set, it takes the place of ExecuteInput::loss_scale

@@ -32,10 +32,10 @@ struct StreamPlan {
   CacheSettings cache;  // of experts
   ExpertPlan experts;
   InferenceFit fit;
-  int64_t pass_bytes = 0;      // that a pass uses: of all matrices but experts, as the files hold them
+  int64_t pass_bytes = 0;  // that a pass uses: of all matrices but experts, as the files hold them
   // The part of pass_bytes that is read for each pass; what else its disk blocks hold does not count.
   int64_t streamed_bytes = 0;
-  int64_t kept_bytes = 0;      // memory of the matrices that stay
+  int64_t kept_bytes = 0;  // memory of the matrices that stay
 };
 
 /// Keeps as many bands in memory as fit within `budget` beside everything else that inference holds, and then as many experts, as a band is used

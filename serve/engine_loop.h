@@ -26,12 +26,12 @@ struct LoopEvent {
 };
 /// The state of a model's engine and embedder after a step, and what they did since the start.
 struct EngineFigures {
-  int64_t running = 0, waiting = 0;       // samples
-  int64_t waiting_texts = 0;              // texts that wait for vectors
-  int64_t pages = 0, cached_pages = 0;    // all pages; those that the prefix cache keeps
-  int64_t held_pages = 0;                 // by samples; counted at every 16th step and when nothing runs
-  int64_t prefix_asked = 0;               // tokens of prompts that were looked up in the prefix cache
-  int64_t prefix_found = 0;               // tokens that were found there
+  int64_t running = 0, waiting = 0;     // samples
+  int64_t waiting_texts = 0;            // texts that wait for vectors
+  int64_t pages = 0, cached_pages = 0;  // all pages; those that the prefix cache keeps
+  int64_t held_pages = 0;               // by samples; counted at every 16th step and when nothing runs
+  int64_t prefix_asked = 0;             // tokens of prompts that were looked up in the prefix cache
+  int64_t prefix_found = 0;             // tokens that were found there
   SpeculationFigures speculation;
   int64_t steps = 0, prompt_tokens = 0, generated_tokens = 0, preemptions = 0;
 };

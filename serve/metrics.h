@@ -34,8 +34,8 @@ class Histogram {
 struct ModelMetrics {
   std::string name;
   Histogram first_token, between_tokens, whole;  // to the first token; from token to token; of the whole request
-  std::map<std::string, int64_t> ended;  // samples by finish reason
-  int64_t gone = 0;                      // requests whose client left
+  std::map<std::string, int64_t> ended;          // samples by finish reason
+  int64_t gone = 0;                              // requests whose client left
   int64_t live_requests = 0;
   EngineFigures engine;
 };

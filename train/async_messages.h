@@ -26,12 +26,12 @@ struct AsyncHeader {
   int64_t index = 0;     // receipts of the server when it sent the weights
   int64_t dispatch = 0;  // the number of the work, from 0: which samples it takes
   // The rest is of a gradient alone.
-  double loss_sum = 0;        // Σ −log p over `targets`, in nats
-  double gradient_norm = 0;   // before clipping
-  int64_t targets = 0;        // targets with a loss
-  int64_t peak_bytes = 0;     // counted peak of the worker's pass
-  int64_t state_bytes = 0;    // counted: what the worker keeps between works
-  int64_t mismatches = 0;     // instructions whose counted bytes are not the predicted ones
+  double loss_sum = 0;       // Σ −log p over `targets`, in nats
+  double gradient_norm = 0;  // before clipping
+  int64_t targets = 0;       // targets with a loss
+  int64_t peak_bytes = 0;    // counted peak of the worker's pass
+  int64_t state_bytes = 0;   // counted: what the worker keeps between works
+  int64_t mismatches = 0;    // instructions whose counted bytes are not the predicted ones
 };
 
 /// Sends without waiting. Header and tensors must stay unchanged until the receiver has answered. Errors of all three: the transport's.

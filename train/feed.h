@@ -20,9 +20,9 @@ inline constexpr int64_t kMixtureBlock = 4096;
 
 /// How windows are cut and ordered.
 struct FeedConfig {
-  int64_t seq = 256;      // tokens of a window's inputs
-  uint64_t seed = 0;      // of the shuffle
-  bool shuffle = true;    // false: windows come in the order of the data
+  int64_t seq = 256;    // tokens of a window's inputs
+  uint64_t seed = 0;    // of the shuffle
+  bool shuffle = true;  // false: windows come in the order of the data
   // So many neighbouring windows stay neighbours when shuffled; 2 for pairs. It divides the number of windows.
   int64_t together = 1;
 };

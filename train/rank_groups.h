@@ -15,9 +15,9 @@ namespace tern {
 /// This rank's end of each group; null where the run has no such group, or this rank is not in one. Without stages and tensor groups
 /// `replicas` is null too: the replicas are then the whole world.
 struct RankGroups {
-  std::unique_ptr<Comm> replicas;               // the ranks with the same layers and the same part of each matrix
-  std::unique_ptr<Comm> tables;                 // the ranks of this replica that hold the tied table
-  std::unique_ptr<Comm> tensor;                 // its tensor group
+  std::unique_ptr<Comm> replicas;  // the ranks with the same layers and the same part of each matrix
+  std::unique_ptr<Comm> tables;    // the ranks of this replica that hold the tied table
+  std::unique_ptr<Comm> tensor;    // its tensor group
   // Those of its tensor group with the same key/value heads, if there are others.
   std::unique_ptr<Comm> keys;
   std::unique_ptr<const TensorRanks> matrices;  // made of `tensor` and `keys`

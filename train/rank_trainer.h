@@ -154,12 +154,12 @@ class RankTrainer {
   TrainState state_;
   std::optional<RopeTable> rope_;
   std::optional<UpdatePass> update_;
-  std::unique_ptr<PerturbedWeights> zeroth_;  // of --gradients zeroth-order
-  std::optional<OuterStep> outer_;            // of --outer
-  std::optional<RobustStep> robust_;          // of --aggregator
-  Program all_, program_;                     // of all devices; of this rank's device
-  std::vector<std::vector<Buffer>> arrivals_; // ExecuteInput::arrivals
-  std::vector<InstructionBytes> predicted_;   // of program_
+  std::unique_ptr<PerturbedWeights> zeroth_;   // of --gradients zeroth-order
+  std::optional<OuterStep> outer_;             // of --outer
+  std::optional<RobustStep> robust_;           // of --aggregator
+  Program all_, program_;                      // of all devices; of this rank's device
+  std::vector<std::vector<Buffer>> arrivals_;  // ExecuteInput::arrivals
+  std::vector<InstructionBytes> predicted_;    // of program_
   std::unique_ptr<MetricsLog> log_;
   std::unique_ptr<CheckpointWriter> writer_;
   int64_t begin_ns_ = 0, last_ns_ = 0, page_ns_ = 0;

@@ -37,7 +37,7 @@ struct AdapterSettings {
   bool trains_a = true;  // false: A stays as it begins
   // A reads the means of so many neighbouring columns of x. It is 64 for qalora: one group of u4, u3 and u2, two groups of Q4_1.
   int64_t pool = 1;
-  double b_rate = 1;                 // --lora-plus-ratio: the learning rate of B divided by that of A
+  double b_rate = 1;  // --lora-plus-ratio: the learning rate of B divided by that of A
   // --dpo-beta of --method dpo: β of learning from pairs of answers (train/preference.h).
   std::optional<double> preference;
 };
@@ -51,20 +51,20 @@ struct TrainSettings {
   int64_t seq = 256, batch = 32, micro_batch = 32;  // seq in tokens; batch and micro_batch in sequences
   // The longest sequence that the trained model declares; absent: as MODEL does.
   std::optional<int64_t> context;
-  int ranks = 1;                                    // of all stages, replicas and groups
-  int tensor = 1;         // --tensor-parallel: so many neighbouring ranks share out each matrix
-  int context_ranks = 1;  // --context-parallel: so many ranks share out the rows of each micro-batch
-  int zero = 0;           // of every layer, unless a plan says it layer by layer (zero_of_units)
-  SumOrder sum_order;     // --sum-groups, over the micro-batches of all ranks
+  int ranks = 1;                  // of all stages, replicas and groups
+  int tensor = 1;                 // --tensor-parallel: so many neighbouring ranks share out each matrix
+  int context_ranks = 1;          // --context-parallel: so many ranks share out the rows of each micro-batch
+  int zero = 0;                   // of every layer, unless a plan says it layer by layer (zero_of_units)
+  SumOrder sum_order;             // --sum-groups, over the micro-batches of all ranks
   LearningRateSchedule schedule;  // total_steps: --steps
   UpdateConfig optimizer = update_config(UpdateRule::adamw);
   DType dtype = DType::f32;
   Recompute recompute = Recompute::none;
-  bool update_in_backward = false;     // each layer is updated within the backward, and its gradients end then
+  bool update_in_backward = false;  // each layer is updated within the backward, and its gradients end then
   // Of --gradients zeroth-order (train/zeroth_run.h); absent: gradients come from backward passes.
   std::optional<double> perturbation;
-  bool states_on_disk = false;         // --states disk: the optimizer's states lie in a file (train/stored_run.h)
-  std::string states_directory;        // --states-dir; empty: OUT
+  bool states_on_disk = false;   // --states disk: the optimizer's states lie in a file (train/stored_run.h)
+  std::string states_directory;  // --states-dir; empty: OUT
   Multiply multiply = Multiply::fast;
   bool shuffle = true;
   uint64_t seed = 1;
@@ -78,8 +78,8 @@ struct TrainSettings {
   bool dry_run = false;
   // It says the recomputation of each layer; `recompute` is then their common mode, or none if they differ.
   std::optional<Plan> plan;
-  std::string plan_path;     // --plan; empty: no plan
-  std::optional<RobustConfig> robust;      // --aggregator; absent: gradients are summed
+  std::string plan_path;               // --plan; empty: no plan
+  std::optional<RobustConfig> robust;  // --aggregator; absent: gradients are summed
   // absent: all ranks step together. With it `ranks` is 1, and `batch` is that of a worker.
   std::optional<AsyncSettings> async;
   std::optional<AdapterSettings> adapter;  // absent: the model itself is trained

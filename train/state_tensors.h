@@ -19,10 +19,10 @@ struct StateTensor {
   // Which rank keeps which elements; empty: every rank keeps the whole tensor. (In stages other ranks than the owner may have them too.)
   // In a tensor group, elements are numbered within this rank's part of the matrix, and the ranks are those with the same part.
   std::vector<RankInterval> owners{};
-  int64_t begin = 0;             // the number of the first element of `own`
+  int64_t begin = 0;  // the number of the first element of `own`
   // In a tensor group: what each of its ranks has of the whole tensor (model/tensor_parts.h).
   std::vector<Holding> parts{};
-  int64_t part_elements = 0;     // in a tensor group: the elements of this rank's part
+  int64_t part_elements = 0;  // in a tensor group: the elements of this rank's part
 };
 /// What a checkpoint holds, in this order: all masters, what the rule keeps, what no update changes. `dtype`: of the weights.
 std::vector<StateTensor> state_tensors(const UpdateConfig&, DType dtype, const OptimizerState&);

@@ -31,16 +31,16 @@ struct StepReport {
 
 /// Functions that the training thread calls. Empty ones are skipped.
 struct TrainHooks {
-  std::function<void(const std::string&)> note;   // with a sentence that a person should read
+  std::function<void(const std::string&)> note;  // with a sentence that a person should read
   // With the name of a phase before the first step, when it begins and takes time.
   std::function<void(const std::string&)> phase;
   // Before anything is allocated.
   std::function<void(const PredictedMemory&, const ModelSpec&)> predicted;
   // When training starts; first_step: steps done before.
   std::function<void(int64_t first_step, int64_t total_steps)> begun;
-  std::function<void(const StepReport&)> step;                         // after every step
-  std::function<void(int64_t step, const Evaluation&)> evaluated;      // after every evaluation
-  PackOptions pack;                                                    // how text is packed, and who hears of it
+  std::function<void(const StepReport&)> step;                     // after every step
+  std::function<void(int64_t step, const Evaluation&)> evaluated;  // after every evaluation
+  PackOptions pack;                                                // how text is packed, and who hears of it
   // May add to the gradients; only in a run of one rank.
   std::function<void(const StepGradients&)> gradients;
   // Trained beside the adapter; only in a run of one rank.
@@ -53,8 +53,8 @@ struct StoredStatesReport {
   int64_t read_bytes = 0, written_bytes = 0;  // from and to the disk, in whole blocks, with what was read ahead
   // Of the disk, both ways together, as probed before the first step; 0: not probed.
   double bytes_per_s = 0;
-  double disk_step_seconds = 0;               // what the disk alone takes for a step at that rate
-  double waited_seconds = 0;                  // what all steps together waited for the disk
+  double disk_step_seconds = 0;  // what the disk alone takes for a step at that rate
+  double waited_seconds = 0;     // what all steps together waited for the disk
 };
 
 /// How a run ended. planned_only: with --dry-run, before anything was written. stopped_early: by --patience.

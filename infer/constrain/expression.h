@@ -14,10 +14,10 @@ enum class ExpressionKind : uint8_t { text, chars, rule, sequence, choice, repea
 /// A node of the grammar's syntax tree.
 struct Expression {
   ExpressionKind kind = ExpressionKind::sequence;
-  std::string text = {};                                  // of a text
+  std::string text = {};  // of a text
   // Ranges of code points, ends included; ascending and disjoint.
   std::vector<std::pair<uint32_t, uint32_t>> chars = {};
-  int32_t rule = -1;                                      // index of a rule
+  int32_t rule = -1;  // index of a rule
   std::vector<Expression> parts = {};
   int64_t least = 0, most = -1;  // of a repeat; -1: any number
 };

@@ -27,9 +27,9 @@ struct SpeculationSettings {
 
 /// What happened so far. "Steps" are steps that only decoded; their seconds include guessing and drawing.
 struct SpeculationFigures {
-  int64_t guessed = 0, accepted = 0;      // guesses that were computed; the part of them that was accepted
-  int64_t steps = 0, with_guesses = 0;    // steps; the part of them that had guesses
-  int64_t tokens = 0;                     // drawn in these steps
+  int64_t guessed = 0, accepted = 0;    // guesses that were computed; the part of them that was accepted
+  int64_t steps = 0, with_guesses = 0;  // steps; the part of them that had guesses
+  int64_t tokens = 0;                   // drawn in these steps
   // Of these steps; an estimate of what their tokens would have taken without guesses.
   double seconds = 0, plain_seconds = 0;
   double acceptance() const { return guessed > 0 ? static_cast<double>(accepted) / static_cast<double>(guessed) : 0; }
@@ -91,12 +91,12 @@ class Speculation {
 
   SpeculationSettings settings_;
   const Clock& clock_;
-  StepTimes times_;                                  // of steps that only decoded, without drawing
+  StepTimes times_;  // of steps that only decoded, without drawing
   // Of all steps: for numbers of rows that steps which only decoded lacked of late.
   StepTimes lasting_times_{StepTimes::kLongMemory};
-  std::optional<double> draw_s_;                     // seconds to draw one token
-  std::optional<double> length_;                     // the usual number of a text's tokens when it ends
-  Rates rates_;                                      // of all texts
+  std::optional<double> draw_s_;  // seconds to draw one token
+  std::optional<double> length_;  // the usual number of a text's tokens when it ends
+  Rates rates_;                   // of all texts
   std::unordered_map<uint64_t, Text> texts_;
   int64_t wait_ = 0, next_wait_ = 1;  // steps until a proposer that costs time is tried again
   double trials_s_ = 0;               // seconds of all trials

@@ -33,7 +33,7 @@ struct LoadSettings {
   ServerAddress server;
   std::string model;  // the name in requests
   LoadMix mix;
-  int64_t requests = 100;                // the number of requests that are measured
+  int64_t requests = 100;  // the number of requests that are measured
   // For a mix without a rate: so many users, each of whom sends a request when it has its answer.
   int64_t users = 0;
   double ramp_s = 0;                     // the users begin evenly spread over this time
