@@ -8,6 +8,7 @@
 #include <set>
 
 #include "adapt/adapter_file.h"
+#include "adapt/combine.h"
 #include "apps/common.h"
 #include "apps/hf_output.h"
 #include "base/error.h"
