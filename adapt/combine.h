@@ -1,73 +1,72 @@
 #pragma once
-// Several adapters of one base become one. Sums in f64; what is written is rounded once (adapt/adapter_matrices.h).
+// Combines several adapters of one base model into one. It computes in f64; numbers are rounded once, when they are written
+// (adapt/adapter_file.h).
 
 #include <cstdint>
-#include <map>
 #include <optional>
-#include <string>
 #include <string_view>
 #include <vector>
 
+#include "adapt/adapter_matrix.h"
+
 namespace tern {
 
-/// One matrix's adapter: it adds scale·b·a to the weight (out, in).
-struct AdapterMatrix {
-  int64_t rank = 0, out = 0, in = 0;
-  double scale = 1;
-  std::vector<double> a, b;  // (rank, in); (out, rank)
-};
-/// By the path of the module, "model.layers.0.self_attn.q_proj".
-using AdapterMatrices = std::map<std::string, AdapterMatrix>;
-
+/// How the majority's sign at a place is found: the sign of the sum, or the sign that more numbers have.
 enum class MajoritySign { total, frequency };
-/// How numbers of several adapters become one. The A's and the B's apart (w_i: √|weight·scale| for both, its sign for A alone),
-/// or the products scale·B·A (w_i: the weight), which are then factored again by singular values.
+
+/// How x, the numbers of several adapters at one place, become one number. w_i is the weight of adapter i there (see Combination::How).
 enum class Arithmetic {
   linear,           // Σ w_i·x_i
-  magnitude_prune,  // the same of the largest numbers of each
-  dare_linear,      // the same of numbers drawn at random, divided by the density
-  ties,             // mean of the largest numbers of each that agree with the sign that the majority has there
-  dare_ties,        // the same of numbers drawn at random, divided by the density
+  magnitude_prune,  // Σ w_i·x_i over the largest numbers of each adapter
+  dare_linear,      // Σ w_i·x_i/density over numbers drawn at random
+  ties,             // the mean of the w_i·x_i, over the largest numbers of each adapter that have the majority's sign
+  dare_ties,        // the same of numbers drawn at random and divided by the density
 };
+
+/// A method of combining.
 struct Combination {
+  // factors: the A's and the B's apart. w_i is √|weight·scale| for both; the A's have its sign too.
+  // products: the products scale·B·A, which are then factored again by singular values. w_i is the weight.
+  // cat: the factors one below the other; their product is the exact weighted sum, and ranks add up.
+  // opcm: one adapter after the other (combine_adapters).
   enum class How { factors, products, cat, opcm } how = How::factors;
-  Arithmetic arithmetic = Arithmetic::linear;  // of factors, products
+  Arithmetic arithmetic = Arithmetic::linear;  // of factors and products
 };
-/// PEFT's names: "linear", "svd", "cat", "ties", "ties_svd", …; and "opcm". nullopt: another.
+/// The method of that name: PEFT's names "linear", "svd", "cat", "ties", "ties_svd", …, and "opcm". None: there is no such method.
 std::optional<Combination> combination_named(std::string_view);
 const std::vector<std::string_view>& combination_names();
-/// Whether it reads CombineSettings::density.
+/// Whether the method uses CombineSettings::density.
 bool prunes(const Combination&);
 
 struct CombineSettings {
   Combination combination;
-  std::vector<double> weights;  // of each adapter
-  double density = 1;           // share of the numbers that stay, in (0, 1]
-  MajoritySign sign = MajoritySign::total;
-  int64_t rank = 0;  // of products; 0: the largest among the adapters
-  uint64_t seed = 1;
+  std::vector<double> weights;              // by adapter
+  double density = 1;                       // the share of an adapter's numbers that stay, in (0, 1]
+  MajoritySign sign = MajoritySign::total;  // of ties
+  int64_t rank = 0;                         // of the result of products; 0: the largest rank among the adapters
+  uint64_t seed = 1;                        // of random draws
 };
 
-/// Frobenius norms of what adapters add to all weights together.
+/// Frobenius norms of what adapters add to all weights, taken together.
 struct CombineNorms {
-  std::vector<double> each;  // weight·scale·B·A of each adapter
-  double combined = 0;
+  std::vector<double> each;  // by adapter: the norm of weight·scale·B·A
+  double combined = 0;       // of the result
 };
+
 struct Combined {
   AdapterMatrices matrices;  // scale 1
   CombineNorms norms;
 };
 
-/// A module that some adapters lack is combined of those that have it.
-/// linear, ties, …  numbers as PEFT's add_weighted_adapter combines them. Of equal magnitudes at a density's cutoff the
-///        first in the matrix stay. Random numbers are keyed by seed, module, factor, adapter, place: they depend on
-///        nothing else; PEFT draws others.
-/// svd    without pruning the singular values are those of small cores between orthogonal factors of all A and B.
-/// opcm   one adapter after the other, in their order: what a later one adds loses its components in the leading singular
-///        directions of what is merged (those with half of the sum of singular values) and on the rest of the diagonal; then all is
-///        scaled so that its norm is the mean of the adapters' norms. Rank: at most the sum of ranks.
-/// Errors  usage: ranks of a module that differ where factors are combined. bad_file: shapes that differ; numbers that are not
-///         finite. TERN_CHECK: as many weights as adapters.
+/// Combines adapters. A module that some adapters lack is combined of those that have it.
+/// linear, ties, …  combine numbers as PEFT's add_weighted_adapter does. If the cutoff of a density falls among equal magnitudes, the first
+///        of them in the matrix stay. Random draws depend on nothing but seed, module, factor, adapter and place; PEFT draws other numbers.
+/// svd    without pruning, the singular values are found from small matrices between orthogonal factors of all A and all B.
+/// opcm   merges one adapter after the other, in their order. What a later adapter adds loses its components in the leading singular
+///        directions of what is merged so far (those that hold half of the sum of singular values), and those on the rest of the diagonal.
+///        At the end all is scaled so that its norm is the mean of the adapters' norms. The rank is at most the sum of ranks.
+/// Errors  usage: factors are combined, and the adapters of a module have unlike ranks. bad_file: unlike shapes; numbers that are not finite.
+///         TERN_CHECK: another number of weights than of adapters.
 /// Source  Yadav et al. 2023, arXiv:2306.01708 (TIES); Yu et al. 2024, arXiv:2311.03099 (DARE); peft 0.21's merge_utils; OPCM: Tang
 ///         et al. 2025, arXiv:2501.09522 (by way of its authors' program).
 Combined combine_adapters(const std::vector<AdapterMatrices>&, const CombineSettings&);

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "adapt/adapter_matrices.h"
+#include "adapt/adapter_file.h"
 #include "adapt/core_svd.h"
 #include "adapt/opcm.h"
 #include "base/error.h"

@@ -9,6 +9,7 @@
 #include "adapt/accuracy.h"
 #include "adapt/numbers_file.h"
 #include "adapt/task_model.h"
+#include "adapt/window_prompt.h"
 #include "base/error.h"
 #include "base/publish.h"
 #include "model/adapter_files.h"

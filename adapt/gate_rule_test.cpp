@@ -8,6 +8,7 @@
 #include <random>
 
 #include "adapt/gate_trainer.h"
+#include "adapt/window_prompt.h"
 
 namespace tern {
 namespace {

@@ -1,6 +1,6 @@
 #pragma once
-// GainLoRA's part in a task's run: earlier branches beside the one that learns, all weighed by their gates, and the gate that learns
-// with it (adapt/gate_rule.h). A micro-batch is one window, as a window has one prompt.
+// GainLoRA's part in the run of a task. Beside the branch that learns it puts the branches of earlier tasks, weighs all by their gates, and
+// trains the gate of this task (adapt/gate_rule.h). A micro-batch is one window, as a window has one prompt.
 
 #include <optional>
 #include <string>
@@ -13,20 +13,16 @@
 
 namespace tern {
 
-/// The first rows of a window that are its prompt: up to the first target with a loss where rows before it have none (a conversation), else
-/// `prompt_tokens` of them, at most all.
-int64_t prompt_rows(const MicroBatch& window, int64_t prompt_tokens);
-/// Takes away the losses of what lies inside the prompt, which the gates have seen.
-void hide_prompt(MicroBatch& window, int64_t prompt_tokens);
-
+/// What the gate of a task is trained from.
 struct GateTask {
-  GatedAdapter earlier;  // gates and branches of earlier tasks; its prompt_tokens
-  InputGate begin;       // where this task's gate begins
-  GateMemory memory;
+  GatedAdapter earlier;  // branches and gates of earlier tasks; the number of a text's prompt tokens
+  InputGate begin;       // this task's gate before the run
+  GateMemory memory;     // of earlier tasks
   GateUpdates updates = GateUpdates::exact;
-  std::optional<double> forced = {};  // tests: the gates of all tasks
+  std::optional<double> forced = {};  // for tests: the value that all gates have
 };
 
+/// Trains the gate of a task, step by step. For the functions that override, see train/step_companion.h.
 class GateTrainer : public StepCompanion {
  public:
   explicit GateTrainer(GateTask);
@@ -39,13 +35,13 @@ class GateTrainer : public StepCompanion {
   void choose_targets(std::vector<MicroBatch>&) const override;
   const ModelWeights& weights() const override { return weights_; }
   void before(const MicroBatch&) override;
-  /// The gradient of the window's gate: <B, this window's gradient of B>/gate, because the gate
-  /// scales the branch. A gate of 0 has none.
+  /// Adds the gradient of the window's gate to that of the step. As the gate scales the branch, the loss changes with the gate by
+  /// <B, this window's gradient of B>/gate. A gate of 0 adds nothing.
   void after(const std::vector<Tensor>& trained, const std::vector<Tensor>& gradients) override;
   void update(int64_t number, double learning_rate) override;
 
   const InputGate& gate() const { return state_.gate; }
-  const InputGate& gradient() const { return gradient_; }  // of the step so far
+  const InputGate& gradient() const { return gradient_; }  // the sum over the step's windows so far
 
  private:
   size_t num_earlier() const { return task_.earlier.gates.size(); }
@@ -54,16 +50,16 @@ class GateTrainer : public StepCompanion {
   GateState state_;
   InputGate gradient_;
   ModelSpec spec_;
-  ModelWeights earlier_, weights_;  // branches alone; handles on all
+  ModelWeights earlier_, weights_;  // earlier branches alone; the run's weights with all branches, sharing memory
   GatedBranches branches_;
-  std::vector<bool> is_b_;  // of trained parameters
+  std::vector<bool> is_b_;  // by trained parameter: whether it is a B
   GatePass pass_;           // of the window at hand
-  double gate_ = 1;
-  double agreement_ = 0;  // <B, its gradient> of the step so far
+  double gate_ = 1;         // of the window at hand
+  double agreement_ = 0;    // <B, its gradient> of the step so far
   std::vector<Tensor> counted_;
 };
 
-/// Earlier branches behind those of `weights`, as adapters 0, 1, … Errors: those of load_adapters.
+/// Loads these PEFT directories as further branches of `weights`, after the branches that it has. Errors: those of load_adapters.
 void add_branches(const ModelSpec& adapted, const std::vector<std::string>& branches, DType, ModelWeights& weights,
                   Arena&);
 

@@ -1,5 +1,5 @@
 #pragma once
-// Memories of inputs on the disk, by the name of the weight that the inputs multiply.
+// Reads and writes the memories of a model's layers (adapt/input_memory.h).
 
 #include <map>
 #include <string>
@@ -9,11 +9,12 @@
 namespace tern {
 
 class Io;
+/// By the name of the weight that the inputs multiply.
 using InputMemories = std::map<std::string, InputMemory>;
-
-/// One safetensors file: NAME.protected or NAME.free, (rows, dim) in f64. Errors: those of write_safetensors.
+/// Writes one safetensors file with a tensor NAME.protected or NAME.free, (rows, dim) in f64, for each memory. Errors: those of
+/// write_safetensors.
 void write_memories(const InputMemories&, const std::string& path, Io&);
-/// Errors: bad_file: not such a file.
+/// Reads such a file. Errors: bad_file: it is another kind of file.
 InputMemories read_memories(const std::string& path);
 
 }  // namespace tern

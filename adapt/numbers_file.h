@@ -1,5 +1,5 @@
 #pragma once
-// Named matrices of f64 that one task leaves for the next, in one safetensors file.
+// Reads and writes the matrices that one task of a stream leaves for the next.
 
 #include <map>
 #include <string>
@@ -9,16 +9,17 @@ namespace tern {
 
 class Io;
 
+/// A matrix in f64.
+/// A matrix in f64.
 struct NamedMatrix {
   int64_t width = 0;
   std::vector<double> numbers;  // (rows, width)
   int64_t num_rows() const { return width > 0 ? static_cast<int64_t>(numbers.size()) / width : 0; }
 };
 using NamedMatrices = std::map<std::string, NamedMatrix>;
-
-/// Errors: those of write_safetensors.
+/// Writes the matrices as one safetensors file. Errors: those of write_safetensors.
 void write_matrices(const NamedMatrices&, const std::string& path, Io&);
-/// Errors: bad_file: a tensor that is no matrix of F64.
+/// Reads such a file. Errors: bad_file: a tensor is not a matrix of F64.
 NamedMatrices read_matrices(const std::string& path);
 
 }  // namespace tern

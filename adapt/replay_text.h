@@ -1,5 +1,5 @@
 #pragma once
-// A share of a task's data that is kept to be learned again.
+// Keeps a share of a task's data, so that later tasks learn from it again.
 
 #include <string>
 
@@ -7,9 +7,9 @@ namespace tern {
 
 class Io;
 
-/// Writes about `share` of the bytes of `data` to `to` (a path without its end) and returns the path: lines of JSONL as they are; of a
-/// text stretches of whole lines of about a kilobyte, each a document; at least one. Which are kept depends on seed and place alone.
-/// Errors: those of reading and writing.
+/// Writes about `share` (from 0 to 1) of the bytes of the file `data` to a new file and returns its path, which is `to` and an extension. Of
+/// JSONL it keeps whole lines; of a text it keeps stretches of whole lines of about a kilobyte, each as a document. At least one is kept.
+/// Which are kept depends on nothing but the seed and their place in the file. Errors: those of reading and writing.
 std::string keep_share(const std::string& data, double share, uint64_t seed, const std::string& to, Io&);
 
 }  // namespace tern

@@ -14,6 +14,7 @@
 #include "base/crc32c.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "train/settings_facts.h"
 
 namespace tern {
 namespace {

@@ -1,14 +1,15 @@
 #pragma once
-// A stream of tasks: learned one after another, all of them judged after each.
+// A stream of tasks. A model learns them one after another, and after each task it is scored on all of them.
 //
-//   OUT/stream.json            what was asked for; another request is refused
-//   OUT/before.json            scores of the model as it came
+//   OUT/stream.json            the settings; a stream with other settings is refused
+//   OUT/before.json            scores of the model before the first task
 //   OUT/01-NAME/run/           the task's run (train/run_dir.h), with the adapter
 //   OUT/01-NAME/begin/         InfLoRA, GainLoRA: the directions that A is given, a PEFT directory
-//   OUT/01-NAME/gated/         GainLoRA: all branches up to this task with their gates (adapt/gain_lora.h); gone when the next is done
-//   OUT/01-NAME/memory.safetensors, kept.txt, model/   what the next task starts from, by method; gone when that one is done
-//   OUT/alone-NAME/, OUT/together/   runs beside the stream, as tasks' directories
-//   OUT/01-NAME/scores.json    written last: the task is done
+//   OUT/01-NAME/gated/         GainLoRA: all branches up to this task with their gates (adapt/gain_lora.h); removed when the next task is
+//                              done
+//   OUT/01-NAME/memory.safetensors, kept.txt, model/   what the next task starts from, by method; removed when that task is done
+//   OUT/alone-NAME/, OUT/together/   the runs of StreamSettings::references, with the same files as a task
+//   OUT/01-NAME/scores.json    written last: if it is there, the task is done
 
 #include <atomic>
 #include <functional>
@@ -23,62 +24,71 @@
 
 namespace tern {
 
+/// How a task is learned, and what becomes of its adapter. (docs/continual.md)
 enum class StreamMethod : uint8_t {
-  seqlora,    // one adapter learns on
-  inflora,    // A given by input_memory.h, B trained; folded into the weights after each task
-  olora,      // a new adapter for each task, A kept away from those before; folded into the weights
-  ewc,        // one adapter learns on; a penalty holds its numbers where they were
-  replay,     // one adapter learns on, also from a share of earlier tasks' data
-  gainlora,   // A given as inflora's, B trained; branches stay apart, each weighed by a gate that reads the prompt
+  seqlora,  // all tasks train one adapter
+  inflora,  // A is given (adapt/input_memory.h), B is trained; after each task the adapter is merged into the weights
+  olora,    // each task has a new adapter, whose A is kept away from those before; it is merged into the weights
+  ewc,      // all tasks train one adapter; a penalty holds its numbers where they were
+  replay,   // all tasks train one adapter, also from a share of earlier tasks' data
+  // A is given as under inflora, B is trained; each task's branch stays, weighed by a gate that reads the prompt.
+  gainlora,
   multitask,  // no stream: one run on all tasks' data together
 };
-/// Of a name as the options have it; absent: no method for streams.
+/// The method of a name that --method takes; none: it is no method for streams.
 std::optional<StreamMethod> stream_method(std::string_view name);
 std::string_view name_of(StreamMethod);
 
 struct StreamSettings {
-  TrainSettings
-      train;  // of every task; the stream sets data, output, where the adapter begins, and the steps of tasks that say theirs
+  // Of every task. The stream sets data, output, the adapter's beginning, and for a task that says its steps total_steps.
+  TrainSettings train;
   std::vector<StreamTask> tasks;
   StreamMethod method = StreamMethod::seqlora;
   InfloraMode mode = InfloraMode::code;
-  double energy = 0.95;              // the share that energy_threshold begins with; behind the last task it would be 1
-  int64_t statistics_windows = 256;  // of each task's data, at most; also of EWC's importances
-  // gainlora's gates: hidden numbers, tokens of a text that they read, how they learn.
-  int64_t gate_width = 100, gate_tokens = 32;
+  double energy = 0.95;  // `first` of energy_threshold; its `last` is 1
+  // The most windows of a task's data from which covariances and EWC's importances are taken.
+  int64_t statistics_windows = 256;
+  int64_t gate_width = 100;  // hidden numbers of gainlora's gates
+  int64_t gate_tokens = 32;  // tokens of a text that a gate reads
   GateUpdates gate_updates = GateUpdates::exact;
-  double penalty = 0;  // EWC's and O-LoRA's weight
-  double replay_share = 0.01;
-  bool references = false;  // also a run on each task alone, and one on all together
+  double penalty = 0;          // the weight of EWC's and O-LoRA's penalty
+  double replay_share = 0.01;  // of a task's bytes
+  bool references = false;     // also a run on each task alone, and a run on all together
 };
 
+/// Functions that the stream calls. Empty ones are skipped.
 struct StreamHooks {
-  std::function<void(const std::string& what)> begun;          // work that takes time begins
-  std::function<TrainHooks(const TrainSettings&)> train;       // of a task's run
-  std::function<void(size_t task, const StreamScores&)> done;  // a task is judged
+  std::function<void(const std::string& what)> begun;          // when work begins that takes time
+  std::function<TrainHooks(const TrainSettings&)> train;       // gives the hooks of a task's run
+  std::function<void(size_t task, const StreamScores&)> done;  // when the model was scored after a task
 };
 
-/// Of one task that is done.
+/// What a task that is done took.
 struct TaskCost {
-  int64_t trained = 0;                     // numbers
-  int64_t kept_bytes = 0;                  // what the next task needs beside the model: an adapter, or memories
-  int64_t protected_dim = 0, all_dim = 0;  // InfLoRA, GainLoRA: over all adapted inputs
-  double seconds = 0;                      // of the process that finished it
+  int64_t trained = 0;     // numbers that it trained
+  int64_t kept_bytes = 0;  // what the next task needs beside the model: an adapter, or memories
+  // InfLoRA, GainLoRA: protected directions and all directions, summed over adapted inputs.
+  int64_t protected_dim = 0, all_dim = 0;
+  double seconds = 0;  // of the process that finished it
 };
+
 struct StreamResult {
   TrainEnd end = TrainEnd::finished;
   StreamScores scores;
-  std::vector<TaskCost> costs;
-  std::string product;  // the last task's: an adapter, gated adapters, or the model it was folded into
+  std::vector<TaskCost> costs;  // by task
+  // The path of the last task's adapter, gated adapters, or model with the adapter merged in.
+  std::string product;
 };
 
-/// Order   as train's: the same bits, killed and started again at any step or task border.
-/// Disk    at most two folded models at once; of a finished task its adapter and scores.
-/// Stops   as train. Errors: those of train; usage: OUT holds another stream, or a setting that streams do not take.
+/// Learns the tasks that are not done yet, one after another, and scores the model after each.
+/// Order   a stream that was killed and started again, at any step or between tasks, gives the same bits as one that was not.
+/// Disk    at most two models with merged adapters lie there at once; of a finished task its adapter and scores stay.
+/// Stops   as train. Errors: those of train; usage: OUT holds another stream, or streams do not take a setting.
 StreamResult run_stream(const StreamSettings&, const StreamHooks& = {}, Io& = real_io(),
                         const std::atomic<bool>& stop = kNeverStops);
 
-/// Predicts the memory of a task's run, which is the same for all tasks (gainlora: of the last task's, at most). Nothing is written.
+/// Predicts the memory of a task's run (TrainResult::predicted). It is the same for all tasks; under gainlora it is that of the last task,
+/// which is the most. Nothing is written.
 TrainResult forecast_stream(const StreamSettings&, const TrainHooks& = {});
 
 }  // namespace tern

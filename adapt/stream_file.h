@@ -1,11 +1,12 @@
 #pragma once
-// TASKS.toml: what is learned, in which order, and what each task is judged by.
+// TASKS.toml: the tasks of a stream in their order, each with its data and its test.
 //
 //   [[task]]
 //   name = "plays"              # of a directory: letters, digits, - and _
 //   data = "plays.txt"          # as --data of tern adapt; relative to this file
-//   test = "plays_test.txt"     # its score: bits per byte; of questions with choices (eval/task_file.h) the share that is right
-//   steps = 200                 # not given: --steps
+//   test = "plays_test.txt"     # a text, scored in bits per byte; or questions with choices (eval/task_file.h), scored by the share of
+//                               # right answers
+//   steps = 200                 # if it is not given: --steps
 
 #include <cstdint>
 #include <optional>
@@ -14,12 +15,12 @@
 
 namespace tern {
 
+/// A task. Paths are as this process can open them.
 struct StreamTask {
   std::string name, data, test;
   std::optional<int64_t> steps;
 };
-
-/// Errors: bad_file "PATH:LINE: …": no task, a name twice, a key that is not known.
+/// The tasks of such a file, in order. Errors: bad_file "PATH:LINE: …": no task, two tasks of one name, an unknown key.
 std::vector<StreamTask> read_stream_file(const std::string& path);
 
 }  // namespace tern

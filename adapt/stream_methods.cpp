@@ -101,10 +101,6 @@ std::string kept_data(const StreamSettings& s, size_t t, Io& io) {
 
 }  // namespace
 
-std::string StreamPlaces::directory(size_t t) const {
-  return of_stream(fmt::format("{:02}-{}", t + 1, s.tasks[t].name));
-}
-
 bool folds(StreamMethod m) { return m == StreamMethod::inflora || m == StreamMethod::olora; }
 
 void take_steps(TrainSettings& s, int64_t steps) {

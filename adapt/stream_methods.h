@@ -1,44 +1,37 @@
 #pragma once
-// What the methods for streams do around a task's run. Each step's result is there whole or not at all, so a stream that was
-// killed and started again finds the result or makes it again.
+// What the methods for streams do before, in and after the run of a task. Each function writes its result whole or not at all, so a stream
+// that was killed and started again finds the result or makes it again. Tasks t count from 0.
 
 #include <functional>
 #include <string>
 
 #include "adapt/stream.h"
+#include "adapt/stream_places.h"
 
 namespace tern {
 
-inline constexpr const char* kStreamMemory = "memory.safetensors";
-
-/// Where a stream's files lie; t counts from 0.
-struct StreamPlaces {
-  const StreamSettings& s;
-  std::string of_stream(const std::string& name) const { return join_path(s.train.output, name); }
-  std::string directory(size_t t) const;
-  std::string in(size_t t, const std::string& name) const { return join_path(directory(t), name); }
-  std::string adapter(size_t t) const { return join_path(in(t, "run"), "adapter"); }
-};
-
-/// Whether a task's adapter becomes part of the weights that the next task starts from.
+/// Whether a task's adapter is merged into the weights that the next task starts from.
 bool folds(StreamMethod);
-/// Of the run of task t.
+
+/// The settings of the run of task t.
 TrainSettings task_settings(const StreamSettings&, size_t t);
-/// The model as it is after task t, to be judged.
+/// Settings whose model and adapter are those after task t, with which it is scored.
 TrainSettings learned_settings(const StreamSettings&, size_t t);
+/// Sets total_steps; a warm-up that is longer becomes a tenth of it.
 void take_steps(TrainSettings&, int64_t steps);
-/// `data` as one token file, `to`. Errors: those of pack.
+/// Writes the texts `data` as one token file, `to`. Errors: those of pack.
 void join_data(const StreamSettings&, const std::vector<std::string>& data, const std::string& to, Io&);
 
-/// What the run of task t needs: InfLoRA's directions, GainLoRA's beginning, replay's data.
+/// Writes what the run of task t needs: InfLoRA's directions, GainLoRA's beginning, replay's data.
 void before_task(const StreamSettings&, size_t t, Io&);
-/// Added to the gradients of its steps; empty: nothing.
+/// The function that adds the method's penalty to the gradients of each step of task t; empty: the method has none.
 std::function<void(const StepGradients&)> penalty_of(const StreamSettings&, size_t t);
-/// What the next task needs (of GainLoRA: adapt/gain_lora.h): memories of inputs, anchors, old directions, kept data; the folded model.
+/// Writes what the next task needs: memories of inputs, anchors, old directions, kept data, and the model with the adapter merged in. For
+/// GainLoRA end_gated_task (adapt/gain_lora.h) takes its place.
 void after_task(const StreamSettings&, size_t t, Io&);
-/// TaskCost without its seconds.
+/// The cost of task t, but for TaskCost::seconds.
 TaskCost cost_of(const StreamSettings&, size_t t, Io&);
-/// Removes what earlier tasks left for task t alone, and task t's checkpoints.
+/// Removes what earlier tasks left for task t alone, and the checkpoints of task t.
 void clear_behind(const StreamSettings&, size_t t, Io&);
 
 }  // namespace tern

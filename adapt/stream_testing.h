@@ -1,5 +1,5 @@
 #pragma once
-// A folder with a model of width 16 that a few steps have trained and texts unlike each other, for tests of streams.
+// For tests of streams: a folder with texts unlike each other, and a model of width 16 that was trained for a few steps.
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ namespace tern {
 
 inline const std::string kTokenizer = TERN_SOURCE_DIR "/tests/golden/tokenizers/byte_level";
 
-/// Of a task of the folder: four steps of an adapter of rank 2.
+/// The settings of a task: four steps of an adapter of rank 2 on the folder's model.
 inline TrainSettings small_settings(const std::string& root, const std::string& output) {
   TrainSettings s;
   s.model = root + "/base/model", s.output = root + "/" + output;
@@ -42,7 +42,7 @@ inline std::vector<StreamTask> small_tasks(const std::string& root, size_t count
   return tasks;
 }
 
-/// Fills the folder: three texts and the model, which `base` trains on the first.
+/// Fills the folder with three texts, and with the model that a run with the settings `base` trains on the first text.
 inline void fill_stream_folder(const std::string& root, TrainSettings base) {
   ::setenv("XDG_CACHE_HOME", root.c_str(), 1);
   const char* forms[] = {"line {} of {}\n", "{}+{}=?\n", "the {}th tern saw {} boats\n"};

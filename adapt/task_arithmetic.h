@@ -1,5 +1,5 @@
 #pragma once
-// Weighted sums of several lists of numbers, of which some numbers are left out. Stays in adapt/.
+// Weighted sums of several lists of numbers, some of whose numbers are left out. For adapt/ alone.
 
 #include <functional>
 #include <vector>
@@ -8,9 +8,11 @@
 
 namespace tern {
 
-/// A number of list i, uniform in [0, 1), for its place `at`.
+/// A random number for place `at` of a list, uniform in [0, 1).
 using Draw = std::function<double(size_t list, size_t at)>;
-/// The lists, of one length, as one; `weights` of each. Order  every number by itself, over the lists in their order.
+
+/// Combines the lists, which have one length, into one, as `Arithmetic` says. `weights`: by list. Order  each place by itself, over the lists in
+/// their order.
 std::vector<double> combined_numbers(Arithmetic, std::vector<std::vector<double>> lists,
                                      const std::vector<double>& weights, double density, MajoritySign, const Draw&);
 

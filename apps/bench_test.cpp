@@ -1,4 +1,4 @@
-#include "apps/bench.h"
+#include "apps/bench_rounds.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 #pragma once
-// A calibration and priced tables in words and as JSON, as `tern plan calibrate` and `tern plan table` print them.
+// Calibrations and priced tables, in words and as JSON, as `tern plan calibrate` and `tern plan table` print them.
 
 #include <optional>
 #include <span>
@@ -15,17 +15,17 @@
 
 namespace tern {
 
-/// A plan's error bar; nothing if no error is known.
+/// The error bar of a plan whose step takes `step_ps`; none if no error is known.
 std::optional<PlannedError> planned_error(const Calibration&, int64_t step_ps);
-/// Why a calibration's errors say little; "" if there is no such reason.
+/// Why a calibration's errors say little, in words; "" if there is no such reason.
 std::string few_words(const Calibration&);
 Json errors_json(const PredictionErrors&);
 std::string errors_words(const PredictionErrors&);
-/// Constants beside their nominal values and bounds, one a line.
+/// The constants, one a line, with their nominal values and bounds.
 std::string constants_text(const Constants&);
 Json constants_json(const Constants&);
 
-/// A priced table. `predicted`: seconds, as `rows`.
+/// A table of runs with predicted times. Entry i of `predicted`, in seconds, belongs to the run rows[i].
 struct PricedTable {
   const RunSet& runs;
   std::vector<size_t> rows;
@@ -34,8 +34,8 @@ struct PricedTable {
 };
 std::string table_rows_text(const PricedTable&);  // the rows alone
 std::string table_report(const PricedTable&);     // with their errors
-/// {"rows": [{"line", "model", "run", "predicted", "low", "high", "measured", "error", …}], "unit": "ms", "errors": …}:
-/// times in milliseconds, as the tables' own.
+/// {"rows": [{"line", "model", "run", "predicted", "low", "high", "measured", "error", …}], "unit": "ms", "errors": …}. Times are in milliseconds, as
+/// in the files of runs.
 Json table_json(const PricedTable&);
 
 }  // namespace tern

@@ -1,7 +1,6 @@
 #pragma once
-// The messages of a conversation and what a line of input means; no model, no terminal.
+// The messages of a conversation, without a model or a terminal.
 
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,7 +14,7 @@ struct ChatMessage {
   friend bool operator==(const ChatMessage&, const ChatMessage&) = default;
 };
 
-/// A system prompt (may be empty), then user and assistant in turn.
+/// A conversation: a system prompt, which may be empty, then messages of user and assistant in turn.
 class ChatHistory {
  public:
   std::string system;
@@ -24,41 +23,20 @@ class ChatHistory {
   void answer(std::string text) { turns_.push_back({"assistant", std::move(text)}); }
   bool waits_for_answer() const { return !turns_.empty() && turns_.back().role == "user"; }
   void clear() { turns_.clear(); }
-  /// Takes back the last question with its answer; false if there is none.
+  /// Removes the last question and its answer. False: there is none.
   bool undo();
-  /// Takes back the last answer and keeps its question; false if there is none.
+  /// Removes the last answer and keeps its question. False: there is none.
   bool forget_answer();
 
   /// [{"role": …, "content": …}, …], the system prompt first.
   Json messages() const;
-  /// {"messages": [...]}: one line, as `tern train` reads it.
+  /// {"messages": [...]} on one line, as `tern train` reads it.
   std::string to_json() const;
-  /// Errors  bad_file "PLACE: …": not of that form; tool calls and parts other than text; roles out of turn.
+  /// Reads what to_json writes. Errors  bad_file "PLACE: …": another form; tool calls, or parts other than text; roles out of turn.
   static ChatHistory from_json(std::string_view text, const std::string& place);
 
  private:
   std::vector<ChatMessage> turns_;
 };
-
-/// Lines become messages: a line that ends with '\' goes on in the next one, """ … """ holds lines as they are.
-class ChatInput {
- public:
-  /// A whole message, or nothing yet.
-  std::optional<std::string> push(std::string_view line);
-  bool open() const { return block_ || !held_.empty(); }
-  /// The end of input: what was begun.
-  std::optional<std::string> finish();
-  void drop() { *this = {}; }
-
- private:
-  std::string held_;
-  bool block_ = false;
-};
-
-/// "/undo" -> {"undo", ""}; a message is no command, nor is one that begins with "//" (then one '/' is taken away).
-struct ChatCommand {
-  std::string name, argument;
-};
-std::optional<ChatCommand> chat_command(std::string& message);
 
 }  // namespace tern

@@ -1,5 +1,7 @@
 #include "apps/chat_history.h"
 
+#include "apps/chat_input.h"
+
 #include "base/error.h"
 #include "formats/format_test_support.h"
 

@@ -1,5 +1,5 @@
 #pragma once
-// Running another program and waiting for it: what it printed, how it ended; or killing it on the way.
+// Runs another program and waits for it, or kills it: what it printed, and how it ended.
 
 #include <sys/types.h>
 
@@ -13,44 +13,43 @@
 namespace tern {
 
 struct ChildOptions {
-  std::string stdin_file = {};                // empty: nothing to read
-  bool count_only = false;                    // count the bytes of its output instead of keeping them
-  bool join_stderr = false;                   // its standard error goes with its output; else it is ours
-  std::function<bool()> kill_when = nullptr;  // asked every 20 ms; once true the child gets SIGKILL
+  std::string stdin_file = {};  // its standard input; empty: it has nothing to read
+  bool count_only = false;      // true: the bytes of its output are counted and not kept
+  // true: its standard error is a part of its output; false: it is this process's.
+  bool join_stderr = false;
+  std::function<bool()> kill_when = nullptr;  // called every 20 ms; when it returns true the child gets SIGKILL
 };
-
 struct ChildResult {
-  std::string output;  // its standard output, and error if joined
+  std::string output;  // its standard output, with its standard error if that is joined
   int64_t output_bytes = 0;
-  int exit_code = 0;    // 128 + signal if a signal ended it
+  int exit_code = 0;    // 128 + the signal, if a signal ended it
   bool killed = false;  // by kill_when
   double seconds = 0;
 };
-
-/// Errors  bug: the program cannot be started; `found_program` tells beforehand whether PATH has it.
+/// Runs a program (arguments[0]) to its end. Errors  TERN_CHECK: it cannot be started; `found_program` says before whether PATH has it.
 ChildResult run_child(const std::vector<std::string>& arguments, const ChildOptions& options = {});
 
 /// A program that runs beside this one until it is told to end.
 class ChildBeside {
  public:
-  /// Its standard output is ours to read, its standard error is ours. Errors  bug: it cannot be started.
+  /// Starts it. `line` reads its standard output; its standard error is this process's. Errors  TERN_CHECK: it cannot be started.
   explicit ChildBeside(const std::vector<std::string>& arguments);
   ~ChildBeside();  // ends it at once, if `end` did not
   ChildBeside(const ChildBeside&) = delete;
   ChildBeside& operator=(const ChildBeside&) = delete;
   pid_t pid() const { return pid_; }
-  /// Its next line of output, without the line's end; "" when its output has ended, or `give_up` (asked every 20 ms) is true.
+  /// The next line of its output, without the line's end. "": the output has ended, or `give_up`, which is called every 20 ms, returned true.
   std::string line(const std::function<bool()>& give_up);
-  /// Asks it to end (SIGTERM) and waits for that. Returns its exit code, 128 + signal if a signal ended it.
+  /// Asks it to end (SIGTERM) and waits until it has. Returns its exit code, or 128 + the signal if a signal ended it.
   int end();
 
  private:
   pid_t pid_;
   int output_;
-  ChildResult read_;  // of its output what is no whole line yet
+  ChildResult read_;  // its output that is no whole line yet
 };
 
-/// The kind of error that a tern verb's exit code stands for (docs/exit-codes.md); bug for any other code.
+/// The kind of error for which the exit code of a tern verb stands (docs/exit-codes.md); for any other code bug.
 ErrorKind kind_of_exit(int exit_code);
 
 /// Whether PATH has an executable of this name.

@@ -1,5 +1,5 @@
 #pragma once
-// What several verbs do the same way.
+// What several verbs do alike: common options, the description of a model, output.
 
 #include <optional>
 #include <string>
@@ -20,28 +20,27 @@ struct ModelSpec;
 
 /// The day in UTC, as 2026-11-22.
 std::string today();
-/// --threads, or what this process may use. Returns the number. Warns where the kernels are slower ones than the
-/// processor has, unless TERN_ISA asked for them. Errors: usage, of TERN_ISA.
+/// Sets the number of compute threads to --threads, or to the CPUs that this process may use, and returns it. Warns if the kernels in use are
+/// slower than those that the processor could run, unless TERN_ISA asked for them. Errors: usage: TERN_ISA.
 int apply_threads(const Options&);
-/// --dtype if given.
+/// The value of --dtype, if it is given.
 std::optional<DType> dtype_option(const Options&);
-/// --kv-dtype if given and another type than keys and values are computed in. Errors: usage: a wider one.
+/// The value of --kv-dtype, if it is given and is another type than keys and values are computed in. Errors: usage: it is wider.
 std::optional<KvType> kv_option(const Options&, DType computed);
-/// --memory or what is free, less the program itself. Call before anything large is allocated: what is resident then
-/// counts as the program itself.
+/// The bytes of --memory, or those that are free, less those of the program itself. To be called before anything large is allocated, as all that is
+/// resident then counts as the program itself.
 MemoryBudget memory_budget(const Options&);
-/// MODEL with the adapter that --adapter names. Errors: those of describe_model and take_adapter.
+/// The description of MODEL, with the adapter that --adapter names. Errors: those of describe_model and take_adapter.
 ModelDescription described_model(const Options&);
-/// Errors: NotFinite, naming file and tensor.
+/// Reads all weights and checks that they are finite. Errors: NotFinite, naming file and tensor.
 void require_finite_weights(const ModelDescription&);
-/// Errors  usage: an encoder, where a verb needs a next token.
+/// Refuses an encoder for a verb that needs next tokens. Errors  usage.
 void refuse_encoder(const ModelDescription&, std::string_view verb);
 void refuse_encoder(const ModelSpec&, std::string_view path, std::string_view verb);
-/// The notes of a model to standard error, one line each.
+/// Writes the notes of a model to standard error, one line each.
 void tell_notes(const ModelDescription&);
 void tell_notes(const std::vector<std::string>&);
-/// Returns run(). Errors: its own; a NotFinite becomes one that names the tensor of the model's files, if one holds
-/// such values.
+/// Returns run(). Errors: those of run; if run throws NotFinite, and a tensor of the model's files holds such values, the error names that tensor.
 template <class Run>
 auto naming_bad_weights(const ModelDescription& model, const Run& run) {
   try {
@@ -51,7 +50,7 @@ auto naming_bad_weights(const ModelDescription& model, const Run& run) {
     throw;
   }
 }
-/// To standard output. Errors: does_not_fit if the reader is gone or the disk full.
+/// Writes to standard output. Errors: does_not_fit: the reader is gone or the disk is full.
 void print_out(std::string_view text);
 void print_json(const Json&);
 

@@ -17,28 +17,28 @@ struct DemoFacts {
   int64_t text_bytes = 0, overstrikes = 0, train_bytes = 0, held_out_bytes = 0;
   // the model and its training
   int64_t vocab_size = 0, parameters = 0, steps = 0, tokens_per_step = 0;
-  int64_t killed_at_step = 0;  // the last row the killed process wrote; 0: it ended before it could be killed
+  int64_t killed_at_step = 0;  // of the last row that the killed process wrote; 0: it ended before it could be killed
   int64_t resumed_from_step = 0;
-  std::vector<MetricRow> before = {}, after = {};  // the log as the killed process left it, and in the end
+  std::vector<MetricRow> before = {}, after = {};  // the log as the killed process left it; the log in the end
   double tokens_per_s = 0;
   // the result
   double bits_per_byte = 0, perplexity = 0;
   std::optional<double> xz_bits_per_byte = {};                    // of the whole text; absent: xz is not installed
   std::vector<std::pair<std::string, std::string>> samples = {};  // prompt, continuation
-  // for whoever repeats it
+  // for those who want to repeat it
   std::string machine = {};
   std::vector<std::pair<std::string, double>> stage_seconds = {};
   std::vector<std::string> commands = {};
 };
 
-/// Compares the log rows of the steps that both processes trained (after the checkpoint, up to the kill): how many there are,
-/// and in how many the loss and the gradient norm are equal to the last bit.
+/// The log rows of steps that both processes trained, as they lie after the checkpoint and before the kill.
 struct Repeated {
-  int64_t rows = 0, equal = 0;
+  int64_t rows = 0;   // how many there are
+  int64_t equal = 0;  // in how many of them loss and gradient norm have the same bits
 };
 Repeated repeated_rows(const DemoFacts& facts);
 
-/// The loss at a handful of steps, as a table.
+/// A table of the loss at a few steps.
 std::string loss_table(const std::vector<MetricRow>& rows);
 std::string demo_summary(const DemoFacts& facts);
 std::string demo_json(const DemoFacts& facts, const std::string& report_path);

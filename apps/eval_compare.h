@@ -6,7 +6,7 @@ namespace tern {
 class Options;
 struct ModelDescription;
 
-/// Returns the exit code: 75 if it was stopped and the same command goes on (--output). Prints figures.
+/// Compares the models, prints the figures, and returns the exit code: 75 if it was stopped and the same command can continue (--output).
 int run_compare_models(const Options&, const ModelDescription&);
 
 }  // namespace tern

@@ -1,5 +1,5 @@
 #pragma once
-// What the jobs of `tern eval` do alike: the file of results, the memory of windows, the end.
+// What the jobs of `tern eval` do alike: they write a file of results, predict memory, and print figures.
 
 #include <optional>
 
@@ -16,18 +16,18 @@ class Options;
 
 /// The question that a results file of these windows answers (ResultLog).
 Json question_of(const Options&, const ModelDescription&, const EvalWindows&);
-/// The results file --output, and what is told of it. Errors: those of ResultLog.
+/// Opens the results file --output, if it is given, and tells its notes. Errors: those of ResultLog.
 void open_log(const Options&, const Json& question, std::optional<ResultLog>&);
 /// Errors  bad_file: the results file has more results than there are windows.
 void check_done(const Options&, size_t results, const EvalWindows&);
 
-/// Windows at a time: --batch, or all.
+/// The number of windows of one forward: --batch, or all windows.
 int64_t windows_at_once(const Options&, const EvalWindows&);
+/// The sizes of an evaluation with `batch` windows at a time.
 InferenceNeeds window_needs(const EvalWindows&, int64_t batch);
-
-/// Tells that it was stopped; returns the exit code.
+/// Tells that the job was stopped, and returns the exit code. `resumable`: the same command can continue.
 int stopped(const Error&, bool resumable);
-/// Prints the figures with what every evaluation says of itself.
+/// Prints the figures, and with them the facts that every evaluation reports.
 void print_figures(const Options&, const ModelDescription&, Json figures, double seconds);
 
 }  // namespace tern

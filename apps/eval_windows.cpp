@@ -7,6 +7,7 @@
 
 #include "apps/common.h"
 #include "apps/eval_windows.h"
+#include "apps/pack_line.h"
 #include "apps/private_folder.h"
 #include "apps/read_text.h"
 #include "base/error.h"

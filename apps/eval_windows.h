@@ -1,5 +1,5 @@
 #pragma once
-// What `tern eval --data` measures: the windows of a text, by the convention asked for.
+// The windows of a text that `tern eval --data` scores, by the convention that the options name.
 
 #include <cstdint>
 #include <string>
@@ -15,18 +15,16 @@ struct ModelDescription;
 
 struct EvalWindows {
   std::vector<Window> windows;
-  std::vector<std::vector<uint8_t>> masks;  // empty: everything is scored
-  PerplexityReport report;                  // what is known before a model runs
+  std::vector<std::vector<uint8_t>> masks;  // as for window_losses; empty: no token is masked
+  PerplexityReport report;                  // filled in as far as it is known before a model runs
 };
-/// Errors  usage, bad_file, does_not_fit: flags that do not belong together, no window to score, windows that take more
-///         than the memory.
+/// Reads the text and makes its windows.
+/// Errors  usage, bad_file, does_not_fit: options that do not go together, no window to score, windows that take more memory than there is.
 EvalWindows eval_windows(const Options&, const ModelDescription&);
-
-/// What stands before the first token by --bos, -1 for nothing; `rule` says it in words.
-/// Before a question: BOS if the tokenizer adds one (auto), always, never.
+/// The token that --bos puts in front of a question: BOS always, never, or (auto) if the tokenizer adds one. −1: none. Sets `rule` to that in words.
 int32_t bos_in_front(const Options&, const Tokenizer&, std::string& rule);
-/// Before a text, so that its first token is scored too: under auto BOS, whether the tokenizer adds it or not, or, if there
-/// is no BOS, EOS, which separates documents in training.
+/// The token that --bos puts in front of a text, so that its first token is scored too. Under auto it is BOS, whether the tokenizer adds one or not;
+/// if there is no BOS, it is EOS, which separates documents in training. −1: none. Sets `rule` to that in words.
 int32_t text_prefix(const Options&, const Tokenizer&, std::string& rule);
 
 }  // namespace tern

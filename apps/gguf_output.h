@@ -1,5 +1,5 @@
 #pragma once
-// What every verb that writes a GGUF file does the same way.
+// What all verbs that write a GGUF file do alike.
 
 #include <string>
 
@@ -10,12 +10,12 @@
 
 namespace tern {
 
-/// The type that a choice of an option names: "q4_0" is Q4_0 of base/weight_types.def.
+/// The type that an option's word names: "q4_0" is Q4_0 of base/weight_types.def.
 WeightType weight_type_of_choice(std::string name);
-/// Before a weight is read. Errors  usage: `out` does not end with .gguf, or is there already.
+/// Called before a weight is read. Errors  usage: `out` does not end with .gguf, or is there already.
 void check_gguf_output(const std::string& out);
-/// The model's configuration, vocabulary and chat templates. Says what a GGUF file has no place for. Errors  usage: what
-/// GGUF cannot say of this model; an encoder.
+/// The model's configuration, vocabulary and chat templates as metadata. Tells the user what a GGUF file has no place for. Errors  usage: the model
+/// has what GGUF cannot express, or is an encoder.
 GgufMetadata gguf_metadata(const ModelDescription&, const ChatTemplates&);
 
 }  // namespace tern

@@ -1,5 +1,5 @@
 #pragma once
-// Options that have an effect beside a given one, as a list: any other option that was given is refused.
+// Refuses options that have no effect beside others.
 
 #include <span>
 #include <string_view>
@@ -8,9 +8,9 @@
 
 namespace tern {
 
-/// Errors: usage: an option that was given on the command line or in a recipe and is none of `allowed`. `why`: what
-/// stands behind "VERB: --NAME ", such as "is of training and says nothing about --inference; leave it out". Options
-/// from the environment are not refused, as they are set for many commands.
+/// Refuses every option that was given on the command line or in a recipe and is not one of `allowed`. Options from the environment are not refused,
+/// as they are set for many commands. `why` follows "VERB: --NAME " in the message, as "is of training and says nothing about --inference;
+/// leave it out". Errors: usage.
 void refuse_given_but(const Options&, std::span<const std::string_view> allowed, std::string_view why);
 
 }  // namespace tern

@@ -1,5 +1,5 @@
 #pragma once
-// What every verb that writes a Hugging Face directory does the same way.
+// What all verbs that write a Hugging Face directory do alike.
 
 #include <string>
 
@@ -11,11 +11,11 @@ namespace tern {
 
 class Io;
 
-/// Before a weight is read. Errors  usage: `out` is a file, or a directory with something in it.
+/// Called before a weight is read. Errors  usage: `out` is a file, or a directory that is not empty.
 void check_hf_output(const std::string& out);
-/// Everything beside weights and config.json: copied as it is, or made from what a GGUF file holds.
+/// Writes all files but weights and config.json: copies of the model's files, or files made from what a GGUF file holds. Errors: the disk's.
 void write_companions(const ModelDescription&, const ChatTemplates&, const std::string& out, Io&);
-/// Bytes of the files that lie in `directory` itself.
+/// The bytes of the files in `directory`, without its subdirectories.
 int64_t bytes_in(Io&, const std::string& directory);
 
 }  // namespace tern

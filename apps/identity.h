@@ -1,5 +1,5 @@
 #pragma once
-// What a file of results says of the files that it was made from.
+// Identities of the files from which a file of results was made.
 
 #include <string>
 
@@ -9,8 +9,7 @@ namespace tern {
 
 struct ModelDescription;
 
-/// An object that changes when the file does: path, bytes, time of change. Of a model: of its weights, and of its adapter's
-/// files.
+/// An object that changes when the file does: its path, bytes and time of change. For a model: the objects of the files of its weights and adapter.
 Json file_identity(const std::string& path);
 Json weights_identity(const ModelDescription&);
 

@@ -1,5 +1,5 @@
 #pragma once
-// The weights that a verb runs: whole, or streamed where memory does not hold them, with the words about it.
+// Loads the weights with which a verb runs: whole, or streamed if they are larger than memory. It also tells the user about it.
 
 #include <algorithm>
 #include <functional>
@@ -10,10 +10,12 @@
 
 #include "base/json.h"
 #include "infer/embedding.h"
+#include "infer/embedding_fit.h"
 #include "infer/load.h"
 #include "infer/memory_fit.h"
 #include "infer/run.h"
 #include "infer/stream_plan.h"
+#include "infer/stream_times.h"
 #include "model/load_streamed.h"
 #include "store/choose_reader.h"
 
@@ -24,46 +26,46 @@ class Options;
 /// What a verb decides before anything large is allocated.
 struct WeightsChoice {
   InferenceFit fit;
-  CodedBytes coded;                  // what stays coded; empty: nothing
-  std::optional<StreamPlan> stream;  // set where the weights fit only if a part of them streams
-  int64_t vectors = 0;               // bytes beside the fit: a pooler and a batch's vectors
+  CodedBytes coded;                  // the matrices that stay coded; empty: none
+  std::optional<StreamPlan> stream;  // set if the weights fit only when a part of them streams
+  int64_t vectors = 0;               // bytes beside the fit: a pooler and the vectors of a batch
   int64_t peak() const { return std::max(fit.loading_peak, fit.peak() + vectors); }
 };
-/// By weights_option; auto: decoded if that fits, else coded (stays_coded), else streamed. Errors: those of check_fit,
-/// plan_stream.
+/// The choice that weights_option asks for. For auto: decoded weights if they fit, else coded ones (stays_coded), else streamed ones. Errors: those
+/// of check_fit and plan_stream.
 WeightsChoice choose_weights(const Options&, const ModelDescription&, const InferenceNeeds&, const MemoryBudget&);
-/// The size of a prompt's chunks. Where weights stream and --chunk is not given: the size with which the prompt and `tokens`
-/// more tokens read the fewest bytes, as every chunk reads the weights again, and a larger one leaves less memory for weights
-/// that stay. Else `chunk`.
+/// The number of tokens of a prompt's chunks: `chunk`, unless weights stream and --chunk is not given. Then it is the number with which the prompt
+/// and `tokens` further tokens read the fewest bytes: every chunk reads the weights again, but larger chunks leave less memory for weights that
+/// stay.
 int64_t choose_chunk(const Options&, const ModelDescription&, InferenceNeeds, const MemoryBudget&, int64_t prompt,
                      int64_t tokens, int64_t chunk);
 
-/// For texts that become vectors. `kept`: bytes that the caller keeps of these. Errors: those of check_embedding_fit, plan_stream.
+/// The choice for texts that become vectors. `kept`: bytes of vectors that the caller keeps. Errors: those of check_embedding_fit and plan_stream.
 WeightsChoice choose_weights_to_embed(const Options&, const ModelDescription&,
                                       std::span<const std::vector<int32_t>> texts, const EmbeddingSettings&,
                                       int64_t kept, const MemoryBudget&);
-/// The context of a verb that does not know its texts: --context, else what the model allows up to a usual length, halved
-/// until it fits; where weights stream, until keys and values take an eighth of memory. Errors: usage: beyond the model's.
+/// The context of a verb that does not know its texts before: --context; else the context that the model allows, up to a usual length, halved until
+/// it fits, or, if weights stream, until keys and values take at most an eighth of memory. Errors: usage: the model allows less than --context.
 int64_t choose_context(const Options&, const ModelDescription&, const MemoryBudget&,
                        const std::function<InferenceNeeds(int64_t context)>& needs_of);
 /// Whether weights can stream beside keys and values that take no more than an eighth of memory.
 bool streams_well(const ModelDescription&, const InferenceNeeds&, const MemoryBudget&);
 
-/// What one pass over the weights computes.
+/// What one pass over the weights computes: a decoded token, or a batch of texts.
 enum class WeightsPass : uint8_t { token, batch };
-
+/// The loaded weights.
 class InferenceWeights {
  public:
-  /// Loads the weights. Where they stream, it first tells what stays, the bound and the predicted time of a token (for batches
-  /// the disk's part of it), from a short probe of the disk and the kernels. Errors: those of load_for_inference, load_streamed.
+  /// Loads the weights. If they stream, it first probes disk and kernels for a short time and tells what stays, the bound, and the predicted time of a
+  /// token; for batches only the disk's part of it. Errors: those of load_for_inference and load_streamed.
   InferenceWeights(const Options&, const ModelDescription&, const WeightsChoice&, int64_t tokens, Arena&,
                    WeightsPass = WeightsPass::token);
   const ModelWeights& weights() const { return stream_ ? streamed_.weights : whole_; }
   std::string_view name() const { return name_; }  // "packed", …; "streamed"
   bool streams() const { return stream_ != nullptr; }
-  /// The share of the bound that decoding reached, for people; empty if nothing streams or nothing was decoded.
+  /// The share of the bound that decoding reached, in words; empty if nothing streams or nothing was decoded.
   std::string reached(const RunTimings&) const;
-  /// Of what streams.
+  /// The figures of streaming.
   Json json(const RunTimings& = {}) const;
 
  private:
@@ -76,7 +78,7 @@ class InferenceWeights {
   ModelWeights whole_;
   StreamedModel streamed_;
   RingSettings ring_;
-  ChosenReader reader_;  // its files are with the weights
+  ChosenReader reader_;  // how the files on the disk of the weights are read
   StreamRates rates_;
 };
 

@@ -1,5 +1,5 @@
 #pragma once
-// What `tern inspect` says of a model's architecture, in words and numbers.
+// A model's architecture in words and numbers, for `tern inspect`.
 
 #include <cstdint>
 #include <string>
@@ -10,17 +10,16 @@
 
 namespace tern {
 
-/// Parameters by the part of the model they belong to; in a mixture the routers and the shared MLP count as experts.
+/// The number of parameters of each part of a model. In a mixture of experts, routers and shared MLPs count as experts.
 struct Parts {
   int64_t embedding = 0, attention = 0, mlp = 0, experts = 0, norms = 0, head = 0;
   int64_t total() const { return embedding + attention + mlp + experts + norms + head; }
 };
 Parts count_parts(const ModelSpec&);
 
-/// How the model knows where a token stands: "rotary, YaRN scaling", "ALiBi: …", "learned: …".
+/// How the model encodes positions: "rotary, YaRN scaling", "ALiBi: …", "learned: …".
 std::string position_words(const ModelSpec&);
-
-/// One line per kind of unit, with how often it comes.
+/// A line for each kind of unit, with the number of such units.
 std::vector<std::pair<std::string, int64_t>> unit_lines(const ModelSpec&);
 
 }  // namespace tern

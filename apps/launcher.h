@@ -1,5 +1,5 @@
 #pragma once
-// Processes of one run on this machine: started, watched, ended together.
+// Starts the processes of one run on this machine, watches them, and ends them together.
 
 #include <optional>
 #include <string>
@@ -12,7 +12,7 @@ namespace tern {
 struct LaunchConfig {
   int ranks = 1;
   double silence_s = 30;             // --comm-timeout
-  std::vector<std::string> command;  // the program and what it is called with
+  std::vector<std::string> command;  // the program and its arguments
 };
 
 /// How the ranks ended.
@@ -22,10 +22,10 @@ struct LaunchEnd {
   bool told = false;  // a rank has printed what went wrong
 };
 
-/// Starts the ranks with torchrun's variables, TERN_STORE and TERN_RUN; the variables of other launchers are removed. Rank 0 has
-/// this process's terminal; the others' lines pass with "rank 2: " before them. The first stop signal is passed on.
-/// A rank that ends with an error, is killed or is silent ends the others: those that still run 3 s later are killed. If this
-/// process is killed, the kernel kills all ranks.
+/// Starts the ranks with torchrun's variables, TERN_STORE and TERN_RUN, and without the variables of other launchers. Rank 0 has this process's
+/// terminal; lines of the others are printed with "rank 2: " before them. The first stop signal is passed on to the ranks. If a rank ends
+/// with an error, is killed or is silent, the others end too; those that still run 3 s later are killed. If this process is killed, the kernel
+/// kills all ranks.
 /// Errors  bug: a process cannot be started.
 LaunchEnd launch(const LaunchConfig&);
 

@@ -1,5 +1,5 @@
 #pragma once
-// Lines from standard input, where Ctrl-C ends the line and not the program.
+// Reads lines from standard input. Ctrl-C ends the line, not the program.
 
 #include <optional>
 #include <string>
@@ -9,7 +9,8 @@ namespace tern {
 class LineReader {
  public:
   enum class End { line, input, interrupt };
-  /// The next line without its line break. `end`: why it ends; with `input` and `interrupt` it is the text typed so far.
+  /// The next line without its line break. Sets `end` to what ended it: its line break, the end of the input, or Ctrl-C. In the last two cases the line
+  /// is the text typed so far.
   std::string next(End& end);
 
  private:

@@ -1,5 +1,5 @@
 #pragma once
-// What `tern plan --inference` foretells of a server on the hardware of a file, beside what a load measures.
+// What `tern plan --inference` predicts for a server on the hardware of a file, for comparison with what a load measures.
 
 #include "base/json.h"
 #include "plan/serving_search.h"
@@ -10,11 +10,11 @@ namespace tern {
 class Options;
 
 struct LoadForecast {
-  bool found = false;                       // false: it does not fit, or nothing reaches the targets
-  ServingPlan plan;                         // for the users that are asked for; of none as many as keep the targets
-  double best_ttft_s = 0, best_tpot_s = 0;  // where nothing reaches them
+  bool found = false;                       // false: the model does not fit, or nothing reaches the targets
+  ServingPlan plan;                         // for `users` users, or for as many as the targets allow
+  double best_ttft_s = 0, best_tpot_s = 0;  // if nothing reaches the targets: the shortest times that there are
 };
-/// `server`: the options of tern serve. users 0: as many as the targets allow. Errors: as find_cluster, describe_model.
+/// `server`: the options of tern serve. `users` 0: as many as the targets allow. Errors: those of find_cluster and describe_model.
 LoadForecast load_forecast(const Options& server, const std::string& hardware, const SequenceLengths& prompts,
                            const SequenceLengths& answers, int64_t users, const LoadTargets&);
 Json forecast_json(const LoadForecast&);

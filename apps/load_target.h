@@ -1,5 +1,5 @@
 #pragma once
-// The server that a load goes to: one that is there, or one that is started for it and ended after it.
+// The server to which a load is sent: one that runs already, or one that is started for the load and ended after it.
 
 #include <memory>
 #include <optional>
@@ -20,16 +20,16 @@ ProcessFigures process_figures(pid_t);
 
 struct LoadTarget {
   ServerAddress address;
-  std::string model;                   // that requests name
-  int64_t context = 0;                 // tokens of a request; 0: it does not tell
-  std::vector<int32_t> ids;            // its ids for a page of English
-  std::optional<Options> serve;        // the options of the server that was started
-  std::unique_ptr<ChildBeside> child;  // it
-  std::string ready;                   // what it told when it was there, JSON
+  std::string model;                   // the name in requests
+  int64_t context = 0;                 // the most tokens of a request; 0: the server does not say
+  std::vector<int32_t> ids;            // the server's ids for a page of English
+  std::optional<Options> serve;        // the options of the server that was started; none: it ran already
+  std::unique_ptr<ChildBeside> child;  // the server that was started
+  std::string ready;                   // the JSON that it printed when it was ready
 };
-/// --url, or `tern serve MODEL` with what stands behind `--`. The server gets --context `context` and --max-running `at_once`,
-/// at least its default, where nothing else is said there. Errors: usage; peer: nobody listens there; what the server
-/// ended with.
+/// The server of --url, or a new `tern serve MODEL` with the arguments after `--`. Unless these say otherwise, the new server gets --context `context`
+/// and --max-running `at_once`, which is raised to its default. Errors: usage; peer: nobody listens there; the error with which the server
+/// ended.
 LoadTarget load_target(const Options&, int64_t context, int64_t at_once);
 
 }  // namespace tern

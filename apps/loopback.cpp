@@ -1,4 +1,5 @@
-// TCP on 127.0.0.1 between two threads: what ranks of one machine talk over.
+#include "apps/loopback.h"
+
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -11,7 +12,6 @@
 #include <thread>
 #include <vector>
 
-#include "apps/profile.h"
 #include "base/error.h"
 
 namespace tern {

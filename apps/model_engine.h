@@ -1,5 +1,5 @@
 #pragma once
-// The engine of a verb that writes text, with what it stands on.
+// The engine of a verb that writes text, with its table of rotations and its cache.
 
 #include "infer/engine.h"
 #include "infer/load.h"
@@ -8,12 +8,11 @@
 
 namespace tern {
 
-/// Whether its adapter is one whose strength follows from the prompt.
+/// Whether the model's adapter is a gated one (model/gated_adapter.h).
 bool is_gated(const ModelDescription&);
-/// Refuses gated adapters where `what` ("chat: …") says why they do not serve. Errors: usage.
+/// Refuses a model with a gated adapter. `what` ("chat: …") says why. Errors: usage.
 void refuse_gated_adapter(const ModelDescription&, std::string_view what);
-
-/// Model, weights and arena must outlive it. The cache holds what the needs say, for every adapter beside the model.
+/// The cache has the size that the needs say, and the engine runs every adapter beside the model. Model, weights and arena must outlive it.
 struct ModelEngine {
   /// Errors: does_not_fit from the arena.
   ModelEngine(const ModelDescription&, const ModelWeights&, const InferenceNeeds&, const EngineLimits&, Arena&);

@@ -10,11 +10,11 @@ namespace tern {
 
 class Options;  // base/options.h
 
-/// The two parts of NAME=DIR. Errors  usage, naming the option: another form, a name that is no UTF-8.
+/// The two parts of NAME=DIR. Errors  usage, naming the option: another form; a name that is not UTF-8.
 std::pair<std::string, std::string> name_and_folder(const std::string& option, const std::string& given);
 
-/// Puts them beside a model that is called `model_name`. Errors  usage: not NAME=DIR, a name that is no UTF-8 or taken;
-/// those of take_adapter_beside.
+/// Puts the adapters that the options name beside a model of the name `model_name`. Errors  as above; usage: two things have one name; those of
+/// take_adapter_beside.
 void take_named_adapters(const Options&, const std::string& model_name, ModelDescription&);
 
 }  // namespace tern

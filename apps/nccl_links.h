@@ -1,5 +1,5 @@
 #pragma once
-// Links of a cluster file from what nccl-tests measured.
+// Derives the links of a cluster file from what nccl-tests measured.
 
 #include <cstddef>
 #include <optional>
@@ -17,27 +17,27 @@ struct ImportedTest {
 };
 
 struct MeasuredLink {
-  size_t test = 0;       // index of the test that it comes from
-  double bandwidth = 0;  // bytes/s each way: of node.link per device; of node.network per node, all its cards together
-  double latency_s = 0;  // of a step
+  size_t test = 0;  // index of the test that it comes from
+  // bytes/s each way: of node.link for each device; of node.network for each node, all its cards together.
+  double bandwidth = 0;
+  double latency_s = 0;  // of a step of a collective
 };
 struct MeasuredLinks {
-  std::optional<MeasuredLink> link, network;  // from tests on one host; on several
+  std::optional<MeasuredLink> link, network;  // from tests on one host; from tests on several hosts
 };
-/// Of the tests an all_reduce is used if there is one, as training does it most; else the first test of each kind. Network:
+/// The links that the tests say. Of several tests on one host, or on several, an all_reduce is used if there is one, as training does it most; else
+/// the first. Of a network:
 ///   bandwidth  a ring enters each node once, so all bytes of the ring enter every node: the ring's own bandwidth. In an
 ///              alltoall the devices of a node send at the same time, (1 − 1/hosts) of their bytes out of it. A sendrecv
 ///              has one pair per node, which is taken to use one of as many cards as the node has devices.
 ///   latency    of a ring's n − 1 steps, hosts − 1 are between nodes,
 ///              the others on the link (0 if no test measured it).
-/// So plan/comm_cost.h gives back the measured times wherever (1 − 1/hosts) of the bytes enter a node, or the link is the
-/// bottleneck.
+/// So the times of plan/comm_cost.h are the measured ones if (1 − 1/hosts) of the bytes enter a node, or if the link is the bottleneck.
 MeasuredLinks links_of(std::span<const ImportedTest>);
 
-/// The same as keys of a cluster file, with a line on each test.
+/// The links as keys of a cluster file, with a line about each test.
 std::string links_toml(std::span<const ImportedTest>);
-
-/// What a reader should know before using a test; "" if nothing.
+/// What a reader should know before using a test, in words; "" if nothing.
 std::string doubt_of(const ImportedTest&);
 
 }  // namespace tern

@@ -10,8 +10,8 @@ const OptionTable& tern_options();
 /// `tern help TOPIC`: exit-codes, environment, files, recipes. Errors: usage, with the nearest topic or verb.
 std::string help_topic(const OptionTable&, std::string_view topic);
 
-/// `tern config show [VERB] [RECIPE] [flags]`: key, value and origin of everything a verb would use. No VERB: train.
-/// `arguments` follow "config".
+/// The output of `tern config show [VERB] [RECIPE] [flags]`: key, value and origin of everything that a verb would use. Without VERB: train.
+/// `arguments`: those after "config".
 std::string show_config(const OptionTable&, const std::vector<std::string>& arguments, const Environment&);
 
 }  // namespace tern

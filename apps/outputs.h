@@ -1,19 +1,15 @@
 #pragma once
-// What a verb writes, checked before it works.
+// Checks the files that a verb will write, before it works.
 
 #include "base/options.h"
 
 namespace tern {
 
-/// Refuses files to be written (--output, --emit-output, --html, --picture, --trace) that are also files to be read: the
-/// other paths, the positionals, the recipe, and the files of a model's directory. The same file under another name counts
-/// too, and so do two outputs to one file.
-/// A picture must not have the suffix of another format.
-/// Errors: usage, naming both.
+/// Refuses an output (--output, --emit-output, --html, --picture, --trace) that is also an input: another option's path, a positional, the recipe, or
+/// a file of the model's directory, under this name or another. It also refuses two outputs to one file, and a picture with the suffix of
+/// another format. Errors: usage, naming both.
 void refuse_overwrites(const Options&);
-
-/// Tries to create each output file. Errors: that of creating it, where it cannot be written; usage for a directory. Leaves
-/// nothing behind.
+/// Tries to create each output file, and leaves nothing behind. Errors: usage: the output is a directory; those of creating a file.
 void require_writable(const Options&);
 
 }  // namespace tern

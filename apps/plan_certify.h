@@ -1,5 +1,5 @@
 #pragma once
-// `tern plan --check` and `--certify`: a plan and its bound judged by code that shares nothing with the search.
+// `tern plan --check` and `--certify`: code that shares nothing with the search judges a plan and its bound.
 
 #include <optional>
 #include <string>
@@ -9,19 +9,19 @@
 
 namespace tern {
 
-/// Judges a plan file, prints the audit (`json`: as JSON) and returns the exit code. Errors: bad_file, for a plan that
-/// does not hold; undecided, where the bound or a part of the plan is not judged.
+/// Judges a plan file, prints the audit (`json`: as JSON) and returns the exit code. Errors: bad_file: the plan is wrong; undecided: the bound or a
+/// part of the plan could not be judged.
 int check_plan(const PlanQuestion&, const std::string& path, bool json);
 
 struct Certificate {
   std::optional<PlanAudit> audit;
   std::string solver;  // the mixed-integer solver's verdict, in words
-  std::string doubt;   // why the plan is not certified; "" if it is
+  std::string doubt;   // why the plan is not certified; "": it is
 };
-/// Audits a plan that was found, in as many seconds as the question's request has. Its bound becomes the one that the
-/// audit proves; what was not judged becomes a restriction. `cut`: the search may not know every choice.
+/// Audits a plan that was found, for at most as many seconds as the question's request has. It sets the plan's bound to the one that the audit proves,
+/// and adds what was not judged to the plan's restrictions. `cut`: the search was ended early, so it may not know every choice.
 Certificate certify(const PlanQuestion&, Plan&, bool cut);
-/// `json`: to standard error.
+/// Prints the certificate; with `json` to standard error.
 void print_certificate(const Certificate&, const Plan&, bool json);
 
 }  // namespace tern

@@ -1,5 +1,5 @@
 #pragma once
-// `tern plan --inference`: the options, the answer on standard output, and what the engine here counts for it.
+// `tern plan --inference`: reads the options, plans, and prints the answer.
 
 #include <string>
 
@@ -11,18 +11,18 @@ class Options;
 
 struct ServingCommand {
   ServingQuestion question;
-  std::string emit_output;  // where the command of vLLM is written; "": nowhere
+  std::string emit_output;  // the file to which vLLM's command is written; "": none
   bool json = false;
 };
-/// Errors: usage, for options that contradict each other, the model or the cluster.
+/// The command that the options give. Errors: usage: options contradict each other, the model or the cluster.
 ServingCommand serving_command(const Options&, ModelSpec, Cluster);
 /// Plans, prints, and returns the exit code. Errors: does_not_fit (serving_refusal).
 int plan_inference(const ServingCommand&);
 
-/// The job alone. Errors: usage, for what tern's own engine does not keep (`engine`: its rates are in the cluster
-/// file), and for options of training beside it.
+/// The job that the options describe. `engine`: the cluster file has the rates of tern's own engine, so that a job which that engine cannot run is
+/// refused. Errors: usage: such a job; options of training.
 InferenceJob inference_job(const Options&, bool engine);
-/// Errors: usage, for options of --inference without it.
+/// Refuses options of --inference when that is not given. Errors: usage.
 void refuse_inference_options(const Options&);
 
 }  // namespace tern

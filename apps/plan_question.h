@@ -1,6 +1,5 @@
 #pragma once
-// The options of `tern plan`, read in one place into values: what is asked of the planner, and what the command does
-// with the answer.
+// Reads the options of `tern plan` into values: the question for the planner, and what the command does with the answer.
 
 #include <limits>
 #include <optional>
@@ -13,10 +12,10 @@
 
 namespace tern {
 
-/// Files to write; "": not asked for.
+/// What the command writes. Members are paths; "": this file is not written.
 struct PlanOutputs {
   std::string plan, emitted, html, picture;
-  bool json = false;     // on standard output: JSON in place of words
+  bool json = false;     // JSON in place of words on standard output
   bool details = false;  // more than the answer's ten lines
 };
 
@@ -30,14 +29,13 @@ struct PlanCommand {
   PlanOutputs outputs;
 };
 
-/// Reads the options of --check or of a search. Outputs that cannot be written are errors here, not after a long search.
-/// Errors: usage, for options that contradict each other, the model or the cluster; bad_file, of the files they name.
+/// The command that the options give, a search or --check. It also checks that outputs can be written, as an error after a long search is too late.
+/// Errors: usage: options contradict each other, the model or the cluster; bad_file: a file that they name.
 PlanCommand plan_command(const Options&, ModelSpec, Cluster);
-
-/// Errors: usage: an option that --check, which searches nothing, would not heed.
+/// Refuses options of a search beside --check, which searches nothing. Errors: usage.
 void refuse_beside_check(const Options&);
-/// Learned positions are rows of a table: beyond them there is no model. `what`: the options that give `tokens`.
-/// Errors: usage, with how many there are. Rotary and relative positions pass.
+/// Refuses sequences that are longer than the model's table of learned positions. Models with rotary or relative positions pass. `what`: the options that
+/// give `tokens`. Errors: usage, with the number of positions.
 void require_positions(const ModelSpec&, int64_t tokens, std::string_view what);
 
 }  // namespace tern

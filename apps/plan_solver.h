@@ -1,6 +1,6 @@
 #pragma once
-// The plan's outer choice as a mixed-integer programme under UniAP's simple objective, for a solver if one is installed: an
-// independent check of the search's optimum.
+// An independent check of the search's optimum: the plan's outer choice as a mixed-integer programme under UniAP's simple objective, given to a solver if
+// one is installed.
 
 #include <string>
 
@@ -10,11 +10,10 @@
 namespace tern {
 
 struct SolverVerdict {
-  std::string words;     // that solver and search agree, or which check was not made and why
-  bool differs = false;  // the solver's optimum is another: the solver or the search is wrong
+  std::string words;     // says that solver and search agree, or why there was no check
+  bool differs = false;  // whether the solver found another optimum, so that solver or search is wrong
 };
-
-/// The solver is whatever program of that name is on the PATH: what it does is reported, never thrown.
+/// Runs the solver, which is any program of that name on the PATH. Its failures are reported in the verdict, not thrown.
 SolverVerdict solver_verdict(const PlanQuestion&, const Plan&);
 
 }  // namespace tern

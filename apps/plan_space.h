@@ -1,5 +1,5 @@
 #pragma once
-// The options of `tern plan` that say which choices are looked at.
+// Reads the options of `tern plan` that say which choices are searched.
 
 #include <vector>
 
@@ -8,11 +8,11 @@
 
 namespace tern {
 
-/// Errors: usage, for an unknown name in a list, and for what --fix gives and another option excludes.
+/// The choices that the options allow. Errors: usage: an unknown name in a list; --fix gives what another option excludes.
 SearchSpace space_of(const Options&);
-/// The same without --fix.
+/// The choices that the options but --fix allow.
 SearchSpace space_without_pins(const Options&);
-/// Without each of the restrictions that were given, then without all.
+/// For each option that restricts the choices, the space without it; then the space without all of them.
 std::vector<WiderSpace> wider_spaces(const Options&);
 
 }  // namespace tern

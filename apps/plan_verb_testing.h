@@ -1,5 +1,5 @@
 #pragma once
-// A folder of its own for tests that call `tern plan` as a person does, and the job they ask for.
+// For tests that call `tern plan` as a person does: a folder of their own, and a usual job.
 
 #include <gtest/gtest.h>
 
@@ -27,7 +27,8 @@ class PlanVerb : public testing::Test {
   }
   ~PlanVerb() override { remove_all(real_io(), folder_); }
   std::string path(const std::string& name) const { return join_path(folder_, name); }
-  // `before` may limit time or set the environment; standard error comes too, unless it is sent elsewhere.
+  // Runs `tern REST` in the folder. `before` may limit its time or set its environment. The output has its standard error too, unless `rest` sends that
+  // elsewhere.
   Outcome tern(const std::string& rest, const std::string& before = "") const {
     return run_shell("cd " + folder_ + "; env -u TERN_DATA " + before + " 2>&1 " TERN_PROGRAM " " + rest);
   }

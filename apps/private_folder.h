@@ -1,5 +1,5 @@
 #pragma once
-// A folder for files that nobody else is to see.
+// A folder for files that no other user shall see.
 
 #include <cerrno>
 #include <cstdlib>
@@ -11,7 +11,8 @@
 
 namespace tern {
 
-/// Among the system's temporary files; goes with all that is in it. What is mapped stays readable. Errors: does_not_fit, bad_file.
+/// Makes a folder among the system's temporary files, and removes it with all that is in it. Files that are mapped stay readable. Errors: does_not_fit,
+/// bad_file.
 struct PrivateFolder {
   std::string path = (std::filesystem::temp_directory_path() / "tern-XXXXXX").string();
   PrivateFolder() {

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <memory>
 
+#include "apps/loopback.h"
 #include "apps/profile_buffers.h"
 #include "base/error.h"
 #include "base/process_memory.h"

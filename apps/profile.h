@@ -1,6 +1,6 @@
 #pragma once
-// `tern profile`: this machine as a cluster file. Every figure is timed round after round among all others, as `tern
-// bench` does, by the code that trains and decodes here.
+// The tasks of `tern profile`, which measures this machine for a cluster file. The code that trains and decodes here does the work. Tasks are timed
+// round after round, as in `tern bench`.
 
 #include <cstdint>
 #include <optional>
@@ -15,15 +15,15 @@
 namespace tern {
 
 struct ProfileSettings {
-  bool quick = false;        // a coarser grid of shapes, each timed more briefly
-  std::string disk;          // directory to measure
-  int64_t memory_bytes = 0;  // what the buffers may take, of all ranks together
-  int ranks = 1;             // that work at the same time, threads of this process
-  int threads = 1;           // of each
+  bool quick = false;        // true: fewer shapes, each timed for a shorter time
+  std::string disk;          // the directory whose disk is measured
+  int64_t memory_bytes = 0;  // that the buffers of all ranks together may take
+  int ranks = 1;             // ranks that work at the same time, as threads of this process
+  int threads = 1;           // of each rank
   TeamLinks links = TeamLinks::memory;
 };
 
-/// What a task's rate stands for in the file.
+/// What the rate of a task means in the file.
 enum class FigureKind : uint8_t {
   product,  // m × n × k of a use
   attention_forward,
@@ -47,21 +47,22 @@ enum class FigureKind : uint8_t {
   reduce_scatter,
   all_to_all,  // m bytes of each rank, in equal parts to all
 };
+/// The figure that a task measures.
 struct ProfileFigure {
   FigureKind kind = FigureKind::product;
   DType dtype = DType::f32;
   ProductUse use = ProductUse::any;
-  int64_t m = 0, n = 0, k = 0;  // of a product; of attention m keys, heads of n
+  int64_t m = 0, n = 0, k = 0;  // the sizes of a product; for attention m keys and heads of n elements
 };
-/// Attention is timed at two lengths; at others its time is taken to be a cost per (query, key) pair plus a cost per
-/// query.
+/// The two lengths at which attention is timed. At other lengths its time is taken to be a cost per (query, key) pair plus a cost per query.
 inline constexpr int64_t kShortSequence = 128, kLongSequence = 1024;
-/// Optimizer states in f32 beside a gradient and a weight, as plan/'s update counts them; in bf16 a master weight too.
+/// The bytes per parameter that an update reads and writes, as plan/ counts them: optimizer states in f32, a gradient and a weight, and in bf16 a master
+/// weight too.
 constexpr int64_t update_bytes(DType dtype) { return dtype == DType::bf16 ? 2 * 12 + 4 + 2 : 2 * 8 + 4 + 4; }
 struct ProfileTasks {
   std::vector<BenchTask> tasks;
-  std::vector<ProfileFigure> figures;  // of each task
-  std::vector<std::string> notes;      // caveats of the figures, for people
+  std::vector<ProfileFigure> figures;  // by task
+  std::vector<std::string> notes;      // caveats for people
   void add(ProfileFigure, BenchTask);
 };
 
@@ -69,39 +70,9 @@ ProfileTasks profile_tasks(const ProfileSettings&);
 void add_product_tasks(const ProfileSettings&, ProfileTasks&);
 void add_kernel_tasks(const ProfileSettings&, ProfileTasks&);
 
-/// The same with all ranks of the settings at work in every task, each with buffers of its own, and collectives between them in the
-/// place of the loopback. A rate is a rank's, the mean over ranks; the disk's is that of one rank alone.
+/// The tasks if several ranks work at the same time, each with buffers of its own. Collectives between them take the place of the loopback. A rate is the
+/// mean over ranks; that of the disk is measured by one rank alone.
 ProfileTasks profile_tasks_of_ranks(const ProfileSettings&);
 bool is_collective(FigureKind);
-
-/// The machine, beside its rates.
-struct ProfiledMachine {
-  std::string name, date, tern, isa;
-  int ranks = 1, threads = 1;  // threads of each rank
-  TeamLinks links = TeamLinks::memory;
-  int64_t memory_bytes = 0, reserved_bytes = 0, disk_bytes = 0;
-};
-
-/// How many figures spread by more than 10 % over the rounds, of how many, and the widest of them.
-struct ProfileNoise {
-  bool told = true;  // false: there were too few rounds to judge a spread
-  int64_t figures = 0, wide = 0;
-  std::string widest;
-  double spread = 0;
-  /// More than a tenth of the figures: what is predicted from the file may be as far off.
-  bool too_noisy() const { return told && wide * 10 > figures; }
-};
-ProfileNoise profile_noise(const std::vector<BenchResult>&);
-/// "", or what to tell.
-std::string describe(const ProfileNoise&);
-
-/// The cluster file: one node with a device for each rank, this machine. Rates are medians over the rounds; each says how it was
-/// measured, and [[measured]] has the quartiles. Shares that noise makes rise faster than the shape are lowered to
-/// values that the reader of cluster files accepts. Order: the same results, the same bytes.
-std::string profile_toml(const ProfileTasks&, const std::vector<BenchResult>&, const ProfiledMachine&);
-
-/// Bytes/s and calls/s over TCP on 127.0.0.1, one connection between two threads.
-BenchTask loopback_bandwidth_task();
-BenchTask loopback_call_task();
 
 }  // namespace tern

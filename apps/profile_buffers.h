@@ -1,5 +1,5 @@
 #pragma once
-// Memory for timing kernels, from an arena as the engine's own tensors: on huge pages where there are any.
+// Memory on which kernels are timed. It comes from an arena like the engine's tensors, so it lies on huge pages if there are any.
 
 #include <algorithm>
 #include <cstdint>
@@ -12,6 +12,7 @@
 
 namespace tern {
 
+/// Buffers that live as long as this object.
 class ProfileBuffers {
  public:
   /// `count` numbers between −0.5 and 0.5, the same each time.
@@ -35,8 +36,8 @@ class ProfileBuffers {
   std::vector<Tensor> held_;
 };
 
-/// Hands out numbers from a buffer larger than the caches, as f32 and as bf16 from the same memory. No bf16 number is zero:
-/// two of them read as one f32 would be denormal then, and some processors multiply denormal numbers far more slowly.
+/// Numbers that no cache holds: they come in turn from a buffer of `bytes` bytes, as f32 or as bf16 from the same memory. No bf16 number is zero, as two of
+/// them read as one f32 could be denormal then, and some processors multiply denormal numbers far more slowly.
 struct ColdNumbers {
   ProfileBuffers buffers;
   std::span<bf16> numbers;
@@ -44,7 +45,7 @@ struct ColdNumbers {
   explicit ColdNumbers(int64_t bytes) : numbers(buffers.numbers<bf16>(bytes / 2)) {
     for (bf16& x : numbers) x = to_bf16(to_float(x) + 1.0f / 512);  // odd multiples of 1/512
   }
-  /// `count` numbers after those of the call before; from the start again where the rest is too small.
+  /// The `count` numbers after those of the call before, or, if fewer are left, the first ones again.
   template <class T>
   std::span<T> next(int64_t count) {
     const size_t halves = static_cast<size_t>(count) * sizeof(T) / 2;

@@ -1,4 +1,5 @@
-// Rates as a cluster file.
+#include "apps/profile_file.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,7 +9,6 @@
 #include <map>
 
 #include "apps/nccl_tests.h"
-#include "apps/profile.h"
 #include "base/rounding.h"
 #include "base/text.h"
 #include "base/toml.h"

@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "apps/profile_buffers.h"
+#include "apps/profile_file.h"
 #include "apps/rank_team.h"
 #include "base/error.h"
 #include "base/process_memory.h"

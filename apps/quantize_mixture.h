@@ -1,5 +1,5 @@
 #pragma once
-// tern quantize --bits mixed: which matrix gets which type, so that all weights together take --target-bytes.
+// `tern quantize --bits mixed`: chooses a type for each matrix, so that all weights together take --target-bytes.
 
 #include <map>
 #include <string>
@@ -13,25 +13,28 @@
 
 namespace tern {
 
-/// What a matrix of a mixture may be: LC types, and above 4.25 bits blocks of GGUF's, by gptq.
+/// The types that a matrix of a mixture may have: LC types, and above 4.25 bits blocks of GGUF, coded by gptq.
 inline constexpr WeightType kMixtureTypes[] = {WeightType::lc2, WeightType::lc3, WeightType::lc4, WeightType::q5_1,
                                                WeightType::q8_0};
+/// A matrix, and its chosen type.
 struct MixedMatrix {
   std::string parameter;
   WeightType type;
-  std::vector<double> divergence;  // of each of kMixtureTypes, where the matrix alone is coded so
+  // By kMixtureTypes: the model's divergence when only this matrix is coded, in that type.
+  std::vector<double> divergence;
 };
 struct Mixture {
   std::vector<MixedMatrix> matrices;
   int64_t target_bytes = 0;
-  double divergence = 0;  // the sum of the chosen ones
+  double divergence = 0;  // the sum of the chosen types' divergences
   std::map<std::string, WeightType> types() const;
 };
 
-/// Errors  usage: --target-bytes is not given, or no mixture's tensors take it ± 1 %, which names the fewest and the most.
+/// Checks that a mixture can take --target-bytes ± 1 %. Errors  usage: --target-bytes is not given, or no mixture takes it; with the fewest and the most
+/// bytes.
 void require_target(const Options&, const ModelDescription&, const GgufTypes& types, DType dtype);
-/// Measures what each matrix costs on the text (SensitivityMeter, which keeps what it measured in `measures`), and chooses.
-/// types: what tables of tokens get; dtype: what is not coded.
+/// Measures on the text what each matrix costs in each type (SensitivityMeter, which keeps its measurements in the file `measures`), and chooses.
+/// `types`: those of the tables of tokens. `dtype`: of tensors that are not coded.
 /// Errors: those of SensitivityMeter and require_target.
 Mixture choose_types(const Options&, const ModelDescription&, const CalibrationText&, const GgufTypes& types,
                      DType dtype, const std::string& measures, Arena&);

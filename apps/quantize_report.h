@@ -1,5 +1,5 @@
 #pragma once
-// What a quantized model lost, on texts and tensor by tensor: the report of tern quantize --report.
+// The report of `tern quantize --report`: what a quantized model lost, on texts and tensor by tensor.
 
 #include <string>
 #include <vector>
@@ -11,17 +11,18 @@
 
 namespace tern {
 
-/// Of one text.
+/// What it lost on one text.
 struct TextLoss {
   std::string path;
-  int64_t bytes = 0;  // 0: not counted, as the first token has nothing before it and is not scored
+  int64_t bytes = 0;  // 0: not counted, as the first token has no token before it and is not scored
   CompareReport figures;
-  /// Bits per byte of a mean loss per token; 0 without bytes.
+  /// The bits per byte of a mean loss per token, in nats; 0 if `bytes` is 0.
   double per_byte(double loss) const;
 };
+/// What one tensor lost.
 struct TensorLoss {
   RoundingError error;
-  std::string type;  // as it is written
+  std::string type;  // the type's name
 };
 struct QuantizeReport {
   const Json& run;  // the request and the result, as --json prints them
@@ -29,15 +30,15 @@ struct QuantizeReport {
   std::vector<TensorLoss> tensors = {};
 };
 
-/// Both models over one text, unit by unit out of their files, in f32: windows of at most 1,024 tokens, each of the text's scored once.
-/// Memory  measuring_bytes, whatever the depth of the models and the length of the text, beside the text itself.
+/// Runs both models over one text in f32, with units read one by one from their files. Windows have at most 1,024 tokens; each token of the text is scored
+/// once.
+/// Memory  measuring_bytes beside the text itself, whatever the depth of the models and the length of the text.
 /// Errors  bad_file, usage: no tokenizer, a text without a token to score; interrupted: a stop was asked for.
 TextLoss measure_text(const ModelDescription& original, const std::string& quantized, const std::string& path);
 int64_t measuring_bytes(const ModelDescription&);
-
-/// Errors  usage: a name that ends in none of .txt, .json, .html.
+/// Checks the name of a report. Errors  usage: it ends in none of .txt, .json, .html.
 void require_report_name(const std::string& path);
-/// As the name of the file says.
+/// The text of the report, in the format that the name of the file says.
 std::string report_file(const QuantizeReport&, const std::string& path);
 
 }  // namespace tern

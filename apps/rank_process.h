@@ -11,18 +11,17 @@
 
 namespace tern {
 
-/// What a launcher said, if it started several processes. Errors: usage, as launched_rank_of.
+/// The place among ranks that a launcher's variables describe; none if this process is a run of its own. Errors: those of launched_rank_of.
 std::optional<LaunchedRank> launched_rank();
 
-/// The environment with the launcher's number of ranks as TERN_RANKS, where that is not set.
+/// The environment, with TERN_RANKS set to the launcher's number of ranks if it is not set.
 Environment with_launched_ranks(Environment);
 
 /// What carries messages between ranks that are processes.
 enum class Carrier : uint8_t { tcp, mpi };
 
-/// Joins the run and works. Who throws tells the others why; what others did wrong is thrown here.
-/// Errors  peer: a rank was lost, or is silent for longer than silence_s; usage: those of make_mpi_transport; the work's own.
-void run_as_rank(const LaunchedRank&, Carrier, double silence_s,
-                 const std::function<void(std::shared_ptr<Comm>)>& work);
+/// Joins the run and calls `work`. If `work` throws, the other ranks are told why; if another rank fails, this throws.
+/// Errors  peer: a rank was lost, or is silent for longer than silence_s seconds; those of make_mpi_transport and of `work`.
+void run_as_rank(const LaunchedRank&, Carrier, double silence_s, const std::function<void(std::shared_ptr<Comm>)>& work);
 
 }  // namespace tern

@@ -1,5 +1,5 @@
 #pragma once
-// Ranks as threads of this process that do one thing after another together.
+// A team of ranks, which are threads of this process and do one piece of work after another.
 
 #include <condition_variable>
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace tern {
 
-/// By what the ranks of a team talk: the memory that they share, or TCP on 127.0.0.1, as ranks do that are processes of one machine.
+/// How the ranks of a team exchange messages: through shared memory, or over TCP on 127.0.0.1, as ranks do that are processes of one machine.
 enum class TeamLinks : uint8_t { memory, tcp };
 
 /// Each rank keeps its thread, its team of compute threads and its Comm from one piece of work to the next.
@@ -27,7 +27,8 @@ class RankTeam {
   RankTeam(const RankTeam&) = delete;
   int size() const { return world_.size(); }
   using Work = std::function<void(Comm&)>;
-  /// Runs it on every rank at the same time and returns when all have ended. Errors: the first rank's that failed; the team is of no use then.
+  /// Runs `work` on every rank at the same time, and returns when all have ended. Errors: what the first rank that failed threw; the team cannot be used
+  /// afterwards.
   void run(const Work&);
 
  private:
@@ -35,7 +36,7 @@ class RankTeam {
   std::unique_ptr<Comm> comm_of(int rank);
 
   ThreadWorld world_;
-  std::unique_ptr<StoreServer> server_;  // of TCP
+  std::unique_ptr<StoreServer> server_;  // if the links are TCP
   std::mutex mutex_;
   std::condition_variable begin_, ended_;
   const Work* work_ = nullptr;  // under the mutex, as all below

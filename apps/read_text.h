@@ -1,8 +1,7 @@
 #pragma once
-// Texts that a verb reads, and their tokens.
+// Reads texts and encodes them, within the memory that there is.
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,37 +15,24 @@ namespace tern {
 
 class Options;
 
-constexpr int64_t kSmallText = int64_t{1} << 20;  // bytes of texts and tokens that every run has room for
-
-/// Memory for texts: bytes there are, and what work on a text takes of them for each of its bytes, the text itself counted.
+constexpr int64_t kSmallText = int64_t{1} << 20;  // bytes of texts and tokens that are read whatever the memory is
+/// The memory for a text.
 struct TextRoom {
-  int64_t bytes = INT64_MAX, per_byte = 1;
+  int64_t bytes = INT64_MAX;  // that there are
+  int64_t per_byte = 1;       // that the work on a text takes for each byte of the text, the text itself included
 };
-/// What --memory allows, or the machine has, beside the program and what is resident now.
+/// The bytes that --memory allows, or that the machine has, beside the program and what is resident now.
 int64_t text_room(const Options&);
-/// A whole file, "-" for standard input. Errors: bad_file; does_not_fit: more than there is room for, before it is read (a
-/// text of up to 1 MiB always is).
+/// Reads a whole file; "-": standard input. Errors: bad_file; does_not_fit: the text is larger than the room. That is checked before it is read. A text
+/// of up to 1 MiB is always read.
 std::string read_text(const std::string& path, const TextRoom& = {});
-/// Of texts that are read as lines: what `per_line` bytes for each take is counted too. Errors: does_not_fit, naming `where`.
+/// Checks that there is room for a text and `per_line` bytes for each of its lines. `where` names the text. Errors: does_not_fit.
 void require_lines_fit(std::string_view text, int64_t per_line, const TextRoom&, const std::string& where);
-/// The first `most` tokens of a text, without what a tokenizer adds: of a long text no more is encoded than they need.
-/// `whole`: whether those are all. Errors: does_not_fit, naming `where`: tokens or a part that is encoded at once take more
-/// than `room_bytes`.
+/// The first `most` tokens of a text, without tokens that a tokenizer adds. Of a long text only so much is encoded as they need. Sets `whole` to whether
+/// these are all tokens. `where` names the text. Errors: does_not_fit: the tokens, or a part that is encoded at once, take more than `room_bytes`.
 std::vector<int32_t> encode_at_most(const Tokenizer&, std::string_view text, size_t most, bool& whole,
                                     int64_t room_bytes = INT64_MAX, const std::string& where = "the text");
-/// Tells where the first byte is that is not valid UTF-8, as the tokenizer reads it as U+FFFD.
+/// If the text is not valid UTF-8, tells the user where its first wrong byte is, as the tokenizer reads that as U+FFFD.
 void tell_invalid_utf8(std::string_view text);
-/// The progress line of packing a text, for a PackOptions; it appears only if packing takes a second. Packing stops
-/// when a stop is requested.
-class PackLine {
- public:
-  PackOptions options() { return {.progress = &PackLine::update, .context = this}; }
-  void finish();
-
- private:
-  static bool update(void* self, int64_t bytes_done, int64_t bytes_total);
-  int64_t begin_ns_ = real_clock().now_ns(), total_ = 0;
-  std::unique_ptr<Progress> line_;
-};
 
 }  // namespace tern

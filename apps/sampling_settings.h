@@ -1,5 +1,5 @@
 #pragma once
-// How the verbs that write text decide how to draw: flags over generation_config.json over neutral values.
+// How verbs that write text draw tokens. A value comes from a flag, else from generation_config.json, else it is neutral.
 
 #include <string>
 #include <vector>
@@ -11,6 +11,7 @@ namespace tern {
 
 class Options;
 
+/// A setting, its value, and where it comes from.
 struct SettingOrigin {
   std::string name;
   double value;
@@ -20,7 +21,7 @@ struct SamplingSettings {
   SamplingOptions sampling;
   std::vector<SettingOrigin> origins;
 };
-/// Errors  usage: a flag that would do nothing at temperature 0; bad_file: a value of the file out of its range.
+/// The settings that options and file give. Errors  usage: a flag has no effect at temperature 0; bad_file: a value of the file is out of its range.
 SamplingSettings sampling_settings(const Options&, const GenerationConfig&);
 
 }  // namespace tern

@@ -1,5 +1,5 @@
 #pragma once
-// The memory of a server: what each model is given room for, and the weights that leave it that.
+// The memory of a server: what a model has room for, and which weights leave it that room.
 
 #include <string>
 #include <vector>
@@ -14,7 +14,7 @@ class SpeculationChoice;
 struct OfferedVectors;   // apps/serve_offer.h
 struct ServiceSettings;  // serve/service.h
 
-/// Of an encoder no keys and values.
+/// The room of one model. An encoder has no keys and values.
 struct Room {
   InferenceNeeds needs;
   int64_t chunk = 0;
@@ -22,34 +22,19 @@ struct Room {
   int64_t bytes() const { return weights.peak() + weights.fit.beside; }
 };
 
-/// As many sequences of the chosen context as memory has pages for; where weights stream, as leave room for those.
-/// Errors: does_not_fit; usage: a context beyond the model's.
+/// The room of a model that writes texts: for as many sequences of the chosen context as memory has pages, or, if weights stream, as leave room for
+/// these. `longest_text`: of vectors, if it makes any. Errors: does_not_fit; usage: the model allows less than --context.
 Room room_for_texts(const Options&, const ModelDescription&, int64_t longest_text, const MemoryBudget&,
                     const SpeculationChoice&);
-/// Errors: does_not_fit; usage: none are made, or not with these options.
+/// The room of a model that makes vectors only. Errors: does_not_fit; usage: it makes none, or not with these options.
 Room room_for_vectors(const Options&, const ModelDescription&, const OfferedVectors&, const MemoryBudget&);
-/// The least that a model takes which has its weights in memory, in the form that they would have with all of the budget: of
-/// one that writes, keys and values for one text of --context, else of a short one.
+/// The least bytes that a model takes with its weights in memory, in the form that they would have with the whole budget. A model that writes has keys and
+/// values for one text of --context tokens, or of a short text if that is not given.
 int64_t least_room(const Options&, const ModelDescription&, const OfferedVectors&, const MemoryBudget&,
                    const SpeculationChoice&);
 
-/// What memory is left beside requests that are being read, answers that are held whole, and grammars of answers.
+/// The memory that is left beside requests that are being read, whole answers, and grammars of answers. It lowers the settings' limits of answers and
+/// grammars to a part of the memory.
 MemoryBudget budget_beside_requests(const Options&, bool writes, ServiceSettings&);
-
-/// Memory for several models: each gets the least that it can do with, and in turn an even share of what is left.
-class MemoryShares {
- public:
-  /// `least`: of each model, with its name for people. One model alone gets all of it, and the least does not matter.
-  /// Errors: does_not_fit, telling what each takes.
-  MemoryShares(const MemoryBudget&, std::vector<std::pair<std::string, int64_t>> least);
-  /// The share of the next model; `taken`: what the one before took of its own.
-  MemoryBudget next(int64_t taken = 0);
-
- private:
-  MemoryBudget all_;
-  std::vector<std::pair<std::string, int64_t>> least_;
-  int64_t spare_ = 0;
-  size_t at_ = 0;
-};
 
 }  // namespace tern

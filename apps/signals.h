@@ -1,12 +1,12 @@
 #pragma once
-// Ctrl-C and SIGTERM while something worth saving runs: the first asks for a stop, the second insists.
+// Ctrl-C and SIGTERM while a verb has something to save: the first signal requests a stop, the second ends the process.
 
 #include <atomic>
 
 namespace tern {
 
-/// While it lives, the first SIGINT or SIGTERM only sets a flag (the verb saves and exits); a second one ends the
-/// process at once with 130 or 143. The destructor restores what was before. One at a time.
+/// While it lives, the first SIGINT or SIGTERM only sets a flag, so that the verb can save and exit; a second one ends the process at once with 130 or
+/// 143. The destructor restores the handlers that were there before. There may be one at a time.
 class StopSignals {
  public:
   StopSignals();
@@ -15,17 +15,16 @@ class StopSignals {
   StopSignals& operator=(const StopSignals&) = delete;
 };
 
-/// For the whole process: a mapped file that is cut short while it is read ends the program with a message and the code
-/// of a bad file instead of a bare SIGBUS; a file that grows beyond `ulimit -f` is an error of the write.
+/// Sets handlers for the whole process. If a mapped file is cut short while it is read, the program then ends with a message and the exit code of a bad
+/// file, in place of SIGBUS. If a file grows beyond `ulimit -f`, the write fails with an error.
 void explain_file_signals();
-
-/// Whether a stop has been asked for; safe from any thread.
+/// Whether a stop was requested. Any thread may call it.
 bool stop_requested();
-/// The same as a value, for code below apps/, which knows nothing of signals.
+/// The flag itself, for code below apps/, which knows nothing of signals.
 const std::atomic<bool>& stop_flag();
-/// The signal that asked first; 0 if none did.
+/// The signal that requested the stop; 0: there was none.
 int stop_signal();
-/// Forgets a request.
+/// Clears the flag.
 void clear_stop();
 
 }  // namespace tern

@@ -1,5 +1,5 @@
 #pragma once
-// --speculate and what belongs to it, for the verbs that write text.
+// Reads --speculate and its options, for verbs that write text, and makes what guesses.
 
 #include <memory>
 #include <optional>
@@ -16,27 +16,27 @@ namespace tern {
 class Arena;
 class Options;
 
-/// --draft: a model with the target's tokens; null: none is given. Errors  usage: another vocabulary, an encoder, options that
+/// The model of --draft, which has the same tokens as the target; null: --draft is not given. Errors  usage: another vocabulary, an encoder, options that
 /// contradict each other; those of describe_model.
 std::shared_ptr<const ModelDescription> draft_option(const Options&, const ModelDescription& target);
 
-/// Who guesses, as the options say.
+/// The guessing that the options choose.
 class SpeculationChoice {
  public:
-  /// Errors  usage: an option that would do nothing without --speculate.
+  /// `draft`: from draft_option. `sequences`: those that run at once. Errors  usage: an option has no effect without --speculate.
   SpeculationChoice(const Options&, std::shared_ptr<const ModelDescription> draft, int64_t sequences);
-  /// Nobody guesses.
+  /// No guesses.
   explicit SpeculationChoice(int64_t sequences) : sequences_(sequences) { settings_.budget = 0; }
-  /// Rows that guesses add to a batch; 0 without any.
+  /// The number of rows that guesses add to a batch; 0: there are no guesses.
   int64_t budget() const { return settings_.budget; }
-  /// Adds them to what inference needs: `tokens` are those of an iteration without guesses.
+  /// Adds these rows to needs that are those of an inference without guesses.
   void add_to(InferenceNeeds&) const;
-  /// What is left beside the draft model: its weights, a pass of it, and keys and values for the sequences with `context` tokens
-  /// each, or for as many as an eighth of memory holds. Errors  does_not_fit: not even for one.
+  /// The memory that is left beside the draft: its weights, one pass, and keys and values for all sequences with `context` tokens each, or for as many
+  /// sequences as an eighth of memory holds. Errors  does_not_fit: that is not enough for one sequence.
   MemoryBudget beside_draft(MemoryBudget, int64_t context);
-  /// Bytes of tensors that the draft model takes, once beside_draft has decided.
+  /// The bytes of the draft's tensors. Valid after beside_draft.
   int64_t draft_tensors() const { return draft_tensors_; }
-  /// Makes what guesses; a draft model is loaded. Once, before the engine. `vocab`: of the target.
+  /// Makes the proposer, and loads the draft. Called once, before the engine is made. `vocab`: of the target.
   void load(int64_t vocab, Arena&);
   const SpeculationSettings& settings() const { return settings_; }
 
@@ -53,7 +53,7 @@ class SpeculationChoice {
   SpeculationSettings settings_;
 };
 
-/// The most tokens that a text may have where the verb chooses its context: --context, else what choose_context begins with.
+/// The most tokens that a text may have if the verb chooses its context: --context, else the context with which choose_context begins.
 int64_t most_context(const Options&, const ModelDescription&);
 
 /// "guessed 512 tokens, 61 % accepted: about 1.8 times as fast"; empty if nothing was guessed.

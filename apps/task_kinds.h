@@ -1,5 +1,5 @@
 #pragma once
-// The two kinds of task that `tern eval --task` knows: choices are scored, answers are written.
+// The two kinds of task of `tern eval --task`: the model scores choices, or writes answers.
 
 #include <functional>
 #include <optional>
@@ -15,7 +15,7 @@ namespace tern {
 class Options;
 struct ModelDescription;
 
-/// A task under way.
+/// A task that runs.
 struct TaskRun {
   const Options& options;
   const ModelDescription& model;
@@ -30,14 +30,12 @@ struct TaskRun {
   std::vector<TaskItem> items(size_t first, size_t count) const;
 };
 
-/// Told how many items are done; false stops.
+/// Takes the number of items that are done; returns false to stop.
 using OnItems = std::function<bool(size_t done)>;
-
-/// Adds the results of the items that are left. All items are looked at before a weight is read. Errors: usage, naming the line.
+/// Run the items that are left, and add their results. They check all items before they read a weight. Errors: usage, naming the line.
 void run_choices(TaskRun&, const OnItems&);
 void run_answers(TaskRun&, const OnItems&);
-
-/// --max-tokens of written answers.
+/// The most tokens of a written answer, by --max-tokens.
 int64_t answer_tokens(const Options&);
 
 }  // namespace tern

@@ -16,6 +16,7 @@
 #include "spec/presets.h"
 #include "spec/recompute.h"
 #include "train/plan_settings.h"
+#include "train/settings_ranks.h"
 #include "train/step_placement.h"
 
 namespace tern {

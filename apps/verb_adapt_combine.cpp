@@ -7,7 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "adapt/adapter_matrices.h"
+#include "adapt/adapter_file.h"
+#include "adapt/combine.h"
 #include "apps/common.h"
 #include "apps/hf_output.h"
 #include "base/error.h"

@@ -1,5 +1,5 @@
 #pragma once
-// tern adapt combine, beside the verbs of apps/verbs.h.
+// The function of the verb `tern adapt combine`; those of other verbs are in apps/verbs.h.
 
 namespace tern {
 

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/bench.h"
+#include "apps/bench_rounds.h"
 #include "apps/common.h"
 #include "apps/signals.h"
 #include "apps/verbs.h"

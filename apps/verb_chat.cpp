@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/chat_history.h"
+#include "apps/chat_input.h"
 #include "apps/common.h"
 #include "apps/inference_weights.h"
 #include "apps/line_reader.h"

@@ -10,6 +10,7 @@
 #include "apps/nccl_links.h"
 #include "apps/nccl_tests.h"
 #include "apps/profile.h"
+#include "apps/profile_file.h"
 #include "apps/read_text.h"
 #include "apps/signals.h"
 #include "apps/verbs.h"

@@ -9,6 +9,7 @@
 
 #include "apps/common.h"
 #include "apps/inference_weights.h"
+#include "apps/memory_shares.h"
 #include "apps/model_engine.h"
 #include "apps/named_adapters.h"
 #include "apps/serve_offer.h"

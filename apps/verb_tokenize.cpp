@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/common.h"
+#include "apps/pack_line.h"
 #include "apps/read_text.h"
 #include "apps/signals.h"
 #include "apps/verbs.h"

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/common.h"
+#include "apps/pack_line.h"
 #include "apps/rank_process.h"
 #include "apps/read_text.h"
 #include "apps/signals.h"
@@ -48,11 +49,11 @@ std::string words(const Evaluation& e) {
   return text;
 }
 
-Json json_of(const PredictedMemory& predicted) {
+Json json_of(const PredictedMemory& memory) {
   Json json = Json::object();
-  for (const auto& [name, bytes] : predicted.classes()) json[std::string(name)] = bytes;
-  json["tensors"] = predicted.tensors();
-  json["total"] = predicted.total();
+  for (const auto& [name, bytes] : memory.classes()) json[std::string(name)] = bytes;
+  json["tensors"] = memory.tensors();
+  json["total"] = memory.total();
   return json;
 }
 
@@ -111,10 +112,10 @@ struct Talk {
     TrainHooks h;
     h.note = [](const std::string& text) { log_info("{}", text); };
     h.phase = [](const std::string& text) { log_info("{} …", text); };
-    h.predicted = [&s](const PredictedMemory& predicted, const ModelSpec& spec) {
+    h.predicted = [&s](const PredictedMemory& memory, const ModelSpec& spec) {
       log_info("model: {} parameters in {} layers; {} tokens a step; memory predicted: {}",
                format_count(static_cast<double>(num_parameters(spec))), spec.layers,
-               format_with_commas(s.batch * s.seq), format_bytes(predicted.total()));
+               format_with_commas(s.batch * s.seq), format_bytes(memory.total()));
     };
     h.pack = packing.options();
     h.begun = [this](int64_t first, int64_t total) {

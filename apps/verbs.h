@@ -1,6 +1,5 @@
 #pragma once
-// One function per verb. A verb returns the exit code; what goes wrong it throws (main.cpp
-// catches).
+// One function for each verb. It returns the exit code; main.cpp catches what it throws.
 
 namespace tern {
 
@@ -14,7 +13,7 @@ int run_adapt_stream(const Options&);
 int run_new(const Options&);
 int run_launch(const Options&);
 int run_generate(const Options&);
-int run_generate_prompts(const Options&);  // of run_generate: --prompts
+int run_generate_prompts(const Options&);  // run_generate with --prompts
 int run_chat(const Options&);
 int run_eval(const Options&);
 int run_embed(const Options&);

@@ -1,5 +1,5 @@
 #pragma once
-// Windows laid end to end, some at a time: what every evaluation feeds a model. Stays in eval/.
+// Lays windows end to end, some at a time, for a model's forward. For eval/ alone.
 
 #include <cstdint>
 #include <vector>
@@ -9,19 +9,20 @@
 
 namespace tern {
 
+/// The rows of some windows, T in all.
 struct BatchRows {
-  std::vector<int32_t> tokens, targets;  // targets < 0: not scored
-  std::vector<int64_t> starts;
+  std::vector<int32_t> tokens, targets;  // (T) each; a negative target is not scored
+  std::vector<int64_t> starts;           // the first row of each window, and at the end T
 };
-
-/// Borrows windows and masks.
+/// Batches of `batch` windows. Windows and masks (as for window_losses) must outlive it.
 class WindowBatches {
  public:
   WindowBatches(const std::vector<Window>&, const std::vector<std::vector<uint8_t>>& masks, int64_t batch);
-  /// Errors  usage: a token outside the vocabulary; a window longer than the model's learned positions.
+  /// Errors  usage: the vocabulary lacks a token, or a window is longer than the model's learned positions.
   void check(const ModelSpec&) const;
-  /// For the longest window; empty for learned positions.
+  /// The rotary table for the longest window; empty if the model does not turn positions.
   RopeTable rope(const ModelSpec&) const;
+  /// The rows of windows first, first + 1, … of a batch.
   BatchRows rows(size_t first) const;
 
  private:

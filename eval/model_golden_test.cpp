@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/threads_testing.h"
 #include "eval/perplexity.h"
+#include "eval/window_losses.h"
 #include "infer/load.h"
 #include "infer/memory_fit.h"
 #include "infer/run.h"

@@ -1,5 +1,5 @@
 #pragma once
-// Results as they come, one JSON line each, so that the same command goes on after a stop.
+// A file of results, one JSON line each, written as they come, so that the same command can continue after a stop.
 
 #include <memory>
 #include <string>
@@ -10,19 +10,19 @@
 
 namespace tern {
 
-/// A file whose first line says what was asked (`question`: model, data, settings) and whose other lines are results in
-/// order, each with a checksum (`crc32c`, of it and of all lines before). Every line is written whole; a line that a crash
-/// cut short is dropped at the next start. One writer at a time.
+/// The first line of the file says what was asked (`question`: model, data, settings). The other lines are results in order, each with a checksum
+/// (`crc32c`) of this line and all lines before. Every line is written whole; a line that a crash cut short is dropped at the next start. One
+/// process at a time writes it.
 class ResultLog {
  public:
-  /// Opens or makes the file. Errors: usage: it answers another question, naming the first key that differs, or somebody
-  /// else writes it; bad_file: not such a file, or a line has changed since it was written; io.h's.
+  /// Opens or makes the file. Errors: usage: the file answers another question (with the first key that differs), or another process writes it;
+  /// bad_file: it is another kind of file, or a line has changed since it was written; those of the Io.
   ResultLog(Io&, const std::string& path, const Json& question);
   ~ResultLog();
 
-  /// Results of an earlier run, in order.
+  /// The results of an earlier run, in order.
   const std::vector<Json>& done() const { return done_; }
-  /// What was found when the file was opened, for people.
+  /// Sentences for people about what was found when the file was opened.
   const std::vector<std::string>& notes() const { return notes_; }
   void append(const Json& result);
   void sync();

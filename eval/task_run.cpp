@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
-#include "eval/perplexity.h"
+#include "eval/window_losses.h"
 
 namespace tern {
 namespace {

@@ -10,6 +10,7 @@
 #include "eval/compare_models.h"
 #include "eval/perplexity.h"
 #include "eval/task_run.h"
+#include "eval/window_losses.h"
 #include "formats/format_test_support.h"
 #include "infer/load.h"
 

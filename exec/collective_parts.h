@@ -1,5 +1,5 @@
 #pragma once
-// Whose parameters a collective of a Program takes, over which ranks, and what each of them gives or gets.
+// Which parameters a collective of a Program takes, which ranks take part, and how many bytes each of them gives or gets.
 
 #include <cstdint>
 #include <vector>
@@ -9,6 +9,7 @@
 
 namespace tern {
 
+/// The collectives of one run of one Program. A "place" is the index of a parameter in the update's list (OptimizerState::infos).
 struct CollectiveParts {
   const Program& program;
   const ExecuteInput& in;
@@ -16,17 +17,19 @@ struct CollectiveParts {
 
   int num_ranks() const { return in.world ? in.world->size() : 1; }
   bool pipelined() const { return program.num_ranks > 1; }
-  DType wide() const;  // of gradients
-  /// The places of all of a unit's parameters in the update's list.
+  DType wide() const;  // the type of gradients
+  /// The places of all parameters of a unit.
   std::vector<size_t> parameters_of(int unit) const;
-  /// The places of the parameters that a collective over a layer takes: the dense ones, or those of the experts.
+  /// The places of the parameters that a collective over a layer takes: its dense ones, or those of its experts. Errors  TERN_CHECK: no
+  /// layer begins at the instruction's unit.
   std::vector<size_t> parameters_of(const Instruction&) const;
-  /// Whether the layer of units [first, end) holds a copy of the embedding table, which lies in another stage.
+  /// Whether the layer of units [first, end) is a tied head's whose copy of the embedding table is summed with that of another stage.
   bool holds_table_copy(int first, int end) const;
+  /// The ranks over which an instruction of this axis works.
   Comm& group_of(MeshAxis) const;
   /// The ranks that have the same layers and the same part of each matrix.
   Comm& replicas() const { return in.replicas ? *in.replicas : *in.world; }
-  /// Bytes that each rank gives or gets; empty: all parts are equal.
+  /// By rank: the bytes of its part; empty: all parts are equal.
   std::vector<int64_t> bytes_of_parts(const Instruction&) const;
 };
 

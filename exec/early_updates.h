@@ -1,5 +1,5 @@
 #pragma once
-// UPDATEs within the backward: each uses its layer's own gradients, which end with the layer's last UPDATE.
+// UPDATEs within the backward. Each reads its layer's own gradients, which end with the layer's last UPDATE.
 
 #include <optional>
 #include <vector>
@@ -8,15 +8,16 @@
 
 namespace tern {
 
-/// Those of one run of one Program. NORM only adds up what they saw (norm_of_squares).
+/// The early UPDATEs of one run of one Program. NORM then only adds up their `squares` (norm_of_squares).
 struct EarlyUpdates {
   const ExecuteInput& in;
   const CollectiveParts& parts;
   const Summands& summands;
-  std::optional<UpdatePass> pass{};  // with the gradients of the unit at hand; none before the first UPDATE
-  std::vector<double> squares{};     // of all gradients so far
+  std::optional<UpdatePass> pass{};  // `in.update` with the gradients of the unit at hand; none before the first UPDATE
+  // By parameter: the sum of its gradient's squares; 0 for one that is not updated yet
+  std::vector<double> squares{};
 
-  /// An UPDATE of one unit; without a loss nothing changes. Errors  diverged: a gradient that is not finite.
+  /// Runs the UPDATE of one unit. If no token has a loss, nothing changes. Errors  diverged: a gradient is not finite.
   void update(const Instruction&, bool has_loss);
 };
 

@@ -253,7 +253,7 @@ struct Runner {
     for (const size_t at : late) {
       const Instruction& i = program.instructions[at];
       i.op == Opcode::scatter ? sum_layer(i) : reduce(i);
-      if (!is_of_tables(at)) links.expected += links.planned(i, has_loss());
+      if (!is_of_tables(at)) links.expected += links.predicted(i, has_loss());
     }
     late.clear();
   }
@@ -351,7 +351,7 @@ struct Runner {
     if (collectives.num_ranks() == 1) return;
     const Instruction& i = program.instructions[place];
     if (!pipelined()) return links.compare(place, links.since(before), has_loss(), result);
-    if (!is_late(i)) links.expected += links.planned(i, has_loss());
+    if (!is_late(i)) links.expected += links.predicted(i, has_loss());
   }
 
   // Sums over ranks that in stages wait for NORM: the embedding's table is whole at the end of the step alone.

@@ -17,20 +17,24 @@
 
 namespace tern {
 
+/// A kind of model and the sizes of its micro-batches.
 struct Case {
   const char* name;
   DType dtype;
   Multiply multiply;
-  bool gpt2;  // learned positions, layer norms, biases, tied head, plain mlp; else rotary, grouped queries, gated
+  // true: learned positions, layer norms, biases, tied head, plain mlp; false: rotary positions, grouped queries, gated mlp
+  bool gpt2;
   int64_t width, seq;
   std::vector<int64_t> micro;  // sequences of each micro-batch
-  bool embed_norm = false;     // the embedding's rows are normed, so that it keeps something too
-  bool experts = false;        // the second layer has experts, and a gated one for every token
-  bool latent = false;         // latent attention in both layers
-  int64_t adapters = -1;       // from 0: all units frozen, with adapters of this rank
+  // The embedding's rows are normed, so that the embedding saves something for its backward
+  bool embed_norm = false;
+  bool experts = false;   // the second layer has routed experts, and a gated expert that every token passes
+  bool latent = false;    // both layers have latent attention
+  int64_t adapters = -1;  // -1: none; else all units are frozen and have adapters of this rank
   int layers = 2;
 };
 
+/// The model of a case.
 inline ModelSpec spec_of(const Case& c) {
   const int64_t heads = 4, head_dim = c.width / heads, vocab = 67;
   const NormSpec norm{.kind = c.gpt2 ? NormKind::layer : NormKind::rms, .width = c.width};
@@ -69,7 +73,7 @@ inline ModelSpec spec_of(const Case& c) {
   return c.adapters >= 0 ? with_adapters(s, c.adapters) : s;
 }
 
-// Not as adapters begin, with zeros: so that gradients flow through both matrices.
+// Adapters begin with zeros in B. Here both matrices are random, so that gradients flow through both.
 inline void fill_adapter(const ParameterInfo& info, const Tensor& t) {
   for (int64_t i = 0; i < t.count(); ++i) {
     const auto x = static_cast<float>(0.1 * random_normal({5, hash_name(info.name)}, static_cast<uint64_t>(i)));
@@ -79,6 +83,7 @@ inline void fill_adapter(const ParameterInfo& info, const Tensor& t) {
   }
 }
 
+/// A model with all that a step of it needs. It cannot be copied: `source` and `update` look into it.
 struct Bench {
   ModelSpec spec;
   Arena arena;
@@ -91,7 +96,7 @@ struct Bench {
   std::optional<UpdatePass> update;
   WeightSource source = weights;
 
-  /// `zero` of all layers: this rank of so many has its share of the state.
+  /// `zero`: the ZeRO stage of all layers. Rank `rank` of `ranks` has its share of the state.
   explicit Bench(const Case& c, const UpdateConfig& rule = update_config(UpdateRule::adamw), int zero = 0, int rank = 0,
                  int ranks = 1)
       : spec(spec_of(c)), config(rule) {
@@ -130,7 +135,7 @@ struct Bench {
     initialize_weights(spec, all, 5);
     for_each_adapter(spec, all, [](const ParameterInfo& info, Tensor& t) { fill_adapter(info, t); });
   }
-  /// The same numbers, this rank's of them.
+  /// This rank's parts of the numbers that `fill` gives a whole model.
   void fill_parts(const Case& c, const Shares& shares) {
     Arena beside;
     ModelWeights all = allocate_weights(spec, c.dtype, MemoryClass::weights, beside);
@@ -153,13 +158,14 @@ struct Bench {
                        .compute = {arena, multiply},
                        .update = &*update});
   }
-  /// Without NORM and UPDATE, which clear the gradients.
+  /// Runs the Program without NORM and UPDATE, which would clear the gradients.
   ExecuteResult add_gradients(Program p, Multiply multiply, double scale = 1.0) {
     std::erase_if(p.instructions, [](const Instruction& i) { return i.op == Opcode::norm || i.op == Opcode::update; });
     return execute_with(p, multiply, scale);
   }
 };
 
+/// All trained weights, byte after byte.
 inline std::vector<std::byte> bits(const ModelSpec& spec, ModelWeights& weights) {
   std::vector<std::byte> all;
   for (const Tensor* t : trained_tensors(spec, weights)) {
@@ -192,12 +198,12 @@ inline const Case kCases[] = {
     {"adapters_latent_f32_exact", DType::f32, Multiply::exact, false, 32, 9, {2}, false, false, true, 3},
 };
 
-/// What a rank of so many has of a step's micro-batches: an equal share, in the order of ranks.
+/// One rank's share of a step's micro-batches. All shares are equal, in the order of ranks.
 struct RankShare {
-  std::vector<CostQuery> costs;
-  int64_t step_targets = 0;  // of all ranks
+  std::vector<CostQuery> costs;  // of its micro-batches
+  int64_t step_targets = 0;      // targets with a loss on all ranks
 };
-/// Leaves that share in run.batches.
+/// Leaves only the share of rank `rank` of `ranks` in run.batches, and returns it.
 inline RankShare keep_share(Bench& run, int rank, int ranks) {
   RankShare share;
   for (const MicroBatch& b : run.batches) share.step_targets += b.num_targets();
@@ -207,7 +213,7 @@ inline RankShare keep_share(Bench& run, int rank, int ranks) {
   share.costs.assign(run.costs.begin() + first, run.costs.begin() + first + each);
   return share;
 }
-/// What execute takes of a rank in `world`.
+/// The input of execute for a rank of `world`.
 inline ExecuteInput input_of(Bench& run, const Case& c, const RankShare& share, Comm& world) {
   return {.spec = run.spec,
           .weights = run.source,

@@ -1,5 +1,5 @@
 #pragma once
-// Whole weights of a layer that a Program brings together for one pass (ZeRO 3).
+// A layer's whole weights, which a Program brings together for one pass (ZeRO 3).
 
 #include <vector>
 
@@ -7,17 +7,19 @@
 
 namespace tern {
 
+/// Whether the buffer holds gathered weights: a layer's dense ones, or those of its experts.
 bool is_gathered(const Buffer&);
 
-/// The gathered layers of one run of one Program. ExecuteInput::own_weights holds a layer's whole weights until they
-/// end, then this rank's parts again.
+/// The gathered layers of one run of one Program. From gather to end ExecuteInput::own_weights holds the layer's whole weights; before
+/// and after, this rank's parts.
 struct GatheredWeights {
   const ExecuteInput& in;
   const CollectiveParts& parts;
-  std::vector<Tensor*> read{};  // where the model's functions read weights
+  std::vector<Tensor*> read{};  // by parameter: the tensor that the model's functions read
 
-  /// A GATHER of one pass: all ranks' parts in one stretch of memory. All ranks of `parts.replicas()` call it.
+  /// Runs a GATHER of one pass: brings the ranks' parts into one stretch of memory. All ranks of parts.replicas() call it.
   void gather(const Instruction&);
+  /// Ends the whole weights that the buffer names.
   void end(const Buffer&);
 };
 

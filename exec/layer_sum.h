@@ -8,22 +8,24 @@
 
 namespace tern {
 
-/// What such an instruction takes, found before it runs, so that any one thread can run it.
+/// What such an instruction works on. It is found before the instruction runs, so that another thread can run it.
 struct LayerSum {
   Comm& group;
-  std::vector<Tensor> whole{};  // of a REDUCE: become the sum
-  RankParts parts{};            // of a SCATTER: this rank's becomes the sum
-  // Of a SCATTER of one micro-batch: this rank's part of it, and the sum of the earlier ones, to which it has to be added.
+  std::vector<Tensor> whole{};  // of a REDUCE: gradients that become the sum
+  RankParts parts{};            // of a SCATTER: gradients by rank; this rank's part becomes the sum
+  // Of a SCATTER of one micro-batch: pairs of this rank's part and the sum of earlier micro-batches, to which the part is added.
   std::vector<std::pair<Tensor, Tensor>> added{};
 
-  /// All ranks of the group call it. It starts no team of threads.
+  /// Sums over the ranks of `group`, all of which call it. It starts no team of threads. Errors  the transport's.
   void exchange() const;
-  /// After it: earlier = part + earlier, on the calling thread alone.
+  /// After exchange: earlier = part + earlier for each pair of `added`, on the calling thread alone.
   void add() const;
 };
 
+/// The sum that the instruction asks for. Errors  TERN_CHECK: the layer has no gradients of its own, and the instruction takes them.
 LayerSum layer_sum(const Instruction&, const ExecuteInput&, const CollectiveParts&, const Summands&);
 
+/// The tensors at these places of a list, in the order of `places`.
 std::vector<Tensor> at_places(const std::vector<Tensor>& all, const std::vector<size_t>& places);
 
 }  // namespace tern

@@ -8,7 +8,7 @@
 
 namespace tern {
 
-LinkBytes LinkCheck::planned(const Instruction& i, bool has_loss) const {
+LinkBytes LinkCheck::predicted(const Instruction& i, bool has_loss) const {
   if ((i.op == Opcode::norm || i.op == Opcode::update) && !has_loss) return {};
   const Comm& group = parts.group_of(i.axis);
   LinkBytes links = link_bytes(i, size_of(parts.wide()), group.rank(), group.size(), parts.bytes_of_parts(i));
@@ -25,7 +25,7 @@ LinkBytes LinkCheck::since(const LinkBytes& before) const {
 void LinkCheck::compare(size_t place, const LinkBytes& counted, bool has_loss, ExecuteResult& result) const {
   const Instruction& i = program.instructions[place];
   result.links += counted;
-  const LinkBytes want = planned(i, has_loss);
+  const LinkBytes want = predicted(i, has_loss);
   if (counted != want)
     result.mismatches.push_back(
         {place, fmt::format("[{}] {}: {} bytes sent and {} received, the Program says {} and {}", place, to_string(i),

@@ -1,25 +1,29 @@
 #pragma once
-// What this rank sends and receives, held to what the Program says (program/link_bytes.h).
+// Compares the bytes that this rank sends and receives with what the Program says (program/link_bytes.h).
 
 #include "exec/collective_parts.h"
 
 namespace tern {
 
+/// The comparison of one run of one Program. LinkBytes are payload, in bytes.
 struct LinkCheck {
   const Program& program;
   const ExecuteInput& in;
   const CollectiveParts& parts;
-  LinkBytes first{};     // counted before the run
-  LinkBytes expected{};  // of stages, where messages of others may arrive at any time: all are compared at the end
+  LinkBytes first{};  // the world's count before the run
+  // Pipelines: what the Program says of all instructions so far. Messages of other stages may arrive at any time, so only the whole
+  // run is compared.
+  LinkBytes expected{};
 
-  /// Counted so far.
+  /// The world's count so far.
   LinkBytes now() const { return in.world ? in.world->bytes() : LinkBytes{}; }
-  /// What an instruction puts on the links, by the Program; without a loss NORM and UPDATE send nothing.
-  LinkBytes planned(const Instruction&, bool has_loss) const;
+  /// What the Program says an instruction sends and receives. If no token has a loss, NORM and UPDATE send nothing.
+  LinkBytes predicted(const Instruction&, bool has_loss) const;
+  /// What was counted since `before`, an earlier now().
   LinkBytes since(const LinkBytes& before) const;
-  /// Of one instruction: adds what it counted to the result's links, and a mismatch if there is one.
+  /// Adds `counted`, the count of the instruction at `place`, to the result's links, and a mismatch if the Program says another.
   void compare(size_t place, const LinkBytes& counted, bool has_loss, ExecuteResult&) const;
-  /// Of the run, held to `expected`; a mismatch is told of the instruction at `place`.
+  /// Sets the result's links to the count of the run, and adds a mismatch, under `place`, if it is not `expected`.
   void compare_all(size_t place, ExecuteResult&) const;
 };
 

@@ -1,9 +1,9 @@
-// Micro-batches, whole and as a context group shares them out.
+#include "exec/micro_batch.h"
+
 #include <algorithm>
 #include <utility>
 
 #include "base/error.h"
-#include "exec/executor.h"
 
 namespace tern {
 

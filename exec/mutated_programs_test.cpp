@@ -9,6 +9,7 @@
 #include "comm/group.h"
 #include "comm/ranks_testing.h"
 #include "exec/executor_testing.h"
+#include "exec/stage_messages.h"
 #include "program/lower.h"
 #include "program/validate.h"
 #include "spec/recompute.h"

@@ -7,6 +7,7 @@
 #include "comm/group.h"
 #include "comm/ranks_testing.h"
 #include "exec/executor_testing.h"
+#include "exec/stage_messages.h"
 #include "program/generate.h"
 #include "program/validate.h"
 #include "spec/recompute.h"

@@ -36,10 +36,10 @@ void StageMessages::send(const Instruction& i, const Tensor& t) {
   expected.sent += i.message_bytes;
 }
 
-void StageMessages::receive(const Instruction& i, const Tensor& place) {
+void StageMessages::receive(const Instruction& i, const Tensor& into) {
   const Buffer& wanted = i.allocates[0].buffer;
   if (const auto kept = std::ranges::find(early, wanted, &std::pair<Buffer, Tensor>::first); kept != early.end()) {
-    std::memcpy(place.data(), kept->second.data(), static_cast<size_t>(kept->second.bytes()));
+    std::memcpy(into.data(), kept->second.data(), static_cast<size_t>(kept->second.bytes()));
     early.erase(kept);
     return;
   }
@@ -50,7 +50,7 @@ void StageMessages::receive(const Instruction& i, const Tensor& place) {
   const std::vector<Buffer>& order = in.arrivals.at(static_cast<size_t>(i.peer));
   for (size_t& next = arrived[i.peer];;) {
     const Buffer b = order.at(next++);
-    if (b == wanted) return take(b, place);
+    if (b == wanted) return take(b, into);
     early.emplace_back(b, memory_for(b, memory));
     take(b, early.back().second);
   }

@@ -1,5 +1,5 @@
 #pragma once
-// Messages between the stages of a pipeline, as one rank sends and takes them.
+// Messages between the stages of a pipeline, as one rank sends and receives them.
 
 #include <map>
 #include <utility>
@@ -9,27 +9,31 @@
 
 namespace tern {
 
-/// The messages of one run of one Program. A message is named by its buffer. The messages of a stage come in the order in which
-/// that stage's list sends them (ExecuteInput::arrivals). This rank's list may want them in another order: those that come too
-/// early are kept.
+/// The messages of one run of one Program. Each message carries one buffer, whose name is the message's name. The messages of a stage
+/// arrive in the order in which that stage's list sends them (ExecuteInput::arrivals). This rank's list may need them in another
+/// order: a message that arrives before it is needed is kept in `early`.
 struct StageMessages {
   const Program& program;
   const ExecuteInput& in;
-  Arena memory{};                                  // apart from the counted buffers
-  std::vector<Tensor> sent{};                      // copies, until the step ends
-  std::vector<std::pair<Buffer, Tensor>> early{};  // received before this list wants them
-  std::map<int, size_t> arrived{};                 // of each stage: how many of its messages
-  LinkBytes expected{};                            // of all messages so far
+  Arena memory{};                                  // of the copies below, which the executor's counts leave out
+  std::vector<Tensor> sent{};                      // copies of what was sent; they live until the step ends
+  std::vector<std::pair<Buffer, Tensor>> early{};  // received before this rank's list needs them
+  std::map<int, size_t> arrived{};                 // by stage: how many of its messages this rank has received
+  LinkBytes expected{};                            // what the Program says of all messages so far
 
-  /// Uninitialised (tokens of the micro-batch, width); in a tensor group, this rank's tokens.
+  /// Uninitialised memory for a message, (tokens of the micro-batch, width). In a tensor group it has this rank's tokens alone.
   Tensor memory_for(const Buffer&, Arena&) const;
-  /// A SEND: posts a copy of `t`.
+  /// Runs a SEND: posts a copy of `t`. Errors  the transport's.
   void send(const Instruction&, const Tensor& t);
-  /// A RECV: waits until `place` holds the buffer that the instruction names.
-  void receive(const Instruction&, const Tensor& place);
+  /// Runs a RECV: returns when `into` holds the buffer that the instruction names. Errors  the transport's.
+  void receive(const Instruction&, const Tensor& into);
 };
 
-/// The most that `memory` holds in a step of this Program (of all ranks), where all micro-batches are of one size.
+/// By stage: the buffers that it sends to the device `rank` of a pipeline, in order. `all`: the Program of all devices (program/lower.h).
+std::vector<std::vector<Buffer>> arrivals_of(const Program& all, int rank);
+
+/// The peak of StageMessages::memory on the device `rank` of a pipeline in one step, in bytes, if all micro-batches have one size. `all`:
+/// the Program of all devices.
 int64_t stage_message_bytes(const Program& all, int rank);
 
 }  // namespace tern

@@ -1,6 +1,6 @@
 #pragma once
-// Gradients that a Program keeps for one micro-batch and one layer alone: before SCATTER (ZeRO 2 and 3) takes them, and before an
-// UPDATE within the backward does.
+// Summands: the gradients of one layer from one micro-batch alone, in memory of their own. They live until a SCATTER (ZeRO 2 and 3), or
+// an UPDATE within the backward, has taken them.
 
 #include <utility>
 #include <vector>
@@ -9,28 +9,31 @@
 
 namespace tern {
 
+/// Whether the buffer holds summands: those of a layer's dense parameters, or of its experts.
 bool is_summand(const Buffer&);
 
-/// The summands of one run of one Program. The model's functions add a pass's gradients to those of its micro-batch;
-/// once these end, the model has no gradients there.
+/// The summands of one run of one Program. Before each pass, `put_before` has the model's functions add to the summands of the pass's
+/// micro-batch. When these end, the model has no memory for the layer's gradients.
 struct Summands {
   const ExecuteInput& in;
   const CollectiveParts& parts;
-  std::vector<std::pair<Buffer, std::vector<Tensor>>> alive{};  // a tensor of each parameter of the layer
-  std::vector<Tensor*> summed{};                                // where the model's functions add gradients to
+  std::vector<std::pair<Buffer, std::vector<Tensor>>> alive{};  // with each buffer: a tensor for each of its parameters
+  // By parameter: the tensor that the model's functions add to
+  std::vector<Tensor*> summed{};
 
-  /// The gradients, zero, in one stretch of memory.
+  /// Makes the buffer's gradients, all zero, in one stretch of memory.
   void begin(const BufferBytes&);
-  /// Before a pass that adds gradients: to those of its micro-batch.
+  /// Called before a pass that adds gradients: directs its sums to the summands of its micro-batch, if its layer has any.
   void put_before(const Instruction&);
+  /// Frees the buffer's gradients.
   void end(const Buffer&);
-  /// Those that the instruction, of a layer and a micro-batch, takes. Errors  TERN_CHECK: none are alive.
+  /// The summands that the instruction takes, by its layer and micro-batch. Errors  TERN_CHECK: none are alive.
   const std::vector<Tensor>& of(const Instruction&) const;
-  /// The SCATTER of these gradients, which names their parameters (CollectiveParts::parameters_of).
+  /// A SCATTER of this buffer. CollectiveParts::parameters_of finds by it which parameters the buffer has.
   static Instruction scatter_of(const Buffer&);
 
  private:
-  // For a tied table's copy: the head's place.
+  // The tensor that gradients of the parameter are added to; for a tied table's copy that of the head.
   Tensor& summed_place(const Instruction& scatter, size_t parameter);
   int end_of_layer(int first) const;
   void put(const Buffer&, const std::vector<Tensor>&);

@@ -1,6 +1,6 @@
 #pragma once
-// Sums over ranks that run beside the compute: a thread of their own runs them one after the other, in the order of the list. So
-// every rank makes the same calls in the same order as without that thread, and has the same bits.
+// Sums over ranks that run beside the compute. A second thread runs them one after the other, in the order of the list. So every rank
+// makes the same calls in the same order as without that thread, and gets the same bits.
 
 #include <condition_variable>
 #include <cstdint>
@@ -20,26 +20,29 @@ namespace tern {
 
 /// A sum that has ended.
 struct SummedBeside {
-  size_t place = 0;  // in the Program
-  int64_t begin_ns = 0, end_ns = 0;
-  LinkBytes links;  // sent and received meanwhile
+  size_t place = 0;                  // of its instruction in Program::instructions
+  int64_t begin_ns = 0, end_ns = 0;  // on the clock of SumsBeside
+  LinkBytes links;                   // bytes sent and received meanwhile
 };
 
-/// Used by the thread that computes; each call but post may wait. While any() is true no other thread may use the world's transport.
-/// Threads   one, from the first post on. It starts no team; what a sum owns is freed by the thread that computes.
-/// Errors    what a sum throws is thrown by the next call but post; the sums behind it do not run.
-/// End       waits for the sum at work, for which the other ranks come or whose wait their failure ends. Those behind it are dropped.
+/// The sums of one run of one Program. The computing thread makes all calls. While any() is true, no other thread may use the world's
+/// transport.
+/// Threads   post starts the second thread when it is first called. That thread starts no team. The computing thread frees what a sum owns.
+/// Errors    if a sum throws, the sums behind it do not run, and the next call of ended, wait or wait_for throws the same.
+/// End       the destructor waits for the sum that is running, until the other ranks take part in it or fail. It drops the sums behind it.
 class SumsBeside {
  public:
   SumsBeside(const Clock& clock, const Comm* world) : clock_(clock), world_(world) {}
   ~SumsBeside();
   SumsBeside(const SumsBeside&) = delete;
 
-  /// Whether any is posted whose end no call has told yet.
+  /// Whether a posted sum is left that ended, wait or wait_for has not returned yet.
   bool any() const { return posted_ > told_; }
-  /// `sum` reads and writes only what nobody else touches until its end is told. `reads`: buffers that it reads.
+  /// Puts a sum at the end of the queue and returns at once. `reads`: the buffers that it reads. Nobody else may touch what it reads or
+  /// writes until ended, wait or wait_for has returned it.
   void post(size_t place, std::vector<Buffer> reads, std::function<void()> sum);
-  /// Those that have ended since the last call, in order: without waiting; when all have; when those have that read one of `buffers`.
+  /// Sums that have ended and were not returned before, in order. ended does not wait, wait waits for all, and wait_for waits for
+  /// those that read one of `buffers`.
   std::vector<SummedBeside> ended() { return take(0); }
   std::vector<SummedBeside> wait();
   std::vector<SummedBeside> wait_for(std::span<const Buffer> buffers);
@@ -55,10 +58,10 @@ class SumsBeside {
 
   const Clock& clock_;
   const Comm* world_;
-  size_t posted_ = 0, told_ = 0;  // of the thread that computes
+  size_t posted_ = 0, told_ = 0;  // sums posted, and returned; the computing thread's alone
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Posted> sums_;  // not told of yet; the first ended_ have ended
+  std::deque<Posted> sums_;  // not returned yet; the first ended_ of them have ended
   size_t ended_ = 0;
   std::exception_ptr failure_;
   bool stops_ = false;

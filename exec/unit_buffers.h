@@ -10,18 +10,20 @@
 
 namespace tern {
 
-/// The buffers of the Program, by unit and micro-batch. `saved` and `left` live in one struct of the model's.
+/// The buffers of one run of one Program, by unit and micro-batch (at). The model keeps `saved` and `left` in one struct, UnitSaved.
 struct UnitBuffers {
   int num_units;
-  std::vector<Tensor> output, gradient;
-  Tensor remade;  // by the RECOMPUTE at work
-  std::vector<UnitSaved> saved;
+  std::vector<Tensor> output, gradient;                          // empty where no such buffer is alive
+  Tensor remade;                                                 // the output of the RECOMPUTE that runs
+  std::vector<UnitSaved> saved;                                  // with `left`
   std::map<std::pair<int, int>, std::vector<Tensor>> kept_sums;  // by unit and micro-batch; a tensor per parameter
 
+  /// No buffer is alive yet.
   UnitBuffers(const ModelSpec&, const Program&);
   size_t at(int unit, int micro) const { return size_t(micro) * num_units + unit; }
 
-  /// Frees a buffer; `with_saved`: the same instruction ends the unit's `saved` too.
+  /// Frees a buffer. `with_saved`: the same instruction also frees the unit's `saved`, so its `left` needs no freeing. Errors
+  /// TERN_CHECK: a kind of buffer that this executor does not have.
   void free(const Buffer&, const Unit&, bool with_saved);
 };
 

@@ -1,5 +1,5 @@
 #pragma once
-// Which of several samples is worth most, by how each ended and by its probability.
+// Which of several samples to prefer, by how each ended and by its probability.
 
 #include <cstddef>
 #include <span>
@@ -8,13 +8,13 @@
 
 namespace tern {
 
-/// Whether a sample ended by itself: at a token that ends texts, or at a stop text. The first of several to do so is what
-/// first-finish search takes (shorter lines of reasoning are more often right). Source  Agarwal et al. 2025, arXiv:2505.18149 (recalled).
+/// Whether a sample ended by itself: at a token that ends texts, or at a stop text. First-finish search takes the first of several samples
+/// that does so, as shorter lines of reasoning are more often right. Source  Agarwal et al. 2025, arXiv:2505.18149 (recalled).
 bool ended_by_itself(const Sample&);
-/// Of its tokens under the model, the one that ended it included; 0 of none.
+/// The mean log probability of a sample's tokens under the model, in nats, the token that ended it included; 0 if it has no tokens.
 double mean_log_probability(const Sample&);
-/// Index of the sample with the highest mean_log_probability, the first of equals; a cancelled or
-/// failed one only where there are no others. There must be a sample.
+/// The index of the sample with the highest mean_log_probability; of equals the first. A sample that was cancelled or failed is taken only if
+/// all were. There must be at least one sample.
 size_t likeliest_sample(std::span<const Sample>);
 
 }  // namespace tern

@@ -1,44 +1,24 @@
 #pragma once
-// Many texts as vectors: the rows of a model's last layer, pooled to one row per text; a client of the Embedder.
+// Turns a list of texts into vectors: for each text the rows of the model's last layer, pooled to one row. A client of the Embedder.
 
 #include <cstdint>
 #include <functional>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "infer/embedder.h"
-#include "infer/memory_fit.h"
 
 namespace tern {
 
-/// Takes the vectors of texts [first, first + vectors.size() / width), row by row; false stops.
+/// Takes the vectors of texts [first, first + vectors.size() / width), row by row. Returns false to stop.
 using VectorSink = std::function<bool(int64_t first, std::span<const float> vectors)>;
 
-/// One vector of the model's width per text, f32, given away batch by batch in their order. `texts`: ids with what the
-/// tokenizer adds, none empty, none longer than the model's context, all inside its vocabulary (checked by the caller).
-/// Bits, pooler and pooling as Embedder has them.
-/// Memory  one batch's; no vector is kept.
-/// Errors  interrupted; NotFinite, naming the text by its number from 1: a vector with NaN or infinity.
+/// Gives `sink` a vector (width) in f32 for each text, batch by batch, in the order of texts. `texts`: ids with what the tokenizer adds. The
+/// caller has checked that no text is empty or longer than the model's context, and that the vocabulary has all ids. Bits and pooler: as
+/// the Embedder says.
+/// Memory  that of one batch; no vector is kept.
+/// Errors  interrupted: `sink` returned false; NotFinite, with the number of the text from 1: a vector has NaN or infinity.
 void embed_texts(const ModelSpec&, const ModelWeights&, const Linear* pooler,
                  std::span<const std::vector<int32_t>> texts, const EmbeddingSettings&, Arena&, const VectorSink&);
-
-/// What embedding these texts needs: the arguments of inference_fit, and bytes on top of its answer.
-struct EmbeddingNeeds {
-  InferenceNeeds model;
-  int64_t pooler = 0, batch = 0;  // bytes: the matrix and its packed copy; the vectors of a batch
-};
-EmbeddingNeeds embedding_needs(const ModelSpec&, DType, std::span<const std::vector<int32_t>> texts,
-                               const EmbeddingSettings&);
-/// Bytes that embed_texts and loading hold at their most, with the pooler where it is asked for. A model whose rotary
-/// table depends on the length takes one text at a time, whatever settings.batch says.
-int64_t embedding_peak(const ModelSpec&, DType, std::span<const std::vector<int32_t>> texts, const EmbeddingSettings&);
-/// Resident bytes beside the tensors: what compute threads keep between calls, and rotary tables.
-int64_t embedding_beside(const ModelSpec&, DType, std::span<const std::vector<int32_t>> texts,
-                         const EmbeddingSettings&);
-/// `kept`: bytes that the caller keeps of the vectors.
-/// Errors  does_not_fit (exit 3): what it needs, what there is, and what would fit.
-void check_embedding_fit(const ModelSpec&, DType, std::span<const std::vector<int32_t>> texts, const EmbeddingSettings&,
-                         int64_t kept, const MemoryBudget&);
 
 }  // namespace tern

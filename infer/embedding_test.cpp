@@ -18,6 +18,7 @@
 #include "base/json.h"
 #include "formats/format_test_support.h"
 #include "formats/tokenizer/tokenizer.h"
+#include "infer/embedding_fit.h"
 #include "infer/load.h"
 #include "infer/memory_fit.h"
 #include "infer/npy.h"

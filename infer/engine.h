@@ -1,7 +1,7 @@
 #pragma once
-// An engine that others drive: requests join and leave between steps, a step runs one batch and says what became
-// certain. It has no threads and no locks: one thread calls it, or several one after the other. The clock and the
-// executor are seams, so that policies can be studied in virtual time.
+// The engine that generates text. Its clients drive it: requests join and leave between steps, and each step runs one batch and returns what
+// became certain. It has no threads and no locks; one thread calls it, or several one after the other. Clock and executor are given to it,
+// so that policies can be studied in virtual time.
 
 #include <cstdint>
 #include <memory>
@@ -22,69 +22,69 @@ namespace tern {
 struct Event {
   uint64_t request = 0;
   int64_t sample = 0;               // of the request, from 0
-  std::optional<DrawnToken> drawn;  // none where the sample was cancelled or failed
-  std::string text;                 // to be appended to what came before; may be empty
-  std::optional<Sample> finished;   // the sample has ended: the whole of it. No event of it follows
+  std::optional<DrawnToken> drawn;  // none: the sample was cancelled or failed
+  std::string text;                 // to be appended to the sample's earlier text; may be empty
+  std::optional<Sample> finished;   // if the sample has ended: the whole sample. It gets no further event
 };
 
-/// Of the last step.
+/// What the last step did.
 struct EngineStep {
-  bool ran = false;           // a batch
-  bool only_decodes = false;  // no token of a prompt was in it
-  int64_t prompt_tokens = 0, generated_tokens = 0, running = 0;
-  double seconds = 0;  // with the choice of tokens
+  bool ran = false;           // whether there was a batch
+  bool only_decodes = false;  // whether the batch had no token of a prompt
+  int64_t prompt_tokens = 0, generated_tokens = 0;
+  int64_t running = 0;  // samples in the batch
+  double seconds = 0;   // with the drawing of tokens
 };
 
 struct EngineLimits {
   SchedulerLimits scheduler;
-  int64_t context = 0;  // tokens of a sequence, with its prompt
-  // Whole pages stay for whoever begins with the same tokens, as long as nobody needs the room.
+  int64_t context = 0;  // the most tokens of a sequence, with its prompt
+  // Whether whole pages are kept for later requests that begin with the same tokens, until others need the room.
   bool cache_prefixes = false;
-  // A guess is accepted exactly where the draw gives the same token.
+  // A guess is accepted if the draw gives the same token.
   SpeculationSettings speculation = {};
-  // Adapters (Request::adapter) whose keys follow from the whole prompt: none are kept for another one.
+  // Adapters (Request::adapter) under which keys depend on the whole prompt, so that no keys are kept for another prompt.
   std::vector<int> of_prompts = {};
 };
 
-/// A token of a sample has the same bits whatever else the engine runs: batch-mates and their adapters, chunks, pages,
-/// preemption, requests that join, leave or fail, kept prefixes, cached pages, guesses right or wrong.
+/// Runs requests. A token of a sample has the same bits whatever else the engine runs and does: other samples and their adapters, chunks,
+/// pages, preemption, requests that join, leave or fail, kept prefixes, cached pages, right and wrong guesses.
 class Engine {
  public:
-  /// Pool and clock must outlive it, and so must the tokenizer; without one there is no text.
+  /// Pool, tokenizer and clock must outlive it. Without a tokenizer (null) samples have no text.
   Engine(KvPool&, BatchExecutor, const Tokenizer*, const EngineLimits&, const Clock&);
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  /// Lines up a request and returns its number; its samples begin to run in the order of submission, when there is room.
-  /// Errors: as check_request; does_not_fit, if a sample could grow beyond all pages. The engine is then as before.
+  /// Lines up a request and returns its number. Samples begin to run in the order in which they were submitted, when there is room.
+  /// Errors: those of check_request; does_not_fit: a sample could grow beyond all pages. The engine is then as it was before.
   uint64_t submit(Request);
-  /// Runs one batch, if there is something to run. A sample whose logits hold NaN or +inf fails alone (Sample::error
-  /// is a NotFinite). Errors: what the executor throws. The batch then has no effect, though sequences may have been
-  /// admitted or preempted for it: cancel requests, or step again.
+  /// Runs one batch, if there is something to run. If a sample's logits hold NaN or +inf, only that sample fails (Sample::error is a NotFinite).
+  /// Errors: what the executor throws. The batch then has no effect, but sequences may have been admitted or preempted for it. The caller
+  /// can cancel requests, or step again.
   std::vector<Event> step();
-  /// Ends what is left of a request and gives its pages back at once; the last events of its samples come from the next
-  /// step. False if it has ended already.
+  /// Ends the samples of a request and gives their pages back at once. The next step returns their last events. False: the request has ended
+  /// already.
   bool cancel(uint64_t request);
-  /// Nothing runs or waits, and every event was given away.
+  /// Whether nothing runs or waits, and step has returned every event.
   bool idle() const { return scheduler_.idle() && events_.empty(); }
 
   int64_t num_running() const { return scheduler_.num_running(); }
   int64_t num_waiting() const { return scheduler_.num_waiting(); }
   const EngineStep& last_step() const { return last_step_; }
   const KvPool& pool() const { return pool_; }
-  const SpeculationFigures* speculation() const {
-    return speculation_ ? &speculation_->figures() : nullptr;
-  }                                                                 // null: none
-  const PrefixCache* prefix_cache() const { return cache_.get(); }  // null: EngineLimits has none
+  /// Null: there is no speculation.
+  const SpeculationFigures* speculation() const { return speculation_ ? &speculation_->figures() : nullptr; }
+  const PrefixCache* prefix_cache() const { return cache_.get(); }  // null: prefixes are not cached
 
-  /// A place where a sample leaves its keys for the next request that names it: a conversation computes only what is new.
-  /// The next request takes what its prompt has in common with the tokens there, all but the prompt's last token. Pages
-  /// that nobody uses are given up, those used longest ago first, before a sequence is preempted: then more is computed,
-  /// and no bit differs. One request at a time (TERN_CHECK).
+  /// Makes a place where a sample leaves its keys for the next request that names the place (Request::prefix), so that a conversation computes
+  /// only its new tokens. That request takes over the keys of those first tokens that its prompt has in common with the place, but not of
+  /// its prompt's last token. Before a sequence is preempted, places give up their pages, those used longest ago first; then more is
+  /// computed, with the same bits. One request at a time may name a place (TERN_CHECK). Returns its number.
   uint64_t keep_prefix();
   void drop_prefix(uint64_t prefix);
-  /// Tokens that have keys there.
+  /// The number of tokens that have keys there.
   int64_t prefix_tokens(uint64_t prefix) const;
 
  private:

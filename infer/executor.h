@@ -1,5 +1,5 @@
 #pragma once
-// The function that runs a batch. A seam: tests and studies of policies put a model of their own here.
+// The function that runs a batch. Tests and studies of policies give the engine another one.
 
 #include <functional>
 
@@ -8,12 +8,12 @@
 
 namespace tern {
 
-/// Returns logits (rows, vocab) in f32 or f64, in batch order: a row for each Work that wants logits and one more for each of
-/// its guesses. Empty if no Work wants any. During the call, guesses stand at the end of their sequence's tokens.
+/// Runs a batch and returns logits (rows, vocab) in f32 or f64, in the order of the batch: one row for each Work that wants logits, and one more for
+/// each of its guesses. Empty: no Work wants logits. During the call, a sequence's guesses are the last of its tokens.
 using BatchExecutor = std::function<Tensor(const Batch&, const KvPool&)>;
-/// The real one. It references its arguments, and leases one unit's weights at a time; exact kernels. Sequences of all of
-/// the weights' `adapters` (model/adapter_files.h, load_adapter_beside) run in one forward. Errors: TERN_CHECK for
-/// a sequence with an adapter beyond those.
+/// The executor that runs a model, with the exact kernels. It leases the weights of one unit at a time. `adapters`: the number of adapters beside the
+/// model (model/adapter_files.h, load_adapter_beside); sequences with different adapters run in one forward. Its arguments must outlive it.
+/// Errors: TERN_CHECK: a sequence names an adapter beyond these.
 BatchExecutor model_executor(const ModelSpec&, WeightSource, const RopeTable*, Arena&, int adapters = 0);
 
 }  // namespace tern

@@ -12,8 +12,8 @@ namespace tern {
 inline constexpr int32_t kFakeVocab = 40;
 inline const KvShape kFakeShape{.layers = {{1, 1}}, .page_tokens = 4, .type = KvType::f32};
 
-// A stand-in for a model that really lives on the KV pages: it writes each token to its place, then draws logits from a
-// hash over everything its pages hold up to there. A wrong page, position or copy changes what it says.
+// An executor without weights that uses the KV pages like a model: it writes each token to its page, and makes logits of a hash over all that the pages hold
+// up to there. So a wrong page, position or copy changes its logits.
 inline Tensor fake_model(const Batch& batch, const KvPool& pool) {
   const auto logits = std::make_shared<std::vector<float>>();
   for (const Work& work : batch) {

@@ -1,7 +1,6 @@
 #pragma once
-// Paged KV cache: fixed pages, reference counts, fork with copy-on-write. Bytes per token = 2·kv_heads·kv_row_bytes
-// (base/kv_type.h), summed over layers, each with its own heads. Source of the idea: Kwon et al. 2023, arXiv:2309.06180
-// (recalled).
+// The paged cache of keys and values: pages of fixed size, which are counted by reference and copied on write. Source of the idea: Kwon et al.
+// 2023, arXiv:2309.06180 (recalled).
 
 #include <cstdint>
 #include <span>
@@ -12,53 +11,56 @@
 
 namespace tern {
 
+/// The keys of one layer.
 struct KvLayer {
   int64_t kv_heads = 0, head_dim = 0;  // 0: this layer keeps no keys
 };
+/// The shape of a cache.
 struct KvShape {
   std::vector<KvLayer> layers;
   int64_t page_tokens = 16;
   KvType type = KvType::f32;
-  int64_t bytes_per_token() const;
+  int64_t bytes_per_token() const;  // Σ over layers of 2·kv_heads·kv_row_bytes (base/kv_type.h)
   int64_t bytes_per_page() const { return bytes_per_token() * page_tokens; }
 };
-/// Each layer has the heads of its own attention. A layer with a window keeps all its keys.
+/// The shape for a model. Each layer has the heads of its own attention. A layer with a window keeps all its keys.
 KvShape kv_shape(const ModelSpec&, int64_t page_tokens, KvType);
-/// Keys and values kept in the type they are computed in.
+/// The shape if keys and values are kept in the type that they are computed in.
 inline KvShape kv_shape(const ModelSpec& spec, int64_t page_tokens, DType computed) {
   return kv_shape(spec, page_tokens, kv_type_of(computed));
 }
 
-/// The pages of one sequence, and how many of its tokens have keys there. A plain value: the pool owns the memory.
+/// The pages of one sequence, and the number of its tokens that have keys there. The pool owns the memory.
 struct KvPages {
   std::vector<int32_t> pages;
   int64_t length = 0;
 };
 
-/// The pool. Not thread-safe: one scheduler owns it.
+/// All pages. One thread at a time uses it.
 class KvPool {
  public:
-  /// Errors: does_not_fit from the arena.
+  /// Allocates the pages. Errors: does_not_fit, from the arena.
   KvPool(const KvShape&, int64_t num_pages, Arena&);
 
   const KvShape& shape() const { return shape_; }
   int64_t num_pages() const { return static_cast<int64_t>(references_.size()); }
   int64_t num_free() const { return static_cast<int64_t>(free_.size()); }
-  /// How many sequences (and a prefix cache) hold a page.
+  /// The number of sequences that hold a page; a prefix cache counts as one.
   int32_t references(int32_t page) const { return references_[static_cast<size_t>(page)]; }
-  /// Pages that `reserve(sequence, num_tokens)` would take from the free list.
+  /// The number of free pages that `reserve(sequence, num_tokens)` would take.
   int64_t pages_needed(const KvPages&, int64_t num_tokens) const;
-  /// Makes positions [length, length + num_tokens) writable by this sequence alone: takes free pages, and copies a page
-  /// that is shared (copy-on-write). False, and nothing changed, if there are too few free pages.
+  /// Makes positions [length, length + num_tokens) writable for this sequence alone: takes free pages, and copies a page that is shared. False:
+  /// there are too few free pages, and nothing was changed.
   bool reserve(KvPages&, int64_t num_tokens);
-  /// A second KvPages for the first `length` tokens, which shares their pages.
+  /// Another KvPages with the first `length` tokens. It shares their pages.
   KvPages fork(const KvPages&, int64_t length);
+  /// Gives all pages of a sequence back.
   void release(KvPages&);
-  /// Keeps the first `length` tokens, and the pages that hold them.
+  /// Gives back what lies behind the first `length` tokens.
   void truncate(KvPages&, int64_t length);
   int64_t num_copied_pages() const { return num_copied_; }  // by copy-on-write, so far
 
-  /// What a forward over these sequences sees; each must have been reserved. The view borrows the pool.
+  /// What a forward over these sequences reads and writes; `reserve` must have made room for its tokens. The view looks into the pool.
   KvView view(std::span<const KvPages* const> sequences) const;
 
  private:

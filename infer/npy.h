@@ -1,5 +1,5 @@
 #pragma once
-// NumPy's file of one array.
+// Writes an array as a file of NumPy's format .npy.
 
 #include <cstdint>
 #include <memory>
@@ -11,9 +11,8 @@ namespace tern {
 class Io;
 class OutputFile;
 
-/// A (rows, width) array of f32, version 1.0 of the format, row by row as the rows come. An OutputFile
-/// until finish(): `path` is there whole or not at all.
-/// Memory  none of it is held. Errors  as the Io.
+/// Writes a (rows, width) array of f32 in version 1.0 of the format, row by row. `path` is there only after finish(), and then whole (OutputFile).
+/// Memory  it holds no rows. Errors  those of the Io.
 /// Source  numpy.lib.format (recalled), judged by numpy.load (dev/golden/embeddings.py --check).
 class NpyWriter {
  public:
@@ -21,8 +20,9 @@ class NpyWriter {
   ~NpyWriter();
   NpyWriter(const NpyWriter&) = delete;
   NpyWriter& operator=(const NpyWriter&) = delete;
+  /// Appends whole rows or parts of them.
   void append(std::span<const float> values);
-  /// All rows must have been appended.
+  /// Completes the file. All rows must have been appended.
   void finish();
 
  private:

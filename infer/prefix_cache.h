@@ -1,6 +1,6 @@
 #pragma once
-// Pages that ended or running sequences leave for whoever begins with the same tokens: a tree of whole pages, a page found
-// by its tokens under its parent. Source of the idea: Kwon et al. 2023, arXiv:2309.06180 (recalled).
+// A cache of pages of keys that sequences have computed, for later sequences that begin with the same tokens. It is a tree of whole pages; a page
+// is found under its parent by its tokens. Source of the idea: Kwon et al. 2023, arXiv:2309.06180 (recalled).
 
 #include <cstdint>
 #include <list>
@@ -14,9 +14,8 @@
 
 namespace tern {
 
-/// It holds a reference of its own to each page it keeps, so that a page lives on without the sequence that wrote it. Keys
-/// depend on the adapter and the tokens before them alone (kernels are row-invariant), so a page found has the bits of one
-/// computed.
+/// It holds a reference of its own to each page, so that the page outlives the sequence that wrote it. Keys depend on nothing but the adapter
+/// and the tokens up to them (kernels are row-invariant), so a page that is found has the bits of a page that is computed.
 class PrefixCache {
  public:
   /// The pool must outlive it.
@@ -25,19 +24,19 @@ class PrefixCache {
   PrefixCache(const PrefixCache&) = delete;
   PrefixCache& operator=(const PrefixCache&) = delete;
 
-  /// The longest run of kept pages that `tokens` begins with, without the last token, which its owner computes for its
-  /// logits; shared, not copied. The caller releases them.
+  /// The longest run of kept pages with which `tokens` begin, without a page of the last token, as a sequence computes that token for its
+  /// logits. The pages are shared, not copied. The caller releases them.
   KvPages match(std::span<const int32_t> tokens, int adapter = kNoAdapter);
-  /// Keeps the whole pages of a sequence; those that are kept already stay as they are.
+  /// Keeps those whole pages of a sequence that are not kept yet.
   void keep(std::span<const int32_t> tokens, const KvPages&, int adapter = kNoAdapter);
-  /// Gives pages up, those used longest ago first and a page only after its children, until a page of the pool is free: a
-  /// page that a sequence still uses frees nothing. False if nothing is left to give.
+  /// Gives up pages, those used longest ago first and a page only after its children, until the pool has a free page. (Giving up a page that a
+  /// sequence still uses frees none.) False: nothing is left to give up.
   bool reclaim();
 
   int64_t num_pages() const { return static_cast<int64_t>(by_use_.size()); }
-  /// Of these, pages that no sequence holds. Takes time that grows with num_pages.
+  /// The number of kept pages that no sequence holds. Takes time that grows with num_pages.
   int64_t num_idle_pages() const;
-  int64_t asked_tokens() const { return asked_; }  // of all match calls
+  int64_t asked_tokens() const { return asked_; }  // over all calls of match
   int64_t found_tokens() const { return found_; }
 
  private:

@@ -1,5 +1,5 @@
 #pragma once
-// Pieces of sequences laid end to end: what one forward runs. Shared by the engine and the embedder.
+// The batch of one forward: pieces of sequences, laid end to end. Engine and Embedder both use it.
 
 #include <cstdint>
 #include <span>
@@ -11,7 +11,7 @@ namespace tern {
 
 class RaggedBatch {
  public:
-  /// Tokens of one sequence, the first at position `first` of it.
+  /// Appends tokens of one sequence, of which the first has position `first` in the sequence.
   void add(std::span<const int32_t> tokens, int64_t first) {
     tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
     for (size_t i = 0; i < tokens.size(); ++i)
@@ -19,9 +19,9 @@ class RaggedBatch {
     rows_.starts.push_back(num_rows());
   }
   int64_t num_rows() const { return static_cast<int64_t>(tokens_.size()); }
-  /// Where each piece begins, and the number of rows.
+  /// The first row of each piece, and at the end the number of rows.
   const std::vector<int64_t>& starts() const { return rows_.starts; }
-  /// Borrows this batch, until the next add.
+  /// The rows for a forward. They look into this batch and are valid until the next add.
   const Rows& rows(const RopeTable* rope) {
     rows_.tokens = tokens_, rows_.rope = rope;
     return rows_;

@@ -1,5 +1,5 @@
 #pragma once
-// One sample on its way from logits to text. For the engine.
+// A sample that runs: from its logits to its text. For the engine alone.
 
 #include <memory>
 #include <optional>
@@ -15,6 +15,7 @@
 
 namespace tern {
 
+/// A sample that runs, with all that its next token depends on.
 struct Running {
   std::shared_ptr<const Request> request;
   uint64_t request_id = 0;
@@ -26,10 +27,11 @@ struct Running {
   StopFilter stops;
   std::optional<ConstrainedText> constrained = {};
 };
-/// What the draws of its sample are keyed by.
+/// The stream by which its tokens are drawn (sample_token's `sequence`).
 inline uint64_t stream_of(const Running& run) {
   return run.request->first_sequence + static_cast<uint64_t>(run.number);
 }
+/// Sample `number` of a request, before its first token. Without a tokenizer (null) it has no text.
 Running make_running(std::shared_ptr<const Request>, int64_t number, const Tokenizer*);
 
 struct DrawnToken {
@@ -37,17 +39,17 @@ struct DrawnToken {
   double log_probability = 0;                              // under the model (temperature 1, no filters)
   std::vector<std::pair<int32_t, double>> likeliest = {};  // Request::num_likeliest ids and their log-probabilities
 };
-/// A guess for the place of the next token that is to be taken by rejection sampling.
+/// A guess of the next token, which rejection sampling takes or refuses (accept_or_draw).
 struct JudgedGuess {
   int32_t token = 0;
-  const Odds* odds = nullptr;
+  const Odds* odds = nullptr;  // by which it was drawn
 };
-/// Takes one row of logits: draws (or takes the guess, accept_or_draw), appends, and adds to `text` what became certain. Sets sample.reason when the sample
-/// ends. `scratch` holds a penalized row. Errors: NotFinite; usage, where no token may follow (ConstrainedText). The
-/// sample is as before.
+/// Draws a token by one row of logits (with a guess, by accept_or_draw), appends it, and adds to `text` what became certain. Sets sample.reason
+/// if the sample ends. `scratch` is memory for a row with penalties. Errors: NotFinite; usage: no token may follow (ConstrainedText). The
+/// sample is then as it was before.
 DrawnToken advance(Running&, std::span<float> logits, int64_t context, std::vector<float>& scratch, std::string& text,
                    const JudgedGuess* guess = nullptr);
-/// Adds to `text` what was held back, for a sample that was ended from outside and not by `advance`.
+/// Adds to `text` what was held back. For a sample that ends otherwise than by `advance`.
 void flush_text(Running&, std::string& text);
 
 }  // namespace tern

@@ -1,11 +1,12 @@
 #pragma once
-// How many samples of one prompt are worth their time.
+// How many samples of one prompt are worth the time that they take.
 
 #include <cstdint>
 
 namespace tern {
 
-/// For a share `ceiling` of questions each sample is right with probability `right`, independently; for the rest never.
+/// The model: of a share `ceiling` of questions, each sample is right with probability `right`, independently of the others; of the other
+/// questions no sample is right.
 /// Source  the Test-Time Scaling Performance Model (TTSPM), F(N) = F_max·(1 − (1 − p)^N) (read in a digest).
 struct SampleOdds {
   double right = 0;    // p, 0 < p < 1
@@ -15,8 +16,8 @@ struct SampleOdds {
 /// F(N): the chance that one of so many samples is right.
 double chance_of_a_right_one(const SampleOdds&, int64_t samples);
 
-/// The fewest samples, at least 1, behind which one more would add less than `least_gain` > 0 to that chance: the gain of the
-/// sample behind N is F_max·p·(1 − p)^N, which falls below it at N* = ⌈ln(least_gain / (F_max·p)) / ln(1 − p)⌉ (our reading).
+/// The smallest number N ≥ 1 of samples such that one more would add less than `least_gain` > 0 to that chance. One more sample adds
+/// F_max·p·(1 − p)^N, so N = ⌈ln(least_gain / (F_max·p)) / ln(1 − p)⌉ (our reading).
 int64_t samples_worth_their_time(const SampleOdds&, double least_gain);
 
 }  // namespace tern

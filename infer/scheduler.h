@@ -1,7 +1,7 @@
 #pragma once
-// Which tokens run in the next iteration: requests join and leave between iterations; one token budget, prefill and
-// decode not distinguished. When KV pages run out, the sequence that came last is preempted (dropped and recomputed).
-// Source: Yu et al. 2022 "Orca" (recalled). It knows no model: it runs against a real or a simulated executor.
+// Decides which tokens run in the next iteration. Requests join and leave between iterations. Tokens of prompts and decoded tokens share one
+// budget. If KV pages run out, the sequence that came last is preempted: its pages are given back, and it is computed again later.
+// Source: Yu et al. 2022 "Orca" (recalled). It knows no model, so that its executor can be a real or a simulated one.
 
 #include <cstdint>
 #include <deque>
@@ -15,26 +15,27 @@
 
 namespace tern {
 
+/// Tokens of a prompt, or a token that follows.
 enum class WorkKind : uint8_t { prefill, decode };
 
-/// A sequence as the scheduler sees it. tokens: prompt, then what was generated.
+/// A sequence as the scheduler sees it.
 struct Sequence {
   uint64_t id = 0;
-  std::vector<int32_t> tokens;
+  std::vector<int32_t> tokens;  // of the prompt, then the generated ones
   int64_t prompt_tokens = 0;
-  int adapter = kNoAdapter;  // its keys are good for this adapter alone
-  KvPages kv;                // kv.length tokens have keys
-  /// Guessed to follow: while it decodes and there are free pages, they are computed with its last token.
+  int adapter = kNoAdapter;  // under which its keys are computed
+  KvPages kv;                // its first kv.length tokens have keys
+  /// Guesses of the tokens that follow. While the sequence decodes and pages are free, they are computed with its last token.
   std::vector<int32_t> guesses;
-  int64_t arrival = 0;  // order of submission; who came last is preempted first
-  /// A sibling whose prompt this one shares: while the sibling prefills, this one waits, then forks its pages.
+  int64_t arrival = 0;  // the order of submission; of running sequences the last is preempted first
+  /// A sequence with the same prompt. While that one computes its prompt, this one waits; then it shares the pages.
   uint64_t shares_prompt_of = kNone;
-  /// Pages kept from before, of which the first prefix_tokens tokens are this sequence's too: it takes them over when it
-  /// begins to run. Until then they may be given up.
+  /// Pages of an earlier sequence, whose first prefix_tokens tokens this sequence has too. It takes them over when it begins to run. Until then
+  /// they may be given up.
   KvPages* prefix = nullptr;
   int64_t prefix_tokens = 0;
-  int64_t reused_tokens = 0;  // the scheduler's: tokens that had keys when it began to run
-  bool running = false;       // the scheduler's: it has pages
+  int64_t reused_tokens = 0;  // set by the scheduler: the tokens that had keys when the sequence began to run
+  bool running = false;       // set by the scheduler: whether the sequence has pages
   int64_t num_preemptions = 0;
 
   static constexpr uint64_t kNone = ~uint64_t{0};
@@ -42,35 +43,36 @@ struct Sequence {
   bool decoding() const { return pending() == 1 && kv.length >= prompt_tokens; }
 };
 
+/// One sequence's part of a batch.
 struct Work {
   Sequence* sequence;
-  int64_t begin, count;  // tokens [begin, begin + count) of the sequence
+  int64_t begin, count;  // tokens [begin, begin + count) of the sequence, its guesses counted behind its end
   WorkKind kind;
-  bool wants_logits;    // of its last token: the sequence is computed up to its end
-  int64_t guesses = 0;  // of count: the first of Sequence::guesses, behind the end; each with logits of its own
+  bool wants_logits;    // whether this reaches the sequence's end, so that the logits of its last token are needed
+  int64_t guesses = 0;  // how many of Sequence::guesses are in `count`; each has logits of its own
 };
 using Batch = std::vector<Work>;
 
 struct SchedulerLimits {
-  int64_t token_budget = 512;  // tokens of one iteration
-  int64_t chunk = 512;         // most prompt tokens of one sequence in one iteration
-  int64_t max_running = 256;
+  int64_t token_budget = 512;  // the most tokens of an iteration
+  int64_t chunk = 512;         // the most prompt tokens of one sequence in an iteration
+  int64_t max_running = 256;   // sequences
 };
 
-/// A step takes time linear in the running sequences, and in those it admits.
+/// A step takes time that is linear in the number of running sequences and of those that it admits.
 class Scheduler {
  public:
-  /// `reclaim` is asked for pages before a sequence is preempted or kept waiting for want of them: it frees some pages
-  /// that belong to no running sequence, or returns false. With `cache`, a sequence whose first tokens
-  /// have pages there starts from those pages; the cache must outlive the scheduler.
+  /// `reclaim` is called when pages are missing, before a sequence is preempted or has to wait: it frees some pages that belong to no running
+  /// sequence, or returns false. With `cache`, a sequence whose first tokens have pages there starts from those pages. The cache must outlive
+  /// the scheduler.
   Scheduler(KvPool& pool, SchedulerLimits limits, std::function<bool()> reclaim = {}, PrefixCache* cache = nullptr)
       : pool_(pool), limits_(limits), reclaim_(std::move(reclaim)), cache_(cache) {}
-  /// Lines up a sequence that may grow to max_tokens. Its id is its own among those not finished; it must live until it
-  /// is finished. Errors: does_not_fit if it can never fit, with the pages it needs and those there are.
+  /// Lines up a sequence that may grow to max_tokens tokens. No other unfinished sequence may have its id; it must live until `finish`.
+  /// Errors: does_not_fit: it can never fit; with the pages that it needs and those that there are.
   void submit(Sequence&, int64_t max_tokens);
-  /// The next batch; empty only when nothing is left. Pages are reserved; the caller runs it, then calls `computed`.
+  /// The next batch, for whose tokens pages are reserved; empty only if no sequence is left. The caller runs it, then calls `computed`.
   Batch step();
-  /// The batch ran: its tokens have keys now. For accepted guesses the caller sets KvPages::length itself.
+  /// Says that the batch ran, so that its tokens have keys. For accepted guesses the caller sets KvPages::length itself.
   void computed(const Batch&);
   /// Frees the pages and forgets the sequence.
   void finish(Sequence&);
@@ -81,7 +83,7 @@ class Scheduler {
   int64_t num_waiting() const { return static_cast<int64_t>(waiting_.size()); }
 
  private:
-  /// A step on its way.
+  /// A batch that is being made.
   struct Draft {
     Batch decodes, prompts;
     int64_t budget;

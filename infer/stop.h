@@ -1,5 +1,5 @@
 #pragma once
-// Stop strings over streamed text: what may still become a stop string is held back.
+// Finds stop strings in text that comes piece by piece. It holds back what may still become a stop string.
 
 #include <string>
 #include <string_view>
@@ -10,9 +10,10 @@ namespace tern {
 class StopFilter {
  public:
   explicit StopFilter(std::vector<std::string> stops);
-  /// Text that can no longer be part of a stop string. Once a stop string is complete, the text before it is the last.
+  /// Takes the next piece and returns the text that can no longer be part of a stop string. When a stop string is complete, it returns the text
+  /// before it, and nothing after that.
   std::string push(std::string_view text);
-  /// At an end without a stop string: the text that was held back.
+  /// Called when the text ends without a stop string: returns what was held back.
   std::string finish();
   bool stopped() const { return !matched_.empty(); }
   const std::string& matched() const { return matched_; }  // the stop string that ended it

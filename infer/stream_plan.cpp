@@ -1,11 +1,9 @@
 #include "infer/stream_plan.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include <fmt/format.h>
 
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/units.h"
 #include "kernels/cpu/coded_matmul.h"
@@ -18,7 +16,6 @@
 namespace tern {
 namespace {
 
-constexpr int64_t kAlignment = 4096;                 // of most files; others are found when they are opened
 constexpr int kLeastExperts = 2;                     // that have a place: one is read while the other is used
 constexpr int64_t kThreadBytes = int64_t{96} << 10;  // of a reading thread: its stack, as far as it is touched
 
@@ -57,7 +54,7 @@ int64_t widest_of_experts(const FileBands& bands) {
 
 int64_t experts_bytes(const std::vector<CacheItem>& items, int slots) {
   const int each[] = {slots, slots};
-  return items.empty() ? 0 : ExtentCache::bytes_for(items, each, kAlignment) + kAlignment;
+  return items.empty() ? 0 : ExtentCache::bytes_for(items, each, kStreamAlignment) + kStreamAlignment;
 }
 
 // inference_fit, and what streaming adds to it.
@@ -67,7 +64,7 @@ InferenceFit fit_of(const ModelDescription& model, const InferenceNeeds& needs, 
   InferenceFit fit = inference_fit(model.spec, dtype, needs, bytes_in_memory(plan.bands, plan.stays, dtype));
   const auto slots = [&](bool stays) -> int64_t {
     const std::vector<Extent> extents = extents_of(plan.bands, plan.stays, stays);
-    return extents.empty() ? 0 : CyclicRing::bytes_for(extents, plan.ring.slots, kAlignment) + kAlignment;
+    return extents.empty() ? 0 : CyclicRing::bytes_for(extents, plan.ring.slots, kStreamAlignment) + kStreamAlignment;
   };
   fit.ring = slots(false) + plan.experts.memory_bytes;
   fit.loading_peak =
@@ -179,103 +176,6 @@ StreamPlan plan_stream(const ModelDescription& model, const InferenceNeeds& need
     (plan.stays[i] ? plan.kept_bytes : plan.streamed_bytes) += plan.stays[i] ? extents[i].kept_bytes : extents[i].bytes;
   }
   return plan;
-}
-
-namespace {
-
-// Bytes per second of products of one row with `weight`, of all its bytes.
-double product_rate(const Linear& linear, int64_t bytes, DType dtype, Arena& arena) {
-  const Tensor x = arena.zeros(dtype, {1, linear.in}, MemoryClass::workspace);
-  const Tensor y = arena.allocate(dtype, {1, linear.out}, MemoryClass::workspace);
-  const Compute compute{arena};
-  double best = 0;
-  for (int round = 0; round < 3; ++round) {
-    const int64_t begin_ns = real_clock().now_ns();
-    linear_forward(linear, x, y, compute);
-    best = std::max(best, static_cast<double>(bytes) / seconds_between(begin_ns, real_clock().now_ns()));
-  }
-  return best;
-}
-
-}  // namespace
-
-void measure_products(const StreamPlan& plan, DType dtype, StreamRates& rates) {
-  const int64_t most = std::min(int64_t{64} << 20, plan.fit.peak() / 2);  // the limit holds here, too
-  if (plan.bands.matrices.empty()) return;
-  const FileMatrix& m = plan.bands.matrices.front();
-  const WeightType type = m.bands.front().type;
-  {
-    Arena arena;
-    const int64_t rows = std::max<int64_t>(64, most / (m.in * size_of(dtype)) / 64 * 64);
-    const int64_t bytes = packed_bytes(dtype, rows, m.in);
-    const Tensor packed = arena.zeros(DType::u8, {bytes}, MemoryClass::weights);
-    rates.kept = product_rate({.weight = PackedWeight{packed}, .out = rows, .in = m.in}, bytes, dtype, arena);
-  }
-  rates.coded = rates.kept;
-  if (!multiplies_coded(dtype)) return;
-  Arena arena;
-  const int64_t rows = std::max<int64_t>(64, most / stored_bytes(type, 1, m.in) / 64 * 64);
-  const int64_t bytes = stored_bytes(type, rows, m.in);
-  const Tensor coded = arena.zeros(DType::u8, {bytes}, MemoryClass::weights);
-  rates.coded =
-      product_rate({.weight = CodedWeight{{{type, coded, rows, 0, m.bands.front().tables}}}, .out = rows, .in = m.in},
-                   bytes, dtype, arena);
-}
-
-double expected_bytes(const StreamPlan& plan, int64_t tokens, double hits) {
-  double bytes = static_cast<double>(plan.streamed_bytes);
-  for (const FileExperts& unit : plan.bands.experts) {
-    const auto count = static_cast<double>(unit.up.size()), chosen = static_cast<double>(unit.top_k);
-    const double distinct = count * (1 - std::pow(1 - chosen / count, static_cast<double>(tokens)));
-    bytes += (1 - hits) * distinct * static_cast<double>(unit.expert_bytes());
-  }
-  return bytes;
-}
-
-namespace {
-
-int64_t picoseconds(double bytes, double rate) { return rate > 0 ? static_cast<int64_t>(bytes / rate * 1e12) : 0; }
-
-// Of one unit: the chosen experts' matrices are read one behind the other from the router's answer on, and each product waits
-// for its own.
-int64_t experts_ps(const FileExperts& unit, const StreamRates& rates, double hits, StreamTimes& times) {
-  int64_t arrival = 0, done = 0;
-  for (const auto* matrices : {&unit.up, &unit.down})
-    for (int64_t k = 0; k < unit.top_k; ++k) {
-      double blocks = 0, bytes = 0;
-      for (const FileBand& band : matrices->front().bands) {
-        blocks += static_cast<double>(blocks_of(band.extent, kAlignment).bytes);
-        bytes += static_cast<double>(band.extent.bytes);
-      }
-      const int64_t load = picoseconds((1 - hits) * blocks, rates.disk), product = picoseconds(bytes, rates.coded);
-      arrival += load;
-      done = std::max(done, arrival) + product;
-      times.disk_s += 1e-12 * static_cast<double>(load);
-      times.products_s += 1e-12 * static_cast<double>(product);
-    }
-  return done;
-}
-
-}  // namespace
-
-StreamTimes stream_times(const StreamPlan& plan, const StreamRates& rates, double hits) {
-  StreamTimes times;
-  std::vector<PassStep> steps;
-  const auto ps = [](int64_t bytes, double rate) { return picoseconds(static_cast<double>(bytes), rate); };
-  size_t at = 0;
-  for (const FileMatrix& m : plan.bands.matrices)
-    for (const FileBand& band : m.bands) {
-      const bool stays = plan.stays[at++];
-      const BlockRange blocks = blocks_of(band.extent, kAlignment);
-      steps.push_back({.load_ps = stays ? 0 : ps(blocks.bytes, rates.disk),
-                       .forward_ps = stays ? ps(band.extent.bytes, rates.kept) : ps(band.extent.bytes, rates.coded)});
-      times.disk_s += 1e-12 * static_cast<double>(steps.back().load_ps);
-      times.products_s += 1e-12 * static_cast<double>(steps.back().forward_ps);
-    }
-  int64_t pass_ps = steady_pass_ps(steps, plan.ring.slots);
-  for (const FileExperts& unit : plan.bands.experts) pass_ps += experts_ps(unit, rates, hits, times);
-  times.pass_s = 1e-12 * static_cast<double>(pass_ps);
-  return times;
 }
 
 }  // namespace tern

@@ -3,8 +3,10 @@
 
 #include "formats/format_test_support.h"
 #include "infer/embedding.h"
+#include "infer/embedding_fit.h"
 #include "infer/executor.h"
 #include "infer/run.h"
+#include "infer/stream_times.h"
 #include "model/coded_model_testing.h"
 #include "model/model_testing.h"
 #include "spec/unit_cost.h"

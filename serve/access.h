@@ -1,5 +1,5 @@
 #pragma once
-// Who may ask: keys, the name a server is called by, and pages of other sites.
+// Who may send requests: keys, the names by which clients may address the server, and pages of other sites.
 
 #include <string>
 #include <string_view>
@@ -8,20 +8,19 @@
 namespace tern {
 
 struct AccessRules {
-  std::vector<std::string> keys;     // empty: everybody may
-  std::vector<std::string> hosts;    // names for the server in a request's Host, beside addresses and localhost
-  std::vector<std::string> origins;  // "https://chat.example.org", or "*": pages whose scripts may ask
+  std::vector<std::string> keys;     // a request needs one of them; empty: it needs none
+  std::vector<std::string> hosts;    // names that a request's Host may have, beside addresses and localhost
+  std::vector<std::string> origins;  // sites whose pages may send requests: "https://chat.example.org", or "*" for all
 };
-
-/// Whether both are the same, in a time that depends on the length of `given` alone.
+/// Whether both texts are equal. The time that this takes depends on nothing but the length of `given`.
 bool equal_in_constant_time(std::string_view given, std::string_view secret);
-/// "Bearer KEY" of the header Authorization. All keys are compared, even after one fits.
+/// Whether the header Authorization is "Bearer KEY" with a key of the rules. All keys are compared, even after one is equal.
 bool key_is_known(const AccessRules&, std::string_view authorization);
-/// The header Host, with or without a port: an address, localhost or a name of the rules. A page whose site has its own
-/// name point here (DNS rebinding) sends that name, so it is refused.
+/// Whether the header Host, with or without a port, is an address, localhost or a name of the rules. A hostile site can let its own name point to
+/// this machine (DNS rebinding); its pages then send that name, and are refused.
 bool host_is_known(const AccessRules&, std::string_view host);
-/// The header Origin: empty (no page asks), the server's own page (http or https, and the header Host), or one of the
-/// rules.
+/// Whether the header Origin is empty (no page sent the request), names the server's own page (http or https, and the header Host), or is an
+/// origin of the rules.
 bool origin_is_known(const AccessRules&, std::string_view origin, std::string_view host);
 
 }  // namespace tern

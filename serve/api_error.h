@@ -1,5 +1,5 @@
 #pragma once
-// A refusal as clients of the OpenAI interface expect it.
+// An error in the form that clients of the OpenAI interface expect.
 
 #include <stdexcept>
 #include <string>
@@ -8,8 +8,9 @@
 
 namespace tern {
 
+/// Thrown for a request that is refused.
 struct ApiError : std::runtime_error {
-  /// `param`: the field at fault, as "messages[2].content"; empty: none. `code`: a word for programs; may be empty.
+  /// `at`: the field at fault, as "messages[2].content"; empty: none. `word`: a word for programs; may be empty.
   ApiError(int http_status, const std::string& message, std::string at = "", std::string word = "")
       : std::runtime_error(message), status(http_status), param(std::move(at)), code(std::move(word)) {}
   int status;

@@ -1,5 +1,5 @@
 #pragma once
-// Bytes as text.
+// Base64: bytes written as text.
 
 #include <string>
 #include <string_view>

@@ -1,6 +1,6 @@
 #pragma once
-// The one thread that computes: it drives the engine (and the embedder) of each model with what other threads hand in, and
-// hands out what became certain. No other thread touches them.
+// The loop of the one thread that computes. It drives the engine and the embedder of each model with the requests that other threads hand in, and
+// hands out what became certain. No other thread touches engines and embedders.
 
 #include <atomic>
 #include <condition_variable>
@@ -19,23 +19,26 @@
 
 namespace tern {
 
-/// What happened to a ticket: an event of its request, a vector, or an error that ended the whole request.
+/// What happened to a ticket, which is the number of a request or a text: an event of its request, a vector, or an error that ended it.
 struct LoopEvent {
   uint64_t ticket = 0;
   std::variant<Event, EmbeddingEvent, std::exception_ptr> what;
 };
-/// How the engine stands after a step.
+/// The state of a model's engine and embedder after a step, and what they did since the start.
 struct EngineFigures {
-  int64_t running = 0, waiting = 0, waiting_texts = 0;  // samples, samples, texts
-  int64_t pages = 0, cached_pages = 0;
-  int64_t held_pages = 0;                      // by samples; counted at every 16th step and at rest
-  int64_t prefix_asked = 0, prefix_found = 0;  // tokens
+  int64_t running = 0, waiting = 0;     // samples
+  int64_t waiting_texts = 0;            // texts that wait for vectors
+  int64_t pages = 0, cached_pages = 0;  // all pages; those that the prefix cache keeps
+  int64_t held_pages = 0;               // by samples; counted at every 16th step and when nothing runs
+  int64_t prefix_asked = 0;             // tokens of prompts that were looked up in the prefix cache
+  int64_t prefix_found = 0;             // tokens that were found there
   SpeculationFigures speculation;
   int64_t steps = 0, prompt_tokens = 0, generated_tokens = 0, preemptions = 0;
 };
+/// What the loop hands out after steps.
 struct LoopReport {
   std::vector<LoopEvent> events;
-  std::vector<EngineFigures> figures;  // of each model
+  std::vector<EngineFigures> figures;  // by model
 };
 /// What computes one model: an engine if it writes, an embedder if it makes vectors.
 struct ModelDrive {
@@ -49,15 +52,15 @@ class EngineLoop {
   /// `sink` is called on the loop's thread. Engines and embedders must outlive the loop.
   EngineLoop(std::span<const ModelDrive>, Sink);
 
-  /// From any thread. A ticket is the caller's own number and is not used again; its last event is one with
-  /// Event::finished for each sample, a vector, or an error. `model`: its place among those of the loop.
+  /// Hands in a request or a text. Any thread may call it. `ticket`: a number that the caller chooses and uses once. The last events of a ticket
+  /// are one with Event::finished for each sample, a vector, or an error. `model`: an index of the loop's models.
   void submit(uint64_t ticket, size_t model, Request);
   void embed(uint64_t ticket, size_t model, std::vector<int32_t> tokens);
-  /// Cancels the ticket: events of it may still come, but none is certain to. Does nothing if it has ended.
+  /// Cancels a ticket. Events of it may still come, or not. It does nothing if the ticket has ended.
   void cancel(uint64_t ticket, size_t model);
 
-  /// Runs steps until `go_on` says no; it is asked between steps, and ten times a second while there is nothing to do. Models
-  /// that have something to do take turns, a batch each.
+  /// Runs steps until `go_on` returns false. `go_on` is called between steps, and ten times a second while there is nothing to do. Models that
+  /// have something to do take turns, one batch each.
   void run(const std::function<bool()>& go_on);
 
  private:
@@ -81,7 +84,7 @@ class EngineLoop {
     bool embeds() const { return drive.embedder && !drive.embedder->idle(); }
   };
   void push(Job);
-  bool take_jobs(bool may_wait);  // whether there were any
+  bool take_jobs(bool may_wait);  // returns whether there were any
   void start(Job&);
   void step_engine(Model&);
   void step_embedder(Model&);

@@ -7,8 +7,8 @@
 
 namespace tern {
 
-/// Contents are texts; arguments of calls are objects; an answer of a tool has the name of its tool.
-/// Errors: ApiError that names the field; also where the model's template has no place for tools.
+/// Reads the messages into the form that templates take: contents become texts, arguments of calls become objects, and the answer of a tool gets the
+/// name of its tool. Errors: ApiError that names the field; also if there are calls of tools and the model's template has no place for them.
 Json read_messages(Fields&, const ServedModel&);
 
 }  // namespace tern

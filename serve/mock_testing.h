@@ -6,7 +6,7 @@
 
 namespace tern {
 
-// A back end without a model: each token takes `step_us` for the whole batch, and says a token that depends on the position.
+// A step takes `step_us`. The token that each sample draws depends on its position alone.
 struct Mock {
   ModelDescription model = describe_model(TERN_SOURCE_DIR "/examples/novels-6m", std::nullopt);
   ServedModel served;

@@ -1,5 +1,5 @@
 #pragma once
-// The endpoints: from a request to a reply or a stream. It lives on the I/O thread and hands work to the engine's loop.
+// The endpoints of the server. They turn a request into a reply or a stream. They run on the I/O thread and hand work to the engine's loop.
 
 #include <cstdint>
 #include <memory>
@@ -20,33 +20,36 @@ namespace tern {
 
 class Clock;  // base/clock.h
 
+/// Who is answered, and how much at once. A request beyond one of the limits but max_running gets 429.
 struct ServerRules {
   AccessRules access;
   int64_t max_running = 16;           // samples that a model's engine runs at once
-  int64_t max_queue = 256;            // samples that may wait beside them, of each model: more get 429
-  int64_t answers_bytes = 64 << 20;   // of whole answers under way, as answer_bytes reckons: more get 429
-  int64_t grammars_bytes = 64 << 20;  // of grammars and schemas of requests under way: more get 429
-  int64_t max_texts = 8192;           // that may wait for their vectors
+  int64_t max_queue = 256;            // samples of a model that may wait beside them
+  int64_t answers_bytes = 64 << 20;   // of whole answers under way, estimated by answer_bytes
+  int64_t grammars_bytes = 64 << 20;  // of grammars and schemas of requests under way
+  int64_t max_texts = 8192;           // texts that may wait for their vectors
 };
 
+/// All requests under way. Only the I/O thread calls it.
 class Server {
  public:
   /// `version`: of the program, for people. The clock must outlive it.
   Server(const ServerRules&, const Clock&, std::string version);
-
-  /// From now on requests are answered; until then they get 503. Models, in the order of the loop's, and loop must outlive
-  /// the server.
+  /// From now on requests are answered; before, they get 503. `models` have the order of the loop's models. Models and loop must outlive the
+  /// server.
   void ready(std::vector<const ServedModel*>, EngineLoop&);
-  /// New requests get 503 and /ready says no; those under way go on.
+  /// From now on new requests get 503, and /ready says no. Requests under way continue.
   void drain() { draining_ = true; }
-  /// Ends what is under way with an error.
+  /// Ends all requests under way with an error that says why.
   void abort(std::string_view why);
   bool idle() const { return live_.empty(); }
   int64_t num_live() const { return static_cast<int64_t>(live_.size()); }
 
+  // HttpHandlers of the same names.
   std::optional<HttpReply> refuse(const HttpRequest&);
   void handle(HttpRequest, std::shared_ptr<Exchange>);
   HttpReply fault(int status, std::string_view message);
+  /// Takes what the engine's loop hands out.
   void take(LoopReport);
 
   Metrics& metrics() { return metrics_; }
@@ -60,12 +63,12 @@ class Server {
     std::vector<std::vector<float>> vectors;
     size_t vectors_left = 0;
     uint64_t first_ticket = 0, num_tickets = 0;
-    int64_t samples = 0, bytes = 0;  // bytes: of answer_bytes
+    int64_t samples = 0, bytes = 0;  // bytes: by answer_bytes
     int64_t grammar_bytes = 0;
     std::string path, origin;
     int64_t begin_ns = 0;
     bool has_first = false;
-    std::vector<int64_t> last_ns;  // of each sample's latest token; 0: none
+    std::vector<int64_t> last_ns;  // by sample: the time of its latest token; 0: it has none
   };
   struct Ticket {
     uint64_t live;
@@ -108,7 +111,7 @@ class Server {
   Metrics metrics_;
 };
 
-/// The page that the server hands out at /.
+/// The chat page, which the server sends for / (serve/chat_page.html).
 std::string_view chat_page();
 
 }  // namespace tern

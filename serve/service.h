@@ -1,5 +1,5 @@
 #pragma once
-// A whole server: a socket, the I/O thread, the loop that computes, and a shutdown that loses no answer.
+// A whole server: its socket, its I/O thread, the loop that computes, and a shutdown that loses no answer.
 
 #include <atomic>
 #include <cstdint>
@@ -15,14 +15,14 @@ namespace tern {
 
 struct ServiceSettings {
   std::string host = "127.0.0.1";
-  uint16_t port = 8080;  // 0: one that is free
+  uint16_t port = 8080;  // 0: any free port
   HttpLimits http;
   ServerRules rules;
-  double drain_s = 30;  // that answers under way get once a stop is asked for
+  double drain_s = 30;  // the most seconds that answers under way may take after a stop was requested
   std::string version;
 };
 
-/// A model and what computes it.
+/// A model, and the engine or embedder that computes it.
 struct DrivenModel {
   const ServedModel* offer = nullptr;
   ModelDrive drive;
@@ -30,12 +30,12 @@ struct DrivenModel {
 
 class Service {
  public:
-  /// Listens and answers at once; what needs the model gets 503 until `run`. Errors: as HttpServer.
+  /// Listens and answers at once, but requests that need a model get 503 until `run` is called. Errors: as HttpServer.
   explicit Service(const ServiceSettings&);
   ~Service();
   uint16_t port() const;
-  /// Serves the models, of unlike names, computing on the calling thread, until `stop` is set and what was under way has ended
-  /// or `drain_s` is over. `ready` is called once /ready says yes. Returns the requests that were cut off.
+  /// Serves the models and computes on the calling thread. It returns when `stop` is set and all requests under way have ended, or `drain_s`
+  /// seconds after. `ready` is called when /ready says yes. No two models may have one name. Returns the number of requests that were cut off.
   int64_t run(std::span<const DrivenModel>, const std::atomic<bool>& stop, const std::function<void()>& ready = {});
 
  private:

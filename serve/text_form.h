@@ -1,5 +1,5 @@
 #pragma once
-// What a request asks of the form of its text.
+// Reads which form a request wants its text to have.
 
 #include <memory>
 
@@ -10,11 +10,12 @@ namespace tern {
 
 class Constraint;  // infer/constrain/constraint.h
 
-/// Of `response_format` (a JSON object, or one that satisfies a schema) and `grammar` (GBNF, as llama.cpp's server takes it; an
-/// empty text is none). Null: any text. Read on the I/O thread: a grammar's text and its states are bounded, and time is linear
-/// in them. Errors: ApiError that names the field, with a grammar's line or the place in a schema; both fields given.
+/// The constraint that follows from `response_format` (a JSON object, or one that satisfies a schema) or `grammar` (GBNF, as llama.cpp's server
+/// takes it; an empty text counts as none). Null: any text will do. The I/O thread may call it, as the sizes of a grammar's text and states are
+/// bounded, and the time is linear in them. Errors: ApiError that names the field, with the grammar's line or the place in the schema; both
+/// fields are given.
 std::shared_ptr<Constraint> read_text_form(Fields&, const ServedModel&);
-/// The field that asked, for messages: "grammar" or "response_format".
+/// The name of the field that wants a form, for messages: "grammar" or "response_format".
 const char* field_of_text_form(Fields&);
 
 }  // namespace tern

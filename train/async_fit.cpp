@@ -1,4 +1,5 @@
-// Predicted bytes of asynchronous training: the server's, and as many workers'.
+#include "train/async_fit.h"
+
 #include <algorithm>
 
 #include "base/wide_type.h"
@@ -6,7 +7,6 @@
 #include "model/thread_memory.h"
 #include "program/simulate.h"
 #include "train/async_state.h"
-#include "train/async_trainer.h"
 #include "train/async_worker.h"
 
 namespace tern {

@@ -1,6 +1,6 @@
 #pragma once
-// What a server and its workers send each other: a header, and the model's tensors behind it. Rank 0 is the server, worker k is rank
-// k + 1.
+// The messages between the server and the workers of asynchronous training: a header, and after it the model's tensors. Rank 0 is the
+// server, worker k is rank k + 1.
 
 #include <cstdint>
 #include <span>
@@ -11,27 +11,34 @@
 
 namespace tern {
 
+/// What a message says.
 enum class AsyncCall : int64_t {
-  work,  // server to worker: the weights as they were after `index` receipts follow; the worker computes the gradient of
-         // the samples of `dispatch`
+  // Server to worker: compute the gradient of the samples of `dispatch`. The weights after `index` receipts follow.
+  work,
   gradient,  // worker to server: the gradient of that work follows
   leaves,    // worker to server: this worker leaves and sends nothing more
-  stop,      // server to worker
+  stop,      // server to worker: end
 };
 
 /// The header of a message, byte for byte.
 struct AsyncHeader {
   AsyncCall call = AsyncCall::work;
-  int64_t index = 0, dispatch = 0;
-  double loss_sum = 0, gradient_norm = 0;  // of a gradient: Σ -log p over `targets`; before clipping
-  int64_t targets = 0;
-  int64_t peak_bytes = 0, state_bytes = 0, mismatches = 0;  // of the worker: counted
+  int64_t index = 0;     // receipts of the server when it sent the weights
+  int64_t dispatch = 0;  // the number of the work, from 0: which samples it takes
+  // The rest is of a gradient alone.
+  double loss_sum = 0;       // Σ −log p over `targets`, in nats
+  double gradient_norm = 0;  // before clipping
+  int64_t targets = 0;       // targets with a loss
+  int64_t peak_bytes = 0;    // counted peak of the worker's pass
+  int64_t state_bytes = 0;   // counted: what the worker keeps between works
+  int64_t mismatches = 0;    // instructions whose counted bytes are not the predicted ones
 };
 
-/// Sends without waiting; header and tensors must stay unchanged until the receiver has answered.
+/// Sends without waiting. Header and tensors must stay unchanged until the receiver has answered. Errors of all three: the transport's.
 void post(Transport&, int to, const AsyncHeader&, std::span<const Tensor>);
-/// Receives a header from the first rank of `from`, in that order, that has sent one. Returns its rank.
+/// Receives a header from the first rank of `from`, in that order, that has sent one. Waits for one. Returns its rank.
 int receive_header(Transport&, std::span<const int> from, AsyncHeader&);
+/// Receives the tensors behind a header of rank `from`, with the shapes and types that they have here.
 void receive_tensors(Transport&, int from, std::span<const Tensor>);
 
 }  // namespace tern

@@ -1,5 +1,5 @@
 #pragma once
-// --async: a server takes gradients of workers one by one, in the order in which they arrive.
+// The options of --async, under which a server takes the workers' gradients one by one, in the order in which they arrive.
 
 #include <optional>
 #include <string>
@@ -15,10 +15,13 @@ namespace tern {
 class Options;
 struct TrainSettings;
 
+/// What --async and its options ask for.
 struct AsyncSettings {
   AsyncConfig rule;
-  std::string replay;                                  // --replay: a file of arrivals; empty: as they come
-  std::optional<std::pair<int, int64_t>> leaves = {};  // for tests: a worker, and after how many gradients it is gone
+  // --replay: the file that says the order of arrivals (train/arrivals_file.h); empty: as gradients come.
+  std::string replay;
+  // For tests: a worker, and the number of gradients after which it leaves.
+  std::optional<std::pair<int, int64_t>> leaves = {};
 };
 
 /// nullopt without --async. Errors: usage, naming an option that means nothing without --async, or that contradicts it
@@ -27,7 +30,7 @@ struct AsyncSettings {
 std::optional<AsyncSettings> async_from(const Options&, const TrainSettings&);
 /// Whether the verb was asked for --async; then --optimizer is sgd if it is not given.
 bool asks_for_async(const Options&);
-/// Whether momentum is 0 where --momentum is not given: --async-rule asgd.
+/// Whether momentum is 0 if --momentum is not given, as it is under --async-rule asgd.
 bool async_without_momentum(const Options&);
 
 /// Whether it is one of --workers, --async-rule, --replay.
@@ -35,9 +38,5 @@ bool is_async_option(std::string_view name);
 
 /// The settings that a resumed run must have in common with its checkpoint.
 Facts async_facts(const AsyncSettings&);
-
-/// A file of arrivals: for each receipt the number of its worker, from 0, one on a line. Errors: bad_file naming the line.
-std::string arrivals_text(const std::vector<int32_t>&);
-std::vector<int32_t> parse_arrivals(std::string_view text, const std::string& path, int workers);
 
 }  // namespace tern

@@ -1,5 +1,5 @@
 #pragma once
-// All that changes on the server of asynchronous training, and a checkpoint's form of it.
+// All that changes on the server of asynchronous training, and its form in a checkpoint.
 
 #include <cstdint>
 #include <vector>
@@ -10,37 +10,40 @@
 
 namespace tern {
 
-/// A worker's work under way: what was sent to the worker, until its gradient arrives.
+/// The work that a worker does now. The server keeps what it sent until the gradient arrives.
 struct AsyncOutstanding {
   AsyncHeader order;
-  std::vector<Tensor> weights{};  // of the trained parameters, as they were sent
-  Tensor memory{};                // of all of them
+  std::vector<Tensor> weights{};  // the trained parameters as they were sent: views of `memory`
+  Tensor memory{};                // one stretch for all of them
 };
 
-/// train.step counts receipts, train.samples the samples of all works that were sent; the momentum is the slot of --optimizer
-/// sgd; train.gradients is the memory into which a worker's gradient is received.
+/// The server's state. A receipt is a gradient that the server has taken.
 struct AsyncServerState {
+  // `step` counts receipts, `samples` the samples of all works that were sent, `optimizer` keeps sgd's momentum, and a worker's gradient is
+  // received into `gradients`.
   TrainState train;
   AsyncClock clock;
-  int64_t next_dispatch = 0;
-  std::vector<AsyncOutstanding> outstanding{};  // of each worker
-  std::vector<int32_t> arrivals{};              // the worker of each receipt
+  int64_t next_dispatch = 0;                    // the number of the next work
+  std::vector<AsyncOutstanding> outstanding{};  // by worker
+  std::vector<int32_t> arrivals{};              // by receipt: its worker
 };
 
-/// The beginning: worker k was sent the first weights and work k.
+/// The state at the beginning, when worker k has work k and the first weights. Errors: those of fresh_state.
 AsyncServerState fresh_async_state(const TrainSettings&, const TrainInputs&, Arena&);
+/// The state of a verified checkpoint. Errors: those of load_state.
 AsyncServerState load_async_state(const TrainSettings&, const TrainInputs&, Io&, const std::string& checkpoint,
                                   const Manifest&, Arena&);
 /// Makes the worker's next work, with the weights as they are now.
 void give_work(AsyncServerState&, int worker);
 
-/// The tensors of a checkpoint: "model.NAME", "first.NAME", the tensors that no update changes; "outstanding.WORKER"
-/// (elements); "async.clock" (2), "async.orders" (workers, 2), "async.arrivals" (receipts).
+/// The tensors of a checkpoint: "model.NAME", "first.NAME" and the tensors that no update changes, as of any run; for each worker
+/// "outstanding.WORKER" (elements of all trained parameters); "async.clock" (2), "async.orders" (workers, 2), "async.arrivals" (receipts).
 std::vector<NamedTensor> async_tensors(const TrainSettings&, const AsyncServerState&);
-inline int num_async_tensors(int workers) { return workers + 3; }  // beside the rule's and the model's own
-/// async_outstanding_bytes: of the weights kept for workers' outstanding works. async_record_bytes: of clock, orders and
-/// arrivals after `receipts` receipts.
+/// The number of the tensors that only an asynchronous run has.
+inline int num_async_tensors(int workers) { return workers + 3; }
+/// Bytes of the weights that the server keeps for the works under way.
 int64_t async_outstanding_bytes(const ModelSpec&, const TrainSettings&);
+/// Bytes of clock, orders and arrivals after `receipts` receipts.
 int64_t async_record_bytes(const TrainSettings&, int64_t receipts);
 
 }  // namespace tern

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "comm/ranks_testing.h"
+#include "train/arrivals_file.h"
 #include "train/async_trainer.h"
 #include "train/ranks_testing.h"
 

@@ -17,12 +17,14 @@
 #include "report/metrics_log.h"
 #include "spec/training_flops.h"
 #include "spec/unit_cost.h"
+#include "train/arrivals_file.h"
 #include "train/async_state.h"
 #include "train/async_worker.h"
 #include "train/disk_fit.h"
 #include "train/metric_rows.h"
 #include "train/nearest_fits.h"
 #include "train/run_checks.h"
+#include "train/settings_facts.h"
 #include "train/stop.h"
 
 namespace tern {

@@ -1,5 +1,5 @@
 #pragma once
-// The lowest held-out loss of a run, which --keep-best and --patience go by.
+// The lowest held-out loss of a run. --keep-best and --patience decide by it.
 
 #include <cstdint>
 #include <limits>
@@ -10,16 +10,17 @@
 
 namespace tern {
 
+/// The best evaluation so far.
 struct BestEvaluation {
-  int64_t step = -1;  // -1: there was none
-  double loss = std::numeric_limits<double>::infinity();
-  int64_t since = 0;  // evaluations after it, none of them lower
+  int64_t step = -1;                                      // after which step; -1: there was no evaluation
+  double loss = std::numeric_limits<double>::infinity();  // nats per target token
+  int64_t since = 0;                                      // the number of evaluations after it; none of them was lower
 
-  /// The next evaluation. Returns whether it is the lowest so far; an equal one is not, nor a loss that is no number.
+  /// Takes in the next evaluation. Returns whether its loss is lower than all before; an equal loss and NaN are not.
   bool take(int64_t at_step, double held_out_loss);
 };
 
-/// What a run's log says up to this step (the log goes with the checkpoint). Errors: bad_file: the log cannot be read.
+/// The best evaluation in the log of a run, in the directory `logs`, up to this step. Errors: bad_file: the log cannot be read.
 BestEvaluation best_of_log(Io&, const std::string& logs, int64_t step);
 
 }  // namespace tern

@@ -1,16 +1,15 @@
 #pragma once
-// Checkpoints on disk: committed whole or invisible, checked when read.
+// Checkpoints on disk. A checkpoint is either committed whole or not visible as one; it is checked when it is read.
 //
 //   CHECKPOINTS/writer-ID.lock                                        held while the writer ID lives
 //   CHECKPOINTS/step-N.tmp-ID/{rank-R.safetensors, manifest.json}     being written
 //   CHECKPOINTS/step-N/…                                              committed
-//   CHECKPOINTS/step-N.broken-K/…                                     did not verify: moved aside, and tern never
-//                                                                     deletes it
+//   CHECKPOINTS/step-N.broken-K/…                                     did not verify, so it was moved aside; tern
+//                                                                     never deletes it
 //
-// Order of a commit: the data file and its sync; manifest.json and its sync; sync of the temporary directory; rename to
-// step-N; sync of CHECKPOINTS. A crash before the rename leaves a temporary directory, which the next start sweeps, as no
-// living writer holds its lock. A crash after the rename leaves a checkpoint whose every byte had reached the disk before
-// it got its name.
+// A commit writes and syncs the data file, writes and syncs manifest.json, syncs the temporary directory, renames it to step-N, and
+// syncs CHECKPOINTS. A crash before the rename leaves a temporary directory; the next start removes it, as no living writer holds its
+// lock. A crash after the rename leaves a checkpoint all of whose bytes had reached the disk before it got its name.
 
 #include <cstdint>
 #include <memory>
@@ -29,14 +28,15 @@ namespace tern {
 
 std::string rank_file(int rank);                                // "rank-0.safetensors"
 std::string checkpoint_name(int64_t step);                      // "step-40"
-std::optional<int64_t> checkpoint_step(std::string_view name);  // of "step-40" alone; not of .tmp- or .broken- names
+std::optional<int64_t> checkpoint_step(std::string_view name);  // 40 of "step-40"; none of .tmp- and .broken- names
 
+/// What commit_checkpoint found.
 enum class Committed : uint8_t {
   written,
   identical,  // step-N was there, verified and had the same files; nothing changed
 };
-/// A writer of checkpoints that lives: find_checkpoint leaves its temporary directories alone, in other processes and in
-/// other threads of this one. Makes CHECKPOINTS. Errors: usage if another writer of this id lives; the disk's.
+/// Says to other processes and threads that the writer `id` lives, until it is destroyed: find_checkpoint leaves the temporary directories
+/// of a living writer alone. Makes CHECKPOINTS. Errors: usage if another writer of this id lives; the disk's.
 class WriterLock {
  public:
   WriterLock(Io&, const std::string& checkpoints, std::string_view id);
@@ -50,10 +50,9 @@ class WriterLock {
   std::unique_ptr<IoLock> lock_;
 };
 
-/// Writes and commits one checkpoint of this rank's tensors; manifest.files is filled in. `id` makes the temporary name
-/// unique among writers.
-/// If step-N exists and verifies: with the same checksums it is kept as it is, with others it is an error. If it does not
-/// verify, it is moved aside first.
+/// Writes and commits one checkpoint of this rank's tensors, and fills in manifest.files. `id` makes the temporary name unique among
+/// writers. If step-N exists and verifies, it is kept when its checksums are the same; otherwise that is an error. If it does not verify,
+/// it is moved aside first.
 /// Errors  does_not_fit, bad_file from the disk (the temporary directory is left for the next sweep); bad_file if a
 ///         different valid step-N exists.
 Committed commit_checkpoint(Io&, const std::string& checkpoints, std::string_view id, int rank, Manifest manifest,
@@ -66,39 +65,42 @@ class DoesNotVerify : public Error {
   explicit DoesNotVerify(fmt::format_string<Args...> format, Args&&... args)
       : Error(ErrorKind::bad_file, format, std::forward<Args>(args)...) {}
 };
-/// The manifest of a checkpoint; its files are not looked at. Errors as verify_checkpoint.
+/// The manifest of a checkpoint. Its files are not looked at. Errors: those of verify_checkpoint.
 Manifest read_manifest(Io&, const std::string& directory);
 /// Reads the manifest and checks size and CRC-32C of every file it names. Errors: DoesNotVerify naming the file and the
-/// fact; the disk's and OtherVersion, which are no verdict on the checkpoint.
+/// fact; the disk's and OtherVersion, neither of which says that the checkpoint is broken.
 Manifest verify_checkpoint(Io&, const std::string& directory);
 
+/// A checkpoint that verified.
 struct FoundCheckpoint {
   std::string path;
   Manifest manifest;
 };
+/// What find_checkpoint found.
 struct CheckpointSearch {
-  std::optional<FoundCheckpoint> newest;  // that verifies
-  int num_broken = 0;
-  std::vector<std::string> notes;  // what was swept, what did not verify and where it went: for people
+  std::optional<FoundCheckpoint> newest;  // the newest that verifies
+  int num_broken = 0;                     // checkpoints that do not verify
+  std::vector<std::string> notes;         // for people: what was removed, what did not verify and where it was moved
 };
-/// Sweeps what crashed writers left (what a living writer has under way stays), then takes the newest checkpoint that
-/// verifies. Newer ones that do not verify are moved aside, but only if an older one does. No such directory: nothing found.
-/// Errors: the disk's; OtherVersion. A checkpoint that cannot be read now, or by this version, may be whole: it is an
-/// error, and nothing is passed over or moved.
+/// Removes what crashed writers left (what a living writer is writing stays), then takes the newest checkpoint that verifies. Newer ones
+/// that do not verify are moved aside, but only if an older one does. If there is no such directory, nothing is found.
+/// Errors: the disk's; OtherVersion. A checkpoint that cannot be read now, or not by this version, may be whole: then this throws, and
+/// no checkpoint is passed over or moved.
 CheckpointSearch find_checkpoint(Io&, const std::string& checkpoints);
 
-/// Removes the oldest committed checkpoints beyond `keep` (at least 1), but only if the newest verifies; each becomes invisible
-/// by a rename before its files are deleted.
+/// Removes the oldest committed checkpoints until `keep` (at least 1) are left, but only if the newest verifies. Each is renamed, so that it
+/// no longer counts as a checkpoint, before its files are deleted. Errors: the disk's.
 void retire_checkpoints(Io&, const std::string& checkpoints, int keep, std::string_view id);
 
-/// One rank's data of a verified checkpoint: mapped from a real disk, read whole from any other Io.
+/// One rank's tensors in a verified checkpoint. The file is mapped from a real disk, and read whole from any other Io. Errors: bad_file; the
+/// disk's.
 class CheckpointData {
  public:
   CheckpointData(Io&, const std::string& directory, int rank);
   const Safetensors& tensors() const { return tensors_; }
 
  private:
-  std::string held_;  // of an Io that cannot be mapped
+  std::string held_;  // the file's bytes, if it is not mapped
   Safetensors tensors_;
 };
 

@@ -1,6 +1,6 @@
 #pragma once
-// Checkpoints off the training thread: the state is copied to counted staging memory, a background thread writes and
-// commits the copy while training goes on.
+// Writes checkpoints beside the training: the state is copied to counted staging memory, and a background thread writes and commits the
+// copy while training goes on.
 
 #include <exception>
 #include <memory>
@@ -18,19 +18,20 @@
 
 namespace tern {
 
-/// A tensor of the state by its name in the checkpoint: "model.NAME", "first.NAME", "second.NAME".
+/// A tensor of the state and its name in the checkpoint: "model.NAME", "first.NAME", "second.NAME".
 struct NamedTensor {
   std::string name;
   Tensor tensor;
 };
 
+/// A tensor of a checkpoint without its numbers.
 struct TensorForm {
   std::string name;
   DType dtype;
   Shape shape;
 };
 
-/// At most one checkpoint is being written at a time. Not for use from several threads.
+/// At most one checkpoint is being written at a time. One thread makes all calls.
 class CheckpointWriter {
  public:
   struct Config {
@@ -41,23 +42,24 @@ class CheckpointWriter {
   };
   /// Errors: as WriterLock.
   CheckpointWriter(Io&, Arena&, Config);
-  /// Waits until the write in progress has ended. An error of the write that neither wait nor poll has thrown is lost.
+  /// Waits until the write in progress has ended. If that write failed, and neither wait nor poll has thrown its error, the error is lost.
   ~CheckpointWriter();
 
-  /// Memory to copy a state of such tensors to (MemoryClass::staging, as many bytes); waits for the previous write. Errors: as save.
+  /// Waits for the previous write, then returns memory for a state of such tensors (MemoryClass::staging, as many bytes). Errors: as save.
   std::vector<NamedTensor> stage(const std::vector<TensorForm>&);
   /// Starts writing what was staged.
   void start(Manifest, std::vector<NamedTensor> staged);
-  /// stage, copy, start: copies `state` (MemoryClass::staging, as many bytes as the tensors) and starts writing it; waits for the
-  /// previous write. Errors  those of the previous write; does_not_fit.
+  /// Waits for the previous write, copies `state` into memory of `stage`, and starts writing the copy. Errors  those of the previous write;
+  /// does_not_fit.
   void save(Manifest, const std::vector<NamedTensor>& state);
-  /// Writes and commits on the calling thread, without a copy: tensors may be produced piece by piece. Errors: as save, and of this write.
+  /// Writes and commits on the calling thread, without a copy, so that tensors may be produced piece by piece. Errors: as save; those of this
+  /// write.
   void write_now(Manifest, std::span<const TensorToWrite>);
-  /// Waits until nothing is being written. Errors: the write's, once.
+  /// Waits until nothing is being written. Errors: those of the write, thrown once.
   void wait();
-  /// Throws the error of a finished write, without waiting.
+  /// Throws the error of a write that has ended, if it failed. Does not wait.
   void poll();
-  /// Highest step known to be committed by this writer, -1 before.
+  /// The highest step that this writer is known to have committed; −1: none.
   int64_t committed_step() const;
 
  private:
@@ -68,7 +70,7 @@ class CheckpointWriter {
   Arena& arena_;
   Config config_;
   WriterLock lives_;
-  mutable std::mutex mutex_;
+  mutable std::mutex mutex_;  // of error_ and committed_
   std::exception_ptr error_;
   int64_t committed_ = -1;
   std::jthread thread_;

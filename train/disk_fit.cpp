@@ -26,7 +26,7 @@ PredictedDisk predict_disk(const ModelSpec& spec, const TrainSettings& s, Io& io
       disk.model += (takes_factors(s.adapter->init) ? 8 : 4) * info.shape.count();
   }
   if (s.keep_best) disk.model *= 2;
-  if (s.states_on_disk && s.states_directory.empty()) disk.states = plan_stored_states(spec, s).layout.file_bytes;
+  if (s.states_on_disk && s.states_directory.empty()) disk.states = stored_shape(spec, s).layout.file_bytes;
   const int64_t every = s.checkpoint_every > 0 ? s.checkpoint_every : s.schedule.total_steps;
   const int64_t written = (s.schedule.total_steps + every - 1) / every;
   disk.num_checkpoints = std::min<int64_t>(written, s.keep_checkpoints + 1);

@@ -1,5 +1,5 @@
 #pragma once
-// The bytes that a run will write, predicted and compared with what the disk has free.
+// The disk space that a run will take, predicted, and compared with what the disk has free.
 
 #include <algorithm>
 #include <cstdint>
@@ -10,18 +10,19 @@
 
 namespace tern {
 
-/// What a disk must have free for this run: the checkpoints it keeps and the one being written, and the exported model,
-/// less the checkpoints that are there already. Logs and packed text come on top and are small beside them.
+/// The bytes that the disk of OUT must have free for this run. Logs and packed text are left out; they are small beside the rest.
 struct PredictedDisk {
-  int64_t checkpoint = 0;       // bytes of one
-  int64_t num_checkpoints = 0;  // at once
-  int64_t model = 0;
-  int64_t present = 0;  // bytes of the checkpoints that OUT has already; new ones will replace them
-  int64_t states = 0;   // the optimizer's, where they lie in a file there
+  int64_t checkpoint = 0;       // of one checkpoint
+  int64_t num_checkpoints = 0;  // those that the run keeps, and the one being written
+  int64_t model = 0;            // of the exported model
+  int64_t present = 0;          // of the checkpoints that OUT has already; new ones will replace them
+  int64_t states = 0;           // of the optimizer's states, if they lie in a file there
   int64_t wanted() const { return std::max<int64_t>(0, checkpoint * num_checkpoints - present) + model + states; }
 };
+/// What this run will want. It reads which checkpoints OUT has. Errors: the disk's.
 PredictedDisk predict_disk(const ModelSpec&, const TrainSettings&, Io&);
-/// Errors: does_not_fit naming the directory, bytes wanted and there, and the remedy. An unknown disk fits.
+/// Refuses a run that the disk has no room for. If the free space is not known, the run passes.
+/// Errors: does_not_fit, naming the directory, the bytes that are wanted and free, and a remedy.
 void require_disk(const PredictedDisk&, const TrainSettings&, Io&);
 
 }  // namespace tern

@@ -1,5 +1,5 @@
 #pragma once
-// Evaluation during training: the loss on held-out windows, by exact kernels, whatever the training multiplies with.
+// Evaluation during training: the loss on held-out windows. It uses the exact kernels, whatever the training multiplies with.
 
 #include <cstdint>
 #include <functional>
@@ -9,24 +9,24 @@
 
 namespace tern {
 
+/// What an evaluation found.
 struct Evaluation {
-  double loss = 0;  // nats per target token
+  double loss = 0;  // nats per target token; of pairs: mean nats per pair (train/preference.h)
   int64_t num_targets = 0;
-  // loss / ln 2 · (tokens of the data / UTF-8 bytes of its text); nullopt where a mask leaves tokens out, as it is not known
-  // how many bytes the scored tokens have
+  // loss / ln 2 · (tokens of the data / UTF-8 bytes of its text). None if a mask leaves tokens out, as nobody knows then how many bytes the
+  // scored tokens have.
   std::optional<double> bits_per_byte;
-  std::optional<double> accuracy;        // of pairs (train/preference.h), whose loss is a mean over pairs
-  int64_t peak_bytes = 0;                // counted, activations and temporaries
-  std::vector<ByteMismatch> mismatches;  // counted against predicted
+  std::optional<double> accuracy;        // of pairs alone: the share whose chosen answer is preferred
+  int64_t peak_bytes = 0;                // counted peak of activations and temporaries
+  std::vector<ByteMismatch> mismatches;  // counted bytes that are not the predicted ones
   bool whole = true;                     // false: `stopped` ended it, and its loss says nothing
 };
 
-/// The mean loss over min(num_windows, max_windows) windows, evenly spaced over the data, `micro` at a time.
-/// Order  windows ascending, exact kernels, sums in doubles: the loss
-///        depends on `micro` by no more than the rounding of that
+/// The mean loss over min(num_windows, max_windows) windows of `seq` tokens, evenly spaced over the data, `micro` windows at a time.
+/// Order  windows ascending, exact kernels, sums in doubles. So a change of `micro` changes the loss by no more than the rounding of that
 ///        sum.
 /// Stops  `stopped` is asked before each `micro` windows.
-/// Errors bad_file: no target token among the windows.
+/// Errors bad_file: no window has a target token.
 Evaluation evaluate(const ModelSpec&, WeightSource, const Feed&, int64_t seq, int64_t max_windows, int64_t micro, DType,
                     const RopeTable*, Arena&, const std::function<bool()>& stopped = {});
 

@@ -1,6 +1,6 @@
 #pragma once
-// Feed: token data to micro-batches. Its position, the number of samples seen, is all its state: any sample can be had
-// in O(1), so a resume goes on with the very next one.
+// Feed: makes micro-batches of token data. Any sample can be had in O(1) by its number, so a run that has seen s samples resumes with
+// sample s, and needs no other state.
 
 #include <cstdint>
 #include <memory>
@@ -15,33 +15,39 @@
 
 namespace tern {
 
-/// Samples of a mixture within which each source has its share.
+/// The number of samples in a block of a mixture: each source has its share of every block.
 inline constexpr int64_t kMixtureBlock = 4096;
 
+/// How windows are cut and ordered.
 struct FeedConfig {
-  int64_t seq = 256;
-  uint64_t seed = 0;
-  bool shuffle = true;
-  int64_t together = 1;  // neighbouring windows that stay neighbours when shuffled: 2 of pairs; divides their number
+  int64_t seq = 256;    // tokens of a window's inputs
+  uint64_t seed = 0;    // of the shuffle
+  bool shuffle = true;  // false: windows come in the order of the data
+  // So many neighbouring windows stay neighbours when shuffled; 2 for pairs. It divides the number of windows.
+  int64_t together = 1;
 };
 
-/// Windows of seq + 1 tokens over the documents laid end to end: window i is tokens [i·seq, i·seq + seq], its inputs
-/// the first seq, its targets the last seq. The tokens of a last partial window (fewer than seq) are dropped:
-/// left_over(). A document that begins inside a window starts a sequence of its own: positions from 0, no attention
-/// across the border, and no target across it (-1), nor where the file's loss mask is 0.
-/// Several sources: windows are numbered source after source. Of every kMixtureBlock samples each source gives as many as its share says,
-/// rounded (the largest remainders up), scattered by a permutation keyed by (seed, block); its own samples come in its own order.
-/// Order  of a source: sample s belongs to epoch s / num_windows; within an epoch the windows come in a permutation keyed by (seed,
-///        epoch), or in order without shuffling. The same for any batch size, micro-batch or resume.
+/// Windows cover the documents, which are laid end to end. Window i is tokens [i·seq, i·seq + seq], which are seq + 1: its inputs are the
+/// first seq of them, its targets the last seq. Tokens at the end that fill no window are dropped (left_over). A document that begins inside
+/// a window starts a sequence of its own: its positions count from 0, and neither attention nor a target (−1) crosses the border. A token
+/// whose loss mask is 0 is no target either.
+/// A sample is a window in the order of training.
+/// Order    of a source: sample s belongs to epoch s / num_windows. Within an epoch the windows come in a permutation keyed by (seed,
+///          epoch), or without shuffling in order. Batch size, micro-batch and resume do not change the order.
+/// Sources  of several sources, windows are numbered source after source. Of every kMixtureBlock samples each source gives as many as its
+///          share says, rounded (the largest remainders up). A permutation keyed by (seed, block) scatters them; the samples of one source
+///          come in that source's order.
 class Feed {
  public:
   struct Source {
     TokenData data;
-    double share = 1;        // of the samples; all together 1
+    double share = 1;        // of the samples; the sources' shares add up to 1
     std::string place = {};  // names the data in errors
+    // The Feed fills in the rest.
     int64_t num_windows = 0, first_window = 0;
-    int64_t of_block = 0, first_of_block = 0;  // of kMixtureBlock samples: its own; those of the sources before it
-    int64_t left_over(int64_t seq) const { return data.num_tokens() - 1 - num_windows * seq; }  // tokens of no window
+    int64_t of_block = 0;        // how many samples of each block it gives
+    int64_t first_of_block = 0;  // how many the sources before it give
+    int64_t left_over(int64_t seq) const { return data.num_tokens() - 1 - num_windows * seq; }  // tokens in no window
   };
   /// Errors  bad_file: fewer than seq + 1 tokens; `place` names the data in it.
   Feed(TokenData, FeedConfig, std::string_view place);
@@ -49,16 +55,16 @@ class Feed {
   Feed(std::vector<Source>, FeedConfig);
 
   int64_t num_windows() const { return num_windows_; }
-  int64_t left_over() const;  // tokens of no window
+  int64_t left_over() const;  // tokens in no window
   /// The number of targets with a loss in all windows: a document's first token is no target, nor is a masked token.
   int64_t num_loss_targets() const;
   int64_t num_tokens() const;
   const std::vector<Source>& sources() const { return sources_; }
-  /// The only source's. Errors: TERN_CHECK: there are several.
+  /// The data of the only source. Errors: TERN_CHECK: there are several.
   const TokenData& data() const;
   /// The window that sample `s` is.
   int64_t window_of(uint64_t sample) const;
-  /// Windows laid end to end as one micro-batch of windows.size()·seq rows.
+  /// One micro-batch of windows.size()·seq rows: these windows laid end to end.
   MicroBatch windows(std::span<const int64_t> windows, const RopeTable*) const;
   /// Samples [first, first + count), `micro` to a micro-batch; the last may be smaller.
   std::vector<MicroBatch> samples(uint64_t first, int64_t count, int64_t micro, const RopeTable*) const;
@@ -72,7 +78,8 @@ class Feed {
   int64_t num_windows_ = 0;
 };
 
-/// Attended (query, key) pairs per head of these rows, for FLOPs.
+/// The number of (query, key) pairs per head that attention computes for these rows; FLOPs are counted by it. `window`: the width of a
+/// sliding window; 0: none.
 int64_t attended_pairs_of(const MicroBatch&, int64_t window);
 
 }  // namespace tern

@@ -1,6 +1,5 @@
 #pragma once
-// What a run starts from: the model's directory, its tokenizer, its data; found and checked before anything large is
-// allocated.
+// What a run starts from: the model's directory, its tokenizer, its data. They are found and checked before anything large is allocated.
 
 #include <optional>
 #include <string>
@@ -12,35 +11,39 @@
 #include "formats/tokenizer/tokenizer.h"
 #include "train/feed.h"
 #include "train/settings.h"
+#include "train/settings_facts.h"
 
 namespace tern {
 
+/// The model and its tokenizer, without weights.
 struct TrainInputs {
   ModelDir dir;
   HfConfig config;
   ModelSpec spec;
   std::optional<Tokenizer> tokenizer;
-  std::string chat_template;       // a file to use in place of the model's own; written beside the trained model
+  std::string chat_template;       // a file that takes the place of the model's own; empty: none
   std::vector<std::string> notes;  // for people, one sentence each
 };
 
-/// Errors  bad_file, usage: no such model; absent weights without --from-scratch;
-///         a tokenizer in MODEL and another in --tokenizer; a tokenizer larger
-///         than the model's vocabulary; --seq beyond the learned positions.
+/// Finds and reads the model's configuration and tokenizer.
+/// Errors  bad_file, usage: no such model; no weights, and no --from-scratch; one tokenizer in MODEL and another in --tokenizer; a
+///         tokenizer with more tokens than the model; --seq beyond the learned positions.
 TrainInputs load_inputs(const TrainSettings&);
 
-/// What can be known of the data files before OUT is touched. Errors: bad_file: not there; usage: text without a
+/// Checks of the data files what can be known before OUT is touched. Errors: bad_file: a file is not there; usage: text without a
 /// tokenizer.
 void check_data_files(const TrainSettings&, const TrainInputs&);
 
-/// The data as a Feed: a token file is opened, text or JSONL packed into `cache_dir` once, through the Io.
-/// Errors  bad_file, usage: no tokenizer for text; ids beyond the model's vocabulary; too little data for one window.
+/// The data as a Feed. A token file is opened; text or JSONL is packed into `cache_dir` once, through the Io.
+/// Errors  bad_file, usage: no tokenizer for text; ids that the model's vocabulary lacks; too little data for one window.
 Feed open_feed(const TrainSettings&, const TrainInputs&, const std::string& data, const std::string& cache_dir,
                FeedConfig, PackOptions = {}, Io& = real_io());
 
-/// Identities for the manifest. Data: the number of tokens and documents, and a CRC-32C of the ids (of more than 64 Mi
-/// tokens, of 1,024 evenly spaced stretches) and of where documents begin. Model: the CRC-32C of the configuration, and of
-/// every file that its weights lie in, the index included (of a file over 16 MiB, of 256 evenly spaced stretches).
+/// Identities for the manifest.
+/// Data   the numbers of tokens and documents, and a CRC-32C of the ids and of where documents begin. Of more than 64 Mi tokens it takes
+///        1,024 evenly spaced stretches.
+/// Model  the CRC-32C of the configuration and of every file of its weights, the index included. Of a file over 16 MiB it takes 256 evenly
+///        spaced stretches.
 RunIdentity identify(const TrainSettings&, const TrainInputs&, const Feed&);
 
 }  // namespace tern

@@ -1,6 +1,6 @@
 #pragma once
-// manifest.json: what a checkpoint is made of. It is written last and carries its own checksum, so a checkpoint is whole or
-// there is none.
+// manifest.json, which says what a checkpoint is made of. It is written last and has its own checksum, so a checkpoint with a valid manifest
+// is whole.
 
 #include <cstdint>
 #include <string>
@@ -12,6 +12,7 @@
 
 namespace tern {
 
+/// A file of a checkpoint, as it was written.
 struct CheckpointFile {
   std::string name;
   int64_t bytes = 0;
@@ -19,18 +20,19 @@ struct CheckpointFile {
   friend bool operator==(const CheckpointFile&, const CheckpointFile&) = default;
 };
 
-using Facts = std::vector<std::pair<std::string, std::string>>;  // in order
+/// Names and values, in order.
+using Facts = std::vector<std::pair<std::string, std::string>>;
 
 struct Manifest {
-  int64_t step = 0;
-  uint64_t samples = 0;  // the Feed's position
-  Facts settings;        // what the run was asked for: compared on resume (settings.h)
-  Facts made_by;         // version, instruction set, threads, multiplier: a change warns on resume
+  int64_t step = 0;      // steps done
+  uint64_t samples = 0;  // samples seen: the next one of the Feed
+  Facts settings;        // what the run was asked for; compared on resume (compare_settings)
+  Facts made_by;         // version, instruction set, threads, multiplier; if they differ on resume, a note says so
   std::vector<CheckpointFile> files;
   friend bool operator==(const Manifest&, const Manifest&) = default;
 };
 
-/// The manifest is whole but of another version of the format, which says nothing against the checkpoint. Kind: bad_file.
+/// Thrown for a manifest that is whole but of another version of the format. The checkpoint may be good. Kind: bad_file.
 class OtherVersion : public Error {
  public:
   template <class... Args>
@@ -38,12 +40,11 @@ class OtherVersion : public Error {
       : Error(ErrorKind::bad_file, format, std::forward<Args>(args)...) {}
 };
 
-/// One JSON object on one line. Its first member is the CRC-32C of the whole text, taken with that checksum's eight
-/// digits as zeros: any changed bit shows.
+/// One JSON object on one line. Its first member is the CRC-32C of the whole text, computed with zeros in place of that checksum's eight
+/// digits. So any changed bit shows.
 std::string manifest_text(const Manifest&);
-/// Errors  bad_file: "PLACE: fact, expectation": wrong
-///         checksum, missing or malformed member, a file
-///         name that leaves the directory; OtherVersion.
+/// Reads such a text. `place` names it in errors.
+/// Errors  bad_file: a wrong checksum, a missing or malformed member, a file name that leaves the directory; OtherVersion.
 Manifest parse_manifest(std::string_view text, std::string_view place);
 
 }  // namespace tern

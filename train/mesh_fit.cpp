@@ -9,7 +9,8 @@
 #include "plan/layers.h"
 #include "spec/collective_bytes.h"
 #include "spec/unit_cost.h"
-#include "train/stages.h"
+#include "train/rank_place.h"
+#include "train/settings_ranks.h"
 #include "train/train_state.h"
 #include "update/state.h"
 
@@ -145,19 +146,18 @@ bool is_whole_for_a_while(const TrainSettings& s) {
   return s.tensor > 1 || (deepest_zero(s) >= 3 && num_sharers(s) > 1);
 }
 
-void predict_mesh(const ModelSpec& spec, const TrainSettings& s, const Program& all, PredictedMemory& predicted) {
+void predict_mesh(const ModelSpec& spec, const TrainSettings& s, const Program& all, PredictedMemory& memory) {
   const MeshSizes sizes{.spec = spec, .part = part_of_rank(spec, {.ranks = s.tensor}), .s = s, .all = all};
-  predicted.weights = predicted.gradients = predicted.optimizer = predicted.beginning = predicted.messages = 0;
+  memory.weights = memory.gradients = memory.optimizer = memory.beginning = memory.messages = 0;
   for (int rank = 0; rank < s.ranks; ++rank) {
     const OneRank own{sizes, rank_place(spec, s, rank)};
     const int64_t weights = own.weights(), states = own.optimizer();
-    predicted.weights += weights, predicted.gradients += own.gradients(), predicted.optimizer += states;
-    predicted.beginning += weights + states + own.beside();
-    predicted.messages += own.messages();
+    memory.weights += weights, memory.gradients += own.gradients(), memory.optimizer += states;
+    memory.beginning += weights + states + own.beside();
+    memory.messages += own.messages();
   }
   if (num_stage_devices(s) > 1 && !is_whole_for_a_while(s))
-    predicted.weights +=
-        num_parameters(spec) * size_of(s.dtype) + num_fixed_numbers(spec) * size_of(wide_type(s.dtype));
+    memory.weights += num_parameters(spec) * size_of(s.dtype) + num_fixed_numbers(spec) * size_of(wide_type(s.dtype));
 }
 
 }  // namespace tern

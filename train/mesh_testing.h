@@ -1,5 +1,5 @@
 #pragma once
-// For tests: runs by plans of meshes, on ranks that are threads, beside those of one rank.
+// For tests: runs by plans for several ranks, which are threads, compared with the same runs on one rank.
 
 #include <cmath>
 #include <cstring>
@@ -17,6 +17,7 @@
 
 namespace tern {
 
+/// What a plan shares out, and over how many ranks.
 struct MeshCase {
   PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
   int stages = 1, data = 1, tensor = 1, zero = 0;
@@ -35,7 +36,7 @@ inline int chunks_of(const MeshCase& p) {
   return std::max(least_chunks(p.schedule), traits_of(p.schedule).chunks == ChunkRule::several ? 2 : 1);
 }
 
-// As the planner writes it, with every stage as long as the others.
+// The plan that the planner would write, with stages that all take the same time.
 inline Plan plan_of(const TrainSettings& s, const MeshCase& p) {
   const ModelSpec spec = load_inputs(s).spec;
   const auto layers = static_cast<int>(layers_of(spec).size());
@@ -63,6 +64,7 @@ inline Plan plan_of(const TrainSettings& s, const MeshCase& p) {
   return plan;
 }
 
+// Rank 0's result of a run by such a plan.
 inline TrainResult train_in_mesh(TrainSettings s, const MeshCase& p, Io& io, const TrainHooks& hooks = {},
                                  const std::atomic<bool>& stop = kNeverStops) {
   s.plan = plan_of(s, p), s.plan_path = "plan.json", s.sum_order.groups = p.data;
@@ -70,12 +72,14 @@ inline TrainResult train_in_mesh(TrainSettings s, const MeshCase& p, Io& io, con
   return train_on(s, p.ranks(), io, hooks, stop);
 }
 
+// The run finished, and its counted bytes are the predicted ones.
 inline void expect_whole(const TrainResult& got) {
   EXPECT_EQ(got.end, TrainEnd::finished);
   EXPECT_EQ(got.byte_mismatches, 0);
   EXPECT_EQ(got.counted_peak_bytes, got.predicted.tensors());
 }
 
+// |got − want| / |want| in the 2-norm, or |got − want| where want is zero.
 template <class T>
 double difference(const TensorView& got, const TensorView& want) {
   double apart = 0, norm = 0;
@@ -87,7 +91,7 @@ double difference(const TensorView& got, const TensorView& want) {
   return norm > 0 ? std::sqrt(apart / norm) : apart;
 }
 
-// The state that two runs in f64 left, tensor by tensor.
+// Compares the states that two runs in f64 left, tensor by tensor.
 inline void expect_near(const TrainResult& got, Io& a, const TrainResult& want, Io& b, double bound) {
   const CheckpointData is(a, got.checkpoint, 0), was(b, want.checkpoint, 0);
   ASSERT_EQ(is.tensors().size(), was.tensors().size());
@@ -97,7 +101,7 @@ inline void expect_near(const TrainResult& got, Io& a, const TrainResult& want, 
   }
 }
 
-// One rank's runs of the same settings, once for each number of groups that sums are taken in.
+// Runs of the same settings on one rank: one run for each number of sum groups that is asked for.
 class RunsOfOneRank {
  public:
   explicit RunsOfOneRank(const TrainSettings& s) : settings(s) {}
@@ -120,6 +124,7 @@ class RunsOfOneRank {
   std::map<int, std::unique_ptr<Run>> runs_;
 };
 
+// A run in the mesh leaves the bits of one rank's.
 inline void expect_bits(RunsOfOneRank& one, const MeshCase& p) {
   const TrainSettings& s = one.settings;
   SCOPED_TRACE(fmt::format("{}, {}, {}", to_string(p), name_of(s.dtype), name_of(s.optimizer.rule)));
@@ -134,6 +139,7 @@ inline void expect_bits(RunsOfOneRank& one, const MeshCase& p) {
   EXPECT_EQ(got.evaluation->loss, want.evaluation->loss);
 }
 
+// A run in the mesh, in f64, is within 1e-12 of one rank's.
 inline void expect_near(RunsOfOneRank& one, const MeshCase& p) {
   SCOPED_TRACE(to_string(p));
   RunsOfOneRank::Run& was = one.with_groups(p.data);

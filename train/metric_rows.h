@@ -1,5 +1,5 @@
 #pragma once
-// The rows of a run's log: what of a step is written, and at which steps there is an evaluation.
+// The rows of a run's log: what a row says of a step, and after which steps there is an evaluation.
 
 #include <optional>
 #include <string>
@@ -14,9 +14,11 @@ namespace tern {
 /// Whether the held-out data are evaluated after this step.
 bool evaluates_at(const TrainSettings&, int64_t step);
 
+/// A step's row, without an evaluation.
 MetricRow row_of(const StepReport&);
 
-/// The row of the last step if a stop ended its evaluation: it lacks the evaluation and is to be written again with it.
+/// The row of `step`, the last of the log in the directory `logs`, if a stop ended its evaluation. That row lacks the evaluation, and the
+/// resumed run writes it again with it. None: nothing is missing.
 std::optional<MetricRow> row_without_evaluation(const TrainSettings&, Io&, const std::string& logs, int64_t step);
 
 }  // namespace tern

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "spec/recompute.h"
+#include "train/settings_ranks.h"
 #include "train/stored_run.h"
 
 namespace tern {

@@ -1,5 +1,5 @@
 #pragma once
-// A run that does not fit is refused before it begins, with the nearest settings that would fit.
+// Refuses a run that does not fit into memory, before it begins, and names the nearest settings that would fit.
 
 #include <cstdint>
 #include <string>
@@ -16,13 +16,13 @@ struct Alternative {
   std::string flags;  // "--micro-batch 8 --recompute attention"
   PredictedMemory memory;
 };
-/// Up to `count` settings that fit in `budget`, the least intrusive first: smaller micro-batches and recomputation
-/// (same result), then bf16, then shorter sequences. Empty: nothing of the kind fits.
+/// Up to `count` changes of settings with which the run fits into `budget` bytes. Smaller micro-batches and recomputation come first, as they
+/// leave the result as it is; then bf16; then shorter sequences. Empty: none of these fits.
 std::vector<Alternative> nearest_fits(const ModelSpec&, const TrainSettings&, int64_t process_bytes, int64_t budget,
                                       int count = 3);
 
-/// Errors: does_not_fit with the breakdown and the nearest settings that fit. `source` says where the budget comes
-/// from.
+/// Refuses a run whose predicted memory is more than `budget` bytes. `source`: where the budget comes from, in words for people.
+/// Errors: does_not_fit, with the bytes of each class and the nearest settings that fit.
 void require_fit(const ModelSpec&, const TrainSettings&, const PredictedMemory&, int64_t process_bytes, int64_t budget,
                  const std::string& source);
 

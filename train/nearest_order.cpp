@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/rounding.h"
+#include "train/settings_ranks.h"
 
 namespace tern {
 namespace {

@@ -1,5 +1,5 @@
 #pragma once
-// For a step that its ranks cannot share equally: the nearest sizes that they can.
+// The nearest sizes of a step that its ranks can share equally.
 
 #include <string>
 
@@ -7,15 +7,16 @@
 
 namespace tern {
 
+/// The sizes that fix the order of a step's sums.
 struct StepOrder {
   int64_t groups = 1, batch = 1, micro_batch = 1;  // as in TrainSettings
 };
 
-/// Sizes that check_ranks accepts for the same number of ranks: a number of groups (one that divides the batch, if there is
-/// one, and of these the nearest), the batch rounded up to a multiple of it, the largest micro-batch not above the present one.
+/// Sizes that check_ranks accepts for the same number of ranks: of the numbers of groups that divide the batch the nearest (if there is none,
+/// the nearest of all), the batch rounded up to a multiple of it, and the largest micro-batch that is not above the present one.
 StepOrder nearest_order(const TrainSettings&);
 
-/// "--batch 12 and --micro-batch 3": what of it differs from the settings. "": nothing.
+/// The options that would make the settings' sizes these, as one would type them: "--batch 12 and --micro-batch 3". "": they are these.
 std::string remedy_of(const TrainSettings&, const StepOrder&);
 
 }  // namespace tern

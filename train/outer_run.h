@@ -1,6 +1,6 @@
 #pragma once
-// What a run of rarely talking ranks has beside its ranks' own states: their memory, what a checkpoint holds of all of them, the model they have in
-// common.
+// What a run with --outer has beside the state of each rank: the state of the outer step, its memory, its form in a checkpoint, and the
+// model that the ranks have in common.
 
 #include "train/fit.h"
 #include "train/state_tensors.h"
@@ -9,20 +9,24 @@
 
 namespace tern {
 
-/// The shapes of each fragment's tensors.
+/// The fragments of the model that are averaged at different steps, each with the shapes of its tensors.
 std::vector<OuterFragment> outer_fragments(const ModelSpec&, const OuterConfig&);
-/// A new state, from masters that are initialised; or memory for a checkpoint's state, which load_state then fills.
+/// A new outer state whose common model is the optimizer's masters. For a resumed run it is memory alone, which load_state fills.
 OuterState outer_state_of(const ModelSpec&, const TrainSettings&, const OptimizerState&, Arena&);
 
-/// A checkpoint of all ranks: "model.NAME" is the model in common, the rest of each rank is a row: "replica.NAME" (masters), "SLOT.NAME",
-/// "outer-error.FRAGMENT"; of all, "outer-momentum.NAME", "outer-pending.NAME", "outer-sum-error.FRAGMENT", "outer-left.NAME",
-/// "outer-right.NAME" (factors). In pairs the model is the first rank's, and "common.NAME" and the momentum have a row for each rank.
+/// The tensors of a checkpoint, which holds what all ranks have.
+///   "model.NAME"           the model in common
+///   "replica.NAME"         masters, "SLOT.NAME" and "outer-error.FRAGMENT": a row for each rank
+///   "outer-momentum.NAME"  "outer-pending.NAME", "outer-sum-error.FRAGMENT", and the factors "outer-left.NAME" and "outer-right.NAME": once
+/// When ranks average in pairs, "model.NAME" is the first rank's model, and "common.NAME", "outer-momentum.NAME" and "outer-pending.NAME" have
+/// a row for each rank.
 std::vector<StateTensor> outer_tensors(const UpdateConfig&, DType dtype, const OptimizerState&, const OuterState&);
 
-/// Writes the model in common, rounded, into `whole`, and the parameters that are not trained.
+/// Writes the model in common, rounded to the type of `whole`, into `whole`, and with it the parameters that are not trained.
 void put_common(const ModelSpec&, const OptimizerState&, const OuterState&, ModelWeights& whole);
 
-/// Adds the bytes of what is kept and sent beside the ranks' own states to what is predicted. `one_rank`: bytes of a checkpoint of one rank alone.
+/// Adds the bytes of the outer states, and of what is sent for them, to the predicted memory. `one_rank`: bytes of a checkpoint of one rank
+/// without them.
 void predict_outer(const ModelSpec&, const TrainSettings&, int64_t one_rank, PredictedMemory&);
 
 }  // namespace tern

@@ -1,5 +1,5 @@
 #pragma once
-// --outer: ranks that train alone and average how far they came, read and checked.
+// The options of --outer, under which ranks train alone for some steps and then average how far they came.
 
 #include <optional>
 #include <string_view>
@@ -14,14 +14,17 @@ class Options;
 struct DerivedValue;
 struct TrainSettings;
 
-/// None without --outer. Errors: usage, naming the option: one that says nothing without --outer or for this kind, values that contradict each
-/// other, or what does not go beside it (--zero, --plan, --tensor-parallel, --context-parallel, --aggregator, --async, --trace, rules that compute elsewhere).
+/// What --outer and its options ask for; none without --outer.
+/// Errors: usage, naming the option: it has no effect without --outer or with this kind; it contradicts another value; it does not go with
+/// --outer (--zero, --plan, --tensor-parallel, --context-parallel, --aggregator, --async, --trace, rules that compute gradients at other
+/// weights than those they keep: UpdateRuleRow::computes_elsewhere).
 std::optional<OuterConfig> outer_from(const Options&, const TrainSettings&);
-/// Whether it is --outer or one of its own; whether it says something in such a run.
+/// Whether it is --outer or one of its options.
 bool is_outer_option(std::string_view name);
+/// Whether such an option has an effect with this choice.
 bool says_something(std::string_view name, const std::optional<OuterConfig>&);
 
-/// The kind's own defaults, for options that are not given.
+/// The defaults that the kind of --outer gives to options that are not given.
 std::vector<DerivedValue> outer_defaults(const Options&);
 
 /// The settings that a resumed run must have in common with its checkpoint.

@@ -1,5 +1,5 @@
 #pragma once
-// How fast this machine multiplies matrices: the denominator of "share of peak". A short probe, measured once and kept.
+// How fast this machine multiplies matrices: the denominator of "share of peak". A short probe measures it once; the result is kept.
 
 #include <functional>
 #include <string>
@@ -9,6 +9,7 @@
 
 namespace tern {
 
+/// The rate of the fastest product that was seen here.
 struct PeakRate {
   double flops_per_s = 0;
   std::string multiplier;     // "oneDNN 2.6.3", "own kernels"
@@ -16,15 +17,14 @@ struct PeakRate {
   bool measured_now = false;  // false: taken from the cache
 };
 
-/// The best of several products of 1024³ (f32, bf16) by `multiply` in about 0.2 s, 2·1024³ flops each; f64, which runs on
-/// the reference kernels, is not probed: flops_per_s is 0 and no share is shown. Kept in CACHE/tern/peak-rates.json by CPU
-/// model, instruction set, threads, dtype and multiplier; CACHE is $XDG_CACHE_HOME or ~/.cache. Where the cache cannot be
-/// read or written, the rate is measured anew and the debug log says so. `measuring` is called before a probe, not where
-/// the cache answers. Errors: none.
+/// The best rate of several products of 1024³ (f32, bf16) by this multiplier, in about 0.2 s; each counts as 2·1024³ flops. f64 runs on the
+/// reference kernels and is not probed: flops_per_s is 0, and no share is shown. The rate is kept in CACHE/tern/peak-rates.json by CPU
+/// model, instruction set, threads, dtype and multiplier; CACHE is $XDG_CACHE_HOME or ~/.cache. If the cache cannot be read or written, the
+/// rate is measured anew and the debug log says so. `measuring` is called before a probe, but not if the cache has the rate. Errors: none.
 PeakRate peak_rate(DType, Multiply, const std::function<void()>& measuring = {});
 
-/// After a run has reached `seen` flops/s, more than the rate that was kept: the probe was disturbed. Keeps the highest
-/// of the old rate, a new probe (if `probe_again`) and `seen`, which is a rate this machine did reach.
+/// Called after a run has reached `seen` flops/s, which is more than the rate that was kept, so that the probe must have been disturbed.
+/// Keeps and returns the highest of the old rate, `seen`, and a new probe (if `probe_again`).
 PeakRate raise_peak_rate(DType, Multiply, double seen, bool probe_again);
 
 /// Where measurements are kept; empty if there is no home directory.

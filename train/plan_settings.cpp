@@ -11,8 +11,9 @@
 #include "plan/plan_file.h"
 #include "program/placement.h"
 #include "spec/recompute.h"
+#include "train/rank_place.h"
 #include "train/settings.h"
-#include "train/stages.h"
+#include "train/settings_ranks.h"
 
 namespace tern {
 namespace {

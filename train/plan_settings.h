@@ -1,5 +1,5 @@
 #pragma once
-// --plan: what a plan of `tern plan` decides of a training run.
+// --plan: which settings of a training run a plan of `tern plan` decides.
 
 #include <optional>
 #include <string>
@@ -15,34 +15,36 @@ namespace tern {
 class Options;
 struct TrainSettings;
 
-/// "", or why this engine does not train by the plan, in words that continue "the plan": "is in f16; tern train knows …".
+/// Why `tern train` cannot run this plan, in words that continue "the plan": "is in f16; tern train knows …". "": it can. What it cannot
+/// run: context parallelism in a ring, expert parallelism; ZeRO 3 over replicas of stages with a split backward; activations or states off
+/// the device, except all states on one device's disk; padded windows; gradients in another type than its own; f16; micro-batches that do
+/// not fill the batch.
 std::string why_not_trained(const Plan&);
 
-/// The options' plan, if any. Errors: read_plan's; usage, in why_not_trained's words: context (ring) or expert
-/// parallelism; ZeRO 3 over replicas of stages with a split backward; activations or states off the device, except all
-/// states on one device's disk; padded windows; other gradient types; f16; micro-batches that do not fill the batch.
+/// The plan that --plan names; none without --plan. Errors: those of read_plan; usage, in the words of why_not_trained.
 std::optional<Plan> plan_option(const Options&);
 
-/// An option that the plan decides, as one would type it.
+/// An option that the plan decides, and its value as one would type it.
 struct PlannedValue {
   std::string_view name;
   std::string value;
 };
-/// seq, batch, micro-batch, optimizer, dtype, ranks, tensor-, context-parallel; planned_zero and planned_mode, if any.
+/// The values of seq, batch, micro-batch, optimizer, dtype, ranks, tensor-parallel and context-parallel; of zero and recompute, if
+/// planned_zero and planned_mode have one value for all layers.
 std::vector<PlannedValue> planned_values(const Plan&);
 
-/// Puts plan, sizes, dtype, ZeRO and recomputation into the settings; train_settings takes ranks, tensor and context
-/// parallelism and the optimizer from the plan. Errors: usage, for an option that was given and says something else.
+/// Puts the plan itself, sizes, dtype, ZeRO and recomputation into the settings. Ranks, tensor and context parallelism and the optimizer are
+/// not its business: train_settings has taken them from the plan before. Errors: usage: an option was given and says something else.
 void apply_plan(const Plan&, const Options&, TrainSettings&);
 
-/// Errors: usage: the plan does not fit the model.
+/// Refuses a plan in the settings that is not one of this model. Errors: usage.
 void check_planned_model(const ModelSpec&, const TrainSettings&);
 
-/// The recomputation mode of all layers that can recompute; nullopt: they differ.
+/// The recomputation mode that all layers between embedding and head have; none: they differ.
 std::optional<Recompute> planned_mode(const Plan&);
-/// The ZeRO stage that all layers have; nullopt: they differ.
+/// The ZeRO stage that all layers have; none: they differ.
 std::optional<int> planned_zero(const Plan&);
-/// The plan's mode of each layer (plan/layers.h).
+/// By layer (plan/layers.h): its recomputation mode.
 std::vector<Recompute> planned_recompute(const Plan&);
 
 }  // namespace tern

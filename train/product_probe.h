@@ -1,5 +1,5 @@
 #pragma once
-// One product of 1024³, by whoever multiplies: the probe behind "share of peak" and a line of `tern bench`.
+// A product of 1024³ by one of three multipliers: the probe of the machine's peak, for "share of peak" and a line of `tern bench`.
 
 #include <cstddef>
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace tern {
 
-/// Numbers between −0.5 and 0.5, the same each time.
+/// Fills `out` with numbers from −0.5 to 0.5, the same each time.
 template <class T>
 void fill_probe(std::span<T> out) {
   for (size_t i = 0; i < out.size(); ++i) {
@@ -31,10 +31,11 @@ void fill_probe(std::span<T> out) {
 inline constexpr int64_t kProbeSize = 1024;
 inline constexpr double kProbeFlops = 2.0 * kProbeSize * kProbeSize * kProbeSize;
 
-/// The probe, for T float or bf16.
+/// The probe, for T float or bf16. Errors  TERN_CHECK: oneDNN is asked for and lacks T here.
 template <class T>
 class ProductProbe {
  public:
+  /// Which multiplier: multiply_fast, multiply_exact, or oneDNN itself.
   enum class Who : uint8_t { fast, exact, onednn };
 
   explicit ProductProbe(Who who) : who_(who), x_(kCount), w_(kCount), y_(kCount) {
@@ -50,6 +51,7 @@ class ProductProbe {
         who == Who::onednn ? onednn_scratch_bytes(kProduct)
                            : fast_scratch_bytes(LinearProduct::forward, kType, kProbeSize, kProbeSize, kProbeSize)));
   }
+  /// One product.
   void run() {
     const std::span<const T> x = x_, w = w_, no_bias;
     switch (who_) {
@@ -70,7 +72,7 @@ class ProductProbe {
       LinearProduct::forward, kType, kType, false, false, kProbeSize, kProbeSize, kProbeSize};
   Who who_;
   std::vector<T> x_, w_, y_;
-  std::vector<std::byte> scratch_;  // or the packed weight
+  std::vector<std::byte> scratch_;  // of `exact`: the packed weight
 };
 
 }  // namespace tern

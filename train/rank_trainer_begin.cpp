@@ -10,6 +10,7 @@
 #include "base/units.h"
 #include "base/wide_type.h"
 #include "comm/equal_facts.h"
+#include "exec/stage_messages.h"
 #include "formats/data/pack.h"
 #include "kernels/onednn/fast_matmul.h"
 #include "model/allocate_weights.h"
@@ -26,6 +27,8 @@
 #include "train/plan_settings.h"
 #include "train/robust_settings.h"
 #include "train/run_checks.h"
+#include "train/settings_facts.h"
+#include "train/settings_ranks.h"
 #include "train/step_placement.h"
 #include "train/step_trace.h"
 #include "train/stored_run.h"
@@ -54,11 +57,11 @@ void leave_a_undecayed(std::vector<ParameterInfo>& infos) {
     if (info.name.ends_with(".a")) info.decay = false;
 }
 
-void add_companion(const StepCompanion::Bytes& bytes, PredictedMemory& predicted) {
-  predicted.weights += bytes.read;
-  predicted.optimizer += bytes.state;
-  predicted.staging += bytes.state;
-  if (predicted.beginning > 0) predicted.beginning += bytes.read + bytes.state;
+void add_companion(const StepCompanion::Bytes& bytes, PredictedMemory& memory) {
+  memory.weights += bytes.read;
+  memory.optimizer += bytes.state;
+  memory.staging += bytes.state;
+  if (memory.beginning > 0) memory.beginning += bytes.read + bytes.state;
 }
 
 }  // namespace
@@ -220,7 +223,7 @@ void RankTrainer::prepare() {
   }
   if (hooks_.companion) hooks_.companion->join(state_.weights);
   if (keeps_a()) leave_a_undecayed(state_.optimizer.infos);
-  groups_ = stage_groups(in_.spec, place_, world());
+  groups_ = rank_groups(in_.spec, place_, world());
   if (leads() && in_stages() && !parts_alone())
     whole_ = allocate_weights(in_.spec, s_.dtype, MemoryClass::weights, state_arena_);
   if (in_.spec.rope.kind != RopeKind::none) rope_ = rope_table(in_.spec, s_.seq, s_.seq);

@@ -9,6 +9,7 @@
 #include "base/units.h"
 #include "model/allocate_weights.h"
 #include "report/run_page.h"
+#include "train/gather_model.h"
 #include "train/metric_rows.h"
 #include "train/run_checks.h"
 #include "train/stored_run.h"

@@ -71,6 +71,7 @@ inline TrainSettings settings_of(const RunInputs& inputs, DType dtype) {
   return s;
 }
 
+// Makes another transport of a rank's.
 using Wrap = std::function<std::unique_ptr<Transport>(std::unique_ptr<Transport>)>;
 
 // Counts what a rank sends.
@@ -98,7 +99,7 @@ inline Wrap kills(int rank, int64_t at_send) {
   };
 }
 
-// Rank 0's result. The last rank alone watches a stop; `wrap` changes a rank's transport.
+// Trains on `ranks` threads and returns rank 0's result. Only the last rank sees the stop. `wrap` changes each rank's transport.
 inline TrainResult train_on(TrainSettings s, int ranks, Io& io, const TrainHooks& hooks = {},
                             const std::atomic<bool>& stop_of_last = kNeverStops, const Wrap& wrap = {}) {
   s.ranks = ranks;
@@ -117,6 +118,7 @@ inline TrainResult train_on(TrainSettings s, int ranks, Io& io, const TrainHooks
   return result;
 }
 
+// The bytes of the model and of rank 0's checkpoint.
 inline std::string bits_of(const TrainResult& r, Io& io) {
   return io.read(r.model + "/model.safetensors") + io.read(r.checkpoint + "/" + rank_file(0));
 }

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/options.h"
+#include "train/settings_ranks.h"
 
 namespace tern {
 namespace {
@@ -99,16 +100,6 @@ Facts robust_facts(const TrainSettings& s) {
           {"clip-radius", number(c.clip_radius)},
           {"attack", std::string(kAttackNames[static_cast<size_t>(c.attack)])},
           {"attackers", number(c.attackers)}};
-}
-
-bool flips_labels(const TrainSettings& s, int rank) {
-  return s.robust && s.robust->attack == Attack::label_flip && rank >= s.ranks - s.robust->attackers;
-}
-
-void flip_labels(std::vector<MicroBatch>& batches, int64_t vocabulary) {
-  for (MicroBatch& b : batches)
-    for (int32_t& target : b.targets)
-      if (target >= 0) target = static_cast<int32_t>(vocabulary - 1 - target);
 }
 
 }  // namespace tern

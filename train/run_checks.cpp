@@ -8,6 +8,7 @@
 #include "base/units.h"
 #include "kernels/dispatch.h"
 #include "kernels/onednn/fast_matmul.h"
+#include "train/settings_facts.h"
 
 namespace tern {
 

@@ -1,8 +1,14 @@
 #pragma once
-// OUT: the directory of a run. One process at a time; every part is complete or absent.
-//   OUT/lock, OUT/recipe.toml, OUT/page.html (report/run_page.h), OUT/data/ (packed text), OUT/logs/, OUT/checkpoints/step-N/, OUT/model/ (Hugging Face,
-//   and tern_export.json: which checkpoint it was made of); of a run that trains an adapter OUT/adapter/ (PEFT); with --keep-best
-//   OUT/best/, the same of the lowest held-out loss so far, made of no checkpoint
+// OUT: the directory of a run. One process uses it at a time; every part is complete or absent.
+//   OUT/lock                 held while a run lives
+//   OUT/recipe.toml          the effective options
+//   OUT/page.html            report/run_page.h
+//   OUT/data/                packed text
+//   OUT/logs/
+//   OUT/checkpoints/step-N/
+//   OUT/model/               the model in Hugging Face's form; its tern_export.json says of which checkpoint it was made
+//   OUT/adapter/             in place of OUT/model/, if the run trains an adapter: the adapter in PEFT's form
+//   OUT/best/                with --keep-best: the same of the lowest held-out loss so far, made of no checkpoint
 
 #include <cstdint>
 #include <memory>
@@ -19,26 +25,26 @@ namespace tern {
 
 struct AdapterSettings;
 
-/// The checkpoint whose weights a model directory holds.
+/// Names the checkpoint whose weights a model directory holds.
 struct ExportOf {
   int64_t step = 0;
-  uint32_t crc32c = 0;  // of the checkpoint's data file; 0: of none
+  uint32_t crc32c = 0;  // of the checkpoint's data file; 0: the weights are of no checkpoint
   friend bool operator==(const ExportOf&, const ExportOf&) = default;
 };
 
-/// Copies into `directory` the files beside a model that say how it is used and that training does not change.
+/// Copies into `directory` those files beside a model that say how it is used, as training does not change them. Errors: the disk's.
 void copy_companions(Io&, const TrainInputs&, const std::string& directory);
 
-/// Refuses an --output that would replace what no run made: a directory that holds a model, recipe.toml, logs or
-/// checkpoints but no lock, which every run makes first; OUT/model if MODEL itself is that directory, whatever --resume says; a
-/// model directory, or one inside it. Nothing is written. Errors: usage, naming what would be replaced.
+/// Refuses an --output where the run would replace what no run made. Such is a directory that holds a model, recipe.toml, logs or
+/// checkpoints but no lock, which every run makes first; an OUT whose OUT/model is MODEL itself, whatever --resume says; and a model
+/// directory, or a directory inside one. Nothing is written. Errors: usage, naming what would be replaced.
 void check_output(Io&, const std::string& output, const ModelDir& model);
 
+/// OUT while a run lives.
 class RunDirectory {
  public:
-  /// Makes and locks it, finishes or sweeps what a killed export left. Errors: usage if another process holds it; the
-  /// disk's.
-  /// export_name: the name of the directory that the trained model, or its adapter, is written to.
+  /// Makes and locks the directory, and finishes or removes what a killed export left. `export_name`: the name of the exported directory.
+  /// Errors: usage if another process holds the lock; the disk's.
   RunDirectory(Io&, const std::string& path, std::string export_name = "model");
 
   std::string checkpoints() const { return join_path(path_, "checkpoints"); }
@@ -53,20 +59,21 @@ class RunDirectory {
   const std::vector<std::string>& notes() const { return notes_; }
 
   void write_recipe(const std::string& toml) const;
-  /// --resume never: what an earlier run left (checkpoints, model, logs, recipe.toml) goes to NAME.before-K, one K for
-  /// all. Returns the new names; none if there was nothing.
+  /// For --resume never: renames what an earlier run left (checkpoints, model, logs, recipe.toml) to NAME.before-K, with one K for all.
+  /// Returns the new names; none if there was nothing.
   std::vector<std::string> put_aside() const;
-  /// Writes the model with its tokenizer, or with `adapter` its adapter alone, beside `directory` (model() or best()), then renames it. An
-  /// adapter that took a part of the weights (model/taken_factors.h) is written so that it fits the model as its files have it.
-  /// `read`: parameters that are not in memory, one by one (model/save_parts.h).
-  /// A crash in between leaves the old model, if need be under a temporary name; the next start then gives it back its name.
+  /// Writes the model with its tokenizer, or its adapter alone if `adapter` is given, beside `directory` (model() or best()), and then renames
+  /// what it wrote to `directory`. An adapter that took a part of the weights (model/taken_factors.h) is written so that it fits the model as
+  /// the files of MODEL have it. `read` reads parameters that are not in memory, one by one (model/save_parts.h).
+  /// A crash in between leaves the old model, perhaps under a temporary name; the next start then gives it back its name.
   void export_model(const TrainInputs&, const ModelWeights&, DType, const ExportOf&, const AdapterSettings* adapter,
                     const std::string& directory, const ReadParameter& read = {}) const;
-  /// The checkpoint that a directory of export_model names; nullopt: there is no model, it names no checkpoint, or a file of it is missing or has
-  /// changed since (all are read and compared with the sizes and checksums in tern_export.json).
+  /// The checkpoint of which export_model made this directory. None: there is no model, it names no checkpoint, or one of its files is missing
+  /// or has changed since. All files are read and compared with the sizes and checksums in tern_export.json.
   std::optional<ExportOf> exported(const std::string& directory) const;
 
  private:
+  // Finishes or removes what a killed export of this directory left.
   void sweep(const std::string& directory);
 
   Io& io_;

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/options.h"
 #include "train/settings_impl.h"
+#include "train/settings_ranks.h"
 #include "train/stored_run.h"
 #include "train/zeroth_run.h"
 

@@ -1,4 +1,5 @@
-// Settings as facts of a manifest, and what of them may change when a run is resumed.
+#include "train/settings_facts.h"
+
 #include <fmt/format.h>
 
 #include <charconv>
@@ -9,7 +10,7 @@
 #include "model/adapter_files.h"
 #include "train/outer_settings.h"
 #include "train/robust_settings.h"
-#include "train/settings.h"
+#include "train/settings_ranks.h"
 
 namespace tern {
 namespace {

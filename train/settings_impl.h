@@ -14,8 +14,7 @@
 
 namespace tern {
 
-/// The value of that name. An option may get a choice that its reader does not know: that is refused, not taken for
-/// another. Errors: usage.
+/// The value of that name. The table of options may list a choice that this list lacks; that is refused. Errors: usage.
 template <class T, class Values>
 T value_named(std::string_view option, std::string_view name, const Values& values) {
   std::string known;
@@ -31,23 +30,23 @@ T value_named(std::string_view option, std::string_view name,
   return value_named<T, decltype(values)>(option, name, values);
 }
 
-/// Whether it is an option of update rules, and of none that this run has.
+/// Whether it is an option of other update rules and not of this one.
 bool is_of_other_rules(UpdateRule, std::string_view name);
 
-/// What the options say of an adapter; none for a verb that trains the model itself (adapter_settings.cpp). Errors: usage; those
-/// of the configuration in --begin.
+/// What the options say of an adapter; none for a verb that trains the model itself (adapter_settings.cpp). Errors: usage; those of reading
+/// the configuration in --begin.
 std::optional<AdapterSettings> adapter_from(const Options&);
 /// Whether the run learns from pairs of answers (--method dpo).
 bool learns_pairs(const Options&);
 
-/// Whether the settings go together (settings_checks.cpp). Errors: usage: sizes that tern does not number, what is missing,
-/// what would do nothing.
+/// Checks that the settings go together (settings_checks.cpp). Errors: usage: sizes that tern cannot number, an option that is missing, an
+/// option that would have no effect.
 void check_settings(const Options&, const TrainSettings&);
 
-/// "key = value  # origin" for each option (settings_recipe.cpp): a recipe that the verb reads back. Values that the run derives
-/// stand as derived; options that this optimizer or schedule does not have are left out, as giving them is an error.
+/// A recipe that the verb can read back, with a line "key = value  # origin" for each option (settings_recipe.cpp). Derived values are written
+/// as values. Options that this optimizer or schedule does not have are left out, as giving them is an error.
 std::string recipe_text(const Options&, const TrainSettings&);
-/// A number of a recipe that reads back as a real one: "1" as "1.0".
+/// A number of a recipe, written so that it is read back as a real number: "1" as "1.0".
 std::string recipe_real(std::string_view);
 
 }  // namespace tern

@@ -1,4 +1,5 @@
-// How the ranks of a run share out its step: whether their order of sums can be had, and what ZeRO parts.
+#include "train/settings_ranks.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,7 +9,6 @@
 #include "base/units.h"
 #include "plan/layers.h"
 #include "train/nearest_order.h"
-#include "train/settings.h"
 
 namespace tern {
 

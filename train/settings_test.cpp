@@ -4,6 +4,8 @@
 
 #include "base/error.h"
 #include "spec/recompute.h"
+#include "train/settings_facts.h"
+#include "train/settings_ranks.h"
 
 namespace tern {
 namespace {

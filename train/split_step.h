@@ -1,5 +1,5 @@
 #pragma once
-// A step whose gradients are looked at, or added to, between the backward passes and the norm.
+// Runs a step and calls functions in between: between the backward passes and NORM, and around each micro-batch.
 
 #include <functional>
 #include <span>
@@ -10,23 +10,24 @@
 
 namespace tern {
 
-/// What is trained, after a step's backward passes: entry i of each span belongs to parameter i.
+/// What is trained, as it is after a step's backward passes. Entry i of each span belongs to parameter i.
 struct StepGradients {
   int64_t step = 0;  // from 1
   std::span<const ParameterInfo> infos;
   std::span<const Tensor> masters, gradients;  // f32, or f64 of an f64 model
 };
 
-/// execute(program, input) with `between` called before the NORM.
-/// Errors  TERN_CHECK: a Program of several ranks.
+/// execute(program, input) that calls `between` before NORM. `between` may change the gradients.
+/// Errors  those of execute; TERN_CHECK: a Program of several ranks.
 ExecuteResult execute_around(const Program&, const ExecuteInput&, const std::function<void()>& between);
 
-/// The same, with `before` and `after` called around the passes of each micro-batch too. `between` still comes before the NORM.
-/// Errors  TERN_CHECK: a Program of several ranks, or whose micro-batches do not come one after the other.
+/// What to call in a step.
 struct AroundMicroBatches {
-  std::function<void(size_t micro)> before, after;
-  std::function<void()> between;
+  std::function<void(size_t micro)> before, after;  // before the first and after the last pass of each micro-batch
+  std::function<void()> between;                    // before NORM
 };
+/// execute(program, input) that calls these functions.
+/// Errors  those of execute; TERN_CHECK: a Program of several ranks, or whose micro-batches do not come one after the other.
 ExecuteResult execute_around(const Program&, const ExecuteInput&, const AroundMicroBatches&);
 
 }  // namespace tern

@@ -1,6 +1,6 @@
 #pragma once
-// A second trainer beside the adapter's: it sees each micro-batch of a step by itself, and the
-// run's checkpoints hold its numbers. One rank alone.
+// A second trainer beside that of an adapter. It sees each micro-batch of a step by itself, and the run's checkpoints hold its numbers. Only
+// runs on one rank can have one.
 
 #include <cstdint>
 #include <vector>
@@ -11,29 +11,33 @@
 
 namespace tern {
 
+/// train/ calls these functions; adapt/gate_trainer.h implements them.
 class StepCompanion {
  public:
   virtual ~StepCompanion() = default;
 
-  /// Bytes that it will take from the arena, for the forecast. read: of what it does not change. state: of what it trains and
-  /// keeps beside that; all of it is in checkpoints.
+  /// Bytes that it will take from the arena.
   struct Bytes {
-    int64_t read = 0, state = 0;
+    int64_t read = 0;   // of what it only reads
+    int64_t state = 0;  // of what it trains, and keeps for that; checkpoints hold all of it
   };
+  /// A prediction, before anything is allocated.
   virtual Bytes bytes(const ModelSpec&, DType) const = 0;
-  /// Once: its state as at a run's beginning. A resumed run then puts its checkpoint's numbers there.
+  /// Called once: makes its state as it is at the beginning of a run. If the run resumes, train/ then writes the checkpoint's numbers there.
   virtual std::vector<NamedTensor> allocate(const ModelSpec&, DType, Arena&) = 0;
-  /// Once, before the first step, with the weights that the run trains.
+  /// Called once, before the first step, with the weights that the run trains.
   virtual void join(const ModelWeights&) = 0;
 
-  /// May take losses away from the step's rows.
+  /// Called with a step's micro-batches; it may remove the loss of some targets (set them to −1).
   virtual void choose_targets(std::vector<MicroBatch>&) const = 0;
   /// The weights that a step computes with; they may change between micro-batches.
   virtual const ModelWeights& weights() const = 0;
+  /// Called before the first pass of a micro-batch.
   virtual void before(const MicroBatch&) = 0;
-  /// The micro-batch's gradients are added to `gradients`, entry i of parameter i of trained_parameters.
+  /// Called after the last pass of a micro-batch, whose gradients are then in `gradients`. Entry i of both belongs to parameter i of
+  /// trained_parameters.
   virtual void after(const std::vector<Tensor>& trained, const std::vector<Tensor>& gradients) = 0;
-  /// At the end of a step that had a loss, before the adapter's own update. number: from 1.
+  /// Called at the end of a step that had a loss, before the adapter's own update. `number`: of the step, from 1.
   virtual void update(int64_t number, double learning_rate) = 0;
 };
 

@@ -5,6 +5,7 @@
 #include "model/linear.h"
 #include "spec/recompute.h"
 #include "train/plan_settings.h"
+#include "train/settings_ranks.h"
 
 namespace tern {
 

@@ -1,5 +1,5 @@
 #pragma once
-// Where a training step places its layers: the one input of its Program, for prediction and for execution.
+// The Placement of a training step: from it the step's Program is lowered, for prediction and for execution.
 
 #include <cstdint>
 
@@ -9,9 +9,10 @@
 
 namespace tern {
 
-/// A step of `sequences` sequences on one rank. The plan, or without one the settings, say the size of micro-batches and, of
-/// each layer, recomputation and ZeRO; several ranks sum their gradients. Windows are taken to be full, so attended pairs
-/// are an upper bound. With a plan of several stages it is the plan's own step, whatever `sequences` says.
+/// The placement of a step in which each replica has `sequences` sequences. The settings, into which apply_plan has put a plan's choices, say
+/// the size of micro-batches, and the recomputation and ZeRO stage of each layer. Windows count as full, so the number of attended
+/// (query, key) pairs is an upper bound. With a plan of several stages it is the placement of the plan, and `sequences` is not used.
+/// Errors  those of placement_of.
 Placement step_placement(const ModelSpec&, const TrainSettings&, int64_t sequences);
 
 }  // namespace tern

@@ -1,5 +1,5 @@
 #pragma once
-// The trace of one step on all ranks (--trace): where it may go, and its events, measured and predicted.
+// The trace of one step on all ranks (--trace): where it may be written, and its events, measured and predicted.
 
 #include <cstdint>
 #include <span>
@@ -14,15 +14,16 @@ namespace tern {
 
 class Io;
 
-/// Checks before a run that a trace may be written to `path`; an empty path means no trace. Errors: usage: no such folder, a
-/// folder, a file that holds something else.
+/// Checks before a run that a trace may be written to `path`; an empty path means no trace. Errors: usage: the folder does not exist, the
+/// path is a folder, or it is a file that holds something else.
 void require_trace_place(const std::string& path, Io&);
 
-/// What all ranks measured, by rank, in seconds from the earliest begin. `all` has one list per pipeline device, which all
-/// replicas of the device share. Every rank calls it. begin_ns: the origin of this rank's times on its clock.
+/// The events that all ranks measured, by rank, in seconds from the moment at which the first rank began. `all` has one list for each device
+/// of the pipeline, which all replicas of the device run. `begin_ns`: the moment, on this rank's clock, from which the times of `mine` count.
+/// All ranks call it.
 std::vector<TraceEvent> gather_trace(const Program& all, const std::vector<TraceEvent>& mine, int64_t begin_ns, Comm&);
-/// The simulator's prediction for the same lists on a machine of flops_per_s whose disk of optimizer states moves states_bytes_per_s (0: not
-/// known); replicas get equal events.
+/// The events that the simulator predicts for the same lists on a machine of `flops_per_s`, whose disk of optimizer states moves
+/// `states_bytes_per_s` (0: not known). Replicas have equal events.
 std::vector<TraceEvent> predicted_trace(const Program& all, double flops_per_s, int ranks,
                                         double states_bytes_per_s = 0);
 

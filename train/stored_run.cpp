@@ -65,20 +65,20 @@ void check_stored_states(const TrainSettings& s) {
   if (const std::string why = why_not_stored(s); !why.empty()) throw Error(ErrorKind::usage, "--states disk: {}", why);
 }
 
-StoredPlan plan_stored_states(const ModelSpec& spec, const TrainSettings& s) {
+StoredShape stored_shape(const ModelSpec& spec, const TrainSettings& s) {
   const std::vector<ParameterForm> forms = forms_of(spec);
   std::vector<bool> weights_too;
   if (const std::vector<bool> units = units_in_file(spec, s); !units.empty())
     for (const ParameterInfo& info : trained_parameters(spec))
       weights_too.push_back(units[static_cast<size_t>(info.unit)]);
-  StoredPlan plan{.layout = {}, .passage = stored_passage(forms, s.optimizer, s.dtype, weights_too)};
-  plan.layout = stored_layout(forms, s.optimizer, s.dtype, plan.passage.subgroup, weights_too);
-  return plan;
+  StoredShape shape{.layout = {}, .passage = stored_passage(forms, s.optimizer, s.dtype, weights_too)};
+  shape.layout = stored_layout(forms, s.optimizer, s.dtype, shape.passage.subgroup, weights_too);
+  return shape;
 }
 
 int64_t stored_memory_bytes(const ModelSpec& spec, const TrainSettings& s) {
-  const StoredPlan plan = plan_stored_states(spec, s);
-  return passage_bytes(plan.layout, plan.passage);
+  const StoredShape shape = stored_shape(spec, s);
+  return passage_bytes(shape.layout, shape.passage);
 }
 
 const std::string& states_directory(const TrainSettings& s) {
@@ -86,9 +86,9 @@ const std::string& states_directory(const TrainSettings& s) {
 }
 
 std::unique_ptr<StoredStates> open_stored_states(const ModelSpec& spec, const TrainSettings& s, Arena& arena) {
-  StoredPlan plan = plan_stored_states(spec, s);
-  OpenedScratch file = open_scratch(states_directory(s), plan.layout.file_bytes);
-  return std::make_unique<StoredStates>(std::move(file), std::move(plan.layout), plan.passage, arena);
+  StoredShape shape = stored_shape(spec, s);
+  OpenedScratch file = open_scratch(states_directory(s), shape.layout.file_bytes);
+  return std::make_unique<StoredStates>(std::move(file), std::move(shape.layout), shape.passage, arena);
 }
 
 std::vector<size_t> update_order(const Program& program, const std::vector<ParameterInfo>& infos) {

@@ -1,6 +1,6 @@
 #pragma once
-// Runs whose optimizer states lie in a file (--states disk): what they take, how they begin, what of them a checkpoint holds. The
-// bits of a run, and its checkpoints, are those of one whose states lie in memory, and either goes on from the other's.
+// Runs whose optimizer states lie in a file (--states disk): what they need, how they begin, and what of them a checkpoint holds. Bits and
+// checkpoints are those of a run whose states lie in memory, and either kind of run can resume from the other's checkpoint.
 
 #include <memory>
 #include <string>
@@ -16,30 +16,32 @@
 
 namespace tern {
 
-/// Why this run's states cannot lie in a file, whether or not that was asked for; empty: they can.
-/// For people, behind the option's name.
+/// Why the states of a run with these settings cannot lie in a file, in words that follow the option's name; empty: they can. It does not
+/// matter whether --states disk was given.
 std::string why_not_stored(const TrainSettings&);
-/// Errors  usage: --states disk, and why not; --states-dir without it.
+/// Refuses --states disk if the states cannot lie in a file, and --states-dir without --states disk. Errors  usage.
 void check_stored_states(const TrainSettings&);
 
-struct StoredPlan {
+/// Where the states lie in the file, and the memory through which they pass.
+struct StoredShape {
   StoredLayout layout;
   StoredPassage passage;
 };
-StoredPlan plan_stored_states(const ModelSpec&, const TrainSettings&);
-/// What of them lies in memory: the passage. What the arena will count.
+StoredShape stored_shape(const ModelSpec&, const TrainSettings&);
+/// Bytes of the memory through which states pass, as the arena will count them.
 int64_t stored_memory_bytes(const ModelSpec&, const TrainSettings&);
-/// The folder on whose disk they lie.
+/// The folder that holds the file.
 const std::string& states_directory(const TrainSettings&);
-/// A new file of zeros. Errors: those of open_scratch.
+/// Makes a new file of zeros. Errors: those of open_scratch.
 std::unique_ptr<StoredStates> open_stored_states(const ModelSpec&, const TrainSettings&, Arena&);
 
-/// Parameters in the order in which the Program's UPDATEs change them. Shapes: infos: the state's.
+/// The numbers of the parameters, in the order in which the Program's UPDATEs change them. `infos`: those of the state.
 std::vector<size_t> update_order(const Program&, const std::vector<ParameterInfo>& infos);
 
-/// The tensors of a checkpoint (train/state_tensors.h); what lies in the file is read as it is written. They look into the state.
+/// The tensors of a checkpoint (train/state_tensors.h). They look into the state; what lies in the file is read when they are written.
 std::vector<TensorToWrite> stored_tensors(const TrainSettings&, const TrainState&);
-/// Fills the file from a checkpoint whose tensors have been compared with state_tensors, and the weights that masters are rounded to.
+/// Fills the file from a checkpoint, and with it the weights, which are the masters rounded. The checkpoint's tensors have been compared with
+/// state_tensors before. Errors  the disk's.
 void read_stored(const Safetensors&, const ModelSpec&, const TrainSettings&, TrainState&);
 
 }  // namespace tern

@@ -61,7 +61,7 @@ void check_context_ranks(const ModelSpec& spec, const TrainSettings& s) {
                        s.context_ranks * ceil_div(s.seq, int64_t{s.context_ranks})));
 }
 
-TensorNorm tensor_norm(const ModelSpec& part, const RankPlace& place, const StageGroups& groups, const Shares& shares) {
+TensorNorm tensor_norm(const ModelSpec& part, const RankPlace& place, const RankGroups& groups, const Shares& shares) {
   TensorNorm norm;
   for (const ParameterInfo& info : trained_parameters(part)) {
     const AlikeRows rows = alike_rows(part, info, groups.keys != nullptr);

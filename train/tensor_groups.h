@@ -1,20 +1,24 @@
 #pragma once
-// Ranks that share out each matrix (--tensor-parallel): which runs they can do, and what NORM counts.
+// Ranks that share out each matrix (--tensor-parallel) or the rows of each micro-batch (--context-parallel): which runs they can do, and
+// what NORM counts.
 
+#include "train/rank_groups.h"
+#include "train/rank_place.h"
 #include "train/settings.h"
 #include "train/stages.h"
+#include "update/pass.h"
 #include "update/pass.h"
 
 namespace tern {
 
-/// Checks that s.tensor ranks can share the matrices, the rows of a micro-batch and the optimizer's state. Errors: usage,
-/// naming the unit or option that stands against it.
+/// Checks that the ranks of a tensor group (TrainSettings::tensor) can share the matrices, the rows of a micro-batch and the optimizer's
+/// state. Errors: usage, naming the unit or option that forbids it.
 void check_tensor_ranks(const ModelSpec&, const TrainSettings&);
 
-/// The same of s.context_ranks and the rows of a micro-batch.
+/// Checks that the ranks of a context group (TrainSettings::context_ranks) can share the rows of a micro-batch. Errors: as above.
 void check_context_ranks(const ModelSpec&, const TrainSettings&);
 
-/// What NORM counts of this rank's parts of parameters. `part`: tensor_part of the model.
-TensorNorm tensor_norm(const ModelSpec& part, const RankPlace&, const StageGroups&, const Shares&);
+/// Which elements NORM counts on this rank, so that over all ranks each element counts once. `part`: tensor_part of the model.
+TensorNorm tensor_norm(const ModelSpec& part, const RankPlace&, const RankGroups&, const Shares&);
 
 }  // namespace tern

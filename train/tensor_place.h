@@ -1,14 +1,14 @@
 #pragma once
-// Where a rank stands in its tensor group.
+// Where a rank stands in its tensor group and in its context group.
 
 namespace tern {
 
-/// A rank's place in a group of ranks that share out each matrix (model/tensor_parts.h).
+/// A rank's place among `ranks` ranks that share out each matrix (model/tensor_parts.h).
 struct TensorPlace {
   int place = 0, ranks = 1;
 };
 
-/// Of a group of ranks that share out the rows of each micro-batch (model/context_ranks.h).
+/// A rank's place among `ranks` ranks that share out the rows of each micro-batch (model/context_ranks.h).
 struct ContextPlace {
   int place = 0, ranks = 1;
 };

@@ -1,5 +1,5 @@
 #pragma once
-// The state of ranks that share out each matrix, as a checkpoint holds it: whole.
+// The state of ranks that share out each matrix. A checkpoint holds it whole.
 
 #include <vector>
 
@@ -9,11 +9,11 @@
 
 namespace tern {
 
-/// Of a rank in a tensor group: the tensors, now with the shapes of the whole ones and with what each rank holds
-/// (StateTensor::parts). Else the tensors unchanged.
+/// The tensors of a rank in a tensor group, with the shapes of the whole tensors, and with StateTensor::parts filled in. A rank that is in no
+/// tensor group gets its tensors back unchanged.
 std::vector<StateTensor> in_parts(std::vector<StateTensor>, const ModelSpec& whole, const TensorPlace&);
 
-/// gather_to_first of a tensor that has parts, each from those who keep it. All ranks call it.
+/// gather_to_first (train/state_tensors.h) for a tensor that has parts. All ranks call it. Errors  the transport's.
 void gather_parts_to_first(Comm& world, const StateTensor&, const Tensor& whole);
 
 }  // namespace tern

@@ -22,7 +22,7 @@
 #include "train/async_state.h"
 #include "train/checkpoint.h"
 #include "train/outer_run.h"
-#include "train/stages.h"
+#include "train/rank_place.h"
 #include "train/stored_run.h"
 #include "train/tensor_state.h"
 #include "train/zeroth_run.h"

@@ -16,35 +16,35 @@
 
 namespace tern {
 
-/// Whether only adapters are trained: then a run begins without a second, wider copy of the model.
+/// Whether only adapters are trained. Then a run begins without a second, wider copy of the model.
 bool trains_adapters_alone(const ModelSpec&);
 
+/// The state of one rank.
 struct TrainState {
-  ModelWeights weights;    // in the compute dtype
+  ModelWeights weights;    // in the type that computes
   ModelWeights gradients;  // zero between steps
   OptimizerState optimizer;
-  std::unique_ptr<StoredStates> stored{};  // of runs with --states disk: what `optimizer` then lacks
-  int64_t beginning_bytes =
-      0;                 // of a fresh state made unit by unit: the peak while weights were made, before gradients
-  int64_t step = 0;      // steps done
-  uint64_t samples = 0;  // the Feed's position
-  std::optional<OuterState> outer{};  // of runs with --outer
-  std::vector<NamedTensor> beside{};  // a StepCompanion's
+  std::unique_ptr<StoredStates> stored{};  // with --states disk: what `optimizer` then lacks
+  // If fresh_state made the state unit by unit: the peak of bytes while it made weights, before there were gradients.
+  int64_t beginning_bytes = 0;
+  int64_t step = 0;                   // steps done
+  uint64_t samples = 0;               // samples seen: the next one of the Feed
+  std::optional<OuterState> outer{};  // with --outer
+  std::vector<NamedTensor> beside{};  // the tensors of a StepCompanion
 };
 
-/// Whether fresh_state goes unit by unit on this rank.
+/// Whether fresh_state makes the weights unit by unit on this rank.
 bool begins_by_units(const ModelSpec&, const Shares&, const std::vector<bool>& elsewhere, const TensorPlace&);
-/// A run's beginning: weights drawn (--from-scratch) or read, in f32 where the compute dtype is bf16, new adapters, zero
-/// moments.
-/// Errors: those of load_weights; NotFinite naming the tensor of the files that holds NaN or infinity.
-/// A rank that does not have the whole model (ZeRO 3, stages, matrices in parts) begins unit by unit, with one whole unit beside.
-/// Shares: which parts of the optimizer's state and of the weights this rank keeps (update/shares.h).
-/// elsewhere: units that another rank has (allocate_weights).
+/// The state at the beginning of a run: weights drawn (--from-scratch) or read, in f32 first if bf16 computes, new adapters, zero moments.
+/// A rank that does not have the whole model (ZeRO 3, stages, tensor groups) makes its weights unit by unit, with one whole unit in memory.
+/// Shares     which parts of the optimizer's state and of the weights this rank keeps (update/shares.h).
+/// elsewhere  by unit: whether another rank has it (allocate_weights).
+/// Errors     those of load_weights; NotFinite, naming the tensor of the files that holds NaN or infinity.
 TrainState fresh_state(const TrainSettings&, const TrainInputs&, Arena&, Shares = {},
                        const std::vector<bool>& elsewhere = {}, const TensorPlace& = {});
-/// The state of a verified checkpoint, or this rank's part of it. No checkpoint holds frozen parameters: they are read from the
-/// model that the run began with. Errors: those of fresh_state where something is frozen; bad_file naming the tensor
-/// that is missing, unknown, or of another shape or type. beside: tensors that get their numbers from it too.
+/// The state of a verified checkpoint, or this rank's part of it. Checkpoints do not hold frozen parameters; these are read from the model
+/// that the run began with. `beside`: tensors that get their numbers from the checkpoint too.
+/// Errors: those of fresh_state if something is frozen; bad_file, naming the tensor that is missing, unknown, or of another shape or type.
 TrainState load_state(const TrainSettings&, const TrainInputs&, Io&, const std::string& checkpoint, const Manifest&,
                       Arena&, Shares = {}, const std::vector<bool>& elsewhere = {}, const TensorPlace& = {},
                       std::vector<NamedTensor> beside = {});

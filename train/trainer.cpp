@@ -7,10 +7,11 @@
 #include "base/error.h"
 #include "kernels/dispatch.h"
 #include "train/async_trainer.h"
+#include "train/label_flip.h"
 #include "train/metric_rows.h"
 #include "train/rank_trainer.h"
-#include "train/robust_settings.h"
 #include "train/run_checks.h"
+#include "train/settings_ranks.h"
 #include "train/stop.h"
 
 namespace tern {

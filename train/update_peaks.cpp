@@ -5,7 +5,8 @@
 
 #include "model/visit_weights.h"
 #include "spec/update_rule.h"
-#include "train/stages.h"
+#include "train/rank_place.h"
+#include "train/settings_ranks.h"
 
 namespace tern {
 namespace {

@@ -1,14 +1,14 @@
 #pragma once
-// Of a step whose ranks share out parameters: what each of them needs to update its own.
+// The memory of a step whose ranks share out parameters. What an UPDATE needs depends on the parameters of which the rank keeps some.
 
 #include "program/simulate.h"
 #include "train/settings.h"
 
 namespace tern {
 
-/// The highest moments of a step, all ranks together. step: of one replica, all devices (program/lower.h). Its
-/// UPDATE is counted for a rank that keeps the whole unit; where replicas share parameters out and the rule has
-/// temporaries, each rank's is counted by the parameters of which that rank keeps some. Errors: those of shares_of.
+/// The sum over all ranks of their peaks in a step. `step`: the Program of one replica, with all its devices (program/lower.h). That Program's
+/// UPDATEs are those of a rank that keeps whole units. If replicas share parameters out and the rule has temporaries, each rank's UPDATEs
+/// are counted by the parameters of which that rank keeps some. Errors: those of shares_of.
 RankBytes peak_of_step(const ModelSpec&, const Program& step, const TrainSettings&);
 
 }  // namespace tern

@@ -1,6 +1,6 @@
 #pragma once
-// --gradients zeroth-order: a step is two forward passes and one number (update/perturbed_weights.h). With --states disk the layers' weights
-// lie in the file too, so that a model larger than memory trains.
+// --gradients zeroth-order: a step takes two forward passes, whose losses give one number (update/perturbed_weights.h). With --states disk
+// the layers' weights lie in the file too, so that a model larger than memory can be trained.
 
 #include <optional>
 #include <string_view>
@@ -11,20 +11,20 @@
 
 namespace tern {
 
-/// Whether it was asked for; then --optimizer is sgd without momentum, and --clip 0, if they are not given.
+/// Whether --gradients zeroth-order was given. Then --optimizer is sgd without momentum, and --clip is 0, unless they are given.
 bool asks_for_zeroth_order(const Options&);
-/// How far a step looks along its direction; absent: gradients come from backward passes. Errors: usage: --perturbation without it.
+/// How far a step moves the weights along its direction; none: gradients come from backward passes. Errors: usage: --perturbation without
+/// --gradients zeroth-order.
 std::optional<double> perturbation_from(const Options&);
-/// Errors  usage: what needs gradients of all parameters, and a rate that was meant for them.
+/// Refuses settings that need gradients of all parameters, and learning rates that are meant for such gradients. Errors  usage.
 void check_zeroth_order(const Options&, const TrainSettings&);
 
-/// A step's passes over all of its micro-batches (program/two_forwards.h).
+/// The Program of a step: two forward passes over all of its micro-batches (program/two_forwards.h).
 Program zeroth_program(const ModelSpec&, const TrainSettings&);
-/// The step's micro-batches twice: as zeroth_program takes them.
+/// Appends a second copy of the step's micro-batches, as zeroth_program takes them.
 void add_second_pass(std::vector<MicroBatch>&);
 
-/// Units whose weights lie in the file: those of layers, so that what stands outside of them, a tied table above all, is in memory.
-/// Empty: none.
+/// By unit: whether its weights lie in the file. Those of layers do; embedding, head and a tied table are in memory. Empty: none lies there.
 std::vector<bool> units_in_file(const ModelSpec&, const TrainSettings&);
 
 }  // namespace tern

@@ -1,6 +1,6 @@
 #pragma once
-// The rows of the option table (apps/options.h), a file to each verb or to verbs that are alike. Where verbs share rows, the
-// order of these parts in apps/options.cpp is the order in their help.
+// The rows of the option table (apps/options.h). Each verb, or each group of similar verbs, has a file. If verbs share rows, their help has the order in
+// which apps/options.cpp puts these parts.
 
 #include <string_view>
 #include <vector>
@@ -13,7 +13,7 @@ using OptionRows = std::vector<OptionSpec>;
 
 inline constexpr double kMaxCount = 2147483647;  // sizes that are multiplied with each other stay below 2^31
 
-/// Verbs in the order of `tern help`.
+/// The verbs in the order of `tern help`.
 std::vector<VerbSpec> verb_rows();
 
 OptionRows training_data_rows();    // train, adapt: what goes in and out
@@ -49,10 +49,10 @@ OptionRows profile_rows();          // profile
 OptionRows machine_rows();          // threads and memory of all that compute
 OptionRows json_rows();             // --json of all that answer
 
-/// The options of all update rules, each name once; they stand behind --optimizer. The texts live as long as the program.
+/// The options of all update rules, each name once, as they follow --optimizer. The texts live as long as the program.
 OptionRows update_rule_rows();
 std::vector<std::string_view> update_rule_names();
-/// The help of --clip: which rule clips at which norm unless told otherwise.
+/// The help of --clip, which lists the norm at which each rule clips by default.
 std::string_view update_clip_help();
 
 }  // namespace tern

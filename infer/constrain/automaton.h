@@ -1,6 +1,6 @@
 #pragma once
-// A grammar run over bytes: a pushdown automaton that numbers the states it has met, so that the second time a byte is read
-// in a state costs one look-up. A state is the set of all ways in which the text so far can be read.
+// Reads bytes by a grammar: a pushdown automaton that numbers the states that it has met. Reading a byte in a known state a second time costs
+// one look-up. A state is the set of all ways in which the grammar can read the text so far.
 
 #include <array>
 #include <cstdint>
@@ -17,17 +17,17 @@ class Automaton {
   static constexpr int32_t kDead = -1;
   explicit Automaton(Grammar);
 
-  int32_t start();
-  /// The state behind `byte`, kDead if no text of the grammar goes on so. Errors  usage: the grammar can be read in too
-  /// many ways at once.
+  int32_t start();  // the state before the first byte
+  /// The state after `byte`; kDead: no text of the grammar continues with it. Errors  usage: the grammar can be read in too many ways at once.
   int32_t next(int32_t state, uint8_t byte);
-  /// The text may end here.
+  /// Whether the text may end here.
   bool accepts(int32_t state) const { return states_[static_cast<size_t>(state)].accepts; }
-  /// No byte may follow.
+  /// Whether no byte may follow.
   bool is_last(int32_t state) const { return states_[static_cast<size_t>(state)].ways.empty(); }
-  /// Bytes that the numbered states take. After forget() no earlier number is valid.
+  /// Bytes of memory that the numbered states take.
   int64_t num_bytes() const { return num_bytes_; }
   int64_t grammar_bytes() const { return static_cast<int64_t>(grammar_.nodes.size() * sizeof(GrammarNode)); }
+  /// Forgets all states; no earlier number is valid afterwards.
   void forget();
   /// Forgets all states but one, and returns the new number of that one.
   int32_t forget_others(int32_t state);
@@ -40,12 +40,13 @@ class Automaton {
     bool accepts = false;
     std::array<int32_t, 256> behind;
   };
+  // A call of a rule: the node to continue with after it, and the list of the calls around it.
   struct Call {
-    int32_t node;  // to go on with
+    int32_t node;
     uint32_t outer;
   };
   struct Closure {
-    std::vector<Way> open, ways;  // to be followed; that read a byte
+    std::vector<Way> open, ways;  // those still to be followed; those that read a byte
     bool accepts = false;
   };
   void follow(Closure&);

@@ -1,5 +1,5 @@
 #pragma once
-// Which tokens may follow, so that a text stays one of a grammar.
+// Decides which tokens may follow, so that a text stays one of a grammar.
 
 #include <atomic>
 #include <cstdint>
@@ -16,31 +16,31 @@ namespace tern {
 
 class Tokenizer;  // formats/tokenizer/tokenizer.h
 
-/// What each token writes, as bytes; in the order of the bytes. Made once for a model, shared by all constraints.
+/// The bytes that each token writes, sorted by these bytes. Made once for a model; all constraints share it.
 struct TokenTexts {
   struct Text {
     std::string bytes;
     int32_t id = 0;
-    uint32_t common = 0;  // first bytes that it has in common with the one before
+    uint32_t common = 0;  // the number of first bytes that it has in common with the text before it
   };
-  std::vector<Text> sorted;    // no special tokens and none that write nothing
-  std::vector<int32_t> of_id;  // place in `sorted`, or -1
+  std::vector<Text> sorted;    // without special tokens and tokens that write nothing
+  std::vector<int32_t> of_id;  // by id: the index in `sorted`, or −1
   int64_t vocab = 0;           // of the model
 };
-/// Special tokens write nothing, except those of `spoken`, which write the text given with them.
+/// The texts of a tokenizer's tokens. Special tokens write nothing, except those of `spoken`, which write the text given with them.
 TokenTexts token_texts(const Tokenizer&, int64_t vocab,
                        const std::vector<std::pair<int32_t, std::string>>& spoken = {});
-/// The same of given texts: text i is that of id i; empty: none.
+/// The same for given texts: text i is that of id i; an empty text writes nothing.
 TokenTexts token_texts(const std::vector<std::string>& texts);
 
-/// One grammar over one vocabulary, for all samples of a request. Masks are kept by state, up to 8 MiB with the states;
-/// beyond that they are made again. Used by one thread at a time.
+/// One grammar over one vocabulary, for all samples of a request. It keeps a mask for each state. When states and masks take more than 8 MiB,
+/// they are forgotten and made again. Used by one thread at a time.
 class Constraint {
  public:
   Constraint(std::shared_ptr<const TokenTexts>, Grammar);
-  /// Bytes that it takes before a text is begun; states and masks come beside them.
+  /// The bytes of the grammar, without states and masks.
   int64_t grammar_bytes() const { return automaton_.grammar_bytes(); }
-  /// Masks made so far; any thread may ask.
+  /// The number of masks made so far. Any thread may call it.
   int64_t num_made() const { return num_made_.load(); }
 
  private:
@@ -59,17 +59,19 @@ class Constraint {
 class ConstrainedText {
  public:
   explicit ConstrainedText(std::shared_ptr<Constraint>);
-  /// The mask of the next token is kept; else prepare() makes it, so that mask() need not. It does not depend on scores, so
-  /// both can be had while these are computed. Errors: none; mask() meets the same and tells it.
+  /// Whether the mask of the next token is there.
   bool is_prepared() const;
+  /// Makes the mask of the next token. It does not depend on scores, so this can be called while scores are computed. Errors: none; a fault that
+  /// it meets is thrown by mask().
   void prepare();
-  /// Scores of tokens that may not follow become -inf. The tokens `ends` may follow where the text may end. NaN scores
-  /// stay. Errors  usage: no token of the vocabulary goes on; too many states.
+  /// Sets the scores of tokens that may not follow to −inf. The tokens `ends` may follow if the text may end here. NaN scores stay.
+  /// Errors  usage: no token of the vocabulary may follow; too many states.
   void mask(std::span<float> scores, std::span<const int32_t> ends);
-  /// The token was drawn. Errors: bug, if it may not follow.
+  /// Appends a drawn token. Errors: TERN_CHECK: it may not follow.
   void push(int32_t token);
+  /// Whether the text may end here.
   bool may_end();
-  /// The text is complete and nothing may follow.
+  /// Whether the text is complete and nothing may follow.
   bool is_done();
 
  private:

@@ -1,5 +1,5 @@
 #pragma once
-// A grammar as it is written, and its lowering to nodes. Stays in infer/constrain/.
+// A grammar as people write it, and its lowering to nodes (grammar.h). For infer/constrain/ alone.
 
 #include <cstdint>
 #include <string>
@@ -11,11 +11,13 @@
 namespace tern {
 
 enum class ExpressionKind : uint8_t { text, chars, rule, sequence, choice, repeat };
+/// A node of the grammar's syntax tree.
 struct Expression {
   ExpressionKind kind = ExpressionKind::sequence;
-  std::string text = {};                                  // of a text
-  std::vector<std::pair<uint32_t, uint32_t>> chars = {};  // code points, both ends in it; in order and apart
-  int32_t rule = -1;
+  std::string text = {};  // of a text
+  // Ranges of code points, ends included; ascending and disjoint.
+  std::vector<std::pair<uint32_t, uint32_t>> chars = {};
+  int32_t rule = -1;  // index of a rule
   std::vector<Expression> parts = {};
   int64_t least = 0, most = -1;  // of a repeat; -1: any number
 };
@@ -25,7 +27,7 @@ struct Rule {
   bool defined = false;
 };
 
-/// Errors: those of parse_gbnf other than syntax.
+/// The rules as a graph of nodes. `place` opens every message. Errors: those of parse_gbnf but for syntax.
 Grammar lower_rules(const std::vector<Rule>&, const std::string& place);
 
 }  // namespace tern

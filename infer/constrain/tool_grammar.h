@@ -1,5 +1,5 @@
 #pragma once
-// The texts that are calls of tools, as a grammar.
+// A grammar of the answers that call tools.
 
 #include <string>
 #include <vector>
@@ -14,13 +14,14 @@ struct ToolSchema {
   const Json* parameters = nullptr;  // a JSON Schema of the arguments; null: any object
   std::string place;                 // of the schema in the request, for messages
 };
+/// Which answers are allowed.
 struct CallRules {
-  bool several = true;   // an answer may have several calls, where the syntax has a form for that
-  bool content = false;  // content may stand before the calls, or in their place
+  bool several = true;   // an answer may have several calls, if the syntax has a form for that
+  bool content = false;  // content may come before the calls, or in their place
 };
 
-/// GBNF of answers that call these tools as `syntax` spells it, with arguments that satisfy their schemas. Content is any
-/// text without the syntax's mark; of the bare form any that does not begin with a brace. Errors: as gbnf_of_schemas.
+/// GBNF of answers that call these tools in the given syntax, with arguments that satisfy their schemas. Content is any text without the
+/// syntax's mark; in the form without a mark, any text that does not begin with a brace. Errors: those of gbnf_of_schemas.
 std::string gbnf_of_calls(const ToolSyntax&, const std::vector<ToolSchema>& tools, CallRules);
 
 }  // namespace tern

@@ -1,7 +1,7 @@
 #pragma once
-// Guesses of a smaller model with the same tokens. It draws as the target draws, by the same random number for a position, so
-// that where both say the same of a token they also draw the same. Source: speculative decoding (Leviathan et al. 2023,
-// recalled), with acceptance by equality of draws in the place of rejection sampling: no token of the target changes.
+// Guesses by a draft: a smaller model with the same tokens. The draft draws by the random number by which the target draws at that position, so
+// where both models give equal probabilities they draw the same token. Source: speculative decoding (Leviathan et al. 2023, recalled). A guess
+// is accepted if the target's draw is equal, in the place of rejection sampling, so no token of the target changes.
 
 #include <unordered_map>
 
@@ -13,17 +13,17 @@
 
 namespace tern {
 
-inline constexpr int64_t kDraftRows = 256;  // of a pass that reads a text
+inline constexpr int64_t kDraftRows = 256;  // the most tokens of a pass that reads texts
 
 struct DraftLimits {
-  int64_t rows = kDraftRows;  // tokens of one pass: of texts that it has not read yet, or one of each text
-  int64_t context = 0;        // tokens that the draft model takes
-  int64_t vocab = 0;          // ids that it knows; a text with another is not guessed
-  int64_t draws_from = 0;     // ids that the target draws from
+  int64_t rows = kDraftRows;  // the most tokens of one pass: of texts that it has not read yet, or one of each text
+  int64_t context = 0;        // the most tokens of a text that the draft takes
+  int64_t vocab = 0;          // the number of ids that the draft knows; it does not guess for a text with another id
+  int64_t draws_from = 0;     // the number of ids among which the target draws
 };
 
-/// Keeps keys and values of its own for the texts it guesses. Keys of guesses that were accepted stay; those of others go.
-/// Where pages are short, those of texts that wait longest for a guess are given up and computed again later.
+/// The draft, with a cache of its own for the texts for which it guesses. Keys of accepted guesses stay; those of others are dropped. If pages
+/// are missing, it gives up those of the texts that have not asked for a guess the longest, and computes them again when they ask.
 class DraftProposer : public Proposer {
  public:
   /// Pool and clock must outlive it.
@@ -32,15 +32,16 @@ class DraftProposer : public Proposer {
   DraftProposer(const DraftProposer&) = delete;
   DraftProposer& operator=(const DraftProposer&) = delete;
 
-  /// A guess's class is the probability that the draft gives it, in eighths. Asked with odds, its draws are its own.
+  /// A guess's class (Guess::kind) is the probability that the draft gives it, in eighths. With ProposalAsk::with_odds it draws by random numbers
+  /// of its own.
   std::vector<std::vector<Guess>> propose(std::span<const ProposalAsk>) override;
   void forget(uint64_t sequence) override;
   bool costs_time() const override { return true; }
   int64_t unread(const ProposalAsk&) const override;
   double compute_s(int64_t tokens) const override;
 
-  int64_t num_passes() const { return num_passes_; }      // of the draft model, so far
-  int64_t num_computed() const { return num_computed_; }  // tokens, so far
+  int64_t num_passes() const { return num_passes_; }      // of the draft so far
+  int64_t num_computed() const { return num_computed_; }  // tokens that it has computed so far
 
  private:
   struct Text {

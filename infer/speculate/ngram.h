@@ -1,5 +1,5 @@
 #pragma once
-// Guesses from the text itself: what followed where its last tokens stood before. Source: prompt look-up decoding
+// Guesses from the text itself: if its last tokens occurred before, the tokens that followed them there. Source: prompt look-up decoding
 // (Saxena 2023; recalled).
 
 #include <unordered_map>
@@ -8,16 +8,16 @@
 
 namespace tern {
 
-/// Finds where the last tokens of a growing text stood before.
+/// Finds where the last tokens of a growing text occurred before.
 class NgramIndex {
  public:
   static constexpr int64_t kShortest = 2, kLongest = 32;  // tokens of a match
   struct Match {
-    int64_t length = 0;  // 0: none
-    int64_t next = 0;    // where the token behind it stands
+    int64_t length = 0;  // in tokens; 0: there is no match
+    int64_t next = 0;    // the position of the token after it
   };
-  /// The longest match of the text's end, the latest of equal ones, among the kCandidates latest places where its last
-  /// kShortest tokens stood. `tokens` begin with those of the call before.
+  /// The longest match of the text's end among the kCandidates latest places where its last kShortest tokens occurred; of equal matches the
+  /// latest. `tokens` must begin with the tokens of the call before.
   Match find(std::span<const int32_t> tokens);
 
  private:
@@ -26,9 +26,10 @@ class NgramIndex {
   std::vector<int32_t> before_;                 // by end: where the same tokens ended before; -1: nowhere
 };
 
+/// Proposes the tokens after the longest match.
 class NgramProposer : public Proposer {
  public:
-  /// Where a match reaches the end of the text, the guesses themselves continue it, so that a repetition is guessed to go on.
+  /// If the tokens after a match reach the end of the text, the match continues with the guesses themselves: a repetition is guessed to go on.
   std::vector<std::vector<Guess>> propose(std::span<const ProposalAsk>) override;
   void forget(uint64_t sequence) override { texts_.erase(sequence); }
 

@@ -1,5 +1,5 @@
 #pragma once
-// Proposers guess the tokens that follow. A guess changes how long a text takes, never what it says.
+// Proposers guess the tokens that follow. A guess changes how long a text takes, and not what it says (but see SpeculationSettings::fast).
 
 #include <array>
 #include <cstdint>
@@ -10,39 +10,41 @@
 
 namespace tern {
 
-/// Classes of guesses, by which a proposer tells likely ones from others; the acceptance of each class is measured.
+/// The number of classes by which a proposer tells likely guesses from others. The acceptance of each class is measured.
 inline constexpr int kGuessClasses = 8;
 
 struct Guess {
   int32_t token = 0;
-  uint8_t kind = 0;  // < kGuessClasses
-  Odds odds = {};    // that it was drawn from, where that was asked for and it was drawn
+  uint8_t kind = 0;  // its class, < kGuessClasses
+  Odds odds = {};    // by which it was drawn, if ProposalAsk::with_odds asked for a drawn guess
 };
 
 /// What is known of a sequence that is about to draw its next token.
 struct ProposalAsk {
   uint64_t sequence = 0;
   std::span<const int32_t> tokens;  // prompt and generated; it only grows
-  int64_t most = 0;                 // guesses wanted, at least 1
+  int64_t most = 0;                 // the most guesses that are wanted, at least 1
   const SamplingOptions* sampling = nullptr;
-  int64_t num_generated = 0;  // the last of `tokens`
-  uint64_t stream = 0;        // that its draws are keyed by (sample_token)
-  bool with_odds = false;     // guesses that are drawn: by random numbers of their own, and say what from (draw_guess)
+  int64_t num_generated = 0;  // the last so many of `tokens` were generated
+  uint64_t stream = 0;        // the stream of its draws (sample_token's `sequence`)
+  // Guesses are to be drawn by random numbers of their own, and to come with their odds (draw_guess).
+  bool with_odds = false;
 };
 
+/// What guesses tokens.
 class Proposer {
  public:
   virtual ~Proposer() = default;
-  /// For each ask up to `most` tokens that may follow, in order; fewer or none where it has no idea.
+  /// For each ask up to `most` tokens that may follow, in order; fewer or none if it has no guess.
   virtual std::vector<std::vector<Guess>> propose(std::span<const ProposalAsk>) = 0;
-  /// The sequence has ended.
+  /// Called when the sequence has ended.
   virtual void forget(uint64_t sequence) = 0;
-  /// Whether proposing takes time that matters; such a proposer is asked only where its guesses may pay.
+  /// Whether proposing takes time that matters. Such a proposer is asked only if its guesses may save more time than they cost.
   virtual bool costs_time() const { return false; }
-  /// Of one that costs time: tokens of this text that it has to compute before the first guess, its last one among them;
-  /// 0: it does not guess this text.
+  /// For a proposer that costs time: the number of tokens of this text that it has to compute before the first guess, the last token included; 0:
+  /// it does not guess for this text.
   virtual int64_t unread(const ProposalAsk&) const { return 0; }
-  /// Seconds to compute so many tokens of all texts together, by what was seen of it; 0: nothing was.
+  /// For a proposer that costs time: the seconds that so many tokens of all texts together took before; 0: not known.
   virtual double compute_s(int64_t /*tokens*/) const { return 0; }
 };
 

@@ -1,8 +1,8 @@
 #pragma once
-// How many guessed tokens a step computes behind the ends of its sequences: the number that gives the most tokens a second,
-// by measured times of steps and measured acceptance; none where none pays. The aim is Nightjar's: never slower than
-// without. In place of its bandit over lengths, the acceptance of every guess is known, as guesses that are not computed
-// are compared with the drawn tokens too.
+// Decides how many guessed tokens a step computes behind the ends of its sequences: the number that gives the most tokens a second, by the measured
+// times of steps and the measured acceptance, and none if none would pay. The aim is Nightjar's: never slower than without guesses. Nightjar
+// tries lengths by a bandit; here the acceptance of every guess is known, as guesses that were not computed are compared with the drawn
+// tokens too.
 
 #include <optional>
 
@@ -15,38 +15,42 @@
 namespace tern {
 
 struct SpeculationSettings {
-  Proposer* proposer = nullptr;  // null: none. It must outlive the engine
-  int64_t most_tokens = 16;      // of a sequence in a step
-  int64_t budget = 64;           // of all sequences in a step (guess_budget)
-  bool measured = true;          // false: all that is guessed, whatever it costs
-  /// Drawn guesses are taken by rejection sampling (accept_or_draw): more of them, and texts are as likely as without, but not
-  /// the same ones. How many guesses are computed then depends on none of them, as that would make some texts likelier.
+  Proposer* proposer = nullptr;  // null: there are no guesses. It must outlive the engine
+  int64_t most_tokens = 16;      // the most guesses of a sequence in a step
+  int64_t budget = 64;           // the most guesses of all sequences in a step (guess_budget)
+  bool measured = true;          // false: everything that is guessed is computed, whatever it costs
+  /// Rejection sampling (accept_or_draw) takes drawn guesses. More guesses are accepted, and each text is as probable as without guesses, but the
+  /// same seed gives other texts. The number of guesses that are computed then depends on none of them, as that would make some texts more
+  /// probable.
   bool fast = false;
 };
 
-/// So far. Seconds are of steps that only decoded, with guessing and drawing.
+/// What happened so far. "Steps" are steps that only decoded; their seconds include guessing and drawing.
 struct SpeculationFigures {
-  int64_t guessed = 0, accepted = 0;      // tokens computed behind ends; of them, those that were drawn
-  int64_t steps = 0, with_guesses = 0;    // that only decoded; of them, those with guesses
-  int64_t tokens = 0;                     // drawn in them
-  double seconds = 0, plain_seconds = 0;  // of these steps; what their tokens would have taken without guesses
+  int64_t guessed = 0, accepted = 0;    // guesses that were computed; the part of them that was accepted
+  int64_t steps = 0, with_guesses = 0;  // steps; the part of them that had guesses
+  int64_t tokens = 0;                   // drawn in these steps
+  // Of these steps; an estimate of what their tokens would have taken without guesses.
+  double seconds = 0, plain_seconds = 0;
   double acceptance() const { return guessed > 0 ? static_cast<double>(accepted) / static_cast<double>(guessed) : 0; }
   double speed_up() const { return seconds > 0 && plain_seconds > 0 ? plain_seconds / seconds : 1; }
 };
 
+/// The guesses of an engine.
 class Speculation {
  public:
   Speculation(const SpeculationSettings&, const Clock&);
   /// The guesses to compute for each ask, in a step in which `decoding` sequences draw.
   std::vector<std::vector<int32_t>> propose(std::span<const ProposalAsk>, int64_t decoding);
-  /// What the k-th guess of a sequence was drawn from, where it is to be taken by rejection sampling; else null.
+  /// The odds of the k-th guess of a sequence, if rejection sampling is to take it; else null.
   const Odds* odds(uint64_t sequence, size_t k) const;
-  /// The tokens that a sequence drew, beginning at the place of its first guess; `computed` guesses were in the batch.
+  /// Tells the tokens that a sequence drew, from the place of its first guess on. `computed`: how many of its guesses were in the batch.
   void drawn(uint64_t sequence, std::span<const int32_t> tokens, int64_t computed);
-  /// A step that only decoded.
+  /// Tells the times of a step that only decoded: `decoding` sequences, `rows` computed tokens, `tokens` drawn.
   void observe(int64_t decoding, int64_t rows, int64_t tokens, double compute_s, double draw_s);
-  /// A step that read prompts too, of so many tokens in all.
+  /// Tells the time of a step of `rows` tokens that read prompts too.
   void observe_prompts(int64_t rows, double compute_s) { lasting_times_.observe(rows, compute_s); }
+  /// Forgets a sequence that has ended.
   void forget(uint64_t sequence);
   const SpeculationFigures& figures() const { return figures_; }
 
@@ -59,19 +63,19 @@ class Speculation {
   struct Text {
     Rates rates;
     std::vector<Guess> guesses;  // of this step
-    int64_t generated = 0;       // tokens, when it was about to draw last
+    int64_t generated = 0;       // tokens that it had generated when it last was about to draw
   };
-  // What a step asks for.
+  // What a step asks the proposer for.
   struct Plan {
-    std::vector<size_t> of;  // places among the asks
+    std::vector<size_t> of;  // indices of the asks that are passed on
     int64_t most = 0;        // guesses of each; 0: nothing is asked for
-    bool is_trial = false;   // one guess of one text, to know what guesses cost and are worth
+    bool is_trial = false;   // one guess of one text, to learn what guesses cost and are worth
   };
-  // Guesses of a given number for each of some texts.
+  // What guesses are expected to be worth.
   struct Forecast {
-    int64_t most = 0;    // what makes the most tokens a second; 0: none
-    double saved_s = 0;  // of a step, without what has to be read first
-    double tokens = 0;   // of the step
+    int64_t most = 0;    // the number of guesses of each text that gives the most tokens a second; 0: no guesses
+    double saved_s = 0;  // seconds that a step saves, before the time to read texts first
+    double tokens = 0;   // of a step
   };
   Plan plan(std::span<const ProposalAsk>, int64_t decoding);
   Plan trial(std::span<const ProposalAsk>, std::span<const int64_t> unread) const;
@@ -87,11 +91,12 @@ class Speculation {
 
   SpeculationSettings settings_;
   const Clock& clock_;
-  StepTimes times_;                                  // of those that only decoded, without drawing
-  StepTimes lasting_times_{StepTimes::kLongMemory};  // of all: what rows cost that decoding alone has not had of late
-  std::optional<double> draw_s_;                     // seconds to draw one token
-  std::optional<double> length_;                     // tokens that a text is usually of when it ends
-  Rates rates_;                                      // of all texts
+  StepTimes times_;  // of steps that only decoded, without drawing
+  // Of all steps: for numbers of rows that steps which only decoded lacked of late.
+  StepTimes lasting_times_{StepTimes::kLongMemory};
+  std::optional<double> draw_s_;  // seconds to draw one token
+  std::optional<double> length_;  // the usual number of a text's tokens when it ends
+  Rates rates_;                   // of all texts
   std::unordered_map<uint64_t, Text> texts_;
   int64_t wait_ = 0, next_wait_ = 1;  // steps until a proposer that costs time is tried again
   double trials_s_ = 0;               // seconds of all trials
@@ -99,7 +104,7 @@ class Speculation {
   SpeculationFigures figures_;
 };
 
-/// Rows that guesses may add to a batch of so many sequences: memory is laid out for them.
+/// The number of rows that guesses may add to a batch of so many sequences. Memory is predicted with them.
 int64_t guess_budget(int64_t sequences, int64_t most_tokens);
 
 }  // namespace tern

@@ -1,25 +1,25 @@
 #pragma once
-// How long a step takes, by the rows it computes: learned as the engine runs.
+// How long a step takes, by the number of rows that it computes. It is learned as the engine runs.
 
 #include <array>
 #include <cstdint>
 
 namespace tern {
 
-/// Typical seconds by number of rows, of the last `memory` steps: what is older is forgotten, so that one slow step on a
-/// busy machine, or another length of the texts, does not decide for long.
+/// Typical seconds by number of rows, over the last `memory` steps. Older steps are forgotten, so that one slow step on a busy machine, or texts of
+/// another length, do not count for long.
 class StepTimes {
  public:
   static constexpr int64_t kMemory = 128, kLongMemory = 4096;
   explicit StepTimes(int64_t memory = kMemory) : memory_(memory) {}
   void observe(int64_t rows, double seconds);
-  /// Seconds of a step: interpolated between numbers of rows that were seen. Beyond the most rows seen it is optimistic, so
-  /// that more rows are tried: a further row is taken to cost half of what further rows have cost; where only one number of
-  /// rows was seen, a tenth of what a row cost there.
+  /// The expected seconds of a step, interpolated between numbers of rows that were seen. Beyond the most rows seen it is optimistic, so that more
+  /// rows are tried: each further row is taken to cost half of what further rows have cost before. If only one number of rows was seen, it is
+  /// taken to cost a tenth of what a row cost there.
   double estimate(int64_t rows) const;
   /// Whether steps of so many rows, or hardly fewer, were seen lately.
   bool knows(int64_t rows) const;
-  /// Twice the most rows seen lately: no step tries more at once.
+  /// The most rows that a step should try: twice the most rows that were seen lately.
   int64_t hoped() const;
 
  private:

@@ -1,5 +1,5 @@
 #pragma once
-// What requests a load is made of: when each comes and how long it is, as a function of a seed and its number.
+// The requests of a load: when each comes and how long it is. Both follow from a seed and the number of the request.
 
 #include <cstdint>
 #include <vector>
@@ -9,19 +9,18 @@
 namespace tern {
 
 struct LoadMix {
-  SequenceLengths prompts, answers;  // tokens; drawn independently of each other
-  double rate = 0;                   // requests/s on average, at times of their own (Poisson); 0: users ask instead
+  SequenceLengths prompts, answers;  // in tokens; drawn independently of each other
+  double rate = 0;                   // mean requests per second, which come as a Poisson process; 0: users send them
   uint64_t seed = 1;
-  std::vector<int32_t> ids;  // that prompts are drawn from
+  std::vector<int32_t> ids;  // among which the tokens of prompts are drawn
 };
-
 struct LoadRequest {
-  double gap_s = 0;  // since the request before it; 0 where users ask
+  double gap_s = 0;  // seconds after the request before it, exponentially distributed; 0: users send requests
   int64_t answer_tokens = 0;
   std::vector<int32_t> prompt;
 };
 
-/// Request `number`, whatever others there are. Gaps are exponential.
+/// Request `number`. It does not depend on other requests.
 LoadRequest request_of(const LoadMix&, uint64_t number);
 
 }  // namespace tern

@@ -1,5 +1,5 @@
 #pragma once
-// One HTTP/1.1 reply as it comes over a socket, and the server-sent events in its body.
+// Reads an HTTP/1.1 reply as it comes over a socket, and the server-sent events in its body.
 
 #include <cstdint>
 #include <string>
@@ -12,13 +12,13 @@ class ReplyReader {
  public:
   /// Errors: bad_file: the bytes are no HTTP/1.1 reply.
   void take(std::string_view bytes);
-  /// The server has closed its side. Errors: bad_file: in the middle of a reply.
+  /// Called when the server has closed its side. Errors: bad_file: the reply is not complete.
   void close();
-  int status() const { return status_; }  // 0: not here yet
+  int status() const { return status_; }  // 0: it has not come yet
   bool done() const { return state_ == State::done; }
-  /// What came of the body so far and was not taken away, without the frames of chunks.
+  /// The part of the body that has come and that the caller has not removed, without the frames of chunks.
   std::string& body() { return body_; }
-  /// Takes the data of the next whole server-sent event from the front of the body. False: none is whole yet.
+  /// Removes the next whole server-sent event from the front of the body, and gives its data. False: no event is whole yet.
   bool next_event(std::string& data);
 
  private:

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "base/rng.h"
-#include "eval/perplexity.h"
+#include "eval/window_losses.h"
 #include "formats/data/token_data_testing.h"
 #include "model/allocate_weights.h"
 #include "model/initial_weights.h"

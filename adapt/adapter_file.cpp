@@ -1,4 +1,4 @@
-#include "adapt/adapter_matrices.h"
+#include "adapt/adapter_file.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,0 +1,35 @@
+#pragma once
+// The samples of one micro-batch, whole, and as a context group shares them out.
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "model/unit.h"
+
+namespace tern {
+
+/// T tokens of one or more sequences, laid end to end, with their targets. `rows.tokens` looks into `tokens`, so a MicroBatch can be
+/// moved but not copied.
+struct MicroBatch {
+  MicroBatch() = default;
+  /// `tokens` and `targets` have T elements each; `starts` as make_rows (model/unit.h) takes them.
+  MicroBatch(std::vector<int32_t> tokens, std::vector<int64_t> starts, std::vector<int32_t> targets, const RopeTable*);
+  MicroBatch(MicroBatch&&) = default;
+  MicroBatch& operator=(MicroBatch&&) = default;
+
+  std::vector<int32_t> tokens;   // (T)
+  std::vector<int32_t> targets;  // (T); a negative target has no loss
+  Rows rows;                     // what the model's functions read of the tokens
+  // The number of its first row in the step's batch: the key of dropout (DropoutPlace)
+  int64_t first_row = 0;
+  std::optional<double> loss_scale = {};  // if set, it takes the place of ExecuteInput::loss_scale
+  int64_t num_targets() const;            // targets that have a loss
+};
+
+/// The rows that rank `index` of a context group of `ranks` ranks has of a micro-batch: an equal number for each rank, in the order of
+/// ranks.
+/// Errors  TERN_CHECK: the number of rows is not a multiple of `ranks`.
+MicroBatch context_part(const MicroBatch&, int index, int ranks);
+
+}  // namespace tern

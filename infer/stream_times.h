@@ -1,0 +1,42 @@
+#pragma once
+// The time that a token takes of a model larger than memory, predicted from the rates of this machine, and a lower bound of it.
+
+#include <cstdint>
+#include <string_view>
+
+#include "infer/stream_plan.h"
+
+namespace tern {
+
+/// The bytes that a pass of `tokens` tokens reads if the share `hits` of its experts is in memory. For one token it is exact if `hits` was
+/// counted. Several tokens may choose the same experts; for them it assumes that all experts are chosen equally often.
+double expected_bytes(const StreamPlan&, int64_t tokens, double hits);
+inline double expected_bytes(const StreamPlan& plan, int64_t tokens) {
+  return expected_bytes(plan, tokens, plan.experts.even_share());
+}
+
+/// Rates of this machine, in bytes per second.
+struct StreamRates {
+  double disk = 0;   // of reading
+  double kept = 0;   // of products of one row with weights that stay in memory
+  double coded = 0;  // of products of one row with weights as the ring brings them
+};
+/// Measures `kept` and `coded` for some milliseconds, with 64 MiB of weights, or with half of what the plan will hold if that is less.
+void measure_products(const StreamPlan&, DType, StreamRates&);
+
+/// The seconds of a decoded token.
+struct StreamTimes {
+  double disk_s = 0;      // the disk's work alone
+  double products_s = 0;  // the products' work alone
+  // both, as they overlap by the ring's simulation; experts are read from the router's answer on.
+  double pass_s = 0;
+  double bound_s() const { return disk_s > products_s ? disk_s : products_s; }
+  std::string_view binds() const { return disk_s > products_s ? "the disk" : "products"; }
+};
+/// `hits`: the share of chosen experts that are in memory.
+StreamTimes stream_times(const StreamPlan&, const StreamRates&, double hits);
+inline StreamTimes stream_times(const StreamPlan& plan, const StreamRates& rates) {
+  return stream_times(plan, rates, plan.experts.even_share());
+}
+
+}  // namespace tern

@@ -1,0 +1,17 @@
+#pragma once
+// The file of arrivals of an asynchronous run: the order in which the server received gradients. OUT/arrivals.txt and --replay have this form.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tern {
+
+/// The text of a file of arrivals: on line i the number of the worker, from 0, whose gradient was received i-th.
+std::string arrivals_text(const std::vector<int32_t>&);
+/// The workers that such a text names, in order. `path` names the file in errors. Errors: bad_file, naming a line that is not a number from
+/// 0 to workers − 1.
+std::vector<int32_t> parse_arrivals(std::string_view text, const std::string& path, int workers);
+
+}  // namespace tern

@@ -1,0 +1,42 @@
+#pragma once
+// Where a rank of a run stands: which layers it has, which part of each matrix, and which replica's micro-batches it sees.
+
+#include <vector>
+
+#include "spec/model_spec.h"
+#include "train/settings.h"
+#include "train/tensor_place.h"
+#include "update/shares.h"
+
+namespace tern {
+
+/// rank = (device · replicas + replica) · ranks of a tensor group + place in its tensor group. A device is a device of the pipeline;
+/// without a plan of several stages there is one, which has all units. All replicas of a device have the same part of the model.
+/// Neighbouring replicas form a context group: they see the same micro-batches, and each has its own rows of them.
+struct RankPlace {
+  int rank = 0, device = 0, replica = 0, replicas = 1;
+  TensorPlace tensor{};
+  ContextPlace context{};
+  int share() const { return replica / context.ranks; }  // the number of its share of the step's micro-batches
+  std::vector<int> home;                                 // by unit: the device that has it
+  // By unit: whether this rank lacks it; empty: this rank has all units.
+  std::vector<bool> elsewhere;
+
+  bool has_first() const { return device == home.front(); }  // the embedding
+  bool has_last() const { return device == home.back(); }    // the head
+  bool in_stages() const { return !elsewhere.empty(); }
+  /// Whether some other rank has other layers, or other parts of matrices.
+  bool in_mesh() const { return in_stages() || tensor.ranks > 1; }
+  int rank_of(int of_device, int of_replica, int of_place) const {
+    return (of_device * replicas + of_replica) * tensor.ranks + of_place;
+  }
+};
+/// The place of rank `rank` of the settings' ranks. Errors  those of placement_of, if the settings' plan has several stages.
+RankPlace rank_place(const ModelSpec&, const TrainSettings&, int rank);
+/// The model with the matrices that a rank has, and with all layers: the whole model, or in a tensor group the rank's part of each matrix.
+ModelSpec part_of_rank(const ModelSpec&, const TensorPlace&);
+
+/// Which elements of each parameter's weights, gradients and optimizer state this rank keeps, under the settings' ZeRO stages.
+Shares shares_of(const ModelSpec&, const TrainSettings&, const RankPlace&);
+
+}  // namespace tern

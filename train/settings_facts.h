@@ -1,0 +1,32 @@
+#pragma once
+// Settings as facts of a checkpoint's manifest, and which of them may change when a run is resumed.
+
+#include <string>
+#include <vector>
+
+#include "train/manifest.h"
+#include "train/settings.h"
+
+namespace tern {
+
+/// What only the run itself knows, as settings do not say it: which model, tokenizer and data these are.
+struct RunIdentity {
+  std::string model;      // "config 1a2b3c4d", and the checksum of the weights that it started from, if any
+  std::string tokenizer;  // its hash
+  std::string data;       // "12345 tokens, CRC-32C …"
+};
+/// The settings and identities as facts for a manifest.
+Facts settings_facts(const TrainSettings&, const RunIdentity&);
+
+/// What differs between a checkpoint's facts and the present ones, each as a sentence: "--seq: 128 in the checkpoint, 256 now".
+struct SettingsChange {
+  // With these the run would not be the one that was begun: another model, data, tokenizer, seq, batch, seed, shuffle, dtype, rate,
+  // schedule or optimizer, or fewer steps than the checkpoint has done.
+  std::vector<std::string> refused;
+  // These do no harm, but the bits may differ from those of an uninterrupted run: another micro-batch, sum-groups, multiply, or number of
+  // steps under a schedule that depends on it; of `made_by`, another version, instruction set, number of threads or multiplier.
+  std::vector<std::string> warned;
+};
+SettingsChange compare_settings(const Manifest& checkpoint, const Facts& settings, const Facts& made_by);
+
+}  // namespace tern

@@ -1,0 +1,34 @@
+#pragma once
+// How the ranks of a run share out its step: how many have what, in which order they sum, and what ZeRO shares out.
+
+#include <cstdint>
+#include <vector>
+
+#include "spec/model_spec.h"
+#include "train/settings.h"
+
+namespace tern {
+
+/// Checks that the ranks can sum the step's micro-batches in the order asked for. Errors: usage, saying what does not
+/// divide what, and which sizes would do (train/nearest_order.h).
+void check_ranks(const TrainSettings&);
+/// Whether check_ranks would pass; for trying other sizes of micro-batches.
+bool sums_in_order(const TrainSettings&);
+/// The ZeRO stage of each unit: that of its layer in the plan, or the settings'.
+std::vector<int> zero_of_units(const ModelSpec&, const TrainSettings&);
+/// The highest ZeRO stage of any layer.
+int deepest_zero(const TrainSettings&);
+/// Whether each micro-batch's gradients are summed over ranks before the next micro-batch comes. If a rank has several micro-batches, this
+/// changes the order of sums.
+bool sums_each_micro_batch(const TrainSettings&);
+/// The number of devices over which a plan cuts the layers; 1: each rank has all layers.
+inline int num_stage_devices(const TrainSettings& s) { return s.plan ? s.plan->choice.num_stages : 1; }
+/// The number of shares into which a step's micro-batches are dealt. A context group has one share.
+inline int num_replicas(const TrainSettings& s) { return s.ranks / num_stage_devices(s) / s.tensor / s.context_ranks; }
+/// The number of ranks that have the same layers and the same part of each matrix. Gradients are summed over them, and ZeRO shares out
+/// among them. The ranks of a context group count one by one.
+inline int num_sharers(const TrainSettings& s) { return num_replicas(s) * s.context_ranks; }
+/// Sequences of a step on one replica.
+inline int64_t rank_batch(const TrainSettings& s) { return s.batch / num_replicas(s); }
+
+}  // namespace tern
