@@ -23,9 +23,9 @@ from limits import Server  # noqa: E402
 from shapes import MODELS, read_by_a_token  # noqa: E402
 
 
-def load(a, *words):
+def load(a, *words, of_server=()):
     out = subprocess.run([a.tern, "bench", "serve", *map(str, words), "--users", str(a.users), "--requests", str(a.requests),
-                          "--prompt-tokens", str(a.prompt), "--max-tokens", str(a.tokens), "--seed", "1", "--json"],
+                          "--prompt-tokens", str(a.prompt), "--max-tokens", str(a.tokens), "--seed", "1", "--json", *of_server],
                          capture_output=True, text=True)
     if out.returncode != 0:
         sys.exit(f"bench serve {words}: {out.stderr}")
@@ -33,7 +33,8 @@ def load(a, *words):
 
 
 def of_tern(a, work):
-    return load(a, work / "model", "--", "--threads", a.threads, "--prefix-cache", "off", "--max-running", a.users)
+    return load(a, work / "model",
+                of_server=["--", "--threads", str(a.threads), "--prefix-cache", "off", "--max-running", str(a.users)])
 
 
 def of_llama(a, work):
