@@ -133,6 +133,8 @@ def main():
             return
         if all((a.rates / name).exists() for name in ("read_rate", "product_rate")):
             print(json.dumps(roof(a, work)), flush=True)
+        if a.rounds < 1:
+            return
         who = {"tern": of_tern, **({"llama.cpp": of_llama} if a.llama_server else {})}
         rates = {name: [] for name in who}
         for number in range(a.rounds):
