@@ -193,7 +193,10 @@ TEST(Speculation, NoGuessChangesATokenOrALogProbability) {
 class ErraticClock : public Clock {
  public:
   explicit ErraticClock(uint32_t seed) : random_(seed) {}
-  int64_t now_ns() const override { return now_ns_ += random_() % 8 == 0 ? random_() % 20'000'000 : random_() % 100'000; }
+  int64_t now_ns() const override {
+    const uint32_t most = random_() % 8 == 0 ? 20'000'000 : 100'000;
+    return now_ns_ += static_cast<int64_t>(random_() % most);
+  }
   int64_t wall_ns() const override { return now_ns(); }
   void sleep_ns(int64_t duration_ns) override { now_ns_ += duration_ns; }
 
