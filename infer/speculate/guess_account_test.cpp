@@ -90,9 +90,9 @@ TEST(GuessAccount, WhateverForecastsSayGuessesAreNotSlowerThanNone) {
       world.right.fill(right), world.turn = turn;
       const double beside = speed(world, kBatch, {.most_tokens = 16}, kSteps) / plain;
       worst = std::min(worst, beside), best = std::max(best, beside);
-      EXPECT_GT(beside, 0.97) << "a row of " << world.row_s << " s; a guess of " << world.guess_s << " s, said to be times "
-                              << world.said << "; logits " << world.logits << ", cold " << world.cold << ", right "
-                              << right << ", turned behind " << turn;
+      EXPECT_GT(beside, 0.97) << "a row of " << world.row_s << " s; a guess of " << world.guess_s
+                              << " s, said to be times " << world.said << "; logits " << world.logits << ", cold "
+                              << world.cold << ", right " << right << ", turned behind " << turn;
     }
   }
   EXPECT_GT(best, 1.1) << "and where they pay, they are made";

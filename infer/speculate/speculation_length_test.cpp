@@ -9,12 +9,12 @@ namespace {
 TEST(SpeculationLength, IsNeverMuchSlowerThanNoneAndNearTheBestFixedOne) {
   const std::array<double, kGuessClasses> none{}, rare{0, 0.05, 0.05, 0.1, 0.1, 0.1, 0.2, 0.2},
       mixed{0, 0.1, 0.2, 0.4, 0.6, 0.8, 0.9, 0.97}, sure{0.9, 0.9, 0.95, 0.95, 0.97, 0.97, 0.99, 0.99};
-  const GuessWorld costs[] = {{.row_s = 0.02e-3},                    // rows next to nothing
-                         {.row_s = 0.1e-3},                     //
-                         {.row_s = 0.05e-3, .jump_s = 1e-3},    // a step between 8 and 9 rows
-                         {.step_s = 0, .row_s = 1e-3},          // each row as long as the first: nothing can be won
-                         {.row_s = 0.1e-3, .guess_s = 0.1e-3},  // a guess takes a tenth of a step
-                         {.row_s = 0.1e-3, .guess_s = 1e-3}};   // as long as a step
+  const GuessWorld costs[] = {{.row_s = 0.02e-3},                  // rows next to nothing
+                              {.row_s = 0.1e-3},                   //
+                              {.row_s = 0.05e-3, .jump_s = 1e-3},  // a step between 8 and 9 rows
+                              {.step_s = 0, .row_s = 1e-3},        // each row as long as the first: nothing can be won
+                              {.row_s = 0.1e-3, .guess_s = 0.1e-3},  // a guess takes a tenth of a step
+                              {.row_s = 0.1e-3, .guess_s = 1e-3}};   // as long as a step
   double worst = 10, nearest = 10;
   for (GuessWorld world : costs)
     for (const auto& right : {none, rare, mixed, sure})
@@ -57,7 +57,8 @@ TEST(SpeculationLength, ADraftAsLargeAsItsModelIsNotSlowerThanNoneWhateverTheNum
   for (const double guess_row_s : {0.1e-3, 0.3e-3, 0.45e-3})
     for (const int64_t length : {30, 100, 400})
       for (const int64_t batch : {1, 4, 16, 64}) {
-        GuessWorld world{.step_s = 1.5e-3, .row_s = 0.45e-3, .guess_s = 1e-3, .guess_row_s = guess_row_s, .prompt = 130};
+        GuessWorld world{
+            .step_s = 1.5e-3, .row_s = 0.45e-3, .guess_s = 1e-3, .guess_row_s = guess_row_s, .prompt = 130};
         world.length = length;
         world.right.fill(0.9);
         const int64_t steps = 6000;
