@@ -5,9 +5,8 @@
 namespace tern {
 namespace {
 
-constexpr int64_t kCold = 2;         // first steps of all, which say nothing
-constexpr double kKeepHeld = 0.98;   // weight of the step before
-constexpr double kLongestHeld = 10;  // typical steps that one counts as at most
+constexpr int64_t kCold = 2;        // first steps of all, which say nothing
+constexpr double kKeepHeld = 0.98;  // weight of the step before
 
 }  // namespace
 

@@ -36,6 +36,7 @@ class GuessAccount {
   static constexpr int64_t kFirstPlain = 4, kPlainEvery = 32;  // steps
   static constexpr double kShare = 0.012;                      // of all time
   static constexpr double kAtFirst = 2, kMostSaved = 6;        // steps without guesses
+  static constexpr double kLongestHeld = 2;                    // typical steps that one which was held up counts as
 
  private:
   void add(double seconds, double most_s);

@@ -61,8 +61,8 @@ TEST(GuessAccount, StepsWithoutGuessesAreSeenNowAndThenAndTheirMeanIsWhatCounts)
   EXPECT_TRUE(account.wants_plain());
   account.observe_plain(kTexts, kPlain);
   EXPECT_FALSE(account.wants_plain());
-  for (int i = 0; i < 2000; ++i) account.observe_plain(kTexts, i % 20 == 3 ? 3 * kPlain : kPlain);
-  EXPECT_NEAR(account.plain_s(kTexts), 1.1 * kPlain, 0.07 * kPlain) << "some steps are held up";
+  for (int i = 0; i < 2000; ++i) account.observe_plain(kTexts, i % 10 == 3 ? 5 * kPlain : kPlain);
+  EXPECT_NEAR(account.plain_s(kTexts), 1.1 * kPlain, 0.05 * kPlain) << "some steps are held up";
 }
 
 // Sixteen texts of 400 tokens from the first step on. What a guess takes is said to be half or twice what it is, rows of guesses cost as

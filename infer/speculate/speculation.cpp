@@ -149,10 +149,12 @@ void Speculation::drawn(uint64_t sequence, std::span<const int32_t> tokens, int6
 void Speculation::observe(int64_t decoding, int64_t rows, int64_t tokens, double compute_s, double draw_s) {
   const bool has_guesses = rows > decoding, is_plain = !has_guesses && !asked_ && !behind_asked_;
   const double seconds = guessing_s_ + compute_s + draw_s;
+  const double usual_s = times_.knows(rows) ? times_.estimate(rows) : compute_s;
   if (is_plain)
     account_.observe_plain(decoding, compute_s + draw_s);
-  else
-    account_.observe_guessed(decoding, tokens, seconds);
+  else  // one that the machine held up says nothing of guesses, and would cost more than is ever saved up
+    account_.observe_guessed(decoding, tokens,
+                             seconds - compute_s + std::min(compute_s, GuessAccount::kLongestHeld * usual_s));
   account_.earn(seconds);
   // A step without guesses that a draft has just made slow is no measure of one.
   if (has_guesses || is_plain) times_.observe(rows, compute_s), lasting_times_.observe(rows, compute_s);
