@@ -114,9 +114,10 @@ void Engine::run_batch() {
   EngineStep& report = last_step_;
   report.ran = report.only_decodes = true;
   report.running = scheduler_.num_running();
-  int64_t row = 0, rows = 0;
+  int64_t row = 0, rows = 0, decoding = 0, guessed = 0, places = 0;
   for (const Work& work : batch) {
-    rows += work.count;
+    rows += work.count, guessed += work.guesses;
+    decoding += work.kind == WorkKind::decode, places += work.wants_logits;
     if (work.kind == WorkKind::prefill) report.prompt_tokens += work.count, report.only_decodes = false;
     if (!work.wants_logits) continue;
     verify(work, logits, row);
@@ -129,7 +130,8 @@ void Engine::run_batch() {
     speculation_->observe(static_cast<int64_t>(batch.size()), row, report.generated_tokens,
                           seconds_between(compute_ns, draw_ns), seconds_between(draw_ns, end_ns));
   else
-    speculation_->observe_prompts(rows, seconds_between(compute_ns, draw_ns));
+    speculation_->observe_prompts(rows, seconds_between(compute_ns, draw_ns), decoding, guessed,
+                                  report.generated_tokens - places);
 }
 
 // Asks for what may follow the sequences that decode, as far as a text may still grow.

@@ -2,14 +2,14 @@
 """tern serve beside llama.cpp's server under the same load, in turns, on one model of random bf16 weights.
 
     compare.py [--tern build/release/bin/tern] [--llama-server PATH] [--users 16] [--prompt 128] [--tokens 64] [--rounds 3]
-               [--threads 2] [--shape 1b] [--model FOLDER] [--rates build/release/benchmarks/inference]
+               [--turns 5] [--threads 2] [--shape 1b] [--model FOLDER] [--rates build/release/benchmarks/inference]
 
 The model (benchmarks/inference/shapes.py) is written once and exported to GGUF for llama.cpp. Each server is started, warmed,
 put under the load of `tern bench serve` (streams of /v1/completions with the same prompts of token ids) and ended, one after the
 other, round after round; the median of tokens a second, and of the ratio within a round. Where --rates has read_rate and product_rate
-(ninja), a step in which all streams decode is held to the roof: the longer of the time to read weights, keys and values once and the time
-of the products at the rate of f32 multiply-adds in registers (a machine with products of bf16 has a higher one), the median step to the
-median rates and the step that one of twenty is quicker than to the best. llama-server: of llama.cpp, built with its instruction sets on (`-DGGML_NATIVE=ON`, target
+(ninja), --turns times a step in which all streams decode is held to the roof: the longer of the time to read weights, keys and values once
+and the time of the products at the rate of f32 multiply-adds in registers (a machine with products of bf16 has a higher one).
+llama-server: of llama.cpp, built with its instruction sets on (`-DGGML_NATIVE=ON`, target
 llama-server). --make: only write the model. Needs numpy.
 """
 import argparse, http.client, json, pathlib, random, signal, socket, statistics, subprocess, sys, tempfile, threading, time, urllib.request
@@ -23,9 +23,9 @@ from limits import Server  # noqa: E402
 from shapes import MODELS, read_by_a_token  # noqa: E402
 
 
-def load(a, *words):
+def load(a, *words, of_server=()):
     out = subprocess.run([a.tern, "bench", "serve", *map(str, words), "--users", str(a.users), "--requests", str(a.requests),
-                          "--prompt-tokens", str(a.prompt), "--max-tokens", str(a.tokens), "--seed", "1", "--json"],
+                          "--prompt-tokens", str(a.prompt), "--max-tokens", str(a.tokens), "--seed", "1", "--json", *of_server],
                          capture_output=True, text=True)
     if out.returncode != 0:
         sys.exit(f"bench serve {words}: {out.stderr}")
@@ -33,7 +33,8 @@ def load(a, *words):
 
 
 def of_tern(a, work):
-    return load(a, work / "model", "--", "--threads", a.threads, "--prefix-cache", "off", "--max-running", a.users)
+    return load(a, work / "model",
+                of_server=["--", "--threads", str(a.threads), "--prefix-cache", "off", "--max-running", str(a.users)])
 
 
 def of_llama(a, work):
@@ -56,15 +57,13 @@ def of_llama(a, work):
         server.wait(60)
 
 
-def steps_of_all(a, work):
+def steps_of_all(a, server, turn):
     """Seconds between tokens of a text while those of all users decode, sorted: of a step each."""
-    s = Server([a.tern, "serve", str(work / "model"), "--port", "0", "--json", "--threads", str(a.threads), "--prefix-cache", "off",
-                "--max-running", str(a.users)])
-    times, rng = [[] for _ in range(a.users)], random.Random(1)
+    times, rng = [[] for _ in range(a.users)], random.Random(turn)
     prompts = [[rng.randrange(256, 4000) for _ in range(a.prompt)] for _ in times]
 
     def ask(i):
-        c = http.client.HTTPConnection("127.0.0.1", s.port, timeout=600)
+        c = http.client.HTTPConnection("127.0.0.1", server.port, timeout=600)
         c.request("POST", "/v1/completions", json.dumps({"prompt": prompts[i], "max_tokens": a.tokens, "ignore_eos": True, "stream": True,
                                                          "return_token_ids": True, "seed": i}))
         for line in c.getresponse():
@@ -75,33 +74,41 @@ def steps_of_all(a, work):
         t.start()
     for t in asking:
         t.join()
-    s.end()
     begin, end = max(t[0] for t in times), min(t[-1] for t in times)
     gaps = sorted(b - a for t in times for a, b in zip(t, t[1:]) if a >= begin and b <= end)
     return gaps if len(gaps) >= a.users * 8 else sys.exit(f"compare: all texts decode together for {len(gaps)} tokens only; raise --tokens")
 
 
 def rates_of(a, work):
-    """Best and median of GB/s read and of GFLOP/s."""
+    """Median of GB/s read and of GFLOP/s."""
     read = [float(x) for x in subprocess.run([a.rates / "read_rate", next((work / "model").glob("*.safetensors")), str(a.threads)],
                                              capture_output=True, text=True, check=True).stdout.split()]
-    made = [float(x) for x in subprocess.run([a.rates / "product_rate", str(a.threads)], capture_output=True, text=True, check=True).stdout.split()]
-    return [max(read[:2]), max(read[2:])], made
+    made = [float(x) for x in subprocess.run([a.rates / "product_rate", str(a.threads), "100"], capture_output=True, text=True, check=True).stdout.split()]
+    return max(read[2:]), made[1]
 
 
 def roof(a, work):
-    """A step of all users beside the roof, with rates taken before and after; the faster ones count."""
-    before = rates_of(a, work)
-    steps = steps_of_all(a, work)
-    read, made = ([max(x, y) for x, y in zip(*pair)] for pair in zip(before, rates_of(a, work)))
+    """A step of all users beside the roof, turn by turn: rates, steps, rates. A neighbour halves a shared machine's rates within
+    seconds, so each turn's median step stands beside the means of the median rates just before and just after it."""
     m = MODELS[a.shape]
     kv = 2 * 2 * m["layers"] * m["kv_heads"] * m["head"] * a.users * (a.prompt + a.tokens / 2)
     weights = read_by_a_token(a.shape)
-    out = {"step_s": statistics.median(steps), "quick_step_s": steps[len(steps) // 20], "read_gb_per_s": read, "products_gflops": made}
-    for name, which, step in (("best", 0, steps[len(steps) // 20]), ("median", 1, statistics.median(steps))):
-        reads, products = (2 * weights + kv) / (1e9 * read[which]), 2 * weights * a.users / (1e9 * made[which])
-        out[name] = {"read_s": reads, "products_s": products, "share_of_roof": max(reads, products) / step}
-    return out
+    server = Server([a.tern, "serve", str(work / "model"), "--port", "0", "--json", "--threads", str(a.threads), "--prefix-cache", "off",
+                     "--max-running", str(a.users)])
+    shares = []
+    steps_of_all(a, server, 0)  # touches all pages
+    before = rates_of(a, work)
+    for turn in range(1, 1 + a.turns):
+        step = statistics.median(steps_of_all(a, server, turn))
+        after = rates_of(a, work)
+        read, made = ((x + y) / 2 for x, y in zip(before, after))
+        reads, products = (2 * weights + kv) / (1e9 * read), 2 * weights * a.users / (1e9 * made)
+        shares.append(max(reads, products) / step)
+        print(json.dumps({"turn": turn, "step_s": step, "read_gb_per_s": read, "products_gflops": made, "read_s": reads,
+                          "products_s": products, "share_of_roof": shares[-1]}), flush=True)
+        before = after
+    server.end()
+    return {"share_of_roof": statistics.median(shares), "least": min(shares), "most": max(shares)}
 
 
 def main():
@@ -109,7 +116,7 @@ def main():
     p.add_argument("--tern", default=str(ROOT / "build/release/bin/tern"))
     p.add_argument("--llama-server")
     p.add_argument("--rates", type=pathlib.Path, default=ROOT / "build/release/benchmarks/inference")
-    for name, value in (("users", 16), ("prompt", 128), ("tokens", 64), ("requests", 48), ("rounds", 3), ("threads", 2)):
+    for name, value in (("users", 16), ("prompt", 128), ("tokens", 64), ("requests", 48), ("rounds", 3), ("turns", 5), ("threads", 2)):
         p.add_argument("--" + name, type=int, default=value)
     p.add_argument("--shape", choices=MODELS, default="1b")
     p.add_argument("--model", help="a folder that keeps the model for another time")
@@ -126,6 +133,8 @@ def main():
             return
         if all((a.rates / name).exists() for name in ("read_rate", "product_rate")):
             print(json.dumps(roof(a, work)), flush=True)
+        if a.rounds < 1:
+            return
         who = {"tern": of_tern, **({"llama.cpp": of_llama} if a.llama_server else {})}
         rates = {name: [] for name in who}
         for number in range(a.rounds):

@@ -1,12 +1,14 @@
 #pragma once
-// Decides how many guessed tokens a step computes behind the ends of its sequences: the number that gives the most tokens a second, by the measured
-// times of steps and the measured acceptance, and none if none would pay. The aim is Nightjar's: never slower than without guesses. Nightjar
-// tries lengths by a bandit; here the acceptance of every guess is known, as guesses that were not computed are compared with the drawn
-// tokens too.
+// Decides how many guessed tokens a step computes behind the ends of its sequences: the number that gives the most tokens a second, by the
+// measured times of steps and the measured acceptance, and none if none would pay. The aim is Nightjar's: never slower than without guesses.
+// Nightjar tries lengths by a bandit; here the acceptance of every guess is known, as guesses that were not computed are compared with the
+// drawn tokens too. That is a forecast. How much may be lost where it is wrong, an account bounds by the clock alone (guess_account.h).
+// None of this has a part in which token is drawn.
 
 #include <optional>
 
 #include "base/clock.h"
+#include "infer/speculate/guess_account.h"
 #include "infer/speculate/proposer.h"
 #include "infer/speculate/step_times.h"
 
@@ -48,13 +50,15 @@ class Speculation {
   void drawn(uint64_t sequence, std::span<const int32_t> tokens, int64_t computed);
   /// Tells the times of a step that only decoded: `decoding` sequences, `rows` computed tokens, `tokens` drawn.
   void observe(int64_t decoding, int64_t rows, int64_t tokens, double compute_s, double draw_s);
-  /// Tells the time of a step of `rows` tokens that read prompts too.
-  void observe_prompts(int64_t rows, double compute_s) { lasting_times_.observe(rows, compute_s); }
+  /// Tells the time of a step of `rows` tokens that read prompts too; `guessed` of them were guesses of `decoding` texts, of which `accepted` were drawn.
+  void observe_prompts(int64_t rows, double compute_s, int64_t decoding = 0, int64_t guessed = 0, int64_t accepted = 0);
   /// Forgets a sequence that has ended.
   void forget(uint64_t sequence);
   const SpeculationFigures& figures() const { return figures_; }
 
  private:
+  static constexpr double kMargin = 1.03;    // times are uncertain: a gain must be worth it
+  static constexpr double kSureShare = 0.5;  // of a gain that is foretold; what is lost without the rest is paid for
   /// Acceptance of recent guesses; older ones count less.
   struct Rates {
     std::array<double, kGuessClasses> tried{}, right{};
@@ -69,16 +73,18 @@ class Speculation {
   struct Plan {
     std::vector<size_t> of;  // indices of the asks that are passed on
     int64_t most = 0;        // guesses of each; 0: nothing is asked for
-    bool is_trial = false;   // one guess of one text, to learn what guesses cost and are worth
   };
   // What guesses are expected to be worth.
   struct Forecast {
     int64_t most = 0;    // the number of guesses of each text that gives the most tokens a second; 0: no guesses
     double saved_s = 0;  // seconds that a step saves, before the time to read texts first
+    double worth_s = 0;  // seconds that the tokens that were guessed take without guesses
     double tokens = 0;   // of a step
   };
   Plan plan(std::span<const ProposalAsk>, int64_t decoding);
-  Plan trial(std::span<const ProposalAsk>, std::span<const int64_t> unread) const;
+  bool may_ask() const;
+  Plan trial(std::span<const ProposalAsk>, std::span<const int64_t> unread, int64_t decoding);
+  bool pay(Plan&, std::span<const int64_t> unread, int64_t decoding, double acceptance);
   Forecast forecast(int64_t decoding, int64_t asked, double acceptance) const;
   void drop_those_not_worth_reading(Plan&, std::span<const ProposalAsk>, std::span<const int64_t> unread,
                                     int64_t decoding, const Forecast&) const;
@@ -99,8 +105,11 @@ class Speculation {
   Rates rates_;                   // of all texts
   std::unordered_map<uint64_t, Text> texts_;
   int64_t wait_ = 0, next_wait_ = 1;  // steps until a proposer that costs time is tried again
-  double trials_s_ = 0;               // seconds of all trials
-  double guessing_s_ = 0;             // of this step
+  GuessAccount account_;
+  double guessing_s_ = 0;       // of this step
+  bool asked_ = false;          // in this step, a proposer that takes time
+  bool behind_asked_ = false;   // the step before was such a one: what it left in caches is gone
+  bool behind_prompt_ = false;  // the step before read prompts
   SpeculationFigures figures_;
 };
 

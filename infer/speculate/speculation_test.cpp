@@ -5,6 +5,7 @@
 
 #include <map>
 #include <random>
+#include <set>
 
 #include "infer/constrain/constraint.h"
 #include "infer/engine.h"
@@ -66,10 +67,9 @@ struct Setting {
 
 Texts run(std::span<const uint64_t> numbers, const Setting& s, const SpeculationSettings& speculation,
           const std::function<void(uint64_t id, uint64_t number)>& submitted, SpeculationFigures* figures,
-          int64_t* preemptions) {
+          int64_t* preemptions, const Clock& clock = VirtualClock()) {
   Arena arena;
   KvPool pool({.layers = {{1, 1}}, .page_tokens = s.page, .type = KvType::f32}, s.pages, arena);
-  VirtualClock clock;
   Texts said;
   {
     Engine engine(pool, fake_model, nullptr,
@@ -187,6 +187,50 @@ TEST(Speculation, NoGuessChangesATokenOrALogProbability) {
       }
   }
   EXPECT_GT(all_preemptions, 100);
+}
+
+// Goes on by what nobody can foresee, each time that it is asked.
+class ErraticClock : public Clock {
+ public:
+  explicit ErraticClock(uint32_t seed) : random_(seed) {}
+  int64_t now_ns() const override {
+    const uint32_t most = random_() % 8 == 0 ? 20'000'000 : 100'000;
+    return now_ns_ += static_cast<int64_t>(random_() % most);
+  }
+  int64_t wall_ns() const override { return now_ns(); }
+  void sleep_ns(int64_t duration_ns) override { now_ns_ += duration_ns; }
+
+ private:
+  mutable std::mt19937 random_;
+  mutable int64_t now_ns_ = 0;
+};
+
+// How many guesses are computed follows from the clock: what is said does not.
+TEST(Speculation, TheClockChangesNoTokenAndNoLogProbability) {
+  std::vector<uint64_t> numbers;
+  Texts want;
+  for (uint64_t i = 0; i < 40; ++i) {
+    numbers.push_back(i);
+    want.merge(run({&i, 1}, {}, {}, {}, nullptr, nullptr));
+  }
+  std::set<int64_t> counts;
+  for (const uint32_t seed : {1u, 2u, 3u, 4u}) {
+    const ErraticClock clock(seed);
+    NgramProposer ngram;
+    Arena arena;
+    KvPool draft_pool(kFakeShape, 300, arena);
+    const DraftLimits limits{.rows = 50, .context = kContext, .vocab = kFakeVocab, .draws_from = kFakeVocab};
+    DraftProposer draft(draft_pool, fake_model, limits, clock);
+    for (Proposer* proposer : std::initializer_list<Proposer*>{&ngram, &draft})
+      for (const bool cache : {false, true}) {
+        SpeculationFigures figures;
+        const Texts got = run(numbers, {.page = 4, .pages = 300, .budget = 100, .chunk = 16, .cache = cache},
+                              {.proposer = proposer, .most_tokens = 6}, {}, &figures, nullptr, clock);
+        EXPECT_TRUE(got == want) << "clock " << seed;
+        counts.insert(figures.guessed);
+      }
+  }
+  EXPECT_GT(counts.size(), 4u) << "the clock decided nothing";
 }
 
 // A kept prefix of a conversation has no keys of guesses.

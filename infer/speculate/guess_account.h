@@ -1,0 +1,50 @@
+#pragma once
+// What guesses may lose. Forecasts of what guesses cost and win can be wrong in ways that nobody thought of (cold caches behind
+// a draft, rows that cost more with logits than without), so they only propose; what was lost or won is read off the clock,
+// and guesses lose no more than a fixed share of the time. A bandit between guesses and none, whose losing arm is paid for in
+// advance.
+
+#include "infer/speculate/step_times.h"
+
+namespace tern {
+
+/// Seconds that guesses may still cost more than they win. A share of all time comes in, what steps with guesses took longer than
+/// their tokens take without goes out, and what they won comes back. Little is saved up, so that gains of one kind of text are
+/// not lost on the next. What steps without guesses take is measured again now and then (wants_plain).
+class GuessAccount {
+ public:
+  /// A step of `decoding` texts without guesses, and not right behind one with.
+  void observe_plain(int64_t decoding, double seconds);
+  /// A step with guesses, or behind one, that drew so many tokens. `seconds`: with guessing and drawing.
+  void observe_guessed(int64_t decoding, int64_t tokens, double seconds);
+  /// Of a step that read prompts too: more than it would have been without guesses. Negative: guesses won.
+  void charge(double lost_s);
+  /// Time has passed: a share of it may be lost.
+  void earn(double seconds);
+  /// Enough steps without guesses were seen to judge those with.
+  bool is_open() const { return num_plain_ >= kFirstPlain; }
+  /// No guesses are to be computed in the next step, so that what a step takes without is known.
+  bool wants_plain() const { return since_plain_ >= kPlainEvery; }
+  /// Whether so much may be lost.
+  bool can_pay(double lost_s) const { return lost_s <= left_s_; }
+  /// What is wanted costs more than is usually saved up: shares of the time, not gains, are saved for it. 0: nothing is.
+  void save_for(double lost_s) { wanted_s_ = lost_s; }
+  double left_s() const { return left_s_; }
+  /// Of a step without guesses, as they are on average; 0: none was seen.
+  double plain_s(int64_t decoding) const;
+
+  static constexpr int64_t kFirstPlain = 4, kPlainEvery = 32;  // steps
+  static constexpr double kShare = 0.012;                      // of all time
+  static constexpr double kAtFirst = 2, kMostSaved = 6;        // steps without guesses
+  static constexpr double kLongestHeld = 2;                    // typical steps that one which was held up counts as
+
+ private:
+  void add(double seconds, double most_s);
+
+  StepTimes plain_{StepTimes::kLongMemory};  // by texts; typical ones
+  double held_ = 20, typical_ = 20;          // recent ones: the sum of seconds beside typical ones, and their number
+  double left_s_ = 0, wanted_s_ = 0;
+  int64_t num_plain_ = 0, since_plain_ = 0, decoding_ = 0;
+};
+
+}  // namespace tern
