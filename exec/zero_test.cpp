@@ -272,7 +272,16 @@ TEST(ZeroSlow, OneToEightRanksHaveTheBitsOfACopyWithEveryRule) {
     const bool cut = row_of(rule).grain({ParameterKind::matrix, 256, 516}) == UpdateGrain::interval;
     const bool bases = std::ranges::count(row_of(rule).options, std::string_view("basis-every"), &RuleOption::name) > 0;
     for (const int ranks : bases ? std::vector{3, 8} : std::vector{2, 3, 4, 5, 6, 7, 8}) {
-      const Case wide = with_micro({"wide", DType::f32, Multiply::fast, true, cut ? 256 : bases ? 64 : 96, 3, {}}, ranks);
+      const Case wide = with_micro({"wide",
+                                    DType::f32,
+                                    Multiply::fast,
+                                    true,
+                                    cut     ? 256
+                                    : bases ? 64
+                                            : 96,
+                                    3,
+                                    {}},
+                                   ranks);
       const Ran want = run(wide, config, 0, 1, 2), got = run(wide, config, 1, ranks, 2);
       expect_equal(got, want, std::string(name_of(rule)) + " on " + std::to_string(ranks));
       EXPECT_EQ(got.state_bytes, want.state_bytes) << name_of(rule) << " on " << ranks;

@@ -181,8 +181,9 @@ double spread_of(const Rows& rows) {
 double worst_ratio(const Rule& rule, const Rows& good, int f, uint64_t seed) {
   const std::vector<double> middle = mean_of(views(good));
   const double spread = spread_of(good);
-  return worst_error([&](const std::vector<double>& sent) { return squared(rule(beside(good, f, sent)), middle) / spread; },
-                     good, seed);
+  return worst_error(
+      [&](const std::vector<double>& sent) { return squared(rule(beside(good, f, sent)), middle) / spread; }, good,
+      seed);
 }
 
 struct Published {
@@ -195,10 +196,7 @@ std::vector<Published> published(int n, int f) {
   const double share = static_cast<double>(f) / (n - 2 * f);
   return {{"trimmed mean", [f](const Rows& x) { return trimmed_mean(views(x), f); }, 6 * share * (1 + share)},
           {"coordinate median", [](const Rows& x) { return coordinate_median(views(x)); }, 4 * std::pow(1 + share, 2)},
-          {"geometric median",
-           [](const Rows& x) {
-             return geometric_median(views(x), {.steps = 20, .smooth = 1e-9});
-           },
+          {"geometric median", [](const Rows& x) { return geometric_median(views(x), {.steps = 20, .smooth = 1e-9}); },
            4 * std::pow(1 + share, 2)},
           {"Krum", [f](const Rows& x) { return krum(views(x), f); }, 6 * (1 + share)}};
 }
@@ -247,7 +245,8 @@ TEST(AggregateSlow, BehindBucketsErrorsStayWithinTheRulesShareOfTheGoodBuckets) 
   struct Dealt {
     int n, f, size;
   };
-  for (const auto& [n, f, size] : {Dealt{12, 1, 2}, Dealt{13, 1, 3}, Dealt{16, 2, 2}, Dealt{22, 3, 2}, Dealt{15, 1, 3}}) {
+  for (const auto& [n, f, size] :
+       {Dealt{12, 1, 2}, Dealt{13, 1, 3}, Dealt{16, 2, 2}, Dealt{22, 3, 2}, Dealt{15, 1, 3}}) {
     const int buckets = (n + size - 1) / size;
     for (const Published& p : published(buckets, f))
       for (uint64_t seed = 1; seed <= 200; ++seed) {
