@@ -2,6 +2,7 @@
 // the bytes that the Program says.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 
@@ -68,7 +69,7 @@ Ran run(const Case& c, const UpdateConfig& config, int zero, int ranks, int step
   int64_t sent = 0, want_sent = 0;
   with_comms(ranks, {.baton = true}, [&](Comm& comm) {
     Bench run(c, config, zero, comm.rank(), ranks);
-    const int64_t each = kMicro / ranks;
+    const int64_t each = std::ssize(c.micro) / ranks;
     const RankShare share = keep_share(run, comm.rank(), ranks);
     Placement placed = placement_of(run.spec, share.costs, recompute);
     placed.mesh.data = ranks, placed.groups = zero >= 2 ? 1 : static_cast<int>(each), placed.update = config;
@@ -88,6 +89,9 @@ Ran run(const Case& c, const UpdateConfig& config, int zero, int ranks, int step
     }
     sent += comm.bytes().sent;
     want_sent = steps * (all_sent(p, ranks) + int64_t{8} * (ranks - 1) * ranks * each);  // the losses too
+    Bits own;
+    put_state(own, run);
+    if (zero == 0 && !ran.state.empty()) { EXPECT_TRUE(own == ran.state) << "copies differ on rank " << comm.rank(); }
     put_state(ran.state, run);
     const MemoryBytes now = run.arena.current();
     ran.state_bytes += now[static_cast<size_t>(MemoryClass::optimizer)];
@@ -260,6 +264,33 @@ TEST(Zero, OneHasTheBitsOfACopyWithEveryRule) {
     const Ran want = run(wide, config, 0, 1, 2), got = run(wide, config, 1, 2, 2);
     expect_equal(got, want, std::string(name_of(rule)));
     EXPECT_EQ(got.state_bytes, want.state_bytes) << "shared out, nothing is kept twice";
+  }
+}
+
+// Any number of ranks, of which none need have as much as another: the bits of one, and nothing is kept twice. Matrices of several blocks where a
+// rule may cut them; rules that make bases are slow, and take two numbers alone.
+TEST(ZeroSlow, OneToEightRanksHaveTheBitsOfACopyWithEveryRule) {
+  for (const UpdateRule rule : kUpdateRules) {
+    const UpdateConfig config = update_config(rule);
+    const bool cut = row_of(rule).grain({ParameterKind::matrix, 256, 516}) == UpdateGrain::interval;
+    const bool bases = std::ranges::count(row_of(rule).options, std::string_view("basis-every"), &RuleOption::name) > 0;
+    for (const int ranks : bases ? std::vector{3, 8} : std::vector{2, 3, 4, 5, 6, 7, 8}) {
+      const Case wide = with_micro({"wide",
+                                    DType::f32,
+                                    Multiply::fast,
+                                    true,
+                                    cut     ? 256
+                                    : bases ? 64
+                                            : 96,
+                                    3,
+                                    {}},
+                                   ranks);
+      const Ran want = run(wide, config, 0, 1, 2), got = run(wide, config, 1, ranks, 2);
+      expect_equal(got, want, std::string(name_of(rule)) + " on " + std::to_string(ranks));
+      EXPECT_EQ(got.state_bytes, want.state_bytes) << name_of(rule) << " on " << ranks;
+      // Without owners every rank makes the bases: the same ones.
+      if (bases) expect_equal(run(wide, config, 0, ranks, 2), want, std::string(name_of(rule)) + ", copies");
+    }
   }
 }
 

@@ -108,9 +108,8 @@ def main():
     given = parser.parse_args()
     if given.sample:
         shutil.rmtree(given.folder, ignore_errors=True)
-    small = given.quick or given.sample
     lines = 40 if given.sample else 170 if given.quick else 4000
-    images = 24 if given.sample else 128 if given.quick else 3072
+    images = 24 if given.sample else 192 if given.quick else 4608
     epochs = 2 if given.sample else 12
     parts = [12, 3] if given.sample else [32, 8, 3] if given.quick else [768, 192, 48, 12, 3]
     seeds = [1] if given.sample else [1, 2, 3]
@@ -122,7 +121,8 @@ def main():
     runs.text, runs.held_out, runs.seq = runs.folder / "images.jsonl", runs.folder / "held-out-images.jsonl", SIDE * SIDE + 2
     if not runs.held_out.exists():
         write_images(runs.text, images + 1, 1), write_images(runs.held_out, 257, 2)  # the last window wants one token more
-    seen = compare("images", runs, epochs if given.sample else 2 * epochs, [parts[0], parts[-1]] if small else parts, seeds, not given.sample, given)
+    parts = [12, 3] if given.sample else [48, 3] if given.quick else parts
+    seen = compare("images", runs, epochs, parts, seeds, not given.sample, given)
     study.plot(runs.folder / "images.svg", "Images: held-out loss by batch", "log2 of the images of a step", seen)
     print(f"\nPlots: {runs.folder}/text.svg, images.svg")
 

@@ -83,6 +83,9 @@ def main():
         reached = [next((time for _, time, loss in c if loss <= goal), None) for c in each]
         rows.append([rule, best[rule], study.spread([c[-1][2] for c in each]), f"{each[0][-1][1]:.0f}",
                      "not reached" if None in reached else study.spread(reached)])
+    for across, name, title, unit in ((0, "by-receipts.svg", "Held-out loss by gradients", "gradients"),
+                                      (1, "by-time.svg", "Held-out loss by virtual time", "service times of a fast worker")):
+        study.plot(runs.folder / name, title, unit, {rule: study.mean_curve(each, across) for rule, each in curves.items()})
     print(f"{WORKERS} workers, one {SLOW:g} times slower; {receipts} gradients of 128 tokens; goal: a loss of {goal:.3f}\n")
     study.table(["rule", "best η/(1-β)", "held-out loss after all gradients", "virtual time of all", "virtual time to the goal"],
                 rows)
@@ -92,7 +95,7 @@ def main():
     for t, (_, k) in enumerate(order):
         delays[k] = max(delays[k], t - sent.get(k, 0))
         sent[k] = t + 1
-    print(f"\nLongest delays in receipts: the slow worker {delays[0]}, others {max(delays[1:])}.")
+    print(f"\nLongest delays in receipts: the slow worker {delays[0]}, others {max(delays[1:])}.\nPlots: {runs.folder}/by-receipts.svg, by-time.svg")
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ it was stopped.
   benchmarks/updates/liars.py --tern build/release/bin/tern --folder DIR [--quick | --sample]
 """
 
+import math
 import shutil
 
 import study
@@ -24,11 +25,11 @@ def main():
     given = parser.parse_args()
     small = given.quick or given.sample
     samples = 12 if given.sample else 96 if given.quick else 3200  # of each rank, over all steps
-    batches = [2] if given.sample else [1, 8] if given.quick else [1, 4, 16, 64]
-    rates = {"m": [1.0], "nm": [0.3]} if given.sample else {"m": [0.5, 2.0], "nm": [0.1, 0.4]}
+    batches = [2] if given.sample else [1, 4] if given.quick else [1, 4, 16, 64]
+    rates = {"m": [1.0], "nm": [0.3]} if given.sample else {"m": [0.5, 2.0, 8.0], "nm": [0.025, 0.1, 0.4]}
     if not small:
         rates = {"m": [0.125, 0.25, 0.5, 1.0, 2.0, 4.0], "nm": [0.025, 0.05, 0.1, 0.2, 0.4, 0.8]}
-    seeds = [1] if small else [1, 2, 3]
+    seeds = [1] if given.sample else [1, 2, 3]
     aggregators = ["mean", "geometric-median", "trimmed-mean"] if small else [
         "mean", "krum", "median", "trimmed-mean", "geometric-median", "centered-clipping"]
     attacks = ["none", "alie", "bit-flip"] if small else ["none", "alie", "inner-product", "bit-flip", "label-flip", "garbage"]
@@ -51,19 +52,24 @@ def main():
         return runs.loss(runs.run(name, steps, 1, *words)[1])
 
     head = ["method, sequences of a rank and step", "rate", "aggregator", *attacks]
-    rows = []
+    rows, curves = [], {attack: {} for attack in attacks}
     for method in METHODS:
         for batch in batches:
             tuned = {rate: loss(method, batch, rate, "mean", "none", "none", 1) for rate in rates[method]}
             rate = min(tuned, key=tuned.get)
             for aggregator in aggregators:
                 for mix in mixes if aggregator != "mean" else ["none"]:
-                    cells = [study.spread([loss(method, batch, rate, aggregator, attack, mix, seed) for seed in seeds])
-                             for attack in attacks]
-                    named = aggregator if mix == "none" else f"{aggregator} of nearest"
+                    named, cells = aggregator if mix == "none" else f"{aggregator} of nearest", []
+                    for attack in attacks:
+                        losses = [loss(method, batch, rate, aggregator, attack, mix, seed) for seed in seeds]
+                        cells.append("diverged" if math.inf in losses else study.spread(losses))
+                        curves[attack].setdefault(f"{method}, {named}", []).append((math.log2(batch), sum(losses) / len(losses)))
                     rows.append([f"{method}, {batch}", rate, named, *cells])
     print(f"{given.ranks} ranks, {given.liars} of them attack; {samples} sequences of 64 tokens to a rank; held-out loss\n")
     study.table(head, rows)
+    for attack, each in curves.items():
+        study.plot(runs.folder / f"{attack}.svg", f"Held-out loss by batch, attack: {attack}", "log2 of a rank's sequences of a step", each)
+    print(f"\nPlots: {', '.join(f'{runs.folder}/{attack}.svg' for attack in attacks)}")
 
 
 if __name__ == "__main__":

@@ -2,8 +2,9 @@
 """One step of AdamW and of Muon over 100 million f32 parameters: tern's beside PyTorch's, in turns, in one run.
 
 step_rate (built from step_rate.cpp) is called once for each turn, PyTorch steps in a process of its own that stays: each turn is one
-median of tern and one of PyTorch, so that a machine that is busy for a while is so for both. PyTorch's AdamW is the fused one; its Muon
-computes products in bf16, as it always does, so beside it stands the same step with f32 products, which is what tern computes.
+median of tern and one of PyTorch, so that a machine that is busy for a while is so for both. PyTorch's AdamW is the fused one; a step of
+tern also clears the gradients, so beside it stands the same step with zero_grad(set_to_none=False) behind it. PyTorch's Muon computes
+products in bf16, as it always does, so beside it stands the same step with f32 products, which is what tern computes.
 Needs torch 2.9 or later.
 
   benchmarks/updates/step_rate.py --step-rate build/release/bin/step_rate [--side 2048 --count 24] [--turns 5] [--threads 2]
@@ -28,7 +29,7 @@ def peer(rule, side, count, rounds, threads):
     weights = [torch.nn.Parameter(torch.randn(side, side) * 0.01) for _ in range(count)]
     for weight in weights:
         weight.grad = torch.randn(side, side) * 0.001
-    if rule == "adamw":
+    if rule.startswith("adamw"):
         optimizer = torch.optim.AdamW(weights, lr=1e-3, fused=True)
     else:
         if rule == "muon-f32":
@@ -42,6 +43,8 @@ def peer(rule, side, count, rounds, threads):
         for _ in range(max(1, rounds)):
             begin = time.perf_counter()
             optimizer.step()
+            if rule == "adamw-cleared":
+                optimizer.zero_grad(set_to_none=False)
             took.append(time.perf_counter() - begin)
         print(statistics.median(took), flush=True)
 
@@ -88,7 +91,7 @@ def main():
     print(f"{given.count} matrices of {given.side} x {given.side}, f32, {given.threads} threads; {given.turns} turns of {given.rounds} steps\n")
     print("| rule | tern ms | of a plain loop's rate | of a product's rate | PyTorch ms | PyTorch / tern, by turn |\n" + "|---" * 6 + "|")
     for rule in given.rules.split(","):
-        names = [rule, "muon-f32"] if rule == "muon" else [rule]
+        names = [rule, "muon-f32" if rule == "muon" else "adamw-cleared"]
         peers, turns = [start_peer(given, name) for name in names], []
         for _ in range(given.turns):
             turns.append((*tern_turn(given, rule), *(peer_turn(process) for process in peers)))

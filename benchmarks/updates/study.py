@@ -97,15 +97,15 @@ def curve(rows, tokens):
 
 
 def plot(path, title, across, curves):
-    """An SVG of loss: curves is {name: [(x, loss)]}; infinite losses are left out."""
+    """An SVG of loss: curves is {name: [(x, loss)]}; infinite losses are left out, those far above the least lie on the upper edge."""
     colours = ["#1b6ca8", "#c8553d", "#2e933c", "#7b4b94", "#b58900", "#444444", "#d33682", "#2aa198", "#8c564b", "#17becf"]
     curves = {name: [(x, y) for x, y in points if y < float("inf")] for name, points in curves.items()}
     every = [p for points in curves.values() for p in points]
     if not every:
         return
     x1, (y0, y1) = max(x for x, _ in every) or 1, (f(y for _, y in every) for f in (min, max))
-    y1 = y1 if y1 > y0 else y0 + 1
-    px, py = lambda x: 60 + 560 * x / x1, lambda y: 340 - 290 * (y - y0) / (y1 - y0)
+    y1 = min(y1, 2 * y0 + 1) if y1 > y0 else y0 + 1
+    px, py = lambda x: 60 + 560 * x / x1, lambda y: 340 - 290 * (min(y, y1) - y0) / (y1 - y0)
     out = [f'<svg xmlns="http://www.w3.org/2000/svg" width="820" height="390" font-family="sans-serif" font-size="12">',
            '<rect width="820" height="390" fill="white"/>', f'<text x="60" y="24" font-size="15">{title}</text>',
            f'<text x="340" y="380" text-anchor="middle">{across}</text>', '<path d="M60 50V340H620" fill="none" stroke="#888"/>']
