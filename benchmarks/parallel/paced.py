@@ -27,7 +27,7 @@ import subprocess
 import sys
 import tempfile
 
-from runs import FINISHED, ROOT, STOPPED, Results, checked, make, middle, stamp, steps_of, train_words
+from runs import FINISHED, ROOT, Failed, STOPPED, Results, checked, make, middle, stamp, steps_of, train_words
 
 SPACES, HOSTS = ("tern-a", "tern-b"), ("10.77.0.1", "10.77.0.2")
 SUMS = ("REDUCE", "SCATTER", "GATHER")
@@ -71,7 +71,7 @@ def on_the_link(words, cache, codes):
     said = [p.communicate() for p in processes]
     for p, (_, errors) in zip(processes, said):
         if p.returncode not in codes:
-            sys.exit(f"{' '.join(words)}\nended with {p.returncode}:\n{errors[-2000:]}")
+            raise Failed(f"{' '.join(words)}\nended with {p.returncode}:\n{errors[-2000:]}")
 
 
 def spans_of(trace):
@@ -99,6 +99,7 @@ def times_of(spans):
 def one(a, folder, dtype, work):
     out, trace = work / "out", work / "trace.json"
     shutil.rmtree(out, ignore_errors=True)
+    trace.unlink(missing_ok=True)
     before = Link.sent()
     words = train_words(a.tern, folder, out, a.seconds, ["--dtype", dtype, "--threads", 1, "--trace", trace])
     on_the_link(words, work / "cache", (STOPPED, FINISHED))
@@ -123,6 +124,15 @@ def same_bits(a, folder, dtype, work):
     return {"same": sums[0] == sums[1]}
 
 
+def tell(a, rows, bits):
+    print(f"{a.mbit} Mbit, two ranks × one thread, {stamp()}\n\n| | step, ms | t | t_serial | t_bound | won | MB sent a step | bits of threads |\n|---|---|---|---|---|---|---|---|")
+    for name, of_case in rows.items():
+        step, t, serial, bound = (1e3 * middle(of_case, k)[0] for k in ("step_s", "traced_s", "serial_s", "bound_s"))
+        won, least, most = middle(of_case, "won")
+        print(f"| {name} | {step:.0f} | {t:.0f} | {serial:.0f} | {bound:.0f} | {100 * won:.0f} % ({100 * least:.0f} – {100 * most:.0f}) | "
+              f"{middle(of_case, 'wire_bytes')[0] / 1e6:.1f} | { {True: 'the same', False: 'OTHERS', None: 'not run'}[bits.get(name)]} |")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tern", default=str(ROOT / "build/release/bin/tern"))
@@ -139,6 +149,7 @@ def main():
     if os.geteuid() != 0 or not shutil.which("ip") or not shutil.which("tc"):
         sys.exit("paced.py: needs root, ip and tc (Debian: iproute2)")
     results, rows, bits = Results(a.results), {}, {}
+    cases = []
     work = pathlib.Path(tempfile.mkdtemp())
     try:
         Link(a.mbit)
@@ -148,24 +159,24 @@ def main():
                 make(case, folder)
                 config = json.loads((folder / "config.json").read_text())
                 (folder / "config.json").write_text(json.dumps({**config, "tie_word_embeddings": tied}))
+                cases += [(folder, dtype) for dtype in a.dtypes.split(",")]
         for turn in range(a.rounds):
-            for folder in sorted(f for f in work.iterdir() if (f / "config.json").exists()):
-                for dtype in a.dtypes.split(","):
-                    name = f"{folder.name} {dtype}"
-                    row = results.once(f"{name} {a.mbit} Mbit {a.seconds} s round {turn}", lambda f=folder, d=dtype: one(a, f, d, work))
+            for folder, dtype in cases:
+                name = f"{folder.name} {dtype}"
+                row = results.tried(f"{name} {a.mbit} Mbit {a.seconds} s round {turn}", lambda f=folder, d=dtype: one(a, f, d, work))
+                if row:
                     rows.setdefault(name, []).append(row)
-                    bits[name] = results.once(f"{name} {a.mbit} Mbit bits", lambda f=folder, d=dtype: same_bits(a, f, d, work))["same"]
                     print(f"{row['key']}: {1e3 * row['step_s']:.0f} ms", file=sys.stderr)
-    finally:
+        for folder, dtype in cases:
+            name = f"{folder.name} {dtype}"
+            row = results.tried(f"{name} {a.mbit} Mbit bits", lambda f=folder, d=dtype: same_bits(a, f, d, work))
+            if row:
+                bits[name] = row["same"]
+    finally:  # of a script that is stopped what there is
         Link.remove()
-        shutil.rmtree(work)
-    print(f"{a.mbit} Mbit, two ranks × one thread, {stamp()}\n\n| | step, ms | t | t_serial | t_bound | won | MB sent a step | bits of threads |\n|---|---|---|---|---|---|---|---|")
-    for name, of_case in rows.items():
-        step, t, serial, bound = (1e3 * middle(of_case, k)[0] for k in ("step_s", "traced_s", "serial_s", "bound_s"))
-        won, least, most = middle(of_case, "won")
-        print(f"| {name} | {step:.0f} | {t:.0f} | {serial:.0f} | {bound:.0f} | {100 * won:.0f} % ({100 * least:.0f} – {100 * most:.0f}) | "
-              f"{middle(of_case, 'wire_bytes')[0] / 1e6:.1f} | {'the same' if bits[name] else 'OTHERS'} |")
-    sys.exit(0 if all(bits.values()) else 1)
+        shutil.rmtree(work, ignore_errors=True)
+        tell(a, rows, bits)
+    sys.exit(0 if len(bits) == len(cases) and all(bits.values()) else 1)
 
 
 if __name__ == "__main__":

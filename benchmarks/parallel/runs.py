@@ -17,6 +17,10 @@ from make_case import BATCH, SEQ, make  # noqa: E402, F401
 FINISHED, STOPPED = 0, 75  # exit codes of a run; --max-seconds ends it as Ctrl-C would
 
 
+class Failed(Exception):
+    """A run that ended as it should not; the others go on."""
+
+
 class Results:
     """One line of JSON for each run that was done; a run whose key stands there is not done again. Delete the file to begin anew."""
 
@@ -33,6 +37,14 @@ class Results:
             with self.path.open("a") as file:
                 file.write(json.dumps(self.rows[key]) + "\n")
         return self.rows[key]
+
+    def tried(self, key, run):
+        """None where the run failed; it says why on standard error, and is done again next time."""
+        try:
+            return self.once(key, run)
+        except Failed as e:
+            print(f"{key}: {e}", file=sys.stderr)
+            return None
 
 
 class Watch(threading.Thread):
@@ -75,14 +87,14 @@ def sent_by(device):
 
 
 def checked(command, codes=(FINISHED,), env=None):
-    """What it printed, its highest memory. Ends the script where the exit code is another."""
+    """What it printed, its highest memory. Failed where the exit code is another."""
     words = [str(c) for c in command]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **(env or {})})
     watch = Watch(process.pid)
     out, errors = process.communicate()
     memory = watch.end()
     if process.returncode not in codes:
-        sys.exit(f"{' '.join(words)}\nended with {process.returncode}:\n{errors[-2000:]}")
+        raise Failed(f"{' '.join(words)}\nended with {process.returncode}:\n{errors[-2000:]}")
     return out, memory
 
 
