@@ -63,6 +63,8 @@ struct TrainResult {
   std::optional<BestEvaluation> best;        // of the whole run, resumed or not
   double seconds = 0;                        // of training, evaluations apart
   double evaluation_seconds = 0;             // of the evaluations
+  int64_t checkpoints = 0;                   // between steps; each is copied, and written while the next steps pass
+  double checkpoint_seconds = 0;             // that steps waited for them: the last one's write, and the copy
   double steady_step_seconds = 0;            // mean of this process's steps but the first; 0: none
   double tokens_per_s = 0, flops_per_s = 0;  // over all steps of this process: their tokens in `seconds`
   PeakRate peak;
