@@ -8,12 +8,13 @@ removes them again. Each model is run with its table tied to the head and untied
 
   step      the median step, with what comes between two Programs
   t         a traced step, from the first instruction to the last of either rank
-  t_serial  all spans of that step one after the other: passes, sums, the update
-  t_bound   the longest path of the same spans where a sum may pass while the rank computes on: each sum as early as the gradients that it
-            reads are there, one after the other on the link; the norm after all of them
+  t_serial  the longest path of that step's list where a rank waits for each sum before it goes on: passes and update as they were measured,
+            sums by their bytes at the link's rate
+  t_bound   the same where a sum may pass while the rank computes on: each sum as early as the gradients that it reads are there, one after
+            the other on the link; the norm after all of them
   won       (t_serial − t) / (t_serial − t_bound); wanted: 70 %
 
-A span of a sum is the shorter of the two ranks', so that waiting for the other one counts for neither. Then six steps are run on the link, and
+Bytes are those that left by the link, headers and all. Then six steps are run on the link, and
 on two threads of one process: the weights must have the same bits. A run that is in --results is not done again.
 """
 import argparse
@@ -30,7 +31,6 @@ import tempfile
 from runs import FINISHED, ROOT, Failed, STOPPED, Results, checked, make, middle, stamp, steps_of, train_words
 
 SPACES, HOSTS = ("tern-a", "tern-b"), ("10.77.0.1", "10.77.0.2")
-SUMS = ("REDUCE", "SCATTER", "GATHER")
 
 
 def system(*words, check=True):
@@ -74,26 +74,39 @@ def on_the_link(words, cache, codes):
             raise Failed(f"{' '.join(words)}\nended with {p.returncode}:\n{errors[-2000:]}")
 
 
-def spans_of(trace):
-    """The measured spans in the order of the list, in which the document has them: (name, seconds). And the seconds from the first to the last."""
-    ranks, begin, end = {}, [], []
+def spans_of(trace, link_s):
+    """The measured spans in the order of the list: (name, seconds of rank 0, of rank 1, seconds on the link or None), and the seconds from the
+    first begin to the last end. `link_s`: what the link needs for a step's bytes; a sum has its units' share of it."""
+    ranks, begin, end, updated = {}, [], [], {}
     for e in json.loads(trace.read_text())["traceEvents"]:
         if e["ph"] == "X" and e["pid"] % 2 == 1:
-            ranks.setdefault(e["pid"], []).append((e["name"].split()[0], e["dur"] / 1e6))
+            name = e["name"].split()[0]
+            ranks.setdefault(e["pid"], []).append((name, e["args"]["unit"], e["tid"] != 0 and name == "REDUCE", e["dur"] / 1e6))
             begin.append(e["ts"] / 1e6), end.append((e["ts"] + e["dur"]) / 1e6)
-    spans = [(a[0], min(a[1], b[1]) if a[0] in SUMS else max(a[1], b[1])) for a, b in zip(*ranks.values(), strict=True)]
+            if name == "UPDATE" and e["pid"] == 1:
+                updated[e["args"]["unit"]] = e["args"]["bytes_moved"]
+    spans, before = [], max(updated) + 1
+    for (name, unit, is_sum, a), (*_, b) in zip(*ranks.values(), strict=True):
+        share = sum(updated[u] for u in range(unit, before)) / sum(updated.values()) if is_sum else None
+        spans.append((name, a, b, None if share is None else share * link_s))
+        before = unit if is_sum else before
     return spans, max(end) - min(begin)
 
 
 def times_of(spans):
-    """(t_serial, t_bound)."""
-    compute = link = 0.0
-    for name, seconds in spans:
-        if name in SUMS:
-            link = max(link, compute) + seconds
-        else:
-            compute = (max(compute, link) if name == "NORM" else compute) + seconds
-    return sum(seconds for _, seconds in spans), max(compute, link)
+    """(t_serial, t_bound): each rank computes in its own time; a sum begins when both are there, and takes what the link needs."""
+    def longest(beside):
+        compute, link = [0.0, 0.0], 0.0
+        for name, *own, on_link in spans:
+            if on_link is not None:
+                link = max(link, *compute) + on_link
+                compute = compute if beside else [link, link]
+                continue
+            if name == "NORM":
+                compute = [max(c, link) for c in compute]
+            compute = [c + s for c, s in zip(compute, own)]
+        return max(link, *compute)
+    return longest(False), longest(True)
 
 
 def one(a, folder, dtype, work):
@@ -104,10 +117,11 @@ def one(a, folder, dtype, work):
     words = train_words(a.tern, folder, out, a.seconds, ["--dtype", dtype, "--threads", 1, "--trace", trace])
     on_the_link(words, work / "cache", (STOPPED, FINISHED))
     steps = steps_of(out)
-    spans, traced = spans_of(trace)
+    wire = (Link.sent() - before) / (len(steps) + 2)
+    spans, traced = spans_of(trace, wire * 8e-6 / a.mbit)
     serial, bound = times_of(spans)
-    return {"step_s": statistics.median(steps), "steps": len(steps), "traced_s": traced, "serial_s": serial, "bound_s": bound,
-            "wire_bytes": (Link.sent() - before) / (len(steps) + 2), "won": (serial - traced) / (serial - bound) if serial > bound else 0.0}
+    return {"spans": spans, "step_s": statistics.median(steps), "steps": len(steps), "traced_s": traced, "serial_s": serial, "bound_s": bound,
+            "wire_bytes": wire, "won": (serial - traced) / (serial - bound) if serial > bound else 0.0}
 
 
 def same_bits(a, folder, dtype, work):
