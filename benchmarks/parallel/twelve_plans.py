@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Twelve plans on two ranks of one thread: the step that `tern plan` predicts from `tern profile --ranks 2`, beside the measured one.
 
-    twelve_plans.py [--tern ./tern] [--ranks 2] [--rounds 3] [--seconds 12] [--quick] [--results twelve_plans.jsonl]
+    twelve_plans.py [--tern ./tern] [--ranks 2] [--rounds 3] [--seconds 12] [--profile FILE] [--quick]
+                    [--results twelve_plans.jsonl]
 
 Replicas, ZeRO 3, tensor groups and two stages, each of the 15M and the 7M model in f32 and the 15M model in bf16. No constant is fitted on
 them: a profile measures products, memory and collectives, in each round anew, so that a prediction and its run met the same neighbours.
@@ -33,6 +34,8 @@ def plans_of(ranks):
 
 
 def profiled(a):
+    if a.profile:
+        return {"toml": pathlib.Path(a.profile).read_text()}
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder, "this.toml")
         checked([a.tern, "profile", "--ranks", a.ranks, "--threads", 1, "--output", path, *(["--quick"] if a.quick else [])])
@@ -78,6 +81,7 @@ def main():
     parser.add_argument("--ranks", type=int, default=2, help="an even divisor of the batch of 16")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=int, default=12)
+    parser.add_argument("--profile", help="of tern profile --ranks, in the place of one in each round (minutes)")
     parser.add_argument("--quick", action="store_true", help="one round of 4 seconds with a quick profile: whether it runs")
     parser.add_argument("--results", default="twelve_plans.jsonl")
     a = parser.parse_args()
@@ -87,7 +91,7 @@ def main():
     work = pathlib.Path(tempfile.mkdtemp())
     try:
         for turn in range(a.rounds):
-            toml = results.once(f"{a.ranks} ranks profile {'quick ' * a.quick}round {turn}", lambda: profiled(a))["toml"]
+            toml = results.once(f"{a.ranks} ranks profile {a.profile or 'quick ' * a.quick}round {turn}", lambda: profiled(a))["toml"]
             for case, dtype in CASES:
                 make(case, work / case)
                 for name, fix in plans_of(a.ranks).items():
