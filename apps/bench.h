@@ -91,8 +91,8 @@ struct RoundSpread {
 };
 RoundSpread spread(std::vector<double>);
 
-/// Runs every task once per round, in turn, after one warm-up each. `told` is called before each round; false stops
-/// after it (the rounds so far count). Of limits with the same name the best of the round counts.
+/// Runs every task once per round, in turn, after one warm-up each. `told` is asked before each task, with its round; false stops
+/// there (the whole rounds so far count). Of limits with the same name the best of the round counts.
 std::vector<BenchResult> run_rounds(const std::vector<BenchTask>&, int rounds,
                                     const std::function<bool(int round)>& told);
 
