@@ -116,8 +116,8 @@ def one(a, folder, dtype, work):
     before = Link.sent()
     words = train_words(a.tern, folder, out, a.seconds, ["--dtype", dtype, "--threads", 1, "--trace", trace])
     on_the_link(words, work / "cache", (STOPPED, FINISHED))
-    steps = steps_of(out)
-    wire = (Link.sent() - before) / (len(steps) + 2)
+    steps, all_steps = steps_of(out)
+    wire = (Link.sent() - before) / all_steps
     spans, traced = spans_of(trace, wire * 8e-6 / a.mbit)
     serial, bound = times_of(spans)
     return {"spans": spans, "step_s": statistics.median(steps), "steps": len(steps), "traced_s": traced, "serial_s": serial, "bound_s": bound,

@@ -115,10 +115,10 @@ def launched(tern, words, ranks):
 
 
 def steps_of(out, tokens=BATCH * SEQ):
-    """Seconds of each step but the first two: pages, generated kernels."""
+    """Seconds of each step but the first two (pages, generated kernels) where there are more; how many there were."""
     rows = [json.loads(line) for line in (out / "logs" / "metrics.jsonl").read_text().splitlines()]
     seconds = [tokens / row["perf/tokens_per_s"] for row in rows if row.get("perf/tokens_per_s")]
-    return seconds[2:] or seconds
+    return seconds[2:] or seconds[-1:], len(seconds)
 
 
 def tern_run(command, out, cache):
@@ -126,10 +126,10 @@ def tern_run(command, out, cache):
     shutil.rmtree(out, ignore_errors=True)
     before = sent_by("lo")
     printed, memory = checked(command, (STOPPED, FINISHED), {"XDG_CACHE_HOME": str(cache), "OMP_WAIT_POLICY": "passive"})
-    steps = steps_of(out)
+    steps, all_steps = steps_of(out)
     loss = json.loads(printed)["loss"]
     return {"step_s": statistics.median(steps), "steps": len(steps), "memory_bytes": memory, "loss": loss,
-            "wire_bytes": (sent_by("lo") - before) / (len(steps) + 2)}
+            "wire_bytes": (sent_by("lo") - before) / all_steps}
 
 
 def middle(rows, name):
