@@ -16,6 +16,7 @@
 #include "train/outer_run.h"
 #include "train/preference.h"
 #include "train/run_dir.h"
+#include "train/slow_ranks.h"
 #include "train/stages.h"
 #include "train/train_state.h"
 #include "train/trainer.h"
@@ -72,6 +73,7 @@ class RankTrainer {
   struct Totals {
     double loss_sum = 0;
     int64_t peak_bytes = 0, message_bytes = 0;
+    std::vector<double> pass_seconds{};  // of each rank
   };
   StepReport step(std::vector<MicroBatch>& batches, int64_t targets);
   // The same without backward passes (rank_trainer_zeroth.cpp).
@@ -90,6 +92,8 @@ class RankTrainer {
   ExecuteResult run_step(const ExecuteInput&, int64_t number);
   Totals gather_totals(const ExecuteResult& run, size_t micros);
   void after_step(const ExecuteResult& run, const Totals& totals, StepReport& report);
+  // Of a group that shares out matrices or rows nothing is told: its ranks wait for each other inside the passes.
+  void tell_slow_rank(const Totals& totals);
   // A neighbour can only slow the probe down, so a step that beats it shows that the probe was disturbed.
   void raise_peak(StepReport& report);
   // A disk that does not take the trace does not end the run; it is told as a note.
@@ -163,7 +167,8 @@ class RankTrainer {
   int64_t begin_ns_ = 0, last_ns_ = 0, page_ns_ = 0;
   int64_t text_room_ = 0;  // bytes a document may take while it is packed
   bool probe_beaten_ = false, traced_ = false, page_failed_ = false;
-  BestEvaluation best_;              // of the first rank
+  std::optional<SlowRanks> slow_;    // of the first rank
+  BestEvaluation best_;              // likewise
   std::optional<MetricRow> missed_;  // by a run that was stopped in its evaluation
 };
 
