@@ -29,8 +29,7 @@ TEST(SlowRanks, OneThatComputesLongerThanItsLikeIsToldOfOnce) {
 TEST(SlowRanks, AndOnceMoreIfItWasAsFastAsTheOthersBetween) {
   SlowRanks ranks(2);
   int told = 0;
-  for (int step = 0; step < 60; ++step)
-    told += ranks.add(std::vector{1.0, step / 20 == 1 ? 1.0 : 2.0}).has_value();
+  for (int step = 0; step < 60; ++step) told += ranks.add(std::vector{1.0, step / 20 == 1 ? 1.0 : 2.0}).has_value();
   EXPECT_EQ(told, 2);
 }
 

@@ -165,15 +165,23 @@ TEST_P(TwelvePlansSlow, AsProcessesHaveTheBitsOfThreads) {
   write_file_atomically(real_io(), tiny.root() + "/config.json", std::string_view(kModelOfTwelvePlans));
   const std::string file = tiny.root() + "/plan.json", config = tiny.root() + "/config.json";
   std::string errors;
-  const Words plan{TERN_PROGRAM, "plan",
-                   config,       "--hardware",
-                   "h100",       "--batch",
-                   "8",          "--seq",
-                   "16",         "--dtype",
-                   "f32",        "--fix",
+  const Words plan{TERN_PROGRAM,
+                   "plan",
+                   config,
+                   "--hardware",
+                   "h100",
+                   "--batch",
+                   "8",
+                   "--seq",
+                   "16",
+                   "--dtype",
+                   "f32",
+                   "--fix",
                    fmt::format("{},micro-batch=1", fix),
-                   "--schedules", schedule,
-                   "--output",   file};
+                   "--schedules",
+                   schedule,
+                   "--output",
+                   file};
   ASSERT_EQ(run_to_end(plan, tiny.root(), &errors), 0) << errors;
   const auto on = [&](int out) {
     return tiny.command(tiny.out(out), {"--plan", file, "--batch", "8", "--micro-batch", "1", "--steps", "6"});
