@@ -52,11 +52,17 @@ std::vector<BenchResult> run_rounds(const std::vector<BenchTask>& tasks, int rou
     kept.once = {};
     results.push_back({.task = kept});
   }
-  for (const BenchTask& task : tasks) task.once();  // pages, generated kernels, frequencies
+  for (const BenchTask& task : tasks) {
+    if (told && !told(0)) return results;
+    task.once();  // pages, generated kernels, frequencies
+  }
   for (int round = 0; round < rounds; ++round) {
-    if (told && !told(round)) break;
     std::map<std::string, double> limits;  // the best of this round
     for (size_t i = 0; i < tasks.size(); ++i) {
+      if (told && !told(round)) {  // what was measured of this round is dropped
+        for (size_t before = 0; before < i; ++before) results[before].rates.pop_back();
+        return results;
+      }
       const double rate = tasks[i].once();
       results[i].rates.push_back(rate);
       if (tasks[i].against.empty()) limits[tasks[i].name] = std::max(limits[tasks[i].name], rate);

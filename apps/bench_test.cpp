@@ -69,6 +69,10 @@ TEST(Bench, AStopKeepsTheRoundsThatWereRun) {
   const std::vector<BenchTask> tasks = {fake("limit", "", {1, 2, 3, 4}, order)};
   EXPECT_EQ(run_rounds(tasks, 9, [](int round) { return round < 2; })[0].rates.size(), 2u);
   EXPECT_TRUE(run_rounds(tasks, 9, [](int) { return false; })[0].rates.empty());
+  const std::vector<BenchTask> two = {fake("limit", "", {1, 2, 3, 4}, order), fake("limit", "", {1, 2, 3, 4}, order)};
+  int asked = 0;  // before two warm-ups, the first round and the first task of the second, whose rate is dropped
+  for (const BenchResult& r : run_rounds(two, 9, [&](int) { return ++asked <= 5; }))
+    EXPECT_EQ(r.rates, std::vector<double>{2});
 }
 
 TEST(Bench, QuartilesLieBetweenNeighbours) {

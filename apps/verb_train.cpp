@@ -76,6 +76,7 @@ Json json_of(const TrainSettings& s, const TrainResult& r) {
   json["seconds"] = r.seconds;
   if (s.plan && r.steady_step_seconds > 0) json["program"]["step_seconds"] = r.steady_step_seconds;
   json["evaluation_seconds"] = r.evaluation_seconds;
+  json["checkpoints"] = r.checkpoints, json["checkpoint_seconds"] = r.checkpoint_seconds;
   json["tokens_per_s"] = r.tokens_per_s;
   json["flops_per_s"] = r.flops_per_s;
   json["peak_flops_per_s"] = r.peak.flops_per_s;
@@ -156,7 +157,7 @@ void tell_end(const TrainSettings& s, const TrainResult& r) {
   const int64_t steps = r.last_step - r.first_step;
   if (steps > 0)
     log_info(
-        "{} in {}: {} tok/s, {:.1f} GFLOP/s{}{}{}{}", counted(steps, "step"), format_seconds(r.seconds),
+        "{} in {}: {} tok/s, {:.1f} GFLOP/s{}{}{}{}{}", counted(steps, "step"), format_seconds(r.seconds),
         format_count(r.tokens_per_s), r.flops_per_s * 1e-9,
         r.peak.flops_per_s > 0
             ? fmt::format(
@@ -165,6 +166,9 @@ void tell_end(const TrainSettings& s, const TrainResult& r) {
                   r.peak.measured.empty() ? "" : fmt::format(" ({}, kept in {})", r.peak.measured, peak_rate_path()))
             : "",
         r.evaluation_seconds > 0 ? fmt::format("; evaluation {} more", format_seconds(r.evaluation_seconds)) : "",
+        r.checkpoints > 0 ? fmt::format("; {} held the steps up for {}", counted(r.checkpoints, "checkpoint"),
+                                        format_seconds(r.checkpoint_seconds))
+                          : "",
         r.loss ? fmt::format("; the last loss {:.4f}", *r.loss) : "", beside_plan(s, r));
   log_info(
       "memory: tensors {} at their most (predicted {}); with the program itself {} resident (predicted at most {})",

@@ -184,6 +184,13 @@ TEST(PipelinesSlow, EightStagesHaveTheBitsOfOneRank) {
     for (const bool tied : {false, true}) expect_equal({schedule, 8}, DType::f32, tied);
 }
 
+TEST(PipelinesSlow, TwoAndEightStagesThatComputeAgainHaveTheBitsOfOneRank) {
+  for (const PipelineSchedule schedule : kPipelineSchedules)
+    for (const int stages : {2, 8})
+      for (const bool tied : {false, true})
+        expect_equal({.schedule = schedule, .stages = stages, .recompute = Recompute::full}, DType::f32, tied);
+}
+
 TEST_P(Pipelines, AlsoWhenTheyComputeAgainWhatTheyDidNotKeep) {
   expect_equal({.schedule = GetParam(), .stages = 4, .recompute = Recompute::full}, DType::bf16, true);
 }

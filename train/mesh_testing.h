@@ -64,12 +64,17 @@ inline Plan plan_of(const TrainSettings& s, const MeshCase& p) {
   return plan;
 }
 
-// Rank 0's result of a run by such a plan.
-inline TrainResult train_in_mesh(TrainSettings s, const MeshCase& p, Io& io, const TrainHooks& hooks = {},
-                                 const std::atomic<bool>& stop = kNeverStops) {
-  s.plan = plan_of(s, p), s.plan_path = "plan.json", s.sum_order.groups = p.data;
+// The settings of a run by such a plan.
+inline TrainSettings settings_in_mesh(TrainSettings s, const MeshCase& p) {
+  s.plan = plan_of(s, p), s.plan_path = "plan.json", s.sum_order.groups = p.data, s.ranks = p.ranks();
   s.recompute = p.recompute, s.tensor = p.tensor, s.context_ranks = p.context, s.zero = p.zero;
-  return train_on(s, p.ranks(), io, hooks, stop);
+  return s;
+}
+
+// Rank 0's result of a run by such a plan.
+inline TrainResult train_in_mesh(const TrainSettings& s, const MeshCase& p, Io& io, const TrainHooks& hooks = {},
+                                 const std::atomic<bool>& stop = kNeverStops) {
+  return train_on(settings_in_mesh(s, p), p.ranks(), io, hooks, stop);
 }
 
 // The run finished, and its counted bytes are the predicted ones.

@@ -20,6 +20,7 @@
 #include "train/rank_groups.h"
 #include "train/rank_place.h"
 #include "train/run_dir.h"
+#include "train/slow_ranks.h"
 #include "train/train_state.h"
 #include "train/trainer.h"
 #include "update/perturbed_weights.h"
@@ -76,6 +77,7 @@ class RankTrainer {
   struct Totals {
     double loss_sum = 0;
     int64_t peak_bytes = 0, message_bytes = 0;
+    std::vector<double> pass_seconds{};  // of each rank
   };
   StepReport step(std::vector<MicroBatch>& batches, int64_t targets);
   // The same without backward passes (rank_trainer_zeroth.cpp).
@@ -94,6 +96,8 @@ class RankTrainer {
   ExecuteResult run_step(const ExecuteInput&, int64_t number);
   Totals gather_totals(const ExecuteResult& run, size_t micros);
   void after_step(const ExecuteResult& run, const Totals& totals, StepReport& report);
+  // Tells a rank that is slower than the others. Of a group that shares out matrices or rows nothing is told: its ranks wait for each other inside the passes.
+  void tell_slow_rank(const Totals& totals);
   // Called when a step was faster than the probe. Other programs can only slow the probe down, so the probe was disturbed.
   void raise_peak(StepReport& report);
   // If the disk refuses the trace, a note says so and the run goes on.
@@ -167,6 +171,7 @@ class RankTrainer {
   int64_t begin_ns_ = 0, last_ns_ = 0, page_ns_ = 0;
   int64_t text_room_ = 0;  // bytes a document may take while it is packed
   bool probe_beaten_ = false, traced_ = false, page_failed_ = false;
+  std::optional<SlowRanks> slow_;    // on the first rank
   BestEvaluation best_;              // on the first rank
   std::optional<MetricRow> missed_;  // the row whose evaluation a stop ended, in the run that this one resumes
 };

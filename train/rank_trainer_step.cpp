@@ -137,12 +137,14 @@ RankTrainer::Totals RankTrainer::gather_totals(const ExecuteResult& run, size_t 
   mine.push_back(static_cast<double>(run.message_bytes + world().staging().peak_total() + groups_.staging_bytes() +
                                      (robust_ ? robust_->staging.peak_total() : 0) +
                                      (outer_ ? outer_->staging.peak_total() + outer_->pair_staging : 0)));
+  mine.push_back(pass_seconds(run.trace));
   const std::vector<double> all = world().gather(mine);
   Totals totals;
   for (size_t first = 0; first < all.size(); first += mine.size()) {
     for (size_t m = 0; m < micros; ++m) totals.loss_sum += all[first + m];
     totals.peak_bytes += static_cast<int64_t>(all[first + micros]);
     totals.message_bytes += static_cast<int64_t>(all[first + micros + 1]);
+    totals.pass_seconds.push_back(all[first + micros + 2]);
   }
   return totals;
 }
@@ -166,9 +168,17 @@ void RankTrainer::after_step(const ExecuteResult& run, const Totals& totals, Ste
   result_.counted_peak_bytes = std::max(result_.counted_peak_bytes, report.memory_bytes);
   result_.last_step = state_.step;
   if (hooks_.step) hooks_.step(report);
+  tell_slow_rank(totals);
   // The second step is warm: kernels are made, pages are there.
   const bool trace_now = state_.step == std::min(result_.first_step + 2, s_.schedule.total_steps);
   if (trace_now && !s_.trace.empty()) write_trace(run);
+}
+
+void RankTrainer::tell_slow_rank(const Totals& totals) {
+  if (!leads() || totals.pass_seconds.empty() || s_.tensor > 1 || s_.context_ranks > 1) return;
+  if (!slow_) slow_.emplace(place_.replicas);
+  if (const std::optional<std::string> text = slow_->add(totals.pass_seconds))
+    note(fmt::format("step {}: {}", state_.step, *text));
 }
 
 // A neighbour can only slow the probe down, so a step that beats it shows that the probe was disturbed.

@@ -69,7 +69,11 @@ void RankTrainer::train() {
     if (evaluates_at(s_, state_.step)) gather_weights(), settle("the evaluation");
     if (leads()) tell(report, last);
     if (evaluates_at(s_, state_.step)) release_weights();
-    if (s_.checkpoint_every > 0 && state_.step % s_.checkpoint_every == 0 && !last) save();
+    if (s_.checkpoint_every > 0 && state_.step % s_.checkpoint_every == 0 && !last) {
+      const int64_t begin = clock_.now_ns();
+      save();
+      ++result_.checkpoints, result_.checkpoint_seconds += seconds_between(begin, clock_.now_ns());
+    }
     if (leads()) writer_->poll();
   }
   result_.seconds = seconds_between(begin_ns_, clock_.now_ns()) - result_.evaluation_seconds;

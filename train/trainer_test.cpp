@@ -281,6 +281,21 @@ TEST(Train, EvaluationIsToldApartFromTheStepsAndTheirRate) {
   EXPECT_DOUBLE_EQ(r.tokens_per_s * r.seconds, 4 * 16);
 }
 
+TEST(Train, WhatStepsWaitForCheckpointsIsTold) {
+  const auto run_once = [](int64_t every) {
+    TextRun run;
+    run.settings.checkpoint_every = every;
+    MemoryIo io;
+    AskedClock clock;
+    return train(run.settings, {}, io, {.clock = clock});
+  };
+  const TrainResult none = run_once(0), r = run_once(1);
+  EXPECT_EQ(none.checkpoints, 0);
+  EXPECT_DOUBLE_EQ(none.checkpoint_seconds, 0);
+  EXPECT_EQ(r.checkpoints, r.last_step - 1) << "the last one is no step's loss";
+  EXPECT_DOUBLE_EQ(r.checkpoint_seconds, static_cast<double>(r.checkpoints)) << "asked before and after each";
+}
+
 TEST(Train, AStopDuringTheLastEvaluationLeavesItAtItsNextBatchAndSavesAllSteps) {
   TextRun run;
   run.settings.valid_data = run.settings.data;

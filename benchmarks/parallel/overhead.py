@@ -61,6 +61,8 @@ def of_torch(a, kind, mode, dtype, work):
 def table(a, dtype, names, rows):
     print(f"\n{a.case}, {dtype}, {stamp()}\n\n| | ms a step (median) | least – most | overhead | resident MiB | MB sent a step |\n|---|---|---|---|---|---|")
     for name in names:
+        if not rows[name]:
+            continue
         if any(row["step_s"] is None for row in rows[name]):
             print(f"| {name} | does not run | | | | |")
             continue
@@ -72,8 +74,8 @@ def table(a, dtype, names, rows):
               f"{middle(rows[name], 'wire_bytes')[0] / 1e6:.1f} |")
     pairs = [("tern processes", "ddp"), ("tern processes zero 3", "fsdp"), ("tern one", "one")]
     for ours, kind in pairs:
-        theirs = [n for n in names if n.startswith(f"torch {kind}") and all(r["step_s"] for r in rows[n])]
-        if theirs:
+        theirs = [n for n in names if n.startswith(f"torch {kind}") and rows[n] and all(r["step_s"] for r in rows[n])]
+        if theirs and rows[ours]:
             best = min(theirs, key=lambda n: middle(rows[n], "step_s")[0])
             ratios = [y["step_s"] / x["step_s"] for x, y in zip(rows[ours], rows[best])]
             print(f"{ours} : {best} = {statistics.median(ratios):.2f} in tokens/s ({min(ratios):.2f} – {max(ratios):.2f})")
@@ -103,14 +105,17 @@ def main():
                 for kind in ("one", "ddp", "fsdp"):
                     runs[f"torch {kind} {mode}"] = lambda k=kind, m=mode, d=dtype: of_torch(a, k, m, d, work)
             rows = {name: [] for name in runs}
-            for turn in range(a.rounds):
-                for name, run in runs.items():
-                    row = results.once(f"{a.case} {dtype} {name} {a.seconds} s round {turn}", run)
-                    rows[name].append(row)
-                    print(f"{row['key']}: {1e3 * (row['step_s'] or 0):.1f} ms", file=sys.stderr)
-            table(a, dtype, list(runs), rows)
+            try:
+                for turn in range(a.rounds):
+                    for name, run in runs.items():
+                        row = results.tried(f"{a.case} {dtype} {name} {a.seconds} s round {turn}", run)
+                        if row:
+                            rows[name].append(row)
+                            print(f"{row['key']}: {1e3 * (row['step_s'] or 0):.1f} ms", file=sys.stderr)
+            finally:  # of a script that is stopped what there is
+                table(a, dtype, list(runs), rows)
     finally:
-        shutil.rmtree(work)
+        shutil.rmtree(work, ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -8,12 +8,13 @@ removes them again. Each model is run with its table tied to the head and untied
 
   step      the median step, with what comes between two Programs
   t         a traced step, from the first instruction to the last of either rank
-  t_serial  all spans of that step one after the other: passes, sums, the update
-  t_bound   the longest path of the same spans where a sum may pass while the rank computes on: each sum as early as the gradients that it
-            reads are there, one after the other on the link; the norm after all of them
+  t_serial  the longest path of that step's list where a rank waits for each sum before it goes on: passes and update as they were measured,
+            sums by their bytes at the link's rate
+  t_bound   the same where a sum may pass while the rank computes on: each sum as early as the gradients that it reads are there, one after
+            the other on the link; the norm after all of them
   won       (t_serial − t) / (t_serial − t_bound); wanted: 70 %
 
-A span of a sum is the shorter of the two ranks', so that waiting for the other one counts for neither. Then six steps are run on the link, and
+Bytes are those that left by the link, headers and all. Then six steps are run on the link, and
 on two threads of one process: the weights must have the same bits. A run that is in --results is not done again.
 """
 import argparse
@@ -27,10 +28,9 @@ import subprocess
 import sys
 import tempfile
 
-from runs import FINISHED, ROOT, STOPPED, Results, checked, make, middle, stamp, steps_of, train_words
+from runs import FINISHED, ROOT, Failed, STOPPED, Results, checked, make, middle, stamp, steps_of, train_words
 
 SPACES, HOSTS = ("tern-a", "tern-b"), ("10.77.0.1", "10.77.0.2")
-SUMS = ("REDUCE", "SCATTER", "GATHER")
 
 
 def system(*words, check=True):
@@ -71,42 +71,57 @@ def on_the_link(words, cache, codes):
     said = [p.communicate() for p in processes]
     for p, (_, errors) in zip(processes, said):
         if p.returncode not in codes:
-            sys.exit(f"{' '.join(words)}\nended with {p.returncode}:\n{errors[-2000:]}")
+            raise Failed(f"{' '.join(words)}\nended with {p.returncode}:\n{errors[-2000:]}")
 
 
-def spans_of(trace):
-    """The measured spans in the order of the list, in which the document has them: (name, seconds). And the seconds from the first to the last."""
-    ranks, begin, end = {}, [], []
+def spans_of(trace, link_s):
+    """The measured spans in the order of the list: (name, seconds of rank 0, of rank 1, seconds on the link or None), and the seconds from the
+    first begin to the last end. `link_s`: what the link needs for a step's bytes; a sum has its units' share of it."""
+    ranks, begin, end, updated = {}, [], [], {}
     for e in json.loads(trace.read_text())["traceEvents"]:
         if e["ph"] == "X" and e["pid"] % 2 == 1:
-            ranks.setdefault(e["pid"], []).append((e["name"].split()[0], e["dur"] / 1e6))
+            name = e["name"].split()[0]
+            ranks.setdefault(e["pid"], []).append((name, e["args"]["unit"], e["tid"] != 0 and name == "REDUCE", e["dur"] / 1e6))
             begin.append(e["ts"] / 1e6), end.append((e["ts"] + e["dur"]) / 1e6)
-    spans = [(a[0], min(a[1], b[1]) if a[0] in SUMS else max(a[1], b[1])) for a, b in zip(*ranks.values(), strict=True)]
+            if name == "UPDATE" and e["pid"] == 1:
+                updated[e["args"]["unit"]] = e["args"]["bytes_moved"]
+    spans, before = [], max(updated) + 1
+    for (name, unit, is_sum, a), (*_, b) in zip(*ranks.values(), strict=True):
+        share = sum(updated[u] for u in range(unit, before)) / sum(updated.values()) if is_sum else None
+        spans.append((name, a, b, None if share is None else share * link_s))
+        before = unit if is_sum else before
     return spans, max(end) - min(begin)
 
 
 def times_of(spans):
-    """(t_serial, t_bound)."""
-    compute = link = 0.0
-    for name, seconds in spans:
-        if name in SUMS:
-            link = max(link, compute) + seconds
-        else:
-            compute = (max(compute, link) if name == "NORM" else compute) + seconds
-    return sum(seconds for _, seconds in spans), max(compute, link)
+    """(t_serial, t_bound): each rank computes in its own time; a sum begins when both are there, and takes what the link needs."""
+    def longest(beside):
+        compute, link = [0.0, 0.0], 0.0
+        for name, *own, on_link in spans:
+            if on_link is not None:
+                link = max(link, *compute) + on_link
+                compute = compute if beside else [link, link]
+                continue
+            if name == "NORM":
+                compute = [max(c, link) for c in compute]
+            compute = [c + s for c, s in zip(compute, own)]
+        return max(link, *compute)
+    return longest(False), longest(True)
 
 
 def one(a, folder, dtype, work):
     out, trace = work / "out", work / "trace.json"
     shutil.rmtree(out, ignore_errors=True)
+    trace.unlink(missing_ok=True)
     before = Link.sent()
     words = train_words(a.tern, folder, out, a.seconds, ["--dtype", dtype, "--threads", 1, "--trace", trace])
     on_the_link(words, work / "cache", (STOPPED, FINISHED))
-    steps = steps_of(out)
-    spans, traced = spans_of(trace)
+    steps, all_steps = steps_of(out)
+    wire = (Link.sent() - before) / all_steps
+    spans, traced = spans_of(trace, wire * 8e-6 / a.mbit)
     serial, bound = times_of(spans)
-    return {"step_s": statistics.median(steps), "steps": len(steps), "traced_s": traced, "serial_s": serial, "bound_s": bound,
-            "wire_bytes": (Link.sent() - before) / (len(steps) + 2), "won": (serial - traced) / (serial - bound) if serial > bound else 0.0}
+    return {"spans": spans, "step_s": statistics.median(steps), "steps": len(steps), "traced_s": traced, "serial_s": serial, "bound_s": bound,
+            "wire_bytes": wire, "won": (serial - traced) / (serial - bound) if serial > bound else 0.0}
 
 
 def same_bits(a, folder, dtype, work):
@@ -121,6 +136,15 @@ def same_bits(a, folder, dtype, work):
             checked([*words, "--ranks", 2], env={"XDG_CACHE_HOME": str(work / "cache")})
         sums.append(hashlib.sha256((out / "model/model.safetensors").read_bytes()).hexdigest())
     return {"same": sums[0] == sums[1]}
+
+
+def tell(a, rows, bits):
+    print(f"{a.mbit} Mbit, two ranks × one thread, {stamp()}\n\n| | step, ms | t | t_serial | t_bound | won | MB sent a step | bits of threads |\n|---|---|---|---|---|---|---|---|")
+    for name, of_case in rows.items():
+        step, t, serial, bound = (1e3 * middle(of_case, k)[0] for k in ("step_s", "traced_s", "serial_s", "bound_s"))
+        won, least, most = middle(of_case, "won")
+        print(f"| {name} | {step:.0f} | {t:.0f} | {serial:.0f} | {bound:.0f} | {100 * won:.0f} % ({100 * least:.0f} – {100 * most:.0f}) | "
+              f"{middle(of_case, 'wire_bytes')[0] / 1e6:.1f} | { {True: 'the same', False: 'OTHERS', None: 'not run'}[bits.get(name)]} |")
 
 
 def main():
@@ -139,6 +163,7 @@ def main():
     if os.geteuid() != 0 or not shutil.which("ip") or not shutil.which("tc"):
         sys.exit("paced.py: needs root, ip and tc (Debian: iproute2)")
     results, rows, bits = Results(a.results), {}, {}
+    cases = []
     work = pathlib.Path(tempfile.mkdtemp())
     try:
         Link(a.mbit)
@@ -148,24 +173,24 @@ def main():
                 make(case, folder)
                 config = json.loads((folder / "config.json").read_text())
                 (folder / "config.json").write_text(json.dumps({**config, "tie_word_embeddings": tied}))
+                cases += [(folder, dtype) for dtype in a.dtypes.split(",")]
         for turn in range(a.rounds):
-            for folder in sorted(f for f in work.iterdir() if (f / "config.json").exists()):
-                for dtype in a.dtypes.split(","):
-                    name = f"{folder.name} {dtype}"
-                    row = results.once(f"{name} {a.mbit} Mbit {a.seconds} s round {turn}", lambda f=folder, d=dtype: one(a, f, d, work))
+            for folder, dtype in cases:
+                name = f"{folder.name} {dtype}"
+                row = results.tried(f"{name} {a.mbit} Mbit {a.seconds} s round {turn}", lambda f=folder, d=dtype: one(a, f, d, work))
+                if row:
                     rows.setdefault(name, []).append(row)
-                    bits[name] = results.once(f"{name} {a.mbit} Mbit bits", lambda f=folder, d=dtype: same_bits(a, f, d, work))["same"]
                     print(f"{row['key']}: {1e3 * row['step_s']:.0f} ms", file=sys.stderr)
-    finally:
+        for folder, dtype in cases:
+            name = f"{folder.name} {dtype}"
+            row = results.tried(f"{name} {a.mbit} Mbit bits", lambda f=folder, d=dtype: same_bits(a, f, d, work))
+            if row:
+                bits[name] = row["same"]
+    finally:  # of a script that is stopped what there is
         Link.remove()
-        shutil.rmtree(work)
-    print(f"{a.mbit} Mbit, two ranks × one thread, {stamp()}\n\n| | step, ms | t | t_serial | t_bound | won | MB sent a step | bits of threads |\n|---|---|---|---|---|---|---|---|")
-    for name, of_case in rows.items():
-        step, t, serial, bound = (1e3 * middle(of_case, k)[0] for k in ("step_s", "traced_s", "serial_s", "bound_s"))
-        won, least, most = middle(of_case, "won")
-        print(f"| {name} | {step:.0f} | {t:.0f} | {serial:.0f} | {bound:.0f} | {100 * won:.0f} % ({100 * least:.0f} – {100 * most:.0f}) | "
-              f"{middle(of_case, 'wire_bytes')[0] / 1e6:.1f} | {'the same' if bits[name] else 'OTHERS'} |")
-    sys.exit(0 if all(bits.values()) else 1)
+        shutil.rmtree(work, ignore_errors=True)
+        tell(a, rows, bits)
+    sys.exit(0 if len(bits) == len(cases) and all(bits.values()) else 1)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,10 @@ from make_case import BATCH, SEQ, make  # noqa: E402, F401
 FINISHED, STOPPED = 0, 75  # exit codes of a run; --max-seconds ends it as Ctrl-C would
 
 
+class Failed(Exception):
+    """A run that ended as it should not; the others go on."""
+
+
 class Results:
     """One line of JSON for each run that was done; a run whose key stands there is not done again. Delete the file to begin anew."""
 
@@ -33,6 +37,14 @@ class Results:
             with self.path.open("a") as file:
                 file.write(json.dumps(self.rows[key]) + "\n")
         return self.rows[key]
+
+    def tried(self, key, run):
+        """None where the run failed; it says why on standard error, and is done again next time."""
+        try:
+            return self.once(key, run)
+        except Failed as e:
+            print(f"{key}: {e}", file=sys.stderr)
+            return None
 
 
 class Watch(threading.Thread):
@@ -75,14 +87,14 @@ def sent_by(device):
 
 
 def checked(command, codes=(FINISHED,), env=None):
-    """What it printed, its highest memory. Ends the script where the exit code is another."""
+    """What it printed, its highest memory. Failed where the exit code is another."""
     words = [str(c) for c in command]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **(env or {})})
     watch = Watch(process.pid)
     out, errors = process.communicate()
     memory = watch.end()
     if process.returncode not in codes:
-        sys.exit(f"{' '.join(words)}\nended with {process.returncode}:\n{errors[-2000:]}")
+        raise Failed(f"{' '.join(words)}\nended with {process.returncode}:\n{errors[-2000:]}")
     return out, memory
 
 
@@ -103,10 +115,10 @@ def launched(tern, words, ranks):
 
 
 def steps_of(out, tokens=BATCH * SEQ):
-    """Seconds of each step but the first two: pages, generated kernels."""
+    """Seconds of each step but the first two (pages, generated kernels) where there are more; how many there were."""
     rows = [json.loads(line) for line in (out / "logs" / "metrics.jsonl").read_text().splitlines()]
     seconds = [tokens / row["perf/tokens_per_s"] for row in rows if row.get("perf/tokens_per_s")]
-    return seconds[2:] or seconds
+    return seconds[2:] or seconds[-1:], len(seconds)
 
 
 def tern_run(command, out, cache):
@@ -114,10 +126,10 @@ def tern_run(command, out, cache):
     shutil.rmtree(out, ignore_errors=True)
     before = sent_by("lo")
     printed, memory = checked(command, (STOPPED, FINISHED), {"XDG_CACHE_HOME": str(cache), "OMP_WAIT_POLICY": "passive"})
-    steps = steps_of(out)
+    steps, all_steps = steps_of(out)
     loss = json.loads(printed)["loss"]
     return {"step_s": statistics.median(steps), "steps": len(steps), "memory_bytes": memory, "loss": loss,
-            "wire_bytes": (sent_by("lo") - before) / (len(steps) + 2)}
+            "wire_bytes": (sent_by("lo") - before) / all_steps}
 
 
 def middle(rows, name):

@@ -132,5 +132,68 @@ TEST(Launch, WhatItCannotRunIsRefusedByName) {
   EXPECT_FALSE(real_io().stat(tiny.out(0)));
 }
 
+// A plan of 2 to 8 ranks, as threads and as processes.
+struct PlanOfProcesses {
+  int ranks;
+  const char *fix, *schedule;
+};
+constexpr PlanOfProcesses kTwelvePlans[] = {
+    {2, "dp=2,pp=1,tp=1,cp=1,zero=0,recompute=none", "1f1b"},
+    {4, "dp=4,pp=1,tp=1,cp=1,zero=1,recompute=attention", "1f1b"},
+    {8, "dp=8,pp=1,tp=1,cp=1,zero=2,recompute=none", "1f1b"},
+    {4, "dp=4,pp=1,tp=1,cp=1,zero=3,recompute=full", "1f1b"},
+    {2, "dp=1,pp=1,tp=2,cp=1,zero=0,recompute=none", "1f1b"},
+    {8, "dp=2,pp=1,tp=4,cp=1,zero=1,recompute=none", "1f1b"},
+    {2, "dp=1,pp=1,tp=1,cp=2,cp-by=ulysses,zero=0,recompute=none", "1f1b"},
+    {4, "dp=2,pp=1,tp=1,cp=2,cp-by=ulysses,zero=3,recompute=none", "1f1b"},
+    {2, "dp=1,pp=2,tp=1,cp=1,zero=0,recompute=none", "zb-v"},
+    {4, "dp=1,pp=4,tp=1,cp=1,zero=0,chunks=2,recompute=none", "interleaved"},
+    {6, "dp=2,pp=3,tp=1,cp=1,zero=2,recompute=none", "1f1b"},
+    {8, "dp=2,pp=2,tp=2,cp=1,zero=3,recompute=full", "gpipe"},
+};
+constexpr const char* kModelOfTwelvePlans =
+    R"({"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 64, "hidden_size": 16,
+ "intermediate_size": 32, "num_hidden_layers": 6, "num_attention_heads": 4, "num_key_value_heads": 4, "max_position_embeddings": 64,
+ "rms_norm_eps": 1e-5, "tie_word_embeddings": false, "hidden_act": "silu"})";
+
+class TwelvePlansSlow : public testing::TestWithParam<PlanOfProcesses> {};
+INSTANTIATE_TEST_SUITE_P(Launch, TwelvePlansSlow, testing::ValuesIn(kTwelvePlans));
+
+TEST_P(TwelvePlansSlow, AsProcessesHaveTheBitsOfThreads) {
+  const auto& [ranks, fix, schedule] = GetParam();
+  const TinyRun tiny;
+  write_file_atomically(real_io(), tiny.root() + "/config.json", std::string_view(kModelOfTwelvePlans));
+  const std::string file = tiny.root() + "/plan.json", config = tiny.root() + "/config.json";
+  std::string errors;
+  const Words plan{TERN_PROGRAM,
+                   "plan",
+                   config,
+                   "--hardware",
+                   "h100",
+                   "--batch",
+                   "8",
+                   "--seq",
+                   "16",
+                   "--dtype",
+                   "f32",
+                   "--fix",
+                   fmt::format("{},micro-batch=1", fix),
+                   "--schedules",
+                   schedule,
+                   "--output",
+                   file};
+  ASSERT_EQ(run_to_end(plan, tiny.root(), &errors), 0) << errors;
+  const auto on = [&](int out) {
+    return tiny.command(tiny.out(out), {"--plan", file, "--batch", "8", "--micro-batch", "1", "--steps", "6"});
+  };
+  const auto left_by = [&](int out) {
+    return real_io().read(tiny.out(out) + "/model/model.safetensors") +
+           real_io().read(tiny.out(out) + "/checkpoints/step-6/rank-0.safetensors");
+  };
+  ASSERT_EQ(run_to_end(on(1), tiny.root(), &errors), 0) << errors;
+  ASSERT_EQ(run_to_end(launched(ranks, on(2)), tiny.root(), &errors), 0) << errors;
+  EXPECT_TRUE(left_by(1) == left_by(2)) << ranks << " ranks, " << fix << ", " << schedule;
+}
+
 }  // namespace
 }  // namespace tern
