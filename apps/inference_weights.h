@@ -61,6 +61,8 @@ class InferenceWeights {
   const ModelWeights& weights() const { return stream_ ? streamed_.weights : whole_; }
   std::string_view name() const { return name_; }  // "packed", …; "streamed"
   bool streams() const { return stream_ != nullptr; }
+  /// No pass is quicker: what streams and `more_bytes` from the same disk, or the products. 0 if nothing streams.
+  double least_pass_s(int64_t more_bytes) const;
   /// The share of the bound that decoding reached, for people; empty if nothing streams or nothing was decoded.
   std::string reached(const RunTimings&) const;
   /// Of what streams.

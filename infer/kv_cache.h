@@ -4,6 +4,7 @@
 // (recalled).
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -11,6 +12,8 @@
 #include "model/unit.h"
 
 namespace tern {
+
+class KvOnDisk;
 
 struct KvLayer {
   int64_t kv_heads = 0, head_dim = 0;  // 0: this layer keeps no keys
@@ -38,8 +41,9 @@ struct KvPages {
 /// The pool. Not thread-safe: one scheduler owns it.
 class KvPool {
  public:
+  /// Layers that `on_disk` holds have no memory here: a KvStep lends them (infer/kv_on_disk.h), made for the same shape and pages.
   /// Errors: does_not_fit from the arena.
-  KvPool(const KvShape&, int64_t num_pages, Arena&);
+  KvPool(const KvShape&, int64_t num_pages, Arena&, std::shared_ptr<KvOnDisk> on_disk = nullptr);
 
   const KvShape& shape() const { return shape_; }
   int64_t num_pages() const { return static_cast<int64_t>(references_.size()); }
@@ -58,12 +62,15 @@ class KvPool {
   void truncate(KvPages&, int64_t length);
   int64_t num_copied_pages() const { return num_copied_; }  // by copy-on-write, so far
 
-  /// What a forward over these sequences sees; each must have been reserved. The view borrows the pool.
+  KvOnDisk* on_disk() const { return on_disk_.get(); }  // null: all layers are in memory
+
+  /// What a forward over these sequences sees; each must have been reserved. The view borrows the pool. Layers on the disk have empty tensors.
   KvView view(std::span<const KvPages* const> sequences) const;
 
  private:
   KvShape shape_;
   std::vector<Tensor> keys_, values_;  // per layer, as a KvView has them; may be empty
+  std::shared_ptr<KvOnDisk> on_disk_;
   std::vector<int32_t> references_;    // per page
   std::vector<int32_t> free_;          // a stack, lowest page on top at first
   int64_t num_copied_ = 0;

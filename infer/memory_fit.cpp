@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/system.h"
 #include "base/units.h"
+#include "infer/kv_on_disk.h"
 #include "kernels/cpu/matmul.h"
 #include "model/rope_table.h"
 #include "model/thread_memory.h"
@@ -40,6 +41,8 @@ ScratchBytes adapter_scratch(const Unit& unit, DType dtype) {
     return is_adapter ? packed_bytes(dtype, n, k) : 0;
   };
 }
+
+constexpr int64_t kKvThreadBytes = int64_t{96} << 10;  // of a thread that reads and writes: its stack, as far as it is touched
 
 // The weights of all of them; a forward needs most where all its rows are of one.
 void add_adapters_beside(InferenceFit& fit, DType dtype, const InferenceNeeds& needs, const CodedBytes& coded) {
@@ -79,7 +82,7 @@ InferenceFit inference_fit(const ModelSpec& spec, DType dtype, const InferenceNe
       fit.weights += packed - (stays ? 0 : linear.out * linear.in * size);
     });
   }
-  fit.kv_cache = kv_shape(spec, dtype, needs).bytes_per_page() * kv_pages(needs);
+  fit.kv_cache = kv_memory_bytes(kv_shape(spec, dtype, needs), kv_pages(needs), needs.kv_on_disk);
   const bool evaluates = needs.sequences == 0;
   int64_t input = 0;
   for (const Unit& unit : spec.units) {
@@ -103,6 +106,7 @@ InferenceFit inference_fit(const ModelSpec& spec, DType dtype, const InferenceNe
   const ThreadWork work{.dtype = dtype, .tokens = needs.iteration_tokens, .sequence = needs.context};
   fit.beside =
       thread_memory(spec, work).total() + rope_table_bytes(spec, needs.positions > 0 ? needs.positions : needs.context);
+  if (needs.kv_on_disk > 0) fit.beside += kKvThreads * kKvThreadBytes;
   add_adapters_beside(fit, dtype, needs, coded);
   return fit;
 }

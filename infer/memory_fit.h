@@ -34,6 +34,7 @@ struct InferenceNeeds {  // sequences 0: evaluation, windows of `context` tokens
   std::span<const NamedAdapter> adapters = {};  // that stand beside the model
   std::optional<KvType> kv = {};                // how keys and values are kept; none: as they are computed
   bool vectors = false;                         // the rows of the last layer are wanted: the head is not needed
+  int64_t kv_on_disk = 0;                       // layers whose keys and values lie in a file (infer/kv_on_disk.h)
 };
 /// The shape of the cache for these needs, of a model computed in this type.
 KvShape kv_shape(const ModelSpec&, DType computed, const InferenceNeeds&);
