@@ -23,12 +23,15 @@ struct KvPlace {
 /// Errors: usage: --kv-place disk where the folder's files lie in memory; --kv-dir beside --kv-place memory; bad_file: no such folder.
 KvPlace kv_place(const Options&);
 
-/// Numbers of layers on the disk that are weighed for these needs, ascending; never empty. Errors: does_not_fit: --kv-place disk, and the disk is
-/// too small.
+/// Numbers of layers on the disk that are weighed for these needs, ascending, each with less memory than those before; never empty.
+/// Errors: does_not_fit: --kv-place disk, and the disk is too small.
 std::vector<int64_t> kv_layers_to_weigh(const KvPlace&, const ModelDescription&, const InferenceNeeds&);
 
 /// Bytes that a step moves for its keys and values if each of its sequences has `past` of them.
 KvMoved kv_step_bytes(const ModelDescription&, const InferenceNeeds&, int64_t past);
+
+/// The same as one number to be weighed against bytes of weights: short reads and writes count for the time that the disk takes for any.
+double kv_step_cost(const ModelDescription&, const InferenceNeeds&, int64_t past);
 
 /// What is told before the first token; nothing if all lies in memory.
 void tell_kv_before(const KvPlace&, const ModelDescription&, const InferenceNeeds&, int64_t past,

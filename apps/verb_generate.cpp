@@ -57,13 +57,13 @@ int64_t halfway_of(const Continuation& c, int64_t context) {
   return std::min(context, c.prompt_tokens() + c.request.max_tokens / 2);
 }
 
-// Keys and values where the disk moves the fewest bytes for a token. Errors: as find_room, with as few layers on the disk as are weighed.
+// Keys and values where the disk moves the fewest bytes for a token. Errors: as find_room, with as many layers on the disk as are weighed.
 Room best_room(const Options& options, const ModelDescription& model, const Continuation& c,
                const InferenceNeeds& needs, const SpeculationChoice& speculation, const MemoryBudget& budget,
                const KvPlace& place) {
   const auto bytes_of_step = [&](const Room& room) {
     const double weights = room.weights.stream ? expected_bytes(*room.weights.stream, needs.sequences) : 0;
-    return weights + static_cast<double>(kv_step_bytes(model, room.needs, halfway_of(c, needs.context)).bytes());
+    return weights + kv_step_cost(model, room.needs, halfway_of(c, needs.context));
   };
   std::optional<Room> best;
   std::exception_ptr refused;
@@ -76,7 +76,7 @@ Room best_room(const Options& options, const ModelDescription& model, const Cont
       if (!best->weights.stream && layers == 0) break;  // the disk has nothing to do
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::does_not_fit) throw;
-      if (!refused) refused = std::current_exception();
+      refused = std::current_exception();  // the last names the least memory
     }
   }
   if (!best) std::rethrow_exception(refused);

@@ -183,11 +183,11 @@ Room room_for(const Options& options, const ModelDescription& model, const Draft
 // Bytes that the disk moves for each token, of all of the batch together, when the texts are half written.
 double bytes_for_a_token(const ModelDescription& model, const Prompts& p, const Room& room) {
   const double weights = room.weights.stream ? expected_bytes(*room.weights.stream, room.needs.sequences) : 0;
-  const auto keys = static_cast<double>(kv_step_bytes(model, room.needs, p.halfway).bytes());
+  const double keys = kv_step_cost(model, room.needs, p.halfway);
   return (weights + keys) / static_cast<double>(room.needs.sequences);
 }
 
-// So many prompts at a time, with keys and values where the fewest bytes are moved for a token. Errors: as room_for, with as few layers on the
+// So many prompts at a time, with keys and values where the fewest bytes are moved for a token. Errors: as room_for, with as many layers on the
 // disk as are weighed.
 Room room_of_batch(const Options& options, const ModelDescription& model, const Draft& draft, const Prompts& p,
                    const MemoryBudget& budget, const KvPlace& place, int64_t batch) {
@@ -204,7 +204,7 @@ Room room_of_batch(const Options& options, const ModelDescription& model, const 
       if (!best->weights.stream && layers == 0) break;  // the disk has nothing to do
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::does_not_fit) throw;
-      if (!refused) refused = std::current_exception();
+      refused = std::current_exception();  // the last names the least memory
     }
   }
   if (!best) std::rethrow_exception(refused);

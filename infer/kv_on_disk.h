@@ -22,6 +22,8 @@ inline constexpr int64_t kKvAlignment = 4096;       // of the file
 /// Which layers lie on the disk if `count` do: of those that keep keys, evenly spread.
 std::vector<bool> kv_layers_on_disk(const KvShape&, int64_t count);
 int64_t kv_layers(const KvShape&);  // that keep keys
+/// What the threads that read and write keep, where any layer lies on the disk.
+constexpr int64_t kv_thread_bytes() { return kKvThreads * (int64_t{96} << 10); }  // stacks, as far as they are touched
 /// Memory and file of `num_pages` pages of each layer, of which `on_disk` layers lie on the disk.
 int64_t kv_memory_bytes(const KvShape&, int64_t num_pages, int64_t on_disk, int64_t alignment = kKvAlignment);
 int64_t kv_file_bytes(const KvShape&, int64_t num_pages, int64_t on_disk, int64_t alignment = kKvAlignment);

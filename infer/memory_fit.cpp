@@ -42,8 +42,6 @@ ScratchBytes adapter_scratch(const Unit& unit, DType dtype) {
   };
 }
 
-constexpr int64_t kKvThreadBytes = int64_t{96} << 10;  // of a thread that reads and writes: its stack, as far as it is touched
-
 // The weights of all of them; a forward needs most where all its rows are of one.
 void add_adapters_beside(InferenceFit& fit, DType dtype, const InferenceNeeds& needs, const CodedBytes& coded) {
   InferenceNeeds alone = needs;
@@ -106,7 +104,7 @@ InferenceFit inference_fit(const ModelSpec& spec, DType dtype, const InferenceNe
   const ThreadWork work{.dtype = dtype, .tokens = needs.iteration_tokens, .sequence = needs.context};
   fit.beside =
       thread_memory(spec, work).total() + rope_table_bytes(spec, needs.positions > 0 ? needs.positions : needs.context);
-  if (needs.kv_on_disk > 0) fit.beside += kKvThreads * kKvThreadBytes;
+  if (needs.kv_on_disk > 0) fit.beside += kv_thread_bytes();
   add_adapters_beside(fit, dtype, needs, coded);
   return fit;
 }
