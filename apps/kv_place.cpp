@@ -88,6 +88,13 @@ double kv_step_cost(const ModelDescription& model, const InferenceNeeds& needs, 
   return moved + 2 * kLatencyBytes * static_cast<double>(needs.kv_on_disk);
 }
 
+bool kv_may_pay(const ModelDescription& model, const InferenceNeeds& needs, int64_t past) {
+  const KvShape shape = kv_shape(model.spec, model.dtype, needs);
+  const int64_t pages = kv_pages(needs);
+  const int64_t freed = kv_memory_bytes(shape, pages, 0) - kv_memory_bytes(shape, pages, needs.kv_on_disk);
+  return static_cast<double>(freed) > kv_step_cost(model, needs, past);
+}
+
 void tell_kv_before(const KvPlace& place, const ModelDescription& model, const InferenceNeeds& needs, int64_t past,
                     const InferenceWeights& weights) {
   if (needs.kv_on_disk == 0) return;

@@ -32,6 +32,8 @@ KvMoved kv_step_bytes(const ModelDescription&, const InferenceNeeds&, int64_t pa
 
 /// The same as one number to be weighed against bytes of weights: short reads and writes count for the time that the disk takes for any.
 double kv_step_cost(const ModelDescription&, const InferenceNeeds&, int64_t past);
+/// Whether that may be fewer bytes than with all in memory: a byte of memory that it frees saves one byte of weights in a step at most.
+bool kv_may_pay(const ModelDescription&, const InferenceNeeds&, int64_t past);
 
 /// What is told before the first token; nothing if all lies in memory.
 void tell_kv_before(const KvPlace&, const ModelDescription&, const InferenceNeeds&, int64_t past,

@@ -70,6 +70,7 @@ Room best_room(const Options& options, const ModelDescription& model, const Cont
   for (const int64_t layers : kv_layers_to_weigh(place, model, needs)) {
     InferenceNeeds with = needs;
     with.kv_on_disk = layers;
+    if (best && !kv_may_pay(model, with, halfway_of(c, needs.context))) continue;
     try {
       Room room = find_room(options, model, c, with, speculation, budget);
       if (!best || bytes_of_step(room) < bytes_of_step(*best)) best = std::move(room);

@@ -191,13 +191,15 @@ double bytes_for_a_token(const ModelDescription& model, const Prompts& p, const 
 // disk as are weighed.
 Room room_of_batch(const Options& options, const ModelDescription& model, const Draft& draft, const Prompts& p,
                    const MemoryBudget& budget, const KvPlace& place, int64_t batch) {
-  const InferenceNeeds needs{.context = p.context,
-                             .sequences = batch * p.requests.front().num_samples,
-                             .page_tokens = options.integer("page"),
-                             .kv = kv_option(options, model.dtype)};
+  InferenceNeeds needs{.context = p.context,
+                       .sequences = batch * p.requests.front().num_samples,
+                       .page_tokens = options.integer("page"),
+                       .kv = kv_option(options, model.dtype)};
   std::optional<Room> best;
   std::exception_ptr refused;
   for (const int64_t layers : kv_layers_to_weigh(place, model, needs)) {
+    needs.kv_on_disk = layers;
+    if (best && !kv_may_pay(model, needs, p.halfway)) continue;
     try {
       Room room = room_for(options, model, draft, p, budget, batch, layers);
       if (!best || bytes_for_a_token(model, p, room) < bytes_for_a_token(model, p, *best)) best = std::move(room);
