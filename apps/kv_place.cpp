@@ -64,7 +64,8 @@ std::vector<int64_t> kv_layers_to_weigh(const KvPlace& place, const ModelDescrip
   if (!place.memory) {
     if (all == 0) throw Error(ErrorKind::usage, "--kv-place disk: this model keeps no keys and values");
     if (file(all) > place.free_bytes)
-      throw Error(ErrorKind::does_not_fit, "--kv-place disk: keys and values take {}, {} has {} left; another --kv-dir?",
+      throw Error(ErrorKind::does_not_fit,
+                  "--kv-place disk: keys and values take {}, {} has {} left; another --kv-dir?",
                   format_bytes(file(all)), place.directory, format_bytes(place.free_bytes));
     return {all};
   }
@@ -107,7 +108,8 @@ void tell_kv_before(const KvPlace& place, const ModelDescription& model, const I
       needs.kv_on_disk, kv_layers(shape), place.directory,
       format_bytes(kv_file_bytes(shape, kv_pages(needs), needs.kv_on_disk)), counted(needs.sequences, "sequence"), past,
       format_bytes(moved.read), format_bytes(moved.written),
-      least_s > 0 ? fmt::format("; bound {:.3g} tok/s with these", static_cast<double>(needs.sequences) / least_s) : "");
+      least_s > 0 ? fmt::format("; bound {:.3g} tok/s with these", static_cast<double>(needs.sequences) / least_s)
+                  : "");
 }
 
 std::string kv_words(const KvOnDisk& disk) {

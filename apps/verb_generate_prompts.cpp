@@ -220,9 +220,7 @@ Room choose_room(const Options& options, const ModelDescription& model, const Pr
                  const KvPlace& place) {
   const Draft draft = draft_option(options, model);
   const auto left = static_cast<int64_t>(p.requests.size() - p.written);
-  const auto room_with = [&](int64_t batch) {
-    return room_of_batch(options, model, draft, p, budget, place, batch);
-  };
+  const auto room_with = [&](int64_t batch) { return room_of_batch(options, model, draft, p, budget, place, batch); };
   if (options.has("batch")) return room_with(std::min(left, options.integer("batch")));
   Room best = room_with(1);
   const bool streams = best.weights.stream.has_value(), coded = !best.weights.coded.empty();

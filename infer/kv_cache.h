@@ -71,8 +71,8 @@ class KvPool {
   KvShape shape_;
   std::vector<Tensor> keys_, values_;  // per layer, as a KvView has them; may be empty
   std::shared_ptr<KvOnDisk> on_disk_;
-  std::vector<int32_t> references_;    // per page
-  std::vector<int32_t> free_;          // a stack, lowest page on top at first
+  std::vector<int32_t> references_;  // per page
+  std::vector<int32_t> free_;        // a stack, lowest page on top at first
   int64_t num_copied_ = 0;
 };
 

@@ -222,8 +222,8 @@ void KvOnDisk::release(int layer) {
 
 std::shared_ptr<KvOnDisk> open_kv_on_disk(const std::string& directory, const KvShape& shape, int64_t num_pages,
                                           int64_t on_disk, Arena& arena, std::string& note) {
-  OpenedScratch opened = open_scratch(directory, kv_file_bytes(shape, num_pages, on_disk), ReadWay::direct,
-                                      "keys and values");
+  OpenedScratch opened =
+      open_scratch(directory, kv_file_bytes(shape, num_pages, on_disk), ReadWay::direct, "keys and values");
   note = opened.note;
   return std::make_shared<KvOnDisk>(std::move(opened.file), shape, num_pages, on_disk, arena);
 }

@@ -85,7 +85,7 @@ class KvOnDisk {
   std::unique_ptr<ScratchFile> file_;
   KvShape shape_;
   int64_t num_pages_, file_bytes_;
-  std::vector<int> layers_, place_;           // on the disk; of each layer: which of them it is, or -1
+  std::vector<int> layers_, place_;          // on the disk; of each layer: which of them it is, or -1
   std::vector<std::vector<KvCopy>> copies_;  // that each layer still has to make
   Tensor memory_;
   std::unique_ptr<ImageRing> ring_;

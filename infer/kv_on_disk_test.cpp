@@ -71,8 +71,8 @@ struct KeptRig {
                real_clock()) {}
   std::shared_ptr<KvOnDisk> disk_of(const Kept& kept) {
     if (kept.on_disk == 0) return nullptr;
-    auto file = std::make_unique<MemoryScratch>(kv_file_bytes(shape, num_pages, kept.on_disk, kept.alignment),
-                                                kept.alignment);
+    auto file =
+        std::make_unique<MemoryScratch>(kv_file_bytes(shape, num_pages, kept.on_disk, kept.alignment), kept.alignment);
     if (kept.fault) kept.fault(*file);
     return std::make_shared<KvOnDisk>(std::move(file), shape, num_pages, kept.on_disk, arena);
   }
@@ -97,7 +97,8 @@ std::vector<Request> some_requests(const ModelSpec& spec) {
   return requests;
 }
 
-using SaidByRequest = std::vector<std::vector<std::pair<std::vector<int32_t>, double>>>;  // tokens, and their log probability
+using SaidByRequest =
+    std::vector<std::vector<std::pair<std::vector<int32_t>, double>>>;  // tokens, and their log probability
 
 SaidByRequest say(KeptRig& rig, const ModelSpec& spec) {
   SaidByRequest said;
@@ -266,8 +267,7 @@ TEST(KvOnDisk, APassMovesWhatIsNeededAndNoMore) {
     }
     for (const int64_t b : kept) read_blocks.insert(b / align);
 
-    const KvPass pass =
-        plan_kv_pass(shape, num_pages, {0}, view_of(shape, past, pages), count, copies, align);
+    const KvPass pass = plan_kv_pass(shape, num_pages, {0}, view_of(shape, past, pages), count, copies, align);
     const int64_t half = round_up(num_pages * page_bytes, align);
     std::set<int64_t> reads, writes;
     for (const BlockRun& run : pass.moves[0].reads)

@@ -135,8 +135,7 @@ bool ImageRing::take(Job& job) {
 
 int64_t ImageRing::move(const Job& job) const {
   const int64_t bytes = job.piece.end - job.piece.begin, at = offsets_[image_of(job.turn)] + job.piece.begin;
-  const auto memory =
-      memory_of(job.turn).subspan(static_cast<size_t>(job.piece.begin), static_cast<size_t>(bytes));
+  const auto memory = memory_of(job.turn).subspan(static_cast<size_t>(job.piece.begin), static_cast<size_t>(bytes));
   if (!job.write) return read_extent(file_, {0, at, bytes}, memory).read;
   write_blocks(file_, at, memory, "");
   return bytes;
@@ -253,9 +252,8 @@ void ImageRing::abandon() noexcept {
 
 void ImageRing::settle() {
   std::unique_lock lock(mutex_);
-  wait(lock, [this] {
-    return std::ranges::none_of(slots_, [](const Slot& s) { return s.state == SlotState::writing; });
-  });
+  wait(lock,
+       [this] { return std::ranges::none_of(slots_, [](const Slot& s) { return s.state == SlotState::writing; }); });
   if (write_error_) std::rethrow_exception(write_error_);
 }
 

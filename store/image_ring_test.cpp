@@ -117,7 +117,9 @@ TEST(ImageRing, ShortReadsAndWritesGoOn) {
   const std::vector<int64_t> images = {(int64_t{5} << 20) + 64, int64_t{3} << 20};
   MemoryScratch file(ImageRing::file_bytes_for(images, kBlock), kBlock);
   file.on_read = [](int64_t k, int64_t wanted) { return k % 5 == 1 ? int64_t{-EINTR} : std::max(kBlock, wanted / 2); };
-  file.on_write = [](int64_t k, int64_t wanted) { return k % 4 == 2 ? int64_t{-EAGAIN} : std::max(kBlock, wanted / 3); };
+  file.on_write = [](int64_t k, int64_t wanted) {
+    return k % 4 == 2 ? int64_t{-EAGAIN} : std::max(kBlock, wanted / 3);
+  };
   ImageRig rig(file, images, {.slots = 2, .threads = 3});
   std::vector<ImageMoves> all;
   for (const int64_t bytes : images) all.push_back({.reads = {{0, bytes}}, .writes = {{0, bytes}}});

@@ -117,10 +117,9 @@ void write_blocks(ScratchFile& file, int64_t offset, std::span<const std::byte> 
     const int64_t whole = put > 0 ? put & -alignment : put;  // what ended within a block is written again
     if (whole <= 0) {
       const int error = put < 0 ? static_cast<int>(-put) : EIO;
-      throw Error(
-          error == ENOSPC || error == EDQUOT ? ErrorKind::does_not_fit : ErrorKind::bad_file,
-          "{}: writing {} bytes at byte {} failed: {}; look at the disk and its log{}{}", file.path(0), from.size(),
-          offset + done, std::strerror(error), left.empty() ? "" : "; ", left);
+      throw Error(error == ENOSPC || error == EDQUOT ? ErrorKind::does_not_fit : ErrorKind::bad_file,
+                  "{}: writing {} bytes at byte {} failed: {}; look at the disk and its log{}{}", file.path(0),
+                  from.size(), offset + done, std::strerror(error), left.empty() ? "" : "; ", left);
     }
     done += whole;
   }
