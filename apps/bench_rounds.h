@@ -29,7 +29,7 @@ struct RoundSpread {
 };
 RoundSpread spread(std::vector<double>);
 
-/// Runs every task once per round, in turn, after a first run of each that does not count. `told` is called before each round; if it returns false,
+/// Runs every task once per round, in turn, after a first run of each that does not count. `told` is asked before each task, with its round; if it returns false,
 /// that round is the last. Of limits with the same name the best of the round counts.
 std::vector<BenchResult> run_rounds(const std::vector<BenchTask>&, int rounds,
                                     const std::function<bool(int round)>& told);

@@ -247,6 +247,12 @@ void InferenceWeights::tell_before() const {
       gigabytes(rates_.kept), gigabytes(rates_.coded), 1 / times.pass_s);
 }
 
+double InferenceWeights::least_pass_s(int64_t more_bytes) const {
+  if (!stream_) return 0;
+  const StreamTimes times = stream_times(*stream_, rates_);
+  return std::max(times.disk_s + static_cast<double>(more_bytes) / rates_.disk, times.products_s);
+}
+
 std::string InferenceWeights::reached(const RunTimings& timings) const {
   if (!stream_ || timings.decode_tokens == 0) return "";
   const double rate = static_cast<double>(timings.decode_tokens) / timings.decode_s;

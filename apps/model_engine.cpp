@@ -6,7 +6,9 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "infer/gated_executor.h"
+#include "infer/kv_on_disk.h"
 
 namespace tern {
 namespace {
@@ -27,6 +29,16 @@ BatchExecutor executor_of(const ModelDescription& model, const ModelWeights& wei
   return model_executor(model.spec, weights, rope, arena, static_cast<int>(model.beside.size()));
 }
 
+std::shared_ptr<KvOnDisk> keys_on_disk(const ModelDescription& model, const InferenceNeeds& needs,
+                                       const std::string& directory, Arena& arena) {
+  if (needs.kv_on_disk == 0) return nullptr;
+  std::string note;
+  auto disk = open_kv_on_disk(directory, kv_shape(model.spec, model.dtype, needs), kv_pages(needs), needs.kv_on_disk,
+                              arena, note);
+  if (!note.empty()) log_info("{}", note);
+  return disk;
+}
+
 EngineLimits limits_for(const ModelDescription& model, EngineLimits limits) {
   if (is_gated(model)) limits.of_prompts.push_back(kNoAdapter);
   for (size_t i = 0; i < model.offered.size(); ++i)
@@ -45,9 +57,10 @@ void refuse_gated_adapter(const ModelDescription& model, std::string_view what) 
 }
 
 ModelEngine::ModelEngine(const ModelDescription& model, const ModelWeights& weights, const InferenceNeeds& needs,
-                         const EngineLimits& limits, Arena& arena)
+                         const EngineLimits& limits, Arena& arena, const std::string& kv_directory)
     : rope(turns(model.spec) ? rope_table(model.spec, limits.context, limits.context) : RopeTable{}),
-      pool(kv_shape(model.spec, model.dtype, needs), kv_pages(needs), arena),
+      pool(kv_shape(model.spec, model.dtype, needs), kv_pages(needs), arena,
+           keys_on_disk(model, needs, kv_directory, arena)),
       engine(pool, executor_of(model, weights, turns(model.spec) ? &rope : nullptr, arena), &*model.tokenizer,
              limits_for(model, limits), real_clock()) {}
 

@@ -2,12 +2,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <exception>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "apps/common.h"
 #include "apps/continuation.h"
 #include "apps/inference_weights.h"
+#include "apps/kv_place.h"
 #include "apps/model_engine.h"
 #include "apps/read_text.h"
 #include "apps/signals.h"
@@ -48,6 +50,38 @@ Room find_room(const Options& options, const ModelDescription& model, const Cont
   speculation.add_to(room.needs);
   room.weights = choose_weights(options, model, room.needs, budget);
   return room;
+}
+
+// Tokens of a text when half of what it may write is written.
+int64_t halfway_of(const Continuation& c, int64_t context) {
+  return std::min(context, c.prompt_tokens() + c.request.max_tokens / 2);
+}
+
+// Keys and values where the disk moves the fewest bytes for a token. Errors: as find_room, with as many layers on the disk as are weighed.
+Room best_room(const Options& options, const ModelDescription& model, const Continuation& c,
+               const InferenceNeeds& needs, const SpeculationChoice& speculation, const MemoryBudget& budget,
+               const KvPlace& place) {
+  const auto bytes_of_step = [&](const Room& room) {
+    const double weights = room.weights.stream ? expected_bytes(*room.weights.stream, needs.sequences) : 0;
+    return weights + kv_step_cost(model, room.needs, halfway_of(c, needs.context));
+  };
+  std::optional<Room> best;
+  std::exception_ptr refused;
+  for (const int64_t layers : kv_layers_to_weigh(place, model, needs)) {
+    InferenceNeeds with = needs;
+    with.kv_on_disk = layers;
+    if (best && !kv_may_pay(model, with, halfway_of(c, needs.context))) continue;
+    try {
+      Room room = find_room(options, model, c, with, speculation, budget);
+      if (!best || bytes_of_step(room) < bytes_of_step(*best)) best = std::move(room);
+      if (!best->weights.stream && layers == 0) break;  // the disk has nothing to do
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::does_not_fit) throw;
+      refused = std::current_exception();  // the last names the least memory
+    }
+  }
+  if (!best) std::rethrow_exception(refused);
+  return std::move(*best);
 }
 
 Json sample_json(const Sample& sample) {
@@ -152,6 +186,7 @@ Json written_json(const Options& options, const Written& w) {
                    {"peak_resident_bytes", read_process_memory().peak_resident_bytes}};
   if (w.engine.speculation()) out["speculation"] = speculation_json(*w.engine.speculation());
   if (w.loaded.streams()) out["streaming"] = w.loaded.json(w.timings);
+  if (const KvOnDisk* disk = w.engine.pool().on_disk()) out["kv_on_disk"] = kv_json(*disk);
   return out;
 }
 
@@ -164,6 +199,7 @@ void tell_end(const Written& w) {
            rate(w.timings.decode_tokens, w.timings.decode_s));
   if (const std::string words = speculation_words(w.engine.speculation()); !words.empty()) log_info("{}", words);
   if (const std::string reached = w.loaded.reached(w.timings); !reached.empty()) log_info("{}", reached);
+  if (const KvOnDisk* disk = w.engine.pool().on_disk()) log_info("{}", kv_words(*disk));
 }
 
 // Of several samples the one that --pick says.
@@ -230,13 +266,15 @@ int run_generate(const Options& options) {
   SpeculationChoice speculation(options, draft_option(options, model), request.num_samples);
   const MemoryBudget budget = speculation.beside_draft(memory_budget(options), needs.context);
   const int64_t program = program_bytes();
-  Room room = find_room(options, model, asked, needs, speculation, budget);
+  const KvPlace place = kv_place(options);
+  Room room = best_room(options, model, asked, needs, speculation, budget, place);
 
   Arena arena;
   const InferenceWeights loaded(options, model, room.weights, request.max_tokens * request.num_samples, arena);
   speculation.load(model.spec.vocab, arena);
   room.limits.speculation = speculation.settings();
-  ModelEngine writer(model, loaded.weights(), room.needs, room.limits, arena);
+  ModelEngine writer(model, loaded.weights(), room.needs, room.limits, arena, place.directory);
+  tell_kv_before(place, model, room.needs, halfway_of(asked, needs.context), loaded);
   const double load_s = seconds_between(start_ns, real_clock().now_ns());
   if (model.tokenizer->has_chat_template())
     log_info(

@@ -2,14 +2,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <exception>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
 
 #include "apps/common.h"
 #include "apps/continuation.h"
 #include "apps/identity.h"
 #include "apps/inference_weights.h"
+#include "apps/kv_place.h"
 #include "apps/model_engine.h"
 #include "apps/prompts_file.h"
 #include "apps/read_text.h"
@@ -40,6 +44,7 @@ struct Prompts {
   size_t written = 0;
   int64_t longest_prompt = 0, longest = 0;  // tokens: of a prompt; of a prompt with what it may write
   int64_t context = 0;
+  int64_t halfway = 0;  // tokens of a text when half of what it may write is written, on average
   int64_t bytes() const {
     int64_t all = 0;
     for (const PromptLine& line : file.lines) all += static_cast<int64_t>(sizeof line + line.prompt.capacity());
@@ -59,6 +64,13 @@ std::string prompts_text(const Options& options, const std::string& place) {
   std::string text = read_text(options.text("prompts"), room);
   require_lines_fit(text, 3 * sizeof(PromptLine) + sizeof(Request), {text_room(options), room.per_byte}, place);
   return text;
+}
+
+int64_t halfway_tokens(std::span<const Request> requests, int64_t context) {
+  int64_t tokens = 0;
+  for (const Request& r : requests)
+    tokens += std::min(context, static_cast<int64_t>(r.prompt.size()) + r.max_tokens / 2);
+  return tokens / std::max<int64_t>(1, std::ssize(requests));
 }
 
 Prompts read_prompts(const Options& options, const ModelDescription& model) {
@@ -87,6 +99,7 @@ Prompts read_prompts(const Options& options, const ModelDescription& model) {
     p.requests.push_back(std::move(r));
   }
   p.context = longest_context(options, model, p.longest);
+  p.halfway = halfway_tokens(p.requests, p.context);
   for (size_t i = 0; i < p.requests.size(); ++i)
     if (std::ssize(p.requests[i].prompt) >= p.context)
       throw Error(ErrorKind::usage,
@@ -140,8 +153,9 @@ struct Room {
 
 using Draft = std::shared_ptr<const ModelDescription>;  // null: none
 
+// With keys and values of so many layers on the disk.
 Room room_for(const Options& options, const ModelDescription& model, const Draft& draft, const Prompts& p,
-              const MemoryBudget& all, int64_t batch) {
+              const MemoryBudget& all, int64_t batch, int64_t kv_on_disk) {
   const int64_t sequences = batch * p.requests.front().num_samples;
   Room room{.batch = batch};
   room.speculation = std::make_shared<SpeculationChoice>(options, draft, sequences);
@@ -154,7 +168,8 @@ Room room_for(const Options& options, const ModelDescription& model, const Draft
                 .iteration_tokens = 1,
                 .logit_rows = sequences,
                 .adapters = model.beside,
-                .kv = kv_option(options, model.dtype)};
+                .kv = kv_option(options, model.dtype),
+                .kv_on_disk = kv_on_disk};
   limits.scheduler.max_running = sequences;
   const int64_t chunk = std::clamp<int64_t>(p.longest_prompt, 1, options.integer("chunk"));
   limits.scheduler.chunk = choose_chunk(options, model, room.needs, budget, p.longest_prompt, p.longest, chunk);
@@ -165,27 +180,56 @@ Room room_for(const Options& options, const ModelDescription& model, const Draft
   return room;
 }
 
-// Bytes that the disk gives for each token, of all of the batch together.
-double bytes_for_a_token(const Room& room) {
-  return room.weights.stream
-             ? expected_bytes(*room.weights.stream, room.needs.sequences) / static_cast<double>(room.needs.sequences)
-             : 0;
+// Bytes that the disk moves for each token, of all of the batch together, when the texts are half written.
+double bytes_for_a_token(const ModelDescription& model, const Prompts& p, const Room& room) {
+  const double weights = room.weights.stream ? expected_bytes(*room.weights.stream, room.needs.sequences) : 0;
+  const double keys = kv_step_cost(model, room.needs, p.halfway);
+  return (weights + keys) / static_cast<double>(room.needs.sequences);
+}
+
+// So many prompts at a time, with keys and values where the fewest bytes are moved for a token. Errors: as room_for, with as many layers on the
+// disk as are weighed.
+Room room_of_batch(const Options& options, const ModelDescription& model, const Draft& draft, const Prompts& p,
+                   const MemoryBudget& budget, const KvPlace& place, int64_t batch) {
+  InferenceNeeds needs{.context = p.context,
+                       .sequences = batch * p.requests.front().num_samples,
+                       .page_tokens = options.integer("page"),
+                       .kv = kv_option(options, model.dtype)};
+  std::optional<Room> best;
+  std::exception_ptr refused;
+  for (const int64_t layers : kv_layers_to_weigh(place, model, needs)) {
+    needs.kv_on_disk = layers;
+    if (best && !kv_may_pay(model, needs, p.halfway)) continue;
+    try {
+      Room room = room_for(options, model, draft, p, budget, batch, layers);
+      if (!best || bytes_for_a_token(model, p, room) < bytes_for_a_token(model, p, *best)) best = std::move(room);
+      if (!best->weights.stream && layers == 0) break;  // the disk has nothing to do
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::does_not_fit) throw;
+      refused = std::current_exception();  // the last names the least memory
+    }
+  }
+  if (!best) std::rethrow_exception(refused);
+  return std::move(*best);
 }
 
 // --batch, or: of weights that fit, as many prompts as leave them where they are with one; of weights that stream, the number for
-// which the fewest bytes are read for a token.
-Room choose_room(const Options& options, const ModelDescription& model, const Prompts& p, const MemoryBudget& budget) {
+// which the fewest bytes are moved for a token. Keys and values go to the disk only where that makes them fewer, which is then more tokens a second
+// than any smaller batch has by the disk's rate.
+Room choose_room(const Options& options, const ModelDescription& model, const Prompts& p, const MemoryBudget& budget,
+                 const KvPlace& place) {
   const Draft draft = draft_option(options, model);
   const auto left = static_cast<int64_t>(p.requests.size() - p.written);
-  if (options.has("batch")) return room_for(options, model, draft, p, budget, std::min(left, options.integer("batch")));
-  Room best = room_for(options, model, draft, p, budget, 1);
+  const auto room_with = [&](int64_t batch) { return room_of_batch(options, model, draft, p, budget, place, batch); };
+  if (options.has("batch")) return room_with(std::min(left, options.integer("batch")));
+  Room best = room_with(1);
   const bool streams = best.weights.stream.has_value(), coded = !best.weights.coded.empty();
   const int64_t most = std::min(left, streams ? kMostStreamed : kMostWhole);
   for (int64_t batch = 2; batch < 2 * most; batch *= 2) {
     try {
-      Room room = room_for(options, model, draft, p, budget, std::min(batch, most));
+      Room room = room_with(std::min(batch, most));
       const bool alike = room.weights.stream.has_value() == streams && !room.weights.coded.empty() == coded;
-      if (!alike || bytes_for_a_token(room) > bytes_for_a_token(best)) break;
+      if ((!streams && !alike) || bytes_for_a_token(model, p, room) > bytes_for_a_token(model, p, best)) break;
       best = std::move(room);
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::does_not_fit) throw;
@@ -309,14 +353,16 @@ int run_generate_prompts(const Options& options) {
   MemoryBudget budget = memory_budget(options);
   budget.bytes -= prompts.bytes();
   if (budget.program >= 0) budget.program += prompts.bytes();
-  Room room = choose_room(options, model, prompts, budget);
+  const KvPlace place = kv_place(options);
+  Room room = choose_room(options, model, prompts, budget, place);
   Arena arena;
   const auto left = static_cast<int64_t>(prompts.requests.size() - prompts.written);
   const InferenceWeights loaded(options, model, room.weights, left * prompts.requests.front().max_tokens, arena);
   room.speculation->load(model.spec.vocab, arena);
   room.limits.speculation = room.speculation->settings();
-  ModelEngine writer(model, loaded.weights(), room.needs, room.limits, arena);
+  ModelEngine writer(model, loaded.weights(), room.needs, room.limits, arena, place.directory);
   log_info("{}, up to {} at a time", counted(left, "prompt"), room.batch);
+  tell_kv_before(place, model, room.needs, prompts.halfway, loaded);
 
   const StopSignals signals;
   Answers answers(prompts, log ? &*log : nullptr);
@@ -330,6 +376,7 @@ int run_generate_prompts(const Options& options) {
   log_info("{} tokens in {}: {:.1f} tok/s", format_with_commas(answers.tokens()), format_seconds(seconds),
            static_cast<double>(answers.tokens()) / std::max(seconds, 1e-9));
   if (const std::string words = speculation_words(writer.engine.speculation()); !words.empty()) log_info("{}", words);
+  if (const KvOnDisk* disk = writer.pool.on_disk()) log_info("{}", kv_words(*disk));
   if (prompts.written == prompts.requests.size()) return 0;
   log_info("generate: stopped on request after {} of {} prompts{}", prompts.written, prompts.requests.size(),
            log ? "; the same command goes on" : "; with --output FILE the same command would go on");

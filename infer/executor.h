@@ -12,8 +12,9 @@ namespace tern {
 /// each of its guesses. Empty: no Work wants logits. During the call, a sequence's guesses are the last of its tokens.
 using BatchExecutor = std::function<Tensor(const Batch&, const KvPool&)>;
 /// The executor that runs a model, with the exact kernels. It leases the weights of one unit at a time. `adapters`: the number of adapters beside the
-/// model (model/adapter_files.h, load_adapter_beside); sequences with different adapters run in one forward. Its arguments must outlive it.
-/// Errors: TERN_CHECK: a sequence names an adapter beyond these.
+/// model (model/adapter_files.h, load_adapter_beside); sequences with different adapters run in one forward. Layers of the pool that lie on the disk
+/// come and go unit by unit (infer/kv_on_disk.h). Its arguments must outlive it.
+/// Errors: those of KvOnDisk; TERN_CHECK: a sequence names an adapter beyond these.
 BatchExecutor model_executor(const ModelSpec&, WeightSource, const RopeTable*, Arena&, int adapters = 0);
 
 }  // namespace tern

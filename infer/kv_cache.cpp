@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "infer/kv_on_disk.h"
 
 namespace tern {
 namespace {
@@ -37,14 +38,16 @@ int64_t KvShape::bytes_per_token() const {
   return bytes;
 }
 
-KvPool::KvPool(const KvShape& shape, int64_t num_pages, Arena& arena) : shape_(shape) {
+KvPool::KvPool(const KvShape& shape, int64_t num_pages, Arena& arena, std::shared_ptr<KvOnDisk> on_disk)
+    : shape_(shape), on_disk_(std::move(on_disk)) {
   TERN_CHECK(shape.page_tokens >= 1 && num_pages >= 1, "KvPool: {} pages of {} tokens", num_pages, shape.page_tokens);
   const DType dtype = is_coded(shape.type) ? DType::u8 : *dtype_of(shape.type);
-  for (const KvLayer& layer : shape.layers)
+  for (size_t i = 0; i < shape.layers.size(); ++i)
     for (auto* store : {&keys_, &values_}) {
+      const KvLayer& layer = shape.layers[i];
       const int64_t row = is_coded(shape.type) ? kv_row_bytes(shape.type, layer.head_dim) : layer.head_dim;
       const Shape storage{num_pages, layer.kv_heads, shape.page_tokens, row};
-      const bool none = layer.kv_heads * layer.head_dim == 0;
+      const bool none = layer.kv_heads * layer.head_dim == 0 || (on_disk_ && on_disk_->holds(static_cast<int>(i)));
       store->push_back(none ? Tensor() : arena.allocate(dtype, storage, MemoryClass::kv_cache));
     }
   references_.assign(static_cast<size_t>(num_pages), 0);
@@ -76,6 +79,7 @@ bool KvPool::reserve(KvPages& sequence, int64_t num_tokens) {
     const int32_t own = take();
     for (const auto& storage : {std::cref(keys_), std::cref(values_)})
       for (const Tensor& layer : storage.get()) copy_page(layer, shared, own);
+    if (on_disk_) on_disk_->copy_page(shared, own);
     --references_[static_cast<size_t>(shared)];
     sequence.pages[i] = own;
     ++num_copied_;

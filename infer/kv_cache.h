@@ -3,6 +3,7 @@
 // 2023, arXiv:2309.06180 (recalled).
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -10,6 +11,8 @@
 #include "model/unit.h"
 
 namespace tern {
+
+class KvOnDisk;
 
 /// The keys of one layer.
 struct KvLayer {
@@ -39,8 +42,9 @@ struct KvPages {
 /// All pages. One thread at a time uses it.
 class KvPool {
  public:
-  /// Allocates the pages. Errors: does_not_fit, from the arena.
-  KvPool(const KvShape&, int64_t num_pages, Arena&);
+  /// Allocates the pages. Layers that `on_disk` holds have no memory here: a KvStep lends it (infer/kv_on_disk.h); `on_disk` is made for the same
+  /// shape and pages. Errors: does_not_fit, from the arena.
+  KvPool(const KvShape&, int64_t num_pages, Arena&, std::shared_ptr<KvOnDisk> on_disk = nullptr);
 
   const KvShape& shape() const { return shape_; }
   int64_t num_pages() const { return static_cast<int64_t>(references_.size()); }
@@ -60,14 +64,18 @@ class KvPool {
   void truncate(KvPages&, int64_t length);
   int64_t num_copied_pages() const { return num_copied_; }  // by copy-on-write, so far
 
-  /// What a forward over these sequences reads and writes; `reserve` must have made room for its tokens. The view looks into the pool.
+  KvOnDisk* on_disk() const { return on_disk_.get(); }  // null: all layers are in memory
+
+  /// What a forward over these sequences reads and writes; `reserve` must have made room for its tokens. The view looks into the pool. Layers on the
+  /// disk have empty tensors in it.
   KvView view(std::span<const KvPages* const> sequences) const;
 
  private:
   KvShape shape_;
   std::vector<Tensor> keys_, values_;  // per layer, as a KvView has them; may be empty
-  std::vector<int32_t> references_;    // per page
-  std::vector<int32_t> free_;          // a stack, lowest page on top at first
+  std::shared_ptr<KvOnDisk> on_disk_;
+  std::vector<int32_t> references_;  // per page
+  std::vector<int32_t> free_;        // a stack, lowest page on top at first
   int64_t num_copied_ = 0;
 };
 

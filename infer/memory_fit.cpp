@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/system.h"
 #include "base/units.h"
+#include "infer/kv_on_disk.h"
 #include "kernels/cpu/matmul.h"
 #include "model/allocate_weights.h"
 #include "model/rope_table.h"
@@ -81,7 +82,7 @@ InferenceFit inference_fit(const ModelSpec& spec, DType dtype, const InferenceNe
       fit.weights += packed - (stays ? 0 : linear.out * linear.in * size);
     });
   }
-  fit.kv_cache = kv_shape(spec, dtype, needs).bytes_per_page() * kv_pages(needs);
+  fit.kv_cache = kv_memory_bytes(kv_shape(spec, dtype, needs), kv_pages(needs), needs.kv_on_disk);
   const bool evaluates = needs.sequences == 0;
   int64_t input = 0;
   for (const Unit& unit : spec.units) {
@@ -105,6 +106,7 @@ InferenceFit inference_fit(const ModelSpec& spec, DType dtype, const InferenceNe
   const ThreadWork work{.dtype = dtype, .tokens = needs.iteration_tokens, .sequence = needs.context};
   fit.beside =
       thread_memory(spec, work).total() + rope_table_bytes(spec, needs.positions > 0 ? needs.positions : needs.context);
+  if (needs.kv_on_disk > 0) fit.beside += kv_thread_bytes();
   add_adapters_beside(fit, dtype, needs, coded);
   return fit;
 }

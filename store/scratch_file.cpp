@@ -87,8 +87,8 @@ int try_read(int fd) {
 
 }  // namespace
 
-OpenedScratch open_scratch(const std::string& directory, int64_t bytes, ReadWay wanted) {
-  const std::string path = join_path(directory, "(optimizer states)");
+OpenedScratch open_scratch(const std::string& directory, int64_t bytes, ReadWay wanted, std::string_view holds) {
+  const std::string path = join_path(directory, fmt::format("({})", holds));
   std::string note;
   int error = 0;
   for (const ReadWay way : {wanted, ReadWay::buffered}) {
@@ -99,14 +99,14 @@ OpenedScratch open_scratch(const std::string& directory, int64_t bytes, ReadWay 
     if (fd >= 0) ::close(fd);
     if (error != EINVAL || way == ReadWay::buffered) break;
     note = fmt::format(
-        "{}: its file system refuses direct reads (O_DIRECT); states go through the page cache, which costs more time "
+        "{}: its file system refuses direct reads (O_DIRECT); {} go through the page cache, which costs more time "
         "and processor",
-        directory);
+        directory, holds);
   }
   throw_io_error("reserve room in", directory, error);
 }
 
-void write_blocks(ScratchFile& file, int64_t offset, std::span<const std::byte> from) {
+void write_blocks(ScratchFile& file, int64_t offset, std::span<const std::byte> from, std::string_view left) {
   const int64_t alignment = file.alignment();
   TERN_CHECK(offset % alignment == 0 && std::ssize(from) % alignment == 0, "write_blocks: {} bytes at {}", from.size(),
              offset);
@@ -117,10 +117,9 @@ void write_blocks(ScratchFile& file, int64_t offset, std::span<const std::byte> 
     const int64_t whole = put > 0 ? put & -alignment : put;  // what ended within a block is written again
     if (whole <= 0) {
       const int error = put < 0 ? static_cast<int>(-put) : EIO;
-      throw Error(
-          error == ENOSPC || error == EDQUOT ? ErrorKind::does_not_fit : ErrorKind::bad_file,
-          "{}: writing {} bytes at byte {} failed: {}; look at the disk and its log; the last checkpoint stands",
-          file.path(0), from.size(), offset + done, std::strerror(error));
+      throw Error(error == ENOSPC || error == EDQUOT ? ErrorKind::does_not_fit : ErrorKind::bad_file,
+                  "{}: writing {} bytes at byte {} failed: {}; look at the disk and its log{}{}", file.path(0),
+                  from.size(), offset + done, std::strerror(error), left.empty() ? "" : "; ", left);
     }
     done += whole;
   }

@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "store/block_files.h"
 
@@ -26,11 +27,14 @@ struct OpenedScratch {
   std::string note;  // why it is not the way that was wanted; else empty
 };
 /// A file of `bytes` zeros on the disk of `directory`, whose room is reserved where the file system can. Where direct reads are refused it goes through
-/// the page cache, and `note` says so. Errors: does_not_fit, bad_file, naming the directory.
-OpenedScratch open_scratch(const std::string& directory, int64_t bytes, ReadWay wanted = ReadWay::direct);
+/// the page cache, and `note` says so. `holds`: what messages call its contents. Errors: does_not_fit, bad_file, naming the directory.
+OpenedScratch open_scratch(const std::string& directory, int64_t bytes, ReadWay wanted = ReadWay::direct,
+                           std::string_view holds = "optimizer states");
 
 /// Writes all of `from` at `offset`, both multiples of the alignment. A short write goes on where it ended, at a whole block; an
-/// interrupted one is repeated. Errors: does_not_fit for a full disk, else bad_file; naming file and byte.
-void write_blocks(ScratchFile&, int64_t offset, std::span<const std::byte> from);
+/// interrupted one is repeated. Errors: does_not_fit for a full disk, else bad_file; naming file and byte, and what is left (`left`;
+/// empty: nothing is).
+void write_blocks(ScratchFile&, int64_t offset, std::span<const std::byte> from,
+                  std::string_view left = "the last checkpoint stands");
 
 }  // namespace tern

@@ -2,8 +2,10 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "base/system.h"
 #include "model/model_files.h"
 #include "model/model_testing.h"
 #include "serve/client_testing.h"
@@ -185,6 +187,44 @@ TEST_F(Streaming, ManyPromptsShareEachPass) {
   EXPECT_NE(said().find("the weights do not fit"), std::string::npos) << said();
   EXPECT_EQ(said().find("12 prompts, up to 1 at a time"), std::string::npos) << said();
   EXPECT_EQ(many.text, whole.text);
+}
+
+// Of many texts and of a long one: the same answers, in the bytes that were planned, whatever else streams.
+TEST_F(Streaming, KeysOnTheDiskChangeNoAnswer) {
+  if (read_disk_facts("/var/tmp").file_system == "tmpfs") GTEST_SKIP() << "/var/tmp lies in memory";
+  std::string lines;
+  for (int i = 0; i < 7; ++i)
+    lines += "{\"prompt\": \"It was a dark " + std::string(static_cast<size_t>(1 + 9 * i), static_cast<char>('a' + i)) +
+             "\"}\n";
+  write("k.jsonl", lines);
+  const std::string many = "generate " + kModel + " --prompts k.jsonl --max-tokens 5 --samples 2 --temperature 1";
+  const Outcome whole = tern(many + " 2>errors");
+  ASSERT_EQ(whole.code, 0) << said();
+  EXPECT_EQ(said().find("on disk"), std::string::npos) << said();
+  const std::string disk = " --kv-place disk --kv-dir /var/tmp";
+  const std::string least = least_memory(many + disk + " --batch 5");
+  for (const std::string& more :
+       {std::string(" --batch 3"), std::string(" --batch 7 --page 3"), " --batch 5 --memory " + least}) {
+    const Outcome moved = tern(many + disk + more + " 2>errors");
+    EXPECT_EQ(moved.code, 0) << more << "\n" << said();
+    EXPECT_EQ(moved.text, whole.text) << more;
+    EXPECT_NE(said().find("keys and values of 32 of 32 layers lie on disk"), std::string::npos) << said();
+    EXPECT_NE(said().find("as planned, to the byte"), std::string::npos) << said();
+    EXPECT_EQ(said().find("bound") != std::string::npos, more.find("--memory") != std::string::npos) << said();
+  }
+  const std::string one = "generate " + kModel + " --prompt-file t.txt --max-tokens 9 --kv-dtype q8";
+  const Json memory = run(one + " --kv-place memory"), moved = run(one + disk);
+  EXPECT_FALSE(memory.contains("kv_on_disk"));
+  EXPECT_EQ(moved["token_ids"], memory["token_ids"]);
+  const Json keys = moved.at("kv_on_disk");
+  EXPECT_GT(keys["read_bytes"], 0);
+  EXPECT_EQ(keys["read_bytes"], keys["planned_read_bytes"]);
+  EXPECT_EQ(keys["written_bytes"], keys["planned_written_bytes"]);
+  EXPECT_LE(moved["memory"]["peak_bytes"], moved["memory"]["predicted_bytes"]);
+  expect_refusal(2, one + " --kv-place memory --kv-dir .", {"--kv-dir", "--kv-place disk"});
+  expect_refusal(4, one + " --kv-place disk --kv-dir nowhere", {"nowhere"});
+  if (std::filesystem::exists("/dev/shm") && read_disk_facts("/dev/shm").file_system == "tmpfs")
+    expect_refusal(2, one + " --kv-place disk --kv-dir /dev/shm", {"tmpfs", "--kv-dir"});
 }
 
 TEST_F(Streaming, WhatAsksForWeightsInMemoryIsRefusedByName) {

@@ -1,0 +1,45 @@
+#pragma once
+// Where a verb's keys and values lie: in memory, or those of some layers on a disk.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "infer/kv_on_disk.h"
+#include "infer/memory_fit.h"
+
+namespace tern {
+
+class Options;
+class InferenceWeights;
+
+/// What --kv-place and --kv-dir allow.
+struct KvPlace {
+  bool memory = true, disk = false;
+  std::string directory;
+  int64_t free_bytes = 0;  // there
+};
+/// Errors: usage: --kv-place disk where the folder's files lie in memory; --kv-dir beside --kv-place memory; bad_file: no such folder.
+KvPlace kv_place(const Options&);
+
+/// Numbers of layers on the disk that are weighed for these needs, ascending, each with less memory than those before; never empty.
+/// Errors: does_not_fit: --kv-place disk, and the disk is too small.
+std::vector<int64_t> kv_layers_to_weigh(const KvPlace&, const ModelDescription&, const InferenceNeeds&);
+
+/// Bytes that a step moves for its keys and values if each of its sequences has `past` of them.
+KvMoved kv_step_bytes(const ModelDescription&, const InferenceNeeds&, int64_t past);
+
+/// The same as one number to be weighed against bytes of weights: short reads and writes count for the time that the disk takes for any.
+double kv_step_cost(const ModelDescription&, const InferenceNeeds&, int64_t past);
+/// Whether that may be fewer bytes than with all in memory: a byte of memory that it frees saves one byte of weights in a step at most.
+bool kv_may_pay(const ModelDescription&, const InferenceNeeds&, int64_t past);
+
+/// What is told before the first token; nothing if all lies in memory.
+void tell_kv_before(const KvPlace&, const ModelDescription&, const InferenceNeeds&, int64_t past,
+                    const InferenceWeights&);
+/// What was moved, for people.
+std::string kv_words(const KvOnDisk&);
+Json kv_json(const KvOnDisk&);
+
+}  // namespace tern
