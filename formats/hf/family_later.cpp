@@ -143,11 +143,8 @@ void add_llama_like(std::vector<HfFamily>& f) {
                             .pad = 2},
                .any_width = true,
                .renamed = {kRmsEps},
-               // transformers writes either pair of names
-               .options = {{"qkv_bias", &C::attention_bias},
-                           {"bias", &C::mlp_bias},
-                           {"attention_bias", &C::attention_bias, {}},
-                           {"mlp_bias", &C::mlp_bias, {}}},
+               // transformers writes the second names
+               .options = {{"qkv_bias", &C::attention_bias, 0, "attention_bias"}, {"bias", &C::mlp_bias, 0, "mlp_bias"}},
                .settle = settle_internlm3,
                .names = kLlamaNames});
   f.push_back({.name = "exaone",  // 3 and 3.5
@@ -162,8 +159,8 @@ void add_llama_like(std::vector<HfFamily>& f) {
                             .rope_theta = 500000},
                .any_width = true,
                .renamed = {{"num_hidden_layers", "num_layers", "num_hidden_layers"},
-                           {"hidden_act", "activation_function"},
-                           {"norm_eps", "layer_norm_epsilon"}},
+                           {"hidden_act", "activation_function", "hidden_act"},
+                           {"norm_eps", "layer_norm_epsilon", "rms_norm_eps"}},
                .options = {kAttentionBias, kMlpBias, {"embed_dropout", &C::embedding_dropout}},
                .names = kExaoneNames});
   f.push_back({.name = "seed_oss",
