@@ -253,6 +253,16 @@ CASES = {
     "glm4_moe_groups": lambda: T.Glm4MoeConfig(**sigmoid_experts(
         n_group=2, topk_group=1, norm_topk_prob=False, routed_scaling_factor=1.5, n_shared_experts=2, head_dim=8, num_mtp_layers=0,
         tie_word_embeddings=True, rope_parameters={"rope_type": "default", "rope_theta": 100.0, "partial_rotary_factor": 1.0})),
+    "helium": lambda: T.HeliumConfig(**small(head_dim=8)),
+    "helium_biases": lambda: T.HeliumConfig(**small(head_dim=8, attention_bias=True, mlp_bias=True, tie_word_embeddings=True,
+                                                    num_key_value_heads=4)),
+    "ernie4_5": lambda: T.Ernie4_5Config(**small(head_dim=10)),
+    "ernie4_5_biases": lambda: T.Ernie4_5Config(**small(head_dim=8, use_bias=True, tie_word_embeddings=False, num_key_value_heads=1)),
+    "glm": lambda: T.GlmConfig(**small(head_dim=12)),
+    "glm_no_biases": lambda: T.GlmConfig(**small(head_dim=8, attention_bias=False, tie_word_embeddings=True, rope_parameters={
+        "rope_type": "default", "rope_theta": 100.0, "partial_rotary_factor": 1.0})),
+    "glm4": lambda: T.Glm4Config(**small(head_dim=12)),
+    "glm4_no_biases": lambda: T.Glm4Config(**small(head_dim=8, attention_bias=False, num_key_value_heads=1)),
     "vaultgemma": lambda: T.VaultGemmaConfig(**small(head_dim=10, sliding_window=6, query_pre_attn_scalar=7,
                                                      attn_logit_softcapping=1.5, final_logit_softcapping=3.0)),
     "cwm": lambda: T.CwmConfig(**small(head_dim=10, sliding_window=5, num_hidden_layers=3,

@@ -32,6 +32,11 @@ constexpr HfNames with_latents_alone(HfNames n) {
   n.kv_up = "model.layers.#.self_attn.kv_b_proj";
   return n;
 }
+// Queries and keys turn in pairs of neighbours, which tern sorts into halves (model/names.cpp).
+constexpr HfNames with_pairs_of_neighbours(HfNames n) {
+  n.qkv = "~model.layers.#.self_attn.q_proj,model.layers.#.self_attn.k_proj,model.layers.#.self_attn.v_proj";
+  return n;
+}
 // EXAONE 3's own names.
 constexpr HfNames kExaoneNames{
     .tokens = "transformer.wte",
@@ -60,6 +65,7 @@ std::string settle_internlm3(C& c) {
   return "";
 }
 
+// Longer than a screen: a table, one row per family.
 void add_coders(std::vector<HfFamily>& f) {
   f.push_back({.name = "starcoder2",
                .architecture = "Starcoder2ForCausalLM",
@@ -129,7 +135,7 @@ void add_coders(std::vector<HfFamily>& f) {
                          .projection = "lm_head"}});
 }
 
-// Llama's blocks under other keys or names.
+// Longer than a screen: a table, one row per family: Llama's blocks under other keys or names.
 void add_llama_like(std::vector<HfFamily>& f) {
   f.push_back({.name = "internlm3",
                .architecture = "LlamaForCausalLM",
@@ -232,6 +238,63 @@ void add_norms_after(std::vector<HfFamily>& f) {
                .names = with_norms_after_branches(with_head_norms(kLlamaNames))});
 }
 
+void add_turned_in_pairs(std::vector<HfFamily>& f) {
+  HfNames names = with_pairs_of_neighbours(kLlamaNames);
+  f.push_back({.name = "helium",
+               .architecture = "HeliumForCausalLM",
+               .prefix = "model.",
+               .blocks = {.out_bias = false},
+               .defaults = {.kv_heads = 20,
+                            .head_dim = 128,
+                            .context = 4096,
+                            .norm_eps = 1e-8,
+                            .bos = 1,
+                            .eos = 2,
+                            .pad = 3,
+                            .rope_theta = 100000},
+               .renamed = {kRmsEps},
+               .options = {kAttentionBias, kMlpBias},
+               .names = names});
+  f.push_back({.name = "ernie4_5",
+               .architecture = "Ernie4_5ForCausalLM",
+               .prefix = "model.",
+               .defaults = {.kv_heads = 2,
+                            .head_dim = 128,
+                            .context = 131072,
+                            .norm_eps = 1e-5,
+                            .tied = true,
+                            .bos = 1,
+                            .eos = 2,
+                            .pad = 0,
+                            .rope_theta = 500000},
+               .any_width = true,
+               .renamed = {kRmsEps},
+               .options = {{"use_bias", &C::attention_bias}, {"use_bias", &C::mlp_bias}},
+               .names = names});
+  names.up = "model.layers.#.mlp.gate_up_proj";
+  HfFamily glm{.name = "glm",
+               .architecture = "GlmForCausalLM",
+               .prefix = "model.",
+               .blocks = {.out_bias = false},
+               .defaults = {.kv_heads = 2,
+                            .head_dim = 128,
+                            .context = 131072,
+                            .norm_eps = 1.5625e-7,
+                            .pad = 151329,
+                            .partial_rotary = 0.5},
+               .any_width = true,
+               .renamed = {kRmsEps},
+               .options = {{"attention_bias", &C::attention_bias, 1}},
+               .names = names};
+  HfFamily glm4 = glm;
+  glm4.name = "glm4", glm4.architecture = "Glm4ForCausalLM";
+  glm4.blocks.place = HfNormPlace::around;
+  glm4.names.attention_post_norm = "model.layers.#.post_self_attn_layernorm";
+  glm4.names.mlp_post_norm = "model.layers.#.post_mlp_layernorm";
+  f.push_back(std::move(glm));
+  f.push_back(std::move(glm4));
+}
+
 HfFamily youtu() {
   return {.name = "youtu",
           .architecture = "YoutuForCausalLM",
@@ -296,6 +359,7 @@ void add_later_families(std::vector<HfFamily>& f) {
   add_coders(f);
   add_llama_like(f);
   add_norms_after(f);
+  add_turned_in_pairs(f);
   f.push_back(youtu());
   f.push_back(biogpt());
 }
