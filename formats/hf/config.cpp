@@ -127,15 +127,14 @@ auto read_either(HfFields& fields, std::string_view key, std::string_view alias,
   auto value = get(key);
   if (alias.empty()) return value;
   const auto other = get(alias);
-  if (value && other && *value != *other)
-    fields.fail(alias, "{}, but {} is {}; keep one of them", *other, key, *value);
+  if (value && other && *value != *other) fields.fail(alias, "{}, but {} is {}; keep one of them", *other, key, *value);
   return value ? value : other;
 }
 
 int64_t needed(HfFields& fields, const HfFamily& family, std::string_view field) {
   const std::string_view key = hf_key(family.name, field);
-  const std::optional<int64_t> value = read_either(fields, key, alias_of(family, field),
-                                                   [&](std::string_view name) { return fields.integer(name); });
+  const std::optional<int64_t> value =
+      read_either(fields, key, alias_of(family, field), [&](std::string_view name) { return fields.integer(name); });
   if (!value) fields.fail(key, "missing; a {} model needs it", family.name);
   if (*value < 1 || *value > INT32_MAX) fields.fail(key, "{}, expected 1 to 2147483647", *value);
   return *value;

@@ -38,17 +38,17 @@ constexpr HfNames with_pairs_of_neighbours(HfNames n) {
   return n;
 }
 // EXAONE 3's own names.
-constexpr HfNames kExaoneNames{
-    .tokens = "transformer.wte",
-    .attention_norm = "transformer.h.#.ln_1",
-    .qkv = "transformer.h.#.attn.attention.q_proj,transformer.h.#.attn.attention.k_proj,"
-           "transformer.h.#.attn.attention.v_proj",
-    .attention_out = "transformer.h.#.attn.attention.out_proj",
-    .mlp_norm = "transformer.h.#.ln_2",
-    .up = "transformer.h.#.mlp.c_fc_0,transformer.h.#.mlp.c_fc_1",
-    .down = "transformer.h.#.mlp.c_proj",
-    .final_norm = "transformer.ln_f",
-    .projection = "lm_head"};
+constexpr HfNames kExaoneNames{.tokens = "transformer.wte",
+                               .attention_norm = "transformer.h.#.ln_1",
+                               .qkv =
+                                   "transformer.h.#.attn.attention.q_proj,transformer.h.#.attn.attention.k_proj,"
+                                   "transformer.h.#.attn.attention.v_proj",
+                               .attention_out = "transformer.h.#.attn.attention.out_proj",
+                               .mlp_norm = "transformer.h.#.ln_2",
+                               .up = "transformer.h.#.mlp.c_fc_0,transformer.h.#.mlp.c_fc_1",
+                               .down = "transformer.h.#.mlp.c_proj",
+                               .final_norm = "transformer.ln_f",
+                               .projection = "lm_head"};
 
 constexpr HfRename kRmsEps{"norm_eps", "rms_norm_eps"};
 
@@ -61,7 +61,8 @@ std::string settle_bigcode(C& c) {
 
 // The releases have one switch for q, k, v and one for the other matrices; transformers has them together.
 std::string settle_internlm3(C& c) {
-  if (c.attention_bias != c.mlp_bias) return "qkv_bias and bias differ, which tern does not have; expected both or none";
+  if (c.attention_bias != c.mlp_bias)
+    return "qkv_bias and bias differ, which tern does not have; expected both or none";
   return "";
 }
 
@@ -88,117 +89,104 @@ void add_coders(std::vector<HfFamily>& f) {
                .harmless = {"activation_function", "attention_softmax_in_fp32", "layer_norm_epsilon", "mlp_type",
                             "norm_type", "scale_attention_softmax_in_fp32"},
                .names = with_plain_mlp(kLlamaNames)});
-  f.push_back({.name = "gpt_bigcode",  // StarCoder, SantaCoder
-               .architecture = "GPTBigCodeForCausalLM",
-               .prefix = "transformer.",
-               .blocks = {.norm = HfNorm::layer, .positions = HfPositions::learned, .gated = false},
-               .defaults = {.intermediate_factor = 4,
-                            .context = 1024,
-                            .norm_eps = 1e-5,
-                            .hidden_act = "gelu_pytorch_tanh",
-                            .attention_dropout = 0.1,
-                            .attention_bias = true,
-                            .mlp_bias = true,
-                            .tied = true,
-                            .bos = 50256,
-                            .eos = 50256},
-               .has_head_dim = false,
-               .renamed = {{"hidden_size", "n_embd", "hidden_size"},
-                           {"num_hidden_layers", "n_layer", "num_hidden_layers"},
-                           {"num_attention_heads", "n_head", "num_attention_heads"},
-                           {"max_position_embeddings", "n_positions", "max_position_embeddings"},
-                           {"intermediate_size", "n_inner"},
-                           {"hidden_act", "activation_function"},
-                           {"norm_eps", "layer_norm_epsilon"},
-                           {"attention_dropout", "attn_pdrop"}},
-               .options = {{"multi_query", &C::multi_query, 1},
-                           {"resid_pdrop", &C::residual_dropout, 0.1},
-                           {"embd_pdrop", &C::embedding_dropout, 0.1}},
-               .fixed = {{"scale_attn_weights", true, "attention without 1/sqrt(head size), which tern does not have",
-                          true},
-                         {"add_cross_attention", false, "cross-attention, which tern does not have"}},
-               // the heads for classification, arithmetic in a wider type, and the releases' own server
-               .harmless = {"attention_softmax_in_fp32", "inference_runner", "max_batch_size", "n_ctx",
-                            "pad_key_length", "pre_allocate_kv_cache", "scale_attention_softmax_in_fp32",
-                            "summary_activation", "summary_first_dropout", "summary_proj_to_labels", "summary_type",
-                            "summary_use_proj", "validate_runner_input"},
-               .settle = settle_bigcode,
-               .names = {.tokens = "transformer.wte",
-                         .positions = "transformer.wpe",
-                         .attention_norm = "transformer.h.#.ln_1",
-                         .qkv = "transformer.h.#.attn.c_attn",
-                         .attention_out = "transformer.h.#.attn.c_proj",
-                         .mlp_norm = "transformer.h.#.ln_2",
-                         .up = "transformer.h.#.mlp.c_fc",
-                         .down = "transformer.h.#.mlp.c_proj",
-                         .final_norm = "transformer.ln_f",
-                         .projection = "lm_head"}});
+  f.push_back(
+      {.name = "gpt_bigcode",  // StarCoder, SantaCoder
+       .architecture = "GPTBigCodeForCausalLM",
+       .prefix = "transformer.",
+       .blocks = {.norm = HfNorm::layer, .positions = HfPositions::learned, .gated = false},
+       .defaults = {.intermediate_factor = 4,
+                    .context = 1024,
+                    .norm_eps = 1e-5,
+                    .hidden_act = "gelu_pytorch_tanh",
+                    .attention_dropout = 0.1,
+                    .attention_bias = true,
+                    .mlp_bias = true,
+                    .tied = true,
+                    .bos = 50256,
+                    .eos = 50256},
+       .has_head_dim = false,
+       .renamed = {{"hidden_size", "n_embd", "hidden_size"},
+                   {"num_hidden_layers", "n_layer", "num_hidden_layers"},
+                   {"num_attention_heads", "n_head", "num_attention_heads"},
+                   {"max_position_embeddings", "n_positions", "max_position_embeddings"},
+                   {"intermediate_size", "n_inner"},
+                   {"hidden_act", "activation_function"},
+                   {"norm_eps", "layer_norm_epsilon"},
+                   {"attention_dropout", "attn_pdrop"}},
+       .options = {{"multi_query", &C::multi_query, 1},
+                   {"resid_pdrop", &C::residual_dropout, 0.1},
+                   {"embd_pdrop", &C::embedding_dropout, 0.1}},
+       .fixed = {{"scale_attn_weights", true, "attention without 1/sqrt(head size), which tern does not have", true},
+                 {"add_cross_attention", false, "cross-attention, which tern does not have"}},
+       // the heads for classification, arithmetic in a wider type, and the releases' own server
+       .harmless = {"attention_softmax_in_fp32", "inference_runner", "max_batch_size", "n_ctx", "pad_key_length",
+                    "pre_allocate_kv_cache", "scale_attention_softmax_in_fp32", "summary_activation",
+                    "summary_first_dropout", "summary_proj_to_labels", "summary_type", "summary_use_proj",
+                    "validate_runner_input"},
+       .settle = settle_bigcode,
+       .names = {.tokens = "transformer.wte",
+                 .positions = "transformer.wpe",
+                 .attention_norm = "transformer.h.#.ln_1",
+                 .qkv = "transformer.h.#.attn.c_attn",
+                 .attention_out = "transformer.h.#.attn.c_proj",
+                 .mlp_norm = "transformer.h.#.ln_2",
+                 .up = "transformer.h.#.mlp.c_fc",
+                 .down = "transformer.h.#.mlp.c_proj",
+                 .final_norm = "transformer.ln_f",
+                 .projection = "lm_head"}});
 }
 
 // Longer than a screen: a table, one row per family: Llama's blocks under other keys or names.
 void add_llama_like(std::vector<HfFamily>& f) {
-  f.push_back({.name = "internlm3",
-               .architecture = "LlamaForCausalLM",
-               .prefix = "model.",
-               .defaults = {.kv_heads = 2,
-                            .head_dim = 128,
-                            .context = 32768,
-                            .norm_eps = 1e-5,
-                            .bos = 1,
-                            .eos = 2,
-                            .pad = 2},
-               .any_width = true,
-               .renamed = {kRmsEps},
-               // transformers writes the second names
-               .options = {{"qkv_bias", &C::attention_bias, 0, "attention_bias"}, {"bias", &C::mlp_bias, 0, "mlp_bias"}},
-               .settle = settle_internlm3,
-               .names = kLlamaNames});
-  f.push_back({.name = "exaone",  // 3 and 3.5
-               .architecture = "ExaoneForCausalLM",
-               .prefix = "transformer.",
-               .defaults = {.kv_heads = 8,
-                            .context = 4096,
-                            .norm_eps = 1e-5,
-                            .bos = 1,
-                            .eos = 361,
-                            .pad = 0,
-                            .rope_theta = 500000},
-               .any_width = true,
-               .renamed = {{"num_hidden_layers", "num_layers", "num_hidden_layers"},
-                           {"hidden_act", "activation_function", "hidden_act"},
-                           {"norm_eps", "layer_norm_epsilon", "rms_norm_eps"}},
-               .options = {kAttentionBias, kMlpBias, {"embed_dropout", &C::embedding_dropout}},
-               .names = kExaoneNames});
-  f.push_back({.name = "seed_oss",
-               .architecture = "SeedOssForCausalLM",
-               .prefix = "model.",
-               .blocks = {.out_bias = false},
-               .defaults = {.head_dim = 128,
-                            .context = 524288,
-                            .attention_dropout = 0.1,
-                            .bos = 0,
-                            .eos = 2,
-                            .pad = 1},
-               .any_width = true,
-               .renamed = {kRmsEps},
-               .options = {{"attention_bias", &C::attention_bias, 1},
-                           kMlpBias,
-                           {"residual_dropout", &C::residual_dropout, 0.1}},
-               .fixed = {{"attention_out_bias", false, "a bias behind attention, which tern's seed_oss does not have",
-                          true}},
-               .names = kLlamaNames});
-  f.push_back({.name = "stablelm",
-               .architecture = "StableLmForCausalLM",
-               .prefix = "model.",
-               .blocks = {.norm = HfNorm::layer, .out_bias = false, .shared_norm = true},
-               .defaults = {.kv_heads = 32, .context = 4096, .norm_eps = 1e-5, .bos = 0, .eos = 0, .partial_rotary = 0.25},
-               .has_head_dim = false,
-               .renamed = {{"norm_eps", "layer_norm_eps"}},
-               .options = {{"use_qkv_bias", &C::attention_bias},
-                           {"use_parallel_residual", &C::parallel_residual},
-                           {"hidden_dropout", &C::residual_dropout}},
-               .fixed = {{"qk_layernorm", false, "layer norms of each head's own, which tern does not have"}},
-               .names = kLlamaNames});
+  f.push_back(
+      {.name = "internlm3",
+       .architecture = "LlamaForCausalLM",
+       .prefix = "model.",
+       .defaults = {.kv_heads = 2, .head_dim = 128, .context = 32768, .norm_eps = 1e-5, .bos = 1, .eos = 2, .pad = 2},
+       .any_width = true,
+       .renamed = {kRmsEps},
+       // transformers writes the second names
+       .options = {{"qkv_bias", &C::attention_bias, 0, "attention_bias"}, {"bias", &C::mlp_bias, 0, "mlp_bias"}},
+       .settle = settle_internlm3,
+       .names = kLlamaNames});
+  f.push_back(
+      {.name = "exaone",  // 3 and 3.5
+       .architecture = "ExaoneForCausalLM",
+       .prefix = "transformer.",
+       .defaults =
+           {.kv_heads = 8, .context = 4096, .norm_eps = 1e-5, .bos = 1, .eos = 361, .pad = 0, .rope_theta = 500000},
+       .any_width = true,
+       .renamed = {{"num_hidden_layers", "num_layers", "num_hidden_layers"},
+                   {"hidden_act", "activation_function", "hidden_act"},
+                   {"norm_eps", "layer_norm_epsilon", "rms_norm_eps"}},
+       .options = {kAttentionBias, kMlpBias, {"embed_dropout", &C::embedding_dropout}},
+       .names = kExaoneNames});
+  f.push_back(
+      {.name = "seed_oss",
+       .architecture = "SeedOssForCausalLM",
+       .prefix = "model.",
+       .blocks = {.out_bias = false},
+       .defaults = {.head_dim = 128, .context = 524288, .attention_dropout = 0.1, .bos = 0, .eos = 2, .pad = 1},
+       .any_width = true,
+       .renamed = {kRmsEps},
+       .options = {{"attention_bias", &C::attention_bias, 1},
+                   kMlpBias,
+                   {"residual_dropout", &C::residual_dropout, 0.1}},
+       .fixed = {{"attention_out_bias", false, "a bias behind attention, which tern's seed_oss does not have", true}},
+       .names = kLlamaNames});
+  f.push_back(
+      {.name = "stablelm",
+       .architecture = "StableLmForCausalLM",
+       .prefix = "model.",
+       .blocks = {.norm = HfNorm::layer, .out_bias = false, .shared_norm = true},
+       .defaults = {.kv_heads = 32, .context = 4096, .norm_eps = 1e-5, .bos = 0, .eos = 0, .partial_rotary = 0.25},
+       .has_head_dim = false,
+       .renamed = {{"norm_eps", "layer_norm_eps"}},
+       .options = {{"use_qkv_bias", &C::attention_bias},
+                   {"use_parallel_residual", &C::parallel_residual},
+                   {"hidden_dropout", &C::residual_dropout}},
+       .fixed = {{"qk_layernorm", false, "layer norms of each head's own, which tern does not have"}},
+       .names = kLlamaNames});
 }
 
 // Norms after the branches, and of queries and keys; windows in three layers of four.

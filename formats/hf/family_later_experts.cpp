@@ -77,48 +77,44 @@ HfFamily dots1() {
 HfFamily glm4_moe() {
   std::vector<HfOption> options = options_of_sigmoid_experts(128, 8, 1408, 1);
   options.push_back({"num_nextn_predict_layers", &C::predicting_layers, 1, "num_mtp_layers"});
-  return {.name = "glm4_moe",  // GLM-4.5-Air
-          .architecture = "Glm4MoeForCausalLM",
-          .prefix = "model.",
-          .blocks = {.out_bias = false,
-                     .experts = HfExperts::after,
-                     .shared_gate = false,
-                     .sigmoid_router = true},
-          .defaults = {.kv_heads = 8, .context = 131072, .norm_eps = 1e-5, .partial_rotary = 0.5},
-          .any_width = true,
-          .renamed = {kEpsOfRms},
-          .options = std::move(options),
-          .fixed = {{"use_qk_norm", false, "norms of queries and keys by a switch, which tern's glm4_moe does not have"}},
-          .names = with_shared_experts(kLlamaNames)};
+  return {
+      .name = "glm4_moe",  // GLM-4.5-Air
+      .architecture = "Glm4MoeForCausalLM",
+      .prefix = "model.",
+      .blocks = {.out_bias = false, .experts = HfExperts::after, .shared_gate = false, .sigmoid_router = true},
+      .defaults = {.kv_heads = 8, .context = 131072, .norm_eps = 1e-5, .partial_rotary = 0.5},
+      .any_width = true,
+      .renamed = {kEpsOfRms},
+      .options = std::move(options),
+      .fixed = {{"use_qk_norm", false, "norms of queries and keys by a switch, which tern's glm4_moe does not have"}},
+      .names = with_shared_experts(kLlamaNames)};
 }
 
 // Gemma 2 without the norms after the branches.
 HfFamily vaultgemma() {
   HfNames names = kLlamaNames;
   names.mlp_norm = "model.layers.#.pre_feedforward_layernorm";
-  return {.name = "vaultgemma",
-          .architecture = "VaultGemmaForCausalLM",
-          .prefix = "model.",
-          .blocks = {.norm = HfNorm::rms_plus_one,
-                     .scaled_embedding = true,
-                     .windows = HfWindows::listed,
-                     .full_every = 2},
-          .defaults = {.kv_heads = 4,
-                       .head_dim = 256,
-                       .context = 8192,
-                       .hidden_act = "gelu_pytorch_tanh",
-                       .tied = true,
-                       .bos = 2,
-                       .eos = 1,
-                       .pad = 0,
-                       .window = 4096},
-          .renamed = {kEpsOfRms, {"hidden_act", "hidden_activation"}},
-          .options = {kAttentionBias,
-                      {"query_pre_attn_scalar", &C::query_pre_attn_scalar, 256, "", true},
-                      {"attn_logit_softcapping", &C::attn_logit_softcapping, 50},
-                      {"final_logit_softcapping", &C::final_logit_softcapping, 30}},
-          .harmless = {"hidden_act"},
-          .names = names};
+  return {
+      .name = "vaultgemma",
+      .architecture = "VaultGemmaForCausalLM",
+      .prefix = "model.",
+      .blocks = {.norm = HfNorm::rms_plus_one, .scaled_embedding = true, .windows = HfWindows::listed, .full_every = 2},
+      .defaults = {.kv_heads = 4,
+                   .head_dim = 256,
+                   .context = 8192,
+                   .hidden_act = "gelu_pytorch_tanh",
+                   .tied = true,
+                   .bos = 2,
+                   .eos = 1,
+                   .pad = 0,
+                   .window = 4096},
+      .renamed = {kEpsOfRms, {"hidden_act", "hidden_activation"}},
+      .options = {kAttentionBias,
+                  {"query_pre_attn_scalar", &C::query_pre_attn_scalar, 256, "", true},
+                  {"attn_logit_softcapping", &C::attn_logit_softcapping, 50},
+                  {"final_logit_softcapping", &C::final_logit_softcapping, 30}},
+      .harmless = {"hidden_act"},
+      .names = names};
 }
 
 HfFamily cwm() {
