@@ -265,7 +265,7 @@ CASES = {
     "glm4_no_biases": lambda: T.Glm4Config(**small(head_dim=8, attention_bias=False, num_key_value_heads=1)),
     "vaultgemma": lambda: T.VaultGemmaConfig(**small(head_dim=10, sliding_window=6, query_pre_attn_scalar=7,
                                                      attn_logit_softcapping=1.5, final_logit_softcapping=3.0)),
-    "cwm": lambda: T.CwmConfig(**small(head_dim=10, sliding_window=5, num_hidden_layers=3,
+    "cwm": lambda: T.CwmConfig(**small(bos_token_id=1, eos_token_id=2, head_dim=10, sliding_window=5, num_hidden_layers=3,
                                        layer_types=["full_attention", "sliding_attention", "sliding_attention"], rope_parameters={
                                            "rope_type": "llama3", "rope_theta": 100.0, "factor": 4.0,
                                            "original_max_position_embeddings": 16, "low_freq_factor": 1.0, "high_freq_factor": 4.0})),
