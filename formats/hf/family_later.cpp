@@ -136,7 +136,7 @@ void add_coders(std::vector<HfFamily>& f) {
                  .projection = "lm_head"}});
 }
 
-// Longer than a screen: a table, one row per family: Llama's blocks under other keys or names.
+// Llama's blocks under other keys or names.
 void add_llama_like(std::vector<HfFamily>& f) {
   f.push_back(
       {.name = "internlm3",
