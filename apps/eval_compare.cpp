@@ -106,8 +106,8 @@ void print_comparison(const EvalWindows& work, const CompareReport& r) {
                   r.mean_kl, r.kl_error, r.max_kl));
   print_out(fmt::format("same top token {:.2f} ± {:.2f} %\n", 100 * r.same_top, 100 * r.same_top_error));
   print_out(fmt::format("perplexity     {:.4f}, of the reference {:.4f}\n", r.perplexity, r.reference_perplexity));
-  print_out(fmt::format("scored         {} tokens, {} windows of {}, stride {}, {}\n", format_with_commas(r.tokens),
-                        format_with_commas(static_cast<int64_t>(work.windows.size())), work.report.window,
+  print_out(fmt::format("scored         {} tokens, {} of {}, stride {}, {}\n", format_with_commas(r.tokens),
+                        counted(static_cast<int64_t>(work.windows.size()), "window"), work.report.window,
                         work.report.stride, work.report.bos_rule));
 }
 

@@ -42,7 +42,8 @@ std::string on_terminal(const std::string& command, int columns) {
 TEST_F(PlanVerb, TheAnswerComesFirstInTenLinesOrSo) {
   const Outcome o = tern("plan llama-2-7b" + kNode + kJob + " 2>/dev/null");
   ASSERT_EQ(o.code, 0) << o.text;
-  for (const char* key : {"model ", "hardware ", "plan ", "layers ", "step ", "memory ", "price ", "binds ", "proof "})
+  for (const char* key :
+       {"model ", "hardware ", "plan ", "layers ", "step ", "memory ", "price ", "limited by ", "proof "})
     EXPECT_TRUE(has(o, "\n" + std::string(key)) || o.text.starts_with(key)) << key << "\n" << o.text;
   EXPECT_LE(std::count(o.text.begin(), o.text.end(), '\n'), 15) << o.text;
   EXPECT_FALSE(has(o, "rivals  ")) << o.text;

@@ -50,9 +50,9 @@ void print_report(const PerplexityReport& r) {
   if (r.num_bytes > 0)
     print_out(fmt::format("bits per byte  {:.4f}   ({} bytes)\n", r.bits_per_byte, format_with_commas(r.num_bytes)));
   print_out(fmt::format("mean loss      {:.4f}   nats per token\n", r.sum_loss / static_cast<double>(r.num_scored)));
-  print_out(fmt::format("scored         {} of {} tokens, {} windows of {}, stride {}, {}\n",
-                        format_with_commas(r.num_scored), format_with_commas(r.num_tokens),
-                        format_with_commas(r.num_windows), r.window, r.stride, r.bos_rule));
+  print_out(fmt::format("scored         {} of {} tokens, {} of {}, stride {}, {}\n", format_with_commas(r.num_scored),
+                        format_with_commas(r.num_tokens), counted(r.num_windows, "window"), r.window, r.stride,
+                        r.bos_rule));
 }
 
 int run_perplexity(const Options& options, const ModelDescription& model) {

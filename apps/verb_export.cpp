@@ -180,13 +180,24 @@ WeightsDifference compare_with_written(const ModelDescription& model, const Mode
   return difference;
 }
 
+// As --format says; not given: by the output's name.
+bool is_to_gguf(const Options& options) {
+  const bool named = options.text("output").ends_with(".gguf"), asked = options.text("format") == "gguf";
+  if (named && !asked && options.given("format"))
+    throw Error(ErrorKind::usage,
+                "--output {} is the name of a GGUF file, --format hf writes a directory; give --format gguf or a "
+                "directory's name",
+                options.text("output"));
+  return named || asked;
+}
+
 }  // namespace
 
 int run_export(const Options& options) {
   apply_threads(options);
   if (!options.has("output"))
     throw Error(ErrorKind::usage, "--output is not given; name the directory (--format hf) or the .gguf file to write");
-  ExportOrder order{.out = options.text("output"), .gguf = options.text("format") == "gguf"};
+  ExportOrder order{.out = options.text("output"), .gguf = is_to_gguf(options)};
   ModelDescription model = model_to_export(options);
   order.type = target_type(options, model, order.gguf);
   const ChatTemplates templates = read_chat_templates(model.dir.path);
@@ -218,7 +229,7 @@ int run_export(const Options& options) {
   if (options.flag("json")) {
     print_json({{"model", options.positional("MODEL")},
                 {"output", order.out},
-                {"format", options.text("format")},
+                {"format", order.gguf ? "gguf" : "hf"},
                 {"dtype", order.type},
                 {"bytes", written.bytes},
                 {"parameters", difference.num_elements},

@@ -194,9 +194,11 @@ Json written_json(const Options& options, const Written& w) {
 void tell_end(const Written& w) {
   const Sample& sample = w.samples[0];
   print_out("\n");
-  log_info("{} tokens, {}; first after {}, then {:.1f} tok/s", sample.token_ids.size(),
-           describe_end(sample, w.room.needs.context), format_seconds(w.load_s + w.timings.first_token_s),
-           rate(w.timings.decode_tokens, w.timings.decode_s));
+  const std::string then = w.timings.decode_tokens > 0
+                               ? fmt::format(", then {:.1f} tok/s", rate(w.timings.decode_tokens, w.timings.decode_s))
+                               : "";
+  log_info("{}, {}; first after {}{}", counted(static_cast<int64_t>(sample.token_ids.size()), "token"),
+           describe_end(sample, w.room.needs.context), format_seconds(w.load_s + w.timings.first_token_s), then);
   if (const std::string words = speculation_words(w.engine.speculation()); !words.empty()) log_info("{}", words);
   if (const std::string reached = w.loaded.reached(w.timings); !reached.empty()) log_info("{}", reached);
   if (const KvOnDisk* disk = w.engine.pool().on_disk()) log_info("{}", kv_words(*disk));
@@ -206,8 +208,8 @@ void tell_end(const Written& w) {
 void tell_picked(const Written& w) {
   const Sample& sample = w.samples[w.picked];
   print_out(sample.text + "\n");
-  log_info("sample {} of {}: {} tokens, {}", w.picked + 1, w.samples.size(), sample.token_ids.size(),
-           describe_end(sample, w.room.needs.context));
+  log_info("sample {} of {}: {}, {}", w.picked + 1, w.samples.size(),
+           counted(static_cast<int64_t>(sample.token_ids.size()), "token"), describe_end(sample, w.room.needs.context));
 }
 
 void print_samples(const Written& w) {

@@ -242,7 +242,7 @@ std::vector<int32_t> parse_ids(std::string_view text) {
     const auto [stop, error] = std::from_chars(text.data() + i, text.data() + end, id);
     if (error != std::errc() || stop != text.data() + end)
       throw Error(ErrorKind::usage,
-                  "tokenize --decode: '{}' is no id; expected whole numbers parted by blanks or commas",
+                  "tokenize --decode: '{}' is no id; expected whole numbers separated by spaces or commas",
                   text.substr(i, std::min<size_t>(end - i, 40)));
     ids.push_back(id);
     i = end;

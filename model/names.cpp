@@ -93,6 +93,28 @@ std::vector<Fragment> latent_keys(const LatentSpec& l, const std::string& name) 
   return fragments;
 }
 
+// Queries, keys and values by name; where a head turns, the file's queries and keys have pairs of neighbours.
+std::vector<Fragment> in_pairs(const ModelSpec& spec, const std::vector<std::string>& names) {
+  TERN_CHECK(names.size() == 3, "names: queries and keys in pairs of neighbours in {} tensors", names.size());
+  const AttentionSpec& u = first_attention(spec);
+  LatentSpec turned;
+  turned.rotary = spec.rope.rotary_dim;
+  std::vector<Fragment> fragments;
+  int64_t row = 0;
+  for (size_t i = 0; i < 2; ++i) {
+    const int64_t rows = (i == 0 ? u.heads : u.kv_heads) * u.head_dim;
+    for (int64_t at = 0; at < rows; at += u.head_dim) {
+      take_turned(fragments, turned, names[i], row, at, rows);
+      const int64_t plain = u.head_dim - turned.rotary;
+      if (plain > 0) fragments.push_back({names[i], row, row + plain, false, at + turned.rotary, rows});
+      row += plain;
+    }
+  }
+  const int64_t rows = u.kv_heads * u.head_dim;
+  fragments.push_back({names[2], row, row + rows, false, 0, rows});
+  return fragments;
+}
+
 }  // namespace
 
 std::vector<Fragment> file_names(const ModelSpec& spec, int layer, HfPart part, std::string_view suffix, int64_t rows,
@@ -102,7 +124,9 @@ std::vector<Fragment> file_names(const ModelSpec& spec, int layer, HfPart part, 
   const bool transposed = pattern.starts_with('^') && suffix == "weight", in_groups = pattern.starts_with('%');
   if (pattern.starts_with('&'))
     return of_stack(spec, part, with_numbers(pattern.substr(1), layer, expert), suffix, rows, expert);
-  if (pattern.starts_with('^') || in_groups) pattern.remove_prefix(1);
+  // '~' of HfNames::qkv: queries and keys turn in pairs of neighbours (glm, ernie4_5, helium).
+  const bool neighbours = pattern.starts_with('~');
+  if (pattern.starts_with('^') || in_groups || neighbours) pattern.remove_prefix(1);
   std::vector<std::string> names;
   while (!pattern.empty()) {
     const size_t comma = std::min(pattern.find(','), pattern.size());
@@ -114,6 +138,7 @@ std::vector<Fragment> file_names(const ModelSpec& spec, int layer, HfPart part, 
     return latent_queries(first_attention(spec), names.front());
   if (part == &HfNames::kv_down) return latent_keys(first_attention(spec).latent, names.front());
   if (in_groups) return grouped(first_attention(spec), names.front());
+  if (neighbours) return in_pairs(spec, names);
   const std::vector<int64_t> counts = fragment_rows(spec, part, names.size(), rows);
   std::vector<Fragment> fragments;
   int64_t begin = 0;

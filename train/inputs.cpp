@@ -72,6 +72,8 @@ void tell_dropout(TrainInputs& in) {
 }
 
 TokenData open_without_tokenizer(const TrainSettings& s, const std::string& data) {
+  if (!data.ends_with(".safetensors") && !is_token_file(data))
+    throw Error(ErrorKind::usage, "{} has no tokenizer to read {} with; give --tokenizer DIR", s.model, data);
   try {
     return TokenData::open(data);
   } catch (const Error& e) {

@@ -59,6 +59,23 @@ TEST(TrainInputs, AChangedShardIsAnotherModelThoughItsIndexIsTheSame) {
   EXPECT_NE(model.identity(), before);
 }
 
+// Its first letters are no length of a header.
+TEST(TrainInputs, ATextWithoutATokenizerIsNoBrokenTokenFile) {
+  Sharded model;
+  model.settings.data = model.path + "/book.txt";
+  write_file_atomically(real_io(), model.settings.data, "It was a bright cold day in April.\n");
+  try {
+    model.identity();
+    ADD_FAILURE();
+  } catch (const Error& e) {
+    const std::string what = e.what();
+    EXPECT_EQ(e.kind(), ErrorKind::usage);
+    EXPECT_NE(what.find("has no tokenizer to read"), std::string::npos) << what;
+    EXPECT_NE(what.find("--tokenizer DIR"), std::string::npos) << what;
+    EXPECT_EQ(what.find("header"), std::string::npos) << what;
+  }
+}
+
 TEST(TrainInputs, AFolderWithoutATextIsNoData) {
   TrainSettings s;
   s.data = testing::TempDir() + "tern-no-data-XXXXXX";

@@ -26,7 +26,7 @@ OptionRows model_file_rows() {
   return {
       {.name = "output", .verbs = "adapt-merge", .type = path, .unit = "DIR", .help = "the model directory to write; must not be there yet"},
       {.name = "output", .verbs = "export", .type = path, .unit = "PATH", .help = "the directory, or the .gguf file, to write; must not be there yet"},
-      {.name = "format", .verbs = "export", .type = choice, .fallback = "hf", .help = "a Hugging Face directory, or one GGUF file", .choices = {"hf", "gguf"}},
+      {.name = "format", .verbs = "export", .type = choice, .fallback = "hf", .help = "a Hugging Face directory, or one GGUF file; not given: gguf if the output's name ends with .gguf", .choices = {"hf", "gguf"}},
       {.name = "shard-size", .verbs = "export adapt-merge", .type = bytes, .fallback = "5GB", .unit = "SIZE", .help = "of a directory: largest weights file; more is parted into shards", .min = 1},
       {.name = "offsets", .verbs = "adapt-merge", .type = flag, .help = "a base in codes (u4, u3, u2, q4_1, q5_1) stays as it is but for the offsets of its groups, which take a pooled adapter (--method qalora) whole"},
       {.name = "dtype", .verbs = "adapt-merge", .type = choice, .help = "type of the merged weights; not given: the model's own", .choices = {"f32", "bf16", "f16"}},

@@ -15,7 +15,7 @@ OptionRows tokenize_output_rows() {
 OptionRows tokenize_rows() {
   using enum OptionType;
   return {
-      {.name = "text", .verbs = "tokenize", .type = text, .unit = "TEXT", .help = "the text; of --decode: ids, parted by blanks or commas"},
+      {.name = "text", .verbs = "tokenize", .type = text, .unit = "TEXT", .help = "the text; of --decode: ids, separated by spaces or commas"},
       {.name = "input", .verbs = "tokenize", .type = path, .unit = "PATH", .help = "read from a file; -: standard input; with --train and --pack also a folder of texts"},
       {.name = "decode", .verbs = "tokenize", .type = flag, .help = "ids to text instead of text to ids"},
       {.name = "add-special", .verbs = "tokenize", .type = flag, .help = "add BOS and EOS where the tokenizer does"},

@@ -60,7 +60,7 @@ def signs(k, count):
 def middle_of(name, shape, family):
     """Weights of norms lie around 1, or around 0 where the family adds 1."""
     norm = len(shape) == 1 and name.endswith("weight")
-    return 1.0 if norm and not family.startswith("gemma") else 0.0
+    return 1.0 if norm and "gemma" not in family else 0.0
 
 
 SMALL = dict(vocab_size=48, hidden_size=32, intermediate_size=40, num_hidden_layers=2, num_attention_heads=4,
@@ -102,6 +102,29 @@ def deepseek(**more):
     return small(**{**dict(num_key_value_heads=4, num_hidden_layers=3, moe_intermediate_size=12, n_routed_experts=8,
                            num_experts_per_tok=3, q_lora_rank=10, kv_lora_rank=8, qk_nope_head_dim=6, qk_rope_head_dim=4,
                            v_head_dim=7), **more})
+
+
+def bigcode(**more):
+    return {**dict(vocab_size=48, n_embd=32, n_layer=2, n_head=4, n_positions=128, n_inner=40, resid_pdrop=0.0, embd_pdrop=0.0,
+                   attn_pdrop=0.0, bos_token_id=None, eos_token_id=None), **more}
+
+
+def biogpt(**more):
+    return old(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, activation_dropout=0.0, **more)
+
+
+def dropless(**more):
+    return small(attention_dropout=0.0, residual_dropout=0.0, **more)
+
+
+def sigmoid_experts(**more):
+    return small(**{**dict(num_hidden_layers=3, moe_intermediate_size=12, n_routed_experts=8, num_experts_per_tok=3, n_shared_experts=1,
+                           first_k_dense_replace=1), **more})
+
+
+def youtu(**more):
+    return small(**{**dict(num_key_value_heads=4, q_lora_rank=10, kv_lora_rank=8, qk_nope_head_dim=6, qk_rope_head_dim=4, v_head_dim=7,
+                           initializer_range=0.02), **more})
 
 
 YARN = {"rope_type": "yarn", "rope_theta": 100.0, "factor": 4.0, "original_max_position_embeddings": 16, "beta_fast": 4.0,
@@ -189,6 +212,65 @@ CASES = {
         num_local_experts=4, num_experts_per_tok=2, head_dim=10, sliding_window=6, attention_bias=False, tie_word_embeddings=True,
         swiglu_limit=0.5, swiglu_alpha=1.3, layer_types=["full_attention", "sliding_attention"],
         rope_parameters={"rope_type": "default", "rope_theta": 100.0})),  # numbers that reach the bounds
+    "starcoder2": lambda: T.Starcoder2Config(**dropless(sliding_window=7)),
+    "starcoder2_no_biases": lambda: T.Starcoder2Config(**dropless(use_bias=False, tie_word_embeddings=False, num_key_value_heads=4)),
+    "gpt_bigcode": lambda: T.GPTBigCodeConfig(**bigcode()),
+    "gpt_bigcode_untied": lambda: T.GPTBigCodeConfig(**bigcode(n_inner=None, activation_function="gelu", tie_word_embeddings=False)),
+    "internlm3": lambda: T.InternLM3Config(**small(head_dim=10, rope_parameters={"rope_type": "dynamic", "rope_theta": 100.0, "factor": 2.0})),
+    "internlm3_biases": lambda: T.InternLM3Config(**small(head_dim=8, attention_bias=True, mlp_bias=True, tie_word_embeddings=True)),
+    "exaone": lambda: T.ExaoneConfig(**small()),
+    "exaone_llama3": lambda: T.ExaoneConfig(**small(tie_word_embeddings=True, num_key_value_heads=1, rope_parameters={
+        "rope_type": "llama3", "rope_theta": 100.0, "factor": 4.0, "original_max_position_embeddings": 16, "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0})),
+    "seed_oss": lambda: T.SeedOssConfig(**dropless(head_dim=10)),
+    "seed_oss_no_biases": lambda: T.SeedOssConfig(**dropless(head_dim=8, attention_bias=False, mlp_bias=True, tie_word_embeddings=True)),
+    "stablelm": lambda: T.StableLmConfig(**small(num_attention_heads=2)),
+    "stablelm_parallel": lambda: T.StableLmConfig(**small(use_parallel_residual=True, use_qkv_bias=True, num_attention_heads=2,
+                                                          num_key_value_heads=1, tie_word_embeddings=True,
+                                                          rope_parameters={"rope_type": "default", "rope_theta": 100.0,
+                                                                           "partial_rotary_factor": 0.5})),
+    "olmo3": lambda: T.Olmo3Config(**small(num_hidden_layers=4, sliding_window=5, rope_parameters={
+        "full_attention": {**UNTRUNCATED, "truncate": True}, "sliding_attention": {"rope_type": "default", "rope_theta": 50.0}})),
+    "olmo3_biases": lambda: T.Olmo3Config(**small(sliding_window=6, attention_bias=True, num_key_value_heads=4, tie_word_embeddings=True,
+                                                  layer_types=["full_attention", "sliding_attention"])),
+    "exaone4": lambda: T.Exaone4Config(**small(num_hidden_layers=4, sliding_window=5, head_dim=10)),
+    "exaone4_no_windows": lambda: T.Exaone4Config(**small(sliding_window=None, head_dim=8, tie_word_embeddings=True,
+                                                            layer_types=["full_attention"] * 2)),
+    "youtu": lambda: T.YoutuConfig(**youtu()),
+    "youtu_plain": lambda: T.YoutuConfig(**youtu(q_lora_rank=None, rope_interleave=False, attention_bias=True, v_head_dim=10,
+                                                 tie_word_embeddings=False)),
+    "biogpt": lambda: T.BioGptConfig(**biogpt()),
+    "biogpt_untied": lambda: T.BioGptConfig(**biogpt(tie_word_embeddings=False, hidden_act="relu")),
+    "olmoe": lambda: T.OlmoeConfig(**small(num_experts=6, num_experts_per_tok=2)),
+    "olmoe_biases": lambda: T.OlmoeConfig(**small(num_experts=5, num_experts_per_tok=3, norm_topk_prob=True, attention_bias=True,
+                                                  tie_word_embeddings=True, num_key_value_heads=4)),
+    "dots1": lambda: T.Dots1Config(**sigmoid_experts(sliding_window=None, norm_topk_prob=True, routed_scaling_factor=2.5,
+                                                     n_shared_experts=2, head_dim=10)),
+    "dots1_windows": lambda: T.Dots1Config(**sigmoid_experts(
+        sliding_window=5, layer_types=["full_attention", "sliding_attention", "full_attention"], first_k_dense_replace=0, n_group=4,
+        topk_group=2, attention_bias=True, tie_word_embeddings=True, head_dim=8)),
+    "glm4_moe": lambda: T.Glm4MoeConfig(**sigmoid_experts(attention_bias=True, head_dim=12, num_mtp_layers=0)),
+    "glm4_moe_groups": lambda: T.Glm4MoeConfig(**sigmoid_experts(
+        n_group=2, topk_group=1, norm_topk_prob=False, routed_scaling_factor=1.5, n_shared_experts=2, head_dim=8, num_mtp_layers=0,
+        tie_word_embeddings=True, rope_parameters={"rope_type": "default", "rope_theta": 100.0, "partial_rotary_factor": 1.0})),
+    "helium": lambda: T.HeliumConfig(**small(head_dim=8)),
+    "helium_biases": lambda: T.HeliumConfig(**small(head_dim=8, attention_bias=True, mlp_bias=True, tie_word_embeddings=True,
+                                                    num_key_value_heads=4)),
+    "ernie4_5": lambda: T.Ernie4_5Config(**small(head_dim=10)),
+    "ernie4_5_biases": lambda: T.Ernie4_5Config(**small(head_dim=8, use_bias=True, tie_word_embeddings=False, num_key_value_heads=1)),
+    "glm": lambda: T.GlmConfig(**small(head_dim=12)),
+    "glm_no_biases": lambda: T.GlmConfig(**small(head_dim=8, attention_bias=False, tie_word_embeddings=True, rope_parameters={
+        "rope_type": "default", "rope_theta": 100.0, "partial_rotary_factor": 1.0})),
+    "glm4": lambda: T.Glm4Config(**small(head_dim=12)),
+    "glm4_no_biases": lambda: T.Glm4Config(**small(head_dim=8, attention_bias=False, num_key_value_heads=1)),
+    "vaultgemma": lambda: T.VaultGemmaConfig(**small(head_dim=10, sliding_window=6, query_pre_attn_scalar=7,
+                                                     attn_logit_softcapping=1.5, final_logit_softcapping=3.0)),
+    "cwm": lambda: T.CwmConfig(**small(bos_token_id=1, eos_token_id=2, head_dim=10, sliding_window=5, num_hidden_layers=3,
+                                       layer_types=["full_attention", "sliding_attention", "sliding_attention"], rope_parameters={
+                                           "rope_type": "llama3", "rope_theta": 100.0, "factor": 4.0,
+                                           "original_max_position_embeddings": 16, "low_freq_factor": 1.0, "high_freq_factor": 4.0})),
+    "iquestcoder": lambda: T.IQuestCoderConfig(**small(head_dim=10)),
+    "iquestcoder_biases": lambda: T.IQuestCoderConfig(**small(head_dim=8, attention_bias=True, mlp_bias=True, tie_word_embeddings=True)),
     "gpt2": lambda: T.GPT2Config(vocab_size=48, n_embd=32, n_layer=2, n_head=4, n_positions=128, n_inner=40, resid_pdrop=0.0,
                                  embd_pdrop=0.0, attn_pdrop=0.0, bos_token_id=None, eos_token_id=None),
 }

@@ -16,7 +16,7 @@ NAMES = ["vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads"
          "bos_token_id", "eos_token_id", "pad_token_id"]
 SECOND = {"num_key_value_heads": ["num_kv_heads"], "intermediate_size": ["ffn_dim", "ffn_hidden_size", "n_inner"],
           "hidden_act": ["hidden_activation", "activation_function", "activation"],
-          "norm_eps": ["rms_norm_eps", "layer_norm_epsilon", "layer_norm_eps"]}
+          "norm_eps": ["rms_norm_eps", "layer_norm_epsilon", "layer_norm_eps", "norm_epsilon"]}
 TANH = {"gelu_new", "gelu_fast", "gelu_pytorch_tanh"}
 
 
@@ -25,14 +25,14 @@ def understood(config):
     family = config["model_type"]
     out = {name: getattr(c, name, None) for name in NAMES}
     for name, others in SECOND.items():
-        for key in ([name] if name != "hidden_act" or family not in ("gemma2", "gemma3_text") else []) + others:
+        for key in ([name] if name != "hidden_act" or family not in ("gemma2", "gemma3_text", "vaultgemma") else []) + others:
             if getattr(c, key, None) is not None:
                 out[name] = getattr(c, key)
                 break
     if family == "bloom":
         out.pop("max_position_embeddings")  # it has none
         out["intermediate_size"], out["hidden_act"] = 4 * c.hidden_size, "gelu_pytorch_tanh"
-    if family == "opt":
+    if family in ("opt", "biogpt"):  # PyTorch's, whatever biogpt's file says
         out["norm_eps"] = 1e-5
     if family == "gpt2":
         out["intermediate_size"] = c.n_inner or 4 * c.n_embd
@@ -42,6 +42,8 @@ def understood(config):
     out["gelu"] = "tanh" if out["hidden_act"] in TANH else "erf" if out["hidden_act"] == "gelu" else "other"
     out.pop("hidden_act")
     rope = getattr(c, "rope_parameters", None) or {}
+    if family == "olmo3":
+        rope = rope["full_attention"]
     if rope and family != "gemma3_text" and not getattr(c, "alibi", False):
         out["rope"] = {"type": rope["rope_type"], "theta": rope["rope_theta"]}
         if rope.get("factor") is not None:

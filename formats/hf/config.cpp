@@ -122,14 +122,19 @@ std::string_view alias_of(const HfFamily& family, std::string_view field) {
   return "";
 }
 
+/// What get(key) gives, or get(alias) if there is one; two that differ are an error.
+auto read_either(HfFields& fields, std::string_view key, std::string_view alias, auto get) {
+  auto value = get(key);
+  if (alias.empty()) return value;
+  const auto other = get(alias);
+  if (value && other && *value != *other) fields.fail(alias, "{}, but {} is {}; keep one of them", *other, key, *value);
+  return value ? value : other;
+}
+
 int64_t needed(HfFields& fields, const HfFamily& family, std::string_view field) {
-  const std::string_view key = hf_key(family.name, field), alias = alias_of(family, field);
-  std::optional<int64_t> value = fields.integer(key);
-  if (!alias.empty())
-    if (const std::optional<int64_t> other = fields.integer(alias)) {
-      if (value && *value != *other) fields.fail(alias, "{}, but {} is {}; keep one of them", *other, key, *value);
-      value = other;
-    }
+  const std::string_view key = hf_key(family.name, field);
+  const std::optional<int64_t> value =
+      read_either(fields, key, alias_of(family, field), [&](std::string_view name) { return fields.integer(name); });
   if (!value) fields.fail(key, "missing; a {} model needs it", family.name);
   if (*value < 1 || *value > INT32_MAX) fields.fail(key, "{}, expected 1 to 2147483647", *value);
   return *value;
@@ -143,7 +148,10 @@ void must_be(HfFields& fields, std::string_view key, bool expected, std::string_
 void read_activation(HfFields& fields, const HfFamily& family, HfConfig& config) {
   const std::string_view key = hf_key(family.name, "hidden_act");
   config.hidden_act = family.defaults.hidden_act;
-  if (has_hf_key(family, "hidden_act")) config.hidden_act = fields.text(key).value_or(config.hidden_act);
+  if (has_hf_key(family, "hidden_act"))
+    config.hidden_act = read_either(fields, key, alias_of(family, "hidden_act"), [&](std::string_view name) {
+                          return fields.text(name);
+                        }).value_or(config.hidden_act);
   if (family.gelu_is_tanh && config.hidden_act == "gelu") {
     config.hidden_act = "gelu_pytorch_tanh";
     config.notes.push_back(
@@ -309,23 +317,18 @@ void read_sizes(HfFields& fields, const HfFamily& family, HfConfig& c) {
                                   fields.place(), *length, c.max_position_embeddings));
 }
 
-std::optional<int64_t> read_whole(HfFields& fields, const HfOption& option) {
-  const std::optional<int64_t> value = fields.integer(option.key, Null::absent);
-  if (option.alias.empty()) return value;
-  const std::optional<int64_t> other = fields.integer(option.alias, Null::absent);
-  if (value && other && *value != *other)
-    fields.fail(option.alias, "{}, but {} is {}; keep one of them", *other, option.key, *value);
-  return value ? value : other;
-}
-
 void read_option(HfFields& fields, const HfOption& option, HfConfig& c) {
   const double absent = option.absent.value_or(0);
   if (const auto* flag = std::get_if<bool HfConfig::*>(&option.to))
-    c.*(*flag) = fields.boolean(option.key).value_or(absent != 0);
+    c.*(*flag) = read_either(fields, option.key, option.alias, [&](std::string_view name) {
+                   return fields.boolean(name);
+                 }).value_or(absent != 0);
   else if (const auto* number = std::get_if<double HfConfig::*>(&option.to))
     c.*(*number) = fields.number(option.key, Null::absent).value_or(absent);
   else if (const auto* whole = std::get_if<int64_t HfConfig::*>(&option.to))
-    c.*(*whole) = read_whole(fields, option).value_or(static_cast<int64_t>(absent));
+    c.*(*whole) = read_either(fields, option.key, option.alias, [&](std::string_view name) {
+                    return fields.integer(name, Null::absent);
+                  }).value_or(static_cast<int64_t>(absent));
   else
     c.*std::get<std::optional<double> HfConfig::*>(option.to) =
         fields.has(option.key) ? fields.number(option.key, Null::absent) : option.absent;
@@ -336,7 +339,10 @@ void read_family(HfFields& fields, const HfFamily& family, HfConfig& c) {
   read_sizes(fields, family, c);
   read_activation(fields, family, c);
   c.norm_eps = d.norm_eps;
-  if (has_hf_key(family, "norm_eps")) c.norm_eps = fields.number(hf_key(family.name, "norm_eps")).value_or(d.norm_eps);
+  if (has_hf_key(family, "norm_eps"))
+    c.norm_eps = read_either(fields, hf_key(family.name, "norm_eps"), alias_of(family, "norm_eps"), [&](auto name) {
+                   return fields.number(name);
+                 }).value_or(d.norm_eps);
   c.attention_bias = d.attention_bias, c.mlp_bias = d.mlp_bias;
   for (const HfOption& option : family.options) read_option(fields, option, c);
   for (const std::string_view key : family.hidden_again)

@@ -98,6 +98,9 @@ void check_layers(const Judge& judge, const HfFamily& family) {
              (family.blocks.windows == HfWindows::switched || family.blocks.windows == HfWindows::switched_even ||
               family.blocks.windows == HfWindows::listed));
   listed("no_rope_layers", c.rotary_layers, family.blocks.unturned_every > 0);
+  if (family.blocks.windows == HfWindows::listed && family.blocks.unturned_every > 0 &&
+      c.rotary_layers != c.windowed_layers)
+    judge.fail("layer_types", "other layers turn than those with a window, which {} does not have", c.model_type);
 }
 
 void check_sizes(const Judge& judge, const HfFamily& family) {

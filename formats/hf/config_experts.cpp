@@ -29,8 +29,9 @@ std::vector<bool> stepped_layers(HfFields& fields, const HfConfig& c) {
 }
 
 std::vector<bool> later_layers(HfFields& fields, const HfFamily& family, const HfConfig& c) {
-  const int64_t dense =
-      fields.integer("first_k_dense_replace", HfFields::Null::absent).value_or(family.blocks.sigmoid_router ? 3 : 0);
+  const auto said = fields.integer("first_k_dense_replace", HfFields::Null::absent);
+  if (!said && !family.blocks.latent) fields.fail("first_k_dense_replace", "missing; a {} model needs it", family.name);
+  const int64_t dense = said.value_or(family.blocks.sigmoid_router ? 3 : 0);
   if (dense < 0) fields.fail("first_k_dense_replace", "{}, expected at least 0", dense);
   std::vector<bool> layers;
   for (int64_t i = 0; dense > 0 && i < c.num_hidden_layers; ++i) layers.push_back(i >= dense);

@@ -28,15 +28,17 @@ void check_hf_latent(const HfConfig& c, const HfFamily& family, ErrorKind kind, 
   const auto wrong = [&](std::string_view key, const std::string& fact) {
     throw Error(kind, "{}: {}: {}", place, key, fact);
   };
-  if (!family.blocks.latent) {
-    if (c.query_rank != 0 || c.kv_rank != 0 || c.plain_head_dim != 0 || c.value_head_dim != 0 || c.rope_interleaved)
-      wrong("kv_lora_rank", fmt::format("set, but {} has none", c.model_type));
-    if (c.predicting_layers != 0) wrong("num_nextn_predict_layers", fmt::format("set, but {} has none", c.model_type));
-    return;
-  }
   const auto in_range = [&](std::string_view key, int64_t value, int64_t least, int64_t most) {
     if (value < least || value > most) wrong(key, fmt::format("{}, expected {} to {}", value, least, most));
   };
+  if (c.predicting_layers != 0 && !has_option(family, &HfConfig::predicting_layers))
+    wrong("num_nextn_predict_layers", fmt::format("set, but {} has none", c.model_type));
+  in_range("num_nextn_predict_layers", c.predicting_layers, 0, 1000);
+  if (!family.blocks.latent) {
+    if (c.query_rank != 0 || c.kv_rank != 0 || c.plain_head_dim != 0 || c.value_head_dim != 0 || c.rope_interleaved)
+      wrong("kv_lora_rank", fmt::format("set, but {} has none", c.model_type));
+    return;
+  }
   in_range("q_lora_rank", c.query_rank, 0, INT32_MAX);
   in_range("kv_lora_rank", c.kv_rank, 1, INT32_MAX);
   if (const int64_t most = INT32_MAX / c.num_attention_heads - c.head_dim;
@@ -48,7 +50,6 @@ void check_hf_latent(const HfConfig& c, const HfFamily& family, ErrorKind kind, 
     wrong("v_head_dim", fmt::format("{}, expected 1 to {}, the length of a key (qk_nope_head_dim {} and "
                                     "qk_rope_head_dim {}); tern does not have values longer than keys",
                                     c.value_head_dim, key, c.plain_head_dim, c.head_dim));
-  in_range("num_nextn_predict_layers", c.predicting_layers, 0, 1000);
   if (c.num_key_value_heads != c.num_attention_heads)
     wrong("num_key_value_heads",
           fmt::format("{}, but each of {} heads has its own keys", c.num_key_value_heads, c.num_attention_heads));

@@ -19,7 +19,7 @@ std::vector<bool> unless_all(std::vector<bool> layers) {
 }
 
 void read_unturned(HfFields& fields, const HfFamily& family, HfConfig& c) {
-  if (family.blocks.unturned_every == 0) return;
+  if (family.blocks.unturned_every == 0 || family.blocks.windows == HfWindows::listed) return;
   const int64_t every = fields.integer("no_rope_layer_interval").value_or(family.blocks.unturned_every);
   if (every < 1) fields.fail("no_rope_layer_interval", "{}, expected at least 1", every);
   std::vector<bool> turned;
@@ -49,8 +49,14 @@ std::vector<bool> usual_windows(HfFields& fields, const HfFamily& family, const 
     const bool even = family.blocks.windows == HfWindows::switched_even;
     const int64_t full = fields.integer("max_window_layers", Null::absent).value_or(28);
     for (int64_t i = 0; i < c.num_hidden_layers; ++i) windowed.push_back(even ? i % 2 == 0 && i < full : i >= full);
+  } else if (family.blocks.full_every == 1) {  // dots1
+    const int64_t full = fields.integer("max_window_layers", Null::absent).value_or(62);
+    for (int64_t i = 0; i < c.num_hidden_layers; ++i) windowed.push_back(i >= full);
   } else {
-    const int64_t every = fields.integer("sliding_window_pattern", Null::absent).value_or(family.blocks.full_every);
+    const auto pattern = fields.integer("sliding_window_pattern", Null::absent);
+    if (!pattern && family.blocks.full_every == 0 && c.sliding_window)
+      fields.fail("layer_types", "missing; a {} model with a sliding_window needs it", family.name);
+    const int64_t every = pattern.value_or(std::max<int64_t>(family.blocks.full_every, 1));
     if (every < 1) fields.fail("sliding_window_pattern", "{}, expected at least 1", every);
     for (int64_t i = 0; i < c.num_hidden_layers; ++i) windowed.push_back((i + 1) % every != 0);
   }
@@ -105,10 +111,17 @@ void read_hf_layers(HfFields& fields, const HfFamily& family, HfConfig& c) {
     windowed = usual_windows(fields, family, c);
   }
   if (!c.sliding_window) return;
-  if (std::count(windowed.begin(), windowed.end(), true) == 0)
+  // exaone4: beside windows, the layers that see all do not turn.
+  const bool turns_in_windows = windows == HfWindows::listed && family.blocks.unturned_every > 0;
+  if (std::count(windowed.begin(), windowed.end(), true) == 0) {
+    if (turns_in_windows)
+      fields.fail("layer_types", "no layer has the window of {}; a {} model without windows says sliding_window: null",
+                  *c.sliding_window, family.name);
     c.sliding_window = {};
-  else
-    c.windowed_layers = unless_all(std::move(windowed));
+    return;
+  }
+  c.windowed_layers = unless_all(std::move(windowed));
+  if (turns_in_windows) c.rotary_layers = c.windowed_layers;
 }
 
 }  // namespace tern

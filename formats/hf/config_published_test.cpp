@@ -1,6 +1,7 @@
 // Configurations as their publishers wrote them, read as transformers reads them (dev/golden/published_configs.py).
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -109,6 +110,56 @@ TEST(PublishedConfigs, KeysThatAreOffPassAndKeysThatAreOnDoNot) {
   }
   EXPECT_THROW(parse_hf_config(with("falcon", "apply_residual_connection_post_layernorm", true), "x"), Error);
   EXPECT_THROW(parse_hf_config(with("bloom", "hidden_size", 512), "x"), Error) << "two sizes that differ";
+}
+
+std::string without(const std::string& family, const std::string& key) {
+  Json json = parse_json(base_of(family), "x");
+  json.erase(key);
+  return dump_json(json);
+}
+
+TEST(PublishedConfigs, BesideWindowsTheOtherLayersOfExaone4DoNotTurn) {
+  HfConfig c = parse_hf_config(base_of("exaone4"), "x");
+  ASSERT_EQ(c.windowed_layers.size(), 64u);
+  EXPECT_EQ(c.rotary_layers, c.windowed_layers);
+  for (size_t i = 0; i < 64; ++i) EXPECT_EQ(c.rotary_layers[i], i % 4 != 3) << i;
+  c.rotary_layers[3] = true;
+  EXPECT_THROW(check_hf_config(c), Error);
+  EXPECT_TRUE(parse_hf_config(with("exaone4", "sliding_window", nullptr), "x").rotary_layers.empty()) << "all turn";
+  EXPECT_THROW(parse_hf_config(with("exaone4", "sliding_window_pattern", 1), "x"), Error) << "a window for no layer";
+  EXPECT_THROW(parse_hf_config(with("exaone4", "sliding_window_pattern", "LLLG"), "x"), Error);
+}
+
+TEST(PublishedConfigs, WhatDiffersByFamilyMustBeSaid) {
+  EXPECT_THROW(parse_hf_config(without("cwm", "layer_types"), "x"), Error);
+  for (const char* family : {"dots1", "glm4_moe"})
+    EXPECT_THROW(parse_hf_config(without(family, "first_k_dense_replace"), "x"), Error) << family;
+  EXPECT_NO_THROW(parse_hf_config(without("deepseek_v3", "first_k_dense_replace"), "x"));
+  EXPECT_THROW(parse_hf_config(with("gpt_bigcode", "multi_query", false), "x"), Error);
+  EXPECT_THROW(parse_hf_config(with("internlm3", "qkv_bias", true), "x"), Error) << "the other matrices have none";
+  EXPECT_THROW(parse_hf_config(with("glm4_moe", "use_qk_norm", true), "x"), Error);
+  EXPECT_THROW(parse_hf_config(with("stablelm", "qk_layernorm", true), "x"), Error);
+  EXPECT_THROW(parse_hf_config(with("olmoe", "clip_qkv", 8.0), "x"), Error);
+  EXPECT_TRUE(is_noted(parse_hf_config(base_of("biogpt"), "x"), "layer_norm_eps"));
+  const HfConfig windowed = parse_hf_config(with("dots1", "max_window_layers", 60), "x");
+  EXPECT_EQ(windowed.sliding_window, 4096) << "as transformers fills it in";
+  EXPECT_EQ(std::count(windowed.windowed_layers.begin(), windowed.windowed_layers.end(), true), 2);
+}
+
+TEST(PublishedConfigs, TwoSpellingsOfOneValueMustAgree) {
+  EXPECT_EQ(parse_hf_config(with("exaone", "rms_norm_eps", 1e-5), "x").norm_eps, 1e-5);
+  EXPECT_THROW(parse_hf_config(with("exaone", "rms_norm_eps", 1e-6), "x"), Error);
+  EXPECT_THROW(parse_hf_config(with("exaone", "hidden_act", "gelu"), "x"), Error);
+  EXPECT_THROW(parse_hf_config(with("internlm3", "attention_bias", true), "x"), Error);
+  EXPECT_NO_THROW(parse_hf_config(with("internlm3", "attention_bias", false), "x"));
+  for (const char* key : {"rms_norm_eps", "hidden_act"}) {
+    const std::string own = std::string(key) == "hidden_act" ? "activation_function" : "layer_norm_epsilon";
+    Json json = parse_json(base_of("exaone"), "x");
+    const Json value = json[own];
+    json[key] = value;
+    json.erase(own);
+    EXPECT_NO_THROW(parse_hf_config(dump_json(json), "x")) << key;
+  }
 }
 
 TEST(PublishedConfigs, Gemma3sScoresHaveNoCap) {

@@ -96,7 +96,7 @@ void write_layers(SortedJson& j, const HfFamily& family, const HfConfig& c) {
   }
   j["layer_types"] = kinds;
   if (windows == HfWindows::switched) j["max_window_layers"] = first;
-  if (family.blocks.unturned_every == 0) return;
+  if (family.blocks.unturned_every == 0 || windows == HfWindows::listed) return;
   j.erase("max_window_layers");
   SortedJson turned = SortedJson::array();
   for (int64_t i = 0; i < c.num_hidden_layers; ++i)

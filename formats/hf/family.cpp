@@ -225,7 +225,9 @@ std::vector<HfFamily> make_families() {
                .harmless = {"hidden_act"},
                .names = with_norms_around(with_head_norms(kLlamaNames))});
   add_older_families(f);
+  add_later_families(f);
   add_families_of_experts(f);
+  add_later_mixtures(f);
   add_encoders(f);
   return f;
 }

@@ -29,7 +29,9 @@ inline const HfOption kAttentionBias{"attention_bias", &HfConfig::attention_bias
     kMlpBias{"mlp_bias", &HfConfig::mlp_bias};
 
 void add_older_families(std::vector<HfFamily>&);       // layer norms and plain MLPs: before Llama
+void add_later_families(std::vector<HfFamily>&);       // Llama's shape under other keys, names and norms
 void add_families_of_experts(std::vector<HfFamily>&);  // experts in the place of MLPs
+void add_later_mixtures(std::vector<HfFamily>&);       // experts behind Llama's attention, windows of mixed widths
 void add_encoders(std::vector<HfFamily>&);             // BERT and its like
 
 }  // namespace tern

@@ -121,7 +121,7 @@ std::string facts_text(const Plan& p, const Cluster& cluster, const PlanTextOpti
             "{:.2f} per hour, {:.4f} per million tokens{}", p.price_per_hour,
             p.price_per_hour / 3600 / p.tokens_per_second() * 1e6,
             " (of the devices in use; US dollars in the machines that come with tern, else as the prices were given)"));
-  line("binds", p.binds);
+  line("limited by", p.binds);
   const auto limits = static_cast<int64_t>(p.restrictions.size());
   line("proof",
        fmt::format("no choice is faster than {}: simulator gap {}, model gap {}{}", step_words(p.bound_ps),

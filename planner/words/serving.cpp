@@ -170,10 +170,11 @@ std::string serving_text(const ServingQuestion& q, const ServingAnswer& a) {
                             job.tpot_s > 0 ? fmt::format(" (target {})", format_seconds(job.tpot_s)) : "",
                             format_count(1 / p.tpot_s), format_count(p.tokens_per_s()), p.requests_per_s));
   const ServingTimes& t = p.decode.times;
-  line("binds", fmt::format("{}; a decoding alone {}: products {}, reading weights {}, keys and values {}, links {}{}",
-                            t.binds, seconds_of(t.decode_ps), seconds_of(t.compute_ps), seconds_of(t.weights_ps),
-                            seconds_of(t.kv_ps), seconds_of(t.links_ps),
-                            t.spilled_ps > 0 ? ", beside them other tiers " + seconds_of(t.spilled_ps) : ""));
+  line("limited by",
+       fmt::format("{}; a decoding alone {}: products {}, reading weights {}, keys and values {}, links {}{}", t.binds,
+                   seconds_of(t.decode_ps), seconds_of(t.compute_ps), seconds_of(t.weights_ps), seconds_of(t.kv_ps),
+                   seconds_of(t.links_ps),
+                   t.spilled_ps > 0 ? ", beside them other tiers " + seconds_of(t.spilled_ps) : ""));
   if (m.host_capacity() > 0)
     line("switch",
          fmt::format("{} for one user's keys and values to the host, and as long back", seconds_of(t.swap_ps)));

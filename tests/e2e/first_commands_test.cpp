@@ -44,6 +44,10 @@ TEST_F(FirstCommands, AModelOfTheSizesGivenIsWrittenTrainsAndWrites) {
       tern("generate run/model --max-tokens 3 --temperature 0 --json --prompt-file prompt.txt 2>/dev/null");
   ASSERT_EQ(piped.code, 0);
   EXPECT_EQ(parse_json(piped.text, "piped")["choices"], parse_json(given.text, "given")["choices"]);
+  const Outcome one =
+      tern("generate run/model --prompt small --max-tokens 1 --temperature 0 --ignore-eos 2>&1 </dev/null");
+  EXPECT_NE(one.text.find("1 token, "), std::string::npos) << one.text;
+  EXPECT_EQ(one.text.find("tok/s"), std::string::npos) << "one token has no rate: " << one.text;
   expect_refusal(2, "generate run/model", {"there is no prompt", "--prompt-file"});
 }
 

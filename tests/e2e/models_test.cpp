@@ -81,6 +81,8 @@ TEST_F(Models, AnExportIsReadBackToTheBitAndSaysWhatGgufCannot) {
   refused(2, "export m --output copy", "not empty");
   refused(2, "export m --output x --dtype q8_0", "--format gguf");
   refused(2, "export m --output x --format gguf", "ends with .gguf");
+  refused(2, "export m --output x.gguf", "neither byte-level BPE nor BPE with byte fallback");  // by its name
+  refused(2, "export m --output x.gguf --format hf", "is the name of a GGUF file");
   refused(2, "export m --output x.gguf --format gguf", "neither byte-level BPE nor BPE with byte fallback");
   EXPECT_FALSE(real_io().stat(root_ + "/x.gguf"));
   // Refused before a weight is read: of 30 GB that would be minutes.
