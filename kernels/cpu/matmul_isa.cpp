@@ -5,6 +5,8 @@
 
 #include <omp.h>
 
+#include <type_traits>
+
 #include "base/rounding.h"
 #include "kernels/cpu/coded_rows_impl.h"
 #include "kernels/cpu/finish_impl.h"
@@ -17,7 +19,8 @@ namespace {
 #if defined(__AVX512F__)
 constexpr int kVecs = 4, kTileRows = 6;  // 24 accumulators, 4 columns vectors, 1 broadcast: 29 of 32 registers
 #elif defined(__FMA__)
-constexpr int kVecs = 2, kTileRows = 6;  // 12 accumulators, 2 columns vectors, 1 broadcast, 1 mask of bf16: 16 registers
+constexpr int kVecs = 2,
+              kTileRows = 6;  // 12 accumulators, 2 columns vectors, 1 broadcast, 1 mask of bf16: 16 registers
 #else
 constexpr int kVecs = 2, kTileRows = 4;  // 8 accumulators of SSE2's 16 registers; the products need one each
 #endif
@@ -31,6 +34,17 @@ constexpr int64_t kBlockSum = 512 / static_cast<int64_t>(sizeof(T));
 /// Elements per step of the summed dimension: bf16 goes in pairs, lower half first, as vdpbf16ps wants them.
 template <class T>
 constexpr int64_t kStep = 4 / static_cast<int64_t>(sizeof(T));
+
+/// What products compute with: bf16 where an instruction multiplies it, else f32.
+#if defined(__AVX512BF16__)
+template <class T>
+using Wide = T;
+#else
+template <class T>
+using Wide = float;
+#endif
+template <class T>
+constexpr bool kWidens = !std::is_same_v<T, Wide<T>>;
 
 constexpr int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
@@ -105,21 +119,26 @@ inline __attribute__((always_inline)) void keep_in_registers([[maybe_unused]] Ve
 
 /// c (R, kPanel) += the column of R elements (pairs) at a times the row of the panel at b. Last: an unpaired element, whose
 /// partner is zero in the packed panel and must not be read in the row.
-template <int R, bool Last, class Step, class T>
-inline __attribute__((always_inline)) void step(Vec (&c)[R][kVecs], const T* a, int64_t row_stride, const T* b) {
+template <int R, bool Last, class Step, class L, class T>
+inline __attribute__((always_inline)) void step(Vec (&c)[R][kVecs], const L* a, int64_t row_stride, const T* b) {
   Step panel[kVecs];
 #pragma GCC unroll 8
   for (int v = 0; v < kVecs; ++v) panel[v] = Step::columns(b + v * kLanes * kStep<T>);
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
-    const Step x = Last ? Step::broadcast_last(a + r * row_stride) : Step::broadcast(a + r * row_stride);
+    Step x;
+    if constexpr (Last)
+      x = Step::broadcast_last(a + r * row_stride);
+    else
+      x = Step::broadcast(a + r * row_stride);
 #pragma GCC unroll 8
     for (int v = 0; v < kVecs; ++v) c[r][v] = Step::multiply_add(x, panel[v], c[r][v]);
     keep_in_registers(c[r]);
   }
 }
 template <int R, bool Last>
-inline __attribute__((always_inline)) void steps(Vec (&c)[R][kVecs], const float* a, int64_t row_stride, const float* b) {
+inline __attribute__((always_inline)) void steps(Vec (&c)[R][kVecs], const float* a, int64_t row_stride,
+                                                 const float* b) {
   step<R, Last, F32Step>(c, a, row_stride, b);
 }
 template <int R, bool Last>
@@ -132,15 +151,31 @@ inline __attribute__((always_inline)) void steps(Vec (&c)[R][kVecs], const bf16*
 #endif
 }
 
+#if !defined(__AVX512BF16__)
+/// Half of a panel's pairs beside elements that are f32.
+template <bool Upper>
+struct WidenedHalf : Bf16Half<Upper> {
+  static WidenedHalf columns(const bf16* p) { return {Bf16Half<Upper>::columns(p)}; }
+  static WidenedHalf broadcast(const float* p) { return {{splat(p[Upper])}}; }
+};
+/// The elements are f32 and even in number.
+template <int R, bool Last>
+inline __attribute__((always_inline)) void steps(Vec (&c)[R][kVecs], const float* a, int64_t row_stride,
+                                                 const bf16* b) {
+  step<R, false, WidenedHalf<false>>(c, a, row_stride, b);
+  step<R, false, WidenedHalf<true>>(c, a, row_stride, b);
+}
+#endif
+
 /// acc (R, kPanel) += left rows 0..R-1 times `count` elements of the panel b.
-template <int R, class T>
-void tile(Left<T> left, const T* b, int64_t count, float* acc) {
+template <int R, class L, class T>
+void tile(Left<L> left, const T* b, int64_t count, float* acc) {
   Vec c[R][kVecs];
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r)
 #pragma GCC unroll 8
     for (int v = 0; v < kVecs; ++v) c[r][v] = load(acc + r * kPanel + v * kLanes);
-  const T* a = left.data;
+  const L* a = left.data;
   for (int64_t s = 0; s < count / kStep<T>; ++s, a += left.step_stride, b += kPanel * kStep<T>)
     steps<R, false>(c, a, left.row_stride, b);
   if (count % kStep<T> != 0) steps<R, true>(c, a, left.row_stride, b);
@@ -150,8 +185,8 @@ void tile(Left<T> left, const T* b, int64_t count, float* acc) {
     for (int v = 0; v < kVecs; ++v) store(acc + r * kPanel + v * kLanes, c[r][v]);
 }
 
-template <class T>
-void tiles(Left<T> left, int64_t rows, const T* b, int64_t count, float* acc) {
+template <class L, class T>
+void tiles(Left<L> left, int64_t rows, const T* b, int64_t count, float* acc) {
   for (; rows >= kTileRows; rows -= kTileRows, acc += kTileRows * kPanel, left.data += kTileRows * left.row_stride)
     tile<kTileRows>(left, b, count, acc);
   if (rows == 1) tile<1>(left, b, count, acc);
@@ -159,6 +194,30 @@ void tiles(Left<T> left, int64_t rows, const T* b, int64_t count, float* acc) {
   if (rows == 3) tile<3>(left, b, count, acc);
   if (kTileRows > 4 && rows == 4) tile<4>(left, b, count, acc);
   if (kTileRows > 5 && rows == 5) tile<5>(left, b, count, acc);
+}
+
+/// Rows of the left operand as tiles take them, `count` elements of each from x on. Where T is widened, in `wide` (rows,
+/// kBlockSum), with a zero behind an odd number.
+template <class T>
+Left<Wide<T>> left_rows(const T* x, int64_t stride, int64_t rows, int64_t count, int64_t step, Wide<T>* wide) {
+  if constexpr (!kWidens<T>) {
+    return {x, stride, step};
+  } else {
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t i = 0; i < count; i += kLanes) {
+        const T* const from = x + r * stride + i;
+        store(wide + r * kBlockSum<T> + i, count - i >= kLanes ? load(from) : load(from, count - i));
+      }
+    return {wide, kBlockSum<T>, step};
+  }
+}
+template <class T>
+constexpr int64_t kWidened = kWidens<T> ? kBlockRows* kBlockSum<T> : 1;
+
+/// Panels that share what is made of a block of the left operand: as many as leave each thread several groups of them.
+constexpr int64_t kMostTogether = 4;
+inline int64_t panels_together(int64_t panels, int64_t blocks) {
+  return blocks * panels >= 4 * kMostTogether * omp_get_max_threads() ? kMostTogether : 1;
 }
 
 void clear(float* acc, int64_t count) {
@@ -169,6 +228,15 @@ void clear(float* acc, int64_t count) {
 
 /// Rows s of src (count, columns; stride) to dst (count, width): f32 as they are, columns beyond `columns` zero.
 void pack_rows(const float* src, int64_t stride, int64_t count, int64_t columns, int64_t width, float* dst) {
+  for (int64_t s = 0; s < count; ++s)
+    for (int64_t c = 0; c < width; c += kLanes) {
+      const int64_t n = columns - c;
+      store(dst + s * width + c, n >= kLanes ? load(src + s * stride + c) : load(src + s * stride + c, n > 0 ? n : 0));
+    }
+}
+/// Widened.
+[[maybe_unused]] void pack_rows(const bf16* src, int64_t stride, int64_t count, int64_t columns, int64_t width,
+                                float* dst) {
   for (int64_t s = 0; s < count; ++s)
     for (int64_t c = 0; c < width; c += kLanes) {
       const int64_t n = columns - c;
@@ -246,17 +314,27 @@ template <class T, class Out>
 void exact(const T* x, const T* packed, const T* bias, int64_t m, int64_t n, int64_t k, bool add, Out* y) {
   const int64_t padded = ceil_div(k, kStep<T>) * kStep<T>;
   const int64_t panels = ceil_div(n, kPanel), blocks = ceil_div(m, kBlockRows);
+  const int64_t together = kWidens<T> ? panels_together(panels, blocks) : 1, groups = ceil_div(panels, together);
 #pragma omp parallel for collapse(2) schedule(static) if (m * n * k >= kParallelFrom)
-  for (int64_t p = 0; p < panels; ++p)
+  for (int64_t group = 0; group < groups; ++group)
     for (int64_t block = 0; block < blocks; ++block) {
-      alignas(64) float acc[kBlockRows * kPanel];
-      const int64_t row = block * kBlockRows, rows = smaller(kBlockRows, m - row), column = p * kPanel;
-      clear(acc, rows * kPanel);
-      for (int64_t k0 = 0; k0 < k; k0 += kBlockSum<T>)
-        tiles(Left<T>{x + row * k + k0, k, kStep<T>}, rows, packed + p * kPanel * padded + k0 * kPanel,
-              smaller(kBlockSum<T>, k - k0), acc);
-      finish(acc, kPanel, rows, smaller(kPanel, n - column), bias ? bias + column : nullptr, add, y + row * n + column,
-             n);
+      alignas(64) float acc[(kWidens<T> ? kMostTogether : 1) * kBlockRows * kPanel];
+      alignas(64) Wide<T> wide[kWidened<T>];
+      const int64_t row = block * kBlockRows, rows = smaller(kBlockRows, m - row);
+      const int64_t begin = group * together, end = smaller(begin + together, panels);
+      clear(acc, (end - begin) * rows * kPanel);
+      for (int64_t k0 = 0; k0 < k; k0 += kBlockSum<T>) {
+        const int64_t count = smaller(kBlockSum<T>, k - k0);
+        const auto left = left_rows(x + row * k + k0, k, rows, count, kStep<T>, wide);
+        for (int64_t p = begin; p < end; ++p)
+          tiles(left, rows, packed + p * kPanel * padded + k0 * kPanel,
+                kWidens<T> ? ceil_div(count, kStep<T>) * kStep<T> : count, acc + (p - begin) * rows * kPanel);
+      }
+      for (int64_t p = begin; p < end; ++p) {
+        const int64_t column = p * kPanel;
+        finish(acc + (p - begin) * rows * kPanel, kPanel, rows, smaller(kPanel, n - column),
+               bias ? bias + column : nullptr, add, y + row * n + column, n);
+      }
     }
 }
 
@@ -330,14 +408,15 @@ void nn(const T* dy, const T* w, int64_t m, int64_t n, int64_t k, bool add, T* d
   for (int64_t p = 0; p < panels; ++p)
     for (int64_t block = 0; block < blocks; ++block) {
       alignas(64) float acc[kBlockRows * kPanel];
-      alignas(64) T panel[kBlockSum<T> * kPanel];
+      alignas(64) Wide<T> panel[kBlockSum<T> * kPanel];
+      alignas(64) Wide<T> wide[kWidened<T>];
       const int64_t row = block * kBlockRows, rows = smaller(kBlockRows, m - row);
       const int64_t column = p * kPanel, columns_here = smaller(kPanel, k - column);
       clear(acc, rows * kPanel);
       for (int64_t n0 = 0; n0 < n; n0 += kBlockSum<T>) {
         const int64_t count = smaller(kBlockSum<T>, n - n0);
         pack_rows(w + n0 * k + column, k, count, columns_here, kPanel, panel);
-        tiles(Left<T>{dy + row * n + n0, n, kStep<T>}, rows, panel, count, acc);
+        tiles(left_rows(dy + row * n + n0, n, rows, count, kStep<Wide<T>>, wide), rows, panel, count, acc);
       }
       finish<T>(acc, kPanel, rows, columns_here, nullptr, add, dx + row * k + column, k);
     }
@@ -375,20 +454,18 @@ void coded_nn(const T* dy, const CodedRows* pieces, int64_t m, int64_t n, int64_
     }
 }
 
-constexpr int64_t kTnPanels = 4;  // panels that share a packed block of dy: their sums are 24 to 96 KiB
-
-/// The left operand is dyᵀ: a block of it is packed step-major, so its rows lie side by side, and serves `together` panels.
+/// The left operand is dyᵀ: a block of it is packed step-major, so its rows lie side by side, and serves several panels.
 template <class T>
 void tn(const T* dy, const T* x, int64_t m, int64_t n, int64_t k, float* dw) {
+  constexpr int64_t kAt = kStep<Wide<T>>;
   const int64_t panels = ceil_div(k, kPanel), blocks = ceil_div(n, kBlockRows);
-  const int64_t together = blocks * panels >= 4 * kTnPanels * omp_get_max_threads() ? kTnPanels : 1;
-  const int64_t groups = ceil_div(panels, together);
+  const int64_t together = panels_together(panels, blocks), groups = ceil_div(panels, together);
 #pragma omp parallel for collapse(2) schedule(static) if (m * n * k >= kParallelFrom)
   for (int64_t block = 0; block < blocks; ++block)
     for (int64_t group = 0; group < groups; ++group) {
-      alignas(64) float acc[kTnPanels * kBlockRows * kPanel];
-      alignas(64) T panel[kBlockSum<T> * kPanel];
-      alignas(64) T left[kBlockSum<T> * kBlockRows];
+      alignas(64) float acc[kMostTogether * kBlockRows * kPanel];
+      alignas(64) Wide<T> panel[kBlockSum<T> * kPanel];
+      alignas(64) Wide<T> left[kBlockSum<T> * kBlockRows];
       const int64_t row = block * kBlockRows, rows = smaller(kBlockRows, n - row);
       const int64_t begin = group * together * kPanel, end = smaller(begin + together * kPanel, k);
       clear(acc, together * rows * kPanel);
@@ -397,7 +474,7 @@ void tn(const T* dy, const T* x, int64_t m, int64_t n, int64_t k, float* dw) {
         pack_rows(dy + m0 * n + row, n, count, rows, kBlockRows, left);
         for (int64_t c = begin; c < end; c += kPanel) {
           pack_rows(x + m0 * k + c, k, count, smaller(kPanel, k - c), kPanel, panel);
-          tiles(Left<T>{left, kStep<T>, kStep<T> * kBlockRows}, rows, panel, ceil_div(count, kStep<T>) * kStep<T>,
+          tiles(Left<Wide<T>>{left, kAt, kAt * kBlockRows}, rows, panel, ceil_div(count, kAt) * kAt,
                 acc + (c - begin) * rows);
         }
       }
