@@ -3,6 +3,10 @@
 // interrupted only to pass through f32 memory between blocks, which changes no bit; it does not depend on which tile,
 // block or thread an element falls into. That is the whole of the row-invariance argument.
 
+#include <omp.h>
+
+#include <type_traits>
+
 #include "base/rounding.h"
 #include "kernels/cpu/coded_rows_impl.h"
 #include "kernels/cpu/finish_impl.h"
@@ -14,6 +18,9 @@ namespace {
 
 #if defined(__AVX512F__)
 constexpr int kVecs = 4, kTileRows = 6;  // 24 accumulators, 4 columns vectors, 1 broadcast: 29 of 32 registers
+#elif defined(__FMA__)
+constexpr int kVecs = 2,
+              kTileRows = 6;  // 12 accumulators, 2 columns vectors, 1 broadcast, 1 mask of bf16: 16 registers
 #else
 constexpr int kVecs = 2, kTileRows = 4;  // 8 accumulators of SSE2's 16 registers; the products need one each
 #endif
@@ -28,6 +35,17 @@ constexpr int64_t kBlockSum = 512 / static_cast<int64_t>(sizeof(T));
 template <class T>
 constexpr int64_t kStep = 4 / static_cast<int64_t>(sizeof(T));
 
+/// What products compute with: bf16 where an instruction multiplies it, else f32.
+#if defined(__AVX512BF16__)
+template <class T>
+using Wide = T;
+#else
+template <class T>
+using Wide = float;
+#endif
+template <class T>
+constexpr bool kWidens = !std::is_same_v<T, Wide<T>>;
+
 constexpr int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
 // --- one step of a chain -------------------------------------------------------------------------------------------
@@ -36,6 +54,7 @@ struct F32Step {
   Vec value;
   static F32Step columns(const float* p) { return {load(p)}; }
   static F32Step broadcast(const float* p) { return {splat(*p)}; }
+  static F32Step broadcast_last(const float* p) { return broadcast(p); }
   static Vec multiply_add(F32Step a, F32Step b, Vec c) { return fma(a.value, b.value, c); }
 };
 
@@ -56,6 +75,8 @@ struct Bf16Step {
   __m512i value;
   static Bf16Step columns(const bf16* p) { return {(__m512i)load_pairs(p)}; }
   static Bf16Step pair(uint32_t u) { return {_mm512_set1_epi32(static_cast<int32_t>(u))}; }
+  static Bf16Step broadcast(const bf16* p) { return pair(load_pair(p)); }
+  static Bf16Step broadcast_last(const bf16* p) { return pair(p->bits); }
   static Vec multiply_add(Bf16Step a, Bf16Step b, Vec c) {
 #if defined(__clang__) && __clang_major__ < 17
     // clang 16 crashes when it optimizes the intrinsic's bf16 vectors.
@@ -67,23 +88,18 @@ struct Bf16Step {
   }
 };
 #else
-/// Widened to f32: the lower element first, then the upper.
-struct Bf16Step {
-  Vec lower, upper;
-  static Bf16Step from(VecUint pairs) { return {(Vec)(pairs << 16), (Vec)(pairs & 0xffff0000u)}; }
-  static Bf16Step columns(const bf16* p) { return from(load_pairs(p)); }
-  static Bf16Step pair(uint32_t u) { return from((VecUint)splat_int(static_cast<int32_t>(u))); }
-  static Vec multiply_add(Bf16Step a, Bf16Step b, Vec c) { return fma(a.upper, b.upper, fma(a.lower, b.lower, c)); }
+/// The lower or the upper element of each pair, widened to f32.
+template <bool Upper>
+struct Bf16Half {
+  Vec value;
+  static Bf16Half half(VecUint pairs) { return {(Vec)(Upper ? pairs & 0xffff0000u : pairs << 16)}; }
+  static Bf16Half pair(uint32_t u) { return half((VecUint)splat_int(static_cast<int32_t>(u))); }
+  static Bf16Half columns(const bf16* p) { return half(load_pairs(p)); }
+  static Bf16Half broadcast(const bf16* p) { return pair(load_pair(p)); }
+  static Bf16Half broadcast_last(const bf16* p) { return pair(p->bits); }
+  static Vec multiply_add(Bf16Half a, Bf16Half b, Vec c) { return fma(a.value, b.value, c); }
 };
 #endif
-
-inline F32Step broadcast(const float* p) { return F32Step::broadcast(p); }
-inline Bf16Step broadcast(const bf16* p) { return Bf16Step::pair(load_pair(p)); }
-/// The last, unpaired element: its partner is zero in the packed panel, and must not be read in the row.
-inline F32Step broadcast_last(const float* p) { return F32Step::broadcast(p); }
-inline Bf16Step broadcast_last(const bf16* p) { return Bf16Step::pair(p->bits); }
-inline F32Step columns(const float* p) { return F32Step::columns(p); }
-inline Bf16Step columns(const bf16* p) { return Bf16Step::columns(p); }
 
 // --- tiles ---------------------------------------------------------------------------------------------------------
 
@@ -94,61 +110,114 @@ struct Left {
   int64_t row_stride, step_stride;
 };
 
-/// c (R, kPanel) += the column of R elements (pairs) at a times the row of the panel at b. Last: an unpaired element.
-template <int R, bool Last, class T>
-inline __attribute__((always_inline)) void step(Vec (&c)[R][kVecs], const T* a, int64_t row_stride, const T* b) {
-  decltype(columns(b)) panel[kVecs];
-#pragma GCC unroll 8
-  for (int v = 0; v < kVecs; ++v) panel[v] = columns(b + v * kLanes * kStep<T>);
-#pragma GCC unroll 8
-  for (int r = 0; r < R; ++r) {
-    const auto x = Last ? broadcast_last(a + r * row_stride) : broadcast(a + r * row_stride);
-#pragma GCC unroll 8
-    for (int v = 0; v < kVecs; ++v) c[r][v] = x.multiply_add(x, panel[v], c[r][v]);
-  }
+/// Where accumulators fill the registers, compilers move other operands up and spill them: here all stay and nothing passes.
+inline __attribute__((always_inline)) void keep_in_registers([[maybe_unused]] Vec (&sums)[kVecs]) {
+#if defined(__FMA__) && !defined(__AVX512F__)
+  asm volatile("" : "+x"(sums[0]), "+x"(sums[1])::"memory");
+#endif
 }
 
+/// c (R, kPanel) += the column of R elements (pairs) at a times the row of the panel at b. Last: an unpaired element, whose
+/// partner is zero in the packed panel and must not be read in the row.
+template <int R, bool Last, class Step, class L, class T>
+inline __attribute__((always_inline)) void step(Vec (&c)[R][kVecs], const L* a, int64_t row_stride, const T* b) {
+  Step panel[kVecs];
+#pragma GCC unroll 8
+  for (int v = 0; v < kVecs; ++v) panel[v] = Step::columns(b + v * kLanes * kStep<T>);
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) {
+    Step x;
+    if constexpr (Last)
+      x = Step::broadcast_last(a + r * row_stride);
+    else
+      x = Step::broadcast(a + r * row_stride);
+#pragma GCC unroll 8
+    for (int v = 0; v < kVecs; ++v) c[r][v] = Step::multiply_add(x, panel[v], c[r][v]);
+    keep_in_registers(c[r]);
+  }
+}
+template <int R, bool Last>
+inline __attribute__((always_inline)) void steps(Vec (&c)[R][kVecs], const float* a, int64_t row_stride,
+                                                 const float* b) {
+  step<R, Last, F32Step>(c, a, row_stride, b);
+}
+template <int R, bool Last>
+inline __attribute__((always_inline)) void steps(Vec (&c)[R][kVecs], const bf16* a, int64_t row_stride, const bf16* b) {
+#if defined(__AVX512BF16__)
+  step<R, Last, Bf16Step>(c, a, row_stride, b);
+#else
+  step<R, Last, Bf16Half<false>>(c, a, row_stride, b);
+  step<R, Last, Bf16Half<true>>(c, a, row_stride, b);
+#endif
+}
+
+#if !defined(__AVX512BF16__)
+/// Half of a panel's pairs beside elements that are f32.
+template <bool Upper>
+struct WidenedHalf : Bf16Half<Upper> {
+  static WidenedHalf columns(const bf16* p) { return {Bf16Half<Upper>::columns(p)}; }
+  static WidenedHalf broadcast(const float* p) { return {{splat(p[Upper])}}; }
+};
+/// The elements are f32 and even in number.
+template <int R, bool Last>
+inline __attribute__((always_inline)) void steps(Vec (&c)[R][kVecs], const float* a, int64_t row_stride,
+                                                 const bf16* b) {
+  step<R, false, WidenedHalf<false>>(c, a, row_stride, b);
+  step<R, false, WidenedHalf<true>>(c, a, row_stride, b);
+}
+#endif
+
 /// acc (R, kPanel) += left rows 0..R-1 times `count` elements of the panel b.
-template <int R, class T>
-void tile(Left<T> left, const T* b, int64_t count, float* acc) {
+template <int R, class L, class T>
+void tile(Left<L> left, const T* b, int64_t count, float* acc) {
   Vec c[R][kVecs];
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r)
 #pragma GCC unroll 8
     for (int v = 0; v < kVecs; ++v) c[r][v] = load(acc + r * kPanel + v * kLanes);
-  const T* a = left.data;
+  const L* a = left.data;
   for (int64_t s = 0; s < count / kStep<T>; ++s, a += left.step_stride, b += kPanel * kStep<T>)
-    step<R, false>(c, a, left.row_stride, b);
-  if (count % kStep<T> != 0) step<R, true>(c, a, left.row_stride, b);
+    steps<R, false>(c, a, left.row_stride, b);
+  if (count % kStep<T> != 0) steps<R, true>(c, a, left.row_stride, b);
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r)
 #pragma GCC unroll 8
     for (int v = 0; v < kVecs; ++v) store(acc + r * kPanel + v * kLanes, c[r][v]);
 }
 
+template <class L, class T>
+void tiles(Left<L> left, int64_t rows, const T* b, int64_t count, float* acc) {
+  for (; rows >= kTileRows; rows -= kTileRows, acc += kTileRows * kPanel, left.data += kTileRows * left.row_stride)
+    tile<kTileRows>(left, b, count, acc);
+  if (rows == 1) tile<1>(left, b, count, acc);
+  if (rows == 2) tile<2>(left, b, count, acc);
+  if (rows == 3) tile<3>(left, b, count, acc);
+  if (kTileRows > 4 && rows == 4) tile<4>(left, b, count, acc);
+  if (kTileRows > 5 && rows == 5) tile<5>(left, b, count, acc);
+}
+
+/// Rows of the left operand as tiles take them, `count` elements of each from x on. Where T is widened, in `wide` (rows,
+/// kBlockSum), with a zero behind an odd number.
 template <class T>
-void tiles(Left<T> left, int64_t rows, const T* b, int64_t count, float* acc) {
-  int64_t r = 0;
-  for (; r + kTileRows <= rows; r += kTileRows) {
-    tile<kTileRows>(left, b, count, acc + r * kPanel);
-    left.data += kTileRows * left.row_stride;
+Left<Wide<T>> left_rows(const T* x, int64_t stride, int64_t rows, int64_t count, int64_t step, Wide<T>* wide) {
+  if constexpr (!kWidens<T>) {
+    return {x, stride, step};
+  } else {
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t i = 0; i < count; i += kLanes) {
+        const T* const from = x + r * stride + i;
+        store(wide + r * kBlockSum<T> + i, count - i >= kLanes ? load(from) : load(from, count - i));
+      }
+    return {wide, kBlockSum<T>, step};
   }
-  switch (rows - r) {
-    case 1:
-      return tile<1>(left, b, count, acc + r * kPanel);
-    case 2:
-      return tile<2>(left, b, count, acc + r * kPanel);
-    case 3:
-      return tile<3>(left, b, count, acc + r * kPanel);
-#if defined(__AVX512F__)
-    case 4:
-      return tile<4>(left, b, count, acc + r * kPanel);
-    case 5:
-      return tile<5>(left, b, count, acc + r * kPanel);
-#endif
-    default:
-      return;
-  }
+}
+template <class T>
+constexpr int64_t kWidened = kWidens<T> ? kBlockRows* kBlockSum<T> : 1;
+
+/// Panels that share what is made of a block of the left operand: as many as leave each thread several groups of them.
+constexpr int64_t kMostTogether = 4;
+inline int64_t panels_together(int64_t panels, int64_t blocks) {
+  return blocks * panels >= 4 * kMostTogether * omp_get_max_threads() ? kMostTogether : 1;
 }
 
 void clear(float* acc, int64_t count) {
@@ -165,6 +234,15 @@ void pack_rows(const float* src, int64_t stride, int64_t count, int64_t columns,
       store(dst + s * width + c, n >= kLanes ? load(src + s * stride + c) : load(src + s * stride + c, n > 0 ? n : 0));
     }
 }
+/// Widened.
+[[maybe_unused]] void pack_rows(const bf16* src, int64_t stride, int64_t count, int64_t columns, int64_t width,
+                                float* dst) {
+  for (int64_t s = 0; s < count; ++s)
+    for (int64_t c = 0; c < width; c += kLanes) {
+      const int64_t n = columns - c;
+      store(dst + s * width + c, n >= kLanes ? load(src + s * stride + c) : load(src + s * stride + c, n > 0 ? n : 0));
+    }
+}
 /// bf16: rows 2s and 2s+1 side by side, element by element; the partner of a last odd row is zero.
 void pack_rows(const bf16* src, int64_t stride, int64_t count, int64_t columns, int64_t width, bf16* dst) {
   for (int64_t s = 0; s < count; s += 2) {
@@ -172,8 +250,9 @@ void pack_rows(const bf16* src, int64_t stride, int64_t count, int64_t columns, 
     const bf16* upper = s + 1 < count ? lower + stride : nullptr;
     for (int64_t c = 0; c < width; c += kLanes) {
       const int64_t left = columns - c, n = left < 0 ? 0 : smaller(left, kLanes);
-      const VecUint low = (VecUint)load(lower + c, n) >> 16;  // widened: the element is the upper half
-      const VecUint high = upper ? (VecUint)load(upper + c, n) : (VecUint)splat(0.0f);
+      const bool full = n == kLanes;  // without AVX-512 a part of a line is read element by element
+      const VecUint low = (VecUint)(full ? load(lower + c) : load(lower + c, n)) >> 16;  // widened: the upper half
+      const VecUint high = (VecUint)(!upper ? splat(0.0f) : full ? load(upper + c) : load(upper + c, n));
       const VecUint pairs = low | high;
       __builtin_memcpy(dst + s * width + 2 * c, &pairs, sizeof pairs);
     }
@@ -235,17 +314,27 @@ template <class T, class Out>
 void exact(const T* x, const T* packed, const T* bias, int64_t m, int64_t n, int64_t k, bool add, Out* y) {
   const int64_t padded = ceil_div(k, kStep<T>) * kStep<T>;
   const int64_t panels = ceil_div(n, kPanel), blocks = ceil_div(m, kBlockRows);
+  const int64_t together = kWidens<T> ? panels_together(panels, blocks) : 1, groups = ceil_div(panels, together);
 #pragma omp parallel for collapse(2) schedule(static) if (m * n * k >= kParallelFrom)
-  for (int64_t p = 0; p < panels; ++p)
+  for (int64_t group = 0; group < groups; ++group)
     for (int64_t block = 0; block < blocks; ++block) {
-      alignas(64) float acc[kBlockRows * kPanel];
-      const int64_t row = block * kBlockRows, rows = smaller(kBlockRows, m - row), column = p * kPanel;
-      clear(acc, rows * kPanel);
-      for (int64_t k0 = 0; k0 < k; k0 += kBlockSum<T>)
-        tiles(Left<T>{x + row * k + k0, k, kStep<T>}, rows, packed + p * kPanel * padded + k0 * kPanel,
-              smaller(kBlockSum<T>, k - k0), acc);
-      finish(acc, kPanel, rows, smaller(kPanel, n - column), bias ? bias + column : nullptr, add, y + row * n + column,
-             n);
+      alignas(64) float acc[(kWidens<T> ? kMostTogether : 1) * kBlockRows * kPanel];
+      alignas(64) Wide<T> wide[kWidened<T>];
+      const int64_t row = block * kBlockRows, rows = smaller(kBlockRows, m - row);
+      const int64_t begin = group * together, end = smaller(begin + together, panels);
+      clear(acc, (end - begin) * rows * kPanel);
+      for (int64_t k0 = 0; k0 < k; k0 += kBlockSum<T>) {
+        const int64_t count = smaller(kBlockSum<T>, k - k0);
+        const auto left = left_rows(x + row * k + k0, k, rows, count, kStep<T>, wide);
+        for (int64_t p = begin; p < end; ++p)
+          tiles(left, rows, packed + p * kPanel * padded + k0 * kPanel,
+                kWidens<T> ? ceil_div(count, kStep<T>) * kStep<T> : count, acc + (p - begin) * rows * kPanel);
+      }
+      for (int64_t p = begin; p < end; ++p) {
+        const int64_t column = p * kPanel;
+        finish(acc + (p - begin) * rows * kPanel, kPanel, rows, smaller(kPanel, n - column),
+               bias ? bias + column : nullptr, add, y + row * n + column, n);
+      }
     }
 }
 
@@ -319,14 +408,15 @@ void nn(const T* dy, const T* w, int64_t m, int64_t n, int64_t k, bool add, T* d
   for (int64_t p = 0; p < panels; ++p)
     for (int64_t block = 0; block < blocks; ++block) {
       alignas(64) float acc[kBlockRows * kPanel];
-      alignas(64) T panel[kBlockSum<T> * kPanel];
+      alignas(64) Wide<T> panel[kBlockSum<T> * kPanel];
+      alignas(64) Wide<T> wide[kWidened<T>];
       const int64_t row = block * kBlockRows, rows = smaller(kBlockRows, m - row);
       const int64_t column = p * kPanel, columns_here = smaller(kPanel, k - column);
       clear(acc, rows * kPanel);
       for (int64_t n0 = 0; n0 < n; n0 += kBlockSum<T>) {
         const int64_t count = smaller(kBlockSum<T>, n - n0);
         pack_rows(w + n0 * k + column, k, count, columns_here, kPanel, panel);
-        tiles(Left<T>{dy + row * n + n0, n, kStep<T>}, rows, panel, count, acc);
+        tiles(left_rows(dy + row * n + n0, n, rows, count, kStep<Wide<T>>, wide), rows, panel, count, acc);
       }
       finish<T>(acc, kPanel, rows, columns_here, nullptr, add, dx + row * k + column, k);
     }
@@ -364,26 +454,32 @@ void coded_nn(const T* dy, const CodedRows* pieces, int64_t m, int64_t n, int64_
     }
 }
 
-/// The left operand is dyᵀ: a block of it is packed step-major, so its rows lie side by side.
+/// The left operand is dyᵀ: a block of it is packed step-major, so its rows lie side by side, and serves several panels.
 template <class T>
 void tn(const T* dy, const T* x, int64_t m, int64_t n, int64_t k, float* dw) {
+  constexpr int64_t kAt = kStep<Wide<T>>;
   const int64_t panels = ceil_div(k, kPanel), blocks = ceil_div(n, kBlockRows);
+  const int64_t together = panels_together(panels, blocks), groups = ceil_div(panels, together);
 #pragma omp parallel for collapse(2) schedule(static) if (m * n * k >= kParallelFrom)
   for (int64_t block = 0; block < blocks; ++block)
-    for (int64_t p = 0; p < panels; ++p) {
-      alignas(64) float acc[kBlockRows * kPanel];
-      alignas(64) T panel[kBlockSum<T> * kPanel];
-      alignas(64) T left[kBlockSum<T> * kBlockRows];
+    for (int64_t group = 0; group < groups; ++group) {
+      alignas(64) float acc[kMostTogether * kBlockRows * kPanel];
+      alignas(64) Wide<T> panel[kBlockSum<T> * kPanel];
+      alignas(64) Wide<T> left[kBlockSum<T> * kBlockRows];
       const int64_t row = block * kBlockRows, rows = smaller(kBlockRows, n - row);
-      const int64_t column = p * kPanel, columns_here = smaller(kPanel, k - column);
-      clear(acc, rows * kPanel);
+      const int64_t begin = group * together * kPanel, end = smaller(begin + together * kPanel, k);
+      clear(acc, together * rows * kPanel);
       for (int64_t m0 = 0; m0 < m; m0 += kBlockSum<T>) {
         const int64_t count = smaller(kBlockSum<T>, m - m0);
         pack_rows(dy + m0 * n + row, n, count, rows, kBlockRows, left);
-        pack_rows(x + m0 * k + column, k, count, columns_here, kPanel, panel);
-        tiles(Left<T>{left, kStep<T>, kStep<T> * kBlockRows}, rows, panel, ceil_div(count, kStep<T>) * kStep<T>, acc);
+        for (int64_t c = begin; c < end; c += kPanel) {
+          pack_rows(x + m0 * k + c, k, count, smaller(kPanel, k - c), kPanel, panel);
+          tiles(Left<Wide<T>>{left, kAt, kAt * kBlockRows}, rows, panel, ceil_div(count, kAt) * kAt,
+                acc + (c - begin) * rows);
+        }
       }
-      finish<T>(acc, kPanel, rows, columns_here, nullptr, true, dw + row * k + column, k);
+      for (int64_t c = begin; c < end; c += kPanel)
+        finish<T>(acc + (c - begin) * rows, kPanel, rows, smaller(kPanel, k - c), nullptr, true, dw + row * k + c, k);
     }
 }
 
