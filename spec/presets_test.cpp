@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include "model/visit_weights.h"
 #include "spec/attended_pairs.h"
 #include "spec/unit_cost.h"
 #include "spec/unit_products.h"
