@@ -49,7 +49,7 @@ def main():
     if given.sample:
         shutil.rmtree(given.folder, ignore_errors=True)
     runs = study.Study(given.tern, given.folder, 2000, 64)
-    evaluations = 4 if given.sample else 20
+    evaluations = 4 if given.sample else 10 if given.quick else 20
 
     def one(rule, rate, seed):
         """(receipts, time, loss) of the evaluations."""
