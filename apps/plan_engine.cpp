@@ -36,7 +36,10 @@ std::string why_not(const ModelSpec& spec, const Plan& p) {
 TrainSettings settings_of(const Plan& p) {
   TrainSettings s;
   s.seq = p.job.seq, s.batch = p.job.batch, s.micro_batch = p.choice.micro_batch;
-  s.dtype = p.job.dtype, s.plan = p;
+  s.dtype = p.job.dtype, s.plan = p, s.plan_path = "PLAN";
+  s.ranks = static_cast<int>(p.choice.devices()), s.tensor = static_cast<int>(p.choice.mesh.tensor);
+  s.context_ranks = static_cast<int>(p.choice.mesh.context), s.sum_order.groups = p.choice.mesh.data;
+  s.zero = planned_zero(p).value_or(0);
   s.optimizer = update_config(p.job.optimizer);
   s.schedule.total_steps = 2;
   s.checkpoint_every = 0;
@@ -84,13 +87,20 @@ EngineTraining engine_training(const ModelSpec& spec, const Plan& p, const std::
   name_model(p.model, out);
   if (!out.why_not.empty()) return out;
   TrainSettings s = settings_of(p);
-  out.memory = predict_memory(spec, s, 0);
-  s.checkpoint_every = 1;
-  out.saving = predict_memory(spec, s, 0);
+  try {
+    check_planned_model(spec, s);
+    out.memory = predict_memory(spec, s, 0);
+    s.checkpoint_every = 1;
+    out.saving = predict_memory(spec, s, 0);
+  } catch (const Error& e) {  // a model that so many ranks cannot share out
+    out.why_not = e.what();
+    return out;
+  }
   if (p.program) out.program = p.program->checksum;
   const std::optional<Recompute> mode = planned_mode(p);
   out.command =
-      !file.empty() ? "--plan " + shell_quoted(file)
+      !file.empty()            ? "--plan " + shell_quoted(file)
+      : p.choice.devices() > 1 ? "--plan PLAN.json"
       : mode ? fmt::format("--batch {} --seq {} --micro-batch {} --recompute {} --dtype {} --optimizer {}", s.batch,
                            s.seq, s.micro_batch, name_of(*mode), name_of(s.dtype), name_of(p.job.optimizer))
              : "--plan PLAN";
@@ -134,11 +144,12 @@ PlacementOptions engine_placement(const Cluster& cluster, DType dtype) {
 }
 
 void tell_engine(const ModelSpec& spec, const Plan& plan, const Cluster& cluster, const std::string& file, bool json) {
-  if (!is_engine(cluster)) return;
+  constexpr int64_t kMostThreads = 1024;  // ranks of one process (--ranks)
+  if (!is_engine(cluster) || plan.choice.devices() > kMostThreads) return;
   const EngineTraining e = engine_training(spec, plan, file);
   const Machine machine = machine_of(cluster, 0);
   const std::string times = e.why_not.empty() ? describe_times(spec, plan, machine) : "";
-  const std::string text = describe(e, machine.device_capacity()) + times + noise_of(cluster);
+  const std::string text = describe(e, plan.choice.devices() * machine.device_capacity()) + times + noise_of(cluster);
   if (!json) return print_lines(text);
   if (e.why_not.empty())
     log_info("{} train {}: {} bytes of tensors at their most, {} with checkpoints", program_name(), e.command,
@@ -153,6 +164,7 @@ std::string describe(const EngineTraining& e, int64_t capacity) {
                                 e.model.empty() ? "MODEL is a folder or config.json of this shape, " : "");
   if (e.asks.ends_with(kAsksForTokenizer))
     out += "  TOKENIZER is a folder with one, such as tern tokenize --train makes\n";
+  if (e.command == "--plan PLAN.json") out += "  PLAN.json is this plan's file (--output)\n";
   if (e.command == "--plan PLAN") out += "  PLAN is this plan's file (--output): its layers do not recompute alike\n";
   out += fmt::format(
       "  its step is the Program {:08x}; tern train --plan says so where its own is another: with another --multiply, "

@@ -23,7 +23,7 @@ MESHES = {"replicas": "dp={all},pp=1,tp=1,cp=1,zero=0", "replicas, ZeRO 1": "dp=
 
 def run(*words):
     done = subprocess.run([str(w) for w in words], capture_output=True, text=True)
-    return (done.stdout, "") if done.returncode == 0 else ("", done.stderr.strip().splitlines()[-1] if done.stderr else f"ended with {done.returncode}")
+    return (done.stdout, "") if done.returncode == 0 else ("", f"ended with {done.returncode}: {(done.stderr.strip().splitlines() or [''])[-1]}")
 
 
 def cluster_of(toml, ranks, latency_us, rate):

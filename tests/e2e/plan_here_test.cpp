@@ -105,6 +105,28 @@ TEST_F(PlanHere, TheTrainersBytesAreThePlans) {
   }
 }
 
+TEST_F(PlanHere, OfSeveralRanksTheTrainersBytesAreThePlansToo) {
+  std::string ranks(kMachine);
+  const std::string one = "devices = 1";
+  ranks.replace(ranks.find(one), one.size(), "devices = 4");
+  write("ranks.toml", ranks);
+  for (const std::string fix :
+       {"dp=2,pp=1,tp=1,cp=1,zero=0", "dp=4,pp=1,tp=1,cp=1,zero=3", "dp=1,pp=2,tp=1,cp=1,zero=0",
+        "dp=2,pp=2,tp=1,cp=1,zero=1", "dp=1,pp=1,tp=2,cp=1,zero=0"}) {
+    SCOPED_TRACE(fix);
+    const Outcome plan =
+        tern("plan model --hardware ranks.toml --batch 8 --seq 64 --dtype f32 --schedules 1f1b --fix " + fix +
+             ",micro-batch=2 --output ranks.json 2>&1");
+    ASSERT_EQ(plan.code, 0) << plan.text;
+    const Outcome trained = tern(
+        "train model --from-scratch --tokenizer tokenizer --data text.txt --output run-4 --plan ranks.json "
+        "--steps 2 --warmup-steps 1 --resume never --json --checkpoint-every 0 2>errors");
+    ASSERT_EQ(trained.code, 0) << real_io().read(root_ + "/errors");
+    EXPECT_EQ(parse_json(trained.text, "train")["counted_peak_bytes"], bytes_after(plan.text, "tensors at their most"))
+        << plan.text;
+  }
+}
+
 // The file that `tern plan` writes is what `tern train --plan` runs: one list by its checksum, as long as the search says,
 // with the bytes that were predicted.
 TEST_F(PlanHere, TheWrittenPlanIsTheProgramThatRuns) {
