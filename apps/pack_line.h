@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "base/progress.h"
-#include "formats/data/token_data.h"
+#include "formats/data/pack.h"
 
 namespace tern {
 

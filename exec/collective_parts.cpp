@@ -8,6 +8,7 @@
 #include "model/visit_weights.h"
 #include "update/norm.h"
 #include "update/update_unit.h"
+#include "model/tensor_ranks.h"
 
 namespace tern {
 namespace {
