@@ -11,7 +11,7 @@
 
 namespace tern {
 
-/// The place among ranks that a launcher's variables describe; none if this process is a run of its own. Errors: those of launched_rank_of.
+/// The rank that a launcher's variables describe; none if this process is a run of its own. Errors: those of launched_rank_of.
 std::optional<LaunchedRank> launched_rank();
 
 /// The environment, with TERN_RANKS set to the launcher's number of ranks if it is not set.

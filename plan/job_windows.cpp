@@ -5,6 +5,8 @@
 #include "base/error.h"
 #include "plan/window_mix.h"
 #include "spec/unit_cost.h"
+#include "spec/training_flops.h"
+#include "spec/attended_pairs.h"
 
 namespace tern {
 namespace {

@@ -5,6 +5,7 @@
 
 #include "plan/train_job.h"
 #include "spec/model_spec.h"
+#include "spec/training_flops.h"
 
 namespace tern {
 

@@ -11,7 +11,6 @@
 #include "plan/sequence_lengths.h"
 #include "plan/train_job.h"
 #include "spec/model_spec.h"
-#include "spec/training_flops.h"
 
 namespace tern {
 

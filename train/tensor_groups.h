@@ -5,8 +5,6 @@
 #include "train/rank_groups.h"
 #include "train/rank_place.h"
 #include "train/settings.h"
-#include "train/stages.h"
-#include "update/pass.h"
 #include "update/pass.h"
 
 namespace tern {
