@@ -7,7 +7,8 @@
 
 #include "comm/ranks_testing.h"
 #include "train/mesh_testing.h"
-#include "train/stages.h"
+#include "train/rank_groups.h"
+#include "train/rank_place.h"
 #include "train/state_tensors.h"
 #include "train/tensor_state.h"
 #include "train/train_state.h"
