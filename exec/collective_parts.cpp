@@ -5,10 +5,10 @@
 #include "base/error.h"
 #include "base/wide_type.h"
 #include "model/tensor_parts.h"
+#include "model/tensor_ranks.h"
 #include "model/visit_weights.h"
 #include "update/norm.h"
 #include "update/update_unit.h"
-#include "model/tensor_ranks.h"
 
 namespace tern {
 namespace {

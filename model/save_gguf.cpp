@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "formats/gguf/model.h"
+#include "formats/gguf/rope.h"
 #include "formats/hf/config.h"
 #include "model/coded_matrix.h"
 #include "model/gguf_slots.h"

@@ -4,9 +4,9 @@
 
 #include "base/error.h"
 #include "plan/window_mix.h"
-#include "spec/unit_cost.h"
-#include "spec/training_flops.h"
 #include "spec/attended_pairs.h"
+#include "spec/training_flops.h"
+#include "spec/unit_cost.h"
 
 namespace tern {
 namespace {
