@@ -37,7 +37,7 @@ TEST(SpeculationLength, IsNeverMuchSlowerThanNoneAndNearTheBestFixedOne) {
 }
 
 // A draft model has to read a text before its first guess: where its guesses are worth nothing it reads one text, not all, and where they
-// are worth much it reads all.
+// are worth much it reads all, or as many of sixteen as may be paid for before the others have grown.
 TEST(SpeculationLength, WhatATextCostsToReadIsNotPaidForAllBeforeGuessesAreKnownToPay) {
   GuessWorld world{.row_s = 0.1e-3, .guess_s = 0.1e-3, .guess_row_s = 0.002e-3, .prompt = 2500};
   for (const int64_t batch : {1, 4, 16}) {
@@ -46,7 +46,7 @@ TEST(SpeculationLength, WhatATextCostsToReadIsNotPaidForAllBeforeGuessesAreKnown
     const double plain = speed(world, batch, {.most_tokens = 0}, steps);
     EXPECT_GT(speed(world, batch, {.most_tokens = 8}, steps) / plain, 0.97) << batch;
     world.right = {0.9, 0.9, 0.95, 0.95, 0.97, 0.97, 0.99, 0.99};
-    EXPECT_GT(speed(world, batch, {.most_tokens = 8}, 10 * steps) / plain, batch < 16 ? 1.2 : 1.15) << batch;
+    EXPECT_GT(speed(world, batch, {.most_tokens = 8}, 10 * steps) / plain, batch < 16 ? 1.2 : 1.03) << batch;
   }
 }
 

@@ -10,6 +10,15 @@ constexpr double kUnseenDraft = 0.125;  // of the model's own time to read, hope
 constexpr double kEvidence = 16;        // guesses seen before all texts are asked for
 constexpr int64_t kLongestWait = 512;   // steps
 constexpr int64_t kDrawnSince = 2;      // tokens
+constexpr int64_t kOnePass = 64;        // tokens that are read in one pass
+
+// Of more tokens than were ever read at once compute_s hopes the best, as of guesses. What is paid in advance is feared: each takes as
+// long as it does in a short pass.
+double price_of_reading(const Proposer& proposer, int64_t tokens) {
+  const double hoped_s = proposer.compute_s(tokens);
+  if (tokens <= kOnePass) return hoped_s;
+  return std::max(hoped_s, proposer.compute_s(kOnePass) * static_cast<double>(tokens) / static_cast<double>(kOnePass));
+}
 
 }  // namespace
 
@@ -68,7 +77,7 @@ Speculation::Plan Speculation::trial(std::span<const ProposalAsk> asks, std::spa
   for (size_t i = 0; i < asks.size(); ++i)
     if (unread[i] > 0 && (least == asks.size() || unread[i] < unread[least])) least = i;
   const Proposer& proposer = *settings_.proposer;
-  const double read_s = proposer.compute_s(1) > 0 ? proposer.compute_s(unread[least])
+  const double read_s = proposer.compute_s(1) > 0 ? price_of_reading(proposer, unread[least])
                                                   : kUnseenDraft * lasting_times_.estimate(unread[least]);
   const double price_s = read_s + std::max(step_s(decoding + 1) - step_s(decoding), 0.0);
   account_.save_for(price_s);
@@ -89,7 +98,7 @@ bool Speculation::pay(Plan& plan, std::span<const int64_t> unread, int64_t decod
     plan.most = f.most;
     int64_t rows = 0;
     for (const size_t i : plan.of) rows += unread[i];
-    const double read_s = std::max(proposer.compute_s(rows) - proposer.compute_s(asked), 0.0);
+    const double read_s = std::max(price_of_reading(proposer, rows) - proposer.compute_s(asked), 0.0);
     const double price_s = read_s + std::max(kSureShare * f.worth_s - f.saved_s, 0.0);
     if (!account_.can_pay(price_s)) wanted_s = price_s;
     account_.save_for(wanted_s);
