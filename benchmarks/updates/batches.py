@@ -111,7 +111,7 @@ def main():
     lines = 40 if given.sample else 170 if given.quick else 4000
     images = 24 if given.sample else 192 if given.quick else 4608
     epochs = 2 if given.sample else 12
-    parts = [12, 3] if given.sample else [32, 8, 3] if given.quick else [768, 192, 48, 12, 3]
+    parts = [12, 3] if given.sample else [32, 3] if given.quick else [768, 192, 48, 12, 3]
     seeds = [1] if given.sample else [1, 2, 3]
     common = ["--eval-batches", "64", "--log-every", "1", "--checkpoint-every", "0", "--threads", "1", "--schedule", "linear",
               "--min-learning-rate", "0"]

@@ -44,7 +44,7 @@ def main():
     parser = study.parser(__doc__)
     given = parser.parse_args()
     receipts = 48 if given.sample else 400 if given.quick else 8000
-    rates = [0.1] if given.sample else [0.025, 0.05, 0.1, 0.2, 0.4] if given.quick else [0.025, 0.05, 0.1, 0.2, 0.4, 0.8]
+    rates = [0.1] if given.sample else [0.00625, 0.0125, 0.025, 0.05, 0.1] if given.quick else [0.0125, 0.025, 0.05, 0.1, 0.2, 0.4]
     seeds = [1] if given.sample else [1, 2, 3]
     if given.sample:
         shutil.rmtree(given.folder, ignore_errors=True)

@@ -26,7 +26,7 @@ def main():
     small = given.quick or given.sample
     samples = 12 if given.sample else 96 if given.quick else 3200  # of each rank, over all steps
     batches = [2] if given.sample else [1, 4] if given.quick else [1, 4, 16, 64]
-    rates = {"m": [1.0], "nm": [0.3]} if given.sample else {"m": [0.5, 2.0, 8.0], "nm": [0.025, 0.1, 0.4]}
+    rates = {"m": [1.0], "nm": [0.3]} if given.sample else {"m": [0.125, 0.5, 2.0], "nm": [0.025, 0.1, 0.4]}
     if not small:
         rates = {"m": [0.125, 0.25, 0.5, 1.0, 2.0, 4.0], "nm": [0.025, 0.05, 0.1, 0.2, 0.4, 0.8]}
     seeds = [1] if given.sample else [1, 2, 3]
