@@ -11,12 +11,14 @@
 #include "base/error.h"
 #include "base/io.h"
 #include "base/options.h"
+#include "base/shell.h"
 #include "base/system.h"
 #include "base/text.h"
 #include "base/units.h"
 #include "base/weight_type.h"
 #include "formats/chat/template.h"
 #include "formats/chat/template_files.h"
+#include "formats/data/token_data.h"
 #include "infer/load.h"
 #include "infer/memory_fit.h"
 #include "model/check_weights.h"
@@ -373,10 +375,37 @@ void print_inspected(const Inspected& in) {
                      "not their numbers");
 }
 
+// A token file: read whole, so a changed byte is an error.
+int inspect_tokens(const Options& options, const std::string& path) {
+  const TokenData data = TokenData::open(path);
+  const TokenFileInfo& info = data.info();
+  if (options.flag("json")) {
+    print_json({{"tokens", info.num_tokens},
+                {"documents", info.num_documents},
+                {"vocab_size", info.vocab_size},
+                {"text_bytes", info.text_bytes},
+                {"loss_mask", data.has_loss()},
+                {"tokenizer", info.tokenizer_hash},
+                {"source", info.source}});
+    return 0;
+  }
+  print_out(fmt::format("token file   {} of a vocabulary of {}, in {}{}\n", counted(info.num_tokens, "token"),
+                        format_with_commas(info.vocab_size), counted(info.num_documents, "document"),
+                        data.has_loss() ? ", with a mask of what is learnt" : ""));
+  if (info.text_bytes > 0 && info.num_tokens > 0)
+    print_out(fmt::format("text         {}, {:.2f} bytes a token\n", format_bytes(info.text_bytes),
+                          static_cast<double>(info.text_bytes) / static_cast<double>(info.num_tokens)));
+  if (!info.source.empty()) print_out(fmt::format("made from    {}\n", info.source));
+  print_out("to train on it: tern train MODEL --data " + shell_quoted(path) + " --output run\n");
+  return 0;
+}
+
 }  // namespace
 
 int run_inspect(const Options& options) {
-  const Inspected in = inspect(options.positional("MODEL"));
+  const std::string path = options.positional("MODEL");
+  if (is_token_file(path)) return inspect_tokens(options, path);
+  const Inspected in = inspect(path);
   if (options.flag("json"))
     print_json(json_of(in));
   else

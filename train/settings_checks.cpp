@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/io.h"
 #include "base/options.h"
 #include "train/settings_impl.h"
 #include "train/settings_ranks.h"
@@ -69,9 +70,19 @@ void check_evaluation(const Options& o, const TrainSettings& s) {
   }
 }
 
+// A run's directory holds a model and is none.
+void check_is_no_run(const TrainSettings& s) {
+  const auto there = [&](const char* name) { return real_io().stat(join_path(s.model, name)).has_value(); };
+  if (s.model.empty() || !there("recipe.toml") || there("config.json")) return;
+  throw Error(ErrorKind::usage,
+              "{} is the directory of a run; `tern train {}` goes on with that run, and its model is {}", s.model,
+              join_path(s.model, "recipe.toml"), join_path(s.model, "model"));
+}
+
 }  // namespace
 
 void check_settings(const Options& o, const TrainSettings& s) {
+  check_is_no_run(s);
   if (s.micro_batch > s.batch)
     throw Error(ErrorKind::usage, "--micro-batch: {} sequences, more than the {} of --batch", s.micro_batch, s.batch);
   check_ranks(s);

@@ -51,6 +51,20 @@ TEST_F(FirstCommands, AModelOfTheSizesGivenIsWrittenTrainsAndWrites) {
   expect_refusal(2, "generate run/model", {"there is no prompt", "--prompt-file"});
 }
 
+TEST_F(FirstCommands, ARunsDirectoryAndATokenFileAreKnownForWhatTheyAre) {
+  expect_ok("new --layers 1 --width 16 --heads 2 --context 32 --tokenizer tok --output tiny");
+  expect_ok("train tiny --from-scratch --data text.txt --seq 16 --batch 2 --steps 1 --output known");
+  expect_refusal(2, "train known", {"is the directory of a run", "tern train known/recipe.toml", "known/model"});
+  expect_ok("tokenize tok --pack --input text.txt --output text.tokens");
+  const Outcome o = tern("inspect text.tokens --json");
+  ASSERT_EQ(o.code, 0) << o.text;
+  const Json json = parse_json(o.text, "inspect");
+  EXPECT_GT(json["tokens"], 1000);
+  EXPECT_EQ(json["documents"], 1);
+  EXPECT_EQ(json["vocab_size"], vocab_);
+  EXPECT_NE(tern("inspect text.tokens").text.find("in 1 document"), std::string::npos);
+}
+
 TEST_F(FirstCommands, SizesThatMakeNoModelAreNamed) {
   expect_refusal(2, "new --output none", {"--tokenizer", "--vocab-size"});
   expect_refusal(2, "new --vocab-size 9 --tokenizer tok --output none", {"both given"});
