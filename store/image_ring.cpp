@@ -236,7 +236,6 @@ bool ImageRing::all_at_rest() const {
 
 void ImageRing::abandon() noexcept {
   std::unique_lock lock(mutex_);
-  if (use_ == limit_) return;
   next_ = limit_;  // nothing more is begun
   reads_.clear();
   for (Slot& slot : slots_) {
