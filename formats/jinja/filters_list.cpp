@@ -248,7 +248,8 @@ Value reverse(Evaluator& ev, const Value& v, const CallArguments& a) {
   std::reverse(items.begin(), items.end());
   const Value all = ev.maker.list(std::move(items));
   if (v.is(Kind::iterator) || v.is(Kind::undefined)) return all;
-  return ev.maker.iterator(walk(ev.maker, all), all.depth(), "list_reverseiterator");
+  return ev.maker.iterator(walk(ev.maker, all), all.depth(),
+                           v.is(Kind::dict) ? "dict_reversekeyiterator" : "list_reverseiterator");
 }
 
 Value sort(Evaluator& ev, const Value& v, const CallArguments& a) {

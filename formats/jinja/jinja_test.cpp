@@ -320,6 +320,19 @@ TEST(Jinja, CharactersOfASafeTextArePlain) {
   for (const auto& [source, want] : cases) EXPECT_EQ(render_once(source, Json::object()).text, want) << source;
 }
 
+TEST(Jinja, RangesCountAndFindTheirNumbers) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"{{ range(3).count('a') }}", "0"},
+      {"{{ [range(3).count(1), range(3).count(1.0), range(3).count(true), range(3).count(3)] }}", "[1, 1, 1, 0]"},
+      {"{{ range(2, 9, 3).index(5) }}", "1"},
+      {"{{ range(0).count(0) }}", "0"},
+  };
+  for (const auto& [source, want] : cases) EXPECT_EQ(render_once(source, Json::object()).text, want) << source;
+  EXPECT_EQ(render_once("{{ range(3).index(7) }}", Json::object()).fault, "runtime");
+  EXPECT_NE(render_once("{{ ({'x': 1} | reverse).x.y }}", Json::object()).reason.find("dict_reversekeyiterator"),
+            std::string::npos);
+}
+
 TEST(JinjaSlow, RandomExpressionsRenderAsJinja2Does) {
   const char* path = std::getenv("TERN_JINJA_SNIPPETS");
   if (!path) GTEST_SKIP() << "set TERN_JINJA_SNIPPETS to a file of dev/golden/chat_templates.py --random";

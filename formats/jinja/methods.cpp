@@ -281,6 +281,16 @@ Value list_method(Evaluator& ev, const Value& self, std::string_view name, const
   return Value::integer(n);
 }
 
+// A range has each of its numbers once; what is no number is looked for among them too.
+Value range_method(Evaluator& ev, const Value& self, std::string_view name, const CallArguments& a) {
+  const Signature s(name, "value", a);
+  const RangeObject& range = self.range();
+  for (Int i = 0; i < range.size; ++i)
+    if (equal(&ev.meter, range_item(range, i), s[0])) return Value::integer(name == "index" ? i : Int{1});
+  if (name == "index") type_error("value is not in range");
+  return Value::integer(0);
+}
+
 }  // namespace
 
 Attribute find_attribute(const Value& self, std::string_view name) {
@@ -296,6 +306,7 @@ Attribute find_attribute(const Value& self, std::string_view name) {
       if (in(list_changes(), name)) return Attribute::forbidden;
       return name == "count" || name == "index" || name == "copy" ? Attribute::method : Attribute::none;
     case Kind::tuple:
+    case Kind::range:
       return name == "count" || name == "index" ? Attribute::method : Attribute::none;
     default:
       return Attribute::none;
@@ -314,6 +325,8 @@ Value call_method(Evaluator& ev, const MethodObject& method, const CallArguments
     case Kind::list:
     case Kind::tuple:
       return list_method(ev, self, method.name, arguments);
+    case Kind::range:
+      return range_method(ev, self, method.name, arguments);
     case Kind::loop: {
       auto& loop = static_cast<LoopObject&>(*self.object());
       if (method.name == "cycle") {
