@@ -193,7 +193,7 @@ TEST_F(PlanHere, ServingIsToldInWordsAndNumbers) {
   const Outcome words = tern(plan + " --ttft 1s --tpot 20ms --kv-dtype q8 2>&1");
   EXPECT_EQ(words.code, 0);
   for (const char* word :
-       {"keys and values in q8", "(target 1.0 s)", "(target 20 ms)", "memory per", "room for", "binds"})
+       {"keys and values in q8", "(target 1.0 s)", "(target 20 ms)", "memory per", "room for", "limited by"})
     EXPECT_NE(words.text.find(word), std::string::npos) << word << "\n" << words.text;
   const Json json = parse_json(tern(plan + " --users 4 --json 2>/dev/null").text, "plan");
   EXPECT_EQ(json["users"], 4);
