@@ -92,6 +92,7 @@ std::string stripped(const StripDecode& s, std::string_view piece) {
 }
 
 std::string replaced(const Regex& pattern, std::string_view text, std::string_view content, TextBudget& budget) {
+  if (text.empty()) return {};  // no match, as for the normalizer
   std::vector<TextSpan> matches;
   pattern.find_all(text, matches, budget);
   std::string out;
@@ -358,7 +359,9 @@ void DecodePipeline::finish(std::string& out) {
     Stage& stage = stages_[i];
     std::string waiting = std::move(stage.waiting);
     stage.waiting.clear();
-    if (!waiting.empty()) {
+    const auto* suffix = std::get_if<SuffixDecode>(stage.step);
+    const bool last_of_pieces = suffix && !stage.in_parts && stage.num_seen > 0;  // counts even when nothing is left
+    if (!waiting.empty() || last_of_pieces) {
       if (std::holds_alternative<ByteLevelDecode>(*stage.step)) {
         waiting = make_valid_utf8(stage.in_parts ? byte_level_bytes(waiting) : waiting);
       } else if (std::holds_alternative<ByteFallbackDecode>(*stage.step)) {
@@ -370,14 +373,14 @@ void DecodePipeline::finish(std::string& out) {
         waiting.clear();  // only content that may go waits here
       } else if (const auto* replace = std::get_if<ReplaceDecode>(stage.step)) {
         waiting = replaced(replace->pattern, waiting, replace->content, budget_);
-      } else if (const auto* suffix = std::get_if<SuffixDecode>(stage.step)) {
+      } else if (suffix) {
         waiting = literally_replaced(waiting, suffix->suffix, "", budget_);
       } else if (const auto* word_piece = std::get_if<WordPieceDecode>(stage.step)) {
         waiting = word_piece_text(*word_piece, waiting, true, budget_);
       } else if (const auto* ctc = std::get_if<CtcDecode>(stage.step)) {
         waiting = ctc_text(*ctc, waiting, budget_);
       }
-      if (!waiting.empty()) feed(i + 1, waiting, out);
+      if (!waiting.empty() || last_of_pieces) feed(i + 1, waiting, out);
     }
     stage.reset();
   }

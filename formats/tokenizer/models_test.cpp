@@ -222,6 +222,21 @@ TEST(TokenizerModels, AnUnknownTokenOutsideTheVocabularyIsAnErrorWhenItIsNeeded)
   EXPECT_THROW(t.encode("z"), Error);
 }
 
+// As the reference does: a pattern that takes nothing finds nothing in an empty text, and a last piece of which the
+// suffix leaves nothing is still a piece.
+TEST(TokenizerModels, NothingIsReplacedInAnEmptyTextAndAnEmptyLastPieceCounts) {
+  Json j = Json::parse(kWordPiece);
+  j["normalizer"] = Json::parse(R"({"type": "Sequence", "normalizers": [
+      {"type": "Strip", "strip_left": true, "strip_right": true},
+      {"type": "Replace", "pattern": {"Regex": "x*"}, "content": "a"}]})");
+  j["decoder"] = Json::parse(R"({"type": "Sequence", "decoders": [
+      {"type": "BPEDecoder", "suffix": "ab"}, {"type": "WordPiece", "prefix": "##", "cleanup": true}]})");
+  const Tokenizer t = Tokenizer::from_json(j.dump(), "");
+  EXPECT_EQ(t.encode(" ", {.add_special = false}), (std::vector<int32_t>{}));
+  EXPECT_EQ(t.encode("x", {.add_special = false}), (std::vector<int32_t>{3}));
+  EXPECT_EQ(t.decode(std::vector<int32_t>{8, 5}), "x ");
+}
+
 // What decoding gives is fixed under encoding and decoding once more, and a stream says the same in whole characters.
 TEST(TokenizerModels, DecodedTextDecodesToItselfAndStreamsInWholeCharacters) {
   const std::filesystem::path golden = std::filesystem::path(TERN_SOURCE_DIR) / "tests/golden/tokenizers";

@@ -14,6 +14,7 @@ namespace tern {
 namespace {
 
 std::string replace_all(const Regex& pattern, std::string_view text, std::string_view content, TextBudget& budget) {
+  if (text.empty()) return {};  // the reference finds no match in an empty text, not even an empty one
   std::vector<TextSpan> matches;
   pattern.find_all(text, matches, budget);
   std::string out;
