@@ -19,8 +19,8 @@ namespace {
 #if defined(__AVX512F__)
 constexpr int kVecs = 4, kTileRows = 6;  // 24 accumulators, 4 columns vectors, 1 broadcast: 29 of 32 registers
 #elif defined(__FMA__)
-constexpr int kVecs = 2,
-              kTileRows = 6;  // 12 accumulators, 2 columns vectors, 1 broadcast, 1 mask of bf16: 16 registers
+// 12 accumulators, 2 columns vectors, 1 broadcast, 1 mask of bf16: 16 registers
+constexpr int kVecs = 2, kTileRows = 6;
 #else
 constexpr int kVecs = 2, kTileRows = 4;  // 8 accumulators of SSE2's 16 registers; the products need one each
 #endif
@@ -176,8 +176,11 @@ void tile(Left<L> left, const T* b, int64_t count, float* acc) {
 #pragma GCC unroll 8
     for (int v = 0; v < kVecs; ++v) c[r][v] = load(acc + r * kPanel + v * kLanes);
   const L* a = left.data;
-  for (int64_t s = 0; s < count / kStep<T>; ++s, a += left.step_stride, b += kPanel * kStep<T>)
+  for (int64_t s = 0; s < count / kStep<T>; ++s, a += left.step_stride, b += kPanel * kStep<T>) {
+    // The panel's next block, for the second level: with few rows weights stream from memory. Beyond the end it does nothing.
+    __builtin_prefetch(b + kPanel * kBlockSum<T>, 0, 2);
     steps<R, false>(c, a, left.row_stride, b);
+  }
   if (count % kStep<T> != 0) steps<R, true>(c, a, left.row_stride, b);
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r)
