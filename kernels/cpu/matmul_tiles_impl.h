@@ -1,0 +1,302 @@
+#pragma once
+// Tiles of the products of a linear layer, for *_isa.cpp files, and how their operands are packed. A tile is up to kTileRows rows by one
+// panel of kPanel columns; each element is one chain of multiply-adds over the summed dimension, ascending, whatever tile it falls into.
+
+#include <omp.h>
+
+#include <type_traits>
+
+#include "kernels/cpu/small_gemm_impl.h"
+
+namespace tern::TERN_ISA_NAMESPACE {
+namespace {
+
+#if defined(__AVX512F__)
+constexpr int kVecs = 4, kTileRows = 6;  // 24 accumulators, 4 columns vectors, 1 broadcast: 29 of 32 registers
+#elif defined(__FMA__)
+// 12 accumulators, 2 columns vectors, 1 broadcast, 1 mask of bf16: 16 registers
+constexpr int kVecs = 2, kTileRows = 6;
+#else
+constexpr int kVecs = 2, kTileRows = 4;  // 8 accumulators of SSE2's 16 registers; the products need one each
+#endif
+constexpr int kPanel = kVecs * kLanes;
+constexpr int64_t kBlockRows = 96;          // accumulators of a block: 96 × 64 × 4 = 24 KiB, with the panel in L2
+constexpr int64_t kParallelFrom = 1 << 16;  // multiply-adds: below, starting threads costs more than it gives
+
+/// Elements of the summed dimension held at once: 32 KiB of a panel, so that it stays in L1 while the rows pass by.
+template <class T>
+constexpr int64_t kBlockSum = 512 / static_cast<int64_t>(sizeof(T));
+/// Elements per step of the summed dimension: bf16 goes in pairs, lower half first, as vdpbf16ps wants them.
+template <class T>
+constexpr int64_t kStep = 4 / static_cast<int64_t>(sizeof(T));
+
+/// What products compute with: bf16 where an instruction multiplies it, else f32.
+#if defined(__AVX512BF16__)
+template <class T>
+using Wide = T;
+#else
+template <class T>
+using Wide = float;
+#endif
+template <class T>
+constexpr bool kWidens = !std::is_same_v<T, Wide<T>>;
+
+constexpr int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+
+// --- one step of a chain -------------------------------------------------------------------------------------------
+
+struct F32Step {
+  Vec value;
+  static F32Step columns(const float* p) { return {load(p)}; }
+  static F32Step broadcast(const float* p) { return {splat(*p)}; }
+  static F32Step broadcast_last(const float* p) { return broadcast(p); }
+  static Vec multiply_add(F32Step a, F32Step b, Vec c) { return fma(a.value, b.value, c); }
+};
+
+inline VecUint load_pairs(const bf16* p) {
+  VecUint v;
+  __builtin_memcpy(&v, p, sizeof v);
+  return v;
+}
+inline uint32_t load_pair(const bf16* p) {
+  uint32_t u;
+  __builtin_memcpy(&u, p, sizeof u);
+  return u;
+}
+
+#if defined(__AVX512BF16__)
+/// vdpbf16ps: both products of a pair are added to the chain by one instruction; subnormals count as zero.
+struct Bf16Step {
+  __m512i value;
+  static Bf16Step columns(const bf16* p) { return {(__m512i)load_pairs(p)}; }
+  static Bf16Step pair(uint32_t u) { return {_mm512_set1_epi32(static_cast<int32_t>(u))}; }
+  static Bf16Step broadcast(const bf16* p) { return pair(load_pair(p)); }
+  static Bf16Step broadcast_last(const bf16* p) { return pair(p->bits); }
+  static Vec multiply_add(Bf16Step a, Bf16Step b, Vec c) {
+#if defined(__clang__) && __clang_major__ < 17
+    // clang 16 crashes when it optimizes the intrinsic's bf16 vectors.
+    asm("vdpbf16ps %2, %1, %0" : "+v"(c) : "v"(a.value), "v"(b.value));
+    return c;
+#else
+    return _mm512_dpbf16_ps(c, (__m512bh)a.value, (__m512bh)b.value);
+#endif
+  }
+};
+#else
+/// The lower or the upper element of each pair, widened to f32.
+template <bool Upper>
+struct Bf16Half {
+  Vec value;
+  static Bf16Half half(VecUint pairs) { return {(Vec)(Upper ? pairs & 0xffff0000u : pairs << 16)}; }
+  static Bf16Half pair(uint32_t u) { return half((VecUint)splat_int(static_cast<int32_t>(u))); }
+  static Bf16Half columns(const bf16* p) { return half(load_pairs(p)); }
+  static Bf16Half broadcast(const bf16* p) { return pair(load_pair(p)); }
+  static Bf16Half broadcast_last(const bf16* p) { return pair(p->bits); }
+  static Vec multiply_add(Bf16Half a, Bf16Half b, Vec c) { return fma(a.value, b.value, c); }
+};
+#endif
+
+// --- tiles ---------------------------------------------------------------------------------------------------------
+
+/// Where the left operand lies: element (row, step) at data + row·row_stride + step·step_stride.
+template <class T>
+struct Left {
+  const T* data;
+  int64_t row_stride, step_stride;
+};
+
+/// Where accumulators fill the registers, compilers move other operands up and spill them: here all stay and nothing passes.
+inline __attribute__((always_inline)) void keep_in_registers([[maybe_unused]] Vec (&sums)[kVecs]) {
+#if defined(__FMA__) && !defined(__AVX512F__)
+  asm volatile("" : "+x"(sums[0]), "+x"(sums[1])::"memory");
+#endif
+}
+
+/// c (R, kPanel) += the column of R elements (pairs) at a times the row of the panel at b. Last: an unpaired element, whose
+/// partner is zero in the packed panel and must not be read in the row.
+template <int R, bool Last, class Step, class L, class T>
+inline __attribute__((always_inline)) void step(Vec (&c)[R][kVecs], const L* a, int64_t row_stride, const T* b) {
+  Step panel[kVecs];
+#pragma GCC unroll 8
+  for (int v = 0; v < kVecs; ++v) panel[v] = Step::columns(b + v * kLanes * kStep<T>);
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) {
+    Step x;
+    if constexpr (Last)
+      x = Step::broadcast_last(a + r * row_stride);
+    else
+      x = Step::broadcast(a + r * row_stride);
+#pragma GCC unroll 8
+    for (int v = 0; v < kVecs; ++v) c[r][v] = Step::multiply_add(x, panel[v], c[r][v]);
+    keep_in_registers(c[r]);
+  }
+}
+template <int R, bool Last>
+inline __attribute__((always_inline)) void steps(Vec (&c)[R][kVecs], const float* a, int64_t row_stride,
+                                                 const float* b) {
+  step<R, Last, F32Step>(c, a, row_stride, b);
+}
+template <int R, bool Last>
+inline __attribute__((always_inline)) void steps(Vec (&c)[R][kVecs], const bf16* a, int64_t row_stride, const bf16* b) {
+#if defined(__AVX512BF16__)
+  step<R, Last, Bf16Step>(c, a, row_stride, b);
+#else
+  step<R, Last, Bf16Half<false>>(c, a, row_stride, b);
+  step<R, Last, Bf16Half<true>>(c, a, row_stride, b);
+#endif
+}
+
+#if !defined(__AVX512BF16__)
+/// Half of a panel's pairs beside elements that are f32.
+template <bool Upper>
+struct WidenedHalf : Bf16Half<Upper> {
+  static WidenedHalf columns(const bf16* p) { return {Bf16Half<Upper>::columns(p)}; }
+  static WidenedHalf broadcast(const float* p) { return {{splat(p[Upper])}}; }
+};
+/// The elements are f32 and even in number.
+template <int R, bool Last>
+inline __attribute__((always_inline)) void steps(Vec (&c)[R][kVecs], const float* a, int64_t row_stride,
+                                                 const bf16* b) {
+  step<R, false, WidenedHalf<false>>(c, a, row_stride, b);
+  step<R, false, WidenedHalf<true>>(c, a, row_stride, b);
+}
+#endif
+
+/// acc (R, kPanel) += left rows 0..R-1 times `count` elements of the panel b.
+template <int R, class L, class T>
+void tile(Left<L> left, const T* b, int64_t count, float* acc) {
+  Vec c[R][kVecs];
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r)
+#pragma GCC unroll 8
+    for (int v = 0; v < kVecs; ++v) c[r][v] = load(acc + r * kPanel + v * kLanes);
+  const L* a = left.data;
+  for (int64_t s = 0; s < count / kStep<T>; ++s, a += left.step_stride, b += kPanel * kStep<T>) {
+    // The panel's next block, for the second level: with few rows weights stream from memory. Beyond the end it does nothing.
+    __builtin_prefetch(b + kPanel * kBlockSum<T>, 0, 2);
+    steps<R, false>(c, a, left.row_stride, b);
+  }
+  if (count % kStep<T> != 0) steps<R, true>(c, a, left.row_stride, b);
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r)
+#pragma GCC unroll 8
+    for (int v = 0; v < kVecs; ++v) store(acc + r * kPanel + v * kLanes, c[r][v]);
+}
+
+template <class L, class T>
+void tiles(Left<L> left, int64_t rows, const T* b, int64_t count, float* acc) {
+  for (; rows >= kTileRows; rows -= kTileRows, acc += kTileRows * kPanel, left.data += kTileRows * left.row_stride)
+    tile<kTileRows>(left, b, count, acc);
+  if (rows == 1) tile<1>(left, b, count, acc);
+  if (rows == 2) tile<2>(left, b, count, acc);
+  if (rows == 3) tile<3>(left, b, count, acc);
+  if (kTileRows > 4 && rows == 4) tile<4>(left, b, count, acc);
+  if (kTileRows > 5 && rows == 5) tile<5>(left, b, count, acc);
+}
+
+/// Rows of the left operand as tiles take them, `count` elements of each from x on. Where T is widened, in `wide` (rows,
+/// kBlockSum), with a zero behind an odd number.
+template <class T>
+Left<Wide<T>> left_rows(const T* x, int64_t stride, int64_t rows, int64_t count, int64_t step, Wide<T>* wide) {
+  if constexpr (!kWidens<T>) {
+    return {x, stride, step};
+  } else {
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t i = 0; i < count; i += kLanes) {
+        const T* const from = x + r * stride + i;
+        store(wide + r * kBlockSum<T> + i, count - i >= kLanes ? load(from) : load(from, count - i));
+      }
+    return {wide, kBlockSum<T>, step};
+  }
+}
+template <class T>
+constexpr int64_t kWidened = kWidens<T> ? kBlockRows* kBlockSum<T> : 1;
+
+/// Panels that share what is made of a block of the left operand: as many as leave each thread several groups of them.
+constexpr int64_t kMostTogether = 4;
+inline int64_t panels_together(int64_t panels, int64_t blocks) {
+  return blocks * panels >= 4 * kMostTogether * omp_get_max_threads() ? kMostTogether : 1;
+}
+
+void clear(float* acc, int64_t count) {
+  for (int64_t i = 0; i < count; i += kLanes) store(acc + i, splat(0.0f));
+}
+
+// --- packing -------------------------------------------------------------------------------------------------------
+
+/// Rows s of src (count, columns; stride) to dst (count, width) in f32, columns beyond `columns` zero.
+template <class T>
+void pack_rows(const T* src, int64_t stride, int64_t count, int64_t columns, int64_t width, float* dst) {
+  for (int64_t s = 0; s < count; ++s)
+    for (int64_t c = 0; c < width; c += kLanes) {
+      const int64_t n = columns - c;
+      store(dst + s * width + c, n >= kLanes ? load(src + s * stride + c) : load(src + s * stride + c, n > 0 ? n : 0));
+    }
+}
+/// bf16: rows 2s and 2s+1 side by side, element by element; the partner of a last odd row is zero.
+void pack_rows(const bf16* src, int64_t stride, int64_t count, int64_t columns, int64_t width, bf16* dst) {
+  for (int64_t s = 0; s < count; s += 2) {
+    const bf16* lower = src + s * stride;
+    const bf16* upper = s + 1 < count ? lower + stride : nullptr;
+    for (int64_t c = 0; c < width; c += kLanes) {
+      const int64_t left = columns - c, n = left < 0 ? 0 : smaller(left, kLanes);
+      const bool full = n == kLanes;  // without AVX-512 a part of a line is read element by element
+      const VecUint low = (VecUint)(full ? load(lower + c) : load(lower + c, n)) >> 16;  // widened: the upper half
+      const VecUint high = (VecUint)(!upper ? splat(0.0f) : full ? load(upper + c) : load(upper + c, n));
+      const VecUint pairs = low | high;
+      __builtin_memcpy(dst + s * width + 2 * c, &pairs, sizeof pairs);
+    }
+  }
+}
+
+/// kFull: no row is missing. A branch for each of them keeps the square in memory: with AVX2 three times the time.
+template <bool kFull, class T>
+inline void pack_squares(const T* from, int64_t stride, int64_t rows, int64_t squares, int64_t column, T* panel) {
+  constexpr int64_t kAt = kStep<T>, kSquare = kAt * kLanes;
+  for (int64_t k0 = 0; k0 < squares; k0 += kSquare) {  // a line of each row at a time
+    Vec v[kLanes];
+#pragma GCC unroll 16
+    for (int64_t i = 0; i < kLanes; ++i) {
+      if (!kFull) v[i] = splat(0.0f);
+      if (kFull || i < rows) __builtin_memcpy(&v[i], from + i * stride + k0, sizeof v[i]);
+    }
+    transpose(v);
+#pragma GCC unroll 16
+    for (int64_t i = 0; i < kLanes; ++i)
+      __builtin_memcpy(panel + ((k0 / kAt + i) * kPanel + column) * kAt, &v[i], sizeof v[i]);
+  }
+}
+/// Up to kLanes rows of `count` elements (stride `stride`) to columns [column, column + kLanes) of a panel, step-major
+/// (pairs of elements for bf16), what is missing zero: squares of kLanes rows by kLanes steps of 4 bytes are transposed
+/// in registers.
+template <class T>
+void pack_lanes(const T* from, int64_t stride, int64_t rows, int64_t count, int64_t column, T* panel) {
+  constexpr int64_t kAt = kStep<T>, kSquare = kAt * kLanes;
+  const int64_t padded = ceil_div(count, kAt) * kAt, squares = count / kSquare * kSquare;
+  if (rows == kLanes)
+    pack_squares<true>(from, stride, rows, squares, column, panel);
+  else
+    pack_squares<false>(from, stride, rows, squares, column, panel);
+  for (int64_t i = squares; i < padded; ++i)
+    for (int64_t r = 0; r < kLanes; ++r)
+      panel[(i / kAt * kPanel + column + r) * kAt + i % kAt] = r < rows && i < count ? from[r * stride + i] : T{};
+}
+
+/// Weight w (n, k) to panels; within a panel step-major, kPanel rows side by side (pairs of them for bf16): squares of
+/// kLanes rows by kLanes steps of 4 bytes are transposed in registers.
+template <class T>
+void pack(const T* w, int64_t n, int64_t k, T* packed) {
+  constexpr int64_t kAt = kStep<T>;
+  const int64_t padded = ceil_div(k, kAt) * kAt, panels = ceil_div(n, kPanel);
+#pragma omp parallel for schedule(static) if (n * k >= kParallelFrom)
+  for (int64_t p = 0; p < panels; ++p) {
+    T* panel = packed + p * kPanel * padded;
+    const T* from = w + p * kPanel * k;
+    const int64_t rows = smaller(kPanel, n - p * kPanel);
+    for (int64_t r = 0; r < kPanel; r += kLanes)
+      pack_lanes(from + r * k, k, rows - r < 0 ? 0 : smaller(kLanes, rows - r), k, r, panel);
+  }
+}
+
+}  // namespace
+}  // namespace tern::TERN_ISA_NAMESPACE
