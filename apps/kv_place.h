@@ -2,9 +2,13 @@
 // Where a verb's keys and values lie: in memory, or those of some layers on a disk.
 
 #include <cstdint>
+#include <exception>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "base/error.h"
 #include "base/json.h"
 #include "infer/kv_on_disk.h"
 #include "infer/memory_fit.h"
@@ -34,6 +38,30 @@ KvMoved kv_step_bytes(const ModelDescription&, const InferenceNeeds&, int64_t pa
 double kv_step_cost(const ModelDescription&, const InferenceNeeds&, int64_t past);
 /// Whether that may be fewer bytes than with all in memory: a byte of memory that it frees saves one byte of weights in a step at most.
 bool kv_may_pay(const ModelDescription&, const InferenceNeeds&, int64_t past);
+
+/// The room (a struct with the `weights` that it has space for) in which a token moves the fewest bytes, over the numbers of layers that are
+/// weighed. make(needs): the room for these needs; bytes(room): what it moves; past: tokens of a text, for kv_may_pay.
+/// Errors: those of kv_layers_to_weigh; does_not_fit of `make`, with the most layers on the disk, if none fits.
+template <class Make, class Bytes>
+auto room_of_fewest_bytes(const KvPlace& place, const ModelDescription& model, InferenceNeeds needs, int64_t past,
+                          const Make& make, const Bytes& bytes) {
+  std::optional<decltype(make(needs))> best;
+  std::exception_ptr refused;
+  for (const int64_t layers : kv_layers_to_weigh(place, model, needs)) {
+    needs.kv_on_disk = layers;
+    if (best && !kv_may_pay(model, needs, past)) continue;
+    try {
+      auto room = make(needs);
+      if (!best || bytes(room) < bytes(*best)) best = std::move(room);
+      if (!best->weights.stream && layers == 0) break;  // the disk has nothing to do
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::does_not_fit) throw;
+      refused = std::current_exception();  // the last names the least memory
+    }
+  }
+  if (!best) std::rethrow_exception(refused);
+  return std::move(*best);
+}
 
 /// What is told before the first token; nothing if all lies in memory.
 void tell_kv_before(const KvPlace&, const ModelDescription&, const InferenceNeeds&, int64_t past,

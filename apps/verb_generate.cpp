@@ -65,23 +65,8 @@ Room best_room(const Options& options, const ModelDescription& model, const Cont
     const double weights = room.weights.stream ? expected_bytes(*room.weights.stream, needs.sequences) : 0;
     return weights + kv_step_cost(model, room.needs, halfway_of(c, needs.context));
   };
-  std::optional<Room> best;
-  std::exception_ptr refused;
-  for (const int64_t layers : kv_layers_to_weigh(place, model, needs)) {
-    InferenceNeeds with = needs;
-    with.kv_on_disk = layers;
-    if (best && !kv_may_pay(model, with, halfway_of(c, needs.context))) continue;
-    try {
-      Room room = find_room(options, model, c, with, speculation, budget);
-      if (!best || bytes_of_step(room) < bytes_of_step(*best)) best = std::move(room);
-      if (!best->weights.stream && layers == 0) break;  // the disk has nothing to do
-    } catch (const Error& error) {
-      if (error.kind() != ErrorKind::does_not_fit) throw;
-      refused = std::current_exception();  // the last names the least memory
-    }
-  }
-  if (!best) std::rethrow_exception(refused);
-  return std::move(*best);
+  const auto make = [&](const InferenceNeeds& with) { return find_room(options, model, c, with, speculation, budget); };
+  return room_of_fewest_bytes(place, model, needs, halfway_of(c, needs.context), make, bytes_of_step);
 }
 
 Json sample_json(const Sample& sample) {

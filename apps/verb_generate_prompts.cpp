@@ -195,22 +195,11 @@ Room room_of_batch(const Options& options, const ModelDescription& model, const 
                        .sequences = batch * p.requests.front().num_samples,
                        .page_tokens = options.integer("page"),
                        .kv = kv_option(options, model.dtype)};
-  std::optional<Room> best;
-  std::exception_ptr refused;
-  for (const int64_t layers : kv_layers_to_weigh(place, model, needs)) {
-    needs.kv_on_disk = layers;
-    if (best && !kv_may_pay(model, needs, p.halfway)) continue;
-    try {
-      Room room = room_for(options, model, draft, p, budget, batch, layers);
-      if (!best || bytes_for_a_token(model, p, room) < bytes_for_a_token(model, p, *best)) best = std::move(room);
-      if (!best->weights.stream && layers == 0) break;  // the disk has nothing to do
-    } catch (const Error& error) {
-      if (error.kind() != ErrorKind::does_not_fit) throw;
-      refused = std::current_exception();  // the last names the least memory
-    }
-  }
-  if (!best) std::rethrow_exception(refused);
-  return std::move(*best);
+  const auto make = [&](const InferenceNeeds& with) {
+    return room_for(options, model, draft, p, budget, batch, with.kv_on_disk);
+  };
+  return room_of_fewest_bytes(place, model, needs, p.halfway, make,
+                              [&](const Room& room) { return bytes_for_a_token(model, p, room); });
 }
 
 // --batch, or: of weights that fit, as many prompts as leave them where they are with one; of weights that stream, the number for
