@@ -7,6 +7,7 @@
 #include "spec/update_rule.h"
 #include "train/rank_place.h"
 #include "train/settings_ranks.h"
+#include "update/state.h"
 
 namespace tern {
 namespace {
