@@ -167,6 +167,14 @@ def spread(values):
     return f"{mean:.3f} ± {max(abs(v - mean) for v in values):.3f}" if len(values) > 1 else f"{mean:.3f}"
 
 
+def reached(values):
+    """When seeds reached a goal, None where one did not."""
+    those = [v for v in values if v is not None]
+    if not those:
+        return "not reached"
+    return spread(those) + ("" if len(those) == len(values) else f" ({len(those)} of {len(values)} seeds)")
+
+
 def table(head, rows):
     print("| " + " | ".join(head) + " |\n|" + "---|" * len(head))
     for row in rows:
