@@ -213,7 +213,7 @@ template <class T>
 constexpr int64_t kWidened = kWidens<T> ? kBlockRows* kBlockSum<T> : 1;
 
 /// Panels that share what is made of a block of the left operand: as many as leave each thread several groups of them.
-constexpr int64_t kMostTogether = 4;
+constexpr int64_t kMostTogether = kPanel < 64 ? 8 : 4;
 inline int64_t panels_together(int64_t panels, int64_t blocks) {
   return blocks * panels >= 4 * kMostTogether * omp_get_max_threads() ? kMostTogether : 1;
 }
@@ -247,6 +247,17 @@ void pack_rows(const bf16* src, int64_t stride, int64_t count, int64_t columns, 
       __builtin_memcpy(dst + s * width + 2 * c, &pairs, sizeof pairs);
     }
   }
+}
+
+/// Rows s of src (count, columns; stride) to as many panels as hold them, one behind another, each of Sum elements. The lines of a
+/// row are read together: no cache may hold them until the next panel.
+template <int64_t Sum, class T>
+void pack_panels(const T* src, int64_t stride, int64_t count, int64_t columns, Wide<T>* dst) {
+  constexpr int64_t kAt = kStep<Wide<T>>;
+  for (int64_t s = 0; s < count; s += kAt)
+    for (int64_t c = 0; c < columns; c += kPanel)
+      pack_rows(src + s * stride + c, stride, smaller(kAt, count - s), smaller(kPanel, columns - c), kPanel,
+                dst + c * Sum + s * kPanel);
 }
 
 /// kFull: no row is missing. A branch for each of them keeps the square in memory: with AVX2 three times the time.
