@@ -224,12 +224,18 @@ void clear(float* acc, int64_t count) {
 
 // --- packing -------------------------------------------------------------------------------------------------------
 
+/// Rows that are asked for before they are packed: where a row ends processors do not foresee the next one.
+constexpr int64_t kRowsAhead = 8;
+template <class T>
+constexpr int64_t kLine = 64 / static_cast<int64_t>(sizeof(T));
+
 /// Rows s of src (count, columns; stride) to dst (count, width) in f32, columns beyond `columns` zero.
 template <class T>
 void pack_rows(const T* src, int64_t stride, int64_t count, int64_t columns, int64_t width, float* dst) {
   for (int64_t s = 0; s < count; ++s)
     for (int64_t c = 0; c < width; c += kLanes) {
       const int64_t n = columns - c;
+      if (c % kLine<T> == 0) __builtin_prefetch(src + (s + kRowsAhead) * stride + c);
       store(dst + s * width + c, n >= kLanes ? load(src + s * stride + c) : load(src + s * stride + c, n > 0 ? n : 0));
     }
 }
