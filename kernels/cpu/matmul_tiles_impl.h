@@ -105,17 +105,36 @@ struct Left {
   int64_t row_stride, step_stride;
 };
 
-/// Where accumulators fill the registers, compilers move other operands up and spill them: here all stay and nothing passes.
-inline __attribute__((always_inline)) void keep_in_registers([[maybe_unused]] Vec (&sums)[kVecs]) {
+/// The rows of a tile at one step: rows 0 to 2 from `low` on, rows 3 to 5 from `high` on, so that each address is a register, or two of
+/// them and a scale.
+template <class L>
+struct TileRows {
+  const char* low;
+  const char* high;
+  int64_t stride;  // bytes from one row to the next
+
+  TileRows(const L* data, int64_t row_stride)
+      : low(reinterpret_cast<const char*>(data)),
+        high(low + 3 * row_stride * static_cast<int64_t>(sizeof(L))),
+        stride(row_stride * static_cast<int64_t>(sizeof(L))) {}
+  const L* row(int r) const { return reinterpret_cast<const L*>(r < 3 ? low + r * stride : high + (r - 3) * stride); }
+  void advance(int64_t bytes) { low += bytes, high += bytes; }
+};
+
+/// Where accumulators fill the registers, compilers load other operands early and spill them: behind this nothing is known of where
+/// rows lie, so they are loaded one by one.
+template <class L>
+inline __attribute__((always_inline)) void keep_in_registers([[maybe_unused]] Vec (&sums)[kVecs],
+                                                             [[maybe_unused]] TileRows<L>& rows) {
 #if defined(__FMA__) && !defined(__AVX512F__)
-  asm volatile("" : "+x"(sums[0]), "+x"(sums[1])::"memory");
+  asm volatile("" : "+x"(sums[0]), "+x"(sums[1]), "+r"(rows.low), "+r"(rows.high));
 #endif
 }
 
-/// c (R, kPanel) += the column of R elements (pairs) at a times the row of the panel at b. Last: an unpaired element, whose
+/// c (R, kPanel) += the column of R elements (pairs) of rows times the row of the panel at b. Last: an unpaired element, whose
 /// partner is zero in the packed panel and must not be read in the row.
 template <int R, bool Last, class Step, class L, class T>
-inline __attribute__((always_inline)) void step(Vec (&c)[R][kVecs], const L* a, int64_t row_stride, const T* b) {
+inline __attribute__((always_inline)) void step(Vec (&c)[R][kVecs], TileRows<L>& rows, const T* b) {
   Step panel[kVecs];
 #pragma GCC unroll 8
   for (int v = 0; v < kVecs; ++v) panel[v] = Step::columns(b + v * kLanes * kStep<T>);
@@ -123,26 +142,25 @@ inline __attribute__((always_inline)) void step(Vec (&c)[R][kVecs], const L* a, 
   for (int r = 0; r < R; ++r) {
     Step x;
     if constexpr (Last)
-      x = Step::broadcast_last(a + r * row_stride);
+      x = Step::broadcast_last(rows.row(r));
     else
-      x = Step::broadcast(a + r * row_stride);
+      x = Step::broadcast(rows.row(r));
 #pragma GCC unroll 8
     for (int v = 0; v < kVecs; ++v) c[r][v] = Step::multiply_add(x, panel[v], c[r][v]);
-    keep_in_registers(c[r]);
+    keep_in_registers(c[r], rows);
   }
 }
 template <int R, bool Last>
-inline __attribute__((always_inline)) void steps(Vec (&c)[R][kVecs], const float* a, int64_t row_stride,
-                                                 const float* b) {
-  step<R, Last, F32Step>(c, a, row_stride, b);
+inline __attribute__((always_inline)) void steps(Vec (&c)[R][kVecs], TileRows<float>& rows, const float* b) {
+  step<R, Last, F32Step>(c, rows, b);
 }
 template <int R, bool Last>
-inline __attribute__((always_inline)) void steps(Vec (&c)[R][kVecs], const bf16* a, int64_t row_stride, const bf16* b) {
+inline __attribute__((always_inline)) void steps(Vec (&c)[R][kVecs], TileRows<bf16>& rows, const bf16* b) {
 #if defined(__AVX512BF16__)
-  step<R, Last, Bf16Step>(c, a, row_stride, b);
+  step<R, Last, Bf16Step>(c, rows, b);
 #else
-  step<R, Last, Bf16Half<false>>(c, a, row_stride, b);
-  step<R, Last, Bf16Half<true>>(c, a, row_stride, b);
+  step<R, Last, Bf16Half<false>>(c, rows, b);
+  step<R, Last, Bf16Half<true>>(c, rows, b);
 #endif
 }
 
@@ -155,10 +173,9 @@ struct WidenedHalf : Bf16Half<Upper> {
 };
 /// The elements are f32 and even in number.
 template <int R, bool Last>
-inline __attribute__((always_inline)) void steps(Vec (&c)[R][kVecs], const float* a, int64_t row_stride,
-                                                 const bf16* b) {
-  step<R, false, WidenedHalf<false>>(c, a, row_stride, b);
-  step<R, false, WidenedHalf<true>>(c, a, row_stride, b);
+inline __attribute__((always_inline)) void steps(Vec (&c)[R][kVecs], TileRows<float>& rows, const bf16* b) {
+  step<R, false, WidenedHalf<false>>(c, rows, b);
+  step<R, false, WidenedHalf<true>>(c, rows, b);
 }
 #endif
 
@@ -170,13 +187,14 @@ void tile(Left<L> left, const T* b, int64_t count, float* acc) {
   for (int r = 0; r < R; ++r)
 #pragma GCC unroll 8
     for (int v = 0; v < kVecs; ++v) c[r][v] = load(acc + r * kPanel + v * kLanes);
-  const L* a = left.data;
-  for (int64_t s = 0; s < count / kStep<T>; ++s, a += left.step_stride, b += kPanel * kStep<T>) {
+  TileRows<L> rows(left.data, left.row_stride);
+  const int64_t advance = left.step_stride * static_cast<int64_t>(sizeof(L));
+  for (int64_t s = count / kStep<T>; s > 0; --s, rows.advance(advance), b += kPanel * kStep<T>) {
     // The panel's next block, for the second level: with few rows weights stream from memory. Beyond the end it does nothing.
     __builtin_prefetch(b + kPanel * kBlockSum<T>, 0, 2);
-    steps<R, false>(c, a, left.row_stride, b);
+    steps<R, false>(c, rows, b);
   }
-  if (count % kStep<T> != 0) steps<R, true>(c, a, left.row_stride, b);
+  if (count % kStep<T> != 0) steps<R, true>(c, rows, b);
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r)
 #pragma GCC unroll 8
