@@ -1,7 +1,7 @@
 #pragma once
 // What an untrusted tokenizer or regular expression may do with one text: the bytes it makes of the text and the steps
-// it takes, in proportion to the text. Nothing else keeps such a tokenizer, small as its files are, from all memory and
-// time.
+// it takes, in proportion to the text. Without this limit such a tokenizer, small as its files are, could take all
+// memory and time.
 
 #include <cstddef>
 #include <cstdint>
