@@ -439,8 +439,15 @@ void Server::take_vector(const Ticket& ticket, EmbeddingEvent& event) {
   exchange->reply(std::move(r));
 }
 
+bool Server::awaits_first(uint64_t ticket) const {
+  const auto found = tickets_.find(ticket);
+  return found != tickets_.end() && !live_.at(found->second.live).has_first;
+}
+
 void Server::take(LoopReport report) {
   for (size_t i = 0; i < report.figures.size(); ++i) metrics_.models[i].engine = report.figures[i];
+  // Who waits for a first token has waited longest, and there may be hundreds of other tokens.
+  std::ranges::stable_partition(report.events, [&](const LoopEvent& event) { return awaits_first(event.ticket); });
   for (LoopEvent& event : report.events) {
     const auto found = tickets_.find(event.ticket);
     if (found == tickets_.end()) continue;  // its client has gone
