@@ -447,13 +447,15 @@ bool Server::awaits_first(uint64_t ticket) const {
 void Server::take(LoopReport report) {
   for (size_t i = 0; i < report.figures.size(); ++i) metrics_.models[i].engine = report.figures[i];
   // Who waits for a first token has waited longest, and there may be hundreds of other tokens.
-  std::ranges::stable_partition(report.events, [&](const LoopEvent& event) { return awaits_first(event.ticket); });
-  for (LoopEvent& event : report.events) {
-    const auto found = tickets_.find(event.ticket);
+  std::vector<LoopEvent*> in_turn, others;
+  for (LoopEvent& event : report.events) (awaits_first(event.ticket) ? in_turn : others).push_back(&event);
+  in_turn.insert(in_turn.end(), others.begin(), others.end());
+  for (LoopEvent* event : in_turn) {
+    const auto found = tickets_.find(event->ticket);
     if (found == tickets_.end()) continue;  // its client has gone
     const Ticket ticket = found->second;
     try {
-      take_one(ticket, event);
+      take_one(ticket, *event);
     } catch (const std::exception&) { fail(ticket.live, error_of(std::current_exception())); }
   }
 }

@@ -15,6 +15,8 @@ GuessAccount opened() {
   GuessAccount account;
   for (int64_t i = 0; i < GuessAccount::kFirstPlain; ++i) {
     EXPECT_FALSE(account.is_open());
+    account.earn(1), account.charge(-1);
+    EXPECT_EQ(account.left_s(), 0) << "nothing is earned or won before steps are known";
     account.observe_plain(kTexts, kPlain);
   }
   EXPECT_TRUE(account.is_open());
