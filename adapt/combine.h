@@ -58,7 +58,7 @@ struct Combined {
   CombineNorms norms;
 };
 
-/// Combines adapters. A module that some adapters lack is combined of those that have it.
+/// Combines adapters. A module that some adapters lack is combined from those that have it.
 /// linear, ties, …  combine numbers as PEFT's add_weighted_adapter does. If the cutoff of a density falls among equal magnitudes, the first
 ///        of them in the matrix stay. Random draws depend on nothing but seed, module, factor, adapter and place; PEFT draws other numbers.
 /// svd    without pruning, the singular values are found from small matrices between orthogonal factors of all A and all B.

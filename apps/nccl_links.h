@@ -25,8 +25,8 @@ struct MeasuredLink {
 struct MeasuredLinks {
   std::optional<MeasuredLink> link, network;  // from tests on one host; from tests on several hosts
 };
-/// The links that the tests say. Of several tests on one host, or on several, an all_reduce is used if there is one, as training does it most; else
-/// the first. Of a network:
+/// The links that the tests say. Of the tests on one host one is used, and of those on several hosts one: an all_reduce if there is one, as training
+/// does it most; else the first. The network follows from its test so:
 ///   bandwidth  a ring enters each node once, so all bytes of the ring enter every node: the ring's own bandwidth. In an
 ///              alltoall the devices of a node send at the same time, (1 − 1/hosts) of their bytes out of it. A sendrecv
 ///              has one pair per node, which is taken to use one of as many cards as the node has devices.

@@ -25,7 +25,7 @@ struct ProfileSettings {
 
 /// What the rate of a task means in the file.
 enum class FigureKind : uint8_t {
-  product,  // m × n × k of a use
+  product,  // of size m × n × k, for ProfileFigure::use
   attention_forward,
   attention_backward,
   prefill,

@@ -26,7 +26,7 @@ RankParts even_parts(std::span<const Tensor>, int ranks);
 /// One rank's end, used by one thread at a time. All ranks make the same calls in the same order, with tensors of the same shapes and
 /// types. Several tensors count as one vector, laid end to end. Each rank sums up one part of the vector: that of part_of, or
 /// the one that the caller names; parts are sent in pieces of piece_of_part elements.
-/// Types   sums: f64, f32, the integers (modulo 2^bits), and bf16 and f16, summed in f32 and rounded once. The rest: any.
+/// Types   sums: f64, f32, the integers (modulo 2^bits), and bf16 and f16, summed in f32 and rounded once. All other calls: any.
 /// Memory  what waits to be summed: staging_elements of the longest part so far, counted in staging().
 /// Errors  the transport's; usage for a sum of booleans.
 class Comm {

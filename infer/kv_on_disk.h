@@ -74,7 +74,7 @@ class KvOnDisk {
   /// The layer's keys and values, as a KvView has them; valid until release.
   Layer acquire(int layer);
   void release(int layer);
-  /// What is left of a step is left out; what it has written lies behind the ends of its sequences.
+  /// Drops the rest of the step that was begun; what the step has written lies behind the ends of its sequences.
   void abandon() noexcept { ring_->abandon(); }
 
   KvMoved planned() const { return planned_; }  // of all steps that have begun

@@ -35,8 +35,8 @@ struct PlannedStage {
   friend bool operator==(const PlannedStage&, const PlannedStage&) = default;
 };
 
-/// The Program that the plan lowers to (program/lower.h), all ranks of it, with the cost model's time of each
-/// instruction.
+/// The Program that the plan lowers to (program/lower.h), all ranks of it, simulated instruction by instruction (program/simulate.h) with the cost
+/// model's times. The plan's own step_ps is not of this list: it is the stage model's (program/stage_model.h).
 struct PlannedProgram {
   uint32_t checksum =
       0;  // of the list (program/checksum.h), with the multiplier's scratch only for a cluster file of `tern profile`

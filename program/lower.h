@@ -1,14 +1,14 @@
 #pragma once
 // The one lowering: from a placement to the instruction lists of its ranks, at the grain of units, with the buffers
-// that the executor will hold. A rank here is a pipeline's device (RankPlace::device); a run's ranks on it share a
-// list.
+// that the executor will hold. `rank` here is a device of the pipeline (RankPlace::device), not a rank of the run
+// (RankPlace::rank): all ranks of the run at one device have the same list.
 
 #include "program/placement.h"
 #include "program/program.h"
 
 namespace tern {
 
-/// The list of one rank (0 … devices of the pipeline − 1) of one optimizer step, with its resident buffers.
+/// The list of one device of the pipeline (`rank`, from 0) of one optimizer step, with its resident buffers.
 ///
 /// forward   RECV of the input; per layer GATHER (ZeRO 3), FORWARD of each unit, STORE (activations off the device);
 ///           SEND of the output
@@ -47,13 +47,13 @@ namespace tern {
 ///           parameter, per block.
 /// One device  gathers and reduces nothing, under any ZeRO stage.
 /// Errors    usage: a schedule whose order follows the times, in a plan that does not say its stages' times.
-///           TERN_CHECK: stages that do not follow one another, fewer than two units, no such rank.
+///           TERN_CHECK: stages that do not follow one another, fewer than two units, no such device.
 Program lower(const ModelSpec&, const Placement&, int rank);
 
-/// All ranks in one Program, for the validator and the simulator: rank after rank.
+/// The lists of all devices in one Program, for the validator and the simulator: device after device.
 Program lower(const ModelSpec&, const Placement&);
 
-/// The list of one rank of a plan. Errors: as placement_of's and lower's.
+/// The list of one device of a plan. Errors: as placement_of's and lower's.
 Program lower(const ModelSpec&, const Plan&, int rank, PlacementOptions = {});
 
 /// The list of the forward alone on one device, as evaluation runs it: nothing is kept for a backward, no output

@@ -66,7 +66,7 @@ class Evaluator {
   // what filters, tests and methods need
   Value attribute(const Value& of, std::string_view name);  // of.name
   Value item(const Value& of, const Value& key);            // of[key]
-  Value slice(const Value& of, const Value& key);           // of[a:b:c]: Python's, which fails
+  Value slice(const Value& of, const Value& key);           // of[a:b:c]; fails where Python's does
   Value call(const Value& callee, const CallArguments& arguments);
   Value apply_filter(std::string_view name, const Value& subject, const CallArguments& arguments);
   bool apply_test(std::string_view name, const Value& subject, const CallArguments& arguments);

@@ -58,7 +58,7 @@ class Speculation {
 
  private:
   static constexpr double kMargin = 1.03;    // times are uncertain: a gain must be worth it
-  static constexpr double kSureShare = 0.5;  // of a gain that is foretold; what is lost without the rest is paid for
+  static constexpr double kSureShare = 0.5;  // of a forecast gain is relied on; can_pay covers a loss if no more comes
   /// Acceptance of recent guesses; older ones count less.
   struct Rates {
     std::array<double, kGuessClasses> tried{}, right{};
