@@ -29,7 +29,7 @@ struct MeasuredLinks {
 /// does it most; else the first. The network follows from its test so:
 ///   bandwidth  a ring enters each node once, so all bytes of the ring enter every node: the ring's own bandwidth. In an
 ///              alltoall the devices of a node send at the same time, (1 − 1/hosts) of their bytes out of it. A sendrecv
-///              has one pair per node, which is taken to use one of as many cards as the node has devices.
+///              has one pair per node; the node is taken to have a card for each device, of which the pair uses one.
 ///   latency    of a ring's n − 1 steps, hosts − 1 are between nodes,
 ///              the others on the link (0 if no test measured it).
 /// So the times of plan/comm_cost.h are the measured ones if (1 − 1/hosts) of the bytes enter a node, or if the link is the bottleneck.

@@ -17,7 +17,7 @@ struct PredictionErrors {
   size_t rows = 0;
   double median = 0, mean = 0, ninth = 0, most = 0;  // of |predicted/measured − 1|; ninth: nine in ten are below
   double least_ratio = 1,
-         most_ratio = 1;  // of measured/predicted: 19 in 20 rows (all of fewer) are at least, and at most, that
+         most_ratio = 1;  // bounds of measured/predicted, each of which 19 in 20 rows keep; all rows, if they are fewer
 };
 /// Shapes  predicted: seconds, as rows.
 PredictionErrors errors_of(const RunSet&, std::span<const size_t> rows, std::span<const double> predicted);

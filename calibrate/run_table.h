@@ -25,7 +25,7 @@ struct PublishedRun {
   std::string source;  // column "source", for the reader
   int64_t vocabulary = 0, width = 0, heads = 0, layers = 0;
   TrainJob job;
-  bool experts_stated = true;  // how experts are spread: a mixture's row must say it
+  bool experts_stated = true;  // whether the row says how experts are spread, as a mixture's row must
   OuterChoice choice;          // every stage with an equal share of the blocks; num_micro from the batch
   LayerStrategy strategy;
   double product_rate = 1;  // column "products": "8-bit" 2, else 1

@@ -66,7 +66,7 @@ struct ChoiceCounts {
   friend bool operator==(const ChoiceCounts&, const ChoiceCounts&) = default;
 };
 
-/// How far the predicted step may be off, as runs show that were measured and left out of the fit.
+/// How far the predicted step may be off, judged by runs that were measured and left out of the fit.
 struct PlannedError {
   std::string software;             // what the measured runs ran on
   int64_t rows = 0;                 // runs that were left out and predicted

@@ -30,7 +30,7 @@ struct CacheHits {
   double rate() const { return wanted > 0 ? static_cast<double>(hits) / static_cast<double>(wanted) : 0; }
 };
 
-/// Items 0, 1, … of groups 0, 1, …; those of a group fill its slots alone.
+/// Items 0, 1, … of groups 0, 1, …; the slots of a group hold its items alone.
 /// Source  the score: HybriMoE (Zhong et al. 2025, arXiv:2504.05897, recalled): an item's score fades towards the share that
 ///         the router gives it. The rule for lists longer than the slots: ours.
 /// Order   the same decisions for the same lists and shares; equal scores go by their last use.

@@ -8,7 +8,7 @@
 // τ = H (CO2): a round takes Δ before the previous Δ is applied; then w = φ, also after round one, where Δ is zero.
 // Source: Stich 2019, arXiv:1805.09767 (LocalSGD); Douillard et al. 2023, arXiv:2311.08105 (DiLoCo: Nesterov's momentum as PyTorch's SGD has
 // it); Douillard et al. 2025, arXiv:2501.18512 (fragments, τ and α); Kolehmainen et al. 2025, arXiv:2506.10911 (NoLoCo); Sun et al. 2024, ICLR (CO2;
-// its clipping has no effect in its code, its penalty is a constant there, which η_o holds). Texts not seen; the formulas are those of their public code.
+// its clipping has no effect in its code, its penalty is a constant there, which η_o includes). Texts not seen; the formulas are those of their public code.
 
 #include <cstdint>
 #include <span>

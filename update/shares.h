@@ -27,7 +27,7 @@ struct Shares {
       gradients_apart{};  // for each unit whether its gradients are shared out too (ZeRO 2); empty: no unit's are
   std::vector<bool>
       weights_apart{};  // for each unit whether its weights are shared out too (ZeRO 3); empty: no unit's are
-  // Empty without stages and tensor groups: every rank then has p, and `owners` names ranks of the world. held[p]: this rank has some of p.
+  // Empty without stages and tensor groups: every rank then has every parameter, and `owners` names ranks of the world. held[p]: this rank has some of p.
   // in_world[p]: which rank of the world keeps what of p, each element once, among those with this rank's part of matrices.
   std::vector<bool> held{};
   std::vector<std::vector<RankInterval>> in_world{};

@@ -35,8 +35,8 @@ struct EncodeOptions {        // how text is encoded
 
 struct DecodeOptions {        // how ids are decoded
   bool skip_special = false;  // leave out special tokens
-  // " ." -> "." and the like. Absent: off, unless tokenizer_config.json insists (clean_up_tokenization_spaces alone is
-  // ignored for BPE, as in transformers 5).
+  // " ." -> "." and the like. Absent: off, unless tokenizer_config.json asks for it in clean_up_tokenization_spaces and
+  // in the key for BPE "even though it will corrupt output" (the first alone is ignored for BPE, as in transformers 5).
   std::optional<bool> clean_up = {};
 };
 

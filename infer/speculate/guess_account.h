@@ -36,7 +36,7 @@ class GuessAccount {
   static constexpr int64_t kFirstPlain = 4, kPlainEvery = 32;  // steps
   static constexpr double kShare = 0.012;                      // of all time
   static constexpr double kAtFirst = 2, kMostSaved = 6;        // steps without guesses
-  static constexpr double kLongestHeld = 2;                    // typical steps, at most, that a held-up one counts as
+  static constexpr double kLongestHeld = 2;                    // a held-up step counts as at most so many typical ones
 
  private:
   void add(double seconds, double most_s);
