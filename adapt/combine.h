@@ -62,8 +62,8 @@ struct Combined {
 /// linear, ties, …  combine numbers as PEFT's add_weighted_adapter does. If the cutoff of a density falls among equal magnitudes, the first
 ///        of them in the matrix stay. Random draws depend on nothing but seed, module, factor, adapter and place; PEFT draws other numbers.
 /// svd    without pruning, the singular values are found from small matrices between orthogonal factors of all A and all B.
-/// opcm   merges one adapter after the other, in their order. Written in the singular vectors of what is merged so far, a later adapter loses its
-///        block of leading directions (those that hold half of the sum of singular values) and the rest of its diagonal.
+/// opcm   merges one adapter after the other, in their order. Of a later adapter, written as a matrix in the singular vectors of what is merged so
+///        far, two parts become 0: the block of the leading directions (which hold half of the sum of singular values), and the rest of the diagonal.
 ///        At the end all is scaled so that its norm is the mean of the adapters' norms. The rank is at most the sum of ranks.
 /// Errors  usage: factors are combined, and the adapters of a module have unlike ranks. bad_file: unlike shapes; numbers that are not finite.
 ///         TERN_CHECK: another number of weights than of adapters.

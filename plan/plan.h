@@ -39,7 +39,7 @@ struct PlannedStage {
 /// model's times. The plan's own step_ps is not of this list: it is the stage model's (program/stage_model.h).
 struct PlannedProgram {
   uint32_t checksum =
-      0;  // of the list (program/checksum.h), with the multiplier's scratch only for a cluster file of `tern profile`
+      0;  // of the list (program/checksum.h), with the multiplier's scratch if `tern profile` wrote the cluster file
   int64_t instructions = 0;
   int64_t step_ps = 0;  // simulated; longer than the plan's step where a rank waits until its messages have left
   friend bool operator==(const PlannedProgram&, const PlannedProgram&) = default;

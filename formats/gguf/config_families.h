@@ -11,7 +11,7 @@
 
 namespace tern {
 
-/// Put into `config`, which has the sizes already, what only some families have: experts; Gemma's caps, windows and scores;
+/// Each puts what only some families have into `config`, which has the sizes already: experts; Gemma's caps, windows and scores;
 /// whether attention and MLP stand beside each other in GPT-NeoX and Falcon.
 void read_gguf_experts(const GgufKeys&, const GgufFamily&, const HfFamily&, Json& config);
 void read_gguf_gemma(const GgufKeys&, const GgufFamily&, const HfFamily&, Json& config);

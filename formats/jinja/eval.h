@@ -32,7 +32,7 @@ struct LoopObject : Object {
   Int index0 = -1;
   std::function<bool(Value&)> source;
   Value
-      iterable;  // what is looped over, where its length is the loop's; missing: the loop has a test, or walks an iterator or
+      iterable;  // what is looped over, if its length is loop.length; missing: the loop has a test, or walks an iterator or
                  // another loop
   bool peeked = false, peeked_end = false, closed = false;
   Value before, current, after, last_changed;

@@ -35,8 +35,8 @@ struct EncodeOptions {        // how text is encoded
 
 struct DecodeOptions {        // how ids are decoded
   bool skip_special = false;  // leave out special tokens
-  // " ." -> "." and the like. Absent: off, unless tokenizer_config.json asks for it in clean_up_tokenization_spaces and
-  // in the key for BPE "even though it will corrupt output" (the first alone is ignored for BPE, as in transformers 5).
+  // " ." -> "." and the like. Absent: off, unless tokenizer_config.json sets clean_up_tokenization_spaces and also that key
+  // with the suffix _for_bpe_even_though_it_will_corrupt_output (for BPE the first alone is ignored, as in transformers 5).
   std::optional<bool> clean_up = {};
 };
 

@@ -27,7 +27,7 @@ class GuessAccount {
   bool wants_plain() const { return since_plain_ >= kPlainEvery; }
   /// Whether so much may be lost.
   bool can_pay(double lost_s) const { return lost_s <= left_s_; }
-  /// Saves up for guesses that cost more than is usually saved, from shares of the time and not from gains. 0: saves for nothing.
+  /// Lets more be saved than usual, up to `lost_s`, for guesses that cost so much; only shares of the time go there, no gains. 0: as usual.
   void save_for(double lost_s) { wanted_s_ = lost_s; }
   double left_s() const { return left_s_; }
   /// The mean seconds of a step of `decoding` texts without guesses; 0: none was seen.
