@@ -32,7 +32,7 @@ struct MeasuredLinks {
 ///              has one pair per node; the node is taken to have a card for each device, of which the pair uses one.
 ///   latency    of a ring's n − 1 steps, hosts − 1 are between nodes,
 ///              the others on the link (0 if no test measured it).
-/// plan/comm_cost.h counts (1 − 1/hosts) of the bytes into a node. So its times are the measured ones if that many enter it, or if the link is the bottleneck.
+/// plan/comm_cost.h takes it that (1 − 1/hosts) of the bytes enter a node. Its times equal the measured ones where this is so, or where the link is the bottleneck.
 MeasuredLinks links_of(std::span<const ImportedTest>);
 
 /// The links as keys of a cluster file, with a line about each test.

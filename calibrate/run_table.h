@@ -47,7 +47,7 @@ struct RunDefaults {
 /// "hidden size",
 ///          "attention heads", "layers", "sequence length", or "model" in place of the three sizes. Parallel degrees:
 ///          "tensor parallelism", "data parallelism", "pipeline parallelism", "context parallelism",
-///          "expert parallelism", "expert tensor parallelism" (of mixtures; the first must be there), "virtual stages"
+///          "expert parallelism" (a mixture must have it), "expert tensor parallelism" (of mixtures), "virtual stages"
 ///          (chunks of blocks on each stage); a degree left out is 1, data what is left of the gpus. How: "schedule",
 ///          "recompute", "zero", "dtype", "vocabulary", "products" (16-bit, 8-bit). Measured: "iteration time (ms)" or
 ///          "tokens/s/gpu". "parameters (billion)" and "source"

@@ -30,8 +30,8 @@ namespace tern {
 ///           BACKWARD_INPUT(u+1), and left(u), made by BACKWARD_INPUT(u), to BACKWARD_WEIGHT(u). The head has no output
 ///           and no gradient: its FORWARD ends in the loss and saves the gradient of its normed input. The embedding
 ///           has no BACKWARD_INPUT. A layer's activations off the device are `held` there from STORE to LOAD.
-/// Joins     What SEND, STORE and SCATTER read lives until their JOIN: room for one transfer on its way while the next
-///           is made, for each stage and direction (none for SCATTER). The rest is joined before NORM.
+/// Joins     What SEND, STORE and SCATTER read lives until their JOIN. While the next one is made, one SEND of each stage and direction, and
+///           one STORE, may still be on its way; a SCATTER is joined before the next one's sum begins. The rest is joined before NORM.
 /// Order     weight gradients of a unit are added in micro-batch order, whatever the schedule: same bits.
 /// Groups    With several groups of micro-batches each unit has a MERGE after its last BACKWARD_WEIGHT of a group: it
 ///           merges the group's gradients with the kept sums that leaf_step (spec/sum_order.h) names. Where no sum is
@@ -42,8 +42,8 @@ namespace tern {
 ///           bytes (f64: 8): REDUCE of a tied table 1 flop and 4 words, NORM 2 flops and 1 word, MERGE 1 flop and 3
 ///           words per sum added, 3 words to keep one. UPDATE costs update_cost (spec/update_rule.h), from ZeRO 1 on a
 ///           replica's share of it; an UPDATE within the backward also costs what NORM would. NORM's message holds
-///           whether the rank refuses; under tensor parallelism one double per rank, else for shared-out parameters one
-///           double and the rule's sums over the model per block of kUpdateBlock. UPDATE sends a rule's sums over a
+///           whether the rank refuses, and beside that: under tensor parallelism one double per rank, else for each block (kUpdateBlock)
+///           of shared-out parameters one double and the rule's sums over the model. UPDATE sends a rule's sums over a
 ///           parameter, per block.
 /// One device  gathers and reduces nothing, under any ZeRO stage.
 /// Errors    usage: a schedule whose order follows the times, in a plan that does not say its stages' times.

@@ -4,8 +4,8 @@
 //   Δ = φ - w, averaged over ranks;  u = μu + Δ;  φ -= η_o (Δ + μu)   (μ = 0: φ -= η_o Δ; heavy ball: φ -= η_o u);  w = (1-α) φ + α w
 // φ: the model that all ranks have in common. Its units are cut into P fragments, each with its turn: fragment p is averaged after steps t with
 // (t + ⌊pH/P⌋) mod H = 0, and what came of it counts τ steps later. In pairs (NoLoCo) each rank has its own φ, u and
-// Δ = φ - the pair's mean w. Such a step is the sum of NoLoCo's two (mean Δ, and a pull between the φs), as both have the published factor η_o.
-// τ = H (CO2): a round takes its Δ before the Δ of the round before is applied; then w = φ, after round one too, where the Δ before is zero.
+// Δ = φ - the pair's mean w. This takes NoLoCo's two terms, the pair's mean Δ and a pull of φ to the pair's mean φ, in one, as both have the published factor η_o.
+// τ = H (CO2): a round first takes its Δ, then applies the Δ of the round before (in round one: zero) and sets w = φ.
 // Source: Stich 2019, arXiv:1805.09767 (LocalSGD); Douillard et al. 2023, arXiv:2311.08105 (DiLoCo: Nesterov's momentum as PyTorch's SGD has
 // it); Douillard et al. 2025, arXiv:2501.18512 (fragments, τ and α); Kolehmainen et al. 2025, arXiv:2506.10911 (NoLoCo); Sun et al. 2024, ICLR (CO2;
 // its clipping has no effect in its code, its penalty is a constant there, which η_o includes). Texts not seen; the formulas are those of their public code.
