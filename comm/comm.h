@@ -1,7 +1,7 @@
 #pragma once
-// Comm: what ranks do together, written once above any transport. Sums are taken by direct exchange: every rank gets its
-// part from all others and adds the parts in a fixed tree with the ranks' own as leaves in rank order (spec/sum_order.h), so
-// bits depend neither on arrival, nor on the transport, nor on how a vector is cut.
+// Comm: what ranks do together, written once above any transport. Sums are taken by direct exchange: every rank gets
+// what the others have of its part, and adds it to its own in a fixed tree, leaves in rank order (spec/sum_order.h).
+// So bits depend neither on arrival, nor on the transport, nor on how a vector is cut.
 
 #include <cstdint>
 #include <memory>

@@ -12,7 +12,7 @@ namespace tern {
 ///
 /// forward   RECV of the input; per layer GATHER (ZeRO 3), FORWARD of each unit, STORE (activations off the device);
 ///           SEND of the output
-/// backward  RECV of the output's gradient; per layer from the last LOAD, GATHER (ZeRO 3), and per unit RECOMPUTE,
+/// backward  RECV of the output's gradient; per layer, last first: LOAD, GATHER (ZeRO 3), and per unit RECOMPUTE,
 ///           BACKWARD_INPUT and, where the schedule does not split them, BACKWARD_WEIGHT; SEND of the input's gradient.
 ///           A gathered buffer ends with the layer's last FORWARD or BACKWARD_WEIGHT (BACKWARD_INPUT where they are
 ///           split). In a plan of one stage the layer of a tied head gathers the table with its own parameters

@@ -60,7 +60,7 @@ bool is_away(const OuterConfig&, int rank, int64_t step);
 int present_at(const OuterConfig&, int ranks, int64_t step);
 /// With whom each rank averages a fragment after the step, in the order of ranks; a rank that is alone or cut off is its own partner.
 std::vector<int> partners_at(const OuterConfig&, int fragment, int ranks, int64_t step);
-/// The last step whose work is in the model after `step` steps of one fragment; 0: none.
+/// The last step whose work fragment 0 has after `step` steps; 0: none. Other fragments have other turns.
 int64_t last_step_that_counts(const OuterConfig&, int64_t step);
 
 /// What one rank keeps: tensors of the trained parameters, in their order and in the masters' type.

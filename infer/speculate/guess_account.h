@@ -27,7 +27,7 @@ class GuessAccount {
   bool wants_plain() const { return since_plain_ >= kPlainEvery; }
   /// Whether so much may be lost.
   bool can_pay(double lost_s) const { return lost_s <= left_s_; }
-  /// Raises what may be saved to `lost_s`, if that is more than usual, for guesses that cost so much; above the usual only `earn` adds, `charge` does not. 0: as usual.
+  /// Lets `earn` fill the account up to `lost_s`, where that is more than usual; gains fill it as usual. 0: as usual.
   void save_for(double lost_s) { wanted_s_ = lost_s; }
   double left_s() const { return left_s_; }
   /// The mean seconds of a step of `decoding` texts without guesses; 0: none was seen.
