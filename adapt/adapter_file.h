@@ -13,7 +13,7 @@ namespace tern {
 class Io;
 
 /// An adapter, and what its directory says of it.
-/// An adapter, and what its directory says of it.
+/// Its matrices are in f64, whatever type the file's tensors have.
 struct AdapterFile {
   std::string dir;
   PeftConfig config;

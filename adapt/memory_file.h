@@ -9,7 +9,7 @@
 namespace tern {
 
 class Io;
-/// By the name of the weight that the inputs multiply.
+/// The memories of a model, by the name of the weight that the inputs multiply.
 using InputMemories = std::map<std::string, InputMemory>;
 /// Writes one safetensors file with a tensor NAME.protected or NAME.free, (rows, dim) in f64, for each memory. Errors: those of
 /// write_safetensors.

@@ -9,8 +9,8 @@ namespace tern {
 
 class Io;
 
-/// A matrix in f64.
-/// A matrix in f64.
+/// A matrix in f64, row-major.
+/// Shapes  numbers: (num_rows, width).
 struct NamedMatrix {
   int64_t width = 0;
   std::vector<double> numbers;  // (rows, width)

@@ -7,7 +7,7 @@
 namespace tern {
 
 /// The adapter of one matrix, and its weight in a sum.
-/// The adapter of one matrix, and its weight in a sum.
+/// The pointer looks into the adapters that are combined.
 struct WeightedMatrix {
   double weight;
   const AdapterMatrix* matrix;

@@ -40,7 +40,7 @@ std::optional<StreamMethod> stream_method(std::string_view name);
 std::string_view name_of(StreamMethod);
 
 struct StreamSettings {
-  // Of every task. The stream sets data, output, the adapter's beginning, and for a task that says its steps total_steps.
+  // The settings of every task. The stream sets data, output, the adapter's beginning, and total_steps for a task that says its steps.
   TrainSettings train;
   std::vector<StreamTask> tasks;
   StreamMethod method = StreamMethod::seqlora;

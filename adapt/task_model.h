@@ -14,7 +14,7 @@
 namespace tern {
 
 /// The model with its weights. It cannot be copied.
-/// The model with its weights. It cannot be copied.
+/// read_task_model fills it in; `rope` stays absent if the model does not turn positions.
 struct TaskModel {
   TrainInputs in;
   Arena arena;

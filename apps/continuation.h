@@ -1,5 +1,5 @@
 #pragma once
-// What `tern generate` shall write: the prompt, how tokens are drawn, and where the text ends.
+// What `tern generate` is to write: the prompt, how tokens are drawn, and where the text ends.
 
 #include <string>
 #include <vector>

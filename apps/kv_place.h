@@ -34,9 +34,9 @@ std::vector<int64_t> kv_layers_to_weigh(const KvPlace&, const ModelDescription&,
 /// Bytes that a step moves for its keys and values if each of its sequences has `past` of them.
 KvMoved kv_step_bytes(const ModelDescription&, const InferenceNeeds&, int64_t past);
 
-/// The same as one number to be weighed against bytes of weights: short reads and writes count for the time that the disk takes for any.
+/// The same as one number to be weighed against bytes of weights: for each layer on the disk it adds what the delay of a read and a write is worth.
 double kv_step_cost(const ModelDescription&, const InferenceNeeds&, int64_t past);
-/// Whether that may be fewer bytes than with all in memory: a byte of memory that it frees saves one byte of weights in a step at most.
+/// Whether this may move fewer bytes than all keys and values in memory: each byte of memory that is freed saves at most a byte of weights a step.
 bool kv_may_pay(const ModelDescription&, const InferenceNeeds&, int64_t past);
 
 /// The room (a struct with the `weights` that it has space for) in which a token moves the fewest bytes, over the numbers of layers that are
@@ -63,7 +63,7 @@ auto room_of_fewest_bytes(const KvPlace& place, const ModelDescription& model, I
   return std::move(*best);
 }
 
-/// What is told before the first token; nothing if all lies in memory.
+/// Tells the user before the first token where keys and values lie; says nothing if all lie in memory.
 void tell_kv_before(const KvPlace&, const ModelDescription&, const InferenceNeeds&, int64_t past,
                     const InferenceWeights&);
 /// What was moved, for people.

@@ -1,5 +1,5 @@
 #pragma once
-// A folder for files that no other user shall see.
+// A folder for files that no other user may see.
 
 #include <cerrno>
 #include <cstdlib>

@@ -41,7 +41,7 @@ class RankTeam {
   std::condition_variable begin_, ended_;
   const Work* work_ = nullptr;  // under the mutex, as all below
   uint64_t number_ = 0;         // of the work
-  int left_ = 0;                // ranks that have not ended it
+  int left_ = 0;                // ranks that are still at it
   bool over_ = false;
   std::exception_ptr error_;
   std::vector<std::jthread> threads_;

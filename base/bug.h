@@ -1,6 +1,6 @@
 #pragma once
-// A broken promise of our own code, apart from Error (base/error.h), which is bad input or a bad world. Neither type is
-// the other, so `catch (const Error&)` takes no bug for bad input. TERN_CHECK throws it.
+// Bug: a broken promise of our own code. Error (base/error.h), for bad input or a bad world, is another type, so that
+// `catch (const Error&)` takes no bug for bad input. TERN_CHECK throws a Bug.
 
 #include <fmt/core.h>
 
@@ -9,8 +9,8 @@
 
 namespace tern {
 
-/// Only main turns it into words. Others catch it to clean up, or to carry it from one thread to another, and throw it
-/// on.
+/// Only main, and the server in an answer (500), tell people of a Bug. Other code may catch one to clean up, or to carry it from
+/// one thread to another, and then throws it again.
 class Bug : public std::logic_error {
  public:
   template <class... Args>

@@ -1,6 +1,6 @@
 #pragma once
-// An Io that passes everything on and fails one operation on purpose: run once without a fault to
-// count the operations, then once per operation and kind.
+// An Io that passes everything on and fails one operation on purpose. A test runs its work once without a fault to
+// count the operations, then once for each operation and kind of fault.
 
 #include <functional>
 #include <mutex>
@@ -19,7 +19,7 @@ enum class FaultKind {
   sync_error,   // the next sync at or after the operation fails with EIO
 };
 
-/// What `kill` throws unless told otherwise: no Error, so that nothing which handles errors catches it.
+/// What `kill` throws unless a test sets another function. It is no Error, so that code which handles errors does not catch it.
 struct SimulatedKill {};
 
 struct Fault {

@@ -1,5 +1,5 @@
 #pragma once
-// JSON as strictly as a stranger's file deserves it: one value, no duplicate keys, bounded depth and size, valid UTF-8,
+// JSON, read as strictly as a stranger's file should be: one value, no duplicate keys, bounded depth and size, valid UTF-8,
 // finite numbers; errors name the file and the byte. Users that look inside a value include <nlohmann/json.hpp> in
 // their .cpp.
 
@@ -27,7 +27,7 @@ struct JsonLimits {
 /// byte N (line L, column C): fact, expectation".
 Json parse_json(std::string_view text, std::string_view place, const JsonLimits& = {});
 
-/// Reads and parses a file. Errors: bad_file as above, or the reading's own.
+/// Reads and parses a file. Errors: those of parse_json, with the path as `place`; those of reading the file.
 Json read_json_file(const std::string& path, const JsonLimits& = {});
 
 /// Compact text, or indented by `indent` blanks. Errors: bug, if a number is not finite or a string is not UTF-8: a log

@@ -1,5 +1,5 @@
 #pragma once
-// Shared libraries that few runs need: loaded with the first function that is asked for, so that others start without them.
+// Shared libraries that few runs need. A library is loaded when the first of its functions is asked for, so other runs start without it.
 
 #include <initializer_list>
 #include <string>
@@ -15,7 +15,7 @@ class LateLibrary {
       : names_(names.begin(), names.end()), purpose_(std::move(purpose)) {}
   /// The address of a function; it stays valid. Thread-safe. Errors bad_file: no such library, or no such function in it.
   void* function(const char* name);
-  /// Loads it, if it is not. Errors  as function.
+  /// Loads the library, if it is not loaded yet. Errors  as function.
   void load();
 
  private:

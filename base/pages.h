@@ -1,6 +1,6 @@
 #pragma once
-// Memory in whole pages from the system, for what is large and kept: giving it back really gives it back, which the C
-// library does not promise, and huge pages are asked for.
+// Memory in whole pages from the system, for what is large and kept. What is freed goes back to the system at once, which the
+// C library does not promise, and huge pages are asked for.
 
 #include <cstddef>
 

@@ -20,7 +20,7 @@ class RegionErrors {
   }
   /// Whether a thread threw so far: the others may leave the rest of their work.
   bool any() const { return any_.load(std::memory_order_relaxed); }
-  /// Behind the region: throws what was kept.
+  /// To be called after the region: throws what guard kept, if anything.
   void rethrow() const {
     if (any_) std::rethrow_exception(first_);
   }

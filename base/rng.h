@@ -20,8 +20,8 @@ struct RngKey {
   uint64_t stream = 0;
 };
 
-/// FNV-1a, 64 bits: stable across machines and versions, as saved runs depend on it. The hash of all bytes so far goes
-/// on with the next ones: hash_name("ab") = hash_name("b", hash_name("a")).
+/// FNV-1a, 64 bits: stable across machines and versions, as saved runs depend on it. To hash a text in parts, pass the hash of
+/// the parts before as `so_far`: hash_name("ab") = hash_name("b", hash_name("a")).
 inline constexpr uint64_t kHashOfNothing = 0xcbf29ce484222325u;
 uint64_t hash_name(std::string_view, uint64_t so_far = kHashOfNothing);
 

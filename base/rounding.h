@@ -1,5 +1,5 @@
 #pragma once
-// Whole numbers, rounded up. With internal linkage: *_isa.cpp files include it too (kernels/README.md, one hazard).
+// Whole numbers, rounded up. The functions have internal linkage, as *_isa.cpp files include them too (kernels/README.md, one hazard).
 
 #include <cstdint>
 

@@ -1,5 +1,5 @@
 #pragma once
-// Facts about the machine this process sits on: its memory, cores and disks. Nothing measures speed.
+// Facts about the machine this process runs on: its memory, cores and disks. Nothing here measures speed.
 
 #include <cstdint>
 #include <optional>
@@ -25,7 +25,7 @@ struct CpuFacts {
   std::string model;                  // as /proc/cpuinfo says it
   int num_logical = 0;                // of the machine
   int num_usable = 0;                 // by affinity and control group quota, at least 1
-  std::vector<std::string> features;  // of those tern cares about, what the CPU has: "avx2", "avx512f", …
+  std::vector<std::string> features;  // those of the CPU that tern cares about: "avx2", "avx512f", …
 };
 CpuFacts read_cpu_facts();
 

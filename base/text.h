@@ -21,8 +21,8 @@ std::string make_printable(std::string_view);
 size_t display_width(std::string_view);
 /// Breaks at blanks into lines of at most `width` columns; longer words stand alone.
 std::vector<std::string> wrap_text(std::string_view, size_t width);
-/// "tied       2 within 2 %", wrapped for a terminal of 120 columns: the text stands in a column of its own, right of
-/// the label's (10 wide); an empty label goes on with the one before. Ends with a new line.
+/// "tied       2 within 2 %", wrapped for a terminal of 120 columns: the label stands in a column 10 wide, the text in one
+/// to the right of it. With an empty label the text goes on under the label before. Ends with a new line.
 std::string labelled(std::string_view label, std::string_view text);
 
 /// Fewest insertions, deletions, substitutions and swaps of neighbours that turn `a` into `b` (no letter edited twice).

@@ -1,6 +1,6 @@
 #pragma once
-// OpenMP owns the cores. Each thread that starts teams has a number of its own for their size; apps/ sets it (apps/threads.h),
-// code below apps/ only reads it.
+// OpenMP owns the cores. Each thread that starts teams has a team size of its own; apps/ sets it (apps/threads.h), code below
+// apps/ only reads it.
 
 namespace tern {
 

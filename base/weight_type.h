@@ -1,7 +1,7 @@
 #pragma once
 // How the numbers of a weight's rows are stored: a row is blocks of neighbours, and each block is decoded by itself, or
-// with the row's scale and the matrix's tables (kernels/cpu/learned_codes.h). One row per type, in
-// base/weight_types.def; kernels/cpu/decode.h makes numbers of them.
+// with the row's scale and the matrix's tables (kernels/cpu/learned_codes.h). Each type has a row in
+// base/weight_types.def; kernels/cpu/decode.h turns blocks into numbers.
 
 #include <cstdint>
 #include <optional>
@@ -67,7 +67,7 @@ constexpr bool fills_blocks(WeightType type, int64_t in) { return in % row_of(ty
 int64_t stored_bytes(WeightType, int64_t out, int64_t in);
 /// Bytes of the tables of a matrix: kCodeTables·levels; 0: the type has none.
 constexpr int64_t table_bytes(WeightType type) { return kCodeTables * row_of(type).levels; }
-/// Bits for each number, with its share of the block's scales; without what a row and a matrix have beside blocks.
+/// Bits for each number, with its share of the block's scales, but without the row's header and the matrix's tables.
 constexpr double bits_per_weight(WeightType type) {
   return 8.0 * static_cast<double>(row_of(type).block_bytes) / static_cast<double>(row_of(type).block_elements);
 }

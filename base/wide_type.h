@@ -5,8 +5,8 @@
 
 namespace tern {
 
-/// Of gradients, master weights, states of update rules, statistics of rows and logits beside weights of this type: f64 beside
-/// f64, f32 beside all others.
+/// The type of gradients, master weights, states of update rules, statistics of rows and logits in a model whose weights have the
+/// given type: f64 for f64 weights, f32 for all others.
 constexpr DType wide_type(DType weights) { return weights == DType::f64 ? DType::f64 : DType::f32; }
 
 }  // namespace tern

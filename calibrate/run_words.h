@@ -9,7 +9,7 @@ namespace tern {
 
 /// The model of a run: "width 8192, 48 layers", or the preset's name.
 std::string model_words(const PublishedRun&);
-/// The job of a run, whose runs differ in the planner's choices alone: model, sequence, batch, devices, products.
+/// The job of a run (runs of one job differ in the planner's choices alone): model, sequence, batch, devices, products.
 /// "width 8192, 48 layers, 1536 of 2048 tokens on 512 devices".
 std::string job_words(const PublishedRun&);
 

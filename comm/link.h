@@ -45,7 +45,7 @@ class Link {
   /// Reads on in the payload of that message, into `room`, which is as long as the payload; true once all is there and,
   /// unless `as_it_comes`, checked.
   bool read_payload(std::span<std::byte> room, bool as_it_comes = false);
-  /// Of the message being read.
+  /// Payload bytes read so far of the present message.
   size_t received() const { return payload_read_; }
 
   bool closed() const { return closed_; }                        // the other end is gone

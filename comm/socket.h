@@ -40,7 +40,7 @@ HostPort parse_host_port(std::string_view);
 Descriptor listen_at(const HostPort&, int backlog, bool* port_taken = nullptr);
 /// The next connection, non-blocking and with TCP_NODELAY; not open: nobody is waiting to be accepted.
 Descriptor accept_at(const Descriptor& listener);
-/// One attempt of at most so long. Not open: nobody answered; `why` says so in words.
+/// One attempt to connect, for at most `seconds`. Not open: nobody answered; `why` says so in words.
 Descriptor connect_once(const HostPort&, double seconds, std::string* why);
 /// The address of this end of the connection.
 HostPort own_address(const Descriptor&);

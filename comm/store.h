@@ -63,7 +63,7 @@ struct StoreRank {
 /// Used by one thread of the rank at a time. A thread of its own gives signs of life and listens for failures.
 class StoreClient {
  public:
-  /// Joins: tries the address, and the next `more_ports`, until it is welcome.
+  /// Joins the run: tries the address, and the next `more_ports` ports, until a server takes it in.
   /// Errors  peer: nobody answered within silence_s; usage: refused, with the server's reason.
   StoreClient(const HostPort&, const StoreRank&, int more_ports = 0);
   /// Says that the rank's work is done.
@@ -71,7 +71,7 @@ class StoreClient {
   StoreClient(const StoreClient&) = delete;
 
   void set(const std::string& key, const std::string& value);
-  /// Waits until somebody sets it, at most silence_s. Errors: peer, naming the key; a failure of the run.
+  /// Waits, for at most silence_s, until somebody has set the key. Errors: peer, naming the key; a failure of the run.
   std::string get(const std::string& key, const std::string& wanted_for);
   /// Tells all why the run cannot go on. `kind` usage: a person's settings are the cause, for all ranks alike.
   void abort(const std::string& reason, ErrorKind kind = ErrorKind::peer) noexcept;
@@ -87,7 +87,7 @@ class StoreClient {
   std::optional<WorldFailure> failure() const;  // of the client's present generation
   /// Becomes readable, and stays so, when there is a failure.
   int failure_descriptor() const;
-  /// Waits for a failure, at most so long.
+  /// Waits for a failure, for at most `seconds`; false: there was none.
   bool failed_within(double seconds) const;
   /// `doing`: "it waited for all-gather 17 of rank 2".
   [[noreturn]] void throw_failure(const std::string& doing) const;

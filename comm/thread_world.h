@@ -40,7 +40,7 @@ class ThreadWorld {
   std::unique_ptr<State> state_;
 };
 
-/// Runs `work` on so many threads, each with its transport, and waits for all. The rank of a thread that throws aborts the
+/// Runs `work` on `ranks` threads, each with its transport, and waits for all. The rank of a thread that throws aborts the
 /// others. Errors: the first failure's own exception, whatever the others then threw.
 void run_ranks(int ranks, const ThreadWorldOptions&, const std::function<void(std::unique_ptr<Transport>)>& work);
 

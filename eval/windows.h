@@ -24,8 +24,8 @@ struct Window {
 /// Sliding windows. The first window scores all but its first token. Each next window begins `stride` tokens later and scores its new tokens. If
 /// bos ≥ 0, that token is put before the text, and the text's first token is scored too. stride ≤ window.
 std::vector<Window> stride_windows(std::span<const int32_t> tokens, int64_t window, int64_t stride, int32_t bos);
-/// An upper bound of the bytes that the windows of so many tokens in so many documents take, as overlapping windows repeat tokens. `masked`: with a
-/// mask for each token.
+/// An upper bound of the bytes that the windows of `num_tokens` tokens in `num_documents` documents take, as overlapping windows repeat tokens. `masked`: with
+/// a mask for each token.
 double stride_window_bytes(int64_t num_tokens, int64_t num_documents, int64_t window, int64_t stride, bool masked);
 /// Windows as in lm-evaluation-harness: disjoint, with `window` predictions each. The first token is predicted from `prefix` (BOS or EOS). The
 /// last window is extended to the left to its full length and scores only its new tokens.

@@ -29,7 +29,7 @@ struct CollectiveParts {
   Comm& group_of(MeshAxis) const;
   /// The ranks that have the same layers and the same part of each matrix.
   Comm& replicas() const { return in.replicas ? *in.replicas : *in.world; }
-  /// By rank: the bytes of its part; empty: all parts are equal.
+  /// For each rank the bytes of its part; empty: all parts are equal.
   std::vector<int64_t> bytes_of_parts(const Instruction&) const;
 };
 

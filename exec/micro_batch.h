@@ -13,7 +13,7 @@ namespace tern {
 /// moved but not copied.
 struct MicroBatch {
   MicroBatch() = default;
-  /// `tokens` and `targets` have T elements each; `starts` as make_rows (model/unit.h) takes them.
+  /// `tokens` and `targets` have T elements each; `starts` as make_rows (model/rows.h) takes them.
   MicroBatch(std::vector<int32_t> tokens, std::vector<int64_t> starts, std::vector<int32_t> targets, const RopeTable*);
   MicroBatch(MicroBatch&&) = default;
   MicroBatch& operator=(MicroBatch&&) = default;

@@ -29,7 +29,7 @@ struct StageMessages {
   void receive(const Instruction&, const Tensor& into);
 };
 
-/// By stage: the buffers that it sends to the device `rank` of a pipeline, in order. `all`: the Program of all devices (program/lower.h).
+/// For each stage the buffers that it sends to the device `rank` of a pipeline, in order. `all`: the Program of all devices (program/lower.h).
 std::vector<std::vector<Buffer>> arrivals_of(const Program& all, int rank);
 
 /// The peak of StageMessages::memory on the device `rank` of a pipeline in one step, in bytes, if all micro-batches have one size. `all`:

@@ -24,7 +24,7 @@ enum class ProductUse : uint8_t {
 /// Share of the peak that a matrix product of m rows, n columns and depth k reaches: measured on a grid of shapes, or a
 /// curve of four constants. Shapes are first rounded up to whole tiles.
 /// Grid   between points log(share) is linear in the logarithms of the sizes; with `linear_time` the time is linear in each
-/// size instead: a constant, and a part for each row, each column and each element. Beyond the grid the share of its
+/// size instead: a constant, and a part for each row, each column and each element. Beyond the grid the share is that of its
 /// edge.
 /// Curve  top · m/(m + half[0]) · n/(n + half[1]) · k/(k + half[2]): a product takes as long as one with half[0] more
 ///        rows, half[1] more columns and half[2] more depth, at share `top`; where one size is its half and the others
@@ -47,15 +47,15 @@ struct AttentionRates {
   double forward = 0, backward = 0, prefill = 0, decode = 1;
   double forward_half = 0, backward_half = 0, prefill_half = 0, decode_half = 0;
 };
-/// Of one type, and of heads of one size where a machine was measured at several.
+/// The rates of one type, and of heads of one size where a machine was measured at several.
 struct HeadAttentionRates {
   DType dtype = DType::bf16;
   int64_t head = 0;  // elements; 0: of any size
   AttentionRates rates;
 };
 
-/// Bytes/s at which a decoded token's products read weights of one type in a model that has `bytes` of them: a small model's
-/// stay in a cache from one token to the next. `mapped`: from a mapped file; 0: not measured.
+/// Bytes/s at which a decoded token's products read weights of one type in a model that has `bytes` of them: a small model's weights
+/// stay in a cache from one token to the next. `mapped`: the rate from a mapped file; 0: not measured.
 struct ReadRate {
   DType dtype = DType::bf16;
   int64_t bytes = 0;
@@ -64,10 +64,10 @@ struct ReadRate {
 
 /// What a framework adds to its devices' work. The defaults add nothing; a calibration (calibrate/) sets them.
 struct FrameworkCosts {
-  double product_rate = 1;  // products run at so many times the dtype's peak: 2 where they multiply in 8 bits
+  double product_rate = 1;  // products run at this multiple of the dtype's peak: 2 where they multiply in 8 bits
   double score_bytes = 0;   // moved per attended pair and head forward, twice that backward; 0: attention is one kernel
   double passes = 1;        // bytes of elementwise work, as a multiple of fused kernels'
-  double whole_head = 1;    // products of the model's head, unless it is split over ranks, take so many times as long
+  double whole_head = 1;    // products of the model's head take this many times as long, unless it is split over ranks
   double send_share = 1;    // of the link's bandwidth, between stages
   double sync_hidden = 1;   // share of a gradient's reduction that may run beside the backward; the rest comes after
   int64_t issue_ps = 0;     // the host's time to issue a kernel: no unit takes less than this for each of its own
@@ -157,7 +157,7 @@ struct Cluster {
 /// values out of range, names that are not defined, tables whose time would fall as a product grows.
 Cluster read_cluster(const std::string& path);
 Cluster parse_cluster(std::string_view toml, const std::string& path);
-/// The same cluster with so many nodes. Errors: usage, for nodes of several types, or more than its network joins.
+/// The same cluster with `nodes` nodes. Errors: usage, for nodes of several types, or more than its network joins.
 Cluster with_nodes(Cluster, int64_t nodes);
 
 std::string_view name_of(ProductUse);  // "any", "input_gradient", …

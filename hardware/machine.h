@@ -1,5 +1,5 @@
 #pragma once
-// Equal nodes of a cluster, as the cost model sees them: from one device, with the links around it.
+// Machine: what the cost model takes of a cluster.
 
 #include <cstdint>
 #include <vector>

@@ -1,8 +1,8 @@
 #pragma once
 // Keys and values of some layers in a file: a step reads the pages that its sequences have, layer by layer before their attention, and
-// writes the blocks that got new rows behind it. Memory holds few layers' pages at a time. Page numbers, forks and copies stay those of
-// the pool, so nothing that schedules knows. What a step moves is listed before it runs (KvPass): the ring moves that list, and its
-// counts are its sums.
+// writes the blocks that got new rows after it. Memory holds few layers' pages at a time. Page numbers, forks and copies stay those of
+// the pool, so the scheduler need not know of the disk. What a step moves is listed before it runs (KvPass): the ring moves what is
+// listed, and its counts are the sums of the list.
 
 #include <cstdint>
 #include <memory>
@@ -21,8 +21,8 @@ inline constexpr int64_t kKvAlignment = 4096;       // of the file
 
 /// Which layers lie on the disk if `count` do: of those that keep keys, evenly spread.
 std::vector<bool> kv_layers_on_disk(const KvShape&, int64_t count);
-int64_t kv_layers(const KvShape&);  // that keep keys
-/// What the threads that read and write keep, where any layer lies on the disk.
+int64_t kv_layers(const KvShape&);  // the number of layers that keep keys
+/// Bytes that the threads which read and write keep, where any layer lies on the disk.
 constexpr int64_t kv_thread_bytes() { return kKvThreads * (int64_t{96} << 10); }  // stacks, as far as they are touched
 /// Memory and file of `num_pages` pages of each layer, of which `on_disk` layers lie on the disk.
 int64_t kv_memory_bytes(const KvShape&, int64_t num_pages, int64_t on_disk, int64_t alignment = kKvAlignment);
@@ -33,13 +33,13 @@ struct KvMoved {
   int64_t bytes() const { return read + written; }
   friend bool operator==(const KvMoved&, const KvMoved&) = default;
 };
-/// Of a step in which each of `sequences` sequences, with `past` keys, gets one more:
+/// Bytes that a step moves in which each of `sequences` sequences, with `past` keys, gets one more:
 ///   read = 2·Σ_layers S·⌈past/P⌉·page,  written = 2·Σ_layers S·(the blocks of the row of each head)
 /// Exact where a page is whole blocks and no two sequences share one; else up to two blocks more or less for each page.
 KvMoved kv_step_bytes(const KvShape&, int64_t on_disk, int64_t sequences, int64_t past,
                       int64_t alignment = kKvAlignment);
 
-/// A page that another sequence is about to write, copied first.
+/// A copy of a shared page, made before a sequence writes to it.
 struct KvCopy {
   int32_t from = 0, to = 0;
 };
@@ -49,8 +49,8 @@ struct KvPass {
   std::vector<ImageMoves> moves;
   KvMoved moved() const;
 };
-/// `new_tokens`: of each sequence of the view, behind its past. `copies`: of each layer of `layers`.
-/// Read are pages that hold keys, pages that are copied, and blocks that get rows and belong to another page too.
+/// `new_tokens`: how many each sequence of the view gets behind its past. `copies`: those of each layer of `layers`.
+/// A step reads pages that hold keys, pages that are copied, and blocks that get rows and belong to another page too.
 KvPass plan_kv_pass(const KvShape&, int64_t num_pages, std::vector<int> layers, const KvView&,
                     std::span<const int64_t> new_tokens, std::span<const std::vector<KvCopy>> copies,
                     int64_t alignment = kKvAlignment);
@@ -63,7 +63,7 @@ class KvOnDisk {
 
   bool holds(int layer) const { return place_[static_cast<size_t>(layer)] >= 0; }
   int64_t num_layers() const { return static_cast<int64_t>(layers_.size()); }
-  /// Each layer copies when its turn comes next.
+  /// Notes a copy, which each layer makes when its turn comes next.
   void copy_page(int32_t from, int32_t to);
 
   /// Begins a step over these sequences; each layer that is held is acquired and released once, in order. Errors: those of ImageRing.
@@ -71,7 +71,7 @@ class KvOnDisk {
   struct Layer {
     Tensor keys, values;
   };
-  /// As a KvView has them, until release.
+  /// The layer's keys and values, as a KvView has them; valid until release.
   Layer acquire(int layer);
   void release(int layer);
   /// What is left of a step is left out; what it has written lies behind the ends of its sequences.
@@ -92,12 +92,12 @@ class KvOnDisk {
   KvMoved planned_;
 };
 
-/// In a file without a name on the disk of `directory`: it ends with the process. `note`: why it is not read past the page cache; else empty.
-/// Errors: those of open_scratch.
+/// Makes a KvOnDisk over a file without a name on the disk of `directory`, which ends with the process. `note`: why it is not read past the
+/// page cache; else empty. Errors: those of open_scratch.
 std::shared_ptr<KvOnDisk> open_kv_on_disk(const std::string& directory, const KvShape&, int64_t num_pages,
                                           int64_t on_disk, Arena&, std::string& note);
 
-/// A forward over a view of a pool: brings the layers that lie on the disk and takes them away. Where none does, it does nothing.
+/// One forward over a view of a pool: brings each layer that lies on the disk, and takes it away again. Without such layers it does nothing.
 class KvStep {
  public:
   /// Both must outlive it.

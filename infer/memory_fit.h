@@ -50,7 +50,7 @@ int64_t kv_pages(const InferenceNeeds&);
 struct MemoryBudget {
   int64_t bytes = 0;
   std::string source;    // in words for people
-  int64_t program = -1;  // ≥ 0: --memory is the limit, and the program itself takes so much of it
+  int64_t program = -1;  // ≥ 0: --memory is the limit, and the program itself takes this much of it
 };
 /// "--memory 39MiB": the value that would allow `needed` bytes of tensors. Empty: --memory is not the limit, or the machine has too little memory.
 std::string memory_remedy(const MemoryBudget&, int64_t needed);

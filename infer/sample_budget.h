@@ -13,7 +13,7 @@ struct SampleOdds {
   double ceiling = 1;  // F_max, 0 < F_max <= 1
 };
 
-/// F(N): the chance that one of so many samples is right.
+/// F(N): the chance that at least one of `samples` samples is right.
 double chance_of_a_right_one(const SampleOdds&, int64_t samples);
 
 /// The smallest number N ≥ 1 of samples such that one more would add less than `least_gain` > 0 to that chance. One more sample adds

@@ -77,7 +77,7 @@ class Scheduler {
   /// Frees the pages and forgets the sequence.
   void finish(Sequence&);
   bool idle() const { return waiting_.empty() && running_.empty(); }
-  /// By arrival.
+  /// The running sequences, in the order of their arrival.
   std::span<Sequence* const> running() const { return running_; }
   int64_t num_running() const { return static_cast<int64_t>(running_.size()); }
   int64_t num_waiting() const { return static_cast<int64_t>(waiting_.size()); }

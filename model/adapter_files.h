@@ -25,29 +25,29 @@ struct AdaptedPlace {
 /// All places of a model, in the order of the units.
 std::vector<AdaptedPlace> adapted_places(const ModelSpec&);
 
-/// What of an adapter a caller follows: matrices of layers, or also modules that it changes as a whole
+/// Which parts of an adapter a caller handles: matrices of layers, or also the modules that the adapter changes as a whole
 /// (model/whole_modules.h), which the caller then puts into the weights.
 enum class AdapterParts : uint8_t { matrices, all };
 /// The model, frozen, with the configuration's adapters. Errors bad_file, whose message begins with `where`: no module of the
-/// model would get one; it changes modules as a whole, and only matrices are followed.
+/// model would get an adapter; the configuration changes modules as a whole, and the caller handles matrices only.
 ModelSpec with_adapters(ModelSpec, const PeftConfig&, std::string_view where, AdapterParts = AdapterParts::matrices);
 
 /// The two files of a PEFT directory. Errors: bad_file: there is no such directory, or one of them is missing.
 std::string peft_config_file(const std::string& dir);
 std::string peft_weights_file(const std::string& dir);
 
-/// Fills the branches of `weights`, and allocates their tensors where there are none; rows with magnitudes have
-/// been measured (model/row_lengths.h). Errors bad_file naming file and tensor: one that is missing, of another
+/// Fills the branches of `weights`, and allocates their tensors where there are none; where there are magnitudes, the rows
+/// must have been measured before (model/row_lengths.h). Errors bad_file naming file and tensor: one that is missing, of another
 /// shape or type, that holds NaN or infinity, or that no branch claims and that is not one of `others`.
 void load_adapters(const ModelSpec&, const std::string& dir, DType, ModelWeights& weights, Arena&,
                    const std::vector<std::string>& others = {});
-/// The same for weights that may already have other adapters: its branches become those of adapter `number`. `adapted`: the
-/// model, in `model_dir`, with this adapter; its magnitudes become fixed factors of rows. Errors: as above.
+/// The same for weights that may already have other adapters: the loaded branches become those of adapter `number`. `adapted`:
+/// the model, in `model_dir`, with this adapter. The adapter's magnitudes become fixed factors of rows. Errors: as above.
 void load_adapter_beside(const ModelSpec& adapted, const std::string& model_dir, const std::string& dir, DType,
                          int number, ModelWeights& weights, Arena&);
-/// Writes both files; `weights` may hold the branches alone. `whole_from`: the PEFT directory whose whole modules are written
-/// with them, byte for byte, where the configuration has such; without one modules_to_save are those of `weights`. Errors: those
-/// of write_safetensors.
+/// Writes both files; `weights` may hold the branches alone. `whole_from`: the PEFT directory from which whole modules are copied,
+/// byte for byte, where the configuration names such; if it is empty, modules_to_save come from `weights`. Errors: those of
+/// write_safetensors.
 void save_adapters(const ModelSpec&, const PeftConfig&, const ModelWeights& weights, const std::string& dir, Io&,
                    const std::string& whole_from = {});
 

@@ -1,5 +1,5 @@
 #pragma once
-// A layer's matrix in codes, as the code that chooses them hands it to the code that writes them.
+// A layer's matrix in codes: what those who choose codes (quantize/) hand to those who write files.
 
 #include <cstddef>
 #include <cstdint>

@@ -41,12 +41,12 @@ struct Compute {
   /// Rows before the first entry run without an adapter. Empty: all rows run without one.
   std::span<const int64_t> adapter_rows = {};
   // In training only: the group of ranks that share out each matrix, and the rows between units. x, y and their gradients then
-  // have this rank's rows alone, and the ModelSpec is this rank's part.
+  // have this rank's rows alone, and the ModelSpec is this rank's part (tensor_part).
   const TensorRanks* tensor = nullptr;
-  // Training alone: ranks that have parts of a micro-batch's rows (model/context_ranks.h). The Rows are then this rank's, their starts those
-  // of all.
+  // In training only: the group of ranks that share out a micro-batch's rows (model/context_ranks.h). Rows then has this rank's tokens
+  // and positions, but the starts of the whole micro-batch.
   const ContextRanks* context = nullptr;
-  // Training alone: absent: nothing is left out.
+  // In training only: what adapters' dropout is keyed by; absent: no input is dropped.
   std::optional<DropoutPlace> dropout = {};
 };
 

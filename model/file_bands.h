@@ -59,15 +59,15 @@ FileBands file_bands(const ModelSpec&, const std::string& model_dir, DType, cons
 /// For passes that end before the head: takes the head's matrix out, if it is there.
 void leave_head_out(FileBands&);
 
-/// What a band takes where it stays: packed for the exact kernels, or as the file codes it where that is less.
+/// Bytes of memory of a band that stays: packed for the exact kernels, or as the file codes it where that is less.
 int64_t kept_bytes(const FileBand&, int64_t in, DType);
 /// All bands of a pass, in order.
 std::vector<PassExtent> pass_extents(const FileBands&, DType);
 /// Experts as items of a cache: of each unit, expert by expert, the matrix up in group 0 and the matrix down in group 1.
 std::vector<CacheItem> expert_items(const FileBands&);
 int64_t num_experts(const FileBands&);
-/// The most rows that one product takes of a matrix that is multiplied in several; 0: there is no
-/// such matrix. The product's columns of y are first made in workspace.
+/// The most rows that one product takes of a matrix that is multiplied in several products; 0: there is no
+/// such matrix. Such a product makes its columns of y in workspace first.
 int64_t widest_part(const FileBands&, const std::vector<bool>& stays);
 /// Bytes of each parameter, by its name, that `stays` keeps in memory; 0 for the table of tokens,
 /// which stays in its file, for `unused`, and for experts, which a cache holds.

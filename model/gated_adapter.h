@@ -35,8 +35,8 @@ std::vector<double> gates_of(const GatedAdapter&, const ModelSpec&, const ModelW
 class GatedBranches {
  public:
   GatedBranches() = default;
-  /// Takes all branches of `weights`, which must stay: one of adapter j (Branch::adapter) follows gate j, the others gate `own`. All then
-  /// act on every row.
+  /// Takes all branches of `weights`, which must outlive this object. A branch of adapter j (Branch::adapter) follows gate j, the
+  /// others follow gate `own`. All branches then act on every row.
   GatedBranches(const ModelSpec&, ModelWeights& weights, size_t own);
   void set(std::span<const double> gates) const;
 

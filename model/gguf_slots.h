@@ -23,7 +23,7 @@ struct GgufSlot {
   int64_t head_dim = 0;            // of interleaved heads, else 0
   int64_t experts = 0;             // in the tensor; 0: it holds these rows alone
 
-  /// Of the tensor. A matrix of one row is a vector there.
+  /// The shape of the file's tensor, in which a matrix of one row is a vector.
   std::vector<int64_t> shape() const;
 };
 /// A parameter's parts, in the order of its rows. Valid while `info` is. Errors  usage: those of gguf_place(_of_expert).

@@ -35,11 +35,11 @@ CodedBytes gguf_coded_bytes(const ModelSpec&, const Gguf&, DType);
 ModelWeights load_gguf_as_coded(const ModelSpec&, std::shared_ptr<const Gguf>, DType, Arena&, bool in_integers = false);
 /// load_weights of a model with Unit::stored: those matrices as they lie in the file. Hazard and errors: as above.
 ModelWeights load_gguf_stored(const ModelSpec&, std::shared_ptr<const Gguf>, DType, Arena&);
-/// Where the rows of a matrix lie in the file, part by part; empty where they are not as parameters imply.
+/// Where the rows of a matrix lie in the file, part by part; empty if the file does not hold the matrix as the parameter implies.
 std::vector<FileBand> gguf_rows(const ModelSpec&, const Gguf&, const ParameterInfo&);
 /// load_weights_to_infer of a GGUF file: loads and packs everything that is not given.
 ModelWeights load_gguf_beside(const ModelSpec&, const Gguf&, DType, GivenWeights, Arena&);
-/// What load_gguf_weights would complain about, all of it.
+/// Everything that load_gguf_weights would complain about, not the first fault alone.
 WeightsCheck check_gguf_weights(const ModelSpec&, const Gguf&);
 
 }  // namespace tern

@@ -8,8 +8,8 @@
 
 namespace tern {
 
-/// From scratch, Hugging Face's rule: N(0, initializer_range) for matrices and embeddings, 0 for biases, norms begin as
-/// x̂; GPT-2's residual projections scaled by 1/sqrt(2·layers). Keyed by (seed, name, element): the same for any dtype
+/// Weights from scratch, by Hugging Face's rule: N(0, initializer_range) for matrices and embeddings, 0 for biases; norms begin
+/// as x̂; GPT-2's residual projections are scaled by 1/sqrt(2·layers). Keyed by (seed, name, element): the same for any dtype
 /// up to rounding.
 void initialize_weights(const ModelSpec&, ModelWeights&, uint64_t seed);
 /// How A of a new adapter begins; B begins with zeros but for the last three.
@@ -21,7 +21,7 @@ enum class AdapterInit : uint8_t {
   pissa,       // and B: the weight's leading singular directions, which the weight loses (model/taken_factors.h)
   olora,       // and B: the first columns and rows of its orthogonal factors, which it loses
 };
-/// As options and files of settings call it; kaiming is "true", as in PEFT's.
+/// The name that options and files of settings have for it; that of kaiming is "true", as in PEFT.
 std::string_view name_of(AdapterInit);
 /// New adapters, which change nothing yet. Keyed as above. pissa, olora: as kaiming; take_factors then sets them.
 /// Errors  usage: an odd rank for `orthogonal`. bad_file: no LAPACK for it.

@@ -3,7 +3,7 @@
 //   forward          y  = x·wᵀ + b
 //   input gradient   dx = dy·w
 //   weight gradient  dw += dyᵀ·x,  db += Σ rows of dy
-// A branch adds to each, after it and in the order of the branches; dy of its columns alone, s its scale:
+// Each branch adds its part to each product, after it and in the order of the branches; dy: of the branch's columns, s: its scale:
 //   forward          y  += s·h·Bᵀ,  h = x·Aᵀ
 //   input gradient   dx += g·A,  g = s·dy·B
 //   weight gradient  dB += dyᵀ·(s·h),  dA += gᵀ·x, of as many branches as `gradient` has;  h and g are made again, nothing is kept

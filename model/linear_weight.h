@@ -1,7 +1,7 @@
 #pragma once
-// A linear layer's weights, and the forms in which the numbers of its matrix stand. Products look at the form in
-// model/linear.cpp alone; visitors hand out dense rows; else only makers (loading, packing), model/experts.cpp (bands
-// of a cache) and model/row_lengths.cpp (dense rows) know it. A new form: an alternative here, a case in linear.cpp.
+// A linear layer's weights, and the forms in which the numbers of its matrix stand. Only model/linear.cpp looks at the form to
+// multiply; visitors hand out dense rows. Otherwise only makers (loading, packing), model/experts.cpp (bands of a cache) and
+// model/row_lengths.cpp (dense rows) know it. A new form: an alternative here, a case in linear.cpp.
 
 #include <memory>
 #include <span>
@@ -39,9 +39,9 @@ struct CodedPiece {
   int64_t rows, head_dim = 0;
   CodeTables tables = {};
 };
-/// Pieces one below the other, each of its own type: forward and input gradient, bit for bit those of the dense rows that
-/// they decode to in the type that is computed in (kernels/cpu/coded_matmul.h); in_integers: forward alone, by
-/// kernels/cpu/coded_int8.h instead, which rounds what it multiplies.
+/// Pieces one below the other, each of its own type. Forward and input gradient have the bits of the dense rows that the pieces
+/// decode to in the type of the computation (kernels/cpu/coded_matmul.h). in_integers: for the forward alone, by
+/// kernels/cpu/coded_int8.h, which rounds the inputs.
 struct CodedWeight {
   std::vector<CodedPiece> pieces;
   bool in_integers = false;
@@ -56,7 +56,7 @@ struct WeightBand {
   int64_t head_dim = 0;
   CodeTables tables = {};
 };
-/// Bands one below the other: forward alone, bit for bit the rows that they decode to.
+/// Bands one below the other: for the forward alone, which has the bits of the rows that the bands decode to.
 struct BandedWeight {
   std::vector<WeightBand> bands;
 };
@@ -92,7 +92,7 @@ struct Linear {
   Weight weight;  // (out, in)
   Tensor bias;    // (out), may be empty
   int64_t out = 0, in = 0;
-  std::vector<Branch> branches;  // of a frozen or a trained weight; in gradients those of their a and b
+  std::vector<Branch> branches;  // of a frozen or a trained weight; in gradients: those of their a and b
 };
 
 /// Whether the weight itself has a gradient.

@@ -15,7 +15,7 @@ struct RoundingError {
   std::string parameter;
   int64_t elements = 0, different = 0;    // by value
   double squares = 0, error_squares = 0;  // Σ x², Σ (x − y)²
-  /// √(Σ (x − y)² / Σ x²); 0 of an empty or zero tensor that is the same.
+  /// √(Σ (x − y)² / Σ x²); 0 where nothing differs, infinite where only x is zero throughout.
   double relative() const;
 };
 /// Parameter by parameter, both read as f32, in the order of parameters(spec). `progress` is told the number of parameters
@@ -23,7 +23,7 @@ struct RoundingError {
 /// Memory  one parameter of each. Errors: those of ParameterReader; NotFinite: NaN or infinity on either side.
 std::vector<RoundingError> rounding_errors(const ModelSpec&, ParameterReader& from, ParameterReader& to, Arena&,
                                            const std::function<void(int64_t done)>& progress);
-/// All of them as one.
+/// The errors of several parameters, summed up to one.
 RoundingError total_of(std::span<const RoundingError>);
 
 }  // namespace tern

@@ -11,8 +11,8 @@
 
 namespace tern {
 
-/// The frozen model with those units trained whose modules config.saved holds: the tables, and the final norm with the head. A tied
-/// head is trained with its table, as one. Errors, `where` in front  usage: a module of layers; a low rank of a table
+/// The frozen model, in which those units are trained whose modules config.saved names: the tables, and the final norm with the head. A
+/// tied head is trained with its table, as one. Errors, `where` in front  usage: a module of layers; a low rank of a table
 /// or the head; only some of what is trained together (it names the rest). bad_file: a name that ends no module.
 ModelSpec with_saved_modules(ModelSpec, const PeftConfig&, std::string_view where);
 

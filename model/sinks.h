@@ -6,7 +6,7 @@
 
 namespace tern {
 
-/// In place: context (rows, heads·head_dim) and lse (rows, heads) of the heads that this rank computes, of a context group its part.
+/// In place: context (rows, heads·head_dim) and lse (rows, heads) of the heads that this rank computes (in a context group its share).
 /// sinks (heads of `u`), in the type that weights have. f32 and bf16 rows keep lse in f32, f64 rows in f64.
 void take_sinks(const AttentionSpec& u, const Tensor& sinks, const Tensor& context, const Tensor& lse, const Compute&);
 /// dsinks (heads of `u`; f32, f64 of an f64 model) += what this rank's heads give it; context and lse as take_sinks left them,

@@ -8,7 +8,7 @@
 
 namespace tern {
 
-/// Of a tied model: embed.tokens += head.projection, then head.projection = 0; called after the last BACKWARD_WEIGHT of a step,
+/// For a tied model: embed.tokens += head.projection, then head.projection = 0; called after the last BACKWARD_WEIGHT of a step,
 /// it leaves the table's whole gradient in embed.tokens. Does nothing for other models.
 void join_tied_gradients(const ModelSpec&, const ModelWeights& gradients);
 /// After a step's last BACKWARD_WEIGHT: sums the gradients of what several ranks hold alike, because each rank's gradient has

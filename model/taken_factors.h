@@ -1,6 +1,6 @@
 #pragma once
-// Adapters that begin with a part of the weight, which the weight loses: w = (w - s·B₀·A₀) + s·B₀·A₀. Beside the model as its files
-// have it such an adapter says s·(B·A - B₀·A₀), which is one of twice the rank.
+// Adapters that begin with a part of the weight, which the weight loses: w = (w - s·B₀·A₀) + s·B₀·A₀. Beside the model as its
+// files have it, such an adapter adds s·(B·A - B₀·A₀): it is an adapter of twice the rank.
 
 #include <string>
 

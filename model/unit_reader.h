@@ -12,7 +12,7 @@ namespace tern {
 /// only one unit may be held at a time.
 class UnitReader final : public WeightLender {
  public:
-  /// `model_dir` as load_weights takes it. Arguments outlive it. Errors: those of ParameterReader.
+  /// `model_dir` as load_weights takes it. The arguments must outlive it. Errors: those of ParameterReader.
   UnitReader(const ModelSpec&, const std::string& model_dir, Arena&);
 
   /// Errors: those of ParameterReader::read; bug: another unit is held.

@@ -1,6 +1,6 @@
 #pragma once
-// What the forward of each unit keeps for its backward passes, and the first backward pass leaves for the second. T tokens of a
-// ragged batch; D width.
+// What the forward of each unit keeps for its backward passes, and the first backward pass leaves for the second. T tokens of a ragged
+// batch; D width; C rows of queries, keys and values, E columns of attention's result, H heads; G rows of up, F hidden width.
 
 #include <variant>
 

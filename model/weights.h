@@ -44,7 +44,7 @@ struct MlpWeights {
 };  // up (2F or F, D): gate rows first; down (D, F)
 struct MoeWeights {
   NormWeights norm;
-  Linear router;                               // (experts, D), with a bias where the spec has one; so experts
+  Linear router;                               // (experts, D), with a bias where the spec has one; experts too
   Tensor choice_bias;                          // (experts), not trained; f32, or f64 of an f64 model
   std::vector<Linear> up, down;                // per expert, as an MLP's
   Linear shared_up, shared_down, shared_gate;  // where the spec has them; gate (1, D)

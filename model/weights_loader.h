@@ -39,12 +39,12 @@ class WeightsLoader {
   /// The packed form of a matrix from its rows as they lie in the file; nothing where they lie otherwise. At most one
   /// matrix at a time holds both pages of the file and memory of its own.
   std::optional<Weight> pack(const ParameterInfo& info, DType dtype, const Linear& linear, Arena& arena);
-  /// By all threads: maps the pages of what is used where it lies, or copies them. Large ones first, as a thread takes
-  /// one at a time.
+  /// Maps the pages of all weights that are used where they lie, or copies them, by all threads. Large ones come first, as
+  /// a thread takes one at a time.
   void finish();
-  /// A file may hold a tied head beside the table; then both must be the same numbers.
+  /// Checks a tied head that the files hold beside the table: both must be the same numbers.
   void check_tied_head();
-  /// That no tensor of the files is left over which this model should have had.
+  /// Checks that no tensor of the files is left over that this model should have read.
   void check_all_claimed() const;
 
  private:

@@ -18,8 +18,8 @@ struct RankGroup {
 /// the whole (gathered) tensor; picoseconds.
 /// Source  hierarchical rings, alpha–beta; ours.
 int64_t all_gather_ps(const Machine&, RankGroup, int64_t bytes);
-int64_t reduce_scatter_ps(const Machine&, RankGroup, int64_t bytes);  // the same
-int64_t all_reduce_ps(const Machine&, RankGroup, int64_t bytes);      // both
+int64_t reduce_scatter_ps(const Machine&, RankGroup, int64_t bytes);  // as all_gather_ps
+int64_t all_reduce_ps(const Machine&, RankGroup, int64_t bytes);      // the sum of both
 /// Every rank sends `bytes` in equal parts to all.
 int64_t all_to_all_ps(const Machine&, RankGroup, int64_t bytes);
 /// One device sends to the device `distance` after it. inside: whether both are known to lie in one domain of the first

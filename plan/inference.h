@@ -52,7 +52,7 @@ struct ServingTimes {
   std::string_view binds;  // "products", "reading weights", "reading keys and values", "links", "the host link", "disk"
   int64_t swap_ps = 0;     // one user's keys and values to the host or back
 };
-/// The times for so many users of the copy, with its bytes where `memory` says they lie.
+/// The times for `users` users of the copy, whose bytes lie where the ServingMemory says.
 ServingTimes serving_times(const ModelSpec&, const InferenceJob&, const Machine&, const ServingLayout&,
                            const ServingMemory&, int64_t users);
 /// The time in ps of whole prompts with all on the device: the part of serving_times that depends neither on users nor

@@ -16,7 +16,7 @@ namespace tern {
 /// How weights are kept. q8, q4: blocks of 32 with a 16-bit scale, 8.5 and 4.5 bits each. bf16 stands for f16 too.
 enum class StoredType : uint8_t { f32, bf16, q8, q4 };
 std::string_view name_of(StoredType);
-/// Bytes of so many numbers.
+/// Bytes of `numbers` numbers.
 int64_t stored_bytes(StoredType, int64_t numbers);
 /// The type that keeps weights as they are computed with; f16 counts as bf16, f64 as f32.
 StoredType stored_as(DType);
@@ -42,7 +42,7 @@ struct InferenceJob {
   int64_t context() const { return prompt + answer; }
   double mean_prompt() const { return lengths ? lengths->prompts().mean() : static_cast<double>(prompt); }
   double mean_answer() const { return lengths ? lengths->answers().mean() : static_cast<double>(answer); }
-  int64_t high_prompt() const { return lengths ? lengths->high_prompt() : prompt; }  // of 99 in 100
+  int64_t high_prompt() const { return lengths ? lengths->high_prompt() : prompt; }  // 99 of 100 do not exceed it
 };
 
 /// Numbers kept per token: keys and values of all layers, on one of `tensor` ranks.

@@ -17,7 +17,7 @@ double step_tokens(const TrainJob&);        // tokens of a step without padding
 /// Attended pairs in a micro-batch of the slowest rank, where `ranks` ranks wait for each other after every `windows`
 /// windows.
 int64_t micro_batch_pairs(const TrainJob&, const AttentionSpec&, int64_t micro_batch, int64_t ranks, int64_t windows);
-/// training_flops_per_token of spec/unit_cost.h, for real tokens and the pairs inside sequences.
+/// training_flops_per_token of spec/training_flops.h, for real tokens and the pairs inside sequences.
 double training_flops_per_token(const ModelSpec&, const TrainJob&);
 
 }  // namespace tern

@@ -29,7 +29,7 @@ PinnedAxes with_axis(const PinnedAxes&, const PinnedAxes& from, std::string_view
 PinnedAxes axes_of(const OuterChoice&, const std::vector<PlannedLayers>&);
 
 /// "" for a choice whose axes are the pinned ones of mesh and pipeline, on nodes with `devices_of_node` devices; else
-/// the axis and both values, or what the framework has not.
+/// the axis and both values, or what the framework lacks.
 std::string why_not_pinned(const PinnedAxes&, const TrainJob&, const OuterChoice&, const std::vector<Layer>&,
                            const ModelSpec&, int64_t devices_of_node);
 /// Whether the mesh and the micro-batch are the pinned ones, before stages are known.

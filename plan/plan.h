@@ -28,8 +28,8 @@ struct PlannedRank {
   friend bool operator==(const PlannedRank&, const PlannedRank&) = default;
 };
 
-/// One virtual stage as the stage model prices it, ps: its passes of a micro-batch (`weight` apart where the schedule
-/// splits the backward), and its messages to the next stage and from it (0 behind the last).
+/// One virtual stage as the stage model prices it, ps: its passes over one micro-batch (`weight` is apart where the schedule
+/// splits the backward), and its messages to the next stage and back from that (0 for the last stage).
 struct PlannedStage {
   int64_t forward_ps = 0, backward_ps = 0, weight_ps = 0, send_forward_ps = 0, send_backward_ps = 0;
   friend bool operator==(const PlannedStage&, const PlannedStage&) = default;
@@ -87,7 +87,7 @@ struct Plan {
   int64_t step_ps = 0;                // stage model's time
   std::optional<PlannedError> error;  // of a calibrated cluster
   std::vector<PlannedRank> ranks;
-  std::vector<PlannedStage> stages;       // virtual; none: of a file that does not say them
+  std::vector<PlannedStage> stages;       // virtual; empty: read from a file without them
   std::optional<PlannedProgram> program;  // none: not lowered
   double price_per_hour = 0;
   double flops_share = 0;  // the model's FLOPs over the used devices' peak

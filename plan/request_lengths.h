@@ -34,7 +34,7 @@ class RequestLengths {
   /// The whole context of a request in flight, on average: E[p] + E[a²]/E[a].
   double mean_context() const;
 
-  /// Room for the keys and values of so many requests in flight, in tokens of whole pages: at kHigh of all moments
+  /// Room for the keys and values of `users` requests in flight, in tokens of whole pages: at kHigh of all moments
   /// their whole contexts do not exceed it. It is the smaller of two bounds. Boole: users · what one exceeds at odds of
   /// (1 − kHigh)/users, users rounded up to a power of two. Chernoff: min over t > 0 of (users · ln E[e^(t·l)] − ln(1 −
   /// kHigh))/t, l a context and the rest of its last page. Lengths within a hundredth of each other count as the longer

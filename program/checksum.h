@@ -1,5 +1,5 @@
 #pragma once
-// A Program's checksum. If it is equal, the list that was planned is the list that is simulated and run.
+// A Program's checksum. Equal checksums mean that the list that was planned is the list that is simulated and run.
 
 #include <cstdint>
 

@@ -17,13 +17,13 @@ namespace tern {
 ///           A gathered buffer ends with the layer's last FORWARD or BACKWARD_WEIGHT (BACKWARD_INPUT where they are
 ///           split). In a plan of one stage the layer of a tied head gathers the table with its own parameters
 /// weight    BACKWARD_WEIGHT of each unit from the last
-/// step      GATHER (micro −1; ZeRO 1, 2) before all; after a layer's last BACKWARD_WEIGHT, on the gradient link,
-///           REDUCE (ZeRO 0) or SCATTER (ZeRO 1), with ZeRO 2, 3 a SCATTER of each micro-batch's sum, which the first
-///           BACKWARD_WEIGHT (for the head, its FORWARD) sets to zero; REDUCE of a tied table, with ZeRO 2, 3 for each
-///           micro-batch; NORM; UPDATE of each unit. In a tensor group two REDUCEs of the same sum come before that
-///           over replicas: one over the group, for what all its ranks hold; one over the ranks with the same key/value
-///           head, for what those hold. With updates_in_backward a layer's UPDATEs follow its last BACKWARD_WEIGHT, and
-///           end its gradients, which its first (the head's FORWARD) has set to zero
+/// step      Before all else a GATHER (micro −1) under ZeRO 1 and 2. After a layer's last BACKWARD_WEIGHT, on the gradient link,
+///           its REDUCE (ZeRO 0) or SCATTER (ZeRO 1); under ZeRO 2 and 3 a SCATTER of each micro-batch's sum, which the layer's first
+///           BACKWARD_WEIGHT (for the head, its FORWARD) sets to zero. Then the REDUCE of a tied table (under ZeRO 2 and 3 one for
+///           each micro-batch), NORM, and the UPDATE of each unit. In a tensor group two REDUCEs of the same sum come before the
+///           one over replicas: one over the group, for what all its ranks hold; one over the ranks with the same key/value
+///           head, for what those hold. With updates_in_backward a layer's UPDATEs follow its last BACKWARD_WEIGHT and end the
+///           layer's gradients, which its first BACKWARD_WEIGHT (for the head, its FORWARD) has set to zero
 ///
 /// Buffers   output(u) lives from FORWARD(u) to BACKWARD_WEIGHT(u+1), which reads it as x; saved(u) from FORWARD(u), or
 ///           from RECOMPUTE(u) just before the backward, to BACKWARD_WEIGHT(u); gradient(u), made by

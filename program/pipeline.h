@@ -35,7 +35,7 @@ struct PipelineTimes {
   std::vector<int64_t> begin, tail;
 };
 
-/// The device of a virtual stage: in turn for interleaved, there and back for the V shapes, of the same number otherwise.
+/// The device of a virtual stage. Interleaved: the devices in turn; V shapes: there and back; otherwise the device of the same number.
 int device_of(const PipelineShape&, int stage);
 
 /// The schedule's order of operations. Zero-bubble orders (H1, H2) depend on the times; the others ignore them. A stage's weight

@@ -40,7 +40,7 @@ enum class MeshAxis : uint8_t {
   replicas,         // of dense parameters: the stage's context and data axes
   expert_replicas,  // of a stage's experts
   tables,           // the stages that hold a copy of the embedding table
-  tensor,           // of a tensor group
+  tensor,           // the ranks of a tensor group
   keys,             // those of a tensor group that have the same key/value head
   all,              // every rank of every stage
 };
@@ -62,7 +62,7 @@ enum class BufferKind : uint8_t {
   summand,  // a layer's gradient of one micro-batch, until its SCATTER or its UPDATEs have ended
   summand_experts,
   persistent,  // of a layer (its first unit), all the step: parameters, gradients, optimizer states
-  kept_sum,    // a unit's summed gradients of complete groups, until their MERGE; `micro` ends the last of these groups
+  kept_sum,    // a unit's summed gradients of complete groups, until their MERGE; `micro`: the last one of these groups
 };
 struct Buffer {  // the name of a buffer
   BufferKind kind;

@@ -20,7 +20,7 @@ class CodeStore {
       : io_(io), directory_(std::move(directory)), settings_(std::move(settings)) {}
 
   void write(int unit, uint32_t weights_crc32c, const UnitCodes&);
-  /// Nothing: it was not written. Errors  usage: another run's, or of other weights; bad_file: a damaged file.
+  /// The unit's codes; nothing: none were written. Errors  usage: they are of another run or other weights; bad_file: a damaged file.
   std::optional<UnitCodes> read(int unit, uint32_t weights_crc32c) const;
   /// The codes of a unit that was written. Those of the unit asked for last stay in memory.
   const UnitCodes& of(int unit);

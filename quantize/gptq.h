@@ -29,7 +29,7 @@ std::vector<float> importance_of(std::span<const double> factor, int64_t k);
 /// Order   rows are independent: the same bytes for any number of threads.
 std::vector<std::byte> gptq_rows(WeightType type, const std::function<std::unique_ptr<RowCoder>()>& make_coder,
                                  std::span<float> rows, int64_t n, int64_t k, std::span<const double> factor);
-/// The same by block_coder(type).
+/// gptq_rows with block_coder(type).
 std::vector<std::byte> gptq_blocks(WeightType type, std::span<float> rows, int64_t n, int64_t k,
                                    std::span<const double> factor);
 

@@ -31,7 +31,7 @@ CodedMatrix code_matrix(WeightType, const ParameterInfo&, const Linear&, std::sp
 
 class LayerCoder {
  public:
-  /// `model_dir` as load_weights takes it; `type`: one of fitted_levels, or with learned tables. Arguments outlive it.
+  /// `model_dir` as load_weights takes it; `type`: one of fitted_levels, or with learned tables. The arguments must outlive it.
   /// With a store each unit's codes are written there when they are chosen, and those that are there are not chosen again: the
   /// codes are the same. single: types of single matrices, by their parameters' names, in the place of `type`.
   /// Errors: those of ParameterReader.

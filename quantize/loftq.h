@@ -23,8 +23,8 @@ struct LoftqCodes {
   double squares = 0;          // Σ w²
 };
 
-/// Of w (n, in): each round codes w - b·a (gptq_blocks without a factor), then b·a becomes the leading singular directions of w - q; first
-/// b·a is nothing. `parts`: the rows of each, without a and b; rows of no part are coded alone.
+/// Codes w (n, in) in rounds: each round codes w - b·a (gptq_blocks without a factor), then b·a becomes the leading singular directions of
+/// w - q; b·a begins as zero. `parts`: the rows of each, without a and b; rows of no part are coded alone.
 /// Order   the same bytes for any number of threads, on one LAPACK. Errors  bad_file: no LAPACK, a number that is not finite. TERN_CHECK: a
 ///         rank above a part's sides, no rounds.
 LoftqCodes loftq(WeightType, std::span<const float> w, int64_t in, std::vector<LowRankRows> parts, int rounds);

@@ -16,14 +16,14 @@ class Io;
 
 class LoftqCoder {
  public:
-  /// An adapter of `rank` beside every matrix of the layers, with scale 1; beside those that are never coded it is a new one, which changes
-  /// nothing. `base_model`: what the adapter is for. Errors: usage: experts, which have no adapters.
+  /// Makes an adapter of `rank` and scale 1 beside every matrix of the layers. Beside matrices that are never coded it stays a new one, which
+  /// changes nothing. `base_model`: what the adapter is for. Errors: usage: experts, which have no adapters.
   LoftqCoder(const ModelSpec&, const ReadParameter& read, int64_t rank, int rounds, const std::string& base_model,
              Arena&);
   LoftqCoder(const LoftqCoder&) = delete;
 
-  /// The codes of a parameter (has_codes), read with `read`; its branches are then what makes up for their error. Valid until the next
-  /// call. Errors: usage: a rank above the sides of a module; loftq's.
+  /// The codes of a parameter (has_codes), whose numbers `read` gives; its branches then make up for the codes' error. Valid until the
+  /// next call. Errors: usage: a rank above the sides of a module; those of loftq.
   const CodedMatrix& code(const ParameterInfo&, WeightType);
   /// ‖w - q - b·a‖/‖w‖ over all matrices coded so far, after each round.
   std::vector<double> relative_errors() const;

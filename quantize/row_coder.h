@@ -16,7 +16,7 @@ class RowCoder {
   virtual ~RowCoder() = default;
   /// Appends what precedes a row's blocks to `out`. importance: what an error of each number costs, of the whole row.
   virtual void begin_row(std::span<const float> row, std::span<const float> importance, std::string& out) = 0;
-  /// Scales for the numbers of the next group, as they stand.
+  /// Chooses the scales of the next group for its numbers as they are now.
   virtual void fit(std::span<const float> x, std::span<const float> importance) = 0;
   /// Codes number j of the group by the code nearest to x, and returns the number that the type's decoder makes of it.
   virtual float code(size_t j, float x) = 0;
@@ -24,9 +24,9 @@ class RowCoder {
   virtual void end_group(std::string& out) = 0;
 };
 
-/// Of types with scales: those of levels_of, U4, U3, U2 (quantize/block_fit.h).
+/// The coder of a type with scales: those of levels_of, U4, U3, U2 (quantize/block_fit.h).
 std::unique_ptr<RowCoder> block_coder(WeightType);
-/// Of LC4, LC3, LC2 with the tables (kCodeTables, levels) of the matrix, ascending each (quantize/learned_coder.cpp).
+/// The coder of LC4, LC3 or LC2 with the matrix's tables (kCodeTables, levels), each ascending (quantize/learned_coder.cpp).
 std::unique_ptr<RowCoder> learned_coder(WeightType, std::span<const int8_t> tables);
 
 }  // namespace tern

@@ -32,7 +32,7 @@ class SensitivityMeter {
   static constexpr int64_t kTokens = 2048;  // of the text, at most
 
   /// `model_dir` as load_weights takes it; `types` as LayerCoder takes them. `settings`: a line that tells runs apart whose
-  /// measures differ beside the model. What it is given outlives it. Errors: those of ParameterReader.
+  /// measures differ beside the model. The arguments must outlive it. Errors: those of ParameterReader.
   SensitivityMeter(const ModelSpec&, const std::string& model_dir, const CalibrationText&,
                    std::span<const WeightType> types, Divergence, Arena&, Io&, std::string directory,
                    std::string settings);

@@ -84,6 +84,11 @@ Answer::Answer(Asked asked, const ServedModel& model, std::string id, int64_t cr
       created_s_(created_s),
       choices_(static_cast<size_t>(asked_.num_samples())),
       open_(choices_.size()) {
+  if (asked_.stream) {
+    piece_begin_ = "data: " + dump_json(frame(true));
+    TERN_CHECK(piece_begin_.ends_with("[]}"), "answer: a frame ends with {}", piece_begin_);
+    piece_begin_.resize(piece_begin_.size() - 2);
+  }
   if (!asked_.tools.empty())
     for (Choice& c : choices_) c.tools.emplace(*model.chat->tool_syntax(), asked_.tools);
   for (size_t i = 0; i < asked_.prompts.size(); ++i) {
@@ -239,15 +244,14 @@ std::string Answer::take(size_t prompt, const Event& event) {
   if (!asked_.stream) return "";
   const bool tells = !c.text.empty() || !c.calls.empty() || !c.ids.empty() || !c.drawn.empty() || !c.reason.empty();
   if (c.begun && !tells) return "";
-  Json json = frame(true);
-  json["choices"].push_back(choice_json(index, c, true, !c.begun));
-  if (asked_.usage) json["usage"] = asked_.usage_in_each ? usage() : Json(nullptr);
-  const std::string piece = with_log_probabilities(dump_json(json), c);
+  std::string piece = piece_begin_ + with_log_probabilities(dump_json(choice_json(index, c, true, !c.begun)), c) + ']';
+  if (asked_.usage) piece += ",\"usage\":" + (asked_.usage_in_each ? dump_json(usage()) : "null");
+  piece += "}\n\n";
   c.begun = true;
   for (const DrawnToken& drawn : c.drawn)
     c.offset += static_cast<int64_t>(count_utf8(token_text(*model_.tokenizer, drawn.id)));
   c.text.clear(), c.ids.clear(), c.drawn.clear(), c.calls.clear();
-  return "data: " + piece + "\n\n";
+  return piece;
 }
 
 std::string Answer::stream_end() const {

@@ -67,6 +67,7 @@ class Answer {
   const ServedModel& model_;
   std::string id_;
   int64_t created_s_;
+  std::string piece_begin_;      // of a stream: what each piece begins with, up to its choice
   std::vector<Choice> choices_;  // for a stream: what was not sent yet
   size_t open_;
   int64_t prompt_tokens_ = 0, completion_tokens_ = 0, cached_tokens_ = 0;

@@ -108,6 +108,7 @@ bool peer_closed(tcp::socket& socket, bool& has_data) {
 
 constexpr int kPiece = 64 << 10;  // bytes whose writing may take HttpLimits::write_s
 constexpr int kTurnedAwayGently = 32;
+constexpr int kAcceptedAtOnce = 64;
 
 }  // namespace
 
@@ -127,6 +128,7 @@ struct HttpServer::Impl {
 
   net::awaitable<void> accept_all();
   net::awaitable<void> serve(Held);
+  void take_what_is_here(Connection&);
   net::awaitable<bool> read_head(Connection&, Parser&);
   net::awaitable<bool> read_body(Held, Parser&);
   net::awaitable<bool> answer(Held, HttpRequest, unsigned version, bool keep_alive);
@@ -135,7 +137,8 @@ struct HttpServer::Impl {
   net::awaitable<bool> write_stream(Connection&, std::shared_ptr<Outbox>, unsigned version);
   net::awaitable<bool> write_text(Connection&, std::string text);
   net::awaitable<void> close_gently(Connection&);
-  net::awaitable<void> accept_one();
+  net::awaitable<void> accept_some();
+  void take_in(tcp::socket);
   net::awaitable<void> turn_away(Held);
   net::awaitable<void> fault(Connection&, int status, std::string message);
 
@@ -162,6 +165,9 @@ HttpServer::HttpServer(const std::string& host, uint16_t port, const HttpLimits&
   if (!ec) impl_->acceptor.set_option(net::socket_base::reuse_address(true), ec);
   if (!ec) impl_->acceptor.bind(at, ec);
   if (!ec) impl_->acceptor.listen(1024, ec);
+  if (!ec) impl_->acceptor.non_blocking(true, ec);
+  // Otherwise an accept that does not wait would wait behind a client that has gone.
+  if (!ec) impl_->acceptor.set_option(net::socket_base::enable_connection_aborted(true), ec);
   if (ec)
     throw Error(ErrorKind::usage, "cannot listen on {} port {}: {}; give another --port (0: one that is free)", host,
                 port, ec.message());
@@ -200,7 +206,7 @@ net::awaitable<void> HttpServer::Impl::accept_all() {
   while (!stopping) {
     bool failed = false;
     try {
-      co_await accept_one();
+      co_await accept_some();
     } catch (const std::exception&) { failed = true; }
     if (!failed || stopping) continue;
     error_code ec;  // no descriptors or memory, for example: who leaves makes room
@@ -209,11 +215,27 @@ net::awaitable<void> HttpServer::Impl::accept_all() {
   }
 }
 
-net::awaitable<void> HttpServer::Impl::accept_one() {
+// A turn of the queue is as long as what all streams have to say: of many who come together, with one a turn the last would
+// wait for hundreds of turns.
+net::awaitable<void> HttpServer::Impl::accept_some() {
   error_code ec;
-  tcp::socket socket(io);
-  co_await acceptor.async_accept(socket, net::use_awaitable);
-  if (stopping) co_return;
+  tcp::socket first(io);
+  co_await acceptor.async_accept(first, net::redirect_error(net::use_awaitable, ec));
+  if (stopping || ec == net::error::connection_aborted) co_return;
+  if (ec) throw boost::system::system_error(ec);
+  take_in(std::move(first));
+  for (int others = 1; others < kAcceptedAtOnce; ++others) {
+    tcp::socket next(io);
+    acceptor.accept(next, ec);
+    if (ec) co_return;  // nobody else is there, or the next wait says what is wrong
+    take_in(std::move(next));
+  }
+}
+
+void HttpServer::Impl::take_in(tcp::socket socket) {
+  error_code ec;
+  socket.non_blocking(true, ec);
+  if (ec) return;  // it is gone
   socket.set_option(tcp::no_delay(true), ec);
   // Without it the system takes megabytes of what a slow client has not read, and says that there is room again when a third of
   // them are gone.
@@ -222,7 +244,7 @@ net::awaitable<void> HttpServer::Impl::accept_one() {
   const Held held = std::make_shared<Connection>(std::move(socket));
   if (static_cast<int64_t>(connections.size()) >= limits.connections) {
     net::co_spawn(io, turn_away(held), net::detached);
-    co_return;
+    return;
   }
   connections.insert(held.get());
   net::co_spawn(io, serve(held), net::detached);
@@ -242,9 +264,18 @@ net::awaitable<void> HttpServer::Impl::turn_away(Held held) {
   if (written && gently) co_await close_gently(*held);
 }
 
+// Most clients send their request right behind the connection: it is read without a turn of the queue. Errors show in
+// read_head.
+void HttpServer::Impl::take_what_is_here(Connection& c) {
+  error_code ec;
+  const auto space = c.buffer.prepare(4096);
+  c.buffer.commit(c.stream.socket().read_some(space, ec));
+}
+
 net::awaitable<void> HttpServer::Impl::serve(Held held) {
   Connection& c = *held;
   try {
+    take_what_is_here(c);
     for (bool more = true; more && !stopping;) {
       Parser parser;
       parser.header_limit(static_cast<uint32_t>(limits.header_bytes));
@@ -289,8 +320,12 @@ net::awaitable<bool> HttpServer::Impl::read_head(Connection& c, Parser& parser) 
     if (ec) co_return false;
     c.buffer.commit(n);
   }
-  c.stream.expires_after(nanoseconds(limits.header_s));
-  co_await http::async_read_header(c.stream, c.buffer, parser, net::redirect_error(net::use_awaitable, ec));
+  c.buffer.consume(parser.put(c.buffer.data(), ec));  // a whole head, mostly
+  if (ec == http::error::need_more) {
+    ec = {};
+    c.stream.expires_after(nanoseconds(limits.header_s));
+    co_await http::async_read_header(c.stream, c.buffer, parser, net::redirect_error(net::use_awaitable, ec));
+  }
   if (!ec) co_return true;
   if (ec == http::error::header_limit || ec == http::error::buffer_overflow)
     co_await fault(c, 431, fmt::format("the head of the request is over {} bytes", limits.header_bytes));
@@ -319,6 +354,19 @@ net::awaitable<bool> HttpServer::Impl::read_body(Held held, Parser& parser) {
     void grow_to(int64_t bytes) { all += bytes - own, own = bytes; }
     ~Room() { all -= own; }
   } room{bodies};
+  error_code ec;
+  const auto is_over = [&] {
+    room.grow_to(static_cast<int64_t>(parser.get().body().size()));
+    return bodies > limits.bodies_bytes;
+  };
+  constexpr std::string_view kOver = "the server is reading as much as it has room for; try again later";
+  if (c.buffer.size() > 0) c.buffer.consume(parser.put(c.buffer.data(), ec));  // what came with the head
+  if (ec == http::error::need_more) ec = {};
+  if (is_over()) {
+    co_await fault(c, 503, std::string(kOver));
+    co_return false;
+  }
+  if (parser.is_done()) co_return true;
   // The stream's own limit of time would close the socket, and nobody could be told.
   enum class Reading { yes, late, over };
   const auto reading = std::make_shared<Reading>(Reading::yes);
@@ -328,14 +376,12 @@ net::awaitable<bool> HttpServer::Impl::read_body(Held held, Parser& parser) {
     *reading = Reading::late;
     held->stream.cancel();
   });
-  error_code ec;
   c.stream.expires_never();
   while (!ec && *reading == Reading::yes && !parser.is_done()) {
     co_await http::async_read_some(c.stream, c.buffer, parser, net::redirect_error(net::use_awaitable, ec));
-    room.grow_to(static_cast<int64_t>(parser.get().body().size()));
-    if (bodies > limits.bodies_bytes) {
+    if (is_over()) {
       *reading = Reading::over;
-      co_await fault(c, 503, "the server is reading as much as it has room for; try again later");
+      co_await fault(c, 503, std::string(kOver));
       co_return false;
     }
   }
@@ -394,11 +440,16 @@ net::awaitable<void> HttpServer::Impl::watch(Held held, std::shared_ptr<Outbox> 
 }
 
 net::awaitable<bool> HttpServer::Impl::write_text(Connection& c, std::string text) {
+  const auto piece_at = [&](size_t at) {
+    return net::const_buffer(text.data() + at, std::min<size_t>(kPiece, text.size() - at));
+  };
   error_code ec;
-  for (size_t at = 0; !ec && at < text.size(); at += kPiece) {
+  // The system takes most texts at once; only the rest waits for its client, and for a turn of the queue.
+  size_t at = text.empty() ? 0 : c.stream.socket().send(piece_at(0), 0, ec);
+  if (ec == net::error::would_block) ec = {};
+  while (!ec && at < text.size()) {
     c.stream.expires_after(nanoseconds(limits.write_s));
-    const net::const_buffer piece(text.data() + at, std::min<size_t>(kPiece, text.size() - at));
-    co_await net::async_write(c.stream, piece, net::redirect_error(net::use_awaitable, ec));
+    at += co_await net::async_write(c.stream, piece_at(at), net::redirect_error(net::use_awaitable, ec));
   }
   c.stream.expires_never();
   co_return !ec;
@@ -432,8 +483,10 @@ net::awaitable<bool> HttpServer::Impl::write_stream(Connection& c, std::shared_p
   while (written && !out->gone) {
     if (!out->pending.empty()) {
       std::string piece = std::exchange(out->pending, {});
-      if (chunked) piece = fmt::format("{:x}\r\n{}\r\n", piece.size(), piece);
+      const bool is_last = out->ended;
+      if (chunked) piece = fmt::format("{:x}\r\n{}\r\n{}", piece.size(), piece, is_last ? "0\r\n\r\n" : "");
       written = co_await write_text(c, std::move(piece));
+      if (is_last) co_return written;
     } else if (out->ended) {
       if (chunked) written = co_await write_text(c, "0\r\n\r\n");
       co_return written;

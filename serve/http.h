@@ -67,10 +67,10 @@ class HttpServer {
   void run();
   /// Runs `task` on the thread of `run`. Any thread may call it.
   void post(std::function<void()> task);
-  /// From any thread: ends after answers that are complete are written, or after `grace_s`. Until then answers are
-  /// written as long as their clients read.
+  /// Any thread may call it. The server ends when all complete answers are written, or after `grace_s` seconds. Until then
+  /// answers are written as long as their clients read.
   void stop(double grace_s);
-  /// Of the I/O thread.
+  /// Only the I/O thread may call it.
   int64_t num_connections() const;
 
  private:

@@ -439,14 +439,23 @@ void Server::take_vector(const Ticket& ticket, EmbeddingEvent& event) {
   exchange->reply(std::move(r));
 }
 
+bool Server::awaits_first(uint64_t ticket) const {
+  const auto found = tickets_.find(ticket);
+  return found != tickets_.end() && !live_.at(found->second.live).has_first;
+}
+
 void Server::take(LoopReport report) {
   for (size_t i = 0; i < report.figures.size(); ++i) metrics_.models[i].engine = report.figures[i];
-  for (LoopEvent& event : report.events) {
-    const auto found = tickets_.find(event.ticket);
+  // Who waits for a first token has waited longest, and there may be hundreds of other tokens.
+  std::vector<LoopEvent*> in_turn, others;
+  for (LoopEvent& event : report.events) (awaits_first(event.ticket) ? in_turn : others).push_back(&event);
+  in_turn.insert(in_turn.end(), others.begin(), others.end());
+  for (LoopEvent* event : in_turn) {
+    const auto found = tickets_.find(event->ticket);
     if (found == tickets_.end()) continue;  // its client has gone
     const Ticket ticket = found->second;
     try {
-      take_one(ticket, event);
+      take_one(ticket, *event);
     } catch (const std::exception&) { fail(ticket.live, error_of(std::current_exception())); }
   }
 }

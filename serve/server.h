@@ -91,6 +91,7 @@ class Server {
   void close(uint64_t live);
   void cancel(uint64_t live);
   void fail(uint64_t live, const ApiError&);
+  bool awaits_first(uint64_t ticket) const;
   void take_one(const Ticket&, LoopEvent&);
   void take_event(const Ticket&, const Event&);
   void take_vector(const Ticket&, EmbeddingEvent&);

@@ -33,16 +33,16 @@ struct ModuleAdapter {
   double scale = 1;        // alpha/rank, or alpha/√rank
   int64_t pool = 1;        // A reads the mean of each `pool` neighbouring inputs (QA-LoRA)
   bool magnitude = false;  // the length of each row of weight + scale·B·A is trained by itself (DoRA)
-  double dropout = 0;      // in training: share of the inputs of A that are left out, the rest 1/(1 - dropout) times
+  double dropout = 0;      // in training this share of A's inputs is left out, the others are times 1/(1 - dropout)
   friend bool operator==(const ModuleAdapter&, const ModuleAdapter&) = default;
 };
-/// Of one unit, at most one for each module.
+/// The adapters of one unit, at most one for each module.
 using UnitAdapters = std::vector<ModuleAdapter>;
 
-/// Adapters that run side by side are counted from 0. This is none of them: the model as it is.
+/// Adapters that run side by side are numbered from 0. This number stands for none of them: the model without an adapter.
 inline constexpr int kNoAdapter = -1;
 
-/// nullptr: the module carries none.
+/// The module's adapter; nullptr: it carries none.
 const ModuleAdapter* find_adapter(const UnitAdapters&, AdaptedModule);
 
 }  // namespace tern

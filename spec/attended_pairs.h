@@ -1,5 +1,5 @@
 #pragma once
-// How many (query, key) pairs of a head attention looks at.
+// The number of (query, key) pairs that attention looks at in one head.
 
 #include <cstdint>
 

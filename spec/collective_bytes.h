@@ -28,7 +28,7 @@ LinkBytes all_reduce_bytes(int64_t elements, int64_t size, int rank, int peer, i
 LinkBytes broadcast_bytes(int64_t elements, int64_t size, int root, int rank, int peer);
 /// The same, summed over all peers of `rank`.
 LinkBytes all_reduce_bytes(int64_t elements, int64_t size, int rank, int ranks);
-/// Of unlike parts: parts[r] is the number of elements of rank r's part. Summed over all peers of `rank`.
+/// The same for unlike parts, summed over all peers of `rank`: parts[r] is the number of elements of rank r's part.
 LinkBytes reduce_scatter_bytes(std::span<const int64_t> parts, int64_t size, int rank);
 LinkBytes all_gather_bytes(std::span<const int64_t> parts, int64_t size, int rank);
 /// The elements of staging memory that a rank needs at most: one piece from each other rank, where the longest part has

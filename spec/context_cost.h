@@ -8,7 +8,7 @@ namespace tern {
 /// unit_cost with the temporaries of swaps. The query's tokens are this rank's rows.
 UnitCost unit_cost_in_context(const Unit&, const CostQuery&);
 
-/// Bytes of the tensors that this rank swaps inside a unit's passes. Of n ranks, 1/n of them is its own and stays.
+/// Bytes of the tensors that this rank swaps inside a unit's passes. With n ranks 1/n of each tensor stays on the rank; it is counted too.
 struct SwappedBytes {
   int64_t forward = 0, backward_input = 0, backward_weight = 0;
 };

@@ -32,7 +32,7 @@ struct AxisLayout {
   /// Of a split: the dim consists of sections of these lengths, and each rank has its part of every section, one after
   /// the other (qkv stacks q, k and v). Empty: one section.
   std::vector<int64_t> sections{};
-  /// Of a split: rank i along the axis has [bounds[i], bounds[i+1]), empty ones allowed, in the place of equal parts.
+  /// Of a split into unlike parts: rank i along the axis has [bounds[i], bounds[i+1]), which may be empty. Empty vector: equal parts.
   std::vector<int64_t> bounds{};
   friend bool operator==(const AxisLayout&, const AxisLayout&) = default;
 };

@@ -56,7 +56,7 @@ struct JoinSpec {
 enum class RopeUse : uint8_t { none, main, local };
 /// Norms of queries and keys before they turn: each head by itself, or all heads of a row together.
 enum class HeadNormKind : uint8_t { none, head, row };
-/// A bias on scores that falls with the distance, its slopes by the head: exact, or rounded as Falcon's.
+/// A bias on scores that falls with the distance, with a slope for each head: exact, or rounded as Falcon's.
 enum class AlibiKind : uint8_t { none, exact, bf16 };
 
 /// Latent attention: keys and values (and with query_rank > 0 queries) are made from narrow rows that are normed first.
@@ -105,8 +105,8 @@ struct AttentionSpec {
   int64_t value_rows() const { return heads * (latent.present() ? latent.value : head_dim); }
   friend bool operator==(const AttentionSpec&, const AttentionSpec&) = default;
 };
-/// A gated unit whose gate and up are held within ±limit (the gate from above alone): g·σ(alpha·g)·(up + 1) in the place of
-/// act(gate)·up. limit 0: none.
+/// A gated unit whose gate and up are held within ±limit (the gate only from above): it computes g·σ(alpha·g)·(up + 1), not
+/// act(gate)·up. limit 0: no bounds.
 struct GateBounds {
   double alpha = 0, limit = 0;
   bool present() const { return limit > 0; }
@@ -201,7 +201,7 @@ struct ModelSpec {
   bool predicts = true;  // false: an encoder, which has no next token; its head is the table of its embedding alone
   int64_t skipped_layers = 0;  // whose weights may follow the last layer's in the files and are not read
   HfNames names;               // what the weight files call the parameters
-  std::string_view prefix;     // their prefix; absent where the bare model was saved
+  std::string_view prefix;     // their prefix, which files of the bare model lack
   std::vector<Unit> units;  // embed, (attention, mlp or moe; or both in one) × layers, head; with an encoder: embed,
                             // its (attention, mlp) × layers, bridge, (attention, cross attention, mlp) × layers, head
   bool turns() const { return rope.kind != RopeKind::none; }
@@ -223,9 +223,9 @@ int64_t num_fixed_numbers(const ModelSpec&);
 
 /// The matrices of a layer that can carry an adapter, as the files of `names` have them.
 std::vector<AdaptedModule> adapted_modules(const Unit&, const HfNames& names);
-/// Every unit's own weights frozen, each of these matrices with an adapter of `rank` (0: none) and `scale`.
+/// The model with every unit's own weights frozen and an adapter of `rank` (0: none) and `scale` on each of adapted_modules.
 ModelSpec with_adapters(ModelSpec, int64_t rank, double scale = 1);
-/// As it is evaluated: its adapters leave nothing out.
+/// The model as it is evaluated: its adapters have no dropout.
 ModelSpec without_dropout(ModelSpec);
 
 }  // namespace tern

@@ -11,8 +11,8 @@
 
 namespace tern {
 
-/// Elements of one parameter that a rank keeps: whole blocks of kUpdateBlock, what the norm sums in one go, so that a norm put
-/// together from the ranks' blocks has the bits of the whole. The last block of a parameter may be shorter.
+/// Elements of one parameter that a rank keeps: whole blocks of kUpdateBlock elements. The norm is summed by the same blocks, so a
+/// norm put together from the ranks' blocks has the bits of one rank's. The last block of a parameter may be shorter.
 struct OwnedInterval {
   int parameter;  // in the order given
   int rank;
@@ -33,7 +33,7 @@ struct WidestShare {
   int64_t elements = 0, state_bytes = 0;
   WidestShare& operator+=(const WidestShare& o) { return elements += o.elements, state_bytes += o.state_bytes, *this; }
 };
-/// Of the forms that are experts' (`experts`), or of all others.
+/// The widest share of the forms that are experts', if `experts`; else of all other forms.
 WidestShare widest_share(std::span<const CountedForm>, bool experts, const UpdateConfig&, DType dtype, int64_t ranks);
 /// Bytes of the rule's state for an interval of a parameter.
 int64_t state_bytes(const UpdateConfig&, DType dtype, const ParameterForm&, const Interval&);

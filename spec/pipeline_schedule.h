@@ -70,7 +70,7 @@ constexpr std::string_view name_of(PipelineSchedule s) { return traits_of(s).nam
 constexpr bool splits_backward(PipelineSchedule s) { return traits_of(s).splits_backward; }
 constexpr bool is_v_shaped(PipelineSchedule s) { return traits_of(s).v_shaped; }
 constexpr bool order_follows_times(PipelineSchedule s) { return traits_of(s).order_follows_times; }
-/// Whether every stage forwards what it may hold before its first backward, and the times do not change the order.
+/// Whether every stage runs all the forwards that it may hold before its first backward, and the times do not change the order.
 constexpr bool fills_first(PipelineSchedule s) {
   return traits_of(s).in_flight != InFlight::by_order && !order_follows_times(s);
 }
@@ -81,7 +81,7 @@ constexpr int most_chunks(PipelineSchedule s, int most) {
   return traits_of(s).chunks == ChunkRule::several ? most : least_chunks(s);
 }
 
-/// What InFlight says of `stage`. Of a schedule without a rule: all micro-batches.
+/// The most micro-batches that `stage` holds, by its schedule's InFlight; of a schedule without a rule: all.
 constexpr int64_t most_in_flight(PipelineSchedule s, int64_t stage, int64_t num_stages, int64_t num_micro) {
   switch (traits_of(s).in_flight) {
     case InFlight::stages_left:

@@ -13,13 +13,13 @@ namespace tern {
 /// "llama-2-7b", "mixtral-8x7b", …; case does not matter. nullopt for any other name.
 std::optional<ModelSpec> preset_model(std::string_view name);
 std::vector<std::string_view> preset_names();
-/// Where files are asked for. Errors  usage: there is nothing at `model` and it is the name of a preset, which has none; it says
-/// what to give instead.
+/// For verbs that read a model's files. Errors  usage: there is nothing at `model`, and it is the name of a preset, which has no
+/// files; the message says what to give instead.
 void refuse_preset(const std::string& model);
 
 /// A decoder by its sizes, as tables of published runs give them: gpt2's blocks (learned positions, biases, tied head),
-/// or another family's of formats/hf/family.h with a hidden width and key/value heads of its own. 0 hidden: 4·width;
-/// 0 kv_heads: heads. Errors: bad_file, for sizes that make no model (heads that do not divide the width).
+/// or another family's of formats/hf/family.h with a hidden width and key/value heads of its own. hidden 0: 4·width;
+/// kv_heads 0: as many as heads. Errors: bad_file, for sizes that make no model (heads that do not divide the width).
 struct DecoderSizes {
   std::string_view family = "gpt2";
   int64_t vocab = 51200, width = 0, layers = 0, heads = 0, context = 0, hidden = 0, kv_heads = 0;

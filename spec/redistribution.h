@@ -21,8 +21,8 @@ struct Move {
   Piece piece;
 };
 
-/// A rank adds up the summands of a piece, those of `leaves` in the tree of spec/sum_order.h. Those of other ranks are
-/// messages.
+/// One rank adds up the summands of a piece, one from each rank of `leaves`, in the order of the tree of spec/sum_order.h.
+/// Summands of other ranks come as messages.
 struct PieceSum {
   int rank;
   Piece piece;
@@ -34,7 +34,7 @@ struct Redistribution {
   Layout from, to;
   std::vector<PieceSum> sums;
   std::vector<Move> moves;
-  /// Ranks whose tensors begin as zero: under a partial layout all ranks along its axes but the first.
+  /// Ranks whose new tensors begin as zero: where `to` is partial along an axis, all ranks along it but the first.
   std::vector<char> starts_zero;  // per rank
 };
 

@@ -10,14 +10,14 @@ namespace tern {
 /// The micro-batches of a step, numbered over all ranks, fall into `groups` of equal length that follow one another. The
 /// gradients of a group start from zero and add up in order; the groups' sums are the leaves of a tree (tree_pairs). One
 /// group: the plain chain over all micro-batches.
-/// Ranks  n data-parallel ranks have groups / n groups each, one after the other. Where that is a power of two, each
-///        rank's groups are a whole subtree, and the ranks' sums the leaves of the rest: the same bits for every such n.
+/// Ranks  n data-parallel ranks have groups / n groups each, one after the other. Where groups / n is a power of two, each rank's
+///        groups are a whole subtree, and the ranks' sums are the leaves of the rest: the same bits for every such n.
 struct SumOrder {
   int64_t groups = 1;
   friend bool operator==(const SumOrder&, const SumOrder&) = default;
 };
 
-/// Why so many ranks do not sum `num_micro` micro-batches in this order; none: they do.
+/// Why `num_ranks` ranks cannot sum `num_micro` micro-batches in this order; none: they can.
 enum class SumFault : uint8_t { none, micro_not_divided, ranks_not_divided, not_a_subtree };
 SumFault check_sum_order(const SumOrder&, int64_t num_ranks, int64_t num_micro);
 

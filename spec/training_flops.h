@@ -13,7 +13,7 @@ namespace tern {
 /// per attended pair (causal, windowed) and layer. Recomputed work does not count.
 /// Source: Chowdhery et al. 2022, arXiv:2204.02311, appendix B, with the pairs that are attended instead of all T².
 double training_flops_per_token(const ModelSpec&, int64_t seq);
-/// The same where `tokens` attend to so many pairs together, by kind of attention.
+/// The same, where `tokens` tokens together attend to `pairs` pairs, a function of the attention.
 double training_flops_per_token(const ModelSpec&, const std::function<double(const AttentionSpec&)>& pairs,
                                 double tokens);
 

@@ -19,7 +19,7 @@ enum class ProductKind : uint8_t {
               // multiplier takes it in three products
   decoded,    // not a product: the rows (n, k) of a coded matrix as numbers; 0 bytes: kernels read its blocks, and need
               // nothing beside
-  expert_forward,  // an expert's forward, exact whoever multiplies, of any number of rows
+  expert_forward,  // an expert's forward: always by the exact multiplier, with any number of rows
 };
 /// Scratch bytes that the multiplier of choice needs for one product of m rows with w (n, k): kernels know, spec does
 /// not. Empty function: none.
@@ -74,7 +74,7 @@ AlikeParameters alike_parameters(const Unit&, int64_t tensor);
 inline constexpr int64_t kNumbersOfARow = 3;
 
 /// Elements of the gradient that a tied head keeps apart from the embedding table's until the end of a step, V·D: the
-/// two are added in one fixed order, whatever the schedule. 0 of other units, and of a frozen head.
+/// two are added in one fixed order, whatever the schedule. 0 for other units, and for a frozen head.
 int64_t own_table_gradient(const Unit&, const CostQuery&);
 
 /// Rows that the experts of one rank compute: top_k · tokens where the rank has all experts, else ceil(capacity_factor · top_k

@@ -40,10 +40,10 @@ struct RuleOption {
 /// The rules that read the option, with their defaults: "0.95 for adamw, muon; 0.99 for lion".
 std::string defaults_of(std::string_view option);
 
-/// A number of a parameter, in closed form of its kind and size and of the rule's options.
+/// A number that a rule has for a parameter (elements, FLOPs), in closed form from its kind, its size and the rule's options.
 struct UpdateConfig;
 using ParameterNumber = int64_t (*)(const UpdateConfig&, const ParameterForm&);
-/// As many elements as the parameter has.
+/// The number of the parameter's elements.
 inline int64_t each_element(const UpdateConfig&, const ParameterForm& p) { return p.elements(); }
 
 /// What a rule keeps of a parameter from step to step, zero at first.
@@ -110,8 +110,8 @@ std::pair<int64_t, int64_t> slot_interval(const UpdateConfig&, const StateSlot&,
 int num_sums(const UpdateConfig&);
 /// Whether the masters are tensors of their own: of weights narrower than f32, and where gradients are taken elsewhere.
 bool has_own_masters(const UpdateConfig&, DType dtype);
-/// Of rules inside a projection (update/galore.h): the directions that are kept of a matrix's shorter side, and the form of the projected
-/// gradient; of other parameters 0, and their own form.
+/// For rules inside a projection (update/galore.h): how many directions of a matrix's shorter side are kept, and the form of the
+/// projected gradient; for other parameters 0, and their own form.
 int64_t projection_rank(const UpdateConfig&, const ParameterForm&);
 ParameterForm projected_form(int64_t rank, const ParameterForm&);
 /// Elements that a step of the parameter needs while it runs.
@@ -122,8 +122,8 @@ int64_t update_workspace(const UpdateConfig&, DType dtype, const std::vector<Cou
 int64_t state_bytes(const UpdateConfig&, DType dtype, const ParameterForm&);
 int64_t state_bytes(const UpdateConfig&, DType dtype, const std::vector<CountedForm>&);
 
-/// One step of the parameters. Bytes: gradients are read and cleared; masters and slots read and written; weights are
-/// written if they are not the masters; for sums, gradients and masters are read once more.
+/// The cost of one step of the parameters. Bytes: gradients are read and cleared; masters and slots read and written; weights
+/// are written if they are not the masters; for sums, gradients and masters are read once more.
 struct UpdateCost {
   int64_t flops = 0, bytes_moved = 0;
 };

@@ -1,6 +1,6 @@
 #pragma once
-// Which items stay in slots that are too few for all, where each use asks for some of them: the decisions alone, without a
-// byte read. The cache that reads follows them (store/extent_cache.h), and so hits and bytes can be told beforehand.
+// Decides which items stay in slots that are too few for all, where each use asks for some of the items. It reads no byte: the
+// cache that reads (store/extent_cache.h) follows these decisions, so hits and bytes can be told beforehand.
 
 #include <cstdint>
 #include <span>
@@ -9,7 +9,7 @@
 
 namespace tern {
 
-/// score: the item with the least score goes, a fading mean of its shares (see()). lru: what was used longest ago goes.
+/// score: the item with the least score goes; a score is a fading mean of the item's shares (see()). lru: what was used longest ago goes.
 enum class CachePolicy : uint8_t { score, lru };
 std::string_view name_of(CachePolicy);
 
@@ -24,7 +24,7 @@ struct PlannedRead {
   int place = 0, slot = 0, after = -1;
 };
 
-/// Of all lists so far.
+/// Counts over all lists so far.
 struct CacheHits {
   int64_t wanted = 0, hits = 0;
   double rate() const { return wanted > 0 ? static_cast<double>(hits) / static_cast<double>(wanted) : 0; }
@@ -37,9 +37,9 @@ struct CacheHits {
 class CacheDecisions {
  public:
   CacheDecisions(std::vector<int> group_of, CacheSettings);
-  /// Items in the order of their use, each once. A missing item takes an empty slot, else that of the worst item not
-  /// listed, else of the first listed one already used, else of the last still to come, which must then be read.
-  /// Otherwise a listed item that is there stays until its turn has passed. So an item is read at most once for a list.
+  /// Decides for a list: items in the order of their use, each once. A missing item takes an empty slot; else that of the worst item
+  /// not listed; else of the first listed item whose turn has passed; else of the listed item whose turn comes last, which must then
+  /// be read. Otherwise a listed item that is there stays until its turn has passed. So an item is read at most once for a list.
   std::vector<PlannedRead> want(std::span<const int> items);
   /// Moves the item's score towards `share`.
   void see(int item, double share);

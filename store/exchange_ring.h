@@ -19,13 +19,13 @@
 
 namespace tern {
 
-/// What is lent together. Each extent begins at a multiple of the file's alignment, and what lies behind it in its last block is nobody's.
+/// Extents that are lent together. Each begins at a multiple of the file's alignment; what lies behind it in its last block is nobody's.
 /// No two records share a block.
 struct ExchangedRecord {
   std::vector<Extent> extents;
 };
 
-/// Of all passes so far.
+/// Counts over all passes so far.
 struct ExchangeCounts {
   int64_t used = 0, used_bytes = 0;           // records that were acquired; their extents' bytes
   int64_t read_bytes = 0, written_bytes = 0;  // from and to the disk, in whole blocks; what is read ahead too
@@ -35,7 +35,7 @@ struct ExchangeCounts {
 
 class ExchangeRing {
  public:
-  /// Slots that serve so many records: a record is never in two slots.
+  /// How many of `slots` slots these records use: a record is never in two slots.
   static int slots_for(std::span<const ExchangedRecord>, int slots);
   /// Bytes of one slot, and of slots_for all of them.
   static int64_t slot_bytes_for(std::span<const ExchangedRecord>, int64_t alignment);
@@ -53,7 +53,7 @@ class ExchangeRing {
   /// their order, the first behind the last. Errors: those of read_extent and of a write that came before; TERN_CHECK: another record's
   /// turn.
   std::vector<std::span<std::byte>> acquire(int record);
-  /// What was acquired is written back.
+  /// Ends the use of the acquired record, which is then written back.
   void release();
   /// Waits until everything that was released lies in the file. Errors: those of write_blocks.
   void settle();

@@ -24,7 +24,7 @@ struct CacheItem {
   int group = 0;
 };
 
-/// Of all lists so far.
+/// Counts over all lists so far.
 struct CacheCounts {
   CacheHits items;
   int64_t wanted_bytes = 0, missed_bytes = 0;  // of the items of all lists, and of those that were not there
@@ -32,7 +32,7 @@ struct CacheCounts {
   int64_t waited_ns = 0;                       // by acquire
 };
 
-/// The places are the extents of all items, item by item.
+/// Place numbers (ExtentRing) count the extents of all items, item by item.
 class ExtentCache final : public ExtentRing {
  public:
   /// Bytes that the cache takes for these items.

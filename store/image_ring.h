@@ -1,7 +1,7 @@
 #pragma once
-// Images of memory that lie in a scratch file: each is lent once in a pass, in a fixed order, through few slots. Of an image only some
-// blocks are read before it is lent, and some are written behind it; which, is told at the begin of each pass. Threads read ahead
-// and write behind while one image is in use. Keys and values of layers pass through it.
+// Images of memory that lie in a scratch file: each is lent once in a pass, in a fixed order, through few slots. Only some blocks of an
+// image are read before it is lent, and only some are written after it; `begin` is told which. Threads read ahead and write
+// behind while one image is in use. Keys and values of layers pass through it.
 
 #include <condition_variable>
 #include <cstdint>
@@ -32,7 +32,7 @@ struct ImageMoves {
   std::vector<BlockRun> reads, writes;
 };
 
-/// Of all passes so far, as counted behind each read and write.
+/// Counts over all passes so far, taken after each read and write.
 struct ImageCounts {
   struct Moved {
     int64_t read_bytes = 0, written_bytes = 0;
@@ -46,10 +46,10 @@ struct ImageCounts {
 
 class ImageRing {
  public:
-  /// Slots that serve so many images, and the bytes of all of them. An image is never in two slots.
+  /// How many of `slots` slots these images use, and the bytes of all of them. An image is never in two slots.
   static int slots_for(std::span<const int64_t> image_bytes, int slots);
   static int64_t bytes_for(std::span<const int64_t> image_bytes, int slots, int64_t alignment);
-  /// Of the file, where each image has whole blocks.
+  /// Bytes of the file, in which each image has whole blocks.
   static int64_t file_bytes_for(std::span<const int64_t> image_bytes, int64_t alignment);
   /// `memory`: bytes_for of them, from a multiple of the alignment on; it outlives the ring, as `file` does. settings.cyclic is not
   /// looked at.
@@ -66,7 +66,7 @@ class ImageRing {
   /// The bytes of the next image of the pass, when what was to be read is there; other bytes are undefined. To be changed in place until
   /// release. Errors: those of read_extent, and of a write that came before; TERN_CHECK: another image's turn.
   std::span<std::byte> acquire(int image);
-  /// What the pass writes of the image is written.
+  /// Ends the use of the acquired image; the runs of it that the pass writes are then written.
   void release();
   /// The rest of the pass is left out: what was acquired and not released is not written. Waits until the disk is at rest.
   void abandon() noexcept;

@@ -13,7 +13,7 @@
 
 namespace tern {
 
-/// File 0 alone. Implementations are thread-safe.
+/// It has one file, number 0. Implementations are thread-safe.
 class ScratchFile : public BlockFiles {
  public:
   /// Writes once, as pwrite does; offset, length and address are multiples of the alignment. Returns the bytes written, which

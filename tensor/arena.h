@@ -1,9 +1,9 @@
 #pragma once
 // Arena: where tensors come from, and who counts their bytes. The counts are logical bytes (elements × size), exactly
 // what the closed forms of spec/ predict; padding is the allocator's: under 64 bytes, or under a page from 128 KiB on. Freed
-// blocks of 128 KiB and more are kept for the next tensors (block_store.h) as long as they and what is in
-// use take no more than was once in use: a step that repeats itself takes no memory from the system, and what is
-// resident stays within the counted peak.
+// blocks of 128 KiB and more are kept for the next tensors (block_store.h) as long as kept and used bytes together
+// do not exceed the most that was ever in use. So a step that repeats itself takes no memory from the system, and
+// resident memory stays within the counted peak.
 
 #include <array>
 #include <cstdint>
@@ -53,8 +53,8 @@ struct PeakBytes {
   MemoryBytes each{};  // highest per class
   int64_t total = 0;   // highest sum over classes
 };
-/// The peaks of an arena while this lives, from the values at its beginning on. Any number may live at once, made and
-/// ended in any order by any thread: none disturbs another, or the arena's own peaks.
+/// The peaks of an arena while this object lives; they start from what is in use when it is made. Any number may live at once,
+/// made and ended in any order by any thread: none disturbs another, or the arena's own peaks.
 class PeakScope {
  public:
   explicit PeakScope(const Arena&);

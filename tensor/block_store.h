@@ -12,8 +12,8 @@ namespace tern {
 /// Not thread-safe. Keeps nothing under a sanitizer, which should see every use of memory that was given back.
 class BlockStore {
  public:
-  /// Blocks are cut at multiples of a page of so many bytes, a power of two: the system takes back whole pages of its own, so
-  /// anything smaller would take a neighbour's. 0: what the system's pages are.
+  /// Blocks are cut at multiples of `page` bytes, a power of two; 0: the system's page. The system takes back whole pages of its
+  /// own, so with a smaller `page` it would take a neighbour's memory too.
   explicit BlockStore(size_t page = 0);
   BlockStore(const BlockStore&) = delete;
   BlockStore& operator=(const BlockStore&) = delete;
@@ -22,7 +22,7 @@ class BlockStore {
   /// `size` bytes (a multiple of 64, at least 64), aligned to 64; null if the system has none. If no stretch holds it,
   /// kept memory goes back to the system first, until at most `most_kept` bytes are kept.
   void* take(size_t size, size_t most_kept);
-  /// `size` as taken. Kept if no more than `most_kept` bytes are kept then, and if it is large enough to be worth it.
+  /// Gives back a block; `size` as in take. The block is kept if at most `most_kept` bytes are then kept, and if keeps(size).
   void give(void* block, size_t size, size_t most_kept);
   size_t kept_bytes() const { return kept_bytes_; }
   /// Whether a block of `size` bytes is large enough to be whole pages of its own, which may be kept.

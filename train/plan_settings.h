@@ -44,7 +44,7 @@ void check_planned_model(const ModelSpec&, const TrainSettings&);
 std::optional<Recompute> planned_mode(const Plan&);
 /// The ZeRO stage that all layers have; none: they differ.
 std::optional<int> planned_zero(const Plan&);
-/// By layer (plan/layers.h): its recomputation mode.
+/// The recomputation mode of each layer (plan/layers.h).
 std::vector<Recompute> planned_recompute(const Plan&);
 
 }  // namespace tern

@@ -77,7 +77,7 @@ struct TrainSettings {
   std::optional<int64_t> memory_bytes;  // --memory
   std::optional<double> max_seconds;
   bool dry_run = false;
-  // It says the recomputation of each layer; `recompute` is then their common mode, or none if they differ.
+  // If set, the plan says the recomputation of each layer; `recompute` is then the layers' common mode, or none if they differ.
   std::optional<Plan> plan;
   std::string plan_path;               // --plan; empty: no plan
   std::optional<RobustConfig> robust;  // --aggregator; absent: gradients are summed

@@ -24,7 +24,7 @@ Program zeroth_program(const ModelSpec&, const TrainSettings&);
 /// Appends a second copy of the step's micro-batches, as zeroth_program takes them.
 void add_second_pass(std::vector<MicroBatch>&);
 
-/// By unit: whether its weights lie in the file. Those of layers do; embedding, head and a tied table are in memory. Empty: none lies there.
+/// For each unit whether its weights lie in the file. Those of layers do; embedding, head and a tied table are in memory. Empty: none lies there.
 std::vector<bool> units_in_file(const ModelSpec&, const TrainSettings&);
 
 }  // namespace tern

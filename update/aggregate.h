@@ -30,11 +30,11 @@ using Vectors = std::vector<std::span<const T>>;
 /// (1/n) Σ x_i, summed in the order of the workers.
 template <class T>
 std::vector<T> mean_of(const Vectors<T>&);
-/// Of each coordinate the middle value, or the mean of the two middle ones. The order of the workers changes no bit (nor does
+/// For each coordinate the middle value, or the mean of the two middle ones. The order of the workers changes no bit (nor does
 /// it in trimmed_mean).
 template <class T>
 std::vector<T> coordinate_median(const Vectors<T>&);
-/// Of each coordinate the mean of what is left without the f smallest and the f largest. Source: Yin et al. 2018, arXiv:1803.01498.
+/// For each coordinate the mean of what is left without the f smallest and the f largest. Source: Yin et al. 2018, arXiv:1803.01498.
 template <class T>
 std::vector<T> trimmed_mean(const Vectors<T>&, int f);
 

@@ -1,7 +1,7 @@
 #pragma once
 // The random direction of a step without backward passes: a standard normal number for each trained element, made again wherever it is
-// needed and kept nowhere. It depends on seed, step, the parameter's name and the element's place alone: on no number of threads, on no
-// order of units, and not on where weights lie.
+// needed and kept nowhere. It depends on seed, step, the parameter's name and the element's place alone, not on the number of threads, the
+// order of units, or where weights lie.
 // Source: MeZO, Malladi et al. 2023, arXiv:2305.17333 (the seed in the place of the direction; recalled).
 
 #include <cstdint>

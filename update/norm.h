@@ -19,14 +19,14 @@ namespace tern {
 /// Errors  diverged: a gradient that is not finite, naming the step and the tensor. TERN_CHECK: shared parameters, and no world.
 UpdateNorm gradient_norm(const UpdatePass&, Comm* world = nullptr);
 
-/// Of one parameter, Σ x² of its gradient, as gradient_norm adds it. Only where it is whole.
+/// Σ x² of one parameter's gradient, as gradient_norm adds it. Only for a parameter that is whole on this rank.
 double gradient_squares(const UpdatePass&, size_t parameter);
-/// gradient_norm from each parameter's squares, if UPDATEs came before NORM; no sums of the rule. Errors: the same.
+/// For UPDATEs that came before NORM: gradient_norm from each parameter's squares, without the rule's sums. Errors: the same.
 UpdateNorm norm_of_squares(const UpdatePass&, const std::vector<double>& squares);
-/// Errors  diverged: the square is not finite; naming the parameter, and that others were updated already.
+/// Checks a parameter's square. Errors  diverged: it is not finite; the message names the parameter and says that others were updated.
 void require_finite_square(const UpdatePass&, size_t parameter, double square);
 
-/// Bytes that each of so many ranks contributes to the exchange of NORM (block_value_bytes).
+/// Bytes that each of `ranks` ranks contributes to the exchange of NORM (block_value_bytes).
 std::vector<int64_t> norm_value_bytes(const UpdatePass&, int ranks);
 
 }  // namespace tern

@@ -47,23 +47,23 @@ struct OuterConfig {
 using OuterFragment = std::vector<Shape>;
 int64_t elements_in(const OuterFragment&);
 
-/// Empty: it can run. Otherwise why not, naming the option, of a model of so many units.
+/// Why the configuration cannot run with a model of `units` units, naming the option; empty: it can.
 std::string outer_fault(const OuterConfig&, int units);
 
 /// The fragment of a unit: neighbours share one.
 int fragment_of(int unit, int units, int fragments);
-/// Whether a fragment is averaged after the step; whether what came of it counts then.
+/// Whether a fragment is averaged after the step; whether an average of it begins to count after the step.
 bool sends_at(const OuterConfig&, int fragment, int64_t step);
 bool counts_at(const OuterConfig&, int fragment, int64_t step);
 /// Whether a rank is cut off in the step; how many are not.
 bool is_away(const OuterConfig&, int rank, int64_t step);
 int present_at(const OuterConfig&, int ranks, int64_t step);
-/// With whom each rank averages a fragment after the step, ranks in order; one alone or cut off is its own partner.
+/// With whom each rank averages a fragment after the step, in the order of ranks; a rank that is alone or cut off is its own partner.
 std::vector<int> partners_at(const OuterConfig&, int fragment, int ranks, int64_t step);
 /// The last step whose work is in the model after `step` steps of one fragment; 0: none.
 int64_t last_step_that_counts(const OuterConfig&, int64_t step);
 
-/// Of one rank; tensors of the trained parameters in their order, of the masters' type.
+/// What one rank keeps: tensors of the trained parameters, in their order and in the masters' type.
 struct OuterState {
   int ranks = 1, rank = 0;
   bool pairs = false;            // φ, u and the pending Δ are this rank's own; else they are alike on all
@@ -73,7 +73,7 @@ struct OuterState {
   std::vector<Tensor> pending;   // the averaged Δ that does not count yet; none where τ = 0
   std::vector<Tensor> error;  // of a codec, by fragment: what this rank's codes left out so far, as one row of numbers
   std::vector<Tensor> sum_error;  // of codes, by fragment: what coding this rank's part of the average left out so far
-  // Of factors, of each parameter: (rows, r) and (columns, r), alike on all ranks; empty: it travels whole.
+  // The factors of each parameter: (rows, r) and (columns, r), alike on all ranks; empty: the parameter travels whole.
   std::vector<Tensor> left, right;
 };
 /// φ begins as the masters are; the rest is zero. Bytes: MemoryClass::optimizer, outer_state_bytes.
@@ -81,12 +81,12 @@ OuterState make_outer_state(const OuterConfig&, std::span<const Tensor> masters,
                             int num_units, int rank, int ranks, Arena&);
 /// What all ranks together keep.
 int64_t outer_state_bytes(const OuterConfig&, std::span<const OuterFragment>, int ranks, DType);
-/// Of one rank: numbers in factors.
+/// How many numbers the factors of one rank have.
 int64_t outer_factor_elements(const OuterConfig&, std::span<const OuterFragment>);
 /// Peak bytes of message buffers, all ranks together.
 int64_t outer_staging_bytes(const OuterConfig&, std::span<const OuterFragment>, int ranks, DType);
 /// Bytes that all ranks together send to average a fragment after the step: 2(n − 1)·S for n ranks, each pair 2·S.
-/// S: bytes of the fragment, of its codes and scales, or of factors new in this turn. Cut off: zeros, in pairs nothing.
+/// S: bytes of the fragment, of its codes and scales, or of factors new in this turn. Who is cut off sends zeros, in pairs nothing.
 int64_t outer_fragment_bytes(const OuterConfig&, const OuterFragment&, int fragment, int ranks, int64_t step, DType);
 
 /// What ranks do beside their own steps.
@@ -97,9 +97,9 @@ struct OuterStep {
   int64_t sent_bytes = 0;    // by this rank, so far
   int64_t pair_staging = 0;  // most bytes in which a pair's values waited to be summed
 };
-/// After the step of each rank. `scratch`: tensors like the masters, zero before and after (the gradients). Returns whether masters changed.
-/// Who is cut off adds nothing to averages, and goes on from φ after the last such step: only its
-/// own work of that time is lost. In pairs it keeps that.
+/// Called after each step. `scratch`: tensors like the masters, zero before and after (the gradients). Returns whether masters changed.
+/// A rank that is cut off adds nothing to averages, and goes on from φ after the last such step: only its own work of that
+/// time is lost. In pairs it keeps that work.
 /// Order   averages are sums in the tree of the ranks (comm/comm.h) times 1/ranks; of codes decoded vectors, in rank order. Threads and
 ///         transport change no bit.
 bool outer_step(OuterStep&, int64_t step, std::span<const Tensor> masters, std::span<const Tensor> scratch,

@@ -16,7 +16,7 @@ inline constexpr std::string_view kOuterCodecNames[] = {"none", "int8", "int4", 
 constexpr bool is_in_codes(OuterCodec c) { return c != OuterCodec::none && c != OuterCodec::power_sgd; }
 inline constexpr int64_t kOuterBlock = 128;  // elements of one scale
 
-/// Bytes of so many elements: each block has an f32 scale and its codes, also a last one that is shorter.
+/// Bytes of `elements` elements: each block has an f32 scale and its codes, also a last one that is shorter.
 int64_t codec_bytes(OuterCodec, int64_t elements);
 /// codes: round(x / s), s = a block's largest |x| / 127 (7), ties to even; or signs (zero: +), s = its mean |x|. Then
 /// x -= decode(codes). A block with NaN or infinities decodes to NaN. Errors  TERN_CHECK: sizes; a codec without codes.

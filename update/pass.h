@@ -47,7 +47,7 @@ DType weight_type(const UpdatePass&);
 /// Sets the pass to step `number`, whose rate is rate_of(number). If this pass did not do the step before, the rates of all earlier
 /// steps are asked for too, so that a resumed run has the bits of one that was not stopped.
 void begin_step(UpdatePass&, int64_t number, const std::function<double(int64_t)>& rate_of);
-/// The state and the config must outlive it. The gradients are those of allocate_gradients.
+/// Makes the pass. The state and the config must outlive it. The gradients are those of allocate_gradients.
 UpdatePass make_update_pass(const ModelSpec&, OptimizerState&, const UpdateConfig&, ModelWeights& weights,
                             ModelWeights& gradients);
 

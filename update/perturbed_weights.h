@@ -1,7 +1,7 @@
 #pragma once
-// Training without backward passes: the loss at the weights moved a little along a random direction and against it says how steep it is
-// that way, and that slope times the direction stands in the place of the gradient. Nothing is kept but the seed: no gradients, no
-// activations; one unit's moved copy at a time.
+// Training without backward passes. The loss is taken at weights that are moved a little along a random direction, and against it; the
+// difference says how steep the loss is that way, and this slope times the direction takes the place of the gradient. Only the seed is kept:
+// no gradients, no activations, and one unit's moved copy at a time.
 // Sources: MeZO, Malladi et al. 2023, arXiv:2305.17333; ZO2, Wang et al. 2025, arXiv:2503.12668 (units from a lower tier, each moved by the
 // step before when it comes next). Both recalled. Unlike theirs the weights themselves are not moved to and fro, which would leave
 // roundings: moved copies are made from them.
@@ -22,8 +22,8 @@ struct ZerothOrder {
   uint64_t seed = 1;
 };
 
-/// What PerturbedWeights takes: the moved copy of a unit (a tied head's with its table), or the unit's slope times direction where that is
-/// longer; of weights in a file also the unit's weights. Of an arena's MemoryClass::gradients.
+/// Bytes that PerturbedWeights takes from the arena (MemoryClass::gradients): the moved copy of a unit (a tied head's with its table), or
+/// the unit's slope times direction if that is longer; if weights lie in a file, also the unit's weights.
 int64_t perturbed_bytes(const ModelSpec&, DType weights, const std::vector<bool>& in_file = {});
 
 /// Lends each unit's weights, moved, to a pass through the units in their order, in which each is acquired twice as often as there are
@@ -36,10 +36,10 @@ class PerturbedWeights final : public WeightLender {
   PerturbedWeights(const ModelSpec&, const ModelWeights&, UpdatePass&, const ZerothOrder&, StoredStates* stored,
                    Arena&);
 
-  /// The next pass is that of this step, of so many micro-batches. A unit that is still to be moved is moved when it is acquired.
+  /// The next pass is that of step `step`, with `micros` micro-batches. A unit that is still to be moved is moved when it is acquired.
   void begin_pass(int64_t step, int64_t micros);
-  /// After it: (L₊ - L₋) / 2ε. The units are to be moved by the step that `update_pass` says (begin_step), at their next turn or by
-  /// settle. Without a slope they stay.
+  /// Called after the pass. slope: (L₊ - L₋) / 2ε. The units will be moved by the step that the UpdatePass says (begin_step), at their next
+  /// turn or by settle. Without a slope they stay.
   void end_pass(std::optional<double> slope);
   /// Moves what is still to be moved. Temporaries of the rule: the arena's.
   void settle(Arena&);

@@ -58,7 +58,7 @@ int64_t robust_values(const RobustConfig&, int workers);
 /// Bytes of all workers together, for vectors of `elements`: what they keep from step to step, and the memory of a step's vectors.
 int64_t robust_state_bytes(const RobustConfig&, int workers, int64_t elements, DType);
 int64_t robust_staging_bytes(const RobustConfig&, int workers, int64_t elements, DType);
-/// z of `alie`.
+/// The z of Attack::alie, for so many workers and attackers.
 double alie_deviations(int workers, int attackers);
 
 }  // namespace tern

@@ -57,7 +57,7 @@ struct UpdateFunctions {
 #include "spec/update_rules.def"
 #undef TERN_UPDATE_RULE
 
-/// What AdamW's arithmetic reads, of a shard. Options beta1, beta2, epsilon, weight-decay.
+/// The numbers that AdamW's arithmetic reads, for a shard. Options beta1, beta2, epsilon, weight-decay.
 AdamwStep adamw_step_numbers(const UpdateShard&);
 /// AdamW's step with the moments m and v, for rules that leave some parameters to it. Options as above.
 void adamw_step_of(const UpdateShard&, const Tensor& m, const Tensor& v);

@@ -16,8 +16,8 @@ struct RankInterval {
   Interval elements;
 };
 
-/// Of the parameters of trained_parameters(spec), in their order. `rank` and `ranks` count those that have the same part of the model,
-/// its replicas. Without owners a parameter is whole on every one of them.
+/// Who keeps what of the parameters of trained_parameters(spec), in their order. `rank` and `ranks` count the ranks that have the same part
+/// of the model, its replicas. Without owners a parameter is whole on every one of them.
 struct Shares {
   int rank = 0, ranks = 1;
   std::vector<std::vector<RankInterval>> owners{};  // ascending; empty: none
@@ -34,7 +34,7 @@ struct Shares {
   const std::vector<RankInterval>& keepers(size_t parameter) const;
   bool any() const;
   bool any_weights_apart() const;
-  /// What this rank keeps of a parameter of so many elements.
+  /// What this rank keeps of a parameter of `elements` elements.
   Interval mine(size_t parameter, int64_t elements) const;
 };
 
@@ -47,9 +47,9 @@ Shares make_shares(const ModelSpec&, UpdateRule, std::span<const int> zero, int 
 struct MeshPlace {
   int device = 0, replica = 0, replicas = 1, tensor_place = 0, tensor_ranks = 1;
 };
-/// make_shares of one rank of a mesh: it has its device's units, the head's device a copy of a tied table too, and of a tensor
-/// group its parts of them: `spec` is then tensor_part's. Shapes: home: the device of each unit. Errors: those of make_shares;
-/// usage: ZeRO 2 or 3 of only one of a tied table's embedding and head.
+/// make_shares for one rank of a mesh. It has the units of its device (on the head's device also a copy of a tied table); in a tensor
+/// group it has its parts of them, and `spec` is tensor_part's. Shapes: home: the device of each unit. Errors: those of
+/// make_shares; usage: ZeRO 2 or 3 of only one of a tied table's embedding and head.
 Shares make_mesh_shares(const ModelSpec& spec, UpdateRule, std::span<const int> zero, std::span<const int> home,
                         const MeshPlace&);
 

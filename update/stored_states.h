@@ -90,7 +90,7 @@ class StoredStates {
     Tensor master;
     std::vector<Tensor> slots;
   };
-  /// In the order of begin, and of each parameter from its first part on. Errors: those of ExchangeRing.
+  /// Brings a part into memory. Parts come in the order of begin, and of each parameter from its first on. Errors: those of ExchangeRing.
   Part acquire(size_t parameter, size_t part);
   void release();
   /// Waits until all that was released is in the file. Errors: of writing it.

@@ -16,13 +16,13 @@ namespace tern {
 /// UPDATE(unit): the rule's step on every parameter of the unit, in one pass over memory that also rounds the masters
 /// into bf16 weights; then the gradients of the unit are zero. Units may come in any order: same bits.
 /// Temporaries are the arena's (MemoryClass::workspace), as many bytes as spec/update_rule.h's update_workspace.
-/// Of shared parameters this rank's part; sums over a parameter are exchanged as NORM's, over its replicas.
+/// Of shared parameters it changes this rank's part; a rule's sums over a parameter are exchanged as NORM's, over the replicas.
 void update_unit(const UpdatePass&, const UpdateNorm&, int unit, Arena&, Comm* replicas = nullptr);
 /// The same for some parameters, by their places in state.infos.
 void update_parameters(const UpdatePass&, const UpdateNorm&, std::span<const size_t> parameters, Arena&,
                        Comm* replicas = nullptr);
 
-/// Bytes that each of so many replicas contributes to the exchange of UPDATE of some parameters (block_value_bytes).
+/// Bytes that each of `replicas` replicas contributes to the exchange of UPDATE of some parameters (block_value_bytes).
 std::vector<int64_t> update_value_bytes(const UpdatePass&, std::span<const size_t> parameters, int replicas);
 
 /// Bytes of all compute threads together that UPDATE leaves in their scratch (kernels/cpu/thread_scratch.h), at most.

@@ -92,8 +92,10 @@ def compare(data, runs, epochs, parts, seeds, search, given):
             if search:
                 power = best_power(lambda k: one(rule, batch, k, 1)[0], power)
             losses = [one(rule, batch, power, seed) for seed in seeds]
-            trained = sum(t for _, t in losses) / len(losses)
-            curves[rule].append((math.log2(batch), sum(h for h, _ in losses) / len(losses)))
+            ended = [both for both in losses if math.isfinite(both[0])]
+            held, trained = ([sum(each) / len(ended) for each in zip(*ended)] if ended else [math.inf, math.inf])
+            if ended:
+                curves[rule].append((math.log2(batch), held))
             cells += [study.spread([h for h, _ in losses]), f"{trained:.3f}", f"{2.0 ** power:g}"]
         rows.append([rule, *cells])
     print(f"\n{data}: {samples} samples of {runs.seq} tokens, {epochs} passes; batches of {', '.join(map(str, batches))} are "

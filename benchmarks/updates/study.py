@@ -3,6 +3,7 @@
 import argparse
 import json
 import lzma
+import math
 import os
 import pathlib
 import random
@@ -162,9 +163,20 @@ def first_below(points, goal, across):
 
 
 def spread(values):
-    """Mean and largest distance from it."""
+    """Mean and largest distance from it, of those that did not diverge."""
+    finite = [v for v in values if math.isfinite(v)]
+    if len(finite) < len(values):
+        return f"{spread(finite)} ({len(values) - len(finite)} of {len(values)} seeds diverged)" if finite else "diverged"
     mean = sum(values) / len(values)
     return f"{mean:.3f} ± {max(abs(v - mean) for v in values):.3f}" if len(values) > 1 else f"{mean:.3f}"
+
+
+def reached(values):
+    """When seeds reached a goal, None where one did not."""
+    those = [v for v in values if v is not None]
+    if not those:
+        return "not reached"
+    return spread(those) + ("" if len(those) == len(values) else f" ({len(those)} of {len(values)} seeds)")
 
 
 def table(head, rows):

@@ -61,7 +61,7 @@ struct GgufTensorToWrite {
 /// Returns the file's size. Order  tensors as given.
 /// Errors  usage: a name twice, empty or over 64 bytes, a rank over 4, a size below 1, rows that are no multiple of the
 ///         block, a producer of too few or too many values or bytes, another type; bad_file: a number that the type
-///         cannot hold; io.h's.
+///         cannot hold; those of base/io.h.
 /// Source  gguf 0.19, which reads what this writes (dev/golden/gguf_files.py --check).
 int64_t write_gguf(Io&, const std::string& path, const GgufMetadata& metadata,
                    std::span<const GgufTensorToWrite> tensors);

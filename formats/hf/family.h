@@ -171,7 +171,7 @@ const HfFamily& hf_family(const HfConfig&);
 HfBlocks hf_blocks(const HfConfig&);
 /// The names of its weights, likewise.
 HfNames hf_names(const HfConfig&);
-/// True if a row of the family sets this value.
+/// Whether an option of the family sets this value.
 template <class T>
 bool has_option(const HfFamily& family, T HfConfig::*field) {
   for (const HfOption& o : family.options)

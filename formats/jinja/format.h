@@ -20,7 +20,7 @@ struct JsonStyle {
   std::optional<std::string> indent;
   std::string item_separator = ", ", key_separator = ": ";
 };
-/// json.dumps of a value. Errors: Failure: a value that JSON has not.
+/// json.dumps of a value. Errors: Failure: a value that JSON cannot express.
 MarkedText to_json(Meter* meter, const Value& v, const JsonStyle& style);
 
 /// The time by strftime's format.

@@ -37,8 +37,8 @@ std::vector<MarkedText> split_lines(Meter* meter, const MarkedText& text, bool k
 /// The byte at which code point number `chars` begins; and the number of code points before byte `bytes`.
 size_t byte_offset(const TextObject& text, size_t chars);
 size_t char_offset(const TextObject& text, size_t bytes);
-/// The first place of `part` at or behind `from`; npos: none. Time is linear in the text, as a template must not choose
-/// a quadratic one.
+/// The first place of `part` at or behind `from`; npos: none. Time is linear in the text, whatever the template: no text may
+/// make it quadratic.
 size_t find_text(std::string_view text, std::string_view part, size_t from = 0);
 size_t find_text_last(std::string_view text, std::string_view part);
 bool text_is(const std::string& name, std::string_view text);  // isdigit, isalpha, …

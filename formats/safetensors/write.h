@@ -41,7 +41,7 @@ struct SafetensorsWritten {
 ///         padded with blanks to a multiple of 8. Byte-equal to what the reference library writes for the same tensors
 ///         (checked for ≤ 1 metadata key: with more the reference does not fix their order).
 /// Errors  usage: a name twice, a negative size, bytes that do not match the shape, more than the reader would accept;
-/// io.h's.
+/// those of base/io.h.
 SafetensorsWritten write_safetensors(Io&, const std::string& path, std::span<const TensorToWrite> tensors,
                                      const SafetensorsMetadata& metadata = {{"format", "pt"}});
 

@@ -1,5 +1,5 @@
 #pragma once
-// Byte-pair encoding of one word: the model of tokenizer.json without what surrounds it.
+// Byte-pair encoding of one word: the model of tokenizer.json without what surrounds it. The reference: Hugging Face's tokenizers.
 
 #include <array>
 #include <cstdint>

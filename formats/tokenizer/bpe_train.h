@@ -1,5 +1,5 @@
 #pragma once
-// Learns a byte-level BPE tokenizer from text.
+// Learns a byte-level BPE tokenizer from text. The reference: BpeTrainer of Hugging Face's tokenizers.
 
 #include <cstdint>
 #include <functional>

@@ -1,5 +1,5 @@
 #pragma once
-// SentencePiece's compiled normalization rules: a double-array trie from spellings to replacements.
+// SentencePiece's compiled normalization rules: a double-array trie from spellings to replacements. The reference: Hugging Face's tokenizers.
 
 #include <cstdint>
 #include <optional>

@@ -1,5 +1,5 @@
 #pragma once
-// The decoders of tokenizer.json, pieces to text, as plain values named as the file names them, and what runs them.
+// The decoders of tokenizer.json, pieces to text, as plain values named as the file names them, and what runs them. The reference: Hugging Face's tokenizers.
 
 #include <cstddef>
 #include <cstdint>
@@ -71,7 +71,7 @@ class DecodePipeline {
   ~DecodePipeline();
   DecodePipeline(DecodePipeline&&) noexcept;
   void push(std::string_view piece, std::string& out);
-  void finish(std::string& out);  // and begin anew
+  void finish(std::string& out);  // appends what still waits; the pipeline can then begin anew
 
  private:
   struct Stage;

@@ -1,5 +1,5 @@
 #pragma once
-// Grapheme clusters: what people take for one character.
+// Grapheme clusters: what people take for one character. The reference: Hugging Face's tokenizers.
 
 #include <cstddef>
 #include <string_view>

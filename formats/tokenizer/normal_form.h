@@ -1,5 +1,5 @@
 #pragma once
-// Unicode's normal forms and lower case, as the reference's normalizers write them.
+// Unicode's normal forms and lower case, as the normalizers of the reference (Hugging Face's tokenizers) write them.
 
 #include <cstdint>
 #include <string>

@@ -1,6 +1,6 @@
 #pragma once
 // Regular expressions of tokenizers. Few patterns, which nearly all models use, are scanned by hand (scan.h); the
-// others run on Oniguruma, the engine of the reference, with the reference's newer character tables.
+// others run on Oniguruma, the engine of the reference (Hugging Face's tokenizers), with the reference's newer character tables.
 
 #include <cstddef>
 #include <memory>

@@ -1,6 +1,6 @@
 #pragma once
-// Text to token ids and back, exactly as the reference libraries do it. A Tokenizer is a value: immutable, cheap to
-// copy (it shares its tables), safe to use from many threads at once.
+// Text to token ids and back, exactly as the reference libraries (Hugging Face's tokenizers, SentencePiece) do it. A Tokenizer is a
+// value: immutable, cheap to copy (it shares its tables), safe to use from many threads at once.
 
 #include <cstdint>
 #include <filesystem>

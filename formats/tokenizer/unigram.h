@@ -1,5 +1,5 @@
 #pragma once
-// Unigram: of all ways to cut a text into pieces the one whose scores add up to most.
+// Unigram: a text is cut into the pieces whose scores add up to the most. The reference: Hugging Face's tokenizers.
 
 #include <array>
 #include <cstdint>

@@ -1,36 +1,36 @@
 #pragma once
 // What guesses may lose. Forecasts of what guesses cost and win can be wrong in ways that nobody thought of (cold caches behind
-// a draft, rows that cost more with logits than without), so they only propose; what was lost or won is read off the clock,
-// and guesses lose no more than a fixed share of the time. A bandit between guesses and none, whose losing arm is paid for in
-// advance.
+// a draft, rows that cost more with logits than without), so they only propose. What was lost or won is read off the clock,
+// and guesses lose no more than a fixed share of the time. It is a bandit with two arms, guesses and none, in which the losing
+// arm is paid for in advance.
 
 #include "infer/speculate/step_times.h"
 
 namespace tern {
 
-/// Seconds that guesses may still cost more than they win. A share of all time comes in, what steps with guesses took longer than
-/// their tokens take without goes out, and what they won comes back. Little is saved up, so that gains of one kind of text are
-/// not lost on the next. What steps without guesses take is measured again now and then (wants_plain).
+/// An account of seconds: by how much guesses may still cost more than they win. A share of all time is paid in. The time that steps
+/// with guesses took longer than their tokens take without is paid out, and what they won is paid in. Little is saved up, so that gains of
+/// one kind of text are not lost on the next. The time of steps without guesses is measured again now and then (wants_plain).
 class GuessAccount {
  public:
-  /// A step of `decoding` texts without guesses, and not right behind one with.
+  /// Takes the time of a step of `decoding` texts without guesses that does not follow a step with guesses.
   void observe_plain(int64_t decoding, double seconds);
-  /// A step with guesses, or behind one, that drew so many tokens. `seconds`: with guessing and drawing.
+  /// Takes the time of a step with guesses, or right after one, that drew `tokens` tokens. `seconds`: with guessing and drawing.
   void observe_guessed(int64_t decoding, int64_t tokens, double seconds);
-  /// Of a step that read prompts too: more than it would have been without guesses. Negative: guesses won.
+  /// For a step that read prompts too: how much longer it took than without guesses. Negative: guesses won.
   void charge(double lost_s);
   /// Time has passed: a share of it may be lost.
   void earn(double seconds);
-  /// Enough steps without guesses were seen to judge those with.
+  /// Whether enough steps without guesses were seen to judge those with guesses.
   bool is_open() const { return num_plain_ >= kFirstPlain; }
-  /// No guesses are to be computed in the next step, so that what a step takes without is known.
+  /// Whether the next step should compute no guesses, so that the time of a step without them is known.
   bool wants_plain() const { return since_plain_ >= kPlainEvery; }
   /// Whether so much may be lost.
   bool can_pay(double lost_s) const { return lost_s <= left_s_; }
-  /// What is wanted costs more than is usually saved up: shares of the time, not gains, are saved for it. 0: nothing is.
+  /// Saves up for guesses that cost more than is usually saved, from shares of the time and not from gains. 0: saves for nothing.
   void save_for(double lost_s) { wanted_s_ = lost_s; }
   double left_s() const { return left_s_; }
-  /// Of a step without guesses, as they are on average; 0: none was seen.
+  /// The mean seconds of a step of `decoding` texts without guesses; 0: none was seen.
   double plain_s(int64_t decoding) const;
 
   static constexpr int64_t kFirstPlain = 4, kPlainEvery = 32;  // steps

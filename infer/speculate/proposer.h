@@ -25,7 +25,7 @@ struct ProposalAsk {
   std::span<const int32_t> tokens;  // prompt and generated; it only grows
   int64_t most = 0;                 // the most guesses that are wanted, at least 1
   const SamplingOptions* sampling = nullptr;
-  int64_t num_generated = 0;  // the last so many of `tokens` were generated
+  int64_t num_generated = 0;  // so many of `tokens`, the last ones, were generated
   uint64_t stream = 0;        // the stream of its draws (sample_token's `sequence`)
   // Guesses are to be drawn by random numbers of their own, and to come with their odds (draw_guess).
   bool with_odds = false;

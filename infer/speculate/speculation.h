@@ -2,8 +2,8 @@
 // Decides how many guessed tokens a step computes behind the ends of its sequences: the number that gives the most tokens a second, by the
 // measured times of steps and the measured acceptance, and none if none would pay. The aim is Nightjar's: never slower than without guesses.
 // Nightjar tries lengths by a bandit; here the acceptance of every guess is known, as guesses that were not computed are compared with the
-// drawn tokens too. That is a forecast. How much may be lost where it is wrong, an account bounds by the clock alone (guess_account.h).
-// None of this has a part in which token is drawn.
+// drawn tokens too. That is a forecast. An account bounds, by the clock alone, what may be lost where it is wrong (guess_account.h).
+// None of this decides which token is drawn.
 
 #include <optional>
 
@@ -98,7 +98,7 @@ class Speculation {
   SpeculationSettings settings_;
   const Clock& clock_;
   StepTimes times_;  // of steps that only decoded, without drawing
-  // Of all steps: for numbers of rows that steps which only decoded lacked of late.
+  // Of all steps, for numbers of rows that no recent step which only decoded had.
   StepTimes lasting_times_{StepTimes::kLongMemory};
   std::optional<double> draw_s_;  // seconds to draw one token
   std::optional<double> length_;  // the usual number of a text's tokens when it ends
@@ -113,7 +113,7 @@ class Speculation {
   SpeculationFigures figures_;
 };
 
-/// The number of rows that guesses may add to a batch of so many sequences. Memory is predicted with them.
+/// The number of rows that guesses may add to a batch of `sequences` sequences. Memory is predicted with them.
 int64_t guess_budget(int64_t sequences, int64_t most_tokens);
 
 }  // namespace tern

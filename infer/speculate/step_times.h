@@ -17,7 +17,7 @@ class StepTimes {
   /// rows are tried: each further row is taken to cost half of what further rows have cost before. If only one number of rows was seen, it is
   /// taken to cost a tenth of what a row cost there.
   double estimate(int64_t rows) const;
-  /// Whether steps of so many rows, or hardly fewer, were seen lately.
+  /// Whether steps of `rows` rows, or hardly fewer, were seen lately.
   bool knows(int64_t rows) const;
   /// The most rows that a step should try: twice the most rows that were seen lately.
   int64_t hoped() const;

@@ -12,8 +12,8 @@ enum class Activation : uint8_t { silu, gelu_erf, gelu_tanh, relu };
 /// Source  SwiGLU, GeGLU: Shazeer 2020, arXiv:2002.05202.
 template <class T>
 void gated_activation(Activation, int64_t hidden, std::span<const T> gate_up, std::span<T> y);
-/// dgate = dy·up·act'(gate), dup = dy·act(gate); dgate_up may be gate_up. y, where it is not empty, becomes the
-/// forward's with its bits, and may be dy.
+/// dgate = dy·up·act'(gate), dup = dy·act(gate); dgate_up may be gate_up. Unless y is empty, it receives the forward's
+/// result again, with the same bits; y may be dy.
 template <class T>
 void gated_activation_backward(Activation, int64_t hidden, std::span<const T> gate_up, std::span<const T> dy,
                                std::span<T> y, std::span<T> dgate_up);

@@ -15,9 +15,9 @@ struct CodedMoments {
   std::span<uint8_t> m, v;
   std::span<float> m_scale, v_scale;
 };
-/// AdamW's step (kernels/cpu/optimizer.h) on moments that are decoded before and encoded after it, block by block; the step itself
-/// sees the moments before they are rounded. m is signed, v unsigned; a scale for each block of kCodeBlock elements, the last one may
-/// be shorter. The gradient becomes zero.
+/// AdamW's step (kernels/cpu/optimizer.h) on moments that are decoded before it and encoded after it, block by block; the weights
+/// are changed by the new moments before these are rounded to codes. The last block may have fewer than kCodeBlock elements. The
+/// gradient becomes zero.
 void adamw8_step(const AdamwStep&, std::span<float> gradient, std::span<float> weight, const CodedMoments&,
                  std::span<bf16> compute);
 

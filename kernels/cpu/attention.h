@@ -32,7 +32,7 @@ struct PageLayout {
   int64_t key_stride,
       head_stride;  // elements from one key of a page to the next of its head, from one head to the next
 };
-/// Rows of a cache as bytes; none: the cache keeps T.
+/// Rows of a cache as bytes; null pointers: the cache keeps rows of T.
 struct KvRowsAt {
   KvType type = KvType::f32;
   const uint8_t *keys = nullptr, *values = nullptr;

@@ -22,7 +22,7 @@ bool has_code_groups(WeightType);
 /// `blocks`: whole blocks of at most 256 numbers. Where they have fewer numbers, the groups behind the last become
 /// zero. Scales and leasts are those of the type's decoder, rounded as there.
 /// The same under every instruction set.
-/// `row`: of a type with learned tables. Errors  bug: a type without groups, sizes.
+/// `row`: for types with learned tables. Errors  bug: a type without groups, sizes that do not match.
 void code_groups(WeightType, std::span<const std::byte> blocks, CodeGroups& out, const RowCodebook& row = {});
 
 }  // namespace tern

@@ -20,20 +20,20 @@ void sort_by_expert(std::span<const int32_t> chosen, int64_t top_k, std::span<in
                     std::span<int32_t> rows);
 
 /// y row t = (y row t if `add`) + Σ_k weights[t, k]·x row rows[t, k].
-/// Shapes  x (R, width); rows, weights (T, K), weights may be empty: 1; y (T, width), not x.
+/// Shapes  x (R, width); rows, weights (T, K); empty weights: each is 1; y (T, width), not x.
 /// Order   k ascending, summed in float and rounded to X once.
 /// Errors  none: model/ has made the shapes.
 template <class X>
 void combine_rows(std::span<const X> x, int64_t width, std::span<const int32_t> rows, std::span<const float> weights,
                   bool add, std::span<X> y);
-/// dots[i] = a row rows[i] · b row rows[i]; rows may be empty: i.
+/// dots[i] = a row rows[i] · b row rows[i]; if `rows` is empty: row i of each.
 /// Shapes  a, b (.., width); dots and rows of equal length.
-/// Order   element j to sum j % 16, each ascending in float, then the 16 sums in order.
+/// Order   element j is added to sum j % 16, ascending, in float; then the 16 sums are added in order.
 /// Errors  none, as above.
 template <class X>
 void row_dots(std::span<const X> a, std::span<const X> b, int64_t width, std::span<const int32_t> rows,
               std::span<float> dots);
-/// x row rows[i] *= factors[i], in float, rounded to X; rows may be empty: i.
+/// x row rows[i] *= factors[i], in float, rounded to X; if `rows` is empty: row i.
 /// Shapes  x (.., width); factors and rows of equal length, no row twice.
 /// Errors  none, as above.
 template <class X>

@@ -23,7 +23,7 @@ struct HeadShape {
 /// to's pieces = from's.
 template <class T>
 void copy_heads(HeadShape, std::span<const T> from, HeadPieces, std::span<T> to, HeadPieces);
-/// Zeros.
+/// The pieces become zero.
 template <class T>
 void zero_heads(HeadShape, std::span<T> to, HeadPieces);
 /// One piece of to = Σ over h of from's pieces.

@@ -105,24 +105,29 @@ void coded(const T* x, const CodedRows* pieces, const T* bias, int64_t m, int64_
     }
 }
 
+/// A block of dy serves several panels, so that it is widened once for all of them.
 template <class T>
 void nn(const T* dy, const T* w, int64_t m, int64_t n, int64_t k, bool add, T* dx) {
+  constexpr int64_t kSum = kBlockSum<T>;
   const int64_t panels = ceil_div(k, kPanel), blocks = ceil_div(m, kBlockRows);
+  const int64_t together = panels_together(panels, blocks), groups = ceil_div(panels, together);
 #pragma omp parallel for collapse(2) schedule(static) if (m * n * k >= kParallelFrom)
-  for (int64_t p = 0; p < panels; ++p)
+  for (int64_t group = 0; group < groups; ++group)
     for (int64_t block = 0; block < blocks; ++block) {
-      alignas(64) float acc[kBlockRows * kPanel];
-      alignas(64) Wide<T> panel[kBlockSum<T> * kPanel];
+      alignas(64) float acc[kMostTogether * kBlockRows * kPanel];
+      alignas(64) Wide<T> columns[kMostTogether * kSum * kPanel];
       alignas(64) Wide<T> wide[kWidened<T>];
       const int64_t row = block * kBlockRows, rows = smaller(kBlockRows, m - row);
-      const int64_t column = p * kPanel, columns_here = smaller(kPanel, k - column);
-      clear(acc, rows * kPanel);
-      for (int64_t n0 = 0; n0 < n; n0 += kBlockSum<T>) {
-        const int64_t count = smaller(kBlockSum<T>, n - n0);
-        pack_rows(w + n0 * k + column, k, count, columns_here, kPanel, panel);
-        tiles(left_rows(dy + row * n + n0, n, rows, count, kStep<Wide<T>>, wide), rows, panel, count, acc);
+      const int64_t begin = group * together * kPanel, width = smaller(together * kPanel, k - begin);
+      clear(acc, together * rows * kPanel);
+      for (int64_t n0 = 0; n0 < n; n0 += kSum) {
+        const int64_t count = smaller(kSum, n - n0);
+        const auto left = left_rows(dy + row * n + n0, n, rows, count, kStep<Wide<T>>, wide);
+        pack_panels<kSum>(w + n0 * k + begin, k, count, width, columns);
+        for (int64_t c = 0; c < width; c += kPanel) tiles(left, rows, columns + c * kSum, count, acc + c * rows);
       }
-      finish<T>(acc, kPanel, rows, columns_here, nullptr, add, dx + row * k + column, k);
+      for (int64_t c = 0; c < width; c += kPanel)
+        finish<T>(acc + c * rows, kPanel, rows, smaller(kPanel, width - c), nullptr, add, dx + row * k + begin + c, k);
     }
 }
 

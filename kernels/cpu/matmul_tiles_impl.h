@@ -105,17 +105,36 @@ struct Left {
   int64_t row_stride, step_stride;
 };
 
-/// Where accumulators fill the registers, compilers move other operands up and spill them: here all stay and nothing passes.
-inline __attribute__((always_inline)) void keep_in_registers([[maybe_unused]] Vec (&sums)[kVecs]) {
+/// The rows of a tile at one step: rows 0 to 2 from `low` on, rows 3 to 5 from `high` on, so that each address is a register, or two of
+/// them and a scale.
+template <class L>
+struct TileRows {
+  const char* low;
+  const char* high;
+  int64_t stride;  // bytes from one row to the next
+
+  TileRows(const L* data, int64_t row_stride)
+      : low(reinterpret_cast<const char*>(data)),
+        high(low + 3 * row_stride * static_cast<int64_t>(sizeof(L))),
+        stride(row_stride * static_cast<int64_t>(sizeof(L))) {}
+  const L* row(int r) const { return reinterpret_cast<const L*>(r < 3 ? low + r * stride : high + (r - 3) * stride); }
+  void advance(int64_t bytes) { low += bytes, high += bytes; }
+};
+
+/// Where accumulators fill the registers, compilers load other operands early and spill them: behind this nothing is known of where
+/// rows lie, so they are loaded one by one.
+template <class L>
+inline __attribute__((always_inline)) void keep_in_registers([[maybe_unused]] Vec (&sums)[kVecs],
+                                                             [[maybe_unused]] TileRows<L>& rows) {
 #if defined(__FMA__) && !defined(__AVX512F__)
-  asm volatile("" : "+x"(sums[0]), "+x"(sums[1])::"memory");
+  asm volatile("" : "+x"(sums[0]), "+x"(sums[1]), "+r"(rows.low), "+r"(rows.high));
 #endif
 }
 
-/// c (R, kPanel) += the column of R elements (pairs) at a times the row of the panel at b. Last: an unpaired element, whose
+/// c (R, kPanel) += the column of R elements (pairs) of rows times the row of the panel at b. Last: an unpaired element, whose
 /// partner is zero in the packed panel and must not be read in the row.
 template <int R, bool Last, class Step, class L, class T>
-inline __attribute__((always_inline)) void step(Vec (&c)[R][kVecs], const L* a, int64_t row_stride, const T* b) {
+inline __attribute__((always_inline)) void step(Vec (&c)[R][kVecs], TileRows<L>& rows, const T* b) {
   Step panel[kVecs];
 #pragma GCC unroll 8
   for (int v = 0; v < kVecs; ++v) panel[v] = Step::columns(b + v * kLanes * kStep<T>);
@@ -123,26 +142,25 @@ inline __attribute__((always_inline)) void step(Vec (&c)[R][kVecs], const L* a, 
   for (int r = 0; r < R; ++r) {
     Step x;
     if constexpr (Last)
-      x = Step::broadcast_last(a + r * row_stride);
+      x = Step::broadcast_last(rows.row(r));
     else
-      x = Step::broadcast(a + r * row_stride);
+      x = Step::broadcast(rows.row(r));
 #pragma GCC unroll 8
     for (int v = 0; v < kVecs; ++v) c[r][v] = Step::multiply_add(x, panel[v], c[r][v]);
-    keep_in_registers(c[r]);
+    keep_in_registers(c[r], rows);
   }
 }
 template <int R, bool Last>
-inline __attribute__((always_inline)) void steps(Vec (&c)[R][kVecs], const float* a, int64_t row_stride,
-                                                 const float* b) {
-  step<R, Last, F32Step>(c, a, row_stride, b);
+inline __attribute__((always_inline)) void steps(Vec (&c)[R][kVecs], TileRows<float>& rows, const float* b) {
+  step<R, Last, F32Step>(c, rows, b);
 }
 template <int R, bool Last>
-inline __attribute__((always_inline)) void steps(Vec (&c)[R][kVecs], const bf16* a, int64_t row_stride, const bf16* b) {
+inline __attribute__((always_inline)) void steps(Vec (&c)[R][kVecs], TileRows<bf16>& rows, const bf16* b) {
 #if defined(__AVX512BF16__)
-  step<R, Last, Bf16Step>(c, a, row_stride, b);
+  step<R, Last, Bf16Step>(c, rows, b);
 #else
-  step<R, Last, Bf16Half<false>>(c, a, row_stride, b);
-  step<R, Last, Bf16Half<true>>(c, a, row_stride, b);
+  step<R, Last, Bf16Half<false>>(c, rows, b);
+  step<R, Last, Bf16Half<true>>(c, rows, b);
 #endif
 }
 
@@ -155,10 +173,9 @@ struct WidenedHalf : Bf16Half<Upper> {
 };
 /// The elements are f32 and even in number.
 template <int R, bool Last>
-inline __attribute__((always_inline)) void steps(Vec (&c)[R][kVecs], const float* a, int64_t row_stride,
-                                                 const bf16* b) {
-  step<R, false, WidenedHalf<false>>(c, a, row_stride, b);
-  step<R, false, WidenedHalf<true>>(c, a, row_stride, b);
+inline __attribute__((always_inline)) void steps(Vec (&c)[R][kVecs], TileRows<float>& rows, const bf16* b) {
+  step<R, false, WidenedHalf<false>>(c, rows, b);
+  step<R, false, WidenedHalf<true>>(c, rows, b);
 }
 #endif
 
@@ -170,13 +187,14 @@ void tile(Left<L> left, const T* b, int64_t count, float* acc) {
   for (int r = 0; r < R; ++r)
 #pragma GCC unroll 8
     for (int v = 0; v < kVecs; ++v) c[r][v] = load(acc + r * kPanel + v * kLanes);
-  const L* a = left.data;
-  for (int64_t s = 0; s < count / kStep<T>; ++s, a += left.step_stride, b += kPanel * kStep<T>) {
+  TileRows<L> rows(left.data, left.row_stride);
+  const int64_t advance = left.step_stride * static_cast<int64_t>(sizeof(L));
+  for (int64_t s = count / kStep<T>; s > 0; --s, rows.advance(advance), b += kPanel * kStep<T>) {
     // The panel's next block, for the second level: with few rows weights stream from memory. Beyond the end it does nothing.
     __builtin_prefetch(b + kPanel * kBlockSum<T>, 0, 2);
-    steps<R, false>(c, a, left.row_stride, b);
+    steps<R, false>(c, rows, b);
   }
-  if (count % kStep<T> != 0) steps<R, true>(c, a, left.row_stride, b);
+  if (count % kStep<T> != 0) steps<R, true>(c, rows, b);
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r)
 #pragma GCC unroll 8
@@ -213,7 +231,7 @@ template <class T>
 constexpr int64_t kWidened = kWidens<T> ? kBlockRows* kBlockSum<T> : 1;
 
 /// Panels that share what is made of a block of the left operand: as many as leave each thread several groups of them.
-constexpr int64_t kMostTogether = 4;
+constexpr int64_t kMostTogether = kPanel < 64 ? 8 : 4;
 inline int64_t panels_together(int64_t panels, int64_t blocks) {
   return blocks * panels >= 4 * kMostTogether * omp_get_max_threads() ? kMostTogether : 1;
 }
@@ -224,12 +242,18 @@ void clear(float* acc, int64_t count) {
 
 // --- packing -------------------------------------------------------------------------------------------------------
 
+/// Rows that are asked for before they are packed: where a row ends processors do not foresee the next one.
+constexpr int64_t kRowsAhead = 8;
+template <class T>
+constexpr int64_t kLine = 64 / static_cast<int64_t>(sizeof(T));
+
 /// Rows s of src (count, columns; stride) to dst (count, width) in f32, columns beyond `columns` zero.
 template <class T>
 void pack_rows(const T* src, int64_t stride, int64_t count, int64_t columns, int64_t width, float* dst) {
   for (int64_t s = 0; s < count; ++s)
     for (int64_t c = 0; c < width; c += kLanes) {
       const int64_t n = columns - c;
+      if (c % kLine<T> == 0) __builtin_prefetch(src + (s + kRowsAhead) * stride + c);
       store(dst + s * width + c, n >= kLanes ? load(src + s * stride + c) : load(src + s * stride + c, n > 0 ? n : 0));
     }
 }
@@ -247,6 +271,17 @@ void pack_rows(const bf16* src, int64_t stride, int64_t count, int64_t columns, 
       __builtin_memcpy(dst + s * width + 2 * c, &pairs, sizeof pairs);
     }
   }
+}
+
+/// Rows s of src (count, columns; stride) to as many panels as hold them, one behind another, each of Sum elements. The lines of a
+/// row are read together: no cache may hold them until the next panel.
+template <int64_t Sum, class T>
+void pack_panels(const T* src, int64_t stride, int64_t count, int64_t columns, Wide<T>* dst) {
+  constexpr int64_t kAt = kStep<Wide<T>>;
+  for (int64_t s = 0; s < count; s += kAt)
+    for (int64_t c = 0; c < columns; c += kPanel)
+      pack_rows(src + s * stride + c, stride, smaller(kAt, count - s), smaller(kPanel, columns - c), kPanel,
+                dst + c * Sum + s * kPanel);
 }
 
 /// kFull: no row is missing. A branch for each of them keeps the square in memory: with AVX2 three times the time.

@@ -15,8 +15,8 @@ inline constexpr int kNewtonSchulzSteps = 5;
 
 /// Elements of `temporary` below: long·short + 2·short².
 int64_t newton_schulz_elements(int64_t rows, int64_t columns);
-/// matrix (rows, columns) becomes five steps from matrix / max(‖matrix‖_F, 1e-7): a singular value that was 0.01
-/// of the norm or more is between 0.68 and 1.14 then. A matrix of zeros stays zero.
+/// matrix (rows, columns) becomes the result of five steps that begin with matrix / max(‖matrix‖_F, 1e-7): a singular
+/// value that was at least 0.01 of the norm is then between 0.68 and 1.14. A matrix of zeros stays zero.
 /// Order   products by kernels/cpu/matmul.h's multiply_tn and multiply_nn: threads change no bit, the instruction set does.
 /// Traffic 5·(4·long·short² + 2·short³) FLOPs.
 void newton_schulz(std::span<float> matrix, int64_t rows, int64_t columns, std::span<float> temporary);

@@ -73,7 +73,7 @@ void schedule_free_step(const ScheduleFreeStep&, std::span<float> gradient, std:
                         std::span<float> v, std::span<float> y);
 void schedule_free_step(const ScheduleFreeStep&, std::span<float> gradient, std::span<float> x, std::span<float> d,
                         std::span<float> v, std::span<bf16> y);
-/// y of x and d, with the bits of schedule_free_step.
+/// y = x + (1-β1) d, with the bits of schedule_free_step.
 void schedule_free_place(double beta1, std::span<const float> x, std::span<const float> d, std::span<float> y);
 void schedule_free_place(double beta1, std::span<const float> x, std::span<const float> d, std::span<bf16> y);
 

@@ -21,7 +21,7 @@ struct ThreadBytes {
   int64_t caller = 0, worker = 0;
   int64_t total(int threads) const { return caller + (threads - 1) * worker; }
 };
-/// Of kernels that are called one after the other.
+/// What two kernels ask for that are called one after the other: the larger of both.
 inline ThreadBytes most(ThreadBytes a, ThreadBytes b) {
   return {std::max(a.caller, b.caller), std::max(a.worker, b.worker)};
 }

@@ -28,7 +28,7 @@ constexpr int64_t kTileAttentionBlock = 32;  // queries of a panel, keys of a bl
 
 struct TileAttentionTable {
   bool present;
-  /// Not monotone in the number of keys.
+  /// Bytes of a task's scratch. More keys may need fewer bytes.
   int64_t (*scratch_bytes)(const AttentionShape&, int64_t num_keys, bool backward);
   void (*forward)(const AttentionShape&, const TileAttentionTask&, void* scratch);
   void (*backward)(const AttentionShape&, const TileAttentionTask&, void* scratch);

@@ -6,7 +6,7 @@
 
 namespace tern {
 
-/// Elements of `work` below, for n rows: LAPACK's own least, the values and its integers.
+/// Elements of `work` below, for n rows: what LAPACK needs at least, for its numbers and its integers.
 int64_t eigen_work_elements(int64_t n);
 /// A symmetric matrix (n, n), by its lower triangle, becomes its eigenvectors: row i belongs to values[i], which fall; orthonormal, the largest number of
 /// each positive. Which vectors span the space of equal values is LAPACK's choice.

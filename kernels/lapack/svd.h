@@ -10,8 +10,8 @@ namespace tern {
 struct ThinSvd {
   std::vector<double> u, s, vt;
 };
-/// Of a matrix (m, n). The largest number of each row of vt is positive. Which vectors span the space of equal values is LAPACK's
-/// choice: let no result depend on it.
+/// The factors of a matrix (m, n). The largest number of each row of vt is positive. Which vectors span the space of equal singular
+/// values is LAPACK's choice: let no result depend on it.
 /// Errors  bad_file: a number that is not finite. Source: dgesdd (divide and conquer).
 ThinSvd thin_svd(std::vector<double> matrix, int64_t m, int64_t n);
 
@@ -20,8 +20,8 @@ ThinSvd thin_svd(std::vector<double> matrix, int64_t m, int64_t n);
 struct ThinQr {
   std::vector<double> q, r;
 };
-/// Of a matrix (m, n). Errors  bad_file: a number that is not finite. Source: dgelqf and dorglq of its transpose, which is what its
-/// rows are to Fortran.
+/// The factors of a matrix (m, n). Errors  bad_file: a number that is not finite. Source: dgelqf and dorglq of the transpose, which
+/// is how Fortran reads the rows.
 ThinQr thin_qr(std::vector<double> matrix, int64_t m, int64_t n);
 
 }  // namespace tern

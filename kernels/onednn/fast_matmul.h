@@ -37,7 +37,7 @@ std::vector<MatmulChoice> fast_matmul_choices();
 /// Scratch bytes a product of this shape needs with the present number of OpenMP threads: the most over its variants
 /// (bias, add, output type). m rows, w (n, k). f32 and bf16.
 int64_t fast_scratch_bytes(LinearProduct, DType, int64_t m, int64_t n, int64_t k);
-/// What threads keep beside it, of products of up to m rows.
+/// What threads keep beside that scratch, for products of up to m rows.
 ThreadBytes fast_thread_bytes(LinearProduct, DType, int64_t m, int64_t n, int64_t k);
 /// What the library takes and gives back during such a product, in all threads together, at most.
 int64_t fast_library_bytes(LinearProduct, DType, int64_t m, int64_t n, int64_t k);

@@ -1,6 +1,6 @@
 #pragma once
-// What people do without a planner: rules of thumb for the whole question of plan_model.h, under the same costs and
-// priced by the same stage model.
+// What people do without a planner: rules of thumb for the whole question of planner/outer/plan_model.h, under the same
+// costs and priced by the same stage model.
 
 #include <cstdint>
 #include <string>

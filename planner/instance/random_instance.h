@@ -8,7 +8,7 @@
 
 namespace tern {
 
-/// What the instance shall be like.
+/// What the instance is to be like.
 struct RandomInstance {
   int layers = 6, strategies = 3, stages = 2, chunks = 1, micro = 4;
   PipelineSchedule schedule = kOneStageSchedule;

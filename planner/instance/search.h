@@ -56,8 +56,8 @@ struct SearchResult {
   bool interrupted = false;  // by seconds, stop or labels before the bound search was finished
   bool restricted = false;   // the assignment is the best of a restricted family; bound_ps holds for the whole space
 
-  /// Nothing fits. missing_bytes is the least that, added to every tier of every device, lets some assignment fit, and
-  /// a lower bound of it where devices hold several stages; device and tier say where it binds in that assignment.
+  /// Nothing fits. missing_bytes is the least that, added to every tier of every device, lets some assignment fit (where
+  /// devices hold several stages: a lower bound of that); device and tier say where it binds in that assignment.
   bool infeasible = false;
   int device = 0;
   Tier tier = Tier::device;

@@ -9,7 +9,7 @@
 
 namespace tern {
 
-/// By what the audit closed a choice.
+/// What the audit closed a choice by.
 enum class AuditedBy : uint8_t {
   memory,  // the least bytes of its layers have no room
   work,    // the devices' work, on average, or of the fullest one

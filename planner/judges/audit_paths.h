@@ -16,7 +16,7 @@ struct Passes {
   std::vector<double> over, back;                       // links behind them
   std::vector<double> begin, update;                    // devices
 };
-/// Zeros.
+/// Passes that are all zero.
 Passes no_passes(size_t stages, size_t devices);
 
 /// Average times of the same stages, links and devices over a mixture of assignments.

@@ -18,7 +18,7 @@ namespace tern {
 
 /// The question.
 struct PoolProblem {
-  std::vector<int> devices;  // of each type; one is what a stage takes
+  std::vector<int> devices;  // by type, in units of what a stage takes
   int pipelines = 1;         // exactly so many (their makespan includes what they synchronise)
   int num_micro = 1;         // in all; each pipeline does one at least
   /// No pipeline on `uses` devices does m micro-batches in less.

@@ -40,7 +40,7 @@ struct PlanRequest {
   std::function<void(int64_t left, int64_t best_ps)> progress = {};
 };
 
-/// Nothing fits: the choice that lacks least.
+/// Where nothing fits: the choice that lacks the fewest bytes.
 struct NoFit {
   std::string choice, node;
   Tier tier = Tier::device;

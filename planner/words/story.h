@@ -37,7 +37,7 @@ struct Rival {
   std::string choice;
   int64_t step_ps = 0;
 };
-/// Rivals within `share` of its step.
+/// Rivals whose step exceeds the plan's by at most `share`.
 std::vector<Rival> ties_of(const Plan&, double share);
 /// The plan and the fastest rivals, at most three, of which a measurement must decide.
 std::vector<Rival> measure_first(const Plan&);

@@ -18,7 +18,7 @@ Words launched(int ranks, const Words& command, const Words& options = {});
 
 /// The numbers of living processes whose command line has this word, of a rank or of all.
 std::vector<pid_t> processes_of(const std::string& word, const std::string& rank = "");
-/// Whether none of them lives any more, or soon.
+/// Whether none of these processes lives any more, or none will within `within_s` seconds.
 bool none_left(const std::string& word, double within_s);
 
 double seconds_since(std::chrono::steady_clock::time_point begin);
