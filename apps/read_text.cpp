@@ -46,6 +46,7 @@ std::string read_stream(std::istream& in, int64_t known_bytes, const TextRoom& r
 
 // A byte that is no UTF-8 is read as three, with each of which the same is done.
 std::string with_room_for_repair(std::string text, const TextRoom& room, const std::string& where) {
+  if (room.per_byte == 1) return text;  // nothing is made of it yet
   const auto repaired = static_cast<int64_t>(repaired_utf8_size(text, Utf8Repair::mark));
   if (repaired > static_cast<int64_t>(text.size())) require_text_room(repaired, room, where);
   return text;
