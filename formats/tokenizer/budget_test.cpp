@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/rng.h"
+#include "formats/tokenizer/literal.h"
 #include "formats/tokenizer/regex.h"
 #include "formats/tokenizer/tokenizer.h"
 
@@ -261,6 +262,51 @@ TEST(TokenizerBudget, LiteralsAndStripsInPartsAreThoseOfTheWhole) {
     ASSERT_EQ(made(j).decode(ids), replaced_and_stripped(text, literal, content, start, stop))
         << "round " << round << ": '" << literal << "' -> '" << content << "' in '" << text << "'";
   }
+}
+
+// What literals find, beside the standard library: in texts that repeat, and long enough for their own search.
+TEST(TokenizerBudget, LongLiteralsAreFoundWhereTheyStandInTheTimeOfTheText) {
+  uint64_t drawn = 0;
+  const auto draw = [&](uint64_t below) { return random_u64({18, 10}, drawn++) % below; };
+  for (int round = 0; round < 300; ++round) {
+    std::string unit, text;
+    for (uint64_t n = 1 + draw(6); n-- > 0;) unit += "ab"[draw(2)];
+    while (text.size() < 400) text += draw(12) == 0 ? std::string(1, "abc"[draw(3)]) : unit;
+    const std::string literal = text.substr(draw(300), 1 + draw(60));
+    std::vector<TextSpan> want, got;
+    for (size_t at = text.find(literal); at != text.npos; at = text.find(literal, at + literal.size()))
+      want.push_back({at, at + literal.size()});
+    find_literal(text, literal, got);
+    ASSERT_EQ(got, want) << "'" << literal << "' in '" << text << "'";
+  }
+  std::vector<TextSpan> none;
+  find_literal("short", std::string(40, 's'), none);
+  EXPECT_TRUE(none.empty());
+  Json j = sound();
+  j["normalizer"] = sequence(
+      "normalizers",
+      {{"type", "Replace"}, {"pattern", {{"String", std::string(20'000, 'a') + "b"}}}, {"content", "c"}}, 40);
+  const Tokenizer t = made(j);
+  size_t num_ids = 0;
+  EXPECT_LT(seconds_of([&] { num_ids = t.encode(std::string(400'000, 'a')).size(); }), 3);
+  EXPECT_EQ(num_ids, 400'000u);
+}
+
+TEST(TokenizerBudget, StepsOfALongPatternCostMore) {
+  const Regex brief("a(?=b)|zz", "t"), lengthy("a(?=b)|" + std::string(3000, 'z'), "t");
+  const auto paid = [](const Regex& regex) {
+    int64_t steps = 0;
+    for (size_t n = 500; n <= 12'000; n += 500) {
+      std::vector<TextSpan> matches;
+      TextBudget budget(0);
+      const int64_t before = budget.steps_left();
+      regex.find_all(std::string(n, 'a'), matches, budget);
+      steps += before - budget.steps_left();
+    }
+    return steps;
+  };
+  EXPECT_GT(paid(brief), 0);
+  EXPECT_GT(5 * paid(lengthy), 6 * paid(brief));
 }
 
 // Compositions of steps drawn at random: whatever a small file strings together, the text stays within its bound.

@@ -8,6 +8,7 @@
 #include "formats/tokenizer/bpe.h"
 #include "formats/tokenizer/byte_level.h"
 #include "formats/tokenizer/decode.h"
+#include "formats/tokenizer/literal.h"
 #include "formats/tokenizer/piece_table.h"
 #include "formats/tokenizer/unicode.h"
 
@@ -168,18 +169,6 @@ std::string word_piece_text(const WordPieceDecode& s, std::string_view piece, bo
 std::string ctc_text(const CtcDecode& s, std::string_view piece, TextBudget& budget) {
   const std::string text = literally_replaced(piece, s.pad, "", budget);
   return s.clean_up ? literally_replaced(cleaned_up(text, budget), s.delimiter, " ", budget) : text;
-}
-
-// For each beginning of `literal`, the length of the longest shorter beginning that it ends with.
-// Source  Knuth, Morris, Pratt 1977.
-std::vector<size_t> borders_of(std::string_view literal) {
-  std::vector<size_t> borders(literal.size());
-  for (size_t i = 1, n = 0; i < literal.size(); ++i) {
-    while (n > 0 && literal[i] != literal[n]) n = borders[n - 1];
-    n += literal[i] == literal[n];
-    borders[i] = n;
-  }
-  return borders;
 }
 
 }  // namespace
