@@ -25,7 +25,7 @@ struct AdapterFile {
 ///         adapter_config.json gives an adapter, or that has another shape or rank, lacks its partner, or has numbers that are not finite;
 ///         magnitudes (DoRA).
 AdapterFile read_adapter_file(const std::string& dir);
-/// The configuration of matrices that were combined of `files`. Its scale is 1 everywhere. Its targets are the names that all files give; if
+/// The configuration of matrices that were combined from `files`. Its scale is 1 everywhere. Its targets are the names that all files give; if
 /// one file has a pattern, they are whole paths.
 PeftConfig combined_config(std::span<const AdapterFile> files, const AdapterMatrices&);
 /// The widest type of the files.

@@ -20,7 +20,7 @@ enum class Arithmetic {
   magnitude_prune,  // Σ w_i·x_i over the largest numbers of each adapter
   dare_linear,      // Σ w_i·x_i/density over numbers drawn at random
   ties,             // the mean of the w_i·x_i, over the largest numbers of each adapter that have the majority's sign
-  dare_ties,        // the same of numbers drawn at random and divided by the density
+  dare_ties,        // the same over numbers drawn at random and divided by the density
 };
 
 /// A method of combining.
@@ -58,12 +58,12 @@ struct Combined {
   CombineNorms norms;
 };
 
-/// Combines adapters. A module that some adapters lack is combined of those that have it.
+/// Combines adapters. A module that some adapters lack is combined from those that have it.
 /// linear, ties, …  combine numbers as PEFT's add_weighted_adapter does. If the cutoff of a density falls among equal magnitudes, the first
 ///        of them in the matrix stay. Random draws depend on nothing but seed, module, factor, adapter and place; PEFT draws other numbers.
 /// svd    without pruning, the singular values are found from small matrices between orthogonal factors of all A and all B.
-/// opcm   merges one adapter after the other, in their order. What a later adapter adds loses its components in the leading singular
-///        directions of what is merged so far (those that hold half of the sum of singular values), and those on the rest of the diagonal.
+/// opcm   merges one adapter after the other, in their order. Of a later adapter, written as a matrix in the singular vectors of what is merged so
+///        far, two parts become 0: the block of the leading directions (which hold half of the sum of singular values), and the rest of the diagonal.
 ///        At the end all is scaled so that its norm is the mean of the adapters' norms. The rank is at most the sum of ranks.
 /// Errors  usage: factors are combined, and the adapters of a module have unlike ranks. bad_file: unlike shapes; numbers that are not finite.
 ///         TERN_CHECK: another number of weights than of adapters.

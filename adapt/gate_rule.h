@@ -27,7 +27,7 @@ enum class GateUpdates : uint8_t {
 };
 std::string_view name_of(GateUpdates);
 
-/// By map of a gate (the first matrix, the second matrix, the key): what it multiplied in earlier tasks, which are p, hidden and out.
+/// What the three maps of a gate multiplied in earlier tasks: p (the first matrix), hidden (the second matrix), out (the key).
 using GateMemory = std::array<InputMemory, 3>;
 /// Empty memories of a gate with prompts of `width` numbers and `hidden` hidden numbers.
 GateMemory no_gate_memory(int64_t width, int64_t hidden);

@@ -63,7 +63,7 @@ struct StreamHooks {
   std::function<void(size_t task, const StreamScores&)> done;  // when the model was scored after a task
 };
 
-/// What a task that is done took.
+/// What a finished task took.
 struct TaskCost {
   int64_t trained = 0;     // numbers that it trained
   int64_t kept_bytes = 0;  // what the next task needs beside the model: an adapter, or memories

@@ -15,7 +15,7 @@ bool folds(StreamMethod);
 
 /// The settings of the run of task t.
 TrainSettings task_settings(const StreamSettings&, size_t t);
-/// Settings whose model and adapter are those after task t, with which it is scored.
+/// The settings with which the model is scored after task t: its model and adapter are those after the task.
 TrainSettings learned_settings(const StreamSettings&, size_t t);
 /// Sets total_steps; a warm-up that is longer becomes a tenth of it.
 void take_steps(TrainSettings&, int64_t steps);

@@ -18,7 +18,7 @@ struct BenchTask {
   std::string against;    // the name of the limit of which its rate is a share; empty: it is a limit itself
   std::string what;       // a line for people: sizes, and what is counted
   double intensity = 0;   // FLOPs per byte of memory traffic, for the roofline; 0: it is not in the roofline
-  double per_second = 0;  // of work: natural units per unit of rate (tokens/s per FLOP/s); 0: there is no natural unit
+  double per_second = 0;  // for work: natural units per unit of rate (tokens/s per FLOP/s); 0: there is no natural unit
   std::string natural;    // "tokens/s"; empty: there is no natural unit
   std::function<double()> once;
 };

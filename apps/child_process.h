@@ -49,7 +49,7 @@ class ChildBeside {
   ChildResult read_;  // its output that is no whole line yet
 };
 
-/// The kind of error for which the exit code of a tern verb stands (docs/exit-codes.md); for any other code bug.
+/// The kind of error for which the exit code of a tern verb stands (docs/exit-codes.md); ErrorKind::bug for any other code.
 ErrorKind kind_of_exit(int exit_code);
 
 /// Whether PATH has an executable of this name.

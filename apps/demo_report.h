@@ -17,7 +17,7 @@ struct DemoFacts {
   int64_t text_bytes = 0, overstrikes = 0, train_bytes = 0, held_out_bytes = 0;
   // the model and its training
   int64_t vocab_size = 0, parameters = 0, steps = 0, tokens_per_step = 0;
-  int64_t killed_at_step = 0;  // of the last row that the killed process wrote; 0: it ended before it could be killed
+  int64_t killed_at_step = 0;  // the last step that the killed process logged; 0: it ended before it could be killed
   int64_t resumed_from_step = 0;
   std::vector<MetricRow> before = {}, after = {};  // the log as the killed process left it; the log in the end
   double tokens_per_s = 0;

@@ -14,8 +14,8 @@ struct DemoText {
   std::string source;       // for people: "43 files of fortunes", or the path
   int64_t overstrikes = 0;  // the number of backspaces that were removed
 };
-/// Removes underlining by backspaces, as in old texts: "____", four backspaces, "LAST". Each backspace removes the code point before it, but never a
-/// line's end, so that the later sign stays as on paper.
+/// Removes underlining by backspaces, as in old texts: "____", four backspaces, "LAST". Each backspace removes the code point before it, so that of two
+/// signs in one place the later one stays, as on paper; a line's end is never removed.
 std::string without_overstrikes(std::string_view text);
 
 /// The texts of DIRECTORY in byte order of their names, as Debian's packages fortunes-min and fortunes install them

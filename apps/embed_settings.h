@@ -1,5 +1,5 @@
 #pragma once
-// What a model's own files say about vectors of texts. Options come after it.
+// What a model's own files say about vectors of texts. An option that is given takes the place of what they say.
 
 #include <string>
 #include <vector>

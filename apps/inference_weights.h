@@ -63,7 +63,7 @@ class InferenceWeights {
   const ModelWeights& weights() const { return stream_ ? streamed_.weights : whole_; }
   std::string_view name() const { return name_; }  // "packed", …; "streamed"
   bool streams() const { return stream_ != nullptr; }
-  /// Seconds that no pass is quicker than: what streams and `more_bytes` of the same disk, or the products. 0 if nothing streams.
+  /// A lower bound of the seconds of a pass: the time to read what streams and `more_bytes` more, or that of the products if it is longer. 0 if nothing streams.
   double least_pass_s(int64_t more_bytes) const;
   /// The share of the bound that decoding reached, in words; empty if nothing streams or nothing was decoded.
   std::string reached(const RunTimings&) const;

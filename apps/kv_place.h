@@ -27,7 +27,7 @@ struct KvPlace {
 /// Errors: usage: --kv-place disk where the folder's files lie in memory; --kv-dir beside --kv-place memory; bad_file: no such folder.
 KvPlace kv_place(const Options&);
 
-/// Numbers of layers on the disk that are weighed for these needs, ascending, each with less memory than those before; never empty.
+/// The numbers of layers on the disk that come into question for these needs, ascending, each taking less memory than those before; never empty.
 /// Errors: does_not_fit: --kv-place disk, and the disk is too small.
 std::vector<int64_t> kv_layers_to_weigh(const KvPlace&, const ModelDescription&, const InferenceNeeds&);
 
@@ -36,11 +36,11 @@ KvMoved kv_step_bytes(const ModelDescription&, const InferenceNeeds&, int64_t pa
 
 /// The same as one number to be weighed against bytes of weights: for each layer on the disk it adds what the delay of a read and a write is worth.
 double kv_step_cost(const ModelDescription&, const InferenceNeeds&, int64_t past);
-/// Whether this may move fewer bytes than all keys and values in memory: each byte of memory that is freed saves at most a byte of weights a step.
+/// Whether a step with needs.kv_on_disk layers on the disk may move fewer bytes than one with none: a freed byte saves at most a byte of weights.
 bool kv_may_pay(const ModelDescription&, const InferenceNeeds&, int64_t past);
 
-/// The room (a struct with the `weights` that it has space for) in which a token moves the fewest bytes, over the numbers of layers that are
-/// weighed. make(needs): the room for these needs; bytes(room): what it moves; past: tokens of a text, for kv_may_pay.
+/// The room (a struct with the `weights` that it has space for) in which a token moves the fewest bytes, over kv_layers_to_weigh.
+/// make(needs): the room for these needs; bytes(room): what it moves; past: tokens of a text, for kv_may_pay.
 /// Errors: those of kv_layers_to_weigh; does_not_fit of `make`, with the most layers on the disk, if none fits.
 template <class Make, class Bytes>
 auto room_of_fewest_bytes(const KvPlace& place, const ModelDescription& model, InferenceNeeds needs, int64_t past,

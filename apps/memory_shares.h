@@ -16,7 +16,7 @@ class MemoryShares {
   /// `least`: by model, its name for people and the least bytes that it needs (least_room). A model that is alone gets all of the budget,
   /// whatever it needs. Errors: does_not_fit: the budget is less than what the models need together; with the bytes of each.
   MemoryShares(const MemoryBudget&, std::vector<std::pair<std::string, int64_t>> least);
-  /// The share of the next model. `taken`: the bytes of its share that the model before has taken.
+  /// The share of the next model. `taken`: the bytes that the model before has taken of its share.
   MemoryBudget next(int64_t taken = 0);
 
  private:

@@ -25,14 +25,14 @@ struct MeasuredLink {
 struct MeasuredLinks {
   std::optional<MeasuredLink> link, network;  // from tests on one host; from tests on several hosts
 };
-/// The links that the tests say. Of several tests on one host, or on several, an all_reduce is used if there is one, as training does it most; else
-/// the first. Of a network:
-///   bandwidth  a ring enters each node once, so all bytes of the ring enter every node: the ring's own bandwidth. In an
+/// The links that the tests say. Of the tests on one host one is used, and of those on several hosts one: an all_reduce if there is one, as training
+/// does it most; else the first. The network is derived from its test:
+///   bandwidth  a ring enters each node once, with all its bytes: the bandwidth is the ring's own. In an
 ///              alltoall the devices of a node send at the same time, (1 − 1/hosts) of their bytes out of it. A sendrecv
-///              has one pair per node, which is taken to use one of as many cards as the node has devices.
+///              has one pair per node; the node is taken to have a card for each device, of which the pair uses one.
 ///   latency    of a ring's n − 1 steps, hosts − 1 are between nodes,
 ///              the others on the link (0 if no test measured it).
-/// So the times of plan/comm_cost.h are the measured ones if (1 − 1/hosts) of the bytes enter a node, or if the link is the bottleneck.
+/// plan/comm_cost.h takes it that (1 − 1/hosts) of the bytes enter a node. Its times equal the measured ones where this is so, or where the link is the bottleneck.
 MeasuredLinks links_of(std::span<const ImportedTest>);
 
 /// The links as keys of a cluster file, with a line about each test.

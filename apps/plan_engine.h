@@ -15,12 +15,12 @@ struct Machine;
 
 /// How `tern train` would run a plan.
 struct EngineTraining {
-  std::string why_not;  // why tern train cannot run the plan; "": it can
-  bool packs = false;   // whether the plan is for sequences of unlike length, which tern train packs
-  std::string model;    // MODEL of that command, quoted; "" where it takes no such model (presets, GGUF)
-  std::string asks;     // options that the command needs besides: " --from-scratch --tokenizer TOKENIZER"
-  std::string command;  // "--plan plan.json"; of a plan without a file "--batch 16 --seq 256 … --dtype f32", or "--plan
-                        // PLAN" where its layers do not recompute alike
+  std::string why_not;     // why tern train cannot run the plan; "": it can
+  bool packs = false;      // whether the plan is for sequences of unlike length, which tern train packs
+  std::string model;       // MODEL of that command, quoted; "" where it takes no such model (presets, GGUF)
+  std::string asks;        // options that the command needs besides: " --from-scratch --tokenizer TOKENIZER"
+  std::string command;     // "--plan plan.json"; without a file "--batch 16 --seq 256 … --dtype f32", or "--plan
+                           // PLAN" where its layers do not recompute alike
   uint32_t program = 0;    // checksum of a step's Program, if the plan says it
   PredictedMemory memory;  // of a run whose only checkpoint comes after the last step
   PredictedMemory saving;  // of one that saves on the way

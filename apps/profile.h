@@ -25,7 +25,7 @@ struct ProfileSettings {
 
 /// What the rate of a task means in the file.
 enum class FigureKind : uint8_t {
-  product,  // m × n × k of a use
+  product,  // of size m × n × k, for ProfileFigure::use
   attention_forward,
   attention_backward,
   prefill,
@@ -34,7 +34,7 @@ enum class FigureKind : uint8_t {
   calls,        // kernels per second that do next to nothing
   sampling,     // a token from its logits
   update,       // an optimizer's step, bytes as the planner counts them
-  weight_read,  // of a decoded token's products, again and again from m bytes of weights
+  weight_read,  // of a decoded token's products, which read the same m bytes of weights again and again
   mapped_read,  // the same from a file that is mapped
   memory_read,
   memory_copy,

@@ -34,8 +34,8 @@ ProfileNoise profile_noise(const std::vector<BenchResult>&);
 std::string describe(const ProfileNoise&);
 
 /// The cluster file: this machine as one node, with a device for each rank. Rates are medians over the rounds; each says how it was measured, and
-/// [[measured]] has the quartiles. If noise makes a share rise faster than its shape, it is lowered to a value that the reader of cluster files
-/// accepts. Order: equal results give equal bytes.
+/// [[measured]] has the quartiles. If by noise a larger product took less time than a smaller one, the larger one's share is
+/// lowered until it takes more, as the reader of cluster files refuses such tables. Order: equal results give equal bytes.
 std::string profile_toml(const ProfileTasks&, const std::vector<BenchResult>&, const ProfiledMachine&);
 
 }  // namespace tern

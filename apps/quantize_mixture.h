@@ -34,7 +34,7 @@ struct Mixture {
 /// bytes.
 void require_target(const Options&, const ModelDescription&, const GgufTypes& types, DType dtype);
 /// Measures on the text what each matrix costs in each type (SensitivityMeter, which keeps its measurements in the file `measures`), and chooses.
-/// `types`: those of the tables of tokens. `dtype`: of tensors that are not coded.
+/// Of `types` only the type of the tables of tokens is used. `dtype`: of tensors that are not coded.
 /// Errors: those of SensitivityMeter and require_target.
 Mixture choose_types(const Options&, const ModelDescription&, const CalibrationText&, const GgufTypes& types,
                      DType dtype, const std::string& measures, Arena&);

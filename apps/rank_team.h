@@ -16,7 +16,7 @@
 
 namespace tern {
 
-/// How the ranks of a team exchange messages: through shared memory, or over TCP on 127.0.0.1, as ranks do that are processes of one machine.
+/// How the ranks of a team exchange messages: through shared memory, or over TCP on 127.0.0.1, as ranks that are processes of one machine do.
 enum class TeamLinks : uint8_t { memory, tcp };
 
 /// Each rank keeps its thread, its team of compute threads and its Comm from one piece of work to the next.

@@ -18,7 +18,7 @@ class Options;
 constexpr int64_t kSmallText = int64_t{1} << 20;  // bytes of texts and tokens that are read whatever the memory is
 /// The memory for a text.
 struct TextRoom {
-  int64_t bytes = INT64_MAX;  // that there are
+  int64_t bytes = INT64_MAX;  // how many there are
   int64_t per_byte = 1;       // that the work on a text takes for each byte of the text, the text itself included
 };
 /// The bytes that --memory allows, or that the machine has, beside the program and what is resident now.

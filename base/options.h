@@ -136,7 +136,7 @@ Environment process_environment();
 /// `require_positionals` false: `config show` may leave them out.
 /// Errors  usage: unknown flag, key or TERN_ variable (with the
 ///         nearest name), missing or malformed value, out of range.
-/// Paths    a relative path in a recipe is relative to the recipe's folder (MODEL: where such a file or folder is
+/// Paths    a relative path in a recipe is relative to the recipe's folder (MODEL: only if such a file or folder is
 /// there, else it is a name in the cache); on the command line and in the environment, to the working directory.
 Options resolve_options(const OptionTable&, std::string_view verb, const std::vector<std::string>& arguments,
                         const Environment&, bool require_positionals = true);

@@ -12,12 +12,12 @@
 
 namespace tern {
 
-/// How far predicted times lie from the measured ones.
+/// How far predicted times lie from the measured ones. Of fewer than 20 rows all lie from least_ratio to most_ratio.
 struct PredictionErrors {
   size_t rows = 0;
   double median = 0, mean = 0, ninth = 0, most = 0;  // of |predicted/measured − 1|; ninth: nine in ten are below
   double least_ratio = 1,
-         most_ratio = 1;  // of measured/predicted: 19 in 20 are at least, at most that; below 20 rows all
+         most_ratio = 1;  // of measured/predicted: 19 in 20 rows have at least the first, 19 in 20 at most the second
 };
 /// Shapes  predicted: seconds, as rows.
 PredictionErrors errors_of(const RunSet&, std::span<const size_t> rows, std::span<const double> predicted);

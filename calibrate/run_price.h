@@ -30,10 +30,10 @@ struct LayerPrices {
 };
 
 /// Makes a run ready to be priced many times under other rates. Blocks are equal, so three layers (embedding, a block,
-/// head) are priced and counted; full_instance and full_assignment are the same with every layer, for the stage
-/// model and price(): equal to the picosecond (calibrate_test.RunPricer.*).
-/// Errors  bad_file "PATH:LINE: …", for a model that is none, whose blocks are not alike (encoders beside decoders), a
-/// plan that is not legal on such nodes, fewer blocks than stages, or more than kMostOperations; as ReadyPipelines.
+/// head) are priced and counted. full_instance and full_assignment have every layer, for the stage model and price(),
+/// whose times are the same to the picosecond (calibrate_test.RunPricer.*).
+/// Errors  bad_file "PATH:LINE: …": the model is no preset, its sizes make no model, or its blocks are not alike (encoders beside decoders); the
+/// plan is not legal on such nodes; there are fewer blocks than stages, or more operations than kMostOperations; as ReadyPipelines.
 class RunPricer {
  public:
   RunPricer(const PublishedRun&, const Cluster&, const std::string& path, ReadyPipelines&);

@@ -25,7 +25,7 @@ struct PublishedRun {
   std::string source;  // column "source", for the reader
   int64_t vocabulary = 0, width = 0, heads = 0, layers = 0;
   TrainJob job;
-  bool experts_stated = true;  // how experts are spread: a mixture's row must say it
+  bool experts_stated = true;  // whether the row says how experts are spread, as a mixture's row must
   OuterChoice choice;          // every stage with an equal share of the blocks; num_micro from the batch
   LayerStrategy strategy;
   double product_rate = 1;  // column "products": "8-bit" 2, else 1
@@ -47,7 +47,7 @@ struct RunDefaults {
 /// "hidden size",
 ///          "attention heads", "layers", "sequence length", or "model" in place of the three sizes. Parallel degrees:
 ///          "tensor parallelism", "data parallelism", "pipeline parallelism", "context parallelism",
-///          "expert parallelism", "expert tensor parallelism" (of mixtures; the first must be there), "virtual stages"
+///          "expert parallelism" (a mixture must have it), "expert tensor parallelism" (of mixtures), "virtual stages"
 ///          (chunks of blocks on each stage); a degree left out is 1, data what is left of the gpus. How: "schedule",
 ///          "recompute", "zero", "dtype", "vocabulary", "products" (16-bit, 8-bit). Measured: "iteration time (ms)" or
 ///          "tokens/s/gpu". "parameters (billion)" and "source"

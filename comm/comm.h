@@ -1,7 +1,7 @@
 #pragma once
-// Comm: what ranks do together, written once above any transport. Sums are taken by direct exchange: every rank gets its
-// part from all others and adds the parts in a fixed tree with the ranks' own as leaves in rank order (spec/sum_order.h), so
-// bits depend neither on arrival, nor on the transport, nor on how a vector is cut.
+// Comm: what ranks do together, written once above any transport. Sums are taken by direct exchange: every rank gets
+// what the others have of its part, and adds it to its own in a fixed tree, leaves in rank order (spec/sum_order.h).
+// So bits depend neither on arrival, nor on the transport, nor on how a vector is cut.
 
 #include <cstdint>
 #include <memory>
@@ -26,7 +26,7 @@ RankParts even_parts(std::span<const Tensor>, int ranks);
 /// One rank's end, used by one thread at a time. All ranks make the same calls in the same order, with tensors of the same shapes and
 /// types. Several tensors count as one vector, laid end to end. Each rank sums up one part of the vector: that of part_of, or
 /// the one that the caller names; parts are sent in pieces of piece_of_part elements.
-/// Types   sums: f64, f32, the integers (modulo 2^bits), and bf16 and f16, summed in f32 and rounded once. The rest: any.
+/// Types   sums: f64, f32, the integers (modulo 2^bits), and bf16 and f16, summed in f32 and rounded once. All other calls: any.
 /// Memory  what waits to be summed: staging_elements of the longest part so far, counted in staging().
 /// Errors  the transport's; usage for a sum of booleans.
 class Comm {

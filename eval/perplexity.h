@@ -20,8 +20,8 @@ struct PerplexityReport {
   double perplexity = 0;                                               // per token, as the convention takes its mean
   double word_perplexity = 0, byte_perplexity = 0, bits_per_byte = 0;  // 0: there is no such figure here
 };
-/// Fills in the sums and derived figures from the windows' losses, in nats. perplexity is exp(sum_loss / num_scored), but under the convention
-/// gptq exp of the mean of the windows' means. Errors: TERN_CHECK: another number of losses than of windows, or none.
+/// Fills in the sums and derived figures from the windows' losses, in nats. perplexity is exp(sum_loss / num_scored); under the convention
+/// gptq it is exp of the mean of the windows' means. Errors: TERN_CHECK: another number of losses than of windows, or none.
 void derive_figures(PerplexityReport&, const std::vector<Window>&, const std::vector<double>& losses);
 
 }  // namespace tern

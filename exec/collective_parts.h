@@ -23,7 +23,7 @@ struct CollectiveParts {
   /// The places of the parameters that a collective over a layer takes: its dense ones, or those of its experts. Errors  TERN_CHECK: no
   /// layer begins at the instruction's unit.
   std::vector<size_t> parameters_of(const Instruction&) const;
-  /// Whether the layer of units [first, end) is a tied head's whose copy of the embedding table is summed with that of another stage.
+  /// Whether units [first, end) are the layer of a tied head whose copy of the embedding table is summed with that of another stage.
   bool holds_table_copy(int first, int end) const;
   /// The ranks over which an instruction of this axis works.
   Comm& group_of(MeshAxis) const;

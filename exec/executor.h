@@ -50,7 +50,7 @@ struct ExecuteInput {
   ModelWeights* own_weights = nullptr;
   // Needed for pipelines (arrivals_of, exec/stage_messages.h): entry s lists the buffers that stage s sends to this one, in order.
   std::vector<std::vector<Buffer>> arrivals{};
-  // Targets with a loss on all ranks; absent: those of `micro_batches`.
+  // The number of targets with a loss, over all ranks; absent: the number in `micro_batches`.
   std::optional<int64_t> step_targets = {};
   // simulate(program).replay; empty: execute simulates the Program itself.
   std::span<const InstructionBytes> predicted = {};

@@ -16,7 +16,7 @@ struct HfConfig;
 struct ModelDir {
   std::string name;               // as the user gave it, for messages
   std::string path;               // the directory; for a bare config file the directory it lies in; a GGUF file
-  std::string config;             // config.json, or the bare file; of GGUF the file: read with read_model_config
+  std::string config;             // config.json, or the bare file, or the GGUF file: read with read_model_config
   std::string generation_config;  // generation_config.json
   std::string weights;            // model.safetensors or model.safetensors.index.json: open with Weights; a GGUF file
   std::vector<std::string> tokenizer_files;  // tokenizer.json, tokenizer_config.json, special_tokens_map.json,

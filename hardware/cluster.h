@@ -23,8 +23,8 @@ enum class ProductUse : uint8_t {
 };
 /// Share of the peak that a matrix product of m rows, n columns and depth k reaches: measured on a grid of shapes, or a
 /// curve of four constants. Shapes are first rounded up to whole tiles.
-/// Grid   between points log(share) is linear in the logarithms of the sizes; with `linear_time` the time is linear in each
-/// size instead: a constant, and a part for each row, each column and each element. Beyond the grid the share is that of its
+/// Grid   between points log(share) is linear in the logarithms of the sizes; with `linear_time` the time itself is linear in
+/// each of the three sizes: a part of it may be constant, others may grow with one or two sizes alone. Beyond the grid the share is that of its
 /// edge.
 /// Curve  top · m/(m + half[0]) · n/(n + half[1]) · k/(k + half[2]): a product takes as long as one with half[0] more
 ///        rows, half[1] more columns and half[2] more depth, at share `top`; where one size is its half and the others

@@ -22,9 +22,9 @@ inline constexpr int64_t kKvAlignment = 4096;       // of the file
 /// Which layers lie on the disk if `count` do: of those that keep keys, evenly spread.
 std::vector<bool> kv_layers_on_disk(const KvShape&, int64_t count);
 int64_t kv_layers(const KvShape&);  // the number of layers that keep keys
-/// Bytes that the threads which read and write keep, where any layer lies on the disk.
+/// Bytes that the reading and writing threads keep, where any layer lies on the disk.
 constexpr int64_t kv_thread_bytes() { return kKvThreads * (int64_t{96} << 10); }  // stacks, as far as they are touched
-/// Memory and file of `num_pages` pages of each layer, of which `on_disk` layers lie on the disk.
+/// Bytes of memory, and of the file, for `num_pages` pages of each layer, where `on_disk` layers lie on the disk.
 int64_t kv_memory_bytes(const KvShape&, int64_t num_pages, int64_t on_disk, int64_t alignment = kKvAlignment);
 int64_t kv_file_bytes(const KvShape&, int64_t num_pages, int64_t on_disk, int64_t alignment = kKvAlignment);
 
@@ -33,7 +33,7 @@ struct KvMoved {
   int64_t bytes() const { return read + written; }
   friend bool operator==(const KvMoved&, const KvMoved&) = default;
 };
-/// Bytes that a step moves in which each of `sequences` sequences, with `past` keys, gets one more:
+/// Bytes that a step moves if each of `sequences` sequences, with `past` keys, gets one more:
 ///   read = 2·Σ_layers S·⌈past/P⌉·page,  written = 2·Σ_layers S·(the blocks of the row of each head)
 /// Exact where a page is whole blocks and no two sequences share one; else up to two blocks more or less for each page.
 KvMoved kv_step_bytes(const KvShape&, int64_t on_disk, int64_t sequences, int64_t past,
@@ -74,7 +74,7 @@ class KvOnDisk {
   /// The layer's keys and values, as a KvView has them; valid until release.
   Layer acquire(int layer);
   void release(int layer);
-  /// What is left of a step is left out; what it has written lies behind the ends of its sequences.
+  /// Drops the rest of the step that was begun; what the step has written lies behind the ends of its sequences.
   void abandon() noexcept { ring_->abandon(); }
 
   KvMoved planned() const { return planned_; }  // of all steps that have begun

@@ -1,5 +1,5 @@
 #pragma once
-// The time that a token takes of a model larger than memory, predicted from the rates of this machine, and a lower bound of it.
+// The time that a token of a model larger than memory takes, predicted from the rates of this machine, and a lower bound of that time.
 
 #include <cstdint>
 #include <string_view>
@@ -28,7 +28,7 @@ void measure_products(const StreamPlan&, DType, StreamRates&);
 struct StreamTimes {
   double disk_s = 0;      // the disk's work alone
   double products_s = 0;  // the products' work alone
-  // both, as they overlap by the ring's simulation; experts are read from the router's answer on.
+  // both, overlapped as the simulated ring does it (store/pass_time.h); experts are read only once the router has answered.
   double pass_s = 0;
   double bound_s() const { return disk_s > products_s ? disk_s : products_s; }
   std::string_view binds() const { return disk_s > products_s ? "the disk" : "products"; }

@@ -100,6 +100,8 @@ TEST(IsaSelfTest, NamesTheElementThatAWrongKernelGetsWrong) {
        "f32 input gradient, element");
   says(with(&IsaKernels::matmul, &M::tn_f32, [](const float*, const float*, int64_t, int64_t, int64_t, float*) {}),
        "f32 weight gradient, element 0: got -0.25");
+  says(with(&IsaKernels::matmul, &M::gram_lower, [](const float*, int64_t, int64_t, float*) {}),
+       "f32 symmetric product");
   says(with(&IsaKernels::attention, &AttentionTable::bfloat16,
             [] {
               AttentionKernels<bf16> k = right.attention.bfloat16;

@@ -180,6 +180,25 @@ std::string compare_products(const Set& set, const ProductCase& c, std::string_v
   return failure.empty() ? compare_gradients<T>(set, c, name) : failure;
 }
 
+// The halves on and below the diagonal, beside products of whole matrices, which have been compared before.
+std::string compare_symmetric(const MatmulTable& t, const ProductCase& c) {
+  const std::vector<float>& x = c.x.as<float>();
+  const auto square = static_cast<size_t>(c.k * c.k);
+  std::vector<float> whole(square), gram(square), square_whole(square), square_half(square);
+  t.tn_f32(x.data(), x.data(), c.m, c.k, c.k, whole.data());
+  t.gram_lower(x.data(), c.m, c.k, gram.data());
+  t.nn_f32(whole.data(), whole.data(), c.k, c.k, c.k, false, square_whole.data());
+  t.square_lower(whole.data(), c.k, square_half.data());
+  for (int64_t row = 0; row < c.k; ++row)
+    for (int64_t column = 0; column <= row; ++column) {
+      const auto at = static_cast<size_t>(row * c.k + column);
+      if (gram[at] != whole[at] || square_half[at] != square_whole[at])
+        return fmt::format("f32 symmetric product, row {}, column {}: got {} and {}, want {} and {}", row, column,
+                           gram[at], square_half[at], whole[at], square_whole[at]);
+    }
+  return "";
+}
+
 // --- attention of one sequence, two heads of one key head
 // ---------------------------------------------------------------
 
@@ -317,6 +336,8 @@ std::string compare(const IsaKernels& kernels, const Cases& c, int part, int par
   };
   for (const ProductCase& p : c.products)
     check([&] { return compare_products<float>(VectorProducts{kernels.matmul}, p, "f32"); });
+  for (const ProductCase& p : c.products)
+    if (p.k < 100) check([&] { return compare_symmetric(kernels.matmul, p); });  // the square costs k³
   for (const ProductCase& p : c.products)
     check([&] {
       return kernels.tiles.present ? compare_products<bf16>(TileProducts{kernels.tiles}, p, "bf16")

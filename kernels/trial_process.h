@@ -10,7 +10,7 @@ struct Trial {
   bool made = true;  // false: there was no copy, `said` is why
   std::string said;
 };
-/// Runs `run` in a forked copy of this process. `said` is what it returns; of a copy that ended before, how: "illegal
+/// Runs `run` in a forked copy of this process. `said` is what it returns or, if the copy ended before that, how it ended: "illegal
 /// instruction", "an instruction that the system forbids (SIGSEGV)", "ended by signal 6", "did not end within 60 s".
 /// This process installs no signal handler for it and its other threads are not touched. The copy leaves nothing behind:
 /// it runs no destructors and flushes no files.

@@ -12,7 +12,7 @@ namespace tern {
 
 struct WeightsCheck {
   int64_t num_files = 0, num_tensors = 0, num_bytes = 0;  // of files that could be opened; bytes of tensors
-  int64_t num_passed_over = 0;                            // tensors that this model does not read: further predictions
+  int64_t num_passed_over = 0;                            // tensors: of extra prediction layers, or beside an encoder
   std::map<std::string, int64_t> dtypes;                  // "BF16": tensors of that type
   std::vector<std::string> problems;                      // each names file and tensor; none: load_weights reads them
 };

@@ -25,7 +25,7 @@ std::vector<TablePart> table_parts(const ParameterInfo&);
 
 /// Whether a parameter may be coded: matrices of the layers, but not routers, which choose experts.
 bool has_codes(const ModelSpec&, const ParameterInfo&);
-/// The table of tokens, or the head's own.
+/// Whether a parameter is the table of tokens, or the head's own table.
 bool is_token_table(const ModelSpec&, const ParameterInfo&);
 /// Returns the codes of a parameter in a type; its rows are whole blocks of that type. The result is valid until the next call.
 using CodeMatrix = std::function<const CodedMatrix&(const ParameterInfo&, WeightType)>;

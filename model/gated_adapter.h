@@ -16,7 +16,7 @@ namespace tern {
 class Io;
 
 struct GatedAdapter {
-  int64_t prompt_tokens = 0;  // that gates read of plain text; where an answer is marked: all before it
+  int64_t prompt_tokens = 0;  // what gates read of a plain text; where an answer is marked, they read all before it
   std::vector<InputGate> gates;
   std::vector<std::string> branches;  // PEFT directories; in the order of the gates
 };

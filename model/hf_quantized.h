@@ -41,11 +41,11 @@ struct HfQuantizedMatrix {
   std::vector<std::string> tensors;  // all that belong to it, by their names in the file
 };
 
-/// The matrix (Fragment::all_rows, in) whose numbers would be the fragment's tensor; nothing: the file does not pack it. Errors
+/// The packed matrix (Fragment::all_rows, in) that the file has in the place of the fragment's tensor; nothing: it has none. Errors
 /// bad_file naming file, tensor, shapes: parts that are missing, or do not fit each other or the matrix; a group that is not there.
 std::optional<HfQuantizedMatrix> find_hf_quantized(const ModelSpec&, const Weights&, std::optional<HfPacking>,
                                                    const Fragment&, int64_t in);
-/// A bias of zeros beside such a matrix, which some programs write where the model has none.
+/// Whether the tensor is a bias of zeros beside such a matrix; some programs write one where the model has none.
 bool is_idle_bias(const Weights&, std::string_view name);
 /// The type whose blocks hold each of its numbers, s·(q − z) in f32, to the bit: q4_0 or q8_0 where zeros stand in the middle and
 /// scales are f16 numbers, else u4, u3, u2 where groups are whole blocks; nf4; mxfp4. Nothing: 8 bits with zeros, inputs in an order

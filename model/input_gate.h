@@ -20,7 +20,7 @@ struct InputGate {
 /// What a gate made of p, for the gradients.
 struct GatePass {
   std::vector<double> p, sum, hidden, out;  // sum = first·p, hidden = SiLU(sum), out = second·hidden
-  double cosine = 0;                        // of out and the key; 0 where one of them is nothing
+  double cosine = 0;                        // of out and the key; 0 where one of them is the zero vector
   double gate = 0;                          // in [0, 1)
 };
 /// Order: each sum over its numbers in their order, so the bits depend on gate and p alone.

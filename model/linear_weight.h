@@ -76,8 +76,7 @@ struct Branch {
   double dropout = 0;     // of a's inputs, where Compute::dropout is set: the share that is left out
   uint64_t stream = 0;    // dropout's stream of random numbers
   bool has_magnitude = false;
-  Tensor magnitude =
-      {};  // (row_end - row_begin), trained: by how much rows of the whole are longer than the weight's own
+  Tensor magnitude = {};    // (row_end - row_begin), trained: DoRA's m - ‖w‖ of each row (model/row_lengths.h)
   Tensor row_squares = {};  // f64, Σ w² of each of those rows of the weight
   Tensor factors = {};  // f64: what each column of y is multiplied by; made for a pass (model/row_lengths.h), or once
   Tensor lengths = {};  // f64, of a pass: norms of the rows of weight + scale·b·a; not computed if given (tests)

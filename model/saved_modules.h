@@ -12,7 +12,7 @@
 namespace tern {
 
 /// The frozen model, in which those units are trained whose modules config.saved names: the tables, and the final norm with the head. A
-/// tied head is trained with its table, as one. Errors, `where` in front  usage: a module of layers; a low rank of a table
+/// tied head is trained with its table, as one. Errors (their messages begin with `where`): usage: a module inside a layer; a low rank of a table
 /// or the head; only some of what is trained together (it names the rest). bad_file: a name that ends no module.
 ModelSpec with_saved_modules(ModelSpec, const PeftConfig&, std::string_view where);
 

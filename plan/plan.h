@@ -35,11 +35,11 @@ struct PlannedStage {
   friend bool operator==(const PlannedStage&, const PlannedStage&) = default;
 };
 
-/// The Program that the plan lowers to (program/lower.h), all ranks of it, with the cost model's time of each
-/// instruction.
+/// The Program that the plan lowers to (program/lower.h), all ranks of it, simulated instruction by instruction (program/simulate.h) with the cost
+/// model's times. The plan's own step_ps is not of this list: it is the stage model's (program/stage_model.h).
 struct PlannedProgram {
   uint32_t checksum =
-      0;  // of the list (program/checksum.h), with the multiplier's scratch only for a cluster file of `tern profile`
+      0;  // of the list (program/checksum.h), with the multiplier's scratch if `tern profile` wrote the cluster file
   int64_t instructions = 0;
   int64_t step_ps = 0;  // simulated; longer than the plan's step where a rank waits until its messages have left
   friend bool operator==(const PlannedProgram&, const PlannedProgram&) = default;
@@ -66,7 +66,7 @@ struct ChoiceCounts {
   friend bool operator==(const ChoiceCounts&, const ChoiceCounts&) = default;
 };
 
-/// How far the predicted step may be off, as runs show that were measured and left out of the fit.
+/// How far the predicted step may be off, judged by runs that were measured and left out of the fit.
 struct PlannedError {
   std::string software;             // what the measured runs ran on
   int64_t rows = 0;                 // runs that were left out and predicted

@@ -35,8 +35,8 @@ class RequestLengths {
   double mean_context() const;
 
   /// Room for the keys and values of `users` requests in flight, in tokens of whole pages: at kHigh of all moments
-  /// their whole contexts do not exceed it. It is the smaller of two bounds. Boole: users · what one exceeds at odds of
-  /// (1 − kHigh)/users, users rounded up to a power of two. Chernoff: min over t > 0 of (users · ln E[e^(t·l)] − ln(1 −
+  /// their whole contexts do not exceed it. It is the smaller of two bounds. Boole: users times the length that one context exceeds at
+  /// odds of (1 − kHigh)/users, with users rounded up to a power of two. Chernoff: min over t > 0 of (users · ln E[e^(t·l)] − ln(1 −
   /// kHigh))/t, l a context and the rest of its last page. Lengths within a hundredth of each other count as the longer
   /// one. Rises with users.
   int64_t room(int64_t users, int64_t page) const;
@@ -44,7 +44,7 @@ class RequestLengths {
  private:
   SequenceLengths prompts_, answers_;
   std::vector<PromptGroup> groups_;
-  std::vector<int64_t> exceeded_;                    // a context, by one of 2^i users
+  std::vector<int64_t> exceeded_;                    // entry i: what one context exceeds at odds of (1 − kHigh)/2^i
   std::vector<std::pair<double, double>> exponent_;  // t, ln E[e^(t·context)]
   double mean_answer_in_flight_ = 0;
 };

@@ -1,18 +1,18 @@
 #pragma once
 // The one lowering: from a placement to the instruction lists of its ranks, at the grain of units, with the buffers
-// that the executor will hold. A rank here is a pipeline's device (RankPlace::device); a run's ranks on it share a
-// list.
+// that the executor will hold. `rank` here is a device of the pipeline (RankPlace::device), not a rank of the run
+// (RankPlace::rank): all ranks of the run at one device have the same list.
 
 #include "program/placement.h"
 #include "program/program.h"
 
 namespace tern {
 
-/// The list of one rank (0 … devices of the pipeline − 1) of one optimizer step, with its resident buffers.
+/// The list of one device of the pipeline (`rank`, from 0) of one optimizer step, with its resident buffers.
 ///
 /// forward   RECV of the input; per layer GATHER (ZeRO 3), FORWARD of each unit, STORE (activations off the device);
 ///           SEND of the output
-/// backward  RECV of the output's gradient; per layer from the last LOAD, GATHER (ZeRO 3), and per unit RECOMPUTE,
+/// backward  RECV of the output's gradient; per layer, last first: LOAD, GATHER (ZeRO 3), and per unit RECOMPUTE,
 ///           BACKWARD_INPUT and, where the schedule does not split them, BACKWARD_WEIGHT; SEND of the input's gradient.
 ///           A gathered buffer ends with the layer's last FORWARD or BACKWARD_WEIGHT (BACKWARD_INPUT where they are
 ///           split). In a plan of one stage the layer of a tied head gathers the table with its own parameters
@@ -30,8 +30,8 @@ namespace tern {
 ///           BACKWARD_INPUT(u+1), and left(u), made by BACKWARD_INPUT(u), to BACKWARD_WEIGHT(u). The head has no output
 ///           and no gradient: its FORWARD ends in the loss and saves the gradient of its normed input. The embedding
 ///           has no BACKWARD_INPUT. A layer's activations off the device are `held` there from STORE to LOAD.
-/// Joins     What SEND, STORE and SCATTER read lives until their JOIN: room for one transfer on its way while the next
-///           is made, for each stage and direction (none for SCATTER). The rest is joined before NORM.
+/// Joins     What SEND, STORE and SCATTER read lives until their JOIN. While the next one is made, one SEND of each stage and direction, and
+///           one STORE, may still be on its way; a SCATTER is joined before the next one's sum begins. The rest is joined before NORM.
 /// Order     weight gradients of a unit are added in micro-batch order, whatever the schedule: same bits.
 /// Groups    With several groups of micro-batches each unit has a MERGE after its last BACKWARD_WEIGHT of a group: it
 ///           merges the group's gradients with the kept sums that leaf_step (spec/sum_order.h) names. Where no sum is
@@ -42,18 +42,18 @@ namespace tern {
 ///           bytes (f64: 8): REDUCE of a tied table 1 flop and 4 words, NORM 2 flops and 1 word, MERGE 1 flop and 3
 ///           words per sum added, 3 words to keep one. UPDATE costs update_cost (spec/update_rule.h), from ZeRO 1 on a
 ///           replica's share of it; an UPDATE within the backward also costs what NORM would. NORM's message holds
-///           whether the rank refuses; under tensor parallelism one double per rank, else for shared-out parameters one
-///           double and the rule's sums over the model per block of kUpdateBlock. UPDATE sends a rule's sums over a
+///           whether the rank refuses, and beside that: under tensor parallelism one double per rank, else for each block (kUpdateBlock)
+///           of shared-out parameters one double and the rule's sums over the model. UPDATE sends a rule's sums over a
 ///           parameter, per block.
 /// One device  gathers and reduces nothing, under any ZeRO stage.
 /// Errors    usage: a schedule whose order follows the times, in a plan that does not say its stages' times.
-///           TERN_CHECK: stages that do not follow one another, fewer than two units, no such rank.
+///           TERN_CHECK: stages that do not follow one another, fewer than two units, no such device.
 Program lower(const ModelSpec&, const Placement&, int rank);
 
-/// All ranks in one Program, for the validator and the simulator: rank after rank.
+/// The lists of all devices in one Program, for the validator and the simulator: device after device.
 Program lower(const ModelSpec&, const Placement&);
 
-/// The list of one rank of a plan. Errors: as placement_of's and lower's.
+/// The list of one device of a plan. Errors: as placement_of's and lower's.
 Program lower(const ModelSpec&, const Plan&, int rank, PlacementOptions = {});
 
 /// The list of the forward alone on one device, as evaluation runs it: nothing is kept for a backward, no output

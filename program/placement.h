@@ -53,7 +53,7 @@ struct PlacementOptions {
   std::optional<UpdateConfig> update = {};  // the rule's options; absent: their defaults
 };
 
-/// The placement of a plan; there is no other way to one. A run's settings and bare sizes become a Plan first;
+/// The placement of a plan. Every placement is made here: a run's settings, and bare sizes, become a Plan of one device first;
 /// train/step_placement.h and program/generate.h then set fields of the result. Windows count as full, one sequence to
 /// each, whatever the job's lengths; the last micro-batch has what is left of the batch. An order that follows the
 /// times is that of the plan's stages.

@@ -1,7 +1,7 @@
 #pragma once
-// Program: a step as an explicit instruction list for each rank. An instruction says what it computes, which buffers it
-// brings to life and which it ends, and what it sends; the validator, the simulator and the executor read the same list.
-// Times stand beside it (program/instruction_times.h).
+// Program: a step as an explicit instruction list for each rank. A rank here is a device of a pipeline; the run's ranks at it share its list.
+// An instruction says what it computes, which buffers it brings to life and which it ends, and what it sends; the validator, the simulator and
+// the executor read the same list. Times stand beside it (program/instruction_times.h).
 
 #include <cstdint>
 #include <string>
@@ -77,7 +77,7 @@ struct BufferBytes {  // a buffer and its size
 
 struct Instruction {  // one entry of the list
   Opcode op = Opcode::forward;
-  int rank = 0, unit = 0, micro = 0;  // unit: index in ModelSpec::units
+  int rank = 0, unit = 0, micro = 0;  // rank: a device of the pipeline; unit: index in ModelSpec::units
   Resource resource = Resource::compute;
   std::vector<Buffer> reads;           // alive before
   std::vector<BufferBytes> allocates;  // alive from here

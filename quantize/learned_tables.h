@@ -20,9 +20,9 @@ inline int place_of(float y) { return static_cast<int>(std::clamp(2 * y + 256, 0
 NearestCodes nearest_codes(std::span<const int8_t> table);
 
 /// kCodeTables tables of `levels`, ascending, each with a level of magnitude 127. Alternating minimisation of
-/// Σ importance·(x − s·table[code])² over groups of 32: each group takes the table, sign and scale s with the least error (of
-/// several, the best refined by least squares), then each level is the least-squares value of the numbers that chose it. At most 8192 groups are
-/// looked at, the same for the same sizes. rows (n, k), importance (k); k is a multiple of 32.
+/// Σ importance·(x − s·table[code])² over groups of 32: each group takes the table, sign and scale s of least error
+/// (a few s are tried, the best is fitted by least squares), then each level is fitted to the numbers that chose it.
+/// At most 8192 groups are looked at, the same for the same sizes. rows (n, k), importance (k); k is a multiple of 32.
 /// Order   groups are summed in their order: the same tables for any number of threads.
 /// Source  Lloyd's iteration on what numbers share: LCQ's low-rank codebooks (Cai et al. 2024, arXiv:2405.20973, the abstract)
 ///         with one-hot coefficients; ours.

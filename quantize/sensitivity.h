@@ -31,8 +31,8 @@ class SensitivityMeter {
  public:
   static constexpr int64_t kTokens = 2048;  // of the text, at most
 
-  /// `model_dir` as load_weights takes it; `types` as LayerCoder takes them. `settings`: a line that tells runs apart whose
-  /// measures differ beside the model. The arguments must outlive it. Errors: those of ParameterReader.
+  /// `model_dir` as load_weights takes it; `types` as LayerCoder takes them. `settings`: a line that says what measures
+  /// depend on beside the weights, to tell runs apart. The arguments must outlive it. Errors: those of ParameterReader.
   SensitivityMeter(const ModelSpec&, const std::string& model_dir, const CalibrationText&,
                    std::span<const WeightType> types, Divergence, Arena&, Io&, std::string directory,
                    std::string settings);

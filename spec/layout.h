@@ -16,7 +16,7 @@ struct Interval {
   friend bool operator==(const Interval&, const Interval&) = default;
 };
 
-/// Part `part` of `parts` equal ones of a length, each from ⌊length·part/parts⌋ on.
+/// Part `part` of a length that is cut into `parts` equal parts: it begins at ⌊length·part/parts⌋.
 Interval part_of(int64_t length, int64_t part, int64_t parts);
 
 enum class AxisSpread : uint8_t {

@@ -42,8 +42,8 @@ struct Redistribution {
 /// Choice  where several ranks hold the same, a rank takes its own copy; ranks without one take turns over the holders, so that
 ///         senders share the work. A sum that several ranks want is shared out among them in equal parts,
 ///         which they then exchange.
-/// Bytes   sent by all ranks, T the tensor's, n ranks: B to S 0; S(i) to S(j) (n−1)/n·T for equal parts; S to B and P to
-///         S (n−1)·T; P to B 2(n−1)·T. Source: the table of OneFlow (Yuan et al. 2021, arXiv:2110.15032).
+/// Bytes   sent by all n ranks together, T those of the tensor. From B to S: 0; S(i) to S(j), equal parts: (n−1)/n·T; S to B, P to S: (n−1)·T;
+///         P to B: 2(n−1)·T. Source: the table of OneFlow (Yuan et al. 2021, arXiv:2110.15032).
 /// Errors  TERN_CHECK: layouts of unlike tensors or numbers of ranks, check_layout's.
 Redistribution redistribution(const Layout& from, const Layout& to);
 

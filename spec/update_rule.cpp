@@ -88,10 +88,11 @@ UpdateGrain whole_matrices(const ParameterForm& p) {
   return p.kind == ParameterKind::matrix ? UpdateGrain::parameter : UpdateGrain::interval;
 }
 
-// kernels/cpu/newton_schulz.h: five steps of two products with the long side and one of short ones.
+// kernels/cpu/newton_schulz.h: five steps of two products with the long side and one of short ones; two of the results are symmetric
+// and computed by half.
 int64_t newton_schulz_flops(const UpdateConfig&, const ParameterForm& p) {
   const int64_t side = std::min(p.rows, p.columns);
-  return 5 * (4 * p.elements() * side + 2 * side * side * side);
+  return 5 * (3 * p.elements() * side + side * side * side);
 }
 int64_t newton_schulz_temporary(const UpdateConfig&, const ParameterForm& p) {
   const int64_t side = std::min(p.rows, p.columns);

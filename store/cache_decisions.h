@@ -30,7 +30,7 @@ struct CacheHits {
   double rate() const { return wanted > 0 ? static_cast<double>(hits) / static_cast<double>(wanted) : 0; }
 };
 
-/// Items 0, 1, … of groups 0, 1, …; those of a group fill its slots alone.
+/// Items 0, 1, … of groups 0, 1, …; the slots of a group hold its items alone.
 /// Source  the score: HybriMoE (Zhong et al. 2025, arXiv:2504.05897, recalled): an item's score fades towards the share that
 ///         the router gives it. The rule for lists longer than the slots: ours.
 /// Order   the same decisions for the same lists and shares; equal scores go by their last use.
@@ -38,8 +38,8 @@ class CacheDecisions {
  public:
   CacheDecisions(std::vector<int> group_of, CacheSettings);
   /// Decides for a list: items in the order of their use, each once. A missing item takes an empty slot; else that of the worst item
-  /// not listed; else of the first listed item whose turn has passed; else of the listed item whose turn comes last, which must then
-  /// be read. Otherwise a listed item that is there stays until its turn has passed. So an item is read at most once for a list.
+  /// not listed; else of the first listed item whose turn has passed; else of the listed item whose turn comes last, which is then read
+  /// later, for its turn. In all other cases a listed item that is there stays until its turn has passed. So an item is read at most once for a list.
   std::vector<PlannedRead> want(std::span<const int> items);
   /// Moves the item's score towards `share`.
   void see(int item, double share);

@@ -20,7 +20,7 @@ struct PassTimes {
 };
 
 /// `passes` passes over `steps` through a ring of `slots`, from an empty ring on.
-///   load   begins when the disk is free and a slot is: when the product `slots` streamed steps before has ended
+///   load   begins when the disk and a slot are free; a slot is free once the product that stands `slots` streamed steps earlier has ended
 ///   product begins when the one before has ended and its extent is there
 /// Of n equal streamed steps: slots 1: n·(load + forward); slots ≥ 2: load + (n − 1)·max(load, forward) + forward.
 PassTimes pass_times(std::span<const PassStep> steps, int slots, int passes = 1);

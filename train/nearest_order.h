@@ -12,7 +12,7 @@ struct StepOrder {
   int64_t groups = 1, batch = 1, micro_batch = 1;  // as in TrainSettings
 };
 
-/// Sizes that check_ranks accepts for the same number of ranks: of the numbers of groups that divide the batch the nearest (if there is none,
+/// Sizes that check_ranks accepts for the same number of ranks: the nearest number of groups that divides the batch (if none does,
 /// the nearest of all), the batch rounded up to a multiple of it, and the largest micro-batch that is not above the present one.
 StepOrder nearest_order(const TrainSettings&);
 

@@ -33,11 +33,11 @@ struct PlannedValue {
 /// planned_zero and planned_mode have one value for all layers.
 std::vector<PlannedValue> planned_values(const Plan&);
 
-/// Puts the plan itself, sizes, dtype, ZeRO and recomputation into the settings. Ranks, tensor and context parallelism and the optimizer are
-/// not its business: train_settings has taken them from the plan before. Errors: usage: an option was given and says something else.
+/// Puts the plan itself, sizes, dtype, ZeRO, recomputation and states that lie on the disk into the settings. Ranks, tensor and context parallelism
+/// and the optimizer are not its business: train_settings has taken them from the plan before. Errors: usage: an option was given and says something else.
 void apply_plan(const Plan&, const Options&, TrainSettings&);
 
-/// Refuses a plan in the settings that is not one of this model. Errors: usage.
+/// Refuses a plan in the settings that is not one of this model, or has replicas of a device with both embedding and tied head. Errors: usage.
 void check_planned_model(const ModelSpec&, const TrainSettings&);
 
 /// The recomputation mode that all layers between embedding and head have; none: they differ.

@@ -96,7 +96,7 @@ class RankTrainer {
   ExecuteResult run_step(const ExecuteInput&, int64_t number);
   Totals gather_totals(const ExecuteResult& run, size_t micros);
   void after_step(const ExecuteResult& run, const Totals& totals, StepReport& report);
-  // Tells a rank that is slower than the others. Of a group that shares out matrices or rows nothing is told: its ranks wait for each other inside the passes.
+  // Notes a rank that is slower than the others. Where groups share out matrices or rows it notes nothing, as their ranks wait for each other inside the passes.
   void tell_slow_rank(const Totals& totals);
   // Called when a step was faster than the probe. Other programs can only slow the probe down, so the probe was disturbed.
   void raise_peak(StepReport& report);

@@ -16,8 +16,8 @@ namespace tern {
 /// Seconds of a step's passes, without what was exchanged between them.
 double pass_seconds(std::span<const TraceEvent>);
 
-/// Watches the passes of ten steps at a time. A rank is slow if they took it half as long again as the median of its like, three tenths
-/// longer in nine of the ten, and a tenth of a second longer in all. It is told of once, and again only if it was as fast as the others in between.
+/// Watches the passes of ten steps at a time. A rank is slow if, compared with the median of the ranks with the same work, it took 1.5 times as long for
+/// all ten, more than 1.3 times as long for nine of them, and a tenth of a second longer in all. It is told of once, and again only if it was as fast as the others in between.
 class SlowRanks {
  public:
   /// `alike`: so many ranks that follow one another compute the same list, the replicas of a stage.

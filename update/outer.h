@@ -4,11 +4,11 @@
 //   Δ = φ - w, averaged over ranks;  u = μu + Δ;  φ -= η_o (Δ + μu)   (μ = 0: φ -= η_o Δ; heavy ball: φ -= η_o u);  w = (1-α) φ + α w
 // φ: the model that all ranks have in common. Its units are cut into P fragments, each with its turn: fragment p is averaged after steps t with
 // (t + ⌊pH/P⌋) mod H = 0, and what came of it counts τ steps later. In pairs (NoLoCo) each rank has its own φ, u and
-// Δ = φ - the pair's mean w: the sum of NoLoCo's mean Δ and pull between φs, with its published factors (both η_o).
-// τ = H (CO2): a round takes Δ before the previous Δ is applied; then w = φ, also after round one, where Δ is zero.
+// Δ = φ - the pair's mean w. This takes NoLoCo's two terms, the pair's mean Δ and a pull of φ to the pair's mean φ, in one, as both have the published factor η_o.
+// τ = H (CO2): a round first takes its Δ, then applies the Δ of the round before (in round one: zero) and sets w = φ.
 // Source: Stich 2019, arXiv:1805.09767 (LocalSGD); Douillard et al. 2023, arXiv:2311.08105 (DiLoCo: Nesterov's momentum as PyTorch's SGD has
 // it); Douillard et al. 2025, arXiv:2501.18512 (fragments, τ and α); Kolehmainen et al. 2025, arXiv:2506.10911 (NoLoCo); Sun et al. 2024, ICLR (CO2;
-// its clipping has no effect in its code, its penalty is a constant there, which η_o holds). Texts not seen; the formulas are those of their public code.
+// its clipping has no effect in its code, its penalty is a constant there, which η_o includes). Texts not seen; the formulas are those of their public code.
 
 #include <cstdint>
 #include <span>
@@ -60,7 +60,7 @@ bool is_away(const OuterConfig&, int rank, int64_t step);
 int present_at(const OuterConfig&, int ranks, int64_t step);
 /// With whom each rank averages a fragment after the step, in the order of ranks; a rank that is alone or cut off is its own partner.
 std::vector<int> partners_at(const OuterConfig&, int fragment, int ranks, int64_t step);
-/// The last step whose work is in the model after `step` steps of one fragment; 0: none.
+/// The last step whose work fragment 0 has after `step` steps; 0: none. Other fragments have other turns.
 int64_t last_step_that_counts(const OuterConfig&, int64_t step);
 
 /// What one rank keeps: tensors of the trained parameters, in their order and in the masters' type.

@@ -2,7 +2,7 @@
 // How averages of rarely talking ranks travel: as they are; as whole numbers of 8 or 4 bits, or signs, with a scale for each block; or (power_sgd,
 // update/low_rank.h) as factors.
 // Source: signs and both errors fed back, as 1-bit Adam sends its momentum: Tang et al. 2021, arXiv:2102.02888 (text not seen; there the scale
-// is the root mean square of a whole vector, here the mean |x| of a block, which leaves least).
+// is the root mean square of a whole vector, here the mean |x| of a block, which leaves the least error).
 
 #include <cstdint>
 #include <span>

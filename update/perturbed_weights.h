@@ -32,7 +32,7 @@ int64_t perturbed_bytes(const ModelSpec&, DType weights, const std::vector<bool>
 class PerturbedWeights final : public WeightLender {
  public:
   /// pass: over the same weights, which are dense where they are trained; its gradients are empty. stored: where some weights, or slots, lie in
-  /// a file (nullptr: nowhere); begun with all of its parameters that have fields, in their order. All must outlive it.
+  /// a file (nullptr: nowhere); its `begin` was called with all of its parameters that have fields, in their order. All must outlive it.
   PerturbedWeights(const ModelSpec&, const ModelWeights&, UpdatePass&, const ZerothOrder&, StoredStates* stored,
                    Arena&);
 

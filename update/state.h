@@ -29,7 +29,7 @@ struct OptimizerState {
   RobustState robust{};  // of runs whose gradients are aggregated
 };
 
-/// The part of a slot that belongs to an interval of a parameter; to the whole parameter belongs the whole slot.
+/// The part of a slot that belongs to an interval of a parameter: the whole slot, if the interval is the whole parameter.
 Interval slot_part(const UpdateConfig&, const StateSlot&, const ParameterForm&, const Interval& elements);
 
 /// The parameter's form, as the update rule sees it.

@@ -4,7 +4,8 @@
 step_rate (built from step_rate.cpp) is called once for each turn, PyTorch steps in a process of its own that stays: each turn is one
 median of tern and one of PyTorch, so that a machine that is busy for a while is so for both. PyTorch's AdamW is the fused one; a step of
 tern also clears the gradients, so beside it stands the same step with zero_grad(set_to_none=False) behind it. PyTorch's Muon computes
-products in bf16, as it always does, so beside it stands the same step with f32 products, which is what tern computes.
+products in bf16, as it always does, so beside it stands the same step with f32 products, which is what tern computes; the rule
+muon-f32 leaves the bf16 step out, which takes minutes on a processor without instructions for it.
 Needs torch 2.9 or later.
 
   benchmarks/updates/step_rate.py --step-rate build/release/bin/step_rate [--side 2048 --count 24] [--turns 5] [--threads 2]
@@ -90,11 +91,13 @@ def main():
         parser.error("--step-rate is needed")
     print(f"{given.count} matrices of {given.side} x {given.side}, f32, {given.threads} threads; {given.turns} turns of {given.rounds} steps\n")
     print("| rule | tern ms | of a plain loop's rate | of a product's rate | PyTorch ms | PyTorch / tern, by turn |\n" + "|---" * 6 + "|")
-    for rule in given.rules.split(","):
-        names = [rule, "muon-f32" if rule == "muon" else "adamw-cleared"]
+    for name in given.rules.split(","):
+        rule = name.removesuffix("-f32")
+        names = [name] if name == "muon-f32" else [rule, "muon-f32" if rule == "muon" else "adamw-cleared"]
         peers, turns = [start_peer(given, name) for name in names], []
         for _ in range(given.turns):
             turns.append((*tern_turn(given, rule), *(peer_turn(process) for process in peers)))
+            print(f"{name}: " + ", ".join(f"{t:.3f}" for t in (turns[-1][0], *turns[-1][3:])) + " s", file=sys.stderr)
         for process in peers:
             process.stdin.close(), process.wait()
         middle = lambda k: statistics.median(t[k] for t in turns)

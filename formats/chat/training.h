@@ -39,7 +39,7 @@ Answers answers_from_name(std::string_view);
 /// last special token, if only white space follows). A token that lies across the border is the assistant's.
 class ChatTraining {
  public:
-  /// `now`: the time that templates see which write a date; absent: that of the clock, read here.
+  /// `now`: the time for templates that write a date; absent: that of the clock, read here.
   /// Errors  bad_file: no template; JinjaError.
   ChatTraining(ChatTemplates, Tokenizer, Answers = Answers::all, std::optional<std::tm> now = {});
 

@@ -25,9 +25,9 @@ struct JsonlRecord {
 ///   {"text": …}, {"prompt": …, "completion": …}               strings
 ///   {"messages": …}, {"conversations": …}                     recognized, not read
 ///   {"instruction": …, "input": …, "output": …}               with a system prompt it counts as a conversation
-///   {"prompt": …, "chosen": …, "rejected": …}                 strings, or lists of messages. Beside lists `prompt` is
-///                                                             the text of their first message, or it is absent if
-///                                                             they begin alike
+///   {"prompt": …, "chosen": …, "rejected": …}                 three strings, or three lists of messages; beside two
+///                                                             lists `prompt` may also be the text of the message with
+///                                                             which both begin, or be absent
 /// Errors  bad_file "PLACE: …": not JSON, an unknown key (with the nearest known one), a key missing, not a string.
 JsonlRecord parse_jsonl_record(std::string_view line, const std::string& place);
 

@@ -28,7 +28,7 @@ struct PackOptions {
   const ChatTraining* chat = nullptr;                 // for lines with messages; null: they are an error
   int64_t memory_bytes = INT64_MAX;  // memory that one document may take while it becomes tokens; more: does_not_fit
   int64_t window =
-      0;  // not 0: only pairs of answers are packed, each answer with its prompt as a document of so many tokens
+      0;  // not 0: only pairs of answers are packed, each answer with its prompt as a document of `window` tokens
   int64_t* most_bytes =
       nullptr;  // set to the largest bound of a document's memory; 0 if all documents were short enough to
                 // need none

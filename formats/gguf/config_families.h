@@ -11,8 +11,8 @@
 
 namespace tern {
 
-/// Put what only some families have into `config`, which has the sizes: experts; Gemma's caps, windows and scores;
-/// whether attention and MLP stand beside each other in GPT-NeoX and Falcon.
+/// Each puts what only some families have into `config`, in which the sizes must already stand. In this order: experts;
+/// Gemma's caps, windows and scores; whether attention and MLP stand beside each other in GPT-NeoX and Falcon.
 void read_gguf_experts(const GgufKeys&, const GgufFamily&, const HfFamily&, Json& config);
 void read_gguf_gemma(const GgufKeys&, const GgufFamily&, const HfFamily&, Json& config);
 void read_gguf_branches(const GgufKeys&, const GgufFamily&, const HfFamily&, Json& config);

@@ -42,8 +42,8 @@ class HfFields {
   std::optional<std::vector<int64_t>> ids(
       std::string_view key);  // a whole number or a list of them; null: an empty list
 
-  /// Throws for the first key nobody took and `harmless` does not list, with the nearest of all known ones; null sets
-  /// nothing and passes.
+  /// Throws for the first key that nobody took and `harmless` does not list, with the nearest of all known ones. A key whose
+  /// value is null sets nothing, so it passes.
   void finish(std::span<const std::string_view> harmless) const;
 
   template <class... Args>

@@ -32,7 +32,7 @@ struct LoopObject : Object {
   Int index0 = -1;
   std::function<bool(Value&)> source;
   Value
-      iterable;  // what is looped over, where its length is the loop's; missing: the loop has a test, or walks an iterator or
+      iterable;  // what is looped over, if its length is loop.length; missing: the loop has a test, or walks an iterator or
                  // another loop
   bool peeked = false, peeked_end = false, closed = false;
   Value before, current, after, last_changed;
@@ -66,7 +66,7 @@ class Evaluator {
   // what filters, tests and methods need
   Value attribute(const Value& of, std::string_view name);  // of.name
   Value item(const Value& of, const Value& key);            // of[key]
-  Value slice(const Value& of, const Value& key);           // of[a:b:c]: Python's, which fails
+  Value slice(const Value& of, const Value& key);           // of[a:b:c]; fails where Python's does
   Value call(const Value& callee, const CallArguments& arguments);
   Value apply_filter(std::string_view name, const Value& subject, const CallArguments& arguments);
   bool apply_test(std::string_view name, const Value& subject, const CallArguments& arguments);

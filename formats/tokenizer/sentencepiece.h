@@ -16,8 +16,8 @@ struct SentencePieceStep;  // formats/tokenizer/normalize.h
 
 /// The tokenizer, for finish_tokenizer. Control and unknown pieces are special added tokens: with allow_special off,
 /// ids are those of SentencePiece, which reads their spelling as plain text. Time and memory follow the pieces' bytes.
-/// Errors  bad_file "PLACE: …": a piece twice, none or two unknown ones, byte pieces without byte fallback, unused
-///         pieces of a .model file's BPE that merges make, more merges than eight per piece and 4,096.
+/// Errors  bad_file "PLACE: …": a piece twice, none or two unknown ones, byte pieces without byte fallback, an unused
+///         piece that merges make (BPE of a .model file), more merges than 8·pieces + 4,096.
 /// Source  SentencePiece 0.2.3, judged by its ids (dev/tokenizers/make_sentencepiece_goldens.py).
 std::unique_ptr<TokenizerData> tokenizer_of_sentencepiece(SentencePieceModel, const std::string& place);
 

@@ -30,11 +30,11 @@ struct SplitStep {
 struct SplitOnClassStep {
   CharClass members;
   SplitBehavior behavior;
-};  // Digits, Punctuation, WhitespaceSplit; two of them are BertPreTokenizer
+};
 /// CharDelimiterSplit.
 struct SplitOnCharacterStep {
   uint32_t character;
-};                         // CharDelimiterSplit
+};
 struct WhitespaceStep {};  // \w+|[^\w\s]+
 /// ByteLevel: GPT-2's pattern, if use_regex, and bytes as characters.
 struct ByteLevelStep {

@@ -35,8 +35,8 @@ struct EncodeOptions {        // how text is encoded
 
 struct DecodeOptions {        // how ids are decoded
   bool skip_special = false;  // leave out special tokens
-  // " ." -> "." and the like. Absent: off, unless tokenizer_config.json insists (clean_up_tokenization_spaces alone is
-  // ignored for BPE, as in transformers 5).
+  // " ." -> "." and the like. Absent: off, unless tokenizer_config.json sets clean_up_tokenization_spaces and also that key
+  // with the suffix _for_bpe_even_though_it_will_corrupt_output. The first alone is ignored, as transformers 5 does for BPE.
   std::optional<bool> clean_up = {};
 };
 

@@ -45,7 +45,7 @@ inline uint64_t hash_word(std::string_view word) {
   return mix(a ^ state, b ^ k2);
 }
 
-/// Whether n bytes are the same: without a call for the lengths words have.
+/// Whether n bytes are the same; at the lengths that words have it calls no function of the C library.
 inline bool same_bytes(const char* a, const char* b, size_t n) {
   if (n > 8) {
     for (; n > 8; a += 8, b += 8, n -= 8)

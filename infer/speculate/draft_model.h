@@ -16,7 +16,7 @@ namespace tern {
 inline constexpr int64_t kDraftRows = 256;  // the most tokens of a pass that reads texts
 
 struct DraftLimits {
-  int64_t rows = kDraftRows;  // the most tokens of one pass: of texts that it has not read yet, or one of each text
+  int64_t rows = kDraftRows;  // the most tokens of one pass, over all texts: unread ones, and each text's last guess
   int64_t context = 0;        // the most tokens of a text that the draft takes
   int64_t vocab = 0;          // the number of ids that the draft knows; it does not guess for a text with another id
   int64_t draws_from = 0;     // the number of ids among which the target draws

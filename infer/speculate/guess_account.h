@@ -8,8 +8,8 @@
 
 namespace tern {
 
-/// An account of seconds: by how much guesses may still cost more than they win. A share of all time is paid in. The time that steps
-/// with guesses took longer than their tokens take without is paid out, and what they won is paid in. Little is saved up, so that gains of
+/// An account of seconds: by how much guesses may still cost more than they win. A share of all time is paid in. If a step
+/// with guesses took longer than its tokens take without, the difference is paid out; if it took less, paid in. Little is saved up, so that gains of
 /// one kind of text are not lost on the next. The time of steps without guesses is measured again now and then (wants_plain).
 class GuessAccount {
  public:
@@ -27,7 +27,7 @@ class GuessAccount {
   bool wants_plain() const { return since_plain_ >= kPlainEvery; }
   /// Whether so much may be lost.
   bool can_pay(double lost_s) const { return lost_s <= left_s_; }
-  /// Saves up for guesses that cost more than is usually saved, from shares of the time and not from gains. 0: saves for nothing.
+  /// Lets `earn` fill the account up to `lost_s`, where that is more than usual; gains fill it as usual. 0: as usual.
   void save_for(double lost_s) { wanted_s_ = lost_s; }
   double left_s() const { return left_s_; }
   /// The mean seconds of a step of `decoding` texts without guesses; 0: none was seen.
@@ -36,13 +36,13 @@ class GuessAccount {
   static constexpr int64_t kFirstPlain = 4, kPlainEvery = 32;  // steps
   static constexpr double kShare = 0.012;                      // of all time
   static constexpr double kAtFirst = 2, kMostSaved = 6;        // steps without guesses
-  static constexpr double kLongestHeld = 2;                    // typical steps that one which was held up counts as
+  static constexpr double kLongestHeld = 2;                    // a held-up step counts as at most so many typical ones
 
  private:
   void add(double seconds, double most_s);
 
   StepTimes plain_{StepTimes::kLongMemory};  // by texts; typical ones
-  double held_ = 20, typical_ = 20;          // recent ones: the sum of seconds beside typical ones, and their number
+  double held_ = 20, typical_ = 20;          // recent steps, fading: Σ seconds / typical seconds, and their number
   double left_s_ = 0, wanted_s_ = 0;
   int64_t num_plain_ = 0, since_plain_ = 0, decoding_ = 0;
 };

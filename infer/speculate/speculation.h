@@ -58,7 +58,7 @@ class Speculation {
 
  private:
   static constexpr double kMargin = 1.03;    // times are uncertain: a gain must be worth it
-  static constexpr double kSureShare = 0.5;  // of a gain that is foretold; what is lost without the rest is paid for
+  static constexpr double kSureShare = 0.5;  // of a forecast gain: if only this much comes, can_pay covers the loss
   /// Acceptance of recent guesses; older ones count less.
   struct Rates {
     std::array<double, kGuessClasses> tried{}, right{};
@@ -98,7 +98,7 @@ class Speculation {
   SpeculationSettings settings_;
   const Clock& clock_;
   StepTimes times_;  // of steps that only decoded, without drawing
-  // Of all steps, for numbers of rows that no recent step which only decoded had.
+  // Of all steps, also those that read prompts; used where times_ has seen no step of so many rows lately.
   StepTimes lasting_times_{StepTimes::kLongMemory};
   std::optional<double> draw_s_;  // seconds to draw one token
   std::optional<double> length_;  // the usual number of a text's tokens when it ends
@@ -108,7 +108,7 @@ class Speculation {
   GuessAccount account_;
   double guessing_s_ = 0;       // of this step
   bool asked_ = false;          // in this step, a proposer that takes time
-  bool behind_asked_ = false;   // the step before was such a one: what it left in caches is gone
+  bool behind_asked_ = false;   // the step before asked one: that displaced what lay in caches, so this step is slow
   bool behind_prompt_ = false;  // the step before read prompts
   SpeculationFigures figures_;
 };

@@ -31,7 +31,7 @@ template <class T>
 void clamped_gate_backward(const ClampedGate&, int64_t hidden, std::span<const T> gate_up, std::span<const T> dy,
                            std::span<T> y, std::span<T> dgate_up);
 
-/// y = act(x), and dx = dy·act'(x); dx may be dy; it may be x where y is dy or empty.
+/// y = act(x), and dx = dy·act'(x); dx may be dy, and where y is dy or empty it may also be x.
 template <class T>
 void activation(Activation, std::span<const T> x, std::span<T> y);
 template <class T>

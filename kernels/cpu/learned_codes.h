@@ -8,7 +8,7 @@
 //           LC2: 8 bytes, pair j of byte i is number 8j + i
 //           LC3: the lower two bits as LC2; then 4 bytes, bit n of the little-endian word is the upper bit of number n
 // Bytes of a matrix (N, K): N·(2 + K/32 + K·bits/8) + 4·2^bits. Source: ours, after LCQ (Cai et al. 2024, arXiv:2405.20973, the
-// abstract): the codebooks of all blocks are a matrix of rank at most 4, each block's one of the tables times a number.
+// abstract): the codebooks of all blocks, as rows of a matrix, have a rank of at most 4, as each is one of the four tables times a number.
 
 #include <cstdint>
 

@@ -51,8 +51,8 @@ void multiply_nn(std::span<const T> dy, std::span<const T> w, int64_t m, int64_t
 template <class T>
 void multiply_tn(std::span<const T> dy, std::span<const T> x, int64_t m, int64_t n, int64_t k, std::span<float> dw);
 
-/// What threads keep (thread_scratch.h) of products of up to m rows: of multiply_exact and multiply_plain, of
-/// multiply_nn, of multiply_tn. Never less for more rows.
+/// What threads keep (thread_scratch.h) for products of up to m rows, in this order: multiply_exact and multiply_plain;
+/// multiply_nn; multiply_tn. Never less for more rows.
 ThreadBytes forward_thread_bytes(DType, int64_t m, int64_t n, int64_t k);
 ThreadBytes nn_thread_bytes(DType, int64_t m, int64_t n, int64_t k);
 ThreadBytes tn_thread_bytes(DType, int64_t m, int64_t n, int64_t k);

@@ -30,9 +30,12 @@ void exact(const T* x, const T* packed, const T* bias, int64_t m, int64_t n, int
       for (int64_t k0 = 0; k0 < k; k0 += kBlockSum<T>) {
         const int64_t count = smaller(kBlockSum<T>, k - k0);
         const auto left = left_rows(x + row * k + k0, k, rows, count, kStep<T>, wide);
-        for (int64_t p = begin; p < end; ++p)
-          tiles(left, rows, packed + p * kPanel * padded + k0 * kPanel,
-                kWidens<T> ? ceil_div(count, kStep<T>) * kStep<T> : count, acc + (p - begin) * rows * kPanel);
+        const int64_t next = k0 + kBlockSum<T> < k ? kBlockSum<T> * kPanel : together * kPanel * padded - k0 * kPanel;
+        for (int64_t p = begin; p < end; ++p) {
+          const T* const panel = packed + p * kPanel * padded + k0 * kPanel;
+          tiles(left, rows, panel, kWidens<T> ? ceil_div(count, kStep<T>) * kStep<T> : count,
+                acc + (p - begin) * rows * kPanel, panel + next);
+        }
       }
       for (int64_t p = begin; p < end; ++p) {
         const int64_t column = p * kPanel;
@@ -105,30 +108,59 @@ void coded(const T* x, const CodedRows* pieces, const T* bias, int64_t m, int64_
     }
 }
 
+/// Rows of a gradient from `row` on, and its columns from `begin` on.
+struct Part {
+  int64_t row, rows, begin, width;
+};
+/// How a gradient (rows, columns) is cut: blocks of rows by groups of panels.
+struct Parts {
+  int64_t rows, columns, blocks, together, groups;
+  Parts(int64_t height, int64_t width)
+      : rows(height),
+        columns(width),
+        blocks(ceil_div(height, kBlockRows)),
+        together(panels_together(ceil_div(width, kPanel), blocks)),
+        groups(ceil_div(ceil_div(width, kPanel), together)) {}
+  Part at(int64_t block, int64_t group) const {
+    const int64_t row = block * kBlockRows, begin = group * together * kPanel;
+    return {row, smaller(kBlockRows, rows - row), begin, smaller(together * kPanel, columns - begin)};
+  }
+};
+/// Whether a part has anything on the diagonal or below it.
+constexpr bool is_lower(const Part& p) { return p.begin < p.row + p.rows; }
+
 /// A block of dy serves several panels, so that it is widened once for all of them.
 template <class T>
-void nn(const T* dy, const T* w, int64_t m, int64_t n, int64_t k, bool add, T* dx) {
+void nn_part(const T* dy, const T* w, int64_t n, int64_t k, bool add, T* dx, const Part& p) {
   constexpr int64_t kSum = kBlockSum<T>;
-  const int64_t panels = ceil_div(k, kPanel), blocks = ceil_div(m, kBlockRows);
-  const int64_t together = panels_together(panels, blocks), groups = ceil_div(panels, together);
+  alignas(64) float acc[kMostTogether * kBlockRows * kPanel];
+  alignas(64) Wide<T> columns[kMostTogether * kSum * kPanel];
+  alignas(64) Wide<T> wide[kWidened<T>];
+  clear(acc, ceil_div(p.width, kPanel) * p.rows * kPanel);
+  for (int64_t n0 = 0; n0 < n; n0 += kSum) {
+    const int64_t count = smaller(kSum, n - n0);
+    const auto left = left_rows(dy + p.row * n + n0, n, p.rows, count, kStep<Wide<T>>, wide);
+    pack_panels<kSum>(w + n0 * k + p.begin, k, count, p.width, columns);
+    for (int64_t c = 0; c < p.width; c += kPanel) tiles(left, p.rows, columns + c * kSum, count, acc + c * p.rows);
+  }
+  for (int64_t c = 0; c < p.width; c += kPanel)
+    finish<T>(acc + c * p.rows, kPanel, p.rows, smaller(kPanel, p.width - c), nullptr, add,
+              dx + p.row * k + p.begin + c, k);
+}
+template <class T>
+void nn(const T* dy, const T* w, int64_t m, int64_t n, int64_t k, bool add, T* dx) {
+  const Parts parts(m, k);
 #pragma omp parallel for collapse(2) schedule(static) if (m * n * k >= kParallelFrom)
-  for (int64_t group = 0; group < groups; ++group)
-    for (int64_t block = 0; block < blocks; ++block) {
-      alignas(64) float acc[kMostTogether * kBlockRows * kPanel];
-      alignas(64) Wide<T> columns[kMostTogether * kSum * kPanel];
-      alignas(64) Wide<T> wide[kWidened<T>];
-      const int64_t row = block * kBlockRows, rows = smaller(kBlockRows, m - row);
-      const int64_t begin = group * together * kPanel, width = smaller(together * kPanel, k - begin);
-      clear(acc, together * rows * kPanel);
-      for (int64_t n0 = 0; n0 < n; n0 += kSum) {
-        const int64_t count = smaller(kSum, n - n0);
-        const auto left = left_rows(dy + row * n + n0, n, rows, count, kStep<Wide<T>>, wide);
-        pack_panels<kSum>(w + n0 * k + begin, k, count, width, columns);
-        for (int64_t c = 0; c < width; c += kPanel) tiles(left, rows, columns + c * kSum, count, acc + c * rows);
-      }
-      for (int64_t c = 0; c < width; c += kPanel)
-        finish<T>(acc + c * rows, kPanel, rows, smaller(kPanel, width - c), nullptr, add, dx + row * k + begin + c, k);
-    }
+  for (int64_t group = 0; group < parts.groups; ++group)
+    for (int64_t block = 0; block < parts.blocks; ++block) nn_part(dy, w, n, k, add, dx, parts.at(block, group));
+}
+/// a·a of a symmetric a (n, n), the parts on the diagonal and below it.
+void square_lower(const float* a, int64_t n, float* y) {
+  const Parts parts(n, n);
+#pragma omp parallel for collapse(2) schedule(dynamic) if (n * n * n >= kParallelFrom)
+  for (int64_t group = 0; group < parts.groups; ++group)
+    for (int64_t block = 0; block < parts.blocks; ++block)
+      if (const Part p = parts.at(block, group); is_lower(p)) nn_part(a, a, n, n, false, y, p);
 }
 
 constexpr int64_t kCodedSum = 128;  // rows of w decoded at once: with kDecoded of their columns 128 KiB in f32, for L2
@@ -165,31 +197,40 @@ void coded_nn(const T* dy, const CodedRows* pieces, int64_t m, int64_t n, int64_
 
 /// The left operand is dyᵀ: a block of it is packed step-major, so its rows lie side by side, and serves several panels.
 template <class T>
-void tn(const T* dy, const T* x, int64_t m, int64_t n, int64_t k, float* dw) {
+void tn_part(const T* dy, const T* x, int64_t m, int64_t n, int64_t k, float* dw, const Part& p) {
   constexpr int64_t kAt = kStep<Wide<T>>;
-  const int64_t panels = ceil_div(k, kPanel), blocks = ceil_div(n, kBlockRows);
-  const int64_t together = panels_together(panels, blocks), groups = ceil_div(panels, together);
-#pragma omp parallel for collapse(2) schedule(static) if (m * n * k >= kParallelFrom)
-  for (int64_t block = 0; block < blocks; ++block)
-    for (int64_t group = 0; group < groups; ++group) {
-      alignas(64) float acc[kMostTogether * kBlockRows * kPanel];
-      alignas(64) Wide<T> panel[kBlockSum<T> * kPanel];
-      alignas(64) Wide<T> left[kBlockSum<T> * kBlockRows];
-      const int64_t row = block * kBlockRows, rows = smaller(kBlockRows, n - row);
-      const int64_t begin = group * together * kPanel, end = smaller(begin + together * kPanel, k);
-      clear(acc, together * rows * kPanel);
-      for (int64_t m0 = 0; m0 < m; m0 += kBlockSum<T>) {
-        const int64_t count = smaller(kBlockSum<T>, m - m0);
-        pack_rows(dy + m0 * n + row, n, count, rows, kBlockRows, left);
-        for (int64_t c = begin; c < end; c += kPanel) {
-          pack_rows(x + m0 * k + c, k, count, smaller(kPanel, k - c), kPanel, panel);
-          tiles(Left<Wide<T>>{left, kAt, kAt * kBlockRows}, rows, panel, ceil_div(count, kAt) * kAt,
-                acc + (c - begin) * rows);
-        }
-      }
-      for (int64_t c = begin; c < end; c += kPanel)
-        finish<T>(acc + (c - begin) * rows, kPanel, rows, smaller(kPanel, k - c), nullptr, true, dw + row * k + c, k);
+  alignas(64) float acc[kMostTogether * kBlockRows * kPanel];
+  alignas(64) Wide<T> panel[kBlockSum<T> * kPanel];
+  alignas(64) Wide<T> left[kBlockSum<T> * kBlockRows];
+  const int64_t end = p.begin + p.width;
+  clear(acc, ceil_div(p.width, kPanel) * p.rows * kPanel);
+  for (int64_t m0 = 0; m0 < m; m0 += kBlockSum<T>) {
+    const int64_t count = smaller(kBlockSum<T>, m - m0);
+    pack_rows(dy + m0 * n + p.row, n, count, p.rows, kBlockRows, left);
+    for (int64_t c = p.begin; c < end; c += kPanel) {
+      pack_rows(x + m0 * k + c, k, count, smaller(kPanel, k - c), kPanel, panel);
+      tiles(Left<Wide<T>>{left, kAt, kAt * kBlockRows}, p.rows, panel, ceil_div(count, kAt) * kAt,
+            acc + (c - p.begin) * p.rows);
     }
+  }
+  for (int64_t c = p.begin; c < end; c += kPanel)
+    finish<T>(acc + (c - p.begin) * p.rows, kPanel, p.rows, smaller(kPanel, k - c), nullptr, true, dw + p.row * k + c,
+              k);
+}
+template <class T>
+void tn(const T* dy, const T* x, int64_t m, int64_t n, int64_t k, float* dw) {
+  const Parts parts(n, k);
+#pragma omp parallel for collapse(2) schedule(static) if (m * n * k >= kParallelFrom)
+  for (int64_t block = 0; block < parts.blocks; ++block)
+    for (int64_t group = 0; group < parts.groups; ++group) tn_part(dy, x, m, n, k, dw, parts.at(block, group));
+}
+/// xᵀ·x added to a (k, k), the parts on the diagonal and below it.
+void gram_lower(const float* x, int64_t m, int64_t k, float* a) {
+  const Parts parts(k, k);
+#pragma omp parallel for collapse(2) schedule(dynamic) if (m * k * k >= kParallelFrom)
+  for (int64_t block = 0; block < parts.blocks; ++block)
+    for (int64_t group = 0; group < parts.groups; ++group)
+      if (const Part p = parts.at(block, group); is_lower(p)) tn_part(x, x, m, k, k, a, p);
 }
 
 }  // namespace
@@ -212,6 +253,8 @@ const MatmulTable matmul_table = {
     .nn_bf16 = nn<bf16>,
     .tn_f32 = tn<float>,
     .tn_bf16 = tn<bf16>,
+    .square_lower = square_lower,
+    .gram_lower = gram_lower,
 };
 
 }  // namespace tern::TERN_ISA_NAMESPACE

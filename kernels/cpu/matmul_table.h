@@ -36,6 +36,9 @@ struct MatmulTable {
   void (*nn_bf16)(const bf16* dy, const bf16* w, int64_t m, int64_t n, int64_t k, bool add, bf16* dx);
   void (*tn_f32)(const float* dy, const float* x, int64_t m, int64_t n, int64_t k, float* dw);
   void (*tn_bf16)(const bf16* dy, const bf16* x, int64_t m, int64_t n, int64_t k, float* dw);
+  /// kernels/cpu/symmetric_matmul.h before the mirror: what lies above the diagonal may be written too, or not.
+  void (*square_lower)(const float* a, int64_t n, float* y);
+  void (*gram_lower)(const float* x, int64_t m, int64_t k, float* a);
 };
 TERN_DECLARE_TABLES(MatmulTable, matmul_table)
 

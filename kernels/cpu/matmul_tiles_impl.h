@@ -179,9 +179,15 @@ inline __attribute__((always_inline)) void steps(Vec (&c)[R][kVecs], TileRows<fl
 }
 #endif
 
+/// What is asked for while a tile is made: a place, and the bytes from one step's to the next one's. Beyond the end it does nothing.
+struct Ahead {
+  const char* at;
+  int64_t bytes;
+};
+
 /// acc (R, kPanel) += left rows 0..R-1 times `count` elements of the panel b.
 template <int R, class L, class T>
-void tile(Left<L> left, const T* b, int64_t count, float* acc) {
+void tile(Left<L> left, const T* b, int64_t count, float* acc, Ahead ahead) {
   Vec c[R][kVecs];
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r)
@@ -190,8 +196,8 @@ void tile(Left<L> left, const T* b, int64_t count, float* acc) {
   TileRows<L> rows(left.data, left.row_stride);
   const int64_t advance = left.step_stride * static_cast<int64_t>(sizeof(L));
   for (int64_t s = count / kStep<T>; s > 0; --s, rows.advance(advance), b += kPanel * kStep<T>) {
-    // The panel's next block, for the second level: with few rows weights stream from memory. Beyond the end it does nothing.
-    __builtin_prefetch(b + kPanel * kBlockSum<T>, 0, 2);
+    __builtin_prefetch(ahead.at, 0, 2);
+    ahead.at += ahead.bytes;
     steps<R, false>(c, rows, b);
   }
   if (count % kStep<T> != 0) steps<R, true>(c, rows, b);
@@ -201,15 +207,21 @@ void tile(Left<L> left, const T* b, int64_t count, float* acc) {
     for (int v = 0; v < kVecs; ++v) store(acc + r * kPanel + v * kLanes, c[r][v]);
 }
 
+/// next: the block of a panel that comes after b, if it may lie in memory: it is asked for, for the second level, by all tiles of this
+/// block together, as with few rows each of them is too short to wait for all of it.
 template <class L, class T>
-void tiles(Left<L> left, int64_t rows, const T* b, int64_t count, float* acc) {
-  for (; rows >= kTileRows; rows -= kTileRows, acc += kTileRows * kPanel, left.data += kTileRows * left.row_stride)
-    tile<kTileRows>(left, b, count, acc);
-  if (rows == 1) tile<1>(left, b, count, acc);
-  if (rows == 2) tile<2>(left, b, count, acc);
-  if (rows == 3) tile<3>(left, b, count, acc);
-  if (kTileRows > 4 && rows == 4) tile<4>(left, b, count, acc);
-  if (kTileRows > 5 && rows == 5) tile<5>(left, b, count, acc);
+void tiles(Left<L> left, int64_t rows, const T* b, int64_t count, float* acc, const T* next = nullptr) {
+  constexpr int64_t kStepBytes = kPanel * kStep<T> * static_cast<int64_t>(sizeof(T));
+  Ahead ahead{reinterpret_cast<const char*>(next ? next : b), next ? kStepBytes / ceil_div(rows, kTileRows) : 0};
+  for (; rows >= kTileRows; rows -= kTileRows, acc += kTileRows * kPanel, left.data += kTileRows * left.row_stride) {
+    tile<kTileRows>(left, b, count, acc, ahead);
+    ahead.at += count / kStep<T> * ahead.bytes;
+  }
+  if (rows == 1) tile<1>(left, b, count, acc, ahead);
+  if (rows == 2) tile<2>(left, b, count, acc, ahead);
+  if (rows == 3) tile<3>(left, b, count, acc, ahead);
+  if (kTileRows > 4 && rows == 4) tile<4>(left, b, count, acc, ahead);
+  if (kTileRows > 5 && rows == 5) tile<5>(left, b, count, acc, ahead);
 }
 
 /// Rows of the left operand as tiles take them, `count` elements of each from x on. Where T is widened, in `wide` (rows,

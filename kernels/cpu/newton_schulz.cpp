@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "kernels/cpu/matmul.h"
 #include "kernels/cpu/parallel.h"
+#include "kernels/cpu/symmetric_matmul.h"
 #include "kernels/cpu/vector.h"
 
 namespace tern {
@@ -58,9 +59,8 @@ void newton_schulz(std::span<float> matrix, int64_t rows, int64_t columns, std::
   else
     transpose(matrix.data(), rows, columns, scale, x.data());
   for (int step = 0; step < kNewtonSchulzSteps; ++step) {
-    std::fill(a.begin(), a.end(), 0.0f);
-    multiply_tn<float>(x, x, length, side, side, a);
-    multiply_nn<float>(a, a, side, side, side, false, p);
+    gram(x, length, side, a);
+    square_symmetric(a, side, p);
     polynomial(a.data(), side, p.data());
     multiply_nn<float>(x, p, length, side, side, false, y);
     std::swap(x, y);

@@ -10,9 +10,9 @@
 
 namespace tern {
 
-/// Pointers at the first row of the sequence; lse (length, heads). A part counts as a sequence of its own, as only distances
-/// between positions matter. A part of the queries, [first_query, length), ends with its last query, as none sees a key behind
-/// itself. A part of the keys, [0, num_keys), begins with its first key, as no earlier query sees it.
+/// Pointers at the first row of the sequence; lse (length, heads). A part of a sequence counts as one of its own, as
+/// only distances between positions matter. For queries [first_query, length) it runs from the first key that they see
+/// to the last of these queries; for keys [0, num_keys) it runs from the first of them to the last query that sees one.
 struct TileAttentionTask {
   int64_t kv_head, length;
   int64_t first_query;  // outputs and dq are of queries [first_query, length); a multiple of kTileAttentionBlock

@@ -9,7 +9,7 @@
 
 namespace tern {
 
-/// Shapes as in kernels/cpu/router.h and kernels/cpu/experts.h, of each.
+/// Shapes as in kernels/cpu/router.h and kernels/cpu/experts.h.
 void choose_experts_ref(const Router&, std::span<const double> bias, std::span<double> scores,
                         std::span<int32_t> chosen, std::span<double> weights);
 void choose_experts_backward_ref(const Router&, std::span<const double> scores, std::span<const int32_t> chosen,

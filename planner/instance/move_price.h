@@ -22,8 +22,8 @@ class MovePricer {
 
   /// Gives layer `u` that virtual stage and strategy if the result fits and is faster; says whether it did. The stage
   /// is the layer's own, or one beside it where the layer is the first or last of its stage and not the only one.
-  /// A move is refused without a simulation if a path that was the longest for an earlier assignment (PipelineCut: a
-  /// lower bound for all times) is at least as long as the makespan under the times of the move.
+  /// A move is refused without a simulation if, at the times after the move, a path that was the longest for an earlier
+  /// assignment takes at least the present makespan (PipelineCut: whatever the times, such a path is a lower bound).
   bool take_if_faster(int u, int stage, int strategy);
 
  private:

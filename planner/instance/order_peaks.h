@@ -26,7 +26,7 @@ class OrderPeaks {
   };
   struct Device {
     std::vector<int> stages;
-    std::vector<std::vector<Moment>> moments;  // by the running stage's place; none at most another one in every count
+    std::vector<std::vector<Moment>> moments;  // by the running stage's place; each exceeds every other in some count
   };
   bool split_;
   std::vector<Device> devices_;

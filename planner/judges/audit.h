@@ -27,14 +27,13 @@ std::string_view name_of(Verdict);
 /// The judgement. Times in ps.
 struct PlanAudit {
   Verdict verdict = Verdict::rejected;
-  std::string reason;     // why it is not accepted
-  int64_t proven_ps = 0;  // no judged choice is below this: at most the plan's bound_ps
-  int64_t choices = 0;    // outer choices that were judged
-  std::array<int64_t, 5>
-      by{};                  // how many were closed by each AuditedBy; `open`: their bound is below the plan's, and so
-                             // proven_ps is
-  bool unlike_left = false;  // pipelines over nodes of several types are in the space, and are not judged
-  bool late = false;         // `seconds` or `stop` ended it: what came after is bounded by its work alone
+  std::string reason;           // why it is not accepted
+  int64_t proven_ps = 0;        // no judged choice is below this: at most the plan's bound_ps
+  int64_t choices = 0;          // outer choices that were judged
+  std::array<int64_t, 5> by{};  // how many were closed by each AuditedBy; `open`: those with a bound below the plan's,
+                                // so that proven_ps is below it too
+  bool unlike_left = false;     // pipelines over nodes of several types are in the space, and are not judged
+  bool late = false;            // `seconds` or `stop` ended it: what came after is bounded by its work alone
   double seconds = 0;
   bool accepted() const { return verdict == Verdict::accepted; }
   /// Legal, fits, and takes its time, bytes and price.

@@ -20,7 +20,7 @@ struct CertificateVerdict {
   int64_t stages_closed = 0;  // by the Lagrangian bound
 };
 
-/// Judges a certificate. It checks that: the certificate is of this instance; the assignment is one, fits and takes the
+/// Judges a certificate. It checks that: the certificate is of this instance; the assignment is valid, fits and takes the
 /// stated makespan; no assignment that fits is below the stated bound.
 CertificateVerdict check_certificate(const Instance&, std::string_view certificate);
 

@@ -22,8 +22,8 @@ inline constexpr std::string_view kMemoryWords =
 std::string rival_words(const Plan&, const PlannedFamily&);
 /// A step's time with four significant digits, since a plan and its bound often agree in two.
 std::string step_words(int64_t ps);
-/// "its Program of 1,234 instructions takes the same time, instruction by instruction", or how much more or less. The
-/// plan says its Program.
+/// "its Program of 1,234 instructions takes the same time, instruction by instruction", or how much more or less.
+/// Plan::program must be set.
 std::string program_words(const Plan&);
 /// How far to trust a step time that no measured run checks; "" where the rates are tern's own, measured here.
 std::string uncalibrated_words(const Cluster&);

@@ -39,7 +39,7 @@ struct Rival {
 };
 /// Rivals whose step exceeds the plan's by at most `share`.
 std::vector<Rival> ties_of(const Plan&, double share);
-/// The plan and the fastest rivals, at most three, of which a measurement must decide.
+/// The plan and the fastest rivals, at most three, between which a measurement must decide.
 std::vector<Rival> measure_first(const Plan&);
 
 /// The story as the "report" of a plan file.
