@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/options.h"
 #include "base/process_memory.h"
+#include "base/repair_utf8.h"
 #include "base/units.h"
 #include "base/utf8.h"
 #include "formats/data/text_data.h"
@@ -20,8 +21,10 @@
 namespace tern {
 namespace {
 
+// Room for encoding a small text there always is; of one with which more is done, so much less is small.
 void require_text_room(int64_t bytes, const TextRoom& room, const std::string& where) {
-  if (bytes > kSmallText)
+  constexpr int64_t kEncoding = 1 + kEncodeBytesPerByte;
+  if (bytes > kSmallText * kEncoding / std::max(kEncoding, room.per_byte))
     require_text_fits(bytes, bytes > INT64_MAX / room.per_byte ? INT64_MAX : bytes * room.per_byte, room.bytes, where);
 }
 
@@ -41,6 +44,14 @@ std::string read_stream(std::istream& in, int64_t known_bytes, const TextRoom& r
   return text;
 }
 
+// A byte that is no UTF-8 is read as three, with each of which the same is done.
+std::string with_room_for_repair(std::string text, const TextRoom& room, const std::string& where) {
+  if (room.per_byte == 1) return text;  // nothing is made of it yet
+  const auto repaired = static_cast<int64_t>(repaired_utf8_size(text, Utf8Repair::mark));
+  if (repaired > static_cast<int64_t>(text.size())) require_text_room(repaired, room, where);
+  return text;
+}
+
 }  // namespace
 
 int64_t text_room(const Options& options) {
@@ -50,7 +61,7 @@ int64_t text_room(const Options& options) {
 }
 
 std::string read_text(const std::string& path, const TextRoom& room) {
-  if (path == "-") return read_stream(std::cin, 0, room, "standard input");
+  if (path == "-") return with_room_for_repair(read_stream(std::cin, 0, room, "standard input"), room, "standard input");
   std::error_code failed;
   if (std::filesystem::is_directory(path, failed))
     throw Error(ErrorKind::bad_file, "{}: a directory; expected a file of text", path);
@@ -61,7 +72,7 @@ std::string read_text(const std::string& path, const TextRoom& room) {
   require_text_room(known, room, path);
   std::string text = read_stream(file, known, room, path);
   if (file.bad()) throw Error(ErrorKind::bad_file, "{}: reading stopped half-way; is it a regular file?", path);
-  return text;
+  return with_room_for_repair(std::move(text), room, path);
 }
 
 void require_lines_fit(std::string_view text, int64_t per_line, const TextRoom& room, const std::string& where) {
@@ -85,10 +96,11 @@ std::vector<int32_t> encode_at_most(const Tokenizer& tokenizer, std::string_view
   std::vector<int32_t> tokens;
   for (whole = false; !text.empty() && tokens.size() <= most;) {
     TextCut cut{text.size(), text.size()};
-    if (text.size() > kPartBytes)
-      if (const TextCut found = tokenizer.find_cut(text, kPartBytes); found.end > 0) cut = found;
+    if (text.size() > kPartBytes / 3)
+      if (const TextCut found = tokenizer.find_cut(text, kPartBytes / 3); found.end > 0) cut = found;
     const int64_t held = kGrowing * static_cast<int64_t>(tokens.size());
-    const int64_t part = cut.end > kPartBytes ? kEncodeBytesPerByte * static_cast<int64_t>(cut.end) : 0;
+    const size_t repaired = repaired_utf8_size(text.substr(0, cut.end), Utf8Repair::mark);
+    const int64_t part = repaired > kPartBytes ? kEncodeBytesPerByte * static_cast<int64_t>(repaired) : 0;
     if (held + part > kSmallText) require_text_fits(bytes, held + part, room_bytes, where);
     tokenizer.encode_into(text.substr(0, cut.end), {.add_special = false}, tokens);
     text.remove_prefix(cut.next);

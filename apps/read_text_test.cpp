@@ -43,6 +43,23 @@ TEST(ReadText, WhatThereIsNoRoomForIsRefusedBeforeItIsRead) {
   remove_all(real_io(), folder);
 }
 
+TEST(ReadText, BytesThatAreNoUtf8CountAsTheThreeThatTheyBecome) {
+  const std::string folder = testing::TempDir() + "read_broken_text";
+  make_dirs(real_io(), folder);
+  const std::string path = folder + "/broken.txt", text(size_t{2} << 20, '\xFF');
+  write_file_atomically(real_io(), path, text);
+  EXPECT_EQ(read_text(path, {.bytes = int64_t{12} << 20, .per_byte = 2}), text);
+  const std::string refused =
+      words_of_refusal([&] { read_text(path, {.bytes = (int64_t{12} << 20) - 1, .per_byte = 2}); });
+  EXPECT_NE(refused.find("broken.txt: a document of 6.00 MiB, which takes up to 12.0 MiB"), std::string::npos)
+      << refused;
+  // Of a text with which more is done than it is encoded, less than a mebibyte is read whatever the memory is.
+  write_file_atomically(real_io(), path, std::string(size_t{1} << 20, 'a'));
+  EXPECT_EQ(words_of_refusal([&] { read_text(path, {.bytes = 0, .per_byte = 41}); }), "");
+  EXPECT_NE(words_of_refusal([&] { read_text(path, {.bytes = 0, .per_byte = 241}); }), "");
+  remove_all(real_io(), folder);
+}
+
 TEST(ReadText, LinesCountBesideTheirBytes) {
   const std::string lines(100'000, '\n');
   EXPECT_EQ(words_of_refusal([&] { require_lines_fit(lines, 50, {.bytes = 5'200'050, .per_byte = 2}, "lines"); }), "");

@@ -19,6 +19,7 @@
 #include "base/options.h"
 #include "base/process_memory.h"
 #include "base/progress.h"
+#include "base/repair_utf8.h"
 #include "base/units.h"
 #include "formats/data/jsonl.h"
 #include "formats/data/text_data.h"
@@ -50,7 +51,9 @@ std::string lines_of_input(const Options& options, const std::string& path, bool
   require_lines_fit(all, kLine, {room, kText - 1 + kToken}, path);
   for (size_t begin = 0, line = 1; begin < all.size(); ++line) {
     const size_t end = std::min(all.find('\n', begin), all.size());
-    if (const auto bytes = static_cast<int64_t>(end - begin); bytes > kSmallText)
+    // Bytes that are no UTF-8 become three each.
+    const size_t repaired = repaired_utf8_size(std::string_view(all).substr(begin, end - begin), Utf8Repair::mark);
+    if (const auto bytes = static_cast<int64_t>(repaired); bytes > kSmallText)
       require_text_fits(bytes, (kEncodeBytesPerByte + (is_jsonl ? kLineBytesPerByte : 0)) * bytes, room,
                         fmt::format("{} line {}", path, line));
     begin = end + 1;

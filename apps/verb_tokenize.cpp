@@ -149,6 +149,7 @@ int train(const Options& options) {
   BpeTrainOptions how;
   if (options.has("vocab-size")) how.vocab_size = options.integer("vocab-size");
   how.memory_bytes = room;
+  how.repair = invalid == InvalidUtf8::skip ? Utf8Repair::leave_out : Utf8Repair::mark;
   how.read = [&](std::string_view part) {
     if (reader) reader->let_go(part);
   };
@@ -250,6 +251,14 @@ std::vector<int32_t> parse_ids(std::string_view text) {
   return ids;
 }
 
+// The pieces once, however many they are: a list that stands between braces is copied.
+Json pieces_of(const Tokenizer& tokenizer, const std::vector<int32_t>& ids) {
+  Json::array_t pieces;
+  pieces.reserve(ids.size());
+  for (const int32_t id : ids) pieces.emplace_back(std::string(tokenizer.piece(id)));
+  return Json(std::move(pieces));
+}
+
 int decode(const Options& options) {
   const Tokenizer tokenizer = the_tokenizer(options);
   const std::vector<int32_t> ids = parse_ids(input_text(options, bytes_per_byte(options)));
@@ -262,9 +271,8 @@ int decode(const Options& options) {
     write_result(options, options.has("output") ? text : text + "\n");
     return 0;
   }
-  Json pieces = Json::array();
-  for (const int32_t id : ids) pieces.push_back(std::string(tokenizer.piece(id)));
-  const Json result = {{"text", text}, {"token_ids", ids}, {"pieces", pieces}};
+  Json result = {{"text", text}, {"token_ids", ids}};
+  result["pieces"] = pieces_of(tokenizer, ids);
   write_result(options, dump_json(result) + "\n");
   return 0;
 }
@@ -275,9 +283,10 @@ int encode(const Options& options) {
   tell_invalid_utf8(text);
   const std::vector<int32_t> ids = tokenizer.encode(text, {.add_special = options.flag("add-special")});
   if (options.flag("json")) {
-    Json pieces = Json::array();
-    for (const int32_t id : ids) pieces.push_back(std::string(tokenizer.piece(id)));
-    const Json result = {{"token_ids", ids}, {"pieces", pieces}, {"text_bytes", text.size()}};
+    Json result = Json::object();
+    result["token_ids"] = ids;
+    result["pieces"] = pieces_of(tokenizer, ids);
+    result["text_bytes"] = text.size();
     write_result(options, dump_json(result) + "\n");
     return 0;
   }

@@ -60,6 +60,7 @@ def shapes(size):
         "distinct-words.txt": random_words(size),
         "ideographs.txt": repeated(size, "一二三四五六七八九十".encode()),
         "no-utf8.txt": repeated(size, b"ab\xff\xc3"),
+        "short-no-utf8.txt": repeated(1, b"ab\xff\xc3"),  # a mebibyte: read whatever the memory is, unless much is done with it
         "long-line.jsonl": json_line(size, prose),
         "long-line-no-blank.jsonl": json_line(size, b"brightcoldday,"),
         "escapes.jsonl": json_line(size, b"\\u4e00\\n"),

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/mapped_file.h"
 #include "base/publish.h"
+#include "base/repair_utf8.h"
 #include "base/rng.h"
 #include "base/units.h"
 #include "formats/chat/training.h"
@@ -120,10 +121,11 @@ class Packer {
     const int64_t before = files_.num_tokens();
     const std::optional<int32_t> bos = tokenizer_.bos(), eos = tokenizer_.eos();
     if (bos && tokenizer_.adds_bos()) files_.add(std::span(&*bos, 1), !d.has_completion);
-    add_text(d.text, !d.has_completion, place, d.line);
-    if (d.has_completion) add_text(d.completion, true, place, d.line);
+    // What DocumentReader changes of a long text it leaves to its reader.
+    const bool broken = !d.unpacked && is_long(d.text.size()) && options_.invalid_utf8 != InvalidUtf8::error;
+    add_text(d.text, broken, !d.has_completion, place, d.line);
+    if (d.has_completion) add_text(d.completion, false, true, place, d.line);
     if (eos) files_.add(std::span(&*eos, 1), true);
-    text_bytes += static_cast<int64_t>(d.text.size() + d.completion.size());
     if (files_.num_tokens() > before) end_document(place, d.line);
   }
 
@@ -163,26 +165,58 @@ class Packer {
     text_bytes += static_cast<int64_t>(text.size());
   }
 
-  void add_text(std::string_view text, bool loss, const std::string& place, int64_t line) {
-    const size_t whole = text.size();
+  // `broken`: it may have bytes that are no UTF-8. A cut lies between bytes that are, so such a text is cut where the
+  // repaired one may be.
+  void add_text(std::string_view text, bool broken, bool loss, const std::string& place, int64_t line) {
+    const size_t whole = text.size(), near = broken ? kPartBytes / 3 : kPartBytes;  // a byte may become three
     while (!text.empty()) {
       TextCut cut{text.size(), text.size()};
-      if (text.size() > kPartBytes) {
-        if (const TextCut found = tokenizer_.find_cut(text, kPartBytes); found.end > 0) cut = found;
-        if (cut.end > kMaxWholeBytes)
-          throw Error(ErrorKind::bad_file,
-                      "{}: line {}: a document of {} bytes; this tokenizer encodes at most {} at once: part the text "
-                      "by lines {}",
-                      place, line, text.size(), kMaxWholeBytes, kDocumentLine);
+      if (text.size() > near)
+        if (const TextCut found = tokenizer_.find_cut(text, near); found.end > 0) cut = found;
+      std::string_view part = text.substr(0, cut.end);
+      const auto position = static_cast<int64_t>(whole - text.size());
+      const size_t bytes = broken ? repaired_size(part, whole, position) : part.size();
+      if (bytes > kMaxWholeBytes)
+        throw Error(ErrorKind::bad_file,
+                    "{}: line {}: a document of {} bytes; this tokenizer encodes at most {} at once: part the text "
+                    "by lines {}",
+                    place, line, text.size(), kMaxWholeBytes, kDocumentLine);
+      take(whole, bytes, place + ": line " + std::to_string(line));
+      std::string repaired;
+      if (broken) {
+        repaired.reserve(bytes);
+        for_each_piece(part, whole, position, [&](std::string_view p) { append_repaired_utf8(repaired, p, repair()); });
+        part = repaired;
       }
-      take(whole, cut.end, place + ": line " + std::to_string(line));
       ids_.clear();
-      tokenizer_.encode_into(text.substr(0, cut.end), {.add_special = false, .allow_special = false}, ids_);
+      tokenizer_.encode_into(part, {.add_special = false, .allow_special = false}, ids_);
       files_.add(ids_, loss);
+      text_bytes += static_cast<int64_t>(bytes + cut.next - cut.end);
       const std::string_view encoded = text.substr(0, cut.next);
       text.remove_prefix(cut.next);
       if (whole > kPartBytes) done_(encoded, static_cast<int64_t>(whole - text.size()));
     }
+  }
+
+  Utf8Repair repair() const {
+    return options_.invalid_utf8 == InvalidUtf8::skip ? Utf8Repair::leave_out : Utf8Repair::mark;
+  }
+
+  // A part of a text of `whole` bytes in pieces of whole characters, of which a long one is let go at once.
+  template <class Body>
+  void for_each_piece(std::string_view part, size_t whole, int64_t position, const Body& body) {
+    while (!part.empty()) {
+      const std::string_view piece = part.substr(0, utf8_boundary(part, kPartBytes));
+      body(piece);
+      if (whole > kPartBytes) done_(piece, position);
+      part.remove_prefix(piece.size());
+    }
+  }
+
+  size_t repaired_size(std::string_view part, size_t whole, int64_t position) {
+    size_t bytes = 0;
+    for_each_piece(part, whole, position, [&](std::string_view p) { bytes += repaired_utf8_size(p, repair()); });
+    return bytes;
   }
 
   static bool is_long(size_t bytes) { return bytes > size_t{4} << 20; }

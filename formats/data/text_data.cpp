@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/error.h"
+#include "base/repair_utf8.h"
 #include "base/units.h"
 #include "base/utf8.h"
 #include "formats/data/jsonl.h"
@@ -107,18 +108,16 @@ size_t DocumentReader::find_from(size_t begin, std::string_view wanted) const {
 }
 
 size_t DocumentReader::find_invalid(std::string_view text) const {
-  const auto continues = [&](size_t at) { return (static_cast<unsigned char>(text[at]) & 0xc0) == 0x80; };
   for (size_t begin = 0; begin < text.size();) {
-    size_t end = std::min(begin + kPiece, text.size());
-    for (int i = 0; i < 3 && end < text.size() && continues(end); ++i) --end;  // not within a character
-    const std::string_view piece = text.substr(begin, end - begin);
+    const std::string_view rest = text.substr(begin), piece = rest.substr(0, utf8_boundary(rest, kPiece));
     if (const size_t bad = find_invalid_utf8(piece); bad != piece.npos) return begin + bad;
     if (text.size() > kPiece) let_go(piece);
-    begin = end;
+    begin += piece.size();
   }
   return text.npos;
 }
 
+// A repaired copy of a long text would be as long: whoever reads it does so in parts, and repairs each.
 std::string_view DocumentReader::checked(std::string_view text, std::string& changed) {
   const size_t bad = find_invalid(text);
   if (bad == text.npos) return text;
@@ -129,7 +128,12 @@ std::string_view DocumentReader::checked(std::string_view text, std::string& cha
         "such bytes replaced or left out (--invalid-utf8 replace or skip)",
         place_, bad, line_);
   ++num_changed_;
-  return changed = invalid_ == InvalidUtf8::replace ? make_valid_utf8(text) : without_invalid_utf8(text);
+  if (text.size() > kPiece) return text;
+  const Utf8Repair how = invalid_ == InvalidUtf8::skip ? Utf8Repair::leave_out : Utf8Repair::mark;
+  changed.clear();
+  changed.reserve(repaired_utf8_size(text, how));
+  append_repaired_utf8(changed, text, how);
+  return changed;
 }
 
 bool DocumentReader::next(TextDocument& document) {

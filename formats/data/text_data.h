@@ -49,8 +49,9 @@ InvalidUtf8 invalid_utf8_from_name(std::string_view);
 class DocumentReader {
  public:
   /// `.jsonl` and `.ndjson` are JSONL, any other name is text. Documents with bytes that are no UTF-8
-  /// are an error, or changed as `invalid` says (num_changed counts them). Errors  bad_file: missing; empty; compressed
-  /// (by its first bytes); a directory.
+  /// are an error, or changed as `invalid` says (num_changed counts them); one of more than 4 MiB is counted and handed
+  /// over as it is: whoever reads it repairs part by part (base/repair_utf8.h). Errors  bad_file: missing; empty;
+  /// compressed (by its first bytes); a directory.
   /// `memory_bytes`: memory that a document may take; next() throws does_not_fit before one takes more.
   explicit DocumentReader(const std::filesystem::path&, InvalidUtf8 invalid = InvalidUtf8::error,
                           int64_t memory_bytes = INT64_MAX);

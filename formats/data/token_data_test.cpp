@@ -10,6 +10,8 @@
 #include "base/json.h"
 #include "base/memory_io.h"
 #include "base/process_memory.h"
+#include "base/rng.h"
+#include "base/utf8.h"
 #include "formats/chat/template_files.h"
 #include "formats/chat/training.h"
 #include "formats/data/pack.h"
@@ -197,6 +199,44 @@ TEST_F(TokenDataTest, ALongDocumentIsRefusedBeforeItTakesMoreThanItMay) {
   EXPECT_EQ(outcome(text, 0), "0") << "a text that can be cut takes no more than any other";
   const auto solid = write("solid.txt", std::string(size_t{2} << 20, 'x'));
   EXPECT_NE(outcome(solid, 79 << 20).find("up to 80.0 MiB"), std::string::npos) << outcome(solid, 79 << 20);
+}
+
+// Longer than the reader repairs at once.
+TEST_F(TokenDataTest, ALongTextThatIsNoUtf8IsPackedAsTheRepairedWhole) {
+  const std::vector<std::string> parts = {"some ", "wo\xFFrds ", "caf\xC3\xA9 ", "\xE2\x82 ", "\x80\x80", "a b c ", "\xF0\x9F"};
+  std::string text;
+  for (uint64_t i = 0; text.size() < size_t{9} << 19; ++i) text += parts[random_u64({18, 5}, i) % parts.size()];
+  for (const char* name : {"broken", "whole"}) std::filesystem::create_directories(folder_ / name);
+  const auto packed = [&](const std::string& of, const char* name, InvalidUtf8 how) {
+    const auto input = write(std::string(name) + "/a.txt", of);
+    const auto output = folder_ / (std::string(name) + ".safetensors");
+    int told = 0;
+    pack({input}, tokenizer_, output, {.invalid_utf8 = how, .tell = [&](const std::string&) { ++told; }});
+    EXPECT_EQ(told, of == text) << "documents that were changed are counted";
+    return read_bytes(output.string());
+  };
+  EXPECT_EQ(packed(text, "broken", InvalidUtf8::replace), packed(make_valid_utf8(text), "whole", InvalidUtf8::error));
+  EXPECT_EQ(packed(text, "broken", InvalidUtf8::skip), packed(without_invalid_utf8(text), "whole", InvalidUtf8::error));
+}
+
+TEST_F(TokenDataTest, ALongTextThatIsNoUtf8IsRefusedBeforeItIsRepaired) {
+  std::string text;
+  while (text.size() < size_t{24} << 20) text += "ab\xFF\xC3";  // nothing to cut it at, and twice as long repaired
+  const auto input = write("broken.txt", text);
+  const auto bytes = static_cast<int64_t>(text.size());
+  text = {};
+  const int64_t before = read_process_memory().resident_bytes;
+  const bool counted = !kSanitized && reset_peak_resident();
+  std::string message;
+  try {
+    pack({input}, tokenizer_, folder_ / "out.safetensors",
+         {.invalid_utf8 = InvalidUtf8::replace, .memory_bytes = 80 * bytes - 1});
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::does_not_fit);
+    message = e.what();
+  }
+  EXPECT_NE(message.find("a document of 24.0 MiB, which takes up to 1.8"), std::string::npos) << message;
+  if (counted) { EXPECT_LT(read_process_memory().peak_resident_bytes - before, int64_t{16} << 20); }
 }
 
 TEST_F(TokenDataTest, ManyValuesOfALineAndManyDocumentsAreCountedToo) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
@@ -331,6 +332,36 @@ TEST(Jinja, RangesCountAndFindTheirNumbers) {
   EXPECT_EQ(render_once("{{ range(3).index(7) }}", Json::object()).fault, "runtime");
   EXPECT_NE(render_once("{{ ({'x': 1} | reverse).x.y }}", Json::object()).reason.find("dict_reversekeyiterator"),
             std::string::npos);
+}
+
+// Jinja2 3.1.6 with markupsafe 3.0: a safe text asks for a whole number, whatever the other side is.
+TEST(Jinja, ASafeTextIsMultipliedByWholeNumbersAlone) {
+  const std::vector<std::array<std::string, 3>> cases = {
+      {"{{ ('a'|e) * 2 }}{{ 2 * ('a'|e) }}{{ ('a'|e) * true }}", "", "aaaaa"},
+      {"{{ ('a'|e) * x }}", "runtime", "'Undefined' object cannot be interpreted as an integer"},
+      {"{{ ('a'|e) * ('Ab c')['k'] }}", "runtime", "'Undefined' object cannot be interpreted as an integer"},
+      {"{{ ('a'|e) * 1.5 }}", "runtime", "'float' object cannot be interpreted as an integer"},
+      {"{{ 1.5 * ('a'|e) }}", "runtime", "'float' object cannot be interpreted as an integer"},
+      {"{{ ('a'|e) * 'b' }}", "runtime", "'str' object cannot be interpreted as an integer"},
+      {"{{ x * ('a'|e) }}", "undefined", "'x' is undefined"},
+      {"{{ ('a'|e) + x }}", "undefined", "'x' is undefined"},
+      {"{{ 'a' * x }}", "undefined", "'x' is undefined"},
+      {"{{ 'a' * 1.5 }}", "runtime", "can't multiply sequence by non-int of type 'float'"},
+  };
+  for (const auto& [source, fault, want] : cases) {
+    const Outcome got = render_once(source, Json::object());
+    EXPECT_EQ(got.fault, fault) << source;
+    EXPECT_EQ(fault.empty() ? got.text : got.reason, want) << source;
+  }
+}
+
+// What a range's count or index is, is a number like others, and what is asked of it fails as a number does.
+TEST(Jinja, WhatARangeCountsIsANumber) {
+  EXPECT_EQ(render_once("{% for x in range(3).count('a') %}{{ x }}{% endfor %}", Json::object()).fault, "runtime");
+  EXPECT_EQ(render_once("{{ (2 * (range(3)).count('a')).k.l }}", Json::object()).reason,
+            "'int object' has no attribute 'k'");
+  EXPECT_EQ(render_once("{{ ({'x': 1} | reverse).keys() }}", Json::object()).reason,
+            "'dict_reversekeyiterator object' has no attribute 'keys'");
 }
 
 TEST(JinjaSlow, RandomExpressionsRenderAsJinja2Does) {

@@ -384,12 +384,20 @@ Value add_texts(Evaluator& ev, const Value& a, const Value& b) {
   return ev.text(std::move(out), safe);
 }
 
+// A Markup multiplies itself (markupsafe 3): it asks for a whole number before Undefined is asked anything.
+void require_index(Op op, const Value& markup, const Value& times) {
+  if (op == Op::mul && markup.is(Kind::text) && markup.safe() && !times.is_integral())
+    type_error(fmt::format("'{}' object cannot be interpreted as an integer", type_name(times)));
+}
+
 }  // namespace
 
 Value binary(Evaluator& ev, Op op, const Value& a, const Value& b) {
   if (op == Op::mod && a.is(Kind::text)) return ev.text(percent_format(ev, a.marked(), b, a.safe()), a.safe());
+  require_index(op, a, b);
   defined(a);
   defined(b);
+  require_index(op, b, a);
   if (a.is_number() && b.is_number()) {
     if (a.is_integral() && b.is_integral()) return integers(op, a.integer(), b.integer());
     return reals(op, a.real(), b.real());

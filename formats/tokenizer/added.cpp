@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "formats/tokenizer/budget.h"
 #include "formats/tokenizer/unicode.h"
 
 namespace tern {
@@ -44,9 +45,10 @@ AddedMatcher::Match AddedMatcher::longest_at(std::string_view text, size_t begin
   auto first = entries_.begin(), end = entries_.end();
   for (size_t depth = 0; first != end; ++depth) {
     if (first->spelling.size() == depth) {
-      best = {depth, first->token};
+      best = {depth, first->token, depth};
       if (++first == end) break;
     }
+    best.looked_at = depth + 1;
     if (begin + depth == text.size()) break;
     const auto byte_at = [depth](const Entry& e) { return static_cast<uint8_t>(e.spelling[depth]); };
     const auto alike = std::ranges::equal_range(first, end, static_cast<uint8_t>(text[begin + depth]), {}, byte_at);
@@ -56,7 +58,8 @@ AddedMatcher::Match AddedMatcher::longest_at(std::string_view text, size_t begin
 }
 
 void AddedMatcher::split(std::string_view text, const std::vector<AddedToken>& tokens, bool allow_special,
-                         std::vector<Part>& parts, const PlainRanges& plain) const {
+                         std::vector<Part>& parts, const PlainRanges& plain, TextBudget* budget) const {
+  constexpr size_t kByteWork = 4;  // each narrows the tokens that begin as the text does
   size_t done = 0;
   for (size_t i = 0; i < text.size() && !empty();) {
     if (!starts_[static_cast<uint8_t>(text[i])]) {
@@ -64,6 +67,7 @@ void AddedMatcher::split(std::string_view text, const std::vector<AddedToken>& t
       continue;
     }
     const Match match = longest_at(text, i);
+    if (budget) budget->spend_work(kByteWork * match.looked_at, "finding added tokens");
     if (match.token < 0) {
       ++i;
       continue;

@@ -11,6 +11,8 @@
 
 namespace tern {
 
+class TextBudget;  // formats/tokenizer/budget.h
+
 /// A token that is found in the text before the model sees it.
 struct AddedToken {
   int32_t id = -1;
@@ -44,9 +46,9 @@ class AddedMatcher {
     int32_t token;  // index of the added token, or -1: text between
   };
   /// Appends the parts of the text. Special tokens stay text where `allow_special` is false, and within `plain` in any
-  /// case.
+  /// case. Errors: bad_file: the budget, if there is one, is used up.
   void split(std::string_view text, const std::vector<AddedToken>& tokens, bool allow_special, std::vector<Part>& parts,
-             const PlainRanges& plain = {}) const;
+             const PlainRanges& plain = {}, TextBudget* budget = nullptr) const;
 
  private:
   struct Entry {
@@ -56,6 +58,7 @@ class AddedMatcher {
   struct Match {
     size_t size = 0;
     int32_t token = -1;
+    size_t looked_at = 0;  // bytes, until no token was left
   };
   Match longest_at(std::string_view text, size_t begin) const;
 

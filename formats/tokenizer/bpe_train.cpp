@@ -56,15 +56,23 @@ struct PartEnd {
 };
 
 // Whether a word begins at `at` whatever stands around it, and is known to once `seen` more bytes are: at a blank before a
-// letter, at a letter (or one of the commonest ideographs) behind a line's end.
-bool begins_word(std::string_view text, size_t at, size_t& seen) {
+// letter, at a letter (or one of the commonest ideographs) behind a line's end, at what becomes U+FFFD behind a letter.
+bool begins_word(std::string_view text, size_t at, Utf8Repair repair, size_t& seen) {
   const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
-  const char c = text[at];
-  const bool ideograph = c >= '\xE4' && c <= '\xE9';
-  seen = ideograph ? 3 : c == ' ' ? 2 : 1;
-  if (at + seen > text.size()) return false;
-  if (c == ' ') return is_letter(text[at + 1]);
-  return at > 0 && text[at - 1] == '\n' && (is_letter(c) || ideograph);
+  const auto c = static_cast<uint8_t>(text[at]);
+  if (c == ' ') {
+    seen = 2;
+    return at + seen <= text.size() && is_letter(text[at + 1]);
+  }
+  if (at == 0 || (c >= 0x80 && at + 4 > text.size())) return false;
+  if (c < 0x80) {
+    seen = 1;
+    return text[at - 1] == '\n' && is_letter(text[at]);
+  }
+  const DecodedChar character = decode_utf8(text.substr(at, 4));
+  seen = static_cast<size_t>(character.num_bytes);
+  if (!character.valid) return repair == Utf8Repair::mark && is_letter(text[at - 1]);
+  return text[at - 1] == '\n' && c >= 0xE4 && c <= 0xE9;
 }
 
 class WordCounter {
@@ -74,7 +82,8 @@ class WordCounter {
     for (const std::string& content : options.special_tokens) {
       specials_.add(content, static_cast<uint32_t>(tokens_.size()));
       tokens_.push_back({static_cast<int32_t>(tokens_.size()), content, false, false, false, false, true});
-      whole_texts_ = whole_texts_ || content.find_first_of(" \n") != content.npos;  // a part may end within it
+      // A part may end within it.
+      whole_texts_ = whole_texts_ || content.find_first_of(" \n\xEF") != content.npos;
     }
     specials_.seal();
   }
@@ -99,7 +108,7 @@ class WordCounter {
   PartEnd part_from(std::string_view text, size_t begin) const {
     for (size_t size = kWindowBytes, seen = 0; !whole_texts_ && text.size() - begin > size; size *= 2) {
       for (size_t at = begin + size - 1; at > begin; --at)
-        if (begins_word(text, at, seen)) return {at + seen, at};
+        if (begins_word(text, at, options_.repair, seen)) return {at + seen, at};
       require(2 * static_cast<int64_t>(size), text.size());  // looked at as a whole
     }
     return {text.size(), text.size()};
@@ -119,7 +128,14 @@ class WordCounter {
   // But for its last `overhang` bytes, which begin a word of the next part.
   void add_part(std::string_view text, size_t overhang) {
     std::string valid;
-    if (!is_valid_utf8(text)) text = valid = make_valid_utf8(text);
+    if (!is_valid_utf8(text)) {
+      const size_t bytes = repaired_utf8_size(text, options_.repair);
+      if (text.size() > kWindowBytes) require(static_cast<int64_t>(text.size() + bytes), text.size());
+      valid.reserve(bytes);
+      append_repaired_utf8(valid, text, options_.repair);
+      overhang = repaired_utf8_size(text.substr(text.size() - overhang), options_.repair);
+      text = valid;
+    }
     const size_t stop = text.size() - overhang;
     parts_.clear();
     specials_.split(text, tokens_, true, parts_);

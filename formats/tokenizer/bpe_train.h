@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/repair_utf8.h"
 #include "formats/tokenizer/tokenizer.h"
 
 namespace tern {
@@ -23,10 +24,11 @@ struct BpeTrainOptions {
   int64_t memory_bytes = INT64_MAX;  // for distinct words and their pairs; beyond it: does_not_fit
   std::function<void(std::string_view part)> read =
       {};  // called with each part of a long text that will not be read again
+  Utf8Repair repair = Utf8Repair::mark;  // of bytes that are no UTF-8
 };
 
 /// `next(text)` fills in the next piece of text (a document, a line, a whole file) and says whether there was one.
-/// Words never cross pieces.
+/// Words never cross pieces. Bytes that are no UTF-8 are repaired part by part.
 using TextSource = std::function<bool(std::string_view& text)>;
 
 /// Order   the most frequent pair first, ties by the smaller left id, then the smaller

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/rng.h"
+#include "base/utf8.h"
 #include "formats/tokenizer/strings_testing.h"
 #include "formats/tokenizer/tokenizer_impl.h"
 
@@ -79,6 +80,56 @@ TEST(BpeTrain, PartsOfALongTextGiveTheWordsOfTheWhole) {
     EXPECT_EQ(merges("<|end|>", &read), merges("<|the end|>", nullptr)) << "with a blank in it, texts are not parted";
     EXPECT_EQ(read, text) << "each part once, in order";
   }
+}
+
+// Bytes that are no UTF-8 among words, and behind letters.
+std::string broken_text() {
+  constexpr uint64_t kSeed = 19;
+  const std::vector<std::string> parts = {" ",  "\n",   "a",     "word", "Ab",           "\xFF",  "\xC3",
+                                          "12", "ab\xE2", "\x82", "x ",   "\xE4\xB8\x80", "\n\xE4", "\xF0\x9F\x98\x80"};
+  std::string text;
+  for (uint64_t i = 0; text.size() < size_t{10} << 20; ++i) text += parts[random_u64({kSeed, 0}, i) % parts.size()];
+  return text;
+}
+
+TEST(BpeTrain, PartsOfABrokenTextGiveTheWordsOfTheRepairedWhole) {
+  const std::string text = broken_text();
+  for (const SplitPattern pattern : {SplitPattern::gpt2, SplitPattern::llama3})
+    for (const Utf8Repair repair : {Utf8Repair::mark, Utf8Repair::leave_out}) {
+      const auto merges = [&](const std::string& of, const std::string& special) {
+        int left = 1;
+        const Tokenizer t = train_bpe(
+            [&](std::string_view& out) {
+              out = of;
+              return left-- > 0;
+            },
+            {.vocab_size = 290, .pattern = pattern, .special_tokens = {special}, .repair = repair});
+        std::vector<std::pair<int32_t, int32_t>> all;
+        for (const Merge& m : t.data().model.merge_list) all.emplace_back(m.left, m.right);
+        return all;
+      };
+      const std::string whole = repair == Utf8Repair::mark ? make_valid_utf8(text) : without_invalid_utf8(text);
+      EXPECT_EQ(merges(text, "<|end|>"), merges(whole, "<|the end|>")) << "with a blank in it, texts are not parted";
+    }
+}
+
+// Without a blank: it was 86 MiB of 24 before it was refused.
+TEST(BpeTrain, ABrokenTextIsReadWithinAFewParts) {
+  std::string text;
+  while (text.size() < size_t{12} << 20) text += "ab\xFF\xC3";
+  int left = 1;
+  BpeTrainOptions how{.vocab_size = 260, .memory_bytes = int64_t{1} << 20};
+  size_t longest = 0;
+  how.read = [&](std::string_view part) { longest = std::max(longest, part.size()); };
+  const Tokenizer t = train_bpe(
+      [&](std::string_view& out) {
+        out = text;
+        return left-- > 0;
+      },
+      how);
+  EXPECT_EQ(t.vocab_size(), 260);
+  EXPECT_GT(longest, 0u);
+  EXPECT_LE(longest, size_t{4} << 20);
 }
 
 TEST(BpeTrain, DistinctWordsTakeNoMoreThanTheyMay) {

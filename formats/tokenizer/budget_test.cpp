@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/rng.h"
+#include "formats/tokenizer/literal.h"
 #include "formats/tokenizer/regex.h"
 #include "formats/tokenizer/tokenizer.h"
 
@@ -142,6 +143,170 @@ TEST(TokenizerBudget, StepsOfAPatternAreCountedOverTheWholeText) {
   const int64_t before = plenty.steps_left();
   EXPECT_EQ(refusal([&] { usual.find_all(prose, matches, plenty); }), "");
   EXPECT_GT(plenty.steps_left(), before - static_cast<int64_t>(prose.size())) << "under a step a byte is paid";
+}
+
+// Parts of a text share its budget: what a pre-tokenizer makes of each is spent.
+TEST(TokenizerBudget, WhatThePreTokenizerMakesOfAllPartsIsCountedTogether) {
+  Json j = sound();
+  j["added_tokens"].push_back({{"id", 9},
+                               {"content", "<x>"},
+                               {"single_word", false},
+                               {"lstrip", false},
+                               {"rstrip", false},
+                               {"normalized", false},
+                               {"special", true}});
+  const Json bytes = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", false}};
+  j["pre_tokenizer"] = sequence("pretokenizers", bytes, 18);
+  const Tokenizer t = made(j);
+  EXPECT_EQ(refusal([&] { t.encode("\xC3\xA4<x>"); }), "");
+  std::string text;
+  for (int i = 0; i < 40; ++i) text += "\xC3\xA4<x>";
+  EXPECT_NE(refusal([&] { t.encode(text); }).find("the pre-tokenizer makes more than 64 bytes"), std::string::npos);
+}
+
+TEST(TokenizerBudget, TheWorkOfAllStepsIsCounted) {
+  Json j = sound();
+  j["normalizer"] = sequence("normalizers", {{"type", "Lowercase"}}, 250);
+  j["normalizer"]["normalizers"][0] = {{"type", "Prepend"}, {"prepend", std::string(900'000, 'b')}};
+  const Tokenizer grown = made(j);
+  EXPECT_NE(refusal([&] { grown.encode("a"); }).find("the normalizer takes more than 2048 times the work"),
+            std::string::npos);
+  j = sound();
+  const Json each = {
+      {"type", "Split"}, {"pattern", {{"Regex", "(?=.)"}}}, {"behavior", "Isolated"}, {"invert", false}};
+  j["pre_tokenizer"] = sequence("pretokenizers", each, 250);
+  const Tokenizer searched = made(j);
+  EXPECT_EQ(searched.encode("aaaa").size(), 4u);
+  EXPECT_NE(refusal([&] { searched.encode(std::string(7'000, 'a')); }).find("is searched for more than 128 times"),
+            std::string::npos)
+      << "some three searches for each word and step";
+}
+
+// Pieces that begin as the text does, and end otherwise.
+TEST(TokenizerBudget, LookingForLongPiecesIsCounted) {
+  const std::string text(20'000, 'a'), nearly = text + "b";
+  Json j = sound();
+  j["model"] = {{"type", "Unigram"}, {"unk_id", 0}, {"byte_fallback", false}};
+  j["model"]["vocab"] = Json::array({Json::array({"<unk>", 0.0}), Json::array({"a", -1.0}), Json::array({nearly, -2.0})});
+  EXPECT_NE(refusal([&] { made(j).encode(text); }).find("finding pieces takes more than"), std::string::npos);
+  EXPECT_EQ(made(j).encode(text.substr(0, 1000)).size(), 1000u);
+  j["model"] = {{"type", "WordPiece"},
+                {"unk_token", "<unk>"},
+                {"continuing_subword_prefix", "##"},
+                {"max_input_chars_per_word", 1'000'000},
+                {"vocab", {{"<unk>", 0}, {"a", 1}, {"##a", 2}, {"##" + nearly, 3}}}};
+  EXPECT_NE(refusal([&] { made(j).encode(text); }).find("finding pieces takes more than"), std::string::npos);
+  EXPECT_EQ(made(j).encode(text.substr(0, 1000)).size(), 1000u);
+  j = sound();
+  j["added_tokens"].push_back({{"id", 9},
+                               {"content", nearly},
+                               {"single_word", false},
+                               {"lstrip", false},
+                               {"rstrip", false},
+                               {"normalized", false},
+                               {"special", false}});
+  EXPECT_NE(refusal([&] { made(j).encode(text); }).find("finding added tokens takes more than"), std::string::npos);
+}
+
+TEST(TokenizerBudget, StepsBehindFuseLookAtEachByteOnce) {
+  Json j = sound();
+  j["decoder"] = sequence("decoders", {{"type", "Fuse"}}, 1);
+  // This one waits for all of the text and hands it on as one part.
+  j["decoder"]["decoders"].push_back({{"type", "Replace"}, {"pattern", {{"Regex", "."}}}, {"content", "b"}});
+  j["decoder"]["decoders"].push_back({{"type", "Replace"}, {"pattern", {{"String", "b"}}}, {"content", "cc"}});
+  const Tokenizer literal = made(j);
+  std::string text;
+  EXPECT_LT(seconds_of([&] { text = literal.decode(std::vector<int32_t>(400'000, 1)); }), 3)
+      << "9 s for 240,000 bytes before";
+  EXPECT_EQ(text, std::string(800'000, 'c'));
+  j["decoder"] = sequence("decoders", {{"type", "Fuse"}}, 1);
+  j["decoder"]["decoders"].push_back({{"type", "Strip"}, {"content", "a"}, {"start", 0}, {"stop", 1'000'000}});
+  const Tokenizer strip = made(j);
+  std::vector<int32_t> ids(100'000, 1);
+  ids[0] = 2;
+  EXPECT_LT(seconds_of([&] { text = strip.decode(ids); }), 3);
+  EXPECT_EQ(text, "b");
+}
+
+// What `literal`, found from the left, becomes in `text`; then up to `start` and `stop` a's go from its ends.
+std::string replaced_and_stripped(std::string text, const std::string& literal, const std::string& content, size_t start,
+                                  size_t stop) {
+  for (size_t at = text.find(literal); at != text.npos; at = text.find(literal, at + content.size()))
+    text.replace(at, literal.size(), content);
+  for (; start > 0 && text.starts_with('a'); --start) text.erase(0, 1);
+  for (; stop > 0 && text.ends_with('a'); --stop) text.pop_back();
+  return text;
+}
+
+TEST(TokenizerBudget, LiteralsAndStripsInPartsAreThoseOfTheWhole) {
+  const std::vector<std::string> pieces = {"a", "b", "\xC4\xA0", "ab", "\xE2\x96\x81", "c"};  // ids from 1 on
+  const std::vector<std::string> literals = {"a",    "ab",  "aa",     "aba",    "abab", "aabaaa", "bab",
+                                             "abac", "cab", "\xC4\xA0" "a", "a\xC4\xA0", "\xE2\x96\x81\xC4\xA0"};
+  const std::vector<std::string> contents = {"", "a", "ab", "ca", "\xC4\xA0"};
+  uint64_t drawn = 0;
+  const auto draw = [&](uint64_t below) { return random_u64({18, 9}, drawn++) % below; };
+  for (int round = 0; round < 1500; ++round) {
+    const std::string literal = literals[draw(literals.size())], content = contents[draw(contents.size())];
+    const size_t start = draw(4), stop = draw(4);
+    Json j = sound();
+    j["decoder"] = sequence("decoders", {{"type", "Fuse"}}, 1);
+    j["decoder"]["decoders"].push_back({{"type", "Replace"}, {"pattern", {{"String", literal}}}, {"content", content}});
+    j["decoder"]["decoders"].push_back({{"type", "Strip"}, {"content", "a"}, {"start", start}, {"stop", stop}});
+    std::vector<int32_t> ids;
+    std::string text;
+    for (uint64_t n = draw(30); n-- > 0;) {
+      const uint64_t piece = draw(draw(2) ? 2 : pieces.size());  // mostly a and b
+      ids.push_back(static_cast<int32_t>(piece) + 1);
+      text += pieces[piece];
+    }
+    ASSERT_EQ(made(j).decode(ids), replaced_and_stripped(text, literal, content, start, stop))
+        << "round " << round << ": '" << literal << "' -> '" << content << "' in '" << text << "'";
+  }
+}
+
+// What literals find, beside the standard library: in texts that repeat, and long enough for their own search.
+TEST(TokenizerBudget, LongLiteralsAreFoundWhereTheyStandInTheTimeOfTheText) {
+  uint64_t drawn = 0;
+  const auto draw = [&](uint64_t below) { return random_u64({18, 10}, drawn++) % below; };
+  for (int round = 0; round < 300; ++round) {
+    std::string unit, text;
+    for (uint64_t n = 1 + draw(6); n-- > 0;) unit += "ab"[draw(2)];
+    while (text.size() < 400) text += draw(12) == 0 ? std::string(1, "abc"[draw(3)]) : unit;
+    const std::string literal = text.substr(draw(300), 1 + draw(60));
+    std::vector<TextSpan> want, got;
+    for (size_t at = text.find(literal); at != text.npos; at = text.find(literal, at + literal.size()))
+      want.push_back({at, at + literal.size()});
+    find_literal(text, literal, got);
+    ASSERT_EQ(got, want) << "'" << literal << "' in '" << text << "'";
+  }
+  std::vector<TextSpan> none;
+  find_literal("short", std::string(40, 's'), none);
+  EXPECT_TRUE(none.empty());
+  Json j = sound();
+  j["normalizer"] = sequence(
+      "normalizers",
+      {{"type", "Replace"}, {"pattern", {{"String", std::string(20'000, 'a') + "b"}}}, {"content", "c"}}, 40);
+  const Tokenizer t = made(j);
+  size_t num_ids = 0;
+  EXPECT_LT(seconds_of([&] { num_ids = t.encode(std::string(400'000, 'a')).size(); }), 3);
+  EXPECT_EQ(num_ids, 400'000u);
+}
+
+TEST(TokenizerBudget, StepsOfALongPatternCostMore) {
+  const Regex brief("a(?=b)|zz", "t"), lengthy("a(?=b)|" + std::string(3000, 'z'), "t");
+  const auto paid = [](const Regex& regex) {
+    int64_t steps = 0;
+    for (size_t n = 500; n <= 12'000; n += 500) {
+      std::vector<TextSpan> matches;
+      TextBudget budget(0);
+      const int64_t before = budget.steps_left();
+      regex.find_all(std::string(n, 'a'), matches, budget);
+      steps += before - budget.steps_left();
+    }
+    return steps;
+  };
+  EXPECT_GT(paid(brief), 0);
+  EXPECT_GT(5 * paid(lengthy), 6 * paid(brief));
 }
 
 // Compositions of steps drawn at random: whatever a small file strings together, the text stays within its bound.

@@ -8,6 +8,7 @@
 #include "formats/tokenizer/bpe.h"
 #include "formats/tokenizer/byte_level.h"
 #include "formats/tokenizer/decode.h"
+#include "formats/tokenizer/literal.h"
 #include "formats/tokenizer/piece_table.h"
 #include "formats/tokenizer/unicode.h"
 
@@ -30,6 +31,7 @@ struct DecodePipeline::Stage {
   std::string previous;  // CtcDecode: the piece before this one
   int64_t num_seen = 0;  // pieces; in StripDecode in parts: leading characters looked at
   bool leading_done = false;
+  std::vector<size_t> borders{};  // of a literal that is looked for in parts: made once
 
   void reset() {
     waiting.clear();
@@ -50,7 +52,7 @@ struct DecodePipeline::Stage {
   void take(const WordPieceDecode&, std::string_view piece, const Next& pass);
   void take(const CtcDecode&, std::string_view piece, const Next& pass);
   void take(const SuffixDecode&, std::string_view piece, const Next& pass);
-  void pass_waiting(size_t count, const Next& pass);
+  void replace_literal(const ReplaceDecode&, std::string_view piece, const Next& pass);
 };
 
 namespace {
@@ -132,6 +134,8 @@ std::string metaspace_text(const MetaspaceDecode& s, std::string_view piece, boo
 
 std::string literally_replaced(std::string_view text, std::string_view literal, std::string_view content,
                                TextBudget& budget) {
+  constexpr size_t kCallWork = 16;
+  budget.spend_work(kCallWork + text.size(), kDecoder);
   return replaced(Regex::from_literal(literal), text, content, budget);
 }
 
@@ -165,13 +169,6 @@ std::string word_piece_text(const WordPieceDecode& s, std::string_view piece, bo
 std::string ctc_text(const CtcDecode& s, std::string_view piece, TextBudget& budget) {
   const std::string text = literally_replaced(piece, s.pad, "", budget);
   return s.clean_up ? literally_replaced(cleaned_up(text, budget), s.delimiter, " ", budget) : text;
-}
-
-// How many bytes at the end of `text` may be the beginning of `literal`.
-size_t overlap(std::string_view text, std::string_view literal) {
-  for (size_t n = std::min(text.size(), literal.size() - 1); n > 0; --n)
-    if (literal.starts_with(text.substr(text.size() - n))) return n;
-  return 0;
 }
 
 }  // namespace
@@ -234,12 +231,6 @@ void DecodePipeline::feed(size_t index, std::string_view piece, std::string& out
   std::visit([&](const auto& step) { stage.take(step, piece, pass); }, *stage.step);
 }
 
-void DecodePipeline::Stage::pass_waiting(size_t count, const Next& pass) {
-  const std::string ready = waiting.substr(0, count);
-  waiting.erase(0, count);
-  if (!ready.empty()) pass(ready);
-}
-
 void DecodePipeline::Stage::take(const FuseDecode&, std::string_view piece, const Next& pass) { pass(piece); }
 
 void DecodePipeline::Stage::take(const JoinDecode&, std::string_view piece, const Next& pass) {
@@ -281,21 +272,34 @@ void DecodePipeline::Stage::take(const StripDecode& strip, std::string_view piec
     pass(stripped(strip, piece));
     return;
   }
-  waiting += piece;
-  while (!leading_done && !waiting.empty()) {
-    const CodePoint c = code_point_at(waiting, 0);
+  while (!leading_done && !piece.empty()) {  // until then nothing waits
+    const CodePoint c = code_point_at(piece, 0);
     if (num_seen >= strip.start || c.value != strip.content)
       leading_done = true;
     else
-      waiting.erase(0, static_cast<size_t>(c.size)), ++num_seen;
+      piece.remove_prefix(static_cast<size_t>(c.size)), ++num_seen;
   }
-  size_t keep = waiting.size();  // up to `stop` trailing characters may still go
-  for (int64_t k = 0; k < strip.stop && keep > 0; ++k) {
-    const size_t before = code_point_before(waiting, keep);
-    if (code_point_at(waiting, before).value != strip.content) break;
-    keep = before;
+  size_t end = piece.size();  // of what is followed by nothing but the content
+  while (end > 0) {
+    const size_t before = code_point_before(piece, end);
+    if (code_point_at(piece, before).value != strip.content) break;
+    end = before;
   }
-  pass_waiting(keep, pass);
+  std::string ready;
+  if (end > 0) {
+    ready = std::move(waiting);
+    ready += piece.substr(0, end);
+    waiting.clear();
+  }
+  waiting += piece.substr(end);  // the content alone, of which up to `stop` characters may still go
+  std::string content;
+  append_utf8(content, strip.content);
+  const size_t most = static_cast<size_t>(std::min<int64_t>(strip.stop, INT32_MAX)) * content.size();
+  if (waiting.size() > most) {
+    ready.append(waiting, most);
+    waiting.resize(most);
+  }
+  if (!ready.empty()) pass(ready);
 }
 
 void DecodePipeline::Stage::take(const LeadingSpaceDecode& space, std::string_view piece, const Next& pass) {
@@ -312,16 +316,40 @@ void DecodePipeline::Stage::take(const ReplaceDecode& replace, std::string_view 
     pass(replaced(replace.pattern, piece, replace.content, pass.budget));
     return;
   }
-  waiting += piece;
-  if (!replace.pattern.is_literal()) return;  // a match may need all of the text
+  if (!replace.pattern.is_literal())
+    waiting += piece;  // a match may need all of the text
+  else if (replace.pattern.pattern().empty())
+    pass(piece);
+  else
+    replace_literal(replace, piece, pass);
+}
+
+// What waits is the longest beginning of the literal that the text so far ends with: each byte is looked at once,
+// however long the parts and the literal are.
+void DecodePipeline::Stage::replace_literal(const ReplaceDecode& replace, std::string_view piece, const Next& pass) {
+  constexpr size_t kReadyBytes = 1 << 16;
   const std::string& literal = replace.pattern.pattern();
-  if (literal.empty()) return pass_waiting(waiting.size(), pass);
-  for (size_t at = waiting.find(literal); at != std::string::npos; at = waiting.find(literal)) {
-    pass_waiting(at, pass);
-    waiting.erase(0, literal.size());
-    pass(replace.content);
+  if (borders.empty()) borders = borders_of(literal);
+  std::string ready;
+  for (const char c : piece) {
+    if (ready.size() >= kReadyBytes && (c & 0xC0) != 0x80) {  // what is passed on are whole characters
+      pass(ready);
+      ready.clear();
+    }
+    while (!waiting.empty() && literal[waiting.size()] != c) {
+      const size_t shorter = borders[waiting.size() - 1];
+      ready.append(literal, 0, waiting.size() - shorter);
+      waiting.resize(shorter);
+    }
+    if (literal[waiting.size()] == c)
+      waiting += c;
+    else
+      ready += c;
+    if (waiting.size() < literal.size()) continue;
+    ready += replace.content;
+    waiting.clear();
   }
-  pass_waiting(waiting.size() - overlap(waiting, literal), pass);
+  if (!ready.empty()) pass(ready);
 }
 
 void DecodePipeline::Stage::take(const MetaspaceDecode& metaspace, std::string_view piece, const Next& pass) {

@@ -152,8 +152,10 @@ std::string normalize(const std::vector<NormalizeStep>& steps, std::string_view 
                       TextBudget& budget) {
   Normalizing state{std::string(text), budget};
   for (const NormalizeStep& step : steps) {
+    const size_t before = state.text.size();
     std::visit(state, step);
     budget.check_bytes(state.text.size(), "the normalizer");
+    budget.spend_work(before + state.text.size(), "the normalizer");
   }
   budget.spend_bytes(state.text.size(), "the normalizer");
   front_removed = state.front_removed;

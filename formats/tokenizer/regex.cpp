@@ -2,10 +2,12 @@
 
 #include <oniguruma.h>
 
+#include <algorithm>
 #include <array>
 #include <mutex>
 
 #include "base/error.h"
+#include "formats/tokenizer/literal.h"
 #include "formats/tokenizer/scan.h"
 #include "formats/tokenizer/unicode.h"
 
@@ -33,7 +35,7 @@ constexpr unsigned kMaxStackEntries = 4'000'000;
 // Steps of a search before the budget pays, and how many times as many are tried next. Oniguruma says that a limit was
 // passed and not how many steps were taken: a search that passes one is paid with it and begins again.
 constexpr unsigned long kFreeSteps = 256, kNextSteps = 8;
-constexpr size_t kMaxPatternBytes = 1 << 16;
+constexpr size_t kMaxPatternBytes = 1 << 16, kBytesOfAStep = 1024;
 
 void start_oniguruma() {
   static std::once_flag once;
@@ -86,8 +88,12 @@ std::string onig_message(int code, const OnigErrorInfo* info) {
 // One text searched again and again.
 class Search {
  public:
-  Search(regex_t* regex, std::string_view text)
-      : regex_(regex), text_(text), region_(onig_region_new()), param_(onig_new_match_param()) {
+  Search(regex_t* regex, std::string_view text, size_t pattern_bytes)
+      : regex_(regex),
+        text_(text),
+        weight_(1 + pattern_bytes / kBytesOfAStep),
+        region_(onig_region_new()),
+        param_(onig_new_match_param()) {
     TERN_CHECK(region_ && param_, "Oniguruma has no memory");
     onig_initialize_match_param(param_);
     onig_set_match_stack_limit_size_of_match_param(param_, kMaxStackEntries);
@@ -103,7 +109,7 @@ class Search {
   int next(size_t from, TextBudget& budget) {
     const auto* begin = reinterpret_cast<const OnigUChar*>(text_.data());
     const OnigUChar* end = begin + text_.size();
-    for (unsigned long limit = kFreeSteps;; limit *= kNextSteps) {
+    for (unsigned long limit = std::max(1ul, kFreeSteps / weight_);; limit *= kNextSteps) {
       if (limit != limit_) {
         limit_ = limit;
         onig_set_retry_limit_in_match_of_match_param(param_, limit);
@@ -111,7 +117,7 @@ class Search {
       }
       const int code = onig_search_with_param(regex_, begin, end, begin + from, end, region_, ONIG_OPTION_NONE, param_);
       const bool over = code == ONIGERR_RETRY_LIMIT_IN_MATCH_OVER || code == ONIGERR_RETRY_LIMIT_IN_SEARCH_OVER;
-      if (!over || !budget.spend_steps(static_cast<int64_t>(limit))) return code;
+      if (!over || !budget.spend_steps(static_cast<int64_t>(limit * weight_))) return code;
     }
   }
   TextSpan match() const { return {static_cast<size_t>(region_->beg[0]), static_cast<size_t>(region_->end[0])}; }
@@ -119,6 +125,7 @@ class Search {
  private:
   regex_t* regex_;
   std::string_view text_;
+  unsigned long weight_;  // of a step, in which Oniguruma may compare all of a long pattern
   OnigRegion* region_;
   OnigMatchParam* param_;
   unsigned long limit_ = 0;
@@ -170,14 +177,20 @@ void Regex::find_all(std::string_view text, std::vector<TextSpan>& matches, Text
   }
   if (is_literal_) {
     if (pattern_.empty()) return;
-    for (size_t at = text.find(pattern_); at != text.npos; at = text.find(pattern_, at + pattern_.size()))
-      matches.push_back({at, at + pattern_.size()});
+    find_literal(text, pattern_, matches);
     return;
   }
 
-  Search search(static_cast<regex_t*>(const_cast<void*>(compiled_.get())), text);
+  budget.spend_work(TextBudget::kFindWork);  // the first search says if that was too much
+  Search search(static_cast<regex_t*>(const_cast<void*>(compiled_.get())), text, pattern_.size());
   std::optional<size_t> last_end;
   for (size_t from = 0; from <= text.size();) {
+    if (!budget.spend_work(TextBudget::kSearchWork))
+      throw Error(ErrorKind::bad_file,
+                  "{}: pattern '{}' is searched for more than {} times for each byte of the text, beside what the other "
+                  "steps take; a simpler pattern is needed",
+                  place_, std::string_view(pattern_).substr(0, 200),
+                  TextBudget::kWorkPerByte / TextBudget::kSearchWork);
     const int code = search.next(from, budget);
     if (code == ONIG_MISMATCH) return;
     if (code < 0)

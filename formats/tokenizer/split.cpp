@@ -216,7 +216,13 @@ void split_words(const std::vector<SplitTextStep>& steps, std::string_view text,
   w.text = text;
   w.words.assign(1, {0, text.size(), at_start});
   Splitting state{w, budget};
-  for (const SplitTextStep& step : steps) std::visit(state, step);
+  for (const SplitTextStep& step : steps) {
+    budget.spend_work(w.text.size() + TextBudget::kWordWork * w.words.size(), "the pre-tokenizer");
+    std::visit(state, step);
+  }
+  // The words of all parts of the text become ids that are all kept.
+  budget.spend_work(w.text.size() + TextBudget::kWordWork * w.words.size(), "the pre-tokenizer");
+  budget.spend_bytes(w.text.size(), "the pre-tokenizer");
 }
 
 }  // namespace tern

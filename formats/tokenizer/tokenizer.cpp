@@ -42,53 +42,56 @@ class ScratchLease {
   std::unique_ptr<EncodeScratch> scratch_;
 };
 
-void run_model(const TokenizerData& t, std::string_view word, EncodeScratch& s, std::vector<int32_t>& ids) {
+void run_model(const TokenizerData& t, std::string_view word, EncodeScratch& s, TextBudget& budget,
+               std::vector<int32_t>& ids) {
   switch (t.kind) {
     case ModelKind::bpe:
       return encode_bpe(t.model, word, s.bpe, ids);
     case ModelKind::unigram:
-      return encode_unigram(t.unigram, t.model.pieces, word, s.unigram, ids);
+      return encode_unigram(t.unigram, t.model.pieces, word, s.unigram, budget, ids);
     case ModelKind::word_piece:
-      return encode_word_piece(t.word_piece, word, ids);
+      return encode_word_piece(t.word_piece, word, budget, ids);
   }
 }
 
-void encode_word(const TokenizerData& t, std::string_view word, EncodeScratch& s, std::vector<int32_t>& ids) {
+void encode_word(const TokenizerData& t, std::string_view word, EncodeScratch& s, TextBudget& budget,
+                 std::vector<int32_t>& ids) {
   if (word.empty()) return;
-  if (!WordCache::takes(word)) return run_model(t, word, s, ids);
+  if (!WordCache::takes(word)) return run_model(t, word, s, budget, ids);
   const uint64_t hash = hash_word(word);
   if (s.cache.find(word, hash, ids)) return;
   const size_t first = ids.size();
-  run_model(t, word, s, ids);
+  run_model(t, word, s, budget, ids);
   s.cache.remember(word, hash, std::span(ids).subspan(first));
 }
 
 // A whole text is one word to SentencePiece-style models. Where no merge crosses into a run of "▁", its stretches
 // between are encoded one by one, and repeated ones come from the cache.
-void encode_stretches(const TokenizerData& t, std::string_view text, EncodeScratch& s, std::vector<int32_t>& ids) {
+void encode_stretches(const TokenizerData& t, std::string_view text, EncodeScratch& s, TextBudget& budget,
+                      std::vector<int32_t>& ids) {
   for (size_t begin = 0; begin < text.size();) {
     size_t at = begin;
     while (text.substr(at).starts_with(kMetaspace)) at += kMetaspace.size();
     const size_t end = std::min(text.find(kMetaspace, at), text.size());
-    encode_word(t, text.substr(begin, end - begin), s, ids);
+    encode_word(t, text.substr(begin, end - begin), s, budget, ids);
     begin = end;
   }
 }
 
 void encode_plain(const TokenizerData& t, std::string_view text, bool at_start, EncodeScratch& s, TextBudget& budget,
                   std::vector<int32_t>& ids) {
-  if (t.splitters.empty() && t.model.cuts_at_metaspace) return encode_stretches(t, text, s, ids);
+  if (t.splitters.empty() && t.model.cuts_at_metaspace) return encode_stretches(t, text, s, budget, ids);
   if (t.scanner) {  // words come and go one by one
     for (size_t begin = 0; begin < text.size();) {
       const size_t end = scan_piece(*t.scanner, text, begin);
-      encode_word(t, text.substr(begin, end - begin), s, ids);
+      encode_word(t, text.substr(begin, end - begin), s, budget, ids);
       begin = end;
     }
     return;
   }
   split_words(t.splitters, text, at_start, s.words, budget);
   for (const Word& word : s.words.words)
-    encode_word(t, std::string_view(s.words.text).substr(word.begin, word.end - word.begin), s, ids);
+    encode_word(t, std::string_view(s.words.text).substr(word.begin, word.end - word.begin), s, budget, ids);
 }
 
 void encode_text(const TokenizerData& t, std::string_view text, const EncodeOptions& options, EncodeScratch& s,
@@ -96,7 +99,7 @@ void encode_text(const TokenizerData& t, std::string_view text, const EncodeOpti
   const PlainRanges plain{options.plain, options.plain_tokens};
   TextBudget budget(text.size());
   s.parts.clear();
-  t.raw_matcher.split(text, t.added, options.allow_special, s.parts, plain);
+  t.raw_matcher.split(text, t.added, options.allow_special, s.parts, plain, &budget);
   for (const AddedMatcher::Part& part : s.parts) {
     if (part.token >= 0) {
       ids.push_back(t.added[static_cast<size_t>(part.token)].id);
@@ -110,7 +113,7 @@ void encode_text(const TokenizerData& t, std::string_view text, const EncodeOpti
     const TextSpan whole{0, piece.size()};  // of the normalized text, whose bytes stand elsewhere
     const bool touched = plain.touches(part.begin, part.end);
     t.normalized_matcher.split(piece, t.added, options.allow_special, s.inner_parts,
-                               {std::span(&whole, touched ? 1 : 0), options.plain_tokens});
+                               {std::span(&whole, touched ? 1 : 0), options.plain_tokens}, &budget);
     for (const AddedMatcher::Part& inner : s.inner_parts) {
       if (inner.token >= 0) {
         ids.push_back(t.added[static_cast<size_t>(inner.token)].id);

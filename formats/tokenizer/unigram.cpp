@@ -25,7 +25,7 @@ constexpr uint32_t kNowhere = UINT32_MAX;
 
 // Score is the type in which sums are kept.
 template <class Score>
-void search(const UnigramModel& m, std::string_view word, UnigramScratch& s) {
+void search(const UnigramModel& m, std::string_view word, UnigramScratch& s, TextBudget& budget) {
   const size_t size = word.size();
   s.best.assign(size + 1, {0, kNowhere, -1});
   for (size_t begin = 0; begin < size;) {
@@ -37,7 +37,8 @@ void search(const UnigramModel& m, std::string_view word, UnigramScratch& s) {
     };
     bool has_character = false;
     uint32_t node = ByteTrie::kRoot;
-    for (size_t end = begin; end < size;) {
+    size_t end = begin;
+    while (end < size) {
       node = m.trie.child(node, static_cast<uint8_t>(word[end++]));
       if (node == ByteTrie::kRoot) break;
       const int32_t id = m.trie.value(node);
@@ -45,6 +46,7 @@ void search(const UnigramModel& m, std::string_view word, UnigramScratch& s) {
       offer(end, static_cast<Score>(m.costs[static_cast<size_t>(id)] + before), id);
       has_character |= end - begin == character;
     }
+    budget.spend_work(end - begin, "finding pieces");
     if (!has_character) {
       if (!m.unk) no_unknown_piece(word.substr(begin, character));
       offer(begin + character, static_cast<Score>(m.unk_score + before), *m.unk);
@@ -98,15 +100,15 @@ void UnigramModel::finish(const PieceTable& pieces, const std::string& place) {
 }
 
 void encode_unigram(const UnigramModel& m, const PieceTable& pieces, std::string_view word, UnigramScratch& s,
-                    std::vector<int32_t>& ids) {
+                    TextBudget& budget, std::vector<int32_t>& ids) {
   if (word.empty()) return;
   if (word.size() >= kNowhere)
     throw Error(ErrorKind::bad_file, "encode: a word of {} bytes, fewer than {} are read; split the text", word.size(),
                 kNowhere);
   if (m.sums_in_f32)
-    search<float>(m, word, s);
+    search<float>(m, word, s, budget);
   else
-    search<double>(m, word, s);
+    search<double>(m, word, s, budget);
 
   s.found.clear();  // from the right
   for (auto end = static_cast<uint32_t>(word.size()); end > 0;) {

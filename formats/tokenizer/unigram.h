@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "formats/tokenizer/budget.h"
 #include "formats/tokenizer/byte_trie.h"
 
 namespace tern {
@@ -51,12 +52,13 @@ struct UnigramScratch {
 /// Appends the ids of one word (valid UTF-8, below 4 GiB). Characters without a piece cost 10 below the worst score and
 /// become one unknown piece per run, or bytes.
 /// Order   of equal sums the one met first, from the left and from the shortest piece, as in the reference.
-/// Errors  bad_file: a character without a piece where there is no unknown piece.
+/// Errors  bad_file: a character without a piece where there is no unknown piece; so many long pieces nearly match that
+///         the budget is used up.
 /// Scores: the library reads "-12.345678901234567" as -12345678901234567 / 10^15, each step rounded, which is sometimes
 /// not the nearest double and so changes which sums are equal. tern reads scores in the same way, unless sums are in 32
 /// bits.
 /// Source  Kudo 2018, arXiv:1804.10959; the search as in SentencePiece's EncodeOptimized and tokenizers 0.23.
-void encode_unigram(const UnigramModel&, const PieceTable&, std::string_view word, UnigramScratch&,
+void encode_unigram(const UnigramModel&, const PieceTable&, std::string_view word, UnigramScratch&, TextBudget&,
                     std::vector<int32_t>& ids);
 
 }  // namespace tern

@@ -22,20 +22,21 @@ void WordPieceModel::finish(const PieceTable& pieces, const std::string& place) 
   unk = pieces.find(unk_token);
 }
 
-void encode_word_piece(const WordPieceModel& m, std::string_view word, std::vector<int32_t>& ids) {
+void encode_word_piece(const WordPieceModel& m, std::string_view word, TextBudget& budget, std::vector<int32_t>& ids) {
   const size_t first = ids.size();
   bool known =
       word.size() <= static_cast<size_t>(m.max_characters) || count_utf8(word) <= static_cast<size_t>(m.max_characters);
   for (size_t begin = 0; known && begin < word.size();) {
     const ByteTrie& trie = begin == 0 ? m.at_front : m.inside;
-    size_t piece_end = 0;
+    size_t piece_end = 0, end = begin;
     int32_t piece = -1;
     uint32_t node = ByteTrie::kRoot;
-    for (size_t end = begin; end < word.size();) {
+    while (end < word.size()) {
       node = trie.child(node, static_cast<uint8_t>(word[end++]));
       if (node == ByteTrie::kRoot) break;
       if (const int32_t id = trie.value(node); id >= 0) piece = id, piece_end = end;
     }
+    budget.spend_work(end - begin, "finding pieces");
     known = piece >= 0;
     if (known) ids.push_back(piece), begin = piece_end;
   }

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "formats/tokenizer/budget.h"
 #include "formats/tokenizer/byte_trie.h"
 
 namespace tern {
@@ -26,8 +27,9 @@ struct WordPieceModel {
 };
 
 /// Appends the ids of one word (valid UTF-8): its pieces, or one unknown piece if it has a part without any.
-/// Errors  bad_file: a word without pieces where the unknown piece is not in the vocabulary.
+/// Errors  bad_file: a word without pieces where the unknown piece is not in the vocabulary; so many long pieces nearly
+///         match that the budget is used up.
 /// Source  Wu et al. 2016, arXiv:1609.08144 as BERT uses it; tokenizers 0.23.
-void encode_word_piece(const WordPieceModel&, std::string_view word, std::vector<int32_t>& ids);
+void encode_word_piece(const WordPieceModel&, std::string_view word, TextBudget&, std::vector<int32_t>& ids);
 
 }  // namespace tern

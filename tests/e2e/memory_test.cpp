@@ -139,5 +139,30 @@ TEST_F(MemorySlow, ATextBeyondTheLimitIsRefusedBeforeItIsTaken) {
   }
 }
 
+// 24 MiB without a blank that are no UTF-8 and twice as long repaired: 86 to 99 MiB were resident before the refusal.
+TEST_F(MemorySlow, ATextThatIsNoUtf8IsRepairedWithinTheLimit) {
+  std::string text;
+  while (text.size() < size_t{24} << 20) text += "ab\xFF\xC3";
+  write("broken.txt", text);
+  write("short.txt", text.substr(0, size_t{1} << 20));
+  write("config.json", R"({"model_type":"llama","vocab_size":300,"hidden_size":32,"intermediate_size":48,
+    "num_hidden_layers":2,"num_attention_heads":2,"max_position_embeddings":64})");
+  const std::vector<std::pair<std::string, int>> commands = {
+      {"train config.json --from-scratch --tokenizer tokenizer --data broken.txt --seq 16 --batch 2 --steps 1 --output "
+       "broken --threads 1 --invalid-utf8 replace",
+       3},
+      {"tokenize tokenizer --pack --input broken.txt --output packed --invalid-utf8 replace", 3},
+      {"tokenize tokenizer --pack --input broken.txt --output packed --invalid-utf8 skip", 3},
+      {"tokenize --train --input broken.txt --vocab-size 300 --output new --invalid-utf8 replace", 0},
+      {"tokenize tokenizer --input broken.txt", 3},
+      {"tokenize tokenizer --input short.txt --json", 3}};
+  for (const auto& [command, code] : commands) {
+    const Counted run = counted("cd " + root_ + " && TERN_DATA= XDG_CACHE_HOME=" + root_ + "/cache " TERN_PROGRAM " " +
+                                command + " --memory 64MiB >out 2>errors");
+    EXPECT_EQ(run.code, code) << command << "\n" << real_io().read(root_ + "/errors");
+    EXPECT_LE(run.peak_bytes, int64_t{64} << 20) << command;
+  }
+}
+
 }  // namespace
 }  // namespace tern

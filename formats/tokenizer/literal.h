@@ -1,0 +1,19 @@
+#pragma once
+// Finding a literal in a text, in time proportional to both whatever they are: a tokenizer's author may choose the one,
+// and its steps make the other.
+
+#include <cstddef>
+#include <string_view>
+#include <vector>
+
+#include "formats/text_span.h"
+
+namespace tern {
+
+/// For each beginning of `literal`, the length of the longest shorter beginning that it ends with.
+/// Source  Knuth, Morris, Pratt 1977.
+std::vector<size_t> borders_of(std::string_view literal);
+/// Appends where `literal`, which is not empty, stands in `text`: from the left, no two that overlap.
+void find_literal(std::string_view text, std::string_view literal, std::vector<TextSpan>& matches);
+
+}  // namespace tern
