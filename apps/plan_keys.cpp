@@ -182,8 +182,8 @@ PlannedKeys planned_keys(const KeysQuestion& a, int64_t users) {
   p.needs = room.needs, p.fit = room.weights.fit, p.weighed_weights = a.files;
   p.disk_read = a.machine.node.disk_read, p.disk_write = a.machine.node.disk_write;
   p.step = keys_step(a.q.spec, job, a.machine, room.needs, p.past);
-  if (const auto& stream = room.weights.stream) {
-    p.weights_bytes = expected_bytes(*stream, users);
+  if (const auto& stream = room.weights.stream) p.weights_bytes = expected_bytes(*stream, users);
+  if (p.weights_bytes > 0) {
     p.step.disk_ps = std::min(kMostPs, p.step.disk_ps + ps_of(p.weights_bytes, p.disk_read));
     p.step.step_ps = std::max(p.step.disk_ps, p.step.products_ps);
   }
@@ -245,9 +245,16 @@ bool has_files(const std::string& model) {
          (is_gguf_path(model) && real_io().stat(model).has_value());
 }
 
+// The first that tern profile measured.
+Machine measured_machine(const Cluster& c) {
+  for (int group = 0; group < static_cast<int>(c.groups.size()); ++group)
+    if (Machine m = machine_of(c, group); m.device.engine == "tern") return m;
+  return machine_of(c, 0);
+}
+
 // Errors: usage: nothing can be priced.
 KeysQuestion keys_question(const ServingQuestion& q, bool asked) {
-  KeysQuestion a{.q = q, .machine = machine_of(q.cluster, 0), .place = {}, .model = {}, .prompt_ps = {}, .budget = {}};
+  KeysQuestion a{.q = q, .machine = measured_machine(q.cluster), .place = {}, .model = {}, .prompt_ps = {}, .budget = {}};
   const NodeType& node = a.machine.node;
   if (a.machine.disk_capacity() <= 0 || node.disk_read <= 0 || node.disk_write <= 0)
     throw Error(ErrorKind::usage,

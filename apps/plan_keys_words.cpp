@@ -67,7 +67,7 @@ std::string keys_text(const ServingQuestion& q, const PlannedKeys& p) {
     text += labelled("keys", "and values lie in memory, in all layers");
   else
     text += labelled("keys", fmt::format("and values of {} of {} layers lie on the disk (layers {}), {} in a file; memory "
-                                         "has {} of the others with two layers at a time",
+                                         "has {}: the others, and two layers at a time",
                                          layers.size(), kv_layers(shape), in_ranges(layers),
                                          format_bytes(memory.kv_on[2]), format_bytes(memory.kv_on[0])));
   if (!layers.empty())
@@ -75,8 +75,8 @@ std::string keys_text(const ServingQuestion& q, const PlannedKeys& p) {
                                          counted(p.needs.sequences, "sequence"), p.past,
                                          format_bytes(p.step.moved.read), format_bytes(p.step.moved.written)));
   if (p.weights_bytes > 0)
-    text += labelled("weights", fmt::format("{} of them are read for a step too, as all together that moves the fewest "
-                                            "bytes; times are bounds then, none is shorter",
+    text += labelled("weights", fmt::format("{} of them are read for each step, as that moves the fewest bytes; times are "
+                                            "bounds then: nothing takes less",
                                             format_bytes(weights_bytes(p))));
   else if (!p.weighed_weights)
     text += labelled("", "the model's weights are not here: it was not weighed whether to stream some of them instead");
