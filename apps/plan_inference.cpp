@@ -164,7 +164,9 @@ InferenceJob inference_job(const Options& o, bool engine) {
         ErrorKind::usage,
         "plan: the cluster file has tern's own rates, and of this engine --kv-place says what may lie on the disk; leave "
         "--offload out");
-  if (o.given("kv-place") && (!engine || o.has("emit")))
+  const Options::Value& place = o.value("kv-place");  // of the environment it is for other commands too
+  const bool place_given = place.origin == Origin::command_line || place.origin == Origin::recipe;
+  if (place_given && (!engine || o.has("emit")))
     throw Error(ErrorKind::usage,
                 "plan: --kv-place is of tern's own engine, whose rates `tern profile` writes into a cluster file; leave it "
                 "out{}",
