@@ -185,7 +185,7 @@ PlannedKeys planned_keys(const KeysQuestion& a, int64_t users) {
   if (const auto& stream = room.weights.stream) p.weights_bytes = expected_bytes(*stream, users);
   if (p.weights_bytes > 0) {
     p.step.disk_ps = std::min(kMostPs, p.step.disk_ps + ps_of(p.weights_bytes, p.disk_read));
-    p.step.step_ps = std::max(p.step.disk_ps, p.step.products_ps);
+    p.step.step_ps = std::max(p.step.step_ps, p.step.disk_ps);
   }
   const ServingMemory memory = memory_of(a, room);
   const ServingRole role{{}, 1, users, memory, times_of(a, room, memory, p.step)};
