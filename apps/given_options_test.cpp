@@ -82,7 +82,7 @@ TEST(GivenOptions, CheckHeedsOrRefusesEachOptionOfTraining) {
                                            "mtbf",         "html",    "picture", "explain",     "checkpoint-time",
                                            "restart-time", "pareto",  "details"};
   const std::set<std::string_view> serving{"inference",      "prompt-tokens", "max-tokens", "users",
-                                           "ttft",           "tpot",          "kv-dtype",   "weight-dtype",
+                                           "ttft",           "tpot",          "kv-dtype",   "weight-dtype",  "kv-place",
                                            "prompt-lengths", "output-lengths"};
   const std::vector<std::string> words{"gpt2", "--check", "plan.json", "--hardware", "h100", "--seq", "8"};
   for (const OptionSpec* spec : options_of(tern_options(), "plan")) {
@@ -117,6 +117,9 @@ TEST(GivenOptions, ServingLimitsReachTheJobAndOffloadIsAllOrNone) {
   EXPECT_THROW(job({"--offload", "all"}, true), Error);
   for (const char* training : {"states", "activations"}) EXPECT_THROW(job({"--offload", training}, false), Error);
   EXPECT_THROW(job({"--emit-output", "x.sh"}, false), Error);
+  EXPECT_FALSE(job({"--kv-place", "disk"}, true).spill) << "whole layers, of which the job knows nothing";
+  EXPECT_THROW(job({"--kv-place", "disk"}, false), Error) << "of tern's own engine";
+  EXPECT_THROW(job({"--kv-place", "disk", "--emit", "vllm"}, true), Error);
 }
 
 }  // namespace

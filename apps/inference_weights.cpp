@@ -1,10 +1,10 @@
 #include "apps/inference_weights.h"
+#include "apps/stream_bands.h"
 #include "apps/weights_options.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -35,10 +35,6 @@ bool may_stream(const Options& options, const ModelDescription& model) {
   return weights_option(options) == "auto" && !in_integers(options) && model.dtype != DType::f64;
 }
 
-// Long bands are read faster; a ring of them may take no more than an eighth of memory where shorter ones take less.
-constexpr BandSizes kBands[] = {{}, {.most = 512 << 10}, {.most = 128 << 10}};
-constexpr BandSizes kShortest = kBands[2];
-
 // What modules of an adapter leave that are put in the place of the model's.
 MemoryBudget beside_whole_modules(const ModelDescription& model, MemoryBudget budget) {
   const int64_t bytes = whole_module_bytes(model);
@@ -47,26 +43,12 @@ MemoryBudget beside_whole_modules(const ModelDescription& model, MemoryBudget bu
   return budget;
 }
 
-std::optional<StreamPlan> plan_if_fits(const ModelDescription& model, const InferenceNeeds& needs,
-                                       const MemoryBudget& budget) {
-  std::optional<StreamPlan> plan;
-  for (const BandSizes& bands : kBands) {
-    if (plan && plan->fit.ring - plan->experts.memory_bytes <= budget.bytes / 8) break;
-    try {
-      plan = plan_stream(model, needs, budget, {}, bands);
-    } catch (const Error& error) {
-      if (error.kind() != ErrorKind::does_not_fit) throw;
-    }
-  }
-  return plan;
-}
-
 // Names the least that would do: to stream, or, of a small model, to hold all of it.
 [[noreturn]] void refuse(const ModelDescription& model, const InferenceNeeds& needs, const MemoryBudget& budget,
                          const WeightsChoice& whole) {
   const MemoryBudget less{whole.fit.total() - 1, budget.source};
-  if (!plan_if_fits(model, needs, less)) check_fit(model.spec, model.dtype, needs, budget, whole.coded);
-  plan_stream(model, needs, budget, {}, kShortest);
+  if (!stream_if_fits(model, needs, less)) check_fit(model.spec, model.dtype, needs, budget, whole.coded);
+  plan_stream(model, needs, budget, {}, kShortestBands);
   throw Error(ErrorKind::does_not_fit, "{}: the model does not fit", model.dir.path);
 }
 
@@ -114,7 +96,7 @@ WeightsChoice choose_weights(const Options& options, const ModelDescription& mod
   choice.fit = inference_fit(model.spec, model.dtype, needs, choice.coded);
   if (choice.fit.total() <= budget.bytes) return choice;
   if (!may_stream(options, model)) check_fit_in_memory(options, model, needs, budget, choice.coded);  // throws
-  choice.stream = plan_if_fits(model, needs, budget);
+  choice.stream = stream_if_fits(model, needs, budget);
   if (!choice.stream) refuse(model, needs, budget, choice);
   choice.coded = {};
   choice.fit = choice.stream->fit;
@@ -144,7 +126,7 @@ WeightsChoice choose_weights_to_embed(const Options& options, const ModelDescrip
 }
 
 bool streams_well(const ModelDescription& model, const InferenceNeeds& needs, const MemoryBudget& budget) {
-  const auto plan = plan_if_fits(model, needs, budget);
+  const auto plan = stream_if_fits(model, needs, budget);
   return plan && plan->fit.kv_cache <= budget.bytes / 8;
 }
 
@@ -180,17 +162,7 @@ int64_t choose_chunk(const Options& options, const ModelDescription& model, Infe
   if (inference_fit(model.spec, model.dtype, with(chunk), stays_coded(options, model, with(chunk), budget)).total() <=
       budget.bytes)
     return chunk;
-  int64_t best = chunk;
-  double least = std::numeric_limits<double>::infinity();
-  for (int64_t pieces = 1; pieces <= 16 && pieces <= prompt; ++pieces) {
-    const int64_t size = (prompt + pieces - 1) / pieces;
-    const auto plan = plan_if_fits(model, with(size), budget);
-    if (!plan) continue;
-    const double bytes = expected_bytes(*plan, size) * static_cast<double>(pieces) +
-                         expected_bytes(*plan, 1) * static_cast<double>(tokens);
-    if (bytes < least) best = size, least = bytes;
-  }
-  return best;
+  return chunk_of_fewest_bytes(model, needs, budget, prompt, tokens, chunk);
 }
 
 InferenceWeights::InferenceWeights(const Options& options, const ModelDescription& model, const WeightsChoice& choice,

@@ -12,6 +12,7 @@
 #include "apps/given_options.h"
 #include "apps/outputs.h"
 #include "apps/plan_engine.h"
+#include "apps/plan_keys.h"
 #include "apps/plan_lines.h"
 #include "apps/plan_question.h"
 #include "apps/weights_options.h"
@@ -32,13 +33,7 @@ namespace {
 
 // Bytes as `tern generate` counts them on this machine: packed weights, the loading's peak.
 InferenceFit engine_fit(const ModelSpec& spec, const InferenceJob& job, int64_t users) {
-  const InferenceNeeds needs{.context = job.context(),
-                             .sequences = users,
-                             .page_tokens = job.page,
-                             .iteration_tokens = iteration_tokens(job.prompt, job.chunk, users),
-                             .logit_rows = users,
-                             .kv = job.kv == kv_kept_as(job.dtype) ? std::nullopt : std::optional(job.kv)};
-  return inference_fit(spec, job.dtype, needs);
+  return inference_fit(spec, job.dtype, engine_needs(job, users));
 }
 
 Json json_of(const InferenceFit& f) {
@@ -123,13 +118,36 @@ std::string fit_text(const InferenceFit& fit, const InferenceJob& job) {
       format_bytes(fit.loading_peak), format_bytes(fit.sampler));
 }
 
+// Errors: does_not_fit, with why keys and values on the disk would not do either.
+[[noreturn]] void refuse_serving(const ServingQuestion& q, const ServingAnswer& answer, const std::string& why_not_disk,
+                                 bool json) {
+  const ServingRefusal refusal = serving_refusal(q, answer);
+  if (why_not_disk.empty()) {
+    if (json) print_out(refusal.json);
+    throw refusal.error;
+  }
+  if (json) {
+    Json told = parse_json(refusal.json, "refusal");
+    told["keys_on_disk"] = why_not_disk;
+    print_json(told);
+  }
+  throw Error(refusal.error.kind(), "{} Nor with keys and values on the disk: {}", refusal.error.what(), why_not_disk);
+}
+
+// The answer that is told, with the plan that has keys and values on the disk.
+ServingAnswer told_answer(ServingAnswer answer, const PlannedKeys& keys) {
+  answer.found = true, answer.plan = keys.plan, answer.most_users = keys.most_in_memory;
+  answer.other.reset();
+  return answer;
+}
+
 }  // namespace
 
 InferenceJob inference_job(const Options& o, bool engine) {
   constexpr std::string_view kAllowed[]{"inference",    "hardware",   "nodes",          "prompt-tokens", "max-tokens",
                                         "users",        "ttft",       "tpot",           "dtype",         "kv-dtype",
                                         "weight-dtype", "max-tensor", "max-stages",     "offload",       "emit",
-                                        "emit-output",  "json",       "prompt-lengths", "output-lengths"};
+                                        "emit-output",  "json",       "prompt-lengths", "output-lengths", "kv-place"};
   for (const auto& [training, instead] :
        {std::pair{"batch", "--users: sequences at once"}, std::pair{"seq", "--prompt-tokens and --max-tokens"},
         std::pair{"lengths", "--prompt-lengths and --output-lengths"}})
@@ -144,8 +162,15 @@ InferenceJob inference_job(const Options& o, bool engine) {
   if (engine && offload != "none")
     throw Error(
         ErrorKind::usage,
-        "plan: the cluster file has tern's own rates, and this engine keeps weights, keys and values in memory; "
-        "leave --offload out");
+        "plan: the cluster file has tern's own rates, and of this engine --kv-place says what may lie on the disk; leave "
+        "--offload out");
+  const Options::Value& place = o.value("kv-place");  // of the environment it is for other commands too
+  const bool place_given = place.origin == Origin::command_line || place.origin == Origin::recipe;
+  if (place_given && (!engine || o.has("emit")))
+    throw Error(ErrorKind::usage,
+                "plan: --kv-place is of tern's own engine, whose rates `tern profile` writes into a cluster file; leave it "
+                "out{}",
+                engine ? " or leave --emit out" : ": --offload says what may leave the device");
   if (offload != "none" && offload != "all")
     throw Error(ErrorKind::usage, "--offload {}: of training; with --inference all (weights, keys and values) or none",
                 offload);
@@ -177,7 +202,7 @@ InferenceJob inference_job(const Options& o, bool engine) {
 
 void refuse_inference_options(const Options& o) {
   for (const char* name : {"prompt-tokens", "max-tokens", "prompt-lengths", "output-lengths", "users", "ttft", "tpot",
-                           "kv-dtype", "weight-dtype"})
+                           "kv-dtype", "weight-dtype", "kv-place"})
     if (o.given(name)) throw Error(ErrorKind::usage, "plan: --{} is of --inference; add that, or leave it out", name);
 }
 
@@ -189,6 +214,7 @@ ServingCommand serving_command(const Options& o, ModelSpec spec, Cluster cluster
                        [](const DeviceType& d) { return d.engine == "tern"; });
   q.job = inference_job(o, q.tern);
   c.json = o.flag("json");
+  c.kv_place = o.text("kv-place");
   q.vllm = o.has("emit");
   if (q.vllm && o.text("emit") != "vllm")
     throw Error(ErrorKind::usage, "--emit {}: it trains; with --inference there is vllm", o.text("emit"));
@@ -204,23 +230,24 @@ int plan_inference(const ServingCommand& c) {
   const ServingQuestion& q = c.question;
   ServingAnswer answer = plan_serving(q.spec, q.cluster, q.job);
   if (q.vllm && answer.plan.split && answer.other) std::swap(answer.plan, *answer.other);  // one command
-  if (!answer.found) {
-    const ServingRefusal refusal = serving_refusal(q, answer);
-    if (c.json) print_out(refusal.json);
-    throw refusal.error;
-  }
+  const KeysAnswer disk = plan_keys(q, c.kv_place, answer);
+  if (disk.keys) answer = told_answer(std::move(answer), *disk.keys);
+  if (!answer.found) refuse_serving(q, answer, disk.reason, c.json);
   warn_of(q, answer.plan);
-  const InferenceFit fit = q.tern ? engine_fit(q.spec, q.job, answer.plan.decode.users) : InferenceFit{};
+  InferenceFit fit;
+  if (q.tern) fit = disk.keys ? disk.keys->fit : engine_fit(q.spec, q.job, answer.plan.decode.users);
   std::optional<EmittedPlan> emitted;
   if (q.vllm) emitted = emit_for_vllm(q, answer.plan, c.emit_output);
   if (c.json) {
     Json out = serving_json(q, answer);
     if (emitted) out["emit"] = emitted_json(*emitted);
     if (q.tern) out["engine"] = json_of(fit), out["engine"]["mapped_weights"] = q.job.mapped_weights;
+    if (disk.keys) out["keys_on_disk"] = keys_json(q, *disk.keys);
     print_json(out);
     return 0;
   }
   print_lines(serving_text(q, answer));
+  if (disk.keys) print_lines(keys_text(q, *disk.keys));
   print_lines(noise_of(q.cluster));
   if (emitted) print_out(emitted_text(*emitted));
   if (q.tern) print_lines(fit_text(fit, q.job));

@@ -12,6 +12,7 @@
 #include "base/wide_type.h"
 #include "hardware/rates.h"
 #include "plan/comm_cost.h"
+#include "plan/decode_units.h"
 #include "plan/inference_job.h"
 #include "spec/attended_pairs.h"
 #include "spec/unit_cost.h"
@@ -169,38 +170,50 @@ struct ServingPricing {
     (reading > flops ? t.kv : t.compute) += std::max(reading, flops) + device().launch_ps;
   }
 
-  PassTimes stage(const Stage& s, const Pass& pass) const {
-    PassTimes t;
+  // Unit `u` of a stage.
+  void pass_unit(size_t u, const Stage& s, const Pass& pass, PassTimes& t) const {
     const int64_t rows = pass.rows, bytes = rows * spec.width * size_of(job.dtype);
     const int64_t working_set = pass.again ? s.read_bytes : kBeyondCaches;
-    for (size_t u = s.first; u < s.last; ++u) {
-      const Unit& unit = spec.units[u];
-      if (const auto* head = std::get_if<HeadSpec>(&unit.spec)) {
-        if (pass.logits == 0) continue;
-        const int64_t vocab = ceil_div(head->vocab, layout.tensor);
-        product(pass.logits, vocab, head->width, 1, working_set, t);
-        // Softmax, filters and the draw go over the logits a few times.
-        const auto logits = static_cast<double>(pass.logits * vocab * 4);
-        t.compute += device().sampling > 0 ? ps_of(logits, device().sampling)
-                                           : ps_of(3 * logits, elementwise_rate(device(), job.dtype));
-        if (layout.tensor > 1) t.links += all_gather_ps(machine, {layout.tensor, 1}, pass.logits * head->vocab * 4);
-        continue;
-      }
-      if (std::holds_alternative<EmbedSpec>(unit.spec)) {
-        t.compute +=
-            2 * device().launch_ps + ps_of(2.0 * static_cast<double>(bytes), elementwise_rate(device(), job.dtype));
-        continue;
-      }
-      products(unit, rows, working_set, t);
-      rest(unit, rows, t);
-      if (const AttentionSpec* a = attention_of(unit)) attention(unit, *a, pass, working_set, t);
-      if (layout.tensor > 1) t.links += all_reduce_ps(machine, {layout.tensor, 1}, bytes);
+    const Unit& unit = spec.units[u];
+    if (const auto* head = std::get_if<HeadSpec>(&unit.spec)) {
+      if (pass.logits == 0) return;
+      const int64_t vocab = ceil_div(head->vocab, layout.tensor);
+      product(pass.logits, vocab, head->width, 1, working_set, t);
+      // Softmax, filters and the draw go over the logits a few times.
+      const auto logits = static_cast<double>(pass.logits * vocab * 4);
+      t.compute += device().sampling > 0 ? ps_of(logits, device().sampling)
+                                         : ps_of(3 * logits, elementwise_rate(device(), job.dtype));
+      if (layout.tensor > 1) t.links += all_gather_ps(machine, {layout.tensor, 1}, pass.logits * head->vocab * 4);
+      return;
     }
+    if (std::holds_alternative<EmbedSpec>(unit.spec)) {
+      t.compute +=
+          2 * device().launch_ps + ps_of(2.0 * static_cast<double>(bytes), elementwise_rate(device(), job.dtype));
+      return;
+    }
+    products(unit, rows, working_set, t);
+    rest(unit, rows, t);
+    if (const AttentionSpec* a = attention_of(unit)) attention(unit, *a, pass, working_set, t);
+    if (layout.tensor > 1) t.links += all_reduce_ps(machine, {layout.tensor, 1}, bytes);
+  }
+
+  PassTimes stage(const Stage& s, const Pass& pass) const {
+    PassTimes t;
+    for (size_t u = s.first; u < s.last; ++u) pass_unit(u, s, pass, t);
     if (s.last < spec.units.size())
-      t.links += send_ps(machine, layout.tensor, layout.devices() <= machine.node.num_devices, bytes);
+      t.links += send_ps(machine, layout.tensor, layout.devices() <= machine.node.num_devices,
+                         pass.rows * spec.width * size_of(job.dtype));
     return t;
   }
 };
+
+// A token of each of `users` users, half of the answer written.
+Pass decode_pass(const InferenceJob& job, int64_t users) {
+  const double context = job.lengths ? job.lengths->decode_context()
+                                     : static_cast<double>(job.prompt) + static_cast<double>(job.answer) / 2;
+  const double all = context * static_cast<double>(users);
+  return {users, all, all, users, true};
+}
 
 // With what a pass reads of weights: of tables of rows to look up, nothing.
 std::vector<Stage> priced_stages(const ModelSpec& spec, const InferenceJob& job, const ServingLayout& layout) {
@@ -382,6 +395,20 @@ ServingMemory serving_memory(const ModelSpec& spec, const InferenceJob& job, con
   return fullest;
 }
 
+std::vector<int64_t> decode_unit_ps(const ModelSpec& spec, const InferenceJob& job, const Machine& m, int64_t users) {
+  const ServingLayout alone;
+  const ServingPricing price{spec, job, m, alone};
+  const Stage whole = priced_stages(spec, job, alone).front();
+  const Pass pass = decode_pass(job, std::max<int64_t>(users, 1));
+  std::vector<int64_t> ps;
+  for (size_t u = whole.first; u < whole.last; ++u) {
+    PassTimes t;
+    price.pass_unit(u, whole, pass, t);
+    ps.push_back(t.all());
+  }
+  return ps;
+}
+
 ServingTimes serving_times(const ModelSpec& spec, const InferenceJob& job, const Machine& m,
                            const ServingLayout& layout, const ServingMemory& memory, int64_t users) {
   return serving_times(spec, job, m, layout, memory, users, prompt_compute_ps(spec, job, m, layout));
@@ -412,12 +439,10 @@ ServingTimes serving_times(const ModelSpec& spec, const InferenceJob& job, const
   }
   out.prefill_ps = job.lengths ? std::llround(std::min(mean, static_cast<double>(kMostPs))) : out.high_prefill_ps;
 
-  // A token of each user, half of the answer written. Groups of users follow each other through the stages.
+  // Groups of users follow each other through the stages.
   const int64_t groups = std::clamp<int64_t>(users, 1, layout.stages),
                 each = ceil_div(std::max<int64_t>(users, 1), groups);
-  const double context = job.lengths ? job.lengths->decode_context()
-                                     : static_cast<double>(job.prompt) + static_cast<double>(job.answer) / 2;
-  const Pass pass{each, context * static_cast<double>(each), context * static_cast<double>(each), each, true};
+  const Pass pass = decode_pass(job, each);
   PassTimes sum, worst;
   for (const Stage& s : stages) {
     const PassTimes t = price.stage(s, pass);

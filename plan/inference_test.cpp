@@ -2,12 +2,16 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <numeric>
+
 #include "base/error.h"
 #include "formats/hf/config.h"
 #include "hardware/cluster.h"
 #include "hardware/machine.h"
 #include "hardware/machines.h"
 #include "hardware/rates.h"
+#include "plan/decode_units.h"
 #include "plan/inference_job.h"
 #include "plan/serving_search.h"
 #include "spec/presets.h"
@@ -424,6 +428,20 @@ TEST(Inference, MoreOfEverythingIsNeverSlower) {
   }
   EXPECT_LE(times(ideal("80GB", 1, "312TFLOP/s", "3TB/s"), 100, 4).decode_ps,
             times(ideal("80GB", 1, "312TFLOP/s", "2TB/s"), 100, 4).decode_ps);
+}
+
+TEST(Inference, UnitsOfADecodingAddUpToIt) {
+  const Machine m = machine_of(ideal("200GB", 1), 0);
+  for (const char* preset : {"gpt2", "llama-3-8b", "mixtral-8x7b"})
+    for (const int64_t users : {1, 7}) {
+      const ModelSpec spec = *preset_model(preset);
+      const InferenceJob job{.prompt = 700, .answer = 31};
+      const std::vector<int64_t> units = decode_unit_ps(spec, job, m, users);
+      EXPECT_EQ(units.size(), spec.units.size());
+      EXPECT_TRUE(std::ranges::all_of(units, [](int64_t ps) { return ps > 0; }));
+      EXPECT_EQ(std::accumulate(units.begin(), units.end(), int64_t{0}),
+                serving_times(spec, job, m, {}, serving_memory(spec, job, m, {}, users), users).decode_ps);
+    }
 }
 
 TEST(Inference, EncodersAreRefused) {

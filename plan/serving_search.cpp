@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "hardware/machine.h"
+#include "plan/serving_turns.h"
 
 namespace tern {
 namespace {
@@ -15,6 +16,11 @@ namespace {
 constexpr int64_t kMostUsers = 1 << 16;
 
 double seconds(int64_t ps) { return static_cast<double>(ps) * 1e-12; }
+
+// From a user's request to the next one.
+double cycle_s(const InferenceJob& job, double ttft_s, double tpot_s) {
+  return std::max(1e-12, ttft_s + std::max(job.mean_answer() - 1, 0.0) * tpot_s);
+}
 
 struct Problem {
   const ModelSpec& spec;
@@ -48,17 +54,10 @@ struct Problem {
   bool meets(const ServingPlan& p) const {
     return (job.ttft_s == 0 || p.ttft_s <= job.ttft_s) && (job.tpot_s == 0 || p.tpot_s <= job.tpot_s);
   }
-  // What a user sees where prompts of others come between: one for each answer of each of them.
   ServingPlan shared(const ServingLayout& layout, int64_t copies, int64_t users) const {
-    ServingPlan p{.node = machine.node.name};
-    const int64_t each = (users + copies - 1) / copies;
-    p.decode = p.prefill = role(layout, copies, each);
-    const double prompt = seconds(p.decode.times.prefill_ps), token = seconds(p.decode.times.decode_ps);
-    const double between = each > 1 ? token : 0;  // a decoding that is under way
-    p.users = users;
-    p.ttft_s = seconds(p.decode.times.high_prefill_ps) + between, p.mean_ttft_s = prompt + between;
-    p.tpot_s = token + static_cast<double>(each - 1) * prompt / std::max(job.mean_answer(), 1.0);
-    finish(p);
+    ServingPlan p{.node = machine.node.name, .users = users};
+    p.decode = p.prefill = role(layout, copies, (users + copies - 1) / copies);
+    take_turns(job, p);
     return p;
   }
   ServingPlan apart(const ServingRole& prefill, const ServingRole& decode, int64_t users) const {
@@ -71,10 +70,7 @@ struct Problem {
   void finish(ServingPlan& p) const {
     p.requests_per_s = static_cast<double>(p.users) / cycle(p.mean_ttft_s, p.tpot_s);
   }
-  // From a user's request to the next one.
-  double cycle(double ttft_s, double tpot_s) const {
-    return std::max(1e-12, ttft_s + std::max(job.mean_answer() - 1, 0.0) * tpot_s);
-  }
+  double cycle(double ttft_s, double tpot_s) const { return cycle_s(job, ttft_s, tpot_s); }
   // The most users of a copy for which `good` holds, which more users never make better; 0: none.
   template <class Good>
   int64_t most_users(const Good& good) const {
@@ -197,6 +193,16 @@ std::vector<ServingLayout> layouts_of(const Problem& problem) {
 }
 
 }  // namespace
+
+void take_turns(const InferenceJob& job, ServingPlan& p) {
+  const int64_t each = p.decode.users;
+  const double prompt = seconds(p.prefill.times.prefill_ps), token = seconds(p.decode.times.decode_ps);
+  const double between = each > 1 ? token : 0;  // a decoding that is under way
+  p.ttft_s = seconds(p.prefill.times.high_prefill_ps) + between, p.mean_ttft_s = prompt + between;
+  // A prompt of others comes between, once for each answer of each of them.
+  p.tpot_s = token + static_cast<double>(each - 1) * prompt / std::max(job.mean_answer(), 1.0);
+  p.requests_per_s = static_cast<double>(p.users) / cycle_s(job, p.mean_ttft_s, p.tpot_s);
+}
 
 ServingAnswer plan_serving(const ModelSpec& spec, const Cluster& cluster, const InferenceJob& job) {
   for (const Unit& unit : spec.units)

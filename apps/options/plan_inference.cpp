@@ -18,6 +18,7 @@ OptionRows plan_inference_rows() {
       {.name = "tpot", .verbs = "plan", .type = seconds, .unit = "TIME", .help = "of --inference: most time per token after it, such as 40ms", .min = 0, .above_min = true},
       {.name = "kv-dtype", .verbs = "plan", .type = choice, .help = "of --inference: how keys and values are kept; not given: as --dtype; q8, q4: 8 or 4 bits each, 16 more for every token and head", .choices = {"f32", "bf16", "q8", "q4"}},
       {.name = "weight-dtype", .verbs = "plan", .type = choice, .help = "of --inference: how weights are kept; not given: as --dtype", .choices = {"f32", "bf16", "q8", "q4"}},
+      {.name = "kv-place", .verbs = "plan", .type = choice, .fallback = "auto", .help = "of --inference on a machine that tern profile measured: where keys and values lie. auto: on its disk, those of as many layers as tern generate would put there, if memory does not hold what is asked; disk: those of all layers; memory: never on a disk", .choices = {"auto", "memory", "disk"}},
   };
 }
 // clang-format on

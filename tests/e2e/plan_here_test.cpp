@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <regex>
 
+#include "base/system.h"
 #include "tests/e2e/in_folder_testing.h"
 
 #include <nlohmann/json.hpp>
@@ -186,6 +187,73 @@ TEST_F(PlanHere, TheGeneratorsBytesAreThePlans) {
     EXPECT_EQ(plan["engine"]["logits"], plan["decode"]["bytes"]["logits"]);
     EXPECT_GT(plan["ttft_s"].get<double>(), 0);
   }
+}
+
+std::string machine_with_disk() {
+  std::string text(kMachine);
+  const std::string before = "host_link = ";
+  return text.insert(text.find(before), "disk = \"100GB\"\ndisk_read = \"2GB/s\"\ndisk_write = \"1GB/s\"\n");
+}
+
+// What tern generate says and counts of keys and values on the disk is what was planned.
+TEST_F(PlanHere, TheGeneratorsBytesOnTheDiskAreThePlans) {
+  if (read_disk_facts("/var/tmp").file_system == "tmpfs") GTEST_SKIP() << "/var/tmp lies in memory";
+  write("disk.toml", machine_with_disk());
+  ASSERT_EQ(
+      tern("train model/config.json --from-scratch --tokenizer tokenizer --data text.txt --output run-5 --steps 1 "
+           "--warmup-steps 1 --batch 2 --seq 32 2>&1")
+          .code,
+      0);
+  for (const std::string dtype : {"f32", "bf16 --kv-dtype q8"}) {
+    const Json written = parse_json(tern("generate run-5/model --prompt 'it was' --max-tokens 40 --ignore-eos --json "
+                                         "--kv-place disk --kv-dir /var/tmp --dtype " +
+                                         dtype + " 2>errors")
+                                        .text,
+                                    "generate");
+    const std::string said = real_io().read(root_ + "/errors");
+    const std::string plan = "plan run-5/model --inference --hardware disk.toml --prompt-tokens " +
+                             std::to_string(written["prompt_tokens"].get<int64_t>()) +
+                             " --max-tokens 40 --users 1 --kv-place disk --dtype " + dtype;
+    const Json planned = parse_json(tern(plan + " --json 2>/dev/null").text, "plan");
+    EXPECT_EQ(planned["engine"]["predicted_bytes"], written["memory"]["predicted_bytes"]);
+    EXPECT_EQ(planned["keys_on_disk"]["layers"], written["kv_on_disk"]["layers"]);
+    EXPECT_EQ(planned["keys_on_disk"]["file_bytes"], written["kv_on_disk"]["file_bytes"]);
+    const Outcome words = tern(plan + " 2>&1");
+    std::smatch step;
+    ASSERT_TRUE(std::regex_search(
+        said, step, std::regex("a step of 1 sequence with [0-9]+ tokens each reads .* of them and writes [0-9.]+ [KM]?i?B")))
+        << said;
+    EXPECT_NE(words.text.find(step[0]), std::string::npos) << step[0] << "\n" << words.text;
+    EXPECT_NE(words.text.find("would hold everything"), std::string::npos) << words.text;
+  }
+}
+
+TEST_F(PlanHere, KeysThatMemoryDoesNotHoldGoToADiskWhoseRatesAreKnown) {
+  write("disk.toml", machine_with_disk());
+  const std::string few = "plan model --inference --dtype bf16 --users 4 --hardware ";
+  const Outcome fits = tern(few + "disk.toml 2>&1");
+  EXPECT_EQ(fits.code, 0) << fits.text;
+  EXPECT_EQ(fits.text, tern(few + "disk.toml --kv-place memory 2>&1").text) << "memory suffices";
+  EXPECT_EQ(fits.text.find("GB/s read"), std::string::npos) << fits.text;
+  const std::string many = "plan model --inference --dtype bf16 --users 2000 --hardware ";
+  const Outcome words = tern(many + "disk.toml 2>&1");
+  EXPECT_EQ(words.code, 0) << words.text;
+  for (const char* part : {"of 3 of 3 layers lie on the disk (layers 0-2)", "GB/s read", "more would hold everything",
+                           "--batch 2000 --kv-place disk", "not weighed"})
+    EXPECT_NE(words.text.find(part), std::string::npos) << part << "\n" << words.text;
+  const Json keys = parse_json(tern(many + "disk.toml --json 2>/dev/null").text, "plan")["keys_on_disk"];
+  EXPECT_EQ(keys["layers"], 3);
+  // Heads of 32 numbers in bf16: 2 of keys and 2 of values in 3 layers, 136 pages of 16 tokens for each user.
+  EXPECT_EQ(keys["step_read_bytes"], int64_t{2000} * 136 * 16 * 3 * 4 * 64);
+  EXPECT_GT(keys["missing_memory_bytes"].get<int64_t>(), 0);
+  expect_refusal(3, many + "here.toml", {"lacks", "Nor with keys and values on the disk", "disk_read", "tern profile"});
+  expect_refusal(3, many + "disk.toml --kv-place memory", {"lacks"});
+  const Json refused = parse_json(tern(many + "here.toml --json 2>/dev/null").text, "plan");
+  EXPECT_EQ(refused["fits"], false);
+  EXPECT_NE(refused["keys_on_disk"].get<std::string>().find("disk_read"), std::string::npos);
+  expect_refusal(2, few + "here.toml --kv-place disk", {"--kv-place disk", "disk_read"});
+  expect_refusal(2, "plan gpt2 --inference --hardware h100 --kv-place disk", {"--kv-place", "--offload"});
+  expect_refusal(2, "plan model --hardware here.toml --batch 4 --seq 64 --kv-place disk", {"--kv-place is of --inference"});
 }
 
 TEST_F(PlanHere, ServingIsToldInWordsAndNumbers) {
