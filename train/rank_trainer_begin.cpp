@@ -245,6 +245,10 @@ void RankTrainer::prepare() {
   world().all_reduce(states, Combine::sum);
   others_state_ = states[0] - state_arena_.current_total();
   result_.counted_peak_bytes = states[1];
+  if (keeps_apart(s_)) {
+    writing_.checkpoints = world().broadcast(leads() ? run_->checkpoints() : "", 0);
+    writing_.id = world().broadcast(leads() ? run_->id() : "", 0);
+  }
   if (!leads()) return;
   // One rank's probe says nothing of several that share the cores.
   if (s_.ranks == 1) result_.peak = peak_rate(s_.dtype, s_.multiply, [&] { phase("measuring the machine's peak"); });
