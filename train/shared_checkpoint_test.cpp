@@ -97,8 +97,8 @@ void expect_same_file(const TrainSettings& run, const MeshCase& mesh, Io& io, co
   with_comms(mesh.ranks(), {.baton = true}, [&](Comm& world) {
     Arena arena;
     const RankPlace at = rank_place(in.spec, s, world.rank());
-    const TrainState state = load_state(s, in, io, saved.checkpoint, manifest, arena, shares_of(in.spec, s, at),
-                                        at.elsewhere, at.tensor);
+    const TrainState state =
+        load_state(s, in, io, saved.checkpoint, manifest, arena, shares_of(in.spec, s, at), at.elsewhere, at.tensor);
     EXPECT_LE(arena.peak_total(), arena.current_total() + saved.largest) << "reading: the shard and one tensor";
     const std::vector<StateTensor> own = in_parts(state_tensors(s, state), in.spec, at.tensor);
     int64_t kept = 0;
@@ -239,8 +239,9 @@ void save_on_two(Io& io, CheckpointWriter& writer, const std::string& id, int64_
     all.bytes += share.bytes, all.crc32c ^= share.crc32c;
   }
   const auto samples = static_cast<uint64_t>(step);
-  writer.start({.step = step, .samples = samples, .settings = {}, .made_by = {}, .files = {file_of_shares(layout, all)}},
-               std::move(data));
+  writer.start(
+      {.step = step, .samples = samples, .settings = {}, .made_by = {}, .files = {file_of_shares(layout, all)}},
+      std::move(data));
   writer.wait();
 }
 
@@ -342,7 +343,7 @@ TEST(TrainShared, NoRankHasACopyOfTheState) {
 
 // All ranks' process ends at an operation of the disk drawn by the seed, and the machine loses power: the same command ends with the
 // bits of the run that was never disturbed.
-void expect_bits_after_kills(const MeshCase& mesh, int cases) {
+void expect_mesh_bits_after_kills(const MeshCase& mesh, int cases) {
   constexpr uint64_t kSeed = 20261127;
   SCOPED_TRACE(to_string(mesh));
   const RunInputs inputs(true, 4);
@@ -370,13 +371,13 @@ void expect_bits_after_kills(const MeshCase& mesh, int cases) {
 }
 
 TEST(TrainShared, WhatGoesOnAfterAKillAtAWriteHasTheSameBits) {
-  expect_bits_after_kills({.data = 4, .zero = 1}, 4);
-  expect_bits_after_kills({.stages = 2, .tensor = 2}, 4);
+  expect_mesh_bits_after_kills({.data = 4, .zero = 1}, 4);
+  expect_mesh_bits_after_kills({.stages = 2, .tensor = 2}, 4);
 }
 TEST(TrainSharedSlow, AfterKillsInMoreMeshes) {
   for (const MeshCase& mesh : {MeshCase{.data = 4, .zero = 1}, MeshCase{.data = 2, .zero = 3},
                                MeshCase{.stages = 2, .data = 2, .tensor = 2, .zero = 3}})
-    expect_bits_after_kills(mesh, 12);
+    expect_mesh_bits_after_kills(mesh, 12);
 }
 
 }  // namespace
