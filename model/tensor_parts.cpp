@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "model/held_runs.h"
 #include "model/ops.h"
 #include "model/visit_weights.h"
 
@@ -69,25 +70,6 @@ void cut_attention(AttentionSpec& u, int ranks) {
   u.kv_heads = std::max<int64_t>(1, u.kv_heads / ranks);
 }
 
-// Visits runs of elements that lie together in both: (begin in the whole, begin in the part, count).
-template <class Visit>
-void each_run(const Holding& held, const Shape& whole, Visit visit) {
-  const bool matrix = whole.rank == 2;
-  TERN_CHECK(static_cast<int>(held.size()) == whole.rank && whole.rank <= 2, "tensor parts: a tensor of {} dims",
-             whole.rank);
-  const int64_t width = matrix ? whole[1] : 1;
-  const std::vector<Interval> columns = matrix ? held[1] : std::vector<Interval>{{0, 1}};
-  int64_t at = 0;
-  for (const Interval& rows : held[0]) {
-    if (columns.size() == 1 && columns[0].size() == width) {
-      visit(rows.begin * width, at, rows.size() * width), at += rows.size() * width;
-      continue;
-    }
-    for (int64_t r = rows.begin; r < rows.end; ++r)
-      for (const Interval& c : columns) visit(r * width + c.begin, at, c.size()), at += c.size();
-  }
-}
-
 template <class Copy>
 void each_bytes(const Holding& held, const Tensor& whole, const Tensor& part, Copy copy) {
   TERN_CHECK(whole.dtype() == part.dtype() && part.count() >= local_count(held), "tensor parts: {} elements of {} {}",
@@ -95,7 +77,7 @@ void each_bytes(const Holding& held, const Tensor& whole, const Tensor& part, Co
   const int64_t size = size_of(whole.dtype());
   auto* const all = static_cast<std::byte*>(whole.data());
   auto* const own = static_cast<std::byte*>(part.data());
-  each_run(held, whole.shape(), [&](int64_t from, int64_t at, int64_t count) {
+  for_each_held_run(held, whole.shape(), [&](int64_t from, int64_t at, int64_t count) {
     copy(all + from * size, own + at * size, static_cast<size_t>(count * size));
   });
 }

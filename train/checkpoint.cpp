@@ -121,16 +121,20 @@ WriterLock::~WriterLock() {
   }
 }
 
-Committed commit_checkpoint(Io& io, const std::string& checkpoints, std::string_view id, int rank, Manifest manifest,
-                            std::span<const TensorToWrite> tensors) {
-  const std::string target = join_path(checkpoints, checkpoint_name(manifest.step));
-  const std::string temporary = fmt::format("{}{}{}", target, kTemporary, id);
+std::string temporary_checkpoint(const std::string& checkpoints, std::string_view id, int64_t step) {
+  return fmt::format("{}{}{}", join_path(checkpoints, checkpoint_name(step)), kTemporary, id);
+}
+
+void begin_checkpoint(Io& io, const std::string& checkpoints, std::string_view id, int64_t step) {
   make_dirs(io, checkpoints);
+  const std::string temporary = temporary_checkpoint(checkpoints, id, step);
   remove_all(io, temporary);
   io.make_dir(temporary);
+}
 
-  const SafetensorsWritten written = write_safetensors(io, join_path(temporary, rank_file(rank)), tensors);
-  manifest.files = {{rank_file(rank), written.file_bytes, written.crc32c}};
+Committed end_checkpoint(Io& io, const std::string& checkpoints, std::string_view id, const Manifest& manifest) {
+  const std::string target = join_path(checkpoints, checkpoint_name(manifest.step));
+  const std::string temporary = temporary_checkpoint(checkpoints, id, manifest.step);
   const auto file = io.create(join_path(temporary, kManifest));
   file->append(manifest_text(manifest));
   file->sync();
@@ -152,6 +156,15 @@ Committed commit_checkpoint(Io& io, const std::string& checkpoints, std::string_
   io.rename(temporary, target);
   io.sync_dir(checkpoints);
   return Committed::written;
+}
+
+Committed commit_checkpoint(Io& io, const std::string& checkpoints, std::string_view id, int rank, Manifest manifest,
+                            std::span<const TensorToWrite> tensors) {
+  begin_checkpoint(io, checkpoints, id, manifest.step);
+  const std::string path = join_path(temporary_checkpoint(checkpoints, id, manifest.step), rank_file(rank));
+  const SafetensorsWritten written = write_safetensors(io, path, tensors);
+  manifest.files = {{rank_file(rank), written.file_bytes, written.crc32c}};
+  return end_checkpoint(io, checkpoints, id, manifest);
 }
 
 Manifest read_manifest(Io& io, const std::string& directory) {

@@ -7,7 +7,7 @@
 //   CHECKPOINTS/step-N.broken-K/…                                     did not verify, so it was moved aside; tern
 //                                                                     never deletes it
 //
-// A commit writes and syncs the data file, writes and syncs manifest.json, syncs the temporary directory, renames it to step-N, and
+// A commit writes and syncs the data file (several ranks may write it together: train/shared_checkpoint.h), writes and syncs manifest.json, syncs the temporary directory, renames it to step-N, and
 // syncs CHECKPOINTS. A crash before the rename leaves a temporary directory; the next start removes it, as no living writer holds its
 // lock. A crash after the rename leaves a checkpoint all of whose bytes had reached the disk before it got its name.
 
@@ -57,6 +57,14 @@ class WriterLock {
 ///         different valid step-N exists.
 Committed commit_checkpoint(Io&, const std::string& checkpoints, std::string_view id, int rank, Manifest manifest,
                             std::span<const TensorToWrite> tensors);
+
+/// CHECKPOINTS/step-N.tmp-ID
+std::string temporary_checkpoint(const std::string& checkpoints, std::string_view id, int64_t step);
+/// The first half of commit_checkpoint: makes that directory anew, empty. Errors: the disk's.
+void begin_checkpoint(Io&, const std::string& checkpoints, std::string_view id, int64_t step);
+/// The second half: writes the manifest, whose files lie in that directory already, whole and synced, and commits. Errors: as
+/// commit_checkpoint.
+Committed end_checkpoint(Io&, const std::string& checkpoints, std::string_view id, const Manifest&);
 
 /// A checkpoint that is not whole, or not what its manifest says. Kind: bad_file.
 class DoesNotVerify : public Error {

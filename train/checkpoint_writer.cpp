@@ -44,27 +44,43 @@ void CheckpointWriter::save(Manifest manifest, const std::vector<NamedTensor>& s
   start(std::move(manifest), std::move(staged));
 }
 
-void CheckpointWriter::start(Manifest manifest, std::vector<NamedTensor> staged) {
-  thread_ = std::jthread([this, m = std::move(manifest), s = std::move(staged)]() mutable {
-    write(m, s);
-    s.clear();  // the staging memory ends with the write, not with the next save
-  });
-}
-
-void CheckpointWriter::write(const Manifest& manifest, const std::vector<NamedTensor>& staged) {
+template <class Work>
+void CheckpointWriter::keep_error_of(Work work) {
   try {
-    commit(manifest, to_write(staged));
+    work();
   } catch (...) {  // also what is no Error: a test's simulated kill
     const std::lock_guard lock(mutex_);
     error_ = std::current_exception();
   }
 }
 
+void CheckpointWriter::start(Manifest manifest, std::vector<NamedTensor> staged) {
+  thread_ = std::jthread([this, m = std::move(manifest), s = std::move(staged)]() mutable {
+    keep_error_of([&] { commit(m, to_write(s)); });
+    s.clear();  // the staging memory ends with the write, not with the next save
+  });
+}
+
+void CheckpointWriter::start(Manifest manifest, std::unique_ptr<IoFile> data) {
+  thread_ = std::jthread([this, m = std::move(manifest), file = std::move(data)] {
+    keep_error_of([&] {
+      file->sync();
+      file->close();
+      end_checkpoint(io_, config_.checkpoints, config_.id, m);
+      committed(m.step);
+    });
+  });
+}
+
 void CheckpointWriter::commit(const Manifest& manifest, std::span<const TensorToWrite> tensors) {
   commit_checkpoint(io_, config_.checkpoints, config_.id, config_.rank, manifest, tensors);
+  committed(manifest.step);
+}
+
+void CheckpointWriter::committed(int64_t step) {
   {
     const std::lock_guard lock(mutex_);
-    committed_ = manifest.step;
+    committed_ = step;
   }
   retire_checkpoints(io_, config_.checkpoints, config_.keep, config_.id);
 }

@@ -1,6 +1,6 @@
 #pragma once
 // Writes checkpoints beside the training: the state is copied to counted staging memory, and a background thread writes and commits the
-// copy while training goes on.
+// copy while training goes on. Of a state that ranks share out, all have written their parts before, and the thread syncs and commits.
 
 #include <exception>
 #include <memory>
@@ -49,6 +49,8 @@ class CheckpointWriter {
   std::vector<NamedTensor> stage(const std::vector<TensorForm>&);
   /// Starts writing what was staged.
   void start(Manifest, std::vector<NamedTensor> staged);
+  /// Starts syncing the data file, which all ranks have written (train/shared_checkpoint.h), and committing it with this manifest.
+  void start(Manifest, std::unique_ptr<IoFile> data);
   /// Waits for the previous write, copies `state` into memory of `stage`, and starts writing the copy. Errors  those of the previous write;
   /// does_not_fit.
   void save(Manifest, const std::vector<NamedTensor>& state);
@@ -63,8 +65,10 @@ class CheckpointWriter {
   int64_t committed_step() const;
 
  private:
-  void write(const Manifest&, const std::vector<NamedTensor>& staged);
+  template <class Work>
+  void keep_error_of(Work);
   void commit(const Manifest&, std::span<const TensorToWrite>);
+  void committed(int64_t step);
 
   Io& io_;
   Arena& arena_;

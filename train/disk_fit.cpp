@@ -18,7 +18,7 @@ namespace tern {
 PredictedDisk predict_disk(const ModelSpec& spec, const TrainSettings& s, Io& io) {
   TrainSettings in_memory = s;
   in_memory.states_on_disk = false;
-  PredictedDisk disk{.checkpoint = predict_memory(spec, in_memory, 0).staging,
+  PredictedDisk disk{.checkpoint = predict_memory(spec, in_memory, 0).checkpoint,
                      .model = num_parameters(spec) * size_of(s.dtype) + 4 * num_fixed_numbers(spec)};
   if (s.adapter) {
     disk.model = 0;

@@ -220,7 +220,11 @@ int64_t scratch_of_threads(const ModelSpec& spec, const TrainSettings& s) {
 
 PredictedMemory predict_memory(const ModelSpec& spec, const TrainSettings& s, int64_t process_bytes) {
   check_countable(spec, s);
-  if (s.async) return predict_async_memory(spec, s, process_bytes);
+  if (s.async) {
+    PredictedMemory of_async = predict_async_memory(spec, s, process_bytes);
+    of_async.checkpoint = of_async.staging;
+    return of_async;
+  }
   PredictedMemory predicted{.process = process_bytes};
   const int64_t n = num_parameters(spec), wide = size_of(wide_type(s.dtype));
   const int64_t fixed = num_fixed_numbers(spec) * wide;
@@ -242,6 +246,8 @@ PredictedMemory predict_memory(const ModelSpec& spec, const TrainSettings& s, in
     const int64_t first = trains_adapters_alone(spec) ? parts.trained * wide : n * wide + fixed;
     predict_copies(spec, s, parts, predicted.weights + first, predicted);
   }
+  predicted.checkpoint = predicted.staging;
+  if (keeps_apart(s)) predicted.staging = 0;  // from each rank's memory to the file
   if (s.states_on_disk) {
     predicted.staging = 0;  // it goes from file to file
     predicted.optimizer = stored_memory_bytes(spec, s);

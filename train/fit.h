@@ -20,8 +20,9 @@ namespace tern {
 struct PredictedMemory {
   int64_t weights = 0, gradients = 0, optimizer = 0;
   int64_t activations = 0, workspace = 0;  // at the moment of their highest sum, in training or in an evaluation
-  int64_t staging = 0;                     // the copy that a checkpoint is written from
-  int64_t messages = 0;                    // what other ranks sent, until it is summed
+  int64_t staging = 0;     // the copy that a checkpoint is written from; none if all ranks write it (keeps_apart)
+  int64_t checkpoint = 0;  // of a checkpoint's tensors on the disk; no memory
+  int64_t messages = 0;    // what other ranks sent, until it is summed
   // The whole model on rank 0, while rank 0 evaluates or writes it (is_whole_for_a_while, train/mesh_fit.h).
   int64_t whole = 0;
   // The peak before there are gradients. In bf16 it has the f32 weights from which the masters are made; under ZeRO 3 it has the whole unit

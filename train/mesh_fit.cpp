@@ -146,6 +146,12 @@ bool is_whole_for_a_while(const TrainSettings& s) {
   return s.tensor > 1 || (deepest_zero(s) >= 3 && num_sharers(s) > 1);
 }
 
+bool keeps_apart(const TrainSettings& s) {
+  if (s.ranks == 1) return false;
+  const bool shares = deepest_zero(s) >= 1 && num_sharers(s) > 1;
+  return shares || num_stage_devices(s) > 1 || s.tensor > 1 || s.robust || s.outer;
+}
+
 void predict_mesh(const ModelSpec& spec, const TrainSettings& s, const Program& all, PredictedMemory& memory) {
   const MeshSizes sizes{.spec = spec, .part = part_of_rank(spec, {.ranks = s.tensor}), .s = s, .all = all};
   memory.weights = memory.gradients = memory.optimizer = memory.beginning = memory.messages = 0;

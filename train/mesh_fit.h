@@ -15,4 +15,8 @@ void predict_mesh(const ModelSpec&, const TrainSettings&, const Program& all, Pr
 /// ranks, stages or not. Otherwise rank 0 has the whole model all the time.
 bool is_whole_for_a_while(const TrainSettings&);
 
+/// Whether ranks keep unlike parts of what a checkpoint holds. Then all ranks write it together, without a copy
+/// (train/shared_checkpoint.h).
+bool keeps_apart(const TrainSettings&);
+
 }  // namespace tern

@@ -70,6 +70,8 @@ void expect_all_pairs(size_t stride) {
     SCOPED_TRACE("saved under " + to_string(before));
     SavedInMesh saved;
     saved.result = train_in_mesh(s, before, saved.io);
+    EXPECT_NO_THROW(verify_checkpoint(saved.io, saved.result.checkpoint));
+    EXPECT_EQ(saved.result.predicted.staging == 0, before.ranks() > 1) << "no rank copies what others keep";
     for (const MeshCase& after : kEightMeshes) {
       if (pair++ % stride != 0) continue;
       SCOPED_TRACE("read under " + to_string(after));

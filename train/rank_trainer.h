@@ -20,6 +20,7 @@
 #include "train/rank_groups.h"
 #include "train/rank_place.h"
 #include "train/run_dir.h"
+#include "train/shared_checkpoint.h"
 #include "train/slow_ranks.h"
 #include "train/train_state.h"
 #include "train/trainer.h"
@@ -118,9 +119,11 @@ class RankTrainer {
   // Evaluates the weights that gather_weights brought. False: a stop ended the evaluation before all its batches, each of which may take
   // seconds.
   bool add_evaluation(MetricRow& row);
-  // Writes a checkpoint. The log is written before, as a run that resumes here relies on the rows up to it. What other ranks keep comes
-  // straight into the copy that rank 0 writes.
+  // Writes a checkpoint. The log is written before, as a run that resumes here relies on the rows up to it. Where one rank keeps all of the
+  // state, it writes a copy while training goes on; else all ranks write together.
   void save();
+  // Each rank writes what it keeps into the one file, which rank 0 commits while training goes on.
+  void save_together(const std::vector<StateTensor>&);
   Manifest manifest_now() const;
   void tell_stored();
   // Saves and exports at the end. A run that was complete before has nothing to save, but its model may be missing or of an earlier step, if
@@ -168,6 +171,7 @@ class RankTrainer {
   std::vector<InstructionBytes> predicted_;    // of program_
   std::unique_ptr<MetricsLog> log_;
   std::unique_ptr<CheckpointWriter> writer_;
+  SharedPlace writing_;  // if keeps_apart
   int64_t begin_ns_ = 0, last_ns_ = 0, page_ns_ = 0;
   int64_t text_room_ = 0;  // bytes a document may take while it is packed
   bool probe_beaten_ = false, traced_ = false, page_failed_ = false;

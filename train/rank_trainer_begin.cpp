@@ -57,6 +57,12 @@ void leave_a_undecayed(std::vector<ParameterInfo>& infos) {
     if (info.name.ends_with(".a")) info.decay = false;
 }
 
+// `run`: on the first rank.
+SharedPlace place_of_first(Comm& world, const RunDirectory* run) {
+  return {.checkpoints = world.broadcast(run ? run->checkpoints() : "", 0),
+          .id = world.broadcast(run ? run->id() : "", 0)};
+}
+
 void add_companion(const StepCompanion::Bytes& bytes, PredictedMemory& memory) {
   memory.weights += bytes.read;
   memory.optimizer += bytes.state;
@@ -245,6 +251,7 @@ void RankTrainer::prepare() {
   world().all_reduce(states, Combine::sum);
   others_state_ = states[0] - state_arena_.current_total();
   result_.counted_peak_bytes = states[1];
+  if (keeps_apart(s_)) writing_ = place_of_first(world(), run_.get());
   if (!leads()) return;
   // One rank's probe says nothing of several that share the cores.
   if (s_.ranks == 1) result_.peak = peak_rate(s_.dtype, s_.multiply, [&] { phase("measuring the machine's peak"); });

@@ -114,18 +114,16 @@ void RankTrainer::write_page(bool runs) {
   }
 }
 
-// The log first: a resume at this checkpoint relies on the rows up to it. What other ranks keep comes straight into the copy
-// that rank 0 writes.
+// The log first: a resume at this checkpoint relies on the rows up to it.
 void RankTrainer::save() {
   settle_zeroth_order();
-  if (state_.stored) {  // a copy of it has no room in memory: training waits
-    log_->sync();
+  if (leads()) log_->sync();
+  if (state_.stored)  // a copy of it has no room in memory: training waits
     return writer_->write_now(manifest_now(), stored_tensors(s_, state_));
-  }
   const std::vector<StateTensor> state = in_parts(state_tensors(s_, state_), in_.spec, place_.tensor);
+  if (keeps_apart(s_)) return save_together(state);
   std::vector<NamedTensor> staged(state.size());
   if (leads()) {
-    log_->sync();
     std::vector<TensorForm> forms;
     for (const StateTensor& t : state) forms.push_back({t.name, t.dtype, t.shape});
     staged = writer_->stage(forms);
@@ -134,6 +132,30 @@ void RankTrainer::save() {
   settle("the checkpoint");
   if (!leads()) return;
   writer_->start(manifest_now(), std::move(staged));
+}
+
+// Nobody's numbers pass through another rank: what they write lies with the system, which is not memory of theirs.
+void RankTrainer::save_together(const std::vector<StateTensor>& state) {
+  const SafetensorsLayout layout = layout_of_state(state);
+  std::unique_ptr<IoFile> data;
+  if (leads()) {
+    writer_->wait();
+    data = begin_shared(io_, writing_, state_.step, layout);
+  }
+  world().barrier();  // the file is there
+  if (!leads()) data = io_.open_append(shared_path(writing_, state_.step));
+  const WrittenShare own = write_share(*data, layout, state, worker_.rank(), place_.tensor);
+  if (!leads()) {
+    // The first rank's sync is one of all that its machine wrote.
+    if (worker_.processes_here > 0 && worker_.processes_here < s_.ranks) data->sync();
+    data->close();
+  }
+  const WrittenShare all = join_shares(world(), own);
+  settle("the checkpoint");
+  if (!leads()) return;
+  Manifest manifest = manifest_now();
+  manifest.files = {file_of_shares(layout, all)};
+  writer_->start(std::move(manifest), std::move(data));
 }
 
 Manifest RankTrainer::manifest_now() const {

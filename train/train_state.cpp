@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 
 #include "base/error.h"
 #include "base/rng.h"
@@ -23,6 +24,7 @@
 #include "train/checkpoint.h"
 #include "train/outer_run.h"
 #include "train/rank_place.h"
+#include "train/state_runs.h"
 #include "train/stored_run.h"
 #include "train/tensor_state.h"
 #include "train/zeroth_run.h"
@@ -109,27 +111,32 @@ void copy_bytes(const Tensor& from, const Tensor& to) {
   std::memcpy(to.data(), from.data(), static_cast<size_t>(from.bytes()));
 }
 
-void read_tensor(const Safetensors& file, const StateTensor& want, int place) {
+// This rank's own numbers alone are read, and straight to their place.
+void read_tensor(const Safetensors& file, const StateTensor& want, const TensorPlace& at) {
   const TensorView found = file.get(want.name);
   std::vector<int64_t> shape(want.shape.sizes.begin(), want.shape.sizes.begin() + want.shape.rank);
   if (!std::equal(shape.begin(), shape.end(), found.shape.begin(), found.shape.end()) || found.dtype != want.dtype)
     throw Error(ErrorKind::bad_file, "{}: tensor '{}' is {} of shape {}, this run has {} of shape {}", file.path(),
                 want.name, found.dtype_name, shape_text(found.shape), safetensors_name(want.dtype), shape_text(shape));
   if (want.own.empty()) return;
-  if (want.parts.empty()) {
-    const std::span<const std::byte> part = found.bytes.subspan(static_cast<size_t>(want.begin * size_of(want.dtype)),
-                                                                static_cast<size_t>(want.own.bytes()));
-    std::memcpy(want.own.data(), part.data(), part.size());
-    return;
+  if (!want.parts.empty() && want.part_elements > local_count(want.parts[static_cast<size_t>(at.place)]))
+    want.own.fill_zero();  // a table's rows beyond the vocabulary
+  const int64_t size = size_of(want.dtype);
+  for_each_kept_run(want, at, [&](const StateRun& run) {
+    const auto bytes = static_cast<size_t>(run.count * size);
+    std::memcpy(bytes_of(want.own).subspan(static_cast<size_t>(run.own * size), bytes).data(),
+                found.bytes.subspan(static_cast<size_t>(run.whole * size), bytes).data(), bytes);
+  });
+}
+
+// After each tensor its pages go back, so that a mapped file never has more than one tensor in memory.
+void read_tensors(const Safetensors& file, const std::vector<StateTensor>& wanted, const TensorPlace& at) {
+  std::map<std::string_view, size_t> numbers;
+  for (size_t i = 0; i < file.size(); ++i) numbers.emplace(file[i].name, i);
+  for (const StateTensor& want : wanted) {
+    read_tensor(file, want, at);
+    file.dont_need(numbers.at(want.name));
   }
-  void* const bytes = const_cast<std::byte*>(found.bytes.data());  // read alone
-  const Tensor whole = Tensor::borrow(want.dtype, want.shape, bytes);
-  const Holding& held = want.parts[static_cast<size_t>(place)];
-  if (want.own.count() == want.part_elements) return take_part(held, whole, want.own);
-  std::vector<std::byte> part(static_cast<size_t>(want.part_elements * size_of(want.dtype)));
-  const Tensor all = Tensor::borrow(want.dtype, {want.part_elements}, part.data());
-  take_part(held, whole, all);
-  copy_bytes(all.rows_view(want.begin, want.begin + want.own.count()), want.own);
 }
 
 // Unit by unit, so that a rank never has more than one whole.
@@ -225,7 +232,8 @@ TrainState fresh_state(const TrainSettings& s, const TrainInputs& in, Arena& are
   } else if (s.dtype == DType::bf16) {
     // f32 first: the masters must not begin from rounded values. Lives only until they are copied, before gradients
     // exist.
-    ModelWeights exact = first_masters(s, in, arena, elsewhere);
+    Arena beside;
+    ModelWeights exact = first_masters(s, in, beside, elsewhere);
     state.weights = weights_beside_masters(s, in, in.spec, arena, shares, elsewhere);
     state.optimizer = make_optimizer_state(in.spec, state.weights, s.optimizer, arena, std::move(shares));
     const OptimizerState& o = state.optimizer;
@@ -237,6 +245,7 @@ TrainState fresh_state(const TrainSettings& s, const TrainInputs& in, Arena& are
       for_each_fixed(in.spec, exact,
                      [&](const ParameterInfo&, Tensor& t) { copy_bytes(t, state.optimizer.fixed[next++]); });
     round_masters(in.spec, state.optimizer, state.weights);
+    state.beginning_bytes = std::max(beside.peak_total(), arena.current_total() + beside.current_total());
   } else {
     state.weights = first_weights(s, in, s.dtype, arena, elsewhere);
     state.optimizer = make_optimizer_state(in.spec, state.weights, s.optimizer, arena, std::move(shares));
@@ -269,7 +278,7 @@ TrainState load_state(const TrainSettings& s, const TrainInputs& in, Io& io, con
   if (data.tensors().size() != all)
     throw Error(ErrorKind::bad_file, "{}: {} tensors, this run has {}; another model or optimizer?",
                 data.tensors().path(), data.tensors().size(), all);
-  for (const StateTensor& want : wanted) read_tensor(data.tensors(), want, at.place);
+  read_tensors(data.tensors(), wanted, at);
   if (state.stored) read_stored(data.tensors(), spec, s, state);
   round_masters(spec, state.optimizer, state.weights);
   state.step = manifest.step;

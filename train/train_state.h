@@ -25,7 +25,7 @@ struct TrainState {
   ModelWeights gradients;  // zero between steps
   OptimizerState optimizer;
   std::unique_ptr<StoredStates> stored{};  // with --states disk: what `optimizer` then lacks
-  // If fresh_state made the state unit by unit: the peak of bytes while it made weights, before there were gradients.
+  // If fresh_state made weights of a wider type first, or unit by unit: the peak of bytes while both were there, before gradients.
   int64_t beginning_bytes = 0;
   int64_t step = 0;                   // steps done
   uint64_t samples = 0;               // samples seen: the next one of the Feed

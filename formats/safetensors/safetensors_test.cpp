@@ -9,6 +9,7 @@
 #include "base/fault_io.h"
 #include "base/io.h"
 #include "formats/format_test_support.h"
+#include "formats/safetensors/layout.h"
 #include "formats/safetensors/write.h"
 
 namespace tern {
@@ -128,6 +129,27 @@ TEST(SafetensorsWrite, GivesTheSameBytesInWhateverOrderTensorsCome) {
       "\"b\":{\"dtype\":\"F32\",\"shape\":[3,1],\"data_offsets\":[12,24]},"
       "\"c\":{\"dtype\":\"I8\",\"shape\":[1],\"data_offsets\":[24,25]}}";
   EXPECT_EQ(header.substr(8), json + std::string((8 - json.size() % 8) % 8, ' '));
+}
+
+// Names and types alone say where each tensor will lie, whatever their order.
+TEST(SafetensorsWrite, TheLayoutIsThatOfTheFile) {
+  TemporaryDirectory dir;
+  const std::string path = dir.path() + "/layout.safetensors";
+  const std::vector<float> a{1, 2, 3};
+  const std::vector<int8_t> b{4, 5, 6, 7, 8}, no_numbers;
+  const std::vector<TensorToWrite> tensors{tensor("c", {5}, b), tensor("b", {3, 1}, a), tensor("none", {0}, no_numbers),
+                                           tensor("a", {3}, a)};
+  const SafetensorsWritten written = write_safetensors(real_io(), path, tensors);
+  std::vector<TensorToWrite> forms = tensors;
+  for (TensorToWrite& t : forms) t.bytes = {};
+  const SafetensorsLayout layout = safetensors_layout(forms);
+  EXPECT_EQ(layout.file_bytes, written.file_bytes);
+  EXPECT_EQ(layout.header, real_io().read(path).substr(0, layout.header.size()));
+  const Safetensors file(path);
+  for (size_t i = 0; i < tensors.size(); ++i)
+    EXPECT_EQ(layout.begins[i], file.offset_of(file.get(tensors[i].name))) << tensors[i].name;
+  forms[0].name = "b";
+  EXPECT_THROW(safetensors_layout(forms), Error);
 }
 
 TEST(SafetensorsWrite, StreamsWhatAProducerHandsOver) {

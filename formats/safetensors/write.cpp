@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "base/publish.h"
 #include "base/utf8.h"
+#include "formats/safetensors/layout.h"
 #include "formats/safetensors/safetensors_impl.h"
 
 namespace tern {
@@ -93,6 +94,20 @@ std::string header_of(const std::vector<const TensorToWrite*>& order, const Safe
 std::string safetensors_header(std::span<const TensorToWrite> tensors, const SafetensorsMetadata& metadata) {
   check_names(tensors);
   return header_of(file_order(tensors), metadata);
+}
+
+SafetensorsLayout safetensors_layout(std::span<const TensorToWrite> tensors, const SafetensorsMetadata& metadata) {
+  std::vector<TensorToWrite> forms(tensors.begin(), tensors.end());
+  for (TensorToWrite& t : forms) t.bytes = {}, t.produce = [](const ByteSink&) {};  // nothing is asked for
+  check_names(forms);
+  const std::vector<const TensorToWrite*> order = file_order(forms);
+  SafetensorsLayout layout{.header = header_of(order, metadata), .begins = std::vector<int64_t>(forms.size())};
+  layout.file_bytes = static_cast<int64_t>(layout.header.size());
+  for (const TensorToWrite* t : order) {
+    layout.begins[static_cast<size_t>(t - forms.data())] = layout.file_bytes;
+    layout.file_bytes += checked_bytes(*t);
+  }
+  return layout;
 }
 
 SafetensorsWritten write_safetensors(Io& io, const std::string& path, std::span<const TensorToWrite> tensors,

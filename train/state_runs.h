@@ -1,0 +1,27 @@
+#pragma once
+// Where the elements that a rank keeps of a checkpoint's tensor lie in the whole tensor. Ranks read and write by these runs alone, so
+// that no rank needs memory for a tensor of which it keeps a part.
+
+#include <cstdint>
+#include <functional>
+
+#include "train/state_tensors.h"
+#include "train/tensor_place.h"
+
+namespace tern {
+
+/// Elements that lie together in the whole tensor and in StateTensor::own.
+struct StateRun {
+  int64_t whole = 0, own = 0;  // the first element's number
+  int64_t count = 0;           // at least 1
+};
+using VisitRun = std::function<void(const StateRun&)>;
+
+/// All that this rank keeps, ascending in both. What `own` has beyond its part of the whole (rows of a table beyond the vocabulary) is in
+/// no run.
+void for_each_kept_run(const StateTensor&, const TensorPlace&, const VisitRun&);
+/// What of it this rank writes: over all ranks each element of the whole once. Of elements that several ranks keep, the owner
+/// (StateTensor::owners) writes them; of owners in one tensor group the first that has them; without owners the first rank.
+void for_each_written_run(const StateTensor&, int rank, const TensorPlace&, const VisitRun&);
+
+}  // namespace tern
