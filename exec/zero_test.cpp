@@ -288,6 +288,20 @@ TEST(ZeroSlow, OneToEightRanksHaveTheBitsOfACopyWithEveryRule) {
   }
 }
 
+TEST(ZeroSlow, RulesThatMakeBasesHaveTheBitsOfACopyOnFiveToSevenRanksToo) {
+  for (const UpdateRule rule : kUpdateRules) {
+    if (std::ranges::count(row_of(rule).options, std::string_view("basis-every"), &RuleOption::name) == 0) continue;
+    const UpdateConfig config = update_config(rule);
+    for (const int ranks : {5, 6, 7}) {
+      Case narrow = with_micro({"narrow", DType::f32, Multiply::fast, true, 32, 3, {}}, ranks);
+      narrow.layers = 1;
+      const Ran want = run(narrow, config, 0, 1, 2), got = run(narrow, config, 1, ranks, 2);
+      expect_equal(got, want, std::string(name_of(rule)) + " on " + std::to_string(ranks));
+      EXPECT_EQ(got.state_bytes, want.state_bytes) << name_of(rule) << " on " << ranks;
+    }
+  }
+}
+
 TEST(Zero, OneHasTheBitsOfACopyInEveryType) {
   for (const bool tied : {false, true})
     for (const DType dtype : {DType::f32, DType::f64}) {

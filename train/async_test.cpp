@@ -116,6 +116,23 @@ TEST(TrainAsync, AStopOrAKilledRankAnywhereGoesOnToTheSameBits) {
   }
 }
 
+TEST(TrainAsync, EveryRuleGoesOnFromAStopToTheSameBits) {
+  const RunInputs inputs(true);
+  for (const AsyncRule rule : {AsyncRule::asgd, AsyncRule::momentum, AsyncRule::ormo_da}) {
+    SCOPED_TRACE(kAsyncRuleNames[static_cast<size_t>(rule)]);
+    TrainSettings s = async_settings(inputs, DType::f64, rule, 3);
+    s.async->replay = "order.txt";
+    MemoryIo whole, stopped;
+    for (Io* each : {&whole, &stopped}) put_arrivals(*each, uneven(3, 20));
+    const std::string want = bits_of(async_run(s, whole), whole);
+    std::atomic<bool> stop = false;
+    async_run(s, stopped, {.step = [&](const StepReport& r) { stop = r.step == 11; }}, stop);
+    const TrainResult second = async_run(s, stopped);
+    EXPECT_EQ(second.first_step, 11);
+    EXPECT_TRUE(bits_of(second, stopped) == want);
+  }
+}
+
 TEST(TrainAsync, ProcessesTransportHasTheBitsOfThreads) {
   const RunInputs inputs(true);
   TrainSettings s = async_settings(inputs, DType::f32, AsyncRule::ormo, 3);

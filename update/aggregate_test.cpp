@@ -12,6 +12,7 @@
 
 #include "base/bug.h"
 #include "base/rng.h"
+#include "update/robust.h"
 
 namespace tern {
 namespace {
@@ -191,12 +192,12 @@ struct Published {
   Rule rule;
   double kappa;
 };
-// The rules that hold f of n, with the constants of the header.
+// The rules that hold f of n, with the constants of the header; the geometric median with as many steps as a run does.
 std::vector<Published> published(int n, int f) {
   const double share = static_cast<double>(f) / (n - 2 * f);
   return {{"trimmed mean", [f](const Rows& x) { return trimmed_mean(views(x), f); }, 6 * share * (1 + share)},
           {"coordinate median", [](const Rows& x) { return coordinate_median(views(x)); }, 4 * std::pow(1 + share, 2)},
-          {"geometric median", [](const Rows& x) { return geometric_median(views(x), {.steps = 20, .smooth = 1e-9}); },
+          {"geometric median", [](const Rows& x) { return geometric_median(views(x), {.steps = kMedianSteps, .smooth = 1e-9}); },
            4 * std::pow(1 + share, 2)},
           {"Krum", [f](const Rows& x) { return krum(views(x), f); }, 6 * (1 + share)}};
 }

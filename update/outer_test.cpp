@@ -215,6 +215,24 @@ TEST(Outer, NesterovsOuterStepByHand) {
   }
 }
 
+// Without delay and mix a fragment of Streaming DiLoCo is DiLoCo of its tensors, to the bit: the first one in the same turns, the second one half a
+// round earlier, as if its first round were shorter.
+TEST(Outer, AFragmentWithoutDelayIsDiLoCoInItsTurn) {
+  const OuterConfig diloco{.every = 4, .rate = 0.7, .momentum = 0.9};
+  OuterConfig streaming = diloco;
+  streaming.fragments = 2;
+  const Trained got = train_apart(streaming, 3, 14, DType::f64, dyadic),
+                first = train_apart(diloco, 3, 14, DType::f64, dyadic),
+                second = train_apart(diloco, 3, 16, DType::f64, [](int64_t step, int rank, int64_t i) {
+                  return step > 2 ? dyadic(step - 2, rank, i) : 0.0;
+                });
+  for (size_t i = 0; i < got.common.size(); ++i) {
+    const Trained& want = i < 35 + 130 ? first : second;
+    ASSERT_EQ(got.common[i], want.common[i]) << i;
+    for (size_t r = 0; r < 3; ++r) ASSERT_EQ(got.weights[r][i], want.weights[r][i]) << i;
+  }
+}
+
 // α and τ by hand: what came counts later, and replicas keep a part of their own.
 TEST(Outer, WhatComesLateIsMixedWithWhatAReplicaHasByThen) {
   const OuterConfig c{.every = 4, .rate = 0.5, .momentum = 0, .fragments = 2, .delay = 1, .mix = 0.25};

@@ -215,6 +215,39 @@ TEST(Sngm, TheNormHasTheDecayInItAndIsOfTheWholeModel) {
   EXPECT_DOUBLE_EQ(value_at(run.pass.weights[1], 0), 2 - 0.1 * 6 / norm);
 }
 
+// A step from zero without decay is rate · 0.2 · direction: the more uneven side of a matrix has unit root mean square, of a table the columns,
+// of a vector the whole.
+TEST(MeqMuon, AStepsDirectionHasUnitRootMeanSquareOnItsSide) {
+  const auto lines_are_unit = [](const std::vector<double>& x, const ParameterForm& f, bool rows) {
+    for (int64_t line = 0; line < (rows ? f.rows : f.columns); ++line) {
+      double squares = 0;
+      const int64_t length = rows ? f.columns : f.rows;
+      for (int64_t i = 0; i < length; ++i)
+        squares += std::pow(x[static_cast<size_t>(rows ? line * f.columns + i : i * f.columns + line)], 2);
+      if (std::abs(std::sqrt(squares / static_cast<double>(length)) - 1) > 1e-12) return false;
+    }
+    return true;
+  };
+  RuleRun run(update_config(UpdateRule::meqmuon, {{"weight-decay", 0}}), DType::f64, some_forms(),
+              [](const std::string&, int64_t) { return 0.0; });
+  std::vector<std::vector<double>> before(run.pass.weights.size());
+  for (int64_t step = 1; step <= 3; ++step) {
+    for (size_t p = 0; p < before.size(); ++p) before[p] = values_of(run.pass.weights[p]);
+    do_step(run, step);
+    const double reach = 0.2 * 0.02 * static_cast<double>(step) / 3;
+    for (size_t p = 0; p < before.size(); ++p) {
+      std::vector<double> direction = values_of(run.pass.weights[p]);
+      for (size_t i = 0; i < direction.size(); ++i) direction[i] = (before[p][i] - direction[i]) / reach;
+      const ParameterForm& form = run.state.forms[p];
+      const bool rows = lines_are_unit(direction, form, true), columns = lines_are_unit(direction, form, false);
+      const bool unit = form.kind == ParameterKind::matrix ? rows != columns
+                        : form.kind == ParameterKind::table ? columns
+                                                            : rows;
+      EXPECT_TRUE(unit) << run.state.infos[p].name << " after step " << step;
+    }
+  }
+}
+
 // With all directions and scale 1 nothing is left out, whichever way the basis stands: plain SGD. Velocity stays where the basis changes, so with
 // momentum there is one basis here.
 TEST(Galore, AllDirectionsAreTheWholeRule) {

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Ranks of which some lie: ByzSGDm and ByzSGDnm x aggregators x attacks x batch, at a fixed number of gradients.
 
-Of eight ranks two attack (--ranks, --liars: ALIE is a mean of the others unless nearly half lie). The number of sequences is fixed, so that larger batches are fewer steps. The rate is the best of a grid
-for each method and batch under the mean without an attack (what a person would tune), three seeds then. The same command goes on where
-it was stopped.
+Of eight ranks two attack (--ranks, --liars: ALIE is a mean of the others unless nearly half lie). The number of sequences is fixed, so
+that larger batches are fewer steps. The rate is the best of a grid for each method and batch under the mean without an attack (what a
+person would tune), three seeds then. The same command goes on where it was stopped.
 
   benchmarks/updates/liars.py --tern build/release/bin/tern --folder DIR [--quick | --sample]
 """

@@ -40,7 +40,7 @@ void plain_loop(const std::vector<std::span<float>>& streams) {
         s[static_cast<size_t>(i)] = s[static_cast<size_t>(i)] * 0.999f + 1e-9f;
 }
 
-// The share of a rate that tern's own f32 product of the same long side has.
+// FLOPs a second of tern's own f32 product (rows, side) · (side, side).
 double product_flops_per_s(int64_t rows, int64_t side) {
   std::vector<float> x(static_cast<size_t>(rows * side), 0.5f), w(static_cast<size_t>(side * side), 0.25f), y(x.size());
   const auto once = [&] { multiply_nn<float>(x, w, rows, side, side, false, y); };
