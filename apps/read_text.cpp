@@ -61,7 +61,8 @@ int64_t text_room(const Options& options) {
 }
 
 std::string read_text(const std::string& path, const TextRoom& room) {
-  if (path == "-") return with_room_for_repair(read_stream(std::cin, 0, room, "standard input"), room, "standard input");
+  if (path == "-")
+    return with_room_for_repair(read_stream(std::cin, 0, room, "standard input"), room, "standard input");
   std::error_code failed;
   if (std::filesystem::is_directory(path, failed))
     throw Error(ErrorKind::bad_file, "{}: a directory; expected a file of text", path);

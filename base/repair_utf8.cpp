@@ -25,13 +25,15 @@ constexpr std::string_view kUtf8Mark = "\xEF\xBF\xBD";  // U+FFFD
 size_t repaired_utf8_size(std::string_view text, Utf8Repair how) {
   size_t size = 0;
   const size_t mark = how == Utf8Repair::mark ? kUtf8Mark.size() : 0;
-  for_each_utf8_part(text, [&](std::string_view part) { size += part.size(); }, [&] { size += mark; });
+  for_each_utf8_part(
+      text, [&](std::string_view part) { size += part.size(); }, [&] { size += mark; });
   return size;
 }
 
 void append_repaired_utf8(std::string& out, std::string_view text, Utf8Repair how) {
   const std::string_view mark = how == Utf8Repair::mark ? kUtf8Mark : std::string_view();
-  for_each_utf8_part(text, [&](std::string_view part) { out += part; }, [&] { out += mark; });
+  for_each_utf8_part(
+      text, [&](std::string_view part) { out += part; }, [&] { out += mark; });
 }
 
 // A sequence is a first byte and up to three that continue it, so it begins at most three bytes before its last one.

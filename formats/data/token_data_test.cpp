@@ -203,7 +203,8 @@ TEST_F(TokenDataTest, ALongDocumentIsRefusedBeforeItTakesMoreThanItMay) {
 
 // Longer than the reader repairs at once.
 TEST_F(TokenDataTest, ALongTextThatIsNoUtf8IsPackedAsTheRepairedWhole) {
-  const std::vector<std::string> parts = {"some ", "wo\xFFrds ", "caf\xC3\xA9 ", "\xE2\x82 ", "\x80\x80", "a b c ", "\xF0\x9F"};
+  const std::vector<std::string> parts = {"some ",    "wo\xFFrds ", "caf\xC3\xA9 ", "\xE2\x82 ",
+                                          "\x80\x80", "a b c ",     "\xF0\x9F"};
   std::string text;
   for (uint64_t i = 0; text.size() < size_t{9} << 19; ++i) text += parts[random_u64({18, 5}, i) % parts.size()];
   for (const char* name : {"broken", "whole"}) std::filesystem::create_directories(folder_ / name);

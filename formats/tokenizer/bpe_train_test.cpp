@@ -85,7 +85,7 @@ TEST(BpeTrain, PartsOfALongTextGiveTheWordsOfTheWhole) {
 // Bytes that are no UTF-8 among words, and behind letters.
 std::string broken_text() {
   constexpr uint64_t kSeed = 19;
-  const std::vector<std::string> parts = {" ",  "\n",   "a",     "word", "Ab",           "\xFF",  "\xC3",
+  const std::vector<std::string> parts = {" ",  "\n",     "a",    "word", "Ab",           "\xFF",   "\xC3",
                                           "12", "ab\xE2", "\x82", "x ",   "\xE4\xB8\x80", "\n\xE4", "\xF0\x9F\x98\x80"};
   std::string text;
   for (uint64_t i = 0; text.size() < size_t{10} << 20; ++i) text += parts[random_u64({kSeed, 0}, i) % parts.size()];

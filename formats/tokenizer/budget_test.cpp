@@ -172,8 +172,7 @@ TEST(TokenizerBudget, TheWorkOfAllStepsIsCounted) {
   EXPECT_NE(refusal([&] { grown.encode("a"); }).find("the normalizer takes more than 2048 times the work"),
             std::string::npos);
   j = sound();
-  const Json each = {
-      {"type", "Split"}, {"pattern", {{"Regex", "(?=.)"}}}, {"behavior", "Isolated"}, {"invert", false}};
+  const Json each = {{"type", "Split"}, {"pattern", {{"Regex", "(?=.)"}}}, {"behavior", "Isolated"}, {"invert", false}};
   j["pre_tokenizer"] = sequence("pretokenizers", each, 250);
   const Tokenizer searched = made(j);
   EXPECT_EQ(searched.encode("aaaa").size(), 4u);
@@ -187,7 +186,8 @@ TEST(TokenizerBudget, LookingForLongPiecesIsCounted) {
   const std::string text(20'000, 'a'), nearly = text + "b";
   Json j = sound();
   j["model"] = {{"type", "Unigram"}, {"unk_id", 0}, {"byte_fallback", false}};
-  j["model"]["vocab"] = Json::array({Json::array({"<unk>", 0.0}), Json::array({"a", -1.0}), Json::array({nearly, -2.0})});
+  j["model"]["vocab"] =
+      Json::array({Json::array({"<unk>", 0.0}), Json::array({"a", -1.0}), Json::array({nearly, -2.0})});
   EXPECT_NE(refusal([&] { made(j).encode(text); }).find("finding pieces takes more than"), std::string::npos);
   EXPECT_EQ(made(j).encode(text.substr(0, 1000)).size(), 1000u);
   j["model"] = {{"type", "WordPiece"},
@@ -229,8 +229,8 @@ TEST(TokenizerBudget, StepsBehindFuseLookAtEachByteOnce) {
 }
 
 // What `literal`, found from the left, becomes in `text`; then up to `start` and `stop` a's go from its ends.
-std::string replaced_and_stripped(std::string text, const std::string& literal, const std::string& content, size_t start,
-                                  size_t stop) {
+std::string replaced_and_stripped(std::string text, const std::string& literal, const std::string& content,
+                                  size_t start, size_t stop) {
   for (size_t at = text.find(literal); at != text.npos; at = text.find(literal, at + content.size()))
     text.replace(at, literal.size(), content);
   for (; start > 0 && text.starts_with('a'); --start) text.erase(0, 1);
@@ -240,8 +240,19 @@ std::string replaced_and_stripped(std::string text, const std::string& literal, 
 
 TEST(TokenizerBudget, LiteralsAndStripsInPartsAreThoseOfTheWhole) {
   const std::vector<std::string> pieces = {"a", "b", "\xC4\xA0", "ab", "\xE2\x96\x81", "c"};  // ids from 1 on
-  const std::vector<std::string> literals = {"a",    "ab",  "aa",     "aba",    "abab", "aabaaa", "bab",
-                                             "abac", "cab", "\xC4\xA0" "a", "a\xC4\xA0", "\xE2\x96\x81\xC4\xA0"};
+  const std::vector<std::string> literals = {"a",
+                                             "ab",
+                                             "aa",
+                                             "aba",
+                                             "abab",
+                                             "aabaaa",
+                                             "bab",
+                                             "abac",
+                                             "cab",
+                                             "\xC4\xA0"
+                                             "a",
+                                             "a\xC4\xA0",
+                                             "\xE2\x96\x81\xC4\xA0"};
   const std::vector<std::string> contents = {"", "a", "ab", "ca", "\xC4\xA0"};
   uint64_t drawn = 0;
   const auto draw = [&](uint64_t below) { return random_u64({18, 9}, drawn++) % below; };
@@ -283,9 +294,9 @@ TEST(TokenizerBudget, LongLiteralsAreFoundWhereTheyStandInTheTimeOfTheText) {
   find_literal("short", std::string(40, 's'), none);
   EXPECT_TRUE(none.empty());
   Json j = sound();
-  j["normalizer"] = sequence(
-      "normalizers",
-      {{"type", "Replace"}, {"pattern", {{"String", std::string(20'000, 'a') + "b"}}}, {"content", "c"}}, 40);
+  j["normalizer"] =
+      sequence("normalizers",
+               {{"type", "Replace"}, {"pattern", {{"String", std::string(20'000, 'a') + "b"}}}, {"content", "c"}}, 40);
   const Tokenizer t = made(j);
   size_t num_ids = 0;
   EXPECT_LT(seconds_of([&] { num_ids = t.encode(std::string(400'000, 'a')).size(); }), 3);

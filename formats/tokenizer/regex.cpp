@@ -186,11 +186,11 @@ void Regex::find_all(std::string_view text, std::vector<TextSpan>& matches, Text
   std::optional<size_t> last_end;
   for (size_t from = 0; from <= text.size();) {
     if (!budget.spend_work(TextBudget::kSearchWork))
-      throw Error(ErrorKind::bad_file,
-                  "{}: pattern '{}' is searched for more than {} times for each byte of the text, beside what the other "
-                  "steps take; a simpler pattern is needed",
-                  place_, std::string_view(pattern_).substr(0, 200),
-                  TextBudget::kWorkPerByte / TextBudget::kSearchWork);
+      throw Error(
+          ErrorKind::bad_file,
+          "{}: pattern '{}' is searched for more than {} times for each byte of the text, beside what the other "
+          "steps take; a simpler pattern is needed",
+          place_, std::string_view(pattern_).substr(0, 200), TextBudget::kWorkPerByte / TextBudget::kSearchWork);
     const int code = search.next(from, budget);
     if (code == ONIG_MISMATCH) return;
     if (code < 0)
