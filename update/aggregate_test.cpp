@@ -197,7 +197,8 @@ std::vector<Published> published(int n, int f) {
   const double share = static_cast<double>(f) / (n - 2 * f);
   return {{"trimmed mean", [f](const Rows& x) { return trimmed_mean(views(x), f); }, 6 * share * (1 + share)},
           {"coordinate median", [](const Rows& x) { return coordinate_median(views(x)); }, 4 * std::pow(1 + share, 2)},
-          {"geometric median", [](const Rows& x) { return geometric_median(views(x), {.steps = kMedianSteps, .smooth = 1e-9}); },
+          {"geometric median",
+           [](const Rows& x) { return geometric_median(views(x), {.steps = kMedianSteps, .smooth = 1e-9}); },
            4 * std::pow(1 + share, 2)},
           {"Krum", [f](const Rows& x) { return krum(views(x), f); }, 6 * (1 + share)}};
 }

@@ -240,7 +240,7 @@ TEST(MeqMuon, AStepsDirectionHasUnitRootMeanSquareOnItsSide) {
       for (size_t i = 0; i < direction.size(); ++i) direction[i] = (before[p][i] - direction[i]) / reach;
       const ParameterForm& form = run.state.forms[p];
       const bool rows = lines_are_unit(direction, form, true), columns = lines_are_unit(direction, form, false);
-      const bool unit = form.kind == ParameterKind::matrix ? rows != columns
+      const bool unit = form.kind == ParameterKind::matrix  ? rows != columns
                         : form.kind == ParameterKind::table ? columns
                                                             : rows;
       EXPECT_TRUE(unit) << run.state.infos[p].name << " after step " << step;
