@@ -81,9 +81,9 @@ TEST(GivenOptions, CheckHeedsOrRefusesEachOptionOfTraining) {
   const std::set<std::string_view> refused{"output",       "certify", "effort",  "emit-output", "tokens",
                                            "mtbf",         "html",    "picture", "explain",     "checkpoint-time",
                                            "restart-time", "pareto",  "details"};
-  const std::set<std::string_view> serving{"inference",      "prompt-tokens", "max-tokens", "users",
-                                           "ttft",           "tpot",          "kv-dtype",   "weight-dtype",  "kv-place",
-                                           "prompt-lengths", "output-lengths"};
+  const std::set<std::string_view> serving{"inference", "prompt-tokens",  "max-tokens",    "users",
+                                           "ttft",      "tpot",           "kv-dtype",      "weight-dtype",
+                                           "kv-place",  "prompt-lengths", "output-lengths"};
   const std::vector<std::string> words{"gpt2", "--check", "plan.json", "--hardware", "h100", "--seq", "8"};
   for (const OptionSpec* spec : options_of(tern_options(), "plan")) {
     const std::string said = refusal(words, *spec, {}, refuse_beside_check);

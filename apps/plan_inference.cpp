@@ -144,9 +144,9 @@ ServingAnswer told_answer(ServingAnswer answer, const PlannedKeys& keys) {
 }  // namespace
 
 InferenceJob inference_job(const Options& o, bool engine) {
-  constexpr std::string_view kAllowed[]{"inference",    "hardware",   "nodes",          "prompt-tokens", "max-tokens",
-                                        "users",        "ttft",       "tpot",           "dtype",         "kv-dtype",
-                                        "weight-dtype", "max-tensor", "max-stages",     "offload",       "emit",
+  constexpr std::string_view kAllowed[]{"inference",    "hardware",   "nodes",          "prompt-tokens",  "max-tokens",
+                                        "users",        "ttft",       "tpot",           "dtype",          "kv-dtype",
+                                        "weight-dtype", "max-tensor", "max-stages",     "offload",        "emit",
                                         "emit-output",  "json",       "prompt-lengths", "output-lengths", "kv-place"};
   for (const auto& [training, instead] :
        {std::pair{"batch", "--users: sequences at once"}, std::pair{"seq", "--prompt-tokens and --max-tokens"},
@@ -160,17 +160,18 @@ InferenceJob inference_job(const Options& o, bool engine) {
   const bool all_on_device = engine || o.text("emit") == "vllm";
   const std::string offload = o.given("offload") ? o.text("offload") : all_on_device ? "none" : "all";
   if (engine && offload != "none")
-    throw Error(
-        ErrorKind::usage,
-        "plan: the cluster file has tern's own rates, and of this engine --kv-place says what may lie on the disk; leave "
-        "--offload out");
+    throw Error(ErrorKind::usage,
+                "plan: the cluster file has tern's own rates, and of this engine --kv-place says what may lie on the "
+                "disk; leave "
+                "--offload out");
   const Options::Value& place = o.value("kv-place");  // of the environment it is for other commands too
   const bool place_given = place.origin == Origin::command_line || place.origin == Origin::recipe;
   if (place_given && (!engine || o.has("emit")))
-    throw Error(ErrorKind::usage,
-                "plan: --kv-place is of tern's own engine, whose rates `tern profile` writes into a cluster file; leave it "
-                "out{}",
-                engine ? " or leave --emit out" : ": --offload says what may leave the device");
+    throw Error(
+        ErrorKind::usage,
+        "plan: --kv-place is of tern's own engine, whose rates `tern profile` writes into a cluster file; leave it "
+        "out{}",
+        engine ? " or leave --emit out" : ": --offload says what may leave the device");
   if (offload != "none" && offload != "all")
     throw Error(ErrorKind::usage, "--offload {}: of training; with --inference all (weights, keys and values) or none",
                 offload);

@@ -12,7 +12,7 @@ class Options;
 struct ServingCommand {
   ServingQuestion question;
   std::string kv_place = "auto";  // of --kv-place
-  std::string emit_output;  // the file to which vLLM's command is written; "": none
+  std::string emit_output;        // the file to which vLLM's command is written; "": none
   bool json = false;
 };
 /// The command that the options give. Errors: usage: options contradict each other, the model or the cluster.

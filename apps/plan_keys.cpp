@@ -93,14 +93,14 @@ KeysRoom room_for_keys(const KeysQuestion& a, const InferenceNeeds& needs) {
   }
   if (!room.weights.stream) {
     const KvShape shape = kv_shape(a.model.spec, job.dtype, needs);
-    throw Error(ErrorKind::does_not_fit,
-                "with keys and values of {} of {} layers on the disk of '{}' ({} of {} there) tern generate would need {} of "
-                "memory for {}, there are {}{}",
-                needs.kv_on_disk, kv_layers(shape), a.machine.node.name,
-                format_bytes(kv_file_bytes(shape, kv_pages(needs), needs.kv_on_disk)),
-                format_bytes(a.place.free_bytes), format_bytes(room.weights.fit.total()),
-                counted(needs.sequences, "user"), format_bytes(a.budget.bytes),
-                a.files ? ", and too few for its weights to stream" : "");
+    throw Error(
+        ErrorKind::does_not_fit,
+        "with keys and values of {} of {} layers on the disk of '{}' ({} of {} there) tern generate would need {} of "
+        "memory for {}, there are {}{}",
+        needs.kv_on_disk, kv_layers(shape), a.machine.node.name,
+        format_bytes(kv_file_bytes(shape, kv_pages(needs), needs.kv_on_disk)), format_bytes(a.place.free_bytes),
+        format_bytes(room.weights.fit.total()), counted(needs.sequences, "user"), format_bytes(a.budget.bytes),
+        a.files ? ", and too few for its weights to stream" : "");
   }
   room.weights.fit = room.weights.stream->fit;
   return room;
@@ -233,8 +233,8 @@ PlannedKeys keys_of_users(const KeysQuestion& a) {
         return false;
       }
     });
-  p.most_in_memory = most_at_once(
-      [&](int64_t users) { return serving_memory(a.q.spec, job, a.machine, {}, users).fits; });
+  p.most_in_memory =
+      most_at_once([&](int64_t users) { return serving_memory(a.q.spec, job, a.machine, {}, users).fits; });
   return p;
 }
 
@@ -254,7 +254,8 @@ Machine measured_machine(const Cluster& c) {
 
 // Errors: usage: nothing can be priced.
 KeysQuestion keys_question(const ServingQuestion& q, bool asked) {
-  KeysQuestion a{.q = q, .machine = measured_machine(q.cluster), .place = {}, .model = {}, .prompt_ps = {}, .budget = {}};
+  KeysQuestion a{
+      .q = q, .machine = measured_machine(q.cluster), .place = {}, .model = {}, .prompt_ps = {}, .budget = {}};
   const NodeType& node = a.machine.node;
   if (a.machine.disk_capacity() <= 0 || node.disk_read <= 0 || node.disk_write <= 0)
     throw Error(ErrorKind::usage,

@@ -32,13 +32,15 @@ KvMoved prompt_moved(const KvShape&, int64_t on_disk, int64_t prompt, int64_t ch
 
 /// A plan with keys and values of some layers on a disk, or with weights that stream.
 struct PlannedKeys {
-  ServingPlan plan;              // of one copy on one device
-  InferenceNeeds needs;          // of it
-  InferenceFit fit;              // as `tern generate` counts it
-  int64_t past = 0;              // keys of each user when the step is priced: half of the answer is written
-  KeysStep step;                 // with weights that stream, disk_ps has them too
-  double weights_bytes = 0;      // of weights, that the same disk reads for a step; above 0, step_ps is a bound: no step takes less
-  bool weighed_weights = false;  // the model's files are there, so that it was weighed whether to stream weights instead
+  ServingPlan plan;      // of one copy on one device
+  InferenceNeeds needs;  // of it
+  InferenceFit fit;      // as `tern generate` counts it
+  int64_t past = 0;      // keys of each user when the step is priced: half of the answer is written
+  KeysStep step;         // with weights that stream, disk_ps has them too
+  double weights_bytes =
+      0;  // of weights, that the same disk reads for a step; above 0, step_ps is a bound: no step takes less
+  bool weighed_weights =
+      false;  // the model's files are there, so that it was weighed whether to stream weights instead
   double disk_read = 0, disk_write = 0;  // bytes/s
   int64_t missing_bytes = 0;             // of memory, for all to lie in it; 0: memory would hold all
   int64_t most_in_memory = 0;            // users whose keys and values memory holds

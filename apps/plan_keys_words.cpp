@@ -17,9 +17,7 @@ namespace {
 double ps_in_seconds(int64_t ps) { return static_cast<double>(ps) * 1e-12; }
 std::string time_of(int64_t ps) { return format_seconds(ps_in_seconds(ps)); }
 
-KvShape planned_shape(const ServingQuestion& q, const PlannedKeys& p) {
-  return kv_shape(q.spec, q.job.dtype, p.needs);
-}
+KvShape planned_shape(const ServingQuestion& q, const PlannedKeys& p) { return kv_shape(q.spec, q.job.dtype, p.needs); }
 
 std::vector<int64_t> layers_on_disk(const KvShape& shape, int64_t count) {
   std::vector<int64_t> layers;
@@ -66,35 +64,39 @@ std::string keys_text(const ServingQuestion& q, const PlannedKeys& p) {
   if (layers.empty())
     text += labelled("keys", "and values lie in memory, in all layers");
   else
-    text += labelled("keys", fmt::format("and values of {} of {} layers lie on the disk (layers {}), {} in a file; memory "
-                                         "has {}: the others, and two layers at a time",
-                                         layers.size(), kv_layers(shape), in_ranges(layers),
-                                         format_bytes(memory.kv_on[2]), format_bytes(memory.kv_on[0])));
+    text +=
+        labelled("keys", fmt::format("and values of {} of {} layers lie on the disk (layers {}), {} in a file; memory "
+                                     "has {}: the others, and two layers at a time",
+                                     layers.size(), kv_layers(shape), in_ranges(layers), format_bytes(memory.kv_on[2]),
+                                     format_bytes(memory.kv_on[0])));
   if (!layers.empty())
     text += labelled("disk", fmt::format("a step of {} with {} tokens each reads {} of them and writes {}",
                                          counted(p.needs.sequences, "sequence"), p.past,
                                          format_bytes(p.step.moved.read), format_bytes(p.step.moved.written)));
   if (p.weights_bytes > 0)
-    text += labelled("weights", fmt::format("{} of them are read for each step, as that moves the fewest bytes; times are "
-                                            "bounds then: nothing takes less",
-                                            format_bytes(weights_bytes(p))));
+    text +=
+        labelled("weights", fmt::format("{} of them are read for each step, as that moves the fewest bytes; times are "
+                                        "bounds then: nothing takes less",
+                                        format_bytes(weights_bytes(p))));
   else if (!p.weighed_weights)
     text += labelled("", "the model's weights are not here: it was not weighed whether to stream some of them instead");
-  text += labelled("", fmt::format("{} a token, at {:.2f} GB/s read and {:.2f} GB/s written in blocks of 1 MiB; shorter "
-                                   "runs of pages may be slower",
-                                   format_bytes(moved_per_token(p)), p.disk_read / 1e9, p.disk_write / 1e9));
-  text += labelled("step", fmt::format("{}{}: the disk {}, beside it products and memory {}; {} limits it; {} tokens/s "
-                                       "while no prompt is read",
-                                       p.weights_bytes > 0 ? "at least " : "", time_of(p.step.step_ps),
-                                       time_of(p.step.disk_ps), time_of(p.step.products_ps),
-                                       disk_binds(p) ? "the disk" : p.plan.decode.times.binds,
-                                       format_count(step_tokens_per_s(p))));
+  text +=
+      labelled("", fmt::format("{} a token, at {:.2f} GB/s read and {:.2f} GB/s written in blocks of 1 MiB; shorter "
+                               "runs of pages may be slower",
+                               format_bytes(moved_per_token(p)), p.disk_read / 1e9, p.disk_write / 1e9));
+  text += labelled("step",
+                   fmt::format("{}{}: the disk {}, beside it products and memory {}; {} limits it; {} tokens/s "
+                               "while no prompt is read",
+                               p.weights_bytes > 0 ? "at least " : "", time_of(p.step.step_ps), time_of(p.step.disk_ps),
+                               time_of(p.step.products_ps), disk_binds(p) ? "the disk" : p.plan.decode.times.binds,
+                               format_count(step_tokens_per_s(p))));
   const std::string in_memory = time_of(p.step.products_ps);
   if (p.missing_bytes > 0)
     text += labelled("memory", fmt::format("{} more would hold everything: a step would then take {}",
                                            format_bytes(p.missing_bytes), in_memory));
   else
-    text += labelled("memory", fmt::format("would hold everything: without --kv-place disk a step takes {}", in_memory));
+    text +=
+        labelled("memory", fmt::format("would hold everything: without --kv-place disk a step takes {}", in_memory));
   return text + labelled("command", command_words(q, p));
 }
 

@@ -16,7 +16,7 @@ std::optional<StreamPlan> stream_if_fits(const ModelDescription&, const Inferenc
 
 /// The tokens of a prompt's chunks with which the prompt and `tokens` further tokens read the fewest bytes: each chunk reads the weights again, but
 /// larger chunks leave less memory for weights that stay. `chunk`: the answer if nothing fits.
-int64_t chunk_of_fewest_bytes(const ModelDescription&, InferenceNeeds, const MemoryBudget&, int64_t prompt, int64_t tokens,
-                              int64_t chunk);
+int64_t chunk_of_fewest_bytes(const ModelDescription&, InferenceNeeds, const MemoryBudget&, int64_t prompt,
+                              int64_t tokens, int64_t chunk);
 
 }  // namespace tern

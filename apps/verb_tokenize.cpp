@@ -126,6 +126,20 @@ void save_trained(const Tokenizer& tokenizer, const std::string& directory) {
   tokenizer.save(directory);
 }
 
+void tell_trained(const Options& options, const Tokenizer& tokenizer, int64_t asked, const std::string& directory,
+                  int64_t text_bytes) {
+  if (tokenizer.vocab_size() < asked)
+    say(fmt::format("tokenize: {} pieces, not {}: the text has no more pairs that occur twice", tokenizer.vocab_size(),
+                    asked));
+  if (options.flag("json"))
+    print_json({{"output", directory},
+                {"vocab_size", tokenizer.vocab_size()},
+                {"tokenizer", tokenizer.hash()},
+                {"text_bytes", text_bytes}});
+  else
+    say(fmt::format("tokenize: wrote {} ({})", directory, tokenizer.describe()));
+}
+
 int train(const Options& options) {
   if (options.has_positional("TOKENIZER"))
     throw Error(ErrorKind::usage, "tokenize --train makes a new tokenizer: leave TOKENIZER '{}' out",
@@ -175,16 +189,7 @@ int train(const Options& options) {
       how);
   progress.finish();
   save_trained(tokenizer, directory);
-  if (tokenizer.vocab_size() < how.vocab_size)
-    say(fmt::format("tokenize: {} pieces, not {}: the text has no more pairs that occur twice", tokenizer.vocab_size(),
-                    how.vocab_size));
-  if (options.flag("json"))
-    print_json({{"output", directory},
-                {"vocab_size", tokenizer.vocab_size()},
-                {"tokenizer", tokenizer.hash()},
-                {"text_bytes", bytes_total}});
-  else
-    say(fmt::format("tokenize: wrote {} ({})", directory, tokenizer.describe()));
+  tell_trained(options, tokenizer, how.vocab_size, directory, bytes_total);
   return 0;
 }
 

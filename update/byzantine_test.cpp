@@ -163,9 +163,8 @@ TEST(ByzantineSlow, KrumLearnsMoreFromLargeBatches) {
                                   [](const Vectors<double>& x) { return krum(x, 2); });  // of eight it takes no more
 }
 TEST(ByzantineSlow, TheGeometricMedianLearnsMoreFromLargeBatches) {
-  expect_large_batches_learn_more("geometric median", [](const Vectors<double>& x) {
-    return geometric_median(x, {.steps = 8, .smooth = 1e-9});
-  });
+  expect_large_batches_learn_more(
+      "geometric median", [](const Vectors<double>& x) { return geometric_median(x, {.steps = 8, .smooth = 1e-9}); });
 }
 TEST(ByzantineSlow, TheMedianLearnsMoreFromLargeBatches) {
   expect_large_batches_learn_more("coordinate median", [](const Vectors<double>& x) { return coordinate_median(x); });

@@ -23,7 +23,7 @@ struct BpeTrainOptions {
   int64_t min_frequency = 2;                                    // a pair seen less often is never merged
   int64_t memory_bytes = INT64_MAX;  // for distinct words and their pairs; beyond it: does_not_fit
   std::function<void(std::string_view part)> read =
-      {};  // called with each part of a long text that will not be read again
+      {};                                // called with each part of a long text that will not be read again
   Utf8Repair repair = Utf8Repair::mark;  // of bytes that are no UTF-8
 };
 

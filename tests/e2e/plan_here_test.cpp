@@ -221,7 +221,8 @@ TEST_F(PlanHere, TheGeneratorsBytesOnTheDiskAreThePlans) {
     const Outcome words = tern(plan + " 2>&1");
     std::smatch step;
     ASSERT_TRUE(std::regex_search(
-        said, step, std::regex("a step of 1 sequence with [0-9]+ tokens each reads .* of them and writes [0-9.]+ [KM]?i?B")))
+        said, step,
+        std::regex("a step of 1 sequence with [0-9]+ tokens each reads .* of them and writes [0-9.]+ [KM]?i?B")))
         << said;
     EXPECT_NE(words.text.find(step[0]), std::string::npos) << step[0] << "\n" << words.text;
     EXPECT_NE(words.text.find("would hold everything"), std::string::npos) << words.text;
@@ -253,7 +254,8 @@ TEST_F(PlanHere, KeysThatMemoryDoesNotHoldGoToADiskWhoseRatesAreKnown) {
   EXPECT_NE(refused["keys_on_disk"].get<std::string>().find("disk_read"), std::string::npos);
   expect_refusal(2, few + "here.toml --kv-place disk", {"--kv-place disk", "disk_read"});
   expect_refusal(2, "plan gpt2 --inference --hardware h100 --kv-place disk", {"--kv-place", "--offload"});
-  expect_refusal(2, "plan model --hardware here.toml --batch 4 --seq 64 --kv-place disk", {"--kv-place is of --inference"});
+  expect_refusal(2, "plan model --hardware here.toml --batch 4 --seq 64 --kv-place disk",
+                 {"--kv-place is of --inference"});
 }
 
 TEST_F(PlanHere, ServingIsToldInWordsAndNumbers) {
