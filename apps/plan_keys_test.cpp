@@ -168,7 +168,7 @@ TEST(PlanKeys, MoreMemoryTakesNoMoreLayersAndIsNeverSlower) {
     const KeysAnswer none = answer_to(q);
     EXPECT_FALSE(none.keys);
     EXPECT_NE(none.reason.find("32 of 32 layers"), std::string::npos) << none.reason;
-    int64_t layers = 33;
+    int64_t layers = 33, in_memory = 0;
     double tpot = 1e30, ttft = 1e30;
     for (int64_t i = 0; i <= 14; ++i) {
       q.cluster.devices[0].memory_bytes = least + (all - least) * i / 15;
@@ -184,9 +184,10 @@ TEST(PlanKeys, MoreMemoryTakesNoMoreLayersAndIsNeverSlower) {
       EXPECT_EQ(p.missing_bytes, all - q.cluster.devices[0].memory_bytes);
       EXPECT_EQ(p.plan.decode.memory.kv_on[0], p.fit.kv_cache);
       EXPECT_EQ(p.plan.decode.times.binds == "disk", p.step.disk_ps >= p.step.products_ps);
-      EXPECT_GT(p.most_in_memory, 0);
-      layers = p.needs.kv_on_disk, tpot = p.plan.tpot_s, ttft = p.plan.ttft_s;
+      EXPECT_GE(p.most_in_memory, in_memory) << i;
+      in_memory = p.most_in_memory, layers = p.needs.kv_on_disk, tpot = p.plan.tpot_s, ttft = p.plan.ttft_s;
     }
+    EXPECT_GT(in_memory, 0);
     q.cluster.devices[0].memory_bytes = all;
     const ServingAnswer whole = plan_serving(q.spec, q.cluster, q.job);
     ASSERT_TRUE(whole.found);

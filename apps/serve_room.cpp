@@ -93,10 +93,12 @@ MemoryBudget budget_beside_requests(const Options& options, bool writes, Service
   budget.bytes -= settings.http.bodies_bytes;
   if (budget.program >= 0) budget.program += settings.http.bodies_bytes;
   if (writes) {
+    const int64_t most = std::max<int64_t>(0, budget.bytes / 32);
     for (int64_t* held : {&settings.rules.answers_bytes, &settings.rules.grammars_bytes}) {
-      *held = std::min(*held, budget.bytes / 32);
+      *held = std::min(*held, most);
       budget.bytes -= *held;
     }
+    budget.elsewhere = 2.0 / 32;
   }
   return budget;
 }

@@ -114,7 +114,8 @@ InferenceFit inference_fit(const ModelSpec& spec, DType dtype, const InferenceNe
 std::string memory_remedy(const MemoryBudget& budget, int64_t needed) {
   if (budget.program < 0 || needed > read_memory_facts().available_bytes) return "";
   constexpr int64_t kMiB = int64_t{1} << 20;  // one more: the program's own share is an estimate
-  return fmt::format("--memory {}MiB", (needed + budget.program) / kMiB + 2);
+  const double least = static_cast<double>(needed + budget.program) / (1 - budget.elsewhere);
+  return fmt::format("--memory {}MiB", static_cast<int64_t>(least) / kMiB + 2);
 }
 
 namespace {
