@@ -1,5 +1,5 @@
 #pragma once
-// GainLoRA's part in the run of a task. Beside the branch that learns it puts the branches of earlier tasks, weighs all by their gates, and
+// GainLoRA's part in the run of a task. It puts the branches of earlier tasks beside the branch that learns, weighs all by their gates, and
 // trains the gate of this task (adapt/gate_rule.h). A micro-batch is one window, as a window has one prompt.
 
 #include <optional>

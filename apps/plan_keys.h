@@ -52,7 +52,7 @@ struct KeysAnswer {
   std::string reason;  // if the disk was looked at and there are none: why
 };
 /// `place`: the value of --kv-place; `in_memory`: what plan_serving answered. auto: only if memory does not hold what is asked. disk: always, keys
-/// of all layers. Errors: with disk, does_not_fit and usage, naming what lacks, the rate of a disk among them.
+/// of all layers. Errors: with disk, does_not_fit and usage, naming what is missing, such as the rate of a disk.
 KeysAnswer plan_keys(const ServingQuestion&, const std::string& place, const ServingAnswer& in_memory);
 
 /// Which layers' keys lie where, the bytes of a token, the time of a step and what binds it, and how much memory would do instead.

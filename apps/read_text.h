@@ -23,9 +23,9 @@ struct TextRoom {
 };
 /// The bytes that --memory allows, or that the machine has, beside the program and what is resident now.
 int64_t text_room(const Options&);
-/// Reads a whole file; "-": standard input. Errors: bad_file; does_not_fit: the text is larger than the room. That is checked before it is read; for bytes
-/// that are no UTF-8, each of which becomes three, behind that. A text of up to 1 MiB is always read; one whose bytes take more than encoding them
-/// (1 + kEncodeBytesPerByte), if it is so much shorter.
+/// Reads a whole file; "-": standard input. Errors: bad_file; does_not_fit: the text is larger than the room. That is checked before it is read, and again
+/// after it, as each byte that is no UTF-8 becomes three. A text of up to 1 MiB is always read; where per_byte is above that of encoding
+/// (1 + kEncodeBytesPerByte), the 1 MiB shrinks in the same proportion.
 std::string read_text(const std::string& path, const TextRoom& = {});
 /// Checks that there is room for a text and `per_line` bytes for each of its lines. `where` names the text. Errors: does_not_fit.
 void require_lines_fit(std::string_view text, int64_t per_line, const TextRoom&, const std::string& where);

@@ -1,5 +1,5 @@
 #pragma once
-// Reads --speculate and its options, for verbs that write text, and makes what guesses.
+// Reads --speculate and its options, for verbs that write text, and makes the proposer, which guesses.
 
 #include <memory>
 #include <optional>

@@ -10,7 +10,7 @@
 
 namespace tern {
 
-/// What went wrong, by who can mend it. The values are the exit codes of the command (docs/exit-codes).
+/// Kinds of failure, told apart by who can mend them. The values are the exit codes of the command (docs/exit-codes).
 enum class ErrorKind {
   bug = 1,            // our own broken promise, or anything unforeseen
   usage = 2,          // a flag, a recipe key, a value

@@ -27,7 +27,7 @@ class RegionErrors {
 
  private:
   std::atomic<bool> any_ = false;
-  std::exception_ptr first_;  // written by the thread that set any_, read behind the region
+  std::exception_ptr first_;  // written by the thread that set any_, read after the region
 };
 
 }  // namespace tern

@@ -1,5 +1,5 @@
 #pragma once
-// Bytes that are no UTF-8 in texts too long for a copy: how long the text is without them is known before it is made,
+// Bytes that are no UTF-8 in texts too long for a copy: the length of the repaired text is known before that is made,
 // and it is made in parts. What is ill-formed: base/utf8.h.
 
 #include <cstddef>
@@ -13,8 +13,8 @@ enum class Utf8Repair { mark, leave_out };
 
 /// The bytes that append_repaired_utf8 appends.
 size_t repaired_utf8_size(std::string_view text, Utf8Repair);
-/// Appends `text`, its ill-formed sequences repaired. Of parts that end at utf8_boundary the results, one behind the
-/// other, are that of the whole.
+/// Appends `text`, its ill-formed sequences repaired. The results of parts that end at utf8_boundary, joined, are
+/// the result of the whole.
 void append_repaired_utf8(std::string& out, std::string_view text, Utf8Repair);
 /// The last place up to `near`, which is at least 4, that is not within a character or an ill-formed sequence.
 size_t utf8_boundary(std::string_view text, size_t near);

@@ -46,7 +46,7 @@ class Comm {
   /// Every rank's tensor becomes the root's.
   void broadcast(const Tensor&, int root);
   /// send[r] goes to rank r, receive[r] comes from there; any sizes, if those of sender and receiver agree. An empty Tensor
-  /// is no elements.
+  /// stands for no elements.
   void all_to_all(std::span<const Tensor> send, std::span<const Tensor> receive);
   /// The same for the parts of one vector (even_parts): row r of `receive` (ranks, elements of the part) becomes what rank r
   /// has in this rank's part, r = this rank included.

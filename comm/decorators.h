@@ -55,12 +55,12 @@ enum class TransportFaultKind : uint8_t {
 struct TransportFault {
   TransportFaultKind kind = TransportFaultKind::kill;
   int64_t at_send = 0;
-  std::optional<uint64_t> bit = {};  // corrupt: which one, modulo the payload's; absent: the first of the middle byte
+  std::optional<uint64_t> bit = {};  // corrupt: which, modulo the number of bits; absent: the first of the middle byte
 };
 std::unique_ptr<Transport> faulty(std::unique_ptr<Transport>, TransportFault);
 
 /// Adds the faults that `text`, a comma-separated list, names for this rank: "die@RANK@SEND", "stop@…", "partition@…",
-/// "corrupt@RANK@SEND" or "corrupt@RANK@SEND@BIT" (modulo the payload's); "slow@RANK@BYTES", a link of BYTES bytes/s.
+/// "corrupt@RANK@SEND" or "corrupt@RANK@SEND@BIT" (modulo the payload's bits); "slow@RANK@BYTES", a link of BYTES bytes/s.
 /// RANK "*": all ranks.
 /// Returns the same transport if no fault names this rank. Errors: usage, quoting the fault.
 std::unique_ptr<Transport> with_fault(std::unique_ptr<Transport>, const std::string& text);

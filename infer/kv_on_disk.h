@@ -34,7 +34,7 @@ struct KvMoved {
   friend bool operator==(const KvMoved&, const KvMoved&) = default;
 };
 /// Bytes that a step moves if each of `sequences` sequences, with `past` keys, gets one more:
-///   read = 2·Σ_layers S·⌈past/P⌉·page,  written = 2·Σ_layers S·(the blocks of the row of each head)
+///   read = 2·Σ_layers sequences·⌈past/page_tokens⌉·page,  written = 2·Σ_layers sequences·(the blocks of the row of each head)
 /// Exact where a page is whole blocks and no two sequences share one; else up to two blocks more or less for each page.
 KvMoved kv_step_bytes(const KvShape&, int64_t on_disk, int64_t sequences, int64_t past,
                       int64_t alignment = kKvAlignment);

@@ -51,7 +51,7 @@ struct MemoryBudget {
   int64_t bytes = 0;
   std::string source;    // in words for people
   int64_t program = -1;  // ≥ 0: --memory is the limit, and the program itself takes this much of it
-  double elsewhere = 0;  // the part of each byte more of --memory that goes to something else
+  double elsewhere = 0;  // of each byte by which --memory grows, the part that goes to something else
 };
 /// "--memory 39MiB": the value that would allow `needed` bytes of tensors. Empty: --memory is not the limit, or the machine has too little memory.
 std::string memory_remedy(const MemoryBudget&, int64_t needed);

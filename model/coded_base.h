@@ -1,5 +1,5 @@
 #pragma once
-// A frozen model whose matrices stay as its files code them, so that adapters are trained beside a fraction of the memory
+// A frozen model whose matrices stay as its files code them, so that adapters are trained in a fraction of the memory
 // (QLoRA: Dettmers et al. 2023, arXiv:2305.14314 (recalled)). Forward and input gradient have the bits of the decoded
 // weights.
 

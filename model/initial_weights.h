@@ -19,7 +19,7 @@ enum class AdapterInit : uint8_t {
   orthogonal,  // random in half of the directions of a random orthogonal basis of size rank, B in the other half:
                // B·A = 0 but for rounding
   pissa,       // and B: the weight's leading singular directions, which the weight loses (model/taken_factors.h)
-  olora,       // and B: the first columns and rows of its orthogonal factors, which it loses
+  olora,       // and B: the first columns and rows of the weight's orthogonal factors, which the weight loses
 };
 /// The name that options and files of settings have for it; that of kaiming is "true", as in PEFT.
 std::string_view name_of(AdapterInit);

@@ -1,7 +1,7 @@
 #pragma once
 // How much a branch counts for a sequence, by what the sequence begins with: a gate g = |2σ(4·cos(f(p), key)) - 1| of the mean p of the
 // prompt's embeddings, f(p) = second·SiLU(first·p). Source: GainLoRA, Liang & Li 2025, arXiv:2505.15424 (from notes), and its code
-// (liangyanshuo/gainlora, read): there p divides by the padded length, here by the prompt's own.
+// (liangyanshuo/gainlora, read): there p is a sum divided by the padded length, here by the prompt's own.
 
 #include <cstdint>
 #include <span>

@@ -23,7 +23,7 @@ Tensor unit_forward(const ModelSpec&, int unit, const UnitWeights&, const Rows&,
 Tensor unit_backward_input(const ModelSpec&, int unit, const UnitWeights&, const Rows&, const Tensor& dy_TD,
                            UnitSaved& saved, const Compute&);
 /// Adds this micro-batch's weight gradients; never overwrites. Gradients are f32 (f64 of an f64 model), made by
-/// allocate_weights. For embed dy is the gradient of its output.
+/// allocate_gradients. For embed dy is the gradient of its output.
 void unit_backward_weight(const ModelSpec&, int unit, const UnitWeights&, const Rows&, const Tensor& dy_TD,
                           UnitSaved& saved, UnitWeights& gradients, const Compute&);
 

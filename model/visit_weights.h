@@ -15,7 +15,7 @@ namespace tern {
 struct ParameterInfo {
   std::string name;  // ours: "layers.0.attention.qkv.weight"; keys random numbers and checkpoints
   Shape shape;
-  int unit;    // index in ModelSpec::units that owns it
+  int unit;    // of the unit that owns it: index in ModelSpec::units
   bool decay;  // matrices and tables decay; biases and norms do not
   bool is_norm_weight;
   double initial;  // of norms and biases: what a new model begins with

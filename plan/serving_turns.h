@@ -5,8 +5,8 @@
 
 namespace tern {
 
-/// Fills the waits and the requests per second of a plan whose roles and number of users stand: a first token waits for its prompt and for a
-/// decoding that is under way; a token after it for a decoding and, for each answer of each other user of the copy, for a prompt.
+/// Fills in the waits and the requests per second of a plan whose roles and number of users are set. A first token waits for its prompt and for
+/// a decoding that is under way. A later token waits for a decoding, and for 1/answer of one prompt of each other user of the copy.
 void take_turns(const InferenceJob&, ServingPlan&);
 
 }  // namespace tern

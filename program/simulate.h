@@ -39,7 +39,7 @@ struct Simulation {
 };
 
 /// Bytes  in the order of the list, whatever runs beside the compute: what an instruction allocates counts from its
-///        place, and its temporaries there; what it frees is gone behind it. What a transfer reads is freed by its
+///        place, and its temporaries there; what it frees is gone after it. What a transfer reads is freed by its
 ///        JOIN.
 /// Times  `picoseconds` has one for each instruction (empty: the result has no start, end and makespan). An instruction
 ///        starts when all that it waits for (program/dependencies.h) has ended.

@@ -12,7 +12,7 @@
 //   tail      the gradient link's backlog after the last operation, then Σ update. The backlog walks the device's
 //             layers in the order of their last weight gradients, last virtual stage first and last layer of a stage
 //             first: backlog = max(backlog − t_u, 0) + sync_u, where t_u is the time of u's last gradient operation
-//             (recompute + backward + weight, with the resharding behind it; weight alone where the schedule splits)
+//             (recompute + backward + weight, with the resharding to u + 1; weight alone where the schedule splits)
 //   bytes     per device and tier: Σ persistent + the order's peak of Σ held·micro-batches (and, on the device tier,
 //             Σ held_weight·micro-batches + the largest transient of the running stage's layers: pipeline_peaks)
 

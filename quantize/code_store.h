@@ -1,5 +1,5 @@
 #pragma once
-// Codes of units that are done, on the disk: a run that was killed goes on behind them, and a writer asks for them in any
+// Codes of units that are done, on the disk: a run that was killed goes on after them, and a writer asks for them in any
 // order. One safetensors file per unit: NAME (rows of a parameter), NAME.tables, and in its metadata what the codes depend on.
 
 #include <map>

@@ -22,7 +22,7 @@ struct MatrixSensitivity {
 };
 
 /// Codes one matrix after another as LayerCoder would code it if all before it were left as they are, and runs what comes
-/// behind it: the divergence of the model's predictions is then this matrix's own. To second order in the errors the
+/// after it: the divergence of the model's predictions is then this matrix's own. To second order in the errors the
 /// divergences of several matrices add up, which is what choose_mixture takes for granted. A matrix that no token reaches (an
 /// expert that is never chosen) gets the mean of its unit's others.
 /// What was measured of a unit is kept in `directory`, one file for each; what is there is not measured again.

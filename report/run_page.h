@@ -16,7 +16,7 @@ namespace tern {
 struct RunState {
   std::string title;                  // such as the run's directory
   bool runs = false;                  // the run goes on, so the page asks to be loaded again every kPageSeconds
-  int64_t step = 0, total_steps = 0;  // steps that are done, and that are wished
+  int64_t step = 0, total_steps = 0;  // steps that are done, and that are asked for
   std::optional<double> seconds_left;
   std::vector<std::pair<std::string, std::string>> facts;  // further rows of the first table: name, value
   std::string settings;                                    // text; recipe.toml

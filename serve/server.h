@@ -20,7 +20,7 @@ namespace tern {
 
 class Clock;  // base/clock.h
 
-/// Who is answered, and how much at once. A request beyond one of the limits but max_running gets 429.
+/// Who is answered, and how much at once. A request beyond any of these limits except max_running gets 429.
 struct ServerRules {
   AccessRules access;
   int64_t max_running = 16;           // samples that a model's engine runs at once

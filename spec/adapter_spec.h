@@ -33,7 +33,7 @@ struct ModuleAdapter {
   double scale = 1;        // alpha/rank, or alpha/√rank
   int64_t pool = 1;        // A reads the mean of each `pool` neighbouring inputs (QA-LoRA)
   bool magnitude = false;  // the length of each row of weight + scale·B·A is trained by itself (DoRA)
-  double dropout = 0;      // in training this share of A's inputs is left out, the others are times 1/(1 - dropout)
+  double dropout = 0;      // in training this share of A's inputs is left out, the others are scaled by 1/(1 - dropout)
   friend bool operator==(const ModuleAdapter&, const ModuleAdapter&) = default;
 };
 /// The adapters of one unit, at most one for each module.

@@ -197,7 +197,7 @@ struct ModelSpec {
   int64_t vocab, width, layers, context;
   RopeSpec rope, local_rope;
   double initializer_range = 0.02;
-  bool scaled_residual_init = false;  // matrices that end residual branches start 1/√(2·layers) smaller
+  bool scaled_residual_init = false;  // matrices that end residual branches start with 1/√(2·layers) of the deviation
   bool predicts = true;  // false: an encoder, which has no next token; its head is the table of its embedding alone
   int64_t skipped_layers = 0;  // whose weights may follow the last layer's in the files and are not read
   HfNames names;               // what the weight files call the parameters

@@ -50,7 +50,7 @@ class ExchangeRing {
   ExchangeRing& operator=(const ExchangeRing&) = delete;
 
   /// The bytes of each extent of the record, when they are there; to be changed in place until release. One thread acquires, and records come in
-  /// their order, the first behind the last. Errors: those of read_extent and of a write that came before; TERN_CHECK: another record's
+  /// their order, the first again after the last. Errors: those of read_extent and of a write that came before; TERN_CHECK: another record's
   /// turn.
   std::vector<std::span<std::byte>> acquire(int record);
   /// Ends the use of the acquired record, which is then written back.

@@ -11,7 +11,7 @@ namespace tern {
 /// One image of a pass, in order.
 struct ImageStep {
   int64_t read_ps = 0, write_ps = 0;  // the disk's work for it; 0: none
-  int64_t before_ps = 0;              // of work that needs no image, behind the image before
+  int64_t before_ps = 0;              // of work that needs no image, after the image before it
   int64_t held_ps = 0;                // of work with it, from acquire to release
 };
 
@@ -22,9 +22,9 @@ struct ImagePassTimes {
 
 /// A pass that begins with the disk at rest and lasts until it is at rest again.
 ///   read     begins when those before it have ended and a slot is free: when the write of the image `slots` before has ended
-///   write    begins with its image's release, behind the writes before it; a read that is under way waits for it
+///   write    begins with its image's release, after the writes before it; a read that is under way waits for it
 ///   acquire  when the work before has ended and the read has
-/// `after_ps`: of work behind the last image. `slots`: those of the ring; no more are used than there are images.
+/// `after_ps`: of work after the last image. `slots`: those of the ring; no more are used than there are images.
 /// Of n equal images that are not written, with no other work and slots ≥ 2: read + (n − 1)·max(read, held) + held.
 ImagePassTimes image_pass_times(std::span<const ImageStep>, int64_t after_ps, int slots);
 

@@ -30,7 +30,7 @@ struct TrainInputs {
 ///         tokenizer with more tokens than the model; --seq beyond the learned positions.
 TrainInputs load_inputs(const TrainSettings&);
 
-/// Checks of the data files what can be known before OUT is touched. Errors: bad_file: a file is not there; usage: text without a
+/// Checks what can be known of the data files before OUT is touched. Errors: bad_file: a file is not there; usage: text without a
 /// tokenizer.
 void check_data_files(const TrainSettings&, const TrainInputs&);
 

@@ -11,7 +11,7 @@
 // | coordinate median        | n > 2f     | 4(1 + f/(n-2f))²                 |
 // | trimmed mean             | n > 2f     | 6f/(n-2f)·(1 + f/(n-2f))         |
 // | geometric median         | n > 2f     | 4(1 + f/(n-2f))²                 |
-// | a rule behind the mixing | as the rule| 8f/(n-f)·(κ + 1)                 |
+// | a rule after the mixing  | as the rule| 8f/(n-f)·(κ + 1)                 |
 //
 // In all rules below NaN counts as +∞, and a vector with a number that is not finite is infinitely far from all others. Rules that
 // take an f outvote up to f workers who send such vectors; where more send them, results need not be finite.

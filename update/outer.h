@@ -86,7 +86,7 @@ int64_t outer_factor_elements(const OuterConfig&, std::span<const OuterFragment>
 /// Peak bytes of message buffers, all ranks together.
 int64_t outer_staging_bytes(const OuterConfig&, std::span<const OuterFragment>, int ranks, DType);
 /// Bytes that all ranks together send to average a fragment after the step: 2(n − 1)·S for n ranks, each pair 2·S.
-/// S: bytes of the fragment, of its codes and scales, or of factors new in this turn. Who is cut off sends zeros, in pairs nothing.
+/// S: bytes of the fragment, of its codes and scales, or of factors new in this turn. A rank that is cut off sends zeros, in pairs nothing.
 int64_t outer_fragment_bytes(const OuterConfig&, const OuterFragment&, int fragment, int ranks, int64_t step, DType);
 
 /// What ranks do beside their own steps.

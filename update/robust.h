@@ -46,7 +46,7 @@ struct RobustConfig {
   uint64_t seed = 1;  // of the random numbers for buckets and garbage
 };
 
-/// Steps of the geometric median and of centered clipping.
+/// Steps of the geometric median and of centered clipping; vectors in a bucket.
 inline constexpr int kMedianSteps = 8, kClippingSteps = 1, kBucketSize = 2;
 
 /// Why this number of workers cannot be aggregated by this configuration, and what would do; "" if they can.

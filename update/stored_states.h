@@ -82,7 +82,7 @@ class StoredStates {
   /// Measures the disk, both ways together: some parts are read and written back, unchanged, for about `seconds`. Only
   /// before begin. Errors: those of ExchangeRing.
   ProbedRate probe(double seconds);
-  /// From now on parts are acquired, parameter after parameter in this order, in each step. What was written is read at once.
+  /// From now on parts are acquired, parameter after parameter in this order, in each step. Reading ahead begins at once.
   void begin(std::span<const size_t> parameters);
   /// A part's master (empty: the weight is it) and slots (empty: none), in memory, each as one row of numbers.
   struct Part {

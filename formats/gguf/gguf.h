@@ -90,7 +90,7 @@ inline constexpr int kGgufMaxArrayDepth = 4;
 /// A validated, mapped file, or the files of one model (formats/gguf/parts.h): those beside the first are opened with
 /// it, and tensors() has the tensors of all.
 /// Errors  bad_file: "PATH: [key 'K': | tensor 'T':] [byte N:] fact, expectation". Checked at opening: magic, version 3
-///         (others by name, with a remedy), little endian; counts and lengths against the bytes that are there before
+///         (another is named, with a remedy), little endian; counts and lengths against the bytes that are there before
 ///         anything is allocated; keys ASCII, ≤ 65,535 bytes, none twice; value and element types 0 to 12, booleans 0
 ///         or 1, strings ≤ 1 MiB, arrays nested at most 4 deep; general.alignment a power of two from 8; tensor names ≤
 ///         64 bytes, none twice, rank ≤ 4, no size of 0, types of the format's table, rows of whole blocks, sizes

@@ -16,7 +16,7 @@ enum class Pooling : uint8_t {
   cls,            // the first token
   last,           // the last token
   max,            // the largest of each column
-  mean_sqrt,      // the sum over √(number of tokens)
+  mean_sqrt,      // the sum divided by √(number of tokens)
   weighted_mean,  // token i counts i + 1 times
   pooler,         // BERT's: tanh of a matrix and the first token
 };

@@ -1,6 +1,6 @@
 #pragma once
-// What an untrusted tokenizer or regular expression may do with one text: the bytes it makes of the text, the steps that
-// a pattern goes back and tries anew, and the work of all steps together, in proportion to the text. Without this limit
+// What an untrusted tokenizer or regular expression may do with one text: the bytes it makes of the text, the steps of
+// a pattern that goes back to try anew, and the work of all steps together, in proportion to the text. Without this limit
 // such a tokenizer, small as its files are, could take all memory and time.
 
 #include <cstddef>
@@ -15,7 +15,7 @@ class TextBudget {
   /// for it. A text below 16 KiB may take what one of 16 KiB may.
   static constexpr int64_t kBytesPerByte = 64, kAlwaysBytes = 1 << 20;
   static constexpr int64_t kStepsPerByte = 64, kAlwaysSteps = 4'000'000;
-  /// Work is counted in bytes that a step reads or writes, some 25 ns each at most. What takes longer counts as so many
+  /// Work is counted in bytes that a step reads or writes, some 25 ns each at most. What takes longer counts as more
   /// bytes: a search of a pattern beside its steps (kSearchWork), the first search of a text or word (kFindWork more), a
   /// word in a step of a pre-tokenizer (kWordWork). Known tokenizers need some 400 for a byte: five patterns, each on
   /// words of one letter.

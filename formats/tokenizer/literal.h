@@ -1,6 +1,6 @@
 #pragma once
-// Finding a literal in a text, in time proportional to both whatever they are: a tokenizer's author may choose the one,
-// and its steps make the other.
+// Finding a literal in a text, in time proportional to the bytes of both, whatever these are: a tokenizer's author may
+// choose the literal, and the tokenizer's steps make the text.
 
 #include <cstddef>
 #include <string_view>

@@ -9,7 +9,7 @@ namespace tern {
 
 /// The four normal forms.
 enum class NormalForm { nfc, nfd, nfkc, nfkd };
-/// The text (valid UTF-8) in this form, by the reference's older tables: what it does not know stays as it is.
+/// The text (valid UTF-8) in this form, by the reference's older tables: what these do not know stays as it is.
 std::string normalize_unicode(std::string_view text, NormalForm);
 /// The text (valid UTF-8) in lower case, each character by lowercase_map (unicode.h).
 std::string lowercase_unicode(std::string_view text);

@@ -95,7 +95,7 @@ class Tokenizer {
   /// One line for people: "byte-level BPE, 50257 pieces, 50000 merges".
   std::string describe() const;
 
-  /// Write tokenizer.json (of a SentencePiece model tokenizer.model) and tokenizer_config.json that tern and
+  /// Writes tokenizer.json (tokenizer.model, if made of a SentencePiece model) and tokenizer_config.json, which tern and
   /// transformers read back to the same ids.
   void save(const std::filesystem::path& directory, Io& io = real_io()) const;
   /// The bytes of these two files. Errors of to_json: bad_file, if the tokenizer was made of a SentencePiece model.

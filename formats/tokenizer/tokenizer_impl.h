@@ -25,7 +25,7 @@
 
 namespace tern {
 
-/// An item around the text that the post-processor builds: ids, or the text's own.
+/// An item of what the post-processor builds around the text: ids, or the text's own ids.
 struct TemplateItem {
   std::vector<int32_t> ids;
   bool is_text = false;

@@ -1,7 +1,7 @@
 #pragma once
 // Guesses by a draft: a smaller model with the same tokens. The draft draws by the random number by which the target draws at that position, so
 // where both models give equal probabilities they draw the same token. Source: speculative decoding (Leviathan et al. 2023, recalled). A guess
-// is accepted if the target's draw is equal, in the place of rejection sampling, so no token of the target changes.
+// is accepted if the target's draw is equal to it, instead of by rejection sampling, so no token of the target changes.
 
 #include <unordered_map>
 
@@ -23,7 +23,7 @@ struct DraftLimits {
 };
 
 /// The draft, with a cache of its own for the texts for which it guesses. Keys of accepted guesses stay; those of others are dropped. If pages
-/// are missing, it gives up those of the texts that have not asked for a guess the longest, and computes them again when they ask.
+/// are missing, it gives up those of the texts that have gone longest without asking for a guess, and computes them again when they ask.
 class DraftProposer : public Proposer {
  public:
   /// Pool and clock must outlive it.

@@ -15,7 +15,7 @@ using GroupBlocks = void (*)(const uint8_t* blocks, int64_t count, CodeGroups&);
 using GroupLearnedBlocks = void (*)(const uint8_t* blocks, int64_t count, const RowCodebook&, CodeGroups&);
 struct CodeGroupsTable {
   GroupBlocks of[kNumWeightTypes];                 // by WeightType, of types with groups and without learned tables
-  GroupLearnedBlocks of_learned[kNumWeightTypes];  // of types with learned tables; where neither fits, nullptr
+  GroupLearnedBlocks of_learned[kNumWeightTypes];  // of types with learned tables; nullptr in both: any other type
 };
 TERN_DECLARE_TABLES(CodeGroupsTable, code_groups_table)
 

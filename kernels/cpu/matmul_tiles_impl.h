@@ -121,8 +121,8 @@ struct TileRows {
   void advance(int64_t bytes) { low += bytes, high += bytes; }
 };
 
-/// Where accumulators fill the registers, compilers load other operands early and spill them: behind this nothing is known of where
-/// rows lie, so they are loaded one by one.
+/// Where accumulators fill the registers, compilers load other operands early and spill them. After this they know nothing of where
+/// rows lie, so they load one at a time.
 template <class L>
 inline __attribute__((always_inline)) void keep_in_registers([[maybe_unused]] Vec (&sums)[kVecs],
                                                              [[maybe_unused]] TileRows<L>& rows) {
@@ -179,7 +179,7 @@ inline __attribute__((always_inline)) void steps(Vec (&c)[R][kVecs], TileRows<fl
 }
 #endif
 
-/// What is asked for while a tile is made: a place, and the bytes from one step's to the next one's. Beyond the end it does nothing.
+/// What is asked for while a tile is made: a place, and the bytes to the next step's place. Asking beyond the end does nothing.
 struct Ahead {
   const char* at;
   int64_t bytes;

@@ -18,7 +18,7 @@ int64_t newton_schulz_elements(int64_t rows, int64_t columns);
 /// matrix (rows, columns) becomes the result of five steps that begin with matrix / max(‖matrix‖_F, 1e-7): a singular
 /// value that was at least 0.01 of the norm is then between 0.68 and 1.14. A matrix of zeros stays zero.
 /// Order   products of kernels/cpu/symmetric_matmul.h and multiply_nn: threads change no bit, the instruction set does.
-/// Traffic 5·(3·long·short² + short³) FLOPs.
+/// Work    5·(3·long·short² + short³) FLOPs.
 void newton_schulz(std::span<float> matrix, int64_t rows, int64_t columns, std::span<float> temporary);
 /// What threads keep of these products.
 ThreadBytes newton_schulz_thread_bytes(int64_t rows, int64_t columns);

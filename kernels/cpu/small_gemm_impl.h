@@ -20,7 +20,7 @@ struct Rows {
 #if defined(__AVX512F__) || defined(__aarch64__)
 constexpr int kGemmRows = 6;  // 6×4 sums, 4 columns and 1 factor: 29 of 32 registers
 #else
-constexpr int kGemmRows = 2;  // 2×4 sums of 16 registers; of the other shapes 3×4 leaves one for both factors
+constexpr int kGemmRows = 2;  // 2×4 sums, 4 columns and 1 factor: 13 of 16 registers; 3 rows would take 17
 #endif
 
 // Unrolled by order: else the sums pass through the stack once a tile.

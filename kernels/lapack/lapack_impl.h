@@ -4,7 +4,7 @@
 
 namespace tern {
 
-/// Its address, "dsyevd_". Errors  bad_file: the library is not installed.
+/// The address of the function of this name, such as "dsyevd_". Errors  bad_file: the library is not installed.
 void* lapack_function(const char* name);
 void* blas_function(const char* name);
 

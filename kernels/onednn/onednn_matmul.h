@@ -28,7 +28,7 @@ void load_onednn();
 /// "2.6.3", or empty if not built in.
 std::string_view onednn_version();
 /// Whether oneDNN keeps to the active instruction set. Its limit can be given once, before its first kernel
-/// is made: it is chosen_isa(). So false where that is `portable`, as oneDNN has no limit so low, and where a test has
+/// is made: it is chosen_isa(). So it is false where that is `portable` (oneDNN has no limit so low) and where a test has
 /// forced a lower set since.
 bool onednn_is_held();
 /// Whether it multiplies this type on this machine, within the active set (bf16 wants AVX-512).

@@ -1,5 +1,5 @@
 #pragma once
-// An instance without the strategies that no better assignment than a known one can have.
+// An instance without the strategies that no assignment better than a known one can have.
 
 #include <cstdint>
 #include <vector>

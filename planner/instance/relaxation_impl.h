@@ -95,7 +95,7 @@ class Relaxation {
   std::vector<std::vector<EdgeCost>> across_;  // by class of link: least, after each layer
   std::vector<double> held_, held_weight_;     // micro-batches at the moment, per stage
   std::vector<double> room_, dear_;            // by device: device bytes; what one costs, in mu
-  double unshared_ = 0;                        // bytes less, on one of the devices
+  double unshared_ = 0;                        // by so many bytes one device, whichever it is, has less room
   double dear_room_ = 0, scale_ = 0;           // Σ dear · room; time over bytes
   double mu_ = 0;
   PathTerms weights_;

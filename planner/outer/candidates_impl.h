@@ -37,7 +37,7 @@ struct SpaceOfChoices {
   std::vector<ChoiceTables> tables;
   std::vector<Candidate> candidates;     // legal, in the order of enumeration
   std::vector<Candidate> bounded;        // legal, but not to be planned: their bounds alone count
-  int64_t too_many = 0, too_long = 0;    // choices of `bounded` or no_room, for operations, for picoseconds
+  int64_t too_many = 0, too_long = 0;    // of `bounded` or no_room: with too many operations; with too long times
   std::vector<std::vector<int>> orders;  // of mixed pipelines: each stage's machine, or kAnyType
   int64_t work_bound = 0;                // ps: of every choice, enumerated or not
   int64_t no_room = 0;                   // legal choices that cannot hold the least bytes: in no list

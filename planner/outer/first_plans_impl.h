@@ -24,7 +24,7 @@ UniformPlan mixed_plan(const SpaceOfChoices&, const Candidate&, const BuiltInsta
 /// other. Tries layers spread evenly by time, and chunks of equal numbers. found is false where none fits below
 /// `upper_bound`.
 UniformPlan repaired_plan(const SpaceOfChoices&, const Candidate&, const BuiltInstance&, int64_t upper_bound);
-/// A plan of layers=even, or what the assignment lacks that lacks least.
+/// A plan of layers=even; or, if none fits, what is missing in the assignment that needs the fewest bytes more.
 struct EvenPlan {
   UniformPlan plan;
   int64_t missing_bytes = 0;  // if none fits

@@ -10,7 +10,7 @@
 
 namespace tern {
 
-/// The place of a machine for stages on devices of several types.
+/// In place of a machine's index: stages lie on devices of several types.
 inline constexpr int kMixed = -1;
 
 /// How the layers of a choice are cut: not at all; one stage per rank, its order fixed or following the times; several.
@@ -34,9 +34,9 @@ struct ChoiceTables {
   // Mixed: per kind, from machine a to machine b at [a · machines + b]; within a node of machine a at [a].
   std::vector<std::vector<EdgeCost>> between, inside;
   std::vector<int64_t> boundary_bytes;  // per kind, of one micro-batch
-  // By form: sums over the layers of the least of each; bytes: persistent ones of all tiers.
+  // By form: sums over the layers of the least of each, ps.
   int64_t compute[kForms.size()]{}, forward[kForms.size()]{}, gradient[kForms.size()]{};
-  // Persistent and one micro-batch's: of all tiers, of the device.
+  // The same of bytes, persistent ones and one micro-batch's: on all tiers; on the device.
   int64_t least_bytes[kForms.size()]{}, least_device[kForms.size()]{};
   LongestTimes longest[kForms.size()];
   int64_t least_edge[2]{};  // both ways; [inside]
