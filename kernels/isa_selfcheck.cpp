@@ -255,7 +255,11 @@ std::string compare_attention(const AttentionKernels<T>& kernels, const Attentio
   for (int64_t i = 0; i < kLength; i += kKeyBlock)
     kernels.backward_keys(c.shape, gradients, {0, i, std::min(kKeyBlock, kLength - i)}, scratch);
   std::string failure = differs(name, out, c.out, share);
-  return failure.empty() ? compare_gradients_of(c, name, share, dq, dk, dv) : failure;
+  if (failure.empty()) failure = compare_gradients_of(c, name, share, dq, dk, dv);
+  if (!failure.empty()) return failure;
+  const int64_t head_scratch = attention_backward_scratch_bytes(c.shape, kLength);
+  kernels.backward_head(c.shape, gradients, 0, static_cast<float*>(thread_scratch(head_scratch)));
+  return compare_gradients_of(c, name, share, dq, dk, dv);
 }
 
 std::string compare_tile_attention(const TileAttentionTable& kernels, const AttentionCase& c) {

@@ -242,6 +242,7 @@ void attend_cache(const AttentionSpec& u, const Rows& rows, const Tensor& qkv, c
 ThreadBytes attention_thread_bytes(const AttentionSpec& u, const ThreadWork& work) {
   const AttentionShape shape = kernel_shape(u, u.qkv_rows(), {});
   int64_t bytes = attention_scratch_bytes(shape);  // a cache's rows go this way also where training's do not
+  if (work.gradients) bytes = attention_backward_scratch_bytes(shape, work.sequence);
   if (work.gradients && on_tiles(u, work.dtype, work.multiply))
     bytes = std::max(tile_attention_scratch_bytes(shape, work.sequence, false),
                      tile_attention_scratch_bytes(shape, work.sequence, true));

@@ -1,5 +1,7 @@
 #include "kernels/cpu/attention.h"
 
+#include <omp.h>
+
 #include <algorithm>
 #include <type_traits>
 #include <vector>
@@ -24,6 +26,8 @@ const AttentionKernels<T>& active() {
     return table.bfloat16;
 }
 
+constexpr int64_t kTasksOfThread = 4;  // as many at least are dealt out evenly enough
+
 int64_t tile_positions(const AttentionShape& shape) {
   return std::max<int64_t>(1, kTileRows / (shape.heads / shape.kv_heads));
 }
@@ -40,6 +44,14 @@ int64_t scratch_floats(const AttentionShape& shape) {
   const int64_t decoding = 2 * rows * padded + shape.head_dim * kKeyBlock + 3 * kKeyBlock * padded + rows * kKeyBlock;
   const int64_t on_tiles_decoding = on_tiles + kKeyBlock * padded;
   return std::max({by_vectors, decoding, on_tiles_decoding}) + 2 * rows + 2 * kMaxLanes;
+}
+
+int64_t head_rows(const AttentionShape& shape, int64_t length) { return length * (shape.heads / shape.kv_heads); }
+// Of the backward of one kv head: q, dout, sums, lse and D of all its rows beside the tiles.
+int64_t head_scratch_floats(const AttentionShape& shape, int64_t rows) {
+  const int64_t tile_rows = tile_positions(shape) * (shape.heads / shape.kv_heads), padded = padded_dim(shape.head_dim);
+  return rows * (3 * padded + 2) + 2 * shape.head_dim * kKeyBlock + 3 * kKeyBlock * padded + 2 * tile_rows * kKeyBlock +
+         2 * kMaxLanes;
 }
 
 void check_shape(const AttentionShape& s) {
@@ -64,13 +76,13 @@ struct Work {
 // Runs task(i, scratch) for i = count-1 … 0 on whichever thread is free: the last tile of a causal sequence is the
 // heaviest.
 template <class Task>
-void for_each_task(const AttentionShape& shape, int64_t count, const Work& work, Task task) {
+void for_each_task(int64_t scratch_bytes, int64_t count, const Work& work, Task task) {
   const bool alone = count == 1 || !work.repays_threads();
   RegionErrors errors;
 #pragma omp parallel if (!alone)
   {
     float* scratch = nullptr;
-    errors.guard([&] { scratch = static_cast<float*>(thread_scratch(attention_scratch_bytes(shape))); });
+    errors.guard([&] { scratch = static_cast<float*>(thread_scratch(scratch_bytes)); });
 #pragma omp for schedule(dynamic, 1)
     for (int64_t i = 0; i < count; ++i)
       if (scratch) task(count - 1 - i, scratch);
@@ -103,6 +115,11 @@ AttentionTile tile_at(const AttentionShape& shape, int64_t task, int64_t positio
 int64_t attention_scratch_bytes(const AttentionShape& shape) {
   return scratch_floats(shape) * static_cast<int64_t>(sizeof(float));
 }
+int64_t attention_backward_scratch_bytes(const AttentionShape& shape, int64_t longest) {
+  const int64_t group = shape.heads / shape.kv_heads,
+                rows = std::min(head_rows(shape, longest), kHeadRows / group * group);
+  return std::max(scratch_floats(shape), head_scratch_floats(shape, rows)) * static_cast<int64_t>(sizeof(float));
+}
 
 template <class T>
 void attention_forward(const AttentionShape& shape, std::span<const AttentionSequence<T>> sequences, const T* q, T* out,
@@ -122,15 +139,15 @@ void attention_forward(const AttentionShape& shape, std::span<const AttentionSeq
     work.add(shape, s.query_count, s.num_keys, tiles);
   }
   const auto kernel = active<T>().forward;
-  for_each_task(shape, tasks.count(), work, [&](int64_t i, float* scratch) {
+  for_each_task(attention_scratch_bytes(shape), tasks.count(), work, [&](int64_t i, float* scratch) {
     const auto [s, task] = tasks.place(i);
     kernel(shape, sequences[s], tile_at(shape, task, positions, sequences[s].query_count), q, out,
            lse.empty() ? nullptr : lse.data(), scratch);
   });
 }
 
-// Two passes, dq by query tiles and dk, dv by key blocks, each with its own P: 7 products where one pass over keys
-// would need 5, but then dq (in f32, of a whole sequence) would be scratch, and a sequence would be one thread's work.
+// A kv head of a sequence is one task where these suffice for the threads and its rows fit the scratch: five products. Else two passes, dq by
+// query tiles and dk, dv by key blocks, each with its own P: seven products, which any number of threads can share. The same bits.
 template <class T>
 void attention_backward(const AttentionShape& shape, std::span<const int64_t> starts, const T* q, const T* k,
                         const T* v, const T* out, const T* dout, std::span<const float> lse, T* dq, T* dk, T* dv) {
@@ -139,15 +156,18 @@ void attention_backward(const AttentionShape& shape, std::span<const int64_t> st
   TERN_CHECK(lse.size() >= static_cast<size_t>(starts.back() * shape.heads),
              "attention_backward: {} rows of {} heads, {} sums", starts.back(), shape.heads, lse.size());
   const int64_t positions = tile_positions(shape);
-  TaskList queries, keys;
+  TaskList queries, keys, heads;
   Work work;
+  int64_t longest = 0;
   for (size_t s = 0; s + 1 < starts.size(); ++s) {
     const int64_t length = starts[s + 1] - starts[s];
     TERN_CHECK(length >= 0, "attention_backward: sequence {} begins at {} and ends at {}", s, starts[s], starts[s + 1]);
     const int64_t tiles = ceil_div(length, positions) * shape.kv_heads;
     queries.add_sequence(tiles);
     keys.add_sequence(ceil_div(length, kKeyBlock) * shape.kv_heads);
+    heads.add_sequence(shape.kv_heads);
     work.add(shape, length, length, tiles);
+    longest = std::max(longest, length);
   }
   const auto sequence = [&](size_t s) {
     const int64_t row = starts[s], q_row = row * shape.q_stride, kv_row = row * shape.kv_stride,
@@ -157,8 +177,16 @@ void attention_backward(const AttentionShape& shape, std::span<const int64_t> st
         dq + q_row, dk + kv_row, dv + kv_row, starts[s + 1] - row};
   };
   const AttentionKernels<T>& kernels = active<T>();
+  if (head_rows(shape, longest) <= kHeadRows && heads.count() >= kTasksOfThread * omp_get_max_threads()) {
+    for_each_task(attention_backward_scratch_bytes(shape, longest), heads.count(), work,
+                  [&](int64_t i, float* scratch) {
+                    const auto [s, head] = heads.place(i);
+                    kernels.backward_head(shape, sequence(s), head, scratch);
+                  });
+    return;
+  }
   const int64_t query_tasks = queries.count();
-  for_each_task(shape, query_tasks + keys.count(), work, [&](int64_t i, float* scratch) {
+  for_each_task(attention_scratch_bytes(shape), query_tasks + keys.count(), work, [&](int64_t i, float* scratch) {
     if (i < query_tasks) {
       const auto [s, task] = queries.place(i);
       kernels.backward_queries(shape, sequence(s), tile_at(shape, task, positions, starts[s + 1] - starts[s]), scratch);

@@ -56,9 +56,10 @@ inline void load_queries(const QueryRows& rows, const T* base, int64_t stride, R
     load_rows(&row, 1, rows.shape.head_dim, {out.data + r * out.stride, out.stride});
   }
 }
+// + 0: a sum that vanished may be -0 or +0, by whether masked keys or queries stood beside it in its tile
 template <class T>
 inline void store_row(T* to, const float* from, int64_t dim, float factor) {
-  for_each_lanes(dim, [&](int64_t d, int64_t n) { store_some(to + d, load(from + d) * factor, n); });
+  for_each_lanes(dim, [&](int64_t d, int64_t n) { store_some(to + d, load(from + d) * factor + 0.0f, n); });
 }
 
 /// tanh within 3e-7 relative: its series near zero, elsewhere by the sigmoid.
@@ -302,6 +303,22 @@ inline void point_at_rows(const T* base, int64_t first, int64_t count, int64_t s
   for (int64_t i = 0; i < count; ++i) rows[i] = base + (first + i) * stride;
 }
 
+template <class T>
+inline void store_queries(const QueryRows& rows, const AttentionGradients<T>& g, Rows sums) {
+  for (int64_t r = 0; r < rows.count(); ++r)
+    store_row(rows.at(g.dq, r, rows.shape.q_stride), sums.data + r * sums.stride, rows.shape.head_dim,
+              rows.shape.scale);
+}
+template <class T>
+inline void store_keys(const AttentionShape& shape, const AttentionGradients<T>& g, AttentionTile tile, Rows dkeys,
+                       Rows dvalues) {
+  for (int64_t j = 0; j < tile.count; ++j) {
+    const int64_t row = (tile.first + j) * shape.kv_stride + tile.kv_head * shape.head_dim;
+    store_row(g.dk + row, dkeys.data + j * dkeys.stride, shape.head_dim, shape.scale);
+    store_row(g.dv + row, dvalues.data + j * dvalues.stride, shape.head_dim, 1.0f);
+  }
+}
+
 // dq of one query tile: key blocks ascending.
 template <class T>
 void backward_queries(const AttentionShape& shape, const AttentionGradients<T>& g, AttentionTile tile,
@@ -332,8 +349,7 @@ void backward_queries(const AttentionShape& shape, const AttentionGradients<T>& 
     weights_and_gradients(rows, side, base, g.length, scores, dscores);
     small_gemm(num_rows, padded, count, {dscores.data, kKeyBlock, 1}, key_rows, sums, true);
   }
-  for (int64_t r = 0; r < num_rows; ++r)
-    store_row(rows.at(g.dq, r, shape.q_stride), sums.data + r * padded, dim, shape.scale);
+  store_queries(rows, g, sums);
 }
 
 // dk and dv of one key block: query tiles ascending from the first that sees it.
@@ -367,11 +383,58 @@ void backward_keys(const AttentionShape& shape, const AttentionGradients<T>& g, 
     small_gemm(tile.count, padded, rows.count(), {scores.data, 1, kKeyBlock}, side.dout, dvalues, true);
     small_gemm(tile.count, padded, rows.count(), {dscores.data, 1, kKeyBlock}, side.query, dkeys, true);
   }
-  for (int64_t j = 0; j < tile.count; ++j) {
-    const int64_t row = (base + j) * shape.kv_stride + offset;
-    store_row(g.dk + row, dkeys.data + j * padded, dim, shape.scale);
-    store_row(g.dv + row, dvalues.data + j * padded, dim, 1.0f);
+  store_keys(shape, g, tile, dkeys, dvalues);
+}
+
+// Rows [first, first + count) of a tile's side.
+inline QuerySide part_of(const QuerySide& side, int64_t first) {
+  const auto from = [&](Rows m) { return Rows{m.data + first * m.stride, m.stride}; };
+  return {from(side.query), from(side.dout), side.lse + first, side.delta + first};
+}
+
+// dq, dk and dv of all queries of one kv head: the two kernels above in one pass over the key blocks, which makes P once. The same chains.
+template <class T>
+void backward_head(const AttentionShape& shape, const AttentionGradients<T>& g, int64_t kv_head,
+                   float* scratch_memory) {
+  const int64_t dim = shape.head_dim, padded = padded_dim(dim), offset = kv_head * dim,
+                group = shape.heads / shape.kv_heads, positions = larger(1, kTileRows / group),
+                tile_rows = positions * group;
+  const QueryRows all = {shape, {kv_head, 0, g.length}, group};
+  Scratch scratch = {scratch_memory};
+  const QuerySide side = place_queries(scratch, all.count(), padded);
+  const Rows sums = scratch.rows(all.count(), padded);
+  const Rows keys = scratch.rows(dim, kKeyBlock), values = scratch.rows(dim, kKeyBlock),
+             key_rows = scratch.rows(kKeyBlock, padded);
+  const Rows scores = scratch.rows(tile_rows, kKeyBlock), dscores = scratch.rows(tile_rows, kKeyBlock);
+  const Rows dkeys = scratch.rows(kKeyBlock, padded), dvalues = scratch.rows(kKeyBlock, padded);
+
+  load_query_side(all, g, side);
+  clear(sums, all.count());
+  for (int64_t base = 0; base < g.length; base += kKeyBlock) {
+    const int64_t count = smaller(kKeyBlock, g.length - base);
+    const T* at[kKeyBlock];
+    point_at_rows(g.v + offset, base, count, shape.kv_stride, at);
+    load_transposed(at, count, dim, values);
+    point_at_rows(g.k + offset, base, count, shape.kv_stride, at);
+    load_transposed(at, count, dim, keys);
+    load_rows(at, count, dim, key_rows);
+    clear(dkeys, kKeyBlock);
+    clear(dvalues, kKeyBlock);
+    const int64_t end = shape.window > 0 ? smaller(g.length, base + count - 1 + shape.window) : g.length;
+    for (int64_t first = shape.causal ? base : 0; first < end; first += positions) {
+      const QueryRows rows = {shape, {kv_head, first, smaller(positions, end - first)}, group};
+      const QuerySide part = part_of(side, first * group);
+      const Rows dquery = {sums.data + first * group * padded, padded};
+      small_gemm(rows.count(), whole_lanes(count), dim, {part.query.data, padded, 1}, keys, scores, false);
+      small_gemm(rows.count(), whole_lanes(count), dim, {part.dout.data, padded, 1}, values, dscores, false);
+      weights_and_gradients(rows, part, base, g.length, scores, dscores);
+      small_gemm(count, padded, rows.count(), {scores.data, 1, kKeyBlock}, part.dout, dvalues, true);
+      small_gemm(count, padded, rows.count(), {dscores.data, 1, kKeyBlock}, part.query, dkeys, true);
+      small_gemm(rows.count(), padded, count, {dscores.data, kKeyBlock, 1}, key_rows, dquery, true);
+    }
+    store_keys(shape, g, {kv_head, base, count}, dkeys, dvalues);
   }
+  store_queries(all, g, sums);
 }
 
 #if defined(__AMX_BF16__)
@@ -383,7 +446,7 @@ using HalfProducts = VectorProducts<bf16>;
 }  // namespace
 
 const AttentionTable attention_table = {
-    {forward<float, VectorProducts<float>>, backward_queries<float>, backward_keys<float>},
-    {forward<bf16, HalfProducts>, backward_queries<bf16>, backward_keys<bf16>}};
+    {forward<float, VectorProducts<float>>, backward_queries<float>, backward_keys<float>, backward_head<float>},
+    {forward<bf16, HalfProducts>, backward_queries<bf16>, backward_keys<bf16>, backward_head<bf16>}};
 
 }  // namespace tern::TERN_ISA_NAMESPACE

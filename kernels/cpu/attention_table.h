@@ -1,6 +1,6 @@
 #pragma once
-// The attention kernels of one instruction set: one tile of queries, or of keys, on one thread. attention.cpp deals
-// tiles to threads.
+// The attention kernels of one instruction set: one tile of queries, or of keys, or the backward of one kv head, on one thread.
+// attention.cpp deals them to threads.
 
 #include <cstdint>
 
@@ -10,9 +10,10 @@
 
 namespace tern {
 
-constexpr int64_t kKeyBlock = 64;  // keys are taken in blocks counted from position 0; belongs to the bits
-constexpr int64_t kTileRows = 64;  // rows of a query tile: positions times the query heads of one kv head
-constexpr int64_t kMaxLanes = 16;  // head_dim is padded to a multiple of this in scratch
+constexpr int64_t kKeyBlock = 64;    // keys are taken in blocks counted from position 0; belongs to the bits
+constexpr int64_t kTileRows = 64;    // rows of a query tile: positions times the query heads of one kv head
+constexpr int64_t kHeadRows = 2048;  // rows of a sequence under one kv head that the backward takes as one task
+constexpr int64_t kMaxLanes = 16;    // head_dim is padded to a multiple of this in scratch
 
 static constexpr int64_t padded_dim(int64_t head_dim) { return (head_dim + kMaxLanes - 1) / kMaxLanes * kMaxLanes; }
 
@@ -37,6 +38,7 @@ struct AttentionKernels {
   void (*backward_queries)(const AttentionShape&, const AttentionGradients<T>&, AttentionTile queries, float* scratch);
   void (*backward_keys)(const AttentionShape&, const AttentionGradients<T>&, AttentionTile keys,
                         float* scratch);  // one block
+  void (*backward_head)(const AttentionShape&, const AttentionGradients<T>&, int64_t kv_head, float* scratch);
 };
 struct AttentionTable {
   AttentionKernels<float> f32;

@@ -1,6 +1,7 @@
 #include "kernels/cpu/attention.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "kernels/attention_testing.h"
 #include "kernels/cpu/kv_rows.h"
@@ -289,6 +290,39 @@ TEST(Attention, ThreadsChangeNoBit) {
       EXPECT_TRUE(same_bits(other.out.values(), one.out.values()) && same_bits(other.lse.values(), one.lse.values()));
       EXPECT_TRUE(same_bits(other.dq.values(), one.dq.values()));
       EXPECT_TRUE(same_bits(other.dk.values(), one.dk.values()) && same_bits(other.dv.values(), one.dv.values()));
+    }
+  });
+}
+
+// One thread takes a kv head at a time, in one pass; for many threads these are too few tasks, so there are two passes.
+template <class T>
+void one_pass_has_the_bits_of_two(const AttentionCase<T>& c) {
+  std::vector<T> out(c.q.size());
+  std::vector<float> lse(static_cast<size_t>(kStarts.back() * c.shape.heads));
+  const PlainSequences<T> sequences(c.shape, kStarts, c.k.data(), c.v.data());
+  attention_forward<T>(c.shape, sequences.list, c.q.data(), out.data(), lse);
+  const auto gradients = [&](int threads) {
+    std::vector<T> all[] = {c.q, c.k, c.v};
+    with_threads(threads, [&] {
+      attention_backward<T>(c.shape, kStarts, c.q.data(), c.k.data(), c.v.data(), out.data(), c.dout.data(), lse,
+                            all[0].data(), all[1].data(), all[2].data());
+    });
+    std::vector<T> joined;
+    for (const std::vector<T>& part : all) joined.insert(joined.end(), part.begin(), part.end());
+    return joined;
+  };
+  const std::vector<T> one = gradients(1), two = gradients(40);
+  EXPECT_EQ(std::memcmp(one.data(), two.data(), one.size() * sizeof(T)), 0);
+}
+
+TEST(Attention, OnePassOverAHeadHasTheBitsOfTwo) {
+  std::vector<AttentionShape> shapes = variant_shapes();
+  shapes.insert(shapes.end(), std::begin(kShapes), std::end(kShapes));
+  for_each_isa([&] {
+    for (const AttentionShape& s : shapes) {
+      SCOPED_TRACE(testing::Message() << s.heads << " heads of " << s.head_dim << ", window " << s.window);
+      one_pass_has_the_bits_of_two(AttentionCase<float>(s));
+      one_pass_has_the_bits_of_two(AttentionCase<bf16>(s));
     }
   });
 }

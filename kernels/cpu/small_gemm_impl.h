@@ -17,10 +17,12 @@ struct Rows {
   int64_t stride;
 };
 
+/// Rows of a tile that is 1, 2, 3 or 4 vectors wide: as many sums as hide the latency of their fused additions, in the registers that
+/// there are beside the columns and a factor.
 #if defined(__AVX512F__) || defined(__aarch64__)
-constexpr int kGemmRows = 6;  // 6×4 sums, 4 columns and 1 factor: 29 of 32 registers
+constexpr int kTileHeights[] = {0, 12, 12, 8, 6};  // at the most 24 sums, 4 columns, 1 factor: 29 of 32 registers
 #else
-constexpr int kGemmRows = 2;  // 2×4 sums, 4 columns and 1 factor: 13 of 16 registers; 3 rows would take 17
+constexpr int kTileHeights[] = {0, 8, 6, 3, 2};  // at the most 12 sums, 2 columns, 1 factor: 15 of 16 registers
 #endif
 
 // Unrolled by order: else the sums pass through the stack once a tile.
@@ -28,50 +30,47 @@ template <int num_rows, int num_vectors>
 inline void gemm_tile(int64_t depth, LeftFactor a, const float* b, int64_t b_stride, float* c, int64_t c_stride,
                       bool add) {
   Vec sum[num_rows][num_vectors];
-#pragma GCC unroll 8
+#pragma GCC unroll 16
   for (int r = 0; r < num_rows; ++r)
-#pragma GCC unroll 8
+#pragma GCC unroll 16
     for (int j = 0; j < num_vectors; ++j) sum[r][j] = add ? load(c + r * c_stride + j * kLanes) : splat(0.0f);
   for (int64_t k = 0; k < depth; ++k) {
     Vec right[num_vectors];
-#pragma GCC unroll 8
+#pragma GCC unroll 16
     for (int j = 0; j < num_vectors; ++j) right[j] = load(b + k * b_stride + j * kLanes);
-#pragma GCC unroll 8
+#pragma GCC unroll 16
     for (int r = 0; r < num_rows; ++r) {
       const Vec left = splat(a.data[r * a.row_stride + k * a.step]);
-#pragma GCC unroll 8
+#pragma GCC unroll 16
       for (int j = 0; j < num_vectors; ++j) sum[r][j] = fma(left, right[j], sum[r][j]);
     }
   }
-#pragma GCC unroll 8
+#pragma GCC unroll 16
   for (int r = 0; r < num_rows; ++r)
-#pragma GCC unroll 8
+#pragma GCC unroll 16
     for (int j = 0; j < num_vectors; ++j) store(c + r * c_stride + j * kLanes, sum[r][j]);
 }
 
-template <int num_rows>
-inline void gemm_rows(int64_t cols, int64_t depth, LeftFactor a, const float* b, int64_t b_stride, float* c,
-                      int64_t c_stride, bool add) {
-  int64_t j = 0;
-  for (; j + 4 * kLanes <= cols; j += 4 * kLanes)
-    gemm_tile<num_rows, 4>(depth, a, b + j, b_stride, c + j, c_stride, add);
-  for (; j < cols; j += kLanes) gemm_tile<num_rows, 1>(depth, a, b + j, b_stride, c + j, c_stride, add);
+/// Columns of `num_vectors` vectors: tiles of `num_rows` rows, then of half as many for the rest.
+template <int num_vectors, int num_rows = kTileHeights[num_vectors]>
+inline void gemm_columns(int64_t rows, int64_t depth, LeftFactor a, const float* b, int64_t b_stride, float* c,
+                         int64_t c_stride, bool add) {
+  for (; rows >= num_rows; rows -= num_rows, a.data += num_rows * a.row_stride, c += num_rows * c_stride)
+    gemm_tile<num_rows, num_vectors>(depth, a, b, b_stride, c, c_stride, add);
+  if constexpr (num_rows > 1)
+    if (rows > 0) gemm_columns<num_vectors, num_rows / 2>(rows, depth, a, b, b_stride, c, c_stride, add);
 }
 
 /// c (rows, cols) = a·b, or += where `add`; b (depth, cols). cols is a multiple of kLanes.
 /// Order  each element is one chain of fma over depth, ascending, whatever its neighbours are.
 inline void small_gemm(int64_t rows, int64_t cols, int64_t depth, LeftFactor a, Rows b, Rows c, bool add) {
-  int64_t r = 0;
-  const auto left = [&] { return LeftFactor{a.data + r * a.row_stride, a.row_stride, a.step}; };
-  for (; r + kGemmRows <= rows; r += kGemmRows)
-    gemm_rows<kGemmRows>(cols, depth, left(), b.data, b.stride, c.data + r * c.stride, c.stride, add);
-  if constexpr (kGemmRows > 4)
-    for (; r + 4 <= rows; r += 4)
-      gemm_rows<4>(cols, depth, left(), b.data, b.stride, c.data + r * c.stride, c.stride, add);
-  if constexpr (kGemmRows > 2)
-    for (; r + 2 <= rows; r += 2)
-      gemm_rows<2>(cols, depth, left(), b.data, b.stride, c.data + r * c.stride, c.stride, add);
-  for (; r < rows; ++r) gemm_rows<1>(cols, depth, left(), b.data, b.stride, c.data + r * c.stride, c.stride, add);
+  int64_t j = 0;
+  for (; j + 4 * kLanes <= cols; j += 4 * kLanes)
+    gemm_columns<4>(rows, depth, a, b.data + j, b.stride, c.data + j, c.stride, add);
+  const int64_t left = (cols - j) / kLanes;
+  if (left == 3) gemm_columns<3>(rows, depth, a, b.data + j, b.stride, c.data + j, c.stride, add);
+  if (left == 2) gemm_columns<2>(rows, depth, a, b.data + j, b.stride, c.data + j, c.stride, add);
+  if (left == 1) gemm_columns<1>(rows, depth, a, b.data + j, b.stride, c.data + j, c.stride, add);
 }
 
 /// Lane i of vector j becomes lane j of vector i.

@@ -117,6 +117,23 @@ TEST(ThreadScratch, AttentionHoldsWhatItSays) {
           return ThreadBytes{plain, plain};
         },
         [&] { attention_forward<bf16>(shape, sequences.list, q.data(), out.data(), lse); });
+    std::vector<int64_t> many;  // sequences, so that up to eight threads take heads
+    for (int64_t i = 0; i <= 16; ++i) many.push_back(i * 45);
+    const int64_t heads = attention_backward_scratch_bytes(shape, 45);
+    expect_said(
+        "attention's backward",
+        [&] {
+          return ThreadBytes{heads, heads};
+        },
+        [&] {
+          attention_backward<bf16>(shape, many, q.data(), kv.data(), kv.data(), out.data(), q.data(), lse, dq.data(),
+                                   dk.data(), dv.data());
+        });
+    for (int64_t longest = 1, before = 0; longest < 5000; longest += 97) {
+      const int64_t now = attention_backward_scratch_bytes(shape, longest);
+      EXPECT_GE(now, std::max(before, plain));
+      before = now;
+    }
     if (!has_tile_attention()) return;
     for (const bool backward : {false, true}) {
       int64_t before = 0;

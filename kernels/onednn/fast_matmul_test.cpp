@@ -17,8 +17,8 @@ namespace {
 struct Size {
   int64_t m, n, k;
 };
-constexpr Size kSizes[] = {{1, 1, 1},      {7, 31, 33},    {33, 64, 7},   {64, 96, 128},
-                           {31, 1000, 33}, {130, 70, 515}, {1000, 33, 31}};
+constexpr Size kSizes[] = {{1, 1, 1},      {7, 31, 33},    {33, 64, 7},    {64, 96, 128},
+                           {31, 1000, 33}, {130, 70, 515}, {1000, 33, 31}, {60, 512, 40}};
 
 template <class T>
 double largest(std::span<const T> v) {
