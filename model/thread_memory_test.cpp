@@ -27,7 +27,7 @@ int64_t held_after_a_pass(const ModelSpec& spec, DType dtype, Multiply multiply)
   ModelWeights gradients = zero_gradients(spec, dtype, arena);
   const std::vector<int32_t> tokens = random_tokens(1100, spec.vocab, 2), targets = random_tokens(1100, spec.vocab, 3);
   const RopeTable rope = rope_table(spec, 700, 700);
-  const Rows rows = make_rows(tokens, {0, 700, 1100}, &rope);
+  const Rows rows = make_rows(tokens, {0, 700, 750, 800, 850, 900, 1000, 1100}, &rope);
   add_gradients(spec, weights, rows, targets, 1.0 / 1100, gradients, {arena, multiply});
   int64_t held = 0;
 #pragma omp parallel num_threads(8) reduction(+ : held)

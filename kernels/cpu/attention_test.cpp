@@ -297,7 +297,7 @@ TEST(Attention, ThreadsChangeNoBit) {
 // One thread takes a kv head at a time, in one pass; for many threads these are too few tasks, so there are two passes.
 template <class T>
 void one_pass_has_the_bits_of_two(const AttentionCase<T>& c) {
-  std::vector<T> out(c.q.size());
+  std::vector<T> out(c.dout.size());
   std::vector<float> lse(static_cast<size_t>(kStarts.back() * c.shape.heads));
   const PlainSequences<T> sequences(c.shape, kStarts, c.k.data(), c.v.data());
   attention_forward<T>(c.shape, sequences.list, c.q.data(), out.data(), lse);
