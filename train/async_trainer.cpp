@@ -245,7 +245,7 @@ class AsyncServer {
   void tell_drained(int64_t unused) const {
     if (unused == 0) return;
     const bool stopped = state_.train.step < total();
-    note(fmt::format("{} ({} tokens) came after {} {} of {} and {} not counted: {}", counted(unused, "gradient"),
+    note(fmt::format("{} ({} tokens) came after {} {} of {} and {} not counted: {}", tern::counted(unused, "gradient"),
                      format_with_commas(unused * s_.batch * s_.seq),
                      stopped ? "the run was stopped at receipt" : "receipt", state_.train.step, total(),
                      unused == 1 ? "is" : "are",
