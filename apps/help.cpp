@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "hardware/cluster.h"
 #include "hardware/machines.h"
+#include "spec/update_words.h"
 
 namespace tern {
 namespace {
@@ -95,10 +96,12 @@ std::string help_topic(const OptionTable& table, std::string_view topic) {
   if (topic == "exit-codes") return std::string(kExitCodes);
   if (topic == "files") return std::string(kFiles);
   if (topic == "recipes") return std::string(kRecipes);
+  if (topic == "updates") return updates_help();
   if (topic == "machines") return machines_help();
   if (topic == "environment") return environment_help(table);
   if (topic == "options") return markdown_table(table);
-  std::vector<std::string_view> known = {"exit-codes", "environment", "files", "recipes", "machines", "options"};
+  std::vector<std::string_view> known = {"exit-codes", "environment", "files",  "recipes",
+                                         "machines",   "updates",     "options"};
   for (const VerbSpec& verb : table.verbs) {
     if (verb.name == topic || verb_key(verb.name) == topic) return help_verb(table, verb);
     known.push_back(verb.name);

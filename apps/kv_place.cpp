@@ -46,11 +46,8 @@ KvPlace kv_place(const Options& options) {
     return {};
   }
   place.free_bytes = facts.free_bytes;
-  if (facts.file_system != "tmpfs") return place;
-  if (chosen)
-    throw Error(ErrorKind::usage, "{}: its files lie in memory (tmpfs); give --kv-dir a folder on a disk",
-                place.directory);
-  return {};
+  if (chosen) require_on_disk(place.directory, "--kv-dir");
+  return facts.file_system == "tmpfs" ? KvPlace{} : place;
 }
 
 std::vector<int64_t> kv_layers_to_weigh(const KvPlace& place, const ModelDescription& model,

@@ -1,7 +1,15 @@
 // tern train --optimizer: each rule's own defaults, and flags that would say nothing.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
+#include <algorithm>
+
 #include "apps/train_options_testing.h"
+#include "base/io.h"
+#include "base/text.h"
+#include "spec/update_words.h"
 
 namespace tern {
 namespace {
@@ -37,7 +45,10 @@ TEST(OptimizerOptions, EveryFlagThatSaysNothingForTheRuleIsRefusedByName) {
         if (own) continue;
         ++refused;
         EXPECT_TRUE(text.starts_with(flag + ":")) << text;
-        EXPECT_NE(text.find("--optimizer " + std::string(name_of(rule)) + " has none"), std::string::npos) << text;
+        EXPECT_NE(
+            text.find("--optimizer " + std::string(name_of(rule)) + " has none, it reads " + flags_of(rule) + " ("),
+            std::string::npos)
+            << text;
       }
   EXPECT_GT(refused, 50);
   EXPECT_TRUE(refusal({"--optimizer", "sngm", "--clip", "1"}).starts_with("--clip:"));
@@ -46,6 +57,67 @@ TEST(OptimizerOptions, EveryFlagThatSaysNothingForTheRuleIsRefusedByName) {
     EXPECT_TRUE(refusal({"--optimizer", "soap", "--basis-every", value}).starts_with("--basis-every:")) << value;
   // With all of the velocity kept and nothing of the gradient, Muon's matrices would never move.
   EXPECT_TRUE(refusal({"--optimizer", "muon", "--momentum", "1"}).starts_with("--momentum:"));
+}
+
+// On either side of the open end the message is the same, with the whole range.
+TEST(OptimizerOptions, AShareThatIsNotBelowOneIsRefusedInOneSentence) {
+  const std::vector<std::vector<std::string>> shares{{"--optimizer", "sgd", "--momentum"},
+                                                     {"--beta1"},
+                                                     {"--optimizer", "lion", "--beta2"},
+                                                     {"--ranks", "4", "--aggregator", "median", "--local-momentum"},
+                                                     {"--ranks", "4", "--outer", "diloco", "--outer-momentum"},
+                                                     {"--ranks", "4", "--outer", "diloco", "--outer-mix"},
+                                                     {"--async", "--workers", "2", "--momentum"}};
+  for (std::vector<std::string> words : shares)
+    for (const char* value : {"1", "1.5", "-0.1"}) {
+      const std::string want = words.back() + ": " + value + "; expected 0 up to, but not, 1";
+      std::vector<std::string> all = words;
+      all.push_back(value);
+      EXPECT_EQ(refusal(all), want);
+    }
+}
+
+TEST(OptimizerOptions, ARefusalNamesTheVariableOrTheRecipeThatSaysIt) {
+  const auto refused = [](const std::vector<std::string>& words, const Environment& environment) {
+    return refusal_of([&] { train_settings(resolve_options(tern_options(), "train", words, environment, false)); });
+  };
+  EXPECT_TRUE(refused({"MODEL", "--dry-run", "--optimizer", "sngm"}, {{"TERN_BETA1", "0.5"}})
+                  .starts_with("--beta1 (of TERN_BETA1): --optimizer sngm has none, it reads --momentum, --epsilon, "
+                               "--weight-decay ("));
+  EXPECT_TRUE(refused({"MODEL", "--dry-run"}, {{"TERN_BYZANTINE", "1"}})
+                  .starts_with("--byzantine (of TERN_BYZANTINE): without --aggregator"));
+  EXPECT_TRUE(refused({"MODEL", "--dry-run"}, {{"TERN_OUTER_EVERY", "9"}})
+                  .starts_with("--outer-every (of TERN_OUTER_EVERY): without --outer"));
+  EXPECT_TRUE(refused({"MODEL", "--dry-run"}, {{"TERN_WORKERS", "3"}})
+                  .starts_with("--workers (of TERN_WORKERS): without --async"));
+  EXPECT_TRUE(refused({"MODEL", "--dry-run"}, {{"TERN_PERTURBATION", "1"}})
+                  .starts_with("--perturbation (of TERN_PERTURBATION): only"));
+  const std::string recipe = testing::TempDir() + "tern-optimizer-" + std::to_string(::getpid()) + ".toml";
+  write_file_atomically(real_io(), recipe, "model = \"m\"\noptimizer = \"lion\"\n[train]\nmomentum = 0.9\n");
+  EXPECT_TRUE(refused({recipe, "--dry-run"}, {}).starts_with("--momentum (of " + recipe + ":4): --optimizer lion"))
+      << refused({recipe, "--dry-run"}, {});
+  real_io().remove(recipe);
+}
+
+TEST(OptimizerOptions, TheHelpOfUpdatesHasEveryRuleItsFlagsItsStateAndItsRates) {
+  const std::string help = help_topic(tern_options(), "updates");
+  for (const UpdateRule rule : kUpdateRules) {
+    const size_t begin = help.find(fmt::format("\n  {}\n", name_of(rule)));
+    ASSERT_NE(begin, std::string::npos) << name_of(rule);
+    const std::string about = help.substr(begin, help.find("\n\n", begin + 1) - begin);
+    for (const RuleOption& o : row_of(rule).options)
+      EXPECT_NE(about.find(fmt::format("--{} {}", o.name, o.fallback)), std::string::npos) << about;
+    EXPECT_EQ(about.find("--clip") != std::string::npos, !row_of(rule).clip.empty()) << about;
+    EXPECT_GT(rate_words(rule).size(), 20u) << name_of(rule);
+    EXPECT_NE(about.find("rates  "), std::string::npos) << about;
+  }
+  for (const char* state :
+       {"  adamw\n    reads  --beta1 0.9, --beta2 0.95, --epsilon 1e-8, --weight-decay 0.1, --clip 1.0\n"
+        "    state  8 / 8 / 8\n",
+        "    state  2.004 / 8 / 8\n", "    state  4 / 8 / 8\n", "    state  24 / 8 / 8\n"})
+    EXPECT_NE(help.find(state), std::string::npos) << state << help;
+  for (const std::string_view line : split(help, '\n')) EXPECT_LE(line.size(), 110u) << line;
+  EXPECT_NE(refusal({"--gradients", "zeroth-order"}).find("arXiv:2305.17333"), std::string::npos);
 }
 
 TEST(OptimizerOptions, ZerothOrderIsPlainSgdUnlessSaidAndRefusesWhatNeedsGradients) {

@@ -7,7 +7,7 @@ namespace tern {
 
 const OptionTable& tern_options();
 
-/// `tern help TOPIC`: exit-codes, environment, files, recipes. Errors: usage, with the nearest topic or verb.
+/// `tern help TOPIC`: exit-codes, environment, files, recipes, machines, updates, options. Errors: usage, with the nearest topic or verb.
 std::string help_topic(const OptionTable&, std::string_view topic);
 
 /// The output of `tern config show [VERB] [RECIPE] [flags]`: key, value and origin of everything that a verb would use. Without VERB: train.

@@ -197,7 +197,7 @@ TEST(Help, EveryVerbShowsEveryOneOfItsFlagsWithItsVariable) {
 }
 
 TEST(Help, TopicsExistAndAMistypedOneIsSuggested) {
-  for (const char* topic : {"exit-codes", "environment", "files", "recipes", "machines", "options"})
+  for (const char* topic : {"exit-codes", "environment", "files", "recipes", "machines", "updates", "options"})
     EXPECT_GT(help_topic(tern_options(), topic).size(), 200u) << topic;
   EXPECT_NE(help_topic(tern_options(), "environment").find("TERN_LOG"), std::string::npos);
   try {

@@ -24,8 +24,10 @@
 #include "base/shell.h"
 #include "base/units.h"
 #include "comm/thread_world.h"
+#include "spec/update_words.h"
 #include "train/async_trainer.h"
 #include "train/trainer.h"
+#include "train/update_notes.h"
 
 namespace tern {
 namespace {
@@ -67,6 +69,7 @@ Json json_of(const TrainSettings& s, const TrainResult& r) {
                {"ranks", num_ranks(s)},
                {"sum_groups", s.sum_order.groups},
                {"predicted_bytes", json_of(r.predicted)}};
+  json.update(update_json(s));
   json["program"]["checksum"] = fmt::format("{:08x}", r.program_checksum);
   if (s.plan && s.plan->program) json["program"]["planned_checksum"] = fmt::format("{:08x}", s.plan->program->checksum);
   if (s.plan) json["program"]["planned_step_seconds"] = static_cast<double>(s.plan->step_ps) * 1e-12;
@@ -102,6 +105,14 @@ Json json_of(const TrainSettings& s, const TrainResult& r) {
                       {"step_seconds", r.steady_step_seconds}};
   if (r.best) json["best"] = {{"step", r.best->step}, {"loss", r.best->loss}, {"model", r.best_model}};
   return json;
+}
+
+// The default rate is one for adamw: who chose another rule hears which rates suit it.
+void tell_rate(const Options& o, const TrainSettings& s) {
+  const UpdateRule rule = s.optimizer.rule;
+  if (o.given("learning-rate") || takes_adamw_rates(rule)) return;
+  log_info("--learning-rate {} is the default, which suits adamw; rates of {}: {}", s.schedule.peak, name_of(rule),
+           rate_words(rule));
 }
 
 // The lines of a run on a terminal, or one per interval elsewhere.
@@ -174,8 +185,7 @@ void tell_end(const TrainSettings& s, const TrainResult& r) {
       "memory: tensors {} at their most (predicted {}); with the program itself {} resident (predicted at most {})",
       format_bytes(r.counted_peak_bytes), format_bytes(r.predicted.tensors()), format_bytes(r.peak_resident_bytes),
       format_bytes(r.predicted.total()));
-  log_info("checkpoint {}; model {}{}", r.checkpoint, r.model,
-           s.async ? "" : "; page " + join_path(s.output, "page.html"));
+  log_info("checkpoint {}; model {}; page {}", r.checkpoint, r.model, join_path(s.output, "page.html"));
   if (!r.best_model.empty())
     log_info("the lowest held-out loss, {:.4f}, was that of step {}: {}", r.best->loss, r.best->step, r.best_model);
   if (r.idle_steps > 0)
@@ -224,6 +234,7 @@ Trained train_with(const Options& options, const std::optional<LaunchedRank>& la
       throw Error(ErrorKind::usage,
                   "--transport mpi: this process is a run of its own; start its ranks with mpirun -n N tern train ...");
     done.settings = train_settings(options);
+    tell_rate(options, done.settings);
     const TrainHooks hooks = talk.hooks(done.settings);
     const int ranks = num_ranks(done.settings);
     done.result = ranks == 1 ? train(done.settings, hooks, real_io(), {.stop = stop_flag()})
@@ -236,6 +247,7 @@ Trained train_with(const Options& options, const std::optional<LaunchedRank>& la
   run_as_rank(*launched, carrier, options.real("comm-timeout"), [&](std::shared_ptr<Comm> comm) {
     require_launched_ranks(options, *launched);
     done.settings = train_settings(options);
+    if (launched->rank == 0) tell_rate(options, done.settings);
     set_compute_threads(share(launched->local_size));
     done.result = train(done.settings, launched->rank == 0 ? talk.hooks(done.settings) : TrainHooks{}, real_io(),
                         {.world = std::move(comm), .stop = stop_flag(), .processes_here = launched->local_size});

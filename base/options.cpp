@@ -30,7 +30,10 @@ bool parse_on_off(std::string_view text, const std::string& where) {
   throw Error(ErrorKind::usage, "{}: '{}' is neither on nor off", where, text);
 }
 
+// A range that is open at its upper end is named whole, as its end is the value that is tried.
 void check_range(const OptionSpec& spec, double x, std::string_view text, const std::string& where) {
+  if (spec.below_max && !(x >= spec.min && x < spec.max))
+    throw Error(ErrorKind::usage, "{}: {}; expected {} up to, but not, {}", where, text, spec.min, spec.max);
   if (x < spec.min || (spec.above_min && x == spec.min))
     throw Error(ErrorKind::usage, "{}: {} is too small; it must be {} {}", where, text,
                 spec.above_min ? "more than" : "at least", spec.min);

@@ -39,6 +39,7 @@ struct OptionSpec {
   std::vector<std::string_view> choices = {};
   double min = -1e300, max = 1e300;  // allowed range of numbers, inclusive
   bool above_min = false;            // the range is open at min
+  bool below_max = false;            // and at max
   std::string_view env = {};         // the variable's name, where it is not TERN_NAME
   char letter = '\0';                // 'n': -n too
 };

@@ -77,7 +77,7 @@ std::string help_overview(const OptionTable& table) {
   for (const VerbSpec& verb : table.verbs) append_row(out, verb.name, verb.summary, 18, 100);
   out +=
       "\n`tern help VERB` or `tern VERB --help` shows a verb's options, `tern help TOPIC` explains exit-codes,\n"
-      "environment, files or recipes. Start with `tern demo`: two minutes, no GPU, no download.\n";
+      "environment, files, recipes or updates. Start with `tern demo`: two minutes, no GPU, no download.\n";
   return out;
 }
 

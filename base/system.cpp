@@ -180,4 +180,9 @@ DiskFacts read_disk_facts(const std::string& path) {
   return facts;
 }
 
+void require_on_disk(const std::string& folder, std::string_view option) {
+  if (read_disk_facts(folder).file_system == "tmpfs")
+    throw Error(ErrorKind::usage, "{}: its files lie in memory (tmpfs); give {} a folder on a disk", folder, option);
+}
+
 }  // namespace tern

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tern {
@@ -34,5 +35,7 @@ struct DiskFacts {
   std::string file_system;  // "ext4", "overlay", … or a number
 };
 DiskFacts read_disk_facts(const std::string& path);
+/// Refuses a folder whose files lie in memory. `option` names it: "--kv-dir". Errors: usage; the disk's: no such folder.
+void require_on_disk(const std::string& folder, std::string_view option);
 
 }  // namespace tern

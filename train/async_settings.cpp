@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/options.h"
+#include "train/option_origin.h"
 #include "train/settings.h"
 
 namespace tern {
@@ -15,7 +16,7 @@ namespace {
 constexpr std::array<std::string_view, 3> kAsyncOptions{"workers", "async-rule", "replay"};
 
 void refuse(const Options& o, std::string_view name, const std::string& why) {
-  if (o.given(name)) throw Error(ErrorKind::usage, "--{}: {}; leave it out", name, why);
+  if (o.given(name)) throw Error(ErrorKind::usage, "{}: {}; leave it out", as_given(o, name), why);
 }
 
 void require_alone(const Options& o, const TrainSettings& s, const AsyncConfig& c) {
@@ -39,9 +40,8 @@ void require_alone(const Options& o, const TrainSettings& s, const AsyncConfig& 
     throw Error(ErrorKind::usage, "--dtype bf16: --async sends the weights that it updates; choose f32");
   const double momentum = s.optimizer.option("momentum");
   if (c.rule == AsyncRule::asgd && momentum > 0)
-    throw Error(ErrorKind::usage, "--momentum {}: --async-rule asgd has none; leave it out, or choose another rule",
-                momentum);
-  if (momentum >= 1) throw Error(ErrorKind::usage, "--momentum: {}; expected 0 up to, but not, 1", momentum);
+    throw Error(ErrorKind::usage, "{} {}: --async-rule asgd has none; leave it out, or choose another rule",
+                as_given(o, "momentum"), momentum);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // Asynchronous training: any recorded order is replayed to the bit, whatever stops it; workers that leave; bytes; the run of one worker.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -76,7 +77,10 @@ TEST(TrainAsync, ARecordedOrderIsReplayedToTheBitAndBytesAreThePredictedOnes) {
       EXPECT_EQ(one.byte_mismatches, 0);
       EXPECT_EQ(one.counted_peak_bytes, one.predicted.tensors());
       ASSERT_TRUE(one.evaluation && one.loss);
-      put_arrivals(replayed, free.read("run/arrivals.txt"));
+      const std::string record = free.read("run/arrivals.txt");
+      EXPECT_TRUE(record.starts_with("# 3 workers\n")) << record;
+      // A record of an older run has no such line.
+      put_arrivals(replayed, dtype == DType::f32 ? record : record.substr(record.find('\n') + 1));
       s.async->replay = "order.txt";
       const TrainResult two = async_run(s, replayed);
       EXPECT_TRUE(bits_of(two, replayed) == bits_of(one, free));
@@ -160,6 +164,28 @@ TEST(TrainAsync, AWorkerThatLeavesIsNotWaitedFor) {
   EXPECT_TRUE(bits_of(async_run(s, replayed), replayed) == bits_of(r, io));
 }
 
+// Who watches hears what a stop leaves uncounted, and the page is there as of any run.
+TEST(TrainAsync, GradientsThatNoReceiptTakesAreToldAndThePageIsWritten) {
+  const RunInputs inputs(false);
+  TrainSettings s = async_settings(inputs, DType::f32, AsyncRule::ormo, 3);
+  MemoryIo io;
+  std::vector<std::string> notes;
+  std::atomic<bool> stop = false;
+  const TrainHooks hooks{.note = [&](const std::string& text) { notes.push_back(text); },
+                         .step = [&](const StepReport& r) { stop = r.step == 7; }};
+  EXPECT_EQ(async_run(s, io, hooks, stop).last_step, 7);
+  const auto told = [&](const std::string& begin) {
+    return std::ranges::any_of(notes, [&](const std::string& n) { return n.starts_with(begin); });
+  };
+  EXPECT_TRUE(told("asynchronous: rule ormo, 3 workers, momentum 0.8"));
+  EXPECT_TRUE(told("2 gradients (32 tokens) came after the run was stopped at receipt 7 of 20 and are not counted"))
+      << fmt::format("{}", fmt::join(notes, "\n"));
+  EXPECT_NE(io.read("run/page.html").find("7 of 20"), std::string::npos);
+  notes.clear();
+  async_run(s, io, hooks);
+  EXPECT_TRUE(told("2 gradients (32 tokens) came after receipt 20 of 20")) << fmt::format("{}", fmt::join(notes, "\n"));
+}
+
 // One worker is never late: momentum SGD on one rank, where the rate does not change (here it goes into the momentum).
 TEST(TrainAsync, OneWorkerIsThePlainRun) {
   const RunInputs inputs(true);
@@ -204,6 +230,11 @@ TEST(TrainAsync, WhatDoesNotFitTheRunIsRefused) {
     return "";
   };
   EXPECT_NE(refused(s).find("--replay order.txt: 2 arrivals, --steps 6"), std::string::npos) << refused(s);
+  put_arrivals(io, arrivals_text({0, 1, 0, 1, 0, 1}, 2));
+  EXPECT_NE(refused(s).find("--replay order.txt: an order of 2 workers, but --workers 3"), std::string::npos)
+      << "all of its numbers are those of workers: " << refused(s);
+  put_arrivals(io, "# 3 workers\n0\n# 3 workers\n");
+  EXPECT_NE(refused(s).find("order.txt:3: '# 3 workers'"), std::string::npos) << refused(s);
   put_arrivals(io, "0\n1\n3\n");
   EXPECT_NE(refused(s).find("order.txt:3: '3'"), std::string::npos) << refused(s);
   put_arrivals(io, "0\n1\n2\n0\n1\n2\n2\n2\n");

@@ -24,8 +24,10 @@
 #include "train/metric_rows.h"
 #include "train/nearest_fits.h"
 #include "train/run_checks.h"
+#include "train/run_page_file.h"
 #include "train/settings_facts.h"
 #include "train/stop.h"
+#include "train/update_notes.h"
 
 namespace tern {
 namespace {
@@ -71,6 +73,7 @@ class AsyncServer {
     result_.num_parameters = num_parameters(in_.spec);
     result_.program_checksum = checksum(gradient_program(in_.spec, s_));
     if (hooks_.predicted) hooks_.predicted(result_.predicted, in_.spec);
+    for (const std::string& text : update_notes(in_.spec, s_)) note(text);
     int64_t budget =
         s_.memory_bytes ? *s_.memory_bytes : read_memory_facts().available_bytes + read_process_memory().resident_bytes;
     text_room_ = budget - process;
@@ -183,7 +186,7 @@ class AsyncServer {
   void serve() {
     result_.first_step = result_.last_step = state_.train.step;
     if (hooks_.begun && state_.train.step < total()) hooks_.begun(state_.train.step, total());
-    begin_ns_ = last_ns_ = clock_.now_ns();
+    begin_ns_ = last_ns_ = page_ns_ = clock_.now_ns();
     const bool works = state_.train.step < total();
     for (int k = 0; works && k < num_workers(); ++k) send_work(k);
     while (state_.train.step < total() && !should_stop(worker_, s_, begin_ns_)) {
@@ -204,7 +207,7 @@ class AsyncServer {
         break;
       }
     }
-    if (works) drain();
+    if (works) tell_drained(drain());
     for (int k = 0; !works && k < num_workers(); ++k) stop_worker(k);
     transport().flush();
     result_.seconds = seconds_between(begin_ns_, clock_.now_ns()) - result_.evaluation_seconds;
@@ -219,8 +222,9 @@ class AsyncServer {
     post(transport(), worker + 1, kStop, {});
     alive_[static_cast<size_t>(worker)] = false;
   }
-  // The others finish what they have; nobody uses it.
-  void drain() {
+  // The others finish what they have; nobody uses it. Returns how many gradients came.
+  int64_t drain() {
+    int64_t unused = 0;
     draining_ = true;
     while (std::ranges::count(alive_, true) > 0) {
       AsyncHeader header;
@@ -229,11 +233,23 @@ class AsyncServer {
         worker = receive(header);
       } catch (const Error&) {
         if (std::ranges::count(alive_, true) > 0) throw;
-        return;  // the last ones left by themselves
+        break;  // the last ones left by themselves
       }
       take(worker, header);
       stop_worker(worker);
+      ++unused;
     }
+    return unused;
+  }
+
+  void tell_drained(int64_t unused) const {
+    if (unused == 0) return;
+    const bool stopped = state_.train.step < total();
+    note(fmt::format("{} ({} tokens) came after {} {} of {} and {} not counted: {}", tern::counted(unused, "gradient"),
+                     format_with_commas(unused * s_.batch * s_.seq),
+                     stopped ? "the run was stopped at receipt" : "receipt", state_.train.step, total(),
+                     unused == 1 ? "is" : "are",
+                     stopped ? "a run that goes on computes the same work again" : "no receipt was left for them"));
   }
 
   StepReport update(int worker, const AsyncHeader& header) {
@@ -291,6 +307,16 @@ class AsyncServer {
     }
     if (evaluates_at(s_, state_.train.step)) evaluate_now(row);
     if (!row.values.empty()) log_->append(std::move(row));
+    if (!last && seconds_between(page_ns_, last_ns_) >= kPageSeconds) write_page(true);
+  }
+
+  void write_page(bool runs) {
+    page_ns_ = last_ns_;
+    const RunState state = page_state(s_, result_, state_.train.step, seconds_between(begin_ns_, last_ns_), runs);
+    if (const std::string fault = write_run_page(io_, *run_, state); !fault.empty()) {
+      if (!page_failed_) note(fault);
+      page_failed_ = true;
+    }
   }
 
   void evaluate_now(MetricRow& row) {
@@ -313,7 +339,7 @@ class AsyncServer {
 
   void save() {
     log_->sync();
-    write_file_atomically(io_, join_path(s_.output, "arrivals.txt"), arrivals_text(state_.arrivals));
+    write_file_atomically(io_, join_path(s_.output, "arrivals.txt"), arrivals_text(state_.arrivals, num_workers()));
     writer_->save({.step = state_.train.step,
                    .samples = state_.train.samples,
                    .settings = settings_,
@@ -337,6 +363,7 @@ class AsyncServer {
     if (run_->exported(run_->model()) != wanted)
       run_->export_model(in_, state_.train.weights, s_.dtype, wanted, nullptr, run_->model());
     result_.model = run_->model();
+    write_page(false);
     result_.converses = (in_.tokenizer && in_.tokenizer->has_chat_template()) || !s_.chat_template.empty();
     result_.counted_peak_bytes = std::max(result_.counted_peak_bytes, kept_bytes());
     result_.peak_resident_bytes = read_process_memory().peak_resident_bytes;
@@ -361,8 +388,8 @@ class AsyncServer {
   std::unique_ptr<CheckpointWriter> writer_;
   std::vector<int64_t> worker_peaks_, worker_states_;
   std::vector<bool> alive_;  // of each worker: it is waited for
-  bool draining_ = false;
-  int64_t evaluation_peak_ = 0, begin_ns_ = 0, last_ns_ = 0, text_room_ = 0, delay_ = 0;
+  bool draining_ = false, page_failed_ = false;
+  int64_t evaluation_peak_ = 0, begin_ns_ = 0, last_ns_ = 0, page_ns_ = 0, text_room_ = 0, delay_ = 0;
 };
 
 void work_for(const TrainSettings& s, Io& io, Worker& worker) {

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/options.h"
+#include "train/option_origin.h"
 #include "train/settings.h"
 
 namespace tern {
@@ -115,6 +116,8 @@ void require_place(const TrainSettings& s, const OuterConfig& c) {
 
 }  // namespace
 
+std::string_view outer_name(const OuterConfig& c) { return kKinds[static_cast<size_t>(kind_of(c))].name; }
+
 bool is_outer_option(std::string_view name) { return std::ranges::count(kOuterOptions, name) > 0; }
 
 bool says_something(std::string_view name, const std::optional<OuterConfig>& c) {
@@ -129,11 +132,12 @@ std::optional<OuterConfig> outer_from(const Options& o, const TrainSettings& s) 
   for (const std::string_view name : kOuterOptions) {
     if (!o.given(name) || name == "outer") continue;
     if (!o.has("outer"))
-      throw Error(ErrorKind::usage, "--{}: without --outer ranks sum their gradients at each step; leave it out", name);
+      throw Error(ErrorKind::usage, "{}: without --outer ranks sum their gradients at each step; leave it out",
+                  as_given(o, name));
     const OuterKind kind = kind_named(o.text("outer"));
     if (!reads(kind, name))
-      throw Error(ErrorKind::usage, "--{}: --outer {} {}; leave it out, or choose diloco", name, o.text("outer"),
-                  kKinds[static_cast<size_t>(kind)].what);
+      throw Error(ErrorKind::usage, "{}: --outer {} {}; leave it out, or choose diloco", as_given(o, name),
+                  o.text("outer"), kKinds[static_cast<size_t>(kind)].what);
   }
   if (!o.has("outer")) return {};
   const OuterKind kind = kind_named(o.text("outer"));
@@ -160,11 +164,8 @@ std::optional<OuterConfig> outer_from(const Options& o, const TrainSettings& s) 
                   c->delay, c->every, kind == OuterKind::diloco ? ", or --outer co2" : "");
   }
   if (o.given("outer-rank") && c->codec != OuterCodec::power_sgd)
-    throw Error(ErrorKind::usage, "--outer-rank: of --outer-codec powersgd alone; leave it out");
+    throw Error(ErrorKind::usage, "{}: of --outer-codec powersgd alone; leave it out", as_given(o, "outer-rank"));
   if (o.has("outer-away")) c->away = absences_from(o.text("outer-away"));
-  if (c->momentum >= 1)
-    throw Error(ErrorKind::usage, "--outer-momentum: {}; expected 0 up to, but not, 1", c->momentum);
-  if (c->mix >= 1) throw Error(ErrorKind::usage, "--outer-mix: {}; expected 0 up to, but not, 1", c->mix);
   if (!(c->rate > 0)) throw Error(ErrorKind::usage, "--outer-rate: {}; expected more than 0", c->rate);
   require_company(*c, s.ranks);
   require_place(s, *c);

@@ -19,6 +19,8 @@ struct TrainSettings;
 /// --outer (--zero, --plan, --tensor-parallel, --context-parallel, --aggregator, --async, --trace, rules that compute gradients at other
 /// weights than those they keep: UpdateRuleRow::computes_elsewhere).
 std::optional<OuterConfig> outer_from(const Options&, const TrainSettings&);
+/// The kind, as --outer names it.
+std::string_view outer_name(const OuterConfig&);
 /// Whether it is --outer or one of its options.
 bool is_outer_option(std::string_view name);
 /// Whether such an option has an effect with this choice.

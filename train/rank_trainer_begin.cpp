@@ -34,6 +34,7 @@
 #include "train/stored_run.h"
 #include "train/tensor_groups.h"
 #include "train/tensor_state.h"
+#include "train/update_notes.h"
 #include "train/zeroth_run.h"
 
 namespace tern {
@@ -90,6 +91,7 @@ void RankTrainer::predict() {
   if (hooks_.companion) add_companion(hooks_.companion->bytes(in_.spec, s_.dtype), result_.predicted);
   result_.num_parameters = num_parameters(in_.spec);
   if (hooks_.predicted) hooks_.predicted(result_.predicted, in_.spec);
+  for (const std::string& text : update_notes(in_.spec, s_)) note(text);
   if (leads()) check_room(process);
   world().barrier();  // nobody takes memory before that
   place_ = rank_place(in_.spec, s_, worker_.rank());
@@ -202,6 +204,9 @@ void RankTrainer::begin_stored_states() {
                    s_.perturbation ? "weights and states" : "optimizer states", states_directory(s_),
                    name_of(states.way()), disk));
   if (!states.note().empty()) note(states.note());
+  if (read_disk_facts(states_directory(s_)).file_system == "tmpfs")
+    note(fmt::format("{}: its files lie in memory (tmpfs); --states-dir names a folder on a disk",
+                     states_directory(s_)));
 }
 
 void RankTrainer::prepare() {

@@ -8,10 +8,10 @@
 #include "base/process_memory.h"
 #include "base/units.h"
 #include "model/allocate_weights.h"
-#include "report/run_page.h"
 #include "train/gather_model.h"
 #include "train/metric_rows.h"
 #include "train/run_checks.h"
+#include "train/run_page_file.h"
 #include "train/stored_run.h"
 #include "train/tensor_state.h"
 
@@ -91,25 +91,11 @@ void RankTrainer::keep_if_best(double loss) {
 void RankTrainer::write_page(bool runs) {
   if (runs && seconds_between(page_ns_, last_ns_) < kPageSeconds) return;
   page_ns_ = last_ns_;
-  const int64_t done = state_.step - result_.first_step;
-  RunState state{.title = fmt::format("{}: a run of tern {}", s_.output, s_.adapter ? "adapt" : "train"),
-                 .runs = runs,
-                 .step = state_.step,
-                 .total_steps = s_.schedule.total_steps,
-                 .facts = {{"parameters", format_count(static_cast<double>(result_.num_parameters))},
-                           {"memory predicted", format_bytes(result_.predicted.total())}},
-                 .settings = s_.recipe_toml};
-  if (done > 0)
-    state.seconds_left = seconds_between(begin_ns_, last_ns_) / static_cast<double>(done) *
-                         static_cast<double>(state.total_steps - state.step);
+  RunState state = page_state(s_, result_, state_.step, seconds_between(begin_ns_, last_ns_), runs);
   if (best_.step >= 0)
     state.facts.emplace_back("lowest held-out loss", fmt::format("{:.6g} at step {}", best_.loss, best_.step));
-  const std::string log = join_path(run_->logs(), "metrics.jsonl");
-  try {
-    RunLog run{.name = s_.output, .log = io_.stat(log) ? parse_metrics(io_.read(log), log) : MetricsFile{}};
-    write_file_atomically(io_, run_->page(), run_page(run, state));
-  } catch (const Error& e) {
-    if (!page_failed_) note(fmt::format("{}; the run goes on without its page", e.what()));
+  if (const std::string fault = write_run_page(io_, *run_, state); !fault.empty()) {
+    if (!page_failed_) note(fault);
     page_failed_ = true;
   }
 }

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/options.h"
+#include "train/option_origin.h"
 #include "train/settings_ranks.h"
 
 namespace tern {
@@ -72,14 +73,12 @@ std::optional<RobustConfig> robust_from(const Options& o, const TrainSettings& s
   }
   for (const std::string_view name : kRobustOptions)
     if (o.given(name) && !says_something(name, c))
-      throw Error(ErrorKind::usage, "--{}: {}; leave it out", name,
+      throw Error(ErrorKind::usage, "{}: {}; leave it out", as_given(o, name),
                   !c ? "without --aggregator gradients are summed"
                   : name == "attackers"
                       ? "without --attack there are none"
                       : fmt::format("--aggregator {} has none", kAggregatorNames[static_cast<size_t>(c->aggregator)]));
   if (!c) return c;
-  if (c->local_momentum >= 1)
-    throw Error(ErrorKind::usage, "--local-momentum: {}; expected 0 up to, but not, 1", c->local_momentum);
   if (c->aggregator == Aggregator::centered_clipping && !(c->clip_radius > 0))
     throw Error(ErrorKind::usage, "--clip-radius: {}; expected more than 0", c->clip_radius);
   if (c->attack != Attack::none && c->attackers == 0)

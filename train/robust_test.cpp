@@ -104,12 +104,39 @@ TEST(TrainRobust, AnotherNumberOfRanksOrAnotherRuleIsAnotherRun) {
   EXPECT_NE(refused(other, 4).find("--aggregator: median in the checkpoint, not set now"), std::string::npos);
 }
 
+TEST(TrainRobust, NotANumberBesideTheMeanIsRefusedWithARuleThatWouldStandIt) {
+  const RunInputs inputs(false);
+  TrainSettings s = robust_settings(inputs, DType::f32, {.attack = Attack::not_a_number, .attackers = 1}, 4);
+  const auto refusal = [&] {
+    MemoryIo io;
+    try {
+      train_on(s, 4, io);
+    } catch (const Error& e) {
+      EXPECT_EQ(e.kind(), ErrorKind::diverged);
+      return std::string(e.what());
+    }
+    return std::string("it ran");
+  };
+  const std::string mean = refusal();
+  EXPECT_NE(mean.find("1 of 4 ranks attacks (nan), and --aggregator mean has no defence; choose --aggregator "
+                      "geometric-median --byzantine 1"),
+            std::string::npos)
+      << mean;
+  EXPECT_EQ(mean.find("--learning-rate"), std::string::npos) << mean;
+  s.robust->aggregator = Aggregator::geometric_median, s.robust->byzantine = 1;
+  EXPECT_EQ(refusal(), "it ran");
+  s.robust->attackers = 3;
+  EXPECT_NE(refusal().find("choose fewer attackers"), std::string::npos) << refusal();
+}
+
 // Held-out loss of ByzSGDnm on eight ranks, of whom the last one attacks for the whole run; infinite where the run is refused.
-double held_out_loss(const RunInputs& inputs, Aggregator rule, Attack attack, Mixing mixing = Mixing::none) {
+double held_out_loss(const RunInputs& inputs, Aggregator rule, Attack attack, Mixing mixing = Mixing::none,
+                     uint64_t seed = 3) {
   TrainSettings s = robust_settings(
       inputs, DType::f32,
       {.aggregator = rule, .byzantine = rule == Aggregator::mean ? 0 : 1, .mixing = mixing, .local_momentum = 0.9}, 8);
   s.robust->attack = attack, s.robust->attackers = attack == Attack::none ? 0 : 1;
+  s.seed = s.robust->seed = seed;
   s.optimizer = update_config(UpdateRule::sngm, {{"momentum", 0.0}});
   s.batch = 32, s.micro_batch = 4;
   s.schedule = {.kind = LearningRateKind::linear,
@@ -126,6 +153,24 @@ double held_out_loss(const RunInputs& inputs, Aggregator rule, Attack attack, Mi
     EXPECT_EQ(e.kind(), ErrorKind::diverged) << e.what();
     return INFINITY;
   }
+}
+
+TEST(TrainRobustScratch, Explore) {
+  const RunInputs inputs(true);
+  for (const Mixing mixing : {Mixing::none, Mixing::nearest, Mixing::buckets})
+    for (const Aggregator rule : {Aggregator::mean, Aggregator::krum, Aggregator::median, Aggregator::trimmed_mean,
+                                  Aggregator::geometric_median, Aggregator::centered_clipping}) {
+      if (rule == Aggregator::mean && mixing != Mixing::none) continue;
+      if (rule == Aggregator::krum && mixing == Mixing::buckets) continue;
+      for (uint64_t seed = 3; seed < 6; ++seed) {
+        const double alone = held_out_loss(inputs, rule, Attack::none, mixing, seed);
+        const double beside = held_out_loss(inputs, rule, Attack::garbage, mixing, seed);
+        std::printf("X %s %s seed %d: %.4f %.4f  %+.2f %%\n", kAggregatorNames[static_cast<size_t>(rule)].data(),
+                    kMixingNames[static_cast<size_t>(mixing)].data(), static_cast<int>(seed), alone, beside,
+                    100 * (beside / alone - 1));
+        std::fflush(stdout);
+      }
+    }
 }
 
 // The robust run ends where it would without the attacker, the mean does not.

@@ -11,6 +11,8 @@
 #include "base/json.h"
 #include "base/options.h"
 #include "spec/recompute.h"
+#include "spec/update_words.h"
+#include "train/option_origin.h"
 #include "train/outer_settings.h"
 #include "train/plan_settings.h"
 #include "train/robust_settings.h"
@@ -40,13 +42,14 @@ LearningRateSchedule schedule_from(const Options& o) {
   s.peak = o.real("learning-rate");
   s.minimum = o.has("min-learning-rate") ? o.real("min-learning-rate") : tenth(s.peak);
   if (s.kind == LearningRateKind::constant && o.given("min-learning-rate"))
-    throw Error(ErrorKind::usage, "--min-learning-rate: --schedule constant has no lower end; leave it out");
+    throw Error(ErrorKind::usage, "{}: --schedule constant has no lower end; leave it out",
+                as_given(o, "min-learning-rate"));
   s.warmup_steps = warmup_steps(o);
   s.decay_steps = o.has("decay-steps") ? o.integer("decay-steps") : s.total_steps / 10;
   if (s.kind != LearningRateKind::wsd) {
     if (o.given("decay-steps"))
-      throw Error(ErrorKind::usage, "--decay-steps: only --schedule wsd has a decay of its own, this run is {}",
-                  name_of(s.kind));
+      throw Error(ErrorKind::usage, "{}: only --schedule wsd has a decay of its own, this run is {}",
+                  as_given(o, "decay-steps"), name_of(s.kind));
     s.decay_steps = 0;
   }
   check_schedule(s);
@@ -62,20 +65,19 @@ UpdateConfig optimizer_from(const Options& o, UpdateRule rule) {
   if (o.given("clip")) c.clip = o.real("clip");
   if (o.given("clip") && row_of(rule).clip.empty())
     throw Error(ErrorKind::usage,
-                "--clip: the step of --optimizer {} does not depend on the length of the gradient; leave it out",
-                name_of(rule));
+                "{}: the step of --optimizer {} does not depend on the length of the gradient; leave it out",
+                as_given(o, "clip"), name_of(rule));
   for (const RuleOption& option : row_of(c.rule).options) {
     if (!o.given(option.name)) continue;
     const double value = o.real(option.name);
-    if (option.below_max && !(value < option.max))
-      throw Error(ErrorKind::usage, "--{}: {}; expected 0 up to, but not, {}", option.name, value, option.max);
     if (option.counts && (value < 1 || value != std::floor(value)))
       throw Error(ErrorKind::usage, "--{}: {}; expected a whole number from 1 on", option.name, value);
     c.set_option(option.name, value);
   }
   for (const auto& [name, value] : o.values())
     if (o.given(name) && is_of_other_rules(c.rule, name))
-      throw Error(ErrorKind::usage, "--{}: --optimizer {} has none; leave it out", name, name_of(c.rule));
+      throw Error(ErrorKind::usage, "{}: --optimizer {} has none, it reads {} (`{} help updates`); leave it out",
+                  as_given(o, name), name_of(c.rule), flags_of(c.rule), program_name());
   return c;
 }
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <charconv>
 #include <string>
 
@@ -80,6 +82,15 @@ Facts settings_facts(const TrainSettings& s, const RunIdentity& id) {
   return f;
 }
 
+// What is trained on what, then what makes a run another kind of run, then the rest.
+size_t place_of(const std::string& sentence) {
+  constexpr std::array<std::string_view, 12> kFirst{"model",        "tokenizer",   "data",          "--method",
+                                                    "--gradients",  "--optimizer", "--async-rule",  "--workers",
+                                                    "--aggregator", "--outer",     "--outer-every", "--ranks"};
+  const std::string_view key = std::string_view(sentence).substr(0, sentence.find(':'));
+  return static_cast<size_t>(std::ranges::find(kFirst, key) - kFirst.begin());
+}
+
 SettingsChange compare_settings(const Manifest& checkpoint, const Facts& settings, const Facts& made_by) {
   SettingsChange change;
   const auto number = [](const std::string* text) {
@@ -119,6 +130,7 @@ SettingsChange compare_settings(const Manifest& checkpoint, const Facts& setting
   for (const auto& [key, then] : checkpoint.settings)
     if (!find(settings, key))
       change.refused.push_back(fmt::format("{}: {} in the checkpoint, not set now", flag(key), then));
+  std::ranges::stable_sort(change.refused, {}, place_of);
   for (const auto& [key, now] : made_by) {
     const std::string* then = find(checkpoint.made_by, key);
     if (then ? *then == now : (key == "tensor-parallel" || key == "context-parallel") && now == "1")

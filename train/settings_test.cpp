@@ -118,6 +118,20 @@ TEST(CompareSettings, GroupsAreWarnedOfAndOlderCheckpointsHadOne) {
   EXPECT_TRUE(same.refused.empty() && same.warned.empty());
 }
 
+// What makes it another kind of run comes first, whatever else follows from it.
+TEST(CompareSettings, TheKindOfRunIsNamedBeforeItsNumbers) {
+  TrainSettings s = sample();
+  s.optimizer = update_config(UpdateRule::sgd);
+  s.seq = 17, s.batch = 5;
+  s.async = AsyncSettings{.rule = {.workers = 3}, .replay = {}};
+  RunIdentity other = kIdentity;
+  other.data = "11 tokens";
+  std::vector<std::string> names;
+  for (const std::string& text : change_to(s, other).refused) names.push_back(text.substr(0, text.find(':')));
+  EXPECT_EQ(names, (std::vector<std::string>{"data", "--optimizer", "--async-rule", "--workers", "--seq", "--batch",
+                                             "--momentum", "--beta1", "--beta2", "--epsilon"}));
+}
+
 TEST(CompareSettings, TheSameCommandGoesOnSilently) {
   const SettingsChange c = change_to(sample());
   EXPECT_TRUE(c.refused.empty());

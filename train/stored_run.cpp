@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/system.h"
 #include "model/visit_weights.h"
 #include "train/state_tensors.h"
 #include "train/zeroth_run.h"
@@ -63,6 +64,7 @@ void check_stored_states(const TrainSettings& s) {
     throw Error(ErrorKind::usage, "--states-dir {}: states lie in memory; say --states disk", s.states_directory);
   if (!s.states_on_disk) return;
   if (const std::string why = why_not_stored(s); !why.empty()) throw Error(ErrorKind::usage, "--states disk: {}", why);
+  if (!s.states_directory.empty()) require_on_disk(s.states_directory, "--states-dir");
 }
 
 StoredShape stored_shape(const ModelSpec& spec, const TrainSettings& s) {

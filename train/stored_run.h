@@ -19,7 +19,8 @@ namespace tern {
 /// Why the states of a run with these settings cannot lie in a file, in words that follow the option's name; empty: they can. It does not
 /// matter whether --states disk was given.
 std::string why_not_stored(const TrainSettings&);
-/// Refuses --states disk if the states cannot lie in a file, and --states-dir without --states disk. Errors  usage.
+/// Refuses --states disk if the states cannot lie in a file, --states-dir without --states disk, and a --states-dir whose files lie in memory.
+/// Errors  usage; the disk's: no such folder.
 void check_stored_states(const TrainSettings&);
 
 /// Where the states lie in the file, and the memory through which they pass.

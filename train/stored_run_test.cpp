@@ -3,9 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "base/error.h"
 #include "base/fault_io.h"
 #include "base/rng.h"
+#include "base/system.h"
 #include "train/disk_fit.h"
 #include "train/fit.h"
 #include "train/nearest_fits.h"
@@ -131,12 +134,16 @@ TEST(TrainStored, WhatCannotBeIsRefusedByName) {
     }
     return std::string();
   };
-  EXPECT_EQ(refusal([](TrainSettings&) {}), "");
+  EXPECT_EQ(refusal([](TrainSettings& s) { s.states_directory.clear(); }), "");
   EXPECT_NE(refusal([](TrainSettings& s) { s.ranks = 2; }).find("--ranks 2"), std::string::npos);
   EXPECT_NE(refusal([](TrainSettings& s) { s.optimizer = update_config(UpdateRule::lamb); }).find("lamb"),
             std::string::npos);
   EXPECT_NE(refusal([](TrainSettings& s) { s.adapter.emplace(); }).find("adapter"), std::string::npos);
   EXPECT_NE(refusal([](TrainSettings& s) { s.states_on_disk = false; }).find("--states-dir"), std::string::npos);
+  if (!std::filesystem::exists("/dev/shm") || read_disk_facts("/dev/shm").file_system != "tmpfs") return;
+  const std::string in_memory = refusal([](TrainSettings& s) { s.states_directory = "/dev/shm"; });
+  EXPECT_NE(in_memory.find("/dev/shm: its files lie in memory (tmpfs); give --states-dir"), std::string::npos)
+      << in_memory;
 }
 
 // A disk without room is told before the first step; one that is full later, at the step that finds it.

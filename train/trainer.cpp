@@ -13,6 +13,8 @@
 #include "train/run_checks.h"
 #include "train/settings_ranks.h"
 #include "train/stop.h"
+#include "train/update_notes.h"
+#include "update/norm.h"
 
 namespace tern {
 
@@ -34,6 +36,9 @@ TrainResult RankTrainer::run() {
   prepare();
   try {
     train();
+  } catch (const NotFinite& e) {
+    if (robust_advice(s_).empty()) throw;
+    throw Error(ErrorKind::diverged, "{}. {}", e.fact(), robust_advice(s_));
   } catch (const Error& e) {
     if (e.kind() != ErrorKind::peer) throw;
     throw Error(ErrorKind::peer, "step {}: {}", state_.step + 1, e.what());

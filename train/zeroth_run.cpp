@@ -11,6 +11,8 @@
 #include "program/two_forwards.h"
 #include "spec/attended_pairs.h"
 #include "spec/recompute.h"
+#include "spec/update_words.h"
+#include "train/option_origin.h"
 
 namespace tern {
 
@@ -20,7 +22,8 @@ std::optional<double> perturbation_from(const Options& o) {
   if (!o.knows("gradients")) return {};
   if (asks_for_zeroth_order(o)) return o.real("perturbation");
   if (o.given("perturbation"))
-    throw Error(ErrorKind::usage, "--perturbation: only --gradients zeroth-order has one; leave it out");
+    throw Error(ErrorKind::usage, "{}: only --gradients zeroth-order has one; leave it out",
+                as_given(o, "perturbation"));
   return {};
 }
 
@@ -52,10 +55,7 @@ void check_zeroth_order(const Options& o, const TrainSettings& s) {
                     name_of(s.optimizer.rule)));
   if (s.adapter && (s.adapter->preference || !s.adapter->trains_a))
     refuse("learns from the loss of tokens alone; choose --method lora, rslora, qalora or dora");
-  if (!o.given("learning-rate"))
-    refuse(
-        "say --learning-rate: slopes along random directions want rates far below those of gradients, such as 1e-6 for "
-        "a whole model, 1e-4 for an adapter");
+  if (!o.given("learning-rate")) refuse(fmt::format("say --learning-rate: {}", zeroth_rate_words()));
 }
 
 Program zeroth_program(const ModelSpec& spec, const TrainSettings& s) {

@@ -1,5 +1,7 @@
 #include "update/norm.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -29,12 +31,13 @@ std::vector<size_t> all_parameters(const UpdatePass& pass) {
   size_t first = 0, count = 0;
   for (size_t i = squares.size(); i-- > 0;)
     if (!std::isfinite(squares[i])) first = i, ++count;
-  throw Error(
-      ErrorKind::diverged,
-      "step {}: the gradient of '{}' is not finite ({} of {} tensors are not); the update was refused and the "
-      "weights are those of step {}. A lower --learning-rate, a longer --warmup-steps or --clip usually help; that is "
-      "another run, so give it another --output or say --resume never",
-      step, infos[first].name, count, infos.size(), step - 1);
+  throw NotFinite(
+      fmt::format("step {}: the gradient of '{}' is not finite ({} of {} tensors are not); the update was refused and "
+                  "the weights are those of step {}",
+                  step, infos[first].name, count, infos.size(), step - 1),
+      "A lower --learning-rate, a longer --warmup-steps or --clip usually help; that is another run, so give it "
+      "another "
+      "--output or say --resume never");
 }
 
 }  // namespace

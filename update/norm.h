@@ -2,13 +2,29 @@
 // NORM: the norm of all gradients of a step, and what else every UPDATE needs of all of them.
 
 #include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
+#include "base/error.h"
 #include "comm/comm.h"
 #include "update/pass.h"
 #include "update/rule.h"
 
 namespace tern {
+
+/// A gradient that is not finite. what() also says what usually helps.
+class NotFinite : public Error {
+ public:
+  /// `fact`: the step, the tensor, and what was refused.
+  NotFinite(std::string fact, std::string_view advice)
+      : Error(ErrorKind::diverged, "{}. {}", fact, advice), fact_(std::move(fact)) {}
+  const std::string& fact() const { return fact_; }
+
+ private:
+  std::string fact_;
+};
 
 /// NORM: what every UPDATE of the step needs of all gradients together. Changes nothing.
 /// Order   sqrt of Σ over parameters, in the order of trained_parameters(spec), of sum_of_squares (doubles, fixed blocks); the
@@ -16,7 +32,7 @@ namespace tern {
 /// Clip    PyTorch's clip_grad_norm_: coefficient min(1, clip / (norm + 1e-6)).
 /// Ranks   of shared parameters each rank sums its own blocks; all ranks then exchange the sums, and get the bits of one rank. In
 ///         tensor groups each rank sums what it has that others do not count; the ranks' sums are added in rank order.
-/// Errors  diverged: a gradient that is not finite, naming the step and the tensor. TERN_CHECK: shared parameters, and no world.
+/// Errors  NotFinite: a gradient that is not finite, naming the step and the tensor. TERN_CHECK: shared parameters, and no world.
 UpdateNorm gradient_norm(const UpdatePass&, Comm* world = nullptr);
 
 /// Σ x² of one parameter's gradient, as gradient_norm adds it. Only for a parameter that is whole on this rank.

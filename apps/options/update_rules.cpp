@@ -48,7 +48,8 @@ OptionRows update_rule_rows() {
                          .unit = "X",
                          .help = rule_help(o),
                          .min = 0,
-                         .max = o.max});
+                         .max = o.max,
+                         .below_max = o.below_max});
   return found;
 }
 

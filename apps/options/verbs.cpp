@@ -246,7 +246,7 @@ std::vector<VerbSpec> verb_rows() {
            "more than 10 % are counted, and said to be noise where they are many. A model's own step is not run: "
            "what tern plan says of it is a prediction."},
       {.name = "help",
-       .summary = "Help on a verb or a topic: exit-codes, environment, files, recipes, machines, options",
+       .summary = "Help on a verb or a topic: exit-codes, environment, files, recipes, machines, updates, options",
        .positionals = {{"TOPIC", "a verb or a topic", false}},
        .examples = {{"tern help train", "all options of a verb"}}},
       {.name = "version",

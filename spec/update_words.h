@@ -1,0 +1,26 @@
+#pragma once
+// Update rules in words, for help, refusals and notes. What the rows of spec/update_rules.def know is made from them; only which rates suit
+// a rule is written here.
+
+#include <string>
+#include <string_view>
+
+#include "spec/update_rule.h"
+
+namespace tern {
+
+/// The options of `tern train` that the rule reads, in the order of its row: "--momentum, --epsilon, --weight-decay".
+std::string flags_of(UpdateRule);
+
+/// Learning rates that suit the rule, with their source; each rule has such a sentence.
+std::string_view rate_words(UpdateRule);
+/// Whether adamw's rates suit it, and so the default of --learning-rate.
+bool takes_adamw_rates(UpdateRule);
+/// The same of --gradients zeroth-order, whatever its rule.
+std::string_view zeroth_rate_words();
+
+/// The topic `tern help updates`: each rule with its options and their defaults, its state's bytes, and rates that suit it. Bytes are those of
+/// an f32 model, for a parameter of a square matrix of 4,096, of a table, and of a vector.
+std::string updates_help();
+
+}  // namespace tern

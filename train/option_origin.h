@@ -1,0 +1,14 @@
+#pragma once
+// How refusals name an option, so that who did not type it finds it.
+
+#include <string>
+#include <string_view>
+
+namespace tern {
+
+class Options;
+
+/// "--momentum" of a command line; "--momentum (of TERN_MOMENTUM)", "--momentum (of run.toml:3)" of the environment and of a recipe.
+std::string as_given(const Options&, std::string_view name);
+
+}  // namespace tern
