@@ -76,7 +76,7 @@ int merge_offsets(const Options& options, ModelDescription model, const std::str
   if (has_magnitudes(model.spec))
     throw Error(ErrorKind::usage,
                 "{}: its magnitudes (DoRA) multiply rows, which offsets cannot; merge without --offsets, or adapt with "
-                "--method qalora",
+                "--method qalora or qablora",
                 adapter);
   Arena arena;
   ModelWeights branches = empty_weights(model.spec);
@@ -98,14 +98,16 @@ int merge_offsets(const Options& options, ModelDescription model, const std::str
                 {"output", out},
                 {"matrices", merged.error.matrices},
                 {"offsets", merged.offsets},
-                {"relative_error", merged.error.relative()}});
+                {"relative_error", merged.error.relative()},
+                {"largest_rounding", merged.largest}});
     return 0;
   }
-  print_out(
-      fmt::format("{}  {} offsets moved in {}, no code changed; rounding took {:.3g} % of what the adapter adds\n", out,
-                  format_with_commas(merged.offsets),
-                  merged.error.matrices == 1 ? "1 matrix" : fmt::format("{} matrices", merged.error.matrices),
-                  100 * merged.error.relative()));
+  print_out(fmt::format(
+      "{}  {} offsets moved in {}, no code changed; rounding took {:.3g} % of what the adapter adds, and of "
+      "each weight at most {:.2g}\n",
+      out, format_with_commas(merged.offsets),
+      merged.error.matrices == 1 ? "1 matrix" : fmt::format("{} matrices", merged.error.matrices),
+      100 * merged.error.relative(), merged.largest));
   return 0;
 }
 

@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <type_traits>
 #include <utility>
 
 #include "base/error.h"
@@ -109,24 +110,19 @@ std::string file_of(const std::string& dir, std::string_view name) {
   return path;
 }
 
-// A of means for each of their inputs, its share, as other programs read it.
-Branch expanded(const Branch& b, Arena& arena) {
-  if (b.pool == 1) return b;
-  Branch whole = b;
-  const int64_t in = b.a.count() / b.rank * b.pool;
-  whole.a = arena.allocate(wide_type(b.a.dtype()), {b.rank, in}, MemoryClass::staging), whole.pool = 1;
-  ops::by_dtype(b.a.dtype(), [&]<class T>() {
-    const std::span<const T> from = b.a.span<T>();
-    const auto spread = [&]<class To>(std::span<To> to) {
-      for (size_t i = 0; i < to.size(); ++i)
-        to[i] = static_cast<To>(number_as<double>(from[i / static_cast<size_t>(b.pool)]) / static_cast<double>(b.pool));
-    };
-    if constexpr (std::is_same_v<T, double>)
-      spread(whole.a.span<double>());
-    else
-      spread(whole.a.span<float>());
+// A matrix of `rows` rows in the wide type; f says for each number where it comes from in `from`, and it is divided by `over`.
+template <class Place>
+Tensor spread(const Tensor& from, int64_t rows, int64_t columns, int64_t over, Arena& arena, Place&& f) {
+  const Tensor to = arena.allocate(wide_type(from.dtype()), {rows, columns}, MemoryClass::staging);
+  ops::by_dtype(from.dtype(), [&]<class T>() {
+    const std::span<const T> numbers = from.span<T>();
+    using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
+    const std::span<Wide> out = to.span<Wide>();
+    for (size_t i = 0; i < out.size(); ++i)
+      out[i] = static_cast<Wide>(number_as<double>(numbers[static_cast<size_t>(f(static_cast<int64_t>(i)))]) /
+                                 static_cast<double>(over));
   });
-  return whole;
+  return to;
 }
 
 std::string parent_module(const std::string& tensor) { return tensor.substr(0, tensor.rfind('.')); }
@@ -187,6 +183,19 @@ ModelSpec with_adapters(ModelSpec spec, const PeftConfig& config, std::string_vi
               where, spec.family, fmt::join(names, ", "));
 }
 
+Branch written_out(const Branch& b, Arena& arena) {
+  Branch whole = b;
+  if (b.pool > 1) {
+    const int64_t in = b.a.count() / b.rank * b.pool;
+    whole.a = spread(b.a, b.rank, in, b.pool, arena, [&](int64_t i) { return i / b.pool; }), whole.pool = 1;
+  }
+  if (b.repeat > 1) {
+    const auto place = [&](int64_t i) { return i / b.rank / b.repeat * b.rank + i % b.rank; };
+    whole.b = spread(b.b, b.row_end - b.row_begin, b.rank, 1, arena, place), whole.repeat = 1;
+  }
+  return whole;
+}
+
 std::string peft_config_file(const std::string& dir) { return file_of(dir, "adapter_config.json"); }
 std::string peft_weights_file(const std::string& dir) { return file_of(dir, "adapter_model.safetensors"); }
 
@@ -234,7 +243,7 @@ void save_adapters(const ModelSpec& spec, const PeftConfig& config, const ModelW
   std::vector<TensorToWrite> entries;
   Arena arena;
   for_each_branch(spec, handles, [&](const AdaptedPlace& place, const Linear&, const Branch& b) {
-    const Branch whole = expanded(b, arena);
+    const Branch whole = written_out(b, arena);
     const BranchInfo infos = infos_of(place, whole);
     const auto add = [&](const ParameterInfo& info, const Tensor& t) {
       entries.push_back(dense_tensor(

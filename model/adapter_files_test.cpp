@@ -229,6 +229,33 @@ TEST(PeftFiles, RowsGoThroughTheFilesOrderAndBack) {
   EXPECT_GE(tried, 5);
 }
 
+// Of means and repeated rows the files hold ordinary LoRA, each row of B where the matrix's own row stands.
+TEST(PeftFiles, BalancedAdaptersAreWrittenAsOrdinaryOnes) {
+  for_each_dense_variant([&](const std::string& variant, const ModelSpec& full) {
+    SCOPED_TRACE(variant);
+    for (const AdaptedPlace& place : adapted_places(full))
+      for (const Fragment& f : place.out_rows)
+        if (f.name != place.out_rows.front().name) return;
+    const std::string out = testing::TempDir() + "peft_balanced";
+    const ModelSpec plain = with_adapters(full, 3), spec = with_balance(plain, 2, 2);
+    Arena arena;
+    ModelWeights weights = random_weights(spec, DType::f32, arena, 5), back = empty_weights(plain);
+    save_adapters(spec, {.targets = {.all_linear = true}, .rank = 3, .alpha = 3}, weights, out, real_io());
+    load_adapters(plain, out, DType::f32, back, arena);
+    std::vector<Tensor> kept;
+    for_each_adapter(spec, weights, [&](const ParameterInfo&, Tensor& t) { kept.push_back(t); });
+    size_t next = 0;
+    for_each_adapter(plain, back, [&](const ParameterInfo& info, Tensor& t) {
+      const Tensor& from = kept.at(next++);
+      const bool is_a = info.name.ends_with(".a");
+      for (int64_t i = 0; i < t.count(); ++i)
+        ASSERT_EQ(element(t, i), is_a ? element(from, i / 2) / 2 : element(from, i / 3 / 2 * 3 + i % 3)) << info.name;
+    });
+    EXPECT_EQ(next, kept.size());
+    EXPECT_THROW(load_adapters(spec, out, DType::f32, weights, arena), Error) << "a balanced branch is no ordinary one";
+  });
+}
+
 // Where the files hold a matrix's row, they hold the adapter's row of B.
 TEST(PeftFiles, RowsOfBStandWhereTheMatrixsOwnRowsDo) {
   const std::string out = testing::TempDir() + "peft_places";

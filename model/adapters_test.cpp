@@ -1,6 +1,7 @@
 // Branches of low rank beside weights: what they compute, and where they begin. Their gradients are in gradient_test.cpp,
 // their bytes in cost_test.cpp.
 
+#include "model/adapter_files.h"
 #include "model/allocate_weights.h"
 #include "model/initial_weights.h"
 #include "model/linear.h"
@@ -59,12 +60,11 @@ TEST(Adapters, GiveWhatTheMergedWeightsGive) {
   });
 }
 
-// A of means is A of each input over their number, and so it is in a file.
-TEST(Adapters, ThatReadMeansAreTheirExpansions) {
+// A of means is A of each input over their number, rows of B count several times, and so they are in a file.
+void expect_expansion(int64_t pool, int64_t repeat) {
+  SCOPED_TRACE(std::to_string(pool) + ", " + std::to_string(repeat));
   const ModelSpec plain = with_adapters(model_spec(tiny_config("llama")), 3, 0.7);
-  ModelSpec spec = plain;
-  for (Unit& unit : spec.units)
-    for (ModuleAdapter& a : unit.adapters) a.pool = 4;
+  const ModelSpec spec = with_balance(plain, pool, repeat);
   for (const auto& [dtype, bound] : {std::pair{DType::f64, 1e-13}, {DType::f32, 1e-5}, {DType::bf16, 0.1}}) {
     Arena arena;
     arena.set_poison(true);
@@ -73,10 +73,13 @@ TEST(Adapters, ThatReadMeansAreTheirExpansions) {
     const std::vector<ParameterInfo> infos = trained_parameters(spec);
     for (size_t i = 0; i < infos.size(); ++i) {
       fill_normal(*from[i], 0.1, i);
-      const int64_t pool = infos[i].name.ends_with(".a") ? 4 : 1;
-      ASSERT_EQ(to[i]->count(), pool * from[i]->count()) << infos[i].name;
+      const bool is_a = infos[i].name.ends_with(".a");
+      const int64_t r = 3, times = is_a ? pool : repeat;
+      ASSERT_EQ(to[i]->count(), times * from[i]->count()) << infos[i].name;
       for (int64_t k = 0; k < to[i]->count(); ++k)
-        set_element(*to[i], k, element(*from[i], k / pool) / static_cast<double>(pool));
+        set_element(*to[i], k,
+                    is_a ? element(*from[i], k / pool) / static_cast<double>(pool)
+                         : element(*from[i], k / r / repeat * r + k % r));
     }
     const std::vector<int32_t> tokens = random_tokens(9, spec.vocab, 1);
     const RopeTable rope = rope_table(spec, 16, 16);
@@ -86,6 +89,53 @@ TEST(Adapters, ThatReadMeansAreTheirExpansions) {
                                model_forward(plain, expanded, rows, nullptr, {arena, multiply})),
                 bound)
           << name_of(dtype);
+  }
+}
+
+TEST(Adapters, ThatReadMeansAreTheirExpansions) { expect_expansion(4, 1); }
+TEST(Adapters, OfRepeatedRowsAreTheirExpansions) {
+  expect_expansion(2, 2);
+  expect_expansion(1, 4);
+  expect_expansion(4, 2);
+}
+
+// What other programs read of Q-BLoRA: in f64 its product is the branch's within 1e-15 of it.
+TEST(Adapters, PlainExportsAreTheBranch) {
+  const int64_t out = 48, in = 64, r = 6, rows = 20;
+  for (const auto& [pool, repeat] : {std::pair<int64_t, int64_t>{2, 2}, {8, 2}, {4, 4}, {1, 2}}) {
+    Arena arena;
+    arena.set_poison(true);
+    const auto random = [&](Shape shape, uint64_t seed) {
+      const Tensor t = arena.allocate(DType::f64, shape, MemoryClass::weights);
+      fill_normal(t, 0.3, seed);
+      return t;
+    };
+    Linear balanced{.weight = DenseWeight{arena.zeros(DType::f64, {out, in}, MemoryClass::weights)},
+                    .bias = {},
+                    .out = out,
+                    .in = in,
+                    .branches = {}};
+    Linear plain = balanced;
+    const Branch b{.module = AdaptedModule::out,
+                   .row_begin = 0,
+                   .row_end = out,
+                   .rank = r,
+                   .scale = 0.7,
+                   .a = random({r, in / pool}, 1),
+                   .b = random({out / repeat, r}, 2),
+                   .pool = pool,
+                   .repeat = repeat};
+    balanced.branches = {b};
+    plain.branches = {written_out(b, arena)};
+    EXPECT_EQ(plain.branches[0].pool * plain.branches[0].repeat, 1);
+    const Tensor x = random({rows, in}, 3), y = random({rows, out}, 4), want = random({rows, out}, 5);
+    linear_forward(balanced, x, want, {arena});
+    linear_forward(plain, x, y, {arena});
+    double error = 0, norm = 0;
+    for (int64_t i = 0; i < y.count(); ++i)
+      error += std::pow(element(y, i) - element(want, i), 2), norm += std::pow(element(want, i), 2);
+    EXPECT_LE(std::sqrt(error / norm), 1e-15) << pool << ", " << repeat;
+    EXPECT_GT(norm, 1);
   }
 }
 

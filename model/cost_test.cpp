@@ -106,12 +106,13 @@ TEST(UnitCost, CountedBytesOfFrozenUnitsAndAdaptersEqualTheClosedForms) {
     const Rows rows = make_rows(tokens, {0, 5, 17}, &rope);
     ModelSpec both = with_adapters(full, 3);
     for (Unit& unit : both.units) unit.frozen = false;
-    ModelSpec pooled = with_uneven_adapters(full);
-    for (Unit& unit : pooled.units)
-      for (ModuleAdapter& a : unit.adapters) a.pool = 2;
-    for (const ModelSpec& spec : {with_adapters(full, 0), with_adapters(full, 3), with_adapters(full, 40),
-                                  with_uneven_adapters(full), both, pooled, with_magnitudes(with_adapters(full, 3)),
-                                  with_magnitudes(with_uneven_adapters(full), 0.1), with_magnitudes(both)})
+    const ModelSpec pooled = with_balance(with_uneven_adapters(full), 2, 1),
+                    balanced = with_balance(with_adapters(full, 40), 2, 2),
+                    repeated = with_balance(with_uneven_adapters(full), 1, 2);
+    for (const ModelSpec& spec :
+         {with_adapters(full, 0), with_adapters(full, 3), with_adapters(full, 40), with_uneven_adapters(full), both,
+          pooled, balanced, repeated, with_magnitudes(with_adapters(full, 3)),
+          with_magnitudes(with_uneven_adapters(full), 0.1), with_magnitudes(both)})
       for (const DType dtype : {DType::f32, DType::bf16, DType::f64})
         for (const Multiply multiply : {Multiply::exact, Multiply::fast})
           for (int unit = 0; unit < static_cast<int>(spec.units.size()); ++unit) {

@@ -130,11 +130,15 @@ TEST(UnitGradients, OfAdaptersBesideFrozenWeightsAgreeWithFiniteDifferences) {
   });
 }
 
-TEST(UnitGradients, OfAdaptersThatReadMeansAgreeWithFiniteDifferences) {
-  ModelSpec spec = with_adapters(model_spec(tiny_config("llama")), 3, 0.7);
-  for (Unit& unit : spec.units)
-    for (ModuleAdapter& a : unit.adapters) a.pool = 4;
-  expect_unit_gradients("llama, pooled", spec);
+TEST(UnitGradients, OfAdaptersThatPoolAndRepeatAgreeWithFiniteDifferences) {
+  const ModelSpec spec = with_adapters(model_spec(tiny_config("llama")), 3, 0.7);
+  expect_unit_gradients("llama, pooled", with_balance(spec, 4, 1));
+  expect_unit_gradients("llama, repeated", with_balance(spec, 1, 4));
+  expect_unit_gradients("llama, balanced", with_balance(spec, 2, 2));
+  ModelSpec dropped = with_balance(spec, 4, 2);
+  for (Unit& unit : dropped.units)
+    for (ModuleAdapter& a : unit.adapters) a.dropout = 0.3;
+  expect_unit_gradients("llama, balanced with dropout", dropped);
 }
 
 // DoRA: no gradient flows through the norms of rows, so they are held while numbers move.

@@ -274,12 +274,12 @@ Tensor inputs_of(const Branch& b, const Tensor& x, const Compute& c) {
   return read;
 }
 
-// The branch's columns of dy: dy itself where it has no others.
+// The branch's columns of dy, those that one row of B stands for summed: dy itself where it has no others.
 Tensor columns_of(const Branch& b, const Tensor& dy, const Compute& c) {
   const int64_t rows = b.row_end - b.row_begin;
-  if (dy.count() == dy.rows() * rows) return dy;
-  const Tensor columns = workspace(dy, rows, c);
-  ops::copy_columns(dy, b.row_begin, columns);
+  if (b.repeat == 1 && dy.count() == dy.rows() * rows) return dy;
+  const Tensor columns = workspace(dy, rows / b.repeat, c);
+  b.repeat == 1 ? ops::copy_columns(dy, b.row_begin, columns) : ops::sum_columns(dy, b.row_begin, b.repeat, columns);
   return columns;
 }
 
@@ -310,8 +310,9 @@ void branch_input(const Branch& b, const Tensor& dy, const Tensor& dx, const Com
 }
 
 void branch_forward(const Branch& b, const Tensor& x, const Tensor& y, const Compute& c) {
-  const Tensor h = product_of_inputs(b, x, c);
-  ops::add_columns(b.scale, product_of(h, b.b, c), y, b.row_begin);
+  const Tensor h = product_of_inputs(b, x, c), change = product_of(h, b.b, c);
+  b.repeat == 1 ? ops::add_columns(b.scale, change, y, b.row_begin)
+                : ops::add_repeated_columns(b.scale, change, b.repeat, y, b.row_begin);
 }
 
 // The branch's columns of y by the factors of its rows; the bias is none of what they lengthen.

@@ -71,8 +71,9 @@ struct Branch {
   AdaptedModule module;
   int64_t row_begin = 0, row_end = 0, rank = 0;
   double scale = 1;       // alpha/rank, or alpha/√rank
-  Tensor a = {}, b = {};  // (rank, in/pool); (row_end - row_begin, rank)
+  Tensor a = {}, b = {};  // (rank, in/pool); ((row_end - row_begin)/repeat, rank)
   int64_t pool = 1;       // a reads the means of each `pool` neighbouring columns of x in the place of x
+  int64_t repeat = 1;     // b's number j goes to `repeat` neighbouring columns of y, from row_begin + j·repeat on
   double dropout = 0;     // of a's inputs, where Compute::dropout is set: the share that is left out
   uint64_t stream = 0;    // dropout's stream of random numbers
   bool has_magnitude = false;

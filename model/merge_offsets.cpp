@@ -101,7 +101,7 @@ void require_pooled(const ParameterInfo& info, const Branch& b, int64_t in, Weig
       if (std::memcmp(&a[static_cast<size_t>(at)], &a[static_cast<size_t>(at + i)], sizeof(float)) != 0)
         throw Error(ErrorKind::usage,
                     "merge: the adapter of '{}' tells inputs of one group of {} apart, so that no offset can hold "
-                    "it: merge it into numbers (without --offsets), or train one with --method qalora",
+                    "it: merge it into numbers (without --offsets), or train one with --method qalora or qablora",
                     file_name_of(info, b.row_begin), group);
 }
 
@@ -146,6 +146,7 @@ void merge_row(const Place& place, int64_t file_row, std::span<std::byte> row, O
     if (!std::isfinite(kept))
       throw Error(ErrorKind::usage, "merge: an offset would be {}, more than {} holds", exact, type.name);
     merged.error.change += add[g] * add[g], merged.error.lost += (kept - exact) * (kept - exact);
+    merged.largest = std::max(merged.largest, std::abs(kept - exact));
     ++merged.offsets;
   }
 }

@@ -133,6 +133,61 @@ TEST(MergeOffsets, MovesOffsetsAloneAndRoundsOnce) {
   }
 }
 
+// Half a unit in the last place of a number of f16 of that size.
+double half_unit_of_f16(double x) {
+  int exponent = 0;
+  std::frexp(x, &exponent);
+  return std::ldexp(1.0, std::max(exponent, -13) - 12);
+}
+
+// Q4_1: each weight that the merged file decodes to is s·q + o + δ but for the one rounding of its offset to f16.
+TEST(MergeOffsets, EveryWeightOfQ4_1IsWithinOneRoundingOfItsOffset) {
+  const TemporaryDirectory dir;
+  const Base base(dir, WeightType::q4_1);
+  Arena arena;
+  ModelWeights branches = base.branches(arena);
+  const OffsetMerge merged = merge_into_offsets(base.adapted, branches, base.path, base.merged, real_io());
+  const ModelWeights before = load_weights(base.plain, base.path, DType::f32, arena),
+                     after = load_weights(base.plain, base.merged, DType::f32, arena);
+  const ModelSpec stored = with_stored_matrices(with_adapters(base.plain, 0), base.merged, DType::f32);
+  ModelWeights coded = load_weights(stored, base.merged, DType::f32, arena), was = before, is = after;
+  std::vector<Linear*> from, to, with;
+  for_each_linear(base.plain, was, [&](const ParameterInfo&, Linear& l) { from.push_back(&l); });
+  for_each_linear(base.plain, is, [&](const ParameterInfo&, Linear& l) { to.push_back(&l); });
+  for_each_linear(base.adapted, branches, [&](const ParameterInfo&, Linear& l) { with.push_back(&l); });
+  double largest = 0, share = 0;
+  size_t i = 0;
+  for_each_linear(stored, coded, [&](const ParameterInfo& info, Linear& blocks) {
+    const size_t at = i++;
+    if (with[at]->branches.empty()) return;
+    const Tensor &x = dense_rows(*from[at]), &y = dense_rows(*to[at]);
+    const std::vector<CodedPiece>& pieces = std::get<CodedWeight>(blocks.weight).pieces;
+    int64_t first = 0;
+    for (const CodedPiece& piece : pieces) {
+      for (int64_t r = 0; r < piece.rows; ++r)
+        for (int64_t g = 0; g < blocks.in / base.group; ++g) {
+          f16 offset;
+          const auto* block =
+              static_cast<const std::byte*>(piece.bytes.data()) + (r * (blocks.in / base.group) + g) * 20;
+          std::memcpy(&offset, block + 2, sizeof offset);
+          const int64_t d = piece.head_dim, row = first + (d > 0 ? r / d * d + r % d % 2 * (d / 2) + r % d / 2 : r);
+          const double add = added(*with[at], row, g * base.group), bound = half_unit_of_f16(to_float(offset));
+          for (int64_t k = row * blocks.in + g * base.group; k < row * blocks.in + (g + 1) * base.group; ++k) {
+            const double want = element(x, k) + add, error = std::abs(element(y, k) - want);
+            // Both numbers were rounded to f32 by the decoder.
+            const double decoded = 0x1p-24 * (std::abs(element(x, k)) + std::abs(element(y, k)));
+            ASSERT_LE(error, bound + decoded) << info.name << " " << k;
+            largest = std::max(largest, error - decoded), share = std::max(share, error / bound);
+          }
+        }
+      first += piece.rows;
+    }
+  });
+  EXPECT_GE(merged.largest, largest);
+  EXPECT_LE(merged.largest, largest * 1.01 + 1e-6);
+  EXPECT_GT(share, 0.9) << "no weight comes near the bound: nothing is tested";
+}
+
 TEST(MergeOffsets, GivesTheLogitsOfTheBranches) {
   const TemporaryDirectory dir;
   const std::vector<int32_t> tokens = random_tokens(9, 37, 4);

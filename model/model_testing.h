@@ -183,6 +183,13 @@ inline ModelSpec with_uneven_adapters(ModelSpec spec) {
   return spec;
 }
 
+/// The same whose A read means of `pool` inputs, and whose rows of B count for `repeat` rows.
+inline ModelSpec with_balance(ModelSpec spec, int64_t pool, int64_t repeat) {
+  for (Unit& unit : spec.units)
+    for (ModuleAdapter& a : unit.adapters) a.pool = pool, a.repeat = repeat;
+  return spec;
+}
+
 /// The same with magnitudes of rows (DoRA), and with dropout.
 inline ModelSpec with_magnitudes(ModelSpec spec, double dropout = 0) {
   for (Unit& unit : spec.units)

@@ -273,11 +273,12 @@ void add_gradient(const Tensor& x, const Tensor& dw) {
   if (!dw.empty()) add(x, dw);
 }
 
-// Calls f(row of the wide tensor at the column, row of the narrow one), both of n elements, for every row.
+// Calls f(row of the wide tensor at the column, row of the narrow one, n) for every row: n elements of the narrow one, `repeat` times
+// as many of the wide one.
 template <class T, class F>
-static void for_columns(const Tensor& wide, int64_t column, const Tensor& narrow, F&& f) {
+static void for_columns(const Tensor& wide, int64_t column, const Tensor& narrow, F&& f, int64_t repeat = 1) {
   const int64_t rows = narrow.rows(), n = rows ? narrow.count() / rows : 0, stride = rows ? wide.count() / rows : 0;
-  TERN_CHECK(column + n <= stride, "columns {} to {} of {}", column, column + n, stride);
+  TERN_CHECK(column + n * repeat <= stride, "columns {} to {} of {}", column, column + n * repeat, stride);
   T* const of_wide = wide.span<T>().data() + column;
   T* const of_narrow = narrow.span<T>().data();
   parallel_ranges(rows, std::max<int64_t>(1, 16384 / std::max<int64_t>(n, 1)), 1, [&](int64_t begin, int64_t end) {
@@ -328,6 +329,31 @@ T narrow(Wide x) {
 }
 
 }  // namespace
+
+void add_repeated_columns(double factor, const Tensor& x, int64_t repeat, const Tensor& y, int64_t column) {
+  by_dtype(x.dtype(), [&]<class T>() {
+    const auto add = [&](T* to, const T* from, int64_t n) {
+      for (int64_t j = 0; j < n; ++j) {
+        const auto more = static_cast<decltype(wide(from[j]))>(factor) * wide(from[j]);
+        for (int64_t i = j * repeat; i < (j + 1) * repeat; ++i) to[i] = narrow<T>(wide(to[i]) + more);
+      }
+    };
+    for_columns<T>(y, column, x, add, repeat);
+  });
+}
+
+void sum_columns(const Tensor& x, int64_t column, int64_t repeat, const Tensor& y) {
+  by_dtype(x.dtype(), [&]<class T>() {
+    const auto sum = [&](const T* from, T* to, int64_t n) {
+      for (int64_t j = 0; j < n; ++j) {
+        auto total = wide(from[j * repeat]);
+        for (int64_t i = 1; i < repeat; ++i) total += wide(from[j * repeat + i]);
+        to[j] = narrow<T>(total);
+      }
+    };
+    for_columns<T>(x, column, y, sum, repeat);
+  });
+}
 
 void pool_columns(const Tensor& x, int64_t pool, const Tensor& y) {
   TERN_CHECK(x.count() == y.count() * pool, "pool_columns: {} numbers, {} groups of {}", x.count(), y.count(), pool);

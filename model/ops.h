@@ -77,6 +77,10 @@ void add_gradient(const Tensor& x, const Tensor& dw);
 /// copy_columns: y (rows, n) = columns [column, column + n) of x. add_columns: those columns of y += factor·x (rows, n).
 void copy_columns(const Tensor& x, int64_t column, const Tensor& y);
 void add_columns(double factor, const Tensor& x, const Tensor& y, int64_t column);
+/// The same where number j of x stands for `repeat` neighbouring columns. add_repeated_columns: columns column + j·repeat + i of y
+/// += factor·x, i < repeat. sum_columns, its backward without the factor: y (rows, n) = sums of those columns of x, in order.
+void add_repeated_columns(double factor, const Tensor& x, int64_t repeat, const Tensor& y, int64_t column);
+void sum_columns(const Tensor& x, int64_t column, int64_t repeat, const Tensor& y);
 /// Columns [column, column + n) of every row of y from x (rows, n).
 void put_columns(const Tensor& x, const Tensor& y, int64_t column);
 /// pool_columns: y (rows, n) = means of each `pool` neighbouring columns of x (rows, n·pool), summed in order.

@@ -75,7 +75,7 @@ class UnitVisitor {
     for (Branch& b : at.branches) {
       const std::string name = prefix + ".branches." + std::string(name_of(b.module));
       visit_adapter_({name + ".a", {b.rank, at.in / b.pool}, unit_, true, false, 0, {}}, b.a);
-      visit_adapter_({name + ".b", {b.row_end - b.row_begin, b.rank}, unit_, true, false, 0, {}}, b.b);
+      visit_adapter_({name + ".b", {(b.row_end - b.row_begin) / b.repeat, b.rank}, unit_, true, false, 0, {}}, b.b);
       if (b.has_magnitude)
         visit_adapter_({name + ".magnitude", {b.row_end - b.row_begin}, unit_, false, false, 0, {}}, b.magnitude);
     }

@@ -27,6 +27,9 @@ class BlockCoder : public RowCoder {
 
 }  // namespace
 
-std::unique_ptr<RowCoder> block_coder(WeightType type) { return std::make_unique<BlockCoder>(type); }
+std::unique_ptr<RowCoder> block_coder(WeightType type) {
+  if (type == WeightType::nf4) return nf4_coder();
+  return std::make_unique<BlockCoder>(type);
+}
 
 }  // namespace tern

@@ -226,6 +226,19 @@ TEST(Gptq, UniformTypesInF32FitTheirGroups) {
   }
 }
 
+// Feedback lowers the error at the output, and numbers are those that the decoder makes.
+TEST(Gptq, NormalFloatsTakeErrorsBack) {
+  const int64_t n = 24, k = 128, t = 400;
+  const std::vector<float> w = normals(73, static_cast<size_t>(n * k));
+  const std::vector<double> h = moments_of(inputs(t, k, 74), t, k);
+  std::vector<float> alone = w, fed = w, decoded(w.size());
+  gptq_blocks(WeightType::nf4, alone, n, k, {});
+  const std::vector<std::byte> blocks = gptq_blocks(WeightType::nf4, fed, n, k, error_factor(h, k));
+  EXPECT_LT(output_error(w, fed, h, n, k), 0.8 * output_error(w, alone, h, n, k));
+  decode_blocks(WeightType::nf4, blocks, decoded);
+  EXPECT_EQ(decoded, fed);
+}
+
 TEST(Gptq, MomentsOfSeveralCallsAddUp) {
   const int64_t t = 24, k = 40;
   const std::vector<float> x = inputs(t, k, 61);

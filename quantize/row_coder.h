@@ -24,8 +24,11 @@ class RowCoder {
   virtual void end_group(std::string& out) = 0;
 };
 
-/// The coder of a type with scales: those of levels_of, U4, U3, U2 (quantize/block_fit.h).
+/// The coder of a type with scales: those of levels_of, U4, U3, U2 (quantize/block_fit.h), and NF4.
 std::unique_ptr<RowCoder> block_coder(WeightType);
+/// Of NF4 (quantize/nf4_coder.cpp), to bitsandbytes' codes and scales: a scale is the largest magnitude of the numbers as they
+/// are now, whatever their importance.
+std::unique_ptr<RowCoder> nf4_coder();
 /// The coder of LC4, LC3 or LC2 with the matrix's tables (kCodeTables, levels), each ascending (quantize/learned_coder.cpp).
 std::unique_ptr<RowCoder> learned_coder(WeightType, std::span<const int8_t> tables);
 

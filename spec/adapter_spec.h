@@ -32,6 +32,7 @@ struct ModuleAdapter {
   int64_t rank = 0;
   double scale = 1;        // alpha/rank, or alpha/√rank
   int64_t pool = 1;        // A reads the mean of each `pool` neighbouring inputs (QA-LoRA)
+  int64_t repeat = 1;      // each row of B counts for `repeat` neighbouring rows of the weight (Q-BLoRA)
   bool magnitude = false;  // the length of each row of weight + scale·B·A is trained by itself (DoRA)
   double dropout = 0;      // in training this share of A's inputs is left out, the others are scaled by 1/(1 - dropout)
   friend bool operator==(const ModuleAdapter&, const ModuleAdapter&) = default;

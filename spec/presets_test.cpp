@@ -107,7 +107,9 @@ TEST(TensorSplit, FewerKeyHeadsThanRanksAreRepeated) {
 TEST(Products, AddUpToTheForwardFlops) {
   for (const char* name : {"llama-3-8b", "gpt2", "mixtral-8x7b", "t5-large"})
     for (const int64_t tensor : {1, 2, 4}) {
-      const ModelSpec m = with_adapters(*preset_model(name), tensor == 2 ? 8 : 0);
+      ModelSpec m = with_adapters(*preset_model(name), tensor == 2 ? 8 : 0);
+      for (Unit& unit : m.units)
+        for (ModuleAdapter& a : unit.adapters) a.pool = 4, a.repeat = 2;
       for (const Unit& unit : m.units) {
         const CostQuery q{.tokens = 256, .dtype = DType::bf16, .tensor = tensor, .expert = tensor};
         int64_t sum = 0;
@@ -153,6 +155,17 @@ TEST(Adapters, FrozenUnitsTrainTheAdaptersAlone) {
   // PEFT counts them.
   EXPECT_EQ(trained, 32 * 16 * (4 * 8192 + 3 * 15104));
   EXPECT_EQ(num_parameters(lora), num_parameters(full) + trained);
+  // Q-BLoRA of twice the rank has as many; QA-BLoRA r(in/64 + out/2).
+  const auto trained_with = [&](int64_t rank, int64_t pool, int64_t repeat) {
+    int64_t sum = 0;
+    for (Unit unit : with_adapters(full, rank).units) {
+      for (ModuleAdapter& a : unit.adapters) a.pool = pool, a.repeat = repeat;
+      sum += unit_cost(unit, {}).trained;
+    }
+    return sum;
+  };
+  EXPECT_EQ(trained_with(32, 2, 2), trained);
+  EXPECT_EQ(trained_with(16, 64, 2), 32 * 16 * (4 * (64 + 2048) + 2 * (64 + 5504) + (172 + 2048)));
   const CostQuery q{.tokens = 64, .dtype = DType::bf16};
   const UnitCost cold = unit_cost(frozen.units[2], q), warm = unit_cost(full.units[2], q);
   EXPECT_EQ(cold.trained, 0);

@@ -43,16 +43,17 @@ struct Sizes {
   int64_t input_gradient(int64_t m, const AdaptedMatrix& w, int64_t k) const {
     const auto branch = [&](const AdaptedMatrix::Part& p) {  // what adds to dx needs none
       return m * p.adapter_rank * s +
-             std::max(cut(m, p.rows, w) + (*this)(kInputGradient, m, p.rows, p.adapter_rank), read(m, k, p));
+             std::max(cut(m, p, w) + (*this)(kInputGradient, m, p.rows_of_b(), p.adapter_rank), read(m, k, p));
     };
     return with_factors(scaled(m, w) + with_branches(own(kInputGradient, m, w.rows, k), w, branch), w, k);
   }
   int64_t weight_gradient(int64_t m, const AdaptedMatrix& w, int64_t k) const {
     const auto branch = [&](const AdaptedMatrix::Part& p) {
       const int64_t from = read(m, k, p), in = k / p.pool, r = p.adapter_rank;
-      const int64_t with_rows = std::max({from + (*this)(kForward, m, r, in), (*this)(kWeightGradient, m, p.rows, r),
-                                          (*this)(kInputGradient, m, p.rows, r)});
-      return m * r * s + std::max(cut(m, p.rows, w) + with_rows, from + (*this)(kWeightGradient, m, r, in));
+      const int64_t with_rows =
+          std::max({from + (*this)(kForward, m, r, in), (*this)(kWeightGradient, m, p.rows_of_b(), r),
+                    (*this)(kInputGradient, m, p.rows_of_b(), r)});
+      return m * r * s + std::max(cut(m, p, w) + with_rows, from + (*this)(kWeightGradient, m, r, in));
     };
     const int64_t gradients =
         scaled(m, w) + with_branches(frozen ? 0 : (*this)(kWeightGradient, m, w.rows, k), w, branch);
@@ -62,8 +63,9 @@ struct Sizes {
   }
   int64_t forward_of_branches(int64_t m, const AdaptedMatrix& w, int64_t k) const {
     const auto branch = [&](const AdaptedMatrix::Part& p) {
-      return m * p.adapter_rank * s + std::max(read(m, k, p) + (*this)(kForward, m, p.adapter_rank, k / p.pool),
-                                               m * p.rows * s + (*this)(kForward, m, p.rows, p.adapter_rank));
+      return m * p.adapter_rank * s +
+             std::max(read(m, k, p) + (*this)(kForward, m, p.adapter_rank, k / p.pool),
+                      m * p.rows_of_b() * s + (*this)(kForward, m, p.rows_of_b(), p.adapter_rank));
     };
     return with_branches(own(kForward, m, w.rows, k), w, branch);
   }
@@ -77,8 +79,10 @@ struct Sizes {
   int64_t read(int64_t m, int64_t k, const AdaptedMatrix::Part& p) const {
     return p.pool == 1 && !p.dropout ? 0 : m * (k / p.pool) * s;
   }
-  // The columns of dy that belong to one part, where there are others.
-  int64_t cut(int64_t m, int64_t n, const AdaptedMatrix& w) const { return n == w.rows ? 0 : m * n * s; }
+  // The columns of dy that belong to one part, where there are others, or sums of them.
+  int64_t cut(int64_t m, const AdaptedMatrix::Part& p, const AdaptedMatrix& w) const {
+    return p.repeat == 1 && p.rows == w.rows ? 0 : m * p.rows_of_b() * s;
+  }
   static bool has_magnitudes(const AdaptedMatrix& w) {
     return std::ranges::any_of(w.parts, [](const AdaptedMatrix::Part& p) { return p.magnitude && p.rows; });
   }
@@ -116,17 +120,18 @@ inline Join cost_of(const JoinSpec& j, const Sizes& z, int64_t width) {
   return {norm_parameters(j.norm), rows + norm_saved(j.norm, z), rows};
 }
 
-// What a product of (rows, in) with an (out, in) matrix brings beside itself when parts carry adapters of rank r: A (r, in)
-// and B (part, r) each. Nothing is saved: the backward makes A·x again.
+// What a product of (rows, in) with an (out, in) matrix brings beside itself when parts carry adapters of rank r: A (r, in/pool)
+// and B (part/repeat, r) each. Nothing is saved: the backward makes A·x again.
 struct Adapter {
   int64_t parameters = 0, flops = 0, squares = 0;  // squares: bytes of Σ w² of rows with a magnitude
 };
 inline void add_adapter(Adapter& a, int64_t rows, const AdaptedMatrix& w, int64_t in, int64_t copies = 1) {
-  for (const auto& [n, r, pool, magnitude, dropout] : w.parts) {
-    if (n == 0) continue;
-    a.parameters += copies * (r * (n + in / pool) + (magnitude ? n : 0));
-    a.flops += 2 * rows * r * (n + in / pool) + (magnitude ? 2 * r * w.rows * in : 0);
-    if (magnitude) a.squares += 8 * n;
+  for (const AdaptedMatrix::Part& p : w.parts) {
+    if (p.rows == 0) continue;
+    const int64_t factors = p.adapter_rank * (p.rows_of_b() + in / p.pool);
+    a.parameters += copies * (factors + (p.magnitude ? p.rows : 0));
+    a.flops += 2 * rows * factors + (p.magnitude ? 2 * p.adapter_rank * w.rows * in : 0);
+    if (p.magnitude) a.squares += 8 * p.rows;
   }
 }
 

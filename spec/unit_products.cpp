@@ -9,11 +9,11 @@ namespace {
 void add_product(std::vector<MatrixProduct>& out, const Unit& unit, int64_t m, const AdaptedMatrix& matrix, int64_t k,
                  int64_t count = 1, bool is_expert = false) {
   out.push_back({m, matrix.rows, k, count, !unit.frozen, is_expert});
-  for (const auto& [n, r, pool, magnitude, dropout] : matrix.parts)
-    if (r && n) {
-      out.push_back({m, r, k / pool, count, true, is_expert});
-      out.push_back({m, n, r, count, true, is_expert});
-      if (magnitude) out.push_back({r, matrix.rows, k, count, false, is_expert});
+  for (const AdaptedMatrix::Part& p : matrix.parts)
+    if (const int64_t r = p.adapter_rank; r && p.rows) {
+      out.push_back({m, r, k / p.pool, count, true, is_expert});
+      out.push_back({m, p.rows_of_b(), r, count, true, is_expert});
+      if (p.magnitude) out.push_back({r, matrix.rows, k, count, false, is_expert});
     }
 }
 

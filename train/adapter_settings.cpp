@@ -44,9 +44,34 @@ void take_saved_modules(const Options& o, AdapterSettings& a) {
   };
   if (o.has("stream")) refuse("--stream", "tasks change matrices of layers alone");
   if (learns_pairs(o)) refuse("--method dpo", "the reference is the model without its branches, which stays as it is");
-  if (o.text("method") == "qalora")
-    refuse("--method qalora", "an adapter merges into offsets, and whole modules do not");
+  if (const std::string method = o.text("method"); method == "qalora" || method == "qablora")
+    refuse("--method " + method, "an adapter merges into offsets, and whole modules do not");
   if (takes_factors(a.init)) refuse("--init " + o.text("init"), "the adapter is written beside the model as it came");
+}
+
+// What --pool and --repeat are where they are not given. {1, 1}: a method without them.
+struct Balance {
+  int64_t pool = 1, repeat = 1;
+};
+Balance balance_of(const std::string& method) {
+  if (method == "qalora") return {64, 1};
+  if (method == "qblora") return {2, 2};
+  if (method == "qablora") return {64, 2};
+  return {};
+}
+
+void take_balance(const Options& o, AdapterSettings& a) {
+  const std::string method = o.text("method");
+  const Balance usual = balance_of(method);
+  const auto take = [&](const char* name, int64_t usually, const char* others) {
+    if (!o.given(name)) return usually;
+    if (usually == 1)
+      throw Error(ErrorKind::usage, "--{}: says nothing to --method {}; leave it out, or choose --method {}", name,
+                  method, others);
+    return o.integer(name);
+  };
+  a.pool = take("pool", usual.pool, "qalora, qblora or qablora");
+  a.repeat = take("repeat", usual.repeat, "qblora or qablora");
 }
 
 // An adapter that is there: its configuration says what it is.
@@ -83,7 +108,7 @@ std::optional<AdapterSettings> adapter_from(const Options& o) {
   a.config.dropout = o.real("adapter-dropout");
   if (!(a.config.dropout < 1))
     throw Error(ErrorKind::usage, "--adapter-dropout: {} would leave nothing; expected less than 1", a.config.dropout);
-  if (o.text("method") == "qalora") a.pool = 64;
+  take_balance(o, a);
   a.init = value_named<AdapterInit>("init", o.text("init"),
                                     {{"true", AdapterInit::kaiming},
                                      {"gaussian", AdapterInit::gaussian},

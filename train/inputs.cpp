@@ -136,17 +136,24 @@ ModelSpec with_dropout(ModelSpec spec, double share) {
   return spec;
 }
 
-// Adapters that read means of so many inputs.
-ModelSpec pooled(ModelSpec spec, int64_t pool) {
-  for (Unit& unit : spec.units)
-    for (ModuleAdapter& a : unit.adapters) a.pool = pool;
+// Adapters that read means of so many inputs, and whose outputs count for so many rows.
+ModelSpec balanced(ModelSpec spec, int64_t pool, int64_t repeat) {
   ModelWeights shapes = empty_weights(spec);
-  for_each_linear(spec, shapes, [&](const ParameterInfo& info, const Linear& linear) {
-    if (!linear.branches.empty() && linear.in % pool != 0)
+  const auto require = [&](const ParameterInfo& info, const char* option, int64_t n, std::string_view what,
+                           int64_t group) {
+    if (n % group != 0)
       throw Error(ErrorKind::usage,
-                  "--method qalora: '{}' has {} inputs, which are no whole groups of {}; choose others by --target",
-                  info.fragments.front().name, linear.in, pool);
+                  "--{} {}: '{}' has {} {}, which are no whole groups of {}; choose another number, or others by "
+                  "--target",
+                  option, group, info.fragments.front().name, n, what, group);
+  };
+  for_each_linear(spec, shapes, [&](const ParameterInfo& info, const Linear& linear) {
+    if (linear.branches.empty()) return;
+    require(info, "pool", linear.in, "inputs", pool);
+    for (const Branch& b : linear.branches) require(info, "repeat", b.row_end - b.row_begin, "outputs", repeat);
   });
+  for (Unit& unit : spec.units)
+    for (ModuleAdapter& a : unit.adapters) a.pool = pool, a.repeat = repeat;
   return spec;
 }
 
@@ -183,7 +190,8 @@ TrainInputs load_inputs(const TrainSettings& s) {
         in.spec.family);
   if (s.adapter)
     in.spec = with_stored_matrices(
-        with_dropout(pooled(adapted(std::move(in.spec), *s.adapter), s.adapter->pool), s.adapter->config.dropout),
+        with_dropout(balanced(adapted(std::move(in.spec), *s.adapter), s.adapter->pool, s.adapter->repeat),
+                     s.adapter->config.dropout),
         in.dir.path, s.dtype);
   if (has_stored_matrices(in.spec)) {
     if (s.adapter && takes_factors(s.adapter->init))

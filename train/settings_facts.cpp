@@ -61,11 +61,15 @@ Facts settings_facts(const TrainSettings& s, const RunIdentity& id) {
   if (s.answers != Answers::all) f.emplace_back("answers", std::string(name_of(s.answers)));
   if (s.adapter) {
     const PeftConfig& c = s.adapter->config;
+    const int64_t pool = s.adapter->pool, repeat = s.adapter->repeat;
     f.emplace_back("method", s.adapter->preference ? "dpo"
-                             : s.adapter->pool > 1 ? "qalora"
+                             : repeat > 1          ? "qblora"  // or qablora, which is the same form
+                             : pool > 1            ? "qalora"
                              : c.magnitude         ? "dora"
                              : c.rank_stabilized   ? "rslora"
                                                    : "lora");
+    if (repeat > 1 || (pool > 1 && pool != 64)) f.emplace_back("pool", number(pool));
+    if (repeat > 1) f.emplace_back("repeat", number(repeat));
     f.emplace_back("rank", number(c.rank));
     f.emplace_back("alpha", number(c.alpha));
     f.emplace_back("target", c.targets.all_linear ? "all-linear" : fmt::format("{}", fmt::join(c.targets.names, ",")));

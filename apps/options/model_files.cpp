@@ -28,7 +28,7 @@ OptionRows model_file_rows() {
       {.name = "output", .verbs = "export", .type = path, .unit = "PATH", .help = "the directory, or the .gguf file, to write; must not be there yet"},
       {.name = "format", .verbs = "export", .type = choice, .fallback = "hf", .help = "a Hugging Face directory, or one GGUF file; not given: gguf if the output's name ends with .gguf", .choices = {"hf", "gguf"}},
       {.name = "shard-size", .verbs = "export adapt-merge", .type = bytes, .fallback = "5GB", .unit = "SIZE", .help = "of a directory: largest weights file; more is parted into shards", .min = 1},
-      {.name = "offsets", .verbs = "adapt-merge", .type = flag, .help = "a base in codes (u4, u3, u2, q4_1, q5_1) stays as it is but for the offsets of its groups, which take a pooled adapter (--method qalora) whole"},
+      {.name = "offsets", .verbs = "adapt-merge", .type = flag, .help = "a base in codes (u4, u3, u2, q4_1, q5_1) stays as it is but for the offsets of its groups, which take an adapter of means (--method qalora, qablora) whole: in f32, of q4_1 and q5_1 to one rounding to f16"},
       {.name = "dtype", .verbs = "adapt-merge", .type = choice, .help = "type of the merged weights; not given: the model's own", .choices = {"f32", "bf16", "f16"}},
       {.name = "dtype", .verbs = "export", .type = choice, .help = "type of the written weights; not given: the one the model is kept in; q8_0: --format gguf only", .choices = {"f32", "f16", "bf16", "q8_0"}},
   };
@@ -48,7 +48,7 @@ OptionRows quantize_rows() {
       {.name = "target-bytes", .verbs = "quantize", .type = bytes, .unit = "SIZE", .help = "--bits mixed: what all weights may take together, met within 1 %, such as 40MiB", .min = 1},
       {.name = "sensitivity", .verbs = "quantize", .type = path, .unit = "DIR", .help = "--bits mixed: keep here what each matrix costs, to be read again for other --target-bytes of the same model, text and types; not given: in OUTPUT.partial, until the end"},
       {.name = "calibration-tokens", .verbs = "quantize", .type = integer, .fallback = "32768", .unit = "N", .help = "--method gptq, lcq: tokens of --data to run through the layers, at most", .min = 1, .max = 1e9},
-      {.name = "type", .verbs = "quantize", .type = choice, .fallback = "q4_0", .help = "of the layers' matrices; u4, u3, u2: an f32 scale and offset per 64, in a directory", .choices = {"q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "u4", "u3", "u2"}},
+      {.name = "type", .verbs = "quantize", .type = choice, .fallback = "q4_0", .help = "of the layers' matrices; in a directory u4, u3, u2: an f32 scale and offset per 64; nf4: QLoRA's levels and an f32 scale per 64", .choices = {"q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "u4", "u3", "u2", "nf4"}},
       {.name = "table-type", .verbs = "quantize", .type = choice, .fallback = "q8_0", .help = "of the tables of tokens: the embedding and the head", .choices = {"f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"}},
   };
 }

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/packed/: small matrices as other programs pack them, and the numbers that they stand for.
+"""Writes tests/golden/packed/: small matrices as other programs pack them, and the numbers that they stand for; and what
+tests/golden/packed/bitsandbytes.nf4.safetensors was made of, tests/golden/weight_types/nf4.numbers.
 
   dev/golden/packed_weights.py      needs torch, safetensors, compressed-tensors 0.20, bitsandbytes 0.50, gguf 0.19
 
@@ -94,6 +95,8 @@ def mxfp4(rng):
 def nf4(rng, nested, block):
     import bitsandbytes.functional as bnb
     x = torch.from_numpy(rng.normal(0, 0.02, (OUT, IN)).astype(np.float32))
+    if block == 64 and not nested:  # what bitsandbytes.nf4 codes
+        (ROOT.parent / "weight_types/nf4.numbers").write_bytes(x.numpy().tobytes())
     codes, state = bnb.quantize_4bit(x, blocksize=block, quant_type="nf4", compress_statistics=nested)
     expected = bnb.dequantize_4bit(codes, state).float().contiguous()
     out = {f"{NAME}.weight": codes, "expected": expected}

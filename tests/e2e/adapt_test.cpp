@@ -276,7 +276,7 @@ TEST_F(AdaptSlow, KilledBesideCodesItEndsWithTheSameBits) {
   };
   Clock& clock = real_clock();
   uint64_t draw = 0;
-  for (const std::string method : {"lora", "qalora"}) {
+  for (const std::string method : {"lora", "qablora"}) {
     SCOPED_TRACE(method);
     const std::string whole = root_ + "/killed-whole-" + method, parts = root_ + "/killed-parts-" + method;
     ASSERT_EQ(run_to_end(command(method, whole + "-first"), root_), 0);  // fills the caches
@@ -319,6 +319,7 @@ TEST_F(Adapt, TakesTheBytesForetoldBesideEveryKindOfCodes) {
   const char* settings[] = {"q8_0 --dtype f32 --multiply exact --recompute full",
                             "u4 --dtype bf16 --multiply fast --target q_proj,v_proj",
                             "u3 --dtype bf16 --multiply exact --method rslora",
+                            "nf4 --dtype bf16 --multiply exact --method qblora --rank 16",
                             "u2 --dtype f32 --multiply fast --valid-data log.txt --eval-every 1",
                             "q4_1 --dtype bf16 --multiply fast --recompute attention --micro-batch 2",
                             "q5_0 --dtype f32 --multiply fast --micro-batch 1"};
@@ -334,15 +335,53 @@ TEST_F(Adapt, TakesTheBytesForetoldBesideEveryKindOfCodes) {
   }
 }
 
+// Q-BLoRA: as many numbers as LoRA of half the rank, in the bytes foretold; its files are ordinary LoRA, in use and merged.
+TEST_F(Adapt, BalancesRankAgainstInputsAndOutputs) {
+  const Json lora = json(train("of-lora", "--rank 4 --steps 1")),
+             run = json(train("balanced", "--method qblora --rank 8 --alpha 16 --steps 12"));
+  EXPECT_EQ(run["byte_mismatches"], 0);
+  EXPECT_EQ(run["predicted_bytes"]["gradients"], lora["predicted_bytes"]["gradients"]);
+  EXPECT_EQ(run["predicted_bytes"]["optimizer"], lora["predicted_bytes"]["optimizer"]);
+  const Json config = parse_json(file("balanced/adapter/adapter_config.json"), "config");
+  EXPECT_EQ(config["r"], 8);
+  EXPECT_EQ(config["lora_alpha"], 16);
+  const Safetensors files(root_ + "/balanced/adapter/adapter_model.safetensors");
+  ASSERT_GT(files.size(), 0u);
+  for (size_t i = 0; i < files.size(); ++i) {
+    const auto& t = files[i];
+    const bool is_a = t.name.find("lora_A") != std::string_view::npos;
+    std::vector<float> x(t.bytes.size() / sizeof(float));
+    std::memcpy(x.data(), t.bytes.data(), t.bytes.size());
+    for (size_t k = 0; k < x.size(); ++k)
+      ASSERT_EQ(x[k], is_a ? x[k / 2 * 2] : x[k / 8 / 2 * 16 + k % 8]) << t.name << " " << k;
+  }
+  const std::string eval = "eval " + kModel + " --data log.txt --dtype f32";
+  const double after = loss_of(eval + " --adapter balanced/adapter");
+  EXPECT_LT(after, loss_of(eval) - 0.3);
+  json("adapt merge " + kModel + " balanced/adapter --dtype f32 --output balanced-merged");
+  EXPECT_NEAR(loss_of("eval balanced-merged --data log.txt --dtype f32"), after, 1e-5);
+  const std::string again = "--method qblora --rank 8 --alpha 16 --steps 13";
+  expect_refusal(2, train("balanced", again + " --pool 4"), {"--pool: 2 in the checkpoint, 4 now"});
+  expect_refusal(2, train("balanced", "--rank 8 --alpha 16 --steps 13"), {"--method: qblora in the checkpoint"});
+  json(train("balanced", again));
+  expect_refusal(2, train("no", "--pool 2"), {"--pool", "--method lora", "qblora"});
+  expect_refusal(2, train("no", "--method qalora --repeat 2"), {"--repeat", "--method qalora", "qablora"});
+  expect_refusal(2, train("no", "--method qblora --repeat 7"), {"--repeat 7", "outputs", "--target"});
+  expect_refusal(2, train("no", "--method qablora --pool 7"), {"--pool 7", "inputs", "--target"});
+  expect_refusal(2, train("no", "--method qablora --save-modules embed_tokens"), {"--save-modules", "qablora"});
+}
+
 // QA-LoRA: what was learnt goes into the offsets of the codes, and nothing is lost; where it cannot, the reason is said.
 TEST_F(Adapt, MergesIntoOffsetsAndLosesNothing) {
   write("few.txt", file("log.txt").substr(0, 1500));
-  for (const std::string type : {"u4", "q4_1"}) {
+  const std::pair<std::string, std::string> cases[] = {
+      {"u4", "qalora"}, {"u3", "qablora"}, {"q4_1", "qablora --pool 32"}};
+  for (const auto& [type, method] : cases) {
     SCOPED_TRACE(type);
     const std::string base = "o-" + type + (type == "q4_1" ? ".gguf" : ""), run = "run-" + base;
     json("quantize " + kModel + " --type " + type + " --output " + base);
-    json("adapt " + base + " --data log.txt --output " + run +
-         " --method qalora --rank 8 --seq 32 --batch 4 --steps 10 --schedule constant --warmup-steps 0 --learning-rate "
+    json("adapt " + base + " --data log.txt --output " + run + " --method " + method +
+         " --rank 8 --seq 32 --batch 4 --steps 10 --schedule constant --warmup-steps 0 --learning-rate "
          "1e-2");
     const std::string into = "merged-" + base;
     const Json merged = json("adapt merge " + base + " " + run + "/adapter --offsets --output " + into);

@@ -80,6 +80,12 @@ TEST_F(Quantize, ADirectoryOfOwnTypesRunsIsInspectedAndExported) {
   json("export own --output numbers --dtype f32");
   EXPECT_EQ(samples,
             json("generate numbers --prompt 'The old man' --max-tokens 24 --dtype f32 --temperature 0")["samples"]);
+  const Json nf4 = json("quantize " + kModel + " --type nf4 --output normal");
+  EXPECT_LT(nf4["bytes"], u4["bytes"]);
+  EXPECT_LT(nf4["relative_error"], u2["relative_error"]);
+  const std::string normal = "generate normal --prompt 'The old man' --max-tokens 24 --dtype f32 --temperature 0";
+  EXPECT_EQ(json(normal + " --weights mapped")["samples"], json(normal + " --weights copied")["samples"]);
+  EXPECT_NE(tern("inspect normal").text.find("NF4"), std::string::npos);
   EXPECT_NE(tern("inspect own").text.find("U4"), std::string::npos);
   EXPECT_NE(json(generate + " --arithmetic int8")["samples"], Json());
   expect_refusal(2, "quantize " + kModel + " --type u4 --output own", {"not empty"});
@@ -216,6 +222,7 @@ TEST_F(Quantize, WhatCannotBeIsRefusedAndLeavesNothing) {
   write("there.gguf", "x");
   expect_refusal(2, "quantize " + kModel + " --output there.gguf", {"is there already"});
   expect_refusal(2, "quantize " + kModel + " --type u4 --output q.gguf", {"--output q.gguf", "GGUF has no type U4"});
+  expect_refusal(2, "quantize " + kModel + " --type nf4 --output q.gguf", {"--output q.gguf", "GGUF has no type NF4"});
   expect_refusal(2, "quantize " + kModel + " --bits 3 --output q.gguf", {"--bits", "--method rtn"});
   expect_refusal(2, "quantize " + kModel + " --method gptq --bits 3 --output q.gguf", {"--bits", "lcq"});
   expect_refusal(2, "quantize " + kModel + " --bits mixed --output q",
