@@ -31,7 +31,7 @@ namespace tern {
 ///           and no gradient: its FORWARD ends in the loss and saves the gradient of its normed input. The embedding
 ///           has no BACKWARD_INPUT. A layer's activations off the device are `held` there from STORE to LOAD.
 /// Joins     What SEND, STORE and SCATTER read lives until their JOIN. A stage's SENDs in one direction are joined before its next operation in
-///           it, STOREs before a layer's FORWARDs, all but the newest; all STOREs before a LOAD, SCATTERs before a new `summand`, the rest before NORM.
+///           it, STOREs before a layer's FORWARDs, all but the newest; all STOREs before a LOAD, SCATTERs before a new `summand`, all before NORM.
 /// Order     weight gradients of a unit are added in micro-batch order, whatever the schedule: same bits.
 /// Groups    With several groups of micro-batches each unit has a MERGE after its last BACKWARD_WEIGHT of a group: it
 ///           merges the group's gradients with the kept sums that leaf_step (spec/sum_order.h) names. Where no sum is

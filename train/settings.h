@@ -36,7 +36,7 @@ struct AdapterSettings {
   // A PEFT directory with this configuration, from whose adapter this one begins; empty: it begins by `init`.
   std::string begin;
   bool trains_a = true;  // false: A stays as it begins
-  // A reads the means of so many neighbouring columns of x. It is 64 for qalora: one group of u4, u3 and u2, two groups of Q4_1.
+  // A reads a mean of every `pool` neighbouring columns of x (1: x itself). 64 for qalora: the width of a group of u4, u3 and u2, of two of Q4_1.
   int64_t pool = 1;
   double b_rate = 1;  // --lora-plus-ratio: the learning rate of B divided by that of A
   // --dpo-beta of --method dpo: β of learning from pairs of answers (train/preference.h).
