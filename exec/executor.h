@@ -83,7 +83,7 @@ struct ExecuteResult {
 
 /// Refuses a Program that this executor cannot run on `num_ranks` ranks.
 /// Errors  usage, naming the first thing that it cannot run: the Program is for another number of ranks; ZeRO 3 under a schedule that
-///         splits the backward; bytes on the host, or on the disk, other than one rank's optimizer states; an instruction that it does not know.
+///         splits the backward; bytes off the device, but for a lone rank's optimizer states on the disk; an instruction that it does not know.
 void require_executable(const Program&, int num_ranks = 1);
 
 /// Runs the Program once. A forward Program (without backward passes) takes the losses and leaves gradients alone.
