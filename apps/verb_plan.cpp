@@ -40,7 +40,7 @@
 namespace tern {
 namespace {
 
-// A preset's name, a model directory, or its config.json.
+// A preset's name, a model directory, its config.json, or a .gguf file.
 ModelSpec model_of(const std::string& name) {
   if (const std::optional<ModelSpec> preset = preset_model(name)) return *preset;
   const std::filesystem::path path(name);

@@ -1,5 +1,5 @@
 #pragma once
-// redistribute: moves a tensor from one layout to another, as spec/redistribution.h says.
+// redistribute: moves a tensor from one layout to another, as spec/redistribution.h says. Only tests call it so far.
 
 #include "comm/comm.h"
 #include "spec/redistribution.h"

@@ -1,6 +1,6 @@
 #pragma once
-// Transport: messages between ranks, the seam below the collectives. One transport connects ranks that are threads of one
-// process (comm/thread_world.h), another ranks that are processes (comm/process_world.h). Decorators slow a transport down or
+// Transport: messages between ranks, the seam below the collectives. Ranks are threads of one process (comm/thread_world.h), or
+// processes that send by TCP (comm/process_world.h) or by Open MPI (comm/mpi_world.h). Decorators slow a transport down or
 // break it (comm/decorators.h).
 
 #include <cstddef>
@@ -22,8 +22,8 @@ struct ChangedMessage {
 
 /// One rank's end, used by one thread at a time. Messages from one rank to another arrive in the order in which they were sent.
 /// Tags    name what a message is for; a message of another tag or length than its receiver expects is a bug.
-/// Errors  of every call that waits: peer, naming this rank, whom it waits for and for what: when a rank has failed
-///         (abort), when the deadline has passed, when no rank can go on. The transport is of no use then until all
+/// Errors  peer, from every call that waits, if a rank has failed (abort), the deadline has passed, or no rank can go on.
+///         It names this rank, whom it waits for and for what. The transport is of no use then until all
 ///         ranks have come to reconfigure.
 class Transport {
  public:

@@ -43,12 +43,12 @@ struct ExecuteInput {
   Comm* world = nullptr;  // all ranks of the step; nullptr: this rank is alone
   // The ranks that have the same layers and the same part of each matrix as this one; nullptr: all ranks of the world.
   Comm* replicas = nullptr;
-  // The ranks of this replica that hold the tied table; nullptr: this rank holds none.
+  // The ranks that hold the tied table, of this rank's replica number and place in its tensor group; nullptr: this rank holds none.
   Comm* tables = nullptr;
   // Needed for ZeRO 3: the model that `weights` lends from. It holds this rank's parts (allocate_own_weights), as update->weights does.
   // GATHER puts a layer's whole weights in their place until the Program ends them.
   ModelWeights* own_weights = nullptr;
-  // Needed for pipelines (arrivals_of, exec/stage_messages.h): entry s lists the buffers that stage s sends to this one, in order.
+  // Needed for pipelines (arrivals_of, exec/stage_messages.h): entry d lists the buffers that device d sends to this rank's device, in order.
   std::vector<std::vector<Buffer>> arrivals{};
   // The number of targets with a loss, over all ranks; absent: the number in `micro_batches`.
   std::optional<int64_t> step_targets = {};
@@ -82,12 +82,12 @@ struct ExecuteResult {
 };
 
 /// Refuses a Program that this executor cannot run on `num_ranks` ranks.
-/// Errors  usage, naming the first thing that it cannot run: another number of devices than ranks; ZeRO 3 under a schedule that splits
-///         the backward; bytes off the device, other than optimizer states on the disk of one device.
+/// Errors  usage, naming the first thing that it cannot run: the Program is for another number of ranks; ZeRO 3 under a schedule that
+///         splits the backward; bytes off the device, but for a lone rank's optimizer states on the disk; an instruction that it does not know.
 void require_executable(const Program&, int num_ranks = 1);
 
 /// Runs the Program once. A forward Program (without backward passes) takes the losses and leaves gradients alone.
-/// Ranks     All ranks of a world call it with the Program of one step: replicas have the same list, each stage has its own.
+/// Ranks     All ranks of a world call it with the Program of one step: ranks at one device of the pipeline have the same list.
 ///           A REDUCE over replicas takes a layer's dense parameters, or those of its experts, as one vector and sums their gradients
 ///           in the order of comm/comm.h; a REDUCE over all ranks is aggregate_gradients of `robust`. Where a layer is shared out
 ///           (the update's Shares), SCATTER leaves each rank the sum of its own part; with ZeRO 2 and 3 it adds this to the sums of
@@ -101,9 +101,9 @@ void require_executable(const Program&, int num_ranks = 1);
 ///           trace shows the time that the sum took.
 /// Early     An UPDATE that reads its layer's own gradients runs within the backward, before NORM. Its bits are those of an UPDATE after
 ///           NORM, as nothing is clipped; NORM then only adds up the squares. A gradient that is not finite ends the step half done.
-/// Stages    Every rank runs its own list and is given all micro-batches of its replica; ranks are numbered as in MeshPlace
+/// Stages    Every rank runs its device's list and is given all micro-batches of its data share; ranks are numbered as in MeshPlace
 ///           (update/shares.h). SEND copies what it reads; the copy stays until the step ends and is not among the counted bytes.
-///           A REDUCE or SCATTER of the whole step over replicas waits for NORM; the sums of a tied table's two gradients run first.
+///           NORM begins with every REDUCE or SCATTER of the whole step over replicas; before these it sums a tied table's two gradients.
 ///           A rank's messages are compared with link_bytes once, at the end.
 /// Counting  `counted` holds the peaks of the arena's activations and of its workspace during each instruction, less what was there before
 ///           the call.

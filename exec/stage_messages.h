@@ -1,5 +1,5 @@
 #pragma once
-// Messages between the stages of a pipeline, as one rank sends and receives them.
+// Messages between the devices of a pipeline, as one rank sends and receives them.
 
 #include <map>
 #include <utility>
@@ -9,8 +9,8 @@
 
 namespace tern {
 
-/// The messages of one run of one Program. Each message carries one buffer, whose name is the message's name. The messages of a stage
-/// arrive in the order in which that stage's list sends them (ExecuteInput::arrivals). This rank's list may need them in another
+/// The messages of one run of one Program. Each message carries one buffer, whose name is the message's name. The messages of a device
+/// arrive in the order in which that device's list sends them (ExecuteInput::arrivals). This rank's list may need them in another
 /// order: a message that arrives before it is needed is kept in `early`.
 struct StageMessages {
   const Program& program;
@@ -18,7 +18,7 @@ struct StageMessages {
   Arena memory{};                                  // of the copies below, which the executor's counts leave out
   std::vector<Tensor> sent{};                      // copies of what was sent; they live until the step ends
   std::vector<std::pair<Buffer, Tensor>> early{};  // received before this rank's list needs them
-  std::map<int, size_t> arrived{};                 // by stage: how many of its messages this rank has received
+  std::map<int, size_t> arrived{};                 // by device: how many of its messages this rank has received
   LinkBytes expected{};                            // what the Program says of all messages so far
 
   /// Uninitialised memory for a message, (tokens of the micro-batch, width). In a tensor group it has this rank's tokens alone.
@@ -29,7 +29,7 @@ struct StageMessages {
   void receive(const Instruction&, const Tensor& into);
 };
 
-/// For each stage the buffers that it sends to the device `rank` of a pipeline, in order. `all`: the Program of all devices (program/lower.h).
+/// For each device of a pipeline the buffers that it sends to the device `rank`, in order. `all`: the Program of all devices (program/lower.h).
 std::vector<std::vector<Buffer>> arrivals_of(const Program& all, int rank);
 
 /// The peak of StageMessages::memory on the device `rank` of a pipeline in one step, in bytes, if all micro-batches have one size. `all`:

@@ -12,8 +12,8 @@ namespace tern {
 /// Whether the buffer holds summands: those of a layer's dense parameters, or of its experts.
 bool is_summand(const Buffer&);
 
-/// The summands of one run of one Program. Before each pass, `put_before` has the model's functions add to the summands of the pass's
-/// micro-batch. When these end, the model has no memory for the layer's gradients.
+/// The summands of one run of one Program. Before each pass `put_before` puts the summands of its layer and micro-batch in the place of the
+/// gradients in ExecuteInput::gradients, so that the pass adds to them. `end` leaves empty tensors there.
 struct Summands {
   const ExecuteInput& in;
   const CollectiveParts& parts;
@@ -33,7 +33,7 @@ struct Summands {
   static Instruction scatter_of(const Buffer&);
 
  private:
-  // The tensor that gradients of the parameter are added to; for a tied table's copy that of the head.
+  // The parameter's tensor in ExecuteInput::gradients. Where the head's device has a copy of a tied table: of that copy, the projection's.
   Tensor& summed_place(const Instruction& scatter, size_t parameter);
   int end_of_layer(int first) const;
   void put(const Buffer&, const std::vector<Tensor>&);

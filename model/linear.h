@@ -3,7 +3,7 @@
 //   forward          y  = x·wᵀ + b
 //   input gradient   dx = dy·w
 //   weight gradient  dw += dyᵀ·x,  db += Σ rows of dy
-// Each branch adds its part to each product, after it and in the order of the branches; dy: of the branch's columns, s: its scale:
+// Behind each product every branch in turn adds its part. There y and dy are the branch's columns, s is its scale, A and B are its matrices:
 //   forward          y  += s·h·Bᵀ,  h = x·Aᵀ
 //   input gradient   dx += g·A,  g = s·dy·B
 //   weight gradient  dB += dyᵀ·(s·h),  dA += gᵀ·x, of as many branches as `gradient` has;  h and g are made again, nothing is kept

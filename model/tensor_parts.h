@@ -32,9 +32,9 @@ Interval tokens_of(int64_t vocab, int rank, int ranks);
 void take_part(const Holding&, const Tensor& whole, const Tensor& part);
 void put_part(const Holding&, const Tensor& part, const Tensor& whole);
 
-/// Other ranks also hold a parameter's rows from `from` on. by_all: all ranks do, and from = 0.
-/// Otherwise, with `keys_alike`, the ranks with the same key/value head do: they share the key and value
-/// rows of stacked queries, keys and values. Where nothing is shared, `from` is the number of rows.
+/// The rows of a parameter's part that other ranks of the group hold too: those from `from` on. by_all: every rank holds all of them (from
+/// = 0). Otherwise only ranks with the same key/value head do, if `keys_alike` says that there are such: the key and value rows of stacked
+/// queries, keys and values. If there are no such rows, `from` is the number of rows.
 struct AlikeRows {
   int64_t from;
   bool by_all;

@@ -29,11 +29,11 @@ void complete_rows(const Tensor& all, const Compute&);
 /// own = this rank's rows of the sum over ranks of `summand`, which has no meaning afterwards. In the order of comm/comm.h.
 void sum_to_own_rows(const Tensor& summand, const Tensor& own, const Compute&);
 
-/// model/linear.h's products with a matrix of which each rank has some columns: y and dy are this rank's rows, x has all. The
-/// bias is whole on each rank; its gradient is a summand, of this rank's rows.
+/// model/linear.h's products by a matrix of which each rank has some columns. x: all tokens, as wide as these columns; y and dy: this
+/// rank's tokens, whole width. Each rank has the whole bias; its gradient comes from this rank's tokens alone, so the group must add it up.
 void columns_forward(const Linear&, const Tensor& x, const Tensor& y, const Compute&);
 void columns_backward_weight(const Linear&, const Tensor& dy, const Tensor& x, const Linear& gradient, const Compute&);
-/// The input's gradient for a matrix of which each rank has some rows: dy has all rows of the batch, dx this rank's.
+/// The input's gradient for a matrix of which each rank has some rows. dy: all tokens, one column for each of these rows; dx: this rank's tokens.
 void rows_backward_input(const Linear&, const Tensor& dy, const Tensor& dx, const Compute&);
 
 /// head_forward_loss of a group: the vocabulary is shared out. Of each tile of rows the ranks exchange maximum, sum and the

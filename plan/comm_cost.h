@@ -12,10 +12,10 @@ struct RankGroup {
   int64_t ranks = 1, stride = 1;
 };
 
-/// Each level of links carries the bytes that enter its domains: B·(1 − 1/d) bytes into each of the d domains that the
-/// group touches, over the links of all its ranks in the domain. The time is the slowest level's, and all groups of a
-/// machine are taken to communicate at once. Latencies add up: (domains − 1) steps of a ring per level. Units: bytes of
-/// the whole (gathered) tensor; picoseconds.
+/// A level joins domains of the level inside it (the innermost level: devices). If the group has ranks in d of those,
+/// B·(1 − 1/d) bytes enter each, over the links of its own ranks there alone, as all groups of a machine communicate at
+/// once. The time is the slowest level's plus the latencies of all levels: each has one for a step of a ring over those
+/// domains that one of its own joins (k − 1 for k). Units: bytes of the whole (gathered) tensor; picoseconds.
 /// Source  hierarchical rings, alpha–beta; ours.
 int64_t all_gather_ps(const Machine&, RankGroup, int64_t bytes);
 int64_t reduce_scatter_ps(const Machine&, RankGroup, int64_t bytes);  // as all_gather_ps

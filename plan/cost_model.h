@@ -36,8 +36,8 @@ struct UnitFacts {
 /// Costs of a model's layers under one mesh and micro-batch size. The references must outlive it.
 class LayerCosts {
  public:
-  /// `other_groups`: the cluster has unlike nodes too, so that a pipeline's first and last stage may lie in two nodes
-  /// even where this machine has one. `bytes_of`: the framework whose formulas count activations and states, if it has
+  /// `other_groups`: the cluster has nodes of other types, so the first and the last stage may lie in different nodes
+  /// even if this machine is one node. `bytes_of`: the framework whose formulas count activations and states, if it has
   /// its own (has_own_bytes); the times stay those of the device.
   LayerCosts(const ModelSpec&, const TrainJob&, const Machine&, const Mesh&, int64_t micro_batch,
              bool other_groups = false, std::optional<Framework> bytes_of = {}, FrameworkRun run = {});

@@ -53,8 +53,8 @@ struct Instance {
   std::vector<TierBytes> capacity;            // per stage, per device
   std::vector<int> layer_class;  // (L) layers of equal number have equal rows of `cost`; `within` and `across` are
                                  // equal for equal pairs of numbers. May be empty: all layers differ
-  // Unlike devices; empty: all alike. A layer of stage i takes a strategy of type stage_type[i], where that is not
-  // kAnyType. layer_class: equal numbers mean equal rows here too.
+  // Types of unlike devices; both empty: all alike. The layers of stage i take strategies whose strategy_type is
+  // stage_type[i]; if that is kAnyType, all. Layers of equal layer_class have equal rows of strategy_type too.
   std::vector<int> stage_type;                  // (P)
   std::vector<std::vector<int>> strategy_type;  // (L)(S_u)
   // Links of unlike speed; empty: all are as `across`. The link behind virtual stage s has class link_class[s]: class 0 is as

@@ -39,7 +39,7 @@ struct PlannedStage {
 /// model's times. The plan's own step_ps is not of this list: it is the stage model's (program/stage_model.h).
 struct PlannedProgram {
   uint32_t checksum =
-      0;  // of the list (program/checksum.h), with the multiplier's scratch if `tern profile` wrote the cluster file
+      0;  // of the list (program/checksum.h); on a cluster of `tern profile` with the scratch that `tern train` uses
   int64_t instructions = 0;
   int64_t step_ps = 0;  // simulated; longer than the plan's step where a rank waits until its messages have left
   friend bool operator==(const PlannedProgram&, const PlannedProgram&) = default;
@@ -93,8 +93,8 @@ struct Plan {
   double flops_share = 0;  // the model's FLOPs over the used devices' peak
   std::string binds;       // what keeps it from being faster, in words
 
-  // Proof. No choice of the space has a smaller makespan than bound_ps; model_*: of the bound model
-  // (planner/instance/search.h).
+  // Proof. No choice of the space has a smaller makespan than bound_ps. model_ps: the least value
+  // of the bound model (planner/instance/search.h) that was seen; model_bound_ps: a lower bound of that model.
   int64_t bound_ps = 0, model_ps = 0, model_bound_ps = 0;
   ChoiceCounts counts;
   std::vector<std::string> restrictions;  // families that were searched only in part, in words

@@ -19,10 +19,10 @@ namespace tern {
 /// weight    BACKWARD_WEIGHT of each unit from the last
 /// step      Before all else a GATHER (micro −1) under ZeRO 1 and 2. After a layer's last BACKWARD_WEIGHT, on the gradient link,
 ///           its REDUCE (ZeRO 0) or SCATTER (ZeRO 1); under ZeRO 2 and 3 a SCATTER of each micro-batch's sum, which the layer's first
-///           BACKWARD_WEIGHT (for the head, its FORWARD) sets to zero. Then the REDUCE of a tied table (under ZeRO 2 and 3 one for
-///           each micro-batch), NORM, and the UPDATE of each unit. In a tensor group two REDUCEs of the same sum come before the
-///           one over replicas: one over the group, for what all its ranks hold; one over the ranks with the same key/value
-///           head, for what those hold. With updates_in_backward a layer's UPDATEs follow its last BACKWARD_WEIGHT and end the
+///           BACKWARD_WEIGHT (for the head, its FORWARD) sets to zero. Then the REDUCE of a tied table (on one device under ZeRO 2
+///           and 3 one for each micro-batch), NORM, and the UPDATE of each unit. In a tensor group the layer's REDUCE or SCATTER comes
+///           behind up to two REDUCEs of parts of the same gradients: over the group, of what all its ranks hold; over the ranks with
+///           the same key/value head, of what these hold. With updates_in_backward a layer's UPDATEs follow its last BACKWARD_WEIGHT and end the
 ///           layer's gradients, which its first BACKWARD_WEIGHT (for the head, its FORWARD) has set to zero
 ///
 /// Buffers   output(u) lives from FORWARD(u) to BACKWARD_WEIGHT(u+1), which reads it as x; saved(u) from FORWARD(u), or
@@ -30,8 +30,8 @@ namespace tern {
 ///           BACKWARD_INPUT(u+1), and left(u), made by BACKWARD_INPUT(u), to BACKWARD_WEIGHT(u). The head has no output
 ///           and no gradient: its FORWARD ends in the loss and saves the gradient of its normed input. The embedding
 ///           has no BACKWARD_INPUT. A layer's activations off the device are `held` there from STORE to LOAD.
-/// Joins     What SEND, STORE and SCATTER read lives until their JOIN. While the next one is made, one SEND of each stage and direction, and
-///           one STORE, may still be on its way; a SCATTER is joined before the next one's sum begins. The rest is joined before NORM.
+/// Joins     What SEND, STORE and SCATTER read lives until their JOIN. A stage's SENDs in one direction are joined before its next operation in
+///           it, STOREs before a layer's FORWARDs, all but the newest; all STOREs before a LOAD, SCATTERs before a new `summand`, all before NORM.
 /// Order     weight gradients of a unit are added in micro-batch order, whatever the schedule: same bits.
 /// Groups    With several groups of micro-batches each unit has a MERGE after its last BACKWARD_WEIGHT of a group: it
 ///           merges the group's gradients with the kept sums that leaf_step (spec/sum_order.h) names. Where no sum is
@@ -41,10 +41,10 @@ namespace tern {
 ///           names its axis and the bytes of the whole tensor. Costs of the step's end, per element, in words of 4
 ///           bytes (f64: 8): REDUCE of a tied table 1 flop and 4 words, NORM 2 flops and 1 word, MERGE 1 flop and 3
 ///           words per sum added, 3 words to keep one. UPDATE costs update_cost (spec/update_rule.h), from ZeRO 1 on a
-///           replica's share of it; an UPDATE within the backward also costs what NORM would. NORM's message holds
-///           whether the rank refuses, and beside that: under tensor parallelism one double per rank, else for each block (kUpdateBlock)
-///           of shared-out parameters one double and the rule's sums over the model. UPDATE sends a rule's sums over a
-///           parameter, per block.
+///           replica's share of it; an UPDATE within the backward also costs what NORM would. The message of NORM is 8
+///           bytes for the refusal; with tensor groups also 8 for each rank of the run; without them also 8·(1 + the rule's sums over the
+///           model) for each block (kUpdateBlock) of shared-out parameters, in a pipeline of all. That of an UPDATE of shared-out
+///           parameters is 8·(the rule's sums over a parameter) for each block.
 /// One device  gathers and reduces nothing, under any ZeRO stage.
 /// Errors    usage: a schedule whose order follows the times, in a plan that does not say its stages' times.
 ///           TERN_CHECK: stages that do not follow one another, fewer than two units, no such device.

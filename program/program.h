@@ -17,8 +17,8 @@ enum class Opcode : uint8_t {  // what an instruction does
   backward_input,
   backward_weight,
   recompute,
-  reduce,  // adds gradients that were summed apart: the two gradients of a tied table (no axis; at a step's end, micro
-           // −1, or at the end of a group or of a micro-batch), or the gradients of an axis's ranks (likewise)
+  reduce,  // adds gradients summed apart: a tied table's two on this rank (axis none), or those of an axis's ranks. Of
+           // the step (micro −1); for none, tensor, keys also of a micro-batch; for none also of a group of them
   norm,    // the global norm of all gradients, and the refusal of what is not finite (unit −1, micro −1)
   update,  // the optimizer's step of a unit's parameters (micro −1); it runs within the backward if it reads a `summand`
   send,  // a stage's output or input gradient to the rank `peer`
@@ -39,7 +39,7 @@ enum class MeshAxis : uint8_t {
   none,
   replicas,         // of dense parameters: the stage's context and data axes
   expert_replicas,  // of a stage's experts
-  tables,           // the stages that hold a copy of the embedding table
+  tables,           // the devices of the pipeline that hold a tied table
   tensor,           // the ranks of a tensor group
   keys,             // those of a tensor group that have the same key/value head
   all,              // every rank of every stage
@@ -89,9 +89,9 @@ struct Instruction {  // one entry of the list
   MeshAxis axis = MeshAxis::none;  // of a collective
   int64_t message_bytes = 0;       // SEND, RECV, LOAD, STORE: what is moved; a collective: the whole tensor
   int64_t exchanged_bytes =
-      0;  // bytes that a unit's pass exchanges over its tensor group, of the whole tensors of which each rank has a part
+      0;  // of tensors that a unit's pass gathers or sums over its tensor group; each counts whole, though a rank has a part
   int64_t swapped_bytes =
-      0;  // bytes of this rank's tensors that a unit's pass swaps over its context group; one rank's part does not move
+      0;  // of this rank's tensors that a unit's pass swaps over its context group of n ranks; 1/n of them stays here
   std::vector<int> waits;  // instructions that must have ended, by place, beside those of its reads and its resource
 };
 
@@ -99,7 +99,7 @@ struct Program {  // the lists of all ranks, one after another
   int num_ranks = 1, num_units = 0, num_micro = 1;
   std::vector<Instruction> instructions;             // in issue order per rank
   std::vector<std::vector<BufferBytes>> resident{};  // per rank, or empty: alive before, during and after the step
-  int64_t devices_per_rank = 1;                      // devices that run each rank's list
+  int64_t devices_per_rank = 1;                      // the mesh's: ranks of the run that run each list
 };
 
 std::string_view name_of(Opcode);      // "FORWARD", …

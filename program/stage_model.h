@@ -9,9 +9,9 @@
 //             where it splits them, the same without weight, and Σ weight an operation of its own
 //   sends     across.forward and across.backward of the edge (e − 1, e)
 //   begin     Σ begin over the device's stages
-//   tail      the gradient link's backlog after the last operation, then Σ update. The backlog walks the device's
-//             layers in the order of their last weight gradients, last virtual stage first and last layer of a stage
-//             first: backlog = max(backlog − t_u, 0) + sync_u, where t_u is the time of u's last gradient operation
+//   tail      what the gradient link has left to do after the last operation, then Σ update. A walk over the device's
+//             layers from the last virtual stage's last layer back, the order of their last weight gradients, gives it:
+//             backlog = max(backlog − t_u, 0) + sync_u, from 0 on, where t_u is the time of u's last gradient operation
 //             (recompute + backward + weight, with the resharding to u + 1; weight alone where the schedule splits)
 //   bytes     per device and tier: Σ persistent + the order's peak of Σ held·micro-batches (and, on the device tier,
 //             Σ held_weight·micro-batches + the largest transient of the running stage's layers: pipeline_peaks)

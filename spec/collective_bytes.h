@@ -7,7 +7,7 @@
 
 namespace tern {
 
-/// Bytes that one rank sends to one other, or receives from it.
+/// Bytes that a rank sends and receives: to and from one other rank, or the sum over all others.
 struct LinkBytes {
   int64_t sent = 0, received = 0;
   LinkBytes& operator+=(const LinkBytes& o) { return sent += o.sent, received += o.received, *this; }

@@ -29,8 +29,8 @@ enum class InFlight : uint8_t {
   twice_stages_left,  // min(c, 2·(P − i) − 1)
 };
 
-/// One row of the table. A member that a row leaves out has the cautious value: bounds then rest on work and paths alone,
-/// memory on the simulated order.
+/// One row of the table. What a row leaves out has the value below. Without in_flight and steady, bounds use work and
+/// paths alone, and bytes are those of the simulated order: both are right for any schedule.
 struct PipelineScheduleTraits {
   PipelineSchedule schedule;
   std::string_view name;  // in plan files, options and tables: "1f1b"

@@ -33,8 +33,8 @@ struct PlannedValue {
 /// planned_zero and planned_mode have one value for all layers.
 std::vector<PlannedValue> planned_values(const Plan&);
 
-/// Puts the plan itself, sizes, dtype, ZeRO, recomputation and states that lie on the disk into the settings. Ranks, tensor and context parallelism
-/// and the optimizer are not its business: train_settings has taken them from the plan before. Errors: usage: an option was given and says something else.
+/// Puts the plan itself, sizes, dtype, ZeRO, recomputation and states on the disk into the settings; ranks, tensor and context parallelism and the
+/// optimizer are already there, as train_settings has them from the plan. Errors: usage: an option for one of planned_values says something else.
 void apply_plan(const Plan&, const Options&, TrainSettings&);
 
 /// Refuses a plan in the settings that is not one of this model, or has replicas of a device with both embedding and tied head. Errors: usage.

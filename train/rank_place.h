@@ -1,5 +1,5 @@
 #pragma once
-// Where a rank of a run stands: which layers it has, which part of each matrix, and which replica's micro-batches it sees.
+// Where a rank of a run stands: which layers it has, which part of each matrix, and which data share's micro-batches it sees.
 
 #include <vector>
 
@@ -11,13 +11,13 @@
 namespace tern {
 
 /// rank = (device · replicas + replica) · ranks of a tensor group + place in its tensor group. A device is a device of the pipeline;
-/// without a plan of several stages there is one, which has all units. All replicas of a device have the same part of the model.
-/// Neighbouring replicas form a context group: they see the same micro-batches, and each has its own rows of them.
+/// without a plan of several stages there is one, which has all units. The replicas of a rank have the same part of the model as it has.
+/// The replicas of a context group, which are neighbours, are in one data share: they see the same micro-batches, each its own rows of them.
 struct RankPlace {
   int rank = 0, device = 0, replica = 0, replicas = 1;
   TensorPlace tensor{};
   ContextPlace context{};
-  int share() const { return replica / context.ranks; }  // the number of its share of the step's micro-batches
+  int share() const { return replica / context.ranks; }  // the number of its data share
   std::vector<int> home;                                 // by unit: the device that has it
   // By unit: whether this rank lacks it; empty: this rank has all units.
   std::vector<bool> elsewhere;

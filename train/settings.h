@@ -53,7 +53,7 @@ struct TrainSettings {
   int64_t seq = 256, batch = 32, micro_batch = 32;  // seq in tokens; batch and micro_batch in sequences
   // The longest sequence that the trained model declares; absent: as MODEL does.
   std::optional<int64_t> context;
-  int ranks = 1;                  // of all stages, replicas and groups
+  int ranks = 1;                  // of the whole run: pipeline devices × data shares × groups
   int tensor = 1;                 // --tensor-parallel: so many neighbouring ranks share out each matrix
   int context_ranks = 1;          // --context-parallel: so many ranks share out the rows of each micro-batch
   int zero = 0;                   // of every layer, unless a plan says it layer by layer (zero_of_units)

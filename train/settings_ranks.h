@@ -23,14 +23,14 @@ int deepest_zero(const TrainSettings&);
 bool sums_each_micro_batch(const TrainSettings&);
 /// The number of devices over which a plan cuts the layers; 1: each rank has all layers.
 inline int num_stage_devices(const TrainSettings& s) { return s.plan ? s.plan->choice.num_stages : 1; }
-/// The number of shares into which a step's micro-batches are dealt. A context group has one share.
+/// The number of data shares, to which a step's micro-batches are dealt. The ranks of a context group are in one data share.
 inline int data_parallel_size(const TrainSettings& s) {
   return s.ranks / num_stage_devices(s) / s.tensor / s.context_ranks;
 }
-/// The number of ranks that have the same layers and the same part of each matrix. Gradients are summed over them, and ZeRO shares out
-/// among them. The ranks of a context group count one by one.
+/// The number of replicas: ranks that have the same layers and the same part of each matrix. Gradients are summed over them, and ZeRO shares
+/// out among them. The ranks of a context group count one by one.
 inline int num_sharers(const TrainSettings& s) { return data_parallel_size(s) * s.context_ranks; }
-/// Sequences of a step on one replica.
+/// Sequences of a step in one data share.
 inline int64_t rank_batch(const TrainSettings& s) { return s.batch / data_parallel_size(s); }
 
 }  // namespace tern

@@ -20,7 +20,7 @@ double pass_seconds(std::span<const TraceEvent>);
 /// all ten, more than 1.3 times as long for nine of them, and a tenth of a second longer in all. It is told of once, and again only if it was as fast as the others in between.
 class SlowRanks {
  public:
-  /// `alike`: so many ranks that follow one another compute the same list, the replicas of a stage.
+  /// `alike`: so many ranks that follow one another run the same list: the replicas at one device of the pipeline.
   explicit SlowRanks(int alike) : alike_(alike) {}
   /// Takes the pass_seconds of all ranks in a step. Returns what there is to tell; nothing: all is well.
   std::optional<std::string> add(std::span<const double> seconds);

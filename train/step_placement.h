@@ -9,9 +9,9 @@
 
 namespace tern {
 
-/// The placement of a step in which each replica has `sequences` sequences. The settings, into which apply_plan has put a plan's choices, say
-/// the size of micro-batches, and the recomputation and ZeRO stage of each layer. Windows count as full, so the number of attended
-/// (query, key) pairs is an upper bound. With a plan of several stages it is the placement of the plan, and `sequences` is not used.
+/// The placement of a step in which each data share has `sequences` sequences, in micro-batches as the settings say. With a plan
+/// (settings.plan) each layer is recomputed and shared out (ZeRO) as the plan says, else as the settings say. Windows count as full, so the number
+/// of attended (query, key) pairs is an upper bound. With a plan of several stages it is the placement of the plan, and `sequences` is not used.
 /// Errors  those of placement_of.
 Placement step_placement(const ModelSpec&, const TrainSettings&, int64_t sequences);
 

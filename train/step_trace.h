@@ -19,11 +19,11 @@ class Io;
 void require_trace_place(const std::string& path, Io&);
 
 /// The events that all ranks measured, by rank, in seconds from the moment at which the first rank began. `all` has one list for each device
-/// of the pipeline, which all replicas of the device run. `begin_ns`: the moment, on this rank's clock, from which the times of `mine` count.
+/// of the pipeline, which all ranks at the device run. `begin_ns`: the moment, on this rank's clock, from which the times of `mine` count.
 /// All ranks call it.
 std::vector<TraceEvent> gather_trace(const Program& all, const std::vector<TraceEvent>& mine, int64_t begin_ns, Comm&);
 /// The events that the simulator predicts for the same lists on a machine of `flops_per_s`, whose disk of optimizer states moves
-/// `states_bytes_per_s` (0: not known). Replicas have equal events.
+/// `states_bytes_per_s` (0: not known). Ranks at one device have equal events.
 std::vector<TraceEvent> predicted_trace(const Program& all, double flops_per_s, int ranks,
                                         double states_bytes_per_s = 0);
 

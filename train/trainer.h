@@ -93,7 +93,7 @@ struct TrainResult {
 ///         many processes. A run computes with the calling thread's team of threads.
 /// Ranks   all ranks of the Worker's world call train with the same settings and Io. Each has the state, or its part of it (ZeRO, stages,
 ///         tensor groups), and its share of every step's micro-batches. Gradients are summed in the settings' order, so the number of
-///         replicas changes no bit (spec/sum_order.h). Before each step the ranks agree on the number of targets, and on whether to stop.
+///         data shares changes no bit (spec/sum_order.h). Before each step the ranks agree on the number of targets, and on whether to stop.
 ///         Rank 0 checks memory and disk, packs data, evaluates, logs and saves; its result and hooks are those of the run.
 /// Stops   when the Worker's `stop` becomes true, or after max_seconds. The run then finishes its step and writes a checkpoint and OUT/model.
 ///         A stop also ends an evaluation before its next batch, with a note. A run whose last evaluation was ended so counts as

@@ -30,8 +30,8 @@ class NotFinite : public Error {
 /// Order   sqrt of Σ over parameters, in the order of trained_parameters(spec), of sum_of_squares (doubles, fixed blocks); the
 ///         rule's own sums over the model (UpdateSums) in the same order, of clipped gradients.
 /// Clip    PyTorch's clip_grad_norm_: coefficient min(1, clip / (norm + 1e-6)).
-/// Ranks   of shared parameters each rank sums its own blocks; all ranks then exchange the sums, and get the bits of one rank. In
-///         tensor groups each rank sums what it has that others do not count; the ranks' sums are added in rank order.
+/// Ranks   Of shared-out parameters each rank sums the blocks that it keeps; all get all of these sums, and so the bits of one rank. In tensor
+///         groups each rank makes one sum of what it keeps, with what h ranks hold alike divided by h; these are added in rank order.
 /// Errors  NotFinite: a gradient that is not finite, naming the step and the tensor. TERN_CHECK: shared parameters, and no world.
 UpdateNorm gradient_norm(const UpdatePass&, Comm* world = nullptr);
 

@@ -26,8 +26,8 @@ struct RobustStep {
   Tensor received{}, point{};
 };
 
-/// Every rank's gradients become the aggregate, times the number of ranks: on entry they are the rank's share of the step's mean
-/// gradient, so the mean rule gives the plain sum. All ranks call it. Local momentum comes first: u = βu + (1-β)g, at step 1 u = g. A
+/// On entry each of n ranks has its summand of the step's mean gradient; on return all have n times the aggregate of these, which for the
+/// mean rule is their plain sum. All ranks call it. With local momentum u = βu + (1-β)g is sent in the place of g, at step 1 u = g. A
 /// worker whose gradient is not finite sends that gradient, and its momentum stays as it was.
 /// Links   each rank: the vector as an all-reduce, and robust_values doubles to each other rank.
 /// Order   as aggregate_part; the parts are even_parts.

@@ -27,8 +27,8 @@ struct Shares {
       gradients_apart{};  // for each unit whether its gradients are shared out too (ZeRO 2); empty: no unit's are
   std::vector<bool>
       weights_apart{};  // for each unit whether its weights are shared out too (ZeRO 3); empty: no unit's are
-  // Empty without stages and tensor groups: every rank then has every parameter, and `owners` names ranks of the world. held[p]: this rank has some of p.
-  // in_world[p]: which rank of the world keeps what of p, each element once, among those with this rank's part of matrices.
+  // Without stages and tensor groups both are empty: every rank has every parameter, and a rank in `owners` is one of the world.
+  // held[p]: this rank's device has p. in_world[p]: which rank of the world keeps what of p; each element of this rank's part of p once.
   std::vector<bool> held{};
   std::vector<std::vector<RankInterval>> in_world{};
   const std::vector<RankInterval>& keepers(size_t parameter) const;

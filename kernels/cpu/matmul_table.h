@@ -1,5 +1,5 @@
 #pragma once
-// What one instruction set offers for kernels/cpu/matmul.h. Raw pointers: see kernels/cpu/tables.h.
+// What one instruction set offers for kernels/cpu/matmul.h. Raw pointers alone: kernels/README.md says why.
 
 #include <cstdint>
 

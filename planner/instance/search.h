@@ -56,8 +56,8 @@ struct SearchResult {
   bool interrupted = false;  // by seconds, stop or labels before the bound search was finished
   bool restricted = false;   // the assignment is the best of a restricted family; bound_ps holds for the whole space
 
-  /// Nothing fits. missing_bytes is the least that, added to every tier of every device, lets some assignment fit (where
-  /// devices hold several stages: a lower bound of that); device and tier say where it binds in that assignment.
+  /// Nothing fits. Some assignment fits if every tier of every device has missing_bytes more, and none with less; where
+  /// devices hold several stages, or the order follows the times, it may take more. device, tier: where it lacks most.
   bool infeasible = false;
   int device = 0;
   Tier tier = Tier::device;

@@ -29,10 +29,10 @@ struct PlanRequest {
   double seconds =
       std::numeric_limits<double>::infinity();  // after them the best plan so far is returned, with its gap
   int threads = 1;
-  /// Above 0: any plan that fits is enough, and the answer has its choice alone. The search looks where memory is least
-  /// (the smallest micro-batches; if there are least_memory schedules of one chunk, these alone). It does this much
-  /// work at most, in simulated operations and what takes as long: a count, so that the answer is the same on every
-  /// machine.
+  /// Above 0: any plan that fits is enough, and the answer has its choice alone. The search looks where memory is least:
+  /// at the smallest micro-batches and, if one of the schedules is least_memory and has one chunk, at least_memory ones
+  /// alone. It does this much work at most, in simulated operations and what takes as long: a count, so that the answer
+  /// is the same on every machine.
   int64_t any_fit_within = 0;
   const std::atomic<bool>* stop = nullptr;
   /// Called now and then with the number of choices that this pass has still to look at, and the best step so far (ps;
