@@ -46,7 +46,7 @@ struct Runner {
   bool training;
   // Of pipelines.
   StageMessages messages{program, in};
-  std::vector<size_t> late{};  // REDUCEs that wait for NORM
+  std::vector<size_t> late{};  // REDUCEs that NORM begins with
   CollectiveParts collectives{program, in};
   LinkCheck links{program, in, collectives};
   Summands summands{in, collectives};
@@ -354,7 +354,7 @@ struct Runner {
     if (!is_late(i)) links.expected += links.predicted(i, has_loss());
   }
 
-  // Sums over ranks that in stages wait for NORM: the embedding's table is whole at the end of the step alone.
+  // Sums over ranks that in stages are what NORM begins with: the embedding's table is whole at the end of the step alone.
   bool is_late(const Instruction& i) const {
     if (!pipelined() || i.micro >= 0 || i.axis == MeshAxis::tensor || i.axis == MeshAxis::keys) return false;
     return i.op == Opcode::reduce || i.op == Opcode::scatter;
