@@ -48,8 +48,9 @@ ModelSpec model_of(const std::string& name) {
   if (is_gguf_path(name) && std::filesystem::exists(path)) return model_spec(gguf_config(Gguf(name)));
   if (std::filesystem::exists(path)) return model_spec(read_hf_config(name));
   const std::vector<std::string_view> presets = preset_names();
-  throw Error(ErrorKind::bad_file, "{}: neither a model directory, nor a config.json, nor a GGUF file, nor one of the presets ({}){}",
-              name, join({presets.begin(), presets.end()}, ", "), did_you_mean(name, presets));
+  throw Error(ErrorKind::bad_file,
+              "{}: neither a model directory, nor a config.json, nor a GGUF file, nor one of the presets ({}){}", name,
+              join({presets.begin(), presets.end()}, ", "), did_you_mean(name, presets));
 }
 
 // Sequences longer than what the model declares; "" if it knows them all.
