@@ -36,7 +36,7 @@ TrainResult RankTrainer::run() {
   prepare();
   try {
     train();
-  } catch (const NotFinite& e) {
+  } catch (const NotFiniteGradient& e) {
     if (robust_advice(s_).empty()) throw;
     throw Error(ErrorKind::diverged, "{}. {}", e.fact(), robust_advice(s_));
   } catch (const Error& e) {

@@ -31,7 +31,7 @@ std::vector<size_t> all_parameters(const UpdatePass& pass) {
   size_t first = 0, count = 0;
   for (size_t i = squares.size(); i-- > 0;)
     if (!std::isfinite(squares[i])) first = i, ++count;
-  throw NotFinite(
+  throw NotFiniteGradient(
       fmt::format("step {}: the gradient of '{}' is not finite ({} of {} tensors are not); the update was refused and "
                   "the weights are those of step {}",
                   step, infos[first].name, count, infos.size(), step - 1),

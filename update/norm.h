@@ -15,10 +15,10 @@
 namespace tern {
 
 /// A gradient that is not finite. what() also says what usually helps.
-class NotFinite : public Error {
+class NotFiniteGradient : public Error {
  public:
   /// `fact`: the step, the tensor, and what was refused.
-  NotFinite(std::string fact, std::string_view advice)
+  NotFiniteGradient(std::string fact, std::string_view advice)
       : Error(ErrorKind::diverged, "{}. {}", fact, advice), fact_(std::move(fact)) {}
   const std::string& fact() const { return fact_; }
 
@@ -32,7 +32,7 @@ class NotFinite : public Error {
 /// Clip    PyTorch's clip_grad_norm_: coefficient min(1, clip / (norm + 1e-6)).
 /// Ranks   Of shared-out parameters each rank sums the blocks that it keeps; all get all of these sums, and so the bits of one rank. In tensor
 ///         groups each rank makes one sum of what it keeps, with what h ranks hold alike divided by h; these are added in rank order.
-/// Errors  NotFinite: a gradient that is not finite, naming the step and the tensor. TERN_CHECK: shared parameters, and no world.
+/// Errors  NotFiniteGradient: a gradient that is not finite, naming the step and the tensor. TERN_CHECK: shared parameters, and no world.
 UpdateNorm gradient_norm(const UpdatePass&, Comm* world = nullptr);
 
 /// Σ x² of one parameter's gradient, as gradient_norm adds it. Only for a parameter that is whole on this rank.
