@@ -134,7 +134,8 @@ struct Claim {
   Aggregator rule;
   Mixing mixing = Mixing::none;
   int ranks = 8;
-  double radius = 1;  // of clipping: ByzSGDnm's authors take 0.1 for vectors of momentum
+  double radius = 1;   // of clipping: ByzSGDnm's authors take 0.1 for vectors of momentum
+  double most = 1.02;  // of the loss without the attacker
 };
 
 // Held-out loss of ByzSGDnm, the last rank attacking for the whole run; infinite where the run is refused.
@@ -186,7 +187,8 @@ double share_of_loss(const RunInputs& inputs, const Claim& claim, Attack attack)
   return ratio;
 }
 
-// Every aggregator where it has a bound: clipping from ten ranks on, krum of pairs not at all with eight. One run says nothing: another seed
+// Every aggregator where it has a bound: clipping from ten ranks on, krum of pairs not at all with eight. Of pairs
+// a quarter is bad where an eighth of the ranks is, and as many honest vectors are lost. One run says nothing: another seed
 // moves a run by more than the attacker does.
 TEST(TrainRobustSlow, GarbageDoesNotKeepARobustRunFromItsLossAndRuinsTheMean) {
   const RunInputs inputs(true);
@@ -200,11 +202,11 @@ TEST(TrainRobustSlow, GarbageDoesNotKeepARobustRunFromItsLossAndRuinsTheMean) {
                                {median, Mixing::nearest},
                                {trimmed_mean, Mixing::nearest},
                                {geometric_median, Mixing::nearest},
-                               {median, Mixing::buckets},
-                               {trimmed_mean, Mixing::buckets},
-                               {geometric_median, Mixing::buckets}};
+                               {median, Mixing::buckets, 8, 1, 1.1},
+                               {trimmed_mean, Mixing::buckets, 8, 1, 1.1},
+                               {geometric_median, Mixing::buckets, 8, 1, 1.1}};
   for (const Claim& claim : kClaims)
-    EXPECT_LE(share_of_loss(inputs, claim, Attack::garbage), 1.02)
+    EXPECT_LE(share_of_loss(inputs, claim, Attack::garbage), claim.most)
         << kAggregatorNames[static_cast<size_t>(claim.rule)] << ", mix "
         << kMixingNames[static_cast<size_t>(claim.mixing)];
   EXPECT_LE(share_of_loss(inputs, {geometric_median}, Attack::not_a_number), 1.02);
