@@ -44,8 +44,9 @@ TEST(RobustOptions, ContradictionsAreRefusedByName) {
   const auto begins = [](const std::vector<std::string>& words, const std::string& with) {
     EXPECT_TRUE(refusal(words).starts_with(with)) << refusal(words);
   };
-  for (const char* name : {"byzantine", "local-momentum", "clip-radius", "attackers"})
+  for (const char* name : {"byzantine", "clip-radius", "attackers"})
     begins({"--" + std::string(name), "1"}, "--" + std::string(name) + ": without --aggregator");
+  begins({"--local-momentum", "0.5"}, "--local-momentum: without --aggregator");
   begins({"--attack", "alie"}, "--attack: without --aggregator");
   begins({"--aggregator", "mean", "--mix", "nearest"}, "--mix: --aggregator mean has none");
   begins({"--aggregator", "krum", "--clip-radius", "2"}, "--clip-radius: --aggregator krum has none");
