@@ -55,7 +55,7 @@ std::string_view rate_words(UpdateRule rule) {
     case UpdateRule::adamw:
     case UpdateRule::adamw8bit:
       return "1e-4 (large models) to 1e-3 (small ones); 6e-4 at 125 million parameters, 6e-5 at 175 billion (Brown et "
-             "al. 2020, arXiv:2005.14165, recalled)";
+             "al. 2020, arXiv:2005.14165)";
     case UpdateRule::muon:
       return "those that suit adamw, as the factor 0.2 gives steps their size (Liu et al. 2025, arXiv:2502.16982)";
     case UpdateRule::meqmuon:
@@ -75,7 +75,7 @@ std::string_view rate_words(UpdateRule rule) {
              "(docs/update-studies.md)";
     case UpdateRule::lamb:
       return "several times adamw's, as steps are shares of a matrix's own length: 6e-4 at batches of 512 to 5e-3 at "
-             "32,768 (You et al. 2020, arXiv:1904.00962, recalled)";
+             "32,768 (You et al. 2020, arXiv:1904.00962)";
     case UpdateRule::lion:
       return "a third to a tenth of adamw's, with as much more weight decay (Chen et al. 2023, arXiv:2302.06675)";
     case UpdateRule::schedule_free:
