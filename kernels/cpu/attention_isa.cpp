@@ -303,6 +303,27 @@ inline void point_at_rows(const T* base, int64_t first, int64_t count, int64_t s
   for (int64_t i = 0; i < count; ++i) rows[i] = base + (first + i) * stride;
 }
 
+// The block's keys and values, transposed: (dim, kKeyBlock) each.
+template <class T>
+inline void load_key_block(const AttentionShape& shape, const AttentionGradients<T>& g, AttentionTile block, Rows keys,
+                           Rows values) {
+  const int64_t offset = block.kv_head * shape.head_dim;
+  const T* at[kKeyBlock];
+  point_at_rows(g.v + offset, block.first, block.count, shape.kv_stride, at);
+  load_transposed(at, block.count, shape.head_dim, values);
+  point_at_rows(g.k + offset, block.first, block.count, shape.kv_stride, at);
+  load_transposed(at, block.count, shape.head_dim, keys);
+}
+// The same with its keys as rows too, for dq: (kKeyBlock, padded dim).
+template <class T>
+inline void load_key_block(const AttentionShape& shape, const AttentionGradients<T>& g, AttentionTile block, Rows keys,
+                           Rows values, Rows key_rows) {
+  load_key_block(shape, g, block, keys, values);
+  const T* at[kKeyBlock];
+  point_at_rows(g.k + block.kv_head * shape.head_dim, block.first, block.count, shape.kv_stride, at);
+  load_rows(at, block.count, shape.head_dim, key_rows);
+}
+
 template <class T>
 inline void store_queries(const QueryRows& rows, const AttentionGradients<T>& g, Rows sums) {
   for (int64_t r = 0; r < rows.count(); ++r)
@@ -323,7 +344,7 @@ inline void store_keys(const AttentionShape& shape, const AttentionGradients<T>&
 template <class T>
 void backward_queries(const AttentionShape& shape, const AttentionGradients<T>& g, AttentionTile tile,
                       float* scratch_memory) {
-  const int64_t dim = shape.head_dim, padded = padded_dim(dim), offset = tile.kv_head * dim;
+  const int64_t dim = shape.head_dim, padded = padded_dim(dim);
   const QueryRows rows = {shape, tile, shape.heads / shape.kv_heads};
   const int64_t num_rows = rows.count();
   Scratch scratch = {scratch_memory};
@@ -338,12 +359,7 @@ void backward_queries(const AttentionShape& shape, const AttentionGradients<T>& 
   const int64_t last = shape.causal ? tile.first + tile.count - 1 : g.length - 1;
   for (int64_t base = first_seen(shape, tile.first) / kKeyBlock * kKeyBlock; base <= last; base += kKeyBlock) {
     const int64_t count = smaller(kKeyBlock, last + 1 - base);
-    const T* at[kKeyBlock];
-    point_at_rows(g.v + offset, base, count, shape.kv_stride, at);
-    load_transposed(at, count, dim, values);
-    point_at_rows(g.k + offset, base, count, shape.kv_stride, at);
-    load_transposed(at, count, dim, keys);
-    load_rows(at, count, dim, key_rows);
+    load_key_block(shape, g, {tile.kv_head, base, count}, keys, values, key_rows);
     small_gemm(num_rows, whole_lanes(count), dim, {side.query.data, padded, 1}, keys, scores, false);
     small_gemm(num_rows, whole_lanes(count), dim, {side.dout.data, padded, 1}, values, dscores, false);
     weights_and_gradients(rows, side, base, g.length, scores, dscores);
@@ -356,7 +372,7 @@ void backward_queries(const AttentionShape& shape, const AttentionGradients<T>& 
 template <class T>
 void backward_keys(const AttentionShape& shape, const AttentionGradients<T>& g, AttentionTile tile,
                    float* scratch_memory) {
-  const int64_t dim = shape.head_dim, padded = padded_dim(dim), offset = tile.kv_head * dim, base = tile.first;
+  const int64_t dim = shape.head_dim, padded = padded_dim(dim), base = tile.first;
   const int64_t group = shape.heads / shape.kv_heads, positions = larger(1, kTileRows / group),
                 max_rows = positions * group;
   Scratch scratch = {scratch_memory};
@@ -365,11 +381,7 @@ void backward_keys(const AttentionShape& shape, const AttentionGradients<T>& g, 
   const Rows scores = scratch.rows(max_rows, kKeyBlock), dscores = scratch.rows(max_rows, kKeyBlock);
   const Rows dkeys = scratch.rows(kKeyBlock, padded), dvalues = scratch.rows(kKeyBlock, padded);
 
-  const T* at[kKeyBlock];
-  point_at_rows(g.k + offset, base, tile.count, shape.kv_stride, at);
-  load_transposed(at, tile.count, dim, keys);
-  point_at_rows(g.v + offset, base, tile.count, shape.kv_stride, at);
-  load_transposed(at, tile.count, dim, values);
+  load_key_block(shape, g, tile, keys, values);
   clear(dkeys, kKeyBlock);
   clear(dvalues, kKeyBlock);
 
@@ -396,9 +408,8 @@ inline QuerySide part_of(const QuerySide& side, int64_t first) {
 template <class T>
 void backward_head(const AttentionShape& shape, const AttentionGradients<T>& g, int64_t kv_head,
                    float* scratch_memory) {
-  const int64_t dim = shape.head_dim, padded = padded_dim(dim), offset = kv_head * dim,
-                group = shape.heads / shape.kv_heads, positions = larger(1, kTileRows / group),
-                tile_rows = positions * group;
+  const int64_t dim = shape.head_dim, padded = padded_dim(dim), group = shape.heads / shape.kv_heads,
+                positions = larger(1, kTileRows / group), tile_rows = positions * group;
   const QueryRows all = {shape, {kv_head, 0, g.length}, group};
   Scratch scratch = {scratch_memory};
   const QuerySide side = place_queries(scratch, all.count(), padded);
@@ -412,12 +423,7 @@ void backward_head(const AttentionShape& shape, const AttentionGradients<T>& g, 
   clear(sums, all.count());
   for (int64_t base = 0; base < g.length; base += kKeyBlock) {
     const int64_t count = smaller(kKeyBlock, g.length - base);
-    const T* at[kKeyBlock];
-    point_at_rows(g.v + offset, base, count, shape.kv_stride, at);
-    load_transposed(at, count, dim, values);
-    point_at_rows(g.k + offset, base, count, shape.kv_stride, at);
-    load_transposed(at, count, dim, keys);
-    load_rows(at, count, dim, key_rows);
+    load_key_block(shape, g, {kv_head, base, count}, keys, values, key_rows);
     clear(dkeys, kKeyBlock);
     clear(dvalues, kKeyBlock);
     const int64_t end = shape.window > 0 ? smaller(g.length, base + count - 1 + shape.window) : g.length;
