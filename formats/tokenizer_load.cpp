@@ -248,10 +248,8 @@ void prepare_added_tokens(TokenizerData& t) {
     const AddedToken& token = t.added[i];
     budget.add(token.content.size());
     t.added_of_id[static_cast<size_t>(token.id)] = static_cast<int32_t>(i);
-    bool front_removed = false;
-    const std::string spelling = token.normalized && !t.sentencepiece
-                                     ? normalize(t.normalizers, token.content, front_removed, budget)
-                                     : token.content;
+    const std::string spelling =
+        token.normalized && !t.sentencepiece ? normalize(t.normalizers, token.content, budget).text : token.content;
     (token.normalized ? t.normalized_matcher : t.raw_matcher).add(spelling, i);
     // The reference decodes normalized tokens in their normalized spelling. Special ones stand as they are, as in
     // transformers (tokenizers 0.23 alone would write and never skip "▁<s>"), unless decoding undoes the spelling.

@@ -13,10 +13,8 @@ namespace tern {
 
 namespace {
 
-std::string replace_all(const Regex& pattern, std::string_view text, std::string_view content, TextBudget& budget) {
-  if (text.empty()) return {};  // the reference finds no match in an empty text, not even an empty one
-  std::vector<TextSpan> matches;
-  pattern.find_all(text, matches, budget);
+std::string replace_matches(const std::vector<TextSpan>& matches, std::string_view text, std::string_view content,
+                            TextBudget& budget) {
   std::string out;
   size_t done = 0;
   for (const TextSpan m : matches) {
@@ -32,7 +30,7 @@ struct Normalizing {
   TextBudget& budget;
   // How many characters in front come from the text's first one: when all of them are gone, the front is.
   size_t num_front = 1;
-  bool front_removed = false;
+  bool front_removed = false, put_before_the_front = false;
 
   void remove_front(size_t num_characters) {
     front_removed |= num_characters >= num_front && num_characters > 0;
@@ -52,19 +50,20 @@ struct Normalizing {
     if (text.empty() || s.text.empty()) return;
     budget.check_bytes(text.size() + s.text.size(), "normalizer: Prepend");
     text.insert(0, s.text);
-    front_removed = false;  // what is put in front counts as the front
-    num_front = count_utf8(s.text);
+    num_front += count_utf8(s.text);  // comes from where the first character comes from
   }
   void operator()(const ReplaceStep& s) {
+    std::vector<TextSpan> matches;
+    if (!text.empty()) s.pattern.find_all(text, matches, budget);  // the reference finds none in an empty text
     if (s.content.empty()) {
-      std::vector<TextSpan> matches;
-      s.pattern.find_all(text, matches, budget);
       size_t end = 0;
       for (const TextSpan m : matches)
         if (m.begin == end) end = m.end;
       remove_front(count_utf8(std::string_view(text).substr(0, end)));
+    } else if (!matches.empty() && matches[0].end == 0) {
+      put_before_the_front = true;
     }
-    text = replace_all(s.pattern, text, s.content, budget);
+    text = replace_matches(matches, text, s.content, budget);
   }
   void operator()(const UnicodeStep& s) {
     rewrite_text([&](std::string_view t) { return normalize_unicode(t, s.form); });
@@ -148,18 +147,22 @@ struct Normalizing {
 
 }  // namespace
 
-std::string normalize(const std::vector<NormalizeStep>& steps, std::string_view text, bool& front_removed,
-                      TextBudget& budget) {
+NormalizedText normalize(const std::vector<NormalizeStep>& steps, std::string_view text, TextBudget& budget) {
   Normalizing state{std::string(text), budget};
   for (const NormalizeStep& step : steps) {
+    const bool keeps_origins = std::holds_alternative<ReplaceStep>(step) || std::holds_alternative<PrependStep>(step) ||
+                               std::holds_alternative<StripSpacesStep>(step);
+    if (state.put_before_the_front && !keeps_origins)
+      throw Error(ErrorKind::bad_file,
+                  "normalizer: a Replace puts text before the first character, and a step follows that the reference "
+                  "tokenizer cannot run on it; let the pattern match at least one character");
     const size_t before = state.text.size();
     std::visit(state, step);
     budget.check_bytes(state.text.size(), "the normalizer");
     budget.spend_work(before + state.text.size(), "the normalizer");
   }
   budget.spend_bytes(state.text.size(), "the normalizer");
-  front_removed = state.front_removed;
-  return std::move(state.text);
+  return {std::move(state.text), state.front_removed, state.put_before_the_front};
 }
 
 }  // namespace tern

@@ -60,9 +60,15 @@ using NormalizeStep =
     std::variant<PrependStep, ReplaceStep, UnicodeStep, LowercaseStep, StripAccentsStep, StripSpacesStep,
                  ByteLevelTextStep, BertStep, NmtStep, CharsmapStep, SentencePieceStep>;
 
-/// Runs the steps in order and returns the text that they make. Sets `front_removed` if a step took characters away
-/// from the front of `text`, else clears it (the Metaspace step asks). No step may make more than the budget has; what
-/// the last one makes is spent.
-std::string normalize(const std::vector<NormalizeStep>&, std::string_view text, bool& front_removed, TextBudget&);
+/// What the steps make of a text, and what the pre-tokenizer asks of its front.
+struct NormalizedText {
+  std::string text;
+  bool front_removed = false;         // a step took the first characters away
+  bool put_before_the_front = false;  // a Replace whose pattern matched nothing there put text before them
+};
+
+/// Runs the steps in order. No step may make more than the budget has; what the last one makes is spent. Errors:
+/// bad_file where a step follows that the reference cannot run on text put before the front.
+NormalizedText normalize(const std::vector<NormalizeStep>&, std::string_view text, TextBudget&);
 
 }  // namespace tern

@@ -94,6 +94,19 @@ void encode_plain(const TokenizerData& t, std::string_view text, bool at_start, 
     encode_word(t, std::string_view(s.words.text).substr(word.begin, word.end - word.begin), s, budget, ids);
 }
 
+// The reference doubles text before the front in a ByteLevel step, and each word of it is the first one to Metaspace.
+void check_splitters_take_front(const TokenizerData& t) {
+  for (const SplitTextStep& step : t.splitters) {
+    const MetaspaceStep* metaspace = std::get_if<MetaspaceStep>(&step);
+    const bool counts_firsts = metaspace && metaspace->scheme == PrependScheme::first && &step != &t.splitters.front();
+    if (std::holds_alternative<ByteLevelStep>(step) || counts_firsts)
+      throw Error(
+          ErrorKind::bad_file,
+          "normalizer: a Replace puts text before the first character, which the reference tokenizer "
+          "miscounts in the pre-tokenizer's ByteLevel and Metaspace; let the pattern match at least one character");
+  }
+}
+
 void encode_text(const TokenizerData& t, std::string_view text, const EncodeOptions& options, EncodeScratch& s,
                  std::vector<int32_t>& ids) {
   const PlainRanges plain{options.plain, options.plain_tokens};
@@ -106,9 +119,12 @@ void encode_text(const TokenizerData& t, std::string_view text, const EncodeOpti
       continue;
     }
     std::string_view piece = text.substr(part.begin, part.end - part.begin);
-    std::string normalized;
-    bool front_removed = false;
-    if (!t.normalizers.empty()) piece = normalized = normalize(t.normalizers, piece, front_removed, budget);
+    NormalizedText normalized;
+    if (!t.normalizers.empty()) {
+      normalized = normalize(t.normalizers, piece, budget);
+      piece = normalized.text;
+      if (normalized.put_before_the_front) check_splitters_take_front(t);
+    }
     s.inner_parts.clear();
     const TextSpan whole{0, piece.size()};  // of the normalized text, whose bytes stand elsewhere
     const bool touched = plain.touches(part.begin, part.end);
@@ -119,7 +135,7 @@ void encode_text(const TokenizerData& t, std::string_view text, const EncodeOpti
         ids.push_back(t.added[static_cast<size_t>(inner.token)].id);
         continue;
       }
-      const bool at_start = part.begin == 0 && inner.begin == 0 && !front_removed;
+      const bool at_start = part.begin == 0 && inner.begin == 0 && !normalized.front_removed;
       encode_plain(t, piece.substr(inner.begin, inner.end - inner.begin), at_start, s, budget, ids);
     }
   }
