@@ -1,0 +1,136 @@
+#!/usr/bin/env python3
+"""Decoding and prompts of coded weights: tern's types and llama.cpp's files, in turns, beside a plain read of the same bytes.
+
+    coded.py --model FOLDER [--tern build/release/bin/tern] [--read-rate build/release/benchmarks/inference/read_rate]
+             [--llama-bench PATH --llama-quantize PATH] [--types lc4,lc3,lc2,q4_0,q8_0,Q4_K_S] [--arithmetic int8,kept]
+             [--prompt 512] [--tokens 32] [--rounds 3] [--threads 2] [--json result.json] [--make]
+
+FOLDER keeps a Llama of 1.1B with random weights (shapes.py) and what is made of it: lc types by `tern quantize --method lcq`
+(calibrated on little text, as the weights say nothing), lower-case types by `tern quantize`, others by llama-quantize. Round after round
+each type is run once by tern in each arithmetic and, a GGUF file, once by llama-bench; read_rate reads the same file before and after.
+One decoded token reads all tensors but the embedding: the share is of the median read of those bytes, from the page cache.
+Prompts also in tern's bf16 (`bf16`) and llama.cpp's, for the ratio to unquantised weights. --make: only write the files.
+Needs numpy and gguf.
+"""
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(HERE))
+import compare as bf16  # noqa: E402
+
+LLAMA_TABLE = "q8_0"  # the same table of tokens in every file, as far as the writer lets one choose
+
+
+def make_file(a, kind):
+    """The file or directory of one type, written once."""
+    work, name = a.model, {"lc4": "4", "lc3": "3", "lc2": "2"}.get(kind)
+    if kind == "bf16":
+        return work / "model"
+    path = work / (kind if name else f"{kind}.gguf")
+    if path.exists():
+        return path
+    if name:
+        bf16.run(a.tern, "quantize", work / "model", "--method", "lcq", "--bits", name, "--data", work / "text.txt",
+                 "--calibration-tokens", "512", "--output", path)
+    elif kind.islower():
+        bf16.run(a.tern, "quantize", work / "model", "--type", kind, "--output", path)
+    else:
+        if not (work / "model.gguf").exists():
+            bf16.run(a.tern, "export", work / "model", "--format", "gguf", "--output", work / "model.gguf")
+        bf16.run(a.llama_quantize, "--token-embedding-type", LLAMA_TABLE, "--output-tensor-type", LLAMA_TABLE, work / "model.gguf",
+                 path, kind, a.threads)
+    return path
+
+
+def bytes_of_a_token(path):
+    """What a decoded token reads: all tensors but the embedding; and the file to read them from."""
+    if path.is_file():
+        from gguf import GGUFReader
+        return sum(int(t.n_bytes) for t in GGUFReader(path).tensors if t.name != "token_embd.weight"), path
+    files = sorted(path.glob("*.safetensors"))
+    size = 0
+    for file in files:
+        with open(file, "rb") as f:
+            header = json.loads(f.read(int.from_bytes(f.read(8), "little")))
+        size += sum(t["data_offsets"][1] - t["data_offsets"][0] for n, t in header.items() if n != "__metadata__" and "embed_tokens" not in n)
+    return size, files[0]
+
+
+def run_tern(a, path, arithmetic):
+    weights = "mapped" if arithmetic else "auto"
+    out = json.loads(bf16.run(a.tern, "generate", path, "--prompt-file", a.model / "prompt.txt", "--max-tokens", a.tokens + 1, "--temperature", 0,
+                              "--ignore-eos", "--weights", weights, "--threads", a.threads, "--json",
+                              *(["--arithmetic", arithmetic] if arithmetic else [])))
+    t = out["timings"]
+    return {"prompt": t["prefill_tokens_per_s"], "decode": 1 / t["decode_step_s"]["median"], "mean": t["decode_tokens_per_s"]}
+
+
+def run_llama(a, path):
+    rows = json.loads(bf16.run(a.llama_bench, "-m", path, "-p", a.prompt, "-n", a.tokens, "-t", a.threads, "-r", 1, "-o", "json"))
+    by = {"prompt" if r["n_prompt"] else "decode": r["avg_ts"] for r in rows}
+    return {**by, "mean": by["decode"]}
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--model", type=pathlib.Path, required=True)
+    p.add_argument("--tern", default=str(ROOT / "build/release/bin/tern"))
+    p.add_argument("--read-rate", default=str(ROOT / "build/release/benchmarks/inference/read_rate"))
+    p.add_argument("--llama-bench")
+    p.add_argument("--llama-quantize")
+    p.add_argument("--types", default="lc4,lc3,lc2,q4_0,q8_0")
+    p.add_argument("--arithmetic", default="int8")
+    for name, value in (("prompt", 512), ("tokens", 32), ("rounds", 3), ("threads", 2)):
+        p.add_argument("--" + name, type=int, default=value)
+    p.add_argument("--shape", choices=["1b"], default="1b")
+    p.add_argument("--json", type=pathlib.Path)
+    p.add_argument("--make", action="store_true")
+    a = p.parse_args()
+    a.model.mkdir(parents=True, exist_ok=True)
+    if not (a.model / "prompt.txt").exists():
+        bf16.make_model(a, a.model / "model")
+    kinds = ["bf16", *a.types.split(",")]
+    files = {kind: make_file(a, kind) for kind in kinds}
+    if a.llama_bench:
+        files["bf16.gguf"] = a.model / "model.gguf"
+        if not files["bf16.gguf"].exists():
+            bf16.run(a.tern, "export", a.model / "model", "--format", "gguf", "--output", files["bf16.gguf"])
+    if a.make:
+        return
+    turns = []
+    for kind, path in files.items():
+        if kind != "bf16.gguf":
+            turns += [(kind, path, f"tern {x}".strip(), x) for x in (a.arithmetic.split(",") if kind != "bf16" else [""])]
+        if a.llama_bench and path.is_file():
+            turns.append((kind, path, "llama.cpp", None))
+    read = lambda file: float(bf16.run(a.read_rate, file, a.threads, 5).split()[2])
+    rows = {(kind, who): [] for kind, _, who, _ in turns}
+    for number in range(a.rounds):
+        for kind, path, who, arithmetic in turns if number % 2 == 0 else turns[::-1]:
+            size, file = bytes_of_a_token(path)
+            before = read(file)
+            row = run_llama(a, path) if arithmetic is None else run_tern(a, path, arithmetic)
+            row["read_gb_per_s"] = (before + read(file)) / 2
+            row["share"] = row["decode"] * size / 1e9 / row["read_gb_per_s"]
+            rows[kind, who].append(row)
+            print(json.dumps({"round": number, "type": kind, "who": who, "token_bytes": size, **row}), file=sys.stderr, flush=True)
+    print("| type | by | MB a token | decoded tokens/s | of a plain read | prompt tokens/s |")
+    print("|---|---|---|---|---|---|")
+    for (kind, who), r in rows.items():
+        mid = lambda key: statistics.median(x[key] for x in r)
+        ends = lambda key: f"{mid(key):.1f} ({min(x[key] for x in r):.1f} – {max(x[key] for x in r):.1f})"
+        size = bytes_of_a_token(files[kind])[0]
+        print(f"| {kind} | {who} | {size / 1e6:,.0f} | {ends('decode')} | {100 * mid('share'):.0f} % | {ends('prompt')} |")
+    if a.json:
+        a.json.write_text(json.dumps([{"type": k, "who": w, "rounds": r} for (k, w), r in rows.items()], indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+// The front of a normalized text: what Metaspace's "first" sees of it, and text that a Replace puts before it.
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "formats/json.h"
+#include "formats/tokenizer/tokenizer.h"
+
+namespace tern {
+namespace {
+
+Json with_steps(const char* normalizers, const char* pre_tokenizer) {
+  Json vocab = Json::object();
+  int id = 0;
+  for (const char* piece : {"<unk>", "a", "b", "c", "x", "y", "\xE2\x96\x81"}) vocab[piece] = id++;
+  return {{"version", "1.0"},
+          {"added_tokens", Json::array()},
+          {"normalizer", {{"type", "Sequence"}, {"normalizers", parse_json(normalizers, "n")}}},
+          {"pre_tokenizer", parse_json(pre_tokenizer, "p")},
+          {"post_processor", nullptr},
+          {"decoder", nullptr},
+          {"model", {{"type", "BPE"}, {"unk_token", "<unk>"}, {"vocab", vocab}, {"merges", Json::array()}}}};
+}
+
+constexpr const char* kNothing = "null";
+constexpr const char* kFirst =
+    R"({"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first", "split": false})";
+constexpr const char* kByteLevel =
+    R"({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false})";
+
+std::vector<int32_t> ids_of(const char* normalizers, const char* pre_tokenizer, std::string_view text) {
+  return Tokenizer::from_json(dump_json(with_steps(normalizers, pre_tokenizer)), "", "t")
+      .encode(text, {.add_special = false});
+}
+
+TEST(TokenizerFront, PrependComesFromWhereTheFirstCharacterLeftComesFrom) {
+  using Ids = std::vector<int32_t>;
+  // Ids of tokenizers 0.23.3.
+  EXPECT_EQ(ids_of(R"([{"type": "Prepend", "prepend": "xy"}])", kFirst, "ab"), (Ids{6, 4, 5, 1, 2}));
+  EXPECT_EQ(
+      ids_of(R"([{"type": "Strip", "strip_left": true, "strip_right": true}, {"type": "Prepend", "prepend": "x"}])",
+             kFirst, " ab"),
+      (Ids{4, 1, 2}))
+      << "the space that stood first is gone";
+  EXPECT_EQ(ids_of(R"([{"type": "Prepend", "prepend": "xy"},
+                       {"type": "Replace", "pattern": {"Regex": "^xy"}, "content": ""}])",
+                   kFirst, "ab"),
+            (Ids{6, 1, 2}))
+      << "what was put in front is gone, what stood first is not";
+}
+
+TEST(TokenizerFront, TextBeforeTheFrontIsRefusedWhereTheReferenceMiscountsIt) {
+  const std::string before = R"({"type": "Replace", "pattern": {"Regex": "c|^"}, "content": "x"})";
+  using Ids = std::vector<int32_t>;
+  EXPECT_EQ(ids_of(("[" + before + "]").c_str(), kNothing, "ab"), (Ids{4, 1, 2}));
+  EXPECT_EQ(ids_of(("[" + before + R"(, {"type": "Prepend", "prepend": "y"}])").c_str(), kNothing, "ab"),
+            (Ids{5, 4, 1, 2}));
+  EXPECT_EQ(ids_of(("[" + before + "]").c_str(), kFirst, "ab"), (Ids{6, 4, 1, 2}));
+  const std::string split_first =
+      std::string(R"({"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, )") + kFirst + "]}";
+  for (const char* splitter : {split_first.c_str(), kByteLevel}) {
+    EXPECT_THROW(ids_of(("[" + before + "]").c_str(), splitter, "ab"), Error) << splitter;
+    EXPECT_NO_THROW(ids_of(("[" + before + "]").c_str(), splitter, "cab")) << "a match of a character";
+    EXPECT_NO_THROW(ids_of(("[" + before + "]").c_str(), splitter, "")) << "no match in an empty text";
+  }
+  for (const char* step : {"NFC", "Lowercase", "StripAccents", "Nmt", "ByteLevel"})
+    EXPECT_THROW(ids_of(("[" + before + R"(, {"type": ")" + step + R"("}])").c_str(), kNothing, "ab"), Error) << step;
+}
+
+}  // namespace
+}  // namespace tern
