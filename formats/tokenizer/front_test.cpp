@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "base/error.h"
-#include "formats/json.h"
+#include "base/json.h"
 #include "formats/tokenizer/tokenizer.h"
 
 namespace tern {

@@ -95,16 +95,18 @@ void encode_plain(const TokenizerData& t, std::string_view text, bool at_start, 
 }
 
 // The reference doubles text before the front in a ByteLevel step, and each word of it is the first one to Metaspace.
-void check_splitters_take_front(const TokenizerData& t) {
+void check_pre_tokenizer_takes_front(const TokenizerData& t) {
+  bool miscounts = t.model.byte_level_input;
   for (const SplitTextStep& step : t.splitters) {
     const MetaspaceStep* metaspace = std::get_if<MetaspaceStep>(&step);
-    const bool counts_firsts = metaspace && metaspace->scheme == PrependScheme::first && &step != &t.splitters.front();
-    if (std::holds_alternative<ByteLevelStep>(step) || counts_firsts)
-      throw Error(
-          ErrorKind::bad_file,
-          "normalizer: a Replace puts text before the first character, which the reference tokenizer "
-          "miscounts in the pre-tokenizer's ByteLevel and Metaspace; let the pattern match at least one character");
+    miscounts |= std::holds_alternative<ByteLevelStep>(step) ||
+                 (metaspace && metaspace->scheme == PrependScheme::first && &step != &t.splitters.front());
   }
+  if (miscounts)
+    throw Error(
+        ErrorKind::bad_file,
+        "normalizer: a Replace puts text before the first character, which the reference tokenizer "
+        "miscounts in the pre-tokenizer's ByteLevel and Metaspace; let the pattern match at least one character");
 }
 
 void encode_text(const TokenizerData& t, std::string_view text, const EncodeOptions& options, EncodeScratch& s,
@@ -123,7 +125,7 @@ void encode_text(const TokenizerData& t, std::string_view text, const EncodeOpti
     if (!t.normalizers.empty()) {
       normalized = normalize(t.normalizers, piece, budget);
       piece = normalized.text;
-      if (normalized.put_before_the_front) check_splitters_take_front(t);
+      if (normalized.put_before_the_front) check_pre_tokenizer_takes_front(t);
     }
     s.inner_parts.clear();
     const TextSpan whole{0, piece.size()};  // of the normalized text, whose bytes stand elsewhere
