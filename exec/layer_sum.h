@@ -22,7 +22,7 @@ struct LayerSum {
   void add() const;
 };
 
-/// The sum that the instruction asks for. Errors  TERN_CHECK: the layer has no gradients of its own, and the instruction takes them.
+/// The sum that the instruction asks for. Errors  TERN_CHECK: a micro-batch's SCATTER of a layer without a summand.
 LayerSum layer_sum(const Instruction&, const ExecuteInput&, const CollectiveParts&, const Summands&);
 
 /// The tensors at these places of a list, in the order of `places`.
