@@ -66,7 +66,7 @@ class LayerCosts {
   std::optional<Framework> bytes_of_;
   FrameworkRun run_;
   std::vector<UnitFacts> units_;
-  std::vector<UnitFacts> waiting_;  // where gradients are reduced with each micro-batch; empty: `units_` serves
+  std::vector<UnitFacts> waiting_;  // for ZeRO 2 and 3, whose replicas wait after each micro-batch; empty: as units_
   TableCopy table_;                 // of the embedding
 };
 

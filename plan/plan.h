@@ -39,7 +39,7 @@ struct PlannedStage {
 /// model's times. The plan's own step_ps is not of this list: it is the stage model's (program/stage_model.h).
 struct PlannedProgram {
   uint32_t checksum =
-      0;  // of the list (program/checksum.h); on a cluster of `tern profile` with the scratch that `tern train` uses
+      0;  // of the list (program/checksum.h); with tern train's scratch memory if `tern profile` made the cluster file
   int64_t instructions = 0;
   int64_t step_ps = 0;  // simulated; longer than the plan's step where a rank waits until its messages have left
   friend bool operator==(const PlannedProgram&, const PlannedProgram&) = default;
