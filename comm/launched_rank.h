@@ -24,9 +24,9 @@ struct LaunchedRank {
 /// None    no launcher has started this process, so it is a world of its own.
 /// Which   variables count: if TERN_STORE (tern launch) or TORCHELASTIC_RUN_ID (torchrun) is set, only RANK,
 ///         WORLD_SIZE, LOCAL_RANK and LOCAL_WORLD_SIZE; else the variables of all launchers, which must agree.
-/// Store   TERN_STORE, if set; else in rank 0. Host: MASTER_ADDR; else 127.0.0.1 on one machine, the first host of a
-/// Store   TERN_STORE, if set; else in rank 0. Host: MASTER_ADDR; else 127.0.0.1 on one machine, the first host of a Slurm step.
-///         Port: MASTER_PORT + 1 (torchrun's own store has MASTER_PORT), else one from 20000 on, made of the run's variables.
+/// Store   TERN_STORE, if set; else in rank 0. Host: MASTER_ADDR; else 127.0.0.1 on one machine, or the first host of a
+///         Slurm step. Port: MASTER_PORT + 1 (torchrun's own store has MASTER_PORT); without MASTER_PORT one from 20000
+///         on, computed from the run's variables.
 /// Errors  usage: a variable that is missing, no number or out of range, two that contradict each other, no address of rank 0
 ///         where ranks are on several machines.
 std::optional<LaunchedRank> launched_rank_of(const std::map<std::string, std::string>& environment);

@@ -31,12 +31,12 @@ int64_t perturbed_bytes(const ModelSpec&, DType weights, const std::vector<bool>
 /// Bits    of masters and state depend on seed, steps, slopes and rates alone: not on threads, nor on when a unit is moved or where it lies.
 class PerturbedWeights final : public WeightLender {
  public:
-  /// pass: over the same weights, which are dense where they are trained; its gradients are empty. stored: where some weights, or slots, lie in
-  /// a file (nullptr: nowhere); its `begin` was called with all of its parameters that have fields, in their order. All must outlive it.
+  /// pass: over the same weights; the trained ones are dense, and pass.gradients are empty. stored: the file with some weights or slots,
+  /// or nullptr. stored->begin was called with all parameters that have fields there, in order. All arguments must outlive this object.
   PerturbedWeights(const ModelSpec&, const ModelWeights&, UpdatePass&, const ZerothOrder&, StoredStates* stored,
                    Arena&);
 
-  /// The next pass is that of step `step`, with `micros` micro-batches. A unit that is still to be moved is moved when it is acquired.
+  /// The next pass is that of step `step`, with `micros` micro-batches. acquire moves a unit that is still to be moved.
   void begin_pass(int64_t step, int64_t micros);
   /// Called after the pass. slope: (L₊ - L₋) / 2ε. The units will be moved by the step that the UpdatePass says (begin_step), at their next
   /// turn or by settle. Without a slope they stay.
