@@ -34,9 +34,9 @@ struct ExecuteInput {
   ModelWeights* gradients = nullptr;          // passes add to them; nullptr for a forward Program
   std::span<const MicroBatch> micro_batches;  // entry m is micro-batch m of the Program
   double loss_scale = 1.0;                    // gradients are those of loss_scale · Σ −log p over the targets
-  // Buffers come from its arena; nothing else may use the arena's activations meanwhile.
+  // Buffers come from compute.arena; nothing else may use that arena's activations meanwhile.
   Compute compute;
-  // NORM, UPDATE, MERGE and sums over ranks work on it; its gradients are views of `gradients`.
+  // NORM, UPDATE, MERGE and sums over ranks work on this pass; its gradients are views of `gradients`.
   const UpdatePass* update = nullptr;
   // Needed if the Program aggregates gradients: REDUCE over all ranks works on it.
   RobustStep* robust = nullptr;
@@ -45,8 +45,8 @@ struct ExecuteInput {
   Comm* replicas = nullptr;
   // The ranks that hold the tied table and have this rank's replica and tensor place (MeshPlace); nullptr: this rank holds no table.
   Comm* tables = nullptr;
-  // Needed for ZeRO 3: the model that `weights` lends from. It holds this rank's parts (allocate_own_weights), as update->weights does.
-  // GATHER puts a layer's whole weights in their place until the Program ends them.
+  // Needed for ZeRO 3: the model that `weights` lends from. It holds this rank's parts (allocate_own_weights), as update->weights
+  // does. GATHER puts a layer's whole weights in the place of its parts, until the Program ends the gathered buffer.
   ModelWeights* own_weights = nullptr;
   // Needed for pipelines (arrivals_of, exec/stage_messages.h): entry d lists the buffers that device d sends to this rank's device, in order.
   std::vector<std::vector<Buffer>> arrivals{};
@@ -73,8 +73,8 @@ struct ExecuteResult {
   std::vector<InstructionBytes> counted;  // entry i belongs to Program::instructions[i]
   RankBytes bytes;                        // counted peaks
   int64_t message_bytes = 0;              // pipelines: the peak of the copies of messages, which `bytes` leaves out
-  // Empty if the counted bytes of every instruction equal the Program's. The temporaries of an UPDATE whose unit is shared out need
-  // only stay below the Program's.
+  // Empty if the counted bytes of every instruction equal the Program's. The temporaries of an UPDATE whose unit is
+  // shared out need only not exceed the Program's.
   std::vector<ByteMismatch> mismatches;
   std::vector<TraceEvent> trace;  // measured; times count from begin_ns
   int64_t begin_ns = 0;           // on ExecuteInput::clock

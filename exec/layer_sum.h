@@ -8,7 +8,7 @@
 
 namespace tern {
 
-/// What such an instruction works on. It is found before the instruction runs, so that another thread can run it.
+/// What a REDUCE or SCATTER over replicas works on, found before the instruction runs, so that another thread can run it.
 struct LayerSum {
   Comm& group;
   std::vector<Tensor> whole{};  // of a REDUCE: gradients that become the sum

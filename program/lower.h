@@ -10,13 +10,13 @@ namespace tern {
 
 /// The list of one device of the pipeline (`rank`, from 0) of one optimizer step, with its resident buffers.
 ///
-/// forward   RECV of the input; per layer GATHER (ZeRO 3), FORWARD of each unit, STORE (activations off the device);
-///           SEND of the output
+/// forward   RECV of the input; per layer GATHER (ZeRO 3), FORWARD of each unit, STORE (activations off the device); SEND
+///           of the output
 /// backward  RECV of the output's gradient; per layer, last first: LOAD, GATHER (ZeRO 3), and per unit RECOMPUTE,
-///           BACKWARD_INPUT and, where the schedule does not split them, BACKWARD_WEIGHT; SEND of the input's gradient.
-///           A gathered buffer ends with the layer's last FORWARD or BACKWARD_WEIGHT (BACKWARD_INPUT where they are
-///           split). In a plan of one stage the layer of a tied head gathers the table with its own parameters
-/// weight    BACKWARD_WEIGHT of each unit from the last
+///           BACKWARD_INPUT and, unless the schedule splits backward passes, BACKWARD_WEIGHT; SEND of the input's
+///           gradient. A gathered buffer ends with the layer's last FORWARD, and with its last BACKWARD_WEIGHT
+///           (BACKWARD_INPUT if split). In a plan of one stage the layer of a tied head also gathers the embedding's table
+/// weight    BACKWARD_WEIGHT of each unit, last first, if the schedule splits backward passes
 /// step      Under ZeRO 1 and 2 the list begins with a GATHER (micro −1) of each layer. A layer's backward ends with the
 ///           BACKWARD_WEIGHT of its first unit. In the last micro-batch the layer's REDUCE (ZeRO 0) or SCATTER (ZeRO 1)
 ///           follows, on the gradient link; under ZeRO 2 and 3 a SCATTER follows in every micro-batch. In a tensor group up

@@ -37,7 +37,7 @@ struct Placement {
   std::function<CostQuery(int unit, int micro)> query;
   int groups = 1;  // groups of a rank's micro-batches (spec/sum_order.h); more than one only where there is one stage
   // If set, the gradients of the ranks are not summed layer by layer but aggregated as one vector before NORM
-  // (update/robust.h), and each rank sends this many doubles beside it. Only without stages.
+  // (update/robust.h), and each rank sends this many doubles beside the vector. Only without stages.
   std::optional<int64_t> aggregate_values = {};
   // If set, each layer's UPDATEs run right after its gradients, which exist only from its backward until then. This
   // needs one device, one micro-batch, and UPDATEs that do not depend on each other: no clipping, no rule that sums
@@ -65,7 +65,7 @@ Placement placement_of(const ModelSpec&, const Plan&, PlacementOptions = {});
 /// number of modes.
 Plan plan_on_one_device(const ModelSpec&, const TrainJob&, std::span<const Recompute> recompute, int64_t micro_batch);
 
-/// The stages' times of a plan. Errors: TERN_CHECK: a plan that does not say them.
+/// The stages' times of a plan. Errors: TERN_CHECK: the plan does not have them.
 PipelineTimes times_of(const Plan&);
 
 }  // namespace tern

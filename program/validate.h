@@ -25,9 +25,9 @@ namespace tern {
 /// Needs    each instruction reads the buffers its computation takes: x, saved, dy.
 /// Groups   MERGE after the unit's BACKWARD_WEIGHT of its micro-batch and before that of the next micro-batch (the head's
 ///          also before the next FORWARD), at most once. It reads and keeps sums of its own unit alone.
-/// Step     REDUCE and SCATTER after the unit's last BACKWARD_WEIGHT (with a micro-batch: after that micro-batch's);
-///          beside the compute their `waits` name it or a later instruction. NORM after every BACKWARD_WEIGHT of its rank;
-///          its `waits` name the last REDUCE or SCATTER beside the compute. UPDATE after NORM, or, if it reads its layer's
+/// Step     REDUCE and SCATTER after the unit's last BACKWARD_WEIGHT (with a micro-batch: after that micro-batch's); beside the
+///          compute their `waits` name that BACKWARD_WEIGHT or a later instruction. NORM after every BACKWARD_WEIGHT of its
+///          rank; its `waits` name the last REDUCE or SCATTER beside the compute. UPDATE after NORM, or, if it reads its layer's
 ///          `summand`, after its unit's last BACKWARD_WEIGHT. After NORM only UPDATEs. No work of a unit after its UPDATE.
 /// Whole    every (unit, micro) runs FORWARD, BACKWARD_INPUT (not the embedding) and BACKWARD_WEIGHT exactly once; one
 ///          NORM to a rank; UPDATE of every unit exactly once.

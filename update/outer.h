@@ -52,10 +52,10 @@ std::string outer_fault(const OuterConfig&, int units);
 
 /// The fragment of a unit: neighbours share one.
 int fragment_of(int unit, int units, int fragments);
-/// Whether a fragment is averaged after the step; whether an average of it begins to count after the step.
+/// sends_at: whether a fragment is averaged after the step. counts_at: whether an average of it is applied after the step.
 bool sends_at(const OuterConfig&, int fragment, int64_t step);
 bool counts_at(const OuterConfig&, int fragment, int64_t step);
-/// Whether a rank is cut off in the step; how many are not.
+/// is_away: whether a rank is cut off in the step. present_at: the number of ranks that are not.
 bool is_away(const OuterConfig&, int rank, int64_t step);
 int present_at(const OuterConfig&, int ranks, int64_t step);
 /// With whom each rank averages a fragment after the step, in the order of ranks; a rank that is alone or cut off is its own partner.

@@ -19,13 +19,13 @@ enum class Objective : uint8_t {
 /// What is searched for, and what ends the search.
 struct SearchOptions {
   Objective objective = Objective::simulated;
-  /// Only a smaller value is wanted (the best of another θ, say): the search stops as soon as none can exist.
+  /// Only a smaller value is wanted (the best of another θ, say): the search stops when no smaller one can exist.
   int64_t upper_bound = kNever;
   double seconds = std::numeric_limits<double>::infinity();  // wall clock; the answer then keeps its gap
   int64_t simulations = 20000;                               // at most, after the bound search; a count, so the
                                                              // same on every machine
-  int64_t labels = 20'000'000;  // partial stages at most in a round: a count too. Above it the answer keeps its gap
-  int64_t bytes = int64_t{1} << 62;         // of partial plans at once, on one thread: as labels
+  int64_t labels = 20'000'000;  // limit of partial stages in a round: a count too. Above it the answer keeps its gap
+  int64_t bytes = int64_t{1} << 62;         // the same limit for bytes of partial plans at once, on one thread
   int threads = 1;                          // changes no byte of the answer
   const std::atomic<bool>* stop = nullptr;  // set by another thread: the answer then keeps its gap
 };
@@ -43,7 +43,7 @@ struct SearchCounts {
 struct SearchResult {
   bool found = false;  // an assignment that fits, with value_ps < upper_bound
   Assignment assignment;
-  int64_t value_ps = 0;     // its objective: the makespan, or the simple objective
+  int64_t value_ps = 0;     // the assignment's objective: makespan or simple objective
   int64_t makespan_ps = 0;  // simulated
 
   /// No assignment that fits has a smaller objective than this (kNever if none fits).

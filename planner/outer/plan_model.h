@@ -60,7 +60,7 @@ struct PlanAnswer {
   // If no plan was found: whether memory excludes every choice. If false, no_fit is empty, and `open` choices may still
   // have a plan.
   bool proven_infeasible = false;
-  bool interrupted = false;  // time, stop or work
+  bool interrupted = false;  // by seconds, stop or any_fit_within
   int64_t choices = 0, open = 0;
   double seconds = 0;
   int64_t searches = 0, simulated = 0;
