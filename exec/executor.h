@@ -34,19 +34,19 @@ struct ExecuteInput {
   ModelWeights* gradients = nullptr;          // passes add to them; nullptr for a forward Program
   std::span<const MicroBatch> micro_batches;  // entry m is micro-batch m of the Program
   double loss_scale = 1.0;                    // gradients are those of loss_scale · Σ −log p over the targets
-  // Buffers come from its arena; nothing else may use the arena's activations meanwhile.
+  // Buffers come from compute.arena; nothing else may use that arena's activations meanwhile.
   Compute compute;
-  // NORM, UPDATE, MERGE and sums over ranks work on it; its gradients are views of `gradients`.
+  // NORM, UPDATE, MERGE and sums over ranks work on this pass; its gradients are views of `gradients`.
   const UpdatePass* update = nullptr;
   // Needed if the Program aggregates gradients: REDUCE over all ranks works on it.
   RobustStep* robust = nullptr;
   Comm* world = nullptr;  // all ranks of the step; nullptr: this rank is alone
   // The ranks that have the same layers and the same part of each matrix as this one; nullptr: all ranks of the world.
   Comm* replicas = nullptr;
-  // The ranks that hold the tied table, of this rank's replica number and place in its tensor group; nullptr: this rank holds none.
+  // The ranks that hold the tied table and have this rank's replica and tensor place (MeshPlace); nullptr: this rank holds no table.
   Comm* tables = nullptr;
-  // Needed for ZeRO 3: the model that `weights` lends from. It holds this rank's parts (allocate_own_weights), as update->weights does.
-  // GATHER puts a layer's whole weights in their place until the Program ends them.
+  // Needed for ZeRO 3: the model that `weights` lends from. It holds this rank's parts (allocate_own_weights), as update->weights
+  // does. GATHER puts a layer's whole weights in the place of its parts, until the Program ends the gathered buffer.
   ModelWeights* own_weights = nullptr;
   // Needed for pipelines (arrivals_of, exec/stage_messages.h): entry d lists the buffers that device d sends to this rank's device, in order.
   std::vector<std::vector<Buffer>> arrivals{};
@@ -66,15 +66,15 @@ struct ExecuteResult {
   int64_t num_targets = 0;     // of these micro-batches
   // What NORM found; none if no token had a loss: NORM and UPDATE then changed nothing.
   std::optional<UpdateNorm> update;
-  // If set, NORM learned from the transport's ledger that a message of this step arrived changed. All ranks then ended the step there:
-  // nothing was updated, the gradients are of no use, and the other members say nothing.
+  // If set, NORM learned from the transport's ledger that a message of this step arrived changed. All ranks then ended
+  // the step there. Nothing was updated. The gradients and the other members of this result must not be used.
   std::optional<ChangedMessage> changed;
   LinkBytes links;                        // bytes that this rank sent and received, counted
   std::vector<InstructionBytes> counted;  // entry i belongs to Program::instructions[i]
   RankBytes bytes;                        // counted peaks
   int64_t message_bytes = 0;              // pipelines: the peak of the copies of messages, which `bytes` leaves out
-  // Empty if the counted bytes of every instruction equal the Program's. The temporaries of an UPDATE whose unit is shared out need
-  // only stay below the Program's.
+  // Empty if the counted bytes of every instruction equal the Program's. The temporaries of an UPDATE whose unit is
+  // shared out need only not exceed the Program's.
   std::vector<ByteMismatch> mismatches;
   std::vector<TraceEvent> trace;  // measured; times count from begin_ns
   int64_t begin_ns = 0;           // on ExecuteInput::clock
@@ -87,30 +87,30 @@ struct ExecuteResult {
 void require_executable(const Program&, int num_ranks = 1);
 
 /// Runs the Program once. A forward Program (without backward passes) takes the losses and leaves gradients alone.
-/// Ranks     All ranks of a world call it with the Program of one step: ranks at one device of the pipeline have the same list.
-///           A REDUCE over replicas takes a layer's dense parameters, or those of its experts, as one vector and sums their gradients
-///           in the order of comm/comm.h; a REDUCE over all ranks is aggregate_gradients of `robust`. Where a layer is shared out
-///           (the update's Shares), SCATTER leaves each rank the sum of its own part; with ZeRO 2 and 3 it adds this to the sums of
-///           earlier micro-batches. GATHER brings the other ranks' weights, for the whole step or (ZeRO 3) for one pass through the layer.
-///           NORM sees the same sums on every rank. If one rank refuses them, all learn of it before anything is changed, and all throw.
-///           If a message of the step came changed, all end the step before that, without throwing (ExecuteResult::changed).
-///           The bytes that a rank sends and receives are compared with link_bytes (program/link_bytes.h).
+/// Ranks     All ranks of a world call it with the Program of one step: ranks at one device of the pipeline have the same list. A
+///           REDUCE over replicas takes a layer's dense parameters, or those of its experts, as one vector and sums their gradients in
+///           the order of comm/comm.h; a REDUCE over all ranks is aggregate_gradients of `robust`. Where a layer is shared out (the
+///           update's Shares), SCATTER leaves each rank the sum of its own part; with ZeRO 2 and 3 it adds this to the sums of earlier
+///           micro-batches. GATHER brings the other ranks' weights, for the whole step or (ZeRO 3) for one pass through the layer.
+///           NORM sees the same sums on every rank. If one rank refuses the sums, all ranks learn of the refusal before anything is
+///           changed, and all throw. If a message of the step came changed, all ranks end the step at NORM without throwing
+///           (ExecuteResult::changed). The bytes that a rank sends and receives are compared with link_bytes (program/link_bytes.h).
 /// Beside    Without stages, a second thread runs each REDUCE or SCATTER over replicas (exec/sums_beside.h). The computing thread goes
-///           on with the list, but neither sends nor receives until that sum has ended: an instruction that would send or receive waits
-///           for it, as do NORM and the JOIN of what the sum reads. So the messages of all ranks have the order of the list. The
-///           trace shows the time that the sum took.
-/// Early     An UPDATE that reads its layer's own gradients runs within the backward, before NORM. Its bits are those of an UPDATE after
-///           NORM, as nothing is clipped; NORM then only adds up the squares. A gradient that is not finite ends the step half done.
+///           on with the list. Each NORM, each JOIN of what the sum reads, and each instruction that may send or receive waits until
+///           the sum has ended. So all ranks send messages in the order of the list. The trace shows the time that the sum took.
+/// Early     An UPDATE that reads its layer's own gradients runs within the backward, before NORM. Its bits are those of an UPDATE
+///           after NORM, as nothing is clipped; NORM then only adds up the squares. A gradient that is not finite ends the step half
+///           done.
 /// Stages    Every rank runs its device's list and is given all micro-batches of its data share; ranks are numbered as in MeshPlace
-///           (update/shares.h). SEND copies what it reads; the copy stays until the step ends and is not among the counted bytes.
-///           NORM begins with every REDUCE or SCATTER of the whole step over replicas; before these it sums a tied table's two gradients.
-///           A rank's messages are compared with link_bytes once, at the end.
-/// Counting  `counted` holds the peaks of the arena's activations and of its workspace during each instruction, less what was there before
-///           the call.
-/// Errors    those of require_executable and of gradient_norm (diverged); usage: a micro-batch whose tokens a tensor group cannot share
-///           equally, or replicas of a pipeline whose first device has the tied head too. TERN_CHECK: micro-batches, gradients, update or
-///           robust are missing that the Program needs, no REDUCE joins a tied table before NORM, or (debug builds) any mismatch.
-///           What the model's functions throw passes through; the buffers are freed.
+///           (update/shares.h). SEND copies what it reads; the copy stays until the step ends and is not among the counted bytes. A
+///           REDUCE or SCATTER of the step (micro −1) over `tables` or replicas does not run at its place in the list but when NORM
+///           begins: `tables` first, the rest in the list's order. A rank's messages are compared with link_bytes once, at the end.
+/// Counting  `counted` holds the peaks of the arena's activations and of its workspace during each instruction, less what was there
+///           before the call.
+/// Errors    those of require_executable and of gradient_norm (diverged); usage: a micro-batch whose tokens a tensor group cannot
+///           share equally, or replicas of a pipeline whose first device has the tied head too. TERN_CHECK: micro-batches, gradients,
+///           update or robust are missing that the Program needs, no REDUCE joins a tied table before NORM, or (debug builds) any
+///           mismatch. What the model's functions throw passes through; the buffers are freed.
 ExecuteResult execute(const Program&, const ExecuteInput&);
 
 /// A sentence for people about result.mismatches; empty if there are none.

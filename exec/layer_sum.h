@@ -8,7 +8,7 @@
 
 namespace tern {
 
-/// What such an instruction works on. It is found before the instruction runs, so that another thread can run it.
+/// What a REDUCE or SCATTER over replicas works on, found before the instruction runs, so that another thread can run it.
 struct LayerSum {
   Comm& group;
   std::vector<Tensor> whole{};  // of a REDUCE: gradients that become the sum
@@ -22,7 +22,7 @@ struct LayerSum {
   void add() const;
 };
 
-/// The sum that the instruction asks for. Errors  TERN_CHECK: the layer has no gradients of its own, and the instruction takes them.
+/// The sum that the instruction asks for. Errors  TERN_CHECK: a micro-batch's SCATTER of a layer without a summand.
 LayerSum layer_sum(const Instruction&, const ExecuteInput&, const CollectiveParts&, const Summands&);
 
 /// The tensors at these places of a list, in the order of `places`.

@@ -1,7 +1,7 @@
 #pragma once
-// Context parallelism by all-to-all: the ranks of a group have parts of a micro-batch's rows. For attention each swaps its rows of all
-// heads for all rows of its heads, and back; everything else works on rows. Source: DeepSpeed Ulysses, Jacobs et al. 2023,
-// arXiv:2309.14509.
+// Context parallelism by all-to-all: each rank of a group has a part of a micro-batch's rows. Before attention a rank
+// swaps its rows of all heads for all rows of its heads; after attention it swaps back. All else works on rows. Source:
+// DeepSpeed Ulysses, Jacobs et al. 2023, arXiv:2309.14509.
 
 #include <span>
 
@@ -10,13 +10,13 @@
 
 namespace tern {
 
-/// A group, as one of its ranks sees it. Its Rows have its own tokens and positions, and the starts of all: equally many rows on each
-/// rank, in rank order. All ranks pass through the same units in the same order.
+/// A group, as one of its ranks sees it. A rank's Rows hold its own tokens and positions, but the starts of all sequences
+/// of the group. Each rank has equally many rows, in rank order. All ranks pass through the same units in the same order.
 struct ContextRanks {
   Comm& comm;
 };
 
-/// Why a unit cannot run in such a group, or "": "has 6 heads on a rank". `u` is the part of a tensor group.
+/// Why a unit cannot run in such a group: "has 6 heads on a rank"; "": it can. u: this rank's part (tensor_part).
 std::string why_not_in_context(const AttentionSpec& u, int ranks);
 
 /// The attention that one rank computes: its share of the heads; without a group `u` itself.
@@ -24,8 +24,8 @@ AttentionSpec heads_of_context(const AttentionSpec& u, const Compute&);
 /// Rows that attention sees: all of the group's.
 int64_t rows_of_context(const Rows&);
 
-/// Turns own (t, Σ sections), each section of heads, into (all rows, Σ sections / ranks). Frees `own`, unless others
-/// hold it; then writes to `into` or, if that is empty, to newly allocated workspace. Errors: TERN_CHECK: no group.
+/// own (t, Σ sections) → (t·ranks, Σ sections / ranks): all rows of this rank's heads. A section: columns of heads. Frees
+/// `own` unless another handle has it. Writes to `into`, or, if empty, to new workspace. Errors: TERN_CHECK: no group.
 Tensor rows_for_heads(Tensor own, std::span<const int64_t> sections, Tensor into, const Compute&);
 /// The reverse.
 Tensor heads_for_rows(Tensor all, std::span<const int64_t> sections, Tensor into, const Compute&);

@@ -1,5 +1,5 @@
 #pragma once
-// Which matrices of a model can be read band by band, and where in its files each band lies. Reads headers alone.
+// Which matrices of a model can be read band by band, and where each band lies in the model's files. Reads only headers.
 
 #include <cstdint>
 #include <optional>
@@ -50,27 +50,27 @@ struct BandSizes {
       int64_t{2} << 20;      // bytes of a band at most, unless 64 rows (or the rows of one attention head) are more
   int64_t least = 64 << 10;  // bytes that a matrix must have to be streamed
 };
-/// The matrices that a pass reads once and whole and whose rows lie in the files one behind the other. Left out: those that
-/// the file holds transposed or with other rows between (GPT-2, GPT-NeoX), and small ones. Experts, of which a pass reads some,
-/// stand apart. Errors in the files that only loading finds are not looked for here.
+/// The matrices that a pass reads once and whole, and whose rows lie one behind the other in the files. Left out: small
+/// ones, and those that the file holds transposed or with other rows between (GPT-2, GPT-NeoX). Experts are apart, as a
+/// pass reads only some. Does not look for errors in the files that only loading finds.
 /// Errors  bad_file: those of the files' headers.
 FileBands file_bands(const ModelSpec&, const std::string& model_dir, DType, const BandSizes& = {});
 
-/// For passes that end before the head: takes the head's matrix out, if it is there.
+/// For passes that end before the head: removes the head's matrix, if it is listed.
 void leave_head_out(FileBands&);
 
-/// Bytes of memory of a band that stays: packed for the exact kernels, or as the file codes it where that is less.
+/// Bytes in memory of a band that stays: packed for the exact kernels, or coded as in the file where that takes less.
 int64_t kept_bytes(const FileBand&, int64_t in, DType);
 /// All bands of a pass, in order.
 std::vector<PassExtent> pass_extents(const FileBands&, DType);
 /// Experts as items of a cache: of each unit, expert by expert, the matrix up in group 0 and the matrix down in group 1.
 std::vector<CacheItem> expert_items(const FileBands&);
 int64_t num_experts(const FileBands&);
-/// The most rows that one product takes of a matrix that is multiplied in several products; 0: there is no
-/// such matrix. Such a product makes its columns of y in workspace first.
+/// The most rows of a product that multiplies only a part of a matrix; 0: there is none. A product takes one band, or
+/// neighbouring bands of a matrix that all stay. A partial product first writes its columns of y to workspace.
 int64_t widest_part(const FileBands&, const std::vector<bool>& stays);
-/// Bytes of each parameter, by its name, that `stays` keeps in memory; 0 for the table of tokens,
-/// which stays in its file, for `unused`, and for experts, which a cache holds.
+/// Bytes in memory of each parameter, by name. 0 for the table of tokens, which stays in its file, for `unused`, and
+/// for experts, which are in a cache.
 CodedBytes bytes_in_memory(const FileBands&, const std::vector<bool>& stays, DType);
 
 }  // namespace tern

@@ -12,19 +12,19 @@ namespace tern {
 /// as x̂; GPT-2's residual projections are scaled by 1/sqrt(2·layers). Keyed by (seed, name, element): the same for any dtype
 /// up to rounding.
 void initialize_weights(const ModelSpec&, ModelWeights&, uint64_t seed);
-/// How A of a new adapter begins; B begins with zeros but for the last three.
+/// How a new adapter begins: A as below; B with zeros, except in the last three, which set B too.
 enum class AdapterInit : uint8_t {
   kaiming,     // uniform within ±1/√in, as LoRA applies Kaiming's rule; PEFT's init_lora_weights = true
   gaussian,    // normal, deviation 1/rank
-  orthogonal,  // random in half of the directions of a random orthogonal basis of size rank, B in the other half:
-               // B·A = 0 but for rounding
-  pissa,       // and B: the weight's leading singular directions, which the weight loses (model/taken_factors.h)
-  olora,       // and B: the first columns and rows of the weight's orthogonal factors, which the weight loses
+  orthogonal,  // A and B mix different halves of a random orthogonal basis of size rank, with random numbers:
+               // B·A = 0 up to rounding
+  pissa,       // A, B: the weight's leading singular directions; subtracted from the weight (model/taken_factors.h)
+  olora,       // A, B: first rows and columns of the weight's factors q·r; subtracted from the weight
 };
 /// The name that options and files of settings have for it; that of kaiming is "true", as in PEFT.
 std::string_view name_of(AdapterInit);
-/// New adapters, which change nothing yet. Keyed as above. pissa, olora: as kaiming; take_factors then sets them.
-/// Errors  usage: an odd rank for `orthogonal`. bad_file: no LAPACK for it.
+/// New adapters, which change nothing yet. Keyed as above. pissa, olora: as kaiming, until take_factors sets A and B.
+/// Errors  usage: an odd rank for `orthogonal`. bad_file: `orthogonal` without LAPACK.
 void initialize_adapters(const ModelSpec&, ModelWeights&, uint64_t seed, AdapterInit = AdapterInit::kaiming);
 
 }  // namespace tern

@@ -23,11 +23,11 @@ struct GatePass {
   double cosine = 0;                        // of out and the key; 0 where one of them is the zero vector
   double gate = 0;                          // in [0, 1)
 };
-/// Order: each sum over its numbers in their order, so the bits depend on gate and p alone.
+/// Order: each sum adds its numbers in their order, so the bits depend on gate and p alone.
 GatePass run_gate(const InputGate&, std::vector<double> p);
 
-/// p: the mean of what the first unit makes of the tokens (a token's row, with the row of its place where places are learned, and
-/// normed where they are), from position 0. Order: tokens in their order, in f64. Errors: TERN_CHECK: no token.
+/// p: the mean over the tokens of the first unit's output: a token's row, plus its position's row if positions are learned,
+/// normed if the unit has a norm. Positions count from 0. Order: token by token, in f64. Errors: TERN_CHECK: no token.
 std::vector<double> mean_embedding(const ModelSpec&, const ModelWeights&, std::span<const int32_t> tokens);
 
 }  // namespace tern

@@ -17,10 +17,10 @@ class Io;
 bool has_offsets(WeightType);
 
 struct OffsetMerge {
-  MergeError error;  // over all merged groups; `lost` of what rounding the offsets changes
+  MergeError error;  // over all merged groups; `lost`: what rounding the offsets changes
   int64_t offsets = 0;
-  // The most that rounding moved an offset, and with it each weight of its group, away from its sum: at most half a unit in the
-  // last place of that offset, 2⁻²⁴ of its size in f32 and 2⁻¹¹ in f16 (below 2⁻¹⁴: 2⁻²⁵).
+  // The largest change of an offset, and so of each weight in its group, by rounding: at most half a unit in the last
+  // place of the offset, which is 2⁻²⁴ of its size in f32, 2⁻¹¹ in f16 (f16 offsets below 2⁻¹⁴: 2⁻²⁵).
   double largest = 0;
 };
 

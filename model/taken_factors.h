@@ -1,6 +1,6 @@
 #pragma once
-// Adapters that begin with a part of the weight, which the weight loses: w = (w - s·B₀·A₀) + s·B₀·A₀. Beside the model as its
-// files have it, such an adapter adds s·(B·A - B₀·A₀): it is an adapter of twice the rank.
+// Adapters that begin with a part of the weight, which is subtracted from the weight: w = (w - s·B₀·A₀) + s·B₀·A₀. The
+// model's files keep w. Added to w, such an adapter is s·(B·A - B₀·A₀): an adapter of twice the rank.
 
 #include <string>
 
@@ -13,21 +13,21 @@ namespace tern {
 /// Whether an adapter that begins so takes factors: pissa, olora.
 bool takes_factors(AdapterInit);
 
-/// A and B of each branch of `weights`, whose own rows are dense, become factors of its rows, and the rows lose s·B·A.
-/// pissa: the `rank` leading singular directions, √(σ/s) on each side. olora: the first `rank` columns of q and rows of r, the
-/// rows' thin factors q·r. Both as PEFT 0.21 has them.
+/// For each branch of `weights`: sets A and B to factors of the rows w beside which the branch stands, then subtracts
+/// s·B·A from w. w is dense. pissa: the `rank` leading singular directions, √(σ/s) on each side. olora: of the thin
+/// factors w = q·r, B the first `rank` columns of q, A the first `rank` rows of r. Both as in PEFT 0.21.
 /// Order   each branch by itself, in f64. A and B are rounded to their type first; the rows lose s
 ///         times the product of the rounded factors, and are rounded once.
 /// Errors  usage: a rank above the sides of a branch's rows. bad_file: no LAPACK, a number that is not finite. TERN_CHECK: rows that are
 ///         not dense; means (pool), magnitudes.
 /// Source  Meng et al. 2024, arXiv:2404.02948 (PiSSA); Büyükakyüz 2024, arXiv:2406.01775 (OLoRA).
 void take_factors(const ModelSpec&, ModelWeights& weights, AdapterInit);
-/// Writes A₀ and B₀ into the branches of `adapters`, unit by unit, from the rows of a model's files in `dtype`: to the
-/// bit those of take_factors if `adapters` have type `dtype`; in a wider type they are not rounded to `dtype`.
+/// Writes A₀ and B₀ into the branches of `adapters`, unit by unit, from the rows of a model's files in `dtype`. The bits
+/// are those of take_factors if `adapters` have type `dtype`; in a wider type A₀ and B₀ are not rounded to `dtype`.
 void read_taken_factors(const ModelSpec&, const std::string& model_dir, DType dtype, AdapterInit,
                         ModelWeights& adapters);
 
-/// What such an adapter is beside the model as its files have it.
+/// Such an adapter as one that is added to the weights of the model's files.
 struct WholeAdapter {
   ModelSpec spec;
   PeftConfig config;

@@ -16,9 +16,9 @@ namespace tern {
 /// Why this number of ranks cannot share out a model's matrices ("unit 3 has experts"), or "".
 std::string why_not_in_parts(const ModelSpec&, int ranks);
 
-/// The model as a rank has it: heads/ranks query heads; key/value heads likewise, or, where there are fewer than ranks, one
-/// head, of which neighbouring ranks have copies; an equal part of the hidden width; ⌈vocabulary/ranks⌉ rows, of which the
-/// last rank may not need all. Its parameters are parts of the whole model's, in the same order, as large on each rank.
+/// The model as one rank has it: heads/ranks query heads; kv_heads/ranks key/value heads, or, with fewer such heads than
+/// ranks, one head, which neighbouring ranks have too; an equal part of the hidden width; ⌈vocabulary/ranks⌉ rows, of which
+/// the last rank may not use all. Its parameters are parts of the whole model's, in the same order, as large on each rank.
 /// Errors: usage: why_not_in_parts.
 ModelSpec tensor_part(const ModelSpec&, int ranks);
 
@@ -32,16 +32,16 @@ Interval tokens_of(int64_t vocab, int rank, int ranks);
 void take_part(const Holding&, const Tensor& whole, const Tensor& part);
 void put_part(const Holding&, const Tensor& part, const Tensor& whole);
 
-/// The rows of a parameter's part that other ranks of the group hold too: those from `from` on. by_all: every rank holds all of them (from
-/// = 0). Otherwise only ranks with the same key/value head do, if `keys_alike` says that there are such: the key and value rows of stacked
-/// queries, keys and values. If there are no such rows, `from` is the number of rows.
+/// The rows of a parameter's part that other ranks of the group hold too: from `from` to the last; no rows if `from` is
+/// their number. by_all: every rank holds all rows (from = 0). Not by_all: only ranks with the same key/value head hold
+/// these rows: the key and value rows of stacked queries, keys and values. keys_alike says whether there are such ranks.
 struct AlikeRows {
   int64_t from;
   bool by_all;
 };
 AlikeRows alike_rows(const ModelSpec& part, const ParameterInfo&, bool keys_alike);
 
-/// The ranks of a group that have the same key/value heads as `rank`, ascending; itself alone where heads are not fewer than ranks.
+/// The ranks of a group with the same key/value heads as `rank`, ascending; only `rank` if there are as many heads as ranks.
 std::vector<int> ranks_of_same_keys(const ModelSpec& whole, int rank, int ranks);
 
 }  // namespace tern

@@ -1,6 +1,6 @@
 #pragma once
-// What the forward of each unit keeps for its backward passes, and the first backward pass leaves for the second. T tokens of a ragged
-// batch; D width; C rows of queries, keys and values, E columns of attention's result, H heads; G rows of up, F hidden width.
+// What the forward of each unit keeps for its backward passes, and what the first backward pass leaves for the second. T tokens of a
+// ragged batch; D width; C rows of queries, keys and values, E columns of attention's result, H heads; G rows of up, F hidden width.
 
 #include <variant>
 
@@ -23,8 +23,8 @@ struct EmbedSaved {
   Tensor x_TD, mean_T, rstd_T;
 };
 struct LatentSaved {
-  Tensor query_TR, query_rstd, kv_TR, kv_rstd;      // the narrow rows before their norms; kv_TR also holds the
-  Tensor dquery_TR, dkv_TR, dquery_norm, dkv_norm;  // turned key
+  Tensor query_TR, query_rstd, kv_TR, kv_rstd;      // kept: narrow rows before their norms; kv_TR: rotated key too
+  Tensor dquery_TR, dkv_TR, dquery_norm, dkv_norm;  // left for backward_weight: gradients of rows and of norm weights
 };
 struct AttentionSaved {
   Tensor x_TD, mean_T, rstd_T, qkv_TC, context_TE, lse_TH;
@@ -33,12 +33,12 @@ struct AttentionSaved {
   LatentSaved latent;
   Tensor dqkv_TC, dnormed_TD;
   Tensor dquery_norm, dkey_norm;  // the gradients of those norms' weights
-  Tensor dsinks;                  // (heads); of a context group zero but for this rank's heads
+  Tensor dsinks;                  // (heads); in a context group zero for the heads of other ranks
 };
 struct MlpSaved {
   Tensor x_TD, mean_T, rstd_T, up_TG;
   JoinSaved join;
-  Tensor dup_TG, hidden_TF, dnormed_TD;  // dup in the place of up
+  Tensor dup_TG, hidden_TF, dnormed_TD;  // dup takes the memory of up
 };
 struct ParallelSaved {
   AttentionSaved attention;

@@ -25,7 +25,7 @@ struct EmbedWeights {
   Tensor tokens, positions, token_types;  // (V, D); (positions, D) and (types, D) or empty
   NormWeights norm;
   CodedWeight coded_tokens;  // one piece, or none: instead of the rows of `tokens`, which then is (0, D)
-  FileTable tokens_in_file;  // or this: rows that are read when they are asked for
+  FileTable tokens_in_file;  // or instead of `tokens`: rows that are read when they are asked for
 };
 /// Latent attention's weights; query_down and query_norm are empty unless queries have a rank.
 struct LatentWeights {
@@ -35,7 +35,7 @@ struct LatentWeights {
 struct AttentionWeights {
   NormWeights norm, query_norm, key_norm, join_norm;  // empty where the spec has none
   Linear qkv, out;
-  LatentWeights latent;  // in the place of qkv
+  LatentWeights latent;  // instead of qkv
   Tensor sinks;          // (H), or empty
 };                       // qkv ((H+2K)·d, D): q rows, k rows, v rows
 struct MlpWeights {
@@ -44,7 +44,7 @@ struct MlpWeights {
 };  // up (2F or F, D): gate rows first; down (D, F)
 struct MoeWeights {
   NormWeights norm;
-  Linear router;                               // (experts, D), with a bias where the spec has one; experts too
+  Linear router;                               // (experts, D); a bias where the spec has one, for up and down too
   Tensor choice_bias;                          // (experts), not trained; f32, or f64 of an f64 model
   std::vector<Linear> up, down;                // per expert, as an MLP's
   Linear shared_up, shared_down, shared_gate;  // where the spec has them; gate (1, D)

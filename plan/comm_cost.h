@@ -12,10 +12,10 @@ struct RankGroup {
   int64_t ranks = 1, stride = 1;
 };
 
-/// A level joins domains of the level inside it (the innermost level: devices). If the group has ranks in d of those,
-/// B·(1 − 1/d) bytes enter each, over the links of its own ranks there alone, as all groups of a machine communicate at
-/// once. The time is the slowest level's plus the latencies of all levels: each has one for a step of a ring over those
-/// domains that one of its own joins (k − 1 for k). Units: bytes of the whole (gathered) tensor; picoseconds.
+/// B bytes of the whole (gathered) tensor; result in ps. A level of links joins domains of the level inside it (the
+/// innermost level: devices). Per level: c of the group's ranks lie in one such domain; d = ⌈ranks/c⌉ domains have ranks
+/// of the group; k of these d lie in one domain of the level. Time = the largest of all levels' B·(1 − 1/d)/(c·bandwidth),
+/// plus (k − 1)·latency of each level. Only c links of a domain serve this group: the others serve groups beside it.
 /// Source  hierarchical rings, alpha–beta; ours.
 int64_t all_gather_ps(const Machine&, RankGroup, int64_t bytes);
 int64_t reduce_scatter_ps(const Machine&, RankGroup, int64_t bytes);  // as all_gather_ps

@@ -37,8 +37,8 @@ struct UnitFacts {
 class LayerCosts {
  public:
   /// `other_groups`: the cluster has nodes of other types, so the first and the last stage may lie in different nodes
-  /// even if this machine is one node. `bytes_of`: the framework whose formulas count activations and states, if it has
-  /// its own (has_own_bytes); the times stay those of the device.
+  /// even if this machine is one node. `bytes_of`: the framework whose formulas count activations and states, if that
+  /// framework has formulas (has_own_bytes); times stay those of the device.
   LayerCosts(const ModelSpec&, const TrainJob&, const Machine&, const Mesh&, int64_t micro_batch,
              bool other_groups = false, std::optional<Framework> bytes_of = {}, FrameworkRun run = {});
 
@@ -66,7 +66,7 @@ class LayerCosts {
   std::optional<Framework> bytes_of_;
   FrameworkRun run_;
   std::vector<UnitFacts> units_;
-  std::vector<UnitFacts> waiting_;  // where gradients are reduced with each micro-batch; empty: `units_` serves
+  std::vector<UnitFacts> waiting_;  // for ZeRO 2 and 3, whose replicas wait after each micro-batch; empty: as units_
   TableCopy table_;                 // of the embedding
 };
 

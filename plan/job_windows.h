@@ -9,13 +9,13 @@
 
 namespace tern {
 
-/// Means over the windows of a job; without lengths every sequence counts as `seq` long. Errors: TERN_CHECK: a job that
-/// was read from a file and so lacks the distribution.
+/// Means over the windows of a job. Without lengths every sequence counts as `seq` tokens. Errors: TERN_CHECK: the job
+/// was read from a file, which does not hold the distribution of lengths.
 double window_pairs(const TrainJob&,
                     const AttentionSpec&);  // pairs per window and head that a rank computes, on average
 double step_tokens(const TrainJob&);        // tokens of a step without padding
-/// Attended pairs in a micro-batch of the slowest rank, where `ranks` ranks wait for each other after every `windows`
-/// windows.
+/// Mean attended pairs of a micro-batch on the slowest of `ranks` ranks. The ranks wait for each other after every
+/// `windows` windows.
 int64_t micro_batch_pairs(const TrainJob&, const AttentionSpec&, int64_t micro_batch, int64_t ranks, int64_t windows);
 /// training_flops_per_token of spec/training_flops.h, for real tokens and the pairs inside sequences.
 double training_flops_per_token(const ModelSpec&, const TrainJob&);

@@ -24,7 +24,7 @@ struct PlannedLayers {
 struct PlannedRank {
   std::string node;                                // its type, in the cluster file
   TierBytes peak{}, capacity{};                    // bytes per device: the most that is used, and the device's capacity
-  int64_t busy_ps = 0, begin_ps = 0, tail_ps = 0;  // compute of a step; before its first, after its last operation
+  int64_t busy_ps = 0, begin_ps = 0, tail_ps = 0;  // compute of a step; before the first operation; after the last one
   friend bool operator==(const PlannedRank&, const PlannedRank&) = default;
 };
 
@@ -39,20 +39,20 @@ struct PlannedStage {
 /// model's times. The plan's own step_ps is not of this list: it is the stage model's (program/stage_model.h).
 struct PlannedProgram {
   uint32_t checksum =
-      0;  // of the list (program/checksum.h); on a cluster of `tern profile` with the scratch that `tern train` uses
+      0;  // of the list (program/checksum.h); with tern train's scratch memory if `tern profile` made the cluster file
   int64_t instructions = 0;
   int64_t step_ps = 0;  // simulated; longer than the plan's step where a rank waits until its messages have left
   friend bool operator==(const PlannedProgram&, const PlannedProgram&) = default;
 };
 
-/// Why the plan does not have some feature: the bound of all choices that have it, and the best plan that was found
-/// among the most promising of them. A feature "neighbour: …" stands for a single choice, one step away from the plan.
+/// Why the plan does not have some feature: the bound of all choices with the feature, and the best plan found among
+/// the most promising of these. A feature "neighbour: …" stands for a single choice, one step away from the plan.
 struct PlannedFamily {
   std::string feature;   // "tensor 4", "schedule gpipe"
   bool found = false;    // a plan of the family was found
   bool fits = true;      // false: no choice of it fits
-  std::string choice;    // that plan's, in words
-  int64_t step_ps = 0;   // its makespan
+  std::string choice;    // the best plan's, in words
+  int64_t step_ps = 0;   // the best plan's makespan
   int64_t bound_ps = 0;  // no plan of the family is faster
   friend bool operator==(const PlannedFamily&, const PlannedFamily&) = default;
 };
@@ -77,7 +77,7 @@ struct PlannedError {
 
 /// A plan of training. Times are in picoseconds.
 struct Plan {
-  std::string model, hardware, node;  // as asked for; name in the cluster file; its nodes' types, in words
+  std::string model, hardware, node;  // as asked for; the cluster's name; the types of the nodes in use, in words
   int64_t parameters = 0;
   TrainJob job;
   OuterChoice choice;
@@ -91,7 +91,7 @@ struct Plan {
   std::optional<PlannedProgram> program;  // none: not lowered
   double price_per_hour = 0;
   double flops_share = 0;  // the model's FLOPs over the used devices' peak
-  std::string binds;       // what keeps it from being faster, in words
+  std::string binds;       // what keeps the plan from being faster, in words
 
   // Proof. No choice of the space has a smaller makespan than bound_ps. model_ps: the least value
   // of the bound model (planner/instance/search.h) that was seen; model_bound_ps: a lower bound of that model.

@@ -5,8 +5,8 @@
 
 namespace tern {
 
-/// Fills in the waits and the requests per second of a plan whose roles and number of users are set. A first token waits for its prompt and for
-/// a decoding that is under way. A later token waits for a decoding, and for 1/answer of one prompt of each other user of the copy.
+/// Sets the waits and requests per second of a plan whose roles and users are set. First token: the prompt's pass, plus one decoding
+/// step if the copy has other users. Later token: one decoding step, plus (other users of the copy)·(a prompt's pass)/(mean answer).
 void take_turns(const InferenceJob&, ServingPlan&);
 
 }  // namespace tern

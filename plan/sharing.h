@@ -13,14 +13,14 @@
 
 namespace tern {
 
-/// Parameters of a layer on one rank of its stage, in elements, and bytes of the update rule's state. [0] is the dense
-/// part, with copies of the embedding; [1] is the experts.
+/// Of a layer on one rank of its stage: parameters in elements, the update rule's states in bytes. [0]: dense
+/// parameters and copies of the embedding table; [1]: experts' parameters.
 struct LayerParameters {
   int64_t all[2]{}, trained[2]{}, state_bytes[2]{};
   WidestShare
       widest[2];       // the most that one replica keeps, where state is shared out: the sum over units of each unit's
                        // widest share
-  int64_t tables = 0;  // a tied head's or bridge's copies of the embedding, if in another stage
+  int64_t tables = 0;  // number of copies of the embedding table in this layer; 0 in a plan of one stage
   int64_t own_gradients = 0;  // elements of gradients that have no parameters of their own (a tied head's)
   int64_t lent = 0;  // elements of the embedding table that this layer reads and another layer of the same stage keeps
                      // (a tied head in a plan of one stage)

@@ -10,19 +10,19 @@ namespace tern {
 
 /// Bytes that `rank` of the `ranks` that share the instruction sends to the others and receives from them:
 ///   REDUCE over an axis  an all-reduce of message_bytes, in elements of `element_bytes`
-///   REDUCE over all      an all-reduce of `parts`; each rank sends the rest of message_bytes to every other rank
-///   NORM                 an all-reduce of one integer (whether a rank refuses), and an all-gather of `parts`, where
-///                        parameters are shared out
+///   REDUCE over all      an all-reduce of `parts`; besides, each rank sends message_bytes − Σ parts to each other rank
+///   NORM                 8 bytes from each rank to each other rank (whether it refuses), and an all-gather of `parts`,
+///                        if parameters are shared out
 ///   SCATTER              a reduce-scatter of `parts`
 ///   GATHER, UPDATE       an all-gather of `parts`
 ///   others               nothing
-/// Shapes  parts: bytes of what each rank keeps, as spec/owner.h deals it; empty: nothing is shared out.
-/// Errors  TERN_CHECK: parts that do not add up to the message (of a NORM: to what it holds beside the refusal).
+/// Shapes  parts: bytes of what each rank keeps, as spec/owner.h deals it; empty: no parameter is shared out.
+/// Errors  TERN_CHECK: Σ parts is not message_bytes (of a NORM: message_bytes − 8).
 LinkBytes link_bytes(const Instruction&, int64_t element_bytes, int rank, int ranks,
                      std::span<const int64_t> parts = {});
 
 /// Bytes that a rank sends and receives while a unit's pass exchanges exchanged_bytes over its tensor group of `ranks`
-/// ranks, whose parts are equal.
+/// ranks. All ranks have equal parts.
 LinkBytes exchange_link_bytes(const Instruction&, int ranks);
 /// Bytes that a rank sends and receives while a unit's pass swaps rows for heads over its context group of `ranks`
 /// ranks.

@@ -1,6 +1,6 @@
 #pragma once
-// What the lowering reads: where each layer of a model lies, how it is kept, and how large the micro-batches are. A
-// Plan fills it.
+// What `lower` reads: where each layer of a model lies, how its parameters are kept, and how large the micro-batches
+// are. placement_of makes it from a Plan.
 
 #include <functional>
 #include <optional>
@@ -37,7 +37,7 @@ struct Placement {
   std::function<CostQuery(int unit, int micro)> query;
   int groups = 1;  // groups of a rank's micro-batches (spec/sum_order.h); more than one only where there is one stage
   // If set, the gradients of the ranks are not summed layer by layer but aggregated as one vector before NORM
-  // (update/robust.h), and each rank sends this many doubles beside it. Only without stages.
+  // (update/robust.h), and each rank sends this many doubles beside the vector. Only without stages.
   std::optional<int64_t> aggregate_values = {};
   // If set, each layer's UPDATEs run right after its gradients, which exist only from its backward until then. This
   // needs one device, one micro-batch, and UPDATEs that do not depend on each other: no clipping, no rule that sums
@@ -53,10 +53,10 @@ struct PlacementOptions {
   std::optional<UpdateConfig> update = {};  // the rule's options; absent: their defaults
 };
 
-/// The placement of a plan. Every placement is made here: a run's settings, and bare sizes, become a Plan of one device first;
-/// train/step_placement.h and program/generate.h then set fields of the result. Windows count as full, one sequence to
-/// each, whatever the job's lengths; the last micro-batch has what is left of the batch. An order that follows the
-/// times is that of the plan's stages.
+/// The placement of a plan, and the only function that makes one. A run without a plan makes a Plan of one device first
+/// (plan_on_one_device); train/step_placement.h and program/generate.h then change fields of the result. Each window
+/// counts as one full sequence, whatever the job's lengths; the last micro-batch has what is left of the batch. If the
+/// schedule's order follows times, these are the times of the plan's stages.
 /// Errors  usage: the plan is of another model: other layers, another number of parameters.
 Placement placement_of(const ModelSpec&, const Plan&, PlacementOptions = {});
 
@@ -65,7 +65,7 @@ Placement placement_of(const ModelSpec&, const Plan&, PlacementOptions = {});
 /// number of modes.
 Plan plan_on_one_device(const ModelSpec&, const TrainJob&, std::span<const Recompute> recompute, int64_t micro_batch);
 
-/// The stages' times of a plan. Errors: TERN_CHECK: a plan that does not say them.
+/// The stages' times of a plan. Errors: TERN_CHECK: the plan does not have them.
 PipelineTimes times_of(const Plan&);
 
 }  // namespace tern

@@ -1,7 +1,7 @@
 #pragma once
-// Program: a step as an explicit instruction list for each rank. A rank here is a device of a pipeline; the run's ranks at it share its list.
-// An instruction says what it computes, which buffers it brings to life and which it ends, and what it sends; the validator, the simulator and
-// the executor read the same list. Times stand beside it (program/instruction_times.h).
+// Program: one training step as an instruction list for each rank. `rank` here is a device of the pipeline; all ranks
+// of the run at that device have the same list. An instruction says what it computes, which buffers it allocates, reads
+// and frees, and what it sends. The validator, the simulator and the executor read the same list.
 
 #include <cstdint>
 #include <string>
@@ -17,20 +17,20 @@ enum class Opcode : uint8_t {  // what an instruction does
   backward_input,
   backward_weight,
   recompute,
-  reduce,  // adds gradients summed apart: a tied table's two on this rank (axis none), or those of an axis's ranks. Of
-           // the step (micro −1); for none, tensor, keys also of a micro-batch; for none also of a group of them
+  reduce,  // sums gradients over the ranks of `axis`; with MeshAxis::none adds a tied table's two gradients on this rank.
+           // micro −1: once, at the step's end; else after that micro-batch (axes none, tensor and keys alone)
   norm,    // the global norm of all gradients, and the refusal of what is not finite (unit −1, micro −1)
-  update,  // the optimizer's step of a unit's parameters (micro −1); it runs within the backward if it reads a `summand`
+  update,  // the optimizer's step of a unit's parameters (micro −1); if it reads a `summand`, it runs within the backward
   send,  // a stage's output or input gradient to the rank `peer`
-  recv,  // its arrival; takes as long as the matching SEND
-  gather,  // brings a layer's parameters together from the ranks that keep parts of them: before the first forward (micro −1),
-           // or for one pass
-  scatter,  // a layer's gradients summed over an axis, to each rank its share: of the step (micro −1) or a micro-batch
+  recv,  // the arrival of what `peer` sends; takes as long as the matching SEND
+  gather,  // makes a layer's parameters whole from the parts of all ranks: before the first forward (micro −1), or for one
+           // pass over a micro-batch
+  scatter,  // sums a layer's gradients over `axis`; each rank keeps its share. Of the step (micro −1) or a micro-batch
   load,     // bytes from a lower tier to the device
   store,    // bytes from the device to a lower tier
-  join,     // waits for a transfer that ran beside the compute, and ends what it read
-  merge,    // at the end of a group of micro-batches (spec/sum_order.h): adds the kept sums that it reads to the unit's
-  // gradients, the last of the list first; if it allocates, the result is kept there and the gradients begin again from
+  join,     // waits for a SEND, STORE or SCATTER that ran beside the compute, and frees the buffers which that one read
+  merge,    // at the end of a group of micro-batches (spec/sum_order.h): adds the kept sums in `reads` to the unit's
+  // gradients, the last sum first. If the MERGE allocates a buffer, it copies the result there and sets the gradients to
   // zero
 };
 
@@ -41,12 +41,12 @@ enum class MeshAxis : uint8_t {
   expert_replicas,  // of a stage's experts
   tables,           // the devices of the pipeline that hold a tied table
   tensor,           // the ranks of a tensor group
-  keys,             // those of a tensor group that have the same key/value head
+  keys,             // the ranks of a tensor group that have the same key/value head
   all,              // every rank of every stage
 };
 
-/// What an instruction occupies. Each rank has its compute, its share of the host's link, its gradient link, its disk, and one
-/// link to every other rank. One instruction at a time on each, in the order of the list.
+/// What an instruction occupies. Each rank has one compute, host_link (its share of the host's link), gradient_link and
+/// disk, and one link to every other rank. A resource runs one instruction at a time, in the order of the list.
 enum class Resource : uint8_t { compute, link, host_link, gradient_link, disk };
 
 /// What a buffer holds. One buffer = (kind, unit, micro-batch, tier) on one rank.
@@ -84,22 +84,22 @@ struct Instruction {  // one entry of the list
   std::vector<Buffer> frees;           // gone after; may name what this instruction allocates
   int64_t workspace_bytes = 0;         // peak of temporaries while it runs, beside reads and allocates
   int64_t flops = 0, bytes_moved = 0;
-  // Of Programs for many ranks; message_bytes also of an UPDATE whose states lie on a disk: what is read and written.
+  // Of Programs for several ranks. An UPDATE with states on a disk has message_bytes too: the bytes read and written.
   int stage = 0, peer = -1;        // virtual stage; SEND: to, RECV: from
   MeshAxis axis = MeshAxis::none;  // of a collective
   int64_t message_bytes = 0;       // SEND, RECV, LOAD, STORE: what is moved; a collective: the whole tensor
   int64_t exchanged_bytes =
-      0;  // of tensors that a unit's pass gathers or sums over its tensor group; each counts whole, though a rank has a part
+      0;  // of whole tensors that a unit's pass gathers or sums over its tensor group; each rank has only a part of them
   int64_t swapped_bytes =
       0;  // of this rank's tensors that a unit's pass swaps over its context group of n ranks; 1/n of them stays here
-  std::vector<int> waits;  // instructions that must have ended, by place, beside those of its reads and its resource
+  std::vector<int> waits;  // places of instructions that must have ended, besides those of its reads and its resource
 };
 
 struct Program {  // the lists of all ranks, one after another
   int num_ranks = 1, num_units = 0, num_micro = 1;
   std::vector<Instruction> instructions;             // in issue order per rank
   std::vector<std::vector<BufferBytes>> resident{};  // per rank, or empty: alive before, during and after the step
-  int64_t devices_per_rank = 1;                      // the mesh's: ranks of the run that run each list
+  int64_t devices_per_rank = 1;                      // of the mesh: the number of ranks of the run that have each list
 };
 
 std::string_view name_of(Opcode);      // "FORWARD", …

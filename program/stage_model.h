@@ -1,20 +1,20 @@
 #pragma once
-// The stage model: the step of an assignment at the grain of stages, as the search minimizes it. The one formula of
-// stage times; the search, its baselines, tables of measured runs and the tests of Programs all ask here.
+// The stage model: a step's time and each device's bytes, from whole stages instead of single instructions. The search
+// minimizes this time. The search, its baselines, tables of measured runs and tests of Programs all use these functions.
 //
 // Virtual stage s holds layers [a, e) under their strategies:
 //   forward   max(Σ forward + Σ within.forward + entry_forward of a, Σ host_forward)
-//   operation backward, and weight gradient where the schedule does not split them:
+//   backward  unless the schedule splits backward passes, weight gradients included:
 //             max(Σ (backward + recompute + weight) + Σ within.backward + entry_backward of e − 1, Σ host_backward);
-//             where it splits them, the same without weight, and Σ weight an operation of its own
+//             if it splits them: max(the same sum without weight, Σ host_backward), then Σ weight as an operation by itself
 //   sends     across.forward and across.backward of the edge (e − 1, e)
 //   begin     Σ begin over the device's stages
-//   tail      what the gradient link has left to do after the last operation, then Σ update. A walk over the device's
-//             layers from the last virtual stage's last layer back, the order of their last weight gradients, gives it:
-//             backlog = max(backlog − t_u, 0) + sync_u, from 0 on, where t_u is the time of u's last gradient operation
-//             (recompute + backward + weight, with the resharding to u + 1; weight alone where the schedule splits)
-//   bytes     per device and tier: Σ persistent + the order's peak of Σ held·micro-batches (and, on the device tier,
-//             Σ held_weight·micro-batches + the largest transient of the running stage's layers: pipeline_peaks)
+//   tail      backlog + Σ update over the device's stages. backlog: what the gradient link still has to do after the
+//             last operation. It is computed from 0, layer by layer from the device's last layer to its first: backlog
+//             = max(backlog − t_u, 0) + sync_u for layer u. t_u: the time of u's last gradient operation: weight if the
+//             schedule splits, else recompute + backward + weight + within.backward of the edge (u, u + 1)
+//   bytes     per device and tier: Σ persistent + the order's peak of Σ held·micro-batches. The device tier adds Σ
+//             held_weight·micro-batches and the largest transient of the running stage's layers (pipeline_peaks)
 
 #include <vector>
 
@@ -30,12 +30,12 @@ PipelineShape shape_of(const Instance&);
 struct StageRange {
   int begin = 0, end = 0;  // layers
 };
-/// The layers of each virtual stage. Errors: usage, for an assignment that is not of the instance: sizes, an empty or
-/// skipped stage, an unknown strategy.
+/// The layers of each virtual stage. Errors: usage: the assignment is not of the instance: sizes, an empty or skipped
+/// stage, an unknown strategy.
 std::vector<StageRange> stage_ranges(const Instance&, const Assignment&);
 
-/// Adds up layers' times to those of their stages. Order: every virtual stage from the last to the first, and in each
-/// its layers from the last to the first.
+/// Adds up layers' times to those of their stages. Call order: every virtual stage from the last to the first, and in
+/// each stage the layers from the last to the first.
 class StageTimes {
  public:
   explicit StageTimes(const PipelineShape&);

@@ -63,9 +63,9 @@ struct UnitCost {
   int64_t forward_bytes_moved = 0, backward_input_bytes_moved = 0, backward_weight_bytes_moved = 0;
 };
 UnitCost unit_cost(const Unit&, const CostQuery&);
-/// Parameters of a unit that several ranks of a tensor group hold alike, so that their gradients are summed at a step's end: norms,
-/// positions and the biases of out and down, all of them; where there are fewer key/value heads than ranks, also the rows
-/// of the one head that a rank shares with its neighbours.
+/// Elements of a unit's parameters that several ranks of a tensor group hold alike; these ranks sum the gradients at a
+/// step's end. all: every rank holds them: norms, positions, token types, biases of out and down. keys: if there are
+/// fewer key/value heads than ranks, the ranks of one such head hold its key and value rows.
 struct AlikeParameters {
   int64_t all = 0, keys = 0;
 };

@@ -15,10 +15,10 @@ namespace tern {
 class Options;
 struct TrainSettings;
 
-/// Why `tern train` cannot run this plan, in words that continue "the plan": "is in f16; tern train knows …". "": it can. What it cannot
-/// run: context parallelism in a ring, expert parallelism; ZeRO 3 over replicas of stages with a split backward; activations or states off
-/// the device, except all states on one device's disk; padded windows; gradients in another type than its own; f16; micro-batches that do
-/// not fill the batch.
+/// Why `tern train` cannot run this plan, in words that follow "the plan": "is in f16; tern train knows …". Empty: it can.
+/// It cannot run: context parallelism in a ring; expert parallelism; ZeRO 3 over replicas of stages with a split backward;
+/// activations off the device; states off the device, except all states on the disk of one device; padded windows;
+/// gradients of another type than tern train's (wide_type); f16; micro-batches whose sizes do not add up to the batch.
 std::string why_not_trained(const Plan&);
 
 /// The plan that --plan names; none without --plan. Errors: those of read_plan; usage, in the words of why_not_trained.
@@ -33,11 +33,11 @@ struct PlannedValue {
 /// planned_zero and planned_mode have one value for all layers.
 std::vector<PlannedValue> planned_values(const Plan&);
 
-/// Puts the plan itself, sizes, dtype, ZeRO, recomputation and states on the disk into the settings; ranks, tensor and context parallelism and the
-/// optimizer are already there, as train_settings has them from the plan. Errors: usage: an option for one of planned_values says something else.
+/// Sets seq, batch, micro_batch, dtype, zero, recompute, states_on_disk and plan. train_settings has set the rest of planned_values before.
+/// Errors: usage: an option contradicts one of planned_values, or gives all layers one mode or stage where the plan's layers differ.
 void apply_plan(const Plan&, const Options&, TrainSettings&);
 
-/// Refuses a plan in the settings that is not one of this model, or has replicas of a device with both embedding and tied head. Errors: usage.
+/// Refuses a plan that is not of this model, or with replicas of a device that has embedding and tied head. Errors: usage.
 void check_planned_model(const ModelSpec&, const TrainSettings&);
 
 /// The recomputation mode that all layers between embedding and head have; none: they differ.

@@ -24,13 +24,13 @@ struct TrainState {
   ModelWeights weights;    // in the type that computes
   ModelWeights gradients;  // zero between steps
   OptimizerState optimizer;
-  std::unique_ptr<StoredStates> stored{};  // with --states disk: what `optimizer` then lacks
-  // If fresh_state made weights of a wider type first, or unit by unit: the peak of bytes while both were there, before gradients.
+  std::unique_ptr<StoredStates> stored{};  // with --states disk: the states, which `optimizer` then does not hold
+  // Peak bytes of fresh_state before gradients, if it makes weights of a wider type first, or unit by unit; else 0.
   int64_t beginning_bytes = 0;
   int64_t step = 0;                   // steps done
   uint64_t samples = 0;               // samples seen: the next one of the Feed
   std::optional<OuterState> outer{};  // with --outer
-  std::vector<NamedTensor> beside{};  // the tensors of a StepCompanion
+  std::vector<NamedTensor> beside{};  // the tensors of a StepCompanion, which a checkpoint holds too
 };
 
 /// Whether fresh_state makes the weights unit by unit on this rank.

@@ -70,8 +70,8 @@ struct TrainResult {
   std::optional<BestEvaluation> best;        // of the whole run, resumed or not
   double seconds = 0;                        // of training, without evaluations
   double evaluation_seconds = 0;             // of the evaluations
-  int64_t checkpoints = 0;                   // between steps; as a rule each is written while the next steps pass
-  double checkpoint_seconds = 0;             // that steps waited for them: for the write before, for copy or write
+  int64_t checkpoints = 0;                   // taken between steps; as a rule written while the next steps run
+  double checkpoint_seconds = 0;             // spent between steps: waiting for the last write, then copying or writing
   double steady_step_seconds = 0;            // mean over all steps but the first; 0: there was at most one
   double tokens_per_s = 0, flops_per_s = 0;  // over all steps, by `seconds`
   PeakRate peak;

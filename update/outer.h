@@ -1,10 +1,10 @@
 #pragma once
-// Ranks that train alone and rarely talk: after some steps of their own they average how far they came, and an outer rule takes that as its
-// gradient. LocalSGD, DiLoCo, Streaming DiLoCo, NoLoCo and CO2 are settings of it.
+// Ranks that train alone and communicate rarely: after some steps each rank's progress is averaged over the ranks, and an
+// outer rule takes the average as its gradient. LocalSGD, DiLoCo, Streaming DiLoCo, NoLoCo and CO2 are settings of this rule.
 //   Δ = φ - w, averaged over ranks;  u = μu + Δ;  φ -= η_o (Δ + μu)   (μ = 0: φ -= η_o Δ; heavy ball: φ -= η_o u);  w = (1-α) φ + α w
-// φ: the model that all ranks have in common. Its units are cut into P fragments, each with its turn: fragment p is averaged after steps t with
-// (t + ⌊pH/P⌋) mod H = 0, and what came of it counts τ steps later. In pairs (NoLoCo) each rank has its own φ, u and
-// Δ = φ - the pair's mean w. This takes NoLoCo's two terms, the pair's mean Δ and a pull of φ to the pair's mean φ, in one, as both have the published factor η_o.
+// φ: the model that all ranks have in common. Its units are cut into P fragments: fragment p is averaged after steps t with (t + ⌊pH/P⌋) mod H =
+// 0, and the average is applied τ steps later. In pairs (NoLoCo) each rank has its own φ and u, and Δ = φ − v, where v is the mean of w in the
+// pair. NoLoCo itself has two terms with the factor η_o: the pair's mean Δ, and a pull of φ to the pair's mean φ. This Δ is the sum of both.
 // τ = H (CO2): a round first takes its Δ, then applies the Δ of the round before (in round one: zero) and sets w = φ.
 // Source: Stich 2019, arXiv:1805.09767 (LocalSGD); Douillard et al. 2023, arXiv:2311.08105 (DiLoCo: Nesterov's momentum as PyTorch's SGD has
 // it); Douillard et al. 2025, arXiv:2501.18512 (fragments, τ and α); Kolehmainen et al. 2025, arXiv:2506.10911 (NoLoCo); Sun et al. 2024, ICLR (CO2;
@@ -52,15 +52,15 @@ std::string outer_fault(const OuterConfig&, int units);
 
 /// The fragment of a unit: neighbours share one.
 int fragment_of(int unit, int units, int fragments);
-/// Whether a fragment is averaged after the step; whether an average of it begins to count after the step.
+/// sends_at: whether a fragment is averaged after the step. counts_at: whether an average of it is applied after the step.
 bool sends_at(const OuterConfig&, int fragment, int64_t step);
 bool counts_at(const OuterConfig&, int fragment, int64_t step);
-/// Whether a rank is cut off in the step; how many are not.
+/// is_away: whether a rank is cut off in the step. present_at: the number of ranks that are not.
 bool is_away(const OuterConfig&, int rank, int64_t step);
 int present_at(const OuterConfig&, int ranks, int64_t step);
 /// With whom each rank averages a fragment after the step, in the order of ranks; a rank that is alone or cut off is its own partner.
 std::vector<int> partners_at(const OuterConfig&, int fragment, int ranks, int64_t step);
-/// The last step whose work fragment 0 has after `step` steps; 0: none. Other fragments have other turns.
+/// After `step` steps φ of fragment 0 has the work of all steps up to the returned one; 0: of none. Other fragments differ.
 int64_t last_step_that_counts(const OuterConfig&, int64_t step);
 
 /// What one rank keeps: tensors of the trained parameters, in their order and in the masters' type.

@@ -26,22 +26,22 @@ struct ZerothOrder {
 /// the unit's slope times direction if that is longer; if weights lie in a file, also the unit's weights.
 int64_t perturbed_bytes(const ModelSpec&, DType weights, const std::vector<bool>& in_file = {});
 
-/// Lends each unit's weights, moved, to a pass through the units in their order, in which each is acquired twice as often as there are
-/// micro-batches: first along the direction, then against it (program/two_forwards.h).
+/// Lends each unit's moved weights to a pass through the units in their order. For n micro-batches the pass acquires a unit 2n times: n
+/// times moved along the direction, then n times against it (program/two_forwards.h).
 /// Bits    of masters and state depend on seed, steps, slopes and rates alone: not on threads, nor on when a unit is moved or where it lies.
 class PerturbedWeights final : public WeightLender {
  public:
-  /// pass: over the same weights, which are dense where they are trained; its gradients are empty. stored: where some weights, or slots, lie in
-  /// a file (nullptr: nowhere); its `begin` was called with all of its parameters that have fields, in their order. All must outlive it.
+  /// pass: over the same weights; the trained ones are dense, and pass.gradients are empty. stored: the file with some weights or slots,
+  /// or nullptr. stored->begin was called with all parameters that have fields there, in order. All arguments must outlive this object.
   PerturbedWeights(const ModelSpec&, const ModelWeights&, UpdatePass&, const ZerothOrder&, StoredStates* stored,
                    Arena&);
 
-  /// The next pass is that of step `step`, with `micros` micro-batches. A unit that is still to be moved is moved when it is acquired.
+  /// The next pass is that of step `step`, with `micros` micro-batches. acquire moves a unit that is still to be moved.
   void begin_pass(int64_t step, int64_t micros);
-  /// Called after the pass. slope: (L₊ - L₋) / 2ε. The units will be moved by the step that the UpdatePass says (begin_step), at their next
-  /// turn or by settle. Without a slope they stay.
+  /// Called after the pass. slope: (L₊ - L₋) / 2ε. Each unit is moved by the step of the UpdatePass (begin_step) when
+  /// it is acquired next, or by settle. Without a slope no unit is moved.
   void end_pass(std::optional<double> slope);
-  /// Moves what is still to be moved. Temporaries of the rule: the arena's.
+  /// Moves the units that are still to be moved. Temporaries of the rule: the arena's.
   void settle(Arena&);
   /// The next passes read the weights as they are, each unit once, in their order. Only after settle.
   void begin_reading();

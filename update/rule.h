@@ -43,11 +43,11 @@ struct UpdateShard {
 
 /// A rule's arithmetic.
 struct UpdateFunctions {
-  /// Changes masters and slots, and `compute` where the weights are not the masters; leaves the gradient zero.
+  /// Changes masters and slots, and `compute` where it is apart from the masters; sets the gradient to zero.
   void (*step)(const UpdateShard&);
   /// Called before `step`: returns the row's sums over one block or less; may change slots, and the gradient, in place.
   UpdateSumValues (*measure)(const UpdateShard&) = nullptr;
-  /// For rules that compute elsewhere: writes the weights from masters and slots, with the bits that `step` left in them.
+  /// For rules that compute apart from the masters: writes `compute` from masters and slots, bit for bit as `step` does.
   void (*place)(const UpdateShard&) = nullptr;
   /// For rules that multiply matrices: what threads keep after an f32 step of such a parameter.
   ThreadBytes (*thread_bytes)(const UpdateConfig&, const ParameterForm&) = nullptr;

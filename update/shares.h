@@ -16,8 +16,8 @@ struct RankInterval {
   Interval elements;
 };
 
-/// Who keeps what of the parameters of trained_parameters(spec), in their order. `rank` and `ranks` count the ranks that have the same part
-/// of the model, its replicas. Without owners a parameter is whole on every one of them.
+/// Who keeps which elements of the parameters of trained_parameters(spec), in their order. `rank` and `ranks` count the
+/// replicas: the ranks that have the same part of the model. A parameter without owners is whole on every replica.
 struct Shares {
   int rank = 0, ranks = 1;
   std::vector<std::vector<RankInterval>> owners{};  // ascending; empty: none
@@ -27,8 +27,8 @@ struct Shares {
       gradients_apart{};  // for each unit whether its gradients are shared out too (ZeRO 2); empty: no unit's are
   std::vector<bool>
       weights_apart{};  // for each unit whether its weights are shared out too (ZeRO 3); empty: no unit's are
-  // Without stages and tensor groups both are empty: every rank has every parameter, and a rank in `owners` is one of the world.
-  // held[p]: this rank's device has p. in_world[p]: which rank of the world keeps what of p; each element of this rank's part of p once.
+  // held[p]: whether this rank's device has p. in_world[p]: ranks of the world with the elements that each keeps, each element of this rank's
+  // part of p once. Both are empty without stages and tensor groups: every rank has every parameter, and `owners` counts ranks of the world.
   std::vector<bool> held{};
   std::vector<std::vector<RankInterval>> in_world{};
   const std::vector<RankInterval>& keepers(size_t parameter) const;
@@ -53,9 +53,9 @@ struct MeshPlace {
 Shares make_mesh_shares(const ModelSpec& spec, UpdateRule, std::span<const int> zero, std::span<const int> home,
                         const MeshPlace&);
 
-/// Uninitialised weights of this rank, as allocate_weights makes them; but units whose weights are shared out have only this
-/// rank's parts: each parameter as one row of numbers (whole, if that parameter is not shared; empty, if the rank has none of
-/// it).
+/// Uninitialised weights of this rank, as allocate_weights makes them. But a unit whose weights are shared out has only
+/// this rank's parts: each parameter as one row of numbers (the whole parameter if it is not shared; empty if this rank
+/// has no element of it).
 ModelWeights allocate_own_weights(const ModelSpec&, DType, Arena&, const Shares&,
                                   const std::vector<bool>& elsewhere = {});
 

@@ -18,8 +18,8 @@ template <class T>
 void gated_activation_backward(Activation, int64_t hidden, std::span<const T> gate_up, std::span<const T> dy,
                                std::span<T> y, std::span<T> dgate_up);
 
-/// What a gated unit of gpt_oss is: y = g·σ(α·g)·(u + 1), with g = min(gate, limit) and u = up held within ±limit. Shapes and
-/// aliasing as above; beyond its bound a number has no gradient. NaN stays NaN.
+/// The gate of gpt_oss: y = g·σ(α·g)·(u + 1), with g = min(gate, limit) and u = up clamped to ±limit. Shapes and
+/// aliasing as above. A number beyond its bound has no gradient. NaN stays NaN.
 ///   dgate = dy·(u + 1)·(s + α·g·s(1 − s)) for gate <= limit, else 0, s = σ(α·g);  dup = dy·g·s for |up| <= limit, else 0
 /// Source  transformers 5.24, GptOssExperts, observed by running it (dev/golden/families.py).
 struct ClampedGate {
@@ -31,7 +31,7 @@ template <class T>
 void clamped_gate_backward(const ClampedGate&, int64_t hidden, std::span<const T> gate_up, std::span<const T> dy,
                            std::span<T> y, std::span<T> dgate_up);
 
-/// y = act(x), and dx = dy·act'(x); dx may be dy, and where y is dy or empty it may also be x.
+/// y = act(x). dx = dy·act'(x), y as in gated_activation_backward. dx may be x if y is dy or empty, or dy if y is not dy.
 template <class T>
 void activation(Activation, std::span<const T> x, std::span<T> y);
 template <class T>

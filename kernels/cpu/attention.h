@@ -71,8 +71,8 @@ template <class T>
 void attention_backward(const AttentionShape&, std::span<const int64_t> starts, const T* q, const T* k, const T* v,
                         const T* out, const T* dout, std::span<const float> lse, T* dq, T* dk, T* dv);
 
-/// Scratch that each thread allocates at its first call and keeps: of the forward at most, and of the backward over sequences of up
-/// to `longest` tokens. Never less for longer ones.
+/// Bytes of scratch that a thread allocates at its first call and keeps: the most for a forward; for a backward over
+/// sequences of up to `longest` tokens, never less for longer sequences.
 int64_t attention_scratch_bytes(const AttentionShape&);
 int64_t attention_backward_scratch_bytes(const AttentionShape&, int64_t longest);
 

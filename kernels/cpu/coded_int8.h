@@ -1,14 +1,14 @@
 #pragma once
-// Products with coded weights in integers. Numbers of x are rounded to int8 in groups of 32 of their row, by the row alone,
-// and multiplied with the weights' codes exactly; scales come after. The rounding of x adds an
-// error to multiply_coded's result: whoever uses this must say so.
+// Products with coded weights in integers. Numbers of x are rounded to int8 in groups of 32 of a row, by this row
+// alone. The int8 numbers are multiplied with the weights' codes exactly, then scaled. The rounding of x adds an error
+// to multiply_coded's result; a caller must say so.
 //
-// Order   x: with amax the largest magnitude of 32 neighbours, s = amax/127 and code = round(x·(127/amax)), half to even; amax
-//         below 2^-100 counts as zero; where a number is infinite or NaN, s is NaN. Products: sixteen chains in f32. Of each 64
-//         neighbours chain c takes numbers 4c to 4c + 3: it adds scale_w·s·(the exact sum of their products of codes), then,
-//         for types with leasts, least_w·s·(the exact sum of x's codes); every product and every sum is rounded once. At the
-//         end chains 8 apart are added, then 4, 2 and 1 apart, then the bias. The same bits under every instruction set, for
-//         any m, pieces and threads.
+// Order   x: with amax the largest magnitude of 32 neighbours, s = amax/127 and code = round(x·(127/amax)), half to
+//         even; amax below 2^-100 counts as zero; where a number is infinite or NaN, s is NaN. Products: sixteen chains
+//         in f32. Of each 64 neighbours chain c takes numbers 4c to 4c + 3: it adds scale_w·s·(the exact sum of their
+//         products of codes), then, if the type's weights are scale_w·code + least_w, least_w·s·(the exact sum of x's
+//         codes). Every product and sum is rounded once. At the end chains 8 apart are added, then 4, 2, 1 apart, then
+//         the bias. The same bits under every instruction set, for any m, pieces, threads.
 // Twin    kernels/ref/coded_int8_ref.h, compared by equality.
 
 #include <cstdint>

@@ -63,7 +63,7 @@ struct ScheduleFreeStep {
   double learning_rate, beta1, beta2, epsilon, weight_decay;
   int64_t step;
   double gradient_scale;
-  double average_weight;  // c, of this step in the average x
+  double average_weight;  // c below: the weight of this step in the average x
 };
 /// Schedule-free AdamW. x is the average that is saved, y = x + (1-β1) d where gradients are taken, d = z - x:
 /// v = β2 v + (1-β2) g²;  u = g / (sqrt(v/(1-β2^t)) + ε) + wd·y;  e = d - lr·u;  x += c·e;  d = (1-c)·e;  y anew.

@@ -1,6 +1,6 @@
 #pragma once
-// Multiplying by a number, element by element: plain loops over threads, the same for every instruction set. T float, bf16 or
-// double (which judges the others).
+// Multiplying by a number, element by element: plain loops over threads, the same for every instruction set. T float,
+// bf16, or double: for f64 models, the twin that tests compare the others with.
 
 #include <span>
 

@@ -1,7 +1,7 @@
 #pragma once
-// Causal grouped-query attention of training on the tile unit: plain rows, bf16. Scores, softmax and sums in f32;
-// softmax weights and their gradients are rounded to bf16 before they are multiplied, as every factor of a tile product
-// is. Shapes and formulas of kernels/cpu/attention.h, which inference keeps to. Twin: kernels/ref/attention_ref.h.
+// Causal grouped-query attention for training on the tile unit: plain rows, bf16. Scores, softmax and sums in f32.
+// Softmax weights and their gradients are rounded to bf16 before tile products. Shapes and formulas:
+// kernels/cpu/attention.h, whose kernels inference uses instead. Twin: kernels/ref/attention_ref.h.
 
 #include <cstdint>
 #include <span>
@@ -11,13 +11,13 @@
 
 namespace tern {
 
-/// Whether the active instruction set has it.
+/// Whether the active instruction set has these kernels.
 bool has_tile_attention();
 /// Scratch that each thread takes and keeps for these sequences, with the present number of threads.
 int64_t tile_attention_scratch_bytes(const AttentionShape&, std::span<const int64_t> starts, bool backward);
-/// The same of sequences of up to `longest` rows, whatever their lengths; 0 where the active set has no tiles.
+/// The same for sequences of up to `longest` rows, whatever their lengths; 0 where the active set has no tiles.
 int64_t tile_attention_scratch_bytes(const AttentionShape&, int64_t longest, bool backward);
-/// Pieces of work that threads take: a head of a sequence each, or parts of those that would leave threads idle.
+/// Number of tasks that threads take: one per head of a sequence, or several where one each would leave threads idle.
 int64_t tile_attention_tasks(const AttentionShape&, std::span<const int64_t> starts, bool backward);
 /// Sequence s is rows [starts[s], starts[s + 1]). lse (rows, heads), or empty.
 /// Order   a query's sums are over its keys, a key's over its queries head by head, ascending: nothing depends on

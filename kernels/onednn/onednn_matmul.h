@@ -22,23 +22,23 @@ struct OnednnProduct {
   friend auto operator<=>(const OnednnProduct&, const OnednnProduct&) = default;
 };
 
-/// Loads the library, which the first call of any function below does too. Nothing where it is not built in.
-/// Errors  bad_file: it is not there, or of another version.
+/// Loads the library; so does the first call of any function below. Does nothing where oneDNN is not built in.
+/// Errors  bad_file: the library is missing, or of another version.
 void load_onednn();
 /// "2.6.3", or empty if not built in.
 std::string_view onednn_version();
-/// Whether oneDNN keeps to the active instruction set. Its limit can be given once, before its first kernel
-/// is made: it is chosen_isa(). So it is false where that is `portable` (oneDNN has no limit so low) and where a test has
-/// forced a lower set since.
+/// Whether oneDNN uses no instructions beyond the active set. oneDNN takes one limit, before its first kernel is made:
+/// chosen_isa(). False if chosen_isa() is `portable`, for which oneDNN has no limit, or if a test has forced an active
+/// set below chosen_isa().
 bool onednn_is_held();
-/// Whether it multiplies this type on this machine, within the active set (bf16 wants AVX-512).
+/// Whether oneDNN multiplies this type on this machine within the active set (bf16 needs AVX-512).
 bool onednn_can(DType);
-/// The instructions that it may use at most, in its own words ("avx2", "avx512_core" …), or empty.
+/// The largest instruction set that oneDNN may use, by oneDNN's name ("avx2", "avx512_core" …); empty if not built in.
 std::string_view onednn_instructions();
 int64_t onednn_scratch_bytes(const OnednnProduct&);
-/// Bytes that a call takes from the C library and gives back, all threads together, at most: none, except where oneDNN has
-/// only its general kernels ("gemm": f32 on avx2), which copy blocks of both factors. With the present number of threads;
-/// never less for more rows m.
+/// The most bytes that a call allocates from the C library and frees again, all threads together, with the present
+/// number of threads. 0 unless oneDNN has only its general kernels ("gemm": f32 on avx2), which copy blocks of both
+/// factors. Never falls as m grows.
 int64_t onednn_hidden_bytes(const OnednnProduct&);
 /// The closed form of onednn_hidden_bytes for the general kernels.
 int64_t onednn_general_bytes(const OnednnProduct&, bool avx512, int threads);

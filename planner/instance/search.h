@@ -19,13 +19,13 @@ enum class Objective : uint8_t {
 /// What is searched for, and what ends the search.
 struct SearchOptions {
   Objective objective = Objective::simulated;
-  /// Only a smaller value is wanted (the best of another θ, say): the search stops as soon as none can exist.
+  /// Only a smaller value is wanted (the best of another θ, say): the search stops when no smaller one can exist.
   int64_t upper_bound = kNever;
   double seconds = std::numeric_limits<double>::infinity();  // wall clock; the answer then keeps its gap
   int64_t simulations = 20000;                               // at most, after the bound search; a count, so the
                                                              // same on every machine
-  int64_t labels = 20'000'000;  // partial stages at most in a round: a count too. Above it the answer keeps its gap
-  int64_t bytes = int64_t{1} << 62;         // of partial plans at once, on one thread: as labels
+  int64_t labels = 20'000'000;  // limit of partial stages in a round: a count too. Above it the answer keeps its gap
+  int64_t bytes = int64_t{1} << 62;         // the same limit for bytes of partial plans at once, on one thread
   int threads = 1;                          // changes no byte of the answer
   const std::atomic<bool>* stop = nullptr;  // set by another thread: the answer then keeps its gap
 };
@@ -43,21 +43,21 @@ struct SearchCounts {
 struct SearchResult {
   bool found = false;  // an assignment that fits, with value_ps < upper_bound
   Assignment assignment;
-  int64_t value_ps = 0;     // its objective: the makespan, or the simple objective
+  int64_t value_ps = 0;     // the assignment's objective: makespan or simple objective
   int64_t makespan_ps = 0;  // simulated
 
-  /// No assignment that fits has a smaller objective than this (kNever if none fits). simulator_gap below.
+  /// No assignment that fits has a smaller objective than this (kNever if none fits).
   int64_t bound_ps = 0;
-  /// The bound model: a lower bound of the objective computed from the stages' times. model_ps is its least value over
-  /// the assignments seen; no assignment has one below model_bound_ps. Both are equal once the bound search is
-  /// finished.
+  /// The bound model gives each assignment a lower bound of its objective, computed from the stages' times. model_ps:
+  /// the least such value of the assignments seen. model_bound_ps: no assignment has a smaller value. The two are equal
+  /// once the bound search is finished.
   int64_t model_ps = 0, model_bound_ps = 0;
 
   bool interrupted = false;  // by seconds, stop or labels before the bound search was finished
   bool restricted = false;   // the assignment is the best of a restricted family; bound_ps holds for the whole space
 
-  /// Nothing fits. Some assignment fits if every tier of every device has missing_bytes more, and none with less; where
-  /// devices hold several stages, or the order follows the times, it may take more. device, tier: where it lacks most.
+  /// No assignment fits. One would fit if each tier of each device had missing_bytes more, and none with fewer. If devices
+  /// hold several stages or the order follows the times, one may need still more. device, tier: where most is missing.
   bool infeasible = false;
   int device = 0;
   Tier tier = Tier::device;
@@ -75,8 +75,8 @@ struct SearchResult {
 /// Searches the instance. Errors: usage, as check_instance.
 SearchResult search(const Instance&, const SearchOptions& = {});
 
-/// A lower bound of the makespan of every assignment that fits, ps, found in milliseconds; by it outer choices are
-/// ordered.
+/// A lower bound of the makespan of every assignment that fits, ps; takes milliseconds. The outer search orders choices
+/// by this bound.
 int64_t quick_bound(const Instance&);
 
 }  // namespace tern

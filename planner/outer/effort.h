@@ -15,10 +15,10 @@ enum class SearchEffort : uint8_t { quick, normal, thorough };
 struct EffortLimits {
   std::string_view name;
   double seconds;        // of `tern plan` without --max-seconds; the library itself has no limit unless asked
-  int64_t memory_bytes;  // of the whole process, on one thread: what label_bytes is chosen for
+  int64_t memory_bytes;  // of the whole process, on one thread; label_bytes is chosen for this
   int64_t label_bytes;   // of partial plans at once
-  int64_t labels;        // of a round of a search, in every pass
-  std::array<int64_t, 3> simulations;  // of a search, by pass: everywhere first, then where a gap is left; −1: no pass
+  int64_t labels;        // of one round of a search; the same in every pass
+  std::array<int64_t, 3> simulations;  // of a search in the first, second, third pass over open choices; −1: no pass
   int relaxation_rounds;
   int64_t operations;  // simulated by the local improvement of one plan
 };
@@ -28,7 +28,7 @@ inline constexpr std::array kEffortLimits{
     EffortLimits{"normal", 60, 1'000'000'000, 384 << 20, 2'000'000, {0, 2000, -1}, 40, 500'000'000},
     EffortLimits{"thorough", 3600, 4'000'000'000, 2048LL << 20, 20'000'000, {0, 2000, 20'000}, 160, 10'000'000'000},
 };
-/// The limits of an effort; and the effort of a name, or nothing.
+/// The limits of an effort. effort_from_name: the effort of that name, if there is one.
 inline const EffortLimits& limits_of(SearchEffort e) { return kEffortLimits[static_cast<size_t>(e)]; }
 inline std::optional<SearchEffort> effort_from_name(std::string_view name) {
   for (size_t i = 0; i < kEffortLimits.size(); ++i)

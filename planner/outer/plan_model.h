@@ -1,6 +1,6 @@
 #pragma once
-// The whole question: a model, a cluster, a job; every mesh, pipeline and micro-batch (θ), and for each the search over
-// layers and strategies. Bounds close what cannot win, so that the proof covers θ too.
+// The outer search. For a model, a cluster and a job it tries every mesh, pipeline and micro-batch (θ) and searches
+// layers and strategies for each θ. Bounds close each θ that cannot win, so the proof covers θ too.
 
 #include <atomic>
 #include <cstdint>
@@ -27,12 +27,12 @@ struct PlanRequest {
   SearchSpace space;
   SearchEffort effort = SearchEffort::normal;
   double seconds =
-      std::numeric_limits<double>::infinity();  // after them the best plan so far is returned, with its gap
+      std::numeric_limits<double>::infinity();  // wall clock; then returns the best plan so far, with its gap
   int threads = 1;
-  /// Above 0: any plan that fits is enough, and the answer has its choice alone. The search looks where memory is least:
-  /// at the smallest micro-batches and, if one of the schedules is least_memory and has one chunk, at least_memory ones
-  /// alone. It does this much work at most, in simulated operations and what takes as long: a count, so that the answer
-  /// is the same on every machine.
+  /// Above 0: any plan that fits is enough, and the answer has its choice alone. The search looks where memory is
+  /// least: at micro-batches of one sequence and, if a schedule with one chunk has least_memory, only at schedules that
+  /// have least_memory (spec/pipeline_schedule.h). Pinned axes stay. The value limits the work: simulated operations,
+  /// and other work in units of as much time; a count, so the answer is the same on every machine.
   int64_t any_fit_within = 0;
   const std::atomic<bool>* stop = nullptr;
   /// Called now and then with the number of choices that this pass has still to look at, and the best step so far (ps;
@@ -57,10 +57,10 @@ struct PlanAnswer {
   PipelineTimes times;
   std::vector<PlannedMemoryByTier> memory;  // by rank: what PlannedRank::peak is made of
   NoFit no_fit;                             // if not found
-  // If none was found: whether memory closed every choice. If not, no_fit is empty, and `open` choices may still hold a
-  // plan.
+  // If no plan was found: whether memory excludes every choice. If false, no_fit is empty, and `open` choices may still
+  // have a plan.
   bool proven_infeasible = false;
-  bool interrupted = false;  // time, stop or work
+  bool interrupted = false;  // by seconds, stop or any_fit_within
   int64_t choices = 0, open = 0;
   double seconds = 0;
   int64_t searches = 0, simulated = 0;
