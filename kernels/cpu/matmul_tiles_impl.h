@@ -45,12 +45,22 @@ constexpr int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
 // --- one step of a chain -------------------------------------------------------------------------------------------
 
+/// c += a·b. On AVX2 in the form that keeps c in its register: compilers take others and copy the sum afterwards.
+inline __attribute__((always_inline)) Vec add_product(Vec a, Vec b, Vec c) {
+#if defined(__FMA__) && !defined(__AVX512F__)
+  asm("vfmadd231ps %2, %1, %0" : "+x"(c) : "x"(a), "x"(b));
+  return c;
+#else
+  return fma(a, b, c);
+#endif
+}
+
 struct F32Step {
   Vec value;
   static F32Step columns(const float* p) { return {load(p)}; }
   static F32Step broadcast(const float* p) { return {splat(*p)}; }
   static F32Step broadcast_last(const float* p) { return broadcast(p); }
-  static Vec multiply_add(F32Step a, F32Step b, Vec c) { return fma(a.value, b.value, c); }
+  static Vec multiply_add(F32Step a, F32Step b, Vec c) { return add_product(a.value, b.value, c); }
 };
 
 inline VecUint load_pairs(const bf16* p) {
@@ -92,7 +102,7 @@ struct Bf16Half {
   static Bf16Half columns(const bf16* p) { return half(load_pairs(p)); }
   static Bf16Half broadcast(const bf16* p) { return pair(load_pair(p)); }
   static Bf16Half broadcast_last(const bf16* p) { return pair(p->bits); }
-  static Vec multiply_add(Bf16Half a, Bf16Half b, Vec c) { return fma(a.value, b.value, c); }
+  static Vec multiply_add(Bf16Half a, Bf16Half b, Vec c) { return add_product(a.value, b.value, c); }
 };
 #endif
 
