@@ -171,8 +171,8 @@ void BpeModel::finish() {
   for (size_t b = 0; b < 256; ++b) spelled_ids[b] = short_ids[byte_level_characters()[b]];
   all_spelled = std::ranges::all_of(spelled_ids, [](int32_t id) { return id >= 0; }) && subword_prefix.empty() &&
                 word_suffix.empty();
-  cuts_at_metaspace = pieces.find(kMetaspace) && !ignore_merges && subword_prefix.empty() && word_suffix.empty() &&
-                      std::ranges::none_of(merge_list, [&](const Merge& m) {
+  cuts_at_metaspace = !byte_level_input && pieces.find(kMetaspace) && !ignore_merges && subword_prefix.empty() &&
+                      word_suffix.empty() && std::ranges::none_of(merge_list, [&](const Merge& m) {
                         const std::string_view piece = pieces.text(m.result);
                         const size_t word = first_not_metaspace(piece);
                         return piece.find(kMetaspace, word) != piece.npos;

@@ -49,7 +49,7 @@ struct BpeModel {
   std::array<int32_t, 256> byte_ids{};     // ids of <0xNN>; -1: none
   std::array<int32_t, 256> spelled_ids{};  // ids of the bytes' byte-level characters; -1: none
   bool all_spelled = false;                // none is missing, nothing decorates them: a word's bytes are its symbols
-  /// No merge crosses the beginning of a run of "▁": a text may be cut there without changing its ids.
+  /// No merge crosses the beginning of a run of "▁", which is a piece: a text may be cut there without changing its ids.
   bool cuts_at_metaspace = false;
 };
 

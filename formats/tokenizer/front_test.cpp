@@ -49,6 +49,10 @@ TEST(TokenizerFront, PrependComesFromWhereTheFirstCharacterLeftComesFrom) {
                    kFirst, "ab"),
             (Ids{6, 1, 2}))
       << "what was put in front is gone, what stood first is not";
+  EXPECT_EQ(ids_of(R"([{"type": "Replace", "pattern": {"String": "ab"}, "content": "x"}])", kFirst, "abc"), (Ids{4, 3}))
+      << "x comes from the second character";
+  EXPECT_EQ(ids_of(R"([{"type": "Replace", "pattern": {"String": "a"}, "content": "xy"}])", kFirst, "abc"),
+            (Ids{6, 4, 5, 2, 3}));
 }
 
 TEST(TokenizerFront, TextBeforeTheFrontIsRefusedWhereTheReferenceMiscountsIt) {
@@ -67,6 +71,14 @@ TEST(TokenizerFront, TextBeforeTheFrontIsRefusedWhereTheReferenceMiscountsIt) {
   }
   for (const char* step : {"NFC", "Lowercase", "StripAccents", "Nmt", "ByteLevel"})
     EXPECT_THROW(ids_of(("[" + before + R"(, {"type": ")" + step + R"("}])").c_str(), kNothing, "ab"), Error) << step;
+}
+
+TEST(TokenizerFront, ByteLevelTextIsNotCutAtMetaspace) {
+  Json j = with_steps("[]", kByteLevel);
+  j["model"]["fuse_unk"] = true;
+  EXPECT_EQ(Tokenizer::from_json(dump_json(j), "", "t").encode("\n▁b", {.add_special = false}),
+            (std::vector<int32_t>{0, 2}))
+      << "the bytes of the line's end and of the mark are one unknown piece";
 }
 
 }  // namespace

@@ -52,17 +52,24 @@ struct Normalizing {
     text.insert(0, s.text);
     num_front += count_utf8(s.text);  // comes from where the first character comes from
   }
+  // What replaces a match comes from where the match's last character comes from; of a match of nothing, the one before.
   void operator()(const ReplaceStep& s) {
     std::vector<TextSpan> matches;
     if (!text.empty()) s.pattern.find_all(text, matches, budget);  // the reference finds none in an empty text
-    if (s.content.empty()) {
-      size_t end = 0;
-      for (const TextSpan m : matches)
-        if (m.begin == end) end = m.end;
-      remove_front(count_utf8(std::string_view(text).substr(0, end)));
-    } else if (!matches.empty() && matches[0].end == 0) {
-      put_before_the_front = true;
+    size_t front = 0;                                              // bytes of the first num_front characters
+    for (size_t k = 0; k < num_front && front < text.size(); ++k)
+      front += static_cast<size_t>(code_point_at(text, front).size);
+    size_t kept = 0, done = 0;  // characters of the new text that come from the first one
+    for (const TextSpan m : matches) {
+      if (m.begin >= front && m.end > front) break;
+      kept += count_utf8(std::string_view(text).substr(done, m.begin - done));
+      if (m.end <= front) kept += count_utf8(s.content);
+      put_before_the_front |= m.end == 0 && !s.content.empty();
+      done = m.end;
     }
+    if (done < front) kept += count_utf8(std::string_view(text).substr(done, front - done));
+    front_removed |= kept == 0 && front > 0;
+    num_front = kept;
     text = replace_matches(matches, text, s.content, budget);
   }
   void operator()(const UnicodeStep& s) {
@@ -150,8 +157,7 @@ struct Normalizing {
 NormalizedText normalize(const std::vector<NormalizeStep>& steps, std::string_view text, TextBudget& budget) {
   Normalizing state{std::string(text), budget};
   for (const NormalizeStep& step : steps) {
-    const bool keeps_origins = std::holds_alternative<ReplaceStep>(step) || std::holds_alternative<PrependStep>(step) ||
-                               std::holds_alternative<StripSpacesStep>(step);
+    const bool keeps_origins = std::holds_alternative<ReplaceStep>(step) || std::holds_alternative<PrependStep>(step);
     if (state.put_before_the_front && !keeps_origins)
       throw Error(ErrorKind::bad_file,
                   "normalizer: a Replace puts text before the first character, and a step follows that the reference "
