@@ -53,8 +53,8 @@ void norm_backward_input(const NormSpec&, const NormWeights&, const Tensor& dy, 
 void norm_backward_weight(const NormSpec&, const Tensor& dy, const Tensor& x, const Tensor& mean, const Tensor& rstd,
                           const NormWeights& gradient);
 
-/// y = act(up); of a gated unit, whose gate is in up_TG too, act(gate)·up or, if it has bounds, what GateBounds says.
-/// activation_backward makes dup from dy, and y again, unless y is empty. There y may be dy, and dup may be up.
+/// y = act(up). A gated unit has its gate in up_TG too: y = act(gate)·up; with bounds: what GateBounds says.
+/// activation_backward makes dup from up and dy, and y again unless y is empty. y may be dy, and dup may be up.
 void activation(const MlpSpec&, const Tensor& up_TG, const Tensor& y_TF);
 void activation_backward(const MlpSpec&, const Tensor& up_TG, const Tensor& dy_TF, const Tensor& y_TF,
                          const Tensor& dup_TG);
