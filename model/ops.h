@@ -44,8 +44,8 @@ std::vector<WeightRows<T>> weight_rows(std::span<const Tensor> pieces) {
   return rows;
 }
 
-/// Without a norm (NormSpec::present) x is copied, and no weights get a gradient; nor do a frozen unit's weights, whose
-/// gradients are empty tensors.
+/// If there is no norm (NormSpec::present), x is copied and no weights get a gradient. A frozen unit's weights get none
+/// either: their gradients are empty tensors.
 void norm(const NormSpec&, const NormWeights&, const Tensor& x, const Tensor& y, const Tensor& mean,
           const Tensor& rstd);
 void norm_backward_input(const NormSpec&, const NormWeights&, const Tensor& dy, const Tensor& x, const Tensor& mean,
@@ -77,7 +77,7 @@ void add_gradient(const Tensor& x, const Tensor& dw);
 /// copy_columns: y (rows, n) = columns [column, column + n) of x. add_columns: those columns of y += factor·x (rows, n).
 void copy_columns(const Tensor& x, int64_t column, const Tensor& y);
 void add_columns(double factor, const Tensor& x, const Tensor& y, int64_t column);
-/// The same where number j of x stands for `repeat` neighbouring columns. add_repeated_columns: columns column + j·repeat + i of y
+/// The same, but number j of x stands for `repeat` neighbouring columns. add_repeated_columns: columns column + j·repeat + i of y
 /// += factor·x, i < repeat. sum_columns, its backward without the factor: y (rows, n) = sums of those columns of x, in order.
 void add_repeated_columns(double factor, const Tensor& x, int64_t repeat, const Tensor& y, int64_t column);
 void sum_columns(const Tensor& x, int64_t column, int64_t repeat, const Tensor& y);

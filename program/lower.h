@@ -41,7 +41,7 @@ namespace tern {
 /// Sizes     a unit: unit_cost of the placement's query; a message: the boundary tensor; a collective: the whole tensor.
 /// Costs     of the step's end, per element, in words of 4 bytes (f64: 8): REDUCE of a tied table 1 flop, 4 words; NORM 2
 ///           flops, 1 word; MERGE 1 flop, 3 words per sum added, 3 words to keep one; UPDATE update_cost
-///           (spec/update_rule.h), from ZeRO 1 on divided by the replicas, and NORM's costs if within the backward.
+///           (spec/update_rule.h), from ZeRO 1 on divided by the replicas; if within the backward, with NORM's costs.
 /// Messages  NORM of several ranks: 8 bytes (whether a rank refuses). Tensor groups add 8 bytes per rank of the run.
 ///           If there are none, each block (kUpdateBlock) of shared-out parameters (in a pipeline: of all) adds 8·(1 + the
 ///           rule's sums over the model). UPDATE of a shared-out unit: 8·(the rule's sums over a parameter) per block.

@@ -54,8 +54,8 @@ UpdatePass make_update_pass(const ModelSpec&, OptimizerState&, const UpdateConfi
 /// Allocates, as zeros, this rank's parts of gradients that are shared out; make_update_pass leaves them empty.
 void add_gradient_parts(UpdatePass&, DType wide, Arena&);
 
-/// A parameter of the pass as a rule's functions take it: whole, or this rank's interval; by its place in state.infos. No
-/// temporaries.
+/// A parameter of the pass as a rule's functions take it: whole, or this rank's interval. `parameter`: its place in
+/// state.infos. Allocates nothing.
 UpdateShard shard_of(const UpdatePass&, const UpdateNorm&, size_t parameter);
 
 /// For rules that take gradients at other weights than the saved ones: `saved` puts the masters, rounded, into the
