@@ -93,8 +93,8 @@ struct Plan {
   double flops_share = 0;  // the model's FLOPs over the used devices' peak
   std::string binds;       // what keeps the plan from being faster, in words
 
-  // Proof. No plan of the space is faster than bound_ps. The bound model (planner/instance/search.h) gives assignments
-  // a lower bound of its makespan. model_ps: the least such value seen; model_bound_ps: no such value is smaller.
+  // Proof. No plan of the space is faster than bound_ps. The bound model (planner/instance/search.h) gives each
+  // assignment a lower bound of its makespan. model_ps: the least bound seen; model_bound_ps: no bound is smaller.
   int64_t bound_ps = 0, model_ps = 0, model_bound_ps = 0;
   ChoiceCounts counts;
   std::vector<std::string> restrictions;  // families that were searched only in part, in words

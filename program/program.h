@@ -25,7 +25,7 @@ enum class Opcode : uint8_t {  // what an instruction does
   recv,  // the arrival of what `peer` sends; takes as long as the matching SEND
   gather,  // makes a layer's parameters whole from the parts of all ranks: before the first forward (micro −1), or for one
            // pass over a micro-batch
-  scatter,  // sums a layer's gradients over `axis`; each rank keeps its share. micro −1: once a step; else after each
+  scatter,  // sums a layer's gradients over `axis`; each keeps its share. micro −1: of the step; m: of micro-batch m
   load,     // bytes from a lower tier to the device
   store,    // bytes from the device to a lower tier
   join,     // waits for a transfer (SEND, STORE, SCATTER) that ran beside the compute, and frees what the transfer read
