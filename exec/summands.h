@@ -12,13 +12,13 @@ namespace tern {
 /// Whether the buffer holds summands: those of a layer's dense parameters, or of its experts.
 bool is_summand(const Buffer&);
 
-/// The summands of one run of one Program. Before each pass `put_before` puts the summands of its layer and micro-batch in the place of the
-/// gradients in ExecuteInput::gradients, so that the pass adds to them. `end` leaves empty tensors there.
+/// The summands of one run of one Program. Before each pass `put_before` puts the summands of the pass's layer and micro-batch into
+/// ExecuteInput::gradients, so that the pass adds to the summands. `end` leaves empty tensors in ExecuteInput::gradients.
 struct Summands {
   const ExecuteInput& in;
   const CollectiveParts& parts;
   std::vector<std::pair<Buffer, std::vector<Tensor>>> alive{};  // with each buffer: a tensor for each of its parameters
-  // By parameter: the tensor that the model's functions add to
+  // By parameter: its tensor in ExecuteInput::gradients, to which passes add; made at the first use
   std::vector<Tensor*> summed{};
 
   /// Makes the buffer's gradients, all zero, in one stretch of memory.
@@ -29,11 +29,11 @@ struct Summands {
   void end(const Buffer&);
   /// The summands that the instruction takes, by its layer and micro-batch. Errors  TERN_CHECK: none are alive.
   const std::vector<Tensor>& of(const Instruction&) const;
-  /// A SCATTER of this buffer. CollectiveParts::parameters_of finds by it which parameters the buffer has.
+  /// A SCATTER with the buffer's unit and axis, by which CollectiveParts::parameters_of finds the buffer's parameters.
   static Instruction scatter_of(const Buffer&);
 
  private:
-  // The parameter's tensor in ExecuteInput::gradients. Where the head's device has a copy of a tied table: of that copy, the projection's.
+  // The parameter's tensor in ExecuteInput::gradients. For a tied table's copy on the head's device: the projection's tensor.
   Tensor& summed_place(const Instruction& scatter, size_t parameter);
   int end_of_layer(int first) const;
   void put(const Buffer&, const std::vector<Tensor>&);

@@ -44,8 +44,8 @@ std::vector<WeightRows<T>> weight_rows(std::span<const Tensor> pieces) {
   return rows;
 }
 
-/// Without a norm (NormSpec::present) x is copied, and no weights get a gradient; nor do a frozen unit's weights, whose
-/// gradients are empty tensors.
+/// If there is no norm (NormSpec::present), x is copied and no weights get a gradient. A frozen unit's weights get none
+/// either: their gradients are empty tensors.
 void norm(const NormSpec&, const NormWeights&, const Tensor& x, const Tensor& y, const Tensor& mean,
           const Tensor& rstd);
 void norm_backward_input(const NormSpec&, const NormWeights&, const Tensor& dy, const Tensor& x, const Tensor& mean,
@@ -53,8 +53,8 @@ void norm_backward_input(const NormSpec&, const NormWeights&, const Tensor& dy, 
 void norm_backward_weight(const NormSpec&, const Tensor& dy, const Tensor& x, const Tensor& mean, const Tensor& rstd,
                           const NormWeights& gradient);
 
-/// y = act(up); of a gated unit, whose gate is in up_TG too, act(gate)·up or, if it has bounds, what GateBounds says.
-/// activation_backward makes dup from dy, and y again, unless y is empty. There y may be dy, and dup may be up.
+/// y = act(up). A gated unit has its gate in up_TG too: y = act(gate)·up; with bounds: what GateBounds says.
+/// activation_backward makes dup from up and dy, and y again unless y is empty. y may be dy, and dup may be up.
 void activation(const MlpSpec&, const Tensor& up_TG, const Tensor& y_TF);
 void activation_backward(const MlpSpec&, const Tensor& up_TG, const Tensor& dy_TF, const Tensor& y_TF,
                          const Tensor& dup_TG);
@@ -77,7 +77,7 @@ void add_gradient(const Tensor& x, const Tensor& dw);
 /// copy_columns: y (rows, n) = columns [column, column + n) of x. add_columns: those columns of y += factor·x (rows, n).
 void copy_columns(const Tensor& x, int64_t column, const Tensor& y);
 void add_columns(double factor, const Tensor& x, const Tensor& y, int64_t column);
-/// The same where number j of x stands for `repeat` neighbouring columns. add_repeated_columns: columns column + j·repeat + i of y
+/// The same, but number j of x stands for `repeat` neighbouring columns. add_repeated_columns: columns column + j·repeat + i of y
 /// += factor·x, i < repeat. sum_columns, its backward without the factor: y (rows, n) = sums of those columns of x, in order.
 void add_repeated_columns(double factor, const Tensor& x, int64_t repeat, const Tensor& y, int64_t column);
 void sum_columns(const Tensor& x, int64_t column, int64_t repeat, const Tensor& y);

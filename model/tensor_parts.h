@@ -32,9 +32,9 @@ Interval tokens_of(int64_t vocab, int rank, int ranks);
 void take_part(const Holding&, const Tensor& whole, const Tensor& part);
 void put_part(const Holding&, const Tensor& part, const Tensor& whole);
 
-/// The rows of a parameter's part that other ranks of the group hold too: from `from` to the last; no rows if `from` is
-/// their number. by_all: every rank holds all rows (from = 0). Not by_all: only ranks with the same key/value head hold
-/// these rows: the key and value rows of stacked queries, keys and values. keys_alike says whether there are such ranks.
+/// Which rows of a rank's part of a parameter other ranks of the group hold too: rows `from` and later, if any.
+/// by_all: every rank holds all rows; from = 0. Else the rows are the key and value rows of stacked queries, keys and
+/// values; ranks with the same key/value head hold the same rows. keys_alike: whether several ranks have the same head.
 struct AlikeRows {
   int64_t from;
   bool by_all;

@@ -7,15 +7,15 @@
 
 namespace tern {
 
-/// A group of `ranks` devices, each `stride` after the one before. The first may be any multiple of the group's span.
+/// A group of `ranks` devices, `stride` apart. The first one lies less than `stride` after a multiple of ranks·stride.
 struct RankGroup {
   int64_t ranks = 1, stride = 1;
 };
 
-/// B bytes of the whole (gathered) tensor; result in ps. A level of links joins domains of the level inside it (the
-/// innermost level: devices). Per level: c of the group's ranks lie in one such domain; d = ⌈ranks/c⌉ domains have ranks
-/// of the group; k of these d lie in one domain of the level. Time = the largest of all levels' B·(1 − 1/d)/(c·bandwidth),
-/// plus (k − 1)·latency of each level. Only c links of a domain serve this group: the others serve groups beside it.
+/// Time in ps; B: bytes of the gathered tensor. A level of links joins smaller domains (innermost level: devices) into
+/// larger ones. At each level: c: ranks of the group in a smaller domain; d = ⌈ranks/c⌉: smaller domains with ranks
+/// of the group; k: how many of the d lie in one larger domain. Time = max over levels of B·(1 − 1/d)/(c·bandwidth)
+/// + Σ over levels of (k − 1)·latency. c links of a smaller domain serve the group; its other links serve other groups.
 /// Source  hierarchical rings, alpha–beta; ours.
 int64_t all_gather_ps(const Machine&, RankGroup, int64_t bytes);
 int64_t reduce_scatter_ps(const Machine&, RankGroup, int64_t bytes);  // as all_gather_ps

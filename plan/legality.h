@@ -11,7 +11,7 @@
 
 namespace tern {
 
-/// A pipeline of more operations than this is not simulated: no plan has more.
+/// The stage model (program/stage_model.h) does not run a pipeline of more operations than this: no plan has more.
 inline constexpr int64_t kMostOperations = 4'000'000;
 /// Operations of a pipeline: three per micro-batch and virtual stage.
 inline int64_t operations_of(const OuterChoice& c) {

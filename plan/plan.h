@@ -28,18 +28,18 @@ struct PlannedRank {
   friend bool operator==(const PlannedRank&, const PlannedRank&) = default;
 };
 
-/// One virtual stage as the stage model prices it, ps: its passes over one micro-batch (`weight` is apart where the schedule
-/// splits the backward), and its messages to the next stage and back from that (0 for the last stage).
+/// One virtual stage as the stage model prices it, ps: its passes over one micro-batch, and its
+/// messages to and from the next stage (0 for the last stage). backward_ps leaves out the weight gradients: weight_ps.
 struct PlannedStage {
   int64_t forward_ps = 0, backward_ps = 0, weight_ps = 0, send_forward_ps = 0, send_backward_ps = 0;
   friend bool operator==(const PlannedStage&, const PlannedStage&) = default;
 };
 
-/// The Program that the plan lowers to (program/lower.h), all ranks of it, simulated instruction by instruction (program/simulate.h) with the cost
-/// model's times. The plan's own step_ps is not of this list: it is the stage model's (program/stage_model.h).
+/// The Program that the plan lowers to (program/lower.h), with the lists of all its ranks, run by the simulator
+/// (program/simulate.h) with the cost model's times. Plan::step_ps is the stage model's time (program/stage_model.h).
 struct PlannedProgram {
   uint32_t checksum =
-      0;  // of the list (program/checksum.h); with tern train's scratch memory if `tern profile` made the cluster file
+      0;  // of the list; if `tern profile` made the cluster file, workspace_bytes include tern train's default scratch
   int64_t instructions = 0;
   int64_t step_ps = 0;  // simulated; longer than the plan's step where a rank waits until its messages have left
   friend bool operator==(const PlannedProgram&, const PlannedProgram&) = default;
@@ -60,7 +60,7 @@ struct PlannedFamily {
 /// Numbers of outer choices, by what became of them.
 struct ChoiceCounts {
   int64_t legal = 0;      // all of them
-  int64_t by_bound = 0;   // closed by a bound that is no better than the best plan, or by bytes that exceed the room
+  int64_t by_bound = 0;   // closed because a bound is no better than the best plan, or because bytes exceed the room
   int64_t by_search = 0;  // closed by search
   int64_t open = 0;       // not closed: the gap speaks of them
   friend bool operator==(const ChoiceCounts&, const ChoiceCounts&) = default;
@@ -93,8 +93,8 @@ struct Plan {
   double flops_share = 0;  // the model's FLOPs over the used devices' peak
   std::string binds;       // what keeps the plan from being faster, in words
 
-  // Proof. No choice of the space has a smaller makespan than bound_ps. model_ps: the least value
-  // of the bound model (planner/instance/search.h) that was seen; model_bound_ps: a lower bound of that model.
+  // Proof. No plan of the space is faster than bound_ps. The bound model (planner/instance/search.h) gives each
+  // assignment a lower bound of its makespan. model_ps: the least bound seen; model_bound_ps: no bound is smaller.
   int64_t bound_ps = 0, model_ps = 0, model_bound_ps = 0;
   ChoiceCounts counts;
   std::vector<std::string> restrictions;  // families that were searched only in part, in words

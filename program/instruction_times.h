@@ -22,8 +22,8 @@ struct PlacementCosts {
 ///                   The UPDATEs of a layer's units share its time by their trained parameters.
 /// Collectives       A GATHER before the first forward (micro −1) takes the layer's `begin`; a GATHER for one pass
 ///                   takes the layer's entry time where nothing hides it (its stage begins or ends there), else none.
-///                   The layer's first REDUCE or SCATTER after the last micro-batch takes its `sync`; the others run
-///                   behind compute and take none. JOIN and NORM take none.
+///                   Of a layer's sums on the gradient link for the last micro-batch (micro −1 or the last number) the
+///                   first takes the layer's `sync`. All other sums, JOIN and NORM take none.
 /// Simulated with these times, a Program agrees with the stage model (stage_instance) as program/README.md says.
 std::vector<int64_t> instruction_times(const Program&, const ModelSpec&, const Placement&, const PlacementCosts&);
 

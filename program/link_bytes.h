@@ -11,13 +11,13 @@ namespace tern {
 /// Bytes that `rank` of the `ranks` that share the instruction sends to the others and receives from them:
 ///   REDUCE over an axis  an all-reduce of message_bytes, in elements of `element_bytes`
 ///   REDUCE over all      an all-reduce of `parts`; besides, each rank sends message_bytes − Σ parts to each other rank
-///   NORM                 8 bytes from each rank to each other rank (whether it refuses), and an all-gather of `parts`,
-///                        if parameters are shared out
+///   NORM                 8 bytes from each rank to each other rank (whether it refuses), and an all-gather of `parts`
 ///   SCATTER              a reduce-scatter of `parts`
 ///   GATHER, UPDATE       an all-gather of `parts`
-///   others               nothing
-/// Shapes  parts: bytes of what each rank keeps, as spec/owner.h deals it; empty: no parameter is shared out.
-/// Errors  TERN_CHECK: Σ parts is not message_bytes (of a NORM: message_bytes − 8).
+///   others, axis none    nothing
+/// Shapes  parts: for each rank the bytes that it keeps of a sum (SCATTER, REDUCE over all) or gives to others (GATHER,
+///         UPDATE, NORM). Empty for a NORM in which ranks give nothing, and for a REDUCE over an axis.
+/// Errors  TERN_CHECK (not of a REDUCE): Σ parts is not message_bytes (of a NORM: message_bytes − 8).
 LinkBytes link_bytes(const Instruction&, int64_t element_bytes, int rank, int ranks,
                      std::span<const int64_t> parts = {});
 

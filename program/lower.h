@@ -22,8 +22,8 @@ namespace tern {
 ///           follows, on the gradient link; under ZeRO 2 and 3 a SCATTER follows in every micro-batch. In a tensor group up
 ///           to two REDUCEs come before, over `tensor` and over `keys`, for parameters that several ranks hold alike.
 ///           exec/executor.h says when a sum really runs. REDUCE of a tied table: in a pipeline after the sums of the head's
-///           layer; else after the embedding's last BACKWARD_WEIGHT of a group (ZeRO 2, 3: of a micro-batch). The list ends
-///           with NORM and the UPDATE of each unit. With updates_in_backward a layer's UPDATEs follow its backward instead.
+///           layer; else after the embedding's last BACKWARD_WEIGHT of a group of micro-batches (ZeRO 2, 3: of each). The
+///           list ends with NORM and each unit's UPDATE. With updates_in_backward a layer's UPDATEs end its backward.
 /// Buffers   output(u) lives from FORWARD(u) to BACKWARD_WEIGHT(u+1), which reads it as x; saved(u) from FORWARD(u), or from
 ///           RECOMPUTE(u) just before the backward, to BACKWARD_WEIGHT(u); gradient(u), made by BACKWARD_INPUT(u+1), and
 ///           left(u), made by BACKWARD_INPUT(u), to BACKWARD_WEIGHT(u). The head has no output and no gradient: its FORWARD
@@ -41,13 +41,13 @@ namespace tern {
 /// Sizes     a unit: unit_cost of the placement's query; a message: the boundary tensor; a collective: the whole tensor.
 /// Costs     of the step's end, per element, in words of 4 bytes (f64: 8): REDUCE of a tied table 1 flop, 4 words; NORM 2
 ///           flops, 1 word; MERGE 1 flop, 3 words per sum added, 3 words to keep one; UPDATE update_cost
-///           (spec/update_rule.h), from ZeRO 1 on divided by the replicas, and NORM's costs if within the backward.
-/// Messages  NORM of several ranks: 8 bytes (whether a rank refuses), and with tensor groups 8·(ranks of the run), else
-///           8·(1+s)·b. s: the rule's sums over the model; b: blocks (kUpdateBlock) of shared-out parameters, in a pipeline
-///           of all. UPDATE of a shared-out layer: 8·(the rule's sums over a parameter) for each block of the unit.
+///           (spec/update_rule.h), from ZeRO 1 on divided by the replicas; if within the backward, with NORM's costs.
+/// Messages  NORM of several ranks: 8 bytes (whether a rank refuses). Tensor groups add 8 bytes per rank of the run.
+///           If there are none, each block (kUpdateBlock) of shared-out parameters (in a pipeline: of all) adds 8·(1 + the
+///           rule's sums over the model). UPDATE of a shared-out unit: 8·(the rule's sums over a parameter) per block.
 /// One rank  A run of one rank has no GATHER, no SCATTER and no REDUCE over ranks, under any ZeRO stage.
-/// Errors    usage: the schedule's order follows the stages' times, and the plan does not say these.
-///           TERN_CHECK: a stage without layers, fewer than two units, no such device, fields of the placement at odds.
+/// Errors    usage: the schedule's order follows the stages' times, and the plan does not say those times.
+///           TERN_CHECK: a stage without layers, fewer than two units, no such device, contradictions in the placement.
 Program lower(const ModelSpec&, const Placement&, int rank);
 
 /// The lists of all devices in one Program, for the validator and the simulator: device after device.

@@ -18,17 +18,17 @@ enum class Opcode : uint8_t {  // what an instruction does
   backward_weight,
   recompute,
   reduce,  // sums gradients over the ranks of `axis`; with MeshAxis::none adds a tied table's two gradients on this rank.
-           // micro −1: once, at the step's end; else after that micro-batch (axes none, tensor and keys alone)
+           // micro −1: after the layer's last backward; m: after that of micro-batch m (axes none, tensor, keys)
   norm,    // the global norm of all gradients, and the refusal of what is not finite (unit −1, micro −1)
-  update,  // the optimizer's step of a unit's parameters (micro −1); if it reads a `summand`, it runs within the backward
+  update,  // the optimizer's step of a unit's parameters (micro −1); an UPDATE that reads a `summand` is in the backward
   send,  // a stage's output or input gradient to the rank `peer`
   recv,  // the arrival of what `peer` sends; takes as long as the matching SEND
   gather,  // makes a layer's parameters whole from the parts of all ranks: before the first forward (micro −1), or for one
            // pass over a micro-batch
-  scatter,  // sums a layer's gradients over `axis`; each rank keeps its share. Of the step (micro −1) or a micro-batch
+  scatter,  // sums a layer's gradients over `axis`; each keeps its share. micro −1: of the step; m: of micro-batch m
   load,     // bytes from a lower tier to the device
   store,    // bytes from the device to a lower tier
-  join,     // waits for a SEND, STORE or SCATTER that ran beside the compute, and frees the buffers which that one read
+  join,     // waits for a transfer (SEND, STORE, SCATTER) that ran beside the compute, and frees what the transfer read
   merge,    // at the end of a group of micro-batches (spec/sum_order.h): adds the kept sums in `reads` to the unit's
   // gradients, the last sum first. If the MERGE allocates a buffer, it copies the result there and sets the gradients to
   // zero
@@ -62,7 +62,7 @@ enum class BufferKind : uint8_t {
   summand,  // a layer's gradient of one micro-batch, until its SCATTER or its UPDATEs have ended
   summand_experts,
   persistent,  // of a layer (its first unit), all the step: parameters, gradients, optimizer states
-  kept_sum,    // a unit's summed gradients of complete groups, until their MERGE; `micro`: the last one of these groups
+  kept_sum,    // a unit's summed gradients of complete groups, until their MERGE; `micro`: their last micro-batch
 };
 struct Buffer {  // the name of a buffer
   BufferKind kind;

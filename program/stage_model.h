@@ -4,9 +4,9 @@
 //
 // Virtual stage s holds layers [a, e) under their strategies:
 //   forward   max(Σ forward + Σ within.forward + entry_forward of a, Σ host_forward)
-//   backward  unless the schedule splits backward passes, weight gradients included:
-//             max(Σ (backward + recompute + weight) + Σ within.backward + entry_backward of e − 1, Σ host_backward);
-//             if it splits them: max(the same sum without weight, Σ host_backward), then Σ weight as an operation by itself
+//   backward  max(Σ (backward + recompute + weight) + Σ within.backward + entry_backward of e − 1, Σ host_backward).
+//             If the schedule splits backward passes: the same without `weight` in the first sum
+//   weight    only if the schedule splits backward passes: Σ weight, an operation of its own
 //   sends     across.forward and across.backward of the edge (e − 1, e)
 //   begin     Σ begin over the device's stages
 //   tail      backlog + Σ update over the device's stages. backlog: what the gradient link still has to do after the

@@ -138,7 +138,7 @@ struct MoeSpec {
   bool router_bias = false;            // a number per expert, trained, added to the router's output
   bool expert_bias = false;            // biases of every expert's matrices
   GateBounds bounds = {};              // of the experts
-  /// One expert, and the MLP of every token, as MLPs without a norm.
+  /// expert: one expert; shared: the MLP that every token takes; both as MLPs without a norm.
   MlpSpec expert() const {
     return {{.kind = NormKind::none}, width, hidden, activation, gated, expert_bias, {}, bounds};
   }
@@ -168,11 +168,11 @@ struct HeadSpec {
   friend bool operator==(const HeadSpec&, const HeadSpec&) = default;
 };
 
-/// A unit's matrices, or its table, where they stay as the model's files code them; then only adapters beside them can be
+/// Whether a unit's matrices, or its table, stay as the model's files code them. Only adapters beside such matrices are
 /// trained.
 struct StoredMatrices {
   bool coded = false;
-  int64_t elements = 0, bytes = 0;  // of a tied head: none, they are the embedding's
+  int64_t elements = 0, bytes = 0;  // of a tied head 0: the table counts as the embedding's
   friend bool operator==(const StoredMatrices&, const StoredMatrices&) = default;
 };
 
@@ -198,10 +198,10 @@ struct ModelSpec {
   RopeSpec rope, local_rope;
   double initializer_range = 0.02;
   bool scaled_residual_init = false;  // matrices that end residual branches start with 1/√(2·layers) of the deviation
-  bool predicts = true;  // false: an encoder, which has no next token; its head is the table of its embedding alone
-  int64_t skipped_layers = 0;  // whose weights may follow the last layer's in the files and are not read
+  bool predicts = true;  // false: an encoder, which has no next token; its head is the embedding's table without a norm
+  int64_t skipped_layers = 0;  // further layers whose weights may be in the files; they are not read
   HfNames names;               // what the weight files call the parameters
-  std::string_view prefix;     // their prefix, which files of the bare model lack
+  std::string_view prefix;     // before each of these names; files of the bare model lack it
   std::vector<Unit> units;  // embed, (attention, mlp or moe; or both in one) × layers, head; with an encoder: embed,
                             // its (attention, mlp) × layers, bridge, (attention, cross attention, mlp) × layers, head
   bool turns() const { return rope.kind != RopeKind::none; }

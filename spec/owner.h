@@ -24,8 +24,8 @@ struct OwnedInterval {
 /// interval of a parameter at most.
 /// Deal   Matrices and tables lie end to end in blocks, largest first (ties: more rows first, then as given); ranks get
 ///        runs of blocks whose lengths differ by one at most. A parameter that the rule takes whole (UpdateGrain)
-///        belongs to the rank in whose run its middle block lies. Vectors belong to the last rank: then trained_forms
-///        (spec/parameter_form.h), which counts all vectors of a unit as one, gives the same shares.
+///        belongs to the rank in whose run its middle block lies. Vectors belong to the last rank. So
+///        shares stay the same if a unit's vectors are counted as one vector (trained_forms, spec/parameter_form.h).
 std::vector<OwnedInterval> deal(std::span<const ParameterForm>, UpdateRule, int ranks);
 
 /// The most that any rank keeps of a unit: elements, and bytes of the rule's state (weights of `dtype`).

@@ -30,7 +30,7 @@ enum class InFlight : uint8_t {
 };
 
 /// One row of the table. What a row leaves out has the value below. Without in_flight and steady, bounds use work and
-/// paths alone, and bytes are those of the simulated order: both are right for any schedule.
+/// paths alone, and the stage model (program/) takes bytes from the order: both are right for any schedule.
 struct PipelineScheduleTraits {
   PipelineSchedule schedule;
   std::string_view name;  // in plan files, options and tables: "1f1b"

@@ -32,19 +32,19 @@ inline constexpr int64_t kFusedHeadTile = 512;
 
 /// One rank's work. Under tensor parallelism heads, hidden widths and vocabulary are split (a rank has one
 /// key/value head where there are fewer than ranks; the vocabulary is padded) and norms see ceil(T / tensor) rows
-/// (sequence parallelism); experts are split over `expert` ranks, each over `expert_tensor` of them (1 or `tensor`).
+/// (sequence parallelism). Experts are shared out to `expert` groups; the ranks of a group split each of its experts.
 struct CostQuery {
   int64_t tokens = 0;          // T, of one micro-batch, before the split of the norms' rows
   int64_t attended_pairs = 0;  // P
   DType dtype = DType::f32;    // of weights and activations; gradients and norms' statistics are f32 (f64 if f64)
   ScratchBytes scratch;
-  int64_t tensor = 1, expert = 1, expert_tensor = 1;
+  int64_t tensor = 1, expert = 1, expert_tensor = 1;  // expert_tensor: ranks of an expert group, 1 or `tensor`
   double capacity_factor = 1;  // rows that one of several expert ranks has room for, as a multiple of an even share
 };
 
 /// What one micro-batch does to memory and to the machine in one unit. All in bytes or FLOPs (a multiply-add is two;
 /// only matrix products and attention count). The head's FORWARD is head_forward_loss: loss and both gradients of the
-/// projection, so its backward_weight has nothing but the norm's.
+/// projection, so the head's backward_weight is only the norm's.
 struct UnitCost {
   int64_t parameters = 0, parameter_bytes = 0;        // adapters included
   int64_t trained = 0;                                // parameters that have a gradient

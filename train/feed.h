@@ -23,7 +23,7 @@ struct FeedConfig {
   int64_t seq = 256;    // tokens of a window's inputs
   uint64_t seed = 0;    // of the shuffle
   bool shuffle = true;  // false: windows come in the order of the data
-  // So many neighbouring windows stay neighbours when shuffled; 2 for pairs. It divides the number of windows.
+  // So many neighbouring windows stay neighbours when shuffled: 2 for pairs. The number must divide num_windows.
   int64_t together = 1;
 };
 
@@ -51,7 +51,7 @@ class Feed {
   };
   /// Errors  bad_file: fewer than seq + 1 tokens; `place` names the data in it.
   Feed(TokenData, FeedConfig, std::string_view place);
-  /// Errors  as above; bad_file: a share below half a sample in kMixtureBlock. TERN_CHECK: no source; several of pairs.
+  /// Errors  as above; bad_file: a share under half a sample a block. TERN_CHECK: no source; several and together > 1.
   Feed(std::vector<Source>, FeedConfig);
 
   int64_t num_windows() const { return num_windows_; }

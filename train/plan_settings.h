@@ -37,7 +37,7 @@ std::vector<PlannedValue> planned_values(const Plan&);
 /// Errors: usage: an option contradicts one of planned_values, or gives all layers one mode or stage where the plan's layers differ.
 void apply_plan(const Plan&, const Options&, TrainSettings&);
 
-/// Refuses a plan that is not of this model, or with replicas of a device that has embedding and tied head. Errors: usage.
+/// Errors: usage: a plan of another model; replicas of stages, if the first of several devices has the tied head too.
 void check_planned_model(const ModelSpec&, const TrainSettings&);
 
 /// The recomputation mode that all layers between embedding and head have; none: they differ.

@@ -112,8 +112,8 @@ class RankTrainer {
   static double rate(double amount, double seconds) { return seconds > 0 ? amount / seconds : 0; }
 
   // --- what others see (rank_trainer_publish.cpp) ---
-  // If ranks share weights out, each has only its own parts after a step. This brings all parts, as they are saved, to all ranks, or
-  // (parts_alone) to the first rank's whole_. release_weights undoes it before the next step.
+  // Puts weights at WeightPoint::saved. Brings the parts of shared-out weights to all ranks, or (in_stages, parts_alone)
+  // to the first rank's whole_. With --outer whole_ gets the common weights. release_weights undoes this.
   void gather_weights();
   void release_weights();
   // Evaluates the weights that gather_weights brought. False: a stop ended the evaluation before all its batches, each of which may take

@@ -28,8 +28,8 @@ std::string describe_windows(const Feed&, int64_t seq);
 /// Refuses data none of whose tokens has a loss: such a run would end with the weights that it began with. Errors: usage.
 void require_loss(const TrainSettings&, const Feed&);
 
-/// Adds to the predicted data the memory in which each of `ranks` ranks keeps where documents end, if that is a mebibyte or more; less is
-/// within what is predicted for the program itself. Errors: does_not_fit: the run then takes more than `room_bytes` beside the program.
+/// Each of `ranks` ranks has a list of the documents' ends in memory. Adds these lists to PredictedMemory::data, if they take a mebibyte
+/// or more (PredictedMemory::process covers less). Errors: does_not_fit: the run then takes more than `room_bytes` beside the program.
 void count_documents(const Feed&, int64_t ranks, int64_t room_bytes, PredictedMemory&);
 
 /// Finds the checkpoint from which the run resumes, if there is one. With --resume never it first puts aside what an earlier run left.

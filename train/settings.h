@@ -33,11 +33,11 @@ enum class Resume : uint8_t { automatic, must, never };
 struct AdapterSettings {
   PeftConfig config;
   AdapterInit init = AdapterInit::kaiming;
-  // A PEFT directory with this configuration, from whose adapter this one begins; empty: it begins by `init`.
+  // A PEFT directory with this configuration, from whose adapter the run begins; empty: the adapter begins by `init`.
   std::string begin;
   bool trains_a = true;  // false: A stays as it begins
-  // --pool: A reads the means of so many neighbouring columns of x; 64 is one group of u4, u3 and u2, two groups of Q4_1.
-  // --repeat: each row of B counts for so many neighbouring rows of the weight.
+  // --pool: A reads means of so many neighbouring columns of x. adapt merge --offsets needs a multiple of the base's
+  // group (u4, u3, u2: 64; Q4_1: 32). --repeat: each row of B counts for so many neighbouring rows of the weight.
   int64_t pool = 1, repeat = 1;
   double b_rate = 1;  // --lora-plus-ratio: the learning rate of B divided by that of A
   // --dpo-beta of --method dpo: β of learning from pairs of answers (train/preference.h).
@@ -48,7 +48,7 @@ struct AdapterSettings {
 struct TrainSettings {
   std::string model, tokenizer, data, valid_data, output, chat_template;
   InvalidUtf8 invalid_utf8 = InvalidUtf8::error;  // of data that is text
-  Answers answers = Answers::all;                 // of conversations, those that are learned
+  Answers answers = Answers::all;                 // of conversations: which answers are learned
   bool from_scratch = false;
   int64_t seq = 256, batch = 32, micro_batch = 32;  // seq in tokens; batch and micro_batch in sequences
   // The longest sequence that the trained model declares; absent: as MODEL does.
@@ -70,7 +70,7 @@ struct TrainSettings {
   Multiply multiply = Multiply::fast;
   bool shuffle = true;
   uint64_t seed = 1;
-  int64_t checkpoint_every = 100, eval_every = 100, eval_batches = 20, log_every = 10;  // all but eval_batches in steps
+  int64_t checkpoint_every = 100, eval_every = 100, eval_batches = 20, log_every = 10;  // in steps, except eval_batches
   int keep_checkpoints = 2;
   bool keep_best = false;
   std::optional<int64_t> patience;  // in evaluations
@@ -82,7 +82,7 @@ struct TrainSettings {
   std::optional<Plan> plan;
   std::string plan_path;               // --plan; empty: no plan
   std::optional<RobustConfig> robust;  // --aggregator; absent: gradients are summed
-  // absent: all ranks step together. With it `ranks` is 1, and `batch` is that of a worker.
+  // --async; absent: all ranks step together. If present, `ranks` is 1 and `batch` is the batch of one worker.
   std::optional<AsyncSettings> async;
   std::optional<AdapterSettings> adapter;  // absent: the model itself is trained
   std::string trace;                       // file; empty: none

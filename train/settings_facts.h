@@ -21,8 +21,8 @@ Facts settings_facts(const TrainSettings&, const RunIdentity&);
 /// What differs between a checkpoint's facts and the present ones, each as a sentence: "--seq: 128 in the checkpoint, 256 now".
 struct SettingsChange {
   // With these the run would not be the one that was begun: another model, data, tokenizer, seq, batch, seed, shuffle, dtype, rate,
-  // schedule or optimizer, or fewer steps than the checkpoint has done. First what is trained and on what, then what makes it another kind of
-  // run (its optimizer, --async-rule, --aggregator, …), then the rest as settings_facts has it, and last what is not set now.
+  // schedule or optimizer, or fewer steps than the checkpoint has done. Order: model, tokenizer and data; options that make another kind of
+  // run (--method, --optimizer, --async-rule, …); other settings in the order of settings_facts; settings that are not set now.
   std::vector<std::string> refused;
   // These do no harm, but the bits may differ from those of an uninterrupted run: another micro-batch, sum-groups, multiply, or number of
   // steps under a schedule that depends on it; of `made_by`, another version, instruction set, number of threads or multiplier.

@@ -20,7 +20,7 @@ struct TensorNorm {
   struct Part {
     int64_t from;     // elements from this one on are the same on several ranks
     int64_t holders;  // the number of those ranks
-    bool counts;      // false: other ranks count what this one has too
+    bool counts;      // whether this rank counts the part; false: another replica, which keeps the part, counts it
   };
   std::vector<Part> parts{};  // of each parameter
 };
@@ -29,13 +29,13 @@ struct TensorNorm {
 struct UpdatePass {
   OptimizerState& state;
   const UpdateConfig& config;
-  // In the order of state.infos; they share the model's storage. Each is whole, or, if the parameter is shared out, this rank's
-  // part alone.
+  // In the order of state.infos, in the model's storage. A tensor is whole or, if its parameter is shared out, only this rank's
+  // part.
   std::vector<Tensor> weights, gradients;
   std::vector<double> rate_factors{};  // of each parameter, where not all learn at the same rate; empty: 1
   std::optional<TensorNorm> tensor{};
   std::optional<DType> weight_dtype{};  // must be set where a rank may have no weights (ZeRO 3)
-  StoredStates* stored = nullptr;       // where state.master and state.slots lie in a file instead
+  StoredStates* stored = nullptr;       // if not null: the file in which state.master and state.slots lie
   double learning_rate = 0;
   int64_t step = 0;  // the step that is being done, from 1
   double highest_rate = 0,
@@ -54,11 +54,11 @@ UpdatePass make_update_pass(const ModelSpec&, OptimizerState&, const UpdateConfi
 /// Allocates, as zeros, this rank's parts of gradients that are shared out; make_update_pass leaves them empty.
 void add_gradient_parts(UpdatePass&, DType wide, Arena&);
 
-/// A parameter of the pass as a rule's functions take it: whole, or this rank's interval; by its place in state.infos. No
-/// temporaries.
+/// A parameter of the pass as a rule's functions take it: whole, or this rank's interval. `parameter`: its place in
+/// state.infos. Allocates nothing.
 UpdateShard shard_of(const UpdatePass&, const UpdateNorm&, size_t parameter);
 
-/// For rules that take gradients at another point than the one that is saved: `saved` puts the masters, rounded, into the
+/// For rules that take gradients at other weights than the saved ones: `saved` puts the masters, rounded, into the
 /// weights, to evaluate or to write a model; `computing` restores the weights that a step leaves, to the bit. A state that was
 /// read from a checkpoint needs `computing` before its first step. Other rules: nothing changes.
 enum class WeightPoint : uint8_t { saved, computing };

@@ -27,8 +27,8 @@ struct Shares {
       gradients_apart{};  // for each unit whether its gradients are shared out too (ZeRO 2); empty: no unit's are
   std::vector<bool>
       weights_apart{};  // for each unit whether its weights are shared out too (ZeRO 3); empty: no unit's are
-  // held[p]: whether this rank's device has p. in_world[p]: ranks of the world with the elements that each keeps, each element of this rank's
-  // part of p once. Both are empty without stages and tensor groups: every rank has every parameter, and `owners` counts ranks of the world.
+  // held[p]: whether this rank's device has parameter p. in_world[p]: which rank of the world keeps which elements of this rank's part of p.
+  // Each element has one keeper. Both are empty without stages and tensor groups: every rank has every parameter, `owners` names world ranks.
   std::vector<bool> held{};
   std::vector<std::vector<RankInterval>> in_world{};
   const std::vector<RankInterval>& keepers(size_t parameter) const;

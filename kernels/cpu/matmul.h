@@ -13,8 +13,8 @@
 
 namespace tern {
 
-/// Bytes of a packed weight (n, k): panels of rows, in which k runs (for bf16 in pairs); rows that the last panel lacks are
-/// zero.
+/// Bytes of a packed weight (n, k): panels of rows. Within a panel the outer index is the column (for bf16 a pair of
+/// columns), the inner index the row. Rows that the last panel lacks are zero.
 int64_t packed_bytes(DType, int64_t n, int64_t k);
 /// Packs w (n, k) row-major into `packed` (packed_bytes). The layout belongs to the active instruction set
 /// (kernels/dispatch.h).

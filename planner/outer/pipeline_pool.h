@@ -4,9 +4,9 @@
 // Column generation with an exact master: a column is a pipeline with its number of devices of each type and
 // of micro-batches. All columns enter with a cheap lower bound of their makespan; the master (a knapsack over used
 // devices) finds the least step time for which columns cover the micro-batches; the columns of its answer are searched,
-// their bounds rise, and the master is asked again. Its value is a lower bound at any time, and the optimum once its
-// answer holds searched columns alone. Source: delayed columns as in Gilmore and Gomory 1961 (recalled); the master
-// solved in integers, so no branching is left.
+// their bounds rise, and the master is asked again. The master's value is always a lower bound. It is the optimum once
+// every column of the answer is searched. Source: delayed columns as in Gilmore and Gomory 1961 (recalled); the master
+// is solved in integers, so no branching is left.
 
 #include <cstdint>
 #include <functional>
@@ -19,12 +19,12 @@ namespace tern {
 /// The question.
 struct PoolProblem {
   std::vector<int> devices;  // by type, in units of what a stage takes
-  int pipelines = 1;         // exactly so many (their makespan includes what they synchronise)
-  int num_micro = 1;         // in all; each pipeline does one at least
-  /// No pipeline on `uses` devices does m micro-batches in less.
+  int pipelines = 1;         // the number of pipelines; makespans of `solve` include the sum of their gradients
+  int num_micro = 1;         // of all pipelines together; each pipeline does one at least
+  /// A lower bound: no pipeline that uses uses[t] devices of each type t does m micro-batches in less time.
   std::function<int64_t(const std::vector<int>& uses, int m)> bound;
   struct Solved {
-    int64_t bound = 0, makespan = 0;  // of the best; kNever: none fits. Equal: it is the least
+    int64_t bound = 0, makespan = 0;  // of the fastest pipeline; kNever: none fits. If equal: proven least
   };
   std::function<Solved(const std::vector<int>& uses, int m)> solve;
 };
@@ -39,14 +39,14 @@ struct PoolPipeline {
 struct PoolAnswer {
   bool found = false;
   std::vector<PoolPipeline> pipelines;  // the slowest first; ties by fewer devices
-  int64_t makespan = 0;                 // of the slowest
-  int64_t bound = 0;                    // nothing is below; kNever: nothing fits
+  int64_t makespan = 0;                 // of the slowest pipeline
+  int64_t bound = 0;                    // no answer has a smaller makespan; kNever: none fits
   int64_t columns = 0, searched = 0;
 };
 
-/// Solves the problem. `upper_bound`: only a makespan below it is wanted. `late`: ends the search, the answer keeps its
-/// gap.
-/// Errors: usage, for a pool of more than a million counts of used devices and pipelines.
+/// Solves the problem. Only an answer below `upper_bound` is wanted. Once `late` returns true, the search ends, even if
+/// the best answer is not proven least.
+/// Errors: usage: `pipelines` · Π (devices of a type + 1) is above a million; `pipelines` or `num_micro` is below 1.
 PoolAnswer share_pool(const PoolProblem&, int64_t upper_bound, const std::function<bool()>& late);
 
 }  // namespace tern

@@ -29,10 +29,10 @@ struct PlanRequest {
   double seconds =
       std::numeric_limits<double>::infinity();  // wall clock; then returns the best plan so far, with its gap
   int threads = 1;
-  /// Above 0: any plan that fits is enough, and the answer has its choice alone. The search looks where memory is
-  /// least: at micro-batches of one sequence and, if a schedule with one chunk has least_memory, only at schedules that
-  /// have least_memory (spec/pipeline_schedule.h). Pinned axes stay. The value limits the work: simulated operations,
-  /// and other work in units of as much time; a count, so the answer is the same on every machine.
+  /// Above 0: any plan that fits is enough; PlanAnswer::plan then has only `choice`. The search drops what takes more
+  /// memory and is not pinned: micro-batches of several sequences; Ulysses; schedules without least_memory, if one of
+  /// one chunk has least_memory (spec/pipeline_schedule.h). The value limits the work: simulated operations, and
+  /// other work in units of as much time. The work is counted, so the answer is the same on every machine.
   int64_t any_fit_within = 0;
   const std::atomic<bool>* stop = nullptr;
   /// Called now and then with the number of choices that this pass has still to look at, and the best step so far (ps;
