@@ -102,9 +102,13 @@ void require_input(const Program& program, const ExecuteInput& in) {
   TERN_CHECK(exchanges == (in.compute.tensor != nullptr), "execute: matrices are shared out by the {} alone",
              exchanges ? "Program" : "input");
   const bool swaps = std::ranges::any_of(program.instructions, [](const auto& i) { return i.swapped_bytes > 0; });
-  const bool may_swap = swaps || program.num_ranks > 1;  // a stage may have no attention
-  TERN_CHECK(in.compute.context ? may_swap : !swaps, "execute: rows are shared out by the {} alone",
+  const bool passes = std::ranges::any_of(program.instructions, [](const auto& i) { return i.ring_bytes > 0; });
+  const bool anywhere = program.num_ranks > 1;  // a stage may have no attention
+  const bool ring = in.compute.context && in.compute.context->ring, swap = in.compute.context && !ring;
+  TERN_CHECK(swap ? swaps || anywhere : !swaps, "execute: rows are shared out by the {} alone",
              swaps ? "Program" : "input");
+  TERN_CHECK(ring ? passes || anywhere : !passes, "execute: rows lie in a ring for the {} alone",
+             passes ? "Program" : "input");
   if (in.compute.tensor)
     for (const MicroBatch& batch : in.micro_batches)
       if (const auto rows = std::ssize(batch.tokens), ranks = std::ptrdiff_t{in.compute.tensor->comm.size()};
