@@ -23,7 +23,7 @@ struct MicroBatch {
   Rows rows;                     // what the model's functions read of the tokens
   // The number of its first row in the step's batch: the key of dropout (DropoutPlace)
   int64_t first_row = 0;
-  int64_t gap = 0;  // its second half has numbers higher by it
+  int64_t gap = 0;                        // its second half has numbers higher by it
   std::optional<double> loss_scale = {};  // if set, it takes the place of ExecuteInput::loss_scale
   int64_t num_targets() const;            // targets that have a loss
 };

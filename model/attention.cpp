@@ -307,7 +307,8 @@ void attention_forward_branch(const AttentionSpec& u, const ModelSpec& spec, con
   if (turned) turn_heads(qkv, u.heads + 2 * u.kv_heads, u.head_dim, false);
   if (rows.kv) round_rows(u, *rows.kv, qkv);
   if (!saved) context = c.arena.allocate(dtype, context_shape, kept);
-  if (!saved && (u.sinks || (c.context && c.context->ring))) lse = c.arena.allocate(sums, {context_shape[0], seen.heads}, kept);
+  if (!saved && (u.sinks || (c.context && c.context->ring)))
+    lse = c.arena.allocate(sums, {context_shape[0], seen.heads}, kept);
   ops::by_dtype(dtype, [&]<class N>() {
     if (kv) return attend_cache<N>(u, rows, qkv, *kv, layer, context, lse);
     attend_rows<N>(u, rows, qkv, context, lse, c);

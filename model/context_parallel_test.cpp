@@ -53,9 +53,8 @@ void expect_rows_of_one_rank(const std::string& family) {
         const int64_t each = 24 / ranks, first = each * comm.rank();
         const PartOfBatch part(batch, comm.rank(), ranks, false);
         UnitSaved saved;
-        const Tensor got =
-            unit_forward(spec, 1, weights.units[1], part.rows, x.rows_view(first, first + each), &saved, nullptr,
-                         {.arena = memory, .context = &group});
+        const Tensor got = unit_forward(spec, 1, weights.units[1], part.rows, x.rows_view(first, first + each), &saved,
+                                        nullptr, {.arena = memory, .context = &group});
         const Tensor own = want.rows_view(first, first + each);
         EXPECT_EQ(std::memcmp(got.data(), own.data(), static_cast<size_t>(own.bytes())), 0)
             << family << ", rank " << comm.rank();

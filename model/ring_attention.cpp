@@ -91,8 +91,8 @@ void add_query_gradients(const AttentionShape& shape, std::span<const AttentionP
 }
 
 template <class T>
-void add_key_gradients(const AttentionShape& shape, std::span<const AttentionPiece> pieces,
-                       const AttentionInputs<T>& x, AttentionSum<T>* dk, int64_t keys_width) {
+void add_key_gradients(const AttentionShape& shape, std::span<const AttentionPiece> pieces, const AttentionInputs<T>& x,
+                       AttentionSum<T>* dk, int64_t keys_width) {
   if constexpr (std::is_same_v<T, double>)
     attention_keys_onto_ref(shape, pieces, x, dk, dk + keys_width);
   else
@@ -139,8 +139,8 @@ void backward(const Ring& ring, const Tensor& qkv, const Tensor& context, const 
     const auto at = static_cast<size_t>(hop % 2);
     const bool last = hop + 1 == ring.ranks;
     const T* keys = blocks[at].span<T>().data();
-    const AttentionInputs<T> x{qkv.span<T>().data(),     keys,
-                               keys + ring.keys_width(), context.span<T>().data(),
+    const AttentionInputs<T> x{qkv.span<T>().data(),      keys,
+                               keys + ring.keys_width(),  context.span<T>().data(),
                                dcontext.span<T>().data(), lse.span<Sum>().data()};
     if (!last) messages.send(blocks[at]);
     for (const size_t half : {0, 1})

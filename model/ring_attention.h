@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include "kernels/cpu/attention.h"
 #include "model/context_ranks.h"
 #include "model/rows.h"
 

@@ -18,7 +18,8 @@ void add_pieces(std::span<const int64_t> starts, const PartPlace& queries, const
     return RowInterval{std::max(part.first, begin), std::min(part.end, end)};
   };
   for (size_t s = 0; s + 1 < starts.size(); ++s) {
-    const RowInterval q = common(queries.rows, starts[s], starts[s + 1]), k = common(keys.rows, starts[s], starts[s + 1]);
+    const RowInterval q = common(queries.rows, starts[s], starts[s + 1]),
+                      k = common(keys.rows, starts[s], starts[s + 1]);
     const int64_t distance = q.first - k.first;
     if (q.first >= q.end || k.first >= k.end || distance < 0) continue;
     if (window > 0 && q.first - (k.end - 1) >= window) continue;  // the nearest query and key

@@ -63,14 +63,15 @@ UnitCost latent_cost(const AttentionSpec& u, const Sizes& z) {
                      with_rank(kept * narrow + row * (rq + Q) + z.forward(T, to_q, rq)),
                      kept * narrow + row * (rk + U) + z.forward(T, to_u, rk)});
   };
-  c.forward_workspace =
-      std::max({swapped + projecting(0), 2 * swapped, 2 * back, back + gathered + values + z.forward(T, to_d, V), ring.forward});
-  c.unsaved_workspace = std::max({row * C + projecting(1), 2 * swapped, row * (C + E) + ring.lse + ring.forward, 2 * back,
-                                  gathered + row * E + values + z.forward(T, to_d, V)});
+  c.forward_workspace = std::max(
+      {swapped + projecting(0), 2 * swapped, 2 * back, back + gathered + values + z.forward(T, to_d, V), ring.forward});
+  c.unsaved_workspace = std::max({row * C + projecting(1), 2 * swapped, row * (C + E) + ring.lse + ring.forward,
+                                  2 * back, gathered + row * E + values + z.forward(T, to_d, V)});
   c.backward_input_workspace =
-      std::max({gathered + row * E + std::max(values + z.input_gradient(T, to_d, V), ring.backward), 2 * back, back + swapped, 2 * swapped,
-                row * (U + rk) + z.input_gradient(T, to_u, rk), row * 2 * rk, row * Q + z.input_gradient(T, to_q, in),
-                with_rank(z.input_gradient(T, to_rq, D)), row * D + gathered + z.input_gradient(T, to_rr, D)});
+      std::max({gathered + row * E + std::max(values + z.input_gradient(T, to_d, V), ring.backward), 2 * back,
+                back + swapped, 2 * swapped, row * (U + rk) + z.input_gradient(T, to_u, rk), row * 2 * rk,
+                row * Q + z.input_gradient(T, to_q, in), with_rank(z.input_gradient(T, to_rq, D)),
+                row * D + gathered + z.input_gradient(T, to_rr, D)});
   c.backward_weight_workspace = std::max(
       {2 * back, back + values, gathered + read + z.weight_gradient(T, to_d, V),
        row * (rk + U) + z.weight_gradient(T, to_u, rk), with_rank(row * (rq + Q) + z.weight_gradient(T, to_q, rq)),
@@ -119,10 +120,12 @@ UnitCost attention_cost(const AttentionSpec& whole, const Sizes& z) {
   // Where rows are swapped for heads: qkv and context before and after it, and what travels, by turns. With norms of heads qkv stays as it
   // is, and a prepared copy is swapped, in the backward once more.
   const int64_t in = z.swaps ? T * C * s : 0, back = z.swaps ? T * E * s : 0, again = z.swaps ? heads.turned : 0;
-  c.forward_workspace = std::max({in - again + normed + gathered + z.forward(T, qkv, D),  // normed while qkv is made
-                                  heads.turned + ring.forward, 2 * in, 2 * back, back + gathered + z.forward(T, out, E)});
-  c.unsaved_workspace = std::max({normed + gathered + T * C * s + z.forward(T, qkv, D), 2 * in, T * (C + E) * s + lse + ring.forward,
-                                  2 * back, gathered + T * E * s + z.forward(T, out, E)});
+  c.forward_workspace =
+      std::max({in - again + normed + gathered + z.forward(T, qkv, D),  // normed while qkv is made
+                heads.turned + ring.forward, 2 * in, 2 * back, back + gathered + z.forward(T, out, E)});
+  c.unsaved_workspace =
+      std::max({normed + gathered + T * C * s + z.forward(T, qkv, D), 2 * in, T * (C + E) * s + lse + ring.forward,
+                2 * back, gathered + T * E * s + z.forward(T, out, E)});
   c.backward_input_workspace =
       join.workspace +
       std::max({gathered + T * E * s + std::max(z.input_gradient(T, out, E), heads.turned + ring.backward),  // dcontext

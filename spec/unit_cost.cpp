@@ -235,8 +235,17 @@ int64_t own_table_gradient(const Unit& unit, const CostQuery& q) {
 enum class Exchange : uint8_t { none, swap, ring };
 static UnitCost cost_of(const Unit& unit, const CostQuery& q, Exchange exchange) {
   const int64_t s = size_of(q.dtype), g = size_of(wide_type(q.dtype));
-  const Sizes sizes{q.tokens,    split_rows(q),     q.attended_pairs, s, g, unit.adapters,
-                    unit.frozen, unit.stored.coded, q, exchange == Exchange::swap, exchange == Exchange::ring};
+  const Sizes sizes{q.tokens,
+                    split_rows(q),
+                    q.attended_pairs,
+                    s,
+                    g,
+                    unit.adapters,
+                    unit.frozen,
+                    unit.stored.coded,
+                    q,
+                    exchange == Exchange::swap,
+                    exchange == Exchange::ring};
   UnitCost c = std::visit([&](const auto& spec) { return cost(spec, sizes); }, unit.spec);
   if (c.trained == 0) {  // what would be left for the weights' gradients ends with BACKWARD_INPUT
     c.backward_input_workspace += c.left_bytes;

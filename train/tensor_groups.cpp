@@ -59,7 +59,8 @@ void check_context_ranks(const ModelSpec& spec, const TrainSettings& s) {
     if (!fault.empty() && s.context_ring)
       refuse(fmt::format("unit {} {}, which no ring takes; choose --context-by ulysses, or 1", u, fault));
     if (!fault.empty())
-      refuse(fmt::format("unit {} {}, which is not shared out; choose another number, --context-by ring, or 1", u, fault));
+      refuse(
+          fmt::format("unit {} {}, which is not shared out; choose another number, --context-by ring, or 1", u, fault));
   }
   const int64_t parts = s.context_ring ? 2 * s.context_ranks : s.context_ranks;
   if (s.seq % parts != 0)

@@ -225,7 +225,7 @@ AttentionGradients<T, float> gradients_of(const AttentionShape& shape, const Att
 // Tiles of queries, or blocks of keys, of all pieces.
 template <class Kernel, class Gradients>
 void for_each_tile(const AttentionShape& shape, std::span<const AttentionPiece> pieces, int64_t positions,
-                   int64_t AttentionPiece::* count, Kernel kernel, Gradients gradients) {
+                   int64_t AttentionPiece::*count, Kernel kernel, Gradients gradients) {
   check_shape(shape);
   TERN_CHECK(shape.causal && !shape.slopes_in_bf16, "attention_onto: queries that see later keys, or slopes in bf16");
   TaskList tasks;

@@ -331,8 +331,8 @@ inline void point_at_rows(const T* base, int64_t first, int64_t count, int64_t s
 
 // The block's keys and values, transposed: (dim, kKeyBlock) each.
 template <class T, class G>
-inline void load_key_block(const AttentionShape& shape, const AttentionGradients<T, G>& g, AttentionTile block, Rows keys,
-                           Rows values) {
+inline void load_key_block(const AttentionShape& shape, const AttentionGradients<T, G>& g, AttentionTile block,
+                           Rows keys, Rows values) {
   const int64_t offset = block.kv_head * shape.head_dim;
   const T* at[kKeyBlock];
   point_at_rows(g.v + offset, block.first, block.count, shape.kv_stride, at);
@@ -342,8 +342,8 @@ inline void load_key_block(const AttentionShape& shape, const AttentionGradients
 }
 // The same with its keys as rows too, for dq: (kKeyBlock, padded dim).
 template <class T, class G>
-inline void load_key_block(const AttentionShape& shape, const AttentionGradients<T, G>& g, AttentionTile block, Rows keys,
-                           Rows values, Rows key_rows) {
+inline void load_key_block(const AttentionShape& shape, const AttentionGradients<T, G>& g, AttentionTile block,
+                           Rows keys, Rows values, Rows key_rows) {
   load_key_block(shape, g, block, keys, values);
   const T* at[kKeyBlock];
   point_at_rows(g.k + block.kv_head * shape.head_dim, block.first, block.count, shape.kv_stride, at);
@@ -413,8 +413,7 @@ void backward_keys(const AttentionShape& shape, const AttentionGradients<T, G>& 
   clear(dvalues, kKeyBlock);
 
   const int64_t behind = base - g.ahead;  // the block's first key, from the first query
-  const int64_t end =
-      shape.window > 0 ? smaller(g.num_queries, behind + tile.count - 1 + shape.window) : g.num_queries;
+  const int64_t end = shape.window > 0 ? smaller(g.num_queries, behind + tile.count - 1 + shape.window) : g.num_queries;
   for (int64_t first = shape.causal ? larger(0, behind) : 0; first < end; first += positions) {
     const QueryRows rows = {shape, {tile.kv_head, first, smaller(positions, end - first)}, group, g.ahead};
     load_query_side(rows, g, side);
