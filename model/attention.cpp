@@ -65,6 +65,7 @@ AttentionShape kernel_shape(const AttentionSpec& u, int64_t kv_stride, const std
           .slopes_in_bf16 = u.alibi == AlibiKind::bf16,
           .slope_factor = u.alibi == AlibiKind::bf16 ? static_cast<float>(root) : 1.0f};
 }
+bool in_ring(const Compute& c) { return c.context && c.context->ring; }
 // From one key to the next of a block that goes round a ring: a row has its keys and values.
 int64_t ring_stride(const AttentionSpec& u) { return 2 * u.kv_heads * u.head_dim; }
 int64_t key_offset(const AttentionSpec& u) { return u.heads * u.head_dim; }
@@ -120,8 +121,7 @@ void attend_rows(const AttentionSpec& whole, const Rows& rows, const Tensor& qkv
                  const Tensor& lse, const Compute& c) {
   const AttentionSpec u = heads_of_context(whole, c);
   const std::vector<float> slopes = own_slopes(whole, c);
-  if (c.context && c.context->ring)
-    return ring_forward(kernel_shape(u, ring_stride(u), slopes), rows, qkv, context, lse, c);
+  if (in_ring(c)) return ring_forward(kernel_shape(u, ring_stride(u), slopes), rows, qkv, context, lse, c);
   const AttentionShape shape = kernel_shape(u, u.qkv_rows(), slopes);
   if constexpr (std::is_same_v<T, bf16>)
     if (on_tiles(u, qkv.dtype(), c.multiply)) {
@@ -265,12 +265,11 @@ void attention_forward_branch(const AttentionSpec& u, const ModelSpec& spec, con
   TERN_CHECK(!rows.kv || (!saved && !kv), "attention: rows are rounded for a cache where there is one, or in training");
   const AttentionSpec seen = heads_of_context(u, c);  // over all rows of a context group
   const int64_t T = static_cast<int64_t>(rows.tokens.size()), E = u.heads * u.head_dim;
-  const bool swaps = swaps_heads(c);
+  const bool swaps = swaps_heads(c), head_norms = u.head_norm != HeadNormKind::none;
   const Shape context_shape{swaps ? rows_of_context(rows) : T, seen.heads * seen.head_dim};
   const DType dtype = x.dtype(), sums = wide_type(dtype);
   const MemoryClass kept = saved ? MemoryClass::activations : MemoryClass::workspace;
   NormStatistics stats;
-  const bool head_norms = u.head_norm != HeadNormKind::none;
   Tensor lse, context, swapped, query_rstd, key_rstd;
   LatentSaved latent;
   if (saved) {
@@ -307,8 +306,7 @@ void attention_forward_branch(const AttentionSpec& u, const ModelSpec& spec, con
   if (turned) turn_heads(qkv, u.heads + 2 * u.kv_heads, u.head_dim, false);
   if (rows.kv) round_rows(u, *rows.kv, qkv);
   if (!saved) context = c.arena.allocate(dtype, context_shape, kept);
-  if (!saved && (u.sinks || (c.context && c.context->ring)))
-    lse = c.arena.allocate(sums, {context_shape[0], seen.heads}, kept);
+  if (!saved && (u.sinks || in_ring(c))) lse = c.arena.allocate(sums, {context_shape[0], seen.heads}, kept);
   ops::by_dtype(dtype, [&]<class N>() {
     if (kv) return attend_cache<N>(u, rows, qkv, *kv, layer, context, lse);
     attend_rows<N>(u, rows, qkv, context, lse, c);
@@ -327,7 +325,7 @@ void scores_backward(const AttentionSpec& whole, const Rows& rows, const Tensor&
                      const AttentionSaved& saved, const Tensor& dqkv, const Compute& c) {
   const AttentionSpec u = heads_of_context(whole, c);
   const std::vector<float> slopes = own_slopes(whole, c);
-  if (c.context && c.context->ring)
+  if (in_ring(c))
     return ring_backward(kernel_shape(u, ring_stride(u), slopes), rows, qkv, saved.context_TE, dcontext, saved.lse_TH,
                          dqkv, c);
   ops::by_dtype(qkv.dtype(), [&]<class T>() {

@@ -232,20 +232,10 @@ int64_t own_table_gradient(const Unit& unit, const CostQuery& q) {
   return head && head->tied && !unit.frozen ? largest_part(head->vocab, q.tensor) * head->width : 0;
 }
 
-enum class Exchange : uint8_t { none, swap, ring };
-static UnitCost cost_of(const Unit& unit, const CostQuery& q, Exchange exchange) {
+static UnitCost cost_of(const Unit& unit, const CostQuery& q, bool swaps, bool ring) {
   const int64_t s = size_of(q.dtype), g = size_of(wide_type(q.dtype));
-  const Sizes sizes{q.tokens,
-                    split_rows(q),
-                    q.attended_pairs,
-                    s,
-                    g,
-                    unit.adapters,
-                    unit.frozen,
-                    unit.stored.coded,
-                    q,
-                    exchange == Exchange::swap,
-                    exchange == Exchange::ring};
+  const Sizes sizes{q.tokens, split_rows(q), q.attended_pairs, s, g, unit.adapters, unit.frozen, unit.stored.coded, q,
+                    swaps,    ring};
   UnitCost c = std::visit([&](const auto& spec) { return cost(spec, sizes); }, unit.spec);
   if (c.trained == 0) {  // what would be left for the weights' gradients ends with BACKWARD_INPUT
     c.backward_input_workspace += c.left_bytes;
@@ -257,9 +247,9 @@ static UnitCost cost_of(const Unit& unit, const CostQuery& q, Exchange exchange)
   return c;
 }
 
-UnitCost unit_cost(const Unit& unit, const CostQuery& q) { return cost_of(unit, q, Exchange::none); }
-UnitCost unit_cost_in_context(const Unit& unit, const CostQuery& q) { return cost_of(unit, q, Exchange::swap); }
-UnitCost unit_cost_in_ring(const Unit& unit, const CostQuery& q) { return cost_of(unit, q, Exchange::ring); }
+UnitCost unit_cost(const Unit& unit, const CostQuery& q) { return cost_of(unit, q, false, false); }
+UnitCost unit_cost_in_context(const Unit& unit, const CostQuery& q) { return cost_of(unit, q, true, false); }
+UnitCost unit_cost_in_ring(const Unit& unit, const CostQuery& q) { return cost_of(unit, q, false, true); }
 
 UnitCost unit_cost_in_mesh(const Unit& unit, const CostQuery& q, const Mesh& mesh) {
   if (mesh.context == 1) return unit_cost(unit, q);

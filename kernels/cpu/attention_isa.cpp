@@ -149,6 +149,21 @@ inline void begin_onto(const QueryRows& rows, const AttentionSequence<T>& s, con
   }
 }
 
+// Rows of queries from row `begin` on, divided by their sums, to `to` and lse.
+template <class T>
+inline void finish(const QueryRows& rows, int64_t begin, Rows sums, const Running* running, T* to, float* lse) {
+  const AttentionShape& shape = rows.shape;
+  for (int64_t r = 0; r < rows.count(); ++r) {
+    T* y = rows.at(to, r, shape.out_stride);
+    const float* row = sums.data + r * sums.stride;
+    // + 0: a sum that vanished may be -0 or +0, by whether masked keys stood behind it in its tile
+    for_each_lanes(shape.head_dim,
+                   [&](int64_t d, int64_t n) { store_some(y + d, load(row + d) / running[r].total + 0.0f, n); });
+    if (lse)
+      lse[(rows.row(r) + begin) * shape.heads + rows.head(r)] = running[r].top + __builtin_logf(running[r].total);
+  }
+}
+
 /// Keys and values as they lie: numbers, or bytes of rows in another type.
 template <class E>
 struct RowsFrom {
@@ -250,20 +265,13 @@ void forward_over(const AttentionShape& shape, const AttentionSequence<T>& s, At
     products.add_values();
   }
 
-  for (int64_t r = 0; r < num_rows; ++r) {
-    if (s.onto && running[r].total == 0.0f) continue;  // it has seen no key yet
-    const float* row = sums.data + r * sums.stride;
-    // + 0: a sum that vanished may be -0 or +0, by whether masked keys stood behind it in its tile
-    const auto finish = [&](auto* y) {
-      for_each_lanes(dim, [&](int64_t d, int64_t n) { store_some(y + d, load(row + d) / running[r].total + 0.0f, n); });
-    };
-    if (s.onto)
-      finish(rows.at(s.onto + begin * shape.out_stride, r, shape.out_stride));
-    else
-      finish(rows.at(out + begin * shape.out_stride, r, shape.out_stride));
-    if (lse)
-      lse[(rows.row(r) + begin) * shape.heads + rows.head(r)] = running[r].top + __builtin_logf(running[r].total);
-  }
+  const int64_t out_begin = begin * shape.out_stride;
+  for (int64_t r = 0; s.onto && r < num_rows; ++r)  // what has seen no key yet: 0 and −∞
+    if (running[r].total == 0.0f) running[r].total = 1;
+  if (s.onto)
+    finish(rows, begin, sums, running, s.onto + out_begin, lse);
+  else
+    finish(rows, begin, sums, running, out + out_begin, lse);
 }
 
 template <class T, class Products>
