@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "exec/executor_impl.h"
+#include "model/context_ranks.h"
 #include "model/tensor_ranks.h"
 
 namespace tern {
