@@ -165,6 +165,9 @@ TEST_F(TrainPlan, OfContextGroupsLowersToTheProgramThatEachRankRuns) {
     EXPECT_NE(of_ring, planned);
     EXPECT_NE(refusal(p, {"--context-by", "ulysses"}).find("the plan has ring for --context-by"), std::string::npos);
     EXPECT_EQ(refusal(p, {"--context-by", "ring"}), "taken");
+    p.choice.mesh.context = 1;
+    EXPECT_NE(refusal(p, {"--context-by", "ring"}).find("no ranks share out rows; give --context-parallel"),
+              std::string::npos);
   }
 }
 
