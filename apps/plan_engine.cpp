@@ -38,7 +38,8 @@ TrainSettings settings_of(const Plan& p) {
   s.seq = p.job.seq, s.batch = p.job.batch, s.micro_batch = p.choice.micro_batch;
   s.dtype = p.job.dtype, s.plan = p, s.plan_path = "PLAN";
   s.ranks = static_cast<int>(p.choice.devices()), s.tensor = static_cast<int>(p.choice.mesh.tensor);
-  s.context_ranks = static_cast<int>(p.choice.mesh.context), s.sum_order.groups = p.choice.mesh.data;
+  s.context_ranks = static_cast<int>(p.choice.mesh.context);
+  s.context_ring = s.context_ranks > 1 && !p.choice.mesh.ulysses, s.sum_order.groups = p.choice.mesh.data;
   s.zero = planned_zero(p).value_or(0);
   s.optimizer = update_config(p.job.optimizer);
   s.schedule.total_steps = 2;

@@ -156,8 +156,18 @@ TEST_F(TrainPlan, OfContextGroupsLowersToTheProgramThatEachRankRuns) {
     EXPECT_NE(planned, checksum(lower(spec, step_placement(spec, whole, rank_batch(whole)), 0)));
     EXPECT_NE(refusal(p, {"--context-parallel", "4"}).find("the plan has 2 for --context-parallel"), std::string::npos);
     EXPECT_EQ(refusal(p, {"--context-parallel", "2"}), "taken");
+    EXPECT_NE(refusal(p, {"--context-by", "ring"}).find("the plan has ulysses for --context-by"), std::string::npos);
     p.choice.mesh.ulysses = false;
-    EXPECT_NE(refusal(p).find("plan with --fix cp-by=ulysses or cp=1"), std::string::npos) << refusal(p);
+    const TrainSettings ring = train_settings(options(p));
+    EXPECT_TRUE(ring.context_ring && !s.context_ring);
+    const uint32_t of_ring = checksum(lower(spec, p, 0, {.scratch = scratch_bytes(s.multiply, s.dtype)}));
+    EXPECT_EQ(of_ring, checksum(lower(spec, step_placement(spec, ring, rank_batch(ring)), 0)));
+    EXPECT_NE(of_ring, planned);
+    EXPECT_NE(refusal(p, {"--context-by", "ulysses"}).find("the plan has ring for --context-by"), std::string::npos);
+    EXPECT_EQ(refusal(p, {"--context-by", "ring"}), "taken");
+    p.choice.mesh.context = 1;
+    EXPECT_NE(refusal(p, {"--context-by", "ring"}).find("no ranks share out rows; give --context-parallel"),
+              std::string::npos);
   }
 }
 
@@ -166,10 +176,7 @@ TEST_F(TrainPlan, RefusesByNameWhatItDoesNotRunAndNamesWhatWouldDo) {
   p.choice.mesh.tensor = 2, p.choice.num_stages = 2;
   EXPECT_EQ(why_not_trained(p), "");
   p.choice.mesh.tensor = 1, p.choice.mesh.context = 2;
-  EXPECT_NE(
-      why_not_trained(p).find(
-          "in a ring (context parallelism), which tern train does not yet: plan with --fix cp-by=ulysses or cp=1"),
-      std::string::npos);
+  EXPECT_EQ(why_not_trained(p), "");
   p = small_plan(), p.choice.num_stages = 2, p.choice.schedule = PipelineSchedule::zb_h1;
   p.choice.mesh.data = 2, p.job.batch = 12, p.layers[1].strategy.zero = 3;
   EXPECT_NE(why_not_trained(p).find("plan with --zero 0,1,2, or with --fix schedule=1f1b"), std::string::npos);

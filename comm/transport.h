@@ -75,7 +75,8 @@ enum class MessageKind : uint8_t {
   stage,    // between stages of a pipeline
   receipt,  // between a server and its workers
   test,
-  ledger
+  ledger,
+  ring  // around the ranks of a group
 };
 constexpr uint64_t tag_of(MessageKind kind, uint64_t number) { return number << 8 | static_cast<uint64_t>(kind); }
 std::string describe_tag(uint64_t tag);  // "all-gather 17"

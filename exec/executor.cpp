@@ -66,7 +66,7 @@ struct Runner {
   // What keys dropout is the place of the micro-batch in the step.
   Compute compute_of(const MicroBatch& batch) const {
     Compute c = in.compute;
-    if (c.dropout) c.dropout->first_row = batch.first_row;
+    if (c.dropout) c.dropout->first_row = batch.first_row, c.dropout->gap = batch.gap;
     return c;
   }
 
@@ -146,8 +146,8 @@ struct Runner {
   }
   // Whether it may send or receive, which is for one thread at a time.
   bool talks(const Instruction& i) const {
-    return in.compute.tensor || i.axis != MeshAxis::none || i.swapped_bytes > 0 || i.op == Opcode::norm ||
-           i.op == Opcode::update;
+    return in.compute.tensor || i.axis != MeshAxis::none || i.swapped_bytes > 0 || i.ring_bytes > 0 ||
+           i.op == Opcode::norm || i.op == Opcode::update;
   }
   // What has to have ended before the instruction begins.
   void await_sums(const Instruction& i) {

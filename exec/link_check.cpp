@@ -14,6 +14,7 @@ LinkBytes LinkCheck::predicted(const Instruction& i, bool has_loss) const {
   LinkBytes links = link_bytes(i, size_of(parts.wide()), group.rank(), group.size(), parts.bytes_of_parts(i));
   if (in.compute.tensor) links += exchange_link_bytes(i, in.compute.tensor->comm.size());
   if (in.compute.context) links += swap_link_bytes(i, in.compute.context->comm.size());
+  if (in.compute.context) links += ring_link_bytes(i);
   return links;
 }
 

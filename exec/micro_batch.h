@@ -23,6 +23,7 @@ struct MicroBatch {
   Rows rows;                     // what the model's functions read of the tokens
   // The number of its first row in the step's batch: the key of dropout (DropoutPlace)
   int64_t first_row = 0;
+  int64_t gap = 0;                        // its second half has numbers higher by it
   std::optional<double> loss_scale = {};  // if set, it takes the place of ExecuteInput::loss_scale
   int64_t num_targets() const;            // targets that have a loss
 };
@@ -31,5 +32,7 @@ struct MicroBatch {
 /// ranks.
 /// Errors  TERN_CHECK: the number of rows is not a multiple of `ranks`.
 MicroBatch context_part(const MicroBatch&, int index, int ranks);
+/// The same of a group whose keys go round a ring: the two parts of rows_in_ring (model/ring_rows.h).
+MicroBatch ring_part(const MicroBatch&, int index, int ranks);
 
 }  // namespace tern

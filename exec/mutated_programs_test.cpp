@@ -34,6 +34,7 @@ bool change_fields(Program& p, Instruction& i, Draw& draw) {
     constexpr int64_t kBy[]{8, -8, 4096, -1, INT64_MIN / 4, INT64_MAX / 4};
     return value += kBy[draw.below(6)], true;
   };
+  std::vector sizes{&i.exchanged_bytes, &i.swapped_bytes, &i.ring_bytes};
   switch (draw.below(13)) {
     case 0:
       return move(i.unit);
@@ -54,7 +55,7 @@ bool change_fields(Program& p, Instruction& i, Draw& draw) {
     case 8:
       return resize(i.message_bytes);
     case 9:
-      return resize(draw.below(2) ? i.exchanged_bytes : i.swapped_bytes);
+      return resize(*draw.of(sizes));
     case 10:
       if (i.allocates.empty()) return false;
       return resize(draw.of(i.allocates).bytes);

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "exec/executor_impl.h"
+#include "model/context_ranks.h"
 #include "model/tensor_ranks.h"
 
 namespace tern {
@@ -63,6 +64,19 @@ void require_stored(const Program& program, const ExecuteInput& in, bool updates
              stores ? "Program" : "input");
 }
 
+// Program and input agree on whether rows are shared out, and how. A stage may have no attention.
+void require_context(const Program& program, const ExecuteInput& in) {
+  const auto any = [&](int64_t Instruction::*bytes) {
+    return std::ranges::any_of(program.instructions, [&](const Instruction& i) { return i.*bytes > 0; });
+  };
+  const bool swaps = any(&Instruction::swapped_bytes), passes = any(&Instruction::ring_bytes);
+  const bool anywhere = program.num_ranks > 1, ring = in.compute.context && in.compute.context->ring;
+  TERN_CHECK(in.compute.context && !ring ? swaps || anywhere : !swaps, "execute: rows are shared out by the {} alone",
+             swaps ? "Program" : "input");
+  TERN_CHECK(ring ? passes || anywhere : !passes, "execute: keys go round a ring for the {} alone",
+             passes ? "Program" : "input");
+}
+
 }  // namespace
 
 void require_input(const Program& program, const ExecuteInput& in) {
@@ -101,10 +115,7 @@ void require_input(const Program& program, const ExecuteInput& in) {
   const bool exchanges = std::ranges::any_of(program.instructions, [](const auto& i) { return i.exchanged_bytes > 0; });
   TERN_CHECK(exchanges == (in.compute.tensor != nullptr), "execute: matrices are shared out by the {} alone",
              exchanges ? "Program" : "input");
-  const bool swaps = std::ranges::any_of(program.instructions, [](const auto& i) { return i.swapped_bytes > 0; });
-  const bool may_swap = swaps || program.num_ranks > 1;  // a stage may have no attention
-  TERN_CHECK(in.compute.context ? may_swap : !swaps, "execute: rows are shared out by the {} alone",
-             swaps ? "Program" : "input");
+  require_context(program, in);
   if (in.compute.tensor)
     for (const MicroBatch& batch : in.micro_batches)
       if (const auto rows = std::ssize(batch.tokens), ranks = std::ptrdiff_t{in.compute.tensor->comm.size()};

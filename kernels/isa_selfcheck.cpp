@@ -244,8 +244,8 @@ std::string compare_attention(const AttentionKernels<T>& kernels, const Attentio
   std::vector<T> out(q.size()), dq(q.size()), dk(k.size()), dv(v.size());
   std::vector<float> lse(c.lse.size());
   const AttentionSequence<T> all = {0, kLength, kLength, k.data(), v.data()};
-  const AttentionGradients<T> gradients = {q.data(),   k.data(),  v.data(),  out.data(), dout.data(),
-                                           lse.data(), dq.data(), dk.data(), dv.data(),  kLength};
+  const AttentionGradients<T> gradients = {q.data(),  k.data(),  v.data(),  out.data(),       dout.data(), lse.data(),
+                                           dq.data(), dk.data(), dv.data(), c.shape.q_stride, kLength,     kLength};
   auto* const scratch = static_cast<float*>(thread_scratch(attention_scratch_bytes(c.shape)));
   const int64_t positions = kTileRows / c.shape.heads;
   for (int64_t i = 0; i < kLength; i += positions)

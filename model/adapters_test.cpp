@@ -205,6 +205,14 @@ TEST(Adapters, DropoutIsCountedByRowsOfTheStep) {
     linear_forward(linear, x.rows_view(begin, end), again.rows_view(begin, end), c);
   }
   EXPECT_TRUE(same_bits(again, y));
+  // Two parts of a batch that do not touch, as one rank of a ring has them: rows 0 to 2 and 9 to 11 of 13.
+  c.dropout = DropoutPlace{9, 4, 100, 6};
+  const Tensor parts = arena.allocate(DType::f32, {6, linear.in}, MemoryClass::activations),
+               of_parts = arena.allocate(DType::f32, {6, linear.out}, MemoryClass::activations);
+  for (const int64_t r : {0, 3}) ops::copy(x.rows_view(3 * r, 3 * r + 3), parts.rows_view(r, r + 3));
+  linear_forward(linear, parts, of_parts, c);
+  for (const int64_t r : {0, 3})
+    EXPECT_TRUE(same_bits(of_parts.rows_view(r, r + 3), y.rows_view(3 * r, 3 * r + 3))) << r;
   for (const DropoutPlace place : {DropoutPlace{10, 4, 100}, {9, 5, 100}, {9, 4, 101}}) {
     c.dropout = place;
     linear_forward(linear, x, again, c);

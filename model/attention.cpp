@@ -13,6 +13,7 @@
 #include "model/context_ranks.h"
 #include "model/linear.h"
 #include "model/ops.h"
+#include "model/ring_attention.h"
 #include "model/sinks.h"
 #include "model/tensor_ranks.h"
 #include "model/unit_impl.h"
@@ -41,7 +42,7 @@ std::vector<float> slopes_of(const AttentionSpec& u) {
 // Of the heads that this rank computes: a head's slope follows from its place among all.
 std::vector<float> own_slopes(const AttentionSpec& u, const Compute& c) {
   std::vector<float> slopes = slopes_of(u);
-  if (!c.context || slopes.empty()) return slopes;
+  if (!swaps_heads(c) || slopes.empty()) return slopes;
   const int64_t each = heads_of_context(u, c).heads;
   const auto first = slopes.begin() + each * c.context->comm.rank();
   return {first, first + each};
@@ -64,6 +65,9 @@ AttentionShape kernel_shape(const AttentionSpec& u, int64_t kv_stride, const std
           .slopes_in_bf16 = u.alibi == AlibiKind::bf16,
           .slope_factor = u.alibi == AlibiKind::bf16 ? static_cast<float>(root) : 1.0f};
 }
+bool in_ring(const Compute& c) { return c.context && c.context->ring; }
+// From one key to the next of a block that goes round a ring: a row has its keys and values.
+int64_t ring_stride(const AttentionSpec& u) { return 2 * u.kv_heads * u.head_dim; }
 int64_t key_offset(const AttentionSpec& u) { return u.heads * u.head_dim; }
 int64_t value_offset(const AttentionSpec& u) { return (u.heads + u.kv_heads) * u.head_dim; }
 std::array<int64_t, 3> qkv_sections(const AttentionSpec& u) {
@@ -111,12 +115,13 @@ bool on_tiles(const AttentionSpec& u, DType dtype, Multiply multiply) {
          u.alibi == AlibiKind::none && has_tile_attention();
 }
 
-// Every sequence attends to its own rows, of a context group all ranks' rows, with the heads of this one.
+// Every sequence attends to its own rows, of a context group all ranks' rows: with the heads of this one, or in a ring.
 template <class T>
 void attend_rows(const AttentionSpec& whole, const Rows& rows, const Tensor& qkv, const Tensor& context,
                  const Tensor& lse, const Compute& c) {
   const AttentionSpec u = heads_of_context(whole, c);
   const std::vector<float> slopes = own_slopes(whole, c);
+  if (in_ring(c)) return ring_forward(kernel_shape(u, ring_stride(u), slopes), rows, qkv, context, lse, c);
   const AttentionShape shape = kernel_shape(u, u.qkv_rows(), slopes);
   if constexpr (std::is_same_v<T, bf16>)
     if (on_tiles(u, qkv.dtype(), c.multiply)) {
@@ -260,32 +265,32 @@ void attention_forward_branch(const AttentionSpec& u, const ModelSpec& spec, con
   TERN_CHECK(!rows.kv || (!saved && !kv), "attention: rows are rounded for a cache where there is one, or in training");
   const AttentionSpec seen = heads_of_context(u, c);  // over all rows of a context group
   const int64_t T = static_cast<int64_t>(rows.tokens.size()), E = u.heads * u.head_dim;
-  const Shape context_shape{c.context ? rows_of_context(rows) : T, seen.heads * seen.head_dim};
+  const bool swaps = swaps_heads(c), head_norms = u.head_norm != HeadNormKind::none;
+  const Shape context_shape{swaps ? rows_of_context(rows) : T, seen.heads * seen.head_dim};
   const DType dtype = x.dtype(), sums = wide_type(dtype);
   const MemoryClass kept = saved ? MemoryClass::activations : MemoryClass::workspace;
   NormStatistics stats;
-  const bool head_norms = u.head_norm != HeadNormKind::none;
   Tensor lse, context, swapped, query_rstd, key_rstd;
   LatentSaved latent;
   if (saved) {
     stats = allocate_statistics(u.norm, x.rows(), dtype, c);
     lse = c.arena.allocate(sums, {context_shape[0], seen.heads}, kept);
     context = c.arena.allocate(dtype, context_shape, kept);
-    if (c.context && !head_norms) swapped = c.arena.allocate(dtype, {context_shape[0], seen.qkv_rows()}, kept);
+    if (swaps && !head_norms) swapped = c.arena.allocate(dtype, {context_shape[0], seen.qkv_rows()}, kept);
     if (head_norms) {
       query_rstd = c.arena.allocate(sums, {T, u.query_norms()}, kept);
       key_rstd = c.arena.allocate(sums, {T, u.key_norms()}, kept);
     }
     if (u.latent.present()) latent = allocate_latent(u, T, dtype, c);
   }
-  // Of a context group what is swapped is kept, but rows that the heads' norms read stay and are swapped again.
-  Tensor qkv = c.arena.allocate(dtype, {T, u.qkv_rows()}, c.context && !head_norms ? MemoryClass::workspace : kept);
+  // What is swapped is kept, but rows that the heads' norms read stay and are swapped again.
+  Tensor qkv = c.arena.allocate(dtype, {T, u.qkv_rows()}, swaps && !head_norms ? MemoryClass::workspace : kept);
   if (u.latent.present())
     latent_forward(u, w.latent, normed_rows(u.norm, w.norm, x, stats.mean_T, stats.rstd_T, c), qkv,
                    saved ? &latent : nullptr, c);
   else
     linear_forward(w.qkv, all_rows(normed_rows(u.norm, w.norm, x, stats.mean_T, stats.rstd_T, c), T, c), qkv, c);
-  if (c.context && !head_norms) {
+  if (swaps && !head_norms) {
     turn(u, spec, rows, false, qkv);
     qkv = rows_for_heads(std::move(qkv), qkv_sections(u), std::move(swapped), c);
   }
@@ -295,13 +300,13 @@ void attention_forward_branch(const AttentionSpec& u, const ModelSpec& spec, con
     saved->context_TE = context, saved->lse_TH = lse, saved->query_rstd = query_rstd, saved->key_rstd = key_rstd;
     saved->dqkv_TC = saved->dnormed_TD = saved->dquery_norm = saved->dkey_norm = saved->dsinks = {};
   }
-  if (!c.context || head_norms) qkv = prepared(u, spec, w, rows, qkv, query_rstd, key_rstd, saved != nullptr, c);
-  if (c.context && head_norms) qkv = rows_for_heads(std::move(qkv), qkv_sections(u), {}, c);
+  if (!swaps || head_norms) qkv = prepared(u, spec, w, rows, qkv, query_rstd, key_rstd, saved != nullptr, c);
+  if (swaps && head_norms) qkv = rows_for_heads(std::move(qkv), qkv_sections(u), {}, c);
   const bool turned = keeps_turned(rows, kv, layer);
   if (turned) turn_heads(qkv, u.heads + 2 * u.kv_heads, u.head_dim, false);
   if (rows.kv) round_rows(u, *rows.kv, qkv);
   if (!saved) context = c.arena.allocate(dtype, context_shape, kept);
-  if (!saved && u.sinks) lse = c.arena.allocate(sums, {context_shape[0], seen.heads}, kept);
+  if (!saved && (u.sinks || in_ring(c))) lse = c.arena.allocate(sums, {context_shape[0], seen.heads}, kept);
   ops::by_dtype(dtype, [&]<class N>() {
     if (kv) return attend_cache<N>(u, rows, qkv, *kv, layer, context, lse);
     attend_rows<N>(u, rows, qkv, context, lse, c);
@@ -309,7 +314,7 @@ void attention_forward_branch(const AttentionSpec& u, const ModelSpec& spec, con
   if (u.sinks) take_sinks(u, w.sinks, context, lse, c);
   qkv = lse = {};
   if (turned) turn_heads(context, u.heads, u.head_dim, true);
-  if (c.context) context = heads_for_rows(std::move(context), std::array{E}, {}, c);
+  if (swaps) context = heads_for_rows(std::move(context), std::array{E}, {}, c);
   columns_forward(w.out, latent_values(u, context, c), out, c);
 }
 
@@ -320,6 +325,9 @@ void scores_backward(const AttentionSpec& whole, const Rows& rows, const Tensor&
                      const AttentionSaved& saved, const Tensor& dqkv, const Compute& c) {
   const AttentionSpec u = heads_of_context(whole, c);
   const std::vector<float> slopes = own_slopes(whole, c);
+  if (in_ring(c))
+    return ring_backward(kernel_shape(u, ring_stride(u), slopes), rows, qkv, saved.context_TE, dcontext, saved.lse_TH,
+                         dqkv, c);
   ops::by_dtype(qkv.dtype(), [&]<class T>() {
     const AttentionShape shape = kernel_shape(u, u.qkv_rows(), slopes);
     const T* q = qkv.span<T>().data();
@@ -352,7 +360,7 @@ void attend_backward(const AttentionSpec& u, const ModelSpec& spec, const Attent
 
 // What the output's matrix multiplied.
 Tensor out_input(const AttentionSpec& u, const AttentionSaved& saved, const Compute& c) {
-  if (!c.context) return latent_values(u, saved.context_TE, c);
+  if (!swaps_heads(c)) return latent_values(u, saved.context_TE, c);
   return latent_values(u, heads_for_rows(saved.context_TE, std::array{u.heads * u.head_dim}, {}, c), c);
 }
 
@@ -390,7 +398,7 @@ void attention_backward_branch(const AttentionSpec& u, const ModelSpec& spec, co
     saved.dkey_norm = c.arena.zeros(wide_type(dtype), {u.key_norm_width()}, left);
   }
   if (u.sinks) saved.dsinks = c.arena.zeros(wide_type(dtype), {u.heads}, left);
-  if (c.context)
+  if (swaps_heads(c))
     context_backward(u, spec, w, rows, df, saved, c);
   else
     attend_backward(u, spec, w, rows, df, saved, c);

@@ -31,6 +31,8 @@ struct ContextRanks;  // model/context_ranks.h
 struct DropoutPlace {
   uint64_t seed = 0;
   int64_t step = 0, first_row = 0;
+  int64_t gap =
+      0;  // the second half of the rows has numbers higher by it: two parts of a batch that do not touch (model/ring_rows.h)
 };
 
 struct Compute {

@@ -50,9 +50,11 @@ std::string why_not_in_context(const AttentionSpec& u, int ranks) {
   return "";
 }
 
+bool swaps_heads(const Compute& c) { return c.context && !c.context->ring; }
+
 AttentionSpec heads_of_context(const AttentionSpec& u, const Compute& c) {
   AttentionSpec part = u;
-  if (!c.context) return part;
+  if (!swaps_heads(c)) return part;
   part.heads /= c.context->comm.size(), part.kv_heads /= c.context->comm.size();
   return part;
 }
@@ -60,7 +62,7 @@ AttentionSpec heads_of_context(const AttentionSpec& u, const Compute& c) {
 int64_t rows_of_context(const Rows& rows) { return rows.starts.back(); }
 
 Tensor rows_for_heads(Tensor own, std::span<const int64_t> sections, Tensor into, const Compute& c) {
-  TERN_CHECK(c.context, "rows_for_heads: no group");
+  TERN_CHECK(swaps_heads(c), "rows_for_heads: no group that swaps");
   const int ranks = c.context->comm.size();
   const Shape turned{own.rows() * ranks, sum_of(sections) / ranks};
   const DType dtype = own.dtype();
@@ -73,7 +75,7 @@ Tensor rows_for_heads(Tensor own, std::span<const int64_t> sections, Tensor into
 }
 
 Tensor heads_for_rows(Tensor all, std::span<const int64_t> sections, Tensor into, const Compute& c) {
-  TERN_CHECK(c.context, "heads_for_rows: no group");
+  TERN_CHECK(swaps_heads(c), "heads_for_rows: no group that swaps");
   const int ranks = c.context->comm.size();
   const int64_t rows = all.rows() / ranks;
   const Tensor packed = c.arena.allocate(all.dtype(), all.shape(), MemoryClass::workspace);

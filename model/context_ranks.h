@@ -11,15 +11,19 @@
 namespace tern {
 
 /// A group, as one of its ranks sees it. A rank's Rows hold its own tokens and positions, but the starts of all sequences
-/// of the group. Each rank has equally many rows, in rank order. All ranks pass through the same units in the same order.
+/// of the group. Each rank has equally many rows, in rank order, or in a ring those of rows_in_ring (model/ring_rows.h).
+/// All ranks pass through the same units in the same order.
 struct ContextRanks {
   Comm& comm;
+  bool ring = false;  // keys and values go round (model/ring_attention.h); false: rows are swapped for heads
 };
+/// Whether attention swaps rows for heads.
+bool swaps_heads(const Compute&);
 
 /// Why a unit cannot run in such a group: "has 6 heads on a rank"; "": it can. u: this rank's part (tensor_part).
 std::string why_not_in_context(const AttentionSpec& u, int ranks);
 
-/// The attention that one rank computes: its share of the heads; without a group `u` itself.
+/// The attention that one rank computes: its share of the heads; without a group that swaps `u` itself.
 AttentionSpec heads_of_context(const AttentionSpec& u, const Compute&);
 /// Rows that attention sees: all of the group's.
 int64_t rows_of_context(const Rows&);

@@ -265,12 +265,21 @@ Tensor product_of(const Tensor& x, const Tensor& w, const Compute& c) {
 
 bool drops(const Branch& b, const Compute& c) { return b.dropout > 0 && c.dropout; }
 
+// What dropout leaves of x.
+void drop_inputs(const Branch& b, const Tensor& x, const Compute& c) {
+  const DropoutPlace& at = *c.dropout;
+  const int64_t half = at.gap ? x.rows() / 2 : x.rows();
+  ops::drop(b.dropout, {at.seed, b.stream}, at.step, at.first_row, x.rows_view(0, half));
+  if (!at.gap) return;
+  ops::drop(b.dropout, {at.seed, b.stream}, at.step, at.first_row + half + at.gap, x.rows_view(half, x.rows()));
+}
+
 // What A reads: x itself, or as workspace means of it, or what dropout leaves of either.
 Tensor inputs_of(const Branch& b, const Tensor& x, const Compute& c) {
   if (b.pool == 1 && !drops(b, c)) return x;
   const Tensor read = workspace(x, x.count() / x.rows() / b.pool, c);
   b.pool == 1 ? ops::copy(x, read) : ops::pool_columns(x, b.pool, read);
-  if (drops(b, c)) ops::drop(b.dropout, {c.dropout->seed, b.stream}, c.dropout->step, c.dropout->first_row, read);
+  if (drops(b, c)) drop_inputs(b, read, c);
   return read;
 }
 
@@ -305,7 +314,7 @@ void branch_input(const Branch& b, const Tensor& dy, const Tensor& dx, const Com
   if (b.pool == 1 && !drops(b, c)) return multiply_input(b.a, g, true, dx, adding);
   const Tensor read = workspace(g, b.a.count() / b.rank, c);
   multiply_input(b.a, g, false, read, adding);
-  if (drops(b, c)) ops::drop(b.dropout, {c.dropout->seed, b.stream}, c.dropout->step, c.dropout->first_row, read);
+  if (drops(b, c)) drop_inputs(b, read, c);
   b.pool == 1 ? ops::add(read, dx) : ops::add_pooled_gradient(read, b.pool, dx);
 }
 

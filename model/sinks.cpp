@@ -13,7 +13,7 @@ namespace {
 
 // The first of the heads that this rank computes, among those of `u`.
 int64_t first_own_head(const AttentionSpec& u, const Compute& c) {
-  return c.context ? heads_of_context(u, c).heads * c.context->comm.rank() : 0;
+  return swaps_heads(c) ? heads_of_context(u, c).heads * c.context->comm.rank() : 0;
 }
 
 // All heads' sinks in the type of statistics.

@@ -25,8 +25,7 @@ struct FactsQuery {
 };
 
 UnitFacts facts_of(const FactsQuery& z, const Unit& unit, int64_t input_bytes) {
-  const bool swaps = z.mesh.ulysses && z.mesh.context > 1;
-  const UnitCost c = swaps ? unit_cost_in_context(unit, z.query) : unit_cost(unit, z.query);
+  const UnitCost c = unit_cost_in_mesh(unit, z.query, z.mesh);
   const UnitTimes t = unit_times(z.job, z.machine, z.mesh, z.query, unit, c);
   UnitFacts f;
   f.forward = t.forward, f.backward = t.backward, f.weight = t.weight;

@@ -37,6 +37,8 @@ LinkBytes exchange_link_bytes(const Instruction& i, int ranks) {
   return {bytes, bytes};
 }
 
+LinkBytes ring_link_bytes(const Instruction& i) { return {i.ring_bytes, i.ring_bytes}; }
+
 LinkBytes swap_link_bytes(const Instruction& i, int ranks) {
   const int64_t bytes = i.swapped_bytes / ranks * (ranks - 1);
   return {bytes, bytes};

@@ -91,6 +91,7 @@ class Lowerer {
   bool pipelined() const { return at_.shape.num_devices > 1; }
   const UnitCost& cost(int u) const { return costs_.of(u, std::max(micro_, 0)); }
   const SwappedBytes& swaps(int u) const { return costs_.swaps_of(u, std::max(micro_, 0)); }
+  const RingBytes& ring(int u) const { return costs_.rings_of(u, std::max(micro_, 0)); }
   const Layer& layer(int l) const { return at_.layers[l].layer; }
   int first_unit() const { return layer(first_layer_[stage_]).first; }
   int end_unit() const {
@@ -213,7 +214,7 @@ class Lowerer {
     if (u < last()) i.allocates.push_back({output(u, micro_), c.output_bytes});
     if (keeps(u)) i.allocates.push_back({saved(u, micro_), c.saved_bytes});
     i.workspace_bytes = c.forward_workspace;
-    i.exchanged_bytes = c.forward_exchanged, i.swapped_bytes = swaps(u).forward;
+    i.exchanged_bytes = c.forward_exchanged, i.swapped_bytes = swaps(u).forward, i.ring_bytes = ring(u).forward;
     i.flops = c.forward_flops;
     i.bytes_moved = c.forward_bytes_moved;
     return i;
@@ -241,6 +242,7 @@ class Lowerer {
     i.frees = std::move(frees);
     i.workspace_bytes = c.backward_input_workspace;
     i.exchanged_bytes = c.backward_input_exchanged, i.swapped_bytes = swaps(u).backward_input;
+    i.ring_bytes = ring(u).backward_input;
     i.flops = c.backward_input_flops;
     i.bytes_moved = c.backward_input_bytes_moved;
     compute(std::move(i));

@@ -16,12 +16,14 @@ MicroBatchCosts::MicroBatchCosts(const ModelSpec& spec, const Placement& at) {
     if (now != before) {
       std::vector<UnitCost>& all = costs.emplace_back();
       std::vector<SwappedBytes>& swapped = swaps.emplace_back(static_cast<size_t>(units));
-      const bool in_context = at.mesh.ulysses && at.mesh.context > 1;
+      std::vector<RingBytes>& passed = rings.emplace_back(static_cast<size_t>(units));
+      const bool in_context = at.mesh.context > 1;
       for (int u = 0; u < units; ++u) {
         const Unit& unit = spec.units[static_cast<size_t>(u)];
         const CostQuery q = at.query(u, m);
-        all.push_back(in_context ? unit_cost_in_context(unit, q) : unit_cost(unit, q));
-        if (in_context) swapped[static_cast<size_t>(u)] = swapped_bytes(unit, q);
+        all.push_back(unit_cost_in_mesh(unit, q, at.mesh));
+        if (in_context && at.mesh.ulysses) swapped[static_cast<size_t>(u)] = swapped_bytes(unit, q);
+        if (in_context && !at.mesh.ulysses) passed[static_cast<size_t>(u)] = ring_bytes(unit, q, at.mesh.context);
       }
       before = now;
     }

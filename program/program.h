@@ -92,6 +92,8 @@ struct Instruction {  // one entry of the list
       0;  // of whole tensors that a unit's pass gathers or sums over its tensor group; each rank has only a part of them
   int64_t swapped_bytes =
       0;  // of this rank's tensors that a unit's pass swaps over its context group of n ranks; 1/n of them stays here
+  int64_t ring_bytes =
+      0;  // that a unit's pass sends to the next rank of its context group, and receives from the one before
   std::vector<int> waits;  // places of instructions that must have ended, besides those of its reads and its resource
 };
 

@@ -18,6 +18,17 @@ HeadNorms head_norms(const AttentionSpec& u, const Sizes& z) {
   return {weights, z.T * (u.query_norms() + u.key_norms()) * z.g, weights * z.g, z.T * u.qkv_rows() * z.s};
 }
 
+// Where keys and values go round: two blocks of them; forward the sums apart from what is rounded; backward two blocks' gradients and dq, in
+// the type of sums. Where nothing is saved the passes' lse beside what others have.
+struct RingTemporaries {
+  int64_t forward = 0, backward = 0, lse = 0;
+};
+RingTemporaries ring_temporaries(const AttentionSpec& u, const Sizes& z) {
+  if (!z.ring) return {};
+  const int64_t rows = z.T * u.heads * u.head_dim * z.g, keys = 2 * z.T * 2 * u.kv_heads * u.head_dim;
+  return {keys * z.s + (z.s < z.g ? rows : 0), keys * (z.s + z.g) + rows, z.T * u.heads * z.g};
+}
+
 // Latent attention: rq and rk the ranks, rr = rk + rotary elements of the narrow row, Q = heads·head_dim, U rows of the
 // matrix that makes keys and values, V of the output's. The narrow rows' matrices are whole on every rank.
 // Longer than a screen: one sum per figure of a unit, each beside the others that it is read against.
@@ -31,6 +42,7 @@ UnitCost latent_cost(const AttentionSpec& u, const Sizes& z) {
   const int64_t values = V == E ? 0 : T * V * s, gathered = z.gathered(D), row = T * s;
   // Where rows are swapped for heads, as of other attention; the output's matrix reads `read` bytes.
   const int64_t swapped = z.swaps ? row * C : 0, back = z.swaps ? row * E : 0, read = V == E ? back : values;
+  const RingTemporaries ring = ring_temporaries(u, z);
   const auto with_rank = [&](int64_t bytes) { return rq ? bytes : 0; };
   const auto without = [&](int64_t bytes) { return rq ? 0 : bytes; };
   using enum AdaptedModule;
@@ -51,14 +63,15 @@ UnitCost latent_cost(const AttentionSpec& u, const Sizes& z) {
                      with_rank(kept * narrow + row * (rq + Q) + z.forward(T, to_q, rq)),
                      kept * narrow + row * (rk + U) + z.forward(T, to_u, rk)});
   };
-  c.forward_workspace =
-      std::max({swapped + projecting(0), 2 * swapped, 2 * back, back + gathered + values + z.forward(T, to_d, V)});
-  c.unsaved_workspace = std::max({row * C + projecting(1), 2 * swapped, row * (C + E), 2 * back,
-                                  gathered + row * E + values + z.forward(T, to_d, V)});
+  c.forward_workspace = std::max(
+      {swapped + projecting(0), 2 * swapped, 2 * back, back + gathered + values + z.forward(T, to_d, V), ring.forward});
+  c.unsaved_workspace = std::max({row * C + projecting(1), 2 * swapped, row * (C + E) + ring.lse + ring.forward,
+                                  2 * back, gathered + row * E + values + z.forward(T, to_d, V)});
   c.backward_input_workspace =
-      std::max({gathered + row * E + values + z.input_gradient(T, to_d, V), 2 * back, back + swapped, 2 * swapped,
-                row * (U + rk) + z.input_gradient(T, to_u, rk), row * 2 * rk, row * Q + z.input_gradient(T, to_q, in),
-                with_rank(z.input_gradient(T, to_rq, D)), row * D + gathered + z.input_gradient(T, to_rr, D)});
+      std::max({gathered + row * E + std::max(values + z.input_gradient(T, to_d, V), ring.backward), 2 * back,
+                back + swapped, 2 * swapped, row * (U + rk) + z.input_gradient(T, to_u, rk), row * 2 * rk,
+                row * Q + z.input_gradient(T, to_q, in), with_rank(z.input_gradient(T, to_rq, D)),
+                row * D + gathered + z.input_gradient(T, to_rr, D)});
   c.backward_weight_workspace = std::max(
       {2 * back, back + values, gathered + read + z.weight_gradient(T, to_d, V),
        row * (rk + U) + z.weight_gradient(T, to_u, rk), with_rank(row * (rq + Q) + z.weight_gradient(T, to_q, rq)),
@@ -93,7 +106,9 @@ UnitCost attention_cost(const AttentionSpec& whole, const Sizes& z) {
   const AdaptedMatrix qkv = qkv_matrix(z.adapters, E, u.kv_heads * u.head_dim), out = z.matrix(AdaptedModule::out, D);
   const Join join = cost_of(u.join, z, D);
   const HeadNorms heads = head_norms(u, z);
-  const int64_t sinks = u.sinks ? u.heads : 0, lse = T * sinks * z.g;  // they need lse where nothing is saved, too
+  const RingTemporaries ring = ring_temporaries(u, z);
+  const int64_t sinks = u.sinks ? u.heads : 0;
+  const int64_t lse = std::max(T * sinks * z.g, ring.lse);  // sinks need it where nothing is saved, too
   UnitCost c;
   c.parameters = norm_parameters(u.norm) + C * D + (u.qkv_bias ? C : 0) + D * E + (u.out_bias ? D : 0) +
                  u.relative * u.heads + sinks + heads.parameters + join.parameters;
@@ -105,13 +120,15 @@ UnitCost attention_cost(const AttentionSpec& whole, const Sizes& z) {
   // Where rows are swapped for heads: qkv and context before and after it, and what travels, by turns. With norms of heads qkv stays as it
   // is, and a prepared copy is swapped, in the backward once more.
   const int64_t in = z.swaps ? T * C * s : 0, back = z.swaps ? T * E * s : 0, again = z.swaps ? heads.turned : 0;
-  c.forward_workspace = std::max({in - again + normed + gathered + z.forward(T, qkv, D),  // normed while qkv is made
-                                  heads.turned, 2 * in, 2 * back, back + gathered + z.forward(T, out, E)});
-  c.unsaved_workspace = std::max({normed + gathered + T * C * s + z.forward(T, qkv, D), 2 * in, T * (C + E) * s + lse,
-                                  2 * back, gathered + T * E * s + z.forward(T, out, E)});
+  c.forward_workspace =
+      std::max({in - again + normed + gathered + z.forward(T, qkv, D),  // normed while qkv is made
+                heads.turned + ring.forward, 2 * in, 2 * back, back + gathered + z.forward(T, out, E)});
+  c.unsaved_workspace =
+      std::max({normed + gathered + T * C * s + z.forward(T, qkv, D), 2 * in, T * (C + E) * s + lse + ring.forward,
+                2 * back, gathered + T * E * s + z.forward(T, out, E)});
   c.backward_input_workspace =
       join.workspace +
-      std::max({gathered + T * E * s + std::max(z.input_gradient(T, out, E), heads.turned),  // dcontext
+      std::max({gathered + T * E * s + std::max(z.input_gradient(T, out, E), heads.turned + ring.backward),  // dcontext
                 2 * back, back + in + again, 2 * in, gathered + z.input_gradient(T, qkv, D)});
   c.backward_weight_workspace = join.workspace + std::max({2 * back, back + gathered + z.weight_gradient(T, out, E),
                                                            normed + gathered + z.weight_gradient(T, qkv, D)});

@@ -1,6 +1,7 @@
 #pragma once
-// A unit in a context group that swaps rows for heads (model/context_ranks.h).
+// A unit in a context group that swaps rows for heads (model/context_ranks.h), or passes keys round a ring (model/ring_attention.h).
 
+#include "spec/mesh.h"
 #include "spec/unit_cost.h"
 
 namespace tern {
@@ -13,5 +14,18 @@ struct SwappedBytes {
   int64_t forward = 0, backward_input = 0, backward_weight = 0;
 };
 SwappedBytes swapped_bytes(const Unit&, const CostQuery&);
+
+/// unit_cost with the temporaries of a ring. The query's tokens are this rank's rows.
+UnitCost unit_cost_in_ring(const Unit&, const CostQuery&);
+
+/// Bytes that this rank sends to the next one, and receives from the one before, inside a unit's passes. With n ranks and B bytes of keys and
+/// values of its rows: (n − 1)·B forward; backward the same once more, and n times their gradients, in the type of sums.
+struct RingBytes {
+  int64_t forward = 0, backward_input = 0;
+};
+RingBytes ring_bytes(const Unit&, const CostQuery&, int64_t ranks);
+
+/// Of the three costs of a unit, the one of the mesh's context axis.
+UnitCost unit_cost_in_mesh(const Unit&, const CostQuery&, const Mesh&);
 
 }  // namespace tern

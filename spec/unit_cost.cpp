@@ -82,8 +82,9 @@ UnitCost cost(const ParallelSpec& u, const Sizes& z) {
   UnitCost c = cost(u.attention, z);
   const UnitCost m = cost(u.mlp, z);
   const int64_t rows = z.N * u.mlp.width * z.s;
-  // What the MLP keeps begins after attention's temporaries have gone; those of swaps are the most beside anything.
-  const int64_t later = z.swaps ? 0 : m.saved_bytes, left_later = z.swaps ? 0 : m.left_bytes;
+  // What the MLP keeps begins after attention's temporaries have gone; those of swaps and rings are the most beside anything.
+  const bool most = z.swaps || z.ring;
+  const int64_t later = most ? 0 : m.saved_bytes, left_later = most ? 0 : m.left_bytes;
   c.forward_workspace = std::max(c.forward_workspace - later, rows + m.forward_workspace);
   c.unsaved_workspace = std::max(c.unsaved_workspace, rows + m.unsaved_workspace);
   c.backward_input_workspace = std::max(c.backward_input_workspace - left_later, rows + m.backward_input_workspace);
@@ -231,10 +232,10 @@ int64_t own_table_gradient(const Unit& unit, const CostQuery& q) {
   return head && head->tied && !unit.frozen ? largest_part(head->vocab, q.tensor) * head->width : 0;
 }
 
-static UnitCost cost_of(const Unit& unit, const CostQuery& q, bool swaps) {
+static UnitCost cost_of(const Unit& unit, const CostQuery& q, bool swaps, bool ring) {
   const int64_t s = size_of(q.dtype), g = size_of(wide_type(q.dtype));
-  const Sizes sizes{q.tokens,      split_rows(q), q.attended_pairs,  s, g,
-                    unit.adapters, unit.frozen,   unit.stored.coded, q, swaps};
+  const Sizes sizes{q.tokens, split_rows(q), q.attended_pairs, s, g, unit.adapters, unit.frozen, unit.stored.coded, q,
+                    swaps,    ring};
   UnitCost c = std::visit([&](const auto& spec) { return cost(spec, sizes); }, unit.spec);
   if (c.trained == 0) {  // what would be left for the weights' gradients ends with BACKWARD_INPUT
     c.backward_input_workspace += c.left_bytes;
@@ -246,8 +247,14 @@ static UnitCost cost_of(const Unit& unit, const CostQuery& q, bool swaps) {
   return c;
 }
 
-UnitCost unit_cost(const Unit& unit, const CostQuery& q) { return cost_of(unit, q, false); }
-UnitCost unit_cost_in_context(const Unit& unit, const CostQuery& q) { return cost_of(unit, q, true); }
+UnitCost unit_cost(const Unit& unit, const CostQuery& q) { return cost_of(unit, q, false, false); }
+UnitCost unit_cost_in_context(const Unit& unit, const CostQuery& q) { return cost_of(unit, q, true, false); }
+UnitCost unit_cost_in_ring(const Unit& unit, const CostQuery& q) { return cost_of(unit, q, false, true); }
+
+UnitCost unit_cost_in_mesh(const Unit& unit, const CostQuery& q, const Mesh& mesh) {
+  if (mesh.context == 1) return unit_cost(unit, q);
+  return mesh.ulysses ? unit_cost_in_context(unit, q) : unit_cost_in_ring(unit, q);
+}
 
 SwappedBytes swapped_bytes(const Unit& unit, const CostQuery& q) {
   const AttentionSpec* whole = attention_of(unit);
@@ -257,6 +264,14 @@ SwappedBytes swapped_bytes(const Unit& unit, const CostQuery& q) {
                 back = q.tokens * u.heads * u.head_dim * size_of(q.dtype);
   const int64_t again = u.head_norm == HeadNormKind::none ? 0 : in;  // kept before the norms, not after the swap
   return {in + back, in + back + again, unit_cost(unit, q).trained > 0 ? back : 0};
+}
+
+RingBytes ring_bytes(const Unit& unit, const CostQuery& q, int64_t ranks) {
+  const AttentionSpec* whole = attention_of(unit);
+  if (!whole) return {};
+  const int64_t keys = q.tokens * 2 * with_own_heads(*whole, q.tensor).kv_heads * whole->head_dim,
+                passed = (ranks - 1) * keys * size_of(q.dtype);
+  return {passed, passed + ranks * keys * size_of(wide_type(q.dtype))};
 }
 
 int64_t expert_rows(const MoeSpec& u, const CostQuery& q) {

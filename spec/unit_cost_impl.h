@@ -23,6 +23,7 @@ struct Sizes {
   bool frozen, coded;
   const CostQuery& query;
   bool swaps;  // rows for heads
+  bool ring;   // keys and values go round
   // Products by what they are: scratch(kForward, rows, out, in).
   int64_t operator()(ProductKind product, int64_t m, int64_t n, int64_t k) const {
     return query.scratch && m ? query.scratch(product, m, n, k) : 0;

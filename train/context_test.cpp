@@ -34,6 +34,26 @@ TEST(TrainContext, AnyCompositionIsNearOneRank) {
   }
 }
 
+// Any number of key/value heads: two here, one to a rank of a tensor group.
+TEST(TrainContext, InARingAnyCompositionIsNearOneRank) {
+  for (const bool tied : {false, true}) {
+    const RunInputs inputs(tied, 2, 4, 2);
+    TrainSettings s = short_run(inputs, DType::f64);
+    s.optimizer = update_config(UpdateRule::sgd);
+    RunsOfOneRank one(s);
+    expect_near(one, {.context = tied ? 2 : 4, .ring = true});
+    for (const int zero : {1, 2, 3}) {
+      if (zero != (tied ? 3 : 2)) expect_near(one, {.data = 2, .zero = zero, .context = 2, .ring = true});
+      expect_near(one, {.stages = 2, .data = tied ? 1 : 2, .zero = zero, .context = 2, .ring = true});
+    }
+    expect_near(
+        one,
+        {.stages = 2, .tensor = 2, .zero = tied ? 3 : 1, .recompute = Recompute::full, .context = 2, .ring = true});
+    expect_near(one,
+                {.tensor = 2, .zero = tied ? 2 : 0, .recompute = Recompute::attention, .context = 2, .ring = true});
+  }
+}
+
 // Norms by head; slopes by head.
 TEST(TrainContext, HeadsThatAreNormedOrSlopedAreNearOneRank) {
   const RunInputs inputs(true, 2, 4, 4);
@@ -50,6 +70,7 @@ TEST(TrainContext, HeadsThatAreNormedOrSlopedAreNearOneRank) {
     s.optimizer = update_config(UpdateRule::sgd);
     RunsOfOneRank one(s);
     expect_near(one, {.context = 2});
+    expect_near(one, {.context = 2, .ring = true});
     expect_near(one, {.stages = 2, .data = 2, .zero = 1, .recompute = Recompute::full, .context = 2});
   }
 }
@@ -61,12 +82,16 @@ TEST(TrainContext, InOtherTypesAndWithOtherRules) {
       TrainSettings s = short_run(inputs, dtype);
       s.optimizer = update_config(rule);
       SCOPED_TRACE(fmt::format("{} {}", name_of(dtype), name_of(rule)));
-      MemoryIo io, one;
-      const TrainResult got = train_in_mesh(s, {.data = 2, .zero = 1, .context = 2}, io);
-      expect_whole(got);
-      s.sum_order.groups = 2;
-      const TrainResult want = train_on(s, 1, one);
-      EXPECT_LE(std::abs(*got.loss - *want.loss) / *want.loss, dtype == DType::f32 ? 1e-4 : 3e-2);
+      MemoryIo one;
+      TrainSettings alone = s;
+      alone.sum_order.groups = 2;
+      const TrainResult want = train_on(alone, 1, one);
+      for (const bool ring : {false, true}) {
+        MemoryIo io;
+        const TrainResult got = train_in_mesh(s, {.data = 2, .zero = 1, .context = 2, .ring = ring}, io);
+        expect_whole(got);
+        EXPECT_LE(std::abs(*got.loss - *want.loss) / *want.loss, dtype == DType::f32 ? 1e-4 : 3e-2);
+      }
     }
 }
 
@@ -76,7 +101,7 @@ TEST(TrainContext, AStoppedRunGoesOnUnderAnotherMesh) {
   s.optimizer = update_config(UpdateRule::sgd);
   s.schedule.total_steps = 4, s.eval_every = 0, s.valid_data.clear();
   const MeshCase meshes[] = {
-      {}, {.data = 2, .zero = 1, .context = 2}, {.stages = 2, .tensor = 2, .zero = 3, .context = 2}};
+      {}, {.data = 2, .zero = 1, .context = 2}, {.stages = 2, .tensor = 2, .zero = 3, .context = 2, .ring = true}};
   MemoryIo whole;
   s.sum_order.groups = 1;
   const TrainResult want = train_on(s, 1, whole);
@@ -113,6 +138,10 @@ TEST(TrainContext, WhatIsNotRunIsRefusedByNameBeforeAnythingIsWritten) {
   EXPECT_NE(refusal(same, {.context = 4}).find("--context-parallel 4: unit 1 has 2 key/value heads"),
             std::string::npos);
   EXPECT_NE(refusal(same, {.tensor = 2, .context = 2}).find("--context-parallel 2: unit 1 has 1 key/value heads"),
+            std::string::npos);
+  EXPECT_NE(refusal(same, {.context = 4}).find("--context-by ring"), std::string::npos);
+  EXPECT_NE(refusal([](TrainSettings& s) { s.seq = 6; }, {.context = 2, .ring = true})
+                .find("the 6 tokens of --seq cannot be shared out in 4 equal parts; choose --seq 8"),
             std::string::npos);
   EXPECT_NE(
       refusal([](TrainSettings& s) { s.seq = 7; }, {.context = 2}).find("the 7 tokens of --seq cannot be shared out"),

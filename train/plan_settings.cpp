@@ -29,8 +29,6 @@ std::string why_not_trained(const Plan& p) {
   const auto shares = [&](const char* what, const char* fix) {
     return fmt::format("shares out {}, which tern train does not yet: plan with --fix {}", what, fix);
   };
-  if (c.mesh.context > 1 && !c.mesh.ulysses)
-    return shares("sequences in a ring (context parallelism)", "cp-by=ulysses or cp=1");
   if (c.mesh.expert > 1 || c.mesh.expert_tensor > 1) return shares("experts (expert parallelism)", "ep=1,etp=1");
   if (splits_backward(c.schedule) && c.num_stages > 1 && c.mesh.replicas() > 1)
     for (const PlannedLayers& l : p.layers)
@@ -98,6 +96,7 @@ std::vector<PlannedValue> planned_values(const Plan& p) {
   list.push_back({"ranks", fmt::format("{}", p.choice.devices())});
   list.push_back({"tensor-parallel", fmt::format("{}", p.choice.mesh.tensor)});
   list.push_back({"context-parallel", fmt::format("{}", p.choice.mesh.context)});
+  if (p.choice.mesh.context > 1) list.push_back({"context-by", p.choice.mesh.ulysses ? "ulysses" : "ring"});
   if (const auto mode = planned_mode(p)) list.push_back({"recompute", std::string(name_of(*mode))});
   return list;
 }

@@ -24,7 +24,7 @@ RankGroups rank_groups(const ModelSpec& spec, const RankPlace& at, Comm& world) 
     for (int r = 0; r < at.context.ranks; ++r)
       same_rows.push_back(at.rank_of(at.device, at.share() * at.context.ranks + r, at.tensor.place));
     groups.context = group(same_rows);
-    groups.rows = std::make_unique<const ContextRanks>(ContextRanks{*groups.context});
+    groups.rows = std::make_unique<const ContextRanks>(ContextRanks{*groups.context, at.context.ring});
   }
   if (!at.in_mesh()) return groups;
   std::vector<int> same_part, same_table{at.rank_of(at.home.front(), at.replica, at.tensor.place)};

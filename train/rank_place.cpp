@@ -12,7 +12,7 @@ RankPlace rank_place(const ModelSpec& spec, const TrainSettings& s, int rank) {
   place.tensor = {rank % s.tensor, s.tensor};
   const int group = rank / s.tensor;
   place.device = group / place.replicas, place.replica = group % place.replicas;
-  place.context = {place.replica % s.context_ranks, s.context_ranks};
+  place.context = {place.replica % s.context_ranks, s.context_ranks, s.context_ring};
   if (num_stage_devices(s) == 1) return place;
   const Placement placed = placement_of(spec, *s.plan);
   for (const PlacedLayer& l : placed.layers)

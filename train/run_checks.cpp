@@ -17,7 +17,7 @@ Facts made_by(const TrainSettings& s, int threads) {
           {"instruction set", std::string(name_of(active_isa()))},
           {"threads", fmt::format("{}", threads)},
           {"tensor-parallel", fmt::format("{}", s.tensor)},
-          {"context-parallel", fmt::format("{}", s.context_ranks)},
+          {"context-parallel", fmt::format("{}{}", s.context_ranks, s.context_ring ? " in a ring" : "")},
           {"multiplier", s.multiply == Multiply::fast ? std::string(fast_matmul_name()) : "own kernels"}};
 }
 

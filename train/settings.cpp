@@ -101,6 +101,11 @@ int context_ranks_from(const Options& o, const std::optional<Plan>& plan) {
   if (!o.knows("context-parallel")) return 1;
   return static_cast<int>(plan ? plan->choice.mesh.context : o.integer("context-parallel"));
 }
+bool context_ring_from(const Options& o, const std::optional<Plan>& plan) {
+  if (!o.knows("context-by")) return false;
+  const Mesh mesh = plan ? plan->choice.mesh : Mesh{};
+  return plan ? mesh.context > 1 && !mesh.ulysses : o.text("context-by") == "ring";
+}
 SumOrder sum_order_from(const Options& o, const std::optional<Plan>& plan = {}) {
   if (o.knows("sum-groups") && o.has("sum-groups")) return {o.integer("sum-groups")};
   const int shared = tensor_from(o, plan) * context_ranks_from(o, plan);
@@ -201,7 +206,8 @@ TrainSettings train_settings(const Options& o) {
   s.schedule = schedule_from(o);
   const std::optional<Plan> plan = o.knows("plan") ? plan_option(o) : std::nullopt;
   s.ranks = ranks_from(o, plan), s.tensor = tensor_from(o, plan);
-  s.context_ranks = context_ranks_from(o, plan), s.sum_order = sum_order_from(o, plan);
+  s.context_ranks = context_ranks_from(o, plan), s.context_ring = context_ring_from(o, plan);
+  s.sum_order = sum_order_from(o, plan);
   s.optimizer = optimizer_from(o, rule_from(o, plan));
   if (async_without_momentum(o) && s.optimizer.rule == UpdateRule::sgd && !o.given("momentum"))
     s.optimizer.set_option("momentum", 0);

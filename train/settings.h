@@ -53,11 +53,13 @@ struct TrainSettings {
   int64_t seq = 256, batch = 32, micro_batch = 32;  // seq in tokens; batch and micro_batch in sequences
   // The longest sequence that the trained model declares; absent: as MODEL does.
   std::optional<int64_t> context;
-  int ranks = 1;                  // of the whole run: pipeline devices × data shares × groups
-  int tensor = 1;                 // --tensor-parallel: so many neighbouring ranks share out each matrix
-  int context_ranks = 1;          // --context-parallel: so many ranks share out the rows of each micro-batch
-  int zero = 0;                   // of every layer, unless a plan says it layer by layer (zero_of_units)
-  SumOrder sum_order;             // --sum-groups, over the micro-batches of all ranks
+  int ranks = 1;          // of the whole run: pipeline devices × data shares × groups
+  int tensor = 1;         // --tensor-parallel: so many neighbouring ranks share out each matrix
+  int context_ranks = 1;  // --context-parallel: so many ranks share out the rows of each micro-batch
+  bool context_ring =
+      false;           // --context-by ring: keys and values go round those ranks; false: they swap rows for heads
+  int zero = 0;        // of every layer, unless a plan says it layer by layer (zero_of_units)
+  SumOrder sum_order;  // --sum-groups, over the micro-batches of all ranks
   LearningRateSchedule schedule;  // total_steps: --steps
   UpdateConfig optimizer = update_config(UpdateRule::adamw);
   DType dtype = DType::f32;

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/rounding.h"
+#include "model/ring_attention.h"
 #include "model/tensor_parts.h"
 #include "model/visit_weights.h"
 
@@ -53,12 +54,18 @@ void check_context_ranks(const ModelSpec& spec, const TrainSettings& s) {
   const ModelSpec part = part_of_rank(spec, {.ranks = s.tensor});
   for (size_t u = 0; u < part.units.size(); ++u) {
     const AttentionSpec* a = attention_of(part.units[u]);
-    if (const std::string fault = a ? why_not_in_context(*a, s.context_ranks) : ""; !fault.empty())
-      refuse(fmt::format("unit {} {}, which is not shared out; choose another number, or 1", u, fault));
+    if (!a) continue;
+    const std::string fault = s.context_ring ? why_not_in_ring(*a) : why_not_in_context(*a, s.context_ranks);
+    if (!fault.empty() && s.context_ring)
+      refuse(fmt::format("unit {} {}, which no ring takes; choose --context-by ulysses, or 1", u, fault));
+    if (!fault.empty())
+      refuse(
+          fmt::format("unit {} {}, which is not shared out; choose another number, --context-by ring, or 1", u, fault));
   }
-  if (s.seq % s.context_ranks != 0)
-    refuse(fmt::format("the {} tokens of --seq cannot be shared out in equal parts; choose --seq {}", s.seq,
-                       s.context_ranks * ceil_div(s.seq, int64_t{s.context_ranks})));
+  const int64_t parts = s.context_ring ? 2 * s.context_ranks : s.context_ranks;
+  if (s.seq % parts != 0)
+    refuse(fmt::format("the {} tokens of --seq cannot be shared out in {} equal parts; choose --seq {}", s.seq, parts,
+                       parts * ceil_div(s.seq, parts)));
 }
 
 TensorNorm tensor_norm(const ModelSpec& part, const RankPlace& place, const RankGroups& groups, const Shares& shares) {

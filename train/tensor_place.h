@@ -11,6 +11,7 @@ struct TensorPlace {
 /// A rank's place among `ranks` ranks that share out the rows of each micro-batch (model/context_ranks.h).
 struct ContextPlace {
   int place = 0, ranks = 1;
+  bool ring = false;  // whether their keys and values go round a ring
 };
 
 }  // namespace tern

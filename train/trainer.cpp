@@ -106,8 +106,8 @@ std::vector<MicroBatch> RankTrainer::my_batches() const {
   std::vector<MicroBatch> own = feed_->samples(first, rank_batch(s_), s_.micro_batch, rope_ ? &*rope_ : nullptr);
   for (size_t i = 0; i < own.size(); ++i)
     own[i].first_row = (place_.share() * rank_batch(s_) + static_cast<int64_t>(i) * s_.micro_batch) * s_.seq;
-  if (const auto [place, ranks] = place_.context; ranks > 1)
-    for (MicroBatch& batch : own) batch = context_part(batch, place, ranks);
+  if (const auto [place, ranks, ring] = place_.context; ranks > 1)
+    for (MicroBatch& batch : own) batch = ring ? ring_part(batch, place, ranks) : context_part(batch, place, ranks);
   if (flips_labels(s_, worker_.rank())) flip_labels(own, in_.spec.vocab);
   if (hooks_.companion) hooks_.companion->choose_targets(own);
   return own;

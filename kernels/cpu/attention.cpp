@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/region_errors.h"
 #include "base/rounding.h"
+#include "kernels/cpu/attention_onto.h"
 #include "kernels/cpu/attention_table.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/thread_scratch.h"
@@ -129,7 +130,7 @@ void attention_forward(const AttentionShape& shape, std::span<const AttentionSeq
   TaskList tasks;
   Work work;
   for (const AttentionSequence<T>& s : sequences) {
-    TERN_CHECK(s.query_count >= 0 && s.num_keys >= s.query_count &&
+    TERN_CHECK(s.query_count >= 0 && s.num_keys + s.ahead >= s.query_count && (!s.onto || !lse.empty()) &&
                    (s.pages ? s.layout.page_tokens > 0 : !s.kept.keys) &&
                    (lse.empty() || lse.size() >= static_cast<size_t>((s.query_begin + s.query_count) * shape.heads)),
                "attention_forward: {} queries from row {} of {} keys in pages of {}, {} sums kept", s.query_count,
@@ -172,9 +173,10 @@ void attention_backward(const AttentionShape& shape, std::span<const int64_t> st
   const auto sequence = [&](size_t s) {
     const int64_t row = starts[s], q_row = row * shape.q_stride, kv_row = row * shape.kv_stride,
                   out_row = row * shape.out_stride;
+    const int64_t length = starts[s + 1] - row;
     return AttentionGradients<T>{
-        q + q_row,  k + kv_row,  v + kv_row,  out + out_row,      dout + out_row, lse.data() + row * shape.heads,
-        dq + q_row, dk + kv_row, dv + kv_row, starts[s + 1] - row};
+        q + q_row,  k + kv_row,  v + kv_row,  out + out_row,  dout + out_row, lse.data() + row * shape.heads,
+        dq + q_row, dk + kv_row, dv + kv_row, shape.q_stride, length,         length};
   };
   const AttentionKernels<T>& kernels = active<T>();
   if (head_rows(shape, longest) <= kHeadRows && heads.count() >= kTasksOfThread * omp_get_max_threads()) {
@@ -197,11 +199,89 @@ void attention_backward(const AttentionShape& shape, std::span<const int64_t> st
   });
 }
 
+namespace {
+
+template <class T>
+AttentionGradients<T, float> gradients_of(const AttentionShape& shape, const AttentionPiece& p,
+                                          const AttentionInputs<T>& x, float* dq, float* dk, float* dv) {
+  const int64_t q_row = p.query_row * shape.q_stride, kv_row = p.key_row * shape.kv_stride,
+                out_row = p.query_row * shape.out_stride;
+  return {.q = x.q + q_row,
+          .k = x.k + kv_row,
+          .v = x.v + kv_row,
+          .out = x.out + out_row,
+          .dout = x.dout + out_row,
+          .lse = x.lse + p.query_row * shape.heads,
+          .dq = dq ? dq + out_row : nullptr,
+          .dk = dk ? dk + kv_row : nullptr,
+          .dv = dv ? dv + kv_row : nullptr,
+          .dq_stride = shape.out_stride,
+          .num_queries = p.num_queries,
+          .num_keys = p.num_keys,
+          .ahead = p.distance,
+          .adds = true};
+}
+
+// Tiles of queries, or blocks of keys, of all pieces.
+template <class Kernel, class Gradients>
+void for_each_tile(const AttentionShape& shape, std::span<const AttentionPiece> pieces, int64_t positions,
+                   int64_t AttentionPiece::*count, Kernel kernel, Gradients gradients) {
+  check_shape(shape);
+  TERN_CHECK(shape.causal && !shape.slopes_in_bf16, "attention_onto: queries that see later keys, or slopes in bf16");
+  TaskList tasks;
+  Work work;
+  for (const AttentionPiece& p : pieces) {
+    const int64_t tiles = ceil_div(p.*count, positions) * shape.kv_heads;
+    tasks.add_sequence(tiles);
+    work.add(shape, p.num_queries, p.num_keys, tiles);
+  }
+  for_each_task(attention_scratch_bytes(shape), tasks.count(), work, [&](int64_t i, float* scratch) {
+    const auto [s, task] = tasks.place(i);
+    kernel(shape, gradients(pieces[s]), tile_at(shape, task, positions, pieces[s].*count), scratch);
+  });
+}
+
+}  // namespace
+
+template <class T>
+void attention_onto(const AttentionShape& shape, std::span<const AttentionPiece> pieces, const T* q, const T* k,
+                    const T* v, float* out, std::span<float> lse) {
+  TERN_CHECK(shape.causal && !shape.slopes_in_bf16, "attention_onto: queries that see later keys, or slopes in bf16");
+  std::vector<AttentionSequence<T>> sequences;
+  for (const AttentionPiece& p : pieces) {
+    const int64_t row = p.key_row * shape.kv_stride;
+    sequences.push_back({p.query_row, p.num_queries, p.num_keys, k + row, v + row});
+    sequences.back().ahead = p.distance + p.num_queries - p.num_keys;
+    sequences.back().onto = out;
+  }
+  attention_forward<T>(shape, sequences, q, nullptr, lse);
+}
+
+template <class T>
+void attention_queries_onto(const AttentionShape& shape, std::span<const AttentionPiece> pieces,
+                            const AttentionInputs<T>& x, float* dq) {
+  for_each_tile(shape, pieces, tile_positions(shape), &AttentionPiece::num_queries, active<T>().queries_onto,
+                [&](const AttentionPiece& p) { return gradients_of(shape, p, x, dq, nullptr, nullptr); });
+}
+
+template <class T>
+void attention_keys_onto(const AttentionShape& shape, std::span<const AttentionPiece> pieces,
+                         const AttentionInputs<T>& x, float* dk, float* dv) {
+  for_each_tile(shape, pieces, kKeyBlock, &AttentionPiece::num_keys, active<T>().keys_onto,
+                [&](const AttentionPiece& p) { return gradients_of(shape, p, x, nullptr, dk, dv); });
+}
+
 #define TERN_INSTANTIATE(T)                                                                                          \
   template void attention_forward<T>(const AttentionShape&, std::span<const AttentionSequence<T>>, const T*, T*,     \
                                      std::span<float>);                                                              \
   template void attention_backward<T>(const AttentionShape&, std::span<const int64_t>, const T*, const T*, const T*, \
-                                      const T*, const T*, std::span<const float>, T*, T*, T*);
+                                      const T*, const T*, std::span<const float>, T*, T*, T*);                       \
+  template void attention_onto<T>(const AttentionShape&, std::span<const AttentionPiece>, const T*, const T*,        \
+                                  const T*, float*, std::span<float>);                                               \
+  template void attention_queries_onto<T>(const AttentionShape&, std::span<const AttentionPiece>,                    \
+                                          const AttentionInputs<T>&, float*);                                        \
+  template void attention_keys_onto<T>(const AttentionShape&, std::span<const AttentionPiece>,                       \
+                                       const AttentionInputs<T>&, float*, float*);
 TERN_INSTANTIATE(float)
 TERN_INSTANTIATE(bf16)
 

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <span>
+#include <type_traits>
 
 #include "base/kv_type.h"
 
@@ -37,6 +38,10 @@ struct KvRowsAt {
   KvType type = KvType::f32;
   const uint8_t *keys = nullptr, *values = nullptr;
 };
+/// What sums of T are kept in.
+template <class T>
+using AttentionSum = std::conditional_t<std::is_same_v<T, double>, double, float>;
+
 /// One sequence: its queries are rows [query_begin, query_begin + query_count) of q and out; they are the last
 /// query_count of its num_keys positions.
 template <class T>
@@ -49,6 +54,10 @@ struct AttentionSequence {
   /// Pages whose rows are kept in another type than T (kernels/cpu/kv_rows.h): they lie here instead, strides in bytes.
   /// A block of them is decoded where it is read: bit for bit the attention over decoded rows.
   KvRowsAt kept = {};
+  /// Of keys that others follow (kernels/cpu/attention_onto.h): so many positions lie behind them up to the last query, and what these keys
+  /// give is folded into `onto`, rows like those of out, and into lse. out is not written.
+  int64_t ahead = 0;
+  AttentionSum<T>* onto = nullptr;
 };
 
 /// out row = Σ_j softmax_j(scale·q·k_j) v_j; lse (rows, heads) = log Σ_j exp(scale·q·k_j), may be empty.

@@ -23,7 +23,7 @@ struct Seen {
   int64_t from, to;
 };
 inline Seen seen_in_block(const AttentionShape& shape, int64_t position, int64_t base, int64_t num_keys) {
-  const int64_t end = shape.causal ? position + 1 : num_keys;
+  const int64_t end = shape.causal ? smaller(position + 1, num_keys) : num_keys;
   return {larger(0, first_seen(shape, position) - base), smaller(kKeyBlock, end - base)};
 }
 inline void fill_unseen(float* row, Seen seen, float value) {
@@ -35,17 +35,19 @@ inline void clear(Rows m, int64_t count) {
   for (int64_t i = 0; i < count * m.stride; i += kLanes) store(m.data + i, splat(0.0f));
 }
 
-// Row r of a query tile: position first + r / group, query head kv_head·group + r % group.
+// Row r of a query tile: row first + r / group of the queries, query head kv_head·group + r % group.
 struct QueryRows {
   const AttentionShape& shape;
   AttentionTile tile;
   int64_t group;
+  int64_t ahead;  // the position of the first query, counted from the first key
   int64_t count() const { return tile.count * group; }
-  int64_t position(int64_t r) const { return tile.first + r / group; }
+  int64_t row(int64_t r) const { return tile.first + r / group; }
+  int64_t position(int64_t r) const { return ahead + row(r); }
   int64_t head(int64_t r) const { return tile.kv_head * group + r % group; }
   template <class T>
   T* at(T* base, int64_t r, int64_t stride) const {
-    return base + position(r) * stride + head(r) * shape.head_dim;
+    return base + row(r) * stride + head(r) * shape.head_dim;
   }
 };
 
@@ -58,8 +60,11 @@ inline void load_queries(const QueryRows& rows, const T* base, int64_t stride, R
 }
 // + 0: a sum that vanished may be -0 or +0, by whether masked keys or queries stood beside it in its tile
 template <class T>
-inline void store_row(T* to, const float* from, int64_t dim, float factor) {
-  for_each_lanes(dim, [&](int64_t d, int64_t n) { store_some(to + d, load(from + d) * factor + 0.0f, n); });
+inline void store_row(T* to, const float* from, int64_t dim, float factor, bool adds) {
+  for_each_lanes(dim, [&](int64_t d, int64_t n) {
+    const Vec before = adds ? load_some(to + d, n) : splat(0.0f);
+    store_some(to + d, load(from + d) * factor + before, n);
+  });
 }
 
 /// tanh within 3e-7 relative: its series near zero, elsewhere by the sigmoid.
@@ -129,6 +134,36 @@ inline void fold_block(float* scores, float scale, Running& run, Rows sums, int6
   for (int64_t d = 0; d < sums.stride; d += kLanes) store(row + d, load(row + d) * shrink);
 }
 
+// A row of earlier keys goes on from their softmax: e^lse is its sum.
+template <class T>
+inline void begin_onto(const QueryRows& rows, const AttentionSequence<T>& s, const float* lse, Rows sums,
+                       Running* running) {
+  const AttentionShape& shape = rows.shape;
+  for (int64_t r = 0; r < rows.count(); ++r) {
+    const float top = lse[(rows.row(r) + s.query_begin) * shape.heads + rows.head(r)];
+    if (top == -kInfinity) continue;
+    running[r] = {top, 1.0f};
+    const float* from = rows.at(s.onto + s.query_begin * shape.out_stride, r, shape.out_stride);
+    float* to = sums.data + r * sums.stride;
+    for_each_lanes(shape.head_dim, [&](int64_t d, int64_t n) { store_some(to + d, load_some(from + d, n), n); });
+  }
+}
+
+// Rows of queries from row `begin` on, divided by their sums, to `to` and lse.
+template <class T>
+inline void finish(const QueryRows& rows, int64_t begin, Rows sums, const Running* running, T* to, float* lse) {
+  const AttentionShape& shape = rows.shape;
+  for (int64_t r = 0; r < rows.count(); ++r) {
+    T* y = rows.at(to, r, shape.out_stride);
+    const float* row = sums.data + r * sums.stride;
+    // + 0: a sum that vanished may be -0 or +0, by whether masked keys stood behind it in its tile
+    for_each_lanes(shape.head_dim,
+                   [&](int64_t d, int64_t n) { store_some(y + d, load(row + d) / running[r].total + 0.0f, n); });
+    if (lse)
+      lse[(rows.row(r) + begin) * shape.heads + rows.head(r)] = running[r].top + __builtin_logf(running[r].total);
+  }
+}
+
 /// Keys and values as they lie: numbers, or bytes of rows in another type.
 template <class E>
 struct RowsFrom {
@@ -185,10 +220,9 @@ struct LoadedBlock {
 template <class T, class Products, class E>
 void forward_over(const AttentionShape& shape, const AttentionSequence<T>& s, AttentionTile tile, const T* q, T* out,
                   float* lse, float* scratch_memory) {
-  const int64_t dim = shape.head_dim, first_position = s.num_keys - s.query_count;
-  tile.first += first_position;  // queries are counted, rows are placed, by position from here on
-  const QueryRows rows = {shape, tile, shape.heads / shape.kv_heads};
-  const int64_t num_rows = rows.count(), shift = s.query_begin - first_position;
+  const int64_t dim = shape.head_dim;
+  const QueryRows rows = {shape, tile, shape.heads / shape.kv_heads, s.num_keys + s.ahead - s.query_count};
+  const int64_t num_rows = rows.count(), begin = s.query_begin;
   Scratch scratch = {scratch_memory};
   Products products(scratch, num_rows, dim);
   LoadedBlock<T, E> block(scratch, dim);
@@ -196,12 +230,13 @@ void forward_over(const AttentionShape& shape, const AttentionSequence<T>& s, At
   const Rows scores = products.scores, sums = products.sums;
   auto* running = reinterpret_cast<Running*>(scratch.rows(num_rows, 2).data);
 
-  for (int64_t r = 0; r < num_rows; ++r) products.load_query(r, rows.at(q + shift * shape.q_stride, r, shape.q_stride));
+  for (int64_t r = 0; r < num_rows; ++r) products.load_query(r, rows.at(q + begin * shape.q_stride, r, shape.q_stride));
   clear(sums, num_rows);
   for (int64_t r = 0; r < num_rows; ++r) running[r] = {-kInfinity, 0.0f};
+  if (s.onto) begin_onto(rows, s, lse, sums, running);
 
-  const int64_t first = first_seen(shape, tile.first);
-  const int64_t last = shape.causal ? tile.first + tile.count - 1 : s.num_keys - 1;
+  const int64_t first = first_seen(shape, rows.ahead + tile.first);
+  const int64_t last = shape.causal ? smaller(rows.ahead + tile.first + tile.count, s.num_keys) - 1 : s.num_keys - 1;
   const float fold_scale = is_plain(shape) ? shape.scale : 1.0f;
   const int64_t row_elements = sizeof(E) == 1 ? s.layout.key_stride : dim;
   const bool streaming = tile.count == 1;  // a decoded token: its keys and values come from memory, once
@@ -230,14 +265,13 @@ void forward_over(const AttentionShape& shape, const AttentionSequence<T>& s, At
     products.add_values();
   }
 
-  for (int64_t r = 0; r < num_rows; ++r) {
-    T* y = rows.at(out + shift * shape.out_stride, r, shape.out_stride);
-    const float* row = sums.data + r * sums.stride;
-    // + 0: a sum that vanished may be -0 or +0, by whether masked keys stood behind it in its tile
-    for_each_lanes(dim, [&](int64_t d, int64_t n) { store_some(y + d, load(row + d) / running[r].total + 0.0f, n); });
-    if (lse)
-      lse[(rows.position(r) + shift) * shape.heads + rows.head(r)] = running[r].top + __builtin_logf(running[r].total);
-  }
+  const int64_t out_begin = begin * shape.out_stride;
+  for (int64_t r = 0; s.onto && r < num_rows; ++r)  // what has seen no key yet: 0 and −∞
+    if (running[r].total == 0.0f) running[r].total = 1;
+  if (s.onto)
+    finish(rows, begin, sums, running, s.onto + out_begin, lse);
+  else
+    finish(rows, begin, sums, running, out + out_begin, lse);
 }
 
 template <class T, class Products>
@@ -256,8 +290,8 @@ inline QuerySide place_queries(Scratch& scratch, int64_t num_rows, int64_t padde
   return {scratch.rows(num_rows, padded), scratch.rows(num_rows, padded), scratch.rows(num_rows, 1).data,
           scratch.rows(num_rows, 1).data};
 }
-template <class T>
-inline void load_query_side(const QueryRows& rows, const AttentionGradients<T>& g, QuerySide side) {
+template <class T, class G>
+inline void load_query_side(const QueryRows& rows, const AttentionGradients<T, G>& g, QuerySide side) {
   const AttentionShape& shape = rows.shape;
   load_queries(rows, g.q, shape.q_stride, side.query);
   load_queries(rows, g.dout, shape.out_stride, side.dout);
@@ -268,7 +302,7 @@ inline void load_query_side(const QueryRows& rows, const AttentionGradients<T>& 
     for_each_lanes(shape.head_dim,
                    [&](int64_t d, int64_t n) { dot = fma(load(dout + d), load_some(out + d, n), dot); });
     side.delta[r] = sum(dot);
-    side.lse[r] = g.lse[rows.position(r) * shape.heads + rows.head(r)];
+    side.lse[r] = g.lse[rows.row(r) * shape.heads + rows.head(r)];
   }
 }
 
@@ -304,9 +338,9 @@ inline void point_at_rows(const T* base, int64_t first, int64_t count, int64_t s
 }
 
 // The block's keys and values, transposed: (dim, kKeyBlock) each.
-template <class T>
-inline void load_key_block(const AttentionShape& shape, const AttentionGradients<T>& g, AttentionTile block, Rows keys,
-                           Rows values) {
+template <class T, class G>
+inline void load_key_block(const AttentionShape& shape, const AttentionGradients<T, G>& g, AttentionTile block,
+                           Rows keys, Rows values) {
   const int64_t offset = block.kv_head * shape.head_dim;
   const T* at[kKeyBlock];
   point_at_rows(g.v + offset, block.first, block.count, shape.kv_stride, at);
@@ -315,37 +349,37 @@ inline void load_key_block(const AttentionShape& shape, const AttentionGradients
   load_transposed(at, block.count, shape.head_dim, keys);
 }
 // The same with its keys as rows too, for dq: (kKeyBlock, padded dim).
-template <class T>
-inline void load_key_block(const AttentionShape& shape, const AttentionGradients<T>& g, AttentionTile block, Rows keys,
-                           Rows values, Rows key_rows) {
+template <class T, class G>
+inline void load_key_block(const AttentionShape& shape, const AttentionGradients<T, G>& g, AttentionTile block,
+                           Rows keys, Rows values, Rows key_rows) {
   load_key_block(shape, g, block, keys, values);
   const T* at[kKeyBlock];
   point_at_rows(g.k + block.kv_head * shape.head_dim, block.first, block.count, shape.kv_stride, at);
   load_rows(at, block.count, shape.head_dim, key_rows);
 }
 
-template <class T>
-inline void store_queries(const QueryRows& rows, const AttentionGradients<T>& g, Rows sums) {
+template <class T, class G>
+inline void store_queries(const QueryRows& rows, const AttentionGradients<T, G>& g, Rows sums) {
   for (int64_t r = 0; r < rows.count(); ++r)
-    store_row(rows.at(g.dq, r, rows.shape.q_stride), sums.data + r * sums.stride, rows.shape.head_dim,
-              rows.shape.scale);
+    store_row(rows.at(g.dq, r, g.dq_stride), sums.data + r * sums.stride, rows.shape.head_dim, rows.shape.scale,
+              g.adds);
 }
-template <class T>
-inline void store_keys(const AttentionShape& shape, const AttentionGradients<T>& g, AttentionTile tile, Rows dkeys,
+template <class T, class G>
+inline void store_keys(const AttentionShape& shape, const AttentionGradients<T, G>& g, AttentionTile tile, Rows dkeys,
                        Rows dvalues) {
   for (int64_t j = 0; j < tile.count; ++j) {
     const int64_t row = (tile.first + j) * shape.kv_stride + tile.kv_head * shape.head_dim;
-    store_row(g.dk + row, dkeys.data + j * dkeys.stride, shape.head_dim, shape.scale);
-    store_row(g.dv + row, dvalues.data + j * dvalues.stride, shape.head_dim, 1.0f);
+    store_row(g.dk + row, dkeys.data + j * dkeys.stride, shape.head_dim, shape.scale, g.adds);
+    store_row(g.dv + row, dvalues.data + j * dvalues.stride, shape.head_dim, 1.0f, g.adds);
   }
 }
 
 // dq of one query tile: key blocks ascending.
-template <class T>
-void backward_queries(const AttentionShape& shape, const AttentionGradients<T>& g, AttentionTile tile,
+template <class T, class G>
+void backward_queries(const AttentionShape& shape, const AttentionGradients<T, G>& g, AttentionTile tile,
                       float* scratch_memory) {
   const int64_t dim = shape.head_dim, padded = padded_dim(dim);
-  const QueryRows rows = {shape, tile, shape.heads / shape.kv_heads};
+  const QueryRows rows = {shape, tile, shape.heads / shape.kv_heads, g.ahead};
   const int64_t num_rows = rows.count();
   Scratch scratch = {scratch_memory};
   const QuerySide side = place_queries(scratch, num_rows, padded);
@@ -356,21 +390,22 @@ void backward_queries(const AttentionShape& shape, const AttentionGradients<T>& 
 
   load_query_side(rows, g, side);
   clear(sums, num_rows);
-  const int64_t last = shape.causal ? tile.first + tile.count - 1 : g.length - 1;
-  for (int64_t base = first_seen(shape, tile.first) / kKeyBlock * kKeyBlock; base <= last; base += kKeyBlock) {
+  const int64_t first = g.ahead + tile.first;
+  const int64_t last = shape.causal ? smaller(first + tile.count, g.num_keys) - 1 : g.num_keys - 1;
+  for (int64_t base = first_seen(shape, first) / kKeyBlock * kKeyBlock; base <= last; base += kKeyBlock) {
     const int64_t count = smaller(kKeyBlock, last + 1 - base);
     load_key_block(shape, g, {tile.kv_head, base, count}, keys, values, key_rows);
     small_gemm(num_rows, whole_lanes(count), dim, {side.query.data, padded, 1}, keys, scores, false);
     small_gemm(num_rows, whole_lanes(count), dim, {side.dout.data, padded, 1}, values, dscores, false);
-    weights_and_gradients(rows, side, base, g.length, scores, dscores);
+    weights_and_gradients(rows, side, base, g.num_keys, scores, dscores);
     small_gemm(num_rows, padded, count, {dscores.data, kKeyBlock, 1}, key_rows, sums, true);
   }
   store_queries(rows, g, sums);
 }
 
 // dk and dv of one key block: query tiles ascending from the first that sees it.
-template <class T>
-void backward_keys(const AttentionShape& shape, const AttentionGradients<T>& g, AttentionTile tile,
+template <class T, class G>
+void backward_keys(const AttentionShape& shape, const AttentionGradients<T, G>& g, AttentionTile tile,
                    float* scratch_memory) {
   const int64_t dim = shape.head_dim, padded = padded_dim(dim), base = tile.first;
   const int64_t group = shape.heads / shape.kv_heads, positions = larger(1, kTileRows / group),
@@ -385,13 +420,14 @@ void backward_keys(const AttentionShape& shape, const AttentionGradients<T>& g, 
   clear(dkeys, kKeyBlock);
   clear(dvalues, kKeyBlock);
 
-  const int64_t end = shape.window > 0 ? smaller(g.length, base + tile.count - 1 + shape.window) : g.length;
-  for (int64_t first = shape.causal ? base : 0; first < end; first += positions) {
-    const QueryRows rows = {shape, {tile.kv_head, first, smaller(positions, end - first)}, group};
+  const int64_t behind = base - g.ahead;  // the block's first key, from the first query
+  const int64_t end = shape.window > 0 ? smaller(g.num_queries, behind + tile.count - 1 + shape.window) : g.num_queries;
+  for (int64_t first = shape.causal ? larger(0, behind) : 0; first < end; first += positions) {
+    const QueryRows rows = {shape, {tile.kv_head, first, smaller(positions, end - first)}, group, g.ahead};
     load_query_side(rows, g, side);
     small_gemm(rows.count(), whole_lanes(tile.count), dim, {side.query.data, padded, 1}, keys, scores, false);
     small_gemm(rows.count(), whole_lanes(tile.count), dim, {side.dout.data, padded, 1}, values, dscores, false);
-    weights_and_gradients(rows, side, base, g.length, scores, dscores);
+    weights_and_gradients(rows, side, base, g.num_keys, scores, dscores);
     small_gemm(tile.count, padded, rows.count(), {scores.data, 1, kKeyBlock}, side.dout, dvalues, true);
     small_gemm(tile.count, padded, rows.count(), {dscores.data, 1, kKeyBlock}, side.query, dkeys, true);
   }
@@ -410,7 +446,7 @@ void backward_head(const AttentionShape& shape, const AttentionGradients<T>& g, 
                    float* scratch_memory) {
   const int64_t dim = shape.head_dim, padded = padded_dim(dim), group = shape.heads / shape.kv_heads,
                 positions = larger(1, kTileRows / group), tile_rows = positions * group;
-  const QueryRows all = {shape, {kv_head, 0, g.length}, group};
+  const QueryRows all = {shape, {kv_head, 0, g.num_queries}, group, 0};
   Scratch scratch = {scratch_memory};
   const QuerySide side = place_queries(scratch, all.count(), padded);
   const Rows sums = scratch.rows(all.count(), padded);
@@ -421,19 +457,19 @@ void backward_head(const AttentionShape& shape, const AttentionGradients<T>& g, 
 
   load_query_side(all, g, side);
   clear(sums, all.count());
-  for (int64_t base = 0; base < g.length; base += kKeyBlock) {
-    const int64_t count = smaller(kKeyBlock, g.length - base);
+  for (int64_t base = 0; base < g.num_keys; base += kKeyBlock) {
+    const int64_t count = smaller(kKeyBlock, g.num_keys - base);
     load_key_block(shape, g, {kv_head, base, count}, keys, values, key_rows);
     clear(dkeys, kKeyBlock);
     clear(dvalues, kKeyBlock);
-    const int64_t end = shape.window > 0 ? smaller(g.length, base + count - 1 + shape.window) : g.length;
+    const int64_t end = shape.window > 0 ? smaller(g.num_queries, base + count - 1 + shape.window) : g.num_queries;
     for (int64_t first = shape.causal ? base : 0; first < end; first += positions) {
-      const QueryRows rows = {shape, {kv_head, first, smaller(positions, end - first)}, group};
+      const QueryRows rows = {shape, {kv_head, first, smaller(positions, end - first)}, group, 0};
       const QuerySide part = part_of(side, first * group);
       const Rows dquery = {sums.data + first * group * padded, padded};
       small_gemm(rows.count(), whole_lanes(count), dim, {part.query.data, padded, 1}, keys, scores, false);
       small_gemm(rows.count(), whole_lanes(count), dim, {part.dout.data, padded, 1}, values, dscores, false);
-      weights_and_gradients(rows, part, base, g.length, scores, dscores);
+      weights_and_gradients(rows, part, base, g.num_keys, scores, dscores);
       small_gemm(count, padded, rows.count(), {scores.data, 1, kKeyBlock}, part.dout, dvalues, true);
       small_gemm(count, padded, rows.count(), {dscores.data, 1, kKeyBlock}, part.query, dkeys, true);
       small_gemm(rows.count(), padded, count, {dscores.data, kKeyBlock, 1}, key_rows, dquery, true);
@@ -452,7 +488,9 @@ using HalfProducts = VectorProducts<bf16>;
 }  // namespace
 
 const AttentionTable attention_table = {
-    {forward<float, VectorProducts<float>>, backward_queries<float>, backward_keys<float>, backward_head<float>},
-    {forward<bf16, HalfProducts>, backward_queries<bf16>, backward_keys<bf16>, backward_head<bf16>}};
+    {forward<float, VectorProducts<float>>, backward_queries<float, float>, backward_keys<float, float>,
+     backward_head<float>, backward_queries<float, float>, backward_keys<float, float>},
+    {forward<bf16, HalfProducts>, backward_queries<bf16, bf16>, backward_keys<bf16, bf16>, backward_head<bf16>,
+     backward_queries<bf16, float>, backward_keys<bf16, float>}};
 
 }  // namespace tern::TERN_ISA_NAMESPACE

@@ -22,13 +22,15 @@ struct AttentionTile {
   int64_t kv_head, first, count;
 };
 
-/// The tensors of the backward of one sequence: pointers at its first row.
-template <class T>
+/// The tensors of the backward of one sequence: pointers at the first row of its queries, or of its keys.
+template <class T, class G = T>
 struct AttentionGradients {
   const T *q, *k, *v, *out, *dout;
   const float* lse;
-  T *dq, *dk, *dv;
-  int64_t length;
+  G *dq, *dk, *dv;
+  int64_t dq_stride, num_queries, num_keys;
+  int64_t ahead = 0;  // positions from the first key to the first query
+  bool adds = false;  // dq, dk, dv are added to
 };
 
 template <class T>
@@ -39,6 +41,10 @@ struct AttentionKernels {
   void (*backward_keys)(const AttentionShape&, const AttentionGradients<T>&, AttentionTile keys,
                         float* scratch);  // one block
   void (*backward_head)(const AttentionShape&, const AttentionGradients<T>&, int64_t kv_head, float* scratch);
+  // Gradients in f32.
+  void (*queries_onto)(const AttentionShape&, const AttentionGradients<T, float>&, AttentionTile queries,
+                       float* scratch);
+  void (*keys_onto)(const AttentionShape&, const AttentionGradients<T, float>&, AttentionTile keys, float* scratch);
 };
 struct AttentionTable {
   AttentionKernels<float> f32;

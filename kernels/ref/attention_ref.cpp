@@ -6,6 +6,7 @@
 
 #include "base/dtype.h"
 #include "kernels/cpu/kv_rows.h"
+#include "kernels/ref/attention_onto_ref.h"
 
 namespace tern {
 namespace {
@@ -119,6 +120,85 @@ void attention_backward_ref(const AttentionShape& shape, std::span<const int64_t
         }
       }
   }
+}
+
+namespace {
+
+// Calls visit(query row, head, key row, score) for each key of the piece that a query sees.
+template <class Visit>
+void for_each_seen(const AttentionShape& shape, const AttentionPiece& p, const double* q, const double* k, int64_t i,
+                   int64_t h, Visit visit) {
+  const int64_t dim = shape.head_dim, position = p.distance + i, row = p.query_row + i;
+  const int64_t end = std::min(position + 1, p.num_keys);
+  for (int64_t j = first_visible(shape, position); j < end; ++j) {
+    const int64_t at = (p.key_row + j) * shape.kv_stride + h / (shape.heads / shape.kv_heads) * dim;
+    visit(at, score_of(shape, h, position, j, shape.scale * dot(q + row * shape.q_stride + h * dim, k + at, dim)));
+  }
+}
+
+// Calls visit(key element, P, dS) likewise.
+template <class Visit>
+void for_each_gradient(const AttentionShape& shape, const AttentionPiece& p, const AttentionInputs<double>& x,
+                       int64_t i, int64_t h, Visit visit) {
+  const int64_t dim = shape.head_dim, row = p.query_row + i, at_out = row * shape.out_stride + h * dim;
+  const double delta = dot(x.dout + at_out, x.out + at_out, dim);
+  for_each_seen(shape, p, x.q, x.k, i, h, [&](int64_t at, Score score) {
+    const double weight = std::exp(score.value - x.lse[row * shape.heads + h]);
+    visit(at, weight, weight * (dot(x.dout + at_out, x.v + at, dim) - delta) * score.slope);
+  });
+}
+
+}  // namespace
+
+void attention_onto_ref(const AttentionShape& shape, std::span<const AttentionPiece> pieces, const double* q,
+                        const double* k, const double* v, double* out, std::span<double> lse) {
+  std::vector<std::pair<int64_t, double>> scores;
+  for (const AttentionPiece& p : pieces)
+    for (int64_t i = 0; i < p.num_queries; ++i)
+      for (int64_t h = 0; h < shape.heads; ++h) {
+        scores.clear();
+        for_each_seen(shape, p, q, k, i, h, [&](int64_t at, Score score) { scores.emplace_back(at, score.value); });
+        if (scores.empty()) continue;
+        const int64_t row = p.query_row + i;
+        double& so_far = lse[static_cast<size_t>(row * shape.heads + h)];
+        double top = so_far;
+        for (const auto& [at, score] : scores) top = std::max(top, score);
+        const double before = std::exp(so_far - top);
+        double sum = before;
+        for (const auto& [at, score] : scores) sum += std::exp(score - top);
+        double* y = out + row * shape.out_stride + h * shape.head_dim;
+        for (int64_t d = 0; d < shape.head_dim; ++d) {
+          y[d] *= before / sum;
+          for (const auto& [at, score] : scores) y[d] += std::exp(score - top) / sum * v[at + d];
+        }
+        so_far = top + std::log(sum);
+      }
+}
+
+void attention_queries_onto_ref(const AttentionShape& shape, std::span<const AttentionPiece> pieces,
+                                const AttentionInputs<double>& x, double* dq) {
+  for (const AttentionPiece& p : pieces)
+    for (int64_t i = 0; i < p.num_queries; ++i)
+      for (int64_t h = 0; h < shape.heads; ++h)
+        for_each_gradient(shape, p, x, i, h, [&](int64_t at, double, double ds) {
+          double* to = dq + (p.query_row + i) * shape.out_stride + h * shape.head_dim;
+          for (int64_t d = 0; d < shape.head_dim; ++d) to[d] += shape.scale * ds * x.k[at + d];
+        });
+}
+
+void attention_keys_onto_ref(const AttentionShape& shape, std::span<const AttentionPiece> pieces,
+                             const AttentionInputs<double>& x, double* dk, double* dv) {
+  for (const AttentionPiece& p : pieces)
+    for (int64_t i = 0; i < p.num_queries; ++i)
+      for (int64_t h = 0; h < shape.heads; ++h) {
+        const int64_t row = p.query_row + i;
+        const double *q = x.q + row * shape.q_stride + h * shape.head_dim,
+                     *dout = x.dout + row * shape.out_stride + h * shape.head_dim;
+        for_each_gradient(shape, p, x, i, h, [&](int64_t at, double weight, double ds) {
+          for (int64_t d = 0; d < shape.head_dim; ++d)
+            dv[at + d] += weight * dout[d], dk[at + d] += shape.scale * ds * q[d];
+        });
+      }
 }
 
 }  // namespace tern

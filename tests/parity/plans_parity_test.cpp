@@ -79,7 +79,7 @@ std::optional<Plan> random_plan(const ModelSpec& spec, const TrainSettings& s, i
   PinnedAxes& pins = space.pinned;
   pins.tensor = sample.one_of<int64_t>({1, 1, 2, 4});
   pins.context = sample.one_of<int64_t>({1, 1, 2, 4});
-  if (*pins.context > 1) pins.ulysses = true;
+  if (*pins.context > 1) pins.ulysses = sample.random() % 2 == 0;
   const int64_t left = devices / (*pins.tensor * *pins.context);
   std::vector<int64_t> stages;
   for (int64_t p = 2; p <= std::min<int64_t>(left, 4); p *= 2) stages.push_back(p);
