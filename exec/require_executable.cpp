@@ -105,6 +105,9 @@ void require_input(const Program& program, const ExecuteInput& in) {
   const bool may_swap = swaps || program.num_ranks > 1;  // a stage may have no attention
   TERN_CHECK(in.compute.context ? may_swap : !swaps, "execute: rows are shared out by the {} alone",
              swaps ? "Program" : "input");
+  const bool routes = any([](const Instruction& i) { return i.routed_bytes > 0; });
+  TERN_CHECK(in.compute.experts ? routes || program.num_ranks > 1 : !routes,
+             "execute: experts are shared out by the {} alone", routes ? "Program" : "input");
   if (in.compute.tensor)
     for (const MicroBatch& batch : in.micro_batches)
       if (const auto rows = std::ssize(batch.tokens), ranks = std::ptrdiff_t{in.compute.tensor->comm.size()};

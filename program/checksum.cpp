@@ -30,6 +30,7 @@ struct Bytes {
     add(i.waits);
     if (i.exchanged_bytes > 0) add(i.exchanged_bytes);
     if (i.swapped_bytes > 0) add(i.swapped_bytes);
+    if (i.routed_bytes > 0) add(i.routed_bytes), add(i.told_bytes);
   }
 };
 

@@ -16,11 +16,13 @@ MicroBatchCosts::MicroBatchCosts(const ModelSpec& spec, const Placement& at) {
     if (now != before) {
       std::vector<UnitCost>& all = costs.emplace_back();
       std::vector<SwappedBytes>& swapped = swaps.emplace_back(static_cast<size_t>(units));
+      std::vector<RoutedBytes>& of_experts = routed.emplace_back();
       const bool in_context = at.mesh.ulysses && at.mesh.context > 1;
       for (int u = 0; u < units; ++u) {
         const Unit& unit = spec.units[static_cast<size_t>(u)];
         const CostQuery q = at.query(u, m);
         all.push_back(in_context ? unit_cost_in_context(unit, q) : unit_cost(unit, q));
+        of_experts.push_back(routed_bytes(unit, q));
         if (in_context) swapped[static_cast<size_t>(u)] = swapped_bytes(unit, q);
       }
       before = now;

@@ -92,6 +92,9 @@ struct Instruction {  // one entry of the list
       0;  // of tensors that a unit's pass gathers or sums over its tensor group; each counts whole, though a rank has a part
   int64_t swapped_bytes =
       0;  // of this rank's tensors that a unit's pass swaps over its context group of n ranks; 1/n of them stays here
+  // What a unit's pass sends over its expert group of n ranks, and as much that it receives, if the router is even (link_bytes.h says what
+  // another choice makes of it); 1/n stays here. routed_bytes: rows on their way to their experts and back; told_bytes: their numbers.
+  int64_t routed_bytes = 0, told_bytes = 0;
   std::vector<int> waits;  // instructions that must have ended, by place, beside those of its reads and its resource
 };
 

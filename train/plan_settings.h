@@ -16,7 +16,7 @@ class Options;
 struct TrainSettings;
 
 /// Why `tern train` cannot run this plan, in words that continue "the plan": "is in f16; tern train knows …". "": it can. What it cannot
-/// run: context parallelism in a ring, expert parallelism; ZeRO 3 over replicas of stages with a split backward; activations or states off
+/// run: context parallelism in a ring, expert parallelism beside tensor parallelism or inside experts; ZeRO 3 over replicas of stages with a split backward; activations or states off
 /// the device, except all states on one device's disk; padded windows; gradients in another type than its own; f16; micro-batches that do
 /// not fill the batch.
 std::string why_not_trained(const Plan&);
@@ -29,7 +29,7 @@ struct PlannedValue {
   std::string_view name;
   std::string value;
 };
-/// The values of seq, batch, micro-batch, optimizer, dtype, ranks, tensor-parallel and context-parallel; of zero and recompute, if
+/// The values of seq, batch, micro-batch, optimizer, dtype, ranks, tensor-parallel, context-parallel and expert-parallel; of zero and recompute, if
 /// planned_zero and planned_mode have one value for all layers.
 std::vector<PlannedValue> planned_values(const Plan&);
 

@@ -1,5 +1,5 @@
 #pragma once
-// Where a rank stands in its tensor group and in its context group.
+// Where a rank stands in its tensor group, in its context group and in its expert group.
 
 namespace tern {
 
@@ -10,6 +10,11 @@ struct TensorPlace {
 
 /// A rank's place among `ranks` ranks that share out the rows of each micro-batch (model/context_ranks.h).
 struct ContextPlace {
+  int place = 0, ranks = 1;
+};
+
+/// A rank's place among `ranks` replicas that share out the experts of each mixture (model/expert_ranks.h).
+struct ExpertPlace {
   int place = 0, ranks = 1;
 };
 
