@@ -43,7 +43,7 @@ namespace tern {
 ///           words per sum added, 3 words to keep one. UPDATE costs update_cost (spec/update_rule.h), from ZeRO 1 on a
 ///           replica's share of it; an UPDATE within the backward also costs what NORM would. The message of NORM is 8
 ///           bytes for the refusal; with tensor groups also 8 for each rank of the run; without them also 8·(1 + the rule's sums over the
-///           model) for each block (kUpdateBlock) of shared-out parameters, in a pipeline of all. That of an UPDATE of shared-out
+///           model) for each block (kUpdateBlock) of shared-out parameters, in a pipeline and with expert groups of all. That of an UPDATE of shared-out
 ///           parameters is 8·(the rule's sums over a parameter) for each block.
 /// One device  gathers and reduces nothing, under any ZeRO stage.
 /// Errors    usage: a schedule whose order follows the times, in a plan that does not say its stages' times.

@@ -189,12 +189,14 @@ ModelWeights allocate_own_gradients(const ModelSpec& spec, DType dtype, Arena& a
   fewer.resize(spec.units.size());
   add_units(some, fewer);
   ModelWeights gradients = allocate_gradients(spec, dtype, arena, fewer, elsewhere);
+  const bool alone = shares.ranks == shares.expert_ranks;  // nobody else has this rank's experts
   size_t place = 0;
   for_each_trained(spec, gradients, [&](const ParameterInfo& info, Tensor& t) {
     const size_t p = place++;
     const auto unit = static_cast<size_t>(info.unit);
-    if (some[unit] && (without.empty() || !without[unit]) && shares.held[p])
-      t = arena.zeros(wide_type(dtype), info.shape, MemoryClass::gradients);
+    if (!some[unit] || !shares.held[p]) return;
+    const bool apart = !without.empty() && without[unit];
+    if (!apart || (alone && is_expert(info))) t = arena.zeros(wide_type(dtype), info.shape, MemoryClass::gradients);
   });
   return gradients;
 }
