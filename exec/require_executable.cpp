@@ -63,6 +63,22 @@ void require_stored(const Program& program, const ExecuteInput& in, bool updates
              stores ? "Program" : "input");
 }
 
+// What units exchange by the Program they exchange in the input's groups, and the other way round.
+void require_groups(const Program& program, const ExecuteInput& in) {
+  const auto any = [&](int64_t Instruction::*bytes) {
+    return std::ranges::any_of(program.instructions, [&](const Instruction& i) { return i.*bytes > 0; });
+  };
+  const bool exchanges = any(&Instruction::exchanged_bytes), swaps = any(&Instruction::swapped_bytes),
+             routes = any(&Instruction::routed_bytes), in_stages = program.num_ranks > 1;
+  TERN_CHECK(exchanges == (in.compute.tensor != nullptr), "execute: matrices are shared out by the {} alone",
+             exchanges ? "Program" : "input");
+  // A stage may have no attention, or no mixture.
+  TERN_CHECK(in.compute.context ? swaps || in_stages : !swaps, "execute: rows are shared out by the {} alone",
+             swaps ? "Program" : "input");
+  TERN_CHECK(in.compute.experts ? routes || in_stages : !routes, "execute: experts are shared out by the {} alone",
+             routes ? "Program" : "input");
+}
+
 }  // namespace
 
 void require_input(const Program& program, const ExecuteInput& in) {
@@ -98,16 +114,7 @@ void require_input(const Program& program, const ExecuteInput& in) {
                               program.instructions,
                               [](const Instruction& i) { return i.op == Opcode::reduce && i.axis == MeshAxis::all; }),
              "execute: gradients are aggregated, and nothing says how");
-  const bool exchanges = std::ranges::any_of(program.instructions, [](const auto& i) { return i.exchanged_bytes > 0; });
-  TERN_CHECK(exchanges == (in.compute.tensor != nullptr), "execute: matrices are shared out by the {} alone",
-             exchanges ? "Program" : "input");
-  const bool swaps = std::ranges::any_of(program.instructions, [](const auto& i) { return i.swapped_bytes > 0; });
-  const bool may_swap = swaps || program.num_ranks > 1;  // a stage may have no attention
-  TERN_CHECK(in.compute.context ? may_swap : !swaps, "execute: rows are shared out by the {} alone",
-             swaps ? "Program" : "input");
-  const bool routes = any([](const Instruction& i) { return i.routed_bytes > 0; });
-  TERN_CHECK(in.compute.experts ? routes || program.num_ranks > 1 : !routes,
-             "execute: experts are shared out by the {} alone", routes ? "Program" : "input");
+  require_groups(program, in);
   if (in.compute.tensor)
     for (const MicroBatch& batch : in.micro_batches)
       if (const auto rows = std::ssize(batch.tokens), ranks = std::ptrdiff_t{in.compute.tensor->comm.size()};

@@ -211,6 +211,41 @@ Tensor hidden_of(const MoeSpec& u, const Tensor& up, const ExpertRows& at, const
 
 }  // namespace
 
+// down_k(act(up_k(n))) of each row, in the order of Routing. up: where the products by `up` go, or empty. normed and up end as soon as they can.
+static Tensor experts_forward(const MoeSpec& u, const MoeWeights& w, Tensor normed_TD, const Routing& routing,
+                              const ExpertRows& at, Tensor up, const Tensor& arrivals_E, MoeSaved* saved,
+                              const Compute& c) {
+  const int64_t R = routing.tokens_R.rows();
+  const DType dtype = normed_TD.dtype();
+  const MemoryClass kept = saved ? MemoryClass::activations : MemoryClass::workspace;
+  const Compute exact = for_experts(c);
+  Tensor rows = sorted_rows(normed_TD, routing, c);
+  normed_TD = {};
+  if (c.experts) {
+    const Tensor own = std::exchange(rows, allocate_rows(dtype, at, u.width, kept, c));
+    rows_to_experts(routing, arrivals_E, own, rows, c);
+  }
+  if (saved && c.experts) saved->rows_RD = rows;
+  if (up.empty()) up = allocate_rows(dtype, at, w.up.front().out, kept, c);
+  if (saved) saved->up_RG = up;
+  for_each_expert(at, [&](size_t e, int64_t begin, int64_t end) {
+    linear_forward(w.up[e], rows.rows_view(begin, end), up.rows_view(begin, end), exact);
+  });
+  rows = {};
+  Tensor hidden = hidden_of(u, up, at, c);
+  up = {};
+  rows = allocate_rows(dtype, at, u.width, MemoryClass::workspace, c);
+  for_each_expert(at, [&](size_t e, int64_t begin, int64_t end) {
+    linear_forward(w.down[e], hidden.rows_view(begin, end), rows.rows_view(begin, end), exact);
+  });
+  hidden = {};
+  if (c.experts) {
+    const Tensor here = std::exchange(rows, c.arena.allocate(dtype, {R, u.width}, MemoryClass::workspace));
+    rows_from_experts(routing, arrivals_E, here, rows, c);
+  }
+  return rows;
+}
+
 // n = norm(x),  p = softmax(router(n)),  w the K greatest of p (divided by their sum),
 // f = Σ_k w_k·down_k(act(up_k(n)))  + g·shared(n),  g = 1 or sigmoid(gate(n)); router, up and down with biases or without
 static void forward_branch(const MoeSpec& u, const MoeWeights& w, const Tensor& x, const Tensor& out, MoeSaved* saved,
@@ -254,37 +289,12 @@ static void forward_branch(const MoeSpec& u, const MoeWeights& w, const Tensor& 
     if (!gate.empty()) scale_by(gate, {}, out);
   }
 
-  const Compute exact = for_experts(c);
-  Tensor rows = sorted_rows(normed, routing, c);
-  normed = {};
-  if (c.experts) {
-    const Tensor own = std::exchange(rows, allocate_rows(dtype, at, u.width, kept, c));
-    rows_to_experts(routing, arrivals, own, rows, c);
-  }
-  if (saved && c.experts) saved->rows_RD = rows;
-  if (up.empty()) up = allocate_rows(dtype, at, w.up.front().out, kept, c);
-  if (saved) saved->up_RG = up;
-  for_each_expert(at, [&](size_t e, int64_t begin, int64_t end) {
-    linear_forward(w.up[e], rows.rows_view(begin, end), up.rows_view(begin, end), exact);
-  });
-  rows = {};
-  Tensor hidden = hidden_of(u, up, at, c);
-  up = {};
-  rows = allocate_rows(dtype, at, u.width, MemoryClass::workspace, c);
-  for_each_expert(at, [&](size_t e, int64_t begin, int64_t end) {
-    linear_forward(w.down[e], hidden.rows_view(begin, end), rows.rows_view(begin, end), exact);
-  });
-  hidden = {};
-  if (c.experts) {
-    const Tensor here = std::exchange(rows, c.arena.allocate(dtype, {R, u.width}, MemoryClass::workspace));
-    rows_from_experts(routing, arrivals, here, rows, c);
-  }
-  combine(rows, routing.rows_TK, routing.weights_TK, shared, out);
+  combine(experts_forward(u, w, std::move(normed), routing, at, std::move(up), arrivals, saved, c), routing.rows_TK,
+          routing.weights_TK, shared, out);
 }
 
 // The experts' part of backward_branch: fills dup and dlogits, and dn = Σ_k da·W_up. In an expert group df and w go to the expert's rank, w·df
 // stays there for the weights' gradients, the dots and da·W_up come back.
-// Longer than a screen: a backward pass that reads straight down.
 static void experts_backward_input(const MoeSpec& u, const MoeWeights& w, const Tensor& df, MoeSaved& saved,
                                    const Tensor& dn, MemoryClass left, const Compute& c) {
   const int64_t R = df.rows() * u.top_k;
@@ -339,7 +349,6 @@ static void experts_backward_input(const MoeSpec& u, const MoeWeights& w, const 
 
 // Of a row at expert k: v = df·W_down,  dw_k = v·h + df·b_down (= df·down_k(h), without keeping its result),  dh = w_k·v,
 // da = dh·act'(a),  dn += Σ_k da·W_up + dlogits·W_router + the shared MLP's; the gate's: dg = (df·W_down)·h·g·(1 - g)
-// Longer than a screen: a backward pass that reads straight down.
 static void backward_branch(const MoeSpec& u, const MoeWeights& w, const Tensor& df, MoeSaved& saved, const Tensor& dx,
                             MemoryClass left, const Compute& c) {
   const int64_t T = df.rows();

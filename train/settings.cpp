@@ -192,6 +192,21 @@ Resume resume_from_name(std::string_view name) {
                              {{"auto", Resume::automatic}, {"must", Resume::must}, {"never", Resume::never}});
 }
 
+// Groups of ranks that share something out are equally large.
+static void check_groups(const TrainSettings& s) {
+  if (s.ranks % s.tensor != 0)
+    throw Error(ErrorKind::usage, "--tensor-parallel: {} does not divide --ranks {}; choose --ranks {}", s.tensor,
+                s.ranks, (s.ranks / s.tensor + 1) * s.tensor);
+  if (s.ranks % (s.tensor * s.context_ranks) != 0)
+    throw Error(ErrorKind::usage, "--context-parallel: groups of {} do not divide --ranks {}; choose --ranks {}",
+                s.tensor * s.context_ranks, s.ranks,
+                (s.ranks / (s.tensor * s.context_ranks) + 1) * s.tensor * s.context_ranks);
+  if (const int sharers = num_sharers(s), both = std::lcm(s.expert_ranks, s.context_ranks); sharers % s.expert_ranks)
+    throw Error(ErrorKind::usage,
+                "--expert-parallel: groups of {} do not divide the {} that have the same layers; choose --ranks {}",
+                s.expert_ranks, counted(sharers, "rank"), s.ranks / sharers * (sharers / both + 1) * both);
+}
+
 TrainSettings train_settings(const Options& o) {
   TrainSettings s;
   s.model = o.positional("MODEL");
@@ -242,17 +257,7 @@ TrainSettings train_settings(const Options& o) {
                 : s.context_ranks > 1 ? "context-parallel"
                                       : "expert-parallel");
   if (s.async) s.ranks = 1, s.sum_order = {1};
-  if (s.ranks % s.tensor != 0)
-    throw Error(ErrorKind::usage, "--tensor-parallel: {} does not divide --ranks {}; choose --ranks {}", s.tensor,
-                s.ranks, (s.ranks / s.tensor + 1) * s.tensor);
-  if (s.ranks % (s.tensor * s.context_ranks) != 0)
-    throw Error(ErrorKind::usage, "--context-parallel: groups of {} do not divide --ranks {}; choose --ranks {}",
-                s.tensor * s.context_ranks, s.ranks,
-                (s.ranks / (s.tensor * s.context_ranks) + 1) * s.tensor * s.context_ranks);
-  if (const int sharers = num_sharers(s), both = std::lcm(s.expert_ranks, s.context_ranks); sharers % s.expert_ranks)
-    throw Error(ErrorKind::usage,
-                "--expert-parallel: groups of {} do not divide the {} that have the same layers; choose --ranks {}",
-                s.expert_ranks, counted(sharers, "rank"), s.ranks / sharers * (sharers / both + 1) * both);
+  check_groups(s);
   s.robust = robust_from(o, s);
   s.outer = outer_from(o, s);
   s.recipe_toml = recipe_text(o, s);
