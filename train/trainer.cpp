@@ -5,6 +5,7 @@
 #include <array>
 
 #include "base/error.h"
+#include "base/units.h"
 #include "kernels/dispatch.h"
 #include "train/async_trainer.h"
 #include "train/label_flip.h"
