@@ -94,6 +94,22 @@ TEST(TrainExperts, InOtherTypesAndWithOtherRules) {
       }
 }
 
+TEST(TrainExperts, InF32WeightsAreNearThoseOfOneRank) {
+  const RunInputs inputs(false);
+  write_mixture(inputs, kMixtral);
+  TrainSettings s = short_run(inputs, DType::f32);
+  s.optimizer = update_config(UpdateRule::sgd);
+  for (const int experts : {2, 4}) {
+    SCOPED_TRACE(experts);
+    MemoryIo one, many;
+    const TrainResult want = train_on(s, 1, one), got = train_in_mesh(s, {.data = 4, .experts = experts}, many);
+    EXPECT_LE(std::abs(*got.loss - *want.loss) / *want.loss, 1e-6);
+    const CheckpointData is(many, got.checkpoint, 0), was(one, want.checkpoint, 0);
+    for (size_t i = 0; i < was.tensors().size(); ++i)
+      EXPECT_LE(difference<float>(is.tensors().get(was.tensors()[i].name), was.tensors()[i]), 1e-5);
+  }
+}
+
 // Groups of micro-batches that a rank sums apart.
 TEST(TrainExperts, SumGroupsAreNearOneRank) {
   const RunInputs inputs(false);
