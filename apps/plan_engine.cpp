@@ -40,6 +40,7 @@ TrainSettings settings_of(const Plan& p) {
   s.ranks = static_cast<int>(p.choice.devices()), s.tensor = static_cast<int>(p.choice.mesh.tensor);
   s.context_ranks = static_cast<int>(p.choice.mesh.context);
   s.context_ring = s.context_ranks > 1 && !p.choice.mesh.ulysses, s.sum_order.groups = p.choice.mesh.data;
+  s.expert_ranks = static_cast<int>(p.choice.mesh.expert), s.capacity_factor = p.job.capacity_factor;
   s.zero = planned_zero(p).value_or(0);
   s.optimizer = update_config(p.job.optimizer);
   s.schedule.total_steps = 2;

@@ -171,6 +171,61 @@ TEST_F(TrainPlan, OfContextGroupsLowersToTheProgramThatEachRankRuns) {
   }
 }
 
+ModelSpec small_mixture() {
+  ModelSpec spec = small_model();
+  for (Unit& unit : spec.units)
+    if (const MlpSpec* m = mlp_of(unit))
+      unit.spec = MoeSpec{.norm = m->norm, .width = 32, .hidden = 24, .experts = 8, .top_k = 2};
+  return spec;
+}
+
+// Experts shared out, beside replicas, rows and stages: the list that was priced, with the room for rows that was priced.
+TEST_F(TrainPlan, OfExpertGroupsLowersToTheProgramThatEachRankRuns) {
+  const ModelSpec spec = small_mixture();
+  for (const int context : {1, 2})
+    for (const int zero : {0, 1, 2, 3}) {
+      Plan p = small_plan();
+      p.parameters = num_parameters(spec), p.job.capacity_factor = 1.5;
+      p.choice.mesh = {.context = context, .data = 4, .expert = 2, .ulysses = context > 1}, p.job.batch = 24;
+      for (PlannedLayers& l : p.layers) l.strategy.zero = zero;
+      const TrainSettings s = train_settings(options(p));
+      EXPECT_EQ(s.ranks, 4 * context);
+      EXPECT_EQ(s.expert_ranks, 2);
+      EXPECT_EQ(s.capacity_factor, 1.5);
+      const uint32_t planned = checksum(lower(spec, p, 0, {.scratch = scratch_bytes(s.multiply, s.dtype)}));
+      EXPECT_EQ(planned, checksum(lower(spec, step_placement(spec, s, rank_batch(s)), 0)));
+      TrainSettings whole = s;
+      whole.expert_ranks = 1;
+      EXPECT_NE(planned, checksum(lower(spec, step_placement(spec, whole, rank_batch(whole)), 0)));
+      whole = s, whole.capacity_factor = 2;
+      EXPECT_NE(planned, checksum(lower(spec, step_placement(spec, whole, rank_batch(whole)), 0)));
+    }
+  Plan p = small_plan();
+  p.choice.mesh = {.data = 4, .expert = 2}, p.job.batch = 24;
+  EXPECT_NE(refusal(p, {"--expert-parallel", "4"}).find("the plan has 2 for --expert-parallel"), std::string::npos);
+  EXPECT_NE(refusal(p, {"--capacity-factor", "2"}).find("the plan has 1.25 for --capacity-factor"), std::string::npos);
+  EXPECT_EQ(refusal(p, {"--expert-parallel", "2", "--capacity-factor", "1.25"}), "taken");
+  p.choice.mesh = {.tensor = 2, .data = 2, .expert = 2}, p.job.batch = 12;
+  EXPECT_NE(refusal(p).find("plan with --fix tp=1 or ep=1"), std::string::npos) << refusal(p);
+  p.choice.mesh = {.tensor = 2, .data = 2, .expert_tensor = 2};
+  EXPECT_NE(refusal(p).find("plan with --fix etp=1"), std::string::npos) << refusal(p);
+}
+
+TEST_F(TrainPlan, OptionsOfExpertGroupsAreCheckedBeforeTheModelIsRead) {
+  const auto refused = [](std::vector<std::string> words) -> std::string {
+    words.insert(words.begin(), {"MODEL", "--dry-run"});
+    try {
+      train_settings(resolve_options(tern_options(), "train", words, {}, false));
+    } catch (const Error& e) { return e.what(); }
+    return "taken";
+  };
+  EXPECT_EQ(refused({"--ranks", "4", "--expert-parallel", "2"}), "taken");
+  EXPECT_EQ(refused({"--ranks", "4", "--context-parallel", "2", "--expert-parallel", "4"}), "taken");
+  EXPECT_NE(refused({"--ranks", "4", "--expert-parallel", "3"}).find("choose --ranks 6"), std::string::npos);
+  EXPECT_NE(refused({"--ranks", "2", "--expert-parallel", "2", "--outer", "diloco"}).find("--expert-parallel"),
+            std::string::npos);
+}
+
 TEST_F(TrainPlan, RefusesByNameWhatItDoesNotRunAndNamesWhatWouldDo) {
   Plan p = small_plan();
   p.choice.mesh.tensor = 2, p.choice.num_stages = 2;

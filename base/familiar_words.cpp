@@ -72,6 +72,8 @@ constexpr std::array kOptions{
     Word{"gpus", "ranks"},
     Word{"tp", "tensor-parallel"},
     Word{"tensor-parallel-size", "tensor-parallel"},
+    Word{"ep", "expert-parallel"},
+    Word{"expert-model-parallel-size", "expert-parallel"},
     Word{"lora-r", "rank"},
     Word{"lora-dropout", "adapter-dropout"},
     Word{"init-lora-weights", "init"},

@@ -210,6 +210,29 @@ void Comm::all_to_all(std::span<const Tensor> send, std::span<const Tensor> rece
   sends.finish();
 }
 
+void Comm::all_to_all(const RankParts& send, const RankParts& receive) {
+  TERN_CHECK(static_cast<int>(send.size()) == size() && static_cast<int>(receive.size()) == size(),
+             "all_to_all: {} and {} parts for {} ranks", send.size(), receive.size(), size());
+  const uint64_t tag = next(MessageKind::all_to_all);
+  const std::vector<Tensor>&own = send[static_cast<size_t>(rank())], &here = receive[static_cast<size_t>(rank())];
+  TERN_CHECK(own.size() == here.size(), "all_to_all: {} tensors to itself, {} expected", own.size(), here.size());
+  PostedSends sends(*transport_);
+  for (int step = 1; step < size(); ++step) {
+    const int to = (rank() + step) % size();
+    for (const Tensor& t : send[static_cast<size_t>(to)]) transport_->send(to, tag, bytes_of(t));
+  }
+  for (size_t i = 0; i < own.size(); ++i) {
+    TERN_CHECK(own[i].bytes() == here[i].bytes(), "all_to_all: {} bytes to itself, {} expected", own[i].bytes(),
+               here[i].bytes());
+    std::ranges::copy(bytes_of(own[i]), bytes_of(here[i]).begin());
+  }
+  for (int step = 1; step < size(); ++step) {
+    const int from = (rank() - step + size()) % size();
+    for (const Tensor& t : receive[static_cast<size_t>(from)]) transport_->recv(from, tag, bytes_of(t));
+  }
+  sends.finish();
+}
+
 void Comm::all_to_all(const RankParts& send, const Tensor& receive) {
   const uint64_t tag = next(MessageKind::all_to_all);
   const std::vector<Tensor>& mine = send[static_cast<size_t>(rank())];

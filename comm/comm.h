@@ -48,6 +48,8 @@ class Comm {
   /// send[r] goes to rank r, receive[r] comes from there; any sizes, if those of sender and receiver agree. An empty Tensor
   /// stands for no elements.
   void all_to_all(std::span<const Tensor> send, std::span<const Tensor> receive);
+  /// The same with several tensors for each rank, one after the other: as many on both sides, of the same bytes.
+  void all_to_all(const RankParts& send, const RankParts& receive);
   /// The same for the parts of one vector (even_parts): row r of `receive` (ranks, elements of the part) becomes what rank r
   /// has in this rank's part, r = this rank included.
   void all_to_all(const RankParts& send, const Tensor& receive);

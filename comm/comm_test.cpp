@@ -349,6 +349,35 @@ TEST(Collectives, UnevenAllToAllMovesWhatEachPairAgreedOn) {
   EXPECT_GT(cases, 50);
 }
 
+// Each tensor goes to the place that has its number, whatever else the pair sends.
+TEST(Collectives, AllToAllOfSeveralTensorsKeepsTheirOrder) {
+  for (int ranks = 1; ranks <= 5; ++ranks)
+    with_comms(ranks, {}, [&](Comm& comm) {
+      Arena arena;
+      const auto parts = [&](int from, int to) {  // none between some pairs, and some of no bytes
+        std::vector<Tensor> list;
+        for (int i = 0; i < (from + 2 * to) % 4; ++i)
+          list.push_back(arena.bytes(7 * ((from + to + i) % 3), MemoryClass::workspace));
+        return list;
+      };
+      const auto seed = [](int from, int to, size_t i) { return static_cast<uint64_t>(100 * from + 10 * to) + i; };
+      RankParts send, receive;
+      const int me = comm.rank();
+      for (int r = 0; r < ranks; ++r) {
+        send.push_back(parts(me, r)), receive.push_back(parts(r, me));
+        for (size_t i = 0; i < send.back().size(); ++i) fill(send.back()[i], seed(me, r, i));
+      }
+      comm.all_to_all(send, receive);
+      for (int r = 0; r < ranks; ++r)
+        for (size_t i = 0; i < receive[static_cast<size_t>(r)].size(); ++i) {
+          const Tensor &got = receive[static_cast<size_t>(r)][i],
+                       want = arena.bytes(got.bytes(), MemoryClass::workspace);
+          fill(want, seed(r, me, i));
+          EXPECT_TRUE(std::ranges::equal(bytes_of(got), bytes_of(want))) << r << " to " << me << ", " << i;
+        }
+    });
+}
+
 TEST(Collectives, IntegersValuesAndTextsReachEveryRank) {
   for (int ranks = 1; ranks <= 7; ++ranks)
     with_comms(ranks, {}, [&](Comm& comm) {

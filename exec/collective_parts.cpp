@@ -19,8 +19,19 @@ std::vector<size_t> places_of(const UpdatePass& update, int first, int end, Want
   std::vector<size_t> list;
   const std::vector<ParameterInfo>& infos = update.state.infos;
   for (size_t p = 0; p < infos.size(); ++p)
-    if (infos[p].unit >= first && infos[p].unit < end && wanted(infos[p])) list.push_back(p);
+    if (infos[p].unit >= first && infos[p].unit < end && wanted(p)) list.push_back(p);
   return list;
+}
+
+// Of an entry for each replica, those of the replicas that a collective over this axis is over.
+template <class T>
+std::vector<T> of_axis(const Shares& shares, MeshAxis axis, std::vector<T> all) {
+  if (axis != MeshAxis::expert_replicas || shares.expert_ranks == 1) return all;
+  std::vector<T> own;
+  for (auto r = static_cast<size_t>(shares.rank % shares.expert_ranks); r < all.size();
+       r += static_cast<size_t>(shares.expert_ranks))
+    own.push_back(std::move(all[r]));
+  return own;
 }
 
 std::vector<int64_t> bytes_of(const RankParts& parts) {
@@ -35,7 +46,7 @@ std::vector<int64_t> bytes_of(const RankParts& parts) {
 DType CollectiveParts::wide() const { return wide_type(weight_type(*in.update)); }
 
 std::vector<size_t> CollectiveParts::parameters_of(int unit) const {
-  return places_of(*in.update, unit, unit + 1, [](const ParameterInfo&) { return true; });
+  return places_of(*in.update, unit, unit + 1, [](size_t) { return true; });
 }
 
 std::vector<size_t> CollectiveParts::parameters_of(const Instruction& i) const {
@@ -43,8 +54,11 @@ std::vector<size_t> CollectiveParts::parameters_of(const Instruction& i) const {
   TERN_CHECK(layer != layers.end(), "execute: {}: no layer begins there", to_string(i));
   const bool experts = i.axis == MeshAxis::expert_replicas;
   const int end = layer->first + layer->count;
-  std::vector<size_t> places =
-      places_of(*in.update, layer->first, end, [&](const ParameterInfo& info) { return is_expert(info) == experts; });
+  const OptimizerState& state = in.update->state;
+  const auto wanted = [&](size_t p) {
+    return is_expert(state.infos[p]) == experts && (!experts || state.shares.held.empty() || state.shares.held[p]);
+  };
+  std::vector<size_t> places = places_of(*in.update, layer->first, end, wanted);
   const bool reads_table = i.op == Opcode::gather && i.micro >= 0 && !experts && i.unit > 0 &&
                            end == program.num_units && in.spec.head().tied;
   if (reads_table || holds_table_copy(i.unit, end)) places.insert(places.begin(), 0);
@@ -59,7 +73,14 @@ Comm& CollectiveParts::group_of(MeshAxis axis) const {
   if (axis == MeshAxis::tables) return *in.tables;
   if (axis == MeshAxis::tensor) return in.compute.tensor->comm;
   if (axis == MeshAxis::keys) return *in.compute.tensor->same_keys;
+  if (axis == MeshAxis::expert_replicas && in.same_experts) return *in.same_experts;
   return axis == MeshAxis::replicas || axis == MeshAxis::expert_replicas ? replicas() : *in.world;
+}
+
+RankParts CollectiveParts::parts_for(MeshAxis axis, std::span<const size_t> places,
+                                     std::span<const Tensor> tensors) const {
+  const Shares& shares = in.update->state.shares;
+  return of_axis(shares, axis, parts_of(shares, places, tensors));
 }
 
 std::vector<int64_t> CollectiveParts::bytes_of_parts(const Instruction& i) const {
@@ -79,7 +100,7 @@ std::vector<int64_t> CollectiveParts::bytes_of_parts(const Instruction& i) const
   const int64_t size = size_of(i.op == Opcode::gather ? weight_type(*in.update) : wide());
   for (const size_t p : parameters_of(i))
     for (const RankInterval& o : shares.owners[p]) bytes[static_cast<size_t>(o.rank)] += o.elements.size() * size;
-  return bytes;
+  return of_axis(shares, i.axis, std::move(bytes));
 }
 
 }  // namespace tern

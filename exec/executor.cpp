@@ -120,7 +120,8 @@ struct Runner {
   void gather(const Instruction& i) {
     if (i.micro >= 0) return gathered.gather(i);
     const std::vector<size_t> places = collectives.parameters_of(i);
-    collectives.replicas().all_gather(parts_of(in.update->state.shares, places, at_places(in.update->weights, places)));
+    collectives.group_of(i.axis).all_gather(
+        collectives.parts_for(i.axis, places, at_places(in.update->weights, places)));
   }
 
   void sum_layer(const Instruction& i) {
@@ -147,7 +148,7 @@ struct Runner {
   // Whether it may send or receive, which is for one thread at a time.
   bool talks(const Instruction& i) const {
     return in.compute.tensor || i.axis != MeshAxis::none || i.swapped_bytes > 0 || i.ring_bytes > 0 ||
-           i.op == Opcode::norm || i.op == Opcode::update;
+           i.routed_bytes > 0 || i.op == Opcode::norm || i.op == Opcode::update;
   }
   // What has to have ended before the instruction begins.
   void await_sums(const Instruction& i) {
@@ -163,7 +164,8 @@ struct Runner {
   }
 
   void merge(const Instruction& i) {
-    const std::vector<Tensor> gradients = at_places(in.update->gradients, collectives.parameters_of(i.unit));
+    std::vector<Tensor> gradients = at_places(in.update->gradients, collectives.parameters_of(i.unit));
+    std::erase_if(gradients, [](const Tensor& g) { return g.empty(); });  // of experts that other ranks have
     for (auto b = i.reads.rbegin(); b != i.reads.rend(); ++b) {
       const std::vector<Tensor>& earlier = buffers.kept_sums.at({b->unit, b->micro});
       for (size_t p = 0; p < gradients.size(); ++p) add_earlier(earlier[p], gradients[p]);

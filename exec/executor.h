@@ -43,6 +43,8 @@ struct ExecuteInput {
   Comm* world = nullptr;  // all ranks of the step; nullptr: this rank is alone
   // The ranks that have the same layers and the same part of each matrix as this one; nullptr: all ranks of the world.
   Comm* replicas = nullptr;
+  // Those of them that have the same experts; nullptr: all of them.
+  Comm* same_experts = nullptr;
   // The ranks that hold the tied table and have this rank's replica and tensor place (MeshPlace); nullptr: this rank holds no table.
   Comm* tables = nullptr;
   // Needed for ZeRO 3: the model that `weights` lends from. It holds this rank's parts (allocate_own_weights), as update->weights

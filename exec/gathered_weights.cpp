@@ -28,7 +28,7 @@ void GatheredWeights::gather(const Instruction& i) {
     }
     TERN_CHECK(left.count() == 0, "execute: {}: {} elements too many", to_string(i), left.count());
   }
-  parts.replicas().all_gather(parts_of(shares, places, whole));
+  parts.group_of(i.axis).all_gather(parts.parts_for(i.axis, places, whole));
   for (size_t k = 0; k < places.size(); ++k) *read[places[k]] = whole[k];
   share_storage(in.spec, *in.own_weights);
 }

@@ -31,7 +31,7 @@ LayerSum layer_sum(const Instruction& i, const ExecuteInput& in, const Collectiv
   const Shares& shares = in.update->state.shares;
   const bool of_one = i.micro >= 0;  // micro-batch
   const std::vector<Tensor> taken = of_one ? summands.of(i) : at_places(sums, places);
-  s.parts = parts_of(shares, places, taken);
+  s.parts = of.parts_for(i.axis, places, taken);
   for (size_t k = 0; of_one && k < places.size(); ++k)
     if (const Tensor& earlier = sums[places[k]]; !earlier.empty())
       s.added.emplace_back(own_part(shares, places[k], in.update->state.forms[places[k]].elements(), taken[k]),

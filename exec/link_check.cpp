@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "model/context_ranks.h"
+#include "model/expert_ranks.h"
 #include "model/tensor_ranks.h"
 #include "program/link_bytes.h"
 
@@ -15,6 +16,10 @@ LinkBytes LinkCheck::predicted(const Instruction& i, bool has_loss) const {
   if (in.compute.tensor) links += exchange_link_bytes(i, in.compute.tensor->comm.size());
   if (in.compute.context) links += swap_link_bytes(i, in.compute.context->comm.size());
   if (in.compute.context) links += ring_link_bytes(i);
+  if (const ExpertRanks* group = in.compute.experts) {
+    const RoutedRows& rows = group->routed;
+    links += routed_link_bytes(i, group->comm.size(), {rows.own, rows.left, rows.came});
+  }
   return links;
 }
 

@@ -64,17 +64,23 @@ void require_stored(const Program& program, const ExecuteInput& in, bool updates
              stores ? "Program" : "input");
 }
 
-// Program and input agree on whether rows are shared out, and how. A stage may have no attention.
-void require_context(const Program& program, const ExecuteInput& in) {
+// What units exchange by the Program they exchange in the input's groups, and the other way round.
+void require_groups(const Program& program, const ExecuteInput& in) {
   const auto any = [&](int64_t Instruction::*bytes) {
     return std::ranges::any_of(program.instructions, [&](const Instruction& i) { return i.*bytes > 0; });
   };
-  const bool swaps = any(&Instruction::swapped_bytes), passes = any(&Instruction::ring_bytes);
-  const bool anywhere = program.num_ranks > 1, ring = in.compute.context && in.compute.context->ring;
-  TERN_CHECK(in.compute.context && !ring ? swaps || anywhere : !swaps, "execute: rows are shared out by the {} alone",
+  const bool exchanges = any(&Instruction::exchanged_bytes), swaps = any(&Instruction::swapped_bytes),
+             passes = any(&Instruction::ring_bytes), routes = any(&Instruction::routed_bytes);
+  const bool in_stages = program.num_ranks > 1, ring = in.compute.context && in.compute.context->ring;
+  TERN_CHECK(exchanges == (in.compute.tensor != nullptr), "execute: matrices are shared out by the {} alone",
+             exchanges ? "Program" : "input");
+  // A stage may have no attention, or no mixture.
+  TERN_CHECK(in.compute.context && !ring ? swaps || in_stages : !swaps, "execute: rows are shared out by the {} alone",
              swaps ? "Program" : "input");
-  TERN_CHECK(ring ? passes || anywhere : !passes, "execute: keys go round a ring for the {} alone",
+  TERN_CHECK(ring ? passes || in_stages : !passes, "execute: keys go round a ring for the {} alone",
              passes ? "Program" : "input");
+  TERN_CHECK(in.compute.experts ? routes || in_stages : !routes, "execute: experts are shared out by the {} alone",
+             routes ? "Program" : "input");
 }
 
 }  // namespace
@@ -112,10 +118,7 @@ void require_input(const Program& program, const ExecuteInput& in) {
                               program.instructions,
                               [](const Instruction& i) { return i.op == Opcode::reduce && i.axis == MeshAxis::all; }),
              "execute: gradients are aggregated, and nothing says how");
-  const bool exchanges = std::ranges::any_of(program.instructions, [](const auto& i) { return i.exchanged_bytes > 0; });
-  TERN_CHECK(exchanges == (in.compute.tensor != nullptr), "execute: matrices are shared out by the {} alone",
-             exchanges ? "Program" : "input");
-  require_context(program, in);
+  require_groups(program, in);
   if (in.compute.tensor)
     for (const MicroBatch& batch : in.micro_batches)
       if (const auto rows = std::ssize(batch.tokens), ranks = std::ptrdiff_t{in.compute.tensor->comm.size()};

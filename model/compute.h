@@ -25,6 +25,7 @@ class InputObserver {
 
 struct TensorRanks;   // model/tensor_ranks.h
 struct ContextRanks;  // model/context_ranks.h
+struct ExpertRanks;   // model/expert_ranks.h
 
 /// What dropout of adapters (Branch::dropout) is keyed by: seed, step and the row's number in the step's
 /// batch. So recomputing, resuming, or another split into micro-batches or ranks drops the same inputs.
@@ -48,6 +49,8 @@ struct Compute {
   // In training only: the group of ranks that share out a micro-batch's rows (model/context_ranks.h). Rows then has this rank's tokens
   // and positions, but the starts of the whole micro-batch.
   const ContextRanks* context = nullptr;
+  // In training only: the group of ranks that share out the experts of each mixture. The others' experts have no weights here.
+  const ExpertRanks* experts = nullptr;
   // In training only: what adapters' dropout is keyed by; absent: no input is dropped.
   std::optional<DropoutPlace> dropout = {};
 };

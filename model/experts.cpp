@@ -1,4 +1,4 @@
-// A mixture of experts: every expert resident, each expert's rows as one product.
+// A mixture of experts: each expert's rows as one product. In an expert group they are rows of all its ranks (model/expert_ranks.h).
 
 #include "kernels/cpu/experts.h"
 #include "kernels/cpu/router.h"
@@ -9,6 +9,7 @@
 #include "base/dtype.h"
 #include "base/wide_type.h"
 #include "kernels/ref/experts_ref.h"
+#include "model/expert_ranks.h"
 #include "model/linear.h"
 #include "model/ops.h"
 #include "model/unit_impl.h"
@@ -99,10 +100,9 @@ void combine(const Tensor& x, const Tensor& rows, const Tensor& weights, bool ad
 
 // Calls f(expert, first row, end) for every expert that has rows.
 template <class F>
-void for_each_expert(const Routing& r, F&& f) {
-  const std::span<const int32_t> begin = r.begin_E.span<int32_t>();
-  for (size_t e = 0; e + 1 < begin.size(); ++e)
-    if (begin[e] < begin[e + 1]) f(e, begin[e], begin[e + 1]);
+void for_each_expert(const ExpertRows& rows, F&& f) {
+  for (size_t i = 0; i + 1 < rows.begin.size(); ++i)
+    if (rows.begin[i] < rows.begin[i + 1]) f(rows.first + i, rows.begin[i], rows.begin[i + 1]);
 }
 // The cache that reads this matrix when it is asked for, and the matrix' item there; of others none.
 std::pair<ExtentCache*, int> cache_of(const Linear& linear) {
@@ -113,7 +113,7 @@ std::pair<ExtentCache*, int> cache_of(const Linear& linear) {
 
 // Where experts are read when they are chosen: tells each expert's share, the mean over tokens of its scores where it was
 // chosen, and asks for those that have rows, in the order of their products.
-void ask_for_experts(const MoeWeights& w, const Routing& r, int64_t T) {
+void ask_for_experts(const MoeWeights& w, const Routing& r, const ExpertRows& at, int64_t T) {
   ExtentCache* const cache = cache_of(w.up.front()).first;
   if (!cache) return;
   const size_t E = w.up.size();
@@ -128,7 +128,7 @@ void ask_for_experts(const MoeWeights& w, const Routing& r, int64_t T) {
   std::vector<int> items;
   for (const std::vector<Linear>* matrices : {&w.up, &w.down}) {
     for (size_t e = 0; e < E; ++e) cache->see(cache_of((*matrices)[e]).second, shares[e]);
-    for_each_expert(r, [&](size_t e, int64_t, int64_t) { items.push_back(cache_of((*matrices)[e]).second); });
+    for_each_expert(at, [&](size_t e, int64_t, int64_t) { items.push_back(cache_of((*matrices)[e]).second); });
   }
   cache->want(items);
 }
@@ -142,10 +142,10 @@ Tensor sorted_rows(const Tensor& x_TD, const Routing& r, const Compute& c) {
   ops::gather_rows(x_TD, r.tokens_R.span<int32_t>(), rows);
   return rows;
 }
-// dw_k += df·b of the token's k-th expert, b the bias of its `down`. Ascending in doubles, rounded once.
-void add_bias_dots(const std::vector<Linear>& down, const Tensor& df, const Routing& r, const Tensor& dweights) {
-  const std::span<const int32_t> chosen = r.chosen_TK.span<int32_t>();
-  const int64_t D = df.shape()[1], K = r.chosen_TK.shape()[1];
+// dots[i] += df row·b, of_dot(i) being the row's number and b, the bias of its expert's `down`. Ascending in doubles, rounded once.
+template <class F>
+void add_bias_dots(const Tensor& df, const Tensor& dots, F of_dot) {
+  const int64_t D = df.shape()[1], n = dots.count();
   ops::by_dtype(df.dtype(), [&]<class T>() {
     using S = std::conditional_t<std::is_same_v<T, double>, double, float>;
     const auto wide = [](T x) {
@@ -154,17 +154,48 @@ void add_bias_dots(const std::vector<Linear>& down, const Tensor& df, const Rout
       else
         return static_cast<double>(x);
     };
-    const std::span<S> to = dweights.span<S>();
+    const std::span<S> to = dots.span<S>();
     const T* rows = df.span<T>().data();
-#pragma omp parallel for if (df.count() * K > 1 << 15)
-    for (size_t i = 0; i < chosen.size(); ++i) {
-      const T* row = rows + static_cast<int64_t>(i) / K * D;
-      const T* bias = down[static_cast<size_t>(chosen[i])].bias.span<T>().data();
-      double sum = static_cast<double>(to[i]);
+#pragma omp parallel for if (n * D > 1 << 15)
+    for (int64_t i = 0; i < n; ++i) {
+      const std::pair<int64_t, const Tensor&> of = of_dot(i);
+      const T* row = rows + of.first * D;
+      const T* bias = of.second.span<T>().data();
+      double sum = static_cast<double>(to[static_cast<size_t>(i)]);
       for (int64_t d = 0; d < D; ++d) sum += wide(row[d]) * wide(bias[d]);
-      to[i] = static_cast<S>(sum);
+      to[static_cast<size_t>(i)] = static_cast<S>(sum);
     }
   });
+}
+
+// The biases of the `down` of each row's expert, in dots: of the choices (T, K), or of the rows at this rank's experts.
+void add_bias_dots(const MoeSpec& u, const MoeWeights& w, const Tensor& df, const MoeSaved& saved, const ExpertRows& at,
+                   const Tensor& dots) {
+  using Of = std::pair<int64_t, const Tensor&>;
+  const std::span<const int32_t> chosen = saved.routing.chosen_TK.span<int32_t>();
+  if (saved.drows_RD.empty())
+    return add_bias_dots(df, dots, [&](int64_t i) {
+      return Of{i / u.top_k, w.down[static_cast<size_t>(chosen[static_cast<size_t>(i)])].bias};
+    });
+  for_each_expert(at, [&](size_t e, int64_t begin, int64_t end) {
+    add_bias_dots(saved.drows_RD.rows_view(begin, end), dots.rows_view(begin, end), [&](int64_t i) {
+      return Of{i, w.down[e].bias};
+    });
+  });
+}
+
+// From the order of tokens and their choices to that of rows (R), and back. Numbers of the router.
+enum class Way : uint8_t { to_rows, to_choices };
+void reorder(const Tensor& choices, const Routing& r, const Tensor& rows, Way way) {
+  const std::span<const int32_t> places = r.rows_TK.span<int32_t>();
+  const auto move = [&](auto choice, auto row) {
+    for (size_t i = 0; i < places.size(); ++i) {
+      auto &a = choice[i], &b = row[static_cast<size_t>(places[i])];
+      way == Way::to_rows ? b = a : a = b;
+    }
+  };
+  if (choices.dtype() == DType::f64) return move(choices.span<double>(), rows.span<double>());
+  move(choices.span<float>(), rows.span<float>());
 }
 
 Tensor hidden_of(const MlpSpec& mlp, const Tensor& up, const Compute& c) {
@@ -172,8 +203,48 @@ Tensor hidden_of(const MlpSpec& mlp, const Tensor& up, const Compute& c) {
   ops::activation(mlp, up, hidden);
   return hidden;
 }
+Tensor hidden_of(const MoeSpec& u, const Tensor& up, const ExpertRows& at, const Compute& c) {
+  const Tensor hidden = allocate_rows(up.dtype(), at, u.hidden, MemoryClass::workspace, c);
+  ops::activation(u.expert(), up, hidden);
+  return hidden;
+}
 
 }  // namespace
+
+// down_k(act(up_k(n))) of each row, in the order of Routing. up: where the products by `up` go, or empty. normed and up end as soon as they can.
+static Tensor experts_forward(const MoeSpec& u, const MoeWeights& w, Tensor normed_TD, const Routing& routing,
+                              const ExpertRows& at, Tensor up, const Tensor& arrivals_E, MoeSaved* saved,
+                              const Compute& c) {
+  const int64_t R = routing.tokens_R.rows();
+  const DType dtype = normed_TD.dtype();
+  const MemoryClass kept = saved ? MemoryClass::activations : MemoryClass::workspace;
+  const Compute exact = for_experts(c);
+  Tensor rows = sorted_rows(normed_TD, routing, c);
+  normed_TD = {};
+  if (c.experts) {
+    const Tensor own = std::exchange(rows, allocate_rows(dtype, at, u.width, kept, c));
+    rows_to_experts(routing, arrivals_E, own, rows, c);
+  }
+  if (saved && c.experts) saved->rows_RD = rows;
+  if (up.empty()) up = allocate_rows(dtype, at, w.up.front().out, kept, c);
+  if (saved) saved->up_RG = up;
+  for_each_expert(at, [&](size_t e, int64_t begin, int64_t end) {
+    linear_forward(w.up[e], rows.rows_view(begin, end), up.rows_view(begin, end), exact);
+  });
+  rows = {};
+  Tensor hidden = hidden_of(u, up, at, c);
+  up = {};
+  rows = allocate_rows(dtype, at, u.width, MemoryClass::workspace, c);
+  for_each_expert(at, [&](size_t e, int64_t begin, int64_t end) {
+    linear_forward(w.down[e], hidden.rows_view(begin, end), rows.rows_view(begin, end), exact);
+  });
+  hidden = {};
+  if (c.experts) {
+    const Tensor here = std::exchange(rows, c.arena.allocate(dtype, {R, u.width}, MemoryClass::workspace));
+    rows_from_experts(routing, arrivals_E, here, rows, c);
+  }
+  return rows;
+}
 
 // n = norm(x),  p = softmax(router(n)),  w the K greatest of p (divided by their sum),
 // f = Σ_k w_k·down_k(act(up_k(n)))  + g·shared(n),  g = 1 or sigmoid(gate(n)); router, up and down with biases or without
@@ -186,21 +257,25 @@ static void forward_branch(const MoeSpec& u, const MoeWeights& w, const Tensor& 
   NormStatistics stats;
   if (saved) stats = allocate_statistics(u.norm, T, dtype, c);
   const Routing routing = allocate_routing(u, T, dtype, kept, c);
-  Tensor up, shared_up, gate;
+  Tensor up, shared_up, gate, arrivals;
   if (shared && u.shared_gate) gate = c.arena.allocate(wide_type(dtype), {T, 1}, kept);
+  if (c.experts) arrivals = c.arena.allocate(DType::i32, {u.experts}, kept);
   const auto allocate_up = [&] { up = c.arena.allocate(dtype, {R, w.up.front().out}, kept); };
   const auto allocate_shared_up = [&] { shared_up = c.arena.allocate(dtype, {T, w.shared_up.out}, kept); };
   if (saved) {
-    allocate_up();
+    if (!c.experts) allocate_up();
     if (shared) allocate_shared_up();
     *saved = {.x_TD = x, .mean_T = stats.mean_T, .rstd_T = stats.rstd_T, .routing = routing};
+    saved->arrivals_E = arrivals;
     saved->up_RG = up, saved->shared_up_TG = shared_up, saved->shared_gate_T = gate;
   }
 
   Tensor normed = normed_rows(u.norm, w.norm, x, stats.mean_T, stats.rstd_T, c);
   linear_forward(w.router, normed, routing.scores_TE, c);
   route(u, w.choice_bias, routing);
-  ask_for_experts(w, routing, T);
+  if (c.experts) tell_rows(u, routing, arrivals, c);
+  const ExpertRows at = expert_rows_here(u, routing, arrivals, c);
+  ask_for_experts(w, routing, at, T);
   if (shared) {
     if (!saved) allocate_shared_up();
     linear_forward(w.shared_up, normed, shared_up, c);
@@ -214,64 +289,80 @@ static void forward_branch(const MoeSpec& u, const MoeWeights& w, const Tensor& 
     if (!gate.empty()) scale_by(gate, {}, out);
   }
 
+  combine(experts_forward(u, w, std::move(normed), routing, at, std::move(up), arrivals, saved, c), routing.rows_TK,
+          routing.weights_TK, shared, out);
+}
+
+// The experts' part of backward_branch: fills dup and dlogits, and dn = Σ_k da·W_up. In an expert group df and w go to the expert's rank, w·df
+// stays there for the weights' gradients, the dots and da·W_up come back.
+static void experts_backward_input(const MoeSpec& u, const MoeWeights& w, const Tensor& df, MoeSaved& saved,
+                                   const Tensor& dn, MemoryClass left, const Compute& c) {
+  const int64_t R = df.rows() * u.top_k;
+  const DType dtype = df.dtype(), sums = wide_type(dtype);
+  const Routing& r = saved.routing;
+  const Tensor& arrivals = saved.arrivals_E;
+  const ExpertRows at = expert_rows_here(u, r, arrivals, c);
   const Compute exact = for_experts(c);
-  Tensor rows = sorted_rows(normed, routing, c);
-  normed = {};
-  if (!saved) allocate_up();
-  for_each_expert(routing, [&](size_t e, int64_t begin, int64_t end) {
-    linear_forward(w.up[e], rows.rows_view(begin, end), up.rows_view(begin, end), exact);
+  const auto numbers = [&](Shape shape) { return c.arena.allocate(sums, shape, MemoryClass::workspace); };
+  const std::span<const int32_t> places = c.experts ? std::span<const int32_t>() : r.rows_TK.span<int32_t>();
+  saved.dup_RG = allocate_rows(dtype, at, saved.up_RG.shape()[1], left, c);
+
+  Tensor rows = sorted_rows(df, r, c), weights = r.weights_TK;
+  if (c.experts) {
+    rows_to_experts(r, arrivals, std::exchange(rows, allocate_rows(dtype, at, u.width, left, c)), rows, c);
+    const Tensor own = numbers({R, 1});
+    reorder(r.weights_TK, r, own, Way::to_rows);
+    weights = allocate_rows(sums, at, 1, MemoryClass::workspace, c);
+    rows_to_experts(r, arrivals, own, weights, c);
+    saved.drows_RD = rows;
+  }
+  Tensor dhidden = allocate_rows(dtype, at, u.hidden, MemoryClass::workspace, c);
+  for_each_expert(at, [&](size_t e, int64_t begin, int64_t end) {
+    linear_backward_input(w.down[e], rows.rows_view(begin, end), dhidden.rows_view(begin, end), exact);
   });
-  rows = {};
-  const Tensor hidden = hidden_of(u.expert(), up, c);
-  up = {};
-  rows = c.arena.allocate(dtype, {R, u.width}, MemoryClass::workspace);
-  for_each_expert(routing, [&](size_t e, int64_t begin, int64_t end) {
-    linear_forward(w.down[e], hidden.rows_view(begin, end), rows.rows_view(begin, end), exact);
+  if (!c.experts) rows = {};
+  Tensor dweights = c.experts ? allocate_rows(sums, at, 1, MemoryClass::workspace, c) : numbers({df.rows(), u.top_k});
+  dots_of(dhidden, hidden_of(u, saved.up_RG, at, c), places, dweights);
+  if (u.expert_bias) add_bias_dots(u, w, df, saved, at, dweights);
+  scale_by(weights, places, dhidden);
+  if (c.experts) {
+    scale_by(weights, {}, rows);
+    weights = {};
+    const Tensor own = numbers({R, 1});
+    rows_from_experts(r, arrivals, std::exchange(dweights, {}), own, c);
+    dweights = numbers({df.rows(), u.top_k});
+    reorder(dweights, r, own, Way::to_choices);
+  }
+  ops::activation_backward(u.expert(), saved.up_RG, dhidden, {}, saved.dup_RG);
+  dhidden = {};
+  route_backward(u, r, dweights, saved.dlogits_TE);
+  rows = allocate_rows(dtype, at, u.width, MemoryClass::workspace, c);
+  for_each_expert(at, [&](size_t e, int64_t begin, int64_t end) {
+    linear_backward_input(w.up[e], saved.dup_RG.rows_view(begin, end), rows.rows_view(begin, end), exact);
   });
-  combine(rows, routing.rows_TK, routing.weights_TK, shared, out);
+  if (c.experts) {
+    const Tensor here = std::exchange(rows, c.arena.allocate(dtype, {R, u.width}, MemoryClass::workspace));
+    rows_from_experts(r, arrivals, here, rows, c);
+  }
+  combine(rows, r.rows_TK, {}, false, dn);
 }
 
 // Of a row at expert k: v = df·W_down,  dw_k = v·h + df·b_down (= df·down_k(h), without keeping its result),  dh = w_k·v,
 // da = dh·act'(a),  dn += Σ_k da·W_up + dlogits·W_router + the shared MLP's; the gate's: dg = (df·W_down)·h·g·(1 - g)
-// Longer than a screen: a backward pass that reads straight down.
 static void backward_branch(const MoeSpec& u, const MoeWeights& w, const Tensor& df, MoeSaved& saved, const Tensor& dx,
                             MemoryClass left, const Compute& c) {
-  const int64_t T = df.rows(), R = T * u.top_k;
+  const int64_t T = df.rows();
   const DType dtype = df.dtype(), sums = wide_type(dtype);
-  const Routing& r = saved.routing;
   const bool shared = u.shared_hidden > 0, gated = shared && u.shared_gate;
   const auto kept = [&](Shape shape) { return c.arena.allocate(dtype, shape, left); };
   const auto scratch = [&](Shape shape) { return c.arena.allocate(dtype, shape, MemoryClass::workspace); };
-  saved.dup_RG = kept(saved.up_RG.shape());
-  saved.dlogits_TE = kept(r.scores_TE.shape());
+  saved.dlogits_TE = kept(saved.routing.scores_TE.shape());
   if (shared) saved.dshared_up_TG = kept(saved.shared_up_TG.shape());
   if (gated) saved.dshared_gate_T = kept({T, 1});
   if (u.norm.present()) saved.dnormed_TD = kept(df.shape());
   const Tensor dn = u.norm.present() ? saved.dnormed_TD : dx;
 
-  const Compute exact = for_experts(c);
-  const std::span<const int32_t> rows_of = r.rows_TK.span<int32_t>();
-  {
-    Tensor dhidden = scratch({R, u.hidden});
-    {
-      const Tensor rows = sorted_rows(df, r, c);
-      for_each_expert(r, [&](size_t e, int64_t begin, int64_t end) {
-        linear_backward_input(w.down[e], rows.rows_view(begin, end), dhidden.rows_view(begin, end), exact);
-      });
-    }
-    const Tensor dweights = c.arena.allocate(sums, {T, u.top_k}, MemoryClass::workspace);
-    dots_of(dhidden, hidden_of(u.expert(), saved.up_RG, c), rows_of, dweights);
-    if (u.expert_bias) add_bias_dots(w.down, df, r, dweights);
-    scale_by(r.weights_TK, rows_of, dhidden);
-    ops::activation_backward(u.expert(), saved.up_RG, dhidden, {}, saved.dup_RG);
-    dhidden = {};
-    route_backward(u, r, dweights, saved.dlogits_TE);
-    const Tensor rows = scratch({R, u.width});
-    for_each_expert(r, [&](size_t e, int64_t begin, int64_t end) {
-      linear_backward_input(w.up[e], saved.dup_RG.rows_view(begin, end), rows.rows_view(begin, end), exact);
-    });
-    combine(rows, r.rows_TK, {}, false, dn);
-  }
+  experts_backward_input(u, w, df, saved, dn, left, c);
   if (shared) {
     const Tensor dhidden = scratch({T, u.shared_hidden});
     linear_backward_input(w.shared_down, df, dhidden, c);
@@ -304,19 +395,20 @@ void moe_backward_weight(const MoeSpec& u, const MoeWeights& w, const Tensor& df
                          const Compute& c) {
   const Compute exact = for_experts(c);
   const Routing& r = saved.routing;
+  const ExpertRows at = expert_rows_here(u, r, saved.arrivals_E, c);
   const bool shared = u.shared_hidden > 0, gated = shared && u.shared_gate;
   {
-    const Tensor hidden = hidden_of(u.expert(), saved.up_RG, c), rows = sorted_rows(df, r, c);
-    scale_by(r.weights_TK, r.rows_TK.span<int32_t>(), rows);
-    for_each_expert(r, [&](size_t e, int64_t begin, int64_t end) {
+    const Tensor hidden = hidden_of(u, saved.up_RG, at, c), rows = c.experts ? saved.drows_RD : sorted_rows(df, r, c);
+    if (!c.experts) scale_by(r.weights_TK, r.rows_TK.span<int32_t>(), rows);
+    for_each_expert(at, [&](size_t e, int64_t begin, int64_t end) {
       linear_backward_weight(w.down[e], rows.rows_view(begin, end), hidden.rows_view(begin, end), g.down[e], exact);
     });
   }
   {
     const Tensor normed = normed_rows(u.norm, w.norm, saved.x_TD, {}, {}, c);
     {
-      const Tensor rows = sorted_rows(normed, r, c);
-      for_each_expert(r, [&](size_t e, int64_t begin, int64_t end) {
+      const Tensor rows = c.experts ? saved.rows_RD : sorted_rows(normed, r, c);
+      for_each_expert(at, [&](size_t e, int64_t begin, int64_t end) {
         linear_backward_weight(w.up[e], saved.dup_RG.rows_view(begin, end), rows.rows_view(begin, end), g.up[e], exact);
       });
     }

@@ -20,7 +20,7 @@ void drop_left(UnitSaved& saved) {
   if (auto* a = std::get_if<AttentionSaved>(&saved)) drop_attention(*a);
   if (auto* m = std::get_if<MlpSaved>(&saved)) drop_mlp(*m);
   if (auto* m = std::get_if<MoeSaved>(&saved))
-    m->dup_RG = m->dshared_up_TG = m->dshared_gate_T = m->dlogits_TE = m->dnormed_TD = {};
+    m->dup_RG = m->dshared_up_TG = m->dshared_gate_T = m->dlogits_TE = m->dnormed_TD = m->drows_RD = {};
   if (auto* p = std::get_if<ParallelSaved>(&saved)) drop_attention(p->attention), drop_mlp(p->mlp);
 }
 

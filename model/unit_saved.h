@@ -53,6 +53,9 @@ struct MoeSaved {
   Routing routing;
   Tensor up_RG, shared_up_TG, shared_gate_T;  // the gate after its sigmoid
   Tensor dup_RG, dshared_up_TG, dshared_gate_T, dlogits_TE, dnormed_TD;
+  // Of a rank in an expert group (model/expert_ranks.h): how many rows came for its experts, those rows, and the gradients of their
+  // results times their weights. up_RG and dup_RG then belong to these rows.
+  Tensor arrivals_E, rows_RD, drows_RD;
 };
 struct HeadSaved {
   Tensor x_TD, mean_T, rstd_T, dnormed_TD;

@@ -31,6 +31,7 @@ struct Bytes {
     if (i.exchanged_bytes > 0) add(i.exchanged_bytes);
     if (i.swapped_bytes > 0) add(i.swapped_bytes);
     if (i.ring_bytes > 0) add(-i.ring_bytes);  // negative: not a swap of as many
+    if (i.routed_bytes > 0) add(i.routed_bytes), add(i.told_bytes);
   }
 };
 

@@ -44,4 +44,11 @@ LinkBytes swap_link_bytes(const Instruction& i, int ranks) {
   return {bytes, bytes};
 }
 
+LinkBytes routed_link_bytes(const Instruction& i, int ranks, const RowsSent& rows) {
+  if (i.routed_bytes == 0) return {};
+  const int64_t one_way = i.routed_bytes / (2 * rows.own);  // bytes of a row
+  const int64_t bytes = (rows.left + rows.came) * one_way + i.told_bytes / ranks * (ranks - 1);
+  return {bytes, bytes};
+}
+
 }  // namespace tern

@@ -29,5 +29,12 @@ LinkBytes exchange_link_bytes(const Instruction&, int ranks);
 LinkBytes swap_link_bytes(const Instruction&, int ranks);
 /// Likewise while keys and values go round the ring of its context group.
 LinkBytes ring_link_bytes(const Instruction&);
+/// Rows that a rank's router sent: of its own tokens `own`, of these `left` to other ranks; `came` from other ranks.
+struct RowsSent {
+  int64_t own = 0, left = 0, came = 0;
+};
+/// Bytes that a rank sends and receives while a unit's pass sends rows over its expert group of `ranks` ranks: a row that left or came has
+/// gone both ways. An even router's RowsSent {n·k, n·(k − 1), n·(k − 1)}, k ranks, give the Program's bytes less what stays here.
+LinkBytes routed_link_bytes(const Instruction&, int ranks, const RowsSent&);
 
 }  // namespace tern

@@ -92,6 +92,7 @@ class Lowerer {
   const UnitCost& cost(int u) const { return costs_.of(u, std::max(micro_, 0)); }
   const SwappedBytes& swaps(int u) const { return costs_.swaps_of(u, std::max(micro_, 0)); }
   const RingBytes& ring(int u) const { return costs_.rings_of(u, std::max(micro_, 0)); }
+  const RoutedBytes& routed(int u) const { return costs_.routed_of(u, std::max(micro_, 0)); }
   const Layer& layer(int l) const { return at_.layers[l].layer; }
   int first_unit() const { return layer(first_layer_[stage_]).first; }
   int end_unit() const {
@@ -215,6 +216,7 @@ class Lowerer {
     if (keeps(u)) i.allocates.push_back({saved(u, micro_), c.saved_bytes});
     i.workspace_bytes = c.forward_workspace;
     i.exchanged_bytes = c.forward_exchanged, i.swapped_bytes = swaps(u).forward, i.ring_bytes = ring(u).forward;
+    i.routed_bytes = routed(u).forward, i.told_bytes = routed(u).told;
     i.flops = c.forward_flops;
     i.bytes_moved = c.forward_bytes_moved;
     return i;
@@ -243,6 +245,7 @@ class Lowerer {
     i.workspace_bytes = c.backward_input_workspace;
     i.exchanged_bytes = c.backward_input_exchanged, i.swapped_bytes = swaps(u).backward_input;
     i.ring_bytes = ring(u).backward_input;
+    i.routed_bytes = routed(u).backward_input;
     i.flops = c.backward_input_flops;
     i.bytes_moved = c.backward_input_bytes_moved;
     compute(std::move(i));
@@ -473,8 +476,10 @@ class Lowerer {
       if (!at_.updates_in_backward) trained += cost(u).trained;
       if (is_shared_out(at_, l) && !pipelined()) shared_blocks += trained_blocks(spec_.units[u]);
     });
-    if (pipelined())
+    if (pipelined() || at_.mesh.expert > 1) {  // each rank has some of the model alone
+      shared_blocks = 0;
       for (const Unit& unit : spec_.units) shared_blocks += trained_blocks(unit);
+    }
     compute(norm_instruction(at_, trained, shared_blocks));
     each_unit([&](int l, int u) {
       if (at_.updates_in_backward && !own_gradients(l).empty()) return;

@@ -17,11 +17,13 @@ MicroBatchCosts::MicroBatchCosts(const ModelSpec& spec, const Placement& at) {
       std::vector<UnitCost>& all = costs.emplace_back();
       std::vector<SwappedBytes>& swapped = swaps.emplace_back(static_cast<size_t>(units));
       std::vector<RingBytes>& passed = rings.emplace_back(static_cast<size_t>(units));
+      std::vector<RoutedBytes>& of_experts = routed.emplace_back();
       const bool in_context = at.mesh.context > 1;
       for (int u = 0; u < units; ++u) {
         const Unit& unit = spec.units[static_cast<size_t>(u)];
         const CostQuery q = at.query(u, m);
         all.push_back(unit_cost_in_mesh(unit, q, at.mesh));
+        of_experts.push_back(routed_bytes(unit, q));
         if (in_context && at.mesh.ulysses) swapped[static_cast<size_t>(u)] = swapped_bytes(unit, q);
         if (in_context && !at.mesh.ulysses) passed[static_cast<size_t>(u)] = ring_bytes(unit, q, at.mesh.context);
       }

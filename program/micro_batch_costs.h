@@ -5,6 +5,7 @@
 
 #include "program/placement.h"
 #include "spec/context_cost.h"
+#include "spec/expert_cost.h"
 #include "spec/unit_cost.h"
 
 namespace tern {
@@ -15,8 +16,10 @@ struct MicroBatchCosts {
   std::vector<std::vector<UnitCost>> costs;      // by size and unit
   std::vector<std::vector<SwappedBytes>> swaps;  // likewise; zeros without a context group that swaps rows for heads
   std::vector<std::vector<RingBytes>> rings;     // likewise; zeros without one whose keys go round a ring
+  std::vector<std::vector<RoutedBytes>> routed;  // likewise; zeros without an expert group
   MicroBatchCosts(const ModelSpec&, const Placement&);
   const UnitCost& of(int unit, int micro) const { return costs[size_of[micro]][unit]; }
+  const RoutedBytes& routed_of(int unit, int micro) const { return routed[size_of[micro]][unit]; }
   const SwappedBytes& swaps_of(int unit, int micro) const { return swaps[size_of[micro]][unit]; }
   const RingBytes& rings_of(int unit, int micro) const { return rings[size_of[micro]][unit]; }
 };

@@ -94,6 +94,9 @@ struct Instruction {  // one entry of the list
       0;  // of this rank's tensors that a unit's pass swaps over its context group of n ranks; 1/n of them stays here
   int64_t ring_bytes =
       0;  // that a unit's pass sends to the next rank of its context group, and receives from the one before
+  // What a unit's pass sends over its expert group of n ranks, and as much that it receives, if the router is even (link_bytes.h says what
+  // another choice makes of it); 1/n stays here. routed_bytes: rows on their way to their experts and back; told_bytes: their numbers.
+  int64_t routed_bytes = 0, told_bytes = 0;
   std::vector<int> waits;  // places of instructions that must have ended, besides those of its reads and its resource
 };
 

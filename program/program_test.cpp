@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "program/generate.h"
 #include "program/instruction_times.h"
+#include "program/link_bytes.h"
 #include "program/placement_testing.h"
 #include "program/simulate.h"
 #include "program/trace.h"
@@ -249,6 +250,15 @@ TEST(Simulate, PeakContainsEverythingTheForwardKeeps) {
   const Simulation s = simulate(p);
   EXPECT_EQ(s.replay[find(p, Opcode::backward_input, 5, 0)].before, kept);
   EXPECT_GE(s.ranks[0].peak_buffers, kept);
+}
+
+TEST(LinkBytes, OfAnEvenRouterAreTheProgramsAndOfAnotherThoseOfItsRows) {
+  constexpr int64_t kRow = 64, kRows = 12;
+  const Instruction i{.routed_bytes = 2 * kRows * kRow, .told_bytes = 32};  // to four ranks and back
+  EXPECT_EQ(routed_link_bytes(i, 4, {kRows, 9, 9}).sent, (i.routed_bytes + i.told_bytes) / 4 * 3);
+  EXPECT_EQ(routed_link_bytes(i, 4, {kRows, 12, 0}).sent, 12 * kRow + 24);
+  EXPECT_EQ(routed_link_bytes(i, 4, {kRows, 0, 36}).received, 36 * kRow + 24);
+  EXPECT_EQ(routed_link_bytes({}, 4, {}), LinkBytes{});
 }
 
 TEST(Trace, IsJsonWithOneEventPerInstruction) {

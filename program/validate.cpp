@@ -64,7 +64,7 @@ struct Checker {
     if (i.op == Opcode::send && i.reads.size() != 1) fault("sends {} buffers, expected one", i.reads.size());
     if (i.op == Opcode::recv && i.allocates.size() != 1) fault("receives {} buffers, expected one", i.allocates.size());
     if (i.workspace_bytes < 0 || i.flops < 0 || i.bytes_moved < 0 || i.message_bytes < 0 || i.exchanged_bytes < 0 ||
-        i.swapped_bytes < 0 || i.ring_bytes < 0)
+        i.swapped_bytes < 0 || i.ring_bytes < 0 || i.routed_bytes < 0 || i.told_bytes < 0)
       fault("a negative cost");
     for (const BufferBytes& b : i.allocates)
       if (b.bytes < 0) fault("{} has {} bytes", to_string(b.buffer), b.bytes);

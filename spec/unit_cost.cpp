@@ -120,33 +120,40 @@ UnitCost cost(const MoeSpec& u, const Sizes& z) {
   c.parameters =
       norm_parameters(u.norm) + D * E + (u.router_bias ? E : 0) + c.expert_parameters + Gs * D + D * S + (gate ? D : 0);
   c.output_bytes = N * D * s;
-  // Probabilities, weights of the chosen; which, where their rows are, whose rows they are, where an expert's begin.
-  const int64_t routing = N * E * g + N * K * (g + 8) + R * 4 + (X + 1) * 4 + gated(T * g);
-  const int64_t sent = q.expert > 1 ? R * D * s : 0;  // rows of other ranks' tokens are kept, own ones gathered again
+  const bool group = q.expert > 1;
+  // Probabilities, weights of the chosen; which, where their rows are, whose rows they are, where an expert's begin; in an expert group how
+  // many come for this rank's.
+  const int64_t order = group ? N * K * 4 + (E + 1) * 4 + E * 4 : R * 4 + (X + 1) * 4;
+  const int64_t routing = N * E * g + N * K * (g + 8) + order + gated(T * g);
+  const int64_t sent =
+      group ? R * D * s : 0;  // rows that came, and their gradients, are kept; own ones are gathered again
   c.saved_bytes = norm_saved(u.norm, z) + routing + sent + R * G * s + T * Gs * s;  // up before the activation
   const int64_t normed = u.norm.present() ? N * D * s : 0, gathered = shared(z.gathered(D));
   // dup, dnormed, dlogits; of the shared MLP and its gate
   c.left_bytes = R * G * s + sent + normed + N * E * s + T * Gs * s + gated(T * s);
   const int64_t rows = R * D * s, hidden = R * F * s, shared_hidden = T * S * s;
+  const int64_t own = group ? N * K * D * s : rows,
+                beside = group ? own : 0;  // of this rank's tokens; beside those at its experts
   const auto experts = [&](int64_t out, int64_t in) { return z(kExpertForward, R, out, in); };
-  const int64_t at_input = std::max({z(kForward, N, E, D), shared(shared_hidden + z(kForward, T, D, S)), rows});
+  const int64_t at_input = std::max({z(kForward, N, E, D), shared(shared_hidden + z(kForward, T, D, S)), own});
   c.forward_workspace =
       std::max({normed + gathered + std::max({at_input, shared(z(kForward, T, Gs, D)), gated(z(kForward, T, 1, D))}),
-                rows + experts(G, D), hidden + rows + experts(D, F)});
+                (group ? 0 : rows) + experts(G, D), hidden + rows + experts(D, F), rows + beside});
   c.unsaved_workspace =
-      routing + sent +
+      routing +
       std::max({normed + gathered + at_input,
                 normed + gathered +
                     shared(T * Gs * s + std::max({z(kForward, T, Gs, D), gated(z(kForward, T, 1, D)), shared_hidden})),
-                rows + R * G * s + experts(G, D), R * G * s + hidden, hidden + rows + experts(D, F)});
+                rows + R * G * s + experts(G, D), R * G * s + hidden, hidden + rows + experts(D, F), rows + beside});
+  const int64_t weights_and_dots = group ? 2 * R * g : N * K * g;
   c.backward_input_workspace =
-      std::max({rows + hidden, 2 * hidden + N * K * g, rows + N * K * g,
+      std::max({group ? 0 : rows + hidden, 2 * hidden + weights_and_dots, rows + beside + N * K * g,
                 gathered + shared(shared_hidden + z(kInputGradient, T, D, S)), gated(2 * shared_hidden + T * g),
                 N * D * s + gathered +
                     std::max({z(kInputGradient, N, E, D), shared(z(kInputGradient, T, Gs, D)),
                               gated(z(kInputGradient, T, 1, D))})});
   c.backward_weight_workspace =
-      std::max({hidden + rows, normed + rows,
+      std::max({hidden + (group ? 0 : rows), group ? 0 : normed + rows,
                 normed + gathered +
                     std::max({z(kWeightGradient, N, E, D), shared(z(kWeightGradient, T, Gs, D)),
                               gated(z(kWeightGradient, T, 1, D))}),

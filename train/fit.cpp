@@ -239,7 +239,7 @@ PredictedMemory predict_memory(const ModelSpec& spec, const TrainSettings& s, in
     peak = peak_of_passes(spec, s);
   else
     step = highest_step(spec, s), peak = peak_of_step(spec, step, s);
-  if (num_stage_devices(s) > 1 || s.tensor > 1) {
+  if (num_stage_devices(s) > 1 || s.tensor > 1 || s.expert_ranks > 1) {
     predict_mesh(spec, s, step, predicted);
   } else {
     // The f32 values that masters begin from: beside the states

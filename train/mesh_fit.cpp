@@ -87,24 +87,24 @@ struct OneRank {
     return most * of.wide + num_fixed_numbers(of.spec) * of.wide;
   }
 
-  // The longest part of a layer's gradients that a rank sums up over its replicas.
-  int64_t longest_sum() const {
+  // The longest part that a rank sums up, over its replicas, of a layer's dense gradients, or over those with the same experts, of its experts'.
+  int64_t longest_sum(bool experts) const {
+    const int ranks = experts ? place.replicas / place.experts.ranks : place.replicas;
     int64_t longest = 0;
-    for (const Layer& layer : layers_of(of.spec))
-      for (const bool experts : {false, true}) {
-        int64_t whole = 0;
-        std::vector<int64_t> kept(static_cast<size_t>(place.replicas));
-        for (size_t p = 0; p < of.trained.size(); ++p) {
-          const int unit = of.trained[p].unit;
-          const bool copied = p == 0 && has_copy() && layer.first + layer.count == std::ssize(of.spec.units);
-          if (!copied && (!has(unit) || unit < layer.first || unit >= layer.first + layer.count)) continue;
-          if (is_expert(of.trained[p]) != experts) continue;
-          if (!shares.is_shared(p)) whole += elements_of(p);
-          if (shares.is_shared(p))
-            for (const RankInterval& o : shares.owners[p]) kept[static_cast<size_t>(o.rank)] += o.elements.size();
-        }
-        longest = std::max({longest, (whole + place.replicas - 1) / place.replicas, *std::ranges::max_element(kept)});
+    for (const Layer& layer : layers_of(of.spec)) {
+      int64_t whole = 0;
+      std::vector<int64_t> kept(static_cast<size_t>(place.replicas));
+      for (size_t p = 0; p < of.trained.size(); ++p) {
+        const int unit = of.trained[p].unit;
+        const bool copied = p == 0 && has_copy() && layer.first + layer.count == std::ssize(of.spec.units);
+        if (!copied && (!has(unit) || unit < layer.first || unit >= layer.first + layer.count)) continue;
+        if (is_expert(of.trained[p]) != experts || !shares.held[p]) continue;
+        if (!shares.is_shared(p)) whole += elements_of(p);
+        if (shares.is_shared(p))
+          for (const RankInterval& o : shares.owners[p]) kept[static_cast<size_t>(o.rank)] += o.elements.size();
       }
+      longest = std::max({longest, (whole + ranks - 1) / ranks, *std::ranges::max_element(kept)});
+    }
     return longest;
   }
   // Elements that a sum over its tensor group, or over those with the same key/value heads, takes at most.
@@ -126,7 +126,12 @@ struct OneRank {
       return staging_elements((elements + ranks - 1) / ranks, ranks) * of.wide;
     };
     int64_t bytes = in_stages() ? stage_message_bytes(of.all, place.device) : 0;
-    if (place.replicas > 1) bytes += staging_elements(longest_sum(), place.replicas) * of.wide;
+    const int64_t dense = longest_sum(false), experts = longest_sum(true);
+    const int with_same = place.replicas / place.experts.ranks;
+    const bool in_one = place.experts.ranks == 1;  // one group of ranks takes both sums
+    if (place.replicas > 1)
+      bytes += staging_elements(in_one ? std::max(dense, experts) : dense, place.replicas) * of.wide;
+    if (!in_one && with_same > 1) bytes += staging_elements(experts, with_same) * of.wide;
     if (in_stages() && of.spec.head().tied && place.home.front() != place.home.back() &&
         (place.has_first() || place.has_last()))
       bytes += staged(is_apart(shares.gradients_apart, 0) ? mine(0) : elements_of(0), 2);
@@ -143,13 +148,13 @@ struct OneRank {
 }  // namespace
 
 bool is_whole_for_a_while(const TrainSettings& s) {
-  return s.tensor > 1 || (deepest_zero(s) >= 3 && num_sharers(s) > 1);
+  return s.tensor > 1 || s.expert_ranks > 1 || (deepest_zero(s) >= 3 && num_sharers(s) > 1);
 }
 
 bool keeps_apart(const TrainSettings& s) {
   if (s.ranks == 1) return false;
   const bool shares = deepest_zero(s) >= 1 && num_sharers(s) > 1;
-  return shares || num_stage_devices(s) > 1 || s.tensor > 1 || s.robust || s.outer;
+  return shares || num_stage_devices(s) > 1 || s.tensor > 1 || s.expert_ranks > 1 || s.robust || s.outer;
 }
 
 void predict_mesh(const ModelSpec& spec, const TrainSettings& s, const Program& all, PredictedMemory& memory) {

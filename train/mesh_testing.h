@@ -22,14 +22,17 @@ struct MeshCase {
   PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
   int stages = 1, data = 1, tensor = 1, zero = 0;
   Recompute recompute = Recompute::none;
-  int context = 1;
+  int context = 1, experts = 1;
   bool ring = false;
+  double capacity = 0;  // 0: room for any routing
+  double capacity_factor() const { return capacity > 0 ? capacity : experts; }
   int ranks() const { return stages * data * tensor * context; }
 };
 
 inline std::string to_string(const MeshCase& p) {
-  return fmt::format("{}, {} stages × {} replicas × {} of rows{} × {} of matrices, zero {}", name_of(p.schedule),
-                     p.stages, p.data, p.context, p.ring ? " in a ring" : "", p.tensor, p.zero);
+  return fmt::format("{}, {} stages × {} replicas × {} of rows{} × {} of matrices, {} of experts, zero {}",
+                     name_of(p.schedule), p.stages, p.data, p.context, p.ring ? " in a ring" : "", p.tensor, p.experts,
+                     p.zero);
 }
 
 inline int chunks_of(const MeshCase& p) {
@@ -46,10 +49,12 @@ inline Plan plan_of(const TrainSettings& s, const MeshCase& p) {
               .seq = s.seq,
               .dtype = s.dtype,
               .gradients = s.dtype == DType::f64 ? DType::f64 : DType::f32,
-              .optimizer = s.optimizer.rule};
+              .optimizer = s.optimizer.rule,
+              .capacity_factor = p.capacity_factor()};
   OuterChoice& o = plan.choice;
   o.mesh.data = p.data, o.mesh.tensor = p.tensor, o.mesh.context = p.context;
-  o.mesh.ulysses = p.context > 1 && !p.ring, o.num_stages = p.stages, o.chunks_per_stage = chunks_of(p);
+  o.mesh.expert = p.experts, o.mesh.ulysses = p.context > 1 && !p.ring;
+  o.num_stages = p.stages, o.chunks_per_stage = chunks_of(p);
   if (p.stages > 1) o.schedule = p.schedule;
   o.micro_batch = s.micro_batch, o.num_micro = s.batch / s.micro_batch / p.data;
   const int stages = p.stages * o.chunks_per_stage;
@@ -69,6 +74,7 @@ inline Plan plan_of(const TrainSettings& s, const MeshCase& p) {
 inline TrainSettings settings_in_mesh(TrainSettings s, const MeshCase& p) {
   s.plan = plan_of(s, p), s.plan_path = "plan.json", s.sum_order.groups = p.data, s.ranks = p.ranks();
   s.recompute = p.recompute, s.tensor = p.tensor, s.context_ranks = p.context, s.context_ring = p.ring, s.zero = p.zero;
+  s.expert_ranks = p.experts, s.capacity_factor = p.capacity_factor();
   return s;
 }
 

@@ -100,6 +100,7 @@ void require_place(const TrainSettings& s, const OuterConfig& c) {
   if (s.robust) refuse("--aggregator", "between averages, ranks of --outer send nothing that could be aggregated");
   if (s.plan) refuse("--plan", "a plan has no ranks that train alone, as those of --outer do");
   if (s.tensor > 1) refuse("--tensor-parallel", "each rank of --outer has the whole model");
+  if (s.expert_ranks > 1) refuse("--expert-parallel", "each rank of --outer has the whole model");
   if (s.context_ranks > 1) refuse("--context-parallel", "each rank of --outer has micro-batches of its own");
   if (s.zero > 0) refuse(fmt::format("--zero {}", s.zero), "each rank of --outer has the whole state");
   if (!s.trace.empty()) refuse("--trace", "--outer has no step that all share");

@@ -16,8 +16,8 @@ struct TrainSettings;
 
 /// What --outer and its options ask for; none without --outer.
 /// Errors: usage, naming the option: it has no effect without --outer or with this kind; it contradicts another value; it does not go with
-/// --outer (--zero, --plan, --tensor-parallel, --context-parallel, --aggregator, --async, --trace, rules that compute gradients at other
-/// weights than those they keep: UpdateRuleRow::computes_elsewhere).
+/// --outer (--zero, --plan, --tensor-parallel, --context-parallel, --expert-parallel, --aggregator, --async, --trace, rules that compute
+/// gradients at other weights than those they keep: UpdateRuleRow::computes_elsewhere).
 std::optional<OuterConfig> outer_from(const Options&, const TrainSettings&);
 /// The kind, as --outer names it.
 std::string_view outer_name(const OuterConfig&);

@@ -29,7 +29,9 @@ std::string why_not_trained(const Plan& p) {
   const auto shares = [&](const char* what, const char* fix) {
     return fmt::format("shares out {}, which tern train does not yet: plan with --fix {}", what, fix);
   };
-  if (c.mesh.expert > 1 || c.mesh.expert_tensor > 1) return shares("experts (expert parallelism)", "ep=1,etp=1");
+  if (c.mesh.expert > 1 && c.mesh.tensor > 1)
+    return shares("experts beside matrices (expert and tensor parallelism)", "tp=1 or ep=1");
+  if (c.mesh.expert_tensor > 1) return shares("each expert's matrices (expert tensor parallelism)", "etp=1");
   if (splits_backward(c.schedule) && c.num_stages > 1 && c.mesh.replicas() > 1)
     for (const PlannedLayers& l : p.layers)
       if (l.strategy.zero >= 3)
@@ -97,6 +99,7 @@ std::vector<PlannedValue> planned_values(const Plan& p) {
   list.push_back({"tensor-parallel", fmt::format("{}", p.choice.mesh.tensor)});
   list.push_back({"context-parallel", fmt::format("{}", p.choice.mesh.context)});
   if (p.choice.mesh.context > 1) list.push_back({"context-by", p.choice.mesh.ulysses ? "ulysses" : "ring"});
+  list.push_back({"expert-parallel", fmt::format("{}", p.choice.mesh.expert)});
   if (const auto mode = planned_mode(p)) list.push_back({"recompute", std::string(name_of(*mode))});
   return list;
 }
@@ -113,6 +116,8 @@ void apply_plan(const Plan& p, const Options& o, TrainSettings& s) {
     const bool number = o.value(name).spec->type == OptionType::integer;
     if ((number ? fmt::format("{}", o.integer(name)) : o.text(name)) != value) refuse(name, value);
   }
+  if (p.choice.mesh.expert > 1 && o.given("capacity-factor") && o.real("capacity-factor") != p.job.capacity_factor)
+    refuse("capacity-factor", fmt::format("{}", p.job.capacity_factor));
   if (!planned_mode(p) && o.given("recompute")) refuse("recompute", "a mode for each layer");
   if (!planned_zero(p) && o.given("zero")) refuse("zero", "a stage for each layer");
   s.zero = planned_zero(p).value_or(0);

@@ -16,7 +16,7 @@ class Options;
 struct TrainSettings;
 
 /// Why `tern train` cannot run this plan, in words that follow "the plan": "is in f16; tern train knows …". Empty: it can.
-/// It cannot run: expert parallelism; ZeRO 3 over replicas of stages with a split backward;
+/// It cannot run: expert parallelism beside tensor parallelism or inside experts; ZeRO 3 over replicas of stages with a split backward;
 /// activations off the device; states off the device, except all states on the disk of one device; padded windows;
 /// gradients of another type than tern train's (wide_type); f16; micro-batches whose sizes do not add up to the batch.
 std::string why_not_trained(const Plan&);
@@ -29,7 +29,7 @@ struct PlannedValue {
   std::string_view name;
   std::string value;
 };
-/// The values of seq, batch, micro-batch, optimizer, dtype, ranks, tensor-parallel and context-parallel; of context-by, if ranks share out
+/// The values of seq, batch, micro-batch, optimizer, dtype, ranks, tensor-parallel, context-parallel, expert-parallel; of context-by, if ranks share out
 /// rows; of zero and recompute, if planned_zero and planned_mode have one value for all layers.
 std::vector<PlannedValue> planned_values(const Plan&);
 

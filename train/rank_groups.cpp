@@ -9,12 +9,13 @@ namespace tern {
 
 int64_t RankGroups::staging_bytes() const {
   int64_t bytes = 0;
-  for (const Comm* group : {replicas.get(), tables.get(), tensor.get(), keys.get(), context.get()})
+  for (const Comm* group :
+       {replicas.get(), tables.get(), tensor.get(), keys.get(), context.get(), experts.get(), same_experts.get()})
     if (group) bytes += group->staging().peak_total();
-  return bytes;
+  return bytes + (routed ? routed->beyond.peak_total() : 0);
 }
 
-RankGroups rank_groups(const ModelSpec& spec, const RankPlace& at, Comm& world) {
+RankGroups rank_groups(const ModelSpec& spec, const RankPlace& at, double capacity_factor, Comm& world) {
   RankGroups groups;
   const auto group = [&](const std::vector<int>& ranks) {
     return std::make_unique<Comm>(group_of(world.transport(), ranks));
@@ -27,6 +28,17 @@ RankGroups rank_groups(const ModelSpec& spec, const RankPlace& at, Comm& world) 
     groups.rows = std::make_unique<const ContextRanks>(ContextRanks{*groups.context, at.context.ring});
   }
   if (!at.in_mesh()) return groups;
+  if (at.experts.ranks > 1) {
+    std::vector<int> group_of_experts, with_same;
+    for (int r = 0; r < at.replicas; ++r) {
+      if (r / at.experts.ranks == at.replica / at.experts.ranks)
+        group_of_experts.push_back(at.rank_of(at.device, r, at.tensor.place));
+      if (r % at.experts.ranks == at.experts.place) with_same.push_back(at.rank_of(at.device, r, at.tensor.place));
+    }
+    groups.experts = group(group_of_experts), groups.same_experts = group(with_same);
+    groups.routed = std::make_unique<RoutedRows>();
+    groups.mixture = std::make_unique<const ExpertRanks>(ExpertRanks{*groups.experts, capacity_factor, *groups.routed});
+  }
   std::vector<int> same_part, same_table{at.rank_of(at.home.front(), at.replica, at.tensor.place)};
   for (int r = 0; r < at.replicas; ++r) same_part.push_back(at.rank_of(at.device, r, at.tensor.place));
   groups.replicas = group(same_part);

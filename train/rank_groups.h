@@ -6,6 +6,7 @@
 
 #include "comm/comm.h"
 #include "model/context_ranks.h"
+#include "model/expert_ranks.h"
 #include "model/tensor_ranks.h"
 #include "spec/model_spec.h"
 #include "train/rank_place.h"
@@ -23,10 +24,15 @@ struct RankGroups {
   std::unique_ptr<const TensorRanks> matrices;  // made of `tensor` and `keys`
   std::unique_ptr<Comm> context;                // its context group
   std::unique_ptr<const ContextRanks> rows;     // made of `context`
-  int64_t staging_bytes() const;                // the sum of the groups' peaks of Comm::staging
+  std::unique_ptr<Comm> experts;                // its expert group
+  std::unique_ptr<Comm> same_experts;          // of `replicas`, those with the same experts, if there are expert groups
+  std::unique_ptr<RoutedRows> routed;          // what the passes of `mixture` count
+  std::unique_ptr<const ExpertRanks> mixture;  // made of `experts` and `routed`
+  int64_t staging_bytes() const;  // the sum of the groups' peaks of Comm::staging, and that of RoutedRows::beyond
 };
 
+/// capacity_factor: TrainSettings::capacity_factor, for the expert group.
 /// Makes the groups over the world's transport, which must outlive them. It sends nothing.
-RankGroups rank_groups(const ModelSpec&, const RankPlace&, Comm& world);
+RankGroups rank_groups(const ModelSpec&, const RankPlace&, double capacity_factor, Comm& world);
 
 }  // namespace tern

@@ -13,6 +13,7 @@ RankPlace rank_place(const ModelSpec& spec, const TrainSettings& s, int rank) {
   const int group = rank / s.tensor;
   place.device = group / place.replicas, place.replica = group % place.replicas;
   place.context = {place.replica % s.context_ranks, s.context_ranks, s.context_ring};
+  place.experts = {place.replica % s.expert_ranks, s.expert_ranks};
   if (num_stage_devices(s) == 1) return place;
   const Placement placed = placement_of(spec, *s.plan);
   for (const PlacedLayer& l : placed.layers)
@@ -29,8 +30,9 @@ ModelSpec part_of_rank(const ModelSpec& spec, const TensorPlace& at) {
 Shares shares_of(const ModelSpec& spec, const TrainSettings& s, const RankPlace& place) {
   const std::vector<int> zero = zero_of_units(spec, s);
   if (!place.in_mesh()) return make_shares(spec, s.optimizer.rule, zero, place.rank, s.ranks);
-  return make_mesh_shares(part_of_rank(spec, place.tensor), s.optimizer.rule, zero, place.home,
-                          {place.device, place.replica, place.replicas, place.tensor.place, place.tensor.ranks});
+  return make_mesh_shares(
+      part_of_rank(spec, place.tensor), s.optimizer.rule, zero, place.home,
+      {place.device, place.replica, place.replicas, place.tensor.place, place.tensor.ranks, place.experts.ranks});
 }
 
 }  // namespace tern

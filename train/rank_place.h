@@ -13,10 +13,12 @@ namespace tern {
 /// rank = (device · replicas + replica) · ranks of a tensor group + place in its tensor group. A device is a device of the pipeline;
 /// without a plan of several stages there is one, which has all units. The replicas of a rank have the same part of the model as it has.
 /// The replicas of a context group, which are neighbours, are in one data share: they see the same micro-batches, each its own rows of them.
+/// The replicas of an expert group are neighbours too: each has some of the experts, and all else. Those with the same place have the same experts.
 struct RankPlace {
   int rank = 0, device = 0, replica = 0, replicas = 1;
   TensorPlace tensor{};
   ContextPlace context{};
+  ExpertPlace experts{};
   int share() const { return replica / context.ranks; }  // the number of its data share
   std::vector<int> home;                                 // by unit: the device that has it
   // By unit: whether this rank lacks it; empty: this rank has all units.
@@ -25,8 +27,8 @@ struct RankPlace {
   bool has_first() const { return device == home.front(); }  // the embedding
   bool has_last() const { return device == home.back(); }    // the head
   bool in_stages() const { return !elsewhere.empty(); }
-  /// Whether some other rank has other layers, or other parts of matrices.
-  bool in_mesh() const { return in_stages() || tensor.ranks > 1; }
+  /// Whether some other rank has other layers, other parts of matrices, or other experts.
+  bool in_mesh() const { return in_stages() || tensor.ranks > 1 || experts.ranks > 1; }
   int rank_of(int of_device, int of_replica, int of_place) const {
     return (of_device * replicas + of_replica) * tensor.ranks + of_place;
   }

@@ -99,6 +99,8 @@ class RankTrainer {
   void after_step(const ExecuteResult& run, const Totals& totals, StepReport& report);
   // Notes a rank that is slower than the others. Where groups share out matrices or rows it notes nothing, as their ranks wait for each other inside the passes.
   void tell_slow_rank(const Totals& totals);
+  // At the end: how uneven the rows of experts were, if they took more memory than was predicted. All ranks call it.
+  void tell_uneven_rows();
   // Called when a step was faster than the probe. Other programs can only slow the probe down, so the probe was disturbed.
   void raise_peak(StepReport& report);
   // If the disk refuses the trace, a note says so and the run goes on.

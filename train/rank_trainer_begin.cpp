@@ -84,6 +84,7 @@ void RankTrainer::predict() {
     if (const std::string fault = outer_fault(*s_.outer, static_cast<int>(in_.spec.units.size())); !fault.empty())
       throw Error(ErrorKind::usage, "{}", fault);
   check_context_ranks(in_.spec, s_);
+  check_expert_ranks(in_.spec, s_);
   part_ = part_of_rank(in_.spec, {.ranks = s_.tensor});
   if (s_.multiply == Multiply::fast) load_fast_matmul();
   const int64_t process = program_bytes() * (worker_.processes_here > 0 ? s_.ranks : 1);
@@ -234,7 +235,7 @@ void RankTrainer::prepare() {
   }
   if (hooks_.companion) hooks_.companion->join(state_.weights);
   if (keeps_a()) leave_a_undecayed(state_.optimizer.infos);
-  groups_ = rank_groups(in_.spec, place_, world());
+  groups_ = rank_groups(in_.spec, place_, s_.capacity_factor, world());
   if (leads() && in_stages() && !parts_alone())
     whole_ = allocate_weights(in_.spec, s_.dtype, MemoryClass::weights, state_arena_);
   if (in_.spec.rope.kind != RopeKind::none) rope_ = rope_table(in_.spec, s_.seq, s_.seq);

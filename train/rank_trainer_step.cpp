@@ -42,6 +42,7 @@ StepReport RankTrainer::step(std::vector<MicroBatch>& batches, int64_t targets) 
                            .robust = robust_ ? &*robust_ : nullptr,
                            .world = s_.ranks > 1 && !s_.outer ? &world() : nullptr,
                            .replicas = groups_.replicas.get(),
+                           .same_experts = groups_.same_experts.get(),
                            .tables = groups_.tables.get(),
                            .own_weights = &state_.weights,
                            .arrivals = arrivals_,
@@ -116,8 +117,11 @@ ExecuteResult RankTrainer::run_step(const ExecuteInput& input, int64_t number) {
 }
 
 Compute RankTrainer::compute() {
-  Compute c{
-      .arena = worker_.arena, .multiply = s_.multiply, .tensor = groups_.matrices.get(), .context = groups_.rows.get()};
+  Compute c{.arena = worker_.arena,
+            .multiply = s_.multiply,
+            .tensor = groups_.matrices.get(),
+            .context = groups_.rows.get(),
+            .experts = groups_.mixture.get()};
   if (s_.adapter && s_.adapter->config.dropout > 0) c.dropout = {s_.seed, state_.step, 0};
   return c;
 }
@@ -175,7 +179,7 @@ void RankTrainer::after_step(const ExecuteResult& run, const Totals& totals, Ste
 }
 
 void RankTrainer::tell_slow_rank(const Totals& totals) {
-  if (!leads() || totals.pass_seconds.empty() || s_.tensor > 1 || s_.context_ranks > 1) return;
+  if (!leads() || totals.pass_seconds.empty() || s_.tensor > 1 || s_.context_ranks > 1 || s_.expert_ranks > 1) return;
   if (!slow_) slow_.emplace(place_.replicas);
   if (const std::optional<std::string> text = slow_->add(totals.pass_seconds))
     note(fmt::format("step {}: {}", state_.step, *text));

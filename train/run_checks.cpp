@@ -18,6 +18,7 @@ Facts made_by(const TrainSettings& s, int threads) {
           {"threads", fmt::format("{}", threads)},
           {"tensor-parallel", fmt::format("{}", s.tensor)},
           {"context-parallel", fmt::format("{}{}", s.context_ranks, s.context_ring ? " in a ring" : "")},
+          {"expert-parallel", fmt::format("{}", s.expert_ranks)},
           {"multiplier", s.multiply == Multiply::fast ? std::string(fast_matmul_name()) : "own kernels"}};
 }
 

@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <string>
 #include <utility>
 
 #include "base/error.h"
 #include "base/json.h"
 #include "base/options.h"
+#include "base/units.h"
 #include "spec/recompute.h"
 #include "spec/update_words.h"
 #include "train/option_origin.h"
@@ -17,6 +19,7 @@
 #include "train/plan_settings.h"
 #include "train/robust_settings.h"
 #include "train/settings_impl.h"
+#include "train/settings_ranks.h"
 #include "train/zeroth_run.h"
 
 namespace tern {
@@ -106,6 +109,10 @@ bool context_ring_from(const Options& o, const std::optional<Plan>& plan) {
   const Mesh mesh = plan ? plan->choice.mesh : Mesh{};
   return plan ? mesh.context > 1 && !mesh.ulysses : o.text("context-by") == "ring";
 }
+int expert_ranks_from(const Options& o, const std::optional<Plan>& plan) {
+  if (!o.knows("expert-parallel")) return 1;
+  return static_cast<int>(plan ? plan->choice.mesh.expert : o.integer("expert-parallel"));
+}
 SumOrder sum_order_from(const Options& o, const std::optional<Plan>& plan = {}) {
   if (o.knows("sum-groups") && o.has("sum-groups")) return {o.integer("sum-groups")};
   const int shared = tensor_from(o, plan) * context_ranks_from(o, plan);
@@ -190,6 +197,21 @@ Resume resume_from_name(std::string_view name) {
                              {{"auto", Resume::automatic}, {"must", Resume::must}, {"never", Resume::never}});
 }
 
+// Groups of ranks that share something out are equally large.
+static void check_groups(const TrainSettings& s) {
+  if (s.ranks % s.tensor != 0)
+    throw Error(ErrorKind::usage, "--tensor-parallel: {} does not divide --ranks {}; choose --ranks {}", s.tensor,
+                s.ranks, (s.ranks / s.tensor + 1) * s.tensor);
+  if (s.ranks % (s.tensor * s.context_ranks) != 0)
+    throw Error(ErrorKind::usage, "--context-parallel: groups of {} do not divide --ranks {}; choose --ranks {}",
+                s.tensor * s.context_ranks, s.ranks,
+                (s.ranks / (s.tensor * s.context_ranks) + 1) * s.tensor * s.context_ranks);
+  if (const int sharers = num_sharers(s), both = std::lcm(s.expert_ranks, s.context_ranks); sharers % s.expert_ranks)
+    throw Error(ErrorKind::usage,
+                "--expert-parallel: groups of {} do not divide the {} that have the same layers; choose --ranks {}",
+                s.expert_ranks, counted(sharers, "rank"), s.ranks / sharers * (sharers / both + 1) * both);
+}
+
 TrainSettings train_settings(const Options& o) {
   TrainSettings s;
   s.model = o.positional("MODEL");
@@ -207,6 +229,8 @@ TrainSettings train_settings(const Options& o) {
   const std::optional<Plan> plan = o.knows("plan") ? plan_option(o) : std::nullopt;
   s.ranks = ranks_from(o, plan), s.tensor = tensor_from(o, plan);
   s.context_ranks = context_ranks_from(o, plan), s.context_ring = context_ring_from(o, plan);
+  s.expert_ranks = expert_ranks_from(o, plan);
+  if (o.knows("capacity-factor")) s.capacity_factor = plan ? plan->job.capacity_factor : o.real("capacity-factor");
   s.sum_order = sum_order_from(o, plan);
   s.optimizer = optimizer_from(o, rule_from(o, plan));
   if (async_without_momentum(o) && s.optimizer.rule == UpdateRule::sgd && !o.given("momentum"))
@@ -233,17 +257,13 @@ TrainSettings train_settings(const Options& o) {
   s.trace = o.text("trace");
   if (plan) apply_plan(*plan, o, s);
   s.async = async_from(o, s);
-  if (s.async && (s.tensor > 1 || s.context_ranks > 1))
+  if (s.async && (s.tensor > 1 || s.context_ranks > 1 || s.expert_ranks > 1))
     throw Error(ErrorKind::usage, "--{}: workers of --async work by themselves; leave one of the two out",
-                s.tensor > 1 ? "tensor-parallel" : "context-parallel");
+                s.tensor > 1          ? "tensor-parallel"
+                : s.context_ranks > 1 ? "context-parallel"
+                                      : "expert-parallel");
   if (s.async) s.ranks = 1, s.sum_order = {1};
-  if (s.ranks % s.tensor != 0)
-    throw Error(ErrorKind::usage, "--tensor-parallel: {} does not divide --ranks {}; choose --ranks {}", s.tensor,
-                s.ranks, (s.ranks / s.tensor + 1) * s.tensor);
-  if (s.ranks % (s.tensor * s.context_ranks) != 0)
-    throw Error(ErrorKind::usage, "--context-parallel: groups of {} do not divide --ranks {}; choose --ranks {}",
-                s.tensor * s.context_ranks, s.ranks,
-                (s.ranks / (s.tensor * s.context_ranks) + 1) * s.tensor * s.context_ranks);
+  check_groups(s);
   s.robust = robust_from(o, s);
   s.outer = outer_from(o, s);
   s.recipe_toml = recipe_text(o, s);

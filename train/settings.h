@@ -57,9 +57,11 @@ struct TrainSettings {
   int tensor = 1;         // --tensor-parallel: so many neighbouring ranks share out each matrix
   int context_ranks = 1;  // --context-parallel: so many ranks share out the rows of each micro-batch
   bool context_ring =
-      false;           // --context-by ring: keys and values go round those ranks; false: they swap rows for heads
-  int zero = 0;        // of every layer, unless a plan says it layer by layer (zero_of_units)
-  SumOrder sum_order;  // --sum-groups, over the micro-batches of all ranks
+      false;             // --context-by ring: keys and values go round those ranks; false: they swap rows for heads
+  int expert_ranks = 1;  // --expert-parallel: so many neighbouring ranks share out the experts of each mixture
+  double capacity_factor = 1.25;  // of expert_ranks: the rows that a rank's experts have room for, over an even share
+  int zero = 0;                   // of every layer, unless a plan says it layer by layer (zero_of_units)
+  SumOrder sum_order;             // --sum-groups, over the micro-batches of all ranks
   LearningRateSchedule schedule;  // total_steps: --steps
   UpdateConfig optimizer = update_config(UpdateRule::adamw);
   DType dtype = DType::f32;

@@ -137,7 +137,8 @@ SettingsChange compare_settings(const Manifest& checkpoint, const Facts& setting
   std::ranges::stable_sort(change.refused, {}, place_of);
   for (const auto& [key, now] : made_by) {
     const std::string* then = find(checkpoint.made_by, key);
-    if (then ? *then == now : (key == "tensor-parallel" || key == "context-parallel") && now == "1")
+    if (then ? *then == now
+             : (key == "tensor-parallel" || key == "context-parallel" || key == "expert-parallel") && now == "1")
       continue;  // older checkpoints: none
     change.warned.push_back(
         fmt::format("{}: {} when the checkpoint was made, {} now; bits may differ from an uninterrupted run", key,

@@ -53,8 +53,9 @@ std::string recipe_text(const Options& o, const TrainSettings& s) {
     if (name == "dpo-beta") return !learns_pairs(o);
     if (is_async_option(name)) return !s.async;
     if (s.async && (name == "ranks" || name == "sum-groups" || name == "zero" || name == "tensor-parallel" ||
-                    name == "context-parallel" || name == "context-by"))
+                    name == "context-parallel" || name == "context-by" || name == "expert-parallel"))
       return true;
+    if (name == "capacity-factor") return s.expert_ranks == 1 || s.plan.has_value();
     if (is_robust_option(name)) return !says_something(name, s.robust);
     if (is_outer_option(name)) return !says_something(name, s.outer);
     if (name == "min-learning-rate") return s.schedule.kind == LearningRateKind::constant;

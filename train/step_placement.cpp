@@ -23,15 +23,17 @@ Placement step_placement(const ModelSpec& spec, const TrainSettings& s, int64_t 
   const std::vector<int> zero = zero_of_units(spec, s);
   for (PlacedLayer& l : p.layers) l.strategy.zero = zero[static_cast<size_t>(l.layer.first)];
   p.mesh.data = s.outer ? 1 : data_parallel_size(s), p.mesh.tensor = s.tensor;
-  p.mesh.context = s.context_ranks, p.mesh.ulysses = s.context_ranks > 1 && !s.context_ring;
+  p.mesh.context = s.context_ranks, p.mesh.ulysses = s.context_ranks > 1 && !s.context_ring,
+  p.mesh.expert = s.expert_ranks;
   p.updates_in_backward = s.update_in_backward;
   if (s.states_on_disk)
     for (PlacedLayer& l : p.layers) l.strategy.states = Tier::disk;
   p.groups = static_cast<int>(s.sum_order.groups / data_parallel_size(s));
-  if (s.tensor * s.context_ranks > 1)
-    p.query = [query = p.query, tensor = s.tensor, context = s.context_ranks](int unit, int micro) {
+  if (s.tensor * s.context_ranks * s.expert_ranks > 1)
+    p.query = [query = p.query, tensor = s.tensor, context = s.context_ranks, experts = s.expert_ranks,
+               capacity = s.capacity_factor](int unit, int micro) {
       CostQuery q = query(unit, micro);
-      q.tensor = tensor;
+      q.tensor = tensor, q.expert = experts, q.capacity_factor = capacity;
       q.tokens = ceil_div(q.tokens, context), q.attended_pairs = ceil_div(q.attended_pairs, context);
       return q;
     };

@@ -21,6 +21,12 @@ bool updates_each_element(UpdateRule rule) {
          num_sums(update_config(rule)) == 0 && row.grain({ParameterKind::matrix, 8, 8}) == UpdateGrain::interval;
 }
 
+// The greatest number below `most` that divides n.
+int64_t nearest_divisor(int64_t n, int64_t most) {
+  while (n % most != 0) --most;
+  return most;
+}
+
 }  // namespace
 
 void check_tensor_ranks(const ModelSpec& spec, const TrainSettings& s) {
@@ -66,6 +72,27 @@ void check_context_ranks(const ModelSpec& spec, const TrainSettings& s) {
   if (s.seq % parts != 0)
     refuse(fmt::format("the {} tokens of --seq cannot be shared out in {} equal parts; choose --seq {}", s.seq, parts,
                        parts * ceil_div(s.seq, parts)));
+}
+
+void check_expert_ranks(const ModelSpec& spec, const TrainSettings& s) {
+  if (s.expert_ranks == 1) return;
+  const auto refuse = [&](const std::string& why) {
+    throw Error(ErrorKind::usage, "--expert-parallel {}: {}", s.expert_ranks, why);
+  };
+  bool mixture = false;
+  for (const Unit& unit : spec.units) {
+    const MoeSpec* u = moe_of(unit);
+    mixture = mixture || u;
+    if (unit.frozen || !unit.adapters.empty()) refuse("adapters of a mixture train on whole copies; leave it out");
+    if (u && u->experts % s.expert_ranks != 0)
+      refuse(fmt::format("the {} experts of a layer cannot be shared out in equal parts; choose {}", u->experts,
+                         nearest_divisor(u->experts, s.expert_ranks)));
+  }
+  if (!mixture) refuse("the model has no experts; leave it out: --zero shares out what ranks keep of any model");
+  if (s.tensor > 1)
+    refuse(fmt::format("--tensor-parallel {} does not share out mixtures yet; leave one of the two out", s.tensor));
+  if (s.robust) refuse("--aggregator takes whole gradients of each rank; leave one of the two out");
+  if (s.perturbation) refuse("--gradients zeroth-order runs on whole copies; leave one of the two out");
 }
 
 TensorNorm tensor_norm(const ModelSpec& part, const RankPlace& place, const RankGroups& groups, const Shares& shares) {

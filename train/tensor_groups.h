@@ -1,5 +1,5 @@
 #pragma once
-// Ranks that share out each matrix (--tensor-parallel) or the rows of each micro-batch (--context-parallel): which runs they can do, and
+// Ranks that share out each matrix (--tensor-parallel), the rows of each micro-batch (--context-parallel) or experts (--expert-parallel): which runs they can do, and
 // what NORM counts.
 
 #include "train/rank_groups.h"
@@ -15,6 +15,9 @@ void check_tensor_ranks(const ModelSpec&, const TrainSettings&);
 
 /// Checks that the ranks of a context group (TrainSettings::context_ranks) can share the rows of a micro-batch. Errors: as above.
 void check_context_ranks(const ModelSpec&, const TrainSettings&);
+
+/// Checks that the ranks of an expert group (TrainSettings::expert_ranks) can share the experts. Errors: as above.
+void check_expert_ranks(const ModelSpec&, const TrainSettings&);
 
 /// Which elements NORM counts on this rank, so that over all ranks each element counts once. `part`: tensor_part of the model.
 TensorNorm tensor_norm(const ModelSpec& part, const RankPlace&, const RankGroups&, const Shares&);

@@ -1,5 +1,5 @@
 #pragma once
-// Where a rank stands in its tensor group and in its context group.
+// Where a rank stands in its tensor group, in its context group and in its expert group.
 
 namespace tern {
 
@@ -12,6 +12,11 @@ struct TensorPlace {
 struct ContextPlace {
   int place = 0, ranks = 1;
   bool ring = false;  // whether their keys and values go round a ring
+};
+
+/// A rank's place among `ranks` replicas that share out the experts of each mixture (model/expert_ranks.h).
+struct ExpertPlace {
+  int place = 0, ranks = 1;
 };
 
 }  // namespace tern

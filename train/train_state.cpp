@@ -99,7 +99,7 @@ void begin_gradients(const TrainSettings& s, const ModelSpec& spec, Arena& arena
     without.back() = true;
   const std::vector<bool> apart =
       s.update_in_backward ? std::vector<bool>(spec.units.size(), true) : shares.gradients_apart;
-  state.gradients = allocate_gradients(spec, s.dtype, arena, apart, without);
+  state.gradients = allocate_own_gradients(spec, s.dtype, arena, shares, apart, without);
   if (!s.robust) return;
   std::vector<Tensor> all;
   for (const Tensor* t : trained_tensors(spec, state.gradients)) all.push_back(*t);
@@ -218,7 +218,8 @@ bool trains_adapters_alone(const ModelSpec& spec) {
 
 bool begins_by_units(const ModelSpec& spec, const Shares& shares, const std::vector<bool>& elsewhere,
                      const TensorPlace& at) {
-  return at.ranks > 1 || shares.any_weights_apart() || (!elsewhere.empty() && !has_frozen(spec));
+  return at.ranks > 1 || shares.expert_ranks > 1 || shares.any_weights_apart() ||
+         (!elsewhere.empty() && !has_frozen(spec));
 }
 
 TrainState fresh_state(const TrainSettings& s, const TrainInputs& in, Arena& arena, Shares shares,

@@ -1,0 +1,54 @@
+#pragma once
+// Expert parallelism inside a mixture: the ranks of a group have the experts of each mixture in equal parts, and all else alike. Each rank
+// routes its own tokens, sends each chosen row to the rank of its expert, and gets the expert's result back (all-to-all of uneven parts). No row is
+// dropped. Source: GShard, Lepikhin et al. 2020, arXiv:2006.16668; without its capacity, as MegaBlocks, arXiv:2211.15841 (both recalled).
+
+#include <cstdint>
+#include <vector>
+
+#include "comm/comm.h"
+#include "model/unit.h"
+
+namespace tern {
+
+/// What the passes of one rank count of the rows that experts get.
+struct RoutedRows {
+  int64_t own = 0, left = 0,
+          came = 0;   // of the last pass: rows of this rank's tokens; of them to other ranks; from other ranks
+  double most = 0;    // of any pass: rows of this rank's experts, over an even share
+  Arena beyond = {};  // rows that their tensors have no room for (allocate_rows)
+};
+
+/// A group, as one of its ranks sees it. Each rank has as many experts: rank r of n the r-th n-th. All ranks pass through the same units in the
+/// same order, with as many tokens each.
+struct ExpertRanks {
+  Comm& comm;
+  double capacity_factor;  // as CostQuery's: rows that this rank's experts have room for, over an even share
+  RoutedRows& routed;
+};
+
+/// The rows that one rank's experts compute. They lie expert by expert; of one expert by the rank that they came from, then by token. Without a
+/// group they are the rows of the rank's own tokens.
+struct ExpertRows {
+  size_t first = 0;              // the first of the rank's experts
+  std::vector<int64_t> begin{};  // rows begin[i] to begin[i + 1] are those of expert first + i
+  int64_t room = 0;              // rows that tensors have room for: expert_rows of spec/unit_cost.h
+  int64_t count() const { return begin.back(); }
+};
+/// `arrivals`: of tell_rows; without a group not read.
+ExpertRows expert_rows_here(const MoeSpec&, const Routing&, const Tensor& arrivals_E, const Compute&);
+
+/// Tells each rank of the group how many rows it will get. arrivals (experts), i32: entry s·(experts of a rank) + i is the number of rows from
+/// rank s for this rank's i-th expert.
+void tell_rows(const MoeSpec&, const Routing&, const Tensor& arrivals_E, const Compute&);
+
+/// own (tokens·top_k, width): of this rank's tokens, in the order of Routing. here (ExpertRows::count, width): at this rank's experts.
+/// rows_to_experts fills `here` from all ranks' `own`, rows_from_experts the reverse. Errors: TERN_CHECK: no group; the transport's.
+void rows_to_experts(const Routing&, const Tensor& arrivals_E, const Tensor& own, const Tensor& here, const Compute&);
+void rows_from_experts(const Routing&, const Tensor& arrivals_E, const Tensor& here, const Tensor& own, const Compute&);
+
+/// A tensor (rows.count(), width) for which the arena counts rows.room() rows, whatever came: what a Program says does not depend on the
+/// router. Rows beyond the room are counted in RoutedRows::beyond.
+Tensor allocate_rows(DType, const ExpertRows& rows, int64_t width, MemoryClass, const Compute&);
+
+}  // namespace tern
