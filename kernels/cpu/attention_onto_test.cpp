@@ -48,14 +48,14 @@ struct Wanted {
   }
 };
 
-// Of the norm, but at least of 1: with a window of one key scores have no gradient.
+// Of the norm, but at least of that of elements of a tenth: with a window of one key scores have no gradient.
 double apart(std::span<const double> got, std::span<const double> want) {
   double difference = 0, norm = 0;
   for (size_t i = 0; i < want.size(); ++i) {
     if (std::isnan(want[i]) && std::isnan(got[i])) continue;
     difference += (got[i] - want[i]) * (got[i] - want[i]), norm += want[i] * want[i];
   }
-  return std::sqrt(difference / std::max(norm, 1.0));
+  return std::sqrt(difference / std::max(norm, 0.01 * static_cast<double>(want.size())));
 }
 
 template <class T>
