@@ -29,8 +29,8 @@ AttentionSpec heads_of_context(const AttentionSpec& u, const Compute&);
 int64_t rows_of_context(const Rows&);
 
 /// own (t, Σ sections) → (t·ranks, Σ sections / ranks): all rows of this rank's heads. A section: columns of heads.
-/// Frees `own` unless another handle has it. Writes to `into`; if `into` is empty, to new workspace. TERN_CHECK:
-/// swaps_heads.
+/// Frees `own` unless another handle has it. Writes to `into`, or to new workspace if `into` is empty. TERN_CHECK: no
+/// swap.
 Tensor rows_for_heads(Tensor own, std::span<const int64_t> sections, Tensor into, const Compute&);
 /// The reverse of rows_for_heads.
 Tensor heads_for_rows(Tensor all, std::span<const int64_t> sections, Tensor into, const Compute&);

@@ -53,11 +53,11 @@ struct TrainSettings {
   int64_t seq = 256, batch = 32, micro_batch = 32;  // seq in tokens; batch and micro_batch in sequences
   // The longest sequence that the trained model declares; absent: as MODEL does.
   std::optional<int64_t> context;
-  int ranks = 1;          // of the whole run: pipeline devices × data shares × groups
+  int ranks = 1;          // of the whole run: pipeline devices × data shares × context_ranks × tensor
   int tensor = 1;         // --tensor-parallel: so many neighbouring ranks share out each matrix
   int context_ranks = 1;  // --context-parallel: so many ranks share out the rows of each micro-batch
   bool context_ring =
-      false;           // --context-by ring: keys and values go round those ranks; false: they swap rows for heads
+      false;           // --context-by ring: keys and values go round those ranks; false: the ranks swap rows for heads
   int zero = 0;        // of every layer, unless a plan says it layer by layer (zero_of_units)
   SumOrder sum_order;  // --sum-groups, over the micro-batches of all ranks
   LearningRateSchedule schedule;  // total_steps: --steps
@@ -80,7 +80,7 @@ struct TrainSettings {
   std::optional<int64_t> memory_bytes;  // --memory
   std::optional<double> max_seconds;
   bool dry_run = false;
-  // If set, the plan says the recomputation of each layer; `recompute` is then the layers' common mode, or none if they differ.
+  // If set, the plan says each layer's recomputation. `recompute`: the common mode, or Recompute::none if modes differ.
   std::optional<Plan> plan;
   std::string plan_path;               // --plan; empty: no plan
   std::optional<RobustConfig> robust;  // --aggregator; absent: gradients are summed
