@@ -1,5 +1,5 @@
 #pragma once
-// What the parts of the option reader share. Stays in base/.
+// What the parts of the option reader share. For base/ alone.
 
 #include <string>
 #include <string_view>

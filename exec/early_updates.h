@@ -1,5 +1,5 @@
 #pragma once
-// UPDATEs within the backward. Each reads its layer's own gradients, which end with the layer's last UPDATE.
+// UPDATEs within the backward (--update-in-backward). Each reads its layer's `summand` (program/program.h).
 
 #include <optional>
 #include <vector>
@@ -14,7 +14,7 @@ struct EarlyUpdates {
   const CollectiveParts& parts;
   const Summands& summands;
   std::optional<UpdatePass> pass{};  // `in.update` with the gradients of the unit at hand; none before the first UPDATE
-  // By parameter: the sum of its gradient's squares; 0 for one that is not updated yet
+  // By parameter: the sum of its gradient's squares; 0 before the parameter's UPDATE
   std::vector<double> squares{};
 
   /// Runs the UPDATE of one unit. If no token has a loss, nothing changes. Errors  diverged: a gradient is not finite.

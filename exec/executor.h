@@ -41,7 +41,7 @@ struct ExecuteInput {
   // Needed if the Program aggregates gradients: REDUCE over all ranks works on it.
   RobustStep* robust = nullptr;
   Comm* world = nullptr;  // all ranks of the step; nullptr: this rank is alone
-  // The ranks that have the same layers and the same part of each matrix as this one; nullptr: all ranks of the world.
+  // The ranks that have the same layers and the same part of each matrix as this rank; nullptr: all ranks of the world.
   Comm* replicas = nullptr;
   // Those of them that have the same experts; nullptr: all of them.
   Comm* same_experts = nullptr;
@@ -66,7 +66,7 @@ struct ExecuteResult {
   double loss_sum = 0;         // Σ −log p over the targets, in nats, micro-batches in order
   std::vector<double> losses;  // that sum of each micro-batch, in order
   int64_t num_targets = 0;     // of these micro-batches
-  // What NORM found; none if no token had a loss: NORM and UPDATE then changed nothing.
+  // What NORM found; absent if no token had a loss: NORM and UPDATE then changed nothing.
   std::optional<UpdateNorm> update;
   // If set, NORM learned from the transport's ledger that a message of this step arrived changed. All ranks then ended
   // the step there. Nothing was updated. The gradients and the other members of this result must not be used.
@@ -84,35 +84,35 @@ struct ExecuteResult {
 };
 
 /// Refuses a Program that this executor cannot run on `num_ranks` ranks.
-/// Errors  usage, naming the first thing that it cannot run: the Program is for another number of ranks; ZeRO 3 under a schedule that
-///         splits the backward; bytes off the device, but for a lone rank's optimizer states on the disk; an instruction that it does not know.
+/// Errors  usage, naming the first fault: the Program is for another number of ranks; ZeRO 3 under a schedule that splits the backward;
+///         bytes off the device, except optimizer states on the disk in a run of one rank; an unknown instruction.
 void require_executable(const Program&, int num_ranks = 1);
 
 /// Runs the Program once. A forward Program (without backward passes) takes the losses and leaves gradients alone.
-/// Ranks     All ranks of a world call it with the Program of one step: ranks at one device of the pipeline have the same list. A
-///           REDUCE over replicas takes a layer's dense parameters, or those of its experts, as one vector and sums their gradients in
-///           the order of comm/comm.h; a REDUCE over all ranks is aggregate_gradients of `robust`. Where a layer is shared out (the
-///           update's Shares), SCATTER leaves each rank the sum of its own part; with ZeRO 2 and 3 it adds this to the sums of earlier
-///           micro-batches. GATHER brings the other ranks' weights, for the whole step or (ZeRO 3) for one pass through the layer.
-///           NORM sees the same sums on every rank. If one rank refuses the sums, all ranks learn of the refusal before anything is
-///           changed, and all throw. If a message of the step came changed, all ranks end the step at NORM without throwing
-///           (ExecuteResult::changed). The bytes that a rank sends and receives are compared with link_bytes (program/link_bytes.h).
+/// Ranks     All ranks of a world call execute with the Program of one step; ranks at one device of the pipeline have the same list. A
+///           REDUCE over replicas sums the gradients of a layer's dense parameters, or of its experts, as one vector in the order of
+///           comm/comm.h. A REDUCE over all ranks is aggregate_gradients of `robust`. Where a layer is shared out (the update's Shares),
+///           SCATTER leaves each rank the sum of its own part, with ZeRO 2 and 3 added to the sums of earlier micro-batches. GATHER
+///           brings the other ranks' weights, for the whole step or (ZeRO 3) for one pass through the layer. NORM sees the same sums on
+///           every rank. If one rank refuses the sums, all ranks learn of the refusal before anything is changed, and all throw. If a
+///           message of the step came changed, all ranks end the step at NORM without throwing (ExecuteResult::changed). The bytes that a
+///           rank sends and receives are compared with link_bytes (program/link_bytes.h).
 /// Beside    Without stages, a second thread runs each REDUCE or SCATTER over replicas (exec/sums_beside.h). The computing thread goes
 ///           on with the list. Each NORM, each JOIN of what the sum reads, and each instruction that may send or receive waits until
 ///           the sum has ended. So all ranks send messages in the order of the list. The trace shows the time that the sum took.
-/// Early     An UPDATE that reads its layer's own gradients runs within the backward, before NORM. Its bits are those of an UPDATE
-///           after NORM, as nothing is clipped; NORM then only adds up the squares. A gradient that is not finite ends the step half
-///           done.
-/// Stages    Every rank runs its device's list and is given all micro-batches of its data share; ranks are numbered as in MeshPlace
+/// Early     An UPDATE that reads its layer's `summand` (--update-in-backward) runs within the backward, before NORM. The bits are those
+///           of an UPDATE after NORM, as nothing is clipped. NORM then only adds up the squares. A gradient that is not finite ends the
+///           step when some layers are updated and others are not.
+/// Stages    Every rank runs its device's list and gets all micro-batches of its data share; ranks are numbered as in MeshPlace
 ///           (update/shares.h). SEND copies what it reads; the copy stays until the step ends and is not among the counted bytes. A
-///           REDUCE or SCATTER of the step (micro −1) over `tables` or replicas does not run at its place in the list but when NORM
-///           begins: `tables` first, the rest in the list's order. A rank's messages are compared with link_bytes once, at the end.
+///           REDUCE or SCATTER of the step (micro −1) over `tables` or replicas runs when NORM begins, not at its place in the list:
+///           `tables` first, the rest in the list's order. A rank's messages are compared with link_bytes once, at the end.
 /// Counting  `counted` holds the peaks of the arena's activations and of its workspace during each instruction, less what was there
 ///           before the call.
-/// Errors    those of require_executable and of gradient_norm (diverged); usage: a micro-batch whose tokens a tensor group cannot
-///           share equally, or replicas of a pipeline whose first device has the tied head too. TERN_CHECK: micro-batches, gradients,
-///           update or robust are missing that the Program needs, no REDUCE joins a tied table before NORM, or (debug builds) any
-///           mismatch. What the model's functions throw passes through; the buffers are freed.
+/// Errors    those of require_executable and of gradient_norm (diverged); usage: a micro-batch whose tokens a tensor group cannot share
+///           equally; a pipeline with replicas whose first device holds both the embedding and the tied head. TERN_CHECK: micro-batches,
+///           gradients, update or robust are missing that the Program needs, no REDUCE joins a tied table before NORM, or (debug builds)
+///           any mismatch. What the model's functions throw passes through; the buffers are freed.
 ExecuteResult execute(const Program&, const ExecuteInput&);
 
 /// A sentence for people about result.mismatches; empty if there are none.

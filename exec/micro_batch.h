@@ -1,5 +1,5 @@
 #pragma once
-// The samples of one micro-batch, whole, and as a context group shares them out.
+// The samples of a micro-batch: all of them, or the part of one rank of a context group.
 
 #include <cstdint>
 #include <optional>
@@ -9,8 +9,8 @@
 
 namespace tern {
 
-/// T tokens of one or more sequences, laid end to end, with their targets. `rows.tokens` looks into `tokens`, so a MicroBatch can be
-/// moved but not copied.
+/// T tokens of one or more sequences, laid end to end, with their targets. A MicroBatch can be moved but not copied, as
+/// `rows.tokens` looks into `tokens`.
 struct MicroBatch {
   MicroBatch() = default;
   /// `tokens` and `targets` have T elements each; `starts` as make_rows (model/rows.h) takes them.
@@ -21,18 +21,18 @@ struct MicroBatch {
   std::vector<int32_t> tokens;   // (T)
   std::vector<int32_t> targets;  // (T); a negative target has no loss
   Rows rows;                     // what the model's functions read of the tokens
-  // The number of its first row in the step's batch: the key of dropout (DropoutPlace)
+  // The first row's number in the step's batch; dropout's masks follow from these numbers (DropoutPlace)
   int64_t first_row = 0;
-  int64_t gap = 0;                        // its second half has numbers higher by it
-  std::optional<double> loss_scale = {};  // if set, it takes the place of ExecuteInput::loss_scale
+  int64_t gap = 0;                        // in a ring_part: row i of the second half has number first_row + gap + i
+  std::optional<double> loss_scale = {};  // if set, replaces ExecuteInput::loss_scale
   int64_t num_targets() const;            // targets that have a loss
 };
 
-/// The rows that rank `index` of a context group of `ranks` ranks has of a micro-batch: an equal number for each rank, in the order of
-/// ranks.
+/// The rows of a micro-batch that rank `index` of a context group of `ranks` ranks has: an equal number for each rank,
+/// in the order of ranks.
 /// Errors  TERN_CHECK: the number of rows is not a multiple of `ranks`.
 MicroBatch context_part(const MicroBatch&, int index, int ranks);
-/// The same of a group whose keys go round a ring: the two parts of rows_in_ring (model/ring_rows.h).
+/// The rows of a rank whose group passes keys round a ring: the two parts of rows_in_ring (model/ring_rows.h).
 MicroBatch ring_part(const MicroBatch&, int index, int ranks);
 
 }  // namespace tern

@@ -1,6 +1,6 @@
 #pragma once
-// Sums over ranks that run beside the compute. A second thread runs them one after the other, in the order of the list. So every rank
-// makes the same calls in the same order as without that thread, and gets the same bits.
+// Sums over ranks that run beside the compute. A second thread runs the sums one after the other, in the order of the
+// list. So every rank makes the same calls in the same order as without that thread, and gets the same bits.
 
 #include <condition_variable>
 #include <cstdint>
@@ -27,22 +27,22 @@ struct SummedBeside {
 
 /// The sums of one run of one Program. The computing thread makes all calls. While any() is true, no other thread may use the world's
 /// transport.
-/// Threads   post starts the second thread when it is first called. That thread starts no team. The computing thread frees what a sum owns.
-/// Errors    if a sum throws, the sums behind it do not run, and the next call of ended, wait or wait_for throws the same.
-/// End       the destructor waits for the sum that is running, until the other ranks take part in it or fail. It drops the sums behind it.
+/// Threads   The first `post` starts the second thread, which has no team. The computing thread frees what a sum owns.
+/// Errors    If a sum throws, later sums do not run; the next `ended`, `wait` or `wait_for` throws the same error.
+/// End       The destructor waits until the running sum ends or fails with the other ranks; it drops later sums.
 class SumsBeside {
  public:
   SumsBeside(const Clock& clock, const Comm* world) : clock_(clock), world_(world) {}
   ~SumsBeside();
   SumsBeside(const SumsBeside&) = delete;
 
-  /// Whether a posted sum is left that ended, wait or wait_for has not returned yet.
+  /// Whether some posted sum has not yet been returned by `ended`, `wait` or `wait_for`.
   bool any() const { return posted_ > told_; }
-  /// Puts a sum at the end of the queue and returns at once. `reads`: the buffers that it reads. Nobody else may touch what it reads or
-  /// writes until ended, wait or wait_for has returned it.
+  /// Puts a sum at the end of the queue and returns at once. `reads`: the buffers that the sum reads. Nobody else may
+  /// touch what the sum reads or writes until `ended`, `wait` or `wait_for` has returned the sum.
   void post(size_t place, std::vector<Buffer> reads, std::function<void()> sum);
-  /// Sums that have ended and were not returned before, in order. ended does not wait, wait waits for all, and wait_for waits for
-  /// those that read one of `buffers`.
+  /// Sums that have ended and were not returned before, in order. `ended` does not wait. `wait` waits for all sums.
+  /// `wait_for` waits for the sums that read one of `buffers`.
   std::vector<SummedBeside> ended() { return take(0); }
   std::vector<SummedBeside> wait();
   std::vector<SummedBeside> wait_for(std::span<const Buffer> buffers);
@@ -58,14 +58,14 @@ class SumsBeside {
 
   const Clock& clock_;
   const Comm* world_;
-  size_t posted_ = 0, told_ = 0;  // sums posted, and returned; the computing thread's alone
+  size_t posted_ = 0, told_ = 0;  // sums posted, and returned; only the computing thread uses these counts
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Posted> sums_;  // not returned yet; the first ended_ of them have ended
   size_t ended_ = 0;
   std::exception_ptr failure_;
   bool stops_ = false;
-  std::jthread thread_;  // the last member: it ends before what it uses
+  std::jthread thread_;  // the last member: the thread ends before the members that it uses
 };
 
 }  // namespace tern

@@ -1,5 +1,5 @@
 #pragma once
-// One number as another type. Stays in model/.
+// One number as another type. For model/ and adapt/ alone.
 
 #include <cstddef>
 #include <cstring>

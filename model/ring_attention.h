@@ -1,8 +1,8 @@
 #pragma once
-// Attention in a context group whose ranks pass keys and values round a ring: each rank keeps its rows' queries, and the block of each
-// rank's keys and values comes by once, from the rank before. Backward the gradients of a block's keys and values travel one hop behind
-// it, and come home after as many hops as there are ranks.
-// Source  Ring Attention, Liu et al. 2023, arXiv:2310.01889; rows as in model/ring_rows.h. Stays in model/.
+// Attention in a context group whose ranks pass keys and values round a ring. A block: keys and values of one rank's
+// rows. A rank keeps its queries and receives each other rank's block once, from the previous rank. In the backward a
+// block's gradients follow the block one hop later; after one hop per rank they are back on the block's own rank.
+// Source  Ring Attention, Liu et al. 2023, arXiv:2310.01889. Who has which rows: model/ring_rows.h.
 
 #include <string>
 
@@ -15,14 +15,14 @@ namespace tern {
 /// Why a unit cannot run in a ring, or "": "attends to later tokens".
 std::string why_not_in_ring(const AttentionSpec&);
 
-/// Keys and values of this rank's rows lie in qkv (T, q_stride) behind the queries; the shape's kv_stride is a block's, 2·kv_heads·head_dim.
-/// Bytes   sent and received: ring_bytes (spec/context_cost.h). Workspace: two blocks, and in bf16 the rows of context in f32.
-/// Order   own keys first, then those of the ranks before this one, nearest first.
-/// Errors  the transport's; TERN_CHECK: rows that are not rows_in_ring.
+/// A row of qkv (T, q_stride) holds queries, keys, values in this order. kv_stride: a block's, 2·kv_heads·head_dim.
+/// Bytes   sent and received: ring_bytes (spec/context_cost.h). Workspace: two blocks; in bf16 also `context` in f32.
+/// Order   first the keys of this rank, then the keys of the ranks before this rank, the nearest rank first.
+/// Errors  the transport's; TERN_CHECK: 2·ranks does not divide the rows of all ranks together.
 void ring_forward(const AttentionShape&, const Rows&, const Tensor& qkv, const Tensor& context, const Tensor& lse,
                   const Compute&);
-/// dqkv is overwritten. Workspace: two blocks, and in the type of sums two blocks' gradients and the rows of dq.
-/// Order   a key's gradients are summed over its own rank's queries first, then over those of the ranks behind, nearest first.
+/// dqkv is overwritten. Workspace: two blocks; in the type of sums (AttentionSum) also two blocks' gradients and dq.
+/// Order   a key's gradients sum over the queries of the key's rank first, then of the ranks behind, the nearest first.
 void ring_backward(const AttentionShape&, const Rows&, const Tensor& qkv, const Tensor& context, const Tensor& dcontext,
                    const Tensor& lse, const Tensor& dqkv, const Compute&);
 

@@ -1,6 +1,6 @@
 #pragma once
-// Attention's sinks (AttentionSpec::sinks): one learned score per head, without a key or a value. The step after
-// attention over the keys alone, and the gradient of that step. Kernels: kernels/cpu/attention_sinks.h. Stays in model/.
+// For model/ alone. Attention's sinks (AttentionSpec::sinks): one learned score per head, without a key or a value. The
+// step after attention over the keys alone, and the gradient of that step. Kernels: kernels/cpu/attention_sinks.h.
 
 #include "model/unit.h"
 

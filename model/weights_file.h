@@ -1,5 +1,5 @@
 #pragma once
-// What loading and checking of weights share. Stays in model/.
+// What loading and checking of weights share. For model/ alone.
 
 #include <cstdint>
 #include <functional>

@@ -1,5 +1,5 @@
 #pragma once
-// Reads the parameters of a model from its safetensors files. Stays in model/.
+// Reads the parameters of a model from its safetensors files. For model/ alone.
 
 #include <cstddef>
 #include <memory>

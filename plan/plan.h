@@ -28,8 +28,8 @@ struct PlannedRank {
   friend bool operator==(const PlannedRank&, const PlannedRank&) = default;
 };
 
-/// One virtual stage as the stage model prices it, ps: its passes over one micro-batch, and its
-/// messages to and from the next stage (0 for the last stage). backward_ps leaves out the weight gradients: weight_ps.
+/// One virtual stage as the stage model prices it, ps: the passes over one micro-batch, and the messages to and from
+/// the next stage (0 for the last stage). backward_ps leaves out the weight gradients, which are weight_ps.
 struct PlannedStage {
   int64_t forward_ps = 0, backward_ps = 0, weight_ps = 0, send_forward_ps = 0, send_backward_ps = 0;
   friend bool operator==(const PlannedStage&, const PlannedStage&) = default;
@@ -39,14 +39,14 @@ struct PlannedStage {
 /// (program/simulate.h) with the cost model's times. Plan::step_ps is the stage model's time (program/stage_model.h).
 struct PlannedProgram {
   uint32_t checksum =
-      0;  // of the list; if `tern profile` made the cluster file, workspace_bytes include tern train's default scratch
+      0;  // of the list, workspace_bytes too; scratch in these: tern train's if `tern profile` made the cluster file, else 0
   int64_t instructions = 0;
   int64_t step_ps = 0;  // simulated; longer than the plan's step where a rank waits until its messages have left
   friend bool operator==(const PlannedProgram&, const PlannedProgram&) = default;
 };
 
-/// Why the plan does not have some feature: the bound of all choices with the feature, and the best plan found among
-/// the most promising of these. A feature "neighbour: …" stands for a single choice, one step away from the plan.
+/// Why the plan does not have some feature: a bound of all choices with the feature, and the best plan found among the
+/// most promising choices. A feature "neighbour: …" stands for a single choice, one step away from the plan.
 struct PlannedFamily {
   std::string feature;   // "tensor 4", "schedule gpipe"
   bool found = false;    // a plan of the family was found
@@ -62,7 +62,7 @@ struct ChoiceCounts {
   int64_t legal = 0;      // all of them
   int64_t by_bound = 0;   // closed because a bound is no better than the best plan, or because bytes exceed the room
   int64_t by_search = 0;  // closed by search
-  int64_t open = 0;       // not closed: the gap speaks of them
+  int64_t open = 0;       // not closed: what the gap is about
   friend bool operator==(const ChoiceCounts&, const ChoiceCounts&) = default;
 };
 
@@ -84,11 +84,11 @@ struct Plan {
   int64_t idle_devices = 0;
   std::vector<PlannedLayers> layers;
 
-  int64_t step_ps = 0;                // stage model's time
+  int64_t step_ps = 0;                // the stage model's time
   std::optional<PlannedError> error;  // of a calibrated cluster
   std::vector<PlannedRank> ranks;
   std::vector<PlannedStage> stages;       // virtual; empty: read from a file without them
-  std::optional<PlannedProgram> program;  // none: not lowered
+  std::optional<PlannedProgram> program;  // absent: not lowered
   double price_per_hour = 0;
   double flops_share = 0;  // the model's FLOPs over the used devices' peak
   std::string binds;       // what keeps the plan from being faster, in words
@@ -102,7 +102,7 @@ struct Plan {
 
   double model_gap() const;
   double simulator_gap() const;
-  double tokens_per_second() const;         // real ones: padding left out
+  double tokens_per_second() const;         // without padding
   double window_tokens_per_second() const;  // with padding
   friend bool operator==(const Plan&, const Plan&) = default;
 };

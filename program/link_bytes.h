@@ -27,7 +27,7 @@ LinkBytes exchange_link_bytes(const Instruction&, int ranks);
 /// Bytes that a rank sends and receives while a unit's pass swaps rows for heads over its context group of `ranks`
 /// ranks.
 LinkBytes swap_link_bytes(const Instruction&, int ranks);
-/// Likewise while keys and values go round the ring of its context group.
+/// Bytes that a rank sends and receives while a unit's pass sends keys and values round the ring of its context group.
 LinkBytes ring_link_bytes(const Instruction&);
 /// Rows that a rank's router sent: of its own tokens `own`, of these `left` to other ranks; `came` from other ranks.
 struct RowsSent {

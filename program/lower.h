@@ -43,7 +43,7 @@ namespace tern {
 ///           flops, 1 word; MERGE 1 flop, 3 words per sum added, 3 words to keep one; UPDATE update_cost
 ///           (spec/update_rule.h), from ZeRO 1 on divided by the replicas; if within the backward, with NORM's costs.
 /// Messages  NORM of several ranks: 8 bytes (whether a rank refuses). Tensor groups add 8 bytes per rank of the run.
-///           If there are none, each block (kUpdateBlock) of shared-out parameters (in a pipeline, and with expert groups: of all) adds 8·(1 + the
+///           Without tensor groups each block (kUpdateBlock) of shared-out parameters (in a pipeline, and with expert groups: of all) adds 8·(1 + the
 ///           rule's sums over the model). UPDATE of a shared-out unit: 8·(the rule's sums over a parameter) per block.
 /// One rank  A run of one rank has no GATHER, no SCATTER and no REDUCE over ranks, under any ZeRO stage.
 /// Errors    usage: the schedule's order follows the stages' times, and the plan does not say those times.

@@ -18,14 +18,14 @@ enum class Opcode : uint8_t {  // what an instruction does
   backward_weight,
   recompute,
   reduce,  // sums gradients over the ranks of `axis`; with MeshAxis::none adds a tied table's two gradients on this rank.
-           // micro −1: after the layer's last backward; m: after that of micro-batch m (axes none, tensor, keys)
+           // micro −1: after the layer's last backward; m (axes none, tensor, keys): after micro-batch m's backward
   norm,    // the global norm of all gradients, and the refusal of what is not finite (unit −1, micro −1)
   update,  // the optimizer's step of a unit's parameters (micro −1); an UPDATE that reads a `summand` is in the backward
   send,  // a stage's output or input gradient to the rank `peer`
   recv,  // the arrival of what `peer` sends; takes as long as the matching SEND
   gather,  // makes a layer's parameters whole from the parts of all ranks: before the first forward (micro −1), or for one
            // pass over a micro-batch
-  scatter,  // sums a layer's gradients over `axis`; each keeps its share. micro −1: of the step; m: of micro-batch m
+  scatter,  // sums a layer's gradients over `axis`; a rank keeps its share. micro −1: of the step; m: of micro-batch m
   load,     // bytes from a lower tier to the device
   store,    // bytes from the device to a lower tier
   join,     // waits for a transfer (SEND, STORE, SCATTER) that ran beside the compute, and frees what the transfer read
@@ -51,17 +51,17 @@ enum class Resource : uint8_t { compute, link, host_link, gradient_link, disk };
 
 /// What a buffer holds. One buffer = (kind, unit, micro-batch, tier) on one rank.
 enum class BufferKind : uint8_t {
-  output,    // y of a unit, the next one's x
+  output,    // y of a unit: x of the next unit
   saved,     // kept by FORWARD (or made again by RECOMPUTE) for the backward, beside x
   gradient,  // dy of a unit's output
   left,      // left by BACKWARD_INPUT for BACKWARD_WEIGHT, beside dy
   remade,    // the y that RECOMPUTE computes again beside `saved`; nothing reads it
-  held,      // what a layer (its first unit) keeps off the device, from STORE to LOAD
+  held,      // what a layer keeps off the device, from STORE to LOAD; `unit`: the layer's first unit
   gathered,  // a layer's parameters, whole, for one pass
   gathered_experts,
   summand,  // a layer's gradient of one micro-batch, until its SCATTER or its UPDATEs have ended
   summand_experts,
-  persistent,  // of a layer (its first unit), all the step: parameters, gradients, optimizer states
+  persistent,  // of a layer, all the step: parameters, gradients, optimizer states; `unit`: the layer's first unit
   kept_sum,    // a unit's summed gradients of complete groups, until their MERGE; `micro`: their last micro-batch
 };
 struct Buffer {  // the name of a buffer
@@ -84,20 +84,20 @@ struct Instruction {  // one entry of the list
   std::vector<Buffer> frees;           // gone after; may name what this instruction allocates
   int64_t workspace_bytes = 0;         // peak of temporaries while it runs, beside reads and allocates
   int64_t flops = 0, bytes_moved = 0;
-  // Of Programs for several ranks. An UPDATE with states on a disk has message_bytes too: the bytes read and written.
+  // Of steps of several ranks of the run. message_bytes of an UPDATE with states on the disk: bytes read and written.
   int stage = 0, peer = -1;        // virtual stage; SEND: to, RECV: from
   MeshAxis axis = MeshAxis::none;  // of a collective
   int64_t message_bytes = 0;       // SEND, RECV, LOAD, STORE: what is moved; a collective: the whole tensor
   int64_t exchanged_bytes =
-      0;  // of whole tensors that a unit's pass gathers or sums over its tensor group; each rank has only a part of them
+      0;  // of whole tensors that a pass gathers by rows, or sums and scatters by rows, over the tensor group
   int64_t swapped_bytes =
-      0;  // of this rank's tensors that a unit's pass swaps over its context group of n ranks; 1/n of them stays here
+      0;  // of this rank's tensors that a pass swaps over the context group of n ranks; 1/n of each tensor stays here
   int64_t ring_bytes =
-      0;  // that a unit's pass sends to the next rank of its context group, and receives from the one before
-  // What a unit's pass sends over its expert group of n ranks, and as much that it receives, if the router is even (link_bytes.h says what
+      0;  // that a pass sends to the next rank of the context group, and as many received from the previous rank
+  // What a pass sends over the expert group of n ranks, and as much that it receives, if the router is even (link_bytes.h says what
   // another choice makes of it); 1/n stays here. routed_bytes: rows on their way to their experts and back; told_bytes: their numbers.
   int64_t routed_bytes = 0, told_bytes = 0;
-  std::vector<int> waits;  // places of instructions that must have ended, besides those of its reads and its resource
+  std::vector<int> waits;  // places of more instructions that must have ended; `reads` and `resource` imply others
 };
 
 struct Program {  // the lists of all ranks, one after another

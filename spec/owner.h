@@ -1,6 +1,6 @@
 #pragma once
-// owner: which rank of several keeps which part of a unit's trained parameters, where state is shared out (ZeRO). One deal for
-// update, norm, checkpoint, memory and messages.
+// owner: which rank keeps which part of a unit's trained parameters, where ranks share out state (ZeRO). Update, norm,
+// checkpoint, forecasts of memory and sizes of messages use the same deal.
 
 #include <cstdint>
 #include <span>
@@ -11,8 +11,8 @@
 
 namespace tern {
 
-/// Elements of one parameter that a rank keeps: whole blocks of kUpdateBlock elements. The norm is summed by the same blocks, so a
-/// norm put together from the ranks' blocks has the bits of one rank's. The last block of a parameter may be shorter.
+/// Elements of one parameter that a rank keeps: whole blocks of kUpdateBlock; a parameter's last block may be shorter.
+/// The norm sums the same blocks, so all ranks get the norm that one rank with all blocks would get, bit for bit.
 struct OwnedInterval {
   int parameter;  // in the order given
   int rank;
@@ -20,8 +20,8 @@ struct OwnedInterval {
   friend bool operator==(const OwnedInterval&, const OwnedInterval&) = default;
 };
 
-/// Who keeps what of a unit's parameters (of its dense part, or of its experts). By parameter, ascending; each rank has one
-/// interval of a parameter at most.
+/// Who keeps what of a unit's dense parameters, or of its experts. The list is sorted by parameter. A rank has at most
+/// one interval of a parameter.
 /// Deal   Matrices and tables lie end to end in blocks, largest first (ties: more rows first, then as given); ranks get
 ///        runs of blocks whose lengths differ by one at most. A parameter that the rule takes whole (UpdateGrain)
 ///        belongs to the rank in whose run its middle block lies. Vectors belong to the last rank. So
@@ -33,7 +33,7 @@ struct WidestShare {
   int64_t elements = 0, state_bytes = 0;
   WidestShare& operator+=(const WidestShare& o) { return elements += o.elements, state_bytes += o.state_bytes, *this; }
 };
-/// The widest share of the forms that are experts', if `experts`; else of all other forms.
+/// The widest share of the experts' forms (`experts`: true) or of the other forms (false).
 WidestShare widest_share(std::span<const CountedForm>, bool experts, const UpdateConfig&, DType dtype, int64_t ranks);
 /// Bytes of the rule's state for an interval of a parameter.
 int64_t state_bytes(const UpdateConfig&, DType dtype, const ParameterForm&, const Interval&);

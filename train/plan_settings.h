@@ -18,7 +18,7 @@ struct TrainSettings;
 /// Why `tern train` cannot run this plan, in words that follow "the plan": "is in f16; tern train knows …". Empty: it can.
 /// It cannot run: expert parallelism beside tensor parallelism or inside experts; ZeRO 3 over replicas of stages with a split backward;
 /// activations off the device; states off the device, except all states on the disk of one device; padded windows;
-/// gradients of another type than tern train's (wide_type); f16; micro-batches whose sizes do not add up to the batch.
+/// gradients of another type than tern train's (wide_type); f16; a batch that is not micro_batch · num_micro · data.
 std::string why_not_trained(const Plan&);
 
 /// The plan that --plan names; none without --plan. Errors: those of read_plan; usage, in the words of why_not_trained.
@@ -37,12 +37,12 @@ std::vector<PlannedValue> planned_values(const Plan&);
 /// Errors: usage: an option contradicts one of planned_values, or gives all layers one mode or stage where the plan's layers differ.
 void apply_plan(const Plan&, const Options&, TrainSettings&);
 
-/// Errors: usage: a plan of another model; replicas of stages, if the first of several devices has the tied head too.
+/// Errors: usage: a plan of another model; several pipeline devices with replicas, the first with embedding and tied head.
 void check_planned_model(const ModelSpec&, const TrainSettings&);
 
-/// The recomputation mode that all layers between embedding and head have; none: they differ.
+/// The recomputation mode that all layers between embedding and head have; nullopt: the layers differ.
 std::optional<Recompute> planned_mode(const Plan&);
-/// The ZeRO stage that all layers have; none: they differ.
+/// The ZeRO stage that all layers have; nullopt: the layers differ.
 std::optional<int> planned_zero(const Plan&);
 /// The recomputation mode of each layer (plan/layers.h).
 std::vector<Recompute> planned_recompute(const Plan&);

@@ -53,7 +53,7 @@ struct TrainSettings {
   int64_t seq = 256, batch = 32, micro_batch = 32;  // seq in tokens; batch and micro_batch in sequences
   // The longest sequence that the trained model declares; absent: as MODEL does.
   std::optional<int64_t> context;
-  int ranks = 1;          // of the whole run: pipeline devices × data shares × groups
+  int ranks = 1;          // of the whole run: pipeline devices × data shares × context_ranks × tensor
   int tensor = 1;         // --tensor-parallel: so many neighbouring ranks share out each matrix
   int context_ranks = 1;  // --context-parallel: so many ranks share out the rows of each micro-batch
   bool context_ring =
@@ -82,7 +82,7 @@ struct TrainSettings {
   std::optional<int64_t> memory_bytes;  // --memory
   std::optional<double> max_seconds;
   bool dry_run = false;
-  // If set, the plan says the recomputation of each layer; `recompute` is then the layers' common mode, or none if they differ.
+  // If set, the plan says each layer's recomputation. `recompute`: the common mode, or Recompute::none if modes differ.
   std::optional<Plan> plan;
   std::string plan_path;               // --plan; empty: no plan
   std::optional<RobustConfig> robust;  // --aggregator; absent: gradients are summed

@@ -1,5 +1,5 @@
 #pragma once
-// Runs a step and calls functions in between: between the backward passes and NORM, and around each micro-batch.
+// Runs a step and calls functions on the way: between the backward passes and NORM, and around each micro-batch.
 
 #include <functional>
 #include <span>
@@ -18,7 +18,7 @@ struct StepGradients {
 };
 
 /// execute(program, input) that calls `between` before NORM. `between` may change the gradients.
-/// Errors  those of execute; TERN_CHECK: a Program of several ranks.
+/// Errors  those of execute; TERN_CHECK: a Program of several pipeline devices.
 ExecuteResult execute_around(const Program&, const ExecuteInput&, const std::function<void()>& between);
 
 /// What to call in a step.
@@ -27,7 +27,7 @@ struct AroundMicroBatches {
   std::function<void()> between;                    // before NORM
 };
 /// execute(program, input) that calls these functions.
-/// Errors  those of execute; TERN_CHECK: a Program of several ranks, or whose micro-batches do not come one after the other.
+/// Errors  those of execute; TERN_CHECK: several pipeline devices; micro-batches that are not one after the other.
 ExecuteResult execute_around(const Program&, const ExecuteInput&, const AroundMicroBatches&);
 
 }  // namespace tern

@@ -1,5 +1,5 @@
 #pragma once
-// NORM: the norm of all gradients of a step, and what else every UPDATE needs of all of them.
+// NORM: the norm of all gradients of a step, and the rule's sums over the model (UpdateSums).
 
 #include <cstdint>
 #include <string>
@@ -27,19 +27,19 @@ class NotFiniteGradient : public Error {
 };
 
 /// NORM: what every UPDATE of the step needs of all gradients together. Changes nothing.
-/// Order   sqrt of Σ over parameters, in the order of trained_parameters(spec), of sum_of_squares (doubles, fixed blocks); the
-///         rule's own sums over the model (UpdateSums) in the same order, of clipped gradients.
+/// Order   sqrt of a sum over parameters, in the order of trained_parameters(spec), of sum_of_squares (doubles, fixed
+///         blocks). The rule's sums over the model (UpdateSums) have the same order; they read clipped gradients.
 /// Clip    PyTorch's clip_grad_norm_: coefficient min(1, clip / (norm + 1e-6)).
-/// Ranks   Of shared-out parameters each rank sums the blocks that it keeps; all get all of these sums, and so the bits of one rank. In tensor
-///         groups each rank makes one sum of what it keeps, with what h ranks hold alike divided by h; these are added in rank order.
-/// Errors  NotFiniteGradient: a gradient that is not finite, naming the step and the tensor. TERN_CHECK: shared parameters, and no world.
+/// Ranks   All ranks get the sums of all blocks of shared-out parameters: the norm has the bits of a run of one rank.
+///         In tensor groups each rank makes one sum; what h ranks hold alike counts 1/h. Sums are added in rank order.
+/// Errors  NotFiniteGradient: names step and tensor. TERN_CHECK: parameters are shared out, and `world` is null.
 UpdateNorm gradient_norm(const UpdatePass&, Comm* world = nullptr);
 
 /// Σ x² of one parameter's gradient, as gradient_norm adds it. Only for a parameter that is whole on this rank.
 double gradient_squares(const UpdatePass&, size_t parameter);
-/// For UPDATEs that came before NORM: gradient_norm from each parameter's squares, without the rule's sums. Errors: the same.
+/// For UPDATEs that came before NORM: gradient_norm from each parameter's gradient_squares. Errors  NotFiniteGradient.
 UpdateNorm norm_of_squares(const UpdatePass&, const std::vector<double>& squares);
-/// Checks a parameter's square. Errors  diverged: it is not finite; the message names the parameter and says that others were updated.
+/// Checks a parameter's gradient_squares. Errors  diverged: not finite; the message says that others were updated.
 void require_finite_square(const UpdatePass&, size_t parameter, double square);
 
 /// Bytes that each of `ranks` ranks contributes to the exchange of NORM (block_value_bytes).

@@ -21,8 +21,8 @@ struct UpdateNorm {
   UpdateSumValues sums{};    // of rules that sum over the model
 };
 
-/// One parameter, or an interval of its flat elements (UpdateGrain). All tensors hold the elements of that interval; slots hold
-/// what slot_interval says.
+/// One parameter, or an interval of its flat elements (UpdateGrain). The tensors hold the elements of that interval. A
+/// slot holds what slot_interval says.
 struct UpdateShard {
   const UpdateConfig& config;
   ParameterForm form;  // of the whole parameter
@@ -36,8 +36,8 @@ struct UpdateShard {
   UpdateSumValues sums{};     // of `measure` over the whole parameter, for rules that sum over parameters
   Tensor gradient, master;    // f32, or f64 of an f64 model
   Tensor compute;             // the weights, where they are apart from the masters (has_own_masters); else empty
-  std::vector<Tensor> slots;  // as the rule's row; empty where nothing is kept
-  Tensor temporary;           // as many elements as the row's `temporary` says; what is in it is undefined
+  std::vector<Tensor> slots;  // as the rule's row in spec/update_rules.def says; empty where nothing is kept
+  Tensor temporary;           // as many elements as `temporary` of that row says; the content is undefined
   double decay() const { return decays ? config.option("weight-decay") : 0.0; }
 };
 
@@ -45,11 +45,11 @@ struct UpdateShard {
 struct UpdateFunctions {
   /// Changes masters and slots, and `compute` where it is apart from the masters; sets the gradient to zero.
   void (*step)(const UpdateShard&);
-  /// Called before `step`: returns the row's sums over one block or less; may change slots, and the gradient, in place.
+  /// Called before `step`: returns the sums that the row declares, over one block or less. May change slots, gradient.
   UpdateSumValues (*measure)(const UpdateShard&) = nullptr;
   /// For rules that compute apart from the masters: writes `compute` from masters and slots, bit for bit as `step` does.
   void (*place)(const UpdateShard&) = nullptr;
-  /// For rules that multiply matrices: what threads keep after an f32 step of such a parameter.
+  /// For rules that multiply matrices: the scratch that threads keep after an f32 step of the parameter.
   ThreadBytes (*thread_bytes)(const UpdateConfig&, const ParameterForm&) = nullptr;
 };
 
@@ -59,7 +59,7 @@ struct UpdateFunctions {
 
 /// The numbers that AdamW's arithmetic reads, for a shard. Options beta1, beta2, epsilon, weight-decay.
 AdamwStep adamw_step_numbers(const UpdateShard&);
-/// AdamW's step with the moments m and v, for rules that leave some parameters to it. Options as above.
+/// AdamW's step with the moments m and v, for rules that leave some parameters to AdamW. Options: the same four.
 void adamw_step_of(const UpdateShard&, const Tensor& m, const Tensor& v);
 /// SGD's step with these numbers and the velocity in slot 0; for rules that scale the step. The gradient becomes zero.
 void sgd_step_of(const UpdateShard&, const SgdStep&);
@@ -69,10 +69,10 @@ ThreadBytes orthogonal_thread_bytes(const UpdateConfig&, const ParameterForm&);
 
 const UpdateFunctions& functions_of(UpdateRule);
 
-/// The elements [begin, end), whole blocks, of a shard of a whole parameter.
+/// The elements [begin, end) of a shard that has a whole parameter; they must be whole blocks.
 UpdateShard interval_of(const UpdateShard&, int64_t begin, int64_t end);
 
-/// The elements, or nothing of an empty tensor.
+/// The tensor's elements; no elements if the tensor is empty.
 template <class T>
 std::span<T> span_or_empty(const Tensor& t) {
   return t.empty() ? std::span<T>() : t.span<T>();

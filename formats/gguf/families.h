@@ -1,5 +1,5 @@
 #pragma once
-// The table of families that GGUF and tern share. Stays in formats/.
+// The table of families that GGUF and tern share. For formats/gguf/ alone.
 
 #include <span>
 #include <string>

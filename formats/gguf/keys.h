@@ -1,5 +1,5 @@
 #pragma once
-// The keys of a GGUF file that belong to its architecture, read with errors that name them. Stays in formats/.
+// The keys of a GGUF file that belong to its architecture, read with errors that name them. For formats/gguf/ alone.
 
 #include <fmt/format.h>
 

@@ -26,45 +26,45 @@ struct AttentionShape {
   float slope_factor = 1;
 };
 
-/// Keys, or values, in numbered pages of one storage: page p begins p·page_stride elements behind the first. A cache
-/// keeps the keys of a head together: each thread then reads on from where it was.
+/// Keys, or values, in numbered pages of one storage: page p begins p·page_stride elements behind page 0. A cache keeps
+/// the keys of a head together, so that a thread reads one stretch of memory.
 struct PageLayout {
   int64_t page_tokens, page_stride;
   int64_t key_stride,
-      head_stride;  // elements from one key of a page to the next of its head, from one head to the next
+      head_stride;  // elements inside a page: from a key to the next key of the same head; from a head to the next head
 };
 /// Rows of a cache as bytes; null pointers: the cache keeps rows of T.
 struct KvRowsAt {
   KvType type = KvType::f32;
   const uint8_t *keys = nullptr, *values = nullptr;
 };
-/// What sums of T are kept in.
+/// The type of sums over values of T.
 template <class T>
 using AttentionSum = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
-/// One sequence: its queries are rows [query_begin, query_begin + query_count) of q and out; they are the last
-/// query_count of its num_keys positions.
+/// One sequence. Its queries are rows [query_begin, query_begin + query_count) of q and out; if `ahead` is 0, the
+/// queries stand at the last query_count of the num_keys positions.
 template <class T>
 struct AttentionSequence {
   int64_t query_begin, query_count, num_keys;
-  const T *keys, *values;  // without pages: of position 0, the next one kv_stride further
-  /// Key j lies in page pages[j / page_tokens] of the storage at `keys`, row j % page_tokens of it.
+  const T *keys, *values;  // without pages: the row of position 0; the next position's row is kv_stride further
+  /// Key j is row j % page_tokens of page pages[j / page_tokens]. Page 0 of the storage begins at `keys`.
   const int32_t* pages = nullptr;
   PageLayout layout = {};
-  /// Pages whose rows are kept in another type than T (kernels/cpu/kv_rows.h): they lie here instead, strides in bytes.
-  /// A block of them is decoded where it is read: bit for bit the attention over decoded rows.
+  /// If pages keep rows in another type than T (kernels/cpu/kv_rows.h): `kept` replaces `keys` and `values`, strides
+  /// are in bytes. A block of rows is decoded when it is read: bit for bit the attention over decoded rows.
   KvRowsAt kept = {};
-  /// Of keys that others follow (kernels/cpu/attention_onto.h): so many positions lie behind them up to the last query, and what these keys
-  /// give is folded into `onto`, rows like those of out, and into lse. out is not written.
-  int64_t ahead = 0;
-  AttentionSum<T>* onto = nullptr;
+  /// If `keys` and `values` are one block of the sequence's (kernels/cpu/attention_onto.h): what the block gives is
+  /// folded into `onto` and lse, and out is not written.
+  int64_t ahead = 0;                // the position of the last query minus the position of the block's last key
+  AttentionSum<T>* onto = nullptr;  // rows as those of out
 };
 
 /// out row = Σ_j softmax_j(scale·q·k_j) v_j; lse (rows, heads) = log Σ_j exp(scale·q·k_j), may be empty.
 /// Order   keys in fixed blocks counted from position 0 of the
 ///         sequence: a row's bits depend neither on chunking, nor on
 ///         pages, nor on neighbours, nor on threads.
-/// A page whose keys all lie before every query's window is not read; its number may be any. scale > 0.
+/// A page with no key in any query's window is not read; the number of such a page may be any. scale > 0.
 template <class T>
 void attention_forward(const AttentionShape&, std::span<const AttentionSequence<T>>, const T* q, T* out,
                        std::span<float> lse);
@@ -80,8 +80,8 @@ template <class T>
 void attention_backward(const AttentionShape&, std::span<const int64_t> starts, const T* q, const T* k, const T* v,
                         const T* out, const T* dout, std::span<const float> lse, T* dq, T* dk, T* dv);
 
-/// Bytes of scratch that a thread allocates at its first call and keeps: the most for a forward; for a backward over
-/// sequences of up to `longest` tokens, never less for longer sequences.
+/// Bytes of scratch that a thread allocates at its first call and keeps, at most. Backward: of sequences of up to
+/// `longest` tokens; a larger `longest` never gives fewer bytes.
 int64_t attention_scratch_bytes(const AttentionShape&);
 int64_t attention_backward_scratch_bytes(const AttentionShape&, int64_t longest);
 

@@ -1,5 +1,5 @@
 #pragma once
-// LAPACK and BLAS, loaded with their first function. Stays in kernels/lapack/.
+// LAPACK and BLAS, loaded with their first function. For kernels/lapack/ alone.
 // Fortran's calling convention: everything by address, matrices by columns, the lengths of texts at the end.
 
 namespace tern {

@@ -25,7 +25,7 @@ struct SearchOptions {
   int64_t simulations = 20000;                               // at most, after the bound search; a count, so the
                                                              // same on every machine
   int64_t labels = 20'000'000;  // limit of partial stages in a round: a count too. Above it the answer keeps its gap
-  int64_t bytes = int64_t{1} << 62;         // the same limit for bytes of partial plans at once, on one thread
+  int64_t bytes = int64_t{1} << 62;         // as `labels`: bytes of partial plans at once, counted as on one thread
   int threads = 1;                          // changes no byte of the answer
   const std::atomic<bool>* stop = nullptr;  // set by another thread: the answer then keeps its gap
 };
@@ -49,18 +49,18 @@ struct SearchResult {
   /// No assignment that fits has a smaller objective than this (kNever if none fits).
   int64_t bound_ps = 0;
   /// The bound model gives each assignment a lower bound of its objective, computed from the stages' times. model_ps:
-  /// the least such value of the assignments seen. model_bound_ps: no assignment has a smaller value. The two are equal
-  /// once the bound search is finished.
+  /// the least lower bound of the assignments seen. model_bound_ps: no assignment has a smaller lower bound. The two
+  /// are equal once the bound search is finished.
   int64_t model_ps = 0, model_bound_ps = 0;
 
   bool interrupted = false;  // by seconds, stop or labels before the bound search was finished
   bool restricted = false;   // the assignment is the best of a restricted family; bound_ps holds for the whole space
 
-  /// No assignment fits. One would fit if each tier of each device had missing_bytes more, and none with fewer. If devices
-  /// hold several stages or the order follows the times, one may need still more. device, tier: where most is missing.
+  /// No assignment fits, nor would one with less than missing_bytes more in each tier of each device. missing_bytes
+  /// suffice if each device holds one stage and the order does not follow the times.
   bool infeasible = false;
   int device = 0;
-  Tier tier = Tier::device;
+  Tier tier = Tier::device;  // of `device`: where most is missing
   int64_t missing_bytes = 0;
 
   SearchCounts counts;

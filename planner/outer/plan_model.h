@@ -29,10 +29,10 @@ struct PlanRequest {
   double seconds =
       std::numeric_limits<double>::infinity();  // wall clock; then returns the best plan so far, with its gap
   int threads = 1;
-  /// Above 0: any plan that fits is enough; PlanAnswer::plan then has only `choice`. The search drops what takes more
-  /// memory and is not pinned: micro-batches of several sequences; Ulysses; schedules without least_memory, if one of
-  /// one chunk has least_memory (spec/pipeline_schedule.h). The value limits the work: simulated operations, and
-  /// other work in units of as much time. The work is counted, so the answer is the same on every machine.
+  /// Above 0: any plan that fits is enough; PlanAnswer::plan then has only `choice`. Dropped, unless pinned:
+  /// micro-batches of several sequences; Ulysses; schedules without least_memory (spec/pipeline_schedule.h), if a
+  /// schedule of the space with one chunk per device has least_memory. The value limits the work, counted in simulated
+  /// operations; other work counts as the operations that would take as long. So every machine gives the same answer.
   int64_t any_fit_within = 0;
   const std::atomic<bool>* stop = nullptr;
   /// Called now and then with the number of choices that this pass has still to look at, and the best step so far (ps;
@@ -64,13 +64,13 @@ struct PlanAnswer {
   int64_t choices = 0, open = 0;
   double seconds = 0;
   int64_t searches = 0, simulated = 0;
-  int64_t work = 0;  // of PlanRequest::any_fit_within
+  int64_t work = 0;  // counted as PlanRequest::any_fit_within says
 };
 
 /// Finds the plan of least makespan (run_pipeline's) in the space; of equal plans the one whose choice is enumerated
 /// first. A pipeline's stages may lie on nodes of several types, with one mesh for all; Plan::restrictions says what
 /// was left out. Order: the same bytes whatever `threads`, unless `seconds` or `stop` ended it. Errors: usage, if no
-/// choice is legal (names the broken rules, or the pins that cannot be), if the space has no strategy that its
+/// choice is legal (names the broken rules, or the pins that no choice has), if the space has no strategy that its
 /// framework runs, or if every step may exceed kMostStepPs (names the cluster's file).
 PlanAnswer plan_model(const ModelSpec&, const Cluster&, const PlanRequest&);
 
