@@ -25,8 +25,8 @@ struct SummedBeside {
   LinkBytes links;                   // bytes sent and received meanwhile
 };
 
-/// The sums of one run of one Program. The computing thread makes all calls. While any() is true, no other thread may use the world's
-/// transport.
+/// The sums of one run of one Program. The computing thread makes all calls. While any() is true, only the second thread, which runs the
+/// sums, may use the world's transport.
 /// Threads   The first `post` starts the second thread, which has no team. The computing thread frees what a sum owns.
 /// Errors    If a sum throws, later sums do not run; the next `ended`, `wait` or `wait_for` throws the same error.
 /// End       The destructor waits until the running sum ends or fails with the other ranks; it drops later sums.

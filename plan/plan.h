@@ -39,7 +39,7 @@ struct PlannedStage {
 /// (program/simulate.h) with the cost model's times. Plan::step_ps is the stage model's time (program/stage_model.h).
 struct PlannedProgram {
   uint32_t checksum =
-      0;  // of the list, workspace_bytes too; scratch in these: tern train's if `tern profile` made the cluster file, else 0
+      0;  // of the list with its workspace_bytes, which count tern train's scratch if `tern profile` made the cluster file
   int64_t instructions = 0;
   int64_t step_ps = 0;  // simulated; longer than the plan's step where a rank waits until its messages have left
   friend bool operator==(const PlannedProgram&, const PlannedProgram&) = default;
@@ -94,7 +94,7 @@ struct Plan {
   std::string binds;       // what keeps the plan from being faster, in words
 
   // Proof. No plan of the space is faster than bound_ps. The bound model (planner/instance/search.h) gives each
-  // assignment a lower bound of its makespan. model_ps: the least bound seen; model_bound_ps: no bound is smaller.
+  // assignment a lower bound of its makespan. model_ps: the least of these bounds that was seen; model_bound_ps: no assignment's is less.
   int64_t bound_ps = 0, model_ps = 0, model_bound_ps = 0;
   ChoiceCounts counts;
   std::vector<std::string> restrictions;  // families that were searched only in part, in words

@@ -40,7 +40,7 @@ struct Placement {
   // (update/robust.h), and each rank sends this many doubles beside the vector. Only without stages.
   std::optional<int64_t> aggregate_values = {};
   // If set, each layer's UPDATEs run right after its gradients, which exist only from its backward until then. This
-  // needs one device, one micro-batch, and UPDATEs that do not depend on each other: no clipping, no rule that sums
+  // needs a run of one rank, one micro-batch, and UPDATEs that do not depend on each other: no clipping, no rule that sums
   // over the model.
   bool updates_in_backward = false;
   PipelineOrder order;  // empty: pipeline_order's; required where the schedule's order follows the times

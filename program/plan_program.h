@@ -8,7 +8,7 @@
 
 namespace tern {
 
-/// A Program that might have more instructions is not made for the price: to make it would take as long as the search.
+/// `tern plan` makes no Program that might have more instructions: to make it would take as long as the search.
 inline constexpr int64_t kMostPlannedInstructions = 200'000;
 
 /// Lowers the plan for all devices of its pipeline and runs the Program on the simulator. An instruction takes the cost

@@ -95,7 +95,7 @@ struct Instruction {  // one entry of the list
   int64_t ring_bytes =
       0;  // that a pass sends to the next rank of the context group, and as many received from the previous rank
   // What a pass sends over the expert group of n ranks, and as much that it receives, if the router is even (link_bytes.h says what
-  // another choice makes of it); 1/n stays here. routed_bytes: rows on their way to their experts and back; told_bytes: their numbers.
+  // another choice makes of it); 1/n stays here. routed_bytes: rows on their way to their experts and back; told_bytes: how many rows come.
   int64_t routed_bytes = 0, told_bytes = 0;
   std::vector<int> waits;  // places of more instructions that must have ended; `reads` and `resource` imply others
 };

@@ -37,7 +37,7 @@ std::vector<PlannedValue> planned_values(const Plan&);
 /// Errors: usage: an option contradicts one of planned_values, or gives all layers one mode or stage where the plan's layers differ.
 void apply_plan(const Plan&, const Options&, TrainSettings&);
 
-/// Errors: usage: a plan of another model; several pipeline devices with replicas, the first with embedding and tied head.
+/// Errors: usage: a plan of another model; a pipeline with replicas whose first device has both embedding and tied head.
 void check_planned_model(const ModelSpec&, const TrainSettings&);
 
 /// The recomputation mode that all layers between embedding and head have; nullopt: the layers differ.
