@@ -354,7 +354,7 @@ TEST(Collectives, AllToAllOfSeveralTensorsKeepsTheirOrder) {
   for (int ranks = 1; ranks <= 5; ++ranks)
     with_comms(ranks, {}, [&](Comm& comm) {
       Arena arena;
-      // None between some pairs, or of no bytes. A pair's are of one length, so that none of the transport's checks sees a wrong order.
+      // None between some pairs, or of no bytes; of one length for a pair, so that no check of lengths sees a wrong order.
       const auto parts = [&](int from, int to) {
         std::vector<Tensor> list;
         for (int i = 0; i < (from + 2 * to) % 4; ++i)
