@@ -354,14 +354,13 @@ TEST(Collectives, AllToAllOfSeveralTensorsKeepsTheirOrder) {
   for (int ranks = 1; ranks <= 5; ++ranks)
     with_comms(ranks, {}, [&](Comm& comm) {
       Arena arena;
-      const auto parts =
-          [&](int from,
-              int to) {  // none between some pairs, or of no bytes; of one length, so that no check of it notes a wrong order
-            std::vector<Tensor> list;
-            for (int i = 0; i < (from + 2 * to) % 4; ++i)
-              list.push_back(arena.bytes(7 * ((from + to) % 3), MemoryClass::workspace));
-            return list;
-          };
+      // None between some pairs, or of no bytes; of one length for a pair, so that no check of lengths sees a wrong order.
+      const auto parts = [&](int from, int to) {
+        std::vector<Tensor> list;
+        for (int i = 0; i < (from + 2 * to) % 4; ++i)
+          list.push_back(arena.bytes(7 * ((from + to) % 3), MemoryClass::workspace));
+        return list;
+      };
       const auto seed = [](int from, int to, size_t i) { return static_cast<uint64_t>(100 * from + 10 * to) + i; };
       RankParts send, receive;
       const int me = comm.rank();

@@ -73,6 +73,7 @@ TEST(TrainExperts, AnyCompositionIsNearOneRank) {
     }
     expect_near(one, {.stages = 2, .data = 2, .recompute = Recompute::full, .experts = 2});
     expect_near(one, {.data = 2, .context = 2, .experts = 4});
+    expect_near(one, {.data = 2, .context = 2, .experts = 2, .ring = true});
     expect_near(one, {.stages = 2, .data = 2, .zero = 1, .context = 2, .experts = 2});
   }
 }
