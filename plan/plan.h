@@ -94,7 +94,7 @@ struct Plan {
   std::string binds;       // what keeps the plan from being faster, in words
 
   // Proof. No plan of the space is faster than bound_ps. The bound model (planner/instance/search.h) gives each
-  // assignment a lower bound of its makespan. model_ps: the least of these bounds that was seen; model_bound_ps: no assignment's is less.
+  // assignment a lower bound of its makespan. model_ps: the least one seen; model_bound_ps: all are at least this.
   int64_t bound_ps = 0, model_ps = 0, model_bound_ps = 0;
   ChoiceCounts counts;
   std::vector<std::string> restrictions;  // families that were searched only in part, in words
