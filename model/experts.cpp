@@ -185,13 +185,13 @@ void add_bias_dots(const MoeSpec& u, const MoeWeights& w, const Tensor& df, cons
 }
 
 // From the order of tokens and their choices to that of rows (R), and back. Numbers of the router.
-enum class Way : uint8_t { to_rows, to_choices };
-void reorder(const Tensor& choices, const Routing& r, const Tensor& rows, Way way) {
+enum class RowsWay : uint8_t { to_rows, to_choices };
+void reorder(const Tensor& choices, const Routing& r, const Tensor& rows, RowsWay way) {
   const std::span<const int32_t> places = r.rows_TK.span<int32_t>();
   const auto move = [&](auto choice, auto row) {
     for (size_t i = 0; i < places.size(); ++i) {
       auto &a = choice[i], &b = row[static_cast<size_t>(places[i])];
-      way == Way::to_rows ? b = a : a = b;
+      way == RowsWay::to_rows ? b = a : a = b;
     }
   };
   if (choices.dtype() == DType::f64) return move(choices.span<double>(), rows.span<double>());
@@ -311,7 +311,7 @@ static void experts_backward_input(const MoeSpec& u, const MoeWeights& w, const 
   if (c.experts) {
     rows_to_experts(r, arrivals, std::exchange(rows, allocate_rows(dtype, at, u.width, left, c)), rows, c);
     const Tensor own = numbers({R, 1});
-    reorder(r.weights_TK, r, own, Way::to_rows);
+    reorder(r.weights_TK, r, own, RowsWay::to_rows);
     weights = allocate_rows(sums, at, 1, MemoryClass::workspace, c);
     rows_to_experts(r, arrivals, own, weights, c);
     saved.drows_RD = rows;
@@ -331,7 +331,7 @@ static void experts_backward_input(const MoeSpec& u, const MoeWeights& w, const 
     const Tensor own = numbers({R, 1});
     rows_from_experts(r, arrivals, std::exchange(dweights, {}), own, c);
     dweights = numbers({df.rows(), u.top_k});
-    reorder(dweights, r, own, Way::to_choices);
+    reorder(dweights, r, own, RowsWay::to_choices);
   }
   ops::activation_backward(u.expert(), saved.up_RG, dhidden, {}, saved.dup_RG);
   dhidden = {};
