@@ -1,6 +1,6 @@
 #pragma once
 // What the forward of each unit keeps for its backward passes, and what the first backward pass leaves for the second. T tokens of a
-// ragged batch; D width; C rows of queries, keys and values, E columns of attention's result, H heads; G rows of up, F hidden width.
+// ragged batch; D width; C columns of queries, keys and values, E of attention's result, H heads; G columns of up, F hidden width.
 
 #include <variant>
 
@@ -53,8 +53,8 @@ struct MoeSaved {
   Routing routing;
   Tensor up_RG, shared_up_TG, shared_gate_T;  // the gate after its sigmoid
   Tensor dup_RG, dshared_up_TG, dshared_gate_T, dlogits_TE, dnormed_TD;
-  // Of a rank in an expert group (model/expert_ranks.h): how many rows came for its experts, those rows, and the gradients of their
-  // results times their weights. up_RG and dup_RG then belong to these rows.
+  // Of a rank in an expert group (model/expert_ranks.h): how many rows came for its experts, those rows, and w·df: the gradients df of
+  // their results, each times its row's router weight w. up_RG and dup_RG then belong to these rows.
   Tensor arrivals_E, rows_RD, drows_RD;
 };
 struct HeadSaved {

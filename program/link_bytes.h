@@ -34,7 +34,7 @@ struct RowsSent {
   int64_t own = 0, left = 0, came = 0;
 };
 /// Bytes that a rank sends and receives while a unit's pass sends rows over its expert group of `ranks` ranks: a row that left or came has
-/// gone both ways. If each of k ranks gets n rows, RowsSent {n·k, n·(k − 1), n·(k − 1)} give the Program's bytes less what stays here.
+/// gone both ways. If each of k ranks sends n rows to every rank, itself too, RowsSent {n·k, n·(k − 1), n·(k − 1)} give the Program's bytes less what stays here.
 LinkBytes routed_link_bytes(const Instruction&, int ranks, const RowsSent&);
 
 }  // namespace tern

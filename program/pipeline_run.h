@@ -7,7 +7,7 @@
 //             neither device. Chunks that meet between the same two devices share their link. Neighbouring virtual
 //             stages on one device (the turn of a V) have none, and their transfer takes no time.
 // Step        begin[d] before the device's first operation; tail[d] after its last: what is left of gradient
-//             synchronisation, then the update. Makespan: the last device's end.
+//             synchronisation, then the update. Makespan: when the last device's tail is over.
 
 #include <cstddef>
 #include <cstdint>
@@ -20,7 +20,7 @@ namespace tern {
 /// The times of a run.
 struct PipelineRun {
   int64_t makespan = 0;                   // ps
-  std::vector<int64_t> begin, end, busy;  // per device, ps; bubble = end − begin − busy (without begin and tail)
+  std::vector<int64_t> begin, end, busy;  // per device, ps: the first operation's start, the last one's end; bubble = end − begin − busy
 };
 
 /// Runs an order. Errors: TERN_CHECK on a deadlock or an order that misses an operation or has one twice, or on another

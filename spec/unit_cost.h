@@ -32,13 +32,13 @@ inline constexpr int64_t kFusedHeadTile = 512;
 
 /// One rank's work. Under tensor parallelism heads, hidden widths and vocabulary are split (a rank has one
 /// key/value head where there are fewer than ranks; the vocabulary is padded) and norms see ceil(T / tensor) rows
-/// (sequence parallelism). Experts are shared out to `expert` groups; the ranks of a group split each of its experts.
+/// (sequence parallelism). Experts are dealt out in `expert` parts; the `expert_tensor` ranks with a part split each of its experts.
 struct CostQuery {
   int64_t tokens = 0;          // T, of one micro-batch, before the split of the norms' rows
   int64_t attended_pairs = 0;  // P
   DType dtype = DType::f32;    // of weights and activations; gradients and norms' statistics are f32 (f64 if f64)
   ScratchBytes scratch;
-  int64_t tensor = 1, expert = 1, expert_tensor = 1;  // expert_tensor: ranks of an expert group, 1 or `tensor`
+  int64_t tensor = 1, expert = 1, expert_tensor = 1;  // expert_tensor: ranks that split each expert, 1 or `tensor`
   double capacity_factor = 1;  // rows that one of several expert ranks has room for, as a multiple of an even share
 };
 

@@ -16,7 +16,7 @@ class Options;
 struct TrainSettings;
 
 /// Why `tern train` cannot run this plan, in words that follow "the plan": "is in f16; tern train knows …". Empty: it can.
-/// It cannot run: expert parallelism beside tensor parallelism or inside experts; ZeRO 3 over replicas of stages with a split backward;
+/// It cannot run: expert parallelism beside tensor parallelism; tensor parallelism inside experts; ZeRO 3 over replicas of stages with a split backward;
 /// activations off the device; states off the device, except all states on the disk of one device; padded windows;
 /// gradients of another type than tern train's (wide_type); f16; a batch that is not micro_batch · num_micro · data.
 std::string why_not_trained(const Plan&);

@@ -57,7 +57,7 @@ struct SearchResult {
   bool restricted = false;   // the assignment is the best of a restricted family; bound_ps holds for the whole space
 
   /// No assignment fits, nor would one with less than missing_bytes more in each tier of each device. missing_bytes
-  /// suffice if each device holds one stage and the order does not follow the times.
+  /// suffice if each device holds one stage and the schedule's order of operations does not depend on the stages' times.
   bool infeasible = false;
   int device = 0;
   Tier tier = Tier::device;  // of `device`: where most is missing

@@ -35,8 +35,8 @@ struct PlanRequest {
   /// operations; other work counts as the operations that would take as long. So every machine gives the same answer.
   int64_t any_fit_within = 0;
   const std::atomic<bool>* stop = nullptr;
-  /// Called now and then with the number of choices that this pass has still to look at, and the best step so far (ps;
-  /// 0: none).
+  /// Called now and then with the number of choices left in the present pass over them (a search makes several passes),
+  /// and the best step so far (ps; 0: none).
   std::function<void(int64_t left, int64_t best_ps)> progress = {};
 };
 
