@@ -14,11 +14,13 @@ LinkBytes LinkCheck::predicted(const Instruction& i, bool has_loss) const {
   const Comm& group = parts.group_of(i.axis);
   LinkBytes links = link_bytes(i, size_of(parts.wide()), group.rank(), group.size(), parts.bytes_of_parts(i));
   if (in.compute.tensor) links += exchange_link_bytes(i, in.compute.tensor->comm.size());
-  if (in.compute.context) links += swap_link_bytes(i, in.compute.context->comm.size());
-  if (in.compute.context) links += ring_link_bytes(i);
-  if (const ExpertRanks* group = in.compute.experts) {
-    const RoutedRows& rows = group->routed;
-    links += routed_link_bytes(i, group->comm.size(), {rows.own, rows.left, rows.came});
+  if (in.compute.context) {
+    links += swap_link_bytes(i, in.compute.context->comm.size());
+    links += ring_link_bytes(i);
+  }
+  if (const ExpertRanks* experts = in.compute.experts) {
+    const RoutedRows& rows = experts->routed;
+    links += routed_link_bytes(i, experts->comm.size(), {rows.own, rows.left, rows.came});
   }
   return links;
 }

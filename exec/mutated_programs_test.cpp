@@ -34,7 +34,7 @@ bool change_fields(Program& p, Instruction& i, Draw& draw) {
     constexpr int64_t kBy[]{8, -8, 4096, -1, INT64_MIN / 4, INT64_MAX / 4};
     return value += kBy[draw.below(6)], true;
   };
-  std::vector sizes{&i.exchanged_bytes, &i.swapped_bytes, &i.ring_bytes};
+  std::vector sizes{&i.exchanged_bytes, &i.swapped_bytes, &i.ring_bytes, &i.routed_bytes, &i.told_bytes};
   switch (draw.below(13)) {
     case 0:
       return move(i.unit);

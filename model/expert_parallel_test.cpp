@@ -178,13 +178,15 @@ RowsSent rows_of(const Routing& r, int64_t experts, Comm& comm) {
 }
 
 // Buffers and temporaries each at their most, as the executor counts them; and messages.
-void expect_closed_forms(const std::string& family, DType dtype, Multiply multiply, int ranks, double capacity) {
+void expect_closed_forms(const std::string& family, DType dtype, Multiply multiply, int ranks, double capacity,
+                         bool alike = false) {
   const ModelSpec spec = spec_of(family, 8);
   const int u = mixture_of(spec);
   const auto at = static_cast<size_t>(u);
   with_comms(ranks, {.baton = true}, [&](Comm& comm) {
     Arena arena;
     ModelWeights weights = random_weights(spec, dtype, arena, 1), gradients = zero_gradients(spec, dtype, arena);
+    if (alike) choose_alike(weights);
     drop_others(spec, comm.rank(), ranks, weights), drop_others(spec, comm.rank(), ranks, gradients);
     RoutedRows counts;
     const ExpertRanks group{comm, capacity, counts};
@@ -248,6 +250,12 @@ TEST(ExpertParallel, BytesInMemoryAndOnLinksAreTheClosedForms) {
             SCOPED_TRACE(fmt::format("{} {} on {}, capacity {}", family, name_of(dtype), ranks, capacity));
             expect_closed_forms(family, dtype, multiply, ranks, capacity);
           }
+}
+
+TEST(ExpertParallel, BytesOfARankWithoutRowsAreTheClosedForms) {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f64})
+    for (const Multiply multiply : {Multiply::exact, Multiply::fast})
+      expect_closed_forms("mixtral", dtype, multiply, 4, 4.0, true);
 }
 
 }  // namespace

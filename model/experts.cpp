@@ -104,6 +104,12 @@ void for_each_expert(const ExpertRows& rows, F&& f) {
   for (size_t i = 0; i + 1 < rows.begin.size(); ++i)
     if (rows.begin[i] < rows.begin[i + 1]) f(rows.first + i, rows.begin[i], rows.begin[i + 1]);
 }
+// Like a product with `linear`, where no expert has rows: the list counts its scratch for every rank.
+void take_scratch_without_rows(const ExpertRows& rows, const Linear& linear, DType dtype, const Compute& c) {
+  if (!c.experts || rows.count() > 0 || dtype == DType::f64) return;
+  if (const int64_t bytes = forward_scratch_bytes(linear, 1, dtype, Multiply::exact); bytes > 0)
+    c.arena.bytes(bytes, MemoryClass::workspace);
+}
 // The cache that reads this matrix when it is asked for, and the matrix' item there; of others none.
 std::pair<ExtentCache*, int> cache_of(const Linear& linear) {
   const auto* banded = std::get_if<BandedWeight>(&linear.weight);
@@ -231,6 +237,7 @@ static Tensor experts_forward(const MoeSpec& u, const MoeWeights& w, Tensor norm
   for_each_expert(at, [&](size_t e, int64_t begin, int64_t end) {
     linear_forward(w.up[e], rows.rows_view(begin, end), up.rows_view(begin, end), exact);
   });
+  take_scratch_without_rows(at, w.up[at.first], dtype, c);
   rows = {};
   Tensor hidden = hidden_of(u, up, at, c);
   up = {};
@@ -238,6 +245,7 @@ static Tensor experts_forward(const MoeSpec& u, const MoeWeights& w, Tensor norm
   for_each_expert(at, [&](size_t e, int64_t begin, int64_t end) {
     linear_forward(w.down[e], hidden.rows_view(begin, end), rows.rows_view(begin, end), exact);
   });
+  take_scratch_without_rows(at, w.down[at.first], dtype, c);
   hidden = {};
   if (c.experts) {
     const Tensor here = std::exchange(rows, c.arena.allocate(dtype, {R, u.width}, MemoryClass::workspace));

@@ -125,8 +125,7 @@ UnitCost cost(const MoeSpec& u, const Sizes& z) {
   // many come for this rank's.
   const int64_t order = group ? N * K * 4 + (E + 1) * 4 + E * 4 : R * 4 + (X + 1) * 4;
   const int64_t routing = N * E * g + N * K * (g + 8) + order + gated(T * g);
-  const int64_t sent =
-      group ? R * D * s : 0;  // rows that came, and their gradients, are kept; own ones are gathered again
+  const int64_t sent = group ? R * D * s : 0;  // rows at this rank's experts, and their gradients, are kept
   c.saved_bytes = norm_saved(u.norm, z) + routing + sent + R * G * s + T * Gs * s;  // up before the activation
   const int64_t normed = u.norm.present() ? N * D * s : 0, gathered = shared(z.gathered(D));
   // dup, dnormed, dlogits; of the shared MLP and its gate
@@ -284,7 +283,9 @@ RingBytes ring_bytes(const Unit& unit, const CostQuery& q, int64_t ranks) {
 int64_t expert_rows(const MoeSpec& u, const CostQuery& q) {
   const int64_t tokens = q.expert_tensor > 1 ? q.tokens : split_rows(q);
   if (q.expert == 1) return tokens * u.top_k;
-  return static_cast<int64_t>(std::ceil(q.capacity_factor * static_cast<double>(tokens * u.top_k)));
+  // Every row of all ranks is the most that can come.
+  const double factor = std::min(q.capacity_factor, static_cast<double>(q.expert));
+  return static_cast<int64_t>(std::ceil(factor * static_cast<double>(tokens * u.top_k)));
 }
 
 }  // namespace tern

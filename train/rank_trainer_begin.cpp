@@ -79,12 +79,12 @@ void RankTrainer::predict() {
   if (leads() && !s_.output.empty()) check_output(io_, s_.output, in_.dir);
   for (const std::string& text : in_.notes) note(text);
   check_planned_model(in_.spec, s_);
+  check_expert_ranks(in_.spec, s_);  // first: its word for experts beside tensor parallelism is the better one
   check_tensor_ranks(in_.spec, s_);
   if (s_.outer)
     if (const std::string fault = outer_fault(*s_.outer, static_cast<int>(in_.spec.units.size())); !fault.empty())
       throw Error(ErrorKind::usage, "{}", fault);
   check_context_ranks(in_.spec, s_);
-  check_expert_ranks(in_.spec, s_);
   part_ = part_of_rank(in_.spec, {.ranks = s_.tensor});
   if (s_.multiply == Multiply::fast) load_fast_matmul();
   const int64_t process = program_bytes() * (worker_.processes_here > 0 ? s_.ranks : 1);

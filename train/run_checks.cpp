@@ -12,13 +12,18 @@
 
 namespace tern {
 
+// Ranks that share out rows, matrices or experts sum parts of a gradient that depend on the number of replicas too.
+static std::string of_replicas(int group, const TrainSettings& s) {
+  return group == 1 ? "1" : fmt::format("{} of {} ranks", group, s.ranks);
+}
+
 Facts made_by(const TrainSettings& s, int threads) {
   return {{"tern", TERN_VERSION},
           {"instruction set", std::string(name_of(active_isa()))},
           {"threads", fmt::format("{}", threads)},
-          {"tensor-parallel", fmt::format("{}", s.tensor)},
-          {"context-parallel", fmt::format("{}{}", s.context_ranks, s.context_ring ? " in a ring" : "")},
-          {"expert-parallel", fmt::format("{}", s.expert_ranks)},
+          {"tensor-parallel", of_replicas(s.tensor, s)},
+          {"context-parallel", of_replicas(s.context_ranks, s) + (s.context_ring ? " in a ring" : "")},
+          {"expert-parallel", of_replicas(s.expert_ranks, s)},
           {"multiplier", s.multiply == Multiply::fast ? std::string(fast_matmul_name()) : "own kernels"}};
 }
 

@@ -86,8 +86,11 @@ void check_settings(const Options& o, const TrainSettings& s) {
   if (s.micro_batch > s.batch)
     throw Error(ErrorKind::usage, "--micro-batch: {} sequences, more than the {} of --batch", s.micro_batch, s.batch);
   check_ranks(s);
-  if (s.context_ranks == 1 && o.given("context-by") && o.text("context-by") == "ring")
+  if (s.context_ranks == 1 && o.knows("context-by") && o.given("context-by") && o.text("context-by") == "ring")
     throw Error(ErrorKind::usage, "{}: no ranks share out rows; give --context-parallel", o.value("context-by").where);
+  if (s.expert_ranks == 1 && o.knows("capacity-factor") && o.given("capacity-factor"))
+    throw Error(ErrorKind::usage, "{}: no ranks share out experts; give --expert-parallel",
+                o.value("capacity-factor").where);
   if (s.update_in_backward) check_update_in_backward(o, s);
   if (s.perturbation) check_zeroth_order(o, s);
   check_stored_states(s);

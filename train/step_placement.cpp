@@ -23,7 +23,7 @@ Placement step_placement(const ModelSpec& spec, const TrainSettings& s, int64_t 
   const std::vector<int> zero = zero_of_units(spec, s);
   for (PlacedLayer& l : p.layers) l.strategy.zero = zero[static_cast<size_t>(l.layer.first)];
   p.mesh.data = s.outer ? 1 : data_parallel_size(s), p.mesh.tensor = s.tensor;
-  p.mesh.context = s.context_ranks, p.mesh.ulysses = s.context_ranks > 1 && !s.context_ring,
+  p.mesh.context = s.context_ranks, p.mesh.ulysses = s.context_ranks > 1 && !s.context_ring;
   p.mesh.expert = s.expert_ranks;
   p.updates_in_backward = s.update_in_backward;
   if (s.states_on_disk)

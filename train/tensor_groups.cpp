@@ -83,12 +83,14 @@ void check_expert_ranks(const ModelSpec& spec, const TrainSettings& s) {
   for (const Unit& unit : spec.units) {
     const MoeSpec* u = moe_of(unit);
     mixture = mixture || u;
-    if (unit.frozen || !unit.adapters.empty()) refuse("adapters of a mixture train on whole copies; leave it out");
+    if (unit.frozen || !unit.adapters.empty())
+      refuse("frozen weights and adapters train on whole copies; leave --expert-parallel out");
     if (u && u->experts % s.expert_ranks != 0)
       refuse(fmt::format("the {} experts of a layer cannot be shared out in equal parts; choose {}", u->experts,
                          nearest_divisor(u->experts, s.expert_ranks)));
   }
-  if (!mixture) refuse("the model has no experts; leave it out: --zero shares out what ranks keep of any model");
+  if (!mixture)
+    refuse("the model has no experts; leave --expert-parallel out: --zero shares out what ranks keep of any model");
   if (s.tensor > 1)
     refuse(fmt::format("--tensor-parallel {} does not share out mixtures yet; leave one of the two out", s.tensor));
   if (s.robust) refuse("--aggregator takes whole gradients of each rank; leave one of the two out");

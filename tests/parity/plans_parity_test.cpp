@@ -157,6 +157,7 @@ void run_one(const ModelSpec& spec, TrainSettings s, const Plan& plan, OneRankRu
   by_plan.plan = plan, by_plan.plan_path = "plan.json";
   by_plan.tensor = static_cast<int>(plan.choice.mesh.tensor);
   by_plan.context_ranks = static_cast<int>(plan.choice.mesh.context);
+  by_plan.context_ring = plan.choice.mesh.context > 1 && !plan.choice.mesh.ulysses;
   TrainResult got;
   try {
     got = train_on(by_plan, static_cast<int>(plan.choice.devices()), mesh);
