@@ -17,8 +17,9 @@ namespace tern {
 /// `replicas` is null too: the replicas are then the whole world.
 struct RankGroups {
   std::unique_ptr<Comm> replicas;  // the ranks with the same layers and the same part of each matrix
-  std::unique_ptr<Comm> tables;    // the ranks that hold the tied table and have this rank's replica number and tensor place
-  std::unique_ptr<Comm> tensor;    // its tensor group
+  std::unique_ptr<Comm>
+      tables;  // the ranks that hold the tied table and have this rank's replica number and tensor place
+  std::unique_ptr<Comm> tensor;  // its tensor group
   // Those of its tensor group with the same key/value heads, if there are others.
   std::unique_ptr<Comm> keys;
   std::unique_ptr<const TensorRanks> matrices;  // made of `tensor` and `keys`
