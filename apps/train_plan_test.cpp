@@ -224,6 +224,10 @@ TEST_F(TrainPlan, OptionsOfExpertGroupsAreCheckedBeforeTheModelIsRead) {
   EXPECT_NE(refused({"--ranks", "4", "--expert-parallel", "3"}).find("choose --ranks 6"), std::string::npos);
   EXPECT_NE(refused({"--ranks", "2", "--expert-parallel", "2", "--outer", "diloco"}).find("--expert-parallel"),
             std::string::npos);
+  EXPECT_NE(refused({"--capacity-factor", "2"}).find("no ranks share out experts; give --expert-parallel"),
+            std::string::npos);
+  EXPECT_NE(refused({"--context-by", "ring"}).find("no ranks share out rows; give --context-parallel"),
+            std::string::npos);
 }
 
 TEST_F(TrainPlan, RefusesByNameWhatItDoesNotRunAndNamesWhatWouldDo) {

@@ -213,13 +213,15 @@ TEST(TrainExperts, WhatIsNotRunIsRefusedByNameBeforeAnythingIsWritten) {
   EXPECT_NE(refusal([](TrainSettings& s) { s.batch = 12, s.sum_order.groups = 3; }, 3, 3)
                 .find("--expert-parallel 3: the 8 experts of a layer cannot be shared out in equal parts; choose 2"),
             std::string::npos);
-  EXPECT_NE(refusal([](TrainSettings& s) { s.tensor = 2, s.sum_order.groups = 2; }, 2, 4)
-                .find("--tensor-parallel 2: unit 2 has experts"),
-            std::string::npos);
+  EXPECT_NE(
+      refusal([](TrainSettings& s) { s.tensor = 2, s.sum_order.groups = 2; }, 2, 4)
+          .find("--expert-parallel 2: --tensor-parallel 2 does not share out mixtures yet; leave one of the two out"),
+      std::string::npos);
   EXPECT_NE(refusal([](TrainSettings& s) { s.perturbation = 1e-3; }, 2, 2).find("--gradients zeroth-order"),
             std::string::npos);
   write_tiny_config(inputs.path, 2, false);
-  EXPECT_NE(refusal(same, 2, 2).find("--expert-parallel 2: the model has no experts; leave it out"), std::string::npos);
+  EXPECT_NE(refusal(same, 2, 2).find("--expert-parallel 2: the model has no experts; leave --expert-parallel out"),
+            std::string::npos);
 }
 
 }  // namespace
