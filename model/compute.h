@@ -33,7 +33,7 @@ struct DropoutPlace {
   uint64_t seed = 0;
   int64_t step = 0, first_row = 0;
   int64_t gap =
-      0;  // row i of all, if in the second half, has number first_row + gap + i; not 0 if two parts of a batch do not touch (ring_rows.h)
+      0;  // row i of this rank has number first_row + i, in the second half first_row + gap + i; not 0 if two parts of a batch do not touch (ring_rows.h)
 };
 
 struct Compute {

@@ -20,8 +20,8 @@ struct RowInterval {
 /// The two parts of `rows` rows that a rank has, one after the other. Errors  TERN_CHECK: 2·ranks does not divide the rows.
 std::array<RowInterval, 2> rows_in_ring(int64_t rows, int rank, int ranks);
 
-/// A part of the rows. add_pieces appends a piece for each sequence that has rows in both parts, if a query sees a key.
-/// A piece counts rows among a rank's rows. `starts`: of all sequences, as in Rows; `window`: as in AttentionShape.
+/// A part of a rank's rows. add_pieces appends a piece for each sequence with rows in `queries` and in `keys`, if a query sees a key.
+/// Row numbers in a piece are places among a rank's rows. `starts`: of all sequences, as in Rows; `window`: as in AttentionShape.
 struct PartPlace {
   RowInterval rows;
   int64_t begin;  // the place of the part's first row among a rank's rows

@@ -15,7 +15,7 @@ class LayerCollectives {
  public:
   LayerCollectives(const ModelSpec& spec, const Placement& placement) : spec_(spec), at_(placement) {}
 
-  /// What one rank keeps of the layer's parameters, in elements.
+  /// The layer's parameters on one rank before ZeRO shares them out, in elements.
   const LayerParameters& parameters(int l);
   /// Whether the layer's gradients go to their owners after each micro-batch (ZeRO 2 and 3).
   bool reduces_each_micro(int l) const;

@@ -22,7 +22,7 @@ namespace tern {
 ///           follows, on the gradient link; under ZeRO 2 and 3 a SCATTER follows in every micro-batch. In a tensor group up
 ///           to two REDUCEs come before, over `tensor` and over `keys`, for parameters that several ranks hold alike.
 ///           exec/executor.h says when a sum really runs. REDUCE of a tied table: in a pipeline after the sums of the head's
-///           layer; else after the embedding's last BACKWARD_WEIGHT of a group of micro-batches (ZeRO 2, 3: of each). The
+///           layer; else after the embedding's last BACKWARD_WEIGHT of a group of micro-batches (ZeRO 2, 3: of each micro-batch). The
 ///           list ends with NORM and each unit's UPDATE. With updates_in_backward a layer's UPDATEs end its backward.
 /// Buffers   output(u) lives from FORWARD(u) to BACKWARD_WEIGHT(u+1), which reads it as x; saved(u) from FORWARD(u), or from
 ///           RECOMPUTE(u) just before the backward, to BACKWARD_WEIGHT(u); gradient(u), made by BACKWARD_INPUT(u+1), and

@@ -6,7 +6,7 @@
              [--prompt 512] [--tokens 32] [--rounds 3] [--threads 2] [--json result.json] [--make]
 
 FOLDER keeps a Llama of 1.1B with random weights (shapes.py) and what is made of it: lc types by `tern quantize --method lcq`
-(calibrated on little text, as the weights say nothing), lower-case types by `tern quantize`, others by llama-quantize. Round after round
+(calibrated on little text, as the weights say nothing; an hour for each on two cores), lower-case types by `tern quantize`, others by llama-quantize. Round after round
 each type is run once by tern in each arithmetic and, a GGUF file, once by llama-bench; read_rate reads the same file before and after.
 One decoded token reads all tensors but the embedding: the share is of the median read of those bytes, from the page cache.
 Prompts also in tern's bf16 (`bf16`) and llama.cpp's, for the ratio to unquantised weights. --make: only write the files.
@@ -14,7 +14,6 @@ Needs numpy and gguf.
 """
 import argparse
 import json
-import os
 import pathlib
 import statistics
 import sys
@@ -63,9 +62,18 @@ def bytes_of_a_token(path):
     return size, files[0]
 
 
+def prompt_file(a):
+    """A prompt of as many tokens as asked, from the text that the tokenizer was trained on."""
+    path = a.model / f"prompt-{a.prompt}.txt"
+    if not path.exists():
+        ids = json.loads(bf16.run(a.tern, "tokenize", a.model / "model", "--input", a.model / "text.txt", "--json"))["token_ids"][: a.prompt]
+        path.write_text(bf16.run(a.tern, "tokenize", a.model / "model", "--decode", "--text", " ".join(map(str, ids))))
+    return path
+
+
 def run_tern(a, path, arithmetic):
     weights = "mapped" if arithmetic else "auto"
-    out = json.loads(bf16.run(a.tern, "generate", path, "--prompt-file", a.model / "prompt.txt", "--max-tokens", a.tokens + 1, "--temperature", 0,
+    out = json.loads(bf16.run(a.tern, "generate", path, "--prompt-file", prompt_file(a), "--max-tokens", a.tokens + 1, "--temperature", 0,
                               "--ignore-eos", "--weights", weights, "--threads", a.threads, "--json",
                               *(["--arithmetic", arithmetic] if arithmetic else [])))
     t = out["timings"]

@@ -31,7 +31,7 @@ struct AttentionInputs {
 /// Shapes  strides as in the shape; k and v, and dk and dv, share kv_stride; dq has the rows of out.
 /// Order   as attention_forward and attention_backward, keys counted from the piece's first; pieces of one call have no query and no key
 ///         in common.
-/// Errors  TERN_CHECK: attention that is not causal, slopes in bf16, which positions change and not distances alone.
+/// Errors  TERN_CHECK: attention that is not causal, slopes in bf16, whose biases depend on positions, not on distances alone.
 template <class T>
 void attention_onto(const AttentionShape&, std::span<const AttentionPiece>, const T* q, const T* k, const T* v,
                     float* out, std::span<float> lse);

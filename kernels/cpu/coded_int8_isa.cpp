@@ -86,12 +86,11 @@ inline VecInt dot_4(const int8_t* w, const int8_t* x, [[maybe_unused]] const int
   };
   return (VecInt)_mm512_maskz_inserti64x4(0xff, _mm512_maskz_broadcast_i64x4(0xff, fours(0)), fours(32), 1);
 #elif defined(__AVX2__)
-  const auto twos = [&](int i) {  // maddubs would saturate
-    const __m256i a = _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(w + i)));
-    const __m256i b = _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(x + i)));
-    return _mm256_madd_epi16(a, b);
-  };
-  return (VecInt)_mm256_permute4x64_epi64(_mm256_hadd_epi32(twos(0), twos(16)), 0xd8);
+  // |w|, of up to 128, times x with w's sign: two products of such and of x's codes, of up to 127, fit 16 bits.
+  const __m256i a = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(w));
+  const __m256i b = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(x));
+  const __m256i twos = _mm256_maddubs_epi16(_mm256_abs_epi8(a), _mm256_sign_epi8(b, a));
+  return (VecInt)_mm256_madd_epi16(twos, _mm256_set1_epi16(1));
 #else
   VecInt sums = {};
   for (int lane = 0; lane < kLanes; ++lane)

@@ -36,7 +36,7 @@ void check_instance(const Instance&);
 /// stage, an unknown strategy.
 Priced price(const Instance&, const Assignment&);
 
-/// Prices many assignments of one instance; it prepares an order that does not depend on the times only once.
+/// Prices many assignments of one instance; an order that does not depend on the times is prepared only once.
 class Pricer {
  public:
   explicit Pricer(const Instance&);  // keeps a reference
