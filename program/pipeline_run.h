@@ -19,8 +19,9 @@ namespace tern {
 
 /// The times of a run.
 struct PipelineRun {
-  int64_t makespan = 0;                   // ps
-  std::vector<int64_t> begin, end, busy;  // per device, ps: the first operation's start, the last one's end; bubble = end − begin − busy
+  int64_t makespan = 0;  // ps
+  std::vector<int64_t> begin, end,
+      busy;  // per device, ps: the first operation's start, the last one's end; bubble = end − begin − busy
 };
 
 /// Runs an order. Errors: TERN_CHECK on a deadlock or an order that misses an operation or has one twice, or on another
