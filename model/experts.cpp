@@ -197,7 +197,10 @@ void reorder(const Tensor& choices, const Routing& r, const Tensor& rows, RowsWa
   const auto move = [&](auto choice, auto row) {
     for (size_t i = 0; i < places.size(); ++i) {
       auto &a = choice[i], &b = row[static_cast<size_t>(places[i])];
-      way == RowsWay::to_rows ? b = a : a = b;
+      if (way == RowsWay::to_rows)
+        b = a;
+      else
+        a = b;
     }
   };
   if (choices.dtype() == DType::f64) return move(choices.span<double>(), rows.span<double>());

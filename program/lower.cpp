@@ -466,7 +466,8 @@ class Lowerer {
     join(scatters_, 0);
     aggregate();
     if (last_reduce_ >= 0) arrivals_.push_back(last_reduce_);
-    int64_t trained = 0, shared_blocks = 0;  // elements; blocks of which each rank has some alone
+    int64_t trained = 0, shared_blocks = 0;                 // elements; blocks of which each rank has some alone
+    const bool apart = pipelined() || at_.mesh.expert > 1;  // each rank has some of the model alone
     const auto each_unit = [&](auto&& visit) {
       for (int l = 0; l < num_layers(); ++l)
         if (is_here(at_.layers[l].stage))
@@ -474,12 +475,10 @@ class Lowerer {
     };
     each_unit([&](int l, int u) {
       if (!at_.updates_in_backward) trained += cost(u).trained;
-      if (is_shared_out(at_, l) && !pipelined()) shared_blocks += trained_blocks(spec_.units[u]);
+      if (is_shared_out(at_, l) && !apart) shared_blocks += trained_blocks(spec_.units[u]);
     });
-    if (pipelined() || at_.mesh.expert > 1) {  // each rank has some of the model alone
-      shared_blocks = 0;
+    if (apart)
       for (const Unit& unit : spec_.units) shared_blocks += trained_blocks(unit);
-    }
     compute(norm_instruction(at_, trained, shared_blocks));
     each_unit([&](int l, int u) {
       if (at_.updates_in_backward && !own_gradients(l).empty()) return;
