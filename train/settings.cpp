@@ -106,8 +106,8 @@ int context_ranks_from(const Options& o, const std::optional<Plan>& plan) {
 }
 bool context_ring_from(const Options& o, const std::optional<Plan>& plan) {
   if (!o.knows("context-by")) return false;
-  const Mesh mesh = plan ? plan->choice.mesh : Mesh{};
-  return plan ? mesh.context > 1 && !mesh.ulysses : o.text("context-by") == "ring";
+  if (!plan) return o.text("context-by") == "ring";
+  return plan->choice.mesh.context > 1 && !plan->choice.mesh.ulysses;
 }
 int expert_ranks_from(const Options& o, const std::optional<Plan>& plan) {
   if (!o.knows("expert-parallel")) return 1;
