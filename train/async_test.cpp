@@ -89,6 +89,20 @@ TEST(TrainAsync, ARecordedOrderIsReplayedToTheBitAndBytesAreThePredictedOnes) {
     }
 }
 
+// A worker whose only gradient comes when no receipt is left takes its memory all the same.
+TEST(TrainAsync, TheMemoryOfAWorkerThatComesTooLateIsCounted) {
+  const RunInputs inputs(false);
+  TrainSettings s = async_settings(inputs, DType::f32, AsyncRule::momentum, 3);
+  s.async->replay = "order.txt";
+  std::string order;
+  for (int64_t t = 0; t < s.schedule.total_steps; ++t) order += fmt::format("{}\n", 1 + t % 2);
+  MemoryIo io;
+  put_arrivals(io, order);
+  const TrainResult result = async_run(s, io);
+  EXPECT_EQ(result.end, TrainEnd::finished);
+  EXPECT_EQ(result.counted_peak_bytes, result.predicted.tensors());
+}
+
 // At every receipt: stopped in its order by a full stop, or by a worker that is killed; the same command goes on.
 TEST(TrainAsync, AStopOrAKilledRankAnywhereGoesOnToTheSameBits) {
   const RunInputs inputs(false);

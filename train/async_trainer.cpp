@@ -208,6 +208,7 @@ class AsyncServer {
       }
     }
     if (works) tell_drained(drain());
+    result_.counted_peak_bytes = std::max(result_.counted_peak_bytes, counted());
     for (int k = 0; !works && k < num_workers(); ++k) stop_worker(k);
     transport().flush();
     result_.seconds = seconds_between(begin_ns_, clock_.now_ns()) - result_.evaluation_seconds;
