@@ -17,13 +17,13 @@ struct PlacementCosts {
 };
 
 /// The cost model's time of each instruction, ps. The Program is the one that `lower` makes of the placement.
-/// Passes            A unit takes the cost model's time for it; what the layer takes beyond that (for instance a gather
-///                   of ZeRO 3 that its own compute does not hide) is added to the unit that the pass reaches last.
-///                   The UPDATEs of a layer's units share its time by their trained parameters.
-/// Collectives       A GATHER before the first forward (micro −1) takes the layer's `begin`; a GATHER for one pass
-///                   takes the layer's entry time where nothing hides it (its stage begins or ends there), else none.
-///                   Of a layer's sums on the gradient link for the last micro-batch (micro −1 or the last number) the
-///                   first takes the layer's `sync`. All other sums, JOIN and NORM take none.
+/// Passes            A unit takes the cost model's time of the unit. A layer may take longer than its units together
+///                   (a gather of ZeRO 3 that the compute does not hide): the unit that the pass reaches last
+///                   takes the rest. The UPDATEs of a layer's units share the layer's time by trained parameters.
+/// Collectives       A GATHER before the first forward (micro −1) takes the layer's `begin`. A GATHER for one pass
+///                   takes the layer's entry time if the stage's pass begins with the layer, else no time. Of the
+///                   layer's sums on the gradient link for the last micro-batch (micro −1 or num_micro − 1) the
+///                   first takes the layer's `sync`. All other sums, JOIN and NORM take no time.
 /// Simulated with these times, a Program agrees with the stage model (stage_instance) as program/README.md says.
 std::vector<int64_t> instruction_times(const Program&, const ModelSpec&, const Placement&, const PlacementCosts&);
 

@@ -29,12 +29,12 @@ LinkBytes exchange_link_bytes(const Instruction&, int ranks);
 LinkBytes swap_link_bytes(const Instruction&, int ranks);
 /// Bytes that a rank sends and receives while a unit's pass sends keys and values round the ring of its context group.
 LinkBytes ring_link_bytes(const Instruction&);
-/// Rows that a rank's router sent: of its own tokens `own`, of these `left` to other ranks; `came` from other ranks.
+/// Rows of a pass. own: of this rank's tokens; left: rows of `own` that go to other ranks; came: rows from other ranks.
 struct RowsSent {
   int64_t own = 0, left = 0, came = 0;
 };
-/// Bytes that a rank sends and receives while a unit's pass sends rows over its expert group of `ranks` ranks: a row that left or came has
-/// gone both ways. If each of k ranks sends n rows to every rank, itself too, RowsSent {n·k, n·(k − 1), n·(k − 1)} give the Program's bytes less what stays here.
+/// Bytes that a rank sends and receives in a unit's pass over its expert group of k = `ranks` ranks, for actual rows.
+/// An even router is {n·k, n·(k − 1), n·(k − 1)}: the result is (k − 1)/k of routed_bytes + told_bytes.
 LinkBytes routed_link_bytes(const Instruction&, int ranks, const RowsSent&);
 
 }  // namespace tern

@@ -8,14 +8,14 @@
 
 namespace tern {
 
-/// The list of one device of the pipeline (`rank`, from 0) of one optimizer step, with its resident buffers.
+/// The list of one device of the pipeline (`rank`, from 0) of one optimizer step, with the device's resident buffers.
 ///
 /// forward   RECV of the input; per layer GATHER (ZeRO 3), FORWARD of each unit, STORE (activations off the device); SEND
 ///           of the output
-/// backward  RECV of the output's gradient; per layer, last first: LOAD, GATHER (ZeRO 3), and per unit RECOMPUTE,
-///           BACKWARD_INPUT and, unless the schedule splits backward passes, BACKWARD_WEIGHT; SEND of the input's
-///           gradient. A gathered buffer ends with the layer's last FORWARD, and with its last BACKWARD_WEIGHT
-///           (BACKWARD_INPUT if split). In a plan of one stage the layer of a tied head also gathers the embedding's table
+/// backward  RECV of the output's gradient; LOAD of the last layer; per layer, last first: LOAD of the layer before,
+///           GATHER (ZeRO 3), and per unit RECOMPUTE, BACKWARD_INPUT and, unless the schedule splits backward passes,
+///           BACKWARD_WEIGHT; SEND of the input's gradient. A gathered buffer ends with the pass's last instruction on
+///           the layer (if split: BACKWARD_INPUT). In one stage a tied head's layer also gathers the embedding's table
 /// weight    BACKWARD_WEIGHT of each unit, last first, if the schedule splits backward passes
 /// step      Under ZeRO 1 and 2 the list begins with a GATHER (micro −1) of each layer. A layer's backward ends with the
 ///           BACKWARD_WEIGHT of its first unit. In the last micro-batch the layer's REDUCE (ZeRO 0) or SCATTER (ZeRO 1)
@@ -31,9 +31,9 @@ namespace tern {
 ///           activations off the device are `held` there from STORE to LOAD. A `summand` begins as zeros at the layer's
 ///           first BACKWARD_WEIGHT (in the head's layer at the head's FORWARD) and ends with the JOIN of its SCATTER or with
 ///           the layer's last UPDATE.
-/// Joins     What SEND, STORE and SCATTER read lives until their JOIN. A stage joins its SENDs in one direction before its
-///           next operation in that direction, except the newest SEND; STOREs before a layer's FORWARDs, except the newest
-///           STORE; all STOREs before a LOAD; all SCATTERs before a new `summand`; everything before NORM.
+/// Joins     What SEND, STORE and SCATTER read lives until their JOIN. Before a stage's next forward its SENDs of
+///           outputs are joined, before its next backward SENDs of gradients, before a layer's FORWARDs STOREs; the newest
+///           may still be under way. All STOREs are joined before a LOAD, all SCATTERs before a `summand`, all before NORM.
 /// Order     weight gradients of a unit are added in micro-batch order, whatever the schedule: same bits.
 /// Groups    With several groups of micro-batches a MERGE follows a unit's last BACKWARD_WEIGHT of a group. leaf_step
 ///           (spec/sum_order.h) says which kept sums the MERGE adds and whether it keeps the result; if neither, there is no
@@ -43,9 +43,9 @@ namespace tern {
 ///           flops, 1 word; MERGE 1 flop, 3 words per sum added, 3 words to keep one; UPDATE update_cost
 ///           (spec/update_rule.h), from ZeRO 1 on divided by the replicas; if within the backward, with NORM's costs.
 /// Messages  NORM of several ranks: 8 bytes (whether a rank refuses). Tensor groups add 8 bytes per rank of the run.
-///           Without tensor groups each block (kUpdateBlock) of shared-out parameters (in a pipeline, and with expert groups: of all) adds 8·(1 + the
-///           rule's sums over the model). UPDATE of a shared-out unit: 8·(the rule's sums over a parameter) per block.
-/// One rank  A run of one rank has no GATHER, no SCATTER and no REDUCE over ranks, under any ZeRO stage.
+///           Without tensor groups each shared-out block (kUpdateBlock) of parameters adds 8·(1 + the rule's sums over the
+///           model); in a pipeline and with expert groups every block. UPDATE of a shared-out unit: per block 8·(the
+///           rule's sums over a parameter). A run of one rank has no GATHER, SCATTER or REDUCE over ranks, under any ZeRO stage.
 /// Errors    usage: the schedule's order follows the stages' times, and the plan does not say those times.
 ///           TERN_CHECK: a stage without layers, fewer than two units, no such device, contradictions in the placement.
 Program lower(const ModelSpec&, const Placement&, int rank);

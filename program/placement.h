@@ -1,6 +1,6 @@
 #pragma once
-// What `lower` reads: where each layer of a model lies, how its parameters are kept, and how large the micro-batches
-// are. placement_of makes it from a Plan.
+// Placement: where each layer of a model lies, how the layer's parameters are kept, and how large the micro-batches
+// are. placement_of makes a Placement from a Plan; `lower` reads a Placement.
 
 #include <functional>
 #include <optional>
@@ -53,10 +53,10 @@ struct PlacementOptions {
   std::optional<UpdateConfig> update = {};  // the rule's options; absent: their defaults
 };
 
-/// The placement of a plan, and the only function that makes one. A run without a plan makes a Plan of one device first
-/// (plan_on_one_device); train/step_placement.h and program/generate.h then change fields of the result. Each window
-/// counts as one full sequence, whatever the job's lengths; the last micro-batch has what is left of the batch. If the
-/// schedule's order follows times, these are the times of the plan's stages.
+/// The placement of a plan. Every Placement comes from this function. A run without a plan makes a Plan of one
+/// device first (plan_on_one_device). train/step_placement.h and the overload of program/generate.h then change the
+/// result. Each window counts as one full sequence, whatever the job's lengths; the last micro-batch has what is left
+/// of the batch. If the schedule's order follows times, the order is made from the times of the plan's stages.
 /// Errors  usage: the plan is of another model: other layers, another number of parameters.
 Placement placement_of(const ModelSpec&, const Plan&, PlacementOptions = {});
 

@@ -1,7 +1,7 @@
 #pragma once
-// Program: one training step as an instruction list for each rank. `rank` here is a device of the pipeline; all ranks
-// of the run at that device have the same list. An instruction says what it computes, which buffers it allocates, reads
-// and frees, and what it sends. The validator, the simulator and the executor read the same list.
+// Program: one training step as an instruction list for each rank. A rank here is a device of the pipeline. All ranks
+// of the run at that device have the same list. Comments on collectives, MeshAxis and groups speak of ranks of the run.
+// An instruction says what is computed, allocated, read, freed, sent. Validator, simulator and executor read the list.
 
 #include <cstdint>
 #include <string>
@@ -20,12 +20,12 @@ enum class Opcode : uint8_t {  // what an instruction does
   reduce,  // sums gradients over the ranks of `axis`; with MeshAxis::none adds a tied table's two gradients on this rank.
            // micro −1: after the layer's last backward; m (axes none, tensor, keys): after micro-batch m's backward
   norm,    // the global norm of all gradients, and the refusal of what is not finite (unit −1, micro −1)
-  update,  // the optimizer's step of a unit's parameters (micro −1); an UPDATE that reads a `summand` is in the backward
+  update,  // the optimizer's step of a unit (micro −1); with --update-in-backward in the backward: reads a layer's `summand`
   send,  // a stage's output or input gradient to the rank `peer`
   recv,  // the arrival of what `peer` sends; takes as long as the matching SEND
-  gather,  // makes a layer's parameters whole from the parts of all ranks: before the first forward (micro −1), or for one
-           // pass over a micro-batch
-  scatter,  // sums a layer's gradients over `axis`; a rank keeps its share. micro −1: of the step; m: of micro-batch m
+  gather,  // makes a layer's parameters whole from the parts of the ranks of `axis`; micro −1: before the first forward,
+           // ZeRO 1 and 2; m: for one pass over micro-batch m, ZeRO 3
+  scatter,  // sums a layer's gradients over `axis`; a rank keeps its part. micro −1: of the step; m: of micro-batch m
   load,     // bytes from a lower tier to the device
   store,    // bytes from the device to a lower tier
   join,     // waits for a transfer (SEND, STORE, SCATTER) that ran beside the compute, and frees what the transfer read
@@ -37,9 +37,9 @@ enum class Opcode : uint8_t {  // what an instruction does
 /// The ranks that a collective is over.
 enum class MeshAxis : uint8_t {
   none,
-  replicas,         // of dense parameters: the stage's context and data axes
-  expert_replicas,  // of a stage's experts
-  tables,           // the devices of the pipeline that hold a tied table
+  replicas,         // ranks of a stage that have the same dense parameters: its context and data axes
+  expert_replicas,  // ranks of a stage that have the same experts
+  tables,           // one rank at each device of the pipeline that holds a tied table
   tensor,           // the ranks of a tensor group
   keys,             // the ranks of a tensor group that have the same key/value head
   all,              // every rank of every stage
@@ -84,18 +84,18 @@ struct Instruction {  // one entry of the list
   std::vector<Buffer> frees;           // gone after; may name what this instruction allocates
   int64_t workspace_bytes = 0;         // peak of temporaries while it runs, beside reads and allocates
   int64_t flops = 0, bytes_moved = 0;
-  // Of steps of several ranks of the run. message_bytes of an UPDATE with states on the disk: bytes read and written.
+  // What moves between ranks of the run, or between the device and lower tiers (LOAD, STORE, UPDATE of states on disk).
   int stage = 0, peer = -1;        // virtual stage; SEND: to, RECV: from
   MeshAxis axis = MeshAxis::none;  // of a collective
-  int64_t message_bytes = 0;       // SEND, RECV, LOAD, STORE: what is moved; a collective: the whole tensor
+  int64_t message_bytes = 0;       // what is moved (UPDATE, states on disk: read + written); collective: whole tensor
   int64_t exchanged_bytes =
       0;  // of whole tensors that a pass gathers by rows, or sums and scatters by rows, over the tensor group
   int64_t swapped_bytes =
       0;  // of this rank's tensors that a pass swaps over the context group of n ranks; 1/n of each tensor stays here
   int64_t ring_bytes =
-      0;  // that a pass sends to the next rank of the context group, and as many received from the previous rank
-  // What a pass sends over the expert group of n ranks, and as much that it receives, if the router is even (link_bytes.h says what
-  // another choice makes of it); 1/n stays here. routed_bytes: rows on their way to their experts and back; told_bytes: how many rows come.
+      0;  // that a pass sends to the next rank of the context group; as many come from the previous rank
+  // What a pass sends over the expert group of n ranks if the router is even, the 1/n that stays here included; as much
+  // comes. routed_bytes: rows to experts and back; told_bytes: numbers of rows. Actual rows: routed_link_bytes.
   int64_t routed_bytes = 0, told_bytes = 0;
   std::vector<int> waits;  // places of more instructions that must have ended; `reads` and `resource` imply others
 };

@@ -10,16 +10,16 @@
 
 namespace tern {
 
-/// Device bytes around one instruction, beside what is resident: alive buffers before and after, and the most alive
-/// (buffers, temporaries, both) during it.
+/// Device bytes around one instruction, not counting what is resident: alive buffers before and after the instruction,
+/// and the most alive during the instruction (buffers, temporaries, both).
 struct InstructionBytes {
   int64_t before = 0, after = 0;
   int64_t peak_buffers = 0, workspace = 0;
   int64_t peak() const { return peak_buffers + workspace; }
 };
 
-/// Peaks of one rank on the device, beside what is resident. `buffers_at_peak + workspace_at_peak` = `peak_bytes`; the
-/// peaks by class need not come together.
+/// Peaks of one rank on the device, not counting what is resident. buffers_at_peak + workspace_at_peak = peak_bytes.
+/// `peak_buffers` and `peak_workspace` may come at different moments.
 struct RankBytes {
   int64_t peak_bytes = 0;  // most of buffers and temporaries together
   int64_t peak_buffers = 0, peak_workspace = 0;
@@ -38,13 +38,13 @@ struct Simulation {
   double seconds() const { return static_cast<double>(makespan) * 1e-12; }
 };
 
-/// Bytes  in the order of the list, whatever runs beside the compute: what an instruction allocates counts from its
-///        place, and its temporaries there; what it frees is gone after it. What a transfer reads is freed by its
-///        JOIN.
+/// Bytes  change in the order of the list, whatever runs beside the compute. What an instruction allocates counts from
+///        the instruction's place on, temporaries count at that place alone, and what the instruction frees is gone
+///        after that place. A JOIN frees what its transfer read.
 /// Times  `picoseconds` has one for each instruction (empty: the result has no start, end and makespan). An instruction
 ///        starts when all that it waits for (program/dependencies.h) has ended.
-/// Errors TERN_CHECK: times of another number of instructions; with times, instructions that wait for each other in a
-/// circle, or a
+/// Errors TERN_CHECK: times of another number of instructions.
+///        With times: instructions that wait for each other in a circle, or a
 ///        message without its other end.
 Simulation simulate(const Program&, std::span<const int64_t> picoseconds = {});
 
