@@ -20,17 +20,17 @@ struct CostVector {
   int64_t backward = 0;                         // ps, gradient of the input
   int64_t weight = 0;                           // ps, gradient of the weights
   int64_t recompute = 0;                        // ps, forward again just before the backward
-  int64_t host_forward = 0, host_backward = 0;  // ps of the stage's share of the host link, beside the compute: a stage
-                                                // takes the larger of Σ compute and Σ host, each way
-  int64_t entry_forward = 0;   // ps more if the unit is the first of its stage (a gather nothing hides)
-  int64_t entry_backward = 0;  // ps more if it is the last of its stage
+  int64_t host_forward = 0, host_backward = 0;  // ps on the stage's share of the host link, beside the compute: a pass
+                                                // of a stage takes the larger of Σ compute and Σ host
+  int64_t entry_forward = 0;   // ps more if the layer is the first of the stage (a gather nothing hides)
+  int64_t entry_backward = 0;  // ps more if the layer is the last of the stage
   int64_t begin = 0;           // ps per step before the stage's first forward
-  int64_t sync = 0;            // ps per step on the gradient link, from the unit's last weight gradient on
+  int64_t sync = 0;            // ps per step on the gradient link, from the layer's last weight gradient on
   int64_t update = 0;          // ps per step after the stage's last sync
   TierBytes persistent{};      // bytes all the time
-  TierBytes held{};            // bytes per micro-batch from its forward to its backward
-  int64_t held_weight = 0;     // device bytes per micro-batch from its backward to its weight gradient
-  int64_t transient = 0;       // device bytes while the unit works; a maximum over a stage, not a sum
+  TierBytes held{};            // bytes per micro-batch from the forward to the backward
+  int64_t held_weight = 0;     // device bytes per micro-batch from the backward to the weight gradient
+  int64_t transient = 0;       // device bytes while the layer works; a maximum over a stage, not a sum
   friend bool operator==(const CostVector&, const CostVector&) = default;
 };
 

@@ -20,7 +20,7 @@ struct PlannedLayers {
   friend bool operator==(const PlannedLayers&, const PlannedLayers&) = default;
 };
 
-/// One pipeline rank; all its devices are alike.
+/// One rank of the plan: a device of the pipeline, which stands for the devices of one mesh, all alike.
 struct PlannedRank {
   std::string node;                                // its type, in the cluster file
   TierBytes peak{}, capacity{};                    // bytes per device: the most that is used, and the device's capacity
@@ -39,14 +39,14 @@ struct PlannedStage {
 /// (program/simulate.h) with the cost model's times. Plan::step_ps is the stage model's time (program/stage_model.h).
 struct PlannedProgram {
   uint32_t checksum =
-      0;  // of the list with its workspace_bytes, which count tern train's scratch if `tern profile` made the cluster file
+      0;  // of the list; a run's list can have this checksum only if `tern profile` made the cluster file (scratch)
   int64_t instructions = 0;
   int64_t step_ps = 0;  // simulated; longer than the plan's step where a rank waits until its messages have left
   friend bool operator==(const PlannedProgram&, const PlannedProgram&) = default;
 };
 
-/// Why the plan does not have some feature: a bound of all choices with the feature, and the best plan found among the
-/// most promising choices. A feature "neighbour: …" stands for a single choice, one step away from the plan.
+/// Why the plan does not have some feature: a lower bound of all choices with the feature, and the best plan found
+/// among the most promising of these. A feature "neighbour: …" stands for a single choice, one step away from the plan.
 struct PlannedFamily {
   std::string feature;   // "tensor 4", "schedule gpipe"
   bool found = false;    // a plan of the family was found
@@ -59,10 +59,10 @@ struct PlannedFamily {
 
 /// Numbers of outer choices, by what became of them.
 struct ChoiceCounts {
-  int64_t legal = 0;      // all of them
+  int64_t legal = 0;      // all legal choices
   int64_t by_bound = 0;   // closed because a bound is no better than the best plan, or because bytes exceed the room
   int64_t by_search = 0;  // closed by search
-  int64_t open = 0;       // not closed: what the gap is about
+  int64_t open = 0;       // not closed: the rest; a gap comes from these
   friend bool operator==(const ChoiceCounts&, const ChoiceCounts&) = default;
 };
 
@@ -87,14 +87,14 @@ struct Plan {
   int64_t step_ps = 0;                // the stage model's time
   std::optional<PlannedError> error;  // of a calibrated cluster
   std::vector<PlannedRank> ranks;
-  std::vector<PlannedStage> stages;       // virtual; empty: read from a file without them
+  std::vector<PlannedStage> stages;       // virtual stages; empty: read from a file without stages
   std::optional<PlannedProgram> program;  // absent: not lowered
   double price_per_hour = 0;
   double flops_share = 0;  // the model's FLOPs over the used devices' peak
   std::string binds;       // what keeps the plan from being faster, in words
 
   // Proof. No plan of the space is faster than bound_ps. The bound model (planner/instance/search.h) gives each
-  // assignment a lower bound of its makespan. model_ps: the least one seen; model_bound_ps: all are at least this.
+  // assignment a lower bound of its makespan. model_ps: the least lower bound seen; model_bound_ps: none is smaller.
   int64_t bound_ps = 0, model_ps = 0, model_bound_ps = 0;
   ChoiceCounts counts;
   std::vector<std::string> restrictions;  // families that were searched only in part, in words

@@ -14,10 +14,10 @@
 //   z  from the first forward at i to the end of all devices from i on, tails included: max(z' + f + of, y + tail,
 //     c·p + tail)
 //   g  from the step's begin: max(g', begin + z)
-// GPipe is a flow shop of equal jobs there and another back: Σ + (c − 1)·(max(f, of) + max(b, ob)) is exact. Zero
-// bubble: y without the third and fourth term, z ≥ c·p + tail. Chunks: the same for each virtual stage, and u, the mean
-// over the devices of way in + c·work (+ way out where backwards end the order): no makespan is below the mean. Proof
-// of each term: docs/planner.md; the tests hold all against the simulator.
+// GPipe: one flow shop of equal jobs for the forwards, one for the backwards; Σ + (c − 1)·(max(f, of) + max(b, ob)) is
+// exact. Zero bubble: y without the third and fourth term, z ≥ c·p + tail. Chunks: the same for each virtual stage, and
+// u, the mean over the devices of way in + c·work (+ way out where backwards end the order): no makespan is below u.
+// Proof of each term: docs/planner.md. The tests compare every term with the simulator.
 
 #include "planner/instance/chain_impl.h"
 
@@ -38,7 +38,7 @@ struct LinkCost {
   int64_t forward = 0, backward = 0;
 };
 
-/// What is known of the stages from one on, ps.
+/// Bounds of the stages from one stage to the last, ps.
 struct Suffix {
   int64_t round_trip = 0;             // t
   int64_t span = 0;                   // y: to the end of the last backward
@@ -49,11 +49,11 @@ struct Suffix {
   friend bool operator==(const Suffix&, const Suffix&) = default;
 };
 
-/// What is known of the stages before one, ps: the least of each number over all ways to lay them.
+/// Of the stages before one stage, ps: the least of each number over all ways to lay these stages.
 struct Prefix {
   int64_t sum = 0;      // Σ (r + of + ob)
   int64_t forward = 0;  // Σ (f + of)
-  int64_t most = 0;  // what the largest of them adds: rest (one forward, one backward), work (GPipe, simple), c·work
+  int64_t most = 0;  // the largest value of most_share: rest (one forward, one backward), work (GPipe, simple), c·work
   int64_t mean = 0;  // Σ mean_share
   bool reachable = false;
 };
@@ -62,8 +62,8 @@ struct Prefix {
 Suffix extend(const Chain&, int stage, const StageCost&, const LinkCost&, const Suffix& next);
 /// The bound of an assignment whose stages from `stage` on are `s` and whose stages before it cost at least `p`.
 int64_t complete(const Chain&, int stage, const Suffix& s, const Prefix& p);
-/// Writes to `out` the numbers of a suffix that matter for this chain, and returns how many they are: always as many
-/// for one chain, at most kMostNumbers. A suffix can take another's place if none of its numbers is larger.
+/// Writes to `out` the numbers of a suffix that matter for this chain, and returns their count, which is
+/// fixed for a chain and at most kMostNumbers. A suffix can take another's place if none of its numbers is larger.
 inline constexpr int kMostNumbers = 5;
 inline int numbers_of(const Chain& c, const Suffix& s, int64_t* out) {
   int n = 0;

@@ -25,7 +25,7 @@ struct SearchOptions {
   int64_t simulations = 20000;                               // at most, after the bound search; a count, so the
                                                              // same on every machine
   int64_t labels = 20'000'000;  // limit of partial stages in a round: a count too. Above it the answer keeps its gap
-  int64_t bytes = int64_t{1} << 62;         // as `labels`: bytes of partial plans at once, counted as on one thread
+  int64_t bytes = int64_t{1} << 62;         // a limit too: bytes of partial plans at once, counted as on one thread
   int threads = 1;                          // changes no byte of the answer
   const std::atomic<bool>* stop = nullptr;  // set by another thread: the answer then keeps its gap
 };
@@ -56,8 +56,8 @@ struct SearchResult {
   bool interrupted = false;  // by seconds, stop or labels before the bound search was finished
   bool restricted = false;   // the assignment is the best of a restricted family; bound_ps holds for the whole space
 
-  /// No assignment fits, nor would one with less than missing_bytes more in each tier of each device. missing_bytes
-  /// suffice if each device holds one stage and the schedule's order of operations does not depend on the stages' times.
+  /// No assignment fits. With fewer than missing_bytes more in each tier of each device no assignment would fit either.
+  /// With missing_bytes more some assignment fits if each device holds one stage and the schedule's order is fixed.
   bool infeasible = false;
   int device = 0;
   Tier tier = Tier::device;  // of `device`: where most is missing

@@ -37,26 +37,26 @@ struct SpaceOfChoices {
   std::vector<ChoiceTables> tables;
   std::vector<Candidate> candidates;     // legal, in the order of enumeration
   std::vector<Candidate> bounded;        // legal, but not to be planned: their bounds alone count
-  int64_t too_many = 0, too_long = 0;    // of `bounded` or no_room: with too many operations; with too long times
+  int64_t too_many = 0, too_long = 0;    // legal choices with more than kMostOperations; others with too long times
   std::vector<std::vector<int>> orders;  // of mixed pipelines: each stage's machine, or kAnyType
-  int64_t work_bound = 0;                // ps: of every choice, enumerated or not
-  int64_t no_room = 0;                   // legal choices that cannot hold the least bytes: in no list
-  std::vector<std::pair<int64_t, Candidate>> nearest;  // of no_room the few that lack least: bytes per device, choice
+  int64_t work_bound = 0;                // ps: a bound of every choice, enumerated or not
+  int64_t no_room = 0;                   // legal choices whose least bytes exceed the memory: not in a list above
+  std::vector<std::pair<int64_t, Candidate>> nearest;  // few of no_room that lack least: bytes per device, choice
   bool cut = false;                                    // by time, work or stop, before all were enumerated
-  int64_t work = 0;                                    // of PlanRequest::any_fit_within
+  int64_t work = 0;                                    // counted as PlanRequest::any_fit_within says
   std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
   bool late() const {
     return deadline != std::chrono::steady_clock::time_point::max() && std::chrono::steady_clock::now() >= deadline;
   }
-  std::vector<std::string> rules;  // some of those that were broken, for the message when nothing is legal
+  std::vector<std::string> rules;  // some broken rules, for the message when no choice is legal
 };
 
 /// Lists the choices of a request, with their tables and a first bound each.
 SpaceOfChoices enumerate_choices(const ModelSpec&, const Cluster&, const PlanRequest&);
-/// The choice as a plan has it; and the machine on which a stage lies.
+/// The choice as a plan has it. The machine on which a stage lies.
 OuterChoice choice_of(const SpaceOfChoices&, const Candidate&);
 const Machine& machine_of_stage(const SpaceOfChoices&, const Candidate&, int stage);
-/// Whether the candidate stands for all orders of stages that have no candidate of their own: it has a bound, no plan.
+/// Whether the candidate stands for all orders of stages without a candidate. Such a candidate has a bound, no plan.
 bool any_order(const SpaceOfChoices&, const Candidate&);
 /// For each stage whether the next one lies in the same node: stages fill the nodes of their type one after another.
 std::vector<bool> in_one_node(const SpaceOfChoices&, const Candidate&);
@@ -67,7 +67,7 @@ TierBytes most_capacity(const SpaceOfChoices&, const ChoiceTables&);  // the lar
 std::pair<std::vector<std::vector<int>>, bool> orders_of(int stages, const std::vector<int64_t>& room, size_t most);
 inline TierBytes capacity_of(const Machine& m) { return {m.device_capacity(), m.host_capacity(), m.disk_capacity()}; }
 
-/// For a space in which nothing is legal: the rules and limits that the pinned axes break, alone or together, in words.
+/// For a space without a legal choice: the rules and limits that the pinned axes break, alone or together, in words.
 /// May be empty.
 std::vector<std::string> broken_pins(const SpaceOfChoices&, const SearchSpace&);
 

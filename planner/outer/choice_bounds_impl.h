@@ -7,14 +7,14 @@
 
 namespace tern {
 
-/// A bound, ps, from the mean of the devices' work, with and without a price on memory, and from the fill of plain
-/// schedules. `capacity`: device bytes of one device.
+/// A lower bound, ps, the largest of: the mean of the devices' work; the mean with a price on memory; if forwards
+/// fill the pipeline first (fills_first), the time that the fill takes too. `capacity`: device bytes of one device.
 int64_t cheap_bound(const SpaceOfChoices&, const Candidate&, int64_t capacity);
-/// A bound, ps, that counts whole layers: the least time in which the devices, each after its lead-in and with `mu` as
-/// the price of a byte (ps), have places for all layers of a kind.
+/// A lower bound, ps: the least T in which the devices have places for all layers of each kind. A place takes a layer's
+/// least work + `mu`·bytes. A device has T + `mu`·capacity for places, later stages less: such stages start later.
 int64_t crowding_bound(const SpaceOfChoices&, const Candidate&, double mu);
 
-/// A bound of all choices, ps: the model's products, shared out over all devices at their peak.
+/// A lower bound of every choice, ps: the model's products, shared out over all devices at peak rate.
 int64_t work_bound(const ModelSpec&, const Cluster&, const TrainJob&);
 
 }  // namespace tern

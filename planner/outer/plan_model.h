@@ -29,10 +29,10 @@ struct PlanRequest {
   double seconds =
       std::numeric_limits<double>::infinity();  // wall clock; then returns the best plan so far, with its gap
   int threads = 1;
-  /// Above 0: any plan that fits is enough; PlanAnswer::plan then has only `choice`. Dropped, unless pinned:
+  /// Above 0: any plan that fits is enough. PlanAnswer::plan then has only `choice`. The search skips, unless pinned:
   /// micro-batches of several sequences; Ulysses; schedules without least_memory (spec/pipeline_schedule.h), if a
-  /// schedule of the space with one chunk per device has least_memory. The value limits the work, counted in simulated
-  /// operations; other work counts as the operations that would take as long. So every machine gives the same answer.
+  /// schedule of the space with one chunk per device has least_memory. The value limits the work, in simulated
+  /// operations. Other work counts as fixed numbers (10,000 a table, 100 a choice): every machine gives the same answer.
   int64_t any_fit_within = 0;
   const std::atomic<bool>* stop = nullptr;
   /// Called now and then with the number of choices left in the present pass over them (a search makes several passes),
@@ -40,7 +40,7 @@ struct PlanRequest {
   std::function<void(int64_t left, int64_t best_ps)> progress = {};
 };
 
-/// Where nothing fits: the choice that lacks the fewest bytes.
+/// If no plan fits: the choice that lacks the fewest bytes.
 struct NoFit {
   std::string choice, node;
   Tier tier = Tier::device;

@@ -9,7 +9,7 @@
 
 namespace tern {
 
-/// Which choices are looked at. Every switch leaves a sub-space; the proof speaks of it.
+/// Which choices are looked at. The members narrow the space of all choices; the proof holds for that sub-space alone.
 struct SearchSpace {
   int64_t max_tensor = 64, max_context = 64, max_expert = 512;
   bool ulysses = true;
@@ -22,11 +22,11 @@ struct SearchSpace {
   std::vector<Tier> states{Tier::device, Tier::host, Tier::disk};
   std::vector<Tier> activations{Tier::device, Tier::host, Tier::disk};
   /// Pins of the outer choice, and whether layers lie evenly. Pins of strategies (sharding, recomputation, offloading)
-  /// narrow the lists above instead. `pin` does both.
+  /// narrow the lists above instead. The function `pin` sets `pinned` and the lists.
   PinnedAxes pinned;
 };
 
-/// The choices of a space that have these axes. A limit that a pin exceeds is raised to it.
+/// The choices of a space that have these axes. A limit that a pin exceeds is raised to the pin.
 SearchSpace pin(SearchSpace, const PinnedAxes&);
 /// The choices of a space that this framework runs: layers=even, its schedules, strategies and numbers of devices.
 SearchSpace for_framework(SearchSpace, Framework);

@@ -13,7 +13,7 @@ namespace tern {
 /// In place of a machine's index: stages lie on devices of several types.
 inline constexpr int kMixed = -1;
 
-/// How the layers of a choice are cut: not at all; one stage per rank, its order fixed or following the times; several.
+/// kWhole: one stage. kStaged: one per device. kTimed: so too, but ordered by times. kChunked: several per device.
 enum Form : int { kWhole, kStaged, kTimed, kChunked };
 inline constexpr std::array<Form, 4> kForms{kWhole, kStaged, kTimed, kChunked};
 
@@ -26,26 +26,26 @@ struct ChoiceTables {
   struct Rows {
     int layers = 0;                                      // of this kind
     std::vector<CostVector> cost[kForms.size()];         // by form
-    std::vector<LayerStrategy> strategy[kForms.size()];  // of each
-    std::vector<int> machine[kForms.size()];             // of each, if mixed
+    std::vector<LayerStrategy> strategy[kForms.size()];  // of each row
+    std::vector<int> machine[kForms.size()];             // of each row, if mixed
   };
   std::vector<Rows> kinds;
   std::vector<EdgeCost> edge[2];  // per kind, to the next stage: [0] in another node, [1] in the same
   // Mixed: per kind, from machine a to machine b at [a · machines + b]; within a node of machine a at [a].
   std::vector<std::vector<EdgeCost>> between, inside;
   std::vector<int64_t> boundary_bytes;  // per kind, of one micro-batch
-  // By form: sums over the layers of the least of each, ps.
+  // By form: sums over the layers of the least value that any strategy has, ps.
   int64_t compute[kForms.size()]{}, forward[kForms.size()]{}, gradient[kForms.size()]{};
-  // The same of bytes, persistent ones and one micro-batch's: on all tiers; on the device.
+  // The same sums of bytes, persistent + held: on all tiers; on the device.
   int64_t least_bytes[kForms.size()]{}, least_device[kForms.size()]{};
   LongestTimes longest[kForms.size()];
-  int64_t least_edge[2]{};  // both ways; [inside]
+  int64_t least_edge[2]{};  // least forward + backward of the kinds; [0], [1] as `edge`
 };
 
-/// Makes the rows of machine `group` of `machines`; sum_up then adds over the layers.
+/// Makes the rows of machine `group` of `machines`. The sums over the layers are left to sum_up.
 ChoiceTables make_tables(const ModelSpec&, const TrainJob&, const SearchSpace&, const std::vector<Layer>&,
                          const std::vector<Machine>& machines, int group, const Mesh&, int64_t micro_batch);
-/// Counts the layers of each kind, and adds up the least of each number over them.
+/// Fills in the number of layers of each kind and the sums over the layers.
 void sum_up(ChoiceTables&, const std::vector<Layer>&);
 /// Puts tables of several machines side by side; nullptr stands for a machine that cannot hold the mesh.
 ChoiceTables join_tables(const Cluster&, const std::vector<Machine>&, const std::vector<const ChoiceTables*>&);
