@@ -1,5 +1,5 @@
 #pragma once
-// The executor: runs a Program on one rank, instruction by instruction, with the model's functions. It makes and frees each buffer
+// The executor: runs a Program on one rank, instruction by instruction, with the model's functions; makes and frees each buffer
 // exactly where the Program says, and measures the bytes and the time of every instruction. program/simulate.h predicts the same
 // figures.
 
@@ -43,9 +43,9 @@ struct ExecuteInput {
   Comm* world = nullptr;  // all ranks of the step; nullptr: this rank is alone
   // The ranks that have the same layers and the same part of each matrix as this rank; nullptr: all ranks of the world.
   Comm* replicas = nullptr;
-  // Those of them that have the same experts; nullptr: all of them.
+  // The ranks of `replicas` that have the same experts as this rank; nullptr: all ranks of `replicas`.
   Comm* same_experts = nullptr;
-  // The ranks that hold the tied table and have this rank's replica and tensor place (MeshPlace); nullptr: this rank holds no table.
+  // The ranks that hold the tied table, with this rank's replica number and tensor place (MeshPlace); nullptr: no table here.
   Comm* tables = nullptr;
   // Needed for ZeRO 3: the model that `weights` lends from. It holds this rank's parts (allocate_own_weights), as update->weights
   // does. GATHER puts a layer's whole weights in the place of its parts, until the Program ends the gathered buffer.

@@ -33,14 +33,14 @@ struct DropoutPlace {
   uint64_t seed = 0;
   int64_t step = 0, first_row = 0;
   int64_t gap =
-      0;  // row i of this rank has number first_row + i, in the second half first_row + gap + i; not 0 if two parts of a batch do not touch (ring_rows.h)
+      0;  // rows between the two parts that a rank has in a ring (ring_rows.h), else 0. Row i has number first_row + i; in the second part first_row + gap + i
 };
 
 struct Compute {
   Arena& arena;
   Multiply multiply = Multiply::exact;
   InputObserver* observer = nullptr;
-  /// For several adapters side by side: where the rows of each adapter begin, then where the last one's end (Branch::adapter).
+  /// For several adapters side by side: where the rows of each adapter begin, then where the last adapter's rows end (Branch::adapter).
   /// Rows before the first entry run without an adapter. Empty: all rows run without one.
   std::span<const int64_t> adapter_rows = {};
   // In training only: the group of ranks that share out each matrix, and the rows between units. x, y and their gradients then
@@ -49,7 +49,7 @@ struct Compute {
   // In training only: the group of ranks that share out a micro-batch's rows (model/context_ranks.h). Rows then has this rank's tokens
   // and positions, but the starts of the whole micro-batch.
   const ContextRanks* context = nullptr;
-  // In training only: the group of ranks that share out the experts of each mixture. The others' experts have no weights here.
+  // In training only: the group of ranks that share out the experts of each mixture. Other ranks' experts have no weights here.
   const ExpertRanks* experts = nullptr;
   // In training only: what adapters' dropout is keyed by; absent: no input is dropped.
   std::optional<DropoutPlace> dropout = {};

@@ -14,13 +14,13 @@ namespace tern {
 /// What the passes of one rank count of the rows that experts get.
 struct RoutedRows {
   int64_t own = 0, left = 0,
-          came = 0;   // of the last pass: rows of this rank's tokens; of them to other ranks; from other ranks
+          came = 0;   // of the last pass: rows of this rank's tokens; rows of these to other ranks; from other ranks
   double most = 0;    // of any pass: rows of this rank's experts, over an even share
   Arena beyond = {};  // rows that their tensors have no room for (allocate_rows)
 };
 
-/// A group, as one of its ranks sees it. Each rank has as many experts: rank r of n the r-th n-th. All ranks pass through the same units in the
-/// same order, with as many tokens each.
+/// A group, as one rank of the group sees it. All ranks have equally many experts: rank r of n has part r (from 0) of n equal parts.
+/// All ranks pass through the same units in the same order, with equally many tokens.
 struct ExpertRanks {
   Comm& comm;
   double capacity_factor;  // as CostQuery's: rows that this rank's experts have room for, over an even share
@@ -47,7 +47,7 @@ void tell_rows(const MoeSpec&, const Routing&, const Tensor& arrivals_E, const C
 void rows_to_experts(const Routing&, const Tensor& arrivals_E, const Tensor& own, const Tensor& here, const Compute&);
 void rows_from_experts(const Routing&, const Tensor& arrivals_E, const Tensor& here, const Tensor& own, const Compute&);
 
-/// A tensor (rows.count(), width) for which the arena counts rows.room() rows, whatever came: what a Program says does not depend on the
+/// A tensor (rows.count(), width) for which the arena counts rows.room rows, however many came: what a Program says does not depend on the
 /// router. Rows beyond the room are counted in RoutedRows::beyond.
 Tensor allocate_rows(DType, const ExpertRows& rows, int64_t width, MemoryClass, const Compute&);
 

@@ -32,7 +32,7 @@ inline constexpr int64_t kFusedHeadTile = 512;
 
 /// One rank's work. Under tensor parallelism heads, hidden widths and vocabulary are split (a rank has one
 /// key/value head where there are fewer than ranks; the vocabulary is padded) and norms see ceil(T / tensor) rows
-/// (sequence parallelism). Experts are dealt out in `expert` parts; the `expert_tensor` ranks with a part split each of its experts.
+/// (sequence parallelism). Experts lie in `expert` parts. `expert_tensor` ranks share a part: each has a slice of every expert in the part.
 struct CostQuery {
   int64_t tokens = 0;          // T, of one micro-batch, before the split of the norms' rows
   int64_t attended_pairs = 0;  // P
@@ -78,8 +78,8 @@ inline constexpr int64_t kNumbersOfARow = 3;
 int64_t own_table_gradient(const Unit&, const CostQuery&);
 
 /// Rows that the experts of one rank compute: top_k · tokens where the rank has all experts, else ceil(capacity_factor · top_k
-/// · tokens), room for more than an even share. `tokens` are the rank's part (as for norms), or all of them where each expert
-/// is split too (expert_tensor > 1).
+/// · tokens), room for more than an even share. `tokens`: the rank's part of the tokens (as for norms); all tokens if each
+/// expert is split too (expert_tensor > 1).
 int64_t expert_rows(const MoeSpec&, const CostQuery&);
 
 }  // namespace tern

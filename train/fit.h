@@ -14,9 +14,9 @@
 
 namespace tern {
 
-/// Predicted bytes by class, each the sum over all ranks (threads or processes). The Arena will count exactly the classes from weights to
-/// beginning, except `checkpoint`, which lies on the disk. Scratch, data, process and text lie beside the Arena. The Arena's classes are not
-/// all there at one moment: tensors() is their highest sum.
+/// Predicted bytes by class, each the sum over all ranks (threads or processes). The Arena will count exactly the members `weights` to
+/// `beginning` below, except `checkpoint`, which lies on the disk. Scratch, data, process and text lie beside the Arena. The Arena's classes are not
+/// all there at one moment: tensors() is the highest sum of these classes.
 struct PredictedMemory {
   int64_t weights = 0, gradients = 0, optimizer = 0;
   int64_t activations = 0, workspace = 0;  // at the moment of their highest sum, in training or in an evaluation

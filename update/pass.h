@@ -14,13 +14,13 @@ namespace tern {
 
 class StoredStates;  // update/stored_states.h
 
-/// For a rank of a tensor group, which has parts of parameters: what NORM counts of them, so that all ranks together count each
+/// For a rank of a tensor group, which has parts of parameters: what NORM counts of these parts, so that all ranks together count each
 /// element once. Rules that take sums of their own, or need a whole parameter, do not run on such parts.
 struct TensorNorm {
   struct Part {
     int64_t from;     // elements from this one on are the same on several ranks
     int64_t holders;  // the number of those ranks
-    bool counts;      // whether this rank counts the part; false: another replica, which keeps the part, counts it
+    bool counts;      // with ZeRO: this rank keeps a piece of the part; else: this replica is the one that counts
   };
   std::vector<Part> parts{};  // of each parameter
 };
@@ -45,7 +45,7 @@ struct UpdatePass {
 /// The dtype of the pass's weights.
 DType weight_type(const UpdatePass&);
 /// Sets the pass to step `number`, whose rate is rate_of(number). If this pass did not do the step before, the rates of all earlier
-/// steps are asked for too, so that a resumed run has the bits of one that was not stopped.
+/// steps are asked for too, so that a resumed run has the bits of a run that was not stopped.
 void begin_step(UpdatePass&, int64_t number, const std::function<double(int64_t)>& rate_of);
 /// Makes the pass. The state and the config must outlive it. The gradients are those of allocate_gradients.
 UpdatePass make_update_pass(const ModelSpec&, OptimizerState&, const UpdateConfig&, ModelWeights& weights,

@@ -26,9 +26,9 @@ struct RobustStep {
   Tensor received{}, point{};
 };
 
-/// On entry each of n ranks has its summand of the step's mean gradient; on return all have n times the aggregate of these, which for the
-/// mean rule is their plain sum. All ranks call it. With local momentum u = βu + (1-β)g is sent in the place of g, at step 1 u = g. A
-/// worker whose gradient is not finite sends that gradient, and its momentum stays as it was.
+/// On entry each of n ranks has a summand of the step's mean gradient. On return every rank has n times the aggregate of the summands.
+/// So each rule stands in for the sum that REDUCE gives, and the mean rule gives this sum. All ranks call the function. With local momentum
+/// a rank sends u = βu + (1-β)g in the place of g (at step 1 u = g). A rank whose gradient is not finite sends that gradient and keeps u.
 /// Links   each rank: the vector as an all-reduce, and robust_values doubles to each other rank.
 /// Order   as aggregate_part; the parts are even_parts.
 void aggregate_gradients(RobustStep&, std::span<const Tensor> gradients, int64_t step, Comm&);

@@ -27,8 +27,8 @@ struct Shares {
       gradients_apart{};  // for each unit whether its gradients are shared out too (ZeRO 2); empty: no unit's are
   std::vector<bool>
       weights_apart{};  // for each unit whether its weights are shared out too (ZeRO 3); empty: no unit's are
-  // held[p]: this rank has parameter p or a part of it. in_world[p]: which rank of the world keeps which elements of this rank's part of p.
-  // Each element has one keeper. Both are empty without stages, tensor groups and expert groups: every rank has every parameter, `owners` names world ranks.
+  // `owners` names replicas. In a mesh (stages, tensor or expert groups) in_world[p] names for each element of this rank's part of parameter p the one rank
+  // of the world that keeps the element; held[p]: this rank has a part of p or all of p. Without a mesh both are empty, and a replica's number is its rank.
   std::vector<bool> held{};
   std::vector<std::vector<RankInterval>> in_world{};
   // Replicas r with equal r % expert_ranks have the same experts.
@@ -45,13 +45,13 @@ struct Shares {
 /// usage: ZeRO 3 of a frozen unit, or of only one of a tied table's embedding and head.
 Shares make_shares(const ModelSpec&, UpdateRule, std::span<const int> zero, int rank, int ranks);
 
-/// A rank of a mesh: rank = (device · replicas + replica) · tensor ranks + place in its tensor group. Its place in its expert group is replica %
+/// A rank of a mesh: rank = (device · replicas + replica) · tensor ranks + place in its tensor group. The place in the expert group: replica %
 /// expert_ranks.
 struct MeshPlace {
   int device = 0, replica = 0, replicas = 1, tensor_place = 0, tensor_ranks = 1, expert_ranks = 1;
 };
-/// make_shares for one rank of a mesh. It has the units of its device (on the head's device also a copy of a tied table); in a tensor
-/// group it has its parts of them, and `spec` is tensor_part's; in an expert group it has its experts alone. Shapes: home: the device of each unit. Errors: those of
+/// make_shares for one rank of a mesh. The rank has the units of its device (on the head's device also a copy of a tied table): in a tensor
+/// group parts of these units, and `spec` is tensor_part's; in an expert group no experts of other ranks. Shapes: home: the device of each unit. Errors: those of
 /// make_shares; usage: ZeRO 2 or 3 of only one of a tied table's embedding and head.
 Shares make_mesh_shares(const ModelSpec& spec, UpdateRule, std::span<const int> zero, std::span<const int> home,
                         const MeshPlace&);
@@ -62,7 +62,7 @@ Shares make_mesh_shares(const ModelSpec& spec, UpdateRule, std::span<const int> 
 ModelWeights allocate_own_weights(const ModelSpec&, DType, Arena&, const Shares&,
                                   const std::vector<bool>& elsewhere = {});
 
-/// Zero gradients of what this rank has (allocate_gradients). `without`, `elsewhere`: as there.
+/// Zero gradients of what this rank has. `without`, `elsewhere`: as in allocate_gradients.
 ModelWeights allocate_own_gradients(const ModelSpec&, DType, Arena&, const Shares&, const std::vector<bool>& without,
                                     const std::vector<bool>& elsewhere = {});
 

@@ -54,8 +54,8 @@ struct AttentionSequence {
   /// If pages keep rows in another type than T (kernels/cpu/kv_rows.h): `kept` replaces `keys` and `values`, strides
   /// are in bytes. A block of rows is decoded when it is read: bit for bit the attention over decoded rows.
   KvRowsAt kept = {};
-  /// If `keys` and `values` are one block of the sequence's (kernels/cpu/attention_onto.h): what the block gives is
-  /// folded into `onto` and lse, and out is not written.
+  /// If `keys` and `values` hold only one block of the sequence's keys and values (kernels/cpu/attention_onto.h): the
+  /// result of the block is folded into `onto` and lse; out is not written.
   int64_t ahead = 0;                // the position of the last query minus the position of the block's last key
   AttentionSum<T>* onto = nullptr;  // rows as those of out
 };
@@ -64,7 +64,7 @@ struct AttentionSequence {
 /// Order   keys in fixed blocks counted from position 0 of the
 ///         sequence: a row's bits depend neither on chunking, nor on
 ///         pages, nor on neighbours, nor on threads.
-/// A page with no key in any query's window is not read; the number of such a page may be any. scale > 0.
+/// A page with no key in any query's window is not read; such a page may have any number. scale > 0.
 template <class T>
 void attention_forward(const AttentionShape&, std::span<const AttentionSequence<T>>, const T* q, T* out,
                        std::span<float> lse);
@@ -80,8 +80,8 @@ template <class T>
 void attention_backward(const AttentionShape&, std::span<const int64_t> starts, const T* q, const T* k, const T* v,
                         const T* out, const T* dout, std::span<const float> lse, T* dq, T* dk, T* dv);
 
-/// Bytes of scratch that a thread allocates at its first call and keeps, at most. Backward: of sequences of up to
-/// `longest` tokens; a larger `longest` never gives fewer bytes.
+/// An upper bound of the scratch bytes that a thread allocates at the first call and keeps. Backward: for sequences of up
+/// to `longest` tokens; a larger `longest` never gives fewer bytes.
 int64_t attention_scratch_bytes(const AttentionShape&);
 int64_t attention_backward_scratch_bytes(const AttentionShape&, int64_t longest);
 
