@@ -31,9 +31,9 @@ namespace tern {
 ///           activations off the device are `held` there from STORE to LOAD. A `summand` begins as zeros at the layer's
 ///           first BACKWARD_WEIGHT (in the head's layer at the head's FORWARD) and ends with the JOIN of its SCATTER or with
 ///           the layer's last UPDATE.
-/// Joins     What SEND, STORE and SCATTER read lives until their JOIN. Before a stage's next forward its SENDs of
-///           outputs are joined, before its next backward SENDs of gradients, before a layer's FORWARDs STOREs; the newest
-///           may still be under way. All STOREs are joined before a LOAD, all SCATTERs before a `summand`, all before NORM.
+/// Joins     What SEND, STORE and SCATTER read lives until their JOIN. Joined, except the newest of each kind: SENDs of
+///           outputs before a stage's next forward, SENDs of gradients before the next backward, STOREs before a layer's
+///           FORWARDs. Joined in full: STOREs before a LOAD, SCATTERs before a `summand`, all transfers before NORM.
 /// Order     weight gradients of a unit are added in micro-batch order, whatever the schedule: same bits.
 /// Groups    With several groups of micro-batches a MERGE follows a unit's last BACKWARD_WEIGHT of a group. leaf_step
 ///           (spec/sum_order.h) says which kept sums the MERGE adds and whether it keeps the result; if neither, there is no
@@ -44,8 +44,8 @@ namespace tern {
 ///           (spec/update_rule.h), from ZeRO 1 on divided by the replicas; if within the backward, with NORM's costs.
 /// Messages  NORM of several ranks: 8 bytes (whether a rank refuses). Tensor groups add 8 bytes per rank of the run.
 ///           Without tensor groups each shared-out block (kUpdateBlock) of parameters adds 8·(1 + the rule's sums over the
-///           model); in a pipeline and with expert groups every block. UPDATE of a shared-out unit: per block 8·(the
-///           rule's sums over a parameter). A run of one rank has no GATHER, SCATTER or REDUCE over ranks, under any ZeRO stage.
+///           model); in a pipeline and with expert groups every block. UPDATE of a shared-out unit: 8·(the rule's sums
+///           over a parameter) per block. One rank: no GATHER, SCATTER or REDUCE over ranks, under any ZeRO stage.
 /// Errors    usage: the schedule's order follows the stages' times, and the plan does not say those times.
 ///           TERN_CHECK: a stage without layers, fewer than two units, no such device, contradictions in the placement.
 Program lower(const ModelSpec&, const Placement&, int rank);
