@@ -45,7 +45,7 @@ struct ExecuteInput {
   Comm* replicas = nullptr;
   // The ranks of `replicas` that have the same experts as this rank; nullptr: all ranks of `replicas`.
   Comm* same_experts = nullptr;
-  // The ranks that hold the tied table, with this rank's replica number and tensor place (MeshPlace); nullptr: no table here.
+  // The ranks that hold the tied table and have this rank's replica number and tensor place; nullptr: no table here.
   Comm* tables = nullptr;
   // Needed for ZeRO 3: the model that `weights` lends from. It holds this rank's parts (allocate_own_weights), as update->weights
   // does. GATHER puts a layer's whole weights in the place of its parts, until the Program ends the gathered buffer.
@@ -84,16 +84,16 @@ struct ExecuteResult {
 };
 
 /// Refuses a Program that this executor cannot run on `num_ranks` ranks.
-/// Errors  usage, naming the first fault: the Program is for another number of ranks; ZeRO 3 under a schedule that splits the backward;
-///         bytes off the device, except optimizer states on the disk in a run of one rank; an unknown instruction.
+/// Errors  usage, naming the first fault: `num_ranks`, the ranks of the run, is not Program::num_ranks · devices_per_rank; ZeRO 3
+///         with a split backward; bytes off the device, except states on the disk in a run of one rank; an unknown instruction.
 void require_executable(const Program&, int num_ranks = 1);
 
 /// Runs the Program once. A forward Program (without backward passes) takes the losses and leaves gradients alone.
 /// Ranks     All ranks of a world call execute with the Program of one step; ranks at one device of the pipeline have the same list. A
 ///           REDUCE over replicas sums the gradients of a layer's dense parameters, or of its experts, as one vector in the order of
 ///           comm/comm.h. A REDUCE over all ranks is aggregate_gradients of `robust`. Where a layer is shared out (the update's Shares),
-///           SCATTER leaves each rank the sum of its own part, with ZeRO 2 and 3 added to the sums of earlier micro-batches. GATHER
-///           brings the other ranks' weights, for the whole step or (ZeRO 3) for one pass through the layer. NORM sees the same sums on
+///           SCATTER leaves each rank the sum of the rank's part; ZeRO 2 and 3 add that sum to the sums of earlier micro-batches.
+///           GATHER brings the other ranks' weights, for the step or (ZeRO 3) for one pass. NORM sees the same sums on
 ///           every rank. If one rank refuses the sums, all ranks learn of the refusal before anything is changed, and all throw. If a
 ///           message of the step came changed, all ranks end the step at NORM without throwing (ExecuteResult::changed). The bytes that a
 ///           rank sends and receives are compared with link_bytes (program/link_bytes.h).
@@ -103,10 +103,10 @@ void require_executable(const Program&, int num_ranks = 1);
 /// Early     An UPDATE that reads its layer's `summand` (--update-in-backward) runs within the backward, before NORM. The bits are those
 ///           of an UPDATE after NORM, as nothing is clipped. NORM then only adds up the squares. A gradient that is not finite ends the
 ///           step when some layers are updated and others are not.
-/// Stages    Every rank runs its device's list and gets all micro-batches of its data share; ranks are numbered as in MeshPlace
-///           (update/shares.h). SEND copies what it reads; the copy stays until the step ends and is not among the counted bytes. A
-///           REDUCE or SCATTER of the step (micro −1) over `tables` or replicas runs when NORM begins, not at its place in the list:
-///           `tables` first, the rest in the list's order. A rank's messages are compared with link_bytes once, at the end.
+/// Stages    Each rank runs its device's list, for its data share's micro-batches; MeshPlace numbers the ranks. SEND sends a
+///           copy, which stays until the step ends and is not counted. When NORM begins, the step's sums (micro −1) run: first
+///           over `tables`, then over replicas, in the list's order. Only the list of the device with the table's copy has the
+///           REDUCE over `tables`; the rank at the embedding takes part when its NORM begins. link_bytes are compared at the end.
 /// Counting  `counted` holds the peaks of the arena's activations and of its workspace during each instruction, less what was there
 ///           before the call.
 /// Errors    those of require_executable and of gradient_norm (diverged); usage: a micro-batch whose tokens a tensor group cannot share

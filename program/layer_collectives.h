@@ -1,5 +1,5 @@
 #pragma once
-// What a layer shares with its replicas: the bytes that each keeps, and the collectives over its parameters.
+// What replicas share of a layer: the bytes that each replica keeps, and the collectives over the layer's parameters.
 
 #include <map>
 #include <vector>
@@ -10,26 +10,26 @@
 
 namespace tern {
 
-/// Answers for the layers of one placement, `l` being a layer's place in it.
+/// Answers for the layers of one placement. `l`: a layer's place in Placement::layers.
 class LayerCollectives {
  public:
   LayerCollectives(const ModelSpec& spec, const Placement& placement) : spec_(spec), at_(placement) {}
 
-  /// The layer's parameters on one rank before ZeRO shares them out, in elements.
+  /// The layer's parameters on one rank of the run before ZeRO shares out the parameters, in elements.
   const LayerParameters& parameters(int l);
   /// Whether the layer's gradients go to their owners after each micro-batch (ZeRO 2 and 3).
   bool reduces_each_micro(int l) const;
-  /// Weights, gradients and optimizer state of the layer that lie on this device all the time, by tier.
+  /// Bytes of the layer's weights, gradients and optimizer state that lie on one rank of the run all the time, by tier.
   TierBytes resident(int l);
   /// Bytes of the gradients of the layer's copies of the embedding table.
   int64_t table_bytes(int l) const;
   /// The copy of the embedding table that unit `u` needs.
   TableCopy table_copy_of(int u) const;
-  /// A collective over the layer's dense parameters and one over its experts', each only if the layer has such
-  /// parameters and other ranks have them too. parameters: elements of both; size: bytes of an element.
+  /// A collective over the layer's dense parameters and one over the layer's experts, each only if the layer has such
+  /// parameters and several ranks of the run have the same ones. parameters: elements of both; size: bytes of one.
   std::vector<Instruction> over(Opcode op, int l, int micro, const int64_t parameters[2], int64_t size) const;
-  /// The GATHERs before one pass under ZeRO 3: of all that the layer reads, with the tied table that the embedding
-  /// keeps.
+  /// The GATHERs before one pass under ZeRO 3: of all weights that the layer reads. Without stages a tied head also
+  /// reads the table that the embedding keeps.
   std::vector<Instruction> gathers(int l, int micro);
   /// The buffers that `gathers` fills.
   std::vector<Buffer> gathered(int l, int micro);

@@ -8,7 +8,7 @@
 
 namespace tern {
 
-/// Bytes that `rank` of the `ranks` that share the instruction sends to the others and receives from them:
+/// Bytes that `rank`, one of the `ranks` ranks of the instruction's axis, sends to the other ranks and receives:
 ///   REDUCE over an axis  an all-reduce of message_bytes, in elements of `element_bytes`
 ///   REDUCE over all      an all-reduce of `parts`; besides, each rank sends message_bytes − Σ parts to each other rank
 ///   NORM                 8 bytes from each rank to each other rank (whether it refuses), and an all-gather of `parts`
@@ -33,8 +33,8 @@ LinkBytes ring_link_bytes(const Instruction&);
 struct RowsSent {
   int64_t own = 0, left = 0, came = 0;
 };
-/// Bytes that a rank sends and receives in a unit's pass over its expert group of k = `ranks` ranks, for actual rows.
-/// An even router is {n·k, n·(k − 1), n·(k − 1)}: the result is (k − 1)/k of routed_bytes + told_bytes.
+/// Bytes that a rank sends and receives in a unit's pass over an expert group of k = `ranks` ranks, for actual rows.
+/// If an even router sends each rank r rows: {r·k, r·(k−1), r·(k−1)} rows, (routed_bytes + told_bytes)·(k−1)/k bytes.
 LinkBytes routed_link_bytes(const Instruction&, int ranks, const RowsSent&);
 
 }  // namespace tern

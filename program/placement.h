@@ -33,11 +33,11 @@ struct Placement {
   Mesh mesh;  // of each stage
   PipelineShape shape;
   std::vector<PlacedLayer> layers;  // of the whole model, in order
-  // Sizes of a unit's work on one rank. Micro-batches differ in tokens and attended pairs alone.
+  // Sizes of a unit's work on one rank of the run. Micro-batches differ in tokens and attended pairs alone.
   std::function<CostQuery(int unit, int micro)> query;
-  int groups = 1;  // groups of a rank's micro-batches (spec/sum_order.h); more than one only where there is one stage
-  // If set, the gradients of the ranks are not summed layer by layer but aggregated as one vector before NORM
-  // (update/robust.h), and each rank sends this many doubles beside the vector. Only without stages.
+  int groups = 1;  // groups of a data share's micro-batches (spec/sum_order.h); more than one only without stages
+  // If set, gradients of the ranks of the run are not summed layer by layer but aggregated as one vector before NORM
+  // (update/robust.h). Each rank of the run sends this many doubles beside the vector. Only without stages.
   std::optional<int64_t> aggregate_values = {};
   // If set, each layer's UPDATEs run right after its gradients, which exist only from its backward until then. This
   // needs a run of one rank, one micro-batch, and UPDATEs that do not depend on each other: no clipping, no rule that sums

@@ -20,9 +20,9 @@ enum class Opcode : uint8_t {  // what an instruction does
   reduce,  // sums gradients over the ranks of `axis`; with MeshAxis::none adds a tied table's two gradients on this rank.
            // micro −1: after the layer's last backward; m (axes none, tensor, keys): after micro-batch m's backward
   norm,    // the global norm of all gradients, and the refusal of what is not finite (unit −1, micro −1)
-  update,  // the optimizer's step of a unit (micro −1); with --update-in-backward in the backward: reads a layer's `summand`
-  send,  // a stage's output or input gradient to the rank `peer`
-  recv,  // the arrival of what `peer` sends; takes as long as the matching SEND
+  update,  // a unit's optimizer step (micro −1). --update-in-backward: within the backward, reads the layer's `summand`
+  send,    // a stage's output or input gradient to the rank `peer`
+  recv,    // the arrival of what `peer` sends; takes as long as the matching SEND
   gather,  // makes a layer's parameters whole from the parts of the ranks of `axis`; micro −1: before the first forward,
            // ZeRO 1 and 2; m: for one pass over micro-batch m, ZeRO 3
   scatter,  // sums a layer's gradients over `axis`; a rank keeps its part. micro −1: of the step; m: of micro-batch m
@@ -30,8 +30,8 @@ enum class Opcode : uint8_t {  // what an instruction does
   store,    // bytes from the device to a lower tier
   join,     // waits for a transfer (SEND, STORE, SCATTER) that ran beside the compute, and frees what the transfer read
   merge,    // at the end of a group of micro-batches (spec/sum_order.h): adds the kept sums in `reads` to the unit's
-  // gradients, the last sum first. If the MERGE allocates a buffer, it copies the result there and sets the gradients to
-  // zero
+  // gradients, the last sum first. If the MERGE allocates a buffer, the MERGE then copies the gradients there and sets
+  // the gradients to zero
 };
 
 /// The ranks that a collective is over.
@@ -45,8 +45,8 @@ enum class MeshAxis : uint8_t {
   all,              // every rank of every stage
 };
 
-/// What an instruction occupies. Each rank has one compute, host_link (its share of the host's link), gradient_link and
-/// disk, and one link to every other rank. A resource runs one instruction at a time, in the order of the list.
+/// What an instruction occupies. Each rank has one compute, one host_link (the rank's share of the host's link), one
+/// gradient_link, one disk, and a link to every other rank. A resource runs one instruction at a time, in list order.
 enum class Resource : uint8_t { compute, link, host_link, gradient_link, disk };
 
 /// What a buffer holds. One buffer = (kind, unit, micro-batch, tier) on one rank.
@@ -94,17 +94,17 @@ struct Instruction {  // one entry of the list
       0;  // of this rank's tensors that a pass swaps over the context group of n ranks; 1/n of each tensor stays here
   int64_t ring_bytes =
       0;  // that a pass sends to the next rank of the context group; as many come from the previous rank
-  // What a pass sends over the expert group of n ranks if the router is even, the 1/n that stays here included; as much
-  // comes. routed_bytes: rows to experts and back; told_bytes: numbers of rows. Actual rows: routed_link_bytes.
+  // What a pass sends (and receives) over the expert group of n ranks if the router is even; the 1/n that stays here is
+  // included. routed_bytes: rows to experts and back; told_bytes: numbers of rows. Actual rows: routed_link_bytes.
   int64_t routed_bytes = 0, told_bytes = 0;
-  std::vector<int> waits;  // places of more instructions that must have ended; `reads` and `resource` imply others
+  std::vector<int> waits;  // places of instructions that must have ended; `reads` and `resource` imply more of them
 };
 
-struct Program {  // the lists of all ranks, one after another
+struct Program {  // the lists of all devices of the pipeline, one after another, or of one device
   int num_ranks = 1, num_units = 0, num_micro = 1;
   std::vector<Instruction> instructions;             // in issue order per rank
   std::vector<std::vector<BufferBytes>> resident{};  // per rank, or empty: alive before, during and after the step
-  int64_t devices_per_rank = 1;                      // of the mesh: the number of ranks of the run that have each list
+  int64_t devices_per_rank = 1;  // devices of a stage's mesh: how many ranks of the run share each list
 };
 
 std::string_view name_of(Opcode);      // "FORWARD", …

@@ -13,8 +13,8 @@ bool is_shared_out(const Placement&, int l);
 /// Whether the rule takes sums over all gradients of the model.
 bool sums_over_model(const Placement&);
 
-/// NORM over `trained` elements on this device. shared_blocks: the number of blocks that are shared out, each kept by
-/// one rank alone.
+/// NORM over the `trained` elements of a rank of the run. shared_blocks: the number of blocks each of which one rank of
+/// the run keeps alone.
 Instruction norm_instruction(const Placement&, int64_t trained, int64_t shared_blocks);
 
 /// The unit that an UPDATE changes.
@@ -22,8 +22,8 @@ struct UpdatedUnit {
   int layer = 0, unit = 0;
   bool table_copy = false;  // UPDATE also updates the device's copy of the embedding table
 };
-/// UPDATE of a unit. States on the disk pass through memory while it runs: message_bytes is the sum of what is read and
-/// written.
+/// UPDATE of a unit. States on the disk pass through memory while the UPDATE runs: message_bytes is then the sum of the
+/// bytes read and written.
 Instruction update_instruction(const ModelSpec&, const Placement&, const UnitCost&, const UpdatedUnit&);
 
 }  // namespace tern
