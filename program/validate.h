@@ -25,10 +25,10 @@ namespace tern {
 /// Needs    each pass reads the buffers that the pass takes: x, saved, dy, left.
 /// Groups   MERGE after the unit's BACKWARD_WEIGHT of its micro-batch and before that of the next micro-batch (the head's
 ///          also before the next FORWARD), at most once. It reads and keeps sums of its own unit alone.
-/// Step     REDUCE, SCATTER after the unit's last BACKWARD_WEIGHT (with a micro-batch: that micro-batch's). If they run
-///          on another resource than compute, their `waits` name that BACKWARD_WEIGHT or a later instruction, and NORM's
-///          `waits` name the rank's last such sum. NORM after all BACKWARD_WEIGHTs of the rank; after NORM only UPDATEs.
-///          UPDATE after NORM, or, if it reads a `summand`, after the unit's last BACKWARD_WEIGHT; then no pass of the unit.
+/// Step     REDUCE, SCATTER after the unit's last BACKWARD_WEIGHT (with a micro-batch: that micro-batch's). If their
+///          resource is not compute, their `waits` name that BACKWARD_WEIGHT or a later instruction, and NORM's `waits`
+///          name the rank's last such sum. NORM after all BACKWARD_WEIGHTs of the rank; after NORM only UPDATEs. UPDATE
+///          after NORM, or, if it reads a `summand`, after the unit's last BACKWARD_WEIGHT; then no pass of the unit.
 /// Whole    every (unit, micro) runs FORWARD, BACKWARD_INPUT (not the embedding) and BACKWARD_WEIGHT exactly once; one
 ///          NORM to a rank; UPDATE of every unit exactly once.
 /// `training` false: a forward program, with FORWARD alone.

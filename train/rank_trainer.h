@@ -51,7 +51,7 @@ class RankTrainer {
   void predict();
   // Refuses ranks that differ in settings, data, build, kernels, threads or Program: they would train unlike models.
   void require_same_run();
-  // Refuses a run whose memory, disk, data or trace has no place. `process`: bytes of the program itself.
+  // Refuses a run for whose memory, disk, data or trace there is no room. `process`: bytes of the program itself.
   void check_room(int64_t process);
   void open();
   void open_feed_of_run();
@@ -64,7 +64,7 @@ class RankTrainer {
   // --- the loop over steps (trainer.cpp) ---
   void train();
   void tell(const StepReport& report, bool last);
-  // This rank's share of the next step: micro-batches are numbered over the ranks, one after the other.
+  // The next step's micro-batches of this rank's data share. In a context group: this rank's rows of each micro-batch.
   std::vector<MicroBatch> my_batches() const;
   // What all ranks must do alike. If one is asked to stop, all stop at the same step.
   struct Agreed {
@@ -81,15 +81,15 @@ class RankTrainer {
     std::vector<double> pass_seconds{};  // of each rank
   };
   StepReport step(std::vector<MicroBatch>& batches, int64_t targets);
-  // The same without backward passes (rank_trainer_zeroth.cpp).
+  // A step without backward passes (rank_trainer_zeroth.cpp).
   StepReport zeroth_step(std::vector<MicroBatch>& batches, int64_t targets);
   void begin_gradient_source();
-  // Brings units that lie in a file up to date: until it is called, such a unit may lack the update of the step before.
+  // Brings units that lie in a file up to date. Before the call such a unit may lack the update of the step before.
   void settle_zeroth_order();
   double flops_per_token() const;
   // Runs a step. If a message of it arrived changed, runs it once more from zero gradients. Errors  peer: a message arrived changed again.
   ExecuteResult run_unchanged(const ExecuteInput&, int64_t number);
-  // Checks the messages since the last check. `what` names what was made of them. Errors  peer: a message arrived changed.
+  // Checks the messages since the last check. `what`: the work that needed these messages. Errors  peer: a message arrived changed.
   void settle(const char* what);
   // If the run learns from pairs of answers: takes their loss, and gives each answer its weight in the gradient.
   std::optional<Preference> prefer(std::vector<MicroBatch>& batches);

@@ -61,7 +61,7 @@ struct TrainSettings {
   int expert_ranks = 1;  // --expert-parallel: so many neighbouring ranks share out the experts of each mixture
   double capacity_factor = 1.25;  // of expert_ranks: the rows that a rank's experts have room for, over an even share
   int zero = 0;                   // of every layer, unless a plan says it layer by layer (zero_of_units)
-  SumOrder sum_order;             // --sum-groups, over the micro-batches of all ranks
+  SumOrder sum_order;             // --sum-groups, over the micro-batches of all data shares
   LearningRateSchedule schedule;  // total_steps: --steps
   UpdateConfig optimizer = update_config(UpdateRule::adamw);
   DType dtype = DType::f32;

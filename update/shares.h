@@ -1,5 +1,5 @@
 #pragma once
-// Which rank keeps which part of the optimizer's state (spec/owner.h), parameter by parameter, and tensors cut by that.
+// Which rank keeps which part of the optimizer's state (spec/owner.h), parameter by parameter, and tensors cut so.
 
 #include <span>
 #include <vector>
@@ -16,8 +16,8 @@ struct RankInterval {
   Interval elements;
 };
 
-/// Who keeps which elements of the parameters of trained_parameters(spec), in their order. `rank` and `ranks` count the
-/// replicas: the ranks that have the same part of the model. A parameter without owners is whole on every replica.
+/// Which replica keeps which elements of trained_parameters(spec). `rank`: this replica, of `ranks`. Replicas: the ranks with the
+/// same layers and the same part of each matrix (their experts may differ). A parameter without owners is not shared out.
 struct Shares {
   int rank = 0, ranks = 1;
   std::vector<std::vector<RankInterval>> owners{};  // ascending; empty: none
@@ -27,8 +27,8 @@ struct Shares {
       gradients_apart{};  // for each unit whether its gradients are shared out too (ZeRO 2); empty: no unit's are
   std::vector<bool>
       weights_apart{};  // for each unit whether its weights are shared out too (ZeRO 3); empty: no unit's are
-  // `owners` names replicas. In a mesh (stages, tensor or expert groups) in_world[p] names for each element of this rank's part of parameter p the one rank
-  // of the world that keeps the element; held[p]: this rank has a part of p or all of p. Without a mesh both are empty, and a replica's number is its rank.
+  // `owners` names replicas. Where ranks have unlike parts of the model (stages, tensor or expert groups), in_world[p] names ranks of the world: who keeps
+  // which elements of parameter p (in a tensor group: of this rank's part of p). held[p]: this rank has p, or its part of p. Else both are empty: replica = rank.
   std::vector<bool> held{};
   std::vector<std::vector<RankInterval>> in_world{};
   // Replicas r with equal r % expert_ranks have the same experts.
@@ -45,14 +45,14 @@ struct Shares {
 /// usage: ZeRO 3 of a frozen unit, or of only one of a tied table's embedding and head.
 Shares make_shares(const ModelSpec&, UpdateRule, std::span<const int> zero, int rank, int ranks);
 
-/// A rank of a mesh: rank = (device · replicas + replica) · tensor ranks + place in its tensor group. The place in the expert group: replica %
+/// A rank of such a run: rank = (device · replicas + replica) · tensor_ranks + tensor_place. The rank's place in the expert group: replica %
 /// expert_ranks.
 struct MeshPlace {
   int device = 0, replica = 0, replicas = 1, tensor_place = 0, tensor_ranks = 1, expert_ranks = 1;
 };
-/// make_shares for one rank of a mesh. The rank has the units of its device (on the head's device also a copy of a tied table): in a tensor
-/// group parts of these units, and `spec` is tensor_part's; in an expert group no experts of other ranks. Shapes: home: the device of each unit. Errors: those of
-/// make_shares; usage: ZeRO 2 or 3 of only one of a tied table's embedding and head.
+/// make_shares for one rank of such a run. The rank has its device's units; on the head's device also a copy of a tied table. In a tensor group
+/// the rank has parts of these units, and `spec` is tensor_part's; in an expert group the rank has some of the experts. Shapes: home: the
+/// device of each unit. Errors: those of make_shares; usage: ZeRO 2 or 3 of only one of a tied table's embedding and head.
 Shares make_mesh_shares(const ModelSpec& spec, UpdateRule, std::span<const int> zero, std::span<const int> home,
                         const MeshPlace&);
 
@@ -75,8 +75,8 @@ int place_of_expert(const ModelSpec&, const ParameterInfo&, int expert_ranks);
 /// alone is returned as it is.
 Tensor own_part(const Shares&, size_t parameter, int64_t elements, const Tensor&);
 
-/// Views of the elements of whole parameters by who keeps them, for reduce_scatter_sum and all_gather: tensors[i] is of
-/// parameter parameters[i].
+/// Views of the elements of whole parameters, by the replica that keeps the elements, for reduce_scatter_sum and
+/// all_gather. tensors[i] is of parameter parameters[i].
 RankParts parts_of(const Shares&, std::span<const size_t> parameters, std::span<const Tensor> tensors);
 
 }  // namespace tern
