@@ -23,15 +23,15 @@ struct ChangedMessage {
 /// One rank's end, used by one thread at a time. Messages from one rank to another arrive in the order in which they were sent.
 /// Tags    name what a message is for; a message of another tag or length than its receiver expects is a bug.
 /// Errors  peer, from every call that waits, if a rank has failed (abort), the deadline has passed, or no rank can go on.
-///         It names this rank, whom it waits for and for what. The transport is of no use then until all
-///         ranks have come to reconfigure.
+///         The error names this rank, the rank waited for and the message waited for. Until all ranks have called
+///         reconfigure, every later call that waits fails.
 class Transport {
  public:
   virtual ~Transport() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  /// Posts the bytes and returns at once. They stay the receiver's to read until flush or cancel has returned.
+  /// Posts the bytes and returns at once. The bytes must stay unchanged until flush, flush_to or cancel has returned.
   virtual void send(int to, uint64_t tag, std::span<const std::byte>) = 0;
   virtual void recv(int from, uint64_t tag, std::span<std::byte>) = 0;
   /// Receives from the first rank of `from`, in that order, that has sent a message; waits until one has. Returns that rank.
@@ -40,26 +40,26 @@ class Transport {
   virtual bool poll(int from) = 0;
   /// Returns when this rank may reuse the memory of what it sent: each message was received, or the system has a copy.
   virtual void flush() = 0;
-  /// Takes back what was sent and not received; for whoever leaves early.
+  /// Takes back the messages that were sent and not received. For a rank that leaves early.
   virtual void cancel() noexcept = 0;
 
-  /// Every rank's waits end with an error that tells this reason; the first one counts.
+  /// Ends the waits of every rank with an error that tells this reason. The first reason counts.
   virtual void abort(const std::string& reason) noexcept = 0;
-  /// Every rank calls it with the same number, higher than before; afterwards failures are forgotten and no earlier message is
-  /// left.
+  /// Every rank calls reconfigure with the same number, higher than before. Afterwards failures are forgotten and no
+  /// earlier message is left.
   virtual void reconfigure(int64_t generation) = 0;
 
-  /// Payload sent to and received from a rank so far; to itself: none.
+  /// Payload sent to and received from rank `peer` so far; 0 if `peer` is this rank.
   virtual LinkBytes bytes(int peer) const = 0;
 
-  /// flush of what was sent to these ranks alone: what others still have to take must not hold up a group that is done.
+  /// Like flush, for the messages to `peers` alone: messages to other ranks do not hold up a group that is done.
   virtual void flush_to(std::span<const int> peers) = 0;
 
-  /// Starts or stops the ledger of what is sent and received. While it is kept, a changed payload is received as it is,
-  /// without an error. All ranks of the world call it at the same place of their work, with nothing under way.
+  /// Starts or stops the ledger of messages sent and received. While a ledger is kept, a changed payload is received
+  /// without an error. All ranks of the world call keep_ledger at the same point, with no message under way.
   virtual void keep_ledger(bool) {}
   /// A message since the last call that was not received as it was sent; nothing: none, or no ledger is kept
-  /// (comm/ledger.h keeps one). All ranks call it, each having received what was sent to it, and get the same answer.
+  /// (comm/ledger.h). All ranks call settle after they have received all messages, and get the same answer.
   virtual std::optional<ChangedMessage> settle() { return {}; }
 };
 

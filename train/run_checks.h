@@ -13,7 +13,7 @@
 
 namespace tern {
 
-/// Takes a sentence for people; empty: nobody reads it.
+/// Takes a sentence for people. An empty function: nobody reads the sentence.
 using Note = std::function<void(const std::string&)>;
 
 /// What fixes a run's bits beside its settings: tern's version, the instruction set, threads, the multiplier.
@@ -28,12 +28,12 @@ std::string describe_windows(const Feed&, int64_t seq);
 /// Refuses data none of whose tokens has a loss: such a run would end with the weights that it began with. Errors: usage.
 void require_loss(const TrainSettings&, const Feed&);
 
-/// Each of `ranks` ranks has a list of the documents' ends in memory. Adds these lists to PredictedMemory::data, if they take a mebibyte
+/// Each of `ranks` ranks has a list of the documents' ends in memory. Adds these lists to PredictedMemory::data if the lists take a mebibyte
 /// or more (PredictedMemory::process covers less). Errors: does_not_fit: the run then takes more than `room_bytes` beside the program.
 void count_documents(const Feed&, int64_t ranks, int64_t room_bytes, PredictedMemory&);
 
-/// Finds the checkpoint from which the run resumes, if there is one. With --resume never it first puts aside what an earlier run left.
-/// Errors: no_checkpoint: there are checkpoints but none verifies, or --resume must finds none.
+/// Finds the checkpoint from which the run resumes, if there is one. --resume never: finds none, and puts aside what an earlier run left.
+/// Errors: no_checkpoint: there are checkpoints but none verifies, or there are none and --resume is `must`.
 CheckpointSearch look_for_checkpoint(Io&, const RunDirectory&, Resume, const Note&);
 
 /// Refuses a checkpoint of another run, and notes differences that may change the bits (compare_settings). Errors: usage.

@@ -83,26 +83,26 @@ struct TrainResult {
   std::string best_model;                      // the directory of --keep-best; empty: none
   std::string checkpoint, model;               // newest checkpoint and exported directory; empty: none
   bool converses = false;                      // the model has a chat template
-  int64_t outer_bytes = 0;                     // that all ranks sent to average, in this process
+  int64_t outer_bytes = 0;                     // sent for outer averages by all ranks, since this process began
   std::optional<StoredStatesReport> stored{};  // of --states disk
 };
 
 /// Runs one rank of a training run from its beginning, or from the newest checkpoint in OUT, to its end.
 /// Order   the same binary, machine, threads and settings give the same bits, resumed or not, recomputed or not.
-/// Workers any number of threads of one process may train at once, each with a Worker and an --output of its own. Their bits are those of as
-///         many processes. A run computes with the calling thread's team of threads.
-/// Ranks   all ranks of the Worker's world call train with the same settings and Io. Each has the state, or its part of it (ZeRO, stages,
-///         tensor groups), and its share of every step's micro-batches. Gradients are summed in the settings' order, so the number of
+/// Workers any number of threads of one process may train at once, if each thread has another Worker and another --output. Each run has
+///         the bits that the run would have alone in a process. A run computes with the calling thread's team of threads.
+/// Ranks   all ranks of the Worker's world call train with the same settings and Io. Each rank has the state or a part of the state (ZeRO,
+///         stages, groups), and a data share of every step's micro-batches. Gradients are summed in the settings' order, so the number of
 ///         data shares changes no bit (spec/sum_order.h). Before each step the ranks agree on the number of targets, and on whether to stop.
 ///         Rank 0 checks memory and disk, packs data, evaluates, logs and saves; its result and hooks are those of the run.
 /// Stops   when the Worker's `stop` becomes true, or after max_seconds. The run then finishes its step and writes a checkpoint and OUT/model.
-///         A stop also ends an evaluation before its next batch, with a note. A run whose last evaluation was ended so counts as
+///         A stop also ends an evaluation before the next batch, with a note. If that was the run's last evaluation, the run counts as
 ///         interrupted.
 /// Seams   everything in OUT is written through the Io; files elsewhere, and the machine's cache of peak rates, are read and written
 ///         directly. max_seconds, rates, the log's times and the trace use the Worker's clock; the probe of the machine's peak uses the real
 ///         clock.
 /// Errors  peer: another rank failed; usage, bad_file, does_not_fit: before anything is written to OUT; no_checkpoint: there are
-///         checkpoints but none verifies, or --resume must finds none; diverged: gradients are not finite; the disk's errors.
+///         checkpoints but none verifies, or there are none and --resume is `must`; diverged: gradients are not finite; the disk's errors.
 TrainResult train(const TrainSettings&, const TrainHooks& = {}, Io& = real_io(), Worker = {});
 
 }  // namespace tern

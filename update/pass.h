@@ -14,13 +14,13 @@ namespace tern {
 
 class StoredStates;  // update/stored_states.h
 
-/// For a rank of a tensor group, which has parts of parameters: what NORM counts of these parts, so that all ranks together count each
-/// element once. Rules that take sums of their own, or need a whole parameter, do not run on such parts.
+/// For a rank of a tensor group, which has parts of parameters: what NORM adds up of these parts, so that all ranks together add up each
+/// element once. Rules that sum over a parameter or over the model, or need a whole parameter, do not run on such parts.
 struct TensorNorm {
   struct Part {
-    int64_t from;     // elements from this one on are the same on several ranks
-    int64_t holders;  // the number of those ranks
-    bool counts;      // with ZeRO: this rank keeps a piece of the part; else: this replica is the one that counts
+    int64_t from;     // elements from this one on are the same on several ranks of the tensor group
+    int64_t holders;  // the number of the ranks that have the same such elements
+    bool counts;      // whether this rank adds anything: it is among the part's keepers (without ZeRO one replica is)
   };
   std::vector<Part> parts{};  // of each parameter
 };
@@ -29,15 +29,15 @@ struct TensorNorm {
 struct UpdatePass {
   OptimizerState& state;
   const UpdateConfig& config;
-  // In the order of state.infos, in the model's storage. A tensor is whole or, if its parameter is shared out, only this rank's
-  // part.
+  // In the order of state.infos, in the model's storage. A tensor is the whole parameter or, if the parameter is shared
+  // out, only this rank's part.
   std::vector<Tensor> weights, gradients;
   std::vector<double> rate_factors{};  // of each parameter, where not all learn at the same rate; empty: 1
   std::optional<TensorNorm> tensor{};
   std::optional<DType> weight_dtype{};  // must be set where a rank may have no weights (ZeRO 3)
   StoredStates* stored = nullptr;       // if not null: the file in which state.master and state.slots lie
   double learning_rate = 0;
-  int64_t step = 0;  // the step that is being done, from 1
+  int64_t step = 0;  // the number of the present step, from 1
   double highest_rate = 0,
          squared_rates =
              0;  // up to this step: the highest rate so far; Σ over steps of (the highest rate up to that step)²
