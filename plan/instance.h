@@ -43,22 +43,22 @@ struct EdgeCost {
 /// A chain of layers; layer u has strategies 0 … cost[u].size() − 1.
 /// Shapes  cost (L)(S_u); within, across (L − 1)(S_u · S_{u+1}), row-major (k of u, l of u + 1).
 struct Instance {
-  int num_stages = 1;        // P, in pipeline order; every stage holds at least one layer per chunk
-  int chunks_per_stage = 1;  // v: virtual stages on each; 2 for the V shapes
+  int num_stages = 1;        // P, the devices of the pipeline; each virtual stage holds at least one layer
+  int chunks_per_stage = 1;  // v: virtual stages on each device of the pipeline; 2 for the V shapes
   int num_micro = 1;         // c
   PipelineSchedule schedule = kOneStageSchedule;
   std::vector<std::vector<CostVector>> cost;
   std::vector<std::vector<EdgeCost>> within;  // inside a stage: on the compute clock (resharding)
   std::vector<std::vector<EdgeCost>> across;  // between stages: on the link, one way each
-  std::vector<TierBytes> capacity;            // per stage, per device
+  std::vector<TierBytes> capacity;            // (P) of each device of the pipeline: bytes of one of its mesh's devices
   std::vector<int> layer_class;  // (L) layers of equal number have equal rows of `cost`; `within` and `across` are
                                  // equal for equal pairs of numbers. May be empty: all layers differ
-  // Types of unlike devices; both empty: all alike. The layers of stage i take strategies whose strategy_type is
-  // stage_type[i]; if that is kAnyType, all. Layers of equal layer_class have equal rows of strategy_type too.
+  // Types of unlike devices; both empty: all devices are alike. Layers of stage i take strategies whose strategy_type
+  // is stage_type[i]; if stage_type[i] is kAnyType, all. Layers of equal layer_class have equal rows of strategy_type.
   std::vector<int> stage_type;                  // (P)
   std::vector<std::vector<int>> strategy_type;  // (L)(S_u)
-  // Links of unlike speed; empty: all are as `across`. The link behind virtual stage s has class link_class[s]: class 0 is as
-  // `across`, class n as other_across[n − 1].
+  // Links of unlike speed; empty: all links have the costs `across`. The link behind virtual stage s has class
+  // link_class[s]: class 0 has the costs `across`, class n the costs other_across[n − 1].
   std::vector<int> link_class;  // (P·v − 1)
   std::vector<std::vector<std::vector<EdgeCost>>> other_across;
   int num_layers() const { return static_cast<int>(cost.size()); }
@@ -66,13 +66,13 @@ struct Instance {
 
 /// 13 days. A step that may take longer is not planned: sums and products of its times could exceed 63 bits.
 inline constexpr double kMostStepPs = 0x1p60;
-/// ps or bytes: more than any step takes and any tier holds. As a bound: nothing fits. Sums of a few of them still fit into 64
-/// bits.
+/// ps or bytes: more than any step takes and any tier holds. As a bound: nothing fits. A sum of a few kNever still fits
+/// into 64 bits.
 inline constexpr int64_t kNever = int64_t{1} << 60;
 
 /// In stage_type: the stage may mix strategies of all types. Only bounds over all orders of stages set it.
 inline constexpr int kAnyType = -1;
-/// Whether a stage on such devices may run strategy k of layer u.
+/// Whether a stage of type `stage_type` may run strategy k of layer u.
 inline bool runs_on(const Instance& in, int stage_type, int u, int k) {
   return in.strategy_type.empty() || stage_type == kAnyType ||
          in.strategy_type[static_cast<size_t>(u)][static_cast<size_t>(k)] == stage_type;

@@ -35,18 +35,18 @@ struct PlannedStage {
   friend bool operator==(const PlannedStage&, const PlannedStage&) = default;
 };
 
-/// The Program that the plan lowers to (program/lower.h), with the lists of all its ranks, run by the simulator
-/// (program/simulate.h) with the cost model's times. Plan::step_ps is the stage model's time (program/stage_model.h).
+/// The plan's Program (program/lower.h), simulated (program/simulate.h) with the cost model's times. The plan's list
+/// counts scratch memory of the multiplier only if the cluster file is `tern profile`'s of this machine.
 struct PlannedProgram {
   uint32_t checksum =
-      0;  // of the list; a run's list can have this checksum only if `tern profile` made the cluster file (scratch)
+      0;  // of the list; a run's list always counts scratch memory: if the plan's does not, the checksums may differ
   int64_t instructions = 0;
   int64_t step_ps = 0;  // simulated; longer than the plan's step where a rank waits until its messages have left
   friend bool operator==(const PlannedProgram&, const PlannedProgram&) = default;
 };
 
 /// Why the plan does not have some feature: a lower bound of all choices with the feature, and the best plan found
-/// among the most promising of these. A feature "neighbour: …" stands for a single choice, one step away from the plan.
+/// among the most promising of these choices. A feature "neighbour: …" is a single choice, one step away from the plan.
 struct PlannedFamily {
   std::string feature;   // "tensor 4", "schedule gpipe"
   bool found = false;    // a plan of the family was found
@@ -62,7 +62,7 @@ struct ChoiceCounts {
   int64_t legal = 0;      // all legal choices
   int64_t by_bound = 0;   // closed because a bound is no better than the best plan, or because bytes exceed the room
   int64_t by_search = 0;  // closed by search
-  int64_t open = 0;       // not closed: the rest; a gap comes from these
+  int64_t open = 0;       // not closed: one of these choices might be faster than the plan, hence a gap
   friend bool operator==(const ChoiceCounts&, const ChoiceCounts&) = default;
 };
 
@@ -94,7 +94,7 @@ struct Plan {
   std::string binds;       // what keeps the plan from being faster, in words
 
   // Proof. No plan of the space is faster than bound_ps. The bound model (planner/instance/search.h) gives each
-  // assignment a lower bound of its makespan. model_ps: the least lower bound seen; model_bound_ps: none is smaller.
+  // assignment a lower bound of the makespan. model_ps: the least such bound seen. model_bound_ps: none is smaller.
   int64_t bound_ps = 0, model_ps = 0, model_bound_ps = 0;
   ChoiceCounts counts;
   std::vector<std::string> restrictions;  // families that were searched only in part, in words

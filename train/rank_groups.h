@@ -26,9 +26,9 @@ struct RankGroups {
   std::unique_ptr<Comm> context;                // the rank's context group
   std::unique_ptr<const ContextRanks> rows;     // made of `context`
   std::unique_ptr<Comm> experts;                // the rank's expert group
-  std::unique_ptr<Comm> same_experts;          // the `replicas` with the same experts; null without expert groups
-  std::unique_ptr<RoutedRows> routed;          // what the passes of `mixture` count
-  std::unique_ptr<const ExpertRanks> mixture;  // made of `experts` and `routed`
+  std::unique_ptr<Comm> same_experts;           // the `replicas` with the same experts; null without expert groups
+  std::unique_ptr<RoutedRows> routed;           // what the passes of `mixture` count
+  std::unique_ptr<const ExpertRanks> mixture;   // made of `experts` and `routed`
   int64_t staging_bytes() const;  // the sum of the groups' peaks of Comm::staging, and that of RoutedRows::beyond
 };
 

@@ -36,13 +36,13 @@ struct SpaceOfChoices {
   std::vector<Layer> layers;
   std::vector<ChoiceTables> tables;
   std::vector<Candidate> candidates;     // legal, in the order of enumeration
-  std::vector<Candidate> bounded;        // legal, but not to be planned: their bounds alone count
-  int64_t too_many = 0, too_long = 0;    // legal choices with more than kMostOperations; others with too long times
+  std::vector<Candidate> bounded;        // legal, but too many operations or too long times to plan: only a bound
+  int64_t too_many = 0, too_long = 0;    // how many for each reason (both: too_many), those without room included
   std::vector<std::vector<int>> orders;  // of mixed pipelines: each stage's machine, or kAnyType
   int64_t work_bound = 0;                // ps: a bound of every choice, enumerated or not
-  int64_t no_room = 0;                   // legal choices whose least bytes exceed the memory: not in a list above
-  std::vector<std::pair<int64_t, Candidate>> nearest;  // few of no_room that lack least: bytes per device, choice
-  bool cut = false;                                    // by time, work or stop, before all were enumerated
+  int64_t no_room = 0;                   // other legal choices whose least bytes exceed the memory: in no list above
+  std::vector<std::pair<int64_t, Candidate>> nearest;  // the few of no_room that lack least: bytes per device, choice
+  bool cut = false;                                    // time, work or stop ended the enumeration early
   int64_t work = 0;                                    // counted as PlanRequest::any_fit_within says
   std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
   bool late() const {
@@ -53,16 +53,16 @@ struct SpaceOfChoices {
 
 /// Lists the choices of a request, with their tables and a first bound each.
 SpaceOfChoices enumerate_choices(const ModelSpec&, const Cluster&, const PlanRequest&);
-/// The choice as a plan has it. The machine on which a stage lies.
+/// choice_of: the choice as a plan has it. machine_of_stage: the machine on which a stage lies.
 OuterChoice choice_of(const SpaceOfChoices&, const Candidate&);
 const Machine& machine_of_stage(const SpaceOfChoices&, const Candidate&, int stage);
-/// Whether the candidate stands for all orders of stages without a candidate. Such a candidate has a bound, no plan.
+/// Whether the candidate stands for all orders without another candidate. Such a candidate is bounded, never planned.
 bool any_order(const SpaceOfChoices&, const Candidate&);
 /// For each stage whether the next one lies in the same node: stages fill the nodes of their type one after another.
 std::vector<bool> in_one_node(const SpaceOfChoices&, const Candidate&);
-TierBytes most_capacity(const SpaceOfChoices&, const ChoiceTables&);  // the largest of any stage, per device
-/// The ways to lay `stages` stages on several machines, at most room[m] stages on machine m. Returns all of them and
-/// true. If there are more than `most`, returns false and those in which the stages of each machine stand together,
+TierBytes most_capacity(const SpaceOfChoices&, const ChoiceTables&);  // per device, the largest of any machine
+/// The ways to lay `stages` stages on several machines, at most room[m] stages on machine m. Returns all ways and true.
+/// If there are more than `most` ways, returns false and those ways in which the stages of each machine stand together,
 /// with as many stages as possible on the first machines.
 std::pair<std::vector<std::vector<int>>, bool> orders_of(int stages, const std::vector<int64_t>& room, size_t most);
 inline TierBytes capacity_of(const Machine& m) { return {m.device_capacity(), m.host_capacity(), m.disk_capacity()}; }

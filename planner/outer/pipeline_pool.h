@@ -19,12 +19,12 @@ namespace tern {
 /// The question.
 struct PoolProblem {
   std::vector<int> devices;  // by type, in units of what a stage takes
-  int pipelines = 1;         // the number of pipelines; makespans of `solve` include the sum of their gradients
+  int pipelines = 1;         // makespans of `solve` include the time to sum the gradients of all these pipelines
   int num_micro = 1;         // of all pipelines together; each pipeline does one at least
   /// A lower bound: no pipeline that uses uses[t] devices of each type t does m micro-batches in less time.
   std::function<int64_t(const std::vector<int>& uses, int m)> bound;
   struct Solved {
-    int64_t bound = 0, makespan = 0;  // of the fastest pipeline; kNever: none fits. If equal: proven least
+    int64_t bound = 0, makespan = 0;  // of the fastest pipeline; kNever: no pipeline fits. If equal: proven least
   };
   std::function<Solved(const std::vector<int>& uses, int m)> solve;
 };

@@ -27,16 +27,16 @@ struct PlanRequest {
   SearchSpace space;
   SearchEffort effort = SearchEffort::normal;
   double seconds =
-      std::numeric_limits<double>::infinity();  // wall clock; then returns the best plan so far, with its gap
+      std::numeric_limits<double>::infinity();  // wall clock; after that: the best plan so far, with the plan's gap
   int threads = 1;
   /// Above 0: any plan that fits is enough. PlanAnswer::plan then has only `choice`. The search skips, unless pinned:
-  /// micro-batches of several sequences; Ulysses; schedules without least_memory (spec/pipeline_schedule.h), if a
-  /// schedule of the space with one chunk per device has least_memory. The value limits the work, in simulated
+  /// micro-batches of several sequences; Ulysses; if the space has a one-chunk schedule with least_memory
+  /// (spec/pipeline_schedule.h), all schedules without least_memory. The value limits the work, in simulated
   /// operations. Other work counts as fixed numbers (10,000 a table, 100 a choice): every machine gives the same answer.
   int64_t any_fit_within = 0;
   const std::atomic<bool>* stop = nullptr;
-  /// Called now and then with the number of choices left in the present pass over them (a search makes several passes),
-  /// and the best step so far (ps; 0: none).
+  /// Called now and then with the number of choices left in the present pass over the choices (a search makes several
+  /// passes), and the best step so far (ps; 0: none).
   std::function<void(int64_t left, int64_t best_ps)> progress = {};
 };
 
