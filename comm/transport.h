@@ -23,8 +23,8 @@ struct ChangedMessage {
 /// One rank's end, used by one thread at a time. Messages from one rank to another arrive in the order in which they were sent.
 /// Tags    name what a message is for; a message of another tag or length than its receiver expects is a bug.
 /// Errors  peer, from every call that waits, if a rank has failed (abort), the deadline has passed, or no rank can go on.
-///         The error names this rank, the rank waited for and the message waited for. Until all ranks have called
-///         reconfigure, every later call that waits fails.
+///         The error names this rank, the rank waited for and the message waited for. After the error the transport
+///         cannot be used until all ranks have called reconfigure.
 class Transport {
  public:
   virtual ~Transport() = default;

@@ -22,7 +22,7 @@ namespace tern {
 /// Sums      The BACKWARD_WEIGHT of a layer's first unit is followed, in this order, by
 ///           - in a tensor group, for parameters that several ranks hold alike: REDUCEs over `tensor` and over `keys`
 ///           - over replicas (gradient link): ZeRO 0 REDUCE, 1 SCATTER, last micro-batch; ZeRO 2, 3 SCATTER, every one
-///           - in a pipeline, for a tied table: a REDUCE over `tables`, in the list of the device with the table's copy
+///           - in a pipeline, for a tied table: REDUCE over `tables`, in the list of the device with the copy only
 ///           Without stages a tied table's REDUCE follows the embedding's last BACKWARD_WEIGHT of a group of
 ///           micro-batches (ZeRO 2, 3: of each micro-batch). exec/executor.h says when a sum really runs.
 /// Buffers   output(u): from FORWARD(u) or RECV to BACKWARD_WEIGHT(u+1), which reads output(u) as x.
