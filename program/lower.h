@@ -19,10 +19,10 @@ namespace tern {
 ///           unit's UPDATE. With updates_in_backward a layer's UPDATEs end the layer's backward.
 /// Gathers   A buffer that a GATHER of ZeRO 3 fills ends with the pass's last instruction on the layer (if the schedule
 ///           splits: BACKWARD_INPUT). Without stages a GATHER of a tied head's layer also brings the embedding's table.
-/// Sums      The BACKWARD_WEIGHT of a layer's first unit is followed, in this order, by
+/// Sums      These follow the BACKWARD_WEIGHT of a layer's first unit, in this order (the last two: on the gradient link):
 ///           - in a tensor group, for parameters that several ranks hold alike: REDUCEs over `tensor` and over `keys`
-///           - over replicas (gradient link): ZeRO 0 REDUCE, 1 SCATTER, last micro-batch; ZeRO 2, 3 SCATTER, every one
-///           - in a pipeline, for a tied table: REDUCE over `tables`, in the list of the device with the copy only
+///           - over replicas: REDUCE (ZeRO 0) or SCATTER (ZeRO 1) in the last micro-batch, SCATTER (ZeRO 2, 3) in each one
+///           - in a pipeline, for a tied table: REDUCE over `tables`, only in the list of the device with the copy
 ///           Without stages a tied table's REDUCE follows the embedding's last BACKWARD_WEIGHT of a group of
 ///           micro-batches (ZeRO 2, 3: of each micro-batch). exec/executor.h says when a sum really runs.
 /// Buffers   output(u): from FORWARD(u) or RECV to BACKWARD_WEIGHT(u+1), which reads output(u) as x.
