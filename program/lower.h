@@ -19,9 +19,9 @@ namespace tern {
 ///           unit's UPDATE. With updates_in_backward a layer's UPDATEs end the layer's backward.
 /// Gathers   A buffer that a GATHER of ZeRO 3 fills ends with the pass's last instruction on the layer (if the schedule
 ///           splits: BACKWARD_INPUT). Without stages a GATHER of a tied head's layer also brings the embedding's table.
-/// Sums      These follow the BACKWARD_WEIGHT of a layer's first unit, in this order (the last two: on the gradient link):
+/// Sums      These follow the BACKWARD_WEIGHT of a layer's first unit, in this order (gradient link: the last two):
 ///           - in a tensor group, for parameters that several ranks hold alike: REDUCEs over `tensor` and over `keys`
-///           - over replicas: REDUCE (ZeRO 0) or SCATTER (ZeRO 1) in the last micro-batch, SCATTER (ZeRO 2, 3) in each one
+///           - over replicas: REDUCE (ZeRO 0) or SCATTER (ZeRO 1) in the last micro-batch, SCATTER (ZeRO 2, 3) in each
 ///           - in a pipeline, for a tied table: REDUCE over `tables`, only in the list of the device with the copy
 ///           Without stages a tied table's REDUCE follows the embedding's last BACKWARD_WEIGHT of a group of
 ///           micro-batches (ZeRO 2, 3: of each micro-batch). exec/executor.h says when a sum really runs.
