@@ -49,6 +49,11 @@ std::string ask_for_tiles() {
 #endif
 }
 
+bool has_f16c() {  // clang 16 does not know the name
+  uint32_t a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid(1, &a, &b, &c, &d) && (c >> 29 & 1);
+}
+
 /// What the processor has and the operating system saves (the compiler's runtime reads both).
 bool machine_has(Isa isa) {
   __builtin_cpu_init();
@@ -59,7 +64,7 @@ bool machine_has(Isa isa) {
     case Isa::portable:
       return true;
     case Isa::avx2:
-      return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+      return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
     case Isa::avx512:
       return avx512;
     case Isa::avx512_bf16:

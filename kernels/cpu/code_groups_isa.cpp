@@ -30,15 +30,6 @@ inline Bytes bits_as(uint16_t bits, uint8_t as) {
   return (Bytes)((all & each) != 0) & as;
 }
 
-/// half_at, by one instruction where there is one. (NaNs become quiet.)
-inline float half(const uint8_t* at) {
-#if defined(__AVX512F__)
-  return _mm_cvtss_f32(_mm_maskz_cvtph_ps(0xf, _mm_cvtsi32_si128(number_at<uint16_t>(at))));
-#else
-  return half_at(at);
-#endif
-}
-
 inline void scale_32(CodeGroups& out, int64_t group, float scale, float least = 0) {
   out.scales[2 * group] = out.scales[2 * group + 1] = scale;
   out.leasts[2 * group] = out.leasts[2 * group + 1] = least;

@@ -1,11 +1,13 @@
-// Products of coded weights in integers (coded_int8.h says which numbers). A panel's rows are taken 256 numbers at a time:
-// x's are rounded once for a panel, a row's codes unpacked once for kXRows rows of x.
+// Products of coded weights in integers (coded_int8.h says which numbers). kXRows rows of x at a time are rounded, as many
+// of their numbers as kRounded allows: once for all rows of w where that is all, else once for each panel of them. A row of w
+// is multiplied as it lies (row_dots_impl.h), or its codes are unpacked 256 numbers at a time, once for all rows of x.
 
 #include "base/rounding.h"
 #include "kernels/cpu/coded_int8_table.h"
 #include "kernels/cpu/coded_rows_impl.h"
 #include "kernels/cpu/decode_impl.h"
 #include "kernels/cpu/finish_impl.h"
+#include "kernels/cpu/row_dots_impl.h"
 
 namespace tern::TERN_ISA_NAMESPACE {
 namespace {
@@ -13,18 +15,12 @@ namespace {
 constexpr int kChains = 16, kParts = kChains / kLanes;
 constexpr int64_t kInt8Panel = 64;          // rows of w
 constexpr int64_t kXRows = 16;              // their chains and a panel's: 64 KiB, for L2
+constexpr int64_t kRounded = 128;           // of x, that a thread keeps: 16 rows of 2,048 numbers, one of 32,768
 constexpr int64_t kInt8Parallel = 1 << 16;  // multiply-adds: below, starting threads costs more than it gives
 constexpr int64_t kUnpacked = 8;            // rows of w at a time: what was stored in parts is not loaded whole at once
 constexpr float kRoundToEven = 12582912.0f;  // 1.5·2^23: adding it rounds to an integer in the lowest bits
 constexpr uint32_t kZeroBelow = 27u << 23;   // bits of 2^-100
 constexpr uint32_t kInfinity = 0x7f800000u;
-
-/// 256 numbers of a row of x. sums: of four codes each, and −128 times them.
-struct Rounded {
-  alignas(64) int8_t codes[kGroupedCodes];
-  alignas(64) float scales[kGroupedCodes / 16];
-  alignas(64) int32_t sums[kGroupedCodes / 4], less[kGroupedCodes / 4];
-};
 
 inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
@@ -49,24 +45,34 @@ void round_group(const T* x, int8_t* codes, float* scales) {
   __builtin_memcpy(&largest_magnitude, &amax, 4);
   const Vec inverse = splat(127.0f / largest_magnitude), even = splat(kRoundToEven);
   scales[0] = scales[1] = largest_magnitude / 127.0f;
-  for (int i = 0; i < 32 / kLanes; ++i) {
-    const VecInt code = (VecInt)(v[i] * inverse + even) - (VecInt)even;
-    for (int lane = 0; lane < kLanes; ++lane) codes[i * kLanes + lane] = static_cast<int8_t>(code[lane]);
-  }
+  VecInt code[32 / kLanes];
+  for (int i = 0; i < 32 / kLanes; ++i) code[i] = (VecInt)(v[i] * inverse + even) - (VecInt)even;
+#if defined(__AVX2__) && !defined(__AVX512F__)
+  // Packing takes the halves of its two vectors in turn: fours of codes come as 0 2 4 6 1 3 5 7.
+  const __m256i first = _mm256_packs_epi32((__m256i)code[0], (__m256i)code[1]);
+  const __m256i all = _mm256_packs_epi16(first, _mm256_packs_epi32((__m256i)code[2], (__m256i)code[3]));
+  const __m256i fours = _mm256_permutevar8x32_epi32(all, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(codes), fours);
+#else
+  for (int i = 0; i < 32; ++i) codes[i] = static_cast<int8_t>(code[i / kLanes][i % kLanes]);
+#endif
 }
 
-/// Numbers [0, count) of a row, whole groups of 32; those that fill 64 are zero.
+/// Numbers [0, count) of a row, whole groups of 32.
 template <class T>
-void round_row(const T* x, int64_t count, Rounded& to) {
-  for (int64_t i = 0; i < count; i += 32) round_group(x + i, to.codes + i, to.scales + i / 16);
-  if (count % 64 != 0) {
-    __builtin_memset(to.codes + count, 0, 32);
-    to.scales[count / 16] = to.scales[count / 16 + 1] = 0;
-  }
-  for (int64_t i = 0; i < (count + 63) / 64 * 16; ++i) {
-    const int8_t* c = to.codes + 4 * i;
-    to.sums[i] = c[0] + c[1] + c[2] + c[3];
-    to.less[i] = -128 * to.sums[i];
+void round_row(const T* x, int64_t count, Rounded* to) {
+  for (; count > 0; count -= kGroupedCodes, x += kGroupedCodes, ++to) {
+    const int64_t here = smaller(count, kGroupedCodes);
+    if (here < kGroupedCodes) __builtin_memset(to, 0, sizeof *to);
+    for (int64_t i = 0; i < here; i += 32) {
+      round_group(x + i, to->codes + i, to->scales + i / 16);
+      to->scales_of_32[i / 32] = to->scales[i / 16];
+    }
+    for (int64_t i = 0; i < here / 4; ++i) {
+      const int8_t* c = to->codes + 4 * i;
+      to->sums[i] = c[0] + c[1] + c[2] + c[3];
+      to->less[i] = -kLess * to->sums[i];
+    }
   }
 }
 
@@ -169,6 +175,7 @@ struct GroupedRow {
   GroupBlocks groups;
   GroupLearnedBlocks learned;
   bool leasts;
+  const RowDots* dots;
 };
 void grouped_rows(const CodedRows* pieces, int64_t first, int64_t count, int64_t k, GroupedRow* to) {
   CodedRow rows[kInt8Panel];
@@ -176,7 +183,7 @@ void grouped_rows(const CodedRows* pieces, int64_t first, int64_t count, int64_t
   for (int64_t r = 0; r < count; ++r) {
     const auto type = static_cast<int>(rows[r].decoder - decode_table.of);
     to[r] = {rows[r], code_groups_table.of[type], code_groups_table.of_learned[type],
-             has_leasts(static_cast<WeightType>(type))};
+             has_leasts(static_cast<WeightType>(type)), row_dots_of(static_cast<WeightType>(type))};
   }
 }
 
@@ -192,42 +199,77 @@ inline void unpack(const GroupedRow& w, int64_t begin, int64_t count, CodeGroups
   for (int64_t i = count / 16; i < count / 16 + 2; ++i) to.scales[i] = to.leasts[i] = 0;
 }
 
+/// chains (rows; kInt8Panel; kChains) += the products of `rows` rows of x (x_stride apart), of each `count` numbers that are
+/// `at` in w, and of `some` rows of w, whose chains are the first.
+void add_unpacked(const GroupedRow* w, int64_t some, int64_t at, int64_t count, const Rounded* x, int64_t x_stride,
+                  int64_t rows, float* chains) {
+  alignas(64) CodeGroups groups[kUnpacked] = {};
+  for (int64_t k0 = 0; k0 < count; k0 += kGroupedCodes, ++x) {
+    const int64_t here = smaller(kGroupedCodes, count - k0);
+    for (int64_t r = 0; r < some; ++r) {
+      if (k0 + here < count) fetch(w[r].row, at + k0 + here, smaller(kGroupedCodes, count - k0 - here));
+      unpack(w[r], at + k0, here, groups[r]);
+    }
+    for (int64_t i = 0; i < rows; ++i)
+      for (int64_t r = 0; r < some; ++r) {
+        float* of = chains + (i * kInt8Panel + r) * kChains;
+        w[r].leasts ? add_products<true>(groups[r], x[i * x_stride], here, of)
+                    : add_products<false>(groups[r], x[i * x_stride], here, of);
+      }
+  }
+}
+
+/// The same of one row of w, with codes as they lie.
+inline void add_as_it_lies(const GroupedRow& w, int64_t at, int64_t count, const Rounded* x, int64_t x_stride,
+                           int64_t rows, float* chains) {
+  const BlockDecoder& type = *w.row.decoder;
+  const uint8_t* blocks = w.row.at + at / type.block_elements * type.block_bytes;
+  for (int64_t i = 0; i < rows; i += kDotRows)
+    w.dots[smaller(kDotRows, rows - i) - 1](blocks, w.row.codebook, count / 32, x + i * x_stride, x_stride,
+                                            chains + i * kInt8Panel * kChains, kInt8Panel * kChains);
+}
+
 template <class T, class Out>
 void coded_int8(const T* x, const CodedRows* pieces, const T* bias, int64_t m, int64_t n, int64_t k, bool add, Out* y) {
   const int64_t panels = ceil_div(n, kInt8Panel), blocks = ceil_div(m, kXRows);
-#pragma omp parallel for collapse(2) schedule(static) if (m * n * k >= kInt8Parallel)
-  for (int64_t p = 0; p < panels; ++p)
-    for (int64_t block = 0; block < blocks; ++block) {
-      alignas(64) float chains[kXRows * kInt8Panel * kChains];
-      alignas(64) float sums[kXRows * kInt8Panel];
-      Rounded xs[kXRows];
-      alignas(64) CodeGroups w[kUnpacked] = {};
-      GroupedRow here[kInt8Panel];
-      const int64_t row = block * kXRows, rows = smaller(kXRows, m - row);
-      const int64_t column = p * kInt8Panel, columns = smaller(kInt8Panel, n - column);
-      grouped_rows(pieces, column, columns, k, here);
-      __builtin_memset(chains, 0, static_cast<size_t>(rows * kInt8Panel * kChains) * sizeof(float));
-      for (int64_t k0 = 0; k0 < k; k0 += kGroupedCodes) {
-        const int64_t count = smaller(kGroupedCodes, k - k0);
-        for (int64_t i = 0; i < rows; ++i) round_row(x + (row + i) * k + k0, count, xs[i]);
-        for (int64_t first = 0; first < columns; first += kUnpacked) {
-          const int64_t some = smaller(kUnpacked, columns - first);
-          for (int64_t r = 0; r < some; ++r) {
-            const GroupedRow& from = here[first + r];
-            if (k0 + count < k) fetch(from.row, k0 + count, smaller(kGroupedCodes, k - k0 - count));
-            unpack(from, k0, count, w[r]);
-          }
-          for (int64_t i = 0; i < rows; ++i)
-            for (int64_t r = 0; r < some; ++r) {
-              float* of = chains + (i * kInt8Panel + first + r) * kChains;
-              here[first + r].leasts ? add_products<true>(w[r], xs[i], count, of)
-                                     : add_products<false>(w[r], xs[i], count, of);
+#pragma omp parallel if (m * n * k >= kInt8Parallel)
+  {
+    Rounded xs[kRounded];
+    int64_t rounded_block = -1, rounded_from = -1;
+#pragma omp for collapse(2) schedule(static)
+    for (int64_t p = 0; p < panels; ++p)
+      for (int64_t block = 0; block < blocks; ++block) {
+        alignas(64) float chains[kXRows * kInt8Panel * kChains];
+        alignas(64) float sums[kXRows * kInt8Panel];
+        GroupedRow here[kInt8Panel];
+        const int64_t row = block * kXRows, rows = smaller(kXRows, m - row);
+        const int64_t column = p * kInt8Panel, columns = smaller(kInt8Panel, n - column);
+        const int64_t x_stride = smaller(ceil_div(k, kGroupedCodes), kRounded / rows),
+                      numbers = x_stride * kGroupedCodes;
+        grouped_rows(pieces, column, columns, k, here);
+        __builtin_memset(chains, 0, static_cast<size_t>(rows * kInt8Panel * kChains) * sizeof(float));
+        for (int64_t k0 = 0; k0 < k; k0 += numbers) {
+          const int64_t count = smaller(numbers, k - k0);
+          if (rounded_block != block || rounded_from != k0)
+            for (int64_t i = 0; i < rows; ++i) round_row(x + (row + i) * k + k0, count, xs + i * x_stride);
+          rounded_block = block, rounded_from = k0;
+          for (int64_t first = 0; first < columns;) {
+            float* of = chains + first * kChains;
+            if (here[first].dots) {
+              add_as_it_lies(here[first], k0, count, xs, x_stride, rows, of);
+              ++first;
+              continue;
             }
+            int64_t some = 1;
+            while (some < kUnpacked && first + some < columns && !here[first + some].dots) ++some;
+            add_unpacked(here + first, some, k0, count, xs, x_stride, rows, of);
+            first += some;
+          }
         }
+        for (int64_t i = 0; i < rows * kInt8Panel; ++i) sums[i] = sum_of_chains(chains + i * kChains);
+        finish(sums, kInt8Panel, rows, columns, bias ? bias + column : nullptr, add, y + row * n + column, n);
       }
-      for (int64_t i = 0; i < rows * kInt8Panel; ++i) sums[i] = sum_of_chains(chains + i * kChains);
-      finish(sums, kInt8Panel, rows, columns, bias ? bias + column : nullptr, add, y + row * n + column, n);
-    }
+  }
 }
 
 }  // namespace

@@ -145,6 +145,27 @@ TEST(CodedInt8, AnyRowsThreadsTailsAndPiecesGiveTheSameBits) {
     });
 }
 
+// Of more numbers than a thread keeps rounded: 16 rows of 2,048, or one of 32,768.
+TEST(CodedInt8, RowsThatAreRoundedInPartsGiveTheSameBits) {
+  CodedCase wide{.k = 2336};  // nine groups of 256 and 32 numbers
+  wide.add(WeightType::q4_0, 65);
+  wide.add(WeightType::lc4, 3);
+  wide.add(WeightType::q5_0, 10);
+  wide.add(WeightType::lc2, 2);
+  wide.add(WeightType::q8_0, 1);
+  wide.add(WeightType::q4_1, 64);
+  CodedCase longest{.k = 33024};
+  longest.add(WeightType::q4_0, 2);
+  longest.add(WeightType::q6_k, 1);
+  longest.add(WeightType::q2_k, 1);
+  for (const int threads : {1, 2})
+    with_threads(threads, [&] {
+      for (const int64_t m : {1, 16, 19})
+        expect_twins_bits<float, float>(wide, random_values<float>("x", m * wide.k), false);
+      expect_twins_bits<bf16, float>(longest, random_values<bf16>("x", 2 * longest.k), false);
+    });
+}
+
 TEST(CodedInt8, ExtremesDoNotOverflow) {
   CodedCase c{.k = 96};
   c.add(WeightType::q8_0, 5);

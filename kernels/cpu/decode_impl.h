@@ -49,9 +49,21 @@ inline float half_at(const uint8_t* at) {
   __builtin_memcpy(&x, &bits, 4);
   return x;
 }
+/// half_at, by one instruction where there is one. (NaNs become quiet.)
+inline float half(const uint8_t* at) {
+#if defined(__AVX512F__)
+  return _mm_cvtss_f32(_mm_maskz_cvtph_ps(0xf, _mm_cvtsi32_si128(number_at<uint16_t>(at))));
+#elif defined(__F16C__)
+  return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(number_at<uint16_t>(at))));
+#else
+  return half_at(at);
+#endif
+}
 inline Vec halves(VecU16 x) {
 #if defined(__AVX512F__)
   return (Vec)_mm512_maskz_cvtph_ps(0xffff, (__m256i)x);
+#elif defined(__F16C__)
+  return (Vec)_mm256_cvtph_ps((__m128i)x);
 #else
   const VecUint h = __builtin_convertvector(x, VecUint), shifted = (h & 0x7fffu) << 13;
   const VecUint special = (VecUint)(shifted >= 0x0f800000u);
