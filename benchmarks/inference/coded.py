@@ -5,8 +5,8 @@
              [--llama-bench PATH --llama-quantize PATH] [--types lc4,lc3,lc2,q4_0,q8_0,Q4_K_S] [--arithmetic int8,kept]
              [--prompt 512] [--tokens 32] [--rounds 3] [--threads 2] [--json result.json] [--make]
 
-FOLDER keeps a Llama of 1.1B with random weights (shapes.py) and what is made of it: lc types by `tern quantize --method lcq`
-(calibrated on little text, as the weights say nothing; an hour for each on two cores), lower-case types by `tern quantize`, others by llama-quantize. Round after round
+FOLDER keeps a Llama of 1.1B with random weights (shapes.py) and what is made of it: lower-case types by `tern quantize`, others by
+llama-quantize; lc types are random codes of those bytes, as learning tables for random weights would take an hour and say nothing of speed. Round after round
 each type is run once by tern in each arithmetic and, a GGUF file, once by llama-bench; read_rate reads the same file before and after.
 One decoded token reads all tensors but the embedding: the share is of the median read of those bytes, from the page cache.
 Prompts also in tern's bf16 (`bf16`) and llama.cpp's, for the ratio to unquantised weights. --make: only write the files.
@@ -27,6 +27,51 @@ import compare as bf16  # noqa: E402
 LLAMA_TABLE = "q8_0"  # the same table of tokens in every file, as far as the writer lets one choose
 
 
+def write_learned(source, target, bits):
+    """A directory as `tern quantize --method lcq` writes it, of random codes: layers in LC4, LC3 or LC2, tables of tokens in Q8_0."""
+    import numpy as np
+    rng = np.random.default_rng(bits)
+    with open(source / "model.safetensors", "rb") as f:
+        head = json.loads(f.read(int.from_bytes(f.read(8), "little")))
+    tensors = {}  # vectors, then tables of levels, then codes: each its alignment
+    shapes_of = {name: t["shape"] for name, t in head.items() if name != "__metadata__"}
+    for name, shape in shapes_of.items():
+        if len(shape) == 1:
+            tensors[name] = ("BF16", shape, np.full(shape, 0x3f80, np.uint16))
+    for name, shape in shapes_of.items():
+        if len(shape) == 2 and ".layers." in name:
+            tensors[name + ".levels"] = ("I8", [4, 1 << bits], np.sort(rng.integers(-127, 128, (4, 1 << bits)).astype(np.int8)))
+    for name, (rows, columns) in ((n, s) for n, s in shapes_of.items() if len(s) == 2):
+        learned = ".layers." in name
+        block = 1 + 4 * bits if learned else 34
+        blocks = rng.integers(0, 256, (rows, columns // 32, block), dtype=np.uint8)
+        if learned:
+            blocks[:, :, 0] &= 0x83  # any table and sign, the scale that is one
+            start = np.full((rows, 2), np.array([0x39, 0x8e], np.uint8)[::-1])  # bf16 of 2.7e-4, the row's scale
+            data = np.concatenate([start, blocks.reshape(rows, -1)], axis=1)
+        else:
+            blocks[:, :, :2] = np.array([0x00, 0x0d], np.uint8)  # f16 of 3e-4
+            data = blocks.reshape(rows, -1)
+        tensors[f"{name}.{'lc%d' % bits if learned else 'q8_0'}"] = ("U8", list(data.shape), data)
+    at, table = 0, {"__metadata__": {"format": "pt"}}
+    for name, (dtype, shape, data) in tensors.items():
+        table[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + data.nbytes]}
+        at += data.nbytes
+    text = json.dumps(table).encode()
+    text += b" " * (-len(text) % 8)
+    part = target.with_name(target.name + ".part")
+    part.mkdir(exist_ok=True)
+    with open(part / "model.safetensors", "wb") as f:
+        f.write(len(text).to_bytes(8, "little") + text)
+        for _, _, data in tensors.values():
+            f.write(np.ascontiguousarray(data).tobytes())
+    config = json.loads((source / "config.json").read_text())
+    (part / "config.json").write_text(json.dumps(config | {"quantization_config": {"quant_method": "tern"}}, indent=1) + "\n")
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (part / name).write_bytes((source / name).read_bytes())
+    part.rename(target)
+
+
 def make_file(a, kind):
     """The file or directory of one type, written once."""
     work, name = a.model, {"lc4": "4", "lc3": "3", "lc2": "2"}.get(kind)
@@ -36,8 +81,7 @@ def make_file(a, kind):
     if path.exists():
         return path
     if name:
-        bf16.run(a.tern, "quantize", work / "model", "--method", "lcq", "--bits", name, "--data", work / "text.txt",
-                 "--calibration-tokens", "512", "--output", path)
+        write_learned(work / "model", path, int(name))
     elif kind.islower():
         bf16.run(a.tern, "quantize", work / "model", "--type", kind, "--output", path)
     else:

@@ -58,6 +58,30 @@ void round_group(const T* x, int8_t* codes, float* scales) {
 #endif
 }
 
+/// What is made of the codes of 64 neighbours, the q-th of 256.
+inline void round_64(Rounded& to, int q) {
+#if defined(__AVX2__) && !defined(__AVX512F__)
+  const auto* codes = reinterpret_cast<const __m256i*>(to.codes) + 2 * q;
+  const auto sums = [](__m256i c) {
+    return _mm256_madd_epi16(_mm256_maddubs_epi16(_mm256_set1_epi8(1), c), _mm256_set1_epi16(1));
+  };
+  const auto put = [](void* at, __m256i v) { _mm256_store_si256(static_cast<__m256i*>(at), v); };
+  const __m256i a = _mm256_load_si256(codes), b = _mm256_load_si256(codes + 1);
+  const __m256i outer = _mm256_permute2x128_si256(a, b, 0x20), inner = _mm256_permute2x128_si256(a, b, 0x31);
+  put(to.paired + 64 * q, outer), put(to.paired + 64 * q + 32, inner);
+  put(to.sums + 16 * q, sums(a)), put(to.sums + 16 * q + 8, sums(b));
+  const __m256i none = _mm256_setzero_si256();
+  put(to.less + 16 * q, _mm256_sub_epi32(none, _mm256_slli_epi32(sums(outer), 3)));
+  put(to.less + 16 * q + 8, _mm256_sub_epi32(none, _mm256_slli_epi32(sums(inner), 3)));
+#else
+  for (int i = 16 * q; i < 16 * q + 16; ++i) {
+    const int8_t* c = to.codes + 4 * i;
+    to.sums[i] = c[0] + c[1] + c[2] + c[3];
+    to.less[i] = -128 * to.sums[i];
+  }
+#endif
+}
+
 /// Numbers [0, count) of a row, whole groups of 32.
 template <class T>
 void round_row(const T* x, int64_t count, Rounded* to) {
@@ -68,11 +92,7 @@ void round_row(const T* x, int64_t count, Rounded* to) {
       round_group(x + i, to->codes + i, to->scales + i / 16);
       to->scales_of_32[i / 32] = to->scales[i / 16];
     }
-    for (int64_t i = 0; i < here / 4; ++i) {
-      const int8_t* c = to->codes + 4 * i;
-      to->sums[i] = c[0] + c[1] + c[2] + c[3];
-      to->less[i] = -kLess * to->sums[i];
-    }
+    for (int q = 0; q < 4; ++q) round_64(*to, q);
   }
 }
 
@@ -169,64 +189,79 @@ constexpr bool has_leasts(WeightType type) {
   }
 }
 
-/// A row of w: where it lies and how its codes are unpacked.
-struct GroupedRow {
-  CodedRow row;
-  GroupBlocks groups;
-  GroupLearnedBlocks learned;
-  bool leasts;
-  const RowDots* dots;
-};
-void grouped_rows(const CodedRows* pieces, int64_t first, int64_t count, int64_t k, GroupedRow* to) {
-  CodedRow rows[kInt8Panel];
-  rows_of_panel(pieces, first, count, k, rows);
-  for (int64_t r = 0; r < count; ++r) {
-    const auto type = static_cast<int>(rows[r].decoder - decode_table.of);
-    to[r] = {rows[r], code_groups_table.of[type], code_groups_table.of_learned[type],
-             has_leasts(static_cast<WeightType>(type)), row_dots_of(static_cast<WeightType>(type))};
-  }
-}
-
-inline void unpack(const GroupedRow& w, int64_t begin, int64_t count, CodeGroups& to) {
-  const BlockDecoder& type = *w.row.decoder;
-  const uint8_t* at = w.row.at + begin / type.block_elements * type.block_bytes;
-  if (w.groups)
-    w.groups(at, count / type.block_elements, to);
+/// Numbers [begin, begin + count) of a row, and zeros up to whole 64.
+inline void unpack(const CodedRow& w, int64_t begin, int64_t count, CodeGroups& to) {
+  const BlockDecoder& type = *w.decoder;
+  const auto id = &type - decode_table.of;
+  const uint8_t* at = w.at + begin / type.block_elements * type.block_bytes;
+  if (code_groups_table.of[id])
+    code_groups_table.of[id](at, count / type.block_elements, to);
   else
-    w.learned(at, count / type.block_elements, w.row.codebook, to);
+    code_groups_table.of_learned[id](at, count / type.block_elements, w.codebook, to);
   if (count % 64 == 0) return;
   __builtin_memset(to.codes + count, 0, 32);
   for (int64_t i = count / 16; i < count / 16 + 2; ++i) to.scales[i] = to.leasts[i] = 0;
 }
 
-/// chains (rows; kInt8Panel; kChains) += the products of `rows` rows of x (x_stride apart), of each `count` numbers that are
-/// `at` in w, and of `some` rows of w, whose chains are the first.
-void add_unpacked(const GroupedRow* w, int64_t some, int64_t at, int64_t count, const Rounded* x, int64_t x_stride,
-                  int64_t rows, float* chains) {
+/// Rounded rows of x that are x_stride apart, and where in a row of w their numbers begin and how many they are.
+struct RoundedRows {
+  const Rounded* x;
+  int64_t x_stride, rows, at, count;
+};
+
+/// chains (rows of x; kInt8Panel; kChains) += the products with `number` rows of a piece from `first` on, unpacked before.
+void add_unpacked(const CodedRows& piece, int64_t first, int64_t number, int64_t k, const RoundedRows& x,
+                  float* chains) {
   alignas(64) CodeGroups groups[kUnpacked] = {};
-  for (int64_t k0 = 0; k0 < count; k0 += kGroupedCodes, ++x) {
-    const int64_t here = smaller(kGroupedCodes, count - k0);
-    for (int64_t r = 0; r < some; ++r) {
-      if (k0 + here < count) fetch(w[r].row, at + k0 + here, smaller(kGroupedCodes, count - k0 - here));
-      unpack(w[r], at + k0, here, groups[r]);
+  CodedRow w[kUnpacked];
+  for (int64_t r = 0; r < number; ++r) w[r] = coded_row(piece, first + r, k);
+  const bool leasts = has_leasts(piece.type);
+  for (int64_t k0 = 0; k0 < x.count; k0 += kGroupedCodes) {
+    const int64_t here = smaller(kGroupedCodes, x.count - k0), next = smaller(kGroupedCodes, x.count - k0 - here);
+    for (int64_t r = 0; r < number; ++r) {
+      if (next > 0) fetch(w[r], x.at + k0 + here, next);
+      unpack(w[r], x.at + k0, here, groups[r]);
     }
-    for (int64_t i = 0; i < rows; ++i)
-      for (int64_t r = 0; r < some; ++r) {
+    for (int64_t i = 0; i < x.rows; ++i)
+      for (int64_t r = 0; r < number; ++r) {
         float* of = chains + (i * kInt8Panel + r) * kChains;
-        w[r].leasts ? add_products<true>(groups[r], x[i * x_stride], here, of)
-                    : add_products<false>(groups[r], x[i * x_stride], here, of);
+        const Rounded& of_x = x.x[i * x.x_stride + k0 / kGroupedCodes];
+        leasts ? add_products<true>(groups[r], of_x, here, of) : add_products<false>(groups[r], of_x, here, of);
       }
   }
 }
 
-/// The same of one row of w, with codes as they lie.
-inline void add_as_it_lies(const GroupedRow& w, int64_t at, int64_t count, const Rounded* x, int64_t x_stride,
-                           int64_t rows, float* chains) {
-  const BlockDecoder& type = *w.row.decoder;
-  const uint8_t* blocks = w.row.at + at / type.block_elements * type.block_bytes;
-  for (int64_t i = 0; i < rows; i += kDotRows)
-    w.dots[smaller(kDotRows, rows - i) - 1](blocks, w.row.codebook, count / 32, x + i * x_stride, x_stride,
-                                            chains + i * kInt8Panel * kChains, kInt8Panel * kChains);
+/// The same with codes as they lie. A row is looked at when its turn comes: its scale is in memory that is not read yet.
+void add_as_they_lie(const CodedRows& piece, const RowDots* dots, int64_t first, int64_t number, int64_t k,
+                     const RoundedRows& x, float* chains) {
+  const BlockDecoder& type = decode_table.of[static_cast<int>(piece.type)];
+  const int64_t row_bytes = type.row_header_bytes + k / type.block_elements * type.block_bytes;
+  const int64_t before = type.row_header_bytes + x.at / type.block_elements * type.block_bytes;
+  for (int64_t r = first; r < first + number; ++r, chains += kChains) {
+    const uint8_t* row = piece.bytes + place_of_row(piece, r) * row_bytes;
+    RowCodebook codebook;
+    if (type.decode_learned) codebook = {piece.tables, to_float(number_at<bf16>(row))};
+    for (int64_t i = 0; i < x.rows; i += kDotRows)
+      dots[smaller(kDotRows, x.rows - i) - 1](row + before, codebook, x.count / 32, x.x + i * x.x_stride, x.x_stride,
+                                              chains + i * kInt8Panel * kChains, kInt8Panel * kChains);
+  }
+}
+
+/// The same with rows [column, column + columns) of all pieces.
+void add_panel(const CodedRows* piece, int64_t column, int64_t columns, int64_t k, const RoundedRows& x,
+               float* chains) {
+  for (; column >= piece->count; ++piece) column -= piece->count;
+  for (int64_t done = 0; done < columns; ++piece, column = 0) {
+    const int64_t number = smaller(columns - done, piece->count - column);
+    float* of = chains + done * kChains;
+    done += number;
+    if (const RowDots* dots = row_dots_of(piece->type)) {
+      add_as_they_lie(*piece, dots, column, number, k, x, of);
+      continue;
+    }
+    for (int64_t r = 0; r < number; r += kUnpacked)
+      add_unpacked(*piece, column + r, smaller(kUnpacked, number - r), k, x, of + r * kChains);
+  }
 }
 
 template <class T, class Out>
@@ -241,30 +276,17 @@ void coded_int8(const T* x, const CodedRows* pieces, const T* bias, int64_t m, i
       for (int64_t block = 0; block < blocks; ++block) {
         alignas(64) float chains[kXRows * kInt8Panel * kChains];
         alignas(64) float sums[kXRows * kInt8Panel];
-        GroupedRow here[kInt8Panel];
         const int64_t row = block * kXRows, rows = smaller(kXRows, m - row);
         const int64_t column = p * kInt8Panel, columns = smaller(kInt8Panel, n - column);
         const int64_t x_stride = smaller(ceil_div(k, kGroupedCodes), kRounded / rows),
                       numbers = x_stride * kGroupedCodes;
-        grouped_rows(pieces, column, columns, k, here);
         __builtin_memset(chains, 0, static_cast<size_t>(rows * kInt8Panel * kChains) * sizeof(float));
         for (int64_t k0 = 0; k0 < k; k0 += numbers) {
           const int64_t count = smaller(numbers, k - k0);
           if (rounded_block != block || rounded_from != k0)
             for (int64_t i = 0; i < rows; ++i) round_row(x + (row + i) * k + k0, count, xs + i * x_stride);
           rounded_block = block, rounded_from = k0;
-          for (int64_t first = 0; first < columns;) {
-            float* of = chains + first * kChains;
-            if (here[first].dots) {
-              add_as_it_lies(here[first], k0, count, xs, x_stride, rows, of);
-              ++first;
-              continue;
-            }
-            int64_t some = 1;
-            while (some < kUnpacked && first + some < columns && !here[first + some].dots) ++some;
-            add_unpacked(here + first, some, k0, count, xs, x_stride, rows, of);
-            first += some;
-          }
+          add_panel(pieces, column, columns, k, {xs, x_stride, rows, k0, count}, chains);
         }
         for (int64_t i = 0; i < rows * kInt8Panel; ++i) sums[i] = sum_of_chains(chains + i * kChains);
         finish(sums, kInt8Panel, rows, columns, bias ? bias + column : nullptr, add, y + row * n + column, n);

@@ -13,13 +13,16 @@ struct CodedRow {
   const BlockDecoder* decoder;
   RowCodebook codebook;
 };
+/// Where the file has it.
+inline int64_t place_of_row(const CodedRows& piece, int64_t row) {
+  if (piece.head_dim == 0) return row;
+  const int64_t half = piece.head_dim / 2, in_head = row % piece.head_dim;
+  return row + in_head % half * 2 + in_head / half - in_head;
+}
 inline CodedRow coded_row(const CodedRows& piece, int64_t row, int64_t k) {
   const BlockDecoder& type = decode_table.of[static_cast<int>(piece.type)];
-  if (piece.head_dim > 0) {
-    const int64_t half = piece.head_dim / 2, in_head = row % piece.head_dim;
-    row += in_head % half * 2 + in_head / half - in_head;
-  }
-  const uint8_t* at = piece.bytes + row * (type.row_header_bytes + k / type.block_elements * type.block_bytes);
+  const int64_t row_bytes = type.row_header_bytes + k / type.block_elements * type.block_bytes;
+  const uint8_t* at = piece.bytes + place_of_row(piece, row) * row_bytes;
   if (type.decode) return {at, &type, {}};
   return {at + type.row_header_bytes, &type, {piece.tables, to_float(number_at<bf16>(at))}};
 }
