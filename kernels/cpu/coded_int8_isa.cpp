@@ -24,6 +24,18 @@ constexpr uint32_t kInfinity = 0x7f800000u;
 
 inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
+inline uint32_t largest(VecUint v) {
+#if defined(__AVX2__) && !defined(__AVX512F__)
+  __m128i most = _mm_max_epu32(_mm256_castsi256_si128((__m256i)v), _mm256_extracti128_si256((__m256i)v, 1));
+  most = _mm_max_epu32(most, _mm_shuffle_epi32(most, 0x4e));
+  return static_cast<uint32_t>(_mm_cvtsi128_si32(_mm_max_epu32(most, _mm_shuffle_epi32(most, 0xb1))));
+#else
+  uint32_t most = 0;
+  for (int lane = 0; lane < kLanes; ++lane) most = v[lane] > most ? v[lane] : most;
+  return most;
+#endif
+}
+
 template <class T>
 void round_group(const T* x, int8_t* codes, float* scales) {
   Vec v[32 / kLanes];
@@ -34,8 +46,7 @@ void round_group(const T* x, int8_t* codes, float* scales) {
     const VecUint larger = (VecUint)(bits > most);
     most = (bits & larger) | (most & ~larger);
   }
-  uint32_t amax = 0;
-  for (int lane = 0; lane < kLanes; ++lane) amax = most[lane] > amax ? most[lane] : amax;
+  const uint32_t amax = largest(most);
   if (amax < kZeroBelow || amax >= kInfinity) {
     __builtin_memset(codes, 0, 32);
     scales[0] = scales[1] = amax < kZeroBelow ? 0.0f : __builtin_nanf("");
