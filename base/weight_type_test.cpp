@@ -40,6 +40,7 @@ TEST(WeightType, BitsPerWeightCountTheScales) {
   EXPECT_EQ(bits_per_weight(WeightType::iq2_xxs), 2.0625);
   EXPECT_EQ(bits_per_weight(WeightType::mxfp4), 4.25);
   EXPECT_EQ(bits_per_weight(WeightType::nf4), 4.5);
+  EXPECT_EQ(bits_per_weight(WeightType::nf4_1), 5);
   EXPECT_EQ(bits_per_weight(WeightType::lc2), 2.25);
 }
 

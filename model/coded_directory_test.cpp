@@ -24,8 +24,8 @@
 namespace tern {
 namespace {
 
-constexpr WeightType kOwn[] = {WeightType::u4,  WeightType::u3,  WeightType::u2,  WeightType::lc4,
-                               WeightType::lc3, WeightType::lc2, WeightType::nf4, WeightType::q4_k};
+constexpr WeightType kOwn[] = {WeightType::u4,  WeightType::u3,  WeightType::u2,    WeightType::lc4, WeightType::lc3,
+                               WeightType::lc2, WeightType::nf4, WeightType::nf4_1, WeightType::q4_k};
 
 // Random codes of a matrix, its numbers below 1.
 CodedMatrix random_codes(const ParameterInfo& info, WeightType type) {

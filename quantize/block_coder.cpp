@@ -28,7 +28,7 @@ class BlockCoder : public RowCoder {
 }  // namespace
 
 std::unique_ptr<RowCoder> block_coder(WeightType type) {
-  if (type == WeightType::nf4) return nf4_coder();
+  if (type == WeightType::nf4 || type == WeightType::nf4_1) return nf4_coder(type);
   return std::make_unique<BlockCoder>(type);
 }
 

@@ -231,12 +231,14 @@ TEST(Gptq, NormalFloatsTakeErrorsBack) {
   const int64_t n = 24, k = 128, t = 400;
   const std::vector<float> w = normals(73, static_cast<size_t>(n * k));
   const std::vector<double> h = moments_of(inputs(t, k, 74), t, k);
-  std::vector<float> alone = w, fed = w, decoded(w.size());
-  gptq_blocks(WeightType::nf4, alone, n, k, {});
-  const std::vector<std::byte> blocks = gptq_blocks(WeightType::nf4, fed, n, k, error_factor(h, k));
-  EXPECT_LT(output_error(w, fed, h, n, k), 0.8 * output_error(w, alone, h, n, k));
-  decode_blocks(WeightType::nf4, blocks, decoded);
-  EXPECT_EQ(decoded, fed);
+  for (const WeightType type : {WeightType::nf4, WeightType::nf4_1}) {
+    std::vector<float> alone = w, fed = w, decoded(w.size());
+    gptq_blocks(type, alone, n, k, {});
+    const std::vector<std::byte> blocks = gptq_blocks(type, fed, n, k, error_factor(h, k));
+    EXPECT_LT(output_error(w, fed, h, n, k), 0.8 * output_error(w, alone, h, n, k)) << name_of(type);
+    decode_blocks(type, blocks, decoded);
+    EXPECT_EQ(decoded, fed) << name_of(type);
+  }
 }
 
 TEST(Gptq, MomentsOfSeveralCallsAddUp) {

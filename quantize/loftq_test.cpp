@@ -37,7 +37,7 @@ double error_of(WeightType type, const std::vector<float>& w, int64_t in, const 
 }
 
 TEST(Loftq, TheErrorFallsFromRoundToRound) {
-  for (const WeightType type : {WeightType::u4, WeightType::u2, WeightType::q4_0, WeightType::nf4}) {
+  for (const WeightType type : {WeightType::u4, WeightType::u2, WeightType::q4_0, WeightType::nf4, WeightType::nf4_1}) {
     const std::vector<float> w = numbers(40, 128, 5);
     const LoftqCodes codes = loftq(type, w, 128, {{0, 24, 6}, {24, 40, 4}}, 5);
     ASSERT_EQ(codes.errors.size(), 5u);

@@ -1,4 +1,4 @@
-// NF4 blocks are bitsandbytes' to the byte.
+// NF4 blocks are bitsandbytes' to the byte; NF4_1's are so behind offsets searched as published.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -65,6 +65,27 @@ TEST(NormalFloat, TheMiddleOfTwoLevelsTakesTheLower) {
     EXPECT_EQ(x[3 * i], levels[i]);
     EXPECT_EQ(x[3 * i + 1], levels[i]);
     EXPECT_EQ(x[3 * i + 2], levels[i + 1]);
+  }
+}
+
+// Scale, offset and codes of each block are those of the published search over bitsandbytes' codes (dev/golden/nf4.py).
+TEST(NormalFloat, OffsetsAreThoseOfThePublishedSearch) {
+  std::vector<float> x = golden_numbers<float>("nf4.numbers"), decoded(x.size());
+  const std::vector<std::byte> blocks = gptq_blocks(WeightType::nf4_1, x, kOut, kIn, {});
+  EXPECT_EQ(blocks, golden_numbers<std::byte>("nf4_1.blocks"));
+  decode_blocks(WeightType::nf4_1, blocks, decoded);
+  EXPECT_EQ(decoded, x);
+}
+
+TEST(NormalFloat, EqualNumbersAreTheirOffset) {
+  for (const float value : {0.0f, -0.3f, 1e30f, 1e-42f}) {
+    std::vector<float> x(128, value);
+    const std::vector<std::byte> blocks = gptq_blocks(WeightType::nf4_1, x, 2, 64, {});
+    EXPECT_EQ(x, std::vector<float>(128, value));
+    float scale, offset;
+    std::memcpy(&scale, blocks.data(), 4), std::memcpy(&offset, blocks.data() + 4, 4);
+    EXPECT_EQ(scale, 0);
+    EXPECT_EQ(offset, value);
   }
 }
 

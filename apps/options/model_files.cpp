@@ -48,7 +48,7 @@ OptionRows quantize_rows() {
       {.name = "target-bytes", .verbs = "quantize", .type = bytes, .unit = "SIZE", .help = "--bits mixed: what all weights may take together, met within 1 %, such as 40MiB", .min = 1},
       {.name = "sensitivity", .verbs = "quantize", .type = path, .unit = "DIR", .help = "--bits mixed: keep here what each matrix costs, to be read again for other --target-bytes of the same model, text and types; not given: in OUTPUT.partial, until the end"},
       {.name = "calibration-tokens", .verbs = "quantize", .type = integer, .fallback = "32768", .unit = "N", .help = "--method gptq, lcq: tokens of --data to run through the layers, at most", .min = 1, .max = 1e9},
-      {.name = "type", .verbs = "quantize", .type = choice, .fallback = "q4_0", .help = "of the layers' matrices; in a directory u4, u3, u2: an f32 scale and offset per 64; nf4: QLoRA's levels and an f32 scale per 64", .choices = {"q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "u4", "u3", "u2", "nf4"}},
+      {.name = "type", .verbs = "quantize", .type = choice, .fallback = "q4_0", .help = "of the layers' matrices; in a directory u4, u3, u2: an f32 scale and offset per 64; nf4: QLoRA's levels and an f32 scale per 64; nf4_1: nf4 of numbers less an f32 offset per 64, at which the codes say most (IR-QLoRA's ICQ)", .choices = {"q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "u4", "u3", "u2", "nf4", "nf4_1"}},
       {.name = "table-type", .verbs = "quantize", .type = choice, .fallback = "q8_0", .help = "of the tables of tokens: the embedding and the head", .choices = {"f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"}},
   };
 }

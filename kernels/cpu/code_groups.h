@@ -17,7 +17,7 @@ struct CodeGroups {
 };
 
 /// Whether a type's numbers are given as small integers times a scale, plus an offset (learned tables hold integers). Not those
-/// of dense types, of NF4, and of the IQ types of 2 and 3 bits, whose codes are points of a lattice.
+/// of dense types, of NF4 and NF4_1, and of the IQ types of 2 and 3 bits, whose codes are points of a lattice.
 bool has_code_groups(WeightType);
 /// `blocks`: whole blocks, together at most 256 numbers. Where they have fewer, the groups behind the last become
 /// zero. Scales and leasts are those of the type's decoder, rounded as there.

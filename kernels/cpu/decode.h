@@ -14,7 +14,7 @@ namespace tern {
 /// Order   every product, sum and difference rounded once, as the format's reference writes them: the same bits under
 ///         each instruction set.
 /// Errors  bug: sizes that do not match; a type with learned tables (gather_coded_rows decodes its rows). No byte is refused: any bytes are numbers, infinite or NaN ones too.
-/// Source  gguf 0.19, quants.py; NF4: bitsandbytes 0.50; U4, U3, U2: ours. Judged in model/weight_types_test.cpp.
+/// Source  gguf 0.19, quants.py; NF4: bitsandbytes 0.50; NF4_1, U4, U3, U2: ours. Judged in model/weight_types_test.cpp.
 void decode_blocks(WeightType type, std::span<const std::byte> blocks, std::span<float> out);
 
 }  // namespace tern

@@ -158,5 +158,22 @@ TEST(Decode, Nf4IsWhatBitsandbytesDecodes) {
   for_each_isa([&] { EXPECT_TRUE(same_numbers(decoded(WeightType::nf4, blocks), want)); });
 }
 
+// Scales and offsets of any bits among them.
+TEST(Decode, Nf4WithOffsetsIsNf4PlusTheOffsetRoundedOnce) {
+  constexpr size_t count = 300;
+  const Blocks blocks = random_blocks(WeightType::nf4_1, int64_t{count}, 5);
+  Blocks plain;
+  std::vector<float> offsets(count);
+  for (size_t n = 0; n < count; ++n) {
+    const std::byte* const b = blocks.data() + n * 40;
+    plain.insert(plain.end(), b, b + 4);
+    std::memcpy(&offsets[n], b + 4, 4);
+    plain.insert(plain.end(), b + 8, b + 40);
+  }
+  std::vector<float> want = decoded(WeightType::nf4, plain);
+  for (size_t i = 0; i < want.size(); ++i) want[i] += offsets[i / 64];
+  for_each_isa([&] { EXPECT_TRUE(same_numbers(decoded(WeightType::nf4_1, blocks), want)); });
+}
+
 }  // namespace
 }  // namespace tern

@@ -1,5 +1,5 @@
 // tern's own types of 64 numbers. U4, U3, U2: f32 scale and offset, then codes; x = scale·q + offset, rounded twice, so
-// that an offset may be moved without touching a code. NF4: f32 scale, then nibbles into a table.
+// that an offset may be moved without touching a code. NF4: f32 scale, then nibbles into a table. NF4_1: scale and offset.
 
 #include "kernels/cpu/decode_impl.h"
 
@@ -24,6 +24,15 @@ constexpr float kNf4[16] = {-1.0f,
                             0.5626170039176941f,
                             0.7229568362236023f,
                             1.0f};
+
+// 64 numbers scale·table[q], the high nibble of a byte first.
+inline void look_up_64(const uint8_t* q, float scale, float* __restrict out) {
+  for (int half = 0; half < 64; half += 32) {
+    float low_then_high[32];
+    look_up_nibbles(kNf4, q + half / 2, scale, low_then_high);
+    for (int i = 0; i < 16; ++i) out[half + 2 * i] = low_then_high[16 + i], out[half + 2 * i + 1] = low_then_high[i];
+  }
+}
 
 }  // namespace
 
@@ -62,13 +71,15 @@ void decode_u2(const uint8_t* b, int64_t count, float* __restrict out) {
 
 // The largest magnitude; 32 bytes: the high nibble of byte i is number 2i, the low one 2i + 1.  x = scale·table[q]
 void decode_nf4(const uint8_t* b, int64_t count, float* __restrict out) {
-  for (int64_t n = 0; n < count; ++n, b += 36, out += 64) {
-    const float scale = number_at<float>(b);
-    for (int half = 0; half < 64; half += 32) {
-      float low_then_high[32];
-      look_up_nibbles(kNf4, b + 4 + half / 2, scale, low_then_high);
-      for (int i = 0; i < 16; ++i) out[half + 2 * i] = low_then_high[16 + i], out[half + 2 * i + 1] = low_then_high[i];
-    }
+  for (int64_t n = 0; n < count; ++n, b += 36, out += 64) look_up_64(b + 4, number_at<float>(b), out);
+}
+
+// The same behind the offset that was taken from the numbers before.  x = scale·table[q] + offset
+void decode_nf4_1(const uint8_t* b, int64_t count, float* __restrict out) {
+  for (int64_t n = 0; n < count; ++n, b += 40, out += 64) {
+    const float offset = number_at<float>(b + 4);
+    look_up_64(b + 8, number_at<float>(b), out);
+    for (int i = 0; i < 64; ++i) out[i] += offset;
   }
 }
 

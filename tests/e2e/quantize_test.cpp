@@ -86,6 +86,13 @@ TEST_F(Quantize, ADirectoryOfOwnTypesRunsIsInspectedAndExported) {
   const std::string normal = "generate normal --prompt 'The old man' --max-tokens 24 --dtype f32 --temperature 0";
   EXPECT_EQ(json(normal + " --weights mapped")["samples"], json(normal + " --weights copied")["samples"]);
   EXPECT_NE(tern("inspect normal").text.find("NF4"), std::string::npos);
+  const Json shifted = json("quantize " + kModel + " --type nf4_1 --output shifted");
+  EXPECT_EQ(shifted["type"], "NF4_1");
+  EXPECT_EQ(shifted["matrix_bytes"], u4["matrix_bytes"]) << "scale, offset and codes of 4 bits both";
+  EXPECT_LT(shifted["relative_error"], u2["relative_error"]);
+  const std::string from = "generate shifted --prompt 'The old man' --max-tokens 24 --dtype f32 --temperature 0";
+  EXPECT_EQ(json(from + " --weights mapped")["samples"], json(from + " --weights copied")["samples"]);
+  EXPECT_NE(tern("inspect shifted").text.find("NF4_1"), std::string::npos);
   EXPECT_NE(tern("inspect own").text.find("U4"), std::string::npos);
   EXPECT_NE(json(generate + " --arithmetic int8")["samples"], Json());
   expect_refusal(2, "quantize " + kModel + " --type u4 --output own", {"not empty"});
@@ -223,6 +230,7 @@ TEST_F(Quantize, WhatCannotBeIsRefusedAndLeavesNothing) {
   expect_refusal(2, "quantize " + kModel + " --output there.gguf", {"is there already"});
   expect_refusal(2, "quantize " + kModel + " --type u4 --output q.gguf", {"--output q.gguf", "GGUF has no type U4"});
   expect_refusal(2, "quantize " + kModel + " --type nf4 --output q.gguf", {"--output q.gguf", "GGUF has no type NF4"});
+  expect_refusal(2, "quantize " + kModel + " --type nf4_1 --output q.gguf", {"GGUF has no type NF4_1"});
   expect_refusal(2, "quantize " + kModel + " --bits 3 --output q.gguf", {"--bits", "--method rtn"});
   expect_refusal(2, "quantize " + kModel + " --method gptq --bits 3 --output q.gguf", {"--bits", "lcq"});
   expect_refusal(2, "quantize " + kModel + " --bits mixed --output q",

@@ -1,0 +1,18 @@
+#pragma once
+// The offset of a block of NF4_1: what is taken from its numbers so that their codes say the most of them. Information
+// calibration (ICQ) of IR-QLoRA, Qin et al. 2024, arXiv:2402.05445; of it the authors' code was read (htqin/IR-QLoRA,
+// utils.py, `search`).
+
+#include <span>
+
+namespace tern {
+
+/// The offset τ = m + f·max|x − m|, m the lower median, for which the nearest levels to (x − τ)/max|x − τ| have the largest
+/// entropy. Tried are 201 f from −0.1σ to 0.1σ in even steps; 1/σ is the quantile of the normal distribution at which NF4's
+/// largest level lies. Of equals the first. middles: between neighbouring levels, ascending; a number there takes the lower
+/// level.
+/// Order   differences and quotients are rounded as the coder's (quantize/nf4_coder.cpp), entropies compared exactly.
+/// Errors  bug: no numbers, or more than 64. Numbers that are not finite give some offset, which may be NaN.
+float offset_of_most_information(std::span<const float> x, std::span<const float> middles);
+
+}  // namespace tern
