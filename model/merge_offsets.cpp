@@ -29,6 +29,7 @@ OffsetPlace offset_place(WeightType type) {
     case WeightType::u4:
     case WeightType::u3:
     case WeightType::u2:
+    case WeightType::nf4_1:
       return {4, 4};
     case WeightType::q4_1:
     case WeightType::q5_1:
@@ -113,10 +114,11 @@ void require_offsets(const std::string& name, const FileMatrix* matrix) {
                 name);
   for (const FileBand& band : matrix->bands)
     if (!has_offsets(band.type))
-      throw Error(ErrorKind::usage,
-                  "merge: '{}' is {}, whose groups have no offset of their own (zero is a code): adding to it would "
-                  "change codes; quantize the base to u4, u3, u2 or q4_1, or merge into numbers, without --offsets",
-                  name, name_of(band.type));
+      throw Error(
+          ErrorKind::usage,
+          "merge: '{}' is {}, whose groups have no offset of their own (zero is a code): adding to it would "
+          "change codes; quantize the base to u4, u3, u2, nf4_1 or q4_1, or merge into numbers, without --offsets",
+          name, name_of(band.type));
 }
 
 // What the branches add to each group of a row.

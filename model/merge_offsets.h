@@ -13,7 +13,8 @@ namespace tern {
 
 class Io;
 
-/// Whether numbers of the type are s·q + o with an offset of its own for each block: U4, U3, U2 (f32), Q4_1, Q5_1 (f16).
+/// Whether numbers of the type are s·q + o, or s·T[q] + o, with an offset of its own for each block: U4, U3, U2, NF4_1 (f32),
+/// Q4_1, Q5_1 (f16).
 bool has_offsets(WeightType);
 
 struct OffsetMerge {
