@@ -264,7 +264,8 @@ int run_adapt(const Options& options) {
                            "penalty", "replay-share", "references"})
     if (options.given(name))
       throw Error(ErrorKind::usage, "--{}: is for tasks one after another; name them with --stream TASKS.toml", name);
-  constexpr std::array<std::string_view, 7> kOneTask{"lora", "rslora", "qalora", "qblora", "qablora", "dora", "dpo"};
+  constexpr std::array<std::string_view, 8> kOneTask{"lora",    "rslora", "qalora",  "qblora",
+                                                     "qablora", "dora",   "irqlora", "dpo"};
   if (const std::string method = options.text("method"); std::ranges::count(kOneTask, method) == 0)
     throw Error(ErrorKind::usage, "--method {}: learns tasks one after another; name them with --stream TASKS.toml",
                 method);

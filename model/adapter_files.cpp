@@ -16,6 +16,7 @@
 #include "formats/safetensors/safetensors.h"
 #include "formats/safetensors/write.h"
 #include "model/allocate_weights.h"
+#include "model/elastic.h"
 #include "model/fragment.h"
 #include "model/number.h"
 #include "model/ops.h"
@@ -185,6 +186,11 @@ ModelSpec with_adapters(ModelSpec spec, const PeftConfig& config, std::string_vi
 
 Branch written_out(const Branch& b, Arena& arena) {
   Branch whole = b;
+  if (b.is_elastic) {
+    const ElasticShares shares = shares_of(b);
+    whole.a = with_elastic(b.a, shares.of_inputs, arena), whole.b = with_elastic(b.b, shares.of_hidden, arena);
+    whole.is_elastic = false, whole.elastic = {};
+  }
   if (b.pool > 1) {
     const int64_t in = b.a.count() / b.rank * b.pool;
     whole.a = spread(b.a, b.rank, in, b.pool, arena, [&](int64_t i) { return i / b.pool; }), whole.pool = 1;

@@ -256,6 +256,26 @@ TEST(PeftFiles, BalancedAdaptersAreWrittenAsOrdinaryOnes) {
   });
 }
 
+// Of an elastic branch the files hold ordinary LoRA, which is the branch.
+TEST(PeftFiles, ElasticAdaptersAreWrittenAsOrdinaryOnes) {
+  for_each_dense_variant([&](const std::string& variant, const ModelSpec& full) {
+    SCOPED_TRACE(variant);
+    const std::string out = testing::TempDir() + "peft_elastic";
+    const ModelSpec plain = with_adapters(full, 4, 0.5), spec = with_elastic(plain);
+    Arena arena;
+    ModelWeights weights = random_weights(spec, DType::f32, arena, 5),
+                 same = random_weights(plain, DType::f32, arena, 5);
+    save_adapters(spec, {.targets = {.all_linear = true}, .rank = 4, .alpha = 2}, weights, out, real_io());
+    const std::vector<int32_t> tokens = random_tokens(9, spec.vocab, 1);
+    const RopeTable rope = rope_table(spec, 16, 16);
+    const Rows rows = make_rows(tokens, {0, 4, 9}, &rope);
+    const Tensor want = model_forward(spec, weights, rows, nullptr, {arena});
+    EXPECT_GT(relative_error(model_forward(plain, same, rows, nullptr, {arena}), want), 1e-3) << "shares do nothing";
+    load_adapters(plain, out, DType::f32, same, arena);
+    EXPECT_LE(relative_error(model_forward(plain, same, rows, nullptr, {arena}), want), 1e-5);
+  });
+}
+
 // Where the files hold a matrix's row, they hold the adapter's row of B.
 TEST(PeftFiles, RowsOfBStandWhereTheMatrixsOwnRowsDo) {
   const std::string out = testing::TempDir() + "peft_places";

@@ -99,10 +99,14 @@ TEST(Adapters, OfRepeatedRowsAreTheirExpansions) {
   expect_expansion(4, 2);
 }
 
-// What other programs read of Q-BLoRA: in f64 its product is the branch's within 1e-15 of it.
+// What other programs read of Q-BLoRA, and of IR-QLoRA (its elastic connection): in f64 their product is the branch's within 1e-15 of it.
 TEST(Adapters, PlainExportsAreTheBranch) {
-  const int64_t out = 48, in = 64, r = 6, rows = 20;
-  for (const auto& [pool, repeat] : {std::pair<int64_t, int64_t>{2, 2}, {8, 2}, {4, 4}, {1, 2}}) {
+  struct Form {
+    int64_t pool, repeat, r, elastic;
+  };
+  const int64_t out = 48, in = 64, rows = 20;
+  for (const auto& [pool, repeat, r, elastic] :
+       {Form{2, 2, 6, 0}, {8, 2, 6, 0}, {4, 4, 6, 0}, {1, 2, 6, 0}, {1, 1, 8, 1}, {1, 1, 6, 1}, {1, 1, 5, 1}}) {
     Arena arena;
     arena.set_poison(true);
     const auto random = [&](Shape shape, uint64_t seed) {
@@ -124,17 +128,20 @@ TEST(Adapters, PlainExportsAreTheBranch) {
                    .a = random({r, in / pool}, 1),
                    .b = random({out / repeat, r}, 2),
                    .pool = pool,
-                   .repeat = repeat};
+                   .repeat = repeat,
+                   .is_elastic = elastic > 0,
+                   .elastic = random({2}, 6)};
     balanced.branches = {b};
     plain.branches = {written_out(b, arena)};
     EXPECT_EQ(plain.branches[0].pool * plain.branches[0].repeat, 1);
+    EXPECT_FALSE(plain.branches[0].is_elastic);
     const Tensor x = random({rows, in}, 3), y = random({rows, out}, 4), want = random({rows, out}, 5);
     linear_forward(balanced, x, want, {arena});
     linear_forward(plain, x, y, {arena});
     double error = 0, norm = 0;
     for (int64_t i = 0; i < y.count(); ++i)
       error += std::pow(element(y, i) - element(want, i), 2), norm += std::pow(element(want, i), 2);
-    EXPECT_LE(std::sqrt(error / norm), 1e-15) << pool << ", " << repeat;
+    EXPECT_LE(std::sqrt(error / norm), 1e-15) << pool << ", " << repeat << ", " << r;
     EXPECT_GT(norm, 1);
   }
 }

@@ -61,8 +61,9 @@ namespace {
 // Beside the rows of one module, the first of which is `row`.
 void add_branch(Linear& linear, const UnitAdapters& adapters, AdaptedModule module, int64_t row, int64_t rows) {
   if (const ModuleAdapter* a = find_adapter(adapters, module)) {
-    TERN_CHECK(linear.in % a->pool == 0 && rows % a->repeat == 0 && !(a->magnitude && a->pool * a->repeat > 1),
-               "adapter of {}: means of {}, each row {} times, beside ({}, {}); with magnitudes neither",
+    TERN_CHECK(linear.in % a->pool == 0 && rows % a->repeat == 0 &&
+                   !((a->magnitude || a->elastic) && a->pool * a->repeat > 1) && !(a->magnitude && a->elastic),
+               "adapter of {}: means of {}, each row {} times, beside ({}, {}); with magnitudes, or elastic, neither",
                name_of(module), a->pool, a->repeat, rows, linear.in);
     linear.branches.push_back({.module = module,
                                .row_begin = row,
@@ -72,7 +73,8 @@ void add_branch(Linear& linear, const UnitAdapters& adapters, AdaptedModule modu
                                .pool = a->pool,
                                .repeat = a->repeat,
                                .dropout = a->dropout,
-                               .has_magnitude = a->magnitude});
+                               .has_magnitude = a->magnitude,
+                               .is_elastic = a->elastic});
   }
 }
 void add_branch(Linear& linear, const UnitAdapters& adapters, AdaptedModule module) {

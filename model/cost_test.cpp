@@ -111,7 +111,8 @@ TEST(UnitCost, CountedBytesOfFrozenUnitsAndAdaptersEqualTheClosedForms) {
                     repeated = with_balance(with_uneven_adapters(full), 1, 2);
     for (const ModelSpec& spec :
          {with_adapters(full, 0), with_adapters(full, 3), with_adapters(full, 40), with_uneven_adapters(full), both,
-          pooled, balanced, repeated, with_magnitudes(with_adapters(full, 3)),
+          pooled, balanced, repeated, with_elastic(with_uneven_adapters(full), 0.1),
+          with_elastic(with_adapters(full, 40)), with_magnitudes(with_adapters(full, 3)),
           with_magnitudes(with_uneven_adapters(full), 0.1), with_magnitudes(both)})
       for (const DType dtype : {DType::f32, DType::bf16, DType::f64})
         for (const Multiply multiply : {Multiply::exact, Multiply::fast})

@@ -141,6 +141,14 @@ TEST(UnitGradients, OfAdaptersThatPoolAndRepeatAgreeWithFiniteDifferences) {
   expect_unit_gradients("llama, balanced with dropout", dropped);
 }
 
+TEST(UnitGradients, OfElasticAdaptersAgreeWithFiniteDifferences) {
+  for_each_dense_variant([](const std::string& variant, const ModelSpec& spec) {
+    expect_unit_gradients(variant + ", elastic", with_elastic(with_uneven_adapters(spec)));
+  });
+  expect_unit_gradients("llama, elastic with dropout",
+                        with_elastic(with_adapters(model_spec(tiny_config("llama")), 4, 0.7), 0.3));
+}
+
 // DoRA: no gradient flows through the norms of rows, so they are held while numbers move.
 TEST(UnitGradients, OfMagnitudesAgreeWithFiniteDifferencesAtFixedNorms) {
   for_each_dense_variant([](const std::string& variant, const ModelSpec& spec) {

@@ -10,6 +10,7 @@
 #include "kernels/cpu/matmul.h"
 #include "kernels/onednn/fast_matmul.h"
 #include "kernels/ref/matmul_ref.h"
+#include "model/elastic.h"
 #include "model/ops.h"
 #include "model/row_lengths.h"
 #include "store/extent_ring.h"
@@ -296,21 +297,24 @@ Tensor columns_of(const Branch& b, const Tensor& dy, const Compute& c) {
 Tensor hidden_gradient(const Branch& b, const Tensor& dy_columns, const Compute& c) {
   const Tensor g = workspace(dy_columns, b.rank, c);
   multiply_input(b.b, dy_columns, false, g, c);
+  if (b.is_elastic) add_elastic_gradient(shares_of(b).of_hidden, dy_columns, g);
   if (b.scale != 1) ops::scale(b.scale, g);
   return g;
 }
 
-// A·x; workspace of the means ends with it. h comes first, so that nothing lies between.
+// A·x, and what joins it; workspace of the means ends with it. h comes first, so that nothing lies between.
 Tensor product_of_inputs(const Branch& b, const Tensor& x, const Compute& c) {
   const Tensor h = workspace(x, b.rank, c);
   const Tensor inputs = inputs_of(b, x, c);
   linear_forward({.weight = DenseWeight{b.a}, .out = b.rank, .in = b.a.count() / b.rank}, inputs, h, c);
+  if (b.is_elastic) add_elastic(shares_of(b).of_inputs, x, h);
   return h;
 }
 
 void branch_input(const Branch& b, const Tensor& dy, const Tensor& dx, const Compute& c) {
   const Compute adding{c.arena, Multiply::exact};  // own kernels add without scratch
   const Tensor g = hidden_gradient(b, columns_of(b, dy, c), c);
+  if (b.is_elastic) add_elastic_gradient(shares_of(b).of_inputs, g, dx);
   if (b.pool == 1 && !drops(b, c)) return multiply_input(b.a, g, true, dx, adding);
   const Tensor read = workspace(g, b.a.count() / b.rank, c);
   multiply_input(b.a, g, false, read, adding);
@@ -320,6 +324,7 @@ void branch_input(const Branch& b, const Tensor& dy, const Tensor& dx, const Com
 
 void branch_forward(const Branch& b, const Tensor& x, const Tensor& y, const Compute& c) {
   const Tensor h = product_of_inputs(b, x, c), change = product_of(h, b.b, c);
+  if (b.is_elastic) add_elastic(shares_of(b).of_hidden, h, change);
   b.repeat == 1 ? ops::add_columns(b.scale, change, y, b.row_begin)
                 : ops::add_repeated_columns(b.scale, change, b.repeat, y, b.row_begin);
 }
@@ -356,9 +361,11 @@ void branch_weight(const Branch& b, const Tensor& dy, const Tensor& x, const Bra
     const Tensor h = product_of_inputs(b, x, c);
     if (b.scale != 1) ops::scale(b.scale, h);
     multiply_weight(columns, h, gradient.b, c);
+    if (b.is_elastic) add_to_shares({.of_hidden = elastic_product(columns, h)}, gradient);
   }
   const Tensor g = hidden_gradient(b, columns, c);
   columns = {};
+  if (b.is_elastic) add_to_shares({.of_inputs = elastic_product(g, x)}, gradient);
   multiply_weight(g, inputs_of(b, x, c), gradient.a, c);
 }
 

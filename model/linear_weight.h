@@ -81,6 +81,8 @@ struct Branch {
   Tensor row_squares = {};  // f64, Σ w² of each of those rows of the weight
   Tensor factors = {};  // f64: what each column of y is multiplied by; made for a pass (model/row_lengths.h), or once
   Tensor lengths = {};  // f64, of a pass: norms of the rows of weight + scale·b·a; not computed if given (tests)
+  bool is_elastic = false;
+  Tensor elastic = {};  // (2), trained: shares β of what joins a·x and what joins b·h (model/elastic.h)
   int adapter =
       kEveryRow;  // its adapter among the several that run side by side; the branch then takes only those rows of x
                   // that Compute::adapter_rows gives that adapter

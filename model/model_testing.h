@@ -190,6 +190,13 @@ inline ModelSpec with_balance(ModelSpec spec, int64_t pool, int64_t repeat) {
   return spec;
 }
 
+/// The same with elastic connections, and with dropout.
+inline ModelSpec with_elastic(ModelSpec spec, double dropout = 0) {
+  for (Unit& unit : spec.units)
+    for (ModuleAdapter& a : unit.adapters) a.elastic = true, a.dropout = dropout;
+  return spec;
+}
+
 /// The same with magnitudes of rows (DoRA), and with dropout.
 inline ModelSpec with_magnitudes(ModelSpec spec, double dropout = 0) {
   for (Unit& unit : spec.units)

@@ -60,8 +60,8 @@ Factors first_of_qr(const std::vector<double>& w, int64_t out, int64_t in, int64
 }
 
 Factors factors_of(const Linear& rows, const Branch& b, AdapterInit init) {
-  TERN_CHECK(b.pool == 1 && b.repeat == 1 && !b.has_magnitude,
-             "adapter of {}: means or magnitudes beside factors of the weight", name_of(b.module));
+  TERN_CHECK(b.pool == 1 && b.repeat == 1 && !b.has_magnitude && !b.is_elastic,
+             "adapter of {}: means, magnitudes or shares beside factors of the weight", name_of(b.module));
   const int64_t out = b.row_end - b.row_begin;
   if (b.rank > std::min(out, rows.in))
     throw Error(ErrorKind::usage,

@@ -19,7 +19,7 @@ bool takes_factors(AdapterInit);
 /// Order   each branch by itself, in f64. A and B are rounded to their type first; the rows lose s
 ///         times the product of the rounded factors, and are rounded once.
 /// Errors  usage: a rank above the sides of a branch's rows. bad_file: no LAPACK, a number that is not finite. TERN_CHECK: rows that are
-///         not dense; means (pool), magnitudes.
+///         not dense; means (pool), magnitudes, elastic branches.
 /// Source  Meng et al. 2024, arXiv:2404.02948 (PiSSA); Büyükakyüz 2024, arXiv:2406.01775 (OLoRA).
 void take_factors(const ModelSpec&, ModelWeights& weights, AdapterInit);
 /// Writes A₀ and B₀ into the branches of `adapters`, unit by unit, from the rows of a model's files in `dtype`. The bits

@@ -78,6 +78,7 @@ class UnitVisitor {
       visit_adapter_({name + ".b", {(b.row_end - b.row_begin) / b.repeat, b.rank}, unit_, true, false, 0, {}}, b.b);
       if (b.has_magnitude)
         visit_adapter_({name + ".magnitude", {b.row_end - b.row_begin}, unit_, false, false, 0, {}}, b.magnitude);
+      if (b.is_elastic) visit_adapter_({name + ".elastic", {2}, unit_, false, false, 0, {}}, b.elastic);
     }
   }
   void attention(const std::string& prefix, const AttentionSpec& u, AttentionWeights& w) const {

@@ -130,7 +130,7 @@ inline void add_adapter(Adapter& a, int64_t rows, const AdaptedMatrix& w, int64_
   for (const AdaptedMatrix::Part& p : w.parts) {
     if (p.rows == 0) continue;
     const int64_t factors = p.adapter_rank * (p.rows_of_b() + in / p.pool);
-    a.parameters += copies * (factors + (p.magnitude ? p.rows : 0));
+    a.parameters += copies * (factors + (p.magnitude ? p.rows : 0) + (p.elastic ? 2 : 0));
     a.flops += 2 * rows * factors + (p.magnitude ? 2 * p.adapter_rank * w.rows * in : 0);
     if (p.magnitude) a.squares += 8 * p.rows;
   }

@@ -18,7 +18,7 @@ inline int64_t split_rows(const CostQuery& q) { return largest_part(q.tokens, q.
 struct AdaptedMatrix {
   struct Part {
     int64_t rows = 0, adapter_rank = 0, pool = 1, repeat = 1;
-    bool magnitude = false, dropout = false;
+    bool magnitude = false, dropout = false, elastic = false;
     int64_t rows_of_b() const { return rows / repeat; }
   };
   int64_t rows = 0;
@@ -27,7 +27,7 @@ struct AdaptedMatrix {
 inline AdaptedMatrix adapted_matrix(const UnitAdapters& adapters, AdaptedModule module, int64_t rows) {
   const ModuleAdapter* a = find_adapter(adapters, module);
   if (!a) return {rows, {{{rows}}}};
-  return {rows, {{{rows, a->rank, a->pool, a->repeat, a->magnitude, a->dropout > 0}}}};
+  return {rows, {{{rows, a->rank, a->pool, a->repeat, a->magnitude, a->dropout > 0, a->elastic}}}};
 }
 /// The matrix of several modules stacked by rows; where `fused` has an adapter, all rows are that one module.
 inline AdaptedMatrix adapted_matrix(const UnitAdapters& adapters, AdaptedModule fused,

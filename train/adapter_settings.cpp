@@ -109,6 +109,7 @@ std::optional<AdapterSettings> adapter_from(const Options& o) {
   if (!(a.config.dropout < 1))
     throw Error(ErrorKind::usage, "--adapter-dropout: {} would leave nothing; expected less than 1", a.config.dropout);
   take_balance(o, a);
+  a.elastic = o.text("method") == "irqlora";
   a.init = value_named<AdapterInit>("init", o.text("init"),
                                     {{"true", AdapterInit::kaiming},
                                      {"gaussian", AdapterInit::gaussian},

@@ -136,8 +136,9 @@ ModelSpec with_dropout(ModelSpec spec, double share) {
   return spec;
 }
 
-// Adapters that read means of so many inputs, and whose outputs count for so many rows.
-ModelSpec balanced(ModelSpec spec, int64_t pool, int64_t repeat) {
+// Adapters that read means of so many inputs, and whose outputs count for so many rows; or with elastic connections.
+ModelSpec balanced(ModelSpec spec, const AdapterSettings& adapter) {
+  const int64_t pool = adapter.pool, repeat = adapter.repeat;
   ModelWeights shapes = empty_weights(spec);
   const auto require = [&](const ParameterInfo& info, const char* option, int64_t n, std::string_view what,
                            int64_t group) {
@@ -153,7 +154,7 @@ ModelSpec balanced(ModelSpec spec, int64_t pool, int64_t repeat) {
     for (const Branch& b : linear.branches) require(info, "repeat", b.row_end - b.row_begin, "outputs", repeat);
   });
   for (Unit& unit : spec.units)
-    for (ModuleAdapter& a : unit.adapters) a.pool = pool, a.repeat = repeat;
+    for (ModuleAdapter& a : unit.adapters) a.pool = pool, a.repeat = repeat, a.elastic = adapter.elastic;
   return spec;
 }
 
@@ -190,8 +191,7 @@ TrainInputs load_inputs(const TrainSettings& s) {
         in.spec.family);
   if (s.adapter)
     in.spec = with_stored_matrices(
-        with_dropout(balanced(adapted(std::move(in.spec), *s.adapter), s.adapter->pool, s.adapter->repeat),
-                     s.adapter->config.dropout),
+        with_dropout(balanced(adapted(std::move(in.spec), *s.adapter), *s.adapter), s.adapter->config.dropout),
         in.dir.path, s.dtype);
   if (has_stored_matrices(in.spec)) {
     if (s.adapter && takes_factors(s.adapter->init))

@@ -39,7 +39,8 @@ struct AdapterSettings {
   // --pool: A reads means of so many neighbouring columns of x. adapt merge --offsets needs a multiple of the base's
   // group (u4, u3, u2: 64; Q4_1: 32). --repeat: each row of B counts for so many neighbouring rows of the weight.
   int64_t pool = 1, repeat = 1;
-  double b_rate = 1;  // --lora-plus-ratio: the learning rate of B divided by that of A
+  bool elastic = false;  // --method irqlora: branches with the elastic connection (model/elastic.h)
+  double b_rate = 1;     // --lora-plus-ratio: the learning rate of B divided by that of A
   // --dpo-beta of --method dpo: β of learning from pairs of answers (train/preference.h).
   std::optional<double> preference;
 };

@@ -65,6 +65,7 @@ Facts settings_facts(const TrainSettings& s, const RunIdentity& id) {
     f.emplace_back("method", s.adapter->preference ? "dpo"
                              : repeat > 1          ? "qblora"  // or qablora, which is the same form
                              : pool > 1            ? "qalora"
+                             : s.adapter->elastic  ? "irqlora"
                              : c.magnitude         ? "dora"
                              : c.rank_stabilized   ? "rslora"
                                                    : "lora");

@@ -54,7 +54,8 @@ void check_zeroth_order(const Options& o, const TrainSettings& s) {
         fmt::format("--optimizer {} takes gradients elsewhere than at the weights that it keeps; choose another rule",
                     name_of(s.optimizer.rule)));
   if (s.adapter && (s.adapter->preference || !s.adapter->trains_a))
-    refuse("learns from the loss of tokens alone; choose --method lora, rslora, qalora, qblora, qablora or dora");
+    refuse(
+        "learns from the loss of tokens alone; choose --method lora, rslora, qalora, qblora, qablora, irqlora or dora");
   if (!o.given("learning-rate")) refuse(fmt::format("say --learning-rate: {}", zeroth_rate_words()));
 }
 

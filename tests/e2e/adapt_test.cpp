@@ -72,6 +72,7 @@ TEST_F(Adapt, AStoppedRunGoesOnToTheSameBits) {
        {"", " --dtype bf16 --init gaussian --method rslora --target q_proj,v_proj",
         " --method dora --adapter-dropout 0.2", " --method dora --dtype bf16", " --init pissa --target v_proj",
         " --init olora --method rslora --dtype bf16 --target v_proj", " --init orthogonal",
+        " --method irqlora --adapter-dropout 0.2 --dtype bf16",
         " --target v_proj --save-modules embed_tokens,lm_head,model.norm",
         " --target v_proj --dtype bf16 --save-modules embed_tokens,lm_head,model.norm"}) {
     const std::string name(1, letter++), rest = std::string("--rank 2") + more;
@@ -320,6 +321,7 @@ TEST_F(Adapt, TakesTheBytesForetoldBesideEveryKindOfCodes) {
                             "u4 --dtype bf16 --multiply fast --target q_proj,v_proj",
                             "u3 --dtype bf16 --multiply exact --method rslora",
                             "nf4 --dtype bf16 --multiply exact --method qblora --rank 16",
+                            "nf4_1 --dtype bf16 --multiply fast --method irqlora --micro-batch 2",
                             "u2 --dtype f32 --multiply fast --valid-data log.txt --eval-every 1",
                             "q4_1 --dtype bf16 --multiply fast --recompute attention --micro-batch 2",
                             "q5_0 --dtype f32 --multiply fast --micro-batch 1"};
@@ -371,11 +373,33 @@ TEST_F(Adapt, BalancesRankAgainstInputsAndOutputs) {
   expect_refusal(2, train("no", "--method qablora --save-modules embed_tokens"), {"--save-modules", "qablora"});
 }
 
+// IR-QLoRA: LoRA with two numbers more for each matrix, in the bytes foretold; its files are ordinary LoRA, in use and merged.
+TEST_F(Adapt, ConnectsElasticallyAndWritesOrdinaryAdapters) {
+  json("quantize " + kModel + " --type nf4_1 --output base");
+  const std::string adapt =
+      "adapt base --data log.txt --dtype f32 --seq 32 --batch 4 --rank 4 --schedule constant "
+      "--warmup-steps 0 --learning-rate 3e-3 --output ";
+  const Json lora = json(adapt + "of-lora --steps 1"), run = json(adapt + "elastic --method irqlora --steps 12");
+  EXPECT_EQ(run["byte_mismatches"], 0);
+  const Safetensors files(root_ + "/elastic/adapter/adapter_model.safetensors");
+  const auto more = static_cast<int64_t>(files.size());  // A and B in the files, two shares in the run
+  EXPECT_EQ(run["predicted_bytes"]["gradients"], lora["predicted_bytes"]["gradients"].get<int64_t>() + 4 * more);
+  EXPECT_EQ(run["predicted_bytes"]["optimizer"], lora["predicted_bytes"]["optimizer"].get<int64_t>() + 8 * more);
+  const std::string eval = "eval base --data log.txt --dtype f32";
+  const double after = loss_of(eval + " --adapter elastic/adapter");
+  EXPECT_LT(after, loss_of(eval) - 0.3);
+  json("adapt merge base elastic/adapter --dtype f32 --output elastic-merged");
+  EXPECT_NEAR(loss_of("eval elastic-merged --data log.txt --dtype f32"), after, 1e-5);
+  expect_refusal(2, adapt + "elastic --steps 13", {"--method: irqlora in the checkpoint"});
+  expect_refusal(2, adapt + "no --method irqlora --pool 2", {"--pool", "--method irqlora", "qblora"});
+  expect_refusal(2, adapt + "no --method irqlora --init pissa", {"--init pissa", "irqlora"});
+}
+
 // QA-LoRA: what was learnt goes into the offsets of the codes, and nothing is lost; where it cannot, the reason is said.
 TEST_F(Adapt, MergesIntoOffsetsAndLosesNothing) {
   write("few.txt", file("log.txt").substr(0, 1500));
   const std::pair<std::string, std::string> cases[] = {
-      {"u4", "qalora"}, {"u3", "qablora"}, {"q4_1", "qablora --pool 32"}};
+      {"u4", "qalora"}, {"u3", "qablora"}, {"nf4_1", "qalora"}, {"q4_1", "qablora --pool 32"}};
   for (const auto& [type, method] : cases) {
     SCOPED_TRACE(type);
     const std::string base = "o-" + type + (type == "q4_1" ? ".gguf" : ""), run = "run-" + base;

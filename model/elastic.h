@@ -1,0 +1,33 @@
+#pragma once
+// IR-QLoRA's elastic connection: an adapter of low rank whose inputs also reach its output past A and B, by fixed means and
+// repeats of which two shares are trained: h = A·x + β₁·E·x, change = B·h + β₂·E·h. Source: Qin et al. 2024,
+// arXiv:2402.05445, §3.3 (recalled), and the authors' code (htqin/IR-QLoRA, utils.py, read), which wants widths that
+// divide; E is the same there.
+
+#include "model/linear_weight.h"
+#include "tensor/arena.h"
+#include "tensor/tensor.h"
+
+namespace tern {
+
+/// E (n, k) has no parameters: with g = gcd(n, k) groups on both sides, each of the n/g outputs of a group is the mean of its
+/// k/g inputs. Shapes  x, dx (rows, k); y, dy (rows, n). Order  groups summed in order, in the wide type; a row depends on
+/// no other.
+/// y += factor·x·Eᵀ
+void add_elastic(double factor, const Tensor& x, const Tensor& y);
+/// dx += factor·dy·E, its backward.
+void add_elastic_gradient(double factor, const Tensor& dy, const Tensor& dx);
+/// Σ over rows of dy·(x·Eᵀ), the gradient of the factor: in f64, rows added in order.
+double elastic_product(const Tensor& dy, const Tensor& x);
+
+/// A branch's trained shares, or what is added to their gradients.
+struct ElasticShares {
+  double of_inputs = 0, of_hidden = 0;  // β₁, β₂
+};
+ElasticShares shares_of(const Branch&);
+void add_to_shares(const ElasticShares&, const Branch& gradient);
+
+/// w + share·E (n, k) in the wide type: the factor of an ordinary adapter.
+Tensor with_elastic(const Tensor& w, double share, Arena&);
+
+}  // namespace tern
