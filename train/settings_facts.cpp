@@ -17,6 +17,39 @@
 namespace tern {
 namespace {
 
+template <class T>
+std::string number(T x) {
+  return fmt::format("{}", x);
+}
+
+Facts adapter_facts(const AdapterSettings& a) {
+  Facts f;
+  const PeftConfig& c = a.config;
+  const int64_t pool = a.pool, repeat = a.repeat;
+  f.emplace_back("method", a.preference        ? "dpo"
+                           : repeat > 1        ? "qblora"  // or qablora, which is the same form
+                           : pool > 1          ? "qalora"
+                           : a.elastic         ? "irqlora"
+                           : c.magnitude       ? "dora"
+                           : c.rank_stabilized ? "rslora"
+                                               : "lora");
+  if (repeat > 1 || (pool > 1 && pool != 64)) f.emplace_back("pool", number(pool));
+  if (repeat > 1) f.emplace_back("repeat", number(repeat));
+  f.emplace_back("rank", number(c.rank));
+  f.emplace_back("alpha", number(c.alpha));
+  f.emplace_back("target", c.targets.all_linear ? "all-linear" : fmt::format("{}", fmt::join(c.targets.names, ",")));
+  if (!c.saved.empty()) f.emplace_back("save-modules", fmt::format("{}", fmt::join(c.saved, ",")));
+  f.emplace_back("init", std::string(name_of(a.init)));
+  if (a.preference) f.emplace_back("dpo-beta", number(*a.preference));
+  if (c.dropout > 0) f.emplace_back("adapter-dropout", number(c.dropout));
+  if (a.b_rate != 1) f.emplace_back("lora-plus-ratio", number(a.b_rate));
+  if (!a.begin.empty())
+    f.emplace_back("adapter's beginning",
+                   fmt::format("CRC-32C {:08x}", file_crc32c(real_io(), peft_weights_file(a.begin))));
+  if (!a.trains_a) f.emplace_back("trained of an adapter", "B");
+  return f;
+}
+
 const std::string* find(const Facts& facts, const std::string& key) {
   for (const auto& [name, value] : facts)
     if (name == key) return &value;
@@ -26,7 +59,6 @@ const std::string* find(const Facts& facts, const std::string& key) {
 }  // namespace
 
 Facts settings_facts(const TrainSettings& s, const RunIdentity& id) {
-  const auto number = [](auto x) { return fmt::format("{}", x); };
   Facts f = {{"model", id.model},
              {"tokenizer", id.tokenizer},
              {"data", id.data},
@@ -59,31 +91,8 @@ Facts settings_facts(const TrainSettings& s, const RunIdentity& id) {
     f.emplace_back("perturbation", number(*s.perturbation));
   }
   if (s.answers != Answers::all) f.emplace_back("answers", std::string(name_of(s.answers)));
-  if (s.adapter) {
-    const PeftConfig& c = s.adapter->config;
-    const int64_t pool = s.adapter->pool, repeat = s.adapter->repeat;
-    f.emplace_back("method", s.adapter->preference ? "dpo"
-                             : repeat > 1          ? "qblora"  // or qablora, which is the same form
-                             : pool > 1            ? "qalora"
-                             : s.adapter->elastic  ? "irqlora"
-                             : c.magnitude         ? "dora"
-                             : c.rank_stabilized   ? "rslora"
-                                                   : "lora");
-    if (repeat > 1 || (pool > 1 && pool != 64)) f.emplace_back("pool", number(pool));
-    if (repeat > 1) f.emplace_back("repeat", number(repeat));
-    f.emplace_back("rank", number(c.rank));
-    f.emplace_back("alpha", number(c.alpha));
-    f.emplace_back("target", c.targets.all_linear ? "all-linear" : fmt::format("{}", fmt::join(c.targets.names, ",")));
-    if (!c.saved.empty()) f.emplace_back("save-modules", fmt::format("{}", fmt::join(c.saved, ",")));
-    f.emplace_back("init", std::string(name_of(s.adapter->init)));
-    if (s.adapter->preference) f.emplace_back("dpo-beta", number(*s.adapter->preference));
-    if (c.dropout > 0) f.emplace_back("adapter-dropout", number(c.dropout));
-    if (s.adapter->b_rate != 1) f.emplace_back("lora-plus-ratio", number(s.adapter->b_rate));
-    if (!s.adapter->begin.empty())
-      f.emplace_back("adapter's beginning",
-                     fmt::format("CRC-32C {:08x}", file_crc32c(real_io(), peft_weights_file(s.adapter->begin))));
-    if (!s.adapter->trains_a) f.emplace_back("trained of an adapter", "B");
-  }
+  if (s.adapter)
+    for (Facts::value_type& fact : adapter_facts(*s.adapter)) f.push_back(std::move(fact));
   return f;
 }
 

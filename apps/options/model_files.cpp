@@ -28,7 +28,7 @@ OptionRows model_file_rows() {
       {.name = "output", .verbs = "export", .type = path, .unit = "PATH", .help = "the directory, or the .gguf file, to write; must not be there yet"},
       {.name = "format", .verbs = "export", .type = choice, .fallback = "hf", .help = "a Hugging Face directory, or one GGUF file; not given: gguf if the output's name ends with .gguf", .choices = {"hf", "gguf"}},
       {.name = "shard-size", .verbs = "export adapt-merge", .type = bytes, .fallback = "5GB", .unit = "SIZE", .help = "of a directory: largest weights file; more is parted into shards", .min = 1},
-      {.name = "offsets", .verbs = "adapt-merge", .type = flag, .help = "a base in codes (u4, u3, u2, q4_1, q5_1) stays as it is but for the offsets of its groups, which take an adapter of means (--method qalora, qablora) whole: in f32, of q4_1 and q5_1 to one rounding to f16"},
+      {.name = "offsets", .verbs = "adapt-merge", .type = flag, .help = "a base in codes (u4, u3, u2, nf4_1, q4_1, q5_1) stays as it is but for the offsets of its groups, which take an adapter of means (--method qalora, qablora) whole: in f32, of q4_1 and q5_1 to one rounding to f16"},
       {.name = "dtype", .verbs = "adapt-merge", .type = choice, .help = "type of the merged weights; not given: the model's own", .choices = {"f32", "bf16", "f16"}},
       {.name = "dtype", .verbs = "export", .type = choice, .help = "type of the written weights; not given: the one the model is kept in; q8_0: --format gguf only", .choices = {"f32", "f16", "bf16", "q8_0"}},
   };
