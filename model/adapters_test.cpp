@@ -271,17 +271,19 @@ TEST(Adapters, StandBesideTheRowsOfTheirModule) {
 }
 
 TEST(Adapters, TrainedParametersAreTheirsAlone) {
-  const ModelSpec full = model_spec(tiny_config("llama")), spec = with_adapters(full, 4);
-  int64_t trained = 0;
-  for (const Unit& unit : spec.units) trained += unit_cost(unit, {}).trained;
-  int64_t elements = 0;
-  for (const ParameterInfo& info : trained_parameters(spec)) {
-    EXPECT_NE(info.name.find(".branches."), std::string::npos) << info.name;
-    EXPECT_TRUE(info.fragments.empty());
-    elements += info.shape.count();
+  const ModelSpec full = model_spec(tiny_config("llama")), plain = with_adapters(full, 4);
+  for (const ModelSpec& spec : {plain, with_elastic(plain)}) {
+    int64_t trained = 0;
+    for (const Unit& unit : spec.units) trained += unit_cost(unit, {}).trained;
+    int64_t elements = 0;
+    for (const ParameterInfo& info : trained_parameters(spec)) {
+      EXPECT_NE(info.name.find(".branches."), std::string::npos) << info.name;
+      EXPECT_TRUE(info.fragments.empty());
+      elements += info.shape.count();
+    }
+    EXPECT_EQ(elements, trained);
+    EXPECT_EQ(parameters(spec).size(), parameters(full).size());
   }
-  EXPECT_EQ(elements, trained);
-  EXPECT_EQ(parameters(spec).size(), parameters(full).size());
   EXPECT_TRUE(trained_parameters(with_adapters(full, 0)).empty());
   EXPECT_EQ(trained_parameters(full).size(), parameters(full).size());
 }
