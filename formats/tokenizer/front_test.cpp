@@ -55,6 +55,20 @@ TEST(TokenizerFront, PrependComesFromWhereTheFirstCharacterLeftComesFrom) {
             (Ids{6, 4, 5, 2, 3}));
 }
 
+// Each word that begins in what was made of the first character is the first one.
+TEST(TokenizerFront, SeveralWordsOfTheFirstCharacterAreEachTheFirst) {
+  using Ids = std::vector<int32_t>;
+  const std::string split_first =
+      std::string(R"({"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, )") + kFirst + "]}";
+  const char* two = R"([{"type": "Replace", "pattern": {"String": "a"}, "content": "x y"}])";
+  // Ids of tokenizers 0.23.3.
+  EXPECT_EQ(ids_of(two, split_first.c_str(), "a"), (Ids{6, 4, 6, 5}));
+  EXPECT_EQ(ids_of(two, split_first.c_str(), "aa"), (Ids{6, 4, 6, 5, 4, 5}));
+  EXPECT_EQ(ids_of(two, split_first.c_str(), "ab"), (Ids{6, 4, 6, 5, 2}));
+  EXPECT_EQ(ids_of(two, split_first.c_str(), "ba"), (Ids{6, 2, 4, 5}));
+  EXPECT_EQ(ids_of(R"([{"type": "Prepend", "prepend": "x "}])", split_first.c_str(), "ab b"), (Ids{6, 4, 6, 1, 2, 2}));
+}
+
 TEST(TokenizerFront, TextBeforeTheFrontIsRefusedWhereTheReferenceMiscountsIt) {
   const std::string before = R"({"type": "Replace", "pattern": {"Regex": "c|^"}, "content": "x"})";
   using Ids = std::vector<int32_t>;

@@ -32,6 +32,12 @@ struct Normalizing {
   size_t num_front = 1;
   bool front_removed = false, put_before_the_front = false;
 
+  size_t front_bytes() const {
+    size_t front = 0;
+    for (size_t k = 0; k < num_front && front < text.size(); ++k)
+      front += static_cast<size_t>(code_point_at(text, front).size);
+    return front;
+  }
   void remove_front(size_t num_characters) {
     front_removed |= num_characters >= num_front && num_characters > 0;
     num_front -= std::min(num_front, num_characters);
@@ -39,10 +45,8 @@ struct Normalizing {
   // `rewrite`: text -> text, character by character or nearly so.
   template <class Rewrite>
   void rewrite_text(const Rewrite& rewrite) {
-    size_t front = 0;
-    for (size_t k = 0; k < num_front && front < text.size(); ++k)
-      front += static_cast<size_t>(code_point_at(text, front).size);
-    if (num_front > 0) num_front = std::max<size_t>(1, count_utf8(rewrite(std::string_view(text).substr(0, front))));
+    if (num_front > 0)
+      num_front = std::max<size_t>(1, count_utf8(rewrite(std::string_view(text).substr(0, front_bytes()))));
     text = rewrite(text);
   }
 
@@ -56,9 +60,7 @@ struct Normalizing {
   void operator()(const ReplaceStep& s) {
     std::vector<TextSpan> matches;
     if (!text.empty()) s.pattern.find_all(text, matches, budget);  // the reference finds none in an empty text
-    size_t front = 0;                                              // bytes of the first num_front characters
-    for (size_t k = 0; k < num_front && front < text.size(); ++k)
-      front += static_cast<size_t>(code_point_at(text, front).size);
+    const size_t front = front_bytes();
     size_t kept = 0, done = 0;  // characters of the new text that come from the first one
     for (const TextSpan m : matches) {
       if (m.begin >= front && m.end > front) break;
@@ -168,7 +170,8 @@ NormalizedText normalize(const std::vector<NormalizeStep>& steps, std::string_vi
     budget.spend_work(before + state.text.size(), "the normalizer");
   }
   budget.spend_bytes(state.text.size(), "the normalizer");
-  return {std::move(state.text), state.front_removed, state.put_before_the_front};
+  const size_t front = state.front_removed ? 0 : state.front_bytes();
+  return {std::move(state.text), front, state.put_before_the_front};
 }
 
 }  // namespace tern

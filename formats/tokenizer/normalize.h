@@ -63,7 +63,7 @@ using NormalizeStep =
 /// What the steps make of a text, and what the pre-tokenizer asks of its front.
 struct NormalizedText {
   std::string text;
-  bool front_removed = false;         // a step took the first characters away
+  size_t front = 0;                   // its first bytes that come from the first character; 0: a step took that away
   bool put_before_the_front = false;  // a Replace whose pattern matched nothing there put text before them
 };
 

@@ -25,7 +25,7 @@ struct Splitting {
   }
 
   void emit(const Word& word, size_t begin, size_t end) {
-    w.next_words.push_back({word.begin + begin, word.begin + end, word.at_start && begin == 0});
+    w.next_words.push_back({word.begin + begin, word.begin + end, word.front - std::min(word.front, begin)});
   }
 
   // Source: the five behaviours of tokenizers' NormalizedString::split, which folds the pieces from the left, or for
@@ -191,7 +191,7 @@ struct Splitting {
   void operator()(const MetaspaceStep& s) {
     rewrite_words([&](const Word& word, std::string_view text) {
       const bool has_it = text.starts_with(' ') || text.starts_with(s.replacement);
-      if (!has_it && (s.scheme == PrependScheme::always || (s.scheme == PrependScheme::first && word.at_start)))
+      if (!has_it && (s.scheme == PrependScheme::always || (s.scheme == PrependScheme::first && word.front > 0)))
         w.next_text += s.replacement;
       for (const char c : text) {
         if (c == ' ')
@@ -211,10 +211,10 @@ struct Splitting {
 
 }  // namespace
 
-void split_words(const std::vector<SplitTextStep>& steps, std::string_view text, bool at_start, WordSplitter& w,
+void split_words(const std::vector<SplitTextStep>& steps, std::string_view text, size_t front, WordSplitter& w,
                  TextBudget& budget) {
   w.text = text;
-  w.words.assign(1, {0, text.size(), at_start});
+  w.words.assign(1, {0, text.size(), front});
   Splitting state{w, budget};
   for (const SplitTextStep& step : steps) {
     budget.spend_work(w.text.size() + TextBudget::kWordWork * w.words.size(), "the pre-tokenizer");

@@ -52,7 +52,8 @@ using SplitTextStep =
 /// A word, as a range of WordSplitter::text.
 struct Word {
   size_t begin, end;
-  bool at_start;  // begins where the whole text begins
+  size_t
+      front;  // its first bytes that come from the whole text's first character; as the last rewriting step found them
 };
 
 /// The words of a text, and memory to find them, which calls use one after another.
@@ -62,8 +63,8 @@ struct WordSplitter {
   std::vector<TextSpan> spans;
 };
 
-/// Splits `text` by the steps; its words are then in the splitter. at_start: whether `text` is the beginning of the
-/// whole text. No step may make more than the budget has.
-void split_words(const std::vector<SplitTextStep>&, std::string_view text, bool at_start, WordSplitter&, TextBudget&);
+/// Splits `text` by the steps; its words are then in the splitter. front: the first bytes of `text` that come from the whole
+/// text's first character: a word that begins there is a first one to Metaspace. No step may make more than the budget has.
+void split_words(const std::vector<SplitTextStep>&, std::string_view text, size_t front, WordSplitter&, TextBudget&);
 
 }  // namespace tern

@@ -78,7 +78,7 @@ void encode_stretches(const TokenizerData& t, std::string_view text, EncodeScrat
   }
 }
 
-void encode_plain(const TokenizerData& t, std::string_view text, bool at_start, EncodeScratch& s, TextBudget& budget,
+void encode_plain(const TokenizerData& t, std::string_view text, size_t front, EncodeScratch& s, TextBudget& budget,
                   std::vector<int32_t>& ids) {
   if (t.splitters.empty() && t.model.cuts_at_metaspace) return encode_stretches(t, text, s, budget, ids);
   if (t.scanner) {  // words come and go one by one
@@ -89,7 +89,7 @@ void encode_plain(const TokenizerData& t, std::string_view text, bool at_start, 
     }
     return;
   }
-  split_words(t.splitters, text, at_start, s.words, budget);
+  split_words(t.splitters, text, front, s.words, budget);
   for (const Word& word : s.words.words)
     encode_word(t, std::string_view(s.words.text).substr(word.begin, word.end - word.begin), s, budget, ids);
 }
@@ -121,7 +121,7 @@ void encode_text(const TokenizerData& t, std::string_view text, const EncodeOpti
       continue;
     }
     std::string_view piece = text.substr(part.begin, part.end - part.begin);
-    NormalizedText normalized;
+    NormalizedText normalized{.front = 1};
     if (!t.normalizers.empty()) {
       normalized = normalize(t.normalizers, piece, budget);
       piece = normalized.text;
@@ -137,8 +137,8 @@ void encode_text(const TokenizerData& t, std::string_view text, const EncodeOpti
         ids.push_back(t.added[static_cast<size_t>(inner.token)].id);
         continue;
       }
-      const bool at_start = part.begin == 0 && inner.begin == 0 && !normalized.front_removed;
-      encode_plain(t, piece.substr(inner.begin, inner.end - inner.begin), at_start, s, budget, ids);
+      const size_t front = part.begin > 0 ? 0 : normalized.front - std::min(normalized.front, inner.begin);
+      encode_plain(t, piece.substr(inner.begin, inner.end - inner.begin), front, s, budget, ids);
     }
   }
 }
