@@ -81,6 +81,7 @@ ExpertRows expert_rows_here(const MoeSpec& u, const Routing& r, const Tensor& ar
   rows.room = expert_rows(u, {.tokens = r.chosen_TK.rows(),
                               .expert = static_cast<int64_t>(ranks),
                               .capacity_factor = c.experts->capacity_factor});
+  c.experts->routed.more = std::max(c.experts->routed.more, rows.count() - rows.room);
   return rows;
 }
 

@@ -16,6 +16,7 @@ struct RoutedRows {
   int64_t own = 0, left = 0,
           came = 0;   // of the last pass: rows of this rank's tokens; rows of these to other ranks; from other ranks
   double most = 0;    // of any pass: rows of this rank's experts, over an even share
+  int64_t more = 0;   // of any pass: rows of this rank's experts that tensors had no room for
   Arena beyond = {};  // rows that their tensors have no room for (allocate_rows)
 };
 

@@ -4,6 +4,7 @@
 
 #include <functional>
 
+#include "base/units.h"
 #include "comm/ranks_testing.h"
 #include "spec/recompute.h"
 #include "train/mesh_testing.h"
@@ -140,9 +141,40 @@ TEST(TrainExperts, NoRowIsDroppedWhereThereIsNoRoomForIt) {
   EXPECT_TRUE(bits_of(got, narrow) == bits_of(want, wide));
   EXPECT_LT(got.predicted.tensors(), want.predicted.tensors());
   EXPECT_GT(got.counted_peak_bytes, got.predicted.tensors());
-  EXPECT_TRUE(std::ranges::any_of(notes, [](const std::string& text) {
-    return text.find("times an even share of rows") != std::string::npos;
+  EXPECT_TRUE(std::ranges::any_of(notes, [&](const std::string& text) {
+    return text.find("times an even share of rows") != std::string::npos &&
+           text.ends_with(format_bytes(got.counted_peak_bytes - got.predicted.tensors()) + " more were taken");
   })) << fmt::format("{}", fmt::join(notes, "\n"));
+}
+
+// The first step says so, once; the factor that it names has room for that step.
+TEST(TrainExperts, RowsWithoutRoomAreToldWhenTheyFirstCome) {
+  const RunInputs inputs(false);
+  write_mixture(inputs, kMixtral);
+  TrainSettings s = short_run(inputs, DType::f32);
+  const auto told = [&](double capacity, int64_t steps) {
+    s.schedule.total_steps = steps;
+    MemoryIo io;
+    std::vector<std::string> notes;
+    int64_t last = 0;
+    TrainHooks hooks;
+    hooks.step = [&](const StepReport& r) { last = r.step; };
+    hooks.note = [&](const std::string& text) {
+      if (text.find("have had room") == std::string::npos) return;
+      EXPECT_TRUE(text.starts_with(fmt::format("step {}: ", last))) << text;
+      notes.push_back(text);
+    };
+    train_in_mesh(s, {.data = 4, .experts = 4, .capacity = capacity}, io, hooks);
+    return notes;
+  };
+  const std::vector<std::string> notes = told(1, 3);
+  ASSERT_EQ(notes.size(), 1u) << fmt::format("{}", fmt::join(notes, "\n"));
+  EXPECT_TRUE(notes[0].starts_with("step 1: "));
+  const size_t at = notes[0].find("; ", notes[0].find("--capacity-factor 1;")) + 2;
+  const double enough = std::stod(notes[0].substr(at));
+  EXPECT_GT(enough, 1);
+  EXPECT_TRUE(told(enough, 1).empty());
+  EXPECT_EQ(told(enough - 0.1, 1).size(), 1u);
 }
 
 // Twice, and over sockets.

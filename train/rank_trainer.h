@@ -24,6 +24,7 @@
 #include "train/slow_ranks.h"
 #include "train/train_state.h"
 #include "train/trainer.h"
+#include "train/uneven_rows.h"
 #include "update/perturbed_weights.h"
 
 namespace tern {
@@ -79,6 +80,7 @@ class RankTrainer {
     double loss_sum = 0;
     int64_t peak_bytes = 0, message_bytes = 0;
     std::vector<double> pass_seconds{};  // of each rank
+    std::vector<RankRows> rows{};        // of each rank; empty without expert groups
   };
   StepReport step(std::vector<MicroBatch>& batches, int64_t targets);
   // A step without backward passes (rank_trainer_zeroth.cpp).
@@ -99,8 +101,8 @@ class RankTrainer {
   void after_step(const ExecuteResult& run, const Totals& totals, StepReport& report);
   // Notes a rank that is slower than the others. Where groups share out matrices or rows it notes nothing, as their ranks wait for each other inside the passes.
   void tell_slow_rank(const Totals& totals);
-  // At the end: how uneven the rows of experts were, if they took more memory than was predicted. All ranks call it.
-  void tell_uneven_rows();
+  // Notes the first step in which experts' rows took more memory than was predicted.
+  void tell_uneven_rows(const Totals& totals);
   // Called when a step was faster than the probe. Other programs can only slow the probe down, so the probe was disturbed.
   void raise_peak(StepReport& report);
   // If the disk refuses the trace, a note says so and the run goes on.
@@ -177,9 +179,10 @@ class RankTrainer {
   int64_t begin_ns_ = 0, last_ns_ = 0, page_ns_ = 0;
   int64_t text_room_ = 0;  // bytes a document may take while it is packed
   bool probe_beaten_ = false, traced_ = false, page_failed_ = false;
-  std::optional<SlowRanks> slow_;    // on the first rank
-  BestEvaluation best_;              // on the first rank
-  std::optional<MetricRow> missed_;  // the row whose evaluation a stop ended, in the run that this one resumes
+  std::optional<SlowRanks> slow_;     // on the first rank
+  std::optional<UnevenRows> uneven_;  // where rows had no room
+  BestEvaluation best_;               // on the first rank
+  std::optional<MetricRow> missed_;   // the row whose evaluation a stop ended, in the run that this one resumes
 };
 
 }  // namespace tern

@@ -142,6 +142,10 @@ RankTrainer::Totals RankTrainer::gather_totals(const ExecuteResult& run, size_t 
                                      (robust_ ? robust_->staging.peak_total() : 0) +
                                      (outer_ ? outer_->staging.peak_total() + outer_->pair_staging : 0)));
   mine.push_back(pass_seconds(run.trace));
+  const RoutedRows* const routed = groups_.routed.get();
+  if (routed)
+    mine.insert(mine.end(),
+                {routed->most, static_cast<double>(routed->more), static_cast<double>(routed->beyond.peak_total())});
   const std::vector<double> all = world().gather(mine);
   Totals totals;
   for (size_t first = 0; first < all.size(); first += mine.size()) {
@@ -149,6 +153,10 @@ RankTrainer::Totals RankTrainer::gather_totals(const ExecuteResult& run, size_t 
     totals.peak_bytes += static_cast<int64_t>(all[first + micros]);
     totals.message_bytes += static_cast<int64_t>(all[first + micros + 1]);
     totals.pass_seconds.push_back(all[first + micros + 2]);
+    if (routed)
+      totals.rows.push_back({.most = all[first + micros + 3],
+                             .more = static_cast<int64_t>(all[first + micros + 4]),
+                             .bytes = static_cast<int64_t>(all[first + micros + 5])});
   }
   return totals;
 }
@@ -173,6 +181,7 @@ void RankTrainer::after_step(const ExecuteResult& run, const Totals& totals, Ste
   result_.last_step = state_.step;
   if (hooks_.step) hooks_.step(report);
   tell_slow_rank(totals);
+  tell_uneven_rows(totals);
   // The second step is warm: kernels are made, pages are there.
   const bool trace_now = state_.step == std::min(result_.first_step + 2, s_.schedule.total_steps);
   if (trace_now && !s_.trace.empty()) write_trace(run);
@@ -183,6 +192,13 @@ void RankTrainer::tell_slow_rank(const Totals& totals) {
   if (!slow_) slow_.emplace(place_.replicas);
   if (const std::optional<std::string> text = slow_->add(totals.pass_seconds))
     note(fmt::format("step {}: {}", state_.step, *text));
+}
+
+void RankTrainer::tell_uneven_rows(const Totals& totals) {
+  const bool first = !uneven_;
+  uneven_ = uneven_rows(totals.rows);
+  if (leads() && first && uneven_)
+    note(fmt::format("step {}: {}", state_.step, describe_first(*uneven_, s_.capacity_factor)));
 }
 
 // A neighbour can only slow the probe down, so a step that beats it shows that the probe was disturbed.

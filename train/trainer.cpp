@@ -5,7 +5,6 @@
 #include <array>
 
 #include "base/error.h"
-#include "base/units.h"
 #include "kernels/dispatch.h"
 #include "train/async_trainer.h"
 #include "train/label_flip.h"
@@ -82,7 +81,7 @@ void RankTrainer::train() {
     }
     if (leads()) writer_->poll();
   }
-  tell_uneven_rows();
+  if (leads() && uneven_) note(describe_all(*uneven_, s_.capacity_factor));
   result_.seconds = seconds_between(begin_ns_, clock_.now_ns()) - result_.evaluation_seconds;
   result_.tokens_per_s =
       rate(static_cast<double>(s_.batch * s_.seq * (state_.step - result_.first_step)), result_.seconds);
@@ -100,19 +99,6 @@ void RankTrainer::tell(const StepReport& report, bool last) {
   if (evaluates_at(s_, state_.step) && !add_evaluation(row)) result_.end = TrainEnd::interrupted;
   if (!row.values.empty()) log_->append(std::move(row));
   if (!last) write_page(true);
-}
-
-void RankTrainer::tell_uneven_rows() {
-  if (!groups_.routed) return;
-  const std::array<double, 2> own{groups_.routed->most, static_cast<double>(groups_.routed->beyond.peak_total())};
-  const std::vector<double> all = world().gather(own);
-  double most = 0, bytes = 0;
-  for (size_t r = 0; r < all.size(); r += 2) most = std::max(most, all[r]), bytes += all[r + 1];
-  if (leads() && bytes > 0)
-    note(fmt::format(
-        "the experts of a rank got up to {:.2f} times an even share of rows; the predicted memory has room for "
-        "{:.2f} (--capacity-factor), and {} more were taken",
-        most, s_.capacity_factor, format_bytes(static_cast<int64_t>(bytes))));
 }
 
 // This rank's share of the next step: micro-batches are numbered over the ranks, one after the other.

@@ -1,0 +1,36 @@
+#pragma once
+// What a run says of the rows that experts of a rank got and the predicted memory had no room for (--capacity-factor).
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+
+namespace tern {
+
+/// What a rank's passes have counted since the run began (RoutedRows).
+struct RankRows {
+  double most = 0;    // of any pass: rows of its experts, over an even share
+  int64_t more = 0;   // of any pass: rows of its experts that there was no room for
+  int64_t bytes = 0;  // memory that was taken beside the prediction, at its highest
+};
+
+/// The same of all ranks.
+struct UnevenRows {
+  double most = 0;    // of any rank
+  int rank = 0;       // the rank with the most rows that there was no room for
+  int64_t more = 0;   // these rows
+  int64_t bytes = 0;  // the sum over ranks
+};
+/// Nothing, if all rows had room.
+std::optional<UnevenRows> uneven_rows(std::span<const RankRows>);
+
+/// The least --capacity-factor, to two decimals, that has room for `most` times an even share.
+double sufficient_factor(double most);
+
+/// For people: when rows first had no room, and at the end of the run. `factor`: TrainSettings::capacity_factor. Shares are rounded up, so that
+/// a --capacity-factor of the number that is named has room.
+std::string describe_first(const UnevenRows&, double factor);
+std::string describe_all(const UnevenRows&, double factor);
+
+}  // namespace tern
