@@ -10,6 +10,7 @@
 #include "comm/ranks_testing.h"
 #include "exec/executor_testing.h"
 #include "exec/stage_messages.h"
+#include "model/expert_ranks.h"
 #include "program/lower.h"
 #include "program/validate.h"
 #include "spec/recompute.h"
@@ -125,21 +126,28 @@ void mutate(Program& p, Draw& draw) {
   }
 }
 
-// A step of so many stages, each on one rank, and the model that it trains.
+// A step of so many stages, each on so many ranks, which share out the experts of mixtures; and the model that it trains.
 struct Step {
   Case model;
+  int expert_ranks;
   Placement placed;
   Program program;
   std::vector<int> home;  // of each unit: its device
 };
 
-Step step_of(int stages, PipelineSchedule schedule, bool tied) {
-  Step step{
-      .model = {"mutated", DType::f32, Multiply::exact, tied, 16, 5, {1, 1}}, .placed = {}, .program = {}, .home = {}};
+Step step_of(int stages, PipelineSchedule schedule, bool tied, int expert_ranks = 1) {
+  Step step{.model = {"mutated", DType::f32, Multiply::exact, tied, 16, 5, {1, 1}},
+            .expert_ranks = expert_ranks,
+            .placed = {},
+            .program = {},
+            .home = {}};
+  step.model.experts = expert_ranks > 1;
   const ModelSpec spec = spec_of(step.model);
   const auto layers = static_cast<int>(layers_of(spec).size());
   Plan plan{.parameters = num_parameters(spec)};
-  plan.job = {.batch = 2, .seq = 5, .dtype = DType::f32, .gradients = DType::f32};
+  plan.job = {.batch = 2 * expert_ranks, .seq = 5, .dtype = DType::f32, .gradients = DType::f32};
+  plan.job.capacity_factor = expert_ranks;
+  plan.choice.mesh.data = plan.choice.mesh.expert = expert_ranks;
   plan.choice.num_stages = stages, plan.choice.schedule = schedule, plan.choice.num_micro = 2;
   for (int l = 0; l < layers; ++l)
     plan.layers.push_back(
@@ -175,34 +183,53 @@ Program list_of(const Program& all, int rank) {
   return mine;
 }
 
-void execute_on_stages(const Step& step, const Program& all) {
-  const int stages = all.num_ranks;
-  with_comms(stages, {.baton = true}, [&](Comm& world) {
+// Without the experts of other ranks.
+void drop_others(const Shares& shares, const ModelSpec& spec, ModelWeights& w) {
+  const std::vector<ParameterInfo> infos = trained_parameters(spec);
+  const std::vector<Tensor*> tensors = trained_tensors(spec, w);
+  for (size_t p = 0; p < infos.size(); ++p)
+    if (is_expert(infos[p]) && !shares.held[p]) *tensors[p] = {};
+}
+
+// Of a stage several ranks run the same list.
+void execute_on_ranks(const Step& step, const Program& all) {
+  const int each = step.expert_ranks;
+  with_comms(all.num_ranks * each, {.baton = true}, [&](Comm& world) {
     Bench run(step.model);
-    const int device = world.rank(), last = step.home.back();
+    const int device = world.rank() / each, replica = world.rank() % each, last = step.home.back();
     const std::vector<int> zero(run.spec.units.size(), 0);
-    run.state = make_optimizer_state(run.spec, run.weights, run.config, run.arena,
-                                     make_mesh_shares(run.spec, run.config.rule, zero, step.home, {device, 0, 1}));
+    const Shares shares =
+        make_mesh_shares(run.spec, run.config.rule, zero, step.home,
+                         {.device = device, .replica = replica, .replicas = each, .expert_ranks = each});
+    drop_others(shares, run.spec, run.weights), drop_others(shares, run.spec, run.gradients);
+    run.state = make_optimizer_state(run.spec, run.weights, run.config, run.arena, shares);
     run.update.emplace(make_update_pass(run.spec, run.state, run.config, run.weights, run.gradients));
     if (run.spec.head().tied && last == device && step.home.front() != device)
       run.update->gradients[0] = dense_rows(head_of(run.gradients).projection);
-    Comm replicas(group_of(world.transport(), {device}));
+    std::vector<int> of_stage;
+    for (int r = 0; r < each; ++r) of_stage.push_back(device * each + r);
+    Comm replicas(group_of(world.transport(), of_stage)), with_experts(group_of(world.transport(), of_stage)),
+        same_experts(group_of(world.transport(), {world.rank()}));
+    RoutedRows routed;
+    const ExpertRanks experts{with_experts, static_cast<double>(each), routed};
     std::optional<Comm> tables;
     if (device == step.home.front() || device == last)
-      tables.emplace(group_of(world.transport(), {step.home.front(), last}));
+      tables.emplace(group_of(world.transport(), {step.home.front() * each + replica, last * each + replica}));
     begin_step(*run.update, 1, [](int64_t) { return 1e-2; });
-    execute(list_of(all, device), {.spec = run.spec,
-                                   .weights = run.source,
-                                   .gradients = &run.gradients,
-                                   .micro_batches = run.batches,
-                                   .loss_scale = 0.125,
-                                   .compute = {run.arena, Multiply::exact},
-                                   .update = &*run.update,
-                                   .world = &world,
-                                   .replicas = &replicas,
-                                   .tables = tables ? &*tables : nullptr,
-                                   .arrivals = arrivals_of(all, device),
-                                   .step_targets = 1});
+    execute(list_of(all, device),
+            {.spec = run.spec,
+             .weights = run.source,
+             .gradients = &run.gradients,
+             .micro_batches = run.batches,
+             .loss_scale = 0.125,
+             .compute = {.arena = run.arena, .multiply = Multiply::exact, .experts = each > 1 ? &experts : nullptr},
+             .update = &*run.update,
+             .world = &world,
+             .replicas = &replicas,
+             .same_experts = each > 1 ? &same_experts : nullptr,
+             .tables = tables ? &*tables : nullptr,
+             .arrivals = arrivals_of(all, device),
+             .step_targets = 1});
   });
 }
 
@@ -213,8 +240,8 @@ struct Tally {
 void run_mutated(const Step& step, const Program& mutated, Tally& tally) {
   if (!validate(mutated).empty()) return void(++tally.found);
   try {
-    if (mutated.num_ranks > 1)
-      execute_on_stages(step, mutated);
+    if (mutated.num_ranks * step.expert_ranks > 1)
+      execute_on_ranks(step, mutated);
     else
       Bench(step.model).execute_with(mutated, Multiply::exact, 0.125);
     ++tally.ended;
@@ -226,10 +253,11 @@ void run_all(uint64_t count) {
   const uint64_t seed = given ? std::strtoull(given, nullptr, 10) : 1;
   const std::vector<Step> steps{step_of(1, PipelineSchedule::one_f_one_b, true),
                                 step_of(2, PipelineSchedule::one_f_one_b, false),
-                                step_of(2, PipelineSchedule::zb_h1, false), step_of(2, PipelineSchedule::gpipe, true)};
+                                step_of(2, PipelineSchedule::zb_h1, false), step_of(2, PipelineSchedule::gpipe, true),
+                                step_of(1, PipelineSchedule::one_f_one_b, false, 2)};
   for (const Step& step : steps) {
     ASSERT_EQ(validate(step.program), std::vector<std::string>{});
-    if (step.program.num_ranks > 1) execute_on_stages(step, step.program);
+    if (step.program.num_ranks * step.expert_ranks > 1) execute_on_ranks(step, step.program);
   }
   Tally tally;
   for (uint64_t number = 0; number < count; ++number) {

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "program/dependencies.h"
+#include "program/routed_rows.h"
 
 namespace tern {
 namespace {
@@ -271,6 +272,8 @@ struct Checker {
       if (!training && i.op != Opcode::forward) fault("in a forward program");
     }
     whole();
+    const std::vector<std::string> rows = faults_of_routed_rows(program);
+    faults.insert(faults.end(), rows.begin(), rows.end());
     const Dependencies d = dependencies_of(program);
     faults.insert(faults.end(), d.faults.begin(), d.faults.end());
     if (d.order.size() < program.instructions.size()) faults.push_back("deadlock: " + describe_deadlock(program, d));

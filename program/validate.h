@@ -31,6 +31,9 @@ namespace tern {
 ///          after NORM, or, if it reads a `summand`, after the unit's last BACKWARD_WEIGHT; then no pass of the unit.
 /// Whole    every (unit, micro) runs FORWARD, BACKWARD_INPUT (not the embedding) and BACKWARD_WEIGHT exactly once; one
 ///          NORM to a rank; UPDATE of every unit exactly once.
+/// Rows     rows go to other ranks' experts in FORWARD, RECOMPUTE and BACKWARD_INPUT alone. If one of a unit's passes sends some, each of these
+///          does in every micro-batch: FORWARD the same multiple of its output's bytes, and as many bytes that tell how many rows come;
+///          RECOMPUTE what its FORWARD sends; BACKWARD_INPUT more than its FORWARD, at most twice as much, in one ratio for all units.
 /// `training` false: a forward program, with FORWARD alone.
 std::vector<std::string> validate(const Program&, bool training = true);
 
