@@ -227,10 +227,14 @@ void add_unpacked(const CodedRows& piece, int64_t first, int64_t number, int64_t
   CodedRow w[kUnpacked];
   for (int64_t r = 0; r < number; ++r) w[r] = coded_row(piece, first + r, k);
   const bool leasts = has_leasts(piece.type);
+  const int64_t follow = smaller(number, piece.count - first - number);  // rows that come next
   for (int64_t k0 = 0; k0 < x.count; k0 += kGroupedCodes) {
     const int64_t here = smaller(kGroupedCodes, x.count - k0), next = smaller(kGroupedCodes, x.count - k0 - here);
     for (int64_t r = 0; r < number; ++r) {
-      if (next > 0) fetch(w[r], x.at + k0 + here, next);
+      if (next > 0)
+        fetch(w[r], x.at + k0 + here, next);
+      else if (r < follow)
+        fetch({blocks_of_row(piece, first + number + r, k), w[r].decoder, {}}, x.at, smaller(kGroupedCodes, x.count));
       unpack(w[r], x.at + k0, here, groups[r]);
     }
     for (int64_t i = 0; i < x.rows; ++i)

@@ -19,12 +19,17 @@ inline int64_t place_of_row(const CodedRows& piece, int64_t row) {
   const int64_t half = piece.head_dim / 2, in_head = row % piece.head_dim;
   return row + in_head % half * 2 + in_head / half - in_head;
 }
-inline CodedRow coded_row(const CodedRows& piece, int64_t row, int64_t k) {
+/// Its blocks, behind what stands before them.
+inline const uint8_t* blocks_of_row(const CodedRows& piece, int64_t row, int64_t k) {
   const BlockDecoder& type = decode_table.of[static_cast<int>(piece.type)];
   const int64_t row_bytes = type.row_header_bytes + k / type.block_elements * type.block_bytes;
-  const uint8_t* at = piece.bytes + place_of_row(piece, row) * row_bytes;
-  if (type.decode) return {at, &type, {}};
-  return {at + type.row_header_bytes, &type, {piece.tables, to_float(number_at<bf16>(at))}};
+  return piece.bytes + place_of_row(piece, row) * row_bytes + type.row_header_bytes;
+}
+inline CodedRow coded_row(const CodedRows& piece, int64_t row, int64_t k) {
+  const BlockDecoder& type = decode_table.of[static_cast<int>(piece.type)];
+  const uint8_t* blocks = blocks_of_row(piece, row, k);
+  if (type.decode) return {blocks, &type, {}};
+  return {blocks, &type, {piece.tables, to_float(number_at<bf16>(blocks - type.row_header_bytes))}};
 }
 
 /// Asks for the bytes of elements [begin, begin + count): 64 rows at a time are more streams than the processor follows
