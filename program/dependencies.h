@@ -14,14 +14,14 @@ namespace tern {
 struct Dependencies {
   std::vector<int> first, list;  // instruction i waits for list[first[i]] … list[first[i + 1] − 1]
   std::vector<int> send_of;      // for each RECV its SEND; −1 for other instructions
-  std::vector<int> order;        // an order in which all can run; shorter than the Program if there is a deadlock
+  std::vector<int> order;        // an order in which all can run; in a deadlock only those that can run
   std::vector<std::string>
-      faults;  // broken rules, without place: SENDs and RECVs without a partner, places that are not there
+      faults;  // broken rules with the instruction: SEND or RECV without a partner, doubled SEND, `waits` out of range
 };
 
-/// An instruction waits for: the one before it on its resource of its rank (for a SEND: on its link); the earlier
-/// instruction of its rank that allocates what it reads; its `waits`. A RECV waits for its SEND (the same
-/// buffer, from `peer` to its rank), not for its resource. Ranks and peers must be in range.
+/// Instruction i waits for the previous instruction of i's rank on i's resource (a SEND: on the link to `peer`), for
+/// the earlier instruction of i's rank that allocates what i reads, and for i's `waits`. A RECV does not wait for the
+/// previous instruction, but for the SEND of the same buffer from `peer`. Ranks and peers must be in range.
 Dependencies dependencies_of(const Program&);
 
 /// "rank 0 at [3] FORWARD unit 1 micro 0, which waits for [7] …" for each rank's first instruction that cannot run.

@@ -33,8 +33,8 @@ LinkBytes ring_link_bytes(const Instruction&);
 struct RowsSent {
   int64_t own = 0, left = 0, came = 0;
 };
-/// Bytes that a rank sends and receives in a unit's pass over an expert group of k = `ranks` ranks, for actual rows.
-/// If an even router sends each rank r rows: {r·k, r·(k−1), r·(k−1)} rows, (routed_bytes + told_bytes)·(k−1)/k bytes.
+/// Bytes that a rank sends and receives in a unit's pass over an expert group of k = `ranks` ranks, for actual rows. If
+/// all ranks send m rows to each rank: {m·k, m·(k−1), m·(k−1)} rows, (routed_bytes + told_bytes)·(k−1)/k bytes.
 LinkBytes routed_link_bytes(const Instruction&, int ranks, const RowsSent&);
 
 }  // namespace tern

@@ -9,8 +9,7 @@
 namespace tern {
 
 /// The list of one device of the pipeline (`rank`, from 0) of one optimizer step, with the device's resident buffers.
-/// forward   RECV of the input; per layer GATHER (ZeRO 3), FORWARDs, STORE (activations off the device); SEND of the
-///           output
+/// forward   RECV of the input; per layer GATHER (ZeRO 3), FORWARDs, STORE (activations off device); SEND of the output
 /// backward  RECV of the output's gradient; LOAD of the last layer; per layer, last first: LOAD of the layer before,
 ///           GATHER (ZeRO 3), per unit RECOMPUTE, BACKWARD_INPUT (not the embedding) and, unless the schedule splits
 ///           backward passes, BACKWARD_WEIGHT; SEND of the input's gradient
@@ -19,17 +18,17 @@ namespace tern {
 ///           unit's UPDATE. With updates_in_backward a layer's UPDATEs end the layer's backward.
 /// Gathers   A buffer that a GATHER of ZeRO 3 fills ends with the pass's last instruction on the layer (if the schedule
 ///           splits: BACKWARD_INPUT). Without stages a GATHER of a tied head's layer also brings the embedding's table.
-/// Sums      These follow the BACKWARD_WEIGHT of a layer's first unit, in this order (gradient link: the last two):
-///           - in a tensor group, for parameters that several ranks hold alike: REDUCEs over `tensor` and over `keys`
-///           - over replicas: REDUCE (ZeRO 0) or SCATTER (ZeRO 1) in the last micro-batch, SCATTER (ZeRO 2, 3) in each
-///           - in a pipeline, for a tied table: REDUCE over `tables`, only in the list of the device with the copy
+/// Sums      These follow the BACKWARD_WEIGHT of a layer's first unit, in this order:
+///           - compute, in a tensor group: REDUCEs over `tensor` and `keys` of parameters that several ranks hold alike
+///           - gradient link, replicas: REDUCE (ZeRO 0) or SCATTER (1) in the last micro-batch, SCATTER (2, 3) in each
+///           - gradient link, pipeline: REDUCE over `tables` of a tied table, in the list of the device with the copy
 ///           Without stages a tied table's REDUCE follows the embedding's last BACKWARD_WEIGHT of a group of
 ///           micro-batches (ZeRO 2, 3: of each micro-batch). exec/executor.h says when a sum really runs.
 /// Buffers   output(u): from FORWARD(u) or RECV to BACKWARD_WEIGHT(u+1), which reads output(u) as x.
 ///           saved(u): from FORWARD(u), or from RECOMPUTE(u) just before the backward, to BACKWARD_WEIGHT(u).
 ///           gradient(u): from BACKWARD_INPUT(u+1) or RECV, and left(u): from BACKWARD_INPUT(u), to BACKWARD_WEIGHT(u).
-///           held: a layer's activations off the device, from STORE to LOAD. summand: as zeros from the layer's first
-///           BACKWARD_WEIGHT (with the head: the head's FORWARD), to the JOIN of the SCATTER or to the last UPDATE.
+///           held: a layer's activations off the device, from STORE to LOAD. summand: begins as zeros at the layer's
+///           first BACKWARD_WEIGHT (with the head: at its FORWARD), ends with the SCATTER's JOIN or the last UPDATE.
 ///           The head's FORWARD makes no output: it ends in the loss and saves the gradient of the head's normed input.
 /// Joins     A JOIN waits for a SEND, a STORE or a micro-batch's SCATTER, and frees what that transfer read. Joined are
 ///           - before a stage's next forward (backward): the stage's SENDs of outputs (of gradients), except the newest
@@ -41,11 +40,12 @@ namespace tern {
 /// Sizes     a unit: unit_cost_in_mesh of Placement::query; a SEND: the unit's output; a collective: the whole tensor.
 /// Costs     per element, in words of 4 bytes (f64: 8): REDUCE of a tied table 1 flop, 4 words; NORM 2 flops, 1 word;
 ///           MERGE 1 flop and 3 words per sum added, 3 words to keep a sum. UPDATE: update_cost, from ZeRO 1 on divided
-///           by the replicas; within the backward plus NORM's.
-/// Messages  NORM: 8 bytes (whether a rank refuses). In tensor groups also 8 bytes per rank of the run. Without tensor
-///           groups also 8·(1 + the rule's sums over the model) per shared-out block (kUpdateBlock); in a pipeline or
-///           with expert groups instead per trained block of the whole model. UPDATE of a shared-out unit: 8·(the
-///           rule's sums over a parameter) per block. If the run has one rank: no message, no sum or GATHER over ranks.
+///           by the replicas. An UPDATE within the backward also counts the unit's NORM cost, and NORM counts nothing.
+/// Messages  in bytes; none in a run of one rank. NORM: 8 (whether a rank refuses), and by case, s: the rule's sums over the model:
+///           - tensor groups: 8 per rank of the run
+///           - else pipeline or expert groups: 8·(1 + s) per trained block (kUpdateBlock) of the model
+///           - else: 8·(1 + s) per shared-out block
+///           UPDATE of a shared-out unit: 8·(the rule's sums over a parameter) per block.
 /// Errors    usage: the schedule's order follows the stages' times, and the plan does not say those times.
 ///           TERN_CHECK: a stage without layers, fewer than two units, no such device, contradictions in the placement.
 Program lower(const ModelSpec&, const Placement&, int rank);

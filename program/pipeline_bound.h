@@ -9,16 +9,16 @@ namespace tern {
 /// A lower bound of the makespan of run_pipeline(shape, pipeline_order(shape, t), t) for every t whose elements are all
 /// at least those of `times`; so `times` may hold lower bounds of what is not decided yet.
 ///
-/// For GPipe without begin and tail it is the makespan. For 1F1B and its deep form it counts leads in and out, a
-/// stage's or a link's whole work, and the cycles that a limited number of micro-batches in flight forces on
-/// neighbouring stages; it is the makespan in most cases (figures in the README). For others it counts the busiest
-/// device with its lead-in and lead-out.
+/// The bound is the largest of: the work of a device or a link, with the least times before and after; for 1F1B and
+/// deep 1F1B also cycles over neighbouring stages, because few micro-batches may be in flight; for zero bubble H1, H2
+/// also round trips to the last stage. The bound is the makespan for GPipe without begin and tail, for 1F1B in about
+/// half of the cases, for deep 1F1B in most (figures in the README).
 /// Units   ps. Time: O(P²) for P stages, whatever the number of micro-batches.
 /// Source  ours.
 int64_t pipeline_lower_bound(const PipelineShape&, const PipelineTimes&);
 
-/// The most micro-batches that a stage of 1F1B, its deep form, GPipe or zero bubble has in flight: between a forward's
-/// start and its backward's end. Only for one chunk per device.
+/// The most micro-batches that a stage of GPipe, 1F1B, deep 1F1B or zero bubble H1, H2 has in flight: between the start
+/// of a forward and the end of that micro-batch's backward. Only for one chunk per device.
 int max_in_flight(const PipelineShape&, int stage);
 
 }  // namespace tern

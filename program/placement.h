@@ -39,11 +39,11 @@ struct Placement {
   // If set, gradients of the ranks of the run are not summed layer by layer but aggregated as one vector before NORM
   // (update/robust.h). Each rank of the run sends this many doubles beside the vector. Only without stages.
   std::optional<int64_t> aggregate_values = {};
-  // If set, each layer's UPDATEs run right after its gradients, which exist only from its backward until then. This
-  // needs a run of one rank, one micro-batch, and UPDATEs that do not depend on each other: no clipping, no rule that sums
-  // over the model.
+  // If set, each layer's UPDATEs run right after the layer's backward, and its gradients exist only from the backward
+  // until then. This needs a run of one rank, one micro-batch, and UPDATEs that do not depend on each other: no
+  // clipping, no rule that sums over the model.
   bool updates_in_backward = false;
-  PipelineOrder order;  // empty: pipeline_order's; required where the schedule's order follows the times
+  PipelineOrder order;  // empty: pipeline_order's. Not empty if the schedule's order follows the times
 };
 
 /// What a plan leaves to the caller that runs it.
@@ -53,10 +53,10 @@ struct PlacementOptions {
   std::optional<UpdateConfig> update = {};  // the rule's options; absent: their defaults
 };
 
-/// The placement of a plan. Every Placement comes from this function. A run without a plan makes a Plan of one
-/// device first (plan_on_one_device). train/step_placement.h and the overload of program/generate.h then change the
-/// result. Each window counts as one full sequence, whatever the job's lengths; the last micro-batch has what is left
-/// of the batch. If the schedule's order follows times, the order is made from the times of the plan's stages.
+/// The placement of a plan. Every Placement comes from this function. A run without a plan, or with a plan of one
+/// stage, first makes a Plan of one device (plan_on_one_device), and train/step_placement.h changes the result. So does
+/// program/generate.h. Each window counts as one full sequence, whatever the job's lengths. The last micro-batch has
+/// what is left of the batch. An order that follows times is made from the times of the plan's stages.
 /// Errors  usage: the plan is of another model: other layers, another number of parameters.
 Placement placement_of(const ModelSpec&, const Plan&, PlacementOptions = {});
 
