@@ -28,9 +28,9 @@ AttentionSpec heads_of_context(const AttentionSpec& u, const Compute&);
 /// The number of rows of the whole group. After a swap attention sees all of these rows.
 int64_t rows_of_context(const Rows&);
 
-/// own (t, Σ sections) → (t·ranks, Σ sections / ranks): all rows of this rank's heads. A section: columns of heads.
-/// Frees `own` unless another handle has it. Writes to `into`, or to new workspace if `into` is empty. TERN_CHECK: no
-/// swap.
+/// own (t, Σ sections) → (t·ranks, Σ sections / ranks): all rows of this rank's heads. A section: the number of
+/// columns of one kind of heads (queries, keys or values); each rank gets an equal part of every section. Frees `own`
+/// unless another handle has it. Writes to `into`, or to new workspace if `into` is empty. TERN_CHECK: no swap.
 Tensor rows_for_heads(Tensor own, std::span<const int64_t> sections, Tensor into, const Compute&);
 /// The reverse of rows_for_heads.
 Tensor heads_for_rows(Tensor all, std::span<const int64_t> sections, Tensor into, const Compute&);

@@ -1,6 +1,6 @@
 #pragma once
-// Expert parallelism inside a mixture: the ranks of a group have the experts of each mixture in equal parts, and all else alike. Each rank
-// routes its own tokens, sends each chosen row to the rank of its expert, and gets the expert's result back (all-to-all of uneven parts). No row is
+// Expert parallelism inside a mixture: each rank of a group has an equal part of each mixture's experts, and all else. Each rank
+// routes its tokens, sends each chosen row to the rank of the row's expert, and gets the expert's result back (all-to-all of uneven parts). No row is
 // dropped. Source: GShard, Lepikhin et al. 2020, arXiv:2006.16668; without its capacity, as MegaBlocks, arXiv:2211.15841 (both recalled).
 
 #include <cstdint>
@@ -14,9 +14,9 @@ namespace tern {
 /// What the passes of one rank count of the rows that experts get.
 struct RoutedRows {
   int64_t own = 0, left = 0,
-          came = 0;   // of the last pass: rows of this rank's tokens; rows of these to other ranks; from other ranks
-  double most = 0;    // of any pass: rows of this rank's experts, over an even share
-  int64_t more = 0;   // of any pass: rows of this rank's experts that tensors had no room for
+          came = 0;   // of the last pass: rows of this rank's tokens; `own` rows that left; rows that came from others
+  double most = 0;    // of any pass: most rows of this rank's experts, as a multiple of an even share
+  int64_t more = 0;   // of any pass: most rows of this rank's experts without room in tensors
   Arena beyond = {};  // rows that their tensors have no room for (allocate_rows)
 };
 
@@ -24,12 +24,12 @@ struct RoutedRows {
 /// All ranks pass through the same units in the same order, with equally many tokens.
 struct ExpertRanks {
   Comm& comm;
-  double capacity_factor;  // as CostQuery's: rows that this rank's experts have room for, over an even share
+  double capacity_factor;  // as CostQuery's: the room of this rank's experts in rows, as a multiple of an even share
   RoutedRows& routed;
 };
 
-/// The rows that one rank's experts compute. They lie expert by expert; of one expert by the rank that they came from, then by token. Without a
-/// group they are the rows of the rank's own tokens.
+/// The rows that one rank's experts compute. The rows are sorted by expert, then by the rank that sent the row, then by token. Without a group
+/// the rows are those of the rank's tokens.
 struct ExpertRows {
   size_t first = 0;              // the first of the rank's experts
   std::vector<int64_t> begin{};  // rows begin[i] to begin[i + 1] are those of expert first + i
@@ -40,7 +40,7 @@ struct ExpertRows {
 ExpertRows expert_rows_here(const MoeSpec&, const Routing&, const Tensor& arrivals_E, const Compute&);
 
 /// Tells each rank of the group how many rows it will get. arrivals (experts), i32: entry s·(experts of a rank) + i is the number of rows from
-/// rank s for this rank's i-th expert.
+/// rank s for expert i (from 0) of this rank.
 void tell_rows(const MoeSpec&, const Routing&, const Tensor& arrivals_E, const Compute&);
 
 /// own (tokens·top_k, width): of this rank's tokens, in the order of Routing. here (ExpertRows::count, width): at this rank's experts.
@@ -48,8 +48,8 @@ void tell_rows(const MoeSpec&, const Routing&, const Tensor& arrivals_E, const C
 void rows_to_experts(const Routing&, const Tensor& arrivals_E, const Tensor& own, const Tensor& here, const Compute&);
 void rows_from_experts(const Routing&, const Tensor& arrivals_E, const Tensor& here, const Tensor& own, const Compute&);
 
-/// A tensor (rows.count(), width) for which the arena counts rows.room rows, however many came: what a Program says does not depend on the
-/// router. Rows beyond the room are counted in RoutedRows::beyond.
+/// A tensor (rows.count(), width) for which the arena counts rows.room rows, however many came, so that memory is as the Program says whatever the
+/// router does. Rows beyond the room are counted in RoutedRows::beyond.
 Tensor allocate_rows(DType, const ExpertRows& rows, int64_t width, MemoryClass, const Compute&);
 
 }  // namespace tern

@@ -7,23 +7,23 @@
 
 namespace tern {
 
-/// A group of `ranks` devices, `stride` apart. The first one lies less than `stride` after a multiple of ranks·stride.
+/// A group of `ranks` devices, `stride` apart. Groups are aligned: the first device is n·ranks·stride + r, r < stride.
 struct RankGroup {
   int64_t ranks = 1, stride = 1;
 };
 
 /// Time in ps; B: bytes of the gathered tensor. A level of links joins smaller domains (innermost level: devices) into
 /// larger ones. At each level: c: ranks of the group in a smaller domain; d = ⌈ranks/c⌉: smaller domains with ranks
-/// of the group; k: how many of the d lie in one larger domain. Time = max over levels of B·(1 − 1/d)/(c·bandwidth)
+/// of the group; k: how many of the d lie in one larger domain. Time: max over levels of B·(1 − 1/d)/(c·bandwidth)
 /// + Σ over levels of (k − 1)·latency. c links of a smaller domain serve the group; its other links serve other groups.
 /// Source  hierarchical rings, alpha–beta; ours.
 int64_t all_gather_ps(const Machine&, RankGroup, int64_t bytes);
 int64_t reduce_scatter_ps(const Machine&, RankGroup, int64_t bytes);  // as all_gather_ps
-int64_t all_reduce_ps(const Machine&, RankGroup, int64_t bytes);      // the sum of both
-/// Every rank sends `bytes` in equal parts to all.
+int64_t all_reduce_ps(const Machine&, RankGroup, int64_t bytes);      // all_gather_ps + reduce_scatter_ps
+/// Every rank sends `bytes`, an equal part to each rank.
 int64_t all_to_all_ps(const Machine&, RankGroup, int64_t bytes);
-/// One device sends to the device `distance` after it. inside: whether both are known to lie in one domain of the first
-/// level.
+/// One device sends to another one, whose number is `distance` higher. inside: whether both certainly lie in one domain
+/// of the innermost level.
 int64_t send_ps(const Machine&, int64_t distance, bool inside, int64_t bytes);
 
 /// ceil(amount / rate) in picoseconds, at most kMostPs, as all times here.

@@ -23,22 +23,22 @@ namespace tern {
 /// What all strategies of a unit share, on one rank, for one micro-batch.
 struct UnitFacts {
   int64_t forward = 0, backward = 0, weight = 0;  // ps, communication of the tensor, context and expert axes included
-  int64_t parameters[2]{}, trained[2]{};          // of the dense part, of experts
-  int64_t state_bytes[2]{};                       // of the update rule, for what is trained
+  int64_t parameters[2]{}, trained[2]{};          // [0] dense, [1] experts'
+  int64_t state_bytes[2]{};                       // of the update rule, for trained parameters
   WidestShare widest[2];                          // the most that one replica keeps, where state is shared out
   int64_t input_bytes = 0, output_bytes = 0, saved_bytes = 0, left_bytes = 0;
   int64_t forward_workspace = 0, unsaved_workspace = 0, backward_workspace = 0;
   bool remade_by_attention = false, remade_by_full = false;  // Recompute::attention, ::full
-  bool shares_table = false;       // holds a copy of the embedding where the embedding lies in another stage
-  int64_t own_table_gradient = 0;  // elements: of a tied head beside the embedding
+  bool shares_table = false;       // with a copy of the embedding table if that lies in another stage
+  int64_t own_table_gradient = 0;  // elements (spec/unit_cost.h); counted only without stages and `bytes_of`
 };
 
-/// Costs of a model's layers under one mesh and micro-batch size. The references must outlive it.
+/// Costs of a model's layers under one mesh and micro-batch size. The referenced objects must outlive a LayerCosts.
 class LayerCosts {
  public:
   /// `other_groups`: the cluster has nodes of other types, so the first and the last stage may lie in different nodes
-  /// even if this machine is one node. `bytes_of`: the framework whose formulas count activations and states, if that
-  /// framework has formulas (has_own_bytes); times stay those of the device.
+  /// even if this machine is one node. `bytes_of`: a framework. If has_own_bytes is true of the framework, its formulas
+  /// count activations and states; times do not change.
   LayerCosts(const ModelSpec&, const TrainJob&, const Machine&, const Mesh&, int64_t micro_batch,
              bool other_groups = false, std::optional<Framework> bytes_of = {}, FrameworkRun run = {});
 
@@ -70,9 +70,9 @@ class LayerCosts {
   TableCopy table_;                 // of the embedding
 };
 
-/// An upper bound of a step's time, ps: all layers one after another, each under its slowest strategy, with its link to
-/// another stage, its share of the host link and what comes once a step. Infinite if a time is so long that the cost
-/// model cuts it off (kMostPs).
+/// An upper bound of a step's time, ps: all layers one after another. Of each layer count the slowest
+/// strategy, the link to another stage, the share of the host link and what comes once a step. Infinite if a time is so
+/// long that the cost model cuts the time off (kMostPs).
 struct LongestTimes {
   double micro = 0, once = 0;  // of a micro-batch; of a step
   /// Whether no step can reach kMostStepPs. A choice that fails is not planned: only bounds of it are known.

@@ -1,8 +1,8 @@
 #pragma once
-// The input of the search: tables of cost vectors, with nothing of models and machines. build_instance fills them by the cost
-// model; a rival's cost function or a test may fill them too. One Instance fixes the outer choice θ (devices per stage, number
-// of stages, schedule, micro-batches); the search places layers into stages and gives each layer a strategy. All numbers are
-// integers, in picoseconds and bytes, so that equal means equal.
+// The input of the search: tables of cost vectors, with nothing of models and machines. build_instance fills the tables
+// by the cost model; a rival's cost function or a test may fill tables too. An Instance fixes the outer choice θ
+// (devices per stage, number of stages, schedule, micro-batches). The search places layers into stages and gives each
+// layer a strategy. All numbers are integers, in picoseconds and bytes, so that equal means equal.
 
 #include <cstdint>
 #include <string>
@@ -22,7 +22,7 @@ struct CostVector {
   int64_t recompute = 0;                        // ps, forward again just before the backward
   int64_t host_forward = 0, host_backward = 0;  // ps on the stage's share of the host link, beside the compute: a pass
                                                 // of a stage takes the larger of Σ compute and Σ host
-  int64_t entry_forward = 0;   // ps more if the layer is the first of the stage (a gather nothing hides)
+  int64_t entry_forward = 0;   // ps more if the layer is the first of the stage (a gather that nothing hides)
   int64_t entry_backward = 0;  // ps more if the layer is the last of the stage
   int64_t begin = 0;           // ps per step before the stage's first forward
   int64_t sync = 0;            // ps per step on the gradient link, from the layer's last weight gradient on
@@ -49,12 +49,12 @@ struct Instance {
   PipelineSchedule schedule = kOneStageSchedule;
   std::vector<std::vector<CostVector>> cost;
   std::vector<std::vector<EdgeCost>> within;  // inside a stage: on the compute clock (resharding)
-  std::vector<std::vector<EdgeCost>> across;  // between stages: on the link, one way each
-  std::vector<TierBytes> capacity;            // (P) of each device of the pipeline: bytes of one of its mesh's devices
-  std::vector<int> layer_class;  // (L) layers of equal number have equal rows of `cost`; `within` and `across` are
-                                 // equal for equal pairs of numbers. May be empty: all layers differ
-  // Types of unlike devices; both empty: all devices are alike. Layers of stage i take strategies whose strategy_type
-  // is stage_type[i]; if stage_type[i] is kAnyType, all. Layers of equal layer_class have equal rows of strategy_type.
+  std::vector<std::vector<EdgeCost>> across;  // between stages: on the link, one time each way
+  std::vector<TierBytes> capacity;            // (P) of each device of the pipeline: bytes of one device of the mesh
+  std::vector<int> layer_class;  // (L) layers of equal class have equal rows of `cost`; pairs of layers of equal
+                                 // classes have equal `within` and `across`. Empty: all layers differ
+  // Types of unlike devices; both empty: all are alike. Layers on device i of the pipeline take strategies whose
+  // strategy_type is stage_type[i]; kAnyType: all. Layers of equal layer_class have equal rows of strategy_type.
   std::vector<int> stage_type;                  // (P)
   std::vector<std::vector<int>> strategy_type;  // (L)(S_u)
   // Links of unlike speed; empty: all links have the costs `across`. The link behind virtual stage s has class
@@ -70,15 +70,15 @@ inline constexpr double kMostStepPs = 0x1p60;
 /// into 64 bits.
 inline constexpr int64_t kNever = int64_t{1} << 60;
 
-/// In stage_type: the stage may mix strategies of all types. Only bounds over all orders of stages set it.
+/// In stage_type: layers on the device take strategies of all types. Only bounds over all orders of stages set this.
 inline constexpr int kAnyType = -1;
-/// Whether a stage of type `stage_type` may run strategy k of layer u.
+/// Whether a device of the pipeline of type `stage_type` may run strategy k of layer u.
 inline bool runs_on(const Instance& in, int stage_type, int u, int k) {
   return in.strategy_type.empty() || stage_type == kAnyType ||
          in.strategy_type[static_cast<size_t>(u)][static_cast<size_t>(k)] == stage_type;
 }
-inline int type_of_stage(const Instance& in, int stage) {
-  return in.stage_type.empty() ? kAnyType : in.stage_type[static_cast<size_t>(stage)];
+inline int type_of_stage(const Instance& in, int device) {
+  return in.stage_type.empty() ? kAnyType : in.stage_type[static_cast<size_t>(device)];
 }
 /// Costs of the link behind virtual stage s, as Instance::across has them.
 inline const std::vector<std::vector<EdgeCost>>& links_behind(const Instance& in, int s) {

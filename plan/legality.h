@@ -11,24 +11,24 @@
 
 namespace tern {
 
-/// The stage model (program/stage_model.h) does not run a pipeline of more operations than this: no plan has more.
+/// The most operations of a plan's pipeline: the stage model (program/stage_model.h) does not run a longer one.
 inline constexpr int64_t kMostOperations = 4'000'000;
 /// Operations of a pipeline: three per micro-batch and virtual stage.
 inline int64_t operations_of(const OuterChoice& c) {
   return int64_t{3} * c.num_stages * c.chunks_per_stage * c.num_micro;
 }
 
-/// Counts the devices that stages of this mesh can use: a group of tensor × context ranks lies within nodes, or
-/// fills whole ones; what is left of a node stays idle.
+/// Counts the devices that stages of this mesh can use. A group of tensor × context ranks lies within one node, or
+/// fills several whole nodes. Devices that are left over in a node stay idle.
 int64_t usable_devices(const Machine&, const Mesh&);
 
-/// "" if legal, else the rule broken: "tensor 3: does not divide 32 heads". It judges the mesh and the micro-batch
-/// alone.
+/// "" if legal, else the rule broken: "tensor 3: does not divide 32 heads". Judges only the mesh and the
+/// micro-batch.
 std::string why_illegal(const ModelSpec&, const TrainJob&, const Machine&, const Mesh&, int64_t micro_batch);
-/// The same for the pipeline around a legal mesh: stages, schedule, chunks, devices. `num_layers`: the number of
+/// The same for a pipeline of stages with a legal mesh: stages, schedule, chunks, devices. `num_layers`: the number of
 /// layers_of the model.
 std::string why_illegal_pipeline(const Machine&, const OuterChoice&, int num_layers);
-/// "" if the schedule has an order of this shape: chunks per stage, and what must divide the micro-batches.
+/// "" if the schedule has an order of this shape, else the rule broken (on chunks per stage, or on micro-batches).
 std::string why_illegal_schedule(PipelineSchedule, int64_t num_stages, int64_t chunks, int64_t num_micro);
 /// "" if a layer may have this strategy on such a machine, else the rule broken. Sharding over a single replica is
 /// legal and changes nothing.

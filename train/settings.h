@@ -58,10 +58,10 @@ struct TrainSettings {
   int tensor = 1;         // --tensor-parallel: so many neighbouring ranks share out each matrix
   int context_ranks = 1;  // --context-parallel: so many ranks share out the rows of each micro-batch
   bool context_ring =
-      false;             // --context-by ring: keys and values go round those ranks; false: they swap rows for heads
+      false;             // --context-by ring: keys and values go round those ranks; false: ranks swap rows for heads
   int expert_ranks = 1;  // --expert-parallel: so many neighbouring ranks share out the experts of each mixture
-  double capacity_factor = 1.25;  // of expert_ranks: the rows that a rank's experts have room for, over an even share
-  int zero = 0;                   // of every layer, unless a plan says it layer by layer (zero_of_units)
+  double capacity_factor = 1.25;  // of expert_ranks: room of a rank's experts in rows, as a multiple of an even share
+  int zero = 0;                   // of every layer, unless a plan gives each layer a ZeRO stage (zero_of_units)
   SumOrder sum_order;             // --sum-groups, over the micro-batches of all data shares
   LearningRateSchedule schedule;  // total_steps: --steps
   UpdateConfig optimizer = update_config(UpdateRule::adamw);
@@ -103,7 +103,7 @@ TrainSettings train_settings(const Options&);
 struct DerivedValue {
   std::string_view name;
   std::string value;  // as one would type it
-  std::string why;    // what it follows from, for people
+  std::string why;    // what the value follows from, for people
 };
 /// The derived values, in the order of the table of options. Errors: those of plan_option.
 std::vector<DerivedValue> derived_values(const Options&);

@@ -14,13 +14,13 @@ namespace tern {
 
 class StoredStates;  // update/stored_states.h
 
-/// For a rank of a tensor group, which has parts of parameters: what NORM adds up of these parts, so that all ranks together add up each
-/// element once. Rules that sum over a parameter or over the model, or need a whole parameter, do not run on such parts.
+/// For a rank of a tensor group, which has parts of parameters: how the rank adds to NORM's sum of squares. All
+/// ranks together add each element once. Rules with sums, or with a need for whole parameters, do not run on parts.
 struct TensorNorm {
   struct Part {
     int64_t from;     // elements from this one on are the same on several ranks of the tensor group
-    int64_t holders;  // the number of the ranks that have the same such elements
-    bool counts;      // whether this rank adds anything: it is among the part's keepers (without ZeRO one replica is)
+    int64_t holders;  // the number of these ranks; NORM divides the squares by this number
+    bool counts;      // this rank adds: it keeps elements of the part (Shares::keepers); without ZeRO replica 0 keeps all
   };
   std::vector<Part> parts{};  // of each parameter
 };
@@ -44,17 +44,17 @@ struct UpdatePass {
 };
 /// The dtype of the pass's weights.
 DType weight_type(const UpdatePass&);
-/// Sets the pass to step `number`, whose rate is rate_of(number). If this pass did not do the step before, the rates of all earlier
-/// steps are asked for too, so that a resumed run has the bits of a run that was not stopped.
+/// Sets the pass to step `number` with the rate rate_of(number). If this pass did not do the step before, asks rate_of
+/// for all earlier steps too, so that a resumed run has the bits of a run that was not stopped.
 void begin_step(UpdatePass&, int64_t number, const std::function<double(int64_t)>& rate_of);
-/// Makes the pass. The state and the config must outlive it. The gradients are those of allocate_gradients.
+/// Makes the pass. The state and the config must outlive the pass. The gradients are those of allocate_gradients.
 UpdatePass make_update_pass(const ModelSpec&, OptimizerState&, const UpdateConfig&, ModelWeights& weights,
                             ModelWeights& gradients);
 
 /// Allocates, as zeros, this rank's parts of gradients that are shared out; make_update_pass leaves them empty.
 void add_gradient_parts(UpdatePass&, DType wide, Arena&);
 
-/// A parameter of the pass as a rule's functions take it: whole, or this rank's interval. `parameter`: its place in
+/// A parameter of the pass in the form for a rule's functions: whole, or this rank's interval. `parameter`: index in
 /// state.infos. Allocates nothing.
 UpdateShard shard_of(const UpdatePass&, const UpdateNorm&, size_t parameter);
 

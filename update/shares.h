@@ -16,8 +16,8 @@ struct RankInterval {
   Interval elements;
 };
 
-/// Which replica keeps which elements of trained_parameters(spec). `rank`: this replica, of `ranks`. Replicas: the ranks with the
-/// same layers and the same part of each matrix (their experts may differ). A parameter without owners is not shared out.
+/// Which replica keeps which elements of trained_parameters(spec). `rank`: this replica, of `ranks`. Replicas: ranks with
+/// the same layers and the same part of each matrix (experts may differ). A parameter without owners is not shared out.
 struct Shares {
   int rank = 0, ranks = 1;
   std::vector<std::vector<RankInterval>> owners{};  // ascending; empty: none
@@ -27,8 +27,8 @@ struct Shares {
       gradients_apart{};  // for each unit whether its gradients are shared out too (ZeRO 2); empty: no unit's are
   std::vector<bool>
       weights_apart{};  // for each unit whether its weights are shared out too (ZeRO 3); empty: no unit's are
-  // `owners` names replicas. Where ranks have unlike parts of the model (stages, tensor or expert groups), in_world[p] names ranks of the world: who keeps
-  // which elements of parameter p (in a tensor group: of this rank's part of p). held[p]: this rank has p, or its part of p. Else both are empty: replica = rank.
+  // `owners` names replicas. If ranks have unlike parts of the model (MeshPlace), in_world[p] names the ranks of the world that keep elements of
+  // parameter p (in a tensor group: of this rank's part of p), and held[p] says whether this rank has p or a part of p. Else both are empty.
   std::vector<bool> held{};
   std::vector<std::vector<RankInterval>> in_world{};
   // Replicas r with equal r % expert_ranks have the same experts.
@@ -40,19 +40,19 @@ struct Shares {
   Interval mine(size_t parameter, int64_t elements) const;
 };
 
-/// Parameters of the units whose `zero` (LayerStrategy) is 1 or more are shared out over `ranks`, from 2 on their gradients
-/// too, with 3 their weights. Dense parameters and experts' are dealt separately. Shapes: zero: of each unit. Errors:
+/// Parameters of the units whose `zero` (LayerStrategy) is 1 or more are shared out over `ranks`, from 2 on also the
+/// gradients, with 3 also the weights. Dense parameters and experts' are dealt apart. Shapes: zero: of each unit. Errors:
 /// usage: ZeRO 3 of a frozen unit, or of only one of a tied table's embedding and head.
 Shares make_shares(const ModelSpec&, UpdateRule, std::span<const int> zero, int rank, int ranks);
 
-/// A rank of such a run: rank = (device · replicas + replica) · tensor_ranks + tensor_place. The rank's place in the expert group: replica %
-/// expert_ranks.
+/// A rank of a run whose ranks have unlike parts of the model (stages, tensor or expert groups). The rank's number:
+/// (device · replicas + replica) · tensor_ranks + tensor_place. Place in the expert group: replica % expert_ranks.
 struct MeshPlace {
   int device = 0, replica = 0, replicas = 1, tensor_place = 0, tensor_ranks = 1, expert_ranks = 1;
 };
-/// make_shares for one rank of such a run. The rank has its device's units; on the head's device also a copy of a tied table. In a tensor group
-/// the rank has parts of these units, and `spec` is tensor_part's; in an expert group the rank has some of the experts. Shapes: home: the
-/// device of each unit. Errors: those of make_shares; usage: ZeRO 2 or 3 of only one of a tied table's embedding and head.
+/// make_shares for the rank at a MeshPlace. The rank has its device's units, on the head's device also a copy of a tied
+/// table. In a tensor group the rank has parts of units (`spec` is tensor_part's), in an expert group some experts.
+/// Shapes: home: each unit's device. Errors: those of make_shares; usage: ZeRO 2 or 3 of only a tied embedding or head.
 Shares make_mesh_shares(const ModelSpec& spec, UpdateRule, std::span<const int> zero, std::span<const int> home,
                         const MeshPlace&);
 

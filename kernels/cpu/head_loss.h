@@ -6,9 +6,9 @@
 //   dx = dz·w,  dw += dzᵀ·x
 //
 // Two passes over the vocabulary. The first makes tiles of z and keeps e = exp(z - top) in bf16, where `top` is any
-// number that keeps e finite, and sums of e in f32. The second makes dz = e·exp(top - lse)·scale, and both products of
-// it. So the loss is that of f32 logits, and dz is off by two roundings to bf16 where logits kept in f32 would cost it
-// one.
+// number that keeps e finite, and sums of e in f32. The second makes dz = e·exp(top - lse)·scale, less scale at the
+// target, and both products of dz. So the loss is that of f32 logits. dz is off by two roundings to bf16 (with logits
+// kept in f32 it would be one).
 
 #include <cstdint>
 #include <span>
@@ -20,13 +20,13 @@ namespace tern {
 /// Most rows of a call: the kept e takes 2·vocab bytes for each.
 constexpr int64_t kHeadLossRows = 512;
 
-/// Whether the active instruction set has it.
+/// Whether the active instruction set has a fused head.
 bool has_head_loss();
-/// Scratch for up to `rows` rows with the present number of threads; 0 if the active set has no fused head.
+/// Scratch for up to `rows` rows with the present number of threads; 0 if the active set has none.
 int64_t head_loss_scratch_bytes(int64_t rows, int64_t vocab, int64_t width);
 /// Shapes  x, dx (rows, width), w, dw (vocab, width), targets, losses (rows); rows <= kHeadLossRows, targets < vocab;
 ///         target < 0: no loss. dw is added to, dx overwritten.
-/// Order   fixed for a number of threads: each has its part of the vocabulary, parts of dx are added in their order.
+/// Order   fixed for a number of threads: each thread has a part of the vocabulary; dx adds the parts in part order.
 /// Errors  TERN_CHECK: sizes, scratch too small, an instruction set without tiles.
 void head_loss(int64_t vocab, int64_t width, std::span<const int32_t> targets, float scale, std::span<const bf16> x,
                std::span<const bf16> w, std::span<float> losses, std::span<bf16> dx, std::span<float> dw,

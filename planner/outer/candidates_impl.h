@@ -35,13 +35,13 @@ struct SpaceOfChoices {
   std::vector<Machine> machines;  // one per type of node
   std::vector<Layer> layers;
   std::vector<ChoiceTables> tables;
-  std::vector<Candidate> candidates;     // legal, in the order of enumeration
-  std::vector<Candidate> bounded;        // legal, but too many operations or too long times to plan: only a bound
-  int64_t too_many = 0, too_long = 0;    // how many for each reason (both: too_many), those without room included
+  std::vector<Candidate> candidates;     // legal and with room, in the order of enumeration
+  std::vector<Candidate> bounded;        // of the choices of too_many and too_long those with room: only a bound
+  int64_t too_many = 0, too_long = 0;    // numbers of choices: too many operations; of the rest too long times
   std::vector<std::vector<int>> orders;  // of mixed pipelines: each stage's machine, or kAnyType
   int64_t work_bound = 0;                // ps: a bound of every choice, enumerated or not
-  int64_t no_room = 0;                   // other legal choices whose least bytes exceed the memory: in no list above
-  std::vector<std::pair<int64_t, Candidate>> nearest;  // the few of no_room that lack least: bytes per device, choice
+  int64_t no_room = 0;                   // number of other legal choices: their least bytes exceed the memory
+  std::vector<std::pair<int64_t, Candidate>> nearest;  // of no_room the few that lack least: bytes per device, choice
   bool cut = false;                                    // time, work or stop ended the enumeration early
   int64_t work = 0;                                    // counted as PlanRequest::any_fit_within says
   std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
@@ -56,14 +56,14 @@ SpaceOfChoices enumerate_choices(const ModelSpec&, const Cluster&, const PlanReq
 /// choice_of: the choice as a plan has it. machine_of_stage: the machine on which a stage lies.
 OuterChoice choice_of(const SpaceOfChoices&, const Candidate&);
 const Machine& machine_of_stage(const SpaceOfChoices&, const Candidate&, int stage);
-/// Whether the candidate stands for all orders without another candidate. Such a candidate is bounded, never planned.
+/// Whether this is the entry for all orders of stages without a candidate. The entry has a bound and is never planned.
 bool any_order(const SpaceOfChoices&, const Candidate&);
-/// For each stage whether the next one lies in the same node: stages fill the nodes of their type one after another.
+/// For each stage whether the next stage lies in the same node. Stages fill the nodes of a type one after another.
 std::vector<bool> in_one_node(const SpaceOfChoices&, const Candidate&);
 TierBytes most_capacity(const SpaceOfChoices&, const ChoiceTables&);  // per device, the largest of any machine
-/// The ways to lay `stages` stages on several machines, at most room[m] stages on machine m. Returns all ways and true.
-/// If there are more than `most` ways, returns false and those ways in which the stages of each machine stand together,
-/// with as many stages as possible on the first machines.
+/// The ways to lay `stages` stages on two or more machines, at most room[m] stages on machine m. Returns all ways and
+/// true. If there are more than `most` ways, returns false and ways in which the stages of each machine stand together:
+/// as many stages as possible on one machine, then on a second, and so on.
 std::pair<std::vector<std::vector<int>>, bool> orders_of(int stages, const std::vector<int64_t>& room, size_t most);
 inline TierBytes capacity_of(const Machine& m) { return {m.device_capacity(), m.host_capacity(), m.disk_capacity()}; }
 

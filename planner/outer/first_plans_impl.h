@@ -15,16 +15,16 @@ struct UniformPlan {
 /// Spreads the layers evenly over the virtual stages by time and gives all of them one strategy, the fastest that fits.
 /// found is false if none fits.
 UniformPlan uniform_plan(const SpaceOfChoices&, const Candidate&, const BuiltInstance&);
-/// Tries such plans in order of the strategy's bytes and returns the first that fits. Subtracts the work from `left`
-/// (PlanRequest::any_fit_within).
+/// Tries plans of one strategy, strategies of fewer bytes first, and returns the first plan that fits. Subtracts the
+/// work from `left` (PlanRequest::any_fit_within).
 UniformPlan first_fit(const SpaceOfChoices&, const Candidate&, BuiltInstance&, int64_t& left);
 /// A plan over unlike devices: each stage takes layers until the stage's share of the time or of the memory is used up.
 UniformPlan mixed_plan(const SpaceOfChoices&, const Candidate&, const BuiltInstance&);
 /// Gives every layer the fastest strategy. Where a device lacks bytes, layer after layer takes a smaller strategy.
-/// Tries layers spread evenly by time; with several chunks also stages that have equally many layers inside each chunk.
-/// found is false if no plan fits with a makespan below `upper_bound`.
+/// Tries layers spread evenly by time; with several chunks also, chunk by chunk, equally many layers on each device (or
+/// one fewer). found is false if no plan with a makespan below `upper_bound` fits.
 UniformPlan repaired_plan(const SpaceOfChoices&, const Candidate&, const BuiltInstance&, int64_t upper_bound);
-/// A plan of layers=even. If none fits: the fewest bytes that an assignment lacks, and where these are missing.
+/// A plan of layers=even. If no plan fits: the fewest bytes that an assignment lacks, and where the bytes are missing.
 struct EvenPlan {
   UniformPlan plan;
   int64_t missing_bytes = 0;  // if none fits
