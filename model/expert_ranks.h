@@ -1,7 +1,7 @@
 #pragma once
-// Expert parallelism inside a mixture: each rank of a group has an equal part of each mixture's experts, and all else. Each rank
-// routes its tokens, sends each chosen row to the rank of the row's expert, and gets the expert's result back (all-to-all of uneven parts). No row is
-// dropped. Source: GShard, Lepikhin et al. 2020, arXiv:2006.16668; without its capacity, as MegaBlocks, arXiv:2211.15841 (both recalled).
+// Expert parallelism in a mixture: each rank of a group has an equal part of the experts, and the rest of the model. A
+// rank routes its tokens, sends each row to the rank of the row's expert, and gets the result back. No row is dropped.
+// Source: GShard, Lepikhin et al. 2020, arXiv:2006.16668, no capacity as MegaBlocks, arXiv:2211.15841 (both recalled).
 
 #include <cstdint>
 #include <vector>
@@ -20,16 +20,16 @@ struct RoutedRows {
   Arena beyond = {};  // rows that their tensors have no room for (allocate_rows)
 };
 
-/// A group, as one rank of the group sees it. All ranks have equally many experts: rank r of n has part r (from 0) of n equal parts.
-/// All ranks pass through the same units in the same order, with equally many tokens.
+/// A group, as one rank of the group sees it. Rank r of n has part r (from 0) of n equal parts of the experts. All ranks
+/// pass through the same units in the same order, with equally many tokens.
 struct ExpertRanks {
   Comm& comm;
   double capacity_factor;  // as CostQuery's: the room of this rank's experts in rows, as a multiple of an even share
   RoutedRows& routed;
 };
 
-/// The rows that one rank's experts compute. The rows are sorted by expert, then by the rank that sent the row, then by token. Without a group
-/// the rows are those of the rank's tokens.
+/// The rows that one rank's experts compute, sorted by expert, then by sending rank, then by token. Without a group the
+/// rows are those of the rank's tokens.
 struct ExpertRows {
   size_t first = 0;              // the first of the rank's experts
   std::vector<int64_t> begin{};  // rows begin[i] to begin[i + 1] are those of expert first + i
@@ -39,8 +39,8 @@ struct ExpertRows {
 /// `arrivals`: of tell_rows; without a group not read.
 ExpertRows expert_rows_here(const MoeSpec&, const Routing&, const Tensor& arrivals_E, const Compute&);
 
-/// Tells each rank of the group how many rows it will get. arrivals (experts), i32: entry s·(experts of a rank) + i is the number of rows from
-/// rank s for expert i (from 0) of this rank.
+/// Tells each rank of the group how many rows it will get. arrivals (experts), i32: entry s·(experts of a
+/// rank) + i is the number of rows from rank s for expert i (from 0) of this rank.
 void tell_rows(const MoeSpec&, const Routing&, const Tensor& arrivals_E, const Compute&);
 
 /// own (tokens·top_k, width): of this rank's tokens, in the order of Routing. here (ExpertRows::count, width): at this rank's experts.
@@ -48,8 +48,8 @@ void tell_rows(const MoeSpec&, const Routing&, const Tensor& arrivals_E, const C
 void rows_to_experts(const Routing&, const Tensor& arrivals_E, const Tensor& own, const Tensor& here, const Compute&);
 void rows_from_experts(const Routing&, const Tensor& arrivals_E, const Tensor& here, const Tensor& own, const Compute&);
 
-/// A tensor (rows.count(), width) for which the arena counts rows.room rows, however many came, so that memory is as the Program says whatever the
-/// router does. Rows beyond the room are counted in RoutedRows::beyond.
+/// A tensor (rows.count(), width) for which the arena counts rows.room rows, however many came, so that a Program does not
+/// depend on the router. Rows beyond the room are counted in RoutedRows::beyond.
 Tensor allocate_rows(DType, const ExpertRows& rows, int64_t width, MemoryClass, const Compute&);
 
 }  // namespace tern

@@ -20,7 +20,7 @@ struct TensorNorm {
   struct Part {
     int64_t from;     // elements from this one on are the same on several ranks of the tensor group
     int64_t holders;  // the number of these ranks; NORM divides the squares by this number
-    bool counts;      // this rank adds: it keeps elements of the part (Shares::keepers); without ZeRO replica 0 keeps all
+    bool counts;      // whether this rank adds: it is among the part's Shares::keepers (without ZeRO only replica 0 is)
   };
   std::vector<Part> parts{};  // of each parameter
 };
@@ -58,9 +58,9 @@ void add_gradient_parts(UpdatePass&, DType wide, Arena&);
 /// state.infos. Allocates nothing.
 UpdateShard shard_of(const UpdatePass&, const UpdateNorm&, size_t parameter);
 
-/// For rules that take gradients at other weights than the saved ones: `saved` puts the masters, rounded, into the
-/// weights, to evaluate or to write a model; `computing` restores the weights that a step leaves, to the bit. A state that was
-/// read from a checkpoint needs `computing` before its first step. Other rules: nothing changes.
+/// For rules that take gradients at other weights than the saved ones (other rules: nothing changes). saved: puts the
+/// rounded masters into the weights, to evaluate or to write a model. computing: restores to the bit the weights that a
+/// step leaves. A state that was read from a checkpoint needs `computing` before the first step.
 enum class WeightPoint : uint8_t { saved, computing };
 void put_weights_at(const UpdatePass&, WeightPoint);
 

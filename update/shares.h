@@ -16,7 +16,7 @@ struct RankInterval {
   Interval elements;
 };
 
-/// Which replica keeps which elements of trained_parameters(spec). `rank`: this replica, of `ranks`. Replicas: ranks with
+/// Which replica keeps which elements of trained_parameters(spec). `rank`: this replica, of `ranks`. Replicas have
 /// the same layers and the same part of each matrix (experts may differ). A parameter without owners is not shared out.
 struct Shares {
   int rank = 0, ranks = 1;
@@ -27,8 +27,8 @@ struct Shares {
       gradients_apart{};  // for each unit whether its gradients are shared out too (ZeRO 2); empty: no unit's are
   std::vector<bool>
       weights_apart{};  // for each unit whether its weights are shared out too (ZeRO 3); empty: no unit's are
-  // `owners` names replicas. If ranks have unlike parts of the model (MeshPlace), in_world[p] names the ranks of the world that keep elements of
-  // parameter p (in a tensor group: of this rank's part of p), and held[p] says whether this rank has p or a part of p. Else both are empty.
+  // `owners` names replicas, in_world[p] the ranks of the world that keep parameter p (in a tensor group: this rank's
+  // part of p). held[p]: this rank has p or a part of p. Both are empty unless ranks have unlike parts (MeshPlace).
   std::vector<bool> held{};
   std::vector<std::vector<RankInterval>> in_world{};
   // Replicas r with equal r % expert_ranks have the same experts.
@@ -41,7 +41,7 @@ struct Shares {
 };
 
 /// Parameters of the units whose `zero` (LayerStrategy) is 1 or more are shared out over `ranks`, from 2 on also the
-/// gradients, with 3 also the weights. Dense parameters and experts' are dealt apart. Shapes: zero: of each unit. Errors:
+/// gradients, with 3 also the weights. Dense parameters and experts' are dealt apart. zero: of each unit. Errors:
 /// usage: ZeRO 3 of a frozen unit, or of only one of a tied table's embedding and head.
 Shares make_shares(const ModelSpec&, UpdateRule, std::span<const int> zero, int rank, int ranks);
 
@@ -56,9 +56,9 @@ struct MeshPlace {
 Shares make_mesh_shares(const ModelSpec& spec, UpdateRule, std::span<const int> zero, std::span<const int> home,
                         const MeshPlace&);
 
-/// Uninitialised weights of this rank, as allocate_weights makes them. But a unit whose weights are shared out has only
-/// this rank's parts: each parameter as one row of numbers (the whole parameter if it is not shared; empty if this rank
-/// has no element of it).
+/// Uninitialised weights of this rank, as allocate_weights makes weights. A unit whose weights are shared out has only this
+/// rank's parts: each parameter as one row of numbers (the whole parameter if it is not shared; empty if this rank has
+/// no element of it).
 ModelWeights allocate_own_weights(const ModelSpec&, DType, Arena&, const Shares&,
                                   const std::vector<bool>& elsewhere = {});
 
@@ -71,8 +71,8 @@ bool is_expert(const ParameterInfo&);
 /// The number of the expert group's rank that has an expert's parameter. Errors: TERN_CHECK: no expert's.
 int place_of_expert(const ModelSpec&, const ParameterInfo&, int expert_ranks);
 
-/// This rank's part, as one row of numbers, of a tensor that holds the whole parameter; a tensor that already holds the part
-/// alone is returned as it is.
+/// This rank's part, as one row of numbers, of a tensor that holds the whole parameter. A tensor that holds only the
+/// part is returned as it is.
 Tensor own_part(const Shares&, size_t parameter, int64_t elements, const Tensor&);
 
 /// Views of the elements of whole parameters, by the replica that keeps the elements, for reduce_scatter_sum and
