@@ -1,7 +1,7 @@
 #pragma once
-// Context parallelism: each rank of a group has a part of a micro-batch's rows. Attention either passes keys and values
-// round a ring (model/ring_attention.h), or swaps: a rank gives its rows of all heads for all rows of its share of the
-// heads, and back afterwards. Source of the swap: DeepSpeed Ulysses, Jacobs et al. 2023, arXiv:2309.14509.
+// Context parallelism: each rank of a group has a part of a micro-batch's rows. Attention passes keys and values round
+// a ring (model/ring_attention.h), or swaps: a rank gives its rows of all heads and gets all rows of a part of the
+// heads, after attention the reverse. Source of the swap: DeepSpeed Ulysses, Jacobs et al. 2023, arXiv:2309.14509.
 
 #include <span>
 

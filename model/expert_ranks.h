@@ -20,7 +20,7 @@ struct RoutedRows {
   Arena beyond = {};  // rows that their tensors have no room for (allocate_rows)
 };
 
-/// A group, as one rank of the group sees it. Rank r of n has part r (from 0) of n equal parts of the experts. All ranks
+/// A group, as one rank of the group sees it. Rank r of n has part r (from 0) of n equal parts of experts. All ranks
 /// pass through the same units in the same order, with equally many tokens.
 struct ExpertRanks {
   Comm& comm;
@@ -43,13 +43,13 @@ ExpertRows expert_rows_here(const MoeSpec&, const Routing&, const Tensor& arriva
 /// rank) + i is the number of rows from rank s for expert i (from 0) of this rank.
 void tell_rows(const MoeSpec&, const Routing&, const Tensor& arrivals_E, const Compute&);
 
-/// own (tokens·top_k, width): of this rank's tokens, in the order of Routing. here (ExpertRows::count, width): at this rank's experts.
+/// own (tokens·top_k, width): rows of this rank's tokens, in the order of Routing. here (ExpertRows::count, width): rows of this rank's experts.
 /// rows_to_experts fills `here` from all ranks' `own`, rows_from_experts the reverse. Errors: TERN_CHECK: no group; the transport's.
 void rows_to_experts(const Routing&, const Tensor& arrivals_E, const Tensor& own, const Tensor& here, const Compute&);
 void rows_from_experts(const Routing&, const Tensor& arrivals_E, const Tensor& here, const Tensor& own, const Compute&);
 
-/// A tensor (rows.count(), width) for which the arena counts rows.room rows, however many came, so that a Program does not
-/// depend on the router. Rows beyond the room are counted in RoutedRows::beyond.
+/// A tensor (rows.count(), width) for which the arena counts rows.room rows, however many came: a Program's memory does
+/// not depend on the router. Rows beyond the room are counted in RoutedRows::beyond.
 Tensor allocate_rows(DType, const ExpertRows& rows, int64_t width, MemoryClass, const Compute&);
 
 }  // namespace tern

@@ -56,19 +56,19 @@ struct MeshPlace {
 Shares make_mesh_shares(const ModelSpec& spec, UpdateRule, std::span<const int> zero, std::span<const int> home,
                         const MeshPlace&);
 
-/// Uninitialised weights of this rank, as allocate_weights makes weights. A unit whose weights are shared out has only this
-/// rank's parts: each parameter as one row of numbers (the whole parameter if it is not shared; empty if this rank has
-/// no element of it).
+/// Uninitialised weights of this rank, as allocate_weights makes weights. A unit whose weights are shared out has only
+/// this rank's parts: each parameter as one row of numbers (the whole parameter if it is not shared; empty if this rank
+/// has no element of it).
 ModelWeights allocate_own_weights(const ModelSpec&, DType, Arena&, const Shares&,
                                   const std::vector<bool>& elsewhere = {});
 
-/// Zero gradients of what this rank has. `without`, `elsewhere`: as in allocate_gradients.
+/// Zero gradients of this rank's parameters. `without`, `elsewhere`: as in allocate_gradients.
 ModelWeights allocate_own_gradients(const ModelSpec&, DType, Arena&, const Shares&, const std::vector<bool>& without,
                                     const std::vector<bool>& elsewhere = {});
 
-/// Whether a parameter is an expert's, which fewer ranks may share.
+/// Whether a parameter is an expert's. Fewer ranks may share an expert's parameter.
 bool is_expert(const ParameterInfo&);
-/// The number of the expert group's rank that has an expert's parameter. Errors: TERN_CHECK: no expert's.
+/// The place in the expert group of the rank that has an expert's parameter. Errors: TERN_CHECK: no expert's parameter.
 int place_of_expert(const ModelSpec&, const ParameterInfo&, int expert_ranks);
 
 /// This rank's part, as one row of numbers, of a tensor that holds the whole parameter. A tensor that holds only the
