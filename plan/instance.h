@@ -13,7 +13,7 @@
 
 namespace tern {
 
-/// What a layer (a unit or a run of units) costs under one strategy, on each device of its stage. Times are of one
+/// What a layer (a unit or a run of units) costs under one strategy, on each device of a stage. Times are of one
 /// micro-batch unless said otherwise.
 struct CostVector {
   int64_t forward = 0;                          // ps

@@ -1,6 +1,6 @@
 #pragma once
-// What waits for what in a Program for many ranks, and an order in which it can run. The simulator and the validator
-// share it; it does not depend on times.
+// What waits for what in a Program for many ranks, and an order in which all can run. The simulator and the validator
+// use the same answer, which does not depend on times.
 
 #include <cstdint>
 #include <string>

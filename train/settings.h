@@ -67,7 +67,7 @@ struct TrainSettings {
   UpdateConfig optimizer = update_config(UpdateRule::adamw);
   DType dtype = DType::f32;
   Recompute recompute = Recompute::none;
-  bool update_in_backward = false;  // each layer is updated within the backward, and its gradients end then
+  bool update_in_backward = false;  // each layer is updated within the backward; then its gradients end
   // Of --gradients zeroth-order (train/zeroth_run.h); absent: gradients come from backward passes.
   std::optional<double> perturbation;
   bool states_on_disk = false;   // --states disk: the optimizer's states lie in a file (train/stored_run.h)

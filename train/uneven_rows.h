@@ -10,8 +10,8 @@ namespace tern {
 
 /// What a rank's passes have counted since the run began (RoutedRows).
 struct RankRows {
-  double most = 0;    // of any pass: rows of its experts, over an even share
-  int64_t more = 0;   // of any pass: rows of its experts that there was no room for
+  double most = 0;    // of any pass: most rows of the rank's experts, as a multiple of an even share
+  int64_t more = 0;   // of any pass: most rows of the rank's experts that there was no room for
   int64_t bytes = 0;  // memory that was taken beside the prediction, at its highest
 };
 

@@ -12,7 +12,7 @@ struct UniformPlan {
   Assignment assignment;
   int64_t makespan = 0;
 };
-/// Spreads the layers evenly over the virtual stages by time and gives all of them one strategy, the fastest that fits.
+/// Spreads the layers evenly over the virtual stages by time and gives all layers one strategy, the fastest that fits.
 /// found is false if none fits.
 UniformPlan uniform_plan(const SpaceOfChoices&, const Candidate&, const BuiltInstance&);
 /// Tries plans of one strategy, strategies of fewer bytes first, and returns the first plan that fits. Subtracts the
