@@ -11,7 +11,7 @@ namespace tern {
 /// Bytes that `rank`, one of the `ranks` ranks of the instruction's axis, sends to the other ranks and receives:
 ///   REDUCE over an axis  an all-reduce of message_bytes, in elements of `element_bytes`
 ///   REDUCE over all      an all-reduce of `parts`; besides, each rank sends message_bytes − Σ parts to each other rank
-///   NORM                 8 bytes from each rank to each other rank (whether a rank refuses), and an all-gather of `parts`
+///   NORM                 8 bytes from each rank to each other (whether a rank refuses), and an all-gather of `parts`
 ///   SCATTER              a reduce-scatter of `parts`
 ///   GATHER, UPDATE       an all-gather of `parts`
 ///   others, axis none    nothing
