@@ -120,8 +120,8 @@ Stepped on_mesh(const Case& c, const UpdateConfig& config, int steps, int ranks,
     all.loss = loss, all.norm = norm;
     const std::vector<ParameterInfo> infos = parameters(run.whole.spec);
     const std::vector<Tensor*> from = tensors(run.spec, run.weights), to = tensors(run.whole.spec, all.weights);
-    for (size_t p = 0; p < infos.size(); ++p)
-      put_part(tensor_holding(run.whole.spec, infos[p], world.rank() % ranks, ranks), *from[p], *to[p]);
+    for (size_t n = 0; n < infos.size(); ++n)
+      put_part(tensor_holding(run.whole.spec, infos[n], world.rank() % ranks, ranks), *from[n], *to[n]);
   });
   return all;
 }
