@@ -1,6 +1,6 @@
 #pragma once
-// What waits for what in a Program for many ranks, and an order in which all can run. The simulator and the validator
-// use the same answer, which does not depend on times.
+// Which instruction of a Program for many ranks waits for which, and an order in which all instructions can run. The
+// simulator and the validator use the same graph. The graph does not depend on times.
 
 #include <cstdint>
 #include <string>
@@ -13,15 +13,15 @@ namespace tern {
 /// The graph of a Program; instructions are numbered by their place in the list.
 struct Dependencies {
   std::vector<int> first, list;  // instruction i waits for list[first[i]] … list[first[i + 1] − 1]
-  std::vector<int> send_of;      // for each RECV its SEND; −1 for other instructions
+  std::vector<int> send_of;      // for each RECV its SEND (same buffer); −1 for other instructions
   std::vector<int> order;        // an order in which all can run; in a deadlock only those that can run
   std::vector<std::string>
       faults;  // broken rules with the instruction: SEND or RECV without a partner, doubled SEND, `waits` out of range
 };
 
 /// Instruction i waits for the previous instruction of i's rank on i's resource (a SEND: on the link to `peer`), for
-/// the earlier instruction of i's rank that allocates what i reads, and for i's `waits`. A RECV does not wait for the
-/// previous instruction, but for the SEND of the same buffer from `peer`. Ranks and peers must be in range.
+/// the instructions of i's rank that allocated what i reads, and for i's `waits`. A RECV waits for its SEND, not for
+/// the previous instruction (in the order; on the clock RECV and SEND coincide). Ranks and peers must be in range.
 Dependencies dependencies_of(const Program&);
 
 /// "rank 0 at [3] FORWARD unit 1 micro 0, which waits for [7] …" for each rank's first instruction that cannot run.

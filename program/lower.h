@@ -18,12 +18,12 @@ namespace tern {
 ///           unit's UPDATE. With updates_in_backward a layer's UPDATEs end the layer's backward.
 /// Gathers   A buffer that a GATHER of ZeRO 3 fills ends with the pass's last instruction on the layer (if the schedule
 ///           splits: BACKWARD_INPUT). Without stages a GATHER of a tied head's layer also brings the embedding's table.
-/// Sums      These follow the BACKWARD_WEIGHT of a layer's first unit, in this order:
-///           - compute, in a tensor group: REDUCEs over `tensor` and `keys` of parameters that several ranks hold alike
-///           - gradient link, replicas: REDUCE (ZeRO 0) or SCATTER (1) in the last micro-batch, SCATTER (2, 3) in each
-///           - gradient link, pipeline: REDUCE over `tables` of a tied table, in the list of the device with the copy
-///           Without stages a tied table's REDUCE follows the embedding's last BACKWARD_WEIGHT of a group of
-///           micro-batches (ZeRO 2, 3: of each micro-batch). exec/executor.h says when a sum really runs.
+/// Sums      In the last micro-batch (ZeRO 2, 3 over replicas: in each) after a layer's last BACKWARD_WEIGHT, in order:
+///           - on the compute, in tensor groups: REDUCEs over `tensor`, `keys` of parameters that ranks hold alike
+///           - on the gradient link, over replicas: REDUCE (ZeRO 0) or SCATTER (ZeRO 1, 2, 3)
+///           - on the gradient link, last micro-batch only: REDUCE over `tables`, if the layer has a table copy
+///           Without stages a tied table's REDUCE follows the embedding's last BACKWARD_WEIGHT of a group (ZeRO 2, 3:
+///           of each micro-batch) and comes before the MERGE. exec/executor.h says when a sum really runs.
 /// Buffers   output(u): from FORWARD(u) or RECV to BACKWARD_WEIGHT(u+1), which reads output(u) as x.
 ///           saved(u): from FORWARD(u), or from RECOMPUTE(u) just before the backward, to BACKWARD_WEIGHT(u).
 ///           gradient(u): from BACKWARD_INPUT(u+1) or RECV, and left(u): from BACKWARD_INPUT(u), to BACKWARD_WEIGHT(u).
@@ -31,11 +31,11 @@ namespace tern {
 ///           first BACKWARD_WEIGHT (with the head: at its FORWARD), ends with the SCATTER's JOIN or the last UPDATE.
 ///           The head's FORWARD makes no output: it ends in the loss and saves the gradient of the head's normed input.
 /// Joins     A JOIN waits for a SEND, a STORE or a micro-batch's SCATTER, and frees what that transfer read. Joined are
-///           - before a stage's next forward (backward): the stage's SENDs of outputs (of gradients), except the newest
+///           - before a stage's next forward: the stage's SENDs of outputs, except the newest
+///           - before a stage's next backward: the stage's SENDs of gradients, except the newest
 ///           - before a layer's FORWARDs: STOREs, except the newest; before a LOAD: all STOREs
 ///           - before a `summand` begins: all SCATTERs; before NORM: all transfers
-/// Groups    With several groups of micro-batches a MERGE follows a unit's last BACKWARD_WEIGHT of a group if leaf_step
-///           (spec/sum_order.h) adds or keeps a sum there. A tied table's REDUCE comes before the embedding's MERGE.
+/// Groups    After a unit's last BACKWARD_WEIGHT of a group: MERGE, if leaf_step (spec/sum_order.h) adds or keeps sums.
 /// Order     Weight gradients of a unit are added in micro-batch order, whatever the schedule: same bits.
 /// Sizes     a unit: unit_cost_in_mesh of Placement::query; a SEND: the unit's output; a collective: the whole tensor.
 /// Costs     per element, in words of 4 bytes (f64: 8): REDUCE of a tied table 1 flop, 4 words; NORM 2 flops, 1 word;

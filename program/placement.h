@@ -53,10 +53,10 @@ struct PlacementOptions {
   std::optional<UpdateConfig> update = {};  // the rule's options; absent: their defaults
 };
 
-/// The placement of a plan. Every Placement comes from this function. A run without a plan, or with a plan of one
-/// stage, first makes a Plan of one device (plan_on_one_device), and train/step_placement.h changes the result. So does
-/// program/generate.h. Each window counts as one full sequence, whatever the job's lengths. The last micro-batch has
-/// what is left of the batch. An order that follows times is made from the times of the plan's stages.
+/// The placement of a plan. Every Placement comes from this function. For a run without a plan, or with a plan of one
+/// stage, train/step_placement.h starts from plan_on_one_device and changes the resulting Placement. program/generate.h
+/// also starts from plan_on_one_device and changes the result. Each window counts as one full sequence, whatever the
+/// job's lengths. The last micro-batch has the rest of the batch. An order that follows times takes the stages' times.
 /// Errors  usage: the plan is of another model: other layers, another number of parameters.
 Placement placement_of(const ModelSpec&, const Plan&, PlacementOptions = {});
 

@@ -41,11 +41,11 @@ struct Simulation {
 /// Bytes  change in the order of the list, whatever runs beside the compute. What an instruction allocates counts from
 ///        the instruction's place on, temporaries count at that place alone, and what the instruction frees is gone
 ///        after that place. A JOIN frees what its transfer read.
-/// Times  `picoseconds` has one for each instruction (empty: the result has no start, end and makespan). An instruction
-///        starts when all that it waits for (program/dependencies.h) has ended.
-/// Errors TERN_CHECK: times of another number of instructions.
-///        With times: instructions that wait for each other in a circle, or a
-///        message without its other end.
+/// Times  `picoseconds`: one for each instruction (empty: the result has no start, end and makespan). An instruction
+///        starts when all instructions that it waits for (program/dependencies.h) have ended. Except a RECV: a RECV
+///        starts and ends with its SEND.
+/// Errors TERN_CHECK: times of another number of instructions. With times: instructions that wait for each other in a
+///        circle, a SEND without a RECV, or a RECV without a SEND.
 Simulation simulate(const Program&, std::span<const int64_t> picoseconds = {});
 
 /// The events of chrome_trace, one for each instruction, with the device bytes of the replay. The simulation must have

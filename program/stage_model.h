@@ -4,14 +4,14 @@
 //
 // Virtual stage s holds layers [a, e) under their strategies:
 //   forward   max(Σ forward + Σ within.forward + entry_forward of a, Σ host_forward)
-//   backward  max(Σ (backward + recompute + weight) + Σ within.backward + entry_backward of e − 1, Σ host_backward).
-//             If the schedule splits backward passes: the same without `weight` in the first sum
-//   weight    only if the schedule splits backward passes: Σ weight, an operation of its own
+//   backward  max(Σ (backward + recompute) + Σ within.backward + entry_backward of e − 1, Σ host_backward − W).
+//             W: 0 if the schedule splits backward passes, else Σ weight
+//   weight    Σ weight, always. If the schedule does not split, one operation takes the time backward + weight
 //   sends     across.forward and across.backward of the edge (e − 1, e)
 //   begin     Σ begin over the device's stages
 //   tail      backlog + Σ update over the device's stages. backlog: what the gradient link still has to do after the
-//             last operation. It is computed from 0, layer by layer from the device's last layer to its first: backlog
-//             = max(backlog − t_u, 0) + sync_u for layer u. t_u: the time of u's last gradient operation: weight if the
+//             last operation. The backlog starts at 0. For each layer u of the device, last layer first:
+//             backlog = max(backlog − t_u, 0) + sync_u. t_u: the time of u's last gradient operation: weight if the
 //             schedule splits, else recompute + backward + weight + within.backward of the edge (u, u + 1)
 //   bytes     per device and tier: Σ persistent + the order's peak of Σ held·micro-batches. The device tier adds Σ
 //             held_weight·micro-batches and the largest transient of the running stage's layers (pipeline_peaks)
@@ -39,7 +39,7 @@ std::vector<StageRange> stage_ranges(const Instance&, const Assignment&);
 class StageTimes {
  public:
   explicit StageTimes(const PipelineShape&);
-  /// `within`: the edge to the next layer, if that lies in the same stage; `first`, `last`: of its stage.
+  /// `within`: the edge to the next layer, if that layer lies in the same stage. `first`, `last`: of the stage.
   void add(int stage, const CostVector&, const EdgeCost& within, bool first, bool last);
   /// To be called once, after all layers. The sends are left empty: only the caller knows the links.
   PipelineTimes finish();

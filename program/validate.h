@@ -26,14 +26,14 @@ namespace tern {
 /// Groups   MERGE after the unit's BACKWARD_WEIGHT of the MERGE's micro-batch and before the BACKWARD_WEIGHT (of the
 ///          head also before the FORWARD) of the next one, at most once. A MERGE reads and keeps only the unit's sums.
 /// Step     REDUCE, SCATTER after the unit's last BACKWARD_WEIGHT (with a micro-batch: that micro-batch's). Sums not
-///          on the compute wait for that BACKWARD_WEIGHT or a later instruction; NORM waits for the rank's last one.
-///          NORM after all BACKWARD_WEIGHTs of the rank; after NORM only UPDATEs. UPDATE after NORM, or, if it reads a
-///          `summand`, after the unit's last BACKWARD_WEIGHT. No pass or MERGE of a unit comes after the unit's UPDATE.
+///          on the compute wait for that BACKWARD_WEIGHT or a later instruction. NORM waits for the rank's last such
+///          sum. NORM after all BACKWARD_WEIGHTs of the rank; after NORM only UPDATEs. UPDATE after NORM, or, if UPDATE
+///          reads a `summand`, after the unit's last BACKWARD_WEIGHT. No pass or MERGE after the unit's UPDATE.
 /// Whole    every (unit, micro) runs FORWARD, BACKWARD_INPUT (not the embedding) and BACKWARD_WEIGHT exactly once; one
 ///          NORM to a rank; UPDATE of every unit exactly once.
 /// Rows     only FORWARD, RECOMPUTE and BACKWARD_INPUT send experts' rows; of one unit all of these do, or none.
-///          routed_bytes: FORWARD in one ratio to the output's bytes; RECOMPUTE as FORWARD; BACKWARD_INPUT more than
-///          FORWARD, at most twice, one ratio for all units. told_bytes: all FORWARDs and RECOMPUTEs of a unit alike.
+///          routed_bytes: FORWARD's / output bytes: one ratio per unit. RECOMPUTE's = FORWARD's. BACKWARD_INPUT's /
+///          FORWARD's: one ratio everywhere, above 1, at most 2. told_bytes: equal in a unit's FORWARDs and RECOMPUTEs.
 /// `training` false: a forward program, with FORWARD alone.
 std::vector<std::string> validate(const Program&, bool training = true);
 
