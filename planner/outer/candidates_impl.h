@@ -36,12 +36,12 @@ struct SpaceOfChoices {
   std::vector<Layer> layers;
   std::vector<ChoiceTables> tables;
   std::vector<Candidate> candidates;     // legal and with room, in the order of enumeration
-  std::vector<Candidate> bounded;        // of the choices of too_many and too_long those with room: only a bound
-  int64_t too_many = 0, too_long = 0;    // numbers of choices: too many operations; of the rest too long times
+  std::vector<Candidate> bounded;        // choices of too_many and too_long with room: bounded, never planned
+  int64_t too_many = 0, too_long = 0;    // choices with more than kMostOperations; other choices with steps too long
   std::vector<std::vector<int>> orders;  // of mixed pipelines: each stage's machine, or kAnyType
   int64_t work_bound = 0;                // ps: a bound of every choice, enumerated or not
-  int64_t no_room = 0;                   // number of other legal choices: their least bytes exceed the memory
-  std::vector<std::pair<int64_t, Candidate>> nearest;  // of no_room the few that lack least: bytes per device, choice
+  int64_t no_room = 0;                   // legal choices without room, outside of too_many and too_long
+  std::vector<std::pair<int64_t, Candidate>> nearest;  // the few of no_room that lack least: bytes per device, choice
   bool cut = false;                                    // time, work or stop ended the enumeration early
   int64_t work = 0;                                    // counted as PlanRequest::any_fit_within says
   std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
@@ -56,7 +56,7 @@ SpaceOfChoices enumerate_choices(const ModelSpec&, const Cluster&, const PlanReq
 /// choice_of: the choice as a plan has it. machine_of_stage: the machine on which a stage lies.
 OuterChoice choice_of(const SpaceOfChoices&, const Candidate&);
 const Machine& machine_of_stage(const SpaceOfChoices&, const Candidate&, int stage);
-/// Whether this is the entry for all orders of stages without a candidate. The entry has a bound and is never planned.
+/// Whether this candidate stands for all orders of stages not listed one by one. The candidate is never planned.
 bool any_order(const SpaceOfChoices&, const Candidate&);
 /// For each stage whether the next stage lies in the same node. Stages fill the nodes of a type one after another.
 std::vector<bool> in_one_node(const SpaceOfChoices&, const Candidate&);

@@ -29,10 +29,10 @@ struct PlanRequest {
   double seconds =
       std::numeric_limits<double>::infinity();  // wall clock; after that: the best plan so far, with the plan's gap
   int threads = 1;
-  /// Above 0: any plan that fits is enough. PlanAnswer::plan then has only `choice`. The search skips, unless pinned:
-  /// micro-batches of several sequences; Ulysses; if the space has a one-chunk schedule with least_memory
-  /// (spec/pipeline_schedule.h), all schedules without least_memory. The value limits the work, in simulated
-  /// operations. Other work counts as fixed numbers (10,000 a table, 100 a choice): every machine gives the same answer.
+  /// A limit on the work, in simulated operations (a table counts 10,000, a choice 100; the same on every machine). 0:
+  /// search for the best plan. Above 0: the first plan that fits ends the search; PlanAnswer::plan has only `choice`.
+  /// The search then skips, unless pinned: micro-batches of several sequences; Ulysses; schedules without least_memory
+  /// (spec/pipeline_schedule.h) if the space has a one-chunk schedule with least_memory.
   int64_t any_fit_within = 0;
   const std::atomic<bool>* stop = nullptr;
   /// Called now and then with the number of choices left in the present pass over the choices (a search makes several
