@@ -29,8 +29,8 @@ struct UnitFacts {
   int64_t input_bytes = 0, output_bytes = 0, saved_bytes = 0, left_bytes = 0;
   int64_t forward_workspace = 0, unsaved_workspace = 0, backward_workspace = 0;
   bool remade_by_attention = false, remade_by_full = false;  // Recompute::attention, ::full
-  bool shares_table = false;       // with a copy of the embedding table if that lies in another stage
-  int64_t own_table_gradient = 0;  // elements (spec/unit_cost.h); counted only without stages and `bytes_of`
+  bool shares_table = false;       // reads the embedding's table (tied head, bridge); in a pipeline: has a copy
+  int64_t own_table_gradient = 0;  // elements (spec/unit_cost.h); counted only in a plan of one stage, no `bytes_of`
 };
 
 /// Costs of a model's layers under one mesh and micro-batch size. The referenced objects must outlive a LayerCosts.
@@ -70,9 +70,9 @@ class LayerCosts {
   TableCopy table_;                 // of the embedding
 };
 
-/// An upper bound of a step's time, ps: all layers one after another. Of each layer count the slowest
-/// strategy, the link to another stage, the share of the host link and what comes once a step. Infinite if a time is so
-/// long that the cost model cuts the time off (kMostPs).
+/// An upper bound of a step's time, ps: a sum over all layers. For each layer the bound counts the slowest strategy
+/// (compute, host link, once a step) and, with several stages, messages to and from another stage. Infinite if a time
+/// is so long that the cost model cuts the time off (kMostPs).
 struct LongestTimes {
   double micro = 0, once = 0;  // of a micro-batch; of a step
   /// Whether no step can reach kMostStepPs. A choice that fails is not planned: only bounds of it are known.

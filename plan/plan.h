@@ -35,11 +35,11 @@ struct PlannedStage {
   friend bool operator==(const PlannedStage&, const PlannedStage&) = default;
 };
 
-/// The plan's Program (program/lower.h), simulated (program/simulate.h) with the cost model's times. The plan's list
-/// counts scratch memory of the multiplier only if the cluster file is `tern profile`'s of this machine.
+/// The plan's Program (program/lower.h), simulated (program/simulate.h) with the cost model's times. The checksum
+/// covers the multiplier's scratch bytes. A run's list always has scratch bytes. The plan's list has scratch bytes only
+/// if the cluster file is `tern profile`'s of this machine; else the two checksums may differ.
 struct PlannedProgram {
-  uint32_t checksum =
-      0;  // of the list; a run's list always counts scratch memory: if the plan's does not, the checksums may differ
+  uint32_t checksum = 0;  // of the list
   int64_t instructions = 0;
   int64_t step_ps = 0;  // simulated; longer than the plan's step where a rank waits until its messages have left
   friend bool operator==(const PlannedProgram&, const PlannedProgram&) = default;
