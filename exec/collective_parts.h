@@ -16,9 +16,9 @@ struct CollectiveParts {
   const ExecuteInput& in;
   std::vector<Layer> layers = layers_of(in.spec);
 
-  int num_ranks() const { return in.world ? in.world->size() : 1; }
-  bool pipelined() const { return program.num_ranks > 1; }
-  DType wide() const;  // the type of gradients
+  int num_ranks() const { return in.world ? in.world->size() : 1; }  // of the run
+  bool pipelined() const { return program.num_ranks > 1; }           // program.num_ranks: devices of the pipeline
+  DType wide() const;                                                // the type of gradients
   /// The places of all parameters of a unit, other ranks' experts included.
   std::vector<size_t> parameters_of(int unit) const;
   /// Places of the parameters that a collective over a layer takes: the layer's dense ones (with the table that a tied

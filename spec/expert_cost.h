@@ -5,12 +5,12 @@
 
 namespace tern {
 
-/// Bytes that this rank's passes send over a group of CostQuery::expert ranks, the 1/n of them that stays on the rank included, if the
-/// router gives every expert as many rows: a planner's assumption. As many are received.
+/// Bytes that this rank's passes send over a group of n = CostQuery::expert ranks, assuming that every expert gets
+/// equally many rows. The 1/n that stays on the rank is included. As many bytes are received.
 struct RoutedBytes {
-  int64_t forward = 0;         // rows on their way to their experts, and their results back
-  int64_t backward_input = 0;  // the gradients of results with their weights; those of rows and weights back
-  int64_t told = 0;            // in the forward, before: how many rows come
+  int64_t forward = 0;         // to experts: rows; back: results
+  int64_t backward_input = 0;  // to experts: gradients of results, router weights; back: gradients of rows, of weights
+  int64_t told = 0;            // in the forward, before the rows: how many come
 };
 /// Zeros for units that are no mixtures, and without a group.
 RoutedBytes routed_bytes(const Unit&, const CostQuery&);

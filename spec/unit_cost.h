@@ -15,10 +15,10 @@ enum class ProductKind : uint8_t {
   forward,
   input_gradient,
   weight_gradient,
-  head_loss,  // the head's loss with both gradients in one: m rows, a vocabulary n, a width k; 0 bytes: this
-              // multiplier takes it in three products
-  decoded,    // not a product: the rows (n, k) of a coded matrix as numbers; 0 bytes: kernels read its blocks, and need
-              // nothing beside
+  head_loss,  // one kernel for the head's loss and both gradients: m rows, a vocabulary n, a width k. ScratchBytes
+              // gives 0: this multiplier has no such kernel and makes three products
+  decoded,    // not a product: the rows (n, k) of a coded matrix as numbers. ScratchBytes gives 0: kernels read the
+              // coded blocks and need no decoded rows
   expert_forward,  // an expert's forward: always by the exact multiplier, with any number of rows
 };
 /// Scratch bytes that the multiplier of choice needs for one product of m rows with w (n, k): kernels know, spec does

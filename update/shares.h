@@ -33,7 +33,7 @@ struct Shares {
   std::vector<std::vector<RankInterval>> in_world{};
   // Replicas r with equal r % expert_ranks have the same experts.
   int expert_ranks = 1;
-  const std::vector<RankInterval>& keepers(size_t parameter) const;
+  const std::vector<RankInterval>& keepers(size_t parameter) const;  // in_world[p]; if in_world is empty: owners[p]
   bool any() const;
   bool any_weights_apart() const;
   /// What this rank keeps of a parameter of `elements` elements.
@@ -52,7 +52,7 @@ struct MeshPlace {
 };
 /// make_shares for the rank at a MeshPlace. The rank has its device's units, on the head's device also a copy of a tied
 /// table. In a tensor group the rank has parts of units (`spec` is tensor_part's), in an expert group some experts.
-/// Shapes: home: each unit's device. Errors: those of make_shares; usage: ZeRO 2 or 3 of only a tied embedding or head.
+/// home: each unit's device. Errors: make_shares's; usage: ZeRO 2, 3 of only one of a tied table's embedding and head.
 Shares make_mesh_shares(const ModelSpec& spec, UpdateRule, std::span<const int> zero, std::span<const int> home,
                         const MeshPlace&);
 
