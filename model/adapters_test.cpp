@@ -102,11 +102,17 @@ TEST(Adapters, OfRepeatedRowsAreTheirExpansions) {
 // What other programs read of Q-BLoRA, and of IR-QLoRA (its elastic connection): in f64 their product is the branch's within 1e-15 of it.
 TEST(Adapters, PlainExportsAreTheBranch) {
   struct Form {
-    int64_t pool, repeat, r, elastic;
+    int64_t pool, repeat, r;
+    bool elastic;
   };
   const int64_t out = 48, in = 64, rows = 20;
-  for (const auto& [pool, repeat, r, elastic] :
-       {Form{2, 2, 6, 0}, {8, 2, 6, 0}, {4, 4, 6, 0}, {1, 2, 6, 0}, {1, 1, 8, 1}, {1, 1, 6, 1}, {1, 1, 5, 1}}) {
+  for (const auto& [pool, repeat, r, elastic] : {Form{2, 2, 6, false},
+                                                 {8, 2, 6, false},
+                                                 {4, 4, 6, false},
+                                                 {1, 2, 6, false},
+                                                 {1, 1, 8, true},
+                                                 {1, 1, 6, true},
+                                                 {1, 1, 5, true}}) {
     Arena arena;
     arena.set_poison(true);
     const auto random = [&](Shape shape, uint64_t seed) {

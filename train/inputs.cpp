@@ -136,7 +136,7 @@ ModelSpec with_dropout(ModelSpec spec, double share) {
   return spec;
 }
 
-// Adapters that read means of so many inputs, and whose outputs count for so many rows; or with elastic connections.
+// Adapters that read means of so many inputs, and whose outputs count for so many rows.
 ModelSpec balanced(ModelSpec spec, const AdapterSettings& adapter) {
   const int64_t pool = adapter.pool, repeat = adapter.repeat;
   ModelWeights shapes = empty_weights(spec);
@@ -154,7 +154,13 @@ ModelSpec balanced(ModelSpec spec, const AdapterSettings& adapter) {
     for (const Branch& b : linear.branches) require(info, "repeat", b.row_end - b.row_begin, "outputs", repeat);
   });
   for (Unit& unit : spec.units)
-    for (ModuleAdapter& a : unit.adapters) a.pool = pool, a.repeat = repeat, a.elastic = adapter.elastic;
+    for (ModuleAdapter& a : unit.adapters) a.pool = pool, a.repeat = repeat;
+  return spec;
+}
+
+ModelSpec with_elastic_connections(ModelSpec spec) {
+  for (Unit& unit : spec.units)
+    for (ModuleAdapter& a : unit.adapters) a.elastic = true;
   return spec;
 }
 
@@ -189,10 +195,11 @@ TrainInputs load_inputs(const TrainSettings& s) {
         ErrorKind::usage,
         "train: an encoder ({}); tern trains by the next token, which it has not; masked words are not there yet",
         in.spec.family);
-  if (s.adapter)
-    in.spec = with_stored_matrices(
-        with_dropout(balanced(adapted(std::move(in.spec), *s.adapter), *s.adapter), s.adapter->config.dropout),
-        in.dir.path, s.dtype);
+  if (s.adapter) {
+    in.spec = balanced(adapted(std::move(in.spec), *s.adapter), *s.adapter);
+    if (s.adapter->elastic) in.spec = with_elastic_connections(std::move(in.spec));
+    in.spec = with_stored_matrices(with_dropout(std::move(in.spec), s.adapter->config.dropout), in.dir.path, s.dtype);
+  }
   if (has_stored_matrices(in.spec)) {
     if (s.adapter && takes_factors(s.adapter->init))
       throw Error(ErrorKind::usage,

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "base/units.h"
 
@@ -20,14 +21,17 @@ std::optional<UnevenRows> uneven_rows(std::span<const RankRows> ranks) {
   return all;
 }
 
-double sufficient_factor(double most) { return std::ceil(most * 100) / 100; }
+double sufficient_factor(double most) {
+  constexpr double kRounded = 2 * std::numeric_limits<double>::epsilon();  // of a ratio of numbers of rows, times 100
+  return std::ceil(most * 100 * (1 - kRounded)) / 100;
+}
 
 std::string describe_first(const UnevenRows& u, double factor) {
   return fmt::format(
-      "in a pass the experts of rank {} got {} more than the predicted memory has room for by --capacity-factor {}; "
-      "{:.2f} would have had room. No row is dropped; all ranks took {} beside the prediction (said once; how much it "
+      "in a pass {} of the experts of rank {} had no room in the predicted memory (--capacity-factor {}); {:.2f} would "
+      "have had room. No row is dropped; all ranks took {} beside the prediction (said once; how much it "
       "became is said at the end)",
-      u.rank, counted(u.more, "row"), factor, sufficient_factor(u.most), format_bytes(u.bytes));
+      counted(u.more, "row"), u.rank, factor, sufficient_factor(u.most), format_bytes(u.bytes));
 }
 
 std::string describe_all(const UnevenRows& u, double factor) {

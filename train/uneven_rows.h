@@ -28,8 +28,8 @@ std::optional<UnevenRows> uneven_rows(std::span<const RankRows>);
 /// The least --capacity-factor, to two decimals, that has room for `most` times an even share.
 double sufficient_factor(double most);
 
-/// For people: when rows first had no room, and at the end of the run. `factor`: TrainSettings::capacity_factor. Shares are rounded up, so that
-/// a --capacity-factor of the number that is named has room.
+/// For people: when rows first had no room, and at the end of the run. `factor`: TrainSettings::capacity_factor. A run with the
+/// factor that is named has room.
 std::string describe_first(const UnevenRows&, double factor);
 std::string describe_all(const UnevenRows&, double factor);
 

@@ -42,7 +42,7 @@ def one(a, case, more, dtype, seq, work):
 
 def table(case, dtype, seq, rows):
     print(f"\n{case}, {dtype}, {BATCH * SEQ // seq} × {seq} tokens a step, {stamp()}\n\n"
-          "| | tokens/s (median) | least – most | : one process | resident MiB | MB sent a step |\n|---|---|---|---|---|---|")
+          "| | tokens/s (median) | least – most | : one process | most resident MiB | MB sent a step |\n|---|---|---|---|---|---|")
     for name, of_name in rows.items():
         if not of_name:
             continue
@@ -57,7 +57,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tern", default=str(ROOT / "build/release/bin/tern"))
     parser.add_argument("--dtypes", default="f32")
-    parser.add_argument("--seq", type=int, default=2048, help="of the shared rows: a divisor of 4,096 that 4 divides")
+    parser.add_argument("--seq", type=int, default=2048, help="of the shared rows: a multiple of 4 that divides 4,096")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=15)
     parser.add_argument("--quick", action="store_true", help="one round of 4 seconds: whether it runs")

@@ -69,6 +69,33 @@ TEST(TokenizerFront, SeveralWordsOfTheFirstCharacterAreEachTheFirst) {
   EXPECT_EQ(ids_of(R"([{"type": "Prepend", "prepend": "x "}])", split_first.c_str(), "ab b"), (Ids{6, 4, 6, 1, 2, 2}));
 }
 
+// What steps add behind the first character comes from it, too; what they take away of it is not counted.
+TEST(TokenizerFront, TheFrontIsWhatStepsLeaveOfTheFirstCharacter) {
+  using Ids = std::vector<int32_t>;
+  const auto ids = [](const char* normalizers, std::string split, const char* text) {
+    return ids_of(normalizers, (R"({"type": "Sequence", "pretokenizers": [)" + split + ", " + kFirst + "]}").c_str(),
+                  text);
+  };
+  const auto at = [](const char* text) {
+    return std::string(R"({"type": "Split", "pattern": {"String": ")") + text +
+           R"("}, "behavior": "Isolated", "invert": false})";
+  };
+  constexpr const char* kSpaces = R"({"type": "WhitespaceSplit"})";
+  constexpr const char* kPunctuation = R"({"type": "Punctuation", "behavior": "Isolated"})";
+  constexpr const char* kStrip = R"([{"type": "NFD"}, {"type": "StripAccents"}])";
+  constexpr const char* kBert = R"([{"type": "BertNormalizer", "clean_text": true, "handle_chinese_chars": true,
+                                     "strip_accents": true, "lowercase": false}])";
+  // Ids of tokenizers 0.23.3.
+  EXPECT_EQ(ids(kStrip, kSpaces, "ǟ b"), (Ids{6, 1, 2})) << "three characters, then one again";
+  EXPECT_EQ(ids(kStrip, kPunctuation, "ä,b"), (Ids{6, 1, 0, 2}));
+  EXPECT_EQ(ids(kBert, kSpaces, "ǟ b"), (Ids{6, 1, 2}));
+  EXPECT_EQ(ids(kBert, kSpaces, "一 b"), (Ids{6, 0, 2})) << "the space that is put before it is the first character's";
+  EXPECT_EQ(ids(kBert, kSpaces, "a一 b"), (Ids{6, 1, 0, 2}));
+  EXPECT_EQ(ids(R"([{"type": "ByteLevel"}])", at("©"), "éb"), (Ids{6, 0, 6, 0, 2}));
+  EXPECT_EQ(ids(R"([{"type": "Prepend", "prepend": "\u0001xy"}, {"type": "Nmt"}])", at("y"), "ab"),
+            (Ids{6, 4, 6, 5, 6, 1, 2}));
+}
+
 TEST(TokenizerFront, TextBeforeTheFrontIsRefusedWhereTheReferenceMiscountsIt) {
   const std::string before = R"({"type": "Replace", "pattern": {"Regex": "c|^"}, "content": "x"})";
   using Ids = std::vector<int32_t>;

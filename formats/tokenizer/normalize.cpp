@@ -97,15 +97,17 @@ struct Normalizing {
   void rewrite_characters(const Rewrite& rewrite) {
     std::string out;
     out.reserve(text.size());
-    size_t num_gone = 0;
+    const size_t front = front_bytes();
+    size_t kept = 0;  // what comes from the front
     for (size_t i = 0; i < text.size();) {
       const CodePoint c = code_point_at(text, i);
       const size_t before = out.size();
       rewrite(out, std::string_view(text).substr(i, static_cast<size_t>(c.size)), c.value);
-      num_gone += before == 0 && out.empty();
+      if (i < front) kept += count_utf8(std::string_view(out).substr(before));
       i += static_cast<size_t>(c.size);
     }
-    remove_front(num_gone);
+    front_removed |= kept == 0 && front > 0;
+    num_front = kept;
     text = std::move(out);
   }
   void operator()(const BertStep& s) {
@@ -144,10 +146,11 @@ struct Normalizing {
     });
   }
   void operator()(const CharsmapStep& s) {
-    if (s.map) text = apply_by_clusters(*s.map, text, budget);
+    if (s.map) rewrite_text([&](std::string_view t) { return apply_by_clusters(*s.map, t, budget); });
   }
   void operator()(const SentencePieceStep& s) { text = normalize_by_sentencepiece(s, text, budget); }
   void operator()(const ByteLevelTextStep&) {
+    num_front = front_bytes();  // each byte becomes a character
     std::string out;
     append_byte_level(text, out);
     text = std::move(out);

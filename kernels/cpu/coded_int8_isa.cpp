@@ -1,6 +1,6 @@
-// Products of coded weights in integers (coded_int8.h says which numbers). kXRows rows of x at a time are rounded, as many
-// of their numbers as kRounded allows: once for all rows of w where that is all, else once for each panel of them. A row of w
-// is multiplied as it lies (row_dots_impl.h), or its codes are unpacked 256 numbers at a time, once for all rows of x.
+// Products of coded weights in integers (coded_int8.h says which numbers). A thread keeps kRounded blocks of x rounded. If x
+// has up to kXRows rows and fits, a thread rounds x once; else it rounds for each panel of kInt8Panel rows of w. A row of w is
+// multiplied as it lies (row_dots_impl.h), or its codes are unpacked 256 numbers at a time, once for all rows of x.
 
 #include "base/rounding.h"
 #include "kernels/cpu/coded_int8_table.h"

@@ -145,6 +145,18 @@ TEST(CodedInt8, AnyRowsThreadsTailsAndPiecesGiveTheSameBits) {
     });
 }
 
+// One to seventeen groups of 32: what is left behind whole eights and whole pairs.
+TEST(CodedInt8, EveryNumberOfGroupsGivesTheTwinsBits) {
+  for (const WeightType type : types_with_groups()) {
+    if (row_of(type).block_elements != 32) continue;
+    for (int64_t groups = 1; groups <= 17; ++groups) {
+      CodedCase c{.k = 32 * groups};
+      c.add(type, 3);
+      for (const int64_t m : {1, 2, 5}) expect_twins_bits<float, float>(c, random_values<float>("x", m * c.k), false);
+    }
+  }
+}
+
 // Of more numbers than a thread keeps rounded: 16 rows of 2,048, or one of 32,768.
 TEST(CodedInt8, RowsThatAreRoundedInPartsGiveTheSameBits) {
   CodedCase wide{.k = 2336};  // nine groups of 256 and 32 numbers
