@@ -170,7 +170,7 @@ TEST(TrainExperts, RowsWithoutRoomAreToldWhenTheyFirstCome) {
   const std::vector<std::string> notes = told(1, 3);
   ASSERT_EQ(notes.size(), 1u) << fmt::format("{}", fmt::join(notes, "\n"));
   EXPECT_TRUE(notes[0].starts_with("step 1: "));
-  const size_t at = notes[0].find("; ", notes[0].find("--capacity-factor 1;")) + 2;
+  const size_t at = notes[0].find("; ", notes[0].find("--capacity-factor 1);")) + 2;
   const double enough = std::stod(notes[0].substr(at));
   EXPECT_GT(enough, 1);
   EXPECT_TRUE(told(enough, 1).empty());
