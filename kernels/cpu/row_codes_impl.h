@@ -1,8 +1,8 @@
 #pragma once
 // How types of coded weights give their integers to row_dots_impl.h in registers (AVX2). Only for *_isa.cpp files.
-// A type is a struct: kBytes hold kNumbers neighbours. scales(): those of 8 groups of 32 neighbours (fine: of 16 groups of 16),
-// of which n are there, and with kLeasts their offsets. codes(): the 32 integers of group g; pair(): of two groups, 16 of each:
-// the first, then the second ones. kZero is to be taken from each, which has no sign; kAnySign: nothing is.
+// A type is a struct: kBytes hold kNumbers neighbours. scales(): those of 8 groups of 32 neighbours (kScalesOf16: of 16 groups
+// of 16), of which n are there, and with kLeasts their offsets. codes(): the 32 integers of group g. kPaired instead: pair(), of
+// two groups 16 of each, the first, then the second ones. kZero is to be taken from each, which has no sign; kAnySign: nothing is.
 // Layouts: beside the decoders (decode_*_isa.cpp).
 
 #include "kernels/cpu/decode_impl.h"
@@ -12,10 +12,10 @@ namespace tern::TERN_ISA_NAMESPACE {
 namespace {
 
 constexpr int kAnySign = -1;
-enum class Order {
-  natural,
-  fine,    // and a scale for each 16
-  paired,  // a type whose bytes hold numbers 16 apart
+/// What most types are.
+struct Dots {
+  static constexpr int kZero = kAnySign;
+  static constexpr bool kLeasts = false, kScalesOf16 = false, kPaired = false;
 };
 
 /// Halves at `at`, `at` + kStride, …: n of 8, the others zero.
@@ -52,21 +52,17 @@ inline __m256i nibbles_32(const uint8_t* at) {
   return _mm256_and_si256(both, _mm256_set1_epi8(15));
 }
 
-struct DotsQ8_0 {
+struct DotsQ8_0 : Dots {
   static constexpr int64_t kNumbers = 32, kBytes = 34;
-  static constexpr int kZero = kAnySign;
-  static constexpr bool kLeasts = false;
-  static constexpr Order kOrder = Order::natural;
   static void scales(const uint8_t* b, int64_t n, const RowCodebook&, Vec* to, Vec*) {
     to[0] = half_scales<kBytes>(b, n);
   }
   static __m256i codes(const uint8_t* b, int g, const RowCodebook&) { return load_32(b + g * kBytes + 2); }
 };
-struct DotsQ4_0 {
+struct DotsQ4_0 : Dots {
   static constexpr int64_t kNumbers = 32, kBytes = 18;
   static constexpr int kZero = 8;
-  static constexpr bool kLeasts = false;
-  static constexpr Order kOrder = Order::paired;
+  static constexpr bool kPaired = true;
   static void scales(const uint8_t* b, int64_t n, const RowCodebook&, Vec* to, Vec*) {
     to[0] = half_scales<kBytes>(b, n);
   }
@@ -74,62 +70,54 @@ struct DotsQ4_0 {
     nibbles_of_two(b + 2, b + kBytes + 2, low, high);
   }
 };
-struct DotsQ4_1 {
+struct DotsQ4_1 : Dots {
   static constexpr int64_t kNumbers = 32, kBytes = 20;
   static constexpr int kZero = 0;
   static constexpr bool kLeasts = true;
-  static constexpr Order kOrder = Order::natural;
   static void scales(const uint8_t* b, int64_t n, const RowCodebook&, Vec* to, Vec* leasts) {
     to[0] = half_scales<kBytes>(b, n), *leasts = half_scales<kBytes>(b + 2, n);
   }
   static __m256i codes(const uint8_t* b, int g, const RowCodebook&) { return nibbles_32(b + g * kBytes + 4); }
 };
 
-/// Scales and offsets of the eight sub-blocks of Q4_K and Q5_K.
-inline void scales_and_leasts_k(const uint8_t* b, Vec* scales, Vec* leasts) {
-  const uint32_t lo = number_at<uint32_t>(b + 4), mid = number_at<uint32_t>(b + 8), hi = number_at<uint32_t>(b + 12);
-  const uint64_t s = (lo & 0x3f3f3f3fu) | static_cast<uint64_t>((hi & 0x0f0f0f0fu) | (lo >> 2 & 0x30303030u)) << 32;
-  const uint64_t m = (mid & 0x3f3f3f3fu) | static_cast<uint64_t>((hi >> 4 & 0x0f0f0f0fu) | (mid >> 2 & 0x30303030u))
-                                               << 32;
-  const auto floats = [](uint64_t eight) {
-    return floats_of((VecInt)_mm256_cvtepu8_epi32(_mm_cvtsi64_si128(static_cast<int64_t>(eight))));
-  };
-  *scales = splat(half(b)) * floats(s);
-  *leasts = -(splat(half(b + 2)) * floats(m));
-}
-struct DotsQ4K {
-  static constexpr int64_t kNumbers = 256, kBytes = 144;
+/// Blocks of Q4_K and Q5_K: scales and offsets of eight sub-blocks.
+struct DotsK : Dots {
+  static constexpr int64_t kNumbers = 256;
   static constexpr int kZero = 0;
   static constexpr bool kLeasts = true;
-  static constexpr Order kOrder = Order::natural;
   static void scales(const uint8_t* b, int64_t, const RowCodebook&, Vec* to, Vec* leasts) {
-    scales_and_leasts_k(b, to, leasts);
+    const uint32_t lo = number_at<uint32_t>(b + 4), mid = number_at<uint32_t>(b + 8), hi = number_at<uint32_t>(b + 12);
+    const uint32_t scales_4 = (hi & 0x0f0f0f0fu) | (lo >> 2 & 0x30303030u);
+    const uint32_t leasts_4 = (hi >> 4 & 0x0f0f0f0fu) | (mid >> 2 & 0x30303030u);
+    const auto floats = [](uint32_t first, uint32_t second) {
+      const __m128i eight = _mm_setr_epi32(static_cast<int>(first), static_cast<int>(second), 0, 0);
+      return floats_of((VecInt)_mm256_cvtepu8_epi32(eight));
+    };
+    *to = splat(half(b)) * floats(lo & 0x3f3f3f3fu, scales_4);
+    *leasts = -(splat(half(b + 2)) * floats(mid & 0x3f3f3f3fu, leasts_4));
   }
-  static __m256i codes(const uint8_t* b, int g, const RowCodebook&) {
-    const __m256i q = load_32(b + 16 + g / 2 * 32);
-    return _mm256_and_si256(g % 2 == 0 ? q : _mm256_srli_epi16(q, 4), _mm256_set1_epi8(15));
+  /// Of 32 bytes the low or the high nibbles, as g is even or odd.
+  static __m256i nibbles_of(const uint8_t* q, int g) {
+    const __m256i both = load_32(q + g / 2 * 32);
+    return _mm256_and_si256(g % 2 == 0 ? both : _mm256_srli_epi16(both, 4), _mm256_set1_epi8(15));
   }
 };
-struct DotsQ5K {
-  static constexpr int64_t kNumbers = 256, kBytes = 176;
-  static constexpr int kZero = 0;
-  static constexpr bool kLeasts = true;
-  static constexpr Order kOrder = Order::natural;
-  static void scales(const uint8_t* b, int64_t, const RowCodebook&, Vec* to, Vec* leasts) {
-    scales_and_leasts_k(b, to, leasts);
-  }
+struct DotsQ4K : DotsK {
+  static constexpr int64_t kBytes = 144;
+  static __m256i codes(const uint8_t* b, int g, const RowCodebook&) { return nibbles_of(b + 16, g); }
+};
+struct DotsQ5K : DotsK {
+  static constexpr int64_t kBytes = 176;
   static __m256i codes(const uint8_t* b, int g, const RowCodebook&) {
-    const __m256i q = load_32(b + 48 + g / 2 * 32), fifth = load_32(b + 16), bit = _mm256_set1_epi8(16);
-    const __m256i four = _mm256_and_si256(g % 2 == 0 ? q : _mm256_srli_epi16(q, 4), _mm256_set1_epi8(15));
+    const __m256i fifth = load_32(b + 16);
     const __m256i up = g < 4 ? _mm256_slli_epi16(fifth, 4 - g) : _mm256_srli_epi16(fifth, g - 4);
-    return _mm256_or_si256(four, _mm256_and_si256(up, bit));
+    return _mm256_or_si256(nibbles_of(b + 48, g), _mm256_and_si256(up, _mm256_set1_epi8(16)));
   }
 };
-struct DotsQ6K {
+struct DotsQ6K : Dots {
   static constexpr int64_t kNumbers = 256, kBytes = 210;
   static constexpr int kZero = 32;
-  static constexpr bool kLeasts = false;
-  static constexpr Order kOrder = Order::fine;
+  static constexpr bool kScalesOf16 = true;
   static void scales(const uint8_t* b, int64_t, const RowCodebook&, Vec* to, Vec*) {
     const Vec d = splat(half(b + 208));
     const auto eight = [&](const uint8_t* at) {
@@ -174,11 +162,9 @@ inline Vec learned_scales(const uint8_t* at, int64_t n, float scale) {
   return (Vec)((VecUint)signed_scales & (VecUint)(lane < static_cast<int>(n)));
 }
 template <int kBits>
-struct DotsLearned {
+struct DotsLearned : Dots {
   static constexpr int64_t kNumbers = 32, kBytes = 1 + 4 * kBits;
-  static constexpr int kZero = kAnySign;
-  static constexpr bool kLeasts = false;
-  static constexpr Order kOrder = kBits == 4 ? Order::paired : Order::natural;
+  static constexpr bool kPaired = kBits == 4;
   static void scales(const uint8_t* b, int64_t n, const RowCodebook& row, Vec* to, Vec*) {
     to[0] = learned_scales<kBytes>(b, n, row.scale);
   }

@@ -28,8 +28,8 @@ constexpr int kDotRows = 4;  // of x at most
 constexpr int64_t kAhead = 1536;  // bytes: the processor's own prefetching ends with a page
 constexpr int64_t kScaled = 64;   // groups of 32 whose scales are made at once
 
-/// Scales of a row of x times those of w, of 8 groups of 32: natural: one each; fine: one for each 16; paired: for each two
-/// groups four times the first and four times the second.
+/// Scales of a row of x times those of w, of 8 groups of 32: one each, or one for each 16; of paired types for each two groups
+/// four times the first and four times the second.
 struct ScaleProducts {
   alignas(32) float scales[32], leasts[8];
 };
@@ -37,11 +37,11 @@ template <class Type>
 inline void multiply_scales(const Vec* scales, Vec leasts, const Rounded& x, ScaleProducts& to) {
   const Vec s = load(x.scales_of_32);
   if (Type::kLeasts) store(to.leasts, leasts * s);
-  if (Type::kOrder == Order::natural) return store(to.scales, scales[0] * s);
-  if (Type::kOrder == Order::fine) {
+  if (Type::kScalesOf16) {
     store(to.scales, scales[0] * load(x.scales));
     return store(to.scales + 8, scales[1] * load(x.scales + 8));
   }
+  if (!Type::kPaired) return store(to.scales, scales[0] * s);
   const Vec p = scales[0] * s;
   for (int j = 0; j < 4; ++j) {
     const int a = 2 * j, b = 2 * j + 1;
@@ -73,7 +73,7 @@ __attribute__((always_inline)) inline void add_group(const uint8_t* blocks, cons
     static_assert(Type::kZero <= 0 || Type::kZero == 32);
     if (Type::kZero == 32) dot = _mm256_sub_epi32(dot, _mm256_slli_epi32(load_32(x[r][i].sums + g * 8), 5));
     const float* s = p[r][i].scales;
-    const Vec scale = Type::kOrder == Order::fine
+    const Vec scale = Type::kScalesOf16
                           ? (Vec)_mm256_set_m128(_mm_broadcast_ss(s + 2 * g + 1), _mm_broadcast_ss(s + 2 * g))
                           : (Vec)_mm256_broadcast_ss(s + g);
     chains[r] = chains[r] + floats_of((VecInt)dot) * scale;
@@ -109,10 +109,10 @@ __attribute__((always_inline)) inline void add_pair(const uint8_t* blocks, const
   }
 }
 
-/// The two halves of chains as the order of a type has them, and back: halves 1 and 2 change places.
+/// Chains as paired types add to them, and back: 4 to 7 and 8 to 11 change places.
 template <class Type>
 inline void change_places(Vec& a, Vec& b) {
-  if (Type::kOrder != Order::paired) return;
+  if (!Type::kPaired) return;
   const __m256 first = a, second = b;
   a = _mm256_permute2f128_ps(first, second, 0x20), b = _mm256_permute2f128_ps(first, second, 0x31);
 }
@@ -121,7 +121,6 @@ template <class Type, int kRows>
 void row_dots(const uint8_t* blocks, const RowCodebook& row, int64_t groups, const Rounded* x, int64_t x_stride,
               float* chains, int64_t stride) {
   constexpr int64_t kBytesOf8 = 256 / Type::kNumbers * Type::kBytes;
-  constexpr bool kPaired = Type::kOrder == Order::paired;
   Vec even[kRows], odd[kRows];
   const Rounded* xs[kRows];
 #pragma GCC unroll 4
@@ -146,7 +145,7 @@ void row_dots(const uint8_t* blocks, const RowCodebook& row, int64_t groups, con
       for (int64_t line = 0; line < kBytesOf8; line += 64) __builtin_prefetch(blocks + kAhead + line);
 #pragma GCC unroll 4
       for (int g = 0; g < 8; g += 2) {
-        if constexpr (kPaired) {
+        if constexpr (Type::kPaired) {
           add_pair<Type, kRows>(blocks + g * Type::kBytes, row, g / 2, xs, i, p, even, odd);
         } else {
           add_group<Type, kRows>(blocks, row, g, xs, i, p, even);
@@ -156,7 +155,7 @@ void row_dots(const uint8_t* blocks, const RowCodebook& row, int64_t groups, con
     }
     for (int g = 0; g < here % 8; g += 2) {  // of blocks of 32 alone
       const bool two = g + 1 < here % 8;
-      if constexpr (kPaired) {
+      if constexpr (Type::kPaired) {
         uint8_t last[2 * Type::kBytes] = {};
         __builtin_memcpy(last, blocks + g * Type::kBytes, static_cast<size_t>((two ? 2 : 1) * Type::kBytes));
         add_pair<Type, kRows>(last, row, g / 2, xs, i, p, even, odd);
