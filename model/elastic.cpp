@@ -25,7 +25,6 @@ Groups groups_of(int64_t from, int64_t to) {
   const int64_t count = std::gcd(from, to);
   return {count, from / count, to / count};
 }
-int64_t width_of(const Tensor& t) { return t.count() / t.rows(); }
 
 // Σ of the group's numbers.
 template <class W, class T>
@@ -38,7 +37,7 @@ W sum_of(const T* from, int64_t n) {
 // Each number of a group of y += factor·Σ of the group of x.
 void add_group_sums(double factor, const Tensor& x, const Tensor& y) {
   TERN_CHECK(x.rows() == y.rows() && x.dtype() == y.dtype(), "elastic: {} rows beside {}", x.rows(), y.rows());
-  const int64_t k = width_of(x), n = width_of(y);
+  const int64_t k = x.shape()[1], n = y.shape()[1];
   const Groups g = groups_of(k, n);
   ops::by_dtype(x.dtype(), [&]<class T>() {
     const T* const from = x.span<T>().data();
@@ -56,20 +55,20 @@ void add_group_sums(double factor, const Tensor& x, const Tensor& y) {
 }  // namespace
 
 void add_elastic(double factor, const Tensor& x, const Tensor& y) {
-  add_group_sums(factor / static_cast<double>(groups_of(width_of(x), width_of(y)).from), x, y);
+  add_group_sums(factor / static_cast<double>(groups_of(x.shape()[1], y.shape()[1]).from), x, y);
 }
 
 void add_elastic_gradient(double factor, const Tensor& dy, const Tensor& dx) {
-  add_group_sums(factor / static_cast<double>(groups_of(width_of(dx), width_of(dy)).from), dy, dx);
+  add_group_sums(factor / static_cast<double>(groups_of(dx.shape()[1], dy.shape()[1]).from), dy, dx);
 }
 
 double elastic_product(const Tensor& dy, const Tensor& x) {
   TERN_CHECK(x.rows() == dy.rows() && x.dtype() == dy.dtype(), "elastic: {} rows beside {}", x.rows(), dy.rows());
-  const Groups g = groups_of(width_of(x), width_of(dy));
+  const Groups g = groups_of(x.shape()[1], dy.shape()[1]);
   std::vector<double> of_rows(static_cast<size_t>(x.rows()));
   ops::by_dtype(x.dtype(), [&]<class T>() {
     const T *const from = x.span<T>().data(), *const to = dy.span<T>().data();
-    parallel_ranges(x.rows(), row_grain(width_of(x) + width_of(dy)), 1, [&](int64_t begin, int64_t end) {
+    parallel_ranges(x.rows(), row_grain(x.shape()[1] + dy.shape()[1]), 1, [&](int64_t begin, int64_t end) {
       for (int64_t r = begin; r < end; ++r) {
         double sum = 0;
         for (int64_t i = r * g.count; i < (r + 1) * g.count; ++i)
@@ -101,7 +100,7 @@ void add_to_shares(const ElasticShares& more, const Branch& gradient) {
 }
 
 Tensor with_elastic(const Tensor& w, double share, Arena& arena) {
-  const int64_t n = w.rows(), k = width_of(w);
+  const int64_t n = w.rows(), k = w.shape()[1];
   const Groups g = groups_of(k, n);
   const double each = share / static_cast<double>(g.from);
   const Tensor whole = arena.allocate(wide_type(w.dtype()), w.shape(), MemoryClass::staging);

@@ -55,6 +55,16 @@ TEST(Elastic, IsTheMeanOfAGroupForAGroup) {
     }
 }
 
+// As of an expert to which no token goes.
+TEST(Elastic, NoRowsGiveNothing) {
+  Arena arena;
+  const Tensor x = arena.zeros(DType::f32, {0, 96}, MemoryClass::activations),
+               y = arena.zeros(DType::f32, {0, 40}, MemoryClass::activations);
+  add_elastic(0.7, x, y);
+  add_elastic_gradient(0.7, y, x);
+  EXPECT_EQ(elastic_product(y, x), 0);
+}
+
 TEST(Elastic, ARowDependsOnNoOther) {
   Arena arena;
   const int64_t rows = 2000, k = 96, n = 40;  // by several threads
