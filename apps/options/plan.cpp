@@ -70,7 +70,7 @@ OptionRows plan_rows() {
       {.name = "gradients", .verbs = "plan", .type = choice, .fallback = "f32", .help = "type gradients are kept and reduced in; f16: with --dtype f16 alone, and the default under a calibration in f16, whose runs kept them so", .choices = {"f32", "bf16", "f64", "f16"}},
       {.name = "optimizer", .verbs = "plan", .type = choice, .fallback = "adamw", .help = "update rule, for its states' bytes", .choices = update_rule_names()},
       {.name = "adapters", .verbs = "plan", .type = integer, .unit = "RANK", .help = "freeze the model, train low-rank products of this rank in its layers", .min = 1, .max = 65536},
-      {.name = "capacity-factor", .verbs = "plan", .type = real, .fallback = "1.25", .unit = "X", .help = "mixtures of experts: rows an expert's rank makes room for, over an even share", .min = 1, .max = 64},
+      {.name = "capacity-factor", .verbs = "plan", .type = real, .fallback = "1.25", .unit = "X", .help = "mixtures of experts: rows an expert's rank makes room for, as a multiple of an even share", .min = 1, .max = 64},
       {.name = "effort", .verbs = "plan", .type = choice, .fallback = "normal", .help = effort_help(), .choices = efforts()},
       {.name = "max-seconds", .verbs = "plan", .type = seconds, .unit = "TIME", .help = "stop searching after this time and state the gap; not given: as --effort says; --certify may take as long again, without it as long as it needs", .min = 0, .above_min = true},
       // The space it is looked for in.
