@@ -80,6 +80,9 @@ Comm& CollectiveParts::group_of(MeshAxis axis) const {
 RankParts CollectiveParts::parts_for(MeshAxis axis, std::span<const size_t> places,
                                      std::span<const Tensor> tensors) const {
   const Shares& shares = in.update->state.shares;
+  const auto is_shared = [&](size_t p) { return shares.is_shared(p); };
+  TERN_CHECK(places.empty() || std::ranges::any_of(places, is_shared),
+             "exec: parts of a layer that every rank keeps whole");
   return of_axis(shares, axis, parts_of(shares, places, tensors));
 }
 
