@@ -58,7 +58,7 @@ class Comm {
   void all_reduce(std::span<int64_t>, Combine);
   /// The same of numbers that ranks must not see differently: each is sent three times, and one changed copy changes nothing.
   void agree(std::span<int64_t>, Combine);
-  /// All ranks' values in the order of ranks; every rank gives the same number.
+  /// All ranks' values in the order of ranks; every rank gives equally many.
   std::vector<double> gather(std::span<const double>);
   /// The root's text.
   std::string broadcast(std::string, int root);

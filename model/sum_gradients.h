@@ -8,11 +8,11 @@
 
 namespace tern {
 
-/// For a tied model: embed.tokens += head.projection, then head.projection = 0; called after the last BACKWARD_WEIGHT of a step,
-/// it leaves the table's whole gradient in embed.tokens. Does nothing for other models.
+/// For a tied model: embed.tokens += head.projection, then head.projection = 0. The table's whole gradient so far is
+/// then in embed.tokens. Does nothing for other models. When a step calls it: program/lower.h, Sums.
 void join_tied_gradients(const ModelSpec&, const ModelWeights& gradients);
-/// After a step's last BACKWARD_WEIGHT: sums the gradients of what several ranks hold alike, because each rank's gradient has
-/// seen only its own rows or heads.
+/// The sum of a tensor group for tests of one pass: a step has REDUCEs over `tensor` and `keys`. Sums gradients of parameters that
+/// several ranks hold alike, because each rank's gradient has seen only the rank's rows or heads.
 void sum_shared_gradients(const ModelSpec& part, ModelWeights& gradients, const TensorRanks&);
 
 }  // namespace tern

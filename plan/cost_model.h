@@ -70,9 +70,9 @@ class LayerCosts {
   TableCopy table_;                 // of the embedding
 };
 
-/// An upper bound of a step's time, ps: a sum over all layers. For each layer the bound counts the slowest strategy
-/// (compute, host link, once a step) and, with several stages, messages to and from another stage. Infinite if a time
-/// is so long that the cost model cuts the time off (kMostPs).
+/// An upper bound of a step's time, ps: a sum over all layers. A layer counts, each over all strategies, the
+/// greatest sum of compute and host link, and of times once a step; with several stages also its messages. Infinite
+/// if a time is so long that the cost model cuts the time off (kMostPs).
 struct LongestTimes {
   double micro = 0, once = 0;  // of a micro-batch; of a step
   /// Whether no step can reach kMostStepPs. A choice that fails is not planned: only bounds of it are known.

@@ -22,8 +22,8 @@ namespace tern {
 ///           - on the compute, in tensor groups: REDUCEs over `tensor`, `keys` of parameters that ranks hold alike
 ///           - on the gradient link, over replicas: REDUCE (ZeRO 0) or SCATTER (ZeRO 1, 2, 3)
 ///           - on the gradient link, last micro-batch only: REDUCE over `tables`, if the layer has a table copy
-///           Without stages a tied table's REDUCE follows the embedding's last BACKWARD_WEIGHT of a group (ZeRO 2, 3:
-///           of each micro-batch) and comes before the MERGE. exec/executor.h says when a sum really runs.
+///           Without stages a tied table's REDUCE follows the embedding's last BACKWARD_WEIGHT in a group of
+///           micro-batches (ZeRO 2, 3: in each one), before the MERGE. exec/executor.h says when a sum really runs.
 /// Buffers   output(u): from FORWARD(u) or RECV to BACKWARD_WEIGHT(u+1), which reads output(u) as x.
 ///           saved(u): from FORWARD(u), or from RECOMPUTE(u) just before the backward, to BACKWARD_WEIGHT(u).
 ///           gradient(u): from BACKWARD_INPUT(u+1) or RECV, and left(u): from BACKWARD_INPUT(u), to BACKWARD_WEIGHT(u).
@@ -35,7 +35,7 @@ namespace tern {
 ///           - before a stage's next backward: the stage's SENDs of gradients, except the newest
 ///           - before a layer's FORWARDs: STOREs, except the newest; before a LOAD: all STOREs
 ///           - before a `summand` begins: all SCATTERs; before NORM: all transfers
-/// Groups    After a unit's last BACKWARD_WEIGHT of a group: MERGE, if leaf_step (spec/sum_order.h) adds or keeps sums.
+/// Groups    After u's last BACKWARD_WEIGHT in a group of micro-batches: MERGE, if leaf_step adds or keeps sums.
 /// Order     Weight gradients of a unit are added in micro-batch order, whatever the schedule: same bits.
 /// Sizes     a unit: unit_cost_in_mesh of Placement::query; a SEND: the unit's output; a collective: the whole tensor.
 /// Costs     per element, in words of 4 bytes (f64: 8): REDUCE of a tied table 1 flop, 4 words; NORM 2 flops, 1 word;
@@ -43,8 +43,8 @@ namespace tern {
 ///           by the replicas. An UPDATE within the backward also counts the unit's NORM cost, and NORM counts nothing.
 /// Messages  in bytes; none in a run of one rank. NORM: 8 (whether a rank refuses), and besides:
 ///           - tensor groups: 8 per rank of the run
-///           - else pipeline or expert groups: 8·(1 + s) per trained block of the model; s: the rule's sums over it
-///           - else: 8·(1 + s) per shared-out block (kUpdateBlock)
+///           - else pipeline or expert groups: 8·(1 + s) per block of kUpdateBlock trained numbers; s: sums over the model
+///           - else: 8·(1 + s) per such block that is shared out
 ///           UPDATE of a shared-out unit: 8·(the rule's sums over a parameter) per block.
 /// Errors    usage: the schedule's order follows the stages' times, and the plan does not say those times.
 ///           TERN_CHECK: a stage without layers, fewer than two units, no such device, contradictions in the placement.

@@ -25,7 +25,7 @@ struct RingBytes {
 };
 RingBytes ring_bytes(const Unit&, const CostQuery&, int64_t ranks);
 
-/// Of the three costs of a unit, the one of the mesh's context axis.
+/// unit_cost, or one of the two costs above if the mesh has a context axis.
 UnitCost unit_cost_in_mesh(const Unit&, const CostQuery&, const Mesh&);
 
 }  // namespace tern

@@ -13,9 +13,9 @@ namespace tern {
 
 /// Who gets the values of all blocks of a parameter: the ranks that share the parameter out, or the world.
 enum class BlockReaders : uint8_t { replicas, world };
-/// `count` doubles for each block of kUpdateBlock elements of the parameters, parameter after parameter. `fill` makes those of this
-/// rank's blocks (parameter, the block in this rank's interval, count numbers to be set); those of other ranks come over `comm`, whose
-/// ranks are the readers.
+/// `count` doubles for each block of kUpdateBlock elements of the parameters, parameter after parameter. This rank's
+/// come from fill(parameter, number of the block in this rank's interval, the `count` doubles to set), others over `comm`, whose ranks
+/// are the readers.
 /// Errors  TERN_CHECK: other ranks have values, and `comm` is null.
 std::vector<double> block_values(const Shares&, BlockReaders, std::span<const size_t> parameters,
                                  std::span<const int64_t> elements, int count, Comm* comm,

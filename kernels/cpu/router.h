@@ -27,7 +27,7 @@ struct Router {
 ///         the scores for the choice alone, or empty.
 /// Ties    between equal scores those win that the partial_sort (K·64 <= E) or nth_element of GNU's C++ library leaves
 ///         in front, as in PyTorch's top-k on a CPU. NaN counts as greatest.
-/// Errors  TERN_CHECK: K of E, groups that do not divide E or hold fewer than K, sizes of the spans.
+/// Errors  TERN_CHECK: K not in 1 … E; groups not dividing E; top_groups with fewer than K experts; span sizes.
 /// Source  Shazeer et al. 2017, arXiv:1701.06538 (recalled). Softmax before the choice: Mixtral, arXiv:2401.04088.
 ///         Groups: DeepSeek-V2, arXiv:2405.04434. Sigmoids and a bias: DeepSeek-V3, arXiv:2412.19437 (numbers
 ///         recalled).
