@@ -30,7 +30,7 @@ struct UnitFacts {
   int64_t forward_workspace = 0, unsaved_workspace = 0, backward_workspace = 0;
   bool remade_by_attention = false, remade_by_full = false;  // Recompute::attention, ::full
   bool shares_table = false;       // reads the embedding's table (tied head, bridge); in a pipeline: has a copy
-  int64_t own_table_gradient = 0;  // elements (spec/unit_cost.h); counted only in a plan of one stage, no `bytes_of`
+  int64_t own_table_gradient = 0;  // elements (spec/unit_cost.h); counted only with one stage and without bytes_of
 };
 
 /// Costs of a model's layers under one mesh and micro-batch size. The referenced objects must outlive a LayerCosts.
@@ -70,9 +70,9 @@ class LayerCosts {
   TableCopy table_;                 // of the embedding
 };
 
-/// An upper bound of a step's time, ps: a sum over all layers. A layer counts, each over all strategies, the
-/// greatest sum of compute and host link, and of times once a step; with several stages also its messages. Infinite
-/// if a time is so long that the cost model cuts the time off (kMostPs).
+/// An upper bound of a step's time, ps: a sum over all layers. A layer adds to `micro` the compute and host
+/// link of its dearest strategy, in several stages also its messages; to `once` its dearest times once a step.
+/// Infinite if a time is so long that the cost model cuts the time off (kMostPs).
 struct LongestTimes {
   double micro = 0, once = 0;  // of a micro-batch; of a step
   /// Whether no step can reach kMostStepPs. A choice that fails is not planned: only bounds of it are known.

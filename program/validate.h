@@ -32,8 +32,8 @@ namespace tern {
 /// Whole    every (unit, micro) runs FORWARD, BACKWARD_INPUT (not the embedding) and BACKWARD_WEIGHT exactly once; one
 ///          NORM to a rank; UPDATE of every unit exactly once.
 /// Rows     only FORWARD, RECOMPUTE and BACKWARD_INPUT send experts' rows; of one unit all of these do, or none.
-///          routed_bytes: of FORWARD, divided by its output's, one ratio per unit; of RECOMPUTE as FORWARD's; of
-///          BACKWARD_INPUT, divided by FORWARD's, one ratio in (1, 2]. told_bytes: a unit's FORWARDs, RECOMPUTEs alike.
+///          routed_bytes: FORWARD's by its output's bytes, one ratio per unit; RECOMPUTE's as FORWARD's; BACKWARD_INPUT's
+///          by FORWARD's, one ratio in (1, 2]. told_bytes: equal in a unit's FORWARDs and RECOMPUTEs.
 /// `training` false: a forward program, with FORWARD alone.
 std::vector<std::string> validate(const Program&, bool training = true);
 

@@ -22,7 +22,7 @@ struct ImagePassTimes {
 
 /// A pass that begins with the disk at rest and lasts until it is at rest again.
 ///   read     begins when those before it have ended and a slot is free: when the write of the image `slots` before has ended
-///   write    begins with its image's release, after the writes before it; a read that is under way waits for it
+///   write    begins with its image's release, after the writes before it; a read that is under way halts meanwhile
 ///   acquire  when the work before has ended and the read has
 /// `after_ps`: of work after the last image. `slots`: those of the ring; no more are used than there are images.
 /// Of n equal images that are not written, with no other work and slots ≥ 2: read + (n − 1)·max(read, held) + held.

@@ -56,7 +56,7 @@ class RankTrainer {
   void check_room(int64_t process);
   void open();
   void open_feed_of_run();
-  // Rank 0 packs alone, while the others wait. So a text may take all the memory that the run may take beside the program.
+  // Rank 0 packs alone, while the others wait. So a text may take all memory of the run but the process's own.
   PackOptions pack_options();
   void resume_best();
   void prepare();

@@ -29,7 +29,7 @@ std::string describe_windows(const Feed&, int64_t seq);
 void require_loss(const TrainSettings&, const Feed&);
 
 /// Each of `ranks` ranks has a list of the documents' ends in memory. Adds these lists to PredictedMemory::data if the lists take a mebibyte
-/// or more (PredictedMemory::process covers less). Errors: does_not_fit: the run then takes more than `room_bytes` beside the program.
+/// or more (PredictedMemory::process covers less). Errors: does_not_fit: the run then takes more than `room_bytes` beside the process.
 void count_documents(const Feed&, int64_t ranks, int64_t room_bytes, PredictedMemory&);
 
 /// Finds the checkpoint from which the run resumes, if there is one. --resume never: finds none, and puts aside what an earlier run left.

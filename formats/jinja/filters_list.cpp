@@ -235,6 +235,16 @@ Value reject(Evaluator& ev, const Value& v, const CallArguments& a) { return sel
 Value selectattr(Evaluator& ev, const Value& v, const CallArguments& a) { return select_where(ev, v, a, true, true); }
 Value rejectattr(Evaluator& ev, const Value& v, const CallArguments& a) { return select_where(ev, v, a, false, true); }
 
+// What Python calls that which goes backwards.
+std::string reversed_type(const Value& v) {
+  if (v.is(Kind::tuple)) return "reversed";
+  if (v.is(Kind::range)) return "range_iterator";
+  const bool is_view = v.is(Kind::view);
+  if (is_view && v.view().what == ViewObject::What::values) return "dict_reversevalueiterator";
+  if (is_view && v.view().what == ViewObject::What::items) return "dict_reverseitemiterator";
+  return is_view || v.is(Kind::dict) ? "dict_reversekeyiterator" : "list_reverseiterator";
+}
+
 Value reverse(Evaluator& ev, const Value& v, const CallArguments& a) {
   const Signature s("reverse", "", a);
   if (v.is(Kind::text)) {
@@ -248,8 +258,7 @@ Value reverse(Evaluator& ev, const Value& v, const CallArguments& a) {
   std::reverse(items.begin(), items.end());
   const Value all = ev.maker.list(std::move(items));
   if (v.is(Kind::iterator) || v.is(Kind::undefined)) return all;
-  return ev.maker.iterator(walk(ev.maker, all), all.depth(),
-                           v.is(Kind::dict) ? "dict_reversekeyiterator" : "list_reverseiterator");
+  return ev.maker.iterator(walk(ev.maker, all), all.depth(), reversed_type(v));
 }
 
 Value sort(Evaluator& ev, const Value& v, const CallArguments& a) {

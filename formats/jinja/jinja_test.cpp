@@ -364,6 +364,21 @@ TEST(Jinja, WhatARangeCountsIsANumber) {
             "'dict_reversekeyiterator object' has no attribute 'keys'");
 }
 
+TEST(Jinja, WhatGoesBackwardsHasItsTypesName) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"(1, 2)", "reversed"},
+      {"[1]", "list_reverseiterator"},
+      {"range(3)", "range_iterator"},
+      {"{'a': 1}", "dict_reversekeyiterator"},
+      {"{'a': 1}.keys()", "dict_reversekeyiterator"},
+      {"{'a': 1}.values()", "dict_reversevalueiterator"},
+      {"{'a': 1}.items()", "dict_reverseitemiterator"},
+  };
+  for (const auto& [of, want] : cases)
+    EXPECT_EQ(render_once("{{ (" + of + " | reverse).a.b }}", Json::object()).reason,
+              "'" + want + " object' has no attribute 'a'");
+}
+
 TEST(JinjaSlow, RandomExpressionsRenderAsJinja2Does) {
   const char* path = std::getenv("TERN_JINJA_SNIPPETS");
   if (!path) GTEST_SKIP() << "set TERN_JINJA_SNIPPETS to a file of dev/golden/chat_templates.py --random";
