@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/wide_type.h"
+#include "kernels/cpu/cross_entropy.h"
 #include "kernels/cpu/parallel.h"
 #include "model/linear.h"
 #include "model/ops.h"
@@ -19,21 +20,30 @@
 namespace tern {
 namespace {
 
-// Of a row on one rank.
+// Of a row on one rank, whose logits z become numbers e with exp(z) = e·exp(most).
 struct RowPart {
   double most = -std::numeric_limits<double>::infinity();
-  double sum = 0;     // of exp(z - most)
+  double sum = 0;     // of e
   double target = 0;  // its logit, where this rank has it
 };
 
-template <class T>
-RowPart part_of_row(std::span<const T> z, int64_t target) {
+// e = exp(z - max z)
+RowPart part_of_row(std::span<double> z, int64_t target) {
   RowPart part;
-  if (z.empty()) return part;
-  const T most = *std::ranges::max_element(z);
-  for (const T x : z) part.sum += static_cast<double>(std::exp(x - most));
-  part.most = static_cast<double>(most);
-  if (target >= 0 && target < static_cast<int64_t>(z.size())) part.target = z[static_cast<size_t>(target)];
+  if (target >= 0) part.target = z[static_cast<size_t>(target)];
+  part.most = *std::ranges::max_element(z);
+  for (double& x : z) part.sum += x = std::exp(x - part.most);
+  return part;
+}
+// e = softmax z, by the kernel of a whole vocabulary: its loss is log Σ exp(z) - z_k, its gradient softmax z but at k.
+RowPart part_of_row(std::span<float> z, int64_t target) {
+  const auto k = static_cast<int32_t>(std::max<int64_t>(target, 0));
+  float& at = z[static_cast<size_t>(k)];
+  const double z_k = at;
+  float loss = 0;
+  cross_entropy_forward_backward(static_cast<int64_t>(z.size()), {&k, 1}, {}, 1, z, {&loss, 1});
+  const RowPart part{.most = loss + z_k, .sum = 1, .target = target < 0 ? 0 : z_k};
+  at = static_cast<float>(std::exp(z_k - part.most));
   return part;
 }
 
@@ -61,7 +71,11 @@ double shared_cross_entropy(std::span<const int32_t> targets, double scale, cons
       for (int64_t r = begin; r < end; ++r) visit(r);
     });
   };
-  each_row([&](int64_t r) { parts[static_cast<size_t>(rank * rows + r)] = part_of_row<T>(row(r), own_target(r)); });
+  each_row([&](int64_t r) {
+    if (tokens == 0 || targets[static_cast<size_t>(r)] < 0) return;
+    const int64_t target = own_target(r);
+    parts[static_cast<size_t>(rank * rows + r)] = part_of_row(row(r), target < tokens ? target : -1);
+  });
   static_assert(sizeof(RowPart) == kNumbersOfARow * sizeof(double));
   const Tensor exchanged = Tensor::borrow(DType::f64, {ranks, rows * kNumbersOfARow}, parts.data());
   RankParts by_rank(static_cast<size_t>(ranks));
@@ -76,8 +90,8 @@ double shared_cross_entropy(std::span<const int32_t> targets, double scale, cons
     for (int k = 0; k < ranks; ++k) of_row.push_back(parts[static_cast<size_t>(k * rows + r)]);
     const RowPart all = joined(of_row);
     losses[static_cast<size_t>(r)] = std::log(all.sum) + all.most - all.target;
-    const T most = static_cast<T>(all.most), factor = static_cast<T>(scale / all.sum);
-    for (T& x : own) x = factor * std::exp(x - most);
+    const auto factor = static_cast<T>(scale / all.sum * std::exp(of_row[static_cast<size_t>(rank)].most - all.most));
+    for (T& x : own) x *= factor;
     const int64_t target = own_target(r);
     if (target >= 0 && target < tokens) own[static_cast<size_t>(target)] -= static_cast<T>(scale);
   });
