@@ -187,7 +187,10 @@ Weight streamed_rows(const WeightBand& band, std::span<const std::byte> bytes, i
 // y = x·wᵀ + b, band by band, each in its columns of y.
 void multiply_bands(const Linear& linear, const BandedWeight& w, const Tensor& x, const Tensor& y, const Compute& c) {
   const bool one = y.count() == linear.out;
-  int64_t row = 0;
+  int64_t row = 0, most = 0;
+  for (const WeightBand& band : w.bands) most = std::max(most, band.rows);
+  Tensor columns;  // of y, as a product writes them
+  if (!one && most < linear.out) columns = c.arena.allocate(y.dtype(), {x.rows() * most}, MemoryClass::workspace);
   for (const WeightBand& band : w.bands) {
     const int64_t end = row + band.rows;
     Linear part{.out = band.rows, .in = linear.in};
@@ -195,7 +198,7 @@ void multiply_bands(const Linear& linear, const BandedWeight& w, const Tensor& x
     const bool whole = band.rows == linear.out;
     const Tensor to = whole ? y
                       : one ? y.reshaped({linear.out}).rows_view(row, end).reshaped({1, band.rows})
-                            : c.arena.allocate(y.dtype(), {x.rows(), band.rows}, MemoryClass::workspace);
+                            : columns.rows_view(0, x.rows() * band.rows).reshaped({x.rows(), band.rows});
     if (band.ring) {
       const ExtentLease lease(*band.ring, band.place);
       part.weight = streamed_rows(band, lease.bytes(), linear.in, x.dtype(), c);

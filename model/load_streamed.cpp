@@ -102,18 +102,29 @@ class Framer {
   Frame frame_;
 };
 
+// Whether rows lie in a band as weights of T do.
+template <class T>
+bool lie_as(const FileBand& band, std::span<const std::byte> bytes) {
+  constexpr WeightType kType = sizeof(T) == 2 ? WeightType::bf16 : WeightType::f32;
+  return band.type == kType && band.head_dim == 0 && reinterpret_cast<uintptr_t>(bytes.data()) % alignof(T) == 0;
+}
+
 void put(const Target& target, std::span<const std::byte> bytes, DType dtype, Arena& arena) {
   if (!target.packed) {
     std::copy(bytes.begin(), bytes.end(), target.to.begin());
     return;
   }
   const FileBand& band = *target.band;
-  const Tensor coded = Tensor::borrow(DType::u8, {static_cast<int64_t>(bytes.size())},
-                                      const_cast<std::byte*>(bytes.data()));  // only read
-  const Tensor rows = ops::decoded_rows({band.type, coded, band.rows, band.head_dim, band.tables}, target.in, dtype,
-                                        MemoryClass::staging, arena);
   ops::by_dtype(dtype, [&]<class T>() {
-    if constexpr (!std::is_same_v<T, double>) pack_weight<T>(rows.span<T>(), band.rows, target.in, target.to);
+    if constexpr (!std::is_same_v<T, double>) {
+      const auto pack = [&](std::span<const T> rows) { pack_weight<T>(rows, band.rows, target.in, target.to); };
+      if (lie_as<T>(band, bytes)) return pack({reinterpret_cast<const T*>(bytes.data()), bytes.size() / sizeof(T)});
+      const Tensor coded = Tensor::borrow(DType::u8, {static_cast<int64_t>(bytes.size())},
+                                          const_cast<std::byte*>(bytes.data()));  // only read
+      const Tensor rows = ops::decoded_rows({band.type, coded, band.rows, band.head_dim, band.tables}, target.in, dtype,
+                                            MemoryClass::staging, arena);
+      pack(rows.span<T>());
+    }
   });
 }
 
@@ -134,6 +145,7 @@ void fill(const std::vector<Target>& targets, DType dtype, const RingSettings& s
   }
   model.filled_bytes = ring.counts().read_bytes;
   model.fill_s = seconds_between(begin_ns, real_clock().now_ns());
+  model.fill_waited_s = 1e-9 * static_cast<double>(ring.counts().waited_ns);
 }
 
 // Experts as a cache brings them.

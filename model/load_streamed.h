@@ -23,6 +23,7 @@ struct StreamedModel {
   ModelWeights weights;
   int64_t filled_bytes = 0;  // bytes read at loading, for what stays
   double fill_s = 0;         // seconds that this took
+  double fill_waited_s = 0;  // of them, those in which nothing could be done but wait for the disk
 };
 /// `bands`: of the same model and type. `stays`: per band, whether it stays. `cache`: slots of its groups,
 /// where there are experts. Memory: what stays counts as MemoryClass::weights, the slots of ring and cache

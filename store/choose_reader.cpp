@@ -1,7 +1,5 @@
 #include "store/choose_reader.h"
 
-#include <time.h>
-
 #include <algorithm>
 #include <memory>
 #include <utility>
@@ -17,7 +15,7 @@ size_t best_reader(std::span<const ProbedReader> readers) {
   size_t best = readers.size();
   for (size_t i = 0; i < readers.size(); ++i)
     if (readers[i].rate.bytes_per_s() >= 0.97 * fastest &&
-        (best == readers.size() || readers[i].cpu_s_per_gb() < readers[best].cpu_s_per_gb()))
+        (best == readers.size() || readers[i].rate.cpu_s_per_gb() < readers[best].rate.cpu_s_per_gb()))
       best = i;
   return best;
 }
@@ -26,12 +24,6 @@ namespace {
 
 constexpr int kUringThreads = 2;  // so that one reads while the other's last short reads come
 constexpr int kTurns = 2;
-
-double process_seconds() {
-  timespec t{};
-  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
-}
 
 // Every `parts`-th extent from `part` on: no turn reads what another has read, which a disk might remember.
 std::vector<Extent> part_of(std::span<const Extent> extents, size_t part, size_t parts) {
@@ -62,11 +54,9 @@ ChosenReader choose_reader(const std::vector<std::string>& paths, std::span<cons
   const size_t parts = ways.size() * kTurns;
   for (size_t turn = 0; turn < parts; ++turn) {
     ProbedReader& reader = choice.probed[turn % ways.size()];
-    const double begin_s = process_seconds();
     const ProbedRate rate = probe_rate(*ways[turn % ways.size()], part_of(extents, turn, parts), reader.threads,
                                        seconds / static_cast<double>(parts));
-    reader.cpu_s += process_seconds() - begin_s;
-    reader.rate.bytes += rate.bytes, reader.rate.seconds += rate.seconds;
+    reader.rate.bytes += rate.bytes, reader.rate.seconds += rate.seconds, reader.rate.cpu_s += rate.cpu_s;
   }
   choice.chosen = best_reader(choice.probed);
   choice.files = std::move(ways[choice.chosen]);

@@ -19,8 +19,6 @@ struct ProbedReader {
   std::string_view name;  // of the way: "direct", "buffered", "io_uring"
   int threads = 0;
   ProbedRate rate;
-  double cpu_s = 0;  // of the whole process meanwhile
-  double cpu_s_per_gb() const { return rate.bytes > 0 ? cpu_s / (1e-9 * static_cast<double>(rate.bytes)) : 0; }
 };
 /// The one to take: the fastest, but of those within 3 % of it the one that takes least of the processor. The first of equal ones.
 size_t best_reader(std::span<const ProbedReader>);

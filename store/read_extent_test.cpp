@@ -196,9 +196,17 @@ TEST(UringReads, ALongReadIsWhatItsShortOnesGiveUpToTheFirstGap) {
   EXPECT_EQ(of({}), 0);
 }
 
+TEST(ReadProbe, ALongerReadThatWaitedForTheDiskCorrectsIt) {
+  const ProbedRate probed{.bytes = 100, .seconds = 0.5};
+  EXPECT_EQ(corrected_rate(probed, 100, 2, 1), 50);
+  EXPECT_EQ(corrected_rate(probed, 99, 2, 1), 200);     // shorter than the probe
+  EXPECT_EQ(corrected_rate(probed, 100, 2, 0.9), 200);  // it waited for something else
+  EXPECT_EQ(corrected_rate(probed, 0, 0, 0), 200);
+}
+
 TEST(ReadProbe, TheFastestIsTakenAndOfNearlyEqualOnesWhatNeedsLessOfTheProcessor) {
   const auto reader = [](double gb_per_s, double cpu_s_per_gb) {
-    return ProbedReader{.threads = 1, .rate = {1'000'000'000, 1 / gb_per_s}, .cpu_s = cpu_s_per_gb};
+    return ProbedReader{.threads = 1, .rate = {1'000'000'000, 1 / gb_per_s, cpu_s_per_gb}};
   };
   EXPECT_EQ(best_reader({{reader(1.0, 0.1), reader(1.2, 0.5)}}), 1u);
   EXPECT_EQ(best_reader({{reader(1.2, 0.5), reader(1.19, 0.1)}}), 1u);

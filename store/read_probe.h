@@ -13,11 +13,17 @@ namespace tern {
 struct ProbedRate {
   int64_t bytes = 0;  // bytes that the probe read
   double seconds = 0;
+  double cpu_s = 0;  // of the whole process meanwhile
   double bytes_per_s() const { return seconds > 0 ? static_cast<double>(bytes) / seconds : 0; }
+  double cpu_s_per_gb() const { return bytes > 0 ? cpu_s / (1e-9 * static_cast<double>(bytes)) : 0; }
 };
 /// Reads some of the extents, spread evenly over all, with `threads` threads as a ring does, until `seconds` have passed or
 /// each was read once. Memory: threads + 1 times the largest extent with its blocks, freed at the end. Errors: those of
 /// read_extent.
 ProbedRate probe_rate(BlockFiles&, std::span<const Extent>, int threads, double seconds, Clock& = real_clock());
+
+/// Bytes per second, after `bytes` more were read in `seconds`, of which `waited_s` nothing could be done but wait: what they were read at if
+/// they are as many as the probe read and half the time or more was waiting; else what the probe found.
+double corrected_rate(const ProbedRate&, int64_t bytes, double seconds, double waited_s);
 
 }  // namespace tern

@@ -9,12 +9,13 @@ All continuations of a batch share each pass over the weights. A pass of b of th
     tok/s(b) = b / max(S / disk, P(b))
 
 S and the disk's rate are what tern says before it loads; P(b) is the time of a pass with all weights in memory, measured at a few batches (the knots) and
-taken from the line through their neighbours elsewhere. The crossover is the batch from which products take longer than the disk. Memory
-is what leaves one continuation `share` of the matrices to stream, and the keys and values and logits of each batch beside it. The time of a pass is the
-median over a run's passes. The page cache is passed by; a file system that refuses that is told by tern's own line. Needs numpy, which writes the
-model's random numbers.
+taken from the line through their neighbours elsewhere. Rounds go over knots and batches in turn, and medians over rounds are
+compared: other users of the machine are as often beside the one as beside the other. The crossover is the batch from which products take longer
+than the disk. Memory is what leaves one continuation `share` of the matrices to stream, and the keys and values and logits of each batch beside it. The time
+of a pass is the median over a run's passes. The page cache is passed by; a file system that refuses that is told by tern's own line. Needs numpy,
+which writes the model's random numbers.
 """
-import argparse, json, pathlib, subprocess, sys
+import argparse, collections, json, pathlib, statistics, subprocess, sys
 
 import shapes
 
@@ -74,6 +75,7 @@ def main() -> None:
     p.add_argument("--share", type=float, default=0.5, help="of the matrices that one prompt streams")
     p.add_argument("--batches", default="1,2,4,8,16,32,64,128,256")
     p.add_argument("--knots", default="1,16,256")
+    p.add_argument("--rounds", type=int, default=3)
     p.add_argument("--tokens", type=int, default=14, help="of each continuation")
     p.add_argument("--base", type=int, default=110 << 20, help="bytes for the program itself, its ring and what threads keep")
     p.add_argument("--threads", type=int, default=0)
@@ -83,21 +85,33 @@ def main() -> None:
     matrices = (a.work / "model/model.safetensors").stat().st_size - 2 * shapes.VOCABULARY * SHAPE["width"]
     pages = -(-(a.tokens + 2) // 16) * 16
     each = pages * 2 * SHAPE["layers"] * 2 * SHAPE["kv_heads"] * SHAPE["head"] + 2 * 4 * shapes.VOCABULARY  # keys and values in bf16; logits
-    knots = [(b, seconds_of_pass(run(a, b))) for b in map(int, a.knots.split(","))]
-    print("in memory: " + ", ".join(f"a pass of {b} takes {1e3 * s:.1f} ms" for b, s in knots), flush=True)
-    print("batch  streamed MB  disk GB/s  S/disk ms   P(b) ms  formula tok/s  measured tok/s  measured/formula  binds", flush=True)
+    batches, knot_batches = [[int(b) for b in text.split(",")] for text in (a.batches, a.knots)]
+    in_memory, passes, disk = collections.defaultdict(list), collections.defaultdict(list), []
+    streamed = {}
+    for turn in range(a.rounds):
+        for b in sorted(set(batches + knot_batches)):
+            if b in knot_batches:
+                in_memory[b].append(seconds_of_pass(run(a, b)))
+            if b in batches:
+                out = run(a, b, a.base + (1 - a.share) * matrices + b * each)
+                if "streaming" not in out:
+                    sys.exit(f"batch {b}: nothing streams; lower --base")
+                passes[b].append(seconds_of_pass(out))
+                disk.append(out["streaming"]["disk_bytes_per_s"])
+                streamed[b] = out["streaming"]["bytes_per_token"]
+    knots = [(b, statistics.median(seconds)) for b, seconds in sorted(in_memory.items())]
+    rate = statistics.median(disk)
+    print("in memory: " + ", ".join(f"a pass of {b} takes {1e3 * s:.1f} ms" for b, s in knots))
+    print(f"the disk gives {1e-9 * rate:.2f} GB/s ({1e-9 * min(disk):.2f} to {1e-9 * max(disk):.2f})")
+    print("batch  streamed MB  S/disk ms   P(b) ms  pass ms (least, most)  formula tok/s  measured tok/s  measured/formula  binds")
     rows = []
-    for b in map(int, a.batches.split(",")):
-        out = run(a, b, a.base + (1 - a.share) * matrices + b * each)
-        if "streaming" not in out:
-            sys.exit(f"batch {b}: nothing streams; lower --base")
-        streamed, disk = out["streaming"]["bytes_per_token"], out["streaming"]["disk_bytes_per_s"]
-        load, product = streamed / disk, between(knots, b)
-        formula, measured = b / max(load, product), b / seconds_of_pass(out)
-        rows.append({"batch": b, "streamed_bytes": streamed, "disk_bytes_per_s": disk, "load_s": load, "product_s": product, "formula": formula,
-                     "measured": measured})
-        print(f"{b:5d}  {1e-6 * streamed:11.1f}  {1e-9 * disk:9.2f}  {1e3 * load:9.1f}  {1e3 * product:8.1f}  {formula:13.2f}  {measured:14.2f}"
-              f"  {measured / formula:16.3f}  {'the disk' if load > product else 'products'}", flush=True)
+    for b in batches:
+        load, product, middle = streamed[b] / rate, between(knots, b), statistics.median(passes[b])
+        formula, measured = b / max(load, product), b / middle
+        rows.append({"batch": b, "streamed_bytes": streamed[b], "disk_bytes_per_s": rate, "load_s": load, "product_s": product, "passes_s": passes[b],
+                     "formula": formula, "measured": measured})
+        print(f"{b:5d}  {1e-6 * streamed[b]:11.1f}  {1e3 * load:9.1f}  {1e3 * product:8.1f}  {1e3 * middle:7.1f} ({1e3 * min(passes[b]):.1f}, "
+              f"{1e3 * max(passes[b]):.1f})  {formula:13.2f}  {measured:14.2f}  {measured / formula:16.3f}  {'the disk' if load > product else 'products'}")
     loads = sorted(r["load_s"] for r in rows)
     print(f"crossover: products take as long as the disk from b = {crossover(knots, loads[len(loads) // 2], rows[-1]['batch'])} on (disk time: the median)")
     print(f"farthest from the formula: {max(abs(r['measured'] / r['formula'] - 1) for r in rows):.1%}")

@@ -24,7 +24,7 @@ int main(int count, char** arguments) {
     if (!choice.note.empty()) fmt::print("{}\n", choice.note);
     for (const ProbedReader& r : choice.probed)
       fmt::print("{:<9} {} threads  {:.3f} GB/s  {:.3f} CPU s/GB  ({:.2f} GB in {:.2f} s)\n", r.name, r.threads,
-                 r.rate.bytes_per_s() * 1e-9, r.cpu_s_per_gb(), static_cast<double>(r.rate.bytes) * 1e-9,
+                 r.rate.bytes_per_s() * 1e-9, r.rate.cpu_s_per_gb(), static_cast<double>(r.rate.bytes) * 1e-9,
                  r.rate.seconds);
     fmt::print("{} is taken\n", choice.reader().name);
   } catch (const Error& error) {

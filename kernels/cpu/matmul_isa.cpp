@@ -4,13 +4,21 @@
 // block or thread an element falls into. That is the whole of the row-invariance argument.
 
 #include "base/rounding.h"
-#include "kernels/cpu/coded_rows_impl.h"
+#include "kernels/cpu/coded_panels_impl.h"
 #include "kernels/cpu/finish_impl.h"
 #include "kernels/cpu/matmul_table.h"
 #include "kernels/cpu/matmul_tiles_impl.h"
 
 namespace tern::TERN_ISA_NAMESPACE {
 namespace {
+
+constexpr int64_t kFewRows = 32;  // of the left operand
+
+/// Parts of a product that a thread takes at a time. Of many rows one: cores are seldom equally fast, as others want them, too. Of few
+/// rows the same share for each thread: a panel asks for the next one, which the same thread has to take.
+inline int64_t chunk_of(int64_t parts, int64_t rows) {
+  return rows < kFewRows ? ceil_div(parts, int64_t{omp_get_max_threads()}) : 1;
+}
 
 // --- the products --------------------------------------------------------------------------------------------------
 
@@ -19,7 +27,8 @@ void exact(const T* x, const T* packed, const T* bias, int64_t m, int64_t n, int
   const int64_t padded = ceil_div(k, kStep<T>) * kStep<T>;
   const int64_t panels = ceil_div(n, kPanel), blocks = ceil_div(m, kBlockRows);
   const int64_t together = kWidens<T> ? panels_together(panels, blocks) : 1, groups = ceil_div(panels, together);
-#pragma omp parallel for collapse(2) schedule(static) if (m * n * k >= kParallelFrom)
+  const int64_t chunk = chunk_of(groups * blocks, m);
+#pragma omp parallel for collapse(2) schedule(dynamic, chunk) if (m * n * k >= kParallelFrom)
   for (int64_t group = 0; group < groups; ++group)
     for (int64_t block = 0; block < blocks; ++block) {
       alignas(64) float acc[(kWidens<T> ? kMostTogether : 1) * kBlockRows * kPanel];
@@ -47,64 +56,52 @@ void exact(const T* x, const T* packed, const T* bias, int64_t m, int64_t n, int
 
 // --- rows that are coded -------------------------------------------------------------------------------------------
 
-constexpr int64_t kDecoded = 256;    // elements of a row at a time: whole blocks of every type
-constexpr int64_t kCodedRows = 384;  // rows of x that share what was decoded: their sums of a panel are 96 KiB, for L2
-
-/// Elements [begin, begin + count) of a row, rounded to the type of `out`.
-inline void decode(const CodedRow& row, int64_t begin, int64_t count, float* out) {
-  const BlockDecoder& type = *row.decoder;
-  const uint8_t* at = row.at + begin / type.block_elements * type.block_bytes;
-  if (type.decode) return type.decode(at, count / type.block_elements, out);
-  type.decode_learned(at, count / type.block_elements, row.codebook, out);
-}
-inline void decode(const CodedRow& row, int64_t begin, int64_t count, bf16* out) {
-  alignas(64) float wide[kDecoded];
-  decode(row, begin, count, wide);
-  for (int64_t i = 0; i < count; i += kLanes) {
-    const int64_t n = smaller(kLanes, count - i);
-    store(out + i, load(wide + i, n), n);
-  }
-}
+constexpr int64_t kCodedRows = 384;  // rows of x that share what was decoded: their sums of a panel are 24 to 96 KiB
+constexpr int64_t kCodedTogether = kPanel < 64 ? 4 : 2;  // panels that share what is widened of x
 
 template <class T>
 void decode_row(const CodedRows& piece, int64_t row, int64_t k, T* out) {
   const CodedRow from = coded_row(piece, row, k);
-  for (int64_t k0 = 0; k0 < k; k0 += kDecoded) decode(from, k0, smaller(kDecoded, k - k0), out + k0);
+  for (int64_t k0 = 0; k0 < k; k0 += kDecoded) decode<T>(from, k0, smaller(kDecoded, k - k0), out + k0);
 }
 
-/// `exact`, a panel being decoded and packed block by block on the way: the same chains over the same numbers.
+/// `exact`, panels being decoded and packed block by block on the way: the same chains over the same numbers. What is decoded serves all
+/// rows of x at hand, and what is widened of them all panels of a group.
 template <class T, class Out>
 void coded(const T* x, const CodedRows* pieces, const T* bias, int64_t m, int64_t n, int64_t k, bool add, Out* y) {
+  static_assert(!kWidens<T> || kDecoded <= kBlockSum<T>);
   const int64_t panels = ceil_div(n, kPanel), blocks = ceil_div(m, kCodedRows);
-#pragma omp parallel for collapse(2) schedule(static) if (m * n * k >= kParallelFrom)
-  for (int64_t p = 0; p < panels; ++p)
+  const int64_t together = m < kFewRows ? 1 : panels_together(panels, blocks, kCodedTogether);
+  const int64_t groups = ceil_div(panels, together);
+  const int64_t chunk = chunk_of(groups * blocks, m);
+#pragma omp parallel for collapse(2) schedule(dynamic, chunk) if (m * n * k >= kParallelFrom)
+  for (int64_t group = 0; group < groups; ++group)
     for (int64_t block = 0; block < blocks; ++block) {
-      alignas(64) float acc[kCodedRows * kPanel];
-      alignas(64) T panel[kDecoded * kPanel];
-      alignas(64) T plain[kLanes * kDecoded];
-      CodedRow rows_here[kPanel], rows_next[kPanel];
+      alignas(64) float acc[kCodedTogether * kCodedRows * kPanel];
+      alignas(64) Wide<T> decoded[kCodedTogether * kDecoded * kPanel];
+      alignas(64) Wide<T> wide[kWidened<T>];
+      CodedPanel w[kCodedTogether];
       const int64_t row = block * kCodedRows, rows = smaller(kCodedRows, m - row);
-      const int64_t column = p * kPanel, columns_here = smaller(kPanel, n - column);
-      const int64_t columns_next = smaller(kPanel, n - column - columns_here);
-      rows_of_panel(pieces, column, columns_here, k, rows_here);
-      if (columns_next > 0) rows_of_panel(pieces, column + columns_here, columns_next, k, rows_next);
-      clear(acc, rows * kPanel);
+      const int64_t first = group * together, here = smaller(together, panels - first);
+      for (int64_t p = 0; p < here; ++p) w[p].place(pieces, (first + p) * kPanel, n, k);
+      clear(acc, here * rows * kPanel);
       for (int64_t k0 = 0; k0 < k; k0 += kDecoded) {
         const int64_t count = smaller(kDecoded, k - k0);
-        for (int64_t c = 0; c < kPanel; c += kLanes) {
-          const int64_t lanes = columns_here - c < 0 ? 0 : smaller(kLanes, columns_here - c);
-          for (int64_t i = 0; i < lanes; ++i) {
-            if (k0 + count < k)
-              fetch(rows_here[c + i], k0 + count, smaller(kDecoded, k - k0 - count));
-            else if (c + i < columns_next)
-              fetch(rows_next[c + i], 0, smaller(kDecoded, k));
-            decode(rows_here[c + i], k0, count, plain + i * kDecoded);
+        for (int64_t r = 0; r < rows; r += kBlockRows) {
+          const int64_t some = smaller(kBlockRows, rows - r);
+          const auto left = left_rows(x + (row + r) * k + k0, k, some, count, kStep<Wide<T>>, wide);
+          for (int64_t p = 0; p < here; ++p) {
+            Wide<T>* const panel = decoded + p * kDecoded * kPanel;
+            if (r == 0) pack<T>(w[p], k0, count, k, panel);
+            tiles(left, some, panel, count, acc + (p * rows + r) * kPanel);
           }
-          pack_lanes(plain, kDecoded, lanes, count, c, panel);
         }
-        tiles(Left<T>{x + row * k + k0, k, kStep<T>}, rows, panel, count, acc);
       }
-      finish(acc, kPanel, rows, columns_here, bias ? bias + column : nullptr, add, y + row * n + column, n);
+      for (int64_t p = 0; p < here; ++p) {
+        const int64_t column = (first + p) * kPanel;
+        finish(acc + p * rows * kPanel, kPanel, rows, w[p].count, bias ? bias + column : nullptr, add,
+               y + row * n + column, n);
+      }
     }
 }
 
@@ -171,12 +168,14 @@ constexpr int64_t kCodedNnRows = 192;  // rows of dy that share them: their sums
 template <class T>
 void coded_nn(const T* dy, const CodedRows* pieces, int64_t m, int64_t n, int64_t k, bool add, T* dx) {
   const int64_t stripes = ceil_div(k, kDecoded), blocks = ceil_div(m, kCodedNnRows);
+  constexpr int64_t kAt = kStep<Wide<T>>;
 #pragma omp parallel for collapse(2) schedule(static) if (m * n * k >= kParallelFrom)
   for (int64_t stripe = 0; stripe < stripes; ++stripe)
     for (int64_t block = 0; block < blocks; ++block) {
       alignas(64) float acc[kCodedNnRows * kDecoded];
-      alignas(64) T plain[kCodedSum * kDecoded];
-      alignas(64) T panel[kCodedSum * kPanel];
+      alignas(64) Wide<T> plain[kCodedSum * kDecoded];
+      alignas(64) Wide<T> panel[kCodedSum * kPanel];
+      alignas(64) Wide<T> wide[kWidened<T>];
       CodedRow rows_here[kCodedSum];
       const int64_t row = block * kCodedNnRows, rows = smaller(kCodedNnRows, m - row);
       const int64_t begin = stripe * kDecoded, width = smaller(kDecoded, k - begin);
@@ -184,10 +183,14 @@ void coded_nn(const T* dy, const CodedRows* pieces, int64_t m, int64_t n, int64_
       for (int64_t n0 = 0; n0 < n; n0 += kCodedSum) {
         const int64_t count = smaller(kCodedSum, n - n0);
         rows_of_panel(pieces, n0, count, k, rows_here);
-        for (int64_t i = 0; i < count; ++i) decode(rows_here[i], begin, width, plain + i * kDecoded);
-        for (int64_t c = 0; c < width; c += kPanel) {
-          pack_rows(plain + c, kDecoded, count, smaller(kPanel, width - c), kPanel, panel);
-          tiles(Left<T>{dy + row * n + n0, n, kStep<T>}, rows, panel, count, acc + c * rows);
+        for (int64_t i = 0; i < count; ++i) decode<T>(rows_here[i], begin, width, plain + i * kDecoded);
+        for (int64_t r = 0; r < rows; r += kBlockRows) {
+          const int64_t some = smaller(kBlockRows, rows - r);
+          const auto left = left_rows(dy + (row + r) * n + n0, n, some, count, kAt, wide);
+          for (int64_t c = 0; c < width; c += kPanel) {
+            pack_rows(plain + c, kDecoded, count, smaller(kPanel, width - c), kPanel, panel);
+            tiles(left, some, panel, count, acc + c * rows + r * kPanel);
+          }
         }
       }
       for (int64_t c = 0; c < width; c += kPanel)

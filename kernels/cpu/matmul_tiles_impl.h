@@ -252,10 +252,18 @@ Left<Wide<T>> left_rows(const T* x, int64_t stride, int64_t rows, int64_t count,
 template <class T>
 constexpr int64_t kWidened = kWidens<T> ? kBlockRows* kBlockSum<T> : 1;
 
-/// Panels that share what is made of a block of the left operand: as many as leave each thread several groups of them.
+/// Panels that share what is made of a block of the left operand, which takes about a third of a panel's time: as many, up to `most`, as
+/// let the thread that has most to do end first, half a group being lost to others that use the cores.
 constexpr int64_t kMostTogether = kPanel < 64 ? 8 : 4;
-inline int64_t panels_together(int64_t panels, int64_t blocks) {
-  return blocks * panels >= 4 * kMostTogether * omp_get_max_threads() ? kMostTogether : 1;
+inline int64_t panels_together(int64_t panels, int64_t blocks, int64_t most = kMostTogether) {
+  const int64_t threads = omp_get_max_threads();
+  int64_t best = 1, least = INT64_MAX;
+  for (int64_t together = most; together > 0; --together) {
+    const int64_t groups = ceil_div(panels, together) * blocks;
+    const int64_t time = (2 * ceil_div(groups, threads) + 1) * (3 * together + 1);
+    if (time < least) best = together, least = time;
+  }
+  return best;
 }
 
 void clear(float* acc, int64_t count) {
@@ -279,6 +287,7 @@ void pack_rows(const T* src, int64_t stride, int64_t count, int64_t columns, int
       store(dst + s * width + c, n >= kLanes ? load(src + s * stride + c) : load(src + s * stride + c, n > 0 ? n : 0));
     }
 }
+#if defined(__AVX512BF16__)
 /// bf16: rows 2s and 2s+1 side by side, element by element; the partner of a last odd row is zero.
 void pack_rows(const bf16* src, int64_t stride, int64_t count, int64_t columns, int64_t width, bf16* dst) {
   for (int64_t s = 0; s < count; s += 2) {
@@ -294,6 +303,7 @@ void pack_rows(const bf16* src, int64_t stride, int64_t count, int64_t columns, 
     }
   }
 }
+#endif
 
 /// Rows s of src (count, columns; stride) to as many panels as hold them, one behind another, each of Sum elements. The lines of a
 /// row are read together: no cache may hold them until the next panel.
@@ -306,37 +316,61 @@ void pack_panels(const T* src, int64_t stride, int64_t count, int64_t columns, W
                 dst + c * Sum + s * kPanel);
 }
 
+/// Elements of each of kLanes rows that are transposed at once, in steps of 4 bytes.
+template <class T>
+constexpr int64_t kSquareOf = kLanes* kStep<T>;
+
 /// kFull: no row is missing. A branch for each of them keeps the square in memory: with AVX2 three times the time.
-template <bool kFull, class T>
-inline void pack_squares(const T* from, int64_t stride, int64_t rows, int64_t squares, int64_t column, T* panel) {
-  constexpr int64_t kAt = kStep<T>, kSquare = kAt * kLanes;
+template <bool kFull, class From, class T>
+inline void pack_squares(const uint8_t* const* from, const uint8_t* const* ahead, int64_t rows, int64_t squares,
+                         int64_t column, T* panel) {
+  constexpr int64_t kSquare = kSquareOf<From>, kSize = sizeof(From), kAt = kStep<T>;
+  const uint8_t* row[kLanes];  // in registers: what is stored might be an element of `from`, as far as compilers know
+#pragma GCC unroll 16
+  for (int64_t i = 0; i < kLanes; ++i) row[i] = from[i];
   for (int64_t k0 = 0; k0 < squares; k0 += kSquare) {  // a line of each row at a time
+    if (ahead && k0 * kSize % 64 == 0)
+      for (int64_t i = 0; i < kLanes; ++i) __builtin_prefetch(ahead[i] + k0 * kSize, 0, 2);
     Vec v[kLanes];
 #pragma GCC unroll 16
     for (int64_t i = 0; i < kLanes; ++i) {
       if (!kFull) v[i] = splat(0.0f);
-      if (kFull || i < rows) __builtin_memcpy(&v[i], from + i * stride + k0, sizeof v[i]);
+      if (kFull || i < rows) __builtin_memcpy(&v[i], row[i] + k0 * kSize, sizeof v[i]);
     }
     transpose(v);
 #pragma GCC unroll 16
-    for (int64_t i = 0; i < kLanes; ++i)
-      __builtin_memcpy(panel + ((k0 / kAt + i) * kPanel + column) * kAt, &v[i], sizeof v[i]);
+    for (int64_t i = 0; i < kLanes; ++i) {
+      if constexpr (std::is_same_v<From, T>) {
+        __builtin_memcpy(panel + ((k0 / kAt + i) * kPanel + column) * kAt, &v[i], sizeof v[i]);
+      } else {  // pairs of bf16: the lower ones, then the upper ones
+        float* const to = panel + (k0 + 2 * i) * kPanel + column;
+        store(to, (Vec)((VecUint)v[i] << 16)), store(to + kPanel, (Vec)((VecUint)v[i] & 0xffff0000u));
+      }
+    }
   }
 }
-/// Up to kLanes rows of `count` elements (stride `stride`) to columns [column, column + kLanes) of a panel, step-major
+/// Up to kLanes rows of `count` elements (of any alignment) to columns [column, column + kLanes) of a panel, step-major
 /// (pairs of elements for bf16), what is missing zero: squares of kLanes rows by kLanes steps of 4 bytes are transposed
-/// in registers.
-template <class T>
-void pack_lanes(const T* from, int64_t stride, int64_t rows, int64_t count, int64_t column, T* panel) {
-  constexpr int64_t kAt = kStep<T>, kSquare = kAt * kLanes;
-  const int64_t padded = ceil_div(count, kAt) * kAt, squares = count / kSquare * kSquare;
+/// in registers. From: T, or bf16 that becomes f32. ahead: as many rows that are asked for meanwhile.
+template <class From, class T>
+void pack_lanes(const uint8_t* const* from, int64_t rows, int64_t count, int64_t column, T* panel,
+                const uint8_t* const* ahead = nullptr) {
+  constexpr int64_t kAt = kStep<T>, kSize = sizeof(From);
+  const int64_t padded = ceil_div(count, kAt) * kAt, squares = count / kSquareOf<From> * kSquareOf<From>;
   if (rows == kLanes)
-    pack_squares<true>(from, stride, rows, squares, column, panel);
+    pack_squares<true, From>(from, ahead, rows, squares, column, panel);
   else
-    pack_squares<false>(from, stride, rows, squares, column, panel);
+    pack_squares<false, From>(from, ahead, rows, squares, column, panel);
   for (int64_t i = squares; i < padded; ++i)
-    for (int64_t r = 0; r < kLanes; ++r)
-      panel[(i / kAt * kPanel + column + r) * kAt + i % kAt] = r < rows && i < count ? from[r * stride + i] : T{};
+    for (int64_t r = 0; r < kLanes; ++r) {
+      From x{};
+      if (r < rows && i < count) __builtin_memcpy(&x, from[r] + i * kSize, sizeof x);
+      T& to = panel[(i / kAt * kPanel + column + r) * kAt + i % kAt];
+      if constexpr (std::is_same_v<From, T>)
+        to = x;
+      else
+        to = as_float(x);
+    }
 }
 
 /// Weight w (n, k) to panels; within a panel step-major, kPanel rows side by side (pairs of them for bf16): squares of
@@ -350,8 +384,11 @@ void pack(const T* w, int64_t n, int64_t k, T* packed) {
     T* panel = packed + p * kPanel * padded;
     const T* from = w + p * kPanel * k;
     const int64_t rows = smaller(kPanel, n - p * kPanel);
-    for (int64_t r = 0; r < kPanel; r += kLanes)
-      pack_lanes(from + r * k, k, rows - r < 0 ? 0 : smaller(kLanes, rows - r), k, r, panel);
+    for (int64_t r = 0; r < kPanel; r += kLanes) {
+      const uint8_t* at[kLanes];
+      for (int64_t i = 0; i < kLanes; ++i) at[i] = reinterpret_cast<const uint8_t*>(from + (r + i) * k);
+      pack_lanes<T>(at, rows - r < 0 ? 0 : smaller(kLanes, rows - r), k, r, panel);
+    }
   }
 }
 
