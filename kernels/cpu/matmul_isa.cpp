@@ -15,9 +15,10 @@ namespace {
 constexpr int64_t kFewRows = 32;  // of the left operand
 
 /// Parts of a product that a thread takes at a time. Of many rows one: cores are seldom equally fast, as others want them, too. Of few
-/// rows the same share for each thread: a panel asks for the next one, which the same thread has to take.
+/// rows a fourth of its share, as a panel asks for the next one, which the same thread has to take; of those that memory binds, its share.
 inline int64_t chunk_of(int64_t parts, int64_t rows) {
-  return rows < kFewRows ? ceil_div(parts, int64_t{omp_get_max_threads()}) : 1;
+  const int64_t threads = omp_get_max_threads();
+  return rows < 8 ? ceil_div(parts, threads) : rows < kFewRows ? ceil_div(parts, 4 * threads) : 1;
 }
 
 // --- the products --------------------------------------------------------------------------------------------------
