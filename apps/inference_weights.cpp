@@ -303,6 +303,8 @@ Json InferenceWeights::json(const RunTimings& timings) const {
   out["bound_tokens_per_s"] = 1 / times.bound_s();
   out["bound_by"] = times.binds();
   out["predicted_tokens_per_s"] = 1 / times.pass_s;
+  if (const CacheHits hits = expert_hits(); hits.wanted > 0)
+    out["experts"]["predicted_tokens_per_s"] = 1 / stream_times(*stream_, rates_, hits.rate()).pass_s;
   if (timings.decode_tokens > 0)
     out["reached"] = static_cast<double>(timings.decode_tokens) / timings.decode_s * times.bound_s();
   return out;

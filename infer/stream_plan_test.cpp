@@ -178,6 +178,10 @@ TEST(StreamPlan, TheTimeOfAMixtureFollowsItsHits) {
     EXPECT_GE(times.pass_s, times.bound_s() * 0.999999);
     EXPECT_LT(times.pass_s, before);
     before = times.pass_s;
+    const StreamTimes reads = stream_times(plan, {.disk = 1e9, .kept = 1e18, .coded = 1e18}, hits);
+    EXPECT_NEAR(reads.pass_s, reads.disk_s, 1e-6 * before);  // only reading takes time: one matrix behind the other
+    const StreamTimes products = stream_times(plan, {.disk = 1e18, .kept = 2e9, .coded = 1e9}, hits);
+    EXPECT_NEAR(products.pass_s, products.products_s, 1e-6 * before);
   }
   EXPECT_LT(expected_bytes(plan, 8, 0.0), static_cast<double>(plan.streamed_bytes) + 8 * chosen);
 }

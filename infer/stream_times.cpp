@@ -66,24 +66,45 @@ namespace {
 
 int64_t picoseconds(double bytes, double rate) { return rate > 0 ? static_cast<int64_t>(bytes / rate * 1e12) : 0; }
 
-// Of one unit: the chosen experts' matrices are read one behind the other from the router's answer on, and each product waits
-// for its own.
-int64_t experts_ps(const FileExperts& unit, const StreamRates& rates, double hits, StreamTimes& times) {
-  int64_t arrival = 0, done = 0;
-  for (const auto* matrices : {&unit.up, &unit.down})
-    for (int64_t k = 0; k < unit.top_k; ++k) {
-      double blocks = 0, bytes = 0;
-      for (const FileBand& band : matrices->front().bands) {
-        blocks += static_cast<double>(blocks_of(band.extent, kStreamAlignment).bytes);
-        bytes += static_cast<double>(band.extent.bytes);
-      }
-      const int64_t load = picoseconds((1 - hits) * blocks, rates.disk), product = picoseconds(bytes, rates.coded);
-      arrival += load;
-      done = std::max(done, arrival) + product;
-      times.disk_s += 1e-12 * static_cast<double>(load);
-      times.products_s += 1e-12 * static_cast<double>(product);
+// Seconds of loading and of multiplying one expert's matrices.
+struct MatrixTimes {
+  double load_s, product_s;
+};
+MatrixTimes matrix_times(const FileMatrix& m, const StreamRates& rates) {
+  double blocks = 0, bytes = 0;
+  for (const FileBand& band : m.bands) {
+    blocks += static_cast<double>(blocks_of(band.extent, kStreamAlignment).bytes);
+    bytes += static_cast<double>(band.extent.bytes);
+  }
+  return {rates.disk > 0 ? blocks / rates.disk : 0, rates.coded > 0 ? bytes / rates.coded : 0};
+}
+
+// The experts of one token with `missing` of the k, spread evenly among them: their matrices are read one behind the other from the router's
+// answer on, all `up` before all `down`, and each product waits for its own matrix and for the product before it.
+double experts_s(const MatrixTimes& up, const MatrixTimes& down, int64_t k, int64_t missing) {
+  double arrival = 0, done = 0;
+  for (const MatrixTimes& m : {up, down})
+    for (int64_t i = 0; i < k; ++i) {
+      const bool is_missing = (i + 1) * missing / k > i * missing / k;
+      if (is_missing) arrival += m.load_s;
+      done = (is_missing ? std::max(done, arrival) : done) + m.product_s;
     }
   return done;
+}
+
+// Of one unit, the mean over how many of its chosen experts are missing: each is there with probability `hits`.
+double mean_experts_s(const FileExperts& unit, const StreamRates& rates, double hits, StreamTimes& times) {
+  const MatrixTimes up = matrix_times(unit.up.front(), rates), down = matrix_times(unit.down.front(), rates);
+  const int64_t k = unit.top_k;
+  times.disk_s += (1 - hits) * static_cast<double>(k) * (up.load_s + down.load_s);
+  times.products_s += static_cast<double>(k) * (up.product_s + down.product_s);
+  double mean = 0, ways = 1;  // ways to choose the missing ones
+  for (int64_t missing = 0; missing <= k; ++missing) {
+    const double share = ways * std::pow(1 - hits, missing) * std::pow(hits, k - missing);
+    mean += share * experts_s(up, down, k, missing);
+    ways = ways * static_cast<double>(k - missing) / static_cast<double>(missing + 1);
+  }
+  return mean;
 }
 
 }  // namespace
@@ -102,9 +123,9 @@ StreamTimes stream_times(const StreamPlan& plan, const StreamRates& rates, doubl
       times.disk_s += 1e-12 * static_cast<double>(steps.back().load_ps);
       times.products_s += 1e-12 * static_cast<double>(steps.back().forward_ps);
     }
-  int64_t pass_ps = steady_pass_ps(steps, plan.ring.slots);
-  for (const FileExperts& unit : plan.bands.experts) pass_ps += experts_ps(unit, rates, hits, times);
+  const int64_t pass_ps = steady_pass_ps(steps, plan.ring.slots);
   times.pass_s = 1e-12 * static_cast<double>(pass_ps);
+  for (const FileExperts& unit : plan.bands.experts) times.pass_s += mean_experts_s(unit, rates, hits, times);
   return times;
 }
 
