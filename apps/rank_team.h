@@ -39,7 +39,7 @@ class RankTeam {
   std::unique_ptr<StoreServer> server_;  // if the links are TCP
   std::mutex mutex_;
   std::condition_variable begin_, ended_;
-  const Work* work_ = nullptr;  // under the mutex, as all below
+  const Work* work_ = nullptr;  // under the mutex, as all below but threads_
   uint64_t number_ = 0;         // of the work
   int left_ = 0;                // ranks that are still at it
   bool over_ = false;

@@ -37,7 +37,7 @@ Calibration read_calibration(const std::string& path);
 /// Errors  usage, if a device of the cluster's groups is not the calibration's, or the dtype is another.
 Cluster calibrated(const Cluster&, const Calibration&, DType);
 
-/// The range around a prediction, in seconds, in which 18 of 20 of the left-out rows lie (all of them, if they are
+/// The range around a prediction, in seconds, in which nine tenths of the left-out rows lie (all of them, if they are
 /// fewer than 20).
 struct ErrorBar {
   double low = 0, high = 0;

@@ -91,7 +91,7 @@ class StoreClient {
   bool failed_within(double seconds) const;
   /// `doing`: "it waited for all-gather 17 of rank 2".
   [[noreturn]] void throw_failure(const std::string& doing) const;
-  /// Where others reach this rank: the address that it reaches the store from, or the store's own.
+  /// Where others reach this rank: the address from which it reaches the store; if that is a loopback address, the store's host.
   std::string own_host() const;
 
  private:

@@ -70,7 +70,7 @@ struct FrameworkCosts {
   double whole_head = 1;    // products of the model's head take this many times as long, unless it is split over ranks
   double send_share = 1;    // of the link's bandwidth, between stages
   double sync_hidden = 1;   // share of a gradient's reduction that may run beside the backward; the rest comes after
-  int64_t issue_ps = 0;     // the host's time to issue a kernel: no unit takes less than this for each of its own
+  int64_t issue_ps = 0;     // the host's time to issue a kernel: a unit takes at least this for each of its kernels
   int64_t step_ps = 0;      // once a step
   friend bool operator==(const FrameworkCosts&, const FrameworkCosts&) = default;
 };

@@ -1,7 +1,7 @@
 #pragma once
 // Which instruction set the CPU kernels run on. Each kernels/cpu/*_isa.cpp is compiled once per instruction
-// set; one set is chosen at its first use: the best that the machine has and that passes its self-test against the
-// plain twins, or the one TERN_ISA names. Bits may differ between sets, never within one.
+// set. One set is chosen when active_isa() is first called: the best that the machine has and that passes its self-test
+// against the plain twins, or the one TERN_ISA names. Bits may differ between sets, never within one.
 
 #include <span>
 #include <string>

@@ -1,8 +1,8 @@
 #pragma once
 // IR-QLoRA's elastic connection: an adapter of low rank whose inputs also reach its output past A and B, by fixed means and
 // repeats of which two shares are trained: h = A·x + β₁·E₁·x, change = B·h + β₂·E₂·h. Source: Qin et al. 2024,
-// arXiv:2402.05445, §3.3 (recalled), and the authors' code (htqin/IR-QLoRA, utils.py, read), which wants widths that
-// divide; E is the same there.
+// arXiv:2402.05445, §3.3 (recalled), and the authors' code (htqin/IR-QLoRA, utils.py, read), which needs one width to
+// divide the other; for such widths E is the same as here.
 
 #include "model/linear_weight.h"
 #include "tensor/arena.h"

@@ -21,8 +21,8 @@ CodedBytes coded_bytes(const ModelSpec&, const std::string& model_dir, DType);
 /// Whether these files may hold such matrices: a GGUF file, or a directory with coded tensors (model/coded_tensors.h).
 bool holds_coded(const ModelSpec&, const std::string& model_dir);
 
-/// Loads every parameter, converting to `dtype`. `model_dir`: the directory, or the weights file or index itself; a
-/// GGUF file. Files of the bare model, without the prefix `model.` or `transformer.`, are read too; a tied head that is
+/// Loads every parameter, converting to `dtype`. `model_dir`: the directory, or the safetensors file,
+/// the index or the GGUF file itself. Files of the bare model, without the prefix `model.` or `transformer.`, are read too; a tied head that is
 /// there must equal the table. Errors: bad_file naming file, tensor, both shapes; a missing tensor, or one that no
 /// parameter claims (buffers that can be made again, such as `rotary_emb.inv_freq` and GPT-2's `attn.bias`, are
 /// skipped).

@@ -28,8 +28,9 @@ class WeightsLoader {
   void load(const ParameterInfo& info, Tensor& t);
   /// For a parameter that other code reads: checks that the file has it, in its shape.
   void claim(const ParameterInfo& info);
-  /// A matrix whose rows stay as the file codes them, or become blocks of a type that holds what it packs; nothing where they
-  /// lie otherwise, or are no shorter than its rows in `dtype`.
+  /// The matrix in coded form: its rows as the file codes them, or, if another program quantized it (model/hf_quantized.h),
+  /// repacked without loss as blocks of one of our types. Nothing if the file has it in no such form, or if the coded rows take
+  /// no fewer bytes than rows in `dtype`.
   std::optional<CodedWeight> stay_coded(const ParameterInfo& info, DType dtype, Arena& arena);
   /// Bytes of the matrix if it stays coded; 0: it does not.
   int64_t coded_size(const ParameterInfo& info, DType dtype) const;

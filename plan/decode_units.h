@@ -10,8 +10,8 @@
 
 namespace tern {
 
-/// The time in ps that each unit of the model takes when one device, which holds everything, decodes a token of each of `users` users; the head
-/// with the choice of the tokens. Their sum is decode_ps of serving_times (plan/inference.h) for that layout.
+/// The time in ps that each unit of the model takes when one device, which holds everything, decodes a token of each of `users` users. The
+/// head's time includes choosing the tokens. Their sum is decode_ps of serving_times (plan/inference.h) for that layout.
 std::vector<int64_t> decode_unit_ps(const ModelSpec&, const InferenceJob&, const Machine&, int64_t users);
 
 }  // namespace tern

@@ -70,7 +70,7 @@ struct ChoiceCounts {
 struct PlannedError {
   std::string software;             // what the measured runs ran on
   int64_t rows = 0;                 // runs that were left out and predicted
-  int64_t low_ps = 0, high_ps = 0;  // the range in which 18 of 20 measured times lay, for this step
+  int64_t low_ps = 0, high_ps = 0;  // the range in which nine tenths of the measured times lay, for this step
   double median = 0;                // of |predicted/measured − 1|
   friend bool operator==(const PlannedError&, const PlannedError&) = default;
 };

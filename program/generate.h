@@ -16,8 +16,8 @@ Placement placement_of(const ModelSpec&, std::span<const CostQuery> micro_batche
 /// One optimizer step with gradient accumulation: per micro-batch every FORWARD, then from the head down BACKWARD_INPUT
 /// and BACKWARD_WEIGHT of each unit; at the end of the step as in lower. Every layer recomputes alike.
 /// Recompute  of a unit: its FORWARD keeps nothing, RECOMPUTE runs the same forward again and keeps. `attention` does
-///            so for attention units, `full` for attention and mlp units; unit inputs are kept, so each unit recomputes
-///            alone.
+///            so for units that hold an attention, `full` also for MLPs and mixtures (is_recomputed, spec/recompute.h).
+///            Unit inputs are kept, so each unit recomputes alone.
 /// Errors     TERN_CHECK: no units, no micro-batches.
 Program training_program(const ModelSpec&, std::span<const CostQuery> micro_batches, Recompute,
                          const UpdateConfig& = update_config(UpdateRule::adamw));

@@ -16,8 +16,9 @@ struct PipelineCut {
 };
 
 /// The cut of a critical path at these times. It holds for all times if the schedule's order ignores them; for zero
-/// bubble H1 and H2 it holds for the given order. Units   passes; time and memory O(number of operations). Source
-/// ours; it is Benders' decomposition with the simulator in the place of the second-stage program.
+/// bubble H1 and H2 it holds for the given order.
+/// Units   passes. Time and memory: O(number of operations).
+/// Source  ours. It is Benders' decomposition with the simulator in the place of the second-stage program.
 PipelineCut pipeline_cut(const PreparedPipeline&, const PipelineTimes&);
 
 /// The value of the cut at these times: Σ passes · time, ps.

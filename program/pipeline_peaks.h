@@ -13,7 +13,8 @@ namespace tern {
 /// backward) + Σ held_weight·(between backward and weight gradient) + transient of the running stage; persistent left
 /// out. A forward holds from its start; a backward lets go of `held` at its end and, where the schedule splits it,
 /// turns it into `held_weight`; the weight gradient lets go of that at its end. So an operation counts the larger of
-/// what is held before and after it. Shapes  held, held_weight, transient (virtual stages), result (devices).
+/// what is held before and after it.
+/// Shapes  held, held_weight, transient (virtual stages), result (devices).
 std::vector<int64_t> pipeline_peaks(const PipelineShape&, const PipelineOrder&, std::span<const int64_t> held,
                                     std::span<const int64_t> held_weight, std::span<const int64_t> transient);
 /// A device's peak in its two parts.

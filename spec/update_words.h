@@ -16,7 +16,7 @@ std::string flags_of(UpdateRule);
 std::string_view rate_words(UpdateRule);
 /// Whether adamw's rates suit it, and so the default of --learning-rate.
 bool takes_adamw_rates(UpdateRule);
-/// The same of --gradients zeroth-order, whatever its rule.
+/// rate_words for a run with --gradients zeroth-order, whatever its rule.
 std::string_view zeroth_rate_words();
 
 /// The topic `tern help updates`: each rule with its options and their defaults, its state's bytes, and rates that suit it. Bytes are those of

@@ -1,5 +1,5 @@
 #pragma once
-// The way to read some files that the disk serves best now: by io_uring or by threads, each measured.
+// Which way of reading some files is the fastest on their disk now: io_uring or threads. Both are measured.
 
 #include <cstddef>
 #include <memory>

@@ -1,6 +1,6 @@
 #pragma once
-// Few slots that many extents take turns in. Here the extents come in a fixed order, again and again: threads read ahead into slots
-// that are free while one is in use. The disk never waits for the end of a pass: the first extents of the next one follow the last.
+// Few slots that many extents take turns in. In a CyclicRing they come in a fixed order: threads read ahead into slots that are free
+// while one is in use. If the ring is cyclic, the order begins again after its end, so the disk never waits for the end of a pass.
 
 #include <condition_variable>
 #include <cstdint>
@@ -18,9 +18,9 @@
 namespace tern {
 
 struct RingSettings {
-  int slots = 8;    // 1: nothing is read ahead
-  int threads = 4;  // that read, an extent each
-  bool cyclic = true;
+  int slots = 8;       // 1: nothing is read ahead
+  int threads = 4;     // that read, an extent each
+  bool cyclic = true;  // false: one pass alone; nothing is read after the last extent
 };
 
 /// Counts over all reads so far.

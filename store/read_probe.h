@@ -22,8 +22,8 @@ struct ProbedRate {
 /// read_extent.
 ProbedRate probe_rate(BlockFiles&, std::span<const Extent>, int threads, double seconds, Clock& = real_clock());
 
-/// Bytes per second, after `bytes` more were read in `seconds`, of which `waited_s` nothing could be done but wait: what they were read at if
-/// they are as many as the probe read and half the time or more was waiting; else what the probe found.
+/// The rate to go by after `bytes` more bytes were read in `seconds`, `waited_s` of which were spent only waiting for the disk. If `bytes` is at
+/// least what the probe read, and at least half of `seconds` was waiting: bytes / seconds. Else the probe's rate.
 double corrected_rate(const ProbedRate&, int64_t bytes, double seconds, double waited_s);
 
 }  // namespace tern

@@ -12,8 +12,8 @@ struct StepOrder {
   int64_t groups = 1, batch = 1, micro_batch = 1;  // as in TrainSettings
 };
 
-/// Sizes that check_ranks accepts for the same number of ranks: of the numbers of groups that it accepts the nearest that divides the
-/// batch (else the nearest), the batch rounded up to a multiple of it, and the largest micro-batch that is not above the present one.
+/// Sizes that check_ranks accepts for the same number of ranks. groups: of the numbers that it accepts, the nearest that divides the batch,
+/// or else the nearest. batch: rounded up to a multiple of groups. micro_batch: the largest that is not above the present one.
 StepOrder nearest_order(const TrainSettings&);
 
 /// The options that would make the settings' sizes these, as one would type them: "--batch 12 and --micro-batch 3". "": they are these.

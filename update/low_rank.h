@@ -2,7 +2,7 @@
 // PowerSGD: a matrix that ranks average travels as two thin factors, one of them new each time.
 //   turn even: P = orth(P), Q = mean of Mᵀ P;  odd: Q = orth(Q), P = mean of M Q;  what all get is P Qᵀ, and M - P Qᵀ stays for the next turn.
 // M is what a rank has plus what was left out before. What all get plus the mean of what stays is the mean of M.
-// Source: Vogels et al. 2019, arXiv:1905.13727, and their code, which also turns sides (text not seen).
+// Source: Vogels et al. 2019, arXiv:1905.13727 (text not seen), and their code, in which too the two factors take turns.
 
 #include <cstdint>
 #include <span>

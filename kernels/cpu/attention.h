@@ -64,7 +64,7 @@ struct AttentionSequence {
 /// Order   keys in fixed blocks counted from position 0 of the
 ///         sequence: a row's bits depend neither on chunking, nor on
 ///         pages, nor on neighbours, nor on threads.
-/// A page with no key in any query's window is not read; such a page may have any number. scale > 0.
+/// A page with no key in any query's window is not read; its entry in `pages` may be any number. scale > 0.
 template <class T>
 void attention_forward(const AttentionShape&, std::span<const AttentionSequence<T>>, const T* q, T* out,
                        std::span<float> lse);

@@ -1,6 +1,6 @@
 #pragma once
-// Multiplying by a number, element by element: plain loops over threads, the same for every instruction set. T float,
-// bf16, or double: for f64 models, the twin that tests compare the others with.
+// Multiplying by a number, element by element: plain loops over threads, the same for every instruction set. T is
+// float, bf16 or double. Double is for f64 models, which are the twin that tests compare the other types with.
 
 #include <span>
 

@@ -17,7 +17,7 @@ bool has_tile_attention();
 int64_t tile_attention_scratch_bytes(const AttentionShape&, std::span<const int64_t> starts, bool backward);
 /// The same for sequences of up to `longest` rows, whatever their lengths; 0 where the active set has no tiles.
 int64_t tile_attention_scratch_bytes(const AttentionShape&, int64_t longest, bool backward);
-/// Number of tasks that threads take: one per head of a sequence, or several where one each would leave threads idle.
+/// Number of tasks that threads take: one per key/value head of a sequence, or several where one each would leave threads idle.
 int64_t tile_attention_tasks(const AttentionShape&, std::span<const int64_t> starts, bool backward);
 /// Sequence s is rows [starts[s], starts[s + 1]). lse (rows, heads), or empty.
 /// Order   a query's sums are over its keys, a key's over its queries head by head, ascending: nothing depends on

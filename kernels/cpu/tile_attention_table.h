@@ -10,9 +10,10 @@
 
 namespace tern {
 
-/// Pointers at the first row of the sequence; lse (length, heads). A part of a sequence counts as one of its own, as
-/// only distances between positions matter. For queries [first_query, length) it runs from the first key that they see
-/// to the last of these queries; for keys [0, num_keys) it runs from the first of them to the last query that sees one.
+/// Pointers at the first row of the sequence; lse (length, heads). A task sees its part of a sequence as
+/// a whole sequence, as only distances between positions matter. A task for queries [first_query, length): the part runs from
+/// the first key that they see to the last of them. A task for keys [0, num_keys): from the first of them to the last query
+/// that sees any of them.
 struct TileAttentionTask {
   int64_t kv_head, length;
   int64_t first_query;  // outputs and dq are of queries [first_query, length); a multiple of kTileAttentionBlock

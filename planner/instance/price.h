@@ -42,8 +42,8 @@ class Pricer {
   explicit Pricer(const Instance&);  // keeps a reference
   ~Pricer();
   Priced operator()(const Assignment&);
-  /// The assignment's price if it fits and takes less than `upper_bound` ps, else nothing. Most that do not are
-  /// recognized without a simulation.
+  /// The assignment's price if it fits and takes less than `upper_bound` ps, else nothing. Most
+  /// assignments for which there is nothing are recognized without a simulation.
   std::optional<Priced> below(const Assignment&, int64_t upper_bound);
   int64_t simulated() const { return simulated_; }  // assignments so far
 

@@ -205,7 +205,7 @@ std::string error_bar_words(const PlannedError& e) {
   const std::string span = fmt::format("{} to {}", step_words(e.low_ps), step_words(e.high_ps));
   const std::string half = fmt::format("half within {:.2f} %", 100 * e.median);
   if (e.rows >= 20)
-    return fmt::format("{} in 18 of 20 of {} runs of {} that were left out; {}", span, e.rows, e.software, half);
+    return fmt::format("{} in 90 % of {} runs of {} that were left out; {}", span, e.rows, e.software, half);
   if (e.rows == 1) return fmt::format("{}, where the only run of {} that was left out lay", span, e.software);
   return fmt::format("{}, where all {} runs of {} that were left out lay; {}", span, e.rows, e.software, half);
 }

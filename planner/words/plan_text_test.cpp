@@ -5,14 +5,13 @@
 namespace tern {
 namespace {
 
-// "18 of 20 of 2 runs" is a frequency that does not exist.
+// "90 % of 2 runs" is a frequency that does not exist.
 TEST(PlanText, AnErrorBarSaysHowManyRunsItRestsOn) {
   PlannedError e{.software = "X", .rows = 63, .low_ps = 2'000'000'000'000, .high_ps = 3'000'000'000'000};
   e.median = 0.026;
-  EXPECT_EQ(error_bar_words(e),
-            "2.000 s to 3.000 s in 18 of 20 of 63 runs of X that were left out; half within 2.60 %");
+  EXPECT_EQ(error_bar_words(e), "2.000 s to 3.000 s in 90 % of 63 runs of X that were left out; half within 2.60 %");
   e.rows = 20;
-  EXPECT_NE(error_bar_words(e).find("18 of 20 of 20 runs"), std::string::npos);
+  EXPECT_NE(error_bar_words(e).find("90 % of 20 runs"), std::string::npos);
   e.rows = 19;
   EXPECT_EQ(error_bar_words(e),
             "2.000 s to 3.000 s, where all 19 runs of X that were left out lay; half within 2.60 %");
