@@ -1,6 +1,6 @@
 #pragma once
-// Where keys and values lie in `tern plan --inference` on tern's own engine. Where memory does not hold them, the plan puts them where `tern generate` would, by
-// the same functions (apps/kv_place.h, infer/kv_on_disk.h), and prices it with the disk of the cluster file.
+// Where keys and values lie in `tern plan --inference` on tern's own engine. Where memory does not hold them, the plan puts them
+// where `tern generate` would put them, by the same functions (apps/kv_place.h, infer/kv_on_disk.h), and prices it with the disk of the cluster file.
 
 #include <cstdint>
 #include <optional>
@@ -23,7 +23,8 @@ struct KeysStep {
   int64_t products_ps = 0;  // the device's work alone: as if all lay in memory
   int64_t step_ps = 0;      // both, as they overlap by the clock of the ring (store/image_pass_time.h)
 };
-/// The step of needs.sequences sequences with `past` keys each. Keys and values of needs.kv_on_disk layers lie on the node's disk. moved = kv_step_bytes.
+/// The step of needs.sequences sequences with `past` keys each. The keys and values of needs.kv_on_disk layers lie on the
+/// node's disk. moved = kv_step_bytes.
 KeysStep keys_step(const ModelSpec&, const InferenceJob&, const Machine&, const InferenceNeeds&, int64_t past);
 
 /// Bytes that move while a prompt is read, of one sequence of a cache with `on_disk` layers on the disk: each chunk reads the pages that stand before

@@ -13,7 +13,7 @@ class LateLibrary {
   /// needs it and what to do where it is missing, for messages. Nothing is loaded yet.
   LateLibrary(std::initializer_list<const char*> names, std::string purpose)
       : names_(names.begin(), names.end()), purpose_(std::move(purpose)) {}
-  /// The address of a function; it stays valid. Thread-safe. Errors bad_file: no such library, or no such function in it.
+  /// The address of a function; it stays valid. Thread-safe. Errors: bad_file: no such library, or no such function in it.
   void* function(const char* name);
   /// Loads the library, if it is not loaded yet. Errors  as function.
   void load();

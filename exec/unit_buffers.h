@@ -22,8 +22,8 @@ struct UnitBuffers {
   UnitBuffers(const ModelSpec&, const Program&);
   size_t at(int unit, int micro) const { return size_t(micro) * num_units + unit; }
 
-  /// Frees a buffer. `with_saved`: the same instruction also frees the unit's `saved`, so its `left` needs no freeing. Errors
-  /// TERN_CHECK: a kind of buffer that this executor does not have.
+  /// Frees a buffer. `with_saved`: the same instruction also frees the unit's `saved`, so its `left` needs no freeing.
+  /// Errors  TERN_CHECK: a kind of buffer that this executor does not have.
   void free(const Buffer&, const Unit&, bool with_saved);
 };
 

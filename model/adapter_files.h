@@ -28,7 +28,7 @@ std::vector<AdaptedPlace> adapted_places(const ModelSpec&);
 /// Which parts of an adapter a caller handles: matrices of layers, or also the modules that the adapter changes as a whole
 /// (model/whole_modules.h), which the caller then puts into the weights.
 enum class AdapterParts : uint8_t { matrices, all };
-/// The model, frozen, with the configuration's adapters. Errors bad_file, whose message begins with `where`: no module of the
+/// The model, frozen, with the configuration's adapters. Errors: bad_file, whose message begins with `where`: no module of the
 /// model would get an adapter; the configuration changes modules as a whole, and the caller handles matrices only.
 ModelSpec with_adapters(ModelSpec, const PeftConfig&, std::string_view where, AdapterParts = AdapterParts::matrices);
 
@@ -37,7 +37,7 @@ std::string peft_config_file(const std::string& dir);
 std::string peft_weights_file(const std::string& dir);
 
 /// Fills the branches of `weights`, and allocates their tensors where there are none; where there are magnitudes, the rows
-/// must have been measured before (model/row_lengths.h). Errors bad_file naming file and tensor: one that is missing, of another
+/// must have been measured before (model/row_lengths.h). Errors: bad_file naming file and tensor: one that is missing, of another
 /// shape or type, that holds NaN or infinity, or that no branch claims and that is not one of `others`.
 void load_adapters(const ModelSpec&, const std::string& dir, DType, ModelWeights& weights, Arena&,
                    const std::vector<std::string>& others = {});

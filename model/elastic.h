@@ -11,8 +11,9 @@
 namespace tern {
 
 /// E (n, k) has no parameters: with g = gcd(n, k) groups on both sides, each of the n/g outputs of a group is the mean of its
-/// k/g inputs. Shapes  x, dx (rows, k); y, dy (rows, n). Order  groups summed in order, in the wide type; a row depends on
-/// no other.
+/// k/g inputs.
+/// Shapes  x, dx (rows, k); y, dy (rows, n).
+/// Order   groups are summed in order, in the wide type; a row depends on no other.
 /// y += factor·x·Eᵀ
 void add_elastic(double factor, const Tensor& x, const Tensor& y);
 /// dx += factor·dy·E, its backward.

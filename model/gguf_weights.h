@@ -28,7 +28,7 @@ void read_gguf_parameter(const ModelSpec&, const Gguf&, const ParameterInfo&, co
 CodedBytes gguf_coded_bytes(const ModelSpec&, const Gguf&, DType);
 /// For a program that only infers: the matrices of gguf_coded_bytes as they lie in the file (a tied table and its head share
 /// one storage), everything else loaded as by load_gguf_weights and then packed. The same bits as load_gguf_weights.
-/// in_integers: matrices whose types have code groups are multiplied in integers (CodedWeight). Errors bad_file: in_integers,
+/// in_integers: matrices whose types have code groups are multiplied in integers (CodedWeight). Errors: bad_file: in_integers,
 /// but no matrix has such a type.
 /// Memory  what gguf_coded_bytes says for the coded ones: the file's pages, which the tensors keep mapped.
 /// Hazard  the file must not shrink while the weights are in use.

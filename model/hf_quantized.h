@@ -41,8 +41,8 @@ struct HfQuantizedMatrix {
   std::vector<std::string> tensors;  // all that belong to it, by their names in the file
 };
 
-/// The packed matrix (Fragment::all_rows, in) that the file has in the place of the fragment's tensor; nothing: it has none. Errors
-/// bad_file naming file, tensor, shapes: parts that are missing, or do not fit each other or the matrix; a group that is not there.
+/// The packed matrix (Fragment::all_rows, in) that the file has in the place of the fragment's tensor; nothing: it has none.
+/// Errors  bad_file naming file, tensor, shapes: parts that are missing, or do not fit each other or the matrix; a group that is not there.
 std::optional<HfQuantizedMatrix> find_hf_quantized(const ModelSpec&, const Weights&, std::optional<HfPacking>,
                                                    const Fragment&, int64_t in);
 /// Whether the tensor is a bias of zeros beside such a matrix; some programs write one where the model has none.

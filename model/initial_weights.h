@@ -8,9 +8,9 @@
 
 namespace tern {
 
-/// Weights from scratch, by Hugging Face's rule: N(0, initializer_range) for matrices and embeddings, 0 for biases; norms
-/// only normalize (y = x̂, kernels/cpu/norm.h); GPT-2's residual projections are scaled by 1/sqrt(2·layers). Keyed by (seed, name, element): the same for any dtype
-/// up to rounding.
+/// Weights from scratch, by Hugging Face's rule: N(0, initializer_range) for matrices and embeddings, 0 for biases.
+/// The weights of norms are 1 − offset (NormSpec::offset), so that y = x̂. GPT-2's residual projections are scaled by 1/sqrt(2·layers).
+/// Keyed by (seed, name, element): the same for any dtype up to rounding.
 void initialize_weights(const ModelSpec&, ModelWeights&, uint64_t seed);
 /// How a new adapter begins: A as below; B with zeros, except in the last three, which set B too.
 enum class AdapterInit : uint8_t {

@@ -20,9 +20,9 @@ struct Dependencies {
 };
 
 /// Instruction i waits for the previous instruction of i's rank on i's resource (a SEND: on the link to `peer`), for
-/// the instructions of i's rank that allocated what i reads, and for i's `waits`. A RECV waits for its SEND alone,
-/// not for the previous instruction of its rank. That is for `order`; on the simulator's clock a RECV starts and ends with its
-/// SEND. Ranks and peers must be in range.
+/// the instructions of i's rank that allocated what i reads, and for i's `waits`. A RECV waits for its SEND
+/// instead of the previous instruction of its rank. This is for `order`; on the simulator's clock a RECV starts and ends
+/// with its SEND. Ranks and peers must be in range.
 Dependencies dependencies_of(const Program&);
 
 /// "rank 0 at [3] FORWARD unit 1 micro 0, which waits for [7] …" for each rank's first instruction that cannot run.

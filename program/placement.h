@@ -61,7 +61,7 @@ struct PlacementOptions {
 Placement placement_of(const ModelSpec&, const Plan&, PlacementOptions = {});
 
 /// A plan, without times, of all layers on one device, with the job's batch in micro-batches of `micro_batch` (the last
-/// has what is left). Shapes  recompute: a mode per layer (layers_of), or one for all. Errors: TERN_CHECK: another
+/// has what is left). recompute: a mode per layer (layers_of), or one for all. Errors: TERN_CHECK: another
 /// number of modes.
 Plan plan_on_one_device(const ModelSpec&, const TrainJob&, std::span<const Recompute> recompute, int64_t micro_batch);
 

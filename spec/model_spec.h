@@ -66,7 +66,7 @@ struct LatentSpec {
   int64_t query_rank = 0, kv_rank = 0, plain = 0, rotary = 0, value = 0;
   bool interleaved = true;  // the files hold turned elements in pairs of neighbours, not in halves
   bool present() const { return kv_rank > 0; }
-  static NormSpec norm(int64_t width) { return {.width = width, .epsilon = 1e-6}; }  // not the others' epsilon
+  static NormSpec norm(int64_t width) { return {.width = width, .epsilon = 1e-6}; }  // 1e-6, not the model's epsilon
   friend bool operator==(const LatentSpec&, const LatentSpec&) = default;
 };
 

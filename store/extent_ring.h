@@ -1,5 +1,5 @@
 #pragma once
-// Few slots that many extents take turns in. In a CyclicRing they come in a fixed order: threads read ahead into slots that are free
+// Few slots that many extents take turns in. In a CyclicRing the extents come in a fixed order: threads read ahead into slots that are free
 // while one is in use. If the ring is cyclic, the order begins again after its end, so the disk never waits for the end of a pass.
 
 #include <condition_variable>

@@ -23,7 +23,7 @@ struct ProbedRate {
 ProbedRate probe_rate(BlockFiles&, std::span<const Extent>, int threads, double seconds, Clock& = real_clock());
 
 /// The rate to go by after `bytes` more bytes were read in `seconds`, `waited_s` of which were spent only waiting for the disk. If `bytes` is at
-/// least what the probe read, and at least half of `seconds` was waiting: bytes / seconds. Else the probe's rate.
+/// least what the probe read, and at least half of `seconds` was waiting: bytes / seconds. Otherwise the probe's rate.
 double corrected_rate(const ProbedRate&, int64_t bytes, double seconds, double waited_s);
 
 }  // namespace tern

@@ -13,7 +13,7 @@ namespace tern {
 
 /// Ids of the added tokens that are not special, are not white space alone, and stand in the template's source:
 /// "<think>", "<tool_call>". They steer the model as special ones do, so they too are plain text where a user wrote
-/// them. Source transformers 5.23, sanitize_control_tokens.
+/// them. Source: transformers 5.23, sanitize_control_tokens.
 std::vector<int32_t> chat_control_tokens(const Tokenizer&, std::string_view template_source);
 
 /// Ids of the conversation. Nothing is added around them, since the template has written all that belongs there. A

@@ -15,7 +15,7 @@
 
 namespace tern {
 
-/// A sample. Shapes  loss as ids.
+/// A sample. loss has the shape of ids.
 struct TrainingChat {
   std::vector<int32_t> ids;
   std::vector<uint8_t> loss;  // 1: an answer that is learned

@@ -24,8 +24,8 @@ struct GenerationConfig {
 };
 
 /// Settings that would change what is sampled and that tern does not have (beam search, contrastive search, …) are
-/// errors when set to anything but their neutral value; unknown keys are errors naming the nearest known one. Errors
-/// bad_file: "PLACE: KEY: fact, expectation; remedy".
+/// errors when set to anything but their neutral value; unknown keys are errors naming the nearest known one.
+/// Errors  bad_file: "PLACE: KEY: fact, expectation; remedy".
 GenerationConfig read_generation_config(const std::string& path);
 GenerationConfig parse_generation_config(std::string_view json, std::string_view place);
 

@@ -8,7 +8,7 @@ namespace tern {
 
 enum class Activation : uint8_t { silu, gelu_erf, gelu_tanh, relu };
 
-/// y = act(gate)·up. Shapes gate_up (rows, 2·hidden): gate first, then up; y (rows, hidden).
+/// y = act(gate)·up. Shapes: gate_up (rows, 2·hidden): gate first, then up; y (rows, hidden).
 /// Source  SwiGLU, GeGLU: Shazeer 2020, arXiv:2002.05202.
 template <class T>
 void gated_activation(Activation, int64_t hidden, std::span<const T> gate_up, std::span<T> y);

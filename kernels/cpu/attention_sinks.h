@@ -1,6 +1,7 @@
 #pragma once
 // Attention with a learned score per head that has no key and no value and takes its share of each softmax (gpt_oss): the weights of
 // the keys sum to less than one. The forward step comes after attention over the keys alone, and changes that attention's out and lse.
+// The backward step, sinks_backward, comes beside attention_backward; both are given the changed out and lse.
 // With s the sink of a head and Z = Σ_j e^{z_j} = e^lse:  o' = Σ_j e^{z_j} v_j / (Z + e^s) = o·σ(lse − s),  lse' = log(Z + e^s).
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 #pragma once
 // LC4, LC3, LC2: numbers coded by tables that were learned for their matrix. Beside its rows a matrix has four tables
-// (kCodeTables, base/weight_type.h) of 2^bits int8 each. A row is its scale (bf16) and blocks of 32 numbers; a block is one byte that says how its numbers are
-// made of a table, and their codes:
+// (kCodeTables, base/weight_type.h) of 2^bits int8 each. A row is its scale (bf16) and blocks of 32 numbers; a block is one byte
+// that says how its numbers are made of a table, and their codes:
 //   byte    bit 7 the sign, bits 2 to 6 i: the scale kBlockScales[i] = 2^(-i/8), bits 0 and 1 the table
 //   number  x = s·table[code],  s = ±(scale of the row · scale of the block), each product rounded once
 //   codes   LC4: 16 bytes, low nibbles are numbers 0 to 15, high ones 16 to 31

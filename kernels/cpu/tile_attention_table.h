@@ -10,10 +10,10 @@
 
 namespace tern {
 
-/// Pointers at the first row of the sequence; lse (length, heads). A task sees its part of a sequence as
-/// a whole sequence, as only distances between positions matter. A task for queries [first_query, length): the part runs from
-/// the first key that they see to the last of them. A task for keys [0, num_keys): from the first of them to the last query
-/// that sees any of them.
+/// Pointers at the first row of the sequence; lse (length, heads). A task for part of a sequence sees
+/// that part as a whole sequence, as only distances between positions matter. If the task is for queries [first_query, length),
+/// the part runs from the first key that they see, or up to a block before it, to the last of these queries. If it is for
+/// keys [0, num_keys), the part runs from the first of them to the last query that sees any of them, or up to a block after it.
 struct TileAttentionTask {
   int64_t kv_head, length;
   int64_t first_query;  // outputs and dq are of queries [first_query, length); a multiple of kTileAttentionBlock

@@ -27,8 +27,8 @@ std::string step_words(int64_t ps);
 std::string program_words(const Plan&);
 /// How far to trust a step time that no measured run checks; "" where the rates are tern's own, measured here.
 std::string uncalibrated_words(const Cluster&);
-/// "3.1 s to 4.2 s in 90 % of 63 runs of X that were left out; half within 2.60 %". Of fewer than 20 runs: the range of
-/// all.
+/// "3.1 s to 4.2 s in 90 % of 63 runs of X that were left out; half within 2.60 %". Of fewer than 20 runs: the
+/// range in which all of them lay.
 std::string error_bar_words(const PlannedError&);
 /// What is said beside the plan.
 struct PlanTextOptions {
