@@ -15,7 +15,7 @@ than the disk. Memory is what leaves one continuation `share` of the matrices to
 of a pass is the median over a run's passes. The page cache is passed by; a file system that refuses that is told by tern's own line. Needs numpy,
 which writes the model's random numbers.
 """
-import argparse, collections, json, pathlib, statistics, subprocess, sys
+import argparse, collections, json, pathlib, statistics, sys
 
 import shapes
 
@@ -25,16 +25,8 @@ SHAPE = shapes.MODELS["batched"] = dict(family="llama", width=1024, layers=16, h
 
 
 def run(a: argparse.Namespace, batch: int, memory=None) -> dict:
-    command = [a.tern, "generate", a.work / "model", "--prompt", "a", "--samples", batch, "--max-tokens", a.tokens, "--ignore-eos", "--temperature", 1, "--seed", 1,
-               "--json"]
-    if a.threads:
-        command += ["--threads", a.threads]
-    if memory:
-        command += ["--memory", int(memory)]
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
-    if done.returncode != 0:
-        sys.exit(f"{' '.join(map(str, command))}\n{done.stderr[-3000:]}")
-    return json.loads(done.stdout)
+    limit = ["--memory", int(memory)] if memory else []
+    return shapes.generate(a.tern, a.work / "model", a.tokens, "--samples", batch, *limit, threads=a.threads)
 
 
 def seconds_of_pass(out: dict) -> float:
@@ -58,13 +50,7 @@ def crossover(knots: list, load: float, most: int) -> float:
 
 
 def write_case(a: argparse.Namespace) -> None:
-    model = a.work / "model"
-    if not (model / "model.safetensors").exists():
-        a.work.mkdir(parents=True, exist_ok=True)
-        shapes.write_model("batched", model)
-        for name in ("tokenizer.json", "tokenizer_config.json"):
-            if (a.tokenizer / name).exists():
-                (model / name).write_bytes((a.tokenizer / name).read_bytes())
+    shapes.write_with_tokenizer("batched", a.work / "model", a.tokenizer)
 
 
 def main() -> None:

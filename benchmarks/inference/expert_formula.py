@@ -11,24 +11,13 @@ tokens. tern counts how many chosen experts were there, h, and says what its for
 each layer's missing experts are read once the router has answered, and each product waits for its own.
 Rounds go over the shares in turn; medians are compared. Needs numpy, which writes the model's random numbers.
 """
-import argparse, json, pathlib, statistics, subprocess, sys
+import argparse, json, pathlib, statistics
 
 import shapes
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 shapes.VOCABULARY = 703  # of the tokenizer in tests/golden
 SHAPE = shapes.MODELS["experts"] = dict(family="mixtral", width=1024, layers=12, heads=16, kv_heads=4, head=64, hidden=1792, experts=16, top_k=2)
-
-
-def write_case(a: argparse.Namespace) -> None:
-    model = a.work / "model"
-    if not (model / "model.safetensors").exists():
-        a.work.mkdir(parents=True, exist_ok=True)
-        shapes.write_model("experts", model)
-        clear_what_layers_add(model / "model.safetensors")
-        for name in ("tokenizer.json", "tokenizer_config.json"):
-            if (a.tokenizer / name).exists():
-                (model / name).write_bytes((a.tokenizer / name).read_bytes())
 
 
 def clear_what_layers_add(path: pathlib.Path) -> None:
@@ -40,17 +29,6 @@ def clear_what_layers_add(path: pathlib.Path) -> None:
                 begin, end = tensor["data_offsets"]
                 file.seek(8 + header_bytes + begin)
                 file.write(bytes(end - begin))
-
-
-def run(a: argparse.Namespace, memory: int, tokens: int) -> dict:
-    command = [a.tern, "generate", a.work / "model", "--prompt", "a", "--max-tokens", tokens, "--ignore-eos", "--temperature", 1, "--seed", 1, "--memory", memory,
-               "--json"]
-    if a.threads:
-        command += ["--threads", a.threads]
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
-    if done.returncode != 0:
-        sys.exit(f"{' '.join(map(str, command))}\n{done.stderr[-3000:]}")
-    return json.loads(done.stdout)
 
 
 def main() -> None:
@@ -66,7 +44,7 @@ def main() -> None:
     p.add_argument("--threads", type=int, default=0)
     p.add_argument("--json", type=pathlib.Path)
     a = p.parse_args()
-    write_case(a)
+    shapes.write_with_tokenizer("experts", a.work / "model", a.tokenizer, after=clear_what_layers_add)
     experts = 3 * 2 * SHAPE["width"] * SHAPE["hidden"] * SHAPE["experts"] * SHAPE["layers"]
     beside = (a.work / "model/model.safetensors").stat().st_size - experts
     shares = [float(share) for share in a.shares.split(",")]
@@ -74,7 +52,7 @@ def main() -> None:
     for turn in range(a.rounds):
         for share in shares:
             memory = int(a.base + beside + share * experts)
-            short, long = [run(a, memory, tokens) for tokens in (a.first, a.first + a.tokens)]
+            short, long = [shapes.generate(a.tern, a.work / "model", tokens, "--memory", memory, threads=a.threads) for tokens in (a.first, a.first + a.tokens)]
             seconds = long["timings"]["decode_s"] - short["timings"]["decode_s"]
             wanted, hits = [long["streaming"]["experts"][key] - short["streaming"]["experts"][key] for key in ("wanted_matrices", "hits")]
             foretold = [tokens / out["streaming"]["experts"]["predicted_tokens_per_s"] for tokens, out in ((a.first, short), (a.first + a.tokens, long))]

@@ -3,7 +3,7 @@
 SHAPES[name] is (configuration, tensors): `config` as config.json, `tensors` a list of (name, shape, share), where share is the
 part of the tensor that one token's pass reads: 1, top-k over the number of experts for an expert's, 0 for the embedding.
 """
-import json
+import json, subprocess, sys
 
 VOCABULARY = 32000
 # Llama 1.1B (TinyLlama's shape); Mixtral 8x7B's with half the width and 4 of 32 layers; Qwen3-30B-A3B's, 3 of 48 layers;
@@ -111,3 +111,26 @@ def write_model(name, folder):
                 file.write(piece.tobytes())
                 left -= piece.size
                 at = (at + piece.size + 7919) % pool.size
+
+
+def write_with_tokenizer(name, model, tokenizer, after=lambda weights: None):
+    """write_model with a tokenizer's files beside it, unless it is there. after: changes the written weights."""
+    if (model / "model.safetensors").exists():
+        return
+    model.parent.mkdir(parents=True, exist_ok=True)
+    write_model(name, model)
+    after(model / "model.safetensors")
+    for file in ("tokenizer.json", "tokenizer_config.json"):
+        if (tokenizer / file).exists():
+            (model / file).write_bytes((tokenizer / file).read_bytes())
+
+
+def generate(tern, model, tokens, *options, threads=0):
+    """What `tern generate --json` says of sampled answers of `tokens` tokens to a prompt of one."""
+    command = [tern, "generate", model, "--prompt", "a", "--max-tokens", tokens, "--ignore-eos", "--temperature", 1, "--seed", 1, "--json", *options]
+    if threads:
+        command += ["--threads", threads]
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(map(str, command))}\n{done.stderr[-3000:]}")
+    return json.loads(done.stdout)

@@ -1,8 +1,6 @@
 #pragma once
 // Panels of coded weights, decoded block by block for products. Only for *_isa.cpp files.
 
-#include <type_traits>
-
 #include "kernels/cpu/coded_rows_impl.h"
 #include "kernels/cpu/matmul_tiles_impl.h"
 
