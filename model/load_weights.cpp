@@ -9,6 +9,7 @@
 #include "base/wide_type.h"
 #include "formats/gguf/model.h"
 #include "kernels/cpu/code_groups.h"
+#include "kernels/cpu/coded_int8.h"
 #include "kernels/cpu/matmul.h"
 #include "model/allocate_weights.h"
 #include "model/coded_base.h"
@@ -154,8 +155,9 @@ void multiply_in_integers(const ModelSpec& spec, const std::string& path, ModelW
   for_each_linear(spec, weights, [&](const ParameterInfo&, Linear& linear) {
     auto* coded = std::get_if<CodedWeight>(&linear.weight);
     if (!coded) return;
-    coded->in_integers =
-        std::ranges::all_of(coded->pieces, [](const CodedPiece& p) { return has_code_groups(p.type); });
+    coded->in_integers = linear.in <= kInt8Columns && std::ranges::all_of(coded->pieces, [](const CodedPiece& p) {
+                           return has_code_groups(p.type);
+                         });
     any |= coded->in_integers;
   });
   if (any) return;

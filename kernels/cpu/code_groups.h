@@ -10,10 +10,12 @@
 namespace tern {
 
 constexpr int64_t kGroupedCodes = 256;
-/// 256 neighbours of a row: number i is scales[i/16]·codes[i] + leasts[i/16], in real numbers.
+/// 256 neighbours of a row: number i is scales[i/16]·codes[i] + leasts[i/16], in real numbers. Codes from which a zero is to be
+/// taken (Q4_0, Q5_0, Q6_K) stand without a sign: leasts hold it.
 struct CodeGroups {
   int8_t codes[kGroupedCodes];
   float scales[kGroupedCodes / 16], leasts[kGroupedCodes / 16];
+  bool by_16 = false;  // a type with a scale for each 16; else two neighbours of `scales` are one
 };
 
 /// Whether a type's numbers are given as small integers times a scale, plus an offset (learned tables hold integers). Not those

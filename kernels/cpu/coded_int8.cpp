@@ -49,8 +49,8 @@ void multiply_coded_int8(std::span<const T> x, std::span<const CodedRows> w, std
                "multiply_coded_int8: {} rows of heads of {}", piece.count, piece.head_dim);
     rows += piece.count;
   }
-  TERN_CHECK(rows == n && m >= 0 && x.size() == static_cast<size_t>(m * k) && y.size() == static_cast<size_t>(m * n) &&
-                 (bias.empty() || bias.size() == static_cast<size_t>(n)),
+  TERN_CHECK(k <= kInt8Columns && rows == n && m >= 0 && x.size() == static_cast<size_t>(m * k) &&
+                 y.size() == static_cast<size_t>(m * n) && (bias.empty() || bias.size() == static_cast<size_t>(n)),
              "multiply_coded_int8: ({}, {}, {}), {} rows of w, x {}, y {}, bias {}", m, n, k, rows, x.size(), y.size(),
              bias.size());
   const T* b = bias.empty() ? nullptr : bias.data();

@@ -4,11 +4,13 @@
 // to multiply_coded's result; a caller must say so.
 //
 // Order   x: with amax the largest magnitude of 32 neighbours, s = amax/127 and code = round(x·(127/amax)), half to
-//         even; amax below 2^-100 counts as zero; where a number is infinite or NaN, s is NaN. Products: sixteen chains
-//         in f32. Of each 64 neighbours chain c takes numbers 4c to 4c + 3: it adds scale_w·s·(the exact sum of their
-//         products of codes), then, if the type's weights are scale_w·code + least_w, least_w·s·(the exact sum of x's
-//         codes). Every product and sum is rounded once. At the end chains 8 apart are added, then 4, 2, 1 apart, then
-//         the bias. The same bits under every instruction set, for any m, pieces, threads.
+//         even; amax below 2^-100 counts as zero; where a number is infinite or NaN, s is NaN. Products: of each 256
+//         neighbours group g of 32 (0 to 7) has chains 4·(g/4) + 8·(g mod 2) + l, l = 0 to 3, of sixteen in f32. Chain l of them
+//         adds (scale_w·s)·(the exact sum of the products of codes 4l to 4l + 3 and 16 + 4l to 16 + 4l + 3). Where 16
+//         numbers have a scale, the first four and the second are added one after the other. If the type's weights are
+//         scale_w·code + least_w, the g-th of eight further chains adds least_w·(s·(the exact sum of x's codes)). Every
+//         product and sum is rounded once. At the end chains 8 apart are added, then the eight further ones, then chains
+//         4, 2, 1 apart, then the bias. The same bits under every instruction set, for any m, pieces, threads.
 // Twin    kernels/ref/coded_int8_ref.h, compared by equality.
 
 #include <cstdint>
@@ -19,7 +21,8 @@
 
 namespace tern {
 
-/// multiply_coded (kernels/cpu/coded_matmul.h) in integers; every piece's type has_code_groups.
+constexpr int64_t kInt8Columns = 131072;  // k at most: a thread keeps a row of x rounded
+/// multiply_coded (kernels/cpu/coded_matmul.h) in integers; every piece's type has_code_groups, k is at most kInt8Columns.
 template <class T, class Out>
 void multiply_coded_int8(std::span<const T> x, std::span<const CodedRows> w, std::span<const T> bias, int64_t m,
                          int64_t n, int64_t k, bool add, std::span<Out> y);

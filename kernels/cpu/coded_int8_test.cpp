@@ -157,8 +157,8 @@ TEST(CodedInt8, EveryNumberOfGroupsGivesTheTwinsBits) {
   }
 }
 
-// Of more numbers than a thread keeps rounded: 16 rows of 2,048, or one of 32,768.
-TEST(CodedInt8, RowsThatAreRoundedInPartsGiveTheSameBits) {
+// Of more rows than a thread keeps rounded: 64, or fewer of long ones.
+TEST(CodedInt8, RowsOfAnyLengthGiveTheSameBits) {
   CodedCase wide{.k = 2336};  // nine groups of 256 and 32 numbers
   wide.add(WeightType::q4_0, 65);
   wide.add(WeightType::lc4, 3);
@@ -172,9 +172,10 @@ TEST(CodedInt8, RowsThatAreRoundedInPartsGiveTheSameBits) {
   longest.add(WeightType::q2_k, 1);
   for (const int threads : {1, 2})
     with_threads(threads, [&] {
-      for (const int64_t m : {1, 16, 19})
+      for (const int64_t m : {1, 16, 67})
         expect_twins_bits<float, float>(wide, random_values<float>("x", m * wide.k), false);
-      expect_twins_bits<bf16, float>(longest, random_values<bf16>("x", 2 * longest.k), false);
+      for (const int64_t m : {2, 5})
+        expect_twins_bits<bf16, float>(longest, random_values<bf16>("x", m * longest.k), false);
     });
 }
 
@@ -183,6 +184,14 @@ TEST(CodedInt8, ExtremesDoNotOverflow) {
   c.add(WeightType::q8_0, 5);
   for (size_t i = 0; i < c.bytes[0].size(); ++i)
     if (i % 34 > 1) c.bytes[0][i] = static_cast<uint8_t>(i % 5 == 0 ? 0x80 : i % 3 ? 0x7f : 0x81);  // −128, 127, −127
+  CodedCase unsigned_codes{.k = 512};
+  for (const WeightType type : {WeightType::q4_0, WeightType::q4_k, WeightType::q5_k, WeightType::q6_k})
+    unsigned_codes.add(type, 2);
+  for (std::vector<uint8_t>& bytes : unsigned_codes.bytes)
+    for (uint8_t& byte : bytes)
+      if (byte != 0) byte = 0x3f;  // scales of about 1.8, codes of 15, 31 and 63 at most
+  expect_twins_bits<float, float>(unsigned_codes, std::vector<float>(512, 3), false, false);
+  expect_twins_bits<float, float>(unsigned_codes, std::vector<float>(512, -3), false, false);
   const auto row = [&](float v) { return std::vector<float>(96, v); };
   expect_twins_bits<float, float>(c, row(-3), false, false);
   expect_twins_bits<float, float>(c, row(0), false, false);
@@ -225,6 +234,11 @@ TEST(CodedInt8, WrongSizesAndTypesAreBugs) {
   std::vector<float> x(256), y(4);
   EXPECT_THROW((multiply_coded_int8<float, float>(x, c.pieces, {}, 1, 5, 256, false, y)), Bug);
   EXPECT_THROW((multiply_coded_int8<float, float>(x, c.pieces, {}, 1, 4, 128, false, y)), Bug);
+  x.resize(kInt8Columns + 256), y.resize(1);
+  CodedCase long_row{.k = kInt8Columns + 256};
+  long_row.add(WeightType::q4_k, 1);
+  EXPECT_THROW((multiply_coded_int8<float, float>(x, long_row.pieces, {}, 1, 1, long_row.k, false, y)), Bug);
+  x.resize(256), y.resize(4);
   c.pieces[0].type = WeightType::iq2_xs;
   EXPECT_THROW((multiply_coded_int8<float, float>(x, c.pieces, {}, 1, 4, 256, false, y)), Bug);
 }

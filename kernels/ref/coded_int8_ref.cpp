@@ -28,25 +28,33 @@ Group32 rounded_group(std::span<const float> x) {
 }  // namespace
 
 float dot_int8_ref(std::span<const float> x, std::span<const CodeGroups> w) {
-  float chains[16] = {};
+  float chains[16] = {}, leasts[8] = {};
   for (size_t at = 0; at < x.size(); at += 32) {
     const Group32 group = rounded_group(x.subspan(at, 32));
-    const CodeGroups& codes = w[at / kGroupedCodes];
-    for (size_t four = 0; four < 8; ++four) {
-      const size_t i = at % kGroupedCodes + 4 * four;
-      int dot = 0, sum = 0;
-      for (size_t j = 0; j < 4; ++j) {
-        dot += codes.codes[i + j] * group.codes[4 * four + j];
-        sum += group.codes[4 * four + j];
+    const CodeGroups& groups = w[at / kGroupedCodes];
+    const size_t g = at % kGroupedCodes / 32;
+    const auto add = [&](size_t begin,
+                         size_t sixteens) {  // of 16·sixteens numbers from `begin` on, which have one scale
+      const float scale = groups.scales[2 * g + begin / 16] * group.scale;
+      for (size_t four = 0; four < 4; ++four) {
+        int dot = 0;
+        for (size_t i = begin + 4 * four; i < begin + 16 * sixteens; i += 16)
+          for (size_t j = i; j < i + 4; ++j) dot += groups.codes[32 * g + j] * group.codes[j];
+        const float product = static_cast<float>(dot) * scale;
+        chains[g / 4 * 4 + g % 2 * 8 + four] += product;
       }
-      float& chain = chains[i % 64 / 4];
-      const float scale = codes.scales[i / 16] * group.scale, least = codes.leasts[i / 16] * group.scale;
-      const float product = static_cast<float>(dot) * scale, shift = static_cast<float>(sum) * least;
-      chain += product;
-      chain += shift;
-    }
+      int sum = 0;
+      for (size_t i = begin; i < begin + 16 * sixteens; ++i) sum += group.codes[i];
+      const float shift = groups.leasts[2 * g + begin / 16] * (group.scale * static_cast<float>(sum));
+      leasts[g] += shift;
+    };
+    if (groups.by_16)
+      add(0, 1), add(16, 1);
+    else
+      add(0, 2);
   }
-  for (size_t apart = 8; apart > 0; apart /= 2)
+  for (size_t i = 0; i < 8; ++i) chains[i] = chains[i] + chains[i + 8] + leasts[i];
+  for (size_t apart = 4; apart > 0; apart /= 2)
     for (size_t i = 0; i < apart; ++i) chains[i] += chains[i + apart];
   return chains[0];
 }
