@@ -4,13 +4,12 @@
 // to multiply_coded's result; a caller must say so.
 //
 // Order   x: with amax the largest magnitude of 32 neighbours, s = amax/127 and code = round(x·(127/amax)), half to
-//         even; amax below 2^-100 counts as zero; where a number is infinite or NaN, s is NaN. Products: of each 256
-//         neighbours group g of 32 (0 to 7) has chains 4·(g/4) + 8·(g mod 2) + l, l = 0 to 3, of sixteen in f32. Chain l of them
-//         adds (scale_w·s)·(the exact sum of the products of codes 4l to 4l + 3 and 16 + 4l to 16 + 4l + 3). Where 16
-//         numbers have a scale, the first four and the second are added one after the other. If the type's weights are
-//         scale_w·code + least_w, the g-th of eight further chains adds least_w·(s·(the exact sum of x's codes)). Every
-//         product and sum is rounded once. At the end chains 8 apart are added, then the eight further ones, then chains
-//         4, 2, 1 apart, then the bias. The same bits under every instruction set, for any m, pieces, threads.
+//         even; amax below 2^-100 counts as zero; where a number is infinite or NaN, s is NaN. Products: eight chains in
+//         f32; of each 256 neighbours chain g takes the g-th 32: it adds (scale_w·s)·(the exact sum of their products of
+//         codes), where 16 numbers have a scale for the first sixteen, then for the second; then, if the type's weights are
+//         scale_w·code + least_w, it adds least_w·(s·(the exact sum of x's codes)), so often again. Every product and sum is
+//         rounded once. At the end chains 4 apart are added, then 2, 1 apart, then the bias. The same bits under every
+//         instruction set, for any m, pieces, threads.
 // Twin    kernels/ref/coded_int8_ref.h, compared by equality.
 
 #include <cstdint>

@@ -13,7 +13,6 @@
 namespace tern::TERN_ISA_NAMESPACE {
 namespace {
 
-constexpr int kParts = kChains / kLanes;
 constexpr int64_t kInt8Panel = 64;  // rows of w
 constexpr int64_t kXRows = 64;
 constexpr int64_t kRounded = kInt8Columns / 256;  // stretches of x that a thread keeps rounded
@@ -87,9 +86,10 @@ void round_row(const T* x, int64_t count, Rounded* to) {
       const float scale = to->scales[g] = round_group(x + g * 32, codes);
       const int first = sum_of_16(codes), second = sum_of_16(codes + 16);
       to->sums[g] = scale * static_cast<float>(first + second);
-      to->sums_of_16[g] = scale * static_cast<float>(first), to->sums_of_16[8 + g] = scale * static_cast<float>(second);
+      to->sums_of_16[0][g] = scale * static_cast<float>(first),
+      to->sums_of_16[1][g] = scale * static_cast<float>(second);
       __builtin_memcpy(to->codes + place_of_group(g), codes, 16);
-      __builtin_memcpy(to->codes + place_of_group(g) + 64, codes + 16, 16);
+      __builtin_memcpy(to->codes + place_of_group(g) + kToSecond, codes + 16, 16);
     }
 #if defined(__AVX512VNNI__)
     for (int i = 0; i < 64; ++i) {
@@ -129,37 +129,16 @@ inline VecInt dot_4(const int8_t* w, const int8_t* x, [[maybe_unused]] const int
 #endif
 }
 
-/// Of eight groups' scales those of the chains of a part: of groups 0 4 1 5, four chains each, or (half = 1) of 2 6 3 7.
-inline Vec of_chains(const float* scales, int half, [[maybe_unused]] int part) {
-#if defined(__AVX512F__)
-  const __m512i first = _mm512_setr_epi32(0, 0, 0, 0, 4, 4, 4, 4, 1, 1, 1, 1, 5, 5, 5, 5);
-  const __m512 eight = _mm512_castps256_ps512(_mm256_loadu_ps(scales));
-  return (Vec)_mm512_maskz_permutexvar_ps(0xffff, (__m512i)((VecInt)first + 2 * half), eight);
-#elif defined(__AVX2__)
-  const float* at = scales + 2 * half + part;
-  return (Vec)_mm256_set_m128(_mm_set1_ps(at[4]), _mm_set1_ps(at[0]));
-#else
-  return splat(scales[2 * half + part / 2 + part % 2 * 4]);
-#endif
-}
-
-/// The chains of a row of x and a row of w.
-struct Chains {
-  alignas(64) float of[kChains];
-  alignas(32) float leasts[8];
-};
-
-/// 256 neighbours of a row of w, their codes in the order of Rounded's; by_16: with two scales for each 32, the second ones
-/// in the second arrays.
+/// 256 neighbours of a row of w, their codes in the order of Rounded's; by_16: with two scales for each 32.
 struct Unpacked {
   alignas(64) int8_t codes[256];
-  float scales[2][8], leasts[2][8];
+  Eight scales[2], leasts[2];
   bool by_16;
 };
 inline void put_in_order(const CodeGroups& from, Unpacked& to) {
   for (int64_t g = 0; g < 8; ++g) {
     __builtin_memcpy(to.codes + place_of_group(g), from.codes + 32 * g, 16);
-    __builtin_memcpy(to.codes + place_of_group(g) + 64, from.codes + 32 * g + 16, 16);
+    __builtin_memcpy(to.codes + place_of_group(g) + kToSecond, from.codes + 32 * g + 16, 16);
     for (int half = 0; half < 2; ++half) {
       to.scales[half][g] = from.scales[2 * g + half];
       to.leasts[half][g] = from.leasts[2 * g + half];
@@ -168,15 +147,11 @@ inline void put_in_order(const CodeGroups& from, Unpacked& to) {
   to.by_16 = from.by_16;
 }
 
-/// chains += the products of 256 numbers of a row of w and of x.
-template <bool kBy16>
-inline void add_products(const Unpacked& w, const Rounded& x, Chains& chains) {
-  float scales[2][8];
-  for (int half = 0; half < 1 + kBy16; ++half)
-    for (int g = 0; g < 8; ++g) {
-      scales[half][g] = w.scales[half][g] * x.scales[g];
-      chains.leasts[g] += w.leasts[half][g] * (kBy16 ? x.sums_of_16[8 * half + g] : x.sums[g]);
-    }
+/// Sums of the products of each group's first sixteen codes, and of its second.
+struct SumsOf16 {
+  EightInt first, second;
+};
+inline SumsOf16 sums_of_16(const Unpacked& w, const Rounded& x) {
   const auto dot = [&](int64_t at) {
 #if defined(__AVX512VNNI__)
     return dot_4(w.codes + at, x.codes + at, x.less + at / 4);
@@ -184,18 +159,46 @@ inline void add_products(const Unpacked& w, const Rounded& x, Chains& chains) {
     return dot_4(w.codes + at, x.codes + at, nullptr);
 #endif
   };
-  for (int p = 0; p < kParts; ++p) {
-    Vec c = load(chains.of + p * kLanes);
-    for (int half = 0; half < 2; ++half) {
-      const int64_t at = 128 * half + 4 * p * kLanes;
-      const VecInt first = dot(at), second = dot(at + 64);
-      const Vec scale = of_chains(scales[0], half, p);
-      if (kBy16)
-        c = c + floats_of(first) * scale, c = c + floats_of(second) * of_chains(scales[1], half, p);
-      else
-        c = c + floats_of(first + second) * scale;
-    }
-    store(chains.of + p * kLanes, c);
+  SumsOf16 sums;
+#if defined(__AVX512F__)
+  // Of vector q the fours of lanes are sums of sixteens 4q to 4q + 3; added up, lane 4k + q has that of sixteen 4q + k.
+  const VecInt low = {0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29}, high = low + 2;
+  const VecInt lower = {0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29}, upper = lower + 2;
+  const VecInt d[4] = {dot(0), dot(64), dot(128), dot(192)};
+  const VecInt ab = __builtin_shuffle(d[0], d[1], low) + __builtin_shuffle(d[0], d[1], high);
+  const VecInt cd = __builtin_shuffle(d[2], d[3], low) + __builtin_shuffle(d[2], d[3], high);
+  const VecInt all = __builtin_shuffle(ab, cd, lower) + __builtin_shuffle(ab, cd, upper);
+  const VecInt in_order = {0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15};
+  const VecInt ordered = __builtin_shuffle(all, in_order);
+  __builtin_memcpy(&sums, &ordered, sizeof sums);
+#elif defined(__AVX2__)
+  const auto of_half = [&](int64_t from) {
+    const __m256i ab = fold_32((__m256i)dot(from), (__m256i)dot(from + 64));
+    return (EightInt)join_32(ab, fold_32((__m256i)dot(from + 128), (__m256i)dot(from + 192)));
+  };
+  sums.first = of_half(0), sums.second = of_half(kToSecond);
+#else
+  for (int64_t g = 0; g < 8; ++g) {
+    const VecInt first = dot(place_of_group(g)), second = dot(place_of_group(g) + kToSecond);
+    sums.first[g] = first[0] + first[1] + first[2] + first[3];
+    sums.second[g] = second[0] + second[1] + second[2] + second[3];
+  }
+#endif
+  return sums;
+}
+
+/// chains += the products of 256 numbers of a row of w and of x.
+inline void add_products(const Unpacked& w, const Rounded& x, Eight& chains) {
+  const auto floats = [](EightInt v) { return __builtin_convertvector(v, Eight); };
+  const SumsOf16 sums = sums_of_16(w, x);
+  if (w.by_16) {
+    chains = chains + floats(sums.first) * (w.scales[0] * x.scales);
+    chains = chains + floats(sums.second) * (w.scales[1] * x.scales);
+    chains = chains + w.leasts[0] * x.sums_of_16[0];
+    chains = chains + w.leasts[1] * x.sums_of_16[1];
+  } else {
+    chains = chains + floats(sums.first + sums.second) * (w.scales[0] * x.scales);
+    chains = chains + w.leasts[0] * x.sums;
   }
 }
 
@@ -226,7 +229,7 @@ struct RoundedRows {
 /// sums (rows of x; kInt8Panel) = the products with `number` rows of a piece from `first` on, unpacked before.
 void multiply_unpacked(const CodedRows& piece, int64_t first, int64_t number, int64_t k, const RoundedRows& x,
                        float* sums) {
-  Chains chains[kXRows][kUnpacked];
+  Eight chains[kXRows][kUnpacked];
   Unpacked groups[kUnpacked];
   CodedRow w[kUnpacked];
   for (int64_t r = 0; r < number; ++r) w[r] = coded_row(piece, first + r, k);
@@ -242,14 +245,11 @@ void multiply_unpacked(const CodedRows& piece, int64_t first, int64_t number, in
       unpack(w[r], k0, here, groups[r]);
     }
     for (int64_t i = 0; i < x.rows; ++i)
-      for (int64_t r = 0; r < number; ++r) {
-        const Rounded& of_x = x.x[i * x.x_stride + k0 / kGroupedCodes];
-        groups[r].by_16 ? add_products<true>(groups[r], of_x, chains[i][r])
-                        : add_products<false>(groups[r], of_x, chains[i][r]);
-      }
+      for (int64_t r = 0; r < number; ++r)
+        add_products(groups[r], x.x[i * x.x_stride + k0 / kGroupedCodes], chains[i][r]);
   }
   for (int64_t i = 0; i < x.rows; ++i)
-    for (int64_t r = 0; r < number; ++r) sums[i * kInt8Panel + r] = sum_of_chains(chains[i][r].of, chains[i][r].leasts);
+    for (int64_t r = 0; r < number; ++r) sums[i * kInt8Panel + r] = sum_of_chains(chains[i][r]);
 }
 
 /// The same with codes as they lie. A row is looked at when its turn comes: its scale is in memory that is not read yet.
@@ -262,8 +262,9 @@ void multiply_as_they_lie(const CodedRows& piece, const RowDots* dots, int64_t f
       const uint8_t* row = piece.bytes + place_of_row(piece, first + r) * row_bytes;
       RowCodebook codebook;
       if (type.decode_learned) codebook = {piece.tables, to_float(number_at<bf16>(row))};
-      dots[smaller(kDotRows, x.rows - i) - 1](row + type.row_header_bytes, codebook, k / 32, x.x + i * x.x_stride,
-                                              x.x_stride, sums + i * kInt8Panel + r, kInt8Panel);
+      const int64_t rows = smaller(kDotRows, x.rows - i);
+      dots[rows > 1](row + type.row_header_bytes, codebook, k / 32, x.x + i * x.x_stride, x.x_stride, rows,
+                     sums + i * kInt8Panel + r, kInt8Panel);
     }
 }
 
@@ -284,7 +285,7 @@ void multiply_panel(const CodedRows* piece, int64_t column, int64_t columns, int
   }
 }
 
-/// How many rows of x a thread keeps rounded: whole fours, where there are as many.
+/// How many rows of x a thread keeps rounded: whole eights, where there are as many.
 inline int64_t rounded_rows(int64_t stretches) {
   const int64_t rows = stretches == 0 ? kXRows : smaller(kXRows, kRounded / stretches);
   return rows < kDotRows ? rows : rows / kDotRows * kDotRows;

@@ -2,7 +2,7 @@
 // How types of coded weights give their integers to row_dots_impl.h in registers (AVX2). Only for *_isa.cpp files.
 // A type is a struct: kBytes hold kNumbers neighbours. scales(): those of the 8 groups of 32 of 256 neighbours (kScalesOf16: of
 // their first sixteens, then of their second ones), and with kLeasts the offsets. codes<j>(): the first sixteen integers of groups
-// j and j + 4, then their second sixteen; kAnySign: from -128 to 127, else from 0 to 63. Layouts: beside the decoders
+// j and j + 4, then their second sixteen, from 0 to kMost; kAnySign: from -128 to 127. Layouts: beside the decoders
 // (decode_*_isa.cpp).
 
 #include "kernels/cpu/decode_impl.h"
@@ -13,6 +13,7 @@ namespace {
 
 /// What most types are.
 struct Dots {
+  static constexpr int kMost = 15;
   static constexpr bool kAnySign = false, kLeasts = false, kScalesOf16 = false;
 };
 
@@ -79,15 +80,16 @@ struct DotsK : Dots {
   static constexpr int64_t kNumbers = 256;
   static constexpr bool kLeasts = true;
   static void scales(const uint8_t* b, const RowCodebook&, Vec* to, Vec* leasts) {
-    const uint32_t lo = number_at<uint32_t>(b + 4), mid = number_at<uint32_t>(b + 8), hi = number_at<uint32_t>(b + 12);
-    const uint32_t scales_4 = (hi & 0x0f0f0f0fu) | (lo >> 2 & 0x30303030u);
-    const uint32_t leasts_4 = (hi >> 4 & 0x0f0f0f0fu) | (mid >> 2 & 0x30303030u);
-    const auto floats = [](uint32_t first, uint32_t second) {
-      const __m128i eight = _mm_setr_epi32(static_cast<int>(first), static_cast<int>(second), 0, 0);
-      return floats_of((VecInt)_mm256_cvtepu8_epi32(eight));
-    };
-    to[0] = splat(half(b)) * floats(lo & 0x3f3f3f3fu, scales_4);
-    leasts[0] = -(splat(half(b + 2)) * floats(mid & 0x3f3f3f3fu, leasts_4));
+    // Twelve bytes, in fours lo, mid, hi: scales and minima 0 to 3 are the lower six bits of lo and of mid; 4 to 7 are the low and
+    // the high nibbles of hi, with the upper two bits of lo and of mid above them.
+    const __m128i all = load_16(b + 4);
+    const __m128i nibbles = _mm_srlv_epi32(_mm_shuffle_epi32(all, 0xaa), _mm_setr_epi32(0, 4, 0, 0));
+    const __m128i upper = _mm_and_si128(_mm_srli_epi16(all, 2), _mm_set1_epi8(48));
+    const __m128i last = _mm_or_si128(_mm_and_si128(nibbles, _mm_set1_epi8(15)), upper);
+    const __m128i both = _mm_unpacklo_epi32(_mm_and_si128(all, _mm_set1_epi8(63)), last);
+    const auto floats = [](__m128i eight) { return floats_of((VecInt)_mm256_cvtepu8_epi32(eight)); };
+    to[0] = splat(half(b)) * floats(both);
+    leasts[0] = splat(-half(b + 2)) * floats(_mm_unpackhi_epi64(both, both));
   }
   /// Sub-blocks j and j + 4: the low or the high nibbles of 32 bytes, as j is even or odd.
   template <int j>
@@ -106,6 +108,7 @@ struct DotsQ4K : DotsK {
 };
 struct DotsQ5K : DotsK {
   static constexpr int64_t kBytes = 176;
+  static constexpr int kMost = 31;
   template <int j>
   static void codes(const uint8_t* b, const RowCodebook&, __m256i* first, __m256i* second) {
     nibbles<j>(b + 48, first, second);
@@ -119,6 +122,7 @@ struct DotsQ5K : DotsK {
 };
 struct DotsQ6K : Dots {
   static constexpr int64_t kNumbers = 256, kBytes = 210;
+  static constexpr int kMost = 63;
   static constexpr bool kLeasts = true, kScalesOf16 = true;
   static void scales(const uint8_t* b, const RowCodebook&, Vec* to, Vec* leasts) {
     const __m128i in_turn = _mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15);

@@ -1,5 +1,5 @@
 #pragma once
-// Products of one coded row and up to four rounded rows of x, the codes unpacked in registers (AVX2; coded_int8.h says which
+// Products of one coded row and up to eight rounded rows of x, the codes unpacked in registers (AVX2; coded_int8.h says which
 // numbers). Only for *_isa.cpp files.
 
 #include "kernels/cpu/row_codes_impl.h"
@@ -7,126 +7,151 @@
 namespace tern::TERN_ISA_NAMESPACE {
 namespace {
 
-/// 256 neighbours of a row of x, rounded; behind the row's end zeros. codes: of groups 0 4 1 5 the first sixteens, then their
-/// second ones, then so of groups 2 6 3 7. sums: a group's scale times the sum of its codes; sums_of_16: the same of the first
-/// sixteens, then of the second ones. less: -128 times the sum of four codes, for products that take w without a sign.
+/// Of the eight groups of 32 of 256 neighbours one number each.
+typedef float Eight __attribute__((vector_size(32)));
+typedef int32_t EightInt __attribute__((vector_size(32)));
+
+/// 256 neighbours of a row of x, rounded; behind the row's end zeros. codes: with AVX2 alone of groups 0 and 4 the first sixteens,
+/// then their second ones, then so of groups 1 and 5, 2 and 6, 3 and 7. sums: a group's scale times the sum of its codes;
+/// sums_of_16: the same of its first and of its second sixteen. less: -128 times the sum of four codes, for products that take
+/// w without a sign.
 struct Rounded {
   alignas(64) int8_t codes[256];
-  alignas(32) float scales[8];
-  alignas(32) float sums[8], sums_of_16[16];
+  Eight scales, sums, sums_of_16[2];
 #if defined(__AVX512VNNI__)
   alignas(64) int32_t less[64];
 #endif
 };
-/// Where in `codes` the first sixteen of a group stand; the second: 64 further.
-constexpr int64_t place_of_group(int64_t group) { return group % 4 / 2 * 128 + group % 2 * 32 + group / 4 * 16; }
+#if defined(__AVX2__) && !defined(__AVX512F__)
+constexpr int64_t kToSecond = 32;  // from a group's first sixteen codes to its second
+constexpr int64_t place_of_group(int64_t group) { return group % 4 * 64 + group / 4 * 16; }
+#else
+constexpr int64_t kToSecond = 16;
+constexpr int64_t place_of_group(int64_t group) { return group * 32; }
+#endif
 
-constexpr int kChains = 16;
-/// The end of a product: chains 8 apart, offsets, then 4, 2 and 1 apart.
-inline float sum_of_chains(const float* chains, const float* leasts) {
-  typedef float Eight __attribute__((vector_size(32)));
+/// The end of a product: chains 4, 2 and 1 apart.
+inline float sum_of_chains(const Eight& chains) {
   typedef float Four __attribute__((vector_size(16)));
-  Eight a, b, c;
-  __builtin_memcpy(&a, chains, 32), __builtin_memcpy(&b, chains + 8, 32), __builtin_memcpy(&c, leasts, 32);
-  a = a + b + c;
   Four halves[2];
-  __builtin_memcpy(halves, &a, 32);
+  __builtin_memcpy(halves, &chains, 32);
   const Four d = halves[0] + halves[1];
   return (d[0] + d[2]) + (d[1] + d[3]);
 }
 
-/// Numbers r of `to`, which are `stride` apart: the products of `groups` groups of 32 neighbours of a row of w with row r of x
-/// (at x + r·x_stride).
+/// Numbers r of `to`, which are `stride` apart, for r < rows: the products of `groups` groups of 32 neighbours of a row of w with row r of
+/// x (at x + r·x_stride).
 using RowDots = void (*)(const uint8_t* blocks, const RowCodebook&, int64_t groups, const Rounded* x, int64_t x_stride,
-                         float* to, int64_t stride);
-constexpr int kDotRows = 4;  // of x at most
+                         int64_t rows, float* to, int64_t stride);
+constexpr int64_t kDotRows = 8;  // of x at most: with 2,048 numbers they stay in L1
 
 #if defined(__AVX2__) && !defined(__AVX512F__)
 
 constexpr int64_t kAhead = 1536;  // bytes: the processor's own prefetching ends with a page
 constexpr int64_t kScaled = 8;    // stretches of 256 whose scales are made at once
 
-/// Scales of w times those of a row of x, of 8 groups; with scales of 16 numbers, of their second sixteens behind them.
-struct ScaleProducts {
-  alignas(32) float of[16];
-};
-
-inline __m256i load_codes(const int8_t* at) { return _mm256_load_si256(reinterpret_cast<const __m256i*>(at)); }
-/// Sums of two products each. |w|, of up to 128, times x with w's sign: two products of such and of x's codes, of up to 127,
-/// fit 16 bits. So do four of those of codes without a sign, of up to 63.
-template <bool kAnySign>
-inline __m256i twos(__m256i w, __m256i x) {
-  return kAnySign ? _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w)) : _mm256_maddubs_epi16(w, x);
-}
-inline Vec floats_of_fours(__m256i twos) { return floats_of((VecInt)_mm256_madd_epi16(twos, _mm256_set1_epi16(1))); }
-
-/// chains[r] += the products of groups j and j + 4 of a stretch.
-template <class Type, int kRows, int j>
-__attribute__((always_inline)) inline void add_groups(const uint8_t* blocks, const RowCodebook& row,
-                                                      const Rounded* const* x, int64_t i,
-                                                      const ScaleProducts (*p)[kScaled], Vec* chains) {
+/// Codes of groups j and j + 4: their first sixteens, their second ones.
+struct TwoGroups {
   __m256i first, second;
-  Type::template codes<j>(blocks, row, &first, &second);
-#pragma GCC unroll 4
-  for (int r = 0; r < kRows; ++r) {
-    const int8_t* at = x[r][i].codes + place_of_group(j);
-    const __m256i a = twos<Type::kAnySign>(first, load_codes(at));
-    const __m256i b = twos<Type::kAnySign>(second, load_codes(at + 64));
-    // Of each half of a vector the j-th number: the scales of groups j and j + 4.
-    const Vec scale = _mm256_permute_ps(load(p[r][i].of), j * 0x55);
-    if constexpr (Type::kScalesOf16) {
-      chains[r] = chains[r] + floats_of_fours(a) * scale;
-      chains[r] = chains[r] + floats_of_fours(b) * (Vec)_mm256_permute_ps(load(p[r][i].of + 8), j * 0x55);
-    } else if constexpr (Type::kAnySign) {
-      const __m256i ones = _mm256_set1_epi16(1);
-      const __m256i fours = _mm256_add_epi32(_mm256_madd_epi16(a, ones), _mm256_madd_epi16(b, ones));
-      chains[r] = chains[r] + floats_of((VecInt)fours) * scale;
-    } else {
-      chains[r] = chains[r] + floats_of_fours(_mm256_add_epi16(a, b)) * scale;
-    }
-    asm(""
-        : "+x"(chains[r]));  // group by group: the compiler would keep the scales of all groups in registers, and spill
-  }
+};
+inline __m256i load_codes(const int8_t* at) { return _mm256_load_si256(reinterpret_cast<const __m256i*>(at)); }
+inline __m256i fours_of(__m256i twos) { return _mm256_madd_epi16(twos, _mm256_set1_epi16(1)); }
+/// Sums of two products each. |w|, of up to 128, times x with w's sign: two products of such and of x's codes, of up to 127,
+/// fit 16 bits.
+inline __m256i signed_twos(__m256i w, __m256i x) {
+  return _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w));
+}
+// From four vectors of sums, of groups 0 and 4 to 3 and 7, to one: 32 bits of one beside those of the next, then 64.
+inline __m256i fold_16(__m256i a, __m256i b) {
+  return _mm256_add_epi16(_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b));
+}
+inline __m256i fold_32(__m256i a, __m256i b) {
+  return _mm256_add_epi32(_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b));
+}
+inline __m256i join_16(__m256i ab, __m256i cd) {
+  return _mm256_add_epi16(_mm256_unpacklo_epi64(ab, cd), _mm256_unpackhi_epi64(ab, cd));
+}
+inline __m256i join_32(__m256i ab, __m256i cd) {
+  return _mm256_add_epi32(_mm256_unpacklo_epi64(ab, cd), _mm256_unpackhi_epi64(ab, cd));
 }
 
-/// p[r][i], and leasts[r] += the offsets, of a stretch of which `groups` are there.
-template <class Type, int kRows>
-__attribute__((always_inline)) inline void multiply_scales(const uint8_t* blocks, const RowCodebook& row,
-                                                           int64_t groups, const Rounded* const* x, int64_t i,
-                                                           ScaleProducts (*p)[kScaled], Vec* leasts) {
-  Vec scales[2], least[2];
-  Type::scales(blocks, row, scales, least);
+/// The codes of 256 neighbours.
+struct Stretch {
+  TwoGroups j0, j1, j2, j3;  // groups j and j + 4
+};
+/// Sums of the products of each group, or of its first or second sixteen; x: Rounded::codes.
+/// 16 bits hold 16 products of codes of up to 15, eight of up to 31, four of up to 63.
+template <class Type>
+inline EightInt sums_of_groups(const Stretch& w, const int8_t* x) {
+  const auto both = [](const TwoGroups& of_w, const int8_t* at) {
+    const __m256i a = load_codes(at), b = load_codes(at + kToSecond);
+    if constexpr (Type::kAnySign)
+      return _mm256_add_epi32(fours_of(signed_twos(of_w.first, a)), fours_of(signed_twos(of_w.second, b)));
+    else
+      return _mm256_add_epi16(_mm256_maddubs_epi16(of_w.first, a), _mm256_maddubs_epi16(of_w.second, b));
+  };
+  const __m256i t0 = both(w.j0, x), t1 = both(w.j1, x + 64);
+  if constexpr (Type::kAnySign) {
+    const __m256i ab = fold_32(t0, t1);
+    const __m256i t2 = both(w.j2, x + 128), t3 = both(w.j3, x + 192);
+    return (EightInt)join_32(ab, fold_32(t2, t3));
+  } else {
+    const __m256i ab = fold_16(t0, t1);
+    const __m256i t2 = both(w.j2, x + 128), t3 = both(w.j3, x + 192);
+    const __m256i cd = fold_16(t2, t3);
+    static_assert(Type::kMost <= 31);
+    return (EightInt)(Type::kMost <= 15 ? fours_of(join_16(ab, cd)) : join_32(fours_of(ab), fours_of(cd)));
+  }
+}
+inline EightInt sums_of_sixteens(__m256i j0, __m256i j1, __m256i j2, __m256i j3, const int8_t* x) {
+  const auto of = [&](__m256i w, int j) { return _mm256_maddubs_epi16(w, load_codes(x + 64 * j)); };
+  const __m256i ab = fours_of(fold_16(of(j0, 0), of(j1, 1)));
+  return (EightInt)join_32(ab, fours_of(fold_16(of(j2, 2), of(j3, 3))));
+}
+
+/// What 256 numbers of w are multiplied with; behind the row's end zeros.
+struct Scales {
+  Eight of[2], leasts[2];
+};
+template <class Type>
+inline Scales scales_of(const uint8_t* blocks, const RowCodebook& row, int64_t groups) {
+  Scales s;
+  Type::scales(blocks, row, s.of, s.leasts);
   if (groups < 8) {
-    const VecInt lane = {0, 1, 2, 3, 4, 5, 6, 7};
-    const VecInt there = lane < static_cast<int>(groups);
-    scales[0] = (Vec)((VecInt)scales[0] & there);
-    if (Type::kLeasts) least[0] = (Vec)((VecInt)least[0] & there);
+    const EightInt lane = {0, 1, 2, 3, 4, 5, 6, 7};
+    const EightInt there = lane < static_cast<int>(groups);
+    s.of[0] = (Eight)((EightInt)s.of[0] & there);
+    if (Type::kLeasts) s.leasts[0] = (Eight)((EightInt)s.leasts[0] & there);
   }
-#pragma GCC unroll 4
-  for (int r = 0; r < kRows; ++r) {
-    const Rounded& of_x = x[r][i];
-    const Vec s = load(of_x.scales);
-    store(p[r][i].of, scales[0] * s);
-    if (Type::kScalesOf16) store(p[r][i].of + 8, scales[1] * s);
-    if (!Type::kLeasts) continue;
-    if (Type::kScalesOf16) {
-      leasts[r] = leasts[r] + least[0] * load(of_x.sums_of_16);
-      leasts[r] = leasts[r] + least[1] * load(of_x.sums_of_16 + 8);
-    } else {
-      leasts[r] = leasts[r] + least[0] * load(of_x.sums);
-    }
+  return s;
+}
+
+/// chains + the products of 256 numbers.
+template <class Type>
+inline Eight plus_products(const Stretch& w, const Scales& scales, const Rounded& x, Eight chains) {
+  const auto floats = [](EightInt v) { return __builtin_convertvector(v, Eight); };
+  if constexpr (Type::kScalesOf16) {
+    static_assert(!Type::kAnySign && Type::kMost <= 63);
+    const EightInt first = sums_of_sixteens(w.j0.first, w.j1.first, w.j2.first, w.j3.first, x.codes);
+    chains = chains + floats(first) * (scales.of[0] * x.scales);
+    const int8_t* behind = x.codes + kToSecond;
+    const EightInt second = sums_of_sixteens(w.j0.second, w.j1.second, w.j2.second, w.j3.second, behind);
+    chains = chains + floats(second) * (scales.of[1] * x.scales);
+    chains = chains + scales.leasts[0] * x.sums_of_16[0];
+    return chains + scales.leasts[1] * x.sums_of_16[1];
+  } else {
+    chains = chains + floats(sums_of_groups<Type>(w, x.codes)) * (scales.of[0] * x.scales);
+    return Type::kLeasts ? chains + scales.leasts[0] * x.sums : chains;
   }
 }
 
-template <class Type, int kRows>
+/// kMany: of any number of rows, else of one.
+template <class Type, bool kMany>
 void row_dots(const uint8_t* blocks, const RowCodebook& row, int64_t groups, const Rounded* x, int64_t x_stride,
-              float* to, int64_t stride) {
+              int64_t rows, float* to, int64_t stride) {
   constexpr int64_t kStretch = 256 / Type::kNumbers * Type::kBytes;
   static_assert(Type::kNumbers == 32 || Type::kNumbers == 256);
-  Vec even[kRows], odd[kRows], leasts[kRows];
-  const Rounded* xs[kRows];
-#pragma GCC unroll 4
-  for (int r = 0; r < kRows; ++r) xs[r] = x + r * x_stride, even[r] = odd[r] = leasts[r] = splat(0.0f);
+  Eight chains[kMany ? kDotRows : 1] = {};
   alignas(32) uint8_t last[kStretch];  // what is there of the last stretch, and zeros
   const int64_t whole = groups / 8, rest = groups % 8, stretches = whole + (rest > 0);
   if (rest > 0) {
@@ -135,37 +160,33 @@ void row_dots(const uint8_t* blocks, const RowCodebook& row, int64_t groups, con
   }
   for (int64_t begin = 0; begin < stretches; begin += kScaled) {
     // All scales first: they need many steps, one after the other, while the processor has nothing else to do.
-    const int64_t here = stretches - begin < kScaled ? stretches - begin : kScaled;
-    ScaleProducts p[kRows][kScaled];
-    for (int64_t i = 0; i < here; ++i) {
-      const bool is_whole = begin + i < whole;
-      const uint8_t* at = is_whole ? blocks + (begin + i) * kStretch : last;
-      multiply_scales<Type, kRows>(at, row, is_whole ? 8 : rest, xs, i, p, leasts);
+    const int64_t end = stretches - begin < kScaled ? stretches : begin + kScaled;
+    Scales scales[kScaled];
+    for (int64_t i = begin; i < end; ++i) {
+      const uint8_t* at = i < whole ? blocks + i * kStretch : last;
+      scales[i - begin] = scales_of<Type>(at, row, i < whole ? 8 : rest);
     }
-    for (int64_t i = 0; i < here; ++i) {
-      const uint8_t* at = begin + i < whole ? blocks + (begin + i) * kStretch : last;
+    for (int64_t i = begin; i < end; ++i) {
+      const uint8_t* at = i < whole ? blocks + i * kStretch : last;
 #pragma GCC unroll 5
       for (int64_t line = 0; line < kStretch; line += 64) __builtin_prefetch(at + kAhead + line);
-      add_groups<Type, kRows, 0>(at, row, xs, i, p, even);
-      add_groups<Type, kRows, 1>(at, row, xs, i, p, odd);
-      add_groups<Type, kRows, 2>(at, row, xs, i, p, even);
-      add_groups<Type, kRows, 3>(at, row, xs, i, p, odd);
+      Stretch w;
+      Type::template codes<0>(at, row, &w.j0.first, &w.j0.second);
+      Type::template codes<1>(at, row, &w.j1.first, &w.j1.second);
+      Type::template codes<2>(at, row, &w.j2.first, &w.j2.second);
+      Type::template codes<3>(at, row, &w.j3.first, &w.j3.second);
+      const Rounded* of_x = x + i;
+      for (int64_t r = 0; r < (kMany ? rows : 1); ++r, of_x += x_stride)
+        chains[r] = plus_products<Type>(w, scales[i - begin], *of_x, chains[r]);
     }
-#pragma GCC unroll 4
-    for (int r = 0; r < kRows; ++r) xs[r] += kScaled;
   }
-#pragma GCC unroll 4
-  for (int r = 0; r < kRows; ++r) {
-    alignas(32) float chains[kChains], offsets[8];
-    store(chains, even[r]), store(chains + 8, odd[r]), store(offsets, leasts[r]);
-    to[r * stride] = sum_of_chains(chains, offsets);
-  }
+  for (int64_t r = 0; r < (kMany ? rows : 1); ++r) to[r * stride] = sum_of_chains(chains[r]);
 }
 
 template <class Type>
-constexpr RowDots kDotsOf[kDotRows] = {row_dots<Type, 1>, row_dots<Type, 2>, row_dots<Type, 3>, row_dots<Type, 4>};
+constexpr RowDots kDotsOf[2] = {row_dots<Type, false>, row_dots<Type, true>};
 
-/// By the number of x's rows, from one; nullptr: the type's codes are unpacked to memory first.
+/// For one row of x, and for more; nullptr: the type's codes are unpacked to memory first.
 inline const RowDots* row_dots_of(WeightType type) {
   switch (type) {
     case WeightType::q8_0:

@@ -28,32 +28,30 @@ Group32 rounded_group(std::span<const float> x) {
 }  // namespace
 
 float dot_int8_ref(std::span<const float> x, std::span<const CodeGroups> w) {
-  float chains[16] = {}, leasts[8] = {};
+  float chains[8] = {};
   for (size_t at = 0; at < x.size(); at += 32) {
     const Group32 group = rounded_group(x.subspan(at, 32));
     const CodeGroups& groups = w[at / kGroupedCodes];
     const size_t g = at % kGroupedCodes / 32;
-    const auto add = [&](size_t begin,
-                         size_t sixteens) {  // of 16·sixteens numbers from `begin` on, which have one scale
-      const float scale = groups.scales[2 * g + begin / 16] * group.scale;
-      for (size_t four = 0; four < 4; ++four) {
-        int dot = 0;
-        for (size_t i = begin + 4 * four; i < begin + 16 * sixteens; i += 16)
-          for (size_t j = i; j < i + 4; ++j) dot += groups.codes[32 * g + j] * group.codes[j];
-        const float product = static_cast<float>(dot) * scale;
-        chains[g / 4 * 4 + g % 2 * 8 + four] += product;
+    float leasts[2] = {};
+    const auto add = [&](size_t begin, size_t end) {  // the numbers that have one scale
+      int dot = 0, sum = 0;
+      for (size_t i = begin; i < end; ++i) {
+        dot += groups.codes[32 * g + i] * group.codes[i];
+        sum += group.codes[i];
       }
-      int sum = 0;
-      for (size_t i = begin; i < begin + 16 * sixteens; ++i) sum += group.codes[i];
-      const float shift = groups.leasts[2 * g + begin / 16] * (group.scale * static_cast<float>(sum));
-      leasts[g] += shift;
+      const float scale = groups.scales[2 * g + begin / 16] * group.scale;
+      const float product = static_cast<float>(dot) * scale;
+      chains[g] += product;
+      leasts[begin / 16] = groups.leasts[2 * g + begin / 16] * (group.scale * static_cast<float>(sum));
     };
     if (groups.by_16)
-      add(0, 1), add(16, 1);
+      add(0, 16), add(16, 32);
     else
-      add(0, 2);
+      add(0, 32);
+    chains[g] += leasts[0];
+    chains[g] += leasts[1];
   }
-  for (size_t i = 0; i < 8; ++i) chains[i] = chains[i] + chains[i + 8] + leasts[i];
   for (size_t apart = 4; apart > 0; apart /= 2)
     for (size_t i = 0; i < apart; ++i) chains[i] += chains[i + apart];
   return chains[0];
