@@ -14,7 +14,7 @@ namespace tern {
 /// What it lost on one text.
 struct TextLoss {
   std::string path;
-  int64_t bytes = 0;  // 0: not counted, as the first token has no token before it and is not scored
+  int64_t bytes = 0;  // of the text; 0: not counted, where its first token is not scored for want of a token before it
   CompareReport figures;
   /// The bits per byte of a mean loss per token, in nats; 0 if `bytes` is 0.
   double per_byte(double loss) const;

@@ -1,6 +1,6 @@
 #pragma once
-// Bytes that are no UTF-8 in texts too long for a copy: the length of the repaired text is known before that is made,
-// and it is made in parts. What is ill-formed: base/utf8.h.
+// Bytes that are no UTF-8, in texts too long for a copy: one function counts the bytes of the repaired text, another appends
+// it part by part. What is ill-formed: base/utf8.h.
 
 #include <cstddef>
 #include <string>

@@ -99,7 +99,7 @@ inline std::string mutate(std::string bytes, std::mt19937_64& random) {
   return bytes;
 }
 
-/// For binary files: one number among the first `header` bytes is another, or (one time of `1 / plain`) mutate.
+/// For binary files: one number among the first `header` bytes is another, or (one time in `plain`) mutate.
 struct MutateNumbers {
   size_t header = 1200;
   uint64_t plain = 2;

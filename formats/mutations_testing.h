@@ -24,9 +24,9 @@ struct SurviveMutations {
 
 /// Mutates one file of one of `seeds` at a time (a seed: the files that are read together) and gives all to `read`.
 /// The seeds themselves must be good. Another exception than Error of kind bad_file, or a message beyond 4,000 bytes,
-/// is a failure. Memory is judged without sanitizers, which keep what is freed. So does glibc, whose bound for blocks
-/// of their own rises with every large block that is freed; it is held here, or ten thousand readings' leavings in the
-/// heap are judged for one reading's need.
+/// is a failure. Memory is judged without sanitizers, which keep what is freed. glibc keeps freed blocks, too, below a
+/// size that rises with every large block that is freed. That size is fixed here: else what ten thousand readings left in
+/// the heap would count as the need of one.
 inline void survive_mutations_of_sets(const std::vector<std::vector<std::string>>& seeds,
                                       const std::function<void(const std::vector<std::string>&)>& read,
                                       const SurviveMutations& how = {}) {

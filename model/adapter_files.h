@@ -45,9 +45,9 @@ void load_adapters(const ModelSpec&, const std::string& dir, DType, ModelWeights
 /// the model, in `model_dir`, with this adapter. The adapter's magnitudes become fixed factors of rows. Errors: as above.
 void load_adapter_beside(const ModelSpec& adapted, const std::string& model_dir, const std::string& dir, DType,
                          int number, ModelWeights& weights, Arena&);
-/// The branch as other programs read it: A of each input, its number over `pool`, and rows of B as often as they count, both
-/// with what joins an elastic branch, in the wide type. Ordinary LoRA of the same rank and scale; one of plain LoRA comes back
-/// as it is.
+/// The branch as ordinary LoRA of the same scale, as other programs read it, in the wide type. Each column of A becomes `pool`
+/// columns, divided by `pool`; each row of B becomes `repeat` equal rows; the shares of an elastic branch are worked into both.
+/// A branch of plain LoRA comes back as it is.
 Branch written_out(const Branch&, Arena&);
 /// Writes both files, branches as written_out has them; `weights` may hold the branches alone. `whole_from`: the PEFT directory from which whole modules are copied,
 /// byte for byte, where the configuration names such; if it is empty, modules_to_save come from `weights`. Errors: those of

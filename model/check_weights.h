@@ -1,5 +1,6 @@
 #pragma once
-// Whether a model's weights are whole and belong to its config.json, from headers (tied heads: numbers).
+// Whether a model's weights are whole and belong to its config.json. Read from the files' headers alone, but for a head that is
+// tied and stored as well: its numbers are compared with the table's.
 
 #include <cstdint>
 #include <map>

@@ -17,7 +17,7 @@ struct CodedMatrix {
   std::vector<std::byte> rows;
   std::vector<int8_t> tables;
 };
-/// Rows that share tables: the tensors of the file that a parameter is made of, or all rows where they are interleaved.
+/// Rows of a parameter that share tables: those of one tensor of the file. All rows, where the tensors' rows are interleaved.
 struct TablePart {
   int64_t row_begin, row_end;
 };

@@ -1,6 +1,6 @@
 #pragma once
-// IR-QLoRA's elastic connection: an adapter of low rank whose inputs also reach its output past A and B, by fixed means and
-// repeats of which two shares are trained: h = A·x + β₁·E₁·x, change = B·h + β₂·E₂·h. Source: Qin et al. 2024,
+// IR-QLoRA's elastic connection: h = A·x + β₁·E₁·x, change = B·h + β₂·E₂·h. A and B are the adapter's; E₁ and E₂ lead past them and
+// have no parameters (they average and repeat); the two factors β are trained. Source: Qin et al. 2024,
 // arXiv:2402.05445, §3.3 (recalled), and the authors' code (htqin/IR-QLoRA, utils.py, read), which needs one width to
 // divide the other; for such widths E is the same as here.
 

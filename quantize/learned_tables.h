@@ -24,8 +24,8 @@ NearestCodes nearest_codes(std::span<const int8_t> table);
 /// (a few s are tried, the best is fitted by least squares), then each level is fitted to the numbers that chose it.
 /// At most 8192 groups are looked at, the same for the same sizes. rows (n, k), importance (k); k is a multiple of 32.
 /// Order   groups are summed in their order: the same tables for any number of threads.
-/// Source  Lloyd's iteration on what numbers share: LCQ's low-rank codebooks (Cai et al. 2024, arXiv:2405.20973, the abstract)
-///         with one-hot coefficients; ours.
+/// Source  ours, after LCQ (Cai et al. 2024, arXiv:2405.20973, the abstract): there a block's codebook is a sum of a few shared ones
+///         with coefficients; here it is one of four, times a scale. They are fitted by Lloyd's iteration.
 std::vector<int8_t> learn_tables(WeightType, std::span<const float> rows, int64_t n, int64_t k,
                                  std::span<const float> importance);
 

@@ -35,7 +35,7 @@ struct ModuleAdapter {
   int64_t repeat = 1;      // each row of B counts for `repeat` neighbouring rows of the weight (Q-BLoRA)
   bool magnitude = false;  // the length of each row of weight + scale·B·A is trained by itself (DoRA)
   double dropout = 0;      // in training this share of A's inputs is left out, the others are scaled by 1/(1 - dropout)
-  bool elastic = false;  // means of the inputs join A's output, and that joins B's, each by a trained share (IR-QLoRA)
+  bool elastic = false;    // with two trained paths past A and past B (IR-QLoRA, model/elastic.h)
   friend bool operator==(const ModuleAdapter&, const ModuleAdapter&) = default;
 };
 /// The adapters of one unit, at most one for each module.

@@ -38,9 +38,9 @@ class CacheDecisions {
  public:
   CacheDecisions(std::vector<int> group_of, CacheSettings);
   /// Decides for a list: items in the order of their use, each once. A missing item takes an empty slot; else that of the worst item
-  /// not listed; else of the first listed item whose turn has passed; else that of the listed item whose turn comes last. That
-  /// item is read again for its own turn. In all other cases a listed item that is there stays until its turn has passed. So an item is
-  /// read at most once for a list.
+  /// not listed; else of the first listed item whose turn has passed; else that of the listed item whose turn comes last: if
+  /// that item was there, it is no hit any more, and is read for its own turn. In all other cases a listed item that is there stays
+  /// until its turn has passed. So an item is read at most once for a list.
   std::vector<PlannedRead> want(std::span<const int> items);
   /// Moves the item's score towards `share`.
   void see(int item, double share);

@@ -15,9 +15,9 @@ std::vector<OuterFragment> outer_fragments(const ModelSpec&, const OuterConfig&)
 OuterState outer_state_of(const ModelSpec&, const TrainSettings&, const OptimizerState&, Arena&);
 
 /// The tensors of a checkpoint, which holds what all ranks have.
-///   "model.NAME"           the model in common
-///   "replica.NAME"         masters, "SLOT.NAME" and "outer-error.FRAGMENT": a row for each rank
-///   "outer-momentum.NAME"  "outer-pending.NAME", "outer-sum-error.FRAGMENT", and the factors "outer-left.NAME" and "outer-right.NAME": once
+///   With a row for each rank: "replica.NAME" (masters), "SLOT.NAME", "outer-error.FRAGMENT".
+///   Once: "model.NAME" (the model in common), "outer-momentum.NAME", "outer-pending.NAME", "outer-sum-error.FRAGMENT", and the factors
+///   "outer-left.NAME" and "outer-right.NAME".
 /// When ranks average in pairs, "model.NAME" is the first rank's model, and "common.NAME", "outer-momentum.NAME" and "outer-pending.NAME" have
 /// a row for each rank.
 std::vector<StateTensor> outer_tensors(const UpdateConfig&, DType dtype, const OptimizerState&, const OuterState&);

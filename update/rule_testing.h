@@ -14,7 +14,8 @@
 
 namespace tern {
 
-/// Every rule with its defaults, with each option off that takes a slot or a sum away, and with all that count (steps, directions) small.
+/// Every rule: with its defaults; with each option switched off whose being off saves a slot or a sum; and with small numbers of steps
+/// and of directions.
 inline std::vector<UpdateConfig> configs_of_every_rule() {
   std::vector<UpdateConfig> all;
   for (const UpdateRule rule : kUpdateRules) {

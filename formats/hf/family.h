@@ -76,14 +76,15 @@ struct HfBlocks {
   bool alibi_in_bf16 = false;   // slopes and their products rounded to bf16, then divided by √head_dim
   HfWindows windows = HfWindows::none;
   HfExperts experts = HfExperts::none;
-  bool shared_gate = true;      // the shared expert's result is multiplied by a sigmoid of its own
-  bool sigmoid_router = false;  // scores are sigmoids, with a bias for the choice, and groups are always chosen from
-  bool router_bias = false;     // of the router's scores, trained
-  bool expert_bias = false;     // of every expert's matrices
-  bool sinks = false;           // each head has a score that takes its share of the softmax and has no value
-  bool latent = false;          // queries, keys and values through narrow rows
-  int64_t full_every = 0;       // HfWindows::listed: every full_every-th layer has no window
-  int64_t unturned_every = 0;   // every unturned_every-th layer does not rotate queries and keys; 0: all rotate
+  bool shared_gate = true;  // the shared expert's result is multiplied by a sigmoid of its own
+  bool sigmoid_router =
+      false;  // scores are sigmoids, with a bias for the choice; groups are chosen first, then experts in them
+  bool router_bias = false;    // of the router's scores, trained
+  bool expert_bias = false;    // of every expert's matrices
+  bool sinks = false;          // each head has a score that takes its share of the softmax and has no value
+  bool latent = false;         // queries, keys and values through narrow rows
+  int64_t full_every = 0;      // HfWindows::listed: every full_every-th layer has no window
+  int64_t unturned_every = 0;  // every unturned_every-th layer does not rotate queries and keys; 0: all rotate
 };
 
 /// The values of keys that a file leaves out. An absent optional: the file must have the key, unless a line says otherwise.

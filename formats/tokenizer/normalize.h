@@ -64,7 +64,7 @@ using NormalizeStep =
 struct NormalizedText {
   std::string text;
   size_t front = 0;                   // its first bytes that come from the first character; 0: a step took that away
-  bool put_before_the_front = false;  // a Replace whose pattern matched nothing there put text before them
+  bool put_before_the_front = false;  // an empty match of a Replace put text before the front
 };
 
 /// Runs the steps in order. No step may make more than the budget has; what the last one makes is spent. Errors:

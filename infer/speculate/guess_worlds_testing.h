@@ -22,9 +22,9 @@ struct GuessWorld {
   int64_t length = 0;                                // tokens that a text is of; 0: it does not end
   std::array<double, kGuessClasses> right{};         // chance of a guess, by its kind
   // What no forecast knows of.
-  double said = 1;    // of what a pass that guesses takes: what the proposer says that it takes
-  double logits = 1;  // times a row that a prompt has: a row of a guess
-  double cold = 0;    // of a step more, where a proposer that costs time was asked in it or before it
+  double said = 1;    // the time that the proposer says a guessing pass takes, over what it takes
+  double logits = 1;  // the time of a guess's row over that of a prompt's row
+  double cold = 0;    // share that a step takes longer where a proposer that costs time was asked in it or before it
   int64_t turn = 0;   // tokens of a text, behind which guesses are right as often as they were wrong; 0: never
   double seconds(int64_t rows) const { return step_s + row_s * static_cast<double>(rows) + (rows > 8 ? jump_s : 0); }
   double chance(const ProposalAsk& ask, uint8_t kind) const {

@@ -1,8 +1,9 @@
 #pragma once
 // Decides how many guessed tokens a step computes behind the ends of its sequences: the number that gives the most tokens a second, by the
 // measured times of steps and the measured acceptance, and none if none would pay. The aim is Nightjar's: never slower than without guesses.
-// Nightjar tries lengths by a bandit; here the acceptance of every guess is known, as guesses that were not computed are compared with the
-// drawn tokens too. That is a forecast. An account bounds, by the clock alone, what may be lost where it is wrong (guess_account.h).
+// Nightjar tries lengths by a bandit; here the acceptance of every guess so far is known, as guesses that were not computed are compared with
+// the drawn tokens too. Both measures forecast the next step. An account bounds, by the clock alone, what a wrong forecast may lose
+// (guess_account.h).
 // None of this decides which token is drawn.
 
 #include <optional>
@@ -22,8 +23,8 @@ struct SpeculationSettings {
   int64_t budget = 64;           // the most guesses of all sequences in a step (guess_budget)
   bool measured = true;          // false: everything that is guessed is computed, whatever it costs
   /// Rejection sampling (accept_or_draw) takes drawn guesses. More guesses are accepted, and each text is as probable as without guesses, but the
-  /// same seed gives other texts. The number of guesses that are computed then depends on none of them, as that would make some texts more
-  /// probable.
+  /// same seed gives other texts. The number of guesses that are computed then does not depend on the guesses: if it did, some texts would be
+  /// more probable.
   bool fast = false;
 };
 

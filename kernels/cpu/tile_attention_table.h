@@ -12,8 +12,8 @@ namespace tern {
 
 /// Pointers at the first row of the sequence; lse (length, heads). A task for part of a sequence sees
 /// that part as a whole sequence, as only distances between positions matter. If the task is for queries [first_query, length),
-/// the part runs from the first key that they see, or up to a block before it, to the last of these queries. If it is for
-/// keys [0, num_keys), the part runs from the first of them to the last query that sees any of them, or up to a block after it.
+/// the part begins at the first key that they see, or less than a block earlier, and ends with the last of these queries. If it is
+/// for keys [0, num_keys), the part begins at the first of them and ends with the last query that sees any, or less than a block later.
 struct TileAttentionTask {
   int64_t kv_head, length;
   int64_t first_query;  // outputs and dq are of queries [first_query, length); a multiple of kTileAttentionBlock
