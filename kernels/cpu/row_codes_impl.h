@@ -15,6 +15,7 @@ namespace {
 struct Dots {
   static constexpr int kMost = 15;
   static constexpr bool kAnySign = false, kLeasts = false, kScalesOf16 = false;
+  static constexpr int64_t kTogether = 1;  // stretches of 256 whose scales are made before their products
 };
 
 /// Eight halves that are kStride bytes apart.
@@ -145,26 +146,27 @@ struct DotsQ6K : Dots {
   }
 };
 
+/// By a block's first byte: its sign and scale (learned_codes.h).
+struct SignedScales {
+  float of[256];
+};
+constexpr SignedScales signed_scales() {
+  SignedScales scales = {};
+  for (int byte = 0; byte < 256; ++byte)
+    scales.of[byte] = byte < 128 ? kBlockScales[byte >> 2] : -kBlockScales[byte >> 2 & 31];
+  return scales;
+}
+constexpr SignedScales kSignedScales = signed_scales();
 /// learned_scale of eight blocks by their first bytes, which are kStride apart.
 template <int64_t kStride>
 inline Vec learned_scales(const uint8_t* at, float scale) {
-  __m128i bytes = _mm_cvtsi32_si128(*at);
-  bytes = _mm_insert_epi8(bytes, at[kStride], 1);
-  bytes = _mm_insert_epi8(bytes, at[2 * kStride], 2);
-  bytes = _mm_insert_epi8(bytes, at[3 * kStride], 3);
-  bytes = _mm_insert_epi8(bytes, at[4 * kStride], 4);
-  bytes = _mm_insert_epi8(bytes, at[5 * kStride], 5);
-  bytes = _mm_insert_epi8(bytes, at[6 * kStride], 6);
-  bytes = _mm_insert_epi8(bytes, at[7 * kStride], 7);
-  // kBlockScales[8e + j] is kBlockScales[j]·2^-e, exactly: j in bits 2 to 4, e in bits 5 and 6.
-  const VecUint b = (VecUint)_mm256_cvtepu8_epi32(bytes);
-  const Vec eighths = _mm256_permutevar8x32_ps(load(kBlockScales), (__m256i)(b >> 2));
-  const Vec block = (Vec)((VecUint)eighths - ((b >> 5 & 3u) << 23));
-  return (Vec)((VecUint)(splat(scale) * block) ^ (b & 128u) << 24);
+  const auto of = [&](int block) { return kSignedScales.of[at[block * kStride]]; };
+  const Vec blocks = {of(0), of(1), of(2), of(3), of(4), of(5), of(6), of(7)};
+  return splat(scale) * blocks;
 }
 template <int kBits>
 struct DotsLearned : Dots {
-  static constexpr int64_t kNumbers = 32, kBytes = 1 + 4 * kBits;
+  static constexpr int64_t kNumbers = 32, kBytes = 1 + 4 * kBits, kTogether = 2;
   static constexpr bool kAnySign = true;
   static void scales(const uint8_t* b, const RowCodebook& row, Vec* to, Vec*) {
     to[0] = learned_scales<kBytes>(b, row.scale);

@@ -48,7 +48,6 @@ constexpr int64_t kDotRows = 8;  // of x at most: with 2,048 numbers they stay i
 #if defined(__AVX2__) && !defined(__AVX512F__)
 
 constexpr int64_t kAhead = 1536;  // bytes: the processor's own prefetching ends with a page
-constexpr int64_t kScaled = 8;    // stretches of 256 whose scales are made at once
 
 /// Codes of groups j and j + 4: their first sixteens, their second ones.
 struct TwoGroups {
@@ -158,10 +157,9 @@ void row_dots(const uint8_t* blocks, const RowCodebook& row, int64_t groups, con
     __builtin_memset(last, 0, sizeof last);
     __builtin_memcpy(last, blocks + whole * kStretch, static_cast<size_t>(rest * Type::kBytes));
   }
-  for (int64_t begin = 0; begin < stretches; begin += kScaled) {
-    // All scales first: they need many steps, one after the other, while the processor has nothing else to do.
-    const int64_t end = stretches - begin < kScaled ? stretches : begin + kScaled;
-    Scales scales[kScaled];
+  for (int64_t begin = 0; begin < stretches; begin += Type::kTogether) {
+    const int64_t end = stretches - begin < Type::kTogether ? stretches : begin + Type::kTogether;
+    Scales scales[Type::kTogether];
     for (int64_t i = begin; i < end; ++i) {
       const uint8_t* at = i < whole ? blocks + i * kStretch : last;
       scales[i - begin] = scales_of<Type>(at, row, i < whole ? 8 : rest);
