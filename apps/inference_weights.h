@@ -57,7 +57,7 @@ enum class WeightsPass : uint8_t { token, batch };
 class InferenceWeights {
  public:
   /// Loads the weights. If they stream, it first probes disk and kernels for a short time and tells what stays, the bound, and the predicted time of a
-  /// token; for batches only the disk's part of it. Where what stays was then read at another rate, it tells the bound and the prediction again.
+  /// token; for batches only the disk's part of it. If loading what stays then shows another rate of the disk than the probe, it tells the bound and the prediction again.
   /// Errors: those of load_for_inference and load_streamed.
   InferenceWeights(const Options&, const ModelDescription&, const WeightsChoice&, int64_t tokens, Arena&,
                    WeightsPass = WeightsPass::token);

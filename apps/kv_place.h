@@ -39,8 +39,8 @@ double kv_step_cost(const ModelDescription&, const InferenceNeeds&, int64_t past
 /// Whether a step with needs.kv_on_disk layers on the disk may move fewer bytes than one with none: a freed byte saves at most a byte of weights.
 bool kv_may_pay(const ModelDescription&, const InferenceNeeds&, int64_t past);
 
-/// Of the rooms that `make` gives for each of kv_layers_to_weigh the one in which a token moves the fewest bytes. A room is any struct with a
-/// member `weights`, the plan of weights that it has space for. make(needs): the room for these needs; bytes(room): what a token
+/// Calls `make` for each number of kv_layers_to_weigh and returns the room in which a token moves the fewest bytes. A room is any struct with
+/// a member `weights`, the plan of weights that it has space for. make(needs): the room for these needs; bytes(room): what a token
 /// moves in it; past: tokens of a text, for kv_may_pay.
 /// Errors: those of kv_layers_to_weigh; does_not_fit of `make`, with the most layers on the disk, if none fits.
 template <class Make, class Bytes>

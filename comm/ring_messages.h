@@ -18,7 +18,7 @@ class RingMessages {
   void send(const Tensor&);
   /// From the rank before.
   void receive(const Tensor&);
-  /// Returns when the next rank has received what was sent, or the system has a copy. All ranks settle after as many receives.
+  /// Returns when the next rank has received what was sent, or the system has a copy. Every rank calls it after the same number of receives.
   void settle();
 
  private:

@@ -22,8 +22,8 @@ struct Ticks {
 /// Errors  bug: not finite, or low > high.
 Ticks linear_ticks(double low, double high, int target);
 
-/// Marks at powers of ten (not at every one if they are more than eight). A range of up to three powers also has 2 and 5
-/// times each, a range of up to one power every digit, and a range below a factor of 3 round numbers as on a linear
+/// Marks at powers of ten (not at every one if they are more than eight). If the range is up to three powers, also at 2 and 5 times each
+/// power; if it is up to one power, at every digit; if it is less than a factor of 3, at round numbers as on a linear
 /// scale.
 /// Errors  bug: not finite, low <= 0, or low > high.
 Ticks log_ticks(double low, double high);

@@ -95,7 +95,7 @@ struct AttentionSpec {
   JoinSpec join = {};
   bool sinks = false;  // each head has a learned score that takes its share of the softmax and has no key and no value
   LatentSpec latent = {};  // then kv_heads = heads, head_dim = plain + rotary, the turned elements first
-  /// Norms of queries, and of keys: how many in a row, and their width.
+  /// How many norms one row of queries (or of keys) takes, and the width of each.
   int64_t query_norms() const { return head_norm == HeadNormKind::head ? heads : 1; }
   int64_t key_norms() const { return head_norm == HeadNormKind::head ? kv_heads : 1; }
   int64_t query_norm_width() const { return heads * head_dim / query_norms(); }

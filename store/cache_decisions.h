@@ -37,10 +37,10 @@ struct CacheHits {
 class CacheDecisions {
  public:
   CacheDecisions(std::vector<int> group_of, CacheSettings);
-  /// Decides for a list: items in the order of their use, each once. A missing item takes an empty slot; else that of the worst item
-  /// not listed; else of the first listed item whose turn has passed; else that of the listed item whose turn comes last: if
-  /// that item was there, it is no hit any more, and is read for its own turn. In all other cases a listed item that is there stays
-  /// until its turn has passed. So an item is read at most once for a list.
+  /// Decides for a list: items in the order of their use, each once. A missing item takes the first of these slots that there is: an
+  /// empty one; that of the worst item not listed; that of the first listed item whose turn has passed; that of the listed item whose
+  /// turn comes last. In the last case that item is no hit any more: it will be read for its own turn. Otherwise a listed item that is
+  /// there stays until its turn has passed. So an item is read at most once for a list.
   std::vector<PlannedRead> want(std::span<const int> items);
   /// Moves the item's score towards `share`.
   void see(int item, double share);

@@ -1,6 +1,6 @@
 #pragma once
-// Which extents of a pass stay in memory. Each is used once in a pass, so any choice that keeps as many bytes reads as
-// many. Their places matter: streamed ones are spread evenly over the pass, so that a short ring hides all that can be
+// Which extents of a pass stay in memory. Each is used once in a pass, so what is read depends only on how many bytes stay, not
+// on which. The places of the others matter: streamed ones are spread evenly over the pass, so that a short ring hides all that can be
 // hidden. If the resident extents were one contiguous stretch, the ring would have to hold all that is read while they are
 // used.
 

@@ -32,8 +32,8 @@ OpenedScratch open_scratch(const std::string& directory, int64_t bytes, ReadWay 
                            std::string_view holds = "optimizer states");
 
 /// Writes all of `from` at `offset`, both multiples of the alignment. A short write goes on where it ended, at a whole block; an
-/// interrupted one is repeated. Errors: does_not_fit for a full disk, else bad_file; naming file and byte, and what is left (`left`;
-/// empty: nothing is).
+/// interrupted one is repeated. Errors: does_not_fit for a full disk, else bad_file; naming file and byte. `left`: what the
+/// message says is still good after the failure; empty: nothing.
 void write_blocks(ScratchFile&, int64_t offset, std::span<const std::byte> from,
                   std::string_view left = "the last checkpoint stands");
 

@@ -16,8 +16,8 @@ class TextBudget {
   static constexpr int64_t kBytesPerByte = 64, kAlwaysBytes = 1 << 20;
   static constexpr int64_t kStepsPerByte = 64, kAlwaysSteps = 4'000'000;
   /// Work is counted in bytes that a step reads or writes, some 25 ns each at most. What takes longer counts as more
-  /// bytes: a search of a pattern beside its steps (kSearchWork), the first search of a text or word (kFindWork more), a
-  /// word in a step of a pre-tokenizer (kWordWork). Known tokenizers need some 400 for a byte: five patterns, each on
+  /// bytes: each search of a pattern kSearchWork, on top of what its steps read; the first search of a text or word kFindWork
+  /// on top of that; a word in a step of a pre-tokenizer kWordWork. Known tokenizers need some 400 for a byte: five patterns, each on
   /// words of one letter.
   static constexpr int64_t kWorkPerByte = 2048, kAlwaysWork = int64_t{1} << 26, kSearchWork = 16, kFindWork = 32;
   static constexpr size_t kWordWork = 8;

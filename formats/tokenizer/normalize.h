@@ -68,7 +68,7 @@ struct NormalizedText {
 };
 
 /// Runs the steps in order. No step may make more than the budget has; what the last one makes is spent. Errors:
-/// bad_file where a step follows that the reference cannot run on text put before the front.
+/// bad_file where text was put before the front, and a later step is one that the reference cannot run then.
 NormalizedText normalize(const std::vector<NormalizeStep>&, std::string_view text, TextBudget&);
 
 }  // namespace tern
