@@ -145,8 +145,8 @@ struct Talk {
 std::string beside_plan(const TrainSettings& s, const TrainResult& r) {
   if (!s.plan || r.steady_step_seconds <= 0) return "";
   const double planned = static_cast<double>(s.plan->step_ps) * 1e-12;
-  return fmt::format("; a step took {} on average from the second on, the plan says {} ({:+.1f} %)",
-                     format_seconds(r.steady_step_seconds), format_seconds(planned),
+  return fmt::format("; a step took {} on average from the second on, the plan for {} says {} ({:+.1f} %)",
+                     format_seconds(r.steady_step_seconds), s.plan->hardware, format_seconds(planned),
                      100 * (r.steady_step_seconds / planned - 1));
 }
 
