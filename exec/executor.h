@@ -102,7 +102,7 @@ void require_executable(const Program&, int num_ranks = 1);
 ///           the sum has ended. So all ranks send messages in the order of the list. The trace shows the time that the sum took.
 /// Early     An UPDATE that reads its layer's `summand` (--update-in-backward) runs within the backward, before NORM. The bits are those
 ///           of an UPDATE after NORM, as nothing is clipped. NORM then only adds up the squares. A gradient that is not finite ends the
-///           step when some layers are updated and others are not.
+///           step: by then some layers may be updated and others not.
 /// Stages    Each rank runs its device's list, for its data share's micro-batches; MeshPlace numbers the ranks. SEND sends a
 ///           copy, which stays until the step ends and is not counted. When NORM begins, the step's sums (micro −1) run: first
 ///           over `tables`, then over replicas, in the list's order. Only the list of the device with the table's copy has the

@@ -39,8 +39,8 @@ struct StreamPlan {
 };
 
 /// Keeps as many bands in memory as fit within `budget` beside everything else that inference holds, and then as many experts, as a band is used
-/// for every token and an expert only for some. At least two experts have a place, so that one can be read while the other is used. The plan
-/// leaves less than a band or an expert of the budget unused.
+/// for every token and an expert only for some. At least two experts have a place, so that one can be read while the other is used. What the
+/// plan leaves unused of the budget is less than a band or an expert.
 /// Errors  does_not_fit, with the least memory that would do: what cannot stream is larger than the budget.
 StreamPlan plan_stream(const ModelDescription&, const InferenceNeeds&, const MemoryBudget&, const RingSettings& = {},
                        const BandSizes& = {});

@@ -17,8 +17,8 @@ struct CodedSaved {
   int64_t matrix_bytes = 0;  // of rows and tables of coded matrices
   int64_t num_dense = 0;     // matrices that were to be coded but whose rows are no whole blocks: written as numbers
 };
-/// The type that a parameter's numbers get, of those that `types` codes (has_codes, is_token_table); nothing: numbers of the
-/// model's dtype, for all others and for rows that are no whole blocks.
+/// The type that a parameter is coded in. None: its numbers stay in the model's dtype, as `types` does not code it (has_codes,
+/// is_token_table) or its rows are no whole blocks.
 std::optional<WeightType> type_in_directory(const ModelSpec&, const ParameterInfo&, const GgufTypes& types);
 /// Bytes of a matrix's tensors: Σ rows·stored_bytes(type, 1, in), and the tables of each tensor. Its rows are whole blocks.
 int64_t coded_matrix_bytes(const ParameterInfo&, WeightType);

@@ -26,7 +26,7 @@ struct ServingPlan {
   bool split = false;             // prompts and decoding each have devices of their own
   ServingRole decode, prefill;    // prefill equals decode where both share the same devices
   int64_t users = 0;              // at once
-  double ttft_s = 0, tpot_s = 0;  // as a user sees them; ttft of unlike prompts: of all but one in 100
+  double ttft_s = 0, tpot_s = 0;  // as a user sees them; ttft where prompts differ: 99 of 100 wait no longer
   double mean_ttft_s = 0;
   double requests_per_s = 0;
   double tokens_per_s() const { return tpot_s > 0 ? static_cast<double>(users) / tpot_s : 0; }

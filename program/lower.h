@@ -22,8 +22,8 @@ namespace tern {
 ///           - on the compute, in tensor groups: REDUCEs over `tensor`, `keys` of parameters that ranks hold alike
 ///           - on the gradient link, over replicas: REDUCE (ZeRO 0) or SCATTER (ZeRO 1, 2, 3)
 ///           - on the gradient link, last micro-batch only: REDUCE over `tables`, if the layer has a table copy
-///           Without stages a tied table's REDUCE follows the embedding's BACKWARD_WEIGHT of a group's last
-///           micro-batch (ZeRO 2, 3: of each), before the MERGE. exec/executor.h says when a sum really runs.
+///           Without stages a tied table's REDUCE follows the embedding's BACKWARD_WEIGHT of a group's last micro-batch
+///           (ZeRO 2, 3: of each micro-batch), before the MERGE. exec/executor.h says when a sum really runs.
 /// Buffers   output(u): from FORWARD(u) or RECV to BACKWARD_WEIGHT(u+1), which reads output(u) as x.
 ///           saved(u): from FORWARD(u), or from RECOMPUTE(u) just before the backward, to BACKWARD_WEIGHT(u).
 ///           gradient(u): from BACKWARD_INPUT(u+1) or RECV, and left(u): from BACKWARD_INPUT(u), to BACKWARD_WEIGHT(u).

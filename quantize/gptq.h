@@ -20,7 +20,7 @@ namespace tern {
 /// Order   the same bits for any number of threads. Errors  usage: H is not positive, which damping 0 allows.
 std::vector<double> error_factor(std::span<const double> moments, int64_t k, double damping = 0.01);
 
-/// What an error of each column costs once later columns have taken back what they can: 1/U_jj²; without a factor 1.
+/// What an error of each column costs once later columns have taken back what they can: 1/U_jj²; 1 if `factor` is empty.
 std::vector<float> importance_of(std::span<const double> factor, int64_t k);
 
 /// Codes `rows` (n, k) and puts in their place the numbers that the codes stand for. `factor`: of error_factor; empty: each

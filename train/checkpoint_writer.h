@@ -1,6 +1,6 @@
 #pragma once
 // Writes checkpoints beside the training: the state is copied to counted staging memory, and a background thread writes and commits the
-// copy while training goes on. Of a state that ranks share out, all have written their parts before, and the thread syncs and commits.
+// copy while training goes on. Where ranks share the state out, each rank has written its part before, and the thread only syncs and commits.
 
 #include <exception>
 #include <memory>

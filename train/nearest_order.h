@@ -16,7 +16,7 @@ struct StepOrder {
 /// or else the nearest. batch: rounded up to a multiple of groups. micro_batch: the largest that is not above the present one.
 StepOrder nearest_order(const TrainSettings&);
 
-/// The options that would make the settings' sizes these, as one would type them: "--batch 12 and --micro-batch 3". "": they are these.
+/// The options that would give the settings the sizes of a StepOrder, as one would type them: "--batch 12 and --micro-batch 3". "": none is needed.
 std::string remedy_of(const TrainSettings&, const StepOrder&);
 
 }  // namespace tern

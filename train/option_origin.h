@@ -1,5 +1,5 @@
 #pragma once
-// How refusals name an option, so that who did not type it finds it.
+// How refusals name an option, so that a user who did not type it can find where it was set.
 
 #include <string>
 #include <string_view>

@@ -8,7 +8,7 @@
 //   OUT/checkpoints/step-N/
 //   OUT/model/               the model in Hugging Face's form; its tern_export.json says of which checkpoint it was made
 //   OUT/adapter/             in place of OUT/model/, if the run trains an adapter: the adapter in PEFT's form
-//   OUT/best/                with --keep-best: the same of the lowest held-out loss so far, made of no checkpoint
+//   OUT/best/                with --keep-best: a model or adapter as above, of the step with the lowest held-out loss so far
 
 #include <cstdint>
 #include <memory>

@@ -20,8 +20,8 @@ using VisitRun = std::function<void(const StateRun&)>;
 /// All that this rank keeps, ascending in both. What `own` has beyond its part of the whole (rows of a table beyond the vocabulary) is in
 /// no run.
 void for_each_kept_run(const StateTensor&, const TensorPlace&, const VisitRun&);
-/// What of it this rank writes: over all ranks each element of the whole once. Of elements that several ranks keep, the owner
-/// (StateTensor::owners) writes them; of owners in one tensor group the first that has them; without owners the first rank.
+/// What of it this rank writes: over all ranks each element of the whole once. Elements that several ranks keep are written by the owner
+/// (StateTensor::owners), or by the first of a tensor group that owns them, or, without owners, by the first rank.
 void for_each_written_run(const StateTensor&, int rank, const TensorPlace&, const VisitRun&);
 
 }  // namespace tern

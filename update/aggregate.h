@@ -13,8 +13,8 @@
 // | geometric median         | n > 2f     | 4(1 + f/(n-2f))²                 |
 // | a rule after the mixing  | as the rule| 8f/(n-f)·(κ + 1)                 |
 //
-// In all rules below NaN counts as +∞, and a vector with a number that is not finite is infinitely far from all others. Rules that
-// take an f outvote up to f workers who send such vectors; where more send them, results need not be finite.
+// In all rules below NaN counts as +∞, and a vector with a number that is not finite is infinitely far from all others. A rule
+// with a parameter f outvotes up to f workers who send such vectors; where more send them, results need not be finite.
 
 #include <cstdint>
 #include <span>

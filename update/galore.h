@@ -1,6 +1,6 @@
 #pragma once
 // GaLore: a rule inside a projection. The gradient of a matrix is projected on the `projection-rank` directions of its shorter side that are
-// strongest in it; the rule keeps its state and steps there, and what it did goes back to the whole matrix:
+// strongest in it; the rule keeps its state there and makes its step there, and the step is projected back to the whole matrix:
 //   every `basis-every` steps, from the first on:  B = the strongest eigenvectors of gᵀg (rows ≥ columns; else of ggᵀ), as rows
 //   r = g Bᵀ (else B g);  d = the rule's step from zero under r;  w = (w + scale · d B (else Bᵀ d)) (1 - ηλ)
 // State stays as it is where the basis changes. λ is added to the gradient where the rule does so. Tables and vectors: the rule as it is.

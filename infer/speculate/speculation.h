@@ -59,7 +59,7 @@ class Speculation {
 
  private:
   static constexpr double kMargin = 1.03;    // times are uncertain: a gain must be worth it
-  static constexpr double kSureShare = 0.5;  // of a forecast gain: if only this much comes, can_pay covers the loss
+  static constexpr double kSureShare = 0.5;  // of a forecast gain: the account covers the loss if only this much comes
   /// Acceptance of recent guesses; older ones count less.
   struct Rates {
     std::array<double, kGuessClasses> tried{}, right{};

@@ -10,8 +10,8 @@
 namespace tern {
 
 constexpr int64_t kGroupedCodes = 256;
-/// 256 neighbours of a row: number i is scales[i/16]·codes[i] + leasts[i/16], in real numbers. Codes from which a zero is to be
-/// taken (Q4_0, Q5_0, Q6_K) stand without a sign: leasts hold it.
+/// 256 neighbours of a row: number i is scales[i/16]·codes[i] + leasts[i/16], in real numbers. Where a type takes a
+/// zero from its codes (Q4_0, Q5_0, Q6_K), codes are as stored, not negative, and the zero is in leasts.
 struct CodeGroups {
   int8_t codes[kGroupedCodes];
   float scales[kGroupedCodes / 16], leasts[kGroupedCodes / 16];
