@@ -43,7 +43,7 @@ enum class WeightsIn : uint8_t {
 /// Whether load_weights_to_infer leaves any matrix of these files as it lies, so that WeightsIn has a meaning. Errors:
 /// bad_file: no weights.
 bool reads_in_place(const ModelSpec&, const std::string& model_dir, DType);
-/// load_weights_to_infer: the same for a program that only infers. Matrices are packed for the exact kernels, or, where the
+/// As load_weights, for a program that only infers. Matrices are packed for the exact kernels, or, where the
 /// kernels read plain weights (reads_plain_weights) and the file holds them in `dtype`, kept as WeightsIn says. Either way
 /// their bytes count as weights.
 /// Hazard  a mapped file must not shrink while the weights are in use (formats/safetensors/safetensors.h).

@@ -12,8 +12,8 @@
 namespace tern {
 
 /// The frozen model, in which those units are trained whose modules config.saved names: the tables, and the final norm with the head. A
-/// tied head is trained with its table, as one. Errors (their messages begin with `where`): usage: a module inside a layer; a low rank of a table
-/// or the head; only some of what is trained together (it names the rest). bad_file: a name that ends no module.
+/// tied head is trained with its table, as one. Errors (their messages begin with `where`): usage: a module inside a layer; a low-rank adapter on
+/// a table or the head; only some of the modules that are trained together (it names the others). bad_file: a name that ends no module.
 ModelSpec with_saved_modules(ModelSpec, const PeftConfig&, std::string_view where);
 
 /// The tensors of config.saved in a PEFT directory, from `weights`, whose tensors they share. f32, or f64 of such weights.

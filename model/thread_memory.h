@@ -21,8 +21,8 @@ struct ThreadMemory {
   int64_t library = 0;  // during a product, beside it
   int64_t total() const { return kept + library; }
 };
-/// Bytes of all compute threads together after and during any passes of that kind, at most: each kernel's own figure,
-/// the most of any unit, for the present number of threads. f64 runs on plain loops: none.
+/// The most bytes that all compute threads together hold after and during passes of that kind: for each kernel the unit that
+/// needs the most, kernels added up, for the present number of threads. f64 runs on plain loops: none.
 ThreadMemory thread_memory(const ModelSpec&, const ThreadWork&);
 
 }  // namespace tern

@@ -70,8 +70,8 @@ class LayerCosts {
   TableCopy table_;                 // of the embedding
 };
 
-/// An upper bound of a step's time, ps: a sum over all layers. A layer adds to `micro` the compute and host
-/// link of its dearest strategy, in several stages also its messages; to `once` its dearest times once a step.
+/// An upper bound of a step's time, ps: a sum over all layers. To `micro` a layer adds the compute and host
+/// link of its dearest strategy, and in several stages its messages; to `once` the dearest of what it does once a step.
 /// Infinite if a time is so long that the cost model cuts the time off (kMostPs).
 struct LongestTimes {
   double micro = 0, once = 0;  // of a micro-batch; of a step

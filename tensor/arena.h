@@ -1,6 +1,6 @@
 #pragma once
 // Arena: where tensors come from, and who counts their bytes. The counts are logical bytes (elements × size), exactly
-// what the closed forms of spec/ predict; padding is the allocator's: under 64 bytes, or under a page from 128 KiB on. Freed
+// what the closed forms of spec/ predict; padding is the allocator's: less than 64 bytes, for blocks of 128 KiB and more less than a page. Freed
 // blocks of 128 KiB and more are kept for the next tensors (block_store.h) as long as kept and used bytes together
 // do not exceed the most that was ever in use. So a step that repeats itself takes no memory from the system, and
 // resident memory stays within the counted peak.

@@ -12,8 +12,8 @@ namespace tern {
 /// Not thread-safe. Keeps nothing under a sanitizer, which should see every use of memory that was given back.
 class BlockStore {
  public:
-  /// Blocks are cut at multiples of `page` bytes, a power of two; 0: the system's page. The system takes back whole pages of its
-  /// own, so with a smaller `page` it would take a neighbour's memory too.
+  /// Blocks are cut at multiples of `page` bytes, a power of two; 0: the system's page. Smaller than the
+  /// system's page is refused: the system takes back whole pages, so a neighbour's memory would go too.
   explicit BlockStore(size_t page = 0);
   BlockStore(const BlockStore&) = delete;
   BlockStore& operator=(const BlockStore&) = delete;

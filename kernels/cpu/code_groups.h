@@ -15,7 +15,7 @@ constexpr int64_t kGroupedCodes = 256;
 struct CodeGroups {
   int8_t codes[kGroupedCodes];
   float scales[kGroupedCodes / 16], leasts[kGroupedCodes / 16];
-  bool by_16 = false;  // a type with a scale for each 16; else two neighbours of `scales` are one
+  bool by_16 = false;  // the type has a scale for each 16; else the two of each 32 are equal
 };
 
 /// Whether a type's numbers are given as small integers times a scale, plus an offset (learned tables hold integers). Not those

@@ -10,7 +10,7 @@
 
 namespace tern {
 
-/// `count` blocks to groups; groups behind them stay as they are, and by_16 where the type has one scale for 32 numbers.
+/// `count` blocks to groups. Groups behind them are not written, and by_16 is written (true) by types with a scale for 16 numbers alone.
 using GroupBlocks = void (*)(const uint8_t* blocks, int64_t count, CodeGroups&);
 using GroupLearnedBlocks = void (*)(const uint8_t* blocks, int64_t count, const RowCodebook&, CodeGroups&);
 struct CodeGroupsTable {

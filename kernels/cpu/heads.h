@@ -20,13 +20,13 @@ struct HeadShape {
 // Shapes  the pieces of a row lie within it; from and to are not the same memory. T float or bf16.
 // Errors  TERN_CHECK: a piece beyond a span's end.
 
-/// to's pieces = from's.
+/// The pieces of `from` become those of `to`.
 template <class T>
 void copy_heads(HeadShape, std::span<const T> from, HeadPieces, std::span<T> to, HeadPieces);
 /// The pieces become zero.
 template <class T>
 void zero_heads(HeadShape, std::span<T> to, HeadPieces);
-/// One piece of to = Σ over h of from's pieces.
+/// `to` has one piece: the sum over h of the pieces of `from`.
 /// Order   h ascending, summed in float, rounded once.
 template <class T>
 void sum_heads(HeadShape, std::span<const T> from, HeadPieces, std::span<T> to, HeadPieces);
