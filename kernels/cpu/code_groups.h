@@ -10,11 +10,12 @@
 namespace tern {
 
 constexpr int64_t kGroupedCodes = 256;
-/// 256 neighbours of a row: number i is scales[i/16]·codes[i] + leasts[i/16], in real numbers. Where a type takes a
-/// zero from its codes (Q4_0, Q5_0, Q6_K), codes are as stored, not negative, and the zero is in leasts.
+/// 256 neighbours of a row: number i is scales[i/16]·codes[i] + leasts[i/16], in real numbers. Codes of Q4_0, Q5_0 and Q6_K stand
+/// as they are stored, not negative: their zero is in leasts.
 struct CodeGroups {
   int8_t codes[kGroupedCodes];
   float scales[kGroupedCodes / 16], leasts[kGroupedCodes / 16];
+  bool has_leasts = false;  // else they are zero, and are not added
   bool by_16 = false;  // the type has a scale for each 16; else the two of each 32 are equal
 };
 
@@ -22,7 +23,7 @@ struct CodeGroups {
 /// of dense types, of NF4 and NF4_1, and of the IQ types of 2 and 3 bits, whose codes are points of a lattice.
 bool has_code_groups(WeightType);
 /// `blocks`: whole blocks, together at most 256 numbers. Where they have fewer, the groups behind the last become
-/// zero. Scales and leasts are those of the type's decoder, rounded as there.
+/// zero. Scales and leasts are those of the type's decoder, rounded as there; of Q4_0, Q5_0 and Q6_K -8, -16 and -32 scales.
 /// The same under every instruction set.
 /// `row`: for types with learned tables. Errors  bug: a type without groups, sizes that do not match.
 void code_groups(WeightType, std::span<const std::byte> blocks, CodeGroups& out, const RowCodebook& row = {});

@@ -30,9 +30,14 @@ inline Bytes bits_as(uint16_t bits, uint8_t as) {
   return (Bytes)((all & each) != 0) & as;
 }
 
-inline void scale_32(CodeGroups& out, int64_t group, float scale, float least = 0) {
+inline void scale_32(CodeGroups& out, int64_t group, float scale) {
+  out.scales[2 * group] = out.scales[2 * group + 1] = scale;
+  out.leasts[2 * group] = out.leasts[2 * group + 1] = 0;
+}
+inline void scale_32(CodeGroups& out, int64_t group, float scale, float least) {
   out.scales[2 * group] = out.scales[2 * group + 1] = scale;
   out.leasts[2 * group] = out.leasts[2 * group + 1] = least;
+  out.has_leasts = true;
 }
 inline void scale_64(CodeGroups& out, int64_t n, float scale, float least) {
   scale_32(out, 2 * n, scale, least);
@@ -113,7 +118,7 @@ void groups_iq4_xs(const uint8_t* b, int64_t count, CodeGroups& out) {
 void groups_q2_k(const uint8_t* b, int64_t count, CodeGroups& out) {
   if (count == 0) return;
   const float d = half(b + 80), dmin = half(b + 82);
-  out.by_16 = true;
+  out.by_16 = out.has_leasts = true;
 #pragma GCC unroll 16
   for (int sub = 0; sub < 16; ++sub) {
     out.scales[sub] = d * static_cast<float>(b[sub] & 15);
@@ -170,7 +175,7 @@ void groups_q5_k(const uint8_t* b, int64_t count, CodeGroups& out) {
 void groups_q6_k(const uint8_t* b, int64_t count, CodeGroups& out) {
   if (count == 0) return;
   const float d = half(b + 208);
-  out.by_16 = true;
+  out.by_16 = out.has_leasts = true;
 #pragma GCC unroll 16
   for (int sub = 0; sub < 16; ++sub) {
     out.scales[sub] = d * static_cast<float>(static_cast<int8_t>(b[192 + sub]));

@@ -14,8 +14,8 @@ namespace tern::TERN_ISA_NAMESPACE {
 namespace {
 
 constexpr int64_t kInt8Panel = 64;  // rows of w
-constexpr int64_t kXRows = 64;
-constexpr int64_t kRounded = kInt8Columns / 256;  // stretches of x that a thread keeps rounded
+constexpr int64_t kXRows = 64;      // of x at most, so that a row of w is unpacked or fetched once for many
+constexpr int64_t kRounded = kInt8Columns / 256;  // of x: what a thread keeps on its stack, 192 KiB (320 with VNNI)
 constexpr int64_t kInt8Parallel = 1 << 16;        // multiply-adds: below, starting threads costs more than it gives
 constexpr int64_t kUnpacked = 8;  // rows of w at a time: what was stored in parts is not loaded whole at once
 constexpr float kRoundToEven = 12582912.0f;  // 1.5·2^23: adding it rounds to an integer in the lowest bits
@@ -116,11 +116,8 @@ inline VecInt dot_4(const int8_t* w, const int8_t* x, [[maybe_unused]] const int
   };
   return (VecInt)_mm512_maskz_inserti64x4(0xff, _mm512_maskz_broadcast_i64x4(0xff, fours(0)), fours(32), 1);
 #elif defined(__AVX2__)
-  // |w|, of up to 128, times x with w's sign: two products of such and of x's codes, of up to 127, fit 16 bits.
   const __m256i a = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(w));
-  const __m256i b = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(x));
-  const __m256i twos = _mm256_maddubs_epi16(_mm256_abs_epi8(a), _mm256_sign_epi8(b, a));
-  return (VecInt)_mm256_madd_epi16(twos, _mm256_set1_epi16(1));
+  return (VecInt)fours_of(signed_twos(a, load_codes(x)));
 #else
   VecInt sums = {};
   for (int lane = 0; lane < kLanes; ++lane)
@@ -133,7 +130,7 @@ inline VecInt dot_4(const int8_t* w, const int8_t* x, [[maybe_unused]] const int
 struct Unpacked {
   alignas(64) int8_t codes[256];
   Eight scales[2], leasts[2];
-  bool by_16;
+  bool by_16, has_leasts;
 };
 inline void put_in_order(const CodeGroups& from, Unpacked& to) {
   for (int64_t g = 0; g < 8; ++g) {
@@ -144,7 +141,7 @@ inline void put_in_order(const CodeGroups& from, Unpacked& to) {
       to.leasts[half][g] = from.leasts[2 * g + half];
     }
   }
-  to.by_16 = from.by_16;
+  to.by_16 = from.by_16, to.has_leasts = from.has_leasts;
 }
 
 /// Sums of the products of each group's first sixteen codes, and of its second.
@@ -162,14 +159,14 @@ inline SumsOf16 sums_of_16(const Unpacked& w, const Rounded& x) {
   SumsOf16 sums;
 #if defined(__AVX512F__)
   // Of vector q the fours of lanes are sums of sixteens 4q to 4q + 3; added up, lane 4k + q has that of sixteen 4q + k.
-  const VecInt low = {0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29}, high = low + 2;
-  const VecInt lower = {0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29}, upper = lower + 2;
-  const VecInt d[4] = {dot(0), dot(64), dot(128), dot(192)};
-  const VecInt ab = __builtin_shuffle(d[0], d[1], low) + __builtin_shuffle(d[0], d[1], high);
-  const VecInt cd = __builtin_shuffle(d[2], d[3], low) + __builtin_shuffle(d[2], d[3], high);
-  const VecInt all = __builtin_shuffle(ab, cd, lower) + __builtin_shuffle(ab, cd, upper);
-  const VecInt in_order = {0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15};
-  const VecInt ordered = __builtin_shuffle(all, in_order);
+  const auto fold = [](VecInt a, VecInt b) {
+    return __builtin_shufflevector(a, b, 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29) +
+           __builtin_shufflevector(a, b, 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30, 15, 31);
+  };
+  const VecInt ab = fold(dot(0), dot(64)), cd = fold(dot(128), dot(192));
+  const VecInt all = __builtin_shufflevector(ab, cd, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29) +
+                     __builtin_shufflevector(ab, cd, 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31);
+  const VecInt ordered = __builtin_shufflevector(all, all, 0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15);
   __builtin_memcpy(&sums, &ordered, sizeof sums);
 #elif defined(__AVX2__)
   const auto of_half = [&](int64_t from) {
@@ -194,11 +191,12 @@ inline void add_products(const Unpacked& w, const Rounded& x, Eight& chains) {
   if (w.by_16) {
     chains = chains + floats(sums.first) * (w.scales[0] * x.scales);
     chains = chains + floats(sums.second) * (w.scales[1] * x.scales);
+    if (!w.has_leasts) return;
     chains = chains + w.leasts[0] * x.sums_of_16[0];
     chains = chains + w.leasts[1] * x.sums_of_16[1];
   } else {
     chains = chains + floats(sums.first + sums.second) * (w.scales[0] * x.scales);
-    chains = chains + w.leasts[0] * x.sums;
+    if (w.has_leasts) chains = chains + w.leasts[0] * x.sums;
   }
 }
 
@@ -208,7 +206,6 @@ inline void unpack(const CodedRow& w, int64_t begin, int64_t count, Unpacked& to
   const auto id = &type - decode_table.of;
   const uint8_t* at = w.at + begin / type.block_elements * type.block_bytes;
   alignas(64) CodeGroups groups;
-  groups.by_16 = false;
   if (code_groups_table.of[id])
     code_groups_table.of[id](at, count / type.block_elements, groups);
   else
@@ -285,7 +282,7 @@ void multiply_panel(const CodedRows* piece, int64_t column, int64_t columns, int
   }
 }
 
-/// How many rows of x a thread keeps rounded: whole eights, where there are as many.
+/// How many rows of x a thread keeps rounded: a multiple of 8, if at least 8.
 inline int64_t rounded_rows(int64_t stretches) {
   const int64_t rows = stretches == 0 ? kXRows : smaller(kXRows, kRounded / stretches);
   return rows < kDotRows ? rows : rows / kDotRows * kDotRows;

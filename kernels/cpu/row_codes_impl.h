@@ -166,7 +166,8 @@ inline Vec learned_scales(const uint8_t* at, float scale) {
 }
 template <int kBits>
 struct DotsLearned : Dots {
-  static constexpr int64_t kNumbers = 32, kBytes = 1 + 4 * kBits, kTogether = 2;
+  static constexpr int64_t kNumbers = 32, kBytes = 1 + 4 * kBits;
+  static constexpr int64_t kTogether = 2;  // LC4: 9 -> 13 billion products a second of one core, one row of x
   static constexpr bool kAnySign = true;
   static void scales(const uint8_t* b, const RowCodebook& row, Vec* to, Vec*) {
     to[0] = learned_scales<kBytes>(b, row.scale);

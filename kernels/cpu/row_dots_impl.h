@@ -11,8 +11,8 @@ namespace {
 typedef float Eight __attribute__((vector_size(32)));
 typedef int32_t EightInt __attribute__((vector_size(32)));
 
-/// 256 neighbours of a row of x, rounded; behind the row's end zeros. codes: with AVX2 alone of groups 0 and 4 the first sixteens,
-/// then their second ones, then so of groups 1 and 5, 2 and 6, 3 and 7. sums: a group's scale times the sum of its codes;
+/// A stretch of a row of x: 256 neighbours, rounded; behind the row's end zeros. codes: in order; with AVX2 alone the first sixteens of
+/// groups 0 and 4, their second sixteens, then so of groups 1 and 5, 2 and 6, 3 and 7. sums: a group's scale times the sum of its codes;
 /// sums_of_16: the same of its first and of its second sixteen. less: -128 times the sum of four codes, for products that take
 /// w without a sign.
 struct Rounded {

@@ -49,8 +49,8 @@ float dot_int8_ref(std::span<const float> x, std::span<const CodeGroups> w) {
       add(0, 16), add(16, 32);
     else
       add(0, 32);
-    chains[g] += leasts[0];
-    chains[g] += leasts[1];
+    if (groups.has_leasts) chains[g] += leasts[0];
+    if (groups.has_leasts && groups.by_16) chains[g] += leasts[1];
   }
   for (size_t apart = 4; apart > 0; apart /= 2)
     for (size_t i = 0; i < apart; ++i) chains[i] += chains[i + apart];
