@@ -16,7 +16,7 @@ struct CodeGroups {
   int8_t codes[kGroupedCodes];
   float scales[kGroupedCodes / 16], leasts[kGroupedCodes / 16];
   bool has_leasts = false;  // else they are zero, and are not added
-  bool by_16 = false;  // the type has a scale for each 16; else the two of each 32 are equal
+  bool by_16 = false;       // the type has a scale for each 16; else the two of each 32 are equal
 };
 
 /// Whether a type's numbers are given as small integers times a scale, plus an offset (learned tables hold integers). Not those
