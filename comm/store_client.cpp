@@ -76,8 +76,8 @@ struct StoreClient::State {
     std::string why = "nobody answered";
     for (int i = 0;; i = (i + 1) % (more_ports + 1)) {
       if (me.tell_wait && now_s() > begin_s + kQuietWait_s)
-        std::exchange(me.tell_wait,
-                      {})(fmt::format("rank {} waits for rank 0's store at {} ({})", me.rank, where, why));
+        std::exchange(me.tell_wait, {})(
+            fmt::format("rank {} looks for the store, which rank 0 has, at {} ({})", me.rank, where, why));
       const HostPort at{store.host, store.port + i};
       in = {};
       connection = connect_once(at, std::max(0.01, end_s - now_s()), &why);

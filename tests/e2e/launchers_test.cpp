@@ -92,7 +92,7 @@ TEST(Launch, AStrayProcessIsRefusedAndTheRunGoesOnToItsBits) {
   const TinyRun tiny;
   const TakenPort port;
   std::string errors;
-  const Words more{"--steps", "1500"};
+  const Words more{"--steps", "1500", "--checkpoint-every", "100", "--eval-every", "500"};
   const auto by_hand = [&](int rank, int out) {
     Words words{"/usr/bin/env", fmt::format("RANK={}", rank), "WORLD_SIZE=2", "MASTER_PORT=" + port.number()};
     for (const std::string& word : tiny.command(tiny.out(out), more)) words.push_back(word);
@@ -104,7 +104,7 @@ TEST(Launch, AStrayProcessIsRefusedAndTheRunGoesOnToItsBits) {
   ASSERT_EQ(run_to_end(threads, tiny.root(), &errors), 0) << errors;
   const std::string said[] = {tiny.root() + "/said-0", tiny.root() + "/said-1"};
   Child first(by_hand(0, 1), said[0]), second(by_hand(1, 1), said[1]);
-  while (first.running() && !real_io().stat(tiny.out(1) + "/checkpoints/step-3")) real_clock().sleep_ns(1'000'000);
+  while (first.running() && !real_io().stat(tiny.out(1) + "/checkpoints/step-100")) real_clock().sleep_ns(1'000'000);
   for (const int rank : {0, 1}) {
     EXPECT_EQ(run_to_end(by_hand(rank, 2), tiny.root(), &errors), 2) << errors;
     EXPECT_NE(errors.find(fmt::format("rank {}: refused by the store at 127.0.0.1:", rank)), std::string::npos)
