@@ -64,7 +64,7 @@ std::vector<std::string> environment_of(int rank, const LaunchConfig& config, co
                                         const std::string& token) {
   std::vector<std::string> list;
   for (const auto& [name, value] : process_environment())
-    if (!is_of_a_launcher(name)) list.push_back(name + "=" + value);
+    if (!is_of_a_launcher(name) && !(config.again && name == "TERN_FAULT")) list.push_back(name + "=" + value);
   for (const auto& [name, number] : {std::pair{"RANK", rank},
                                      {"WORLD_SIZE", config.ranks},
                                      {"LOCAL_RANK", rank},

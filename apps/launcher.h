@@ -13,6 +13,7 @@ struct LaunchConfig {
   int ranks = 1;
   double silence_s = 30;             // --comm-timeout
   std::vector<std::string> command;  // the program and its arguments
+  bool again = false;                // after a loss: TERN_FAULT has had its effect, and is left out
 };
 
 /// How the ranks ended.

@@ -52,7 +52,9 @@ const OptionTable& tern_options() {
            {"TERN_FAULT",
             "what goes wrong, to try how a run ends: die@RANK@N, stop@RANK@N, partition@RANK@N, corrupt@RANK@N[@BIT] "
             "(at "
-            "the rank's message N); slow@RANK@BYTES (a second); RANK * is all, several with commas between them"},
+            "the rank's message N); slow@RANK@BYTES (a second); RANK * is all, several with commas between them; not "
+            "in "
+            "restarts after a loss"},
            {"TERN_DATA", "directory of test data (tests only; --data is TERN_DATA_FILE)"},
            {"TERN_ISA", "instruction set of the CPU kernels (see tern doctor); not set: the best that works here"},
            {"TERN_LOG", "least level to tell on standard error: error, warn, info (default) or debug"}},

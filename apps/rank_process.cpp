@@ -5,6 +5,7 @@
 #include <exception>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "comm/decorators.h"
 #include "comm/ledger.h"
 #include "comm/mpi_world.h"
@@ -33,7 +34,9 @@ void run_as_rank(const LaunchedRank& launched, Carrier carrier, double silence_s
         HostPort{host, launched.store.port},
         StoreConfig{.size = launched.size, .token = launched.token, .silence_s = silence_s}, launched.more_ports);
   }
-  const StoreRank me{.rank = launched.rank, .size = launched.size, .token = launched.token, .silence_s = silence_s};
+  StoreRank me{.rank = launched.rank, .size = launched.size, .token = launched.token, .silence_s = silence_s};
+  if (launched.more_ports > 0)  // tern launch starts all of its ranks; who starts them otherwise may have forgotten one
+    me.tell_wait = [](const std::string& what) { log_info("{}", what); };
   const auto store = std::make_shared<StoreClient>(launched.store, me, launched.more_ports);
   try {
     const Environment environment = process_environment();

@@ -24,6 +24,9 @@ LaunchConfig config_of(const Options& options) {
                       .silence_s = options.real("comm-timeout"),
                       .command = options.command()};
   config.command.insert(config.command.begin(), program_name());
+  if (options.has("min-ranks") && options.integer("max-restarts") == 0)
+    throw Error(ErrorKind::usage, "--min-ranks {}: nothing starts again without --max-restarts; add --max-restarts N",
+                options.integer("min-ranks"));
   if (options.has("min-ranks") && options.integer("min-ranks") > config.ranks)
     throw Error(ErrorKind::usage, "--min-ranks {}: more than the {} of -n", options.integer("min-ranks"), config.ranks);
   return config;
@@ -47,10 +50,13 @@ int run_launch(const Options& options) {
     const LaunchEnd end = launch(config);
     if (end.lost.empty()) return end.exit_code;
     if (restart == restarts || stop_requested())
-      throw Error(ErrorKind::peer, "{}; all ranks have ended{}. The same command goes on from the last checkpoint",
-                  end.lost, restart > 0 ? fmt::format(" after {}", counted(restart, "restart")) : "");
+      throw Error(
+          ErrorKind::peer,
+          "{}; all ranks have ended{}. The same command goes on from the last checkpoint, or begins anew without one",
+          end.lost, restart > 0 ? fmt::format(" after {}", counted(restart, "restart")) : "");
     config.ranks = ranks_after_loss(config.ranks, options);
-    log_warn("{}; starting again with {} from the last checkpoint (restart {} of {})", end.lost,
+    config.again = true;
+    log_warn("{}; starting again with {}, from the last checkpoint if there is one (restart {} of {})", end.lost,
              counted(config.ranks, "rank"), restart + 1, restarts);
   }
 }

@@ -26,6 +26,7 @@
 #include "comm/thread_world.h"
 #include "spec/update_words.h"
 #include "train/async_trainer.h"
+#include "train/plan_settings.h"
 #include "train/trainer.h"
 #include "train/update_notes.h"
 
@@ -218,6 +219,13 @@ void require_launched_ranks(const Options& options, const LaunchedRank& launched
   if (options.integer("ranks") != launched.size)
     throw Error(ErrorKind::usage, "--ranks {}: {} has started {} processes, each a rank; leave --ranks out",
                 options.integer("ranks"), launched.launcher, launched.size);
+  const std::optional<Plan> plan = plan_option(options);
+  if (const int64_t devices = plan ? plan->choice.devices() : launched.size; devices != launched.size)
+    throw Error(ErrorKind::usage, "--plan {}: the plan is of {}, and {} were started; start {} with {}",
+                options.text("plan"), counted(devices, "rank"), launched.size, devices,
+                launched.launcher == "srun"       ? fmt::format("srun --ntasks {}", devices)
+                : launched.launcher == "torchrun" ? fmt::format("WORLD_SIZE={}", devices)
+                                                  : fmt::format("{} -n {}", launched.launcher, devices));
 }
 
 struct Trained {

@@ -105,8 +105,10 @@ class OptionReader {
     while (name.starts_with('-')) name.remove_prefix(1);
     const std::string others = verbs_with(name);
     if (std::find(names_.begin(), names_.end(), name) == names_.end() && !others.empty())
-      throw Error(ErrorKind::usage, "{} has no option {}: it belongs to {}; `{} help {}` lists what there is",
-                  verb_.name, flag, others, program_name(), verb_.name);
+      throw Error(ErrorKind::usage, "{} has no option {}: it belongs to {}{}; `{} help {}` lists what there is",
+                  verb_.name, flag, others,
+                  verb_.command.empty() ? "" : fmt::format("; is the -- before '{}' missing?", verb_.command),
+                  program_name(), verb_.name);
     std::vector<std::string_view> candidates = names_;
     candidates.emplace_back("help");
     const std::string_view ours = familiar_option(name);

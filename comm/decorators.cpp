@@ -112,6 +112,9 @@ std::unique_ptr<Transport> with_one_fault(std::unique_ptr<Transport> inner, cons
         "TERN_FAULT={}: expected die, stop, partition or corrupt and @RANK@SEND, corrupt also @RANK@SEND@BIT, or "
         "slow@RANK@BYTES; RANK * is all",
         fault);
+  if (numbers[0] >= inner->size())
+    throw Error(ErrorKind::usage, "TERN_FAULT={}: this run has no rank {}; its ranks are 0 to {}", fault, numbers[0],
+                inner->size() - 1);
   if (numbers[0] != inner->rank()) return inner;
   if (kind == "slow") return paced(std::move(inner), {.bytes_per_s = static_cast<double>(numbers[1])});
   TransportFault of{found->second, numbers[1]};

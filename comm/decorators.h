@@ -62,7 +62,7 @@ std::unique_ptr<Transport> faulty(std::unique_ptr<Transport>, TransportFault);
 /// Adds the faults that `text`, a comma-separated list, names for this rank: "die@RANK@SEND", "stop@…", "partition@…",
 /// "corrupt@RANK@SEND" or "corrupt@RANK@SEND@BIT" (modulo the payload's bits); "slow@RANK@BYTES", a link of BYTES bytes/s.
 /// RANK "*": all ranks.
-/// Returns the same transport if no fault names this rank. Errors: usage, quoting the fault.
+/// Returns the same transport if no fault names this rank. Errors: usage, quoting the fault; a rank that the run does not have.
 std::unique_ptr<Transport> with_fault(std::unique_ptr<Transport>, const std::string& text);
 
 }  // namespace tern

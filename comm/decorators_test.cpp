@@ -127,6 +127,13 @@ TEST(FaultyTransport, AreReadFromAListAndWhatIsNoneIsQuoted) {
       EXPECT_EQ(e.kind(), ErrorKind::usage);
       EXPECT_NE(std::string(e.what()).find("TERN_FAULT="), std::string::npos) << e.what();
     }
+  try {
+    run_ranks(2, {.baton = true}, [](std::unique_ptr<Transport> t) { tern::with_fault(std::move(t), "die@7@100"); });
+    ADD_FAILURE() << "a rank that is not there";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::usage);
+    EXPECT_STREQ(e.what(), "TERN_FAULT=die@7@100: this run has no rank 7; its ranks are 0 to 1");
+  }
 }
 
 }  // namespace

@@ -5,14 +5,15 @@
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <chrono>
 #include <functional>
+#include <utility>
 #include <vector>
 
 #include "base/crc32c.h"
 #include "base/error.h"
 #include "comm/link.h"
 #include "comm/self_messages.h"
+#include "comm/store_impl.h"
 
 namespace tern {
 namespace {
@@ -39,7 +40,7 @@ class ProcessTransport final : public Transport {
   int size() const override { return me_.size; }
 
   void send(int to, uint64_t tag, std::span<const std::byte> bytes) override {
-    if (store_->failure()) store_->throw_failure(fmt::format("it was at {} to rank {}", describe_tag(tag), to));
+    if (store_->failure()) store_->throw_failure(fmt::format("was at {} to rank {}", describe_tag(tag), to));
     if (to == me_.rank) return to_self_.send(tag, bytes);
     of(to).post(tag, bytes);
     of(to).send_some();
@@ -74,7 +75,7 @@ class ProcessTransport final : public Transport {
   }
 
   bool poll(int from) override {
-    if (store_->failure()) store_->throw_failure(fmt::format("it looked for messages of rank {}", from));
+    if (store_->failure()) store_->throw_failure(fmt::format("looked for messages of rank {}", from));
     return arrived(from);
   }
 
@@ -157,7 +158,7 @@ class ProcessTransport final : public Transport {
 
   void wait_once(const std::function<bool()>& there, std::span<const int> from,
                  const std::function<std::string()>& awaits) {
-    if (store_->failure()) store_->throw_failure("it waited for " + awaits());
+    if (store_->failure()) store_->throw_failure("waited for " + awaits());
     polled_.assign(1, {store_->failure_descriptor(), POLLIN, 0});
     const auto poll_link = [&](int peer, short events) {
       if (of(peer).closed()) lost(peer, awaits());
@@ -178,8 +179,9 @@ class ProcessTransport final : public Transport {
 
   // The other end has closed. Whoever knows why has told the store, or will in a moment.
   [[noreturn]] void lost(int peer, const std::string& awaited) {
-    if (store_->failed_within(kToldWithin)) store_->throw_failure("it waited for " + awaited);
-    give_up(fmt::format("rank {}: the connection to rank {} was closed; it waited for {}", me_.rank, peer, awaited));
+    if (store_->failed_within(kToldWithin)) store_->throw_failure("waited for " + awaited);
+    give_up(fmt::format("rank {0}: the connection to rank {1} was closed; rank {0} waited for {2}", me_.rank, peer,
+                        awaited));
   }
   static constexpr double kToldWithin = 2;
 
@@ -207,13 +209,14 @@ class ProcessTransport final : public Transport {
       return text + " to connect";
     };
     store_->waits(awaits());
-    const auto begin = std::chrono::steady_clock::now();
+    const double begin_s = now_s();
     while (missing > 0) {
-      if (std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() > me_.silence_s)
+      if (me_.tell_wait && now_s() > begin_s + kQuietWait_s) tell_wait(awaits());
+      if (now_s() > begin_s + me_.silence_s)
         give_up(fmt::format("rank {}: waited {:g} s (--comm-timeout) for {}", me_.rank, me_.silence_s, awaits()));
       if (store_->failure()) {
         store_->goes_on();
-        store_->throw_failure("it waited for " + awaits());
+        store_->throw_failure("waited for " + awaits());
       }
       polled_.assign({{store_->failure_descriptor(), POLLIN, 0}, {listener_.get(), POLLIN, 0}});
       for (const Descriptor& d : strangers) polled_.push_back({d.get(), POLLIN, 0});
@@ -222,6 +225,11 @@ class ProcessTransport final : public Transport {
       for (Descriptor d = accept_at(listener_); d.open(); d = accept_at(listener_)) strangers.push_back(std::move(d));
     }
     store_->goes_on();
+  }
+
+  void tell_wait(const std::string& what) {
+    std::exchange(me_.tell_wait,
+                  {})(fmt::format("rank {} waits at {} for {}", me_.rank, text_of(store_->address()), what));
   }
 
   // Whether the connection has said who it is, and is a link now or nobody's.

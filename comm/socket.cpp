@@ -126,6 +126,11 @@ Descriptor connect_once(const HostPort& at, double seconds, std::string* why) {
   return {};
 }
 
+bool is_known(const HostPort& at) {
+  std::string why;
+  return resolve(at, false, why) != nullptr;
+}
+
 HostPort own_address(const Descriptor& d) {
   sockaddr_storage address{};
   socklen_t size = sizeof address;

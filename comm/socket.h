@@ -42,6 +42,8 @@ Descriptor listen_at(const HostPort&, int backlog, bool* port_taken = nullptr);
 Descriptor accept_at(const Descriptor& listener);
 /// One attempt to connect, for at most `seconds`. Not open: nobody answered; `why` says so in words.
 Descriptor connect_once(const HostPort&, double seconds, std::string* why);
+/// Whether the host is an address, or a name that this machine can look up now.
+bool is_known(const HostPort&);
 /// The address of this end of the connection.
 HostPort own_address(const Descriptor&);
 /// Whether an address is of this machine alone: 127.0.0.0/8, ::1, localhost; other names are not, whatever they begin with.

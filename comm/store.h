@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -34,12 +35,13 @@ struct StoreConfig {
 
 /// Serves until it is destroyed, on a thread of its own.
 /// Failures  the first failure of a generation counts and is reported to all ranks. Failures are: a rank that calls abort, one
-///           whose connection closes before it has left, one that is silent, all living ranks waiting for each other, a client
-///           of another run, size or version, or one that claims a rank already taken.
+///           whose connection closes before it has left, one that is silent, all living ranks waiting for each other, and, until
+///           all ranks have joined, a client of another size or version, or one that claims a rank already taken.
+/// Refused   a client of another run, which may look elsewhere; once all ranks have joined every client: the run goes on.
 class StoreServer {
  public:
   /// Listens at `at`, or at one of the next `more_ports` where its port is taken. Port 0: one that the system chooses.
-  /// Errors  peer: cannot listen there; every port is taken.
+  /// Errors  peer: cannot listen there; usage: every port is taken.
   StoreServer(const HostPort& at, StoreConfig, int more_ports = 0);
   ~StoreServer();
   StoreServer(const StoreServer&) = delete;
@@ -58,13 +60,16 @@ struct StoreRank {
   int rank = 0, size = 1;
   std::string token;
   double silence_s = 30;  // how long it looks for the store; all other times are the server's (StoreConfig)
+  /// Told once, in words, if the rank still looks for the store or for another rank when kQuietWait_s have passed; may be empty.
+  std::function<void(const std::string&)> tell_wait{};
 };
+inline constexpr double kQuietWait_s = 2;
 
 /// Used by one thread of the rank at a time. A thread of its own gives signs of life and listens for failures.
 class StoreClient {
  public:
   /// Joins the run: tries the address, and the next `more_ports` ports, until a server takes it in.
-  /// Errors  peer: nobody answered within silence_s; usage: refused, with the server's reason.
+  /// Errors  peer: nobody answered within silence_s; usage: refused, with the server's reason; a host whose name is not known.
   StoreClient(const HostPort&, const StoreRank&, int more_ports = 0);
   /// Says that the rank's work is done.
   ~StoreClient();
@@ -89,10 +94,12 @@ class StoreClient {
   int failure_descriptor() const;
   /// Waits for a failure, for at most `seconds`; false: there was none.
   bool failed_within(double seconds) const;
-  /// `doing`: "it waited for all-gather 17 of rank 2".
+  /// `doing`: what this rank did, "waited for all-gather 17 of rank 2".
   [[noreturn]] void throw_failure(const std::string& doing) const;
   /// Where others reach this rank: the address from which it reaches the store; if that is a loopback address, the store's host.
   std::string own_host() const;
+  /// Where the store was found.
+  HostPort address() const;
 
  private:
   struct State;

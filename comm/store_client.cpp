@@ -10,6 +10,7 @@
 #include <map>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "comm/store.h"
 #include "comm/store_impl.h"
@@ -69,9 +70,14 @@ struct StoreClient::State {
   std::jthread thread{};
 
   void join(int more_ports) {
-    const double end_s = now_s() + me.silence_s;
+    const double begin_s = now_s(), end_s = begin_s + me.silence_s;
+    const std::string where =
+        text_of(store) + (more_ports > 0 ? fmt::format(" or the {} ports after it", more_ports) : "");
     std::string why = "nobody answered";
     for (int i = 0;; i = (i + 1) % (more_ports + 1)) {
+      if (me.tell_wait && now_s() > begin_s + kQuietWait_s)
+        std::exchange(me.tell_wait, {})(
+            fmt::format("rank {} looks for the store, which rank 0 has, at {} ({})", me.rank, where, why));
       const HostPort at{store.host, store.port + i};
       in = {};
       connection = connect_once(at, std::max(0.01, end_s - now_s()), &why);
@@ -80,15 +86,17 @@ struct StoreClient::State {
             store = at;
             return;
           case Welcome::no:
-            throw Error(ErrorKind::usage, "{}", why);
+            throw Error(ErrorKind::usage, "rank {}: refused by the store at {}: {}", me.rank, text_of(at), why);
           case Welcome::nobody:
             why = "another program, or another run, answers there";
         }
+      if (now_s() > end_s && !is_known(store))
+        throw Error(ErrorKind::usage, "rank {}: '{}' is no name that this machine knows ({}); is MASTER_ADDR right?",
+                    me.rank, store.host, why);
       if (now_s() > end_s)
         throw Error(ErrorKind::peer,
-                    "rank {}: no store of this run at {}{} within {:g} s ({}); is rank 0, or the launcher, running?",
-                    me.rank, text_of(store), more_ports > 0 ? fmt::format(" or the {} ports after it", more_ports) : "",
-                    me.silence_s, why);
+                    "rank {}: no store of this run at {} within {:g} s ({}); is rank 0, or the launcher, running?",
+                    me.rank, where, me.silence_s, why);
       if (i == more_ports) std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
   }
@@ -177,12 +185,17 @@ struct StoreClient::State {
   void wait_until(const std::function<bool()>& there, const std::string& what) {
     std::unique_lock lock(mutex);
     awaits = what;
-    const bool came = changed.wait_for(lock, Seconds(me.silence_s), [&] { return there() || !open || failure; });
+    const auto ends = [&] { return there() || !open || failure; };
+    const double quiet_s = std::min(kQuietWait_s, me.silence_s);
+    bool came = changed.wait_for(lock, Seconds(quiet_s), ends);
+    if (!came && me.tell_wait)
+      std::exchange(me.tell_wait, {})(fmt::format("rank {} waits at {} for {}", me.rank, text_of(store), what));
+    if (!came) came = changed.wait_for(lock, Seconds(me.silence_s - quiet_s), ends);
     awaits.reset();
     if (came && there()) return;
     if (!came)
       throw Error(ErrorKind::peer, "rank {}: waited {:g} s (--comm-timeout) for {}", me.rank, me.silence_s, what);
-    throw Error(failure->kind, "rank {}: {}; it waited for {}", me.rank, failure->reason, what);
+    throw Error(failure->kind, "rank {0}: {1}; rank {0} waited for {2}", me.rank, failure->reason, what);
   }
 };
 
@@ -256,7 +269,7 @@ bool StoreClient::failed_within(double seconds) const { return wait_readable(sta
 
 void StoreClient::throw_failure(const std::string& doing) const {
   const WorldFailure f = failure().value();
-  throw Error(f.kind, "rank {}: {}; {}", state_->me.rank, f.reason, doing);
+  throw Error(f.kind, "rank {0}: {1}; rank {0} {2}", state_->me.rank, f.reason, doing);
 }
 
 std::string StoreClient::own_host() const {
@@ -264,5 +277,7 @@ std::string StoreClient::own_host() const {
   // On the store's machine, and others know that by another name than its own loopback's.
   return is_loopback(own.host) ? state_->store.host : own.host;
 }
+
+HostPort StoreClient::address() const { return state_->store; }
 
 }  // namespace tern

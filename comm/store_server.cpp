@@ -9,6 +9,7 @@
 #include <list>
 #include <map>
 #include <mutex>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -17,6 +18,8 @@
 
 namespace tern {
 namespace {
+
+constexpr const char* kAnotherRun = "another run needs a MASTER_PORT of its own";
 
 struct Client {
   Descriptor connection;
@@ -133,17 +136,28 @@ struct StoreServer::State {
     }
   }
 
-  // Who does not belong here is told why, and so are the others: they would wait in vain.
+  bool all_have_joined() const {
+    std::set<int> joined;
+    for (const Client& c : clients)
+      if (c.rank >= 0) joined.insert(c.rank);
+    return static_cast<int>(joined.size()) == config.size;
+  }
+
+  // Who does not belong here is told why. So are the others if some are still to come: nobody knows which of two is right, and they
+  // would wait in vain. A run that has all of its ranks goes on.
   void join(Client& c, StoreMessage& m) {
     const std::string token = m.text();
     const auto rank = static_cast<int>(m.number()), size = static_cast<int>(m.number());
     const std::string version = m.text();
+    const bool complete = all_have_joined();
     std::string why;
     if (token != config.token) {
       c.out += StoreFrame(StoreVerb::refused).text("").bytes();  // of another run: it looks elsewhere
       return;
     }
-    if (size != config.size)
+    if (complete)
+      why = fmt::format("its run has all of its ranks (0 to {}) already; {}", config.size - 1, kAnotherRun);
+    else if (size != config.size)
       why = fmt::format("rank {} was started as one of {} ranks, this run has {}", rank, size, config.size);
     else if (version != TERN_VERSION)
       why = fmt::format("rank {} is tern {}, this run's store is tern {}; start the same program everywhere", rank,
@@ -151,10 +165,10 @@ struct StoreServer::State {
     else if (rank < 0 || rank >= size)
       why = fmt::format("rank {} of {} ranks", rank, size);
     else if (std::ranges::any_of(clients, [&](const Client& o) { return o.rank == rank && !o.gone; }))
-      why = fmt::format("two processes say that they are rank {}", rank);
+      why = fmt::format("two processes say that they are rank {}; {}", rank, kAnotherRun);
     if (!why.empty()) {
       c.out += StoreFrame(StoreVerb::refused).text(why).bytes();
-      fail(-1, ErrorKind::usage, why);
+      if (!complete) fail(-1, ErrorKind::usage, why);
       return;
     }
     c.rank = rank, c.generation = generation, c.heard_s = c.moved_s = moved_s = now_s();
@@ -255,8 +269,9 @@ StoreServer::StoreServer(const HostPort& at, StoreConfig config, int more_ports)
   s.config = std::move(config);
   for (int port = at.port; !s.listener.open(); ++port) {
     if (port > at.port + more_ports)
-      throw Error(ErrorKind::peer, "store: port {} of {} is taken, and so are the {} after it", at.port, at.host,
-                  more_ports);
+      throw Error(ErrorKind::usage, "store: port {} of {} is taken{}; set MASTER_PORT to another one", at.port,
+                  at.host.empty() ? "this machine" : at.host,
+                  more_ports > 0 ? fmt::format(", and so are the {} after it", more_ports) : "");
     bool taken = false;
     s.listener = listen_at({at.host, port}, 1024, &taken);
   }

@@ -1,13 +1,17 @@
 #include "comm/store.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
 #include <chrono>
 #include <memory>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "base/error.h"
+#include "comm/process_world.h"
 #include "comm/store_impl.h"
 
 namespace tern {
@@ -59,7 +63,7 @@ TEST(Store, AFailureReachesAllAndTheFirstOneCounts) {
     EXPECT_EQ(c->failure()->rank, 1);
   }
   EXPECT_EQ(error_of([&] { late.get("x", "a key"); }, ErrorKind::peer),
-            "rank 2: rank 1 failed: its disk is full; it waited for a key");
+            "rank 2: rank 1 failed: its disk is full; rank 2 waited for a key");
 }
 
 TEST(Store, AClosedConnectionIsALostRankUnlessItHasLeft) {
@@ -105,20 +109,76 @@ TEST(Store, AStoreWithoutASignOfLifeIsLostToo) {
 }
 
 TEST(Store, WhoDoesNotBelongIsToldWhyAndSoAreTheOthers) {
-  const auto joins = [](int rank, int size, bool tell_first) {
+  const auto joins = [](int rank, int size) {
     StoreServer server(kAnyPort, {.size = 2, .token = "t"});
     StoreClient first(server.address(), {.rank = 0, .size = 2, .token = "t"});
     const std::string said =
         error_of([&] { StoreClient(server.address(), {.rank = rank, .size = size, .token = "t", .silence_s = 1}); },
                  ErrorKind::usage);
     EXPECT_TRUE(first.failed_within(5));
-    EXPECT_EQ(first.failure()->reason, said);
+    EXPECT_EQ(said, fmt::format("rank {}: refused by the store at {}: {}", rank, text_of(server.address()),
+                                first.failure()->reason));
     EXPECT_EQ(first.failure()->kind, ErrorKind::usage);
-    return tell_first ? first.failure()->reason : said;
+    return first.failure()->reason;
   };
-  EXPECT_EQ(joins(1, 3, false), "rank 1 was started as one of 3 ranks, this run has 2");
-  EXPECT_EQ(joins(0, 2, true), "two processes say that they are rank 0");
-  EXPECT_EQ(joins(2, 2, false), "rank 2 of 2 ranks");
+  EXPECT_EQ(joins(1, 3), "rank 1 was started as one of 3 ranks, this run has 2");
+  EXPECT_EQ(joins(0, 2), "two processes say that they are rank 0; another run needs a MASTER_PORT of its own");
+  EXPECT_EQ(joins(2, 2), "rank 2 of 2 ranks");
+}
+
+// Whether its ranks are at work, or one of them has done its part and left.
+TEST(Store, ANewcomerToAFullRunIsRefusedAloneAndTheRunGoesOn) {
+  for (const bool one_has_left : {false, true}) {
+    StoreServer server(kAnyPort, {.size = 2, .token = "t"});
+    StoreClient first(server.address(), {.rank = 0, .size = 2, .token = "t"});
+    auto second = std::make_unique<StoreClient>(server.address(), StoreRank{.rank = 1, .size = 2, .token = "t"});
+    if (one_has_left) second.reset();
+    for (const auto& [rank, size] : {std::pair{0, 2}, {1, 2}, {2, 3}})
+      EXPECT_EQ(
+          error_of([&] { StoreClient(server.address(), {.rank = rank, .size = size, .token = "t", .silence_s = 1}); },
+                   ErrorKind::usage),
+          fmt::format("rank {}: refused by the store at {}: its run has all of its ranks (0 to 1) already; another run "
+                      "needs a MASTER_PORT of its own",
+                      rank, text_of(server.address())));
+    EXPECT_FALSE(first.failed_within(0.2));
+    first.set("key", "value");
+    EXPECT_EQ(first.get("key", "the key"), "value");
+  }
+}
+
+// Started by hand, one of them forgotten.
+TEST(Store, WhoIsWaitedForIsToldOnceAfterTwoSeconds) {
+  HostPort nowhere;
+  { nowhere = StoreServer(kAnyPort, {}).address(); }
+  StoreServer server(kAnyPort, {.size = 3, .token = "t", .silence_s = 2.5});
+  std::vector<std::string> told[3];
+  const auto waits = [&](int rank, const HostPort& at) {
+    const StoreRank me{
+        .rank = rank, .size = 3, .token = "t", .silence_s = 2.5, .tell_wait = [&, rank](const auto& what) {
+          told[rank].push_back(what);
+        }};
+    error_of([&] { make_process_transport(std::make_shared<StoreClient>(at, me, 2), me); }, ErrorKind::peer);
+  };
+  {
+    std::jthread a([&] { waits(0, server.address()); }), b([&] { waits(1, nowhere); });
+  }
+  ASSERT_EQ(told[0].size(), 1u);
+  EXPECT_EQ(told[0][0], fmt::format("rank 0 waits at {} for rank 1, rank 2 to connect", text_of(server.address())));
+  ASSERT_EQ(told[1].size(), 1u);
+  EXPECT_EQ(told[1][0].find(fmt::format("rank 1 looks for the store, which rank 0 has, at {} or the 2 ports after it (",
+                                        text_of(nowhere))),
+            0u)
+      << told[1][0];
+}
+
+TEST(Store, AMasterWhoseNameIsNotKnownIsNamed) {
+  const std::string said = error_of(
+      [] {
+        StoreClient({"no.such.host.invalid", 29401}, {.rank = 0, .size = 2, .token = "t", .silence_s = 0.1});
+      },
+      ErrorKind::usage);
+  EXPECT_NE(said.find("rank 0: 'no.such.host.invalid' is no name that this machine knows"), std::string::npos) << said;
+  EXPECT_NE(said.find("is MASTER_ADDR right?"), std::string::npos) << said;
 }
 
 TEST(Store, AnotherVersionIsNamed) {
@@ -146,8 +206,8 @@ TEST(Store, ATakenPortIsPassedOver) {
   StoreClient client(at, {.rank = 0, .size = 1, .token = "t"}, 15);
   client.set("a", "b");
   EXPECT_EQ(client.get("a", "a"), "b");
-  EXPECT_NE(error_of([&] { StoreServer(at, {.size = 1, .token = "t"}); }, ErrorKind::peer).find("is taken"),
-            std::string::npos);
+  EXPECT_EQ(error_of([&] { StoreServer(at, {.size = 1, .token = "t"}); }, ErrorKind::usage),
+            fmt::format("store: port {} of 127.0.0.1 is taken; set MASTER_PORT to another one", at.port));
 }
 
 TEST(Store, WithoutAServerTheWaitEndsWithItsAddress) {

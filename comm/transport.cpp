@@ -5,9 +5,10 @@
 namespace tern {
 
 std::string describe_tag(uint64_t tag) {
-  constexpr const char* names[] = {"reduce-scatter",    "all-gather", "broadcast",    "all-to-all",
-                                   "integers",          "values",     "redistribute", "between stages",
-                                   "server and worker", "message",    "ledger",       "around a ring"};
+  // In the order of MessageKind.
+  constexpr const char* names[] = {"reduce-scatter",    "all-gather",      "broadcast",          "all-to-all",
+                                   "agreement",         "gathered values", "redistribution",     "stage message",
+                                   "server and worker", "message",         "message comparison", "ring message"};
   const uint64_t kind = tag & 0xff;
   return fmt::format("{} {}", kind < std::size(names) ? names[kind] : "unknown operation", tag >> 8);
 }

@@ -20,6 +20,7 @@
 #include "train/robust_settings.h"
 #include "train/settings_impl.h"
 #include "train/settings_ranks.h"
+#include "train/tensor_groups.h"
 #include "train/zeroth_run.h"
 
 namespace tern {
@@ -199,9 +200,11 @@ Resume resume_from_name(std::string_view name) {
 
 // Groups of ranks that share something out are equally large.
 static void check_groups(const TrainSettings& s) {
-  if (s.ranks % s.tensor != 0)
-    throw Error(ErrorKind::usage, "--tensor-parallel: {} does not divide --ranks {}; choose --ranks {}", s.tensor,
-                s.ranks, (s.ranks / s.tensor + 1) * s.tensor);
+  if (s.ranks % s.tensor != 0) {
+    const std::string others = numbers_that_do([&](int n) { return s.ranks % n == 0; });
+    throw Error(ErrorKind::usage, "--tensor-parallel: {} does not divide --ranks {}; choose {}{}--ranks {}", s.tensor,
+                s.ranks, others, others.empty() ? "" : ", or ", (s.ranks / s.tensor + 1) * s.tensor);
+  }
   if (s.ranks % (s.tensor * s.context_ranks) != 0)
     throw Error(ErrorKind::usage, "--context-parallel: groups of {} do not divide --ranks {}; choose --ranks {}",
                 s.tensor * s.context_ranks, s.ranks,

@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "base/rounding.h"
+#include "base/text.h"
 #include "model/ring_attention.h"
 #include "model/tensor_parts.h"
 #include "model/visit_weights.h"
@@ -29,13 +32,26 @@ int64_t nearest_divisor(int64_t n, int64_t most) {
 
 }  // namespace
 
+std::string numbers_that_do(const std::function<bool(int ranks)>& will_do) {
+  std::vector<std::string> numbers;
+  for (int ranks = 2; ranks <= 1024 && numbers.size() < 8; ++ranks)
+    if (will_do(ranks)) numbers.push_back(std::to_string(ranks));
+  if (numbers.size() < 2) return join(numbers, "");
+  const std::string last = numbers.back();
+  numbers.pop_back();
+  return join(numbers, ", ") + " or " + last;
+}
+
 void check_tensor_ranks(const ModelSpec& spec, const TrainSettings& s) {
   if (s.tensor == 1) return;
   const auto refuse = [&](const std::string& why) {
     throw Error(ErrorKind::usage, "--tensor-parallel {}: {}", s.tensor, why);
   };
-  if (const std::string fault = why_not_in_parts(spec, s.tensor); !fault.empty())
-    refuse(fault + ", which is not shared out; choose another number, or 1");
+  if (const std::string fault = why_not_in_parts(spec, s.tensor); !fault.empty()) {
+    const std::string others = numbers_that_do([&](int ranks) { return why_not_in_parts(spec, ranks).empty(); });
+    refuse(fmt::format("{}, which {} ranks cannot share out; {}", fault, s.tensor,
+                       others.empty() ? "leave it out" : "choose " + others));
+  }
   if (s.robust) refuse("--aggregator takes whole gradients of each rank; leave one of the two out");
   if (!updates_each_element(s.optimizer.rule)) {
     std::string others;
@@ -64,9 +80,10 @@ void check_context_ranks(const ModelSpec& spec, const TrainSettings& s) {
     const std::string fault = s.context_ring ? why_not_in_ring(*a) : why_not_in_context(*a, s.context_ranks);
     if (!fault.empty() && s.context_ring)
       refuse(fmt::format("unit {} {}, which no ring takes; choose --context-by ulysses, or 1", u, fault));
-    if (!fault.empty())
-      refuse(
-          fmt::format("unit {} {}, which is not shared out; choose another number, --context-by ring, or 1", u, fault));
+    if (fault.empty()) continue;
+    const std::string others = numbers_that_do([&](int ranks) { return why_not_in_context(*a, ranks).empty(); });
+    refuse(fmt::format("unit {} {}, which {} ranks cannot share out; choose {}{}--context-by ring", u, fault,
+                       s.context_ranks, others, others.empty() ? "" : ", or "));
   }
   const int64_t parts = s.context_ring ? 2 * s.context_ranks : s.context_ranks;
   if (s.seq % parts != 0)

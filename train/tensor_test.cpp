@@ -150,7 +150,9 @@ TEST(TrainTensor, WhatIsNotRunIsRefusedByNameBeforeAnythingIsWritten) {
     }
     return "run";
   };
-  EXPECT_NE(refusal([](TrainSettings&) {}, 4).find("--tensor-parallel 4: unit 1 has 2 heads"), std::string::npos);
+  EXPECT_NE(refusal([](TrainSettings&) {}, 4)
+                .find("--tensor-parallel 4: unit 1 has 2 heads, which 4 ranks cannot share out; choose 2"),
+            std::string::npos);
   EXPECT_NE(refusal([](TrainSettings& s) { s.seq = 7; }).find("7 tokens cannot be shared out"), std::string::npos);
   for (const UpdateRule rule : {UpdateRule::muon, UpdateRule::lamb, UpdateRule::adafactor, UpdateRule::adamw8bit})
     EXPECT_NE(refusal([&](TrainSettings& s) {

@@ -70,7 +70,7 @@ OptionRows launch_rows() {
       {.name = "ranks", .verbs = "launch", .type = integer, .unit = "N", .help = "processes to start, one rank each", .min = 1, .max = 1024, .letter = 'n'},
       {.name = "comm-timeout", .verbs = "train launch", .type = seconds, .fallback = "30s", .unit = "TIME", .help = "ranks that are processes: one without a sign of life for so long is lost, and the run ends with 5; of srun, mpirun and torchrun, rank 0's counts", .min = 0.1, .max = 86400},
       {.name = "transport", .verbs = "train", .type = choice, .fallback = "tcp", .help = "what carries the messages of ranks that are processes: tcp, or mpi (Open MPI, of ranks that mpirun has started)", .choices = {"tcp", "mpi"}},
-      {.name = "max-restarts", .verbs = "launch", .type = integer, .fallback = "0", .unit = "N", .help = "start all ranks again, from the last checkpoint, after a rank was lost: at most so often", .min = 0, .max = 1e6},
+      {.name = "max-restarts", .verbs = "launch", .type = integer, .fallback = "0", .unit = "N", .help = "start all ranks again, from the last checkpoint if there is one, after a rank was lost: at most so often", .min = 0, .max = 1e6},
       {.name = "min-ranks", .verbs = "launch", .type = integer, .unit = "N", .help = "of --max-restarts: after a loss go on with half the ranks, down to so many; not given: with as many as before", .min = 1, .max = 1024},
   };
 }

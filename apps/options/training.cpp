@@ -44,7 +44,7 @@ OptionRows training_rows() {
       {.name = "states", .verbs = "train", .type = choice, .fallback = "memory", .help = "where the optimizer's states lie: in memory, or in a file from which each step reads them part by part and to which it writes them back; the same bits", .choices = {"memory", "disk"}},
       {.name = "states-dir", .verbs = "train", .type = path, .unit = "DIR", .help = "of --states disk: a folder on the disk that holds the states; not given: --output"},
       {.name = "multiply", .verbs = "train adapt", .type = choice, .fallback = "fast", .help = "products of training: fast, as a library or tiles make them, or exact, by kernels whose bits no neighbour changes", .choices = {"fast", "exact"}},
-      {.name = "plan", .verbs = "train", .type = path, .unit = "FILE", .help = "a plan that tern plan wrote, for one device or for data parallelism: its batch, micro-batch, sequence length, type, optimizer and each layer's recomputation"},
+      {.name = "plan", .verbs = "train", .type = path, .unit = "FILE", .help = "a plan that tern plan wrote, for one device or for several ranks (replicas, tensor, context and expert groups, stages): its batch, micro-batch, sequence length, type, optimizer and each layer's recomputation"},
       {.name = "shuffle", .verbs = "train adapt", .type = toggle, .fallback = "on", .help = "draw sequences in random order, anew each epoch"},
       {.name = "seed", .verbs = "train adapt", .type = integer, .fallback = "1", .unit = "N", .help = "of initial weights and of the order of data", .min = 0},
   };

@@ -63,7 +63,7 @@ class MpiTransport final : public Transport {
   int size() const override { return me_.size; }
 
   void send(int to, uint64_t tag, std::span<const std::byte> bytes) override {
-    if (store_->failure()) store_->throw_failure(fmt::format("it was at {} to rank {}", describe_tag(tag), to));
+    if (store_->failure()) store_->throw_failure(fmt::format("was at {} to rank {}", describe_tag(tag), to));
     if (to == me_.rank) return to_self_.send(tag, bytes);
     MpiOutgoing& o = out_.emplace_back(MpiOutgoing{.to = to,
                                                    .header = {.magic = kMessageMagic,
@@ -104,7 +104,7 @@ class MpiTransport final : public Transport {
   }
 
   bool poll(int from) override {
-    if (store_->failure()) store_->throw_failure(fmt::format("it looked for messages of rank {}", from));
+    if (store_->failure()) store_->throw_failure(fmt::format("looked for messages of rank {}", from));
     go_on();
     return has_arrived(from);
   }
@@ -235,7 +235,7 @@ class MpiTransport final : public Transport {
     bool told = false;
     try {
       for (int tries = 0; !there(); ++tries) {
-        if (store_->failure()) store_->throw_failure("it waited for " + awaits());
+        if (store_->failure()) store_->throw_failure("waited for " + awaits());
         go_on();
         if (tries < kTriesAtOnce) {
           std::this_thread::yield();

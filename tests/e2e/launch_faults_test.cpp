@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <regex>
 #include <string>
 #include <vector>
 
@@ -25,11 +26,27 @@ TEST(Launch, AKilledRankEndsTheOthersWithItsNameOperationAndStep) {
     EXPECT_LT(seconds_since(begin), 5) << "the system tells it at once";
     EXPECT_NE(run.text().find(fmt::format("rank {} was killed by signal 9", victim)), std::string::npos) << run.text();
     EXPECT_NE(run.text().find("tern: step "), std::string::npos) << run.text();
-    EXPECT_TRUE(run.text().find("; it was at ") != std::string::npos ||
-                run.text().find("; it waited for ") != std::string::npos)
-        << run.text();
+    EXPECT_TRUE(std::regex_search(run.text(), std::regex("; rank [0-3] (was at|waited for) "))) << run.text();
     EXPECT_TRUE(none_left(run.out, 1));
   }
+}
+
+// Also before the first checkpoint: then there is none to go on from, which is not claimed.
+TEST(Launch, AFaultDoesNotComeBackInARestart) {
+  const TinyRun tiny;
+  std::string errors;
+  const auto run = [&](int out, const Words& options) {
+    Words words = launched(2, tiny.command(tiny.out(out), {"--micro-batch", "1"}), options);
+    words.insert(words.begin(), {"/usr/bin/env", "TERN_FAULT=die@1@20"});
+    return run_to_end(words, tiny.root(), &errors);
+  };
+  EXPECT_EQ(run(1, {}), 5) << errors;
+  EXPECT_FALSE(real_io().stat(tiny.out(1) + "/checkpoints/step-1"));
+  EXPECT_NE(errors.find("goes on from the last checkpoint, or begins anew without one"), std::string::npos) << errors;
+  EXPECT_EQ(run(2, {"--max-restarts", "1"}), 0) << errors;
+  EXPECT_NE(errors.find("starting again with 2 ranks, from the last checkpoint if there is one (restart 1 of 1)"),
+            std::string::npos)
+      << errors;
 }
 
 TEST(LaunchSlow, AStoppedRankIsLostAfterTheTimeoutAndNoneIsLeft) {
@@ -72,7 +89,8 @@ TEST(LaunchSlow, AfterALossAllStartAgainAndTheBitsAreThoseOfNoLoss) {
   ASSERT_EQ(victims.size(), 1u) << real_io().read(said);
   ::kill(victims.front(), SIGKILL);
   EXPECT_EQ(child.wait(), 0) << real_io().read(said);
-  EXPECT_NE(real_io().read(said).find("starting again with 2 ranks from the last checkpoint (restart 1 of 1)"),
+  EXPECT_NE(real_io().read(said).find(
+                "starting again with 2 ranks, from the last checkpoint if there is one (restart 1 of 1)"),
             std::string::npos)
       << real_io().read(said);
   EXPECT_EQ(bits(1) == bits(0), true);

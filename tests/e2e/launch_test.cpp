@@ -83,6 +83,9 @@ TEST(Launch, ProcessesRunAPlanOfStages) {
   const Words planned{"--plan", file, "--micro-batch", "1"}, alone{"--micro-batch", "1", "--sum-groups", "2"};
   ASSERT_EQ(run_to_end(tiny.command(tiny.out(1), planned), tiny.root(), &errors), 0) << errors;
   ASSERT_EQ(run_to_end(launched(4, tiny.command(tiny.out(2), planned)), tiny.root(), &errors), 0) << errors;
+  EXPECT_EQ(run_to_end(launched(2, tiny.command(tiny.out(4), planned)), tiny.root(), &errors), 2);
+  EXPECT_NE(errors.find("the plan is of 4 ranks, and 2 were started; start 4 with tern launch -n 4"), std::string::npos)
+      << errors;
   ASSERT_EQ(run_to_end(tiny.command(tiny.out(3), alone), tiny.root(), &errors), 0) << errors;
   EXPECT_TRUE(final_bits(tiny.out(1)) == final_bits(tiny.out(3))) << "threads";
   EXPECT_TRUE(final_bits(tiny.out(2)) == final_bits(tiny.out(3))) << "processes";
@@ -128,6 +131,21 @@ TEST(Launch, WhatItCannotRunIsRefusedByName) {
                 .find("--ranks 4: tern launch has started 2 processes"),
             std::string::npos)
       << errors;
+  EXPECT_NE(
+      refused({TERN_PROGRAM, "launch", "-n", "2", "train", "--data", "x"}).find("is the -- before 'train …' missing?"),
+      std::string::npos)
+      << errors;
+  EXPECT_NE(refused(launched(2, tiny.command(tiny.out(0)), {"--min-ranks", "1"}))
+                .find("--min-ranks 1: nothing starts again without --max-restarts"),
+            std::string::npos)
+      << errors;
+  EXPECT_NE(refused(tiny.command(tiny.out(0), {"--ranks", "2", "--tensor-parallel", "3"}))
+                .find("--tensor-parallel: 3 does not divide --ranks 2; choose 2, or --ranks 3"),
+            std::string::npos)
+      << errors;
+  Words faulty = launched(2, tiny.command(tiny.out(0)));
+  faulty.insert(faulty.begin(), {"/usr/bin/env", "TERN_FAULT=die@7@100"});
+  EXPECT_NE(refused(faulty).find("this run has no rank 7"), std::string::npos) << errors;
   EXPECT_NE(refused(launched(3, tiny.command(tiny.out(0)))).find("--ranks"), std::string::npos) << errors;
   EXPECT_FALSE(real_io().stat(tiny.out(0)));
 }

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/io.h"
 #include "comm/socket.h"
 #include "tests/e2e/launched_process.h"
@@ -84,6 +85,37 @@ TEST(Launch, TheVariablesOfEveryLauncherGiveTheSameBits) {
     EXPECT_EQ(pair.said[1], "") << "rank 0 alone talks";
     EXPECT_EQ(final_bits(tiny.out(1 + kind)) == final_bits(tiny.out(0)), true) << kind;
   }
+}
+
+// Two more processes by hand, of another run whose MASTER_PORT is the same.
+TEST(Launch, AStrayProcessIsRefusedAndTheRunGoesOnToItsBits) {
+  const TinyRun tiny;
+  const TakenPort port;
+  std::string errors;
+  const Words more{"--steps", "1500", "--checkpoint-every", "100", "--eval-every", "500"};
+  const auto by_hand = [&](int rank, int out) {
+    Words words{"/usr/bin/env", fmt::format("RANK={}", rank), "WORLD_SIZE=2", "MASTER_PORT=" + port.number()};
+    for (const std::string& word : tiny.command(tiny.out(out), more)) words.push_back(word);
+    words.insert(words.end(), {"--comm-timeout", "10"});
+    return words;
+  };
+  Words threads = tiny.command(tiny.out(0), more);
+  threads.insert(threads.end(), {"--ranks", "2"});
+  ASSERT_EQ(run_to_end(threads, tiny.root(), &errors), 0) << errors;
+  const std::string said[] = {tiny.root() + "/said-0", tiny.root() + "/said-1"};
+  Child first(by_hand(0, 1), said[0]), second(by_hand(1, 1), said[1]);
+  while (first.running() && !real_io().stat(tiny.out(1) + "/checkpoints/step-100")) real_clock().sleep_ns(1'000'000);
+  for (const int rank : {0, 1}) {
+    EXPECT_EQ(run_to_end(by_hand(rank, 2), tiny.root(), &errors), 2) << errors;
+    EXPECT_NE(errors.find(fmt::format("rank {}: refused by the store at 127.0.0.1:", rank)), std::string::npos)
+        << errors;
+    EXPECT_NE(errors.find("MASTER_PORT of its own"), std::string::npos) << errors;
+    EXPECT_TRUE(first.running()) << "too few steps for this machine";
+  }
+  EXPECT_EQ(first.wait(), 0) << real_io().read(said[0]);
+  EXPECT_EQ(second.wait(), 0) << real_io().read(said[1]);
+  const auto model = [&](int out) { return real_io().read(tiny.out(out) + "/model/model.safetensors"); };
+  EXPECT_TRUE(model(1) == model(0));
 }
 
 TEST(Launch, RanksOfUnlikeWorldsDataOrSettingsAreRefusedByNameOnAll) {
