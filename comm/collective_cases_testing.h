@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <string>
@@ -10,6 +11,7 @@
 
 #include "base/rng.h"
 #include "comm/comm.h"
+#include "comm/ranks_testing.h"
 #include "spec/layout.h"
 
 namespace tern {
@@ -110,6 +112,39 @@ inline std::vector<Seen> all_cases(Comm& comm) {
     for (const DType dtype : kCollectiveTypes) seen.push_back(all_collectives(comm, dtype, count));
   if (comm.size() <= 3) seen.push_back(all_collectives(comm, DType::f32, kPieceAndMore));
   return seen;
+}
+
+// A tensor's first numbers again and again, to its end.
+inline constexpr int64_t kRepeated = 10007;
+inline void repeat_head(const Tensor& t) {
+  const int64_t head = t.rows_view(0, kRepeated).bytes(), bytes = t.bytes();
+  auto* const x = static_cast<std::byte*>(t.data());
+  for (int64_t at = head; at < bytes; at += head)
+    std::memcpy(x + at, x, static_cast<size_t>(std::min(head, bytes - at)));
+}
+
+// 64 MiB of every type, a little more than whole pieces: each rank has the sum that a baton's ranks have.
+inline void expect_large_sums(Comm& comm) {
+  for (const DType dtype : kCollectiveTypes) {
+    Arena arena;
+    const int64_t count = (int64_t{64} << 20) / size_of(dtype) + 3;
+    const Tensor want = arena.allocate(dtype, {count}, MemoryClass::workspace);
+    fill_for_rank(want.rows_view(0, kRepeated), 0);
+    if (dtype != DType::boolean)  // booleans have no sum: the first rank's are sent
+      with_comms(comm.size(), {.baton = true}, [&](Comm& of_threads) {
+        Arena own;
+        const Tensor head = own.allocate(dtype, {kRepeated}, MemoryClass::workspace);
+        fill_for_rank(head, of_threads.rank());
+        of_threads.all_reduce_sum({&head, 1});
+        if (of_threads.rank() == 0) std::memcpy(want.data(), head.data(), static_cast<size_t>(head.bytes()));
+      });
+    repeat_head(want);
+    const Tensor t = arena.allocate(dtype, {count}, MemoryClass::workspace);
+    fill_for_rank(t.rows_view(0, kRepeated), comm.rank()), repeat_head(t);
+    dtype == DType::boolean ? comm.broadcast(t, 0) : comm.all_reduce_sum({&t, 1});
+    EXPECT_EQ(std::memcmp(t.data(), want.data(), static_cast<size_t>(want.bytes())), 0)
+        << name_of(dtype) << ", rank " << comm.rank();
+  }
 }
 
 }  // namespace tern

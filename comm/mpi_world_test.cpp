@@ -1,4 +1,4 @@
-// Messages by MPI: MpiRanks.* are what each process does that mpirun has started; MpiWorld.* start them. Skipped where there is no MPI.
+// Messages by MPI: MpiRanks*.* are what each process does that mpirun has started; MpiWorld*.* start them. Skipped where there is no MPI.
 #include "comm/mpi_world.h"
 
 #include <fmt/format.h>
@@ -60,6 +60,9 @@ TEST_F(MpiRanks, EveryCollectiveHasTheBitsOfThreadsAndTheBytesOfItsClosedForm) {
   for (size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(got[i] == want[i]) << "case " << i;
 }
 
+class MpiRanksSlow : public MpiRanks {};
+TEST_F(MpiRanksSlow, SixtyFourMebibytesOfEveryType) { expect_large_sums(*comm); }
+
 // 64 MiB: longer than any buffer, while both ends send.
 TEST_F(MpiRanks, ALongSumPasses) {
   Arena arena;
@@ -119,19 +122,28 @@ TEST_F(MpiRanks, WorkInANewGenerationAfterAFailure) {
   }
 }
 
-int run_by_mpirun(int ranks) {
+int run_by_mpirun(int ranks, const char* tests) {
   const std::string self = std::filesystem::read_symlink("/proc/self/exe");
   const std::string command = fmt::format(
       "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun --oversubscribe -n {} '{}' "
-      "--gtest_filter='MpiRanks.*' >&2",
-      ranks, self);
+      "--gtest_filter='{}' >&2",
+      ranks, self, tests);
   return WEXITSTATUS(std::system(command.c_str()));
 }
 
+std::string why_no_mpirun() {
+  if (const std::string why = why_no_mpi(); !why.empty()) return why;
+  return std::system("command -v mpirun >/dev/null") == 0 ? "" : "no mpirun (Debian: openmpi-bin)";
+}
+
 TEST(MpiWorld, ConformsOnTwoToFourRanks) {
-  if (const std::string why = why_no_mpi(); !why.empty()) GTEST_SKIP() << why;
-  if (std::system("command -v mpirun >/dev/null") != 0) GTEST_SKIP() << "no mpirun (Debian: openmpi-bin)";
-  for (const int ranks : {2, 3, 4}) EXPECT_EQ(run_by_mpirun(ranks), 0) << ranks << " ranks";
+  if (const std::string why = why_no_mpirun(); !why.empty()) GTEST_SKIP() << why;
+  for (const int ranks : {2, 3, 4}) EXPECT_EQ(run_by_mpirun(ranks, "MpiRanks.*"), 0) << ranks << " ranks";
+}
+
+TEST(MpiWorldSlow, SumsSixtyFourMebibytesOfEveryTypeOnTwoRanks) {
+  if (const std::string why = why_no_mpirun(); !why.empty()) GTEST_SKIP() << why;
+  EXPECT_EQ(run_by_mpirun(2, "MpiRanksSlow.*"), 0);
 }
 
 }  // namespace

@@ -147,42 +147,7 @@ class TransportsSlow : public Transports {};
 INSTANTIATE_TEST_SUITE_P(All, TransportsSlow, testing::ValuesIn(kMakers), [](const auto& m) { return m.param.name; });
 
 TEST_P(TransportsSlow, SixtyFourMebibytesOfEveryType) {
-  static const auto filled = [](Arena& arena, DType dtype, int rank) {
-    const int64_t count = (int64_t{64} << 20) / size_of(dtype) + 3;
-    const Tensor t = arena.allocate(dtype, {count}, MemoryClass::workspace);
-    const Tensor head = t.rows_view(0, 10007);
-    fill_for_rank(head, rank);  // the rest repeats it
-    const int64_t bytes = t.bytes();
-    auto* const x = static_cast<std::byte*>(t.data());
-    for (int64_t at = head.bytes(); at < bytes; at += head.bytes())
-      std::memcpy(x + at, x, static_cast<size_t>(std::min(head.bytes(), bytes - at)));
-    return t;
-  };
-  for (const DType dtype : kCollectiveTypes) {
-    Arena arena;
-    Tensor want = filled(arena, dtype, 0);
-    if (dtype != DType::boolean) {  // booleans have no sum: the first rank's are sent
-      Tensor head = want.rows_view(0, 10007);
-      with_comms(2, {.baton = true}, [&](Comm& comm) {
-        Arena own;
-        Tensor part = own.allocate(dtype, {10007}, MemoryClass::workspace);
-        fill_for_rank(part, comm.rank());
-        comm.all_reduce_sum({&part, 1});
-        if (comm.rank() == 0) std::memcpy(head.data(), part.data(), static_cast<size_t>(part.bytes()));
-      });
-      const int64_t bytes = want.bytes();
-      auto* const x = static_cast<std::byte*>(want.data());
-      for (int64_t at = head.bytes(); at < bytes; at += head.bytes())
-        std::memcpy(x + at, x, static_cast<size_t>(std::min(head.bytes(), bytes - at)));
-    }
-    run_comms(2, [&](Comm& comm) {
-      Arena own;
-      Tensor t = filled(own, dtype, comm.rank());
-      dtype == DType::boolean ? comm.broadcast(t, 0) : comm.all_reduce_sum({&t, 1});
-      EXPECT_EQ(std::memcmp(t.data(), want.data(), static_cast<size_t>(want.bytes())), 0)
-          << name_of(dtype) << ", rank " << comm.rank();
-    });
-  }
+  run_comms(2, [](Comm& comm) { expect_large_sums(comm); });
 }
 
 // Returns on `last` when all others wait for nothing any more: a failure would reach who is not done.

@@ -278,11 +278,11 @@ struct Runner {
         return receive(i);
       case Opcode::forward:
       case Opcode::recompute:
-        return forward(i);
+        return gathered.require_whole(i), forward(i);
       case Opcode::backward_input:
-        return backward_input(i);
+        return gathered.require_whole(i), backward_input(i);
       case Opcode::backward_weight:
-        return backward_weight(i);
+        return gathered.require_whole(i), backward_weight(i);
       case Opcode::merge:
         return merge(i);
       case Opcode::reduce:

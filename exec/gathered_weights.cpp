@@ -42,4 +42,18 @@ void GatheredWeights::end(const Buffer& b) {
   share_storage(in.spec, *in.own_weights);
 }
 
+void GatheredWeights::require_whole(const Instruction& pass) const {
+  if (!in.update || in.update->state.shares.weights_apart.empty()) return;
+  const OptimizerState& state = in.update->state;
+  std::vector<size_t> places = parts.parameters_of(pass.unit);
+  const bool head = pass.unit == static_cast<int>(in.spec.units.size()) - 1;
+  if (head && in.spec.head().tied) places.push_back(0);  // the table
+  for (const size_t p : places) {
+    const bool apart = state.shares.weights_apart[static_cast<size_t>(state.infos[p].unit)];
+    if (!apart || (!state.shares.held.empty() && !state.shares.held[p])) continue;
+    TERN_CHECK(!read.empty() && read[p]->count() == state.infos[p].shape.count(),
+               "execute: {}: its weights have not come together", to_string(pass));
+  }
+}
+
 }  // namespace tern

@@ -21,6 +21,8 @@ struct GatheredWeights {
   void gather(const Instruction&);
   /// Ends the whole weights that the buffer names.
   void end(const Buffer&);
+  /// Errors  TERN_CHECK: the instruction is a pass through a unit whose weights are shared out, and they have not come together.
+  void require_whole(const Instruction& pass) const;
 };
 
 }  // namespace tern

@@ -10,6 +10,8 @@
 #include "comm/ranks_testing.h"
 #include "exec/executor_testing.h"
 #include "exec/stage_messages.h"
+#include "exec/tensor_testing.h"
+#include "model/context_ranks.h"
 #include "model/expert_ranks.h"
 #include "program/lower.h"
 #include "program/validate.h"
@@ -126,36 +128,52 @@ void mutate(Program& p, Draw& draw) {
   }
 }
 
-// A step of so many stages, each on so many ranks, which share out the experts of mixtures; and the model that it trains.
+// What a step is shared out over: stages, and on each of these replicas, which may share out experts or state, or a group that
+// shares out matrices or rows.
+struct Sharing {
+  int stages = 1;
+  PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
+  bool tied = false;
+  int replicas = 1, experts = 1, zero = 0, tensor = 1, context = 1;
+  bool ring = false;
+  int each() const { return replicas * tensor * context; }  // ranks of a stage
+};
+
+// A step, and the model that it trains.
 struct Step {
+  Sharing over;
   Case model;
-  int expert_ranks;
   Placement placed;
   Program program;
   std::vector<int> home;  // of each unit: its device
 };
 
-Step step_of(int stages, PipelineSchedule schedule, bool tied, int expert_ranks = 1) {
-  Step step{.model = {"mutated", DType::f32, Multiply::exact, tied, 16, 5, {1, 1}},
-            .expert_ranks = expert_ranks,
+Step step_of(const Sharing& over) {
+  const int64_t seq = over.tensor * over.context > 1 ? 8 : 5;  // ranks have equally many rows
+  Step step{.over = over,
+            .model = {"mutated", DType::f32, Multiply::exact, over.tied, 16, seq, {1, 1}},
             .placed = {},
             .program = {},
             .home = {}};
-  step.model.experts = expert_ranks > 1;
+  step.model.experts = over.experts > 1;
   const ModelSpec spec = spec_of(step.model);
   const auto layers = static_cast<int>(layers_of(spec).size());
   Plan plan{.parameters = num_parameters(spec)};
-  plan.job = {.batch = 2 * expert_ranks, .seq = 5, .dtype = DType::f32, .gradients = DType::f32};
-  plan.job.capacity_factor = expert_ranks;
-  plan.choice.mesh.data = plan.choice.mesh.expert = expert_ranks;
-  plan.choice.num_stages = stages, plan.choice.schedule = schedule, plan.choice.num_micro = 2;
+  plan.job = {.batch = 2 * over.replicas, .seq = seq, .dtype = DType::f32, .gradients = DType::f32};
+  plan.job.capacity_factor = over.experts;
+  Mesh& mesh = plan.choice.mesh;
+  mesh.data = over.replicas, mesh.expert = over.experts, mesh.tensor = over.tensor, mesh.context = over.context;
+  mesh.ulysses = over.context > 1 && !over.ring;
+  plan.choice.num_stages = over.stages, plan.choice.schedule = over.schedule, plan.choice.num_micro = 2;
   for (int l = 0; l < layers; ++l)
-    plan.layers.push_back(
-        {.first = l, .count = 1, .stage = l * stages / layers, .strategy = {.recompute = Recompute::full}});
-  for (int s = 0; s < stages; ++s)
+    plan.layers.push_back({.first = l,
+                           .count = 1,
+                           .stage = l * over.stages / layers,
+                           .strategy = {.zero = over.zero, .recompute = Recompute::full}});
+  for (int s = 0; s < over.stages; ++s)
     plan.stages.push_back(
         {.forward_ps = 10, .backward_ps = 10, .weight_ps = 10, .send_forward_ps = 1, .send_backward_ps = 1});
-  plan.ranks.resize(static_cast<size_t>(stages));
+  plan.ranks.resize(static_cast<size_t>(over.stages));
   step.placed = placement_of(spec, plan, {.scratch = scratch_bytes(Multiply::exact, DType::f32)});
   step.program = lower(spec, step.placed);
   step.home.resize(spec.units.size());
@@ -192,8 +210,8 @@ void drop_others(const Shares& shares, const ModelSpec& spec, ModelWeights& w) {
 }
 
 // Of a stage several ranks run the same list.
-void execute_on_ranks(const Step& step, const Program& all) {
-  const int each = step.expert_ranks;
+void execute_stages(const Step& step, const Program& all) {
+  const int each = step.over.replicas;
   with_comms(all.num_ranks * each, {.baton = true}, [&](Comm& world) {
     Bench run(step.model);
     const int device = world.rank() / each, replica = world.rank() % each, last = step.home.back();
@@ -233,6 +251,62 @@ void execute_on_ranks(const Step& step, const Program& all) {
   });
 }
 
+// One stage, whose ranks share out state, gradients and weights.
+void execute_shares(const Step& step, const Program& all) {
+  with_comms(step.over.replicas, {.baton = true}, [&](Comm& world) {
+    Bench run(step.model, update_config(UpdateRule::adamw), step.over.zero, world.rank(), world.size());
+    execute(list_of(all, 0), input_of(run, step.model, {.costs = {}, .step_targets = 8}, world));
+  });
+}
+
+// One stage, whose ranks share out matrices.
+void execute_matrices(const Step& step, const Program& all) {
+  with_comms(step.over.tensor, {.baton = true}, [&](Comm& world) {
+    TensorPart run(step.model, update_config(UpdateRule::adamw), world, world.size());
+    begin_step(*run.update, 1, [](int64_t) { return 1e-2; });
+    execute(list_of(all, 0), {.spec = run.spec,
+                              .weights = run.weights,
+                              .gradients = &run.gradients,
+                              .micro_batches = run.whole.batches,
+                              .loss_scale = 0.125,
+                              .compute = {.arena = run.arena, .multiply = Multiply::exact, .tensor = &*run.group},
+                              .update = &*run.update,
+                              .world = &world,
+                              .replicas = &*run.replicas,
+                              .step_targets = 1});
+  });
+}
+
+// One stage, whose two ranks share out rows.
+void execute_rows(const Step& step, const Program& all) {
+  with_comms(2, {.baton = true}, [&](Comm& world) {
+    Bench run(step.model);
+    Comm rows(group_of(world.transport(), {0, 1}));
+    const ContextRanks group{rows, step.over.ring};
+    std::vector<MicroBatch> own;
+    for (const MicroBatch& b : run.batches)
+      own.push_back((step.over.ring ? ring_part : context_part)(b, world.rank(), world.size()));
+    execute(list_of(all, 0), {.spec = run.spec,
+                              .weights = run.source,
+                              .gradients = &run.gradients,
+                              .micro_batches = own,
+                              .loss_scale = 0.125,
+                              .compute = {.arena = run.arena, .multiply = Multiply::exact, .context = &group},
+                              .update = &*run.update,
+                              .world = &world,
+                              .step_targets = 1});
+  });
+}
+
+void execute_step(const Step& step, const Program& all) {
+  const Sharing& over = step.over;
+  if (over.tensor > 1) return execute_matrices(step, all);
+  if (over.context > 1) return execute_rows(step, all);
+  if (over.zero > 0) return execute_shares(step, all);
+  if (all.num_ranks * over.each() > 1) return execute_stages(step, all);
+  Bench(step.model).execute_with(all, Multiply::exact, 0.125);
+}
+
 struct Tally {
   int found = 0, ended = 0, refused = 0;
 };
@@ -240,24 +314,33 @@ struct Tally {
 void run_mutated(const Step& step, const Program& mutated, Tally& tally) {
   if (!validate(mutated).empty()) return void(++tally.found);
   try {
-    if (mutated.num_ranks * step.expert_ranks > 1)
-      execute_on_ranks(step, mutated);
-    else
-      Bench(step.model).execute_with(mutated, Multiply::exact, 0.125);
+    execute_step(step, mutated);
     ++tally.ended;
   } catch (const std::exception&) { ++tally.refused; }
 }
 
+const Sharing kSharings[] = {
+    {.tied = true},
+    {.stages = 2},
+    {.stages = 2, .schedule = PipelineSchedule::zb_h1},
+    {.stages = 2, .schedule = PipelineSchedule::gpipe, .tied = true},
+    {.replicas = 2, .experts = 2},
+    {.replicas = 2, .zero = 1},
+    {.replicas = 2, .zero = 3},
+    {.tied = true, .replicas = 2, .zero = 3},
+    {.tensor = 2},
+    {.context = 2},
+    {.context = 2, .ring = true},
+};
+
 void run_all(uint64_t count) {
   const char* given = std::getenv("TERN_TEST_SEED");
   const uint64_t seed = given ? std::strtoull(given, nullptr, 10) : 1;
-  const std::vector<Step> steps{step_of(1, PipelineSchedule::one_f_one_b, true),
-                                step_of(2, PipelineSchedule::one_f_one_b, false),
-                                step_of(2, PipelineSchedule::zb_h1, false), step_of(2, PipelineSchedule::gpipe, true),
-                                step_of(1, PipelineSchedule::one_f_one_b, false, 2)};
-  for (const Step& step : steps) {
-    ASSERT_EQ(validate(step.program), std::vector<std::string>{});
-    if (step.program.num_ranks * step.expert_ranks > 1) execute_on_ranks(step, step.program);
+  std::vector<Step> steps;
+  for (const Sharing& over : kSharings) {
+    steps.push_back(step_of(over));
+    ASSERT_EQ(validate(steps.back().program), std::vector<std::string>{});
+    execute_step(steps.back(), steps.back().program);
   }
   Tally tally;
   for (uint64_t number = 0; number < count; ++number) {

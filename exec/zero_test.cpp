@@ -222,6 +222,29 @@ TEST_P(ZeroOf, ThreeHasTheBitsOfTwoAndKeepsWeightsOnce) {
   expect_equal(run(GetParam(), config, 3, 4, 3), run(GetParam(), config, 0, 4, 3), "a copy on each");
 }
 
+class ZeroOfSlow : public ZeroOf {};
+INSTANTIATE_TEST_SUITE_P(Cases, ZeroOfSlow, testing::ValuesIn(cases()),
+                         [](const auto& one) { return std::string(one.param.name); });
+
+TEST_P(ZeroOfSlow, ThreeHasTheBitsOfTwoOnEightRanks) {
+  const UpdateConfig config = update_config(UpdateRule::adamw);
+  const Case one_each = with_micro(GetParam(), 8), two_each = with_micro(GetParam(), 16);
+  const Ran copies = run(one_each, config, 0, 8, 2), want = run(two_each, config, 2, 8, 2);
+  for (const Recompute recompute : {Recompute::none, Recompute::full}) {
+    expect_equal(run(one_each, config, 3, 8, 2, recompute), copies, "a copy on each");
+    expect_equal(run(two_each, config, 3, 8, 2, recompute), want, "two micro-batches to a rank");
+  }
+}
+
+TEST_P(ZeroOfSlow, TwoHasTheBitsOfItsReplayOnFourAndEightRanksWithSeveralMicroBatches) {
+  const UpdateConfig config = update_config(UpdateRule::adamw);
+  for (const auto& [ranks, each] : {std::pair(4, 2), std::pair(4, 3), std::pair(8, 2), std::pair(8, 3)}) {
+    const Case c = with_micro(GetParam(), ranks * each);
+    expect_equal(run(c, config, 2, ranks, 2), replay_micro_major(c, config, ranks, 2),
+                 std::to_string(each) + " micro-batches on each of " + std::to_string(ranks));
+  }
+}
+
 TEST(Zero, ThreeHasTheBitsOfTwoWithEveryRule) {
   const Case wide = with_micro({"wide", DType::bf16, Multiply::fast, true, 160, 3, {}});
   for (const UpdateRule rule : kUpdateRules) {

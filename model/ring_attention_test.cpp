@@ -10,22 +10,22 @@ namespace tern {
 namespace {
 
 void expect_ring_of_one(const ModelSpec& spec, int ranks, double bound = 1e-12, DType dtype = DType::f64) {
-  expect_gradients_of_one(spec, Batch(spec, 24), ranks, dtype, bound, true);
+  expect_gradients_of_one(spec, Batch(spec, ranks == 8 ? 48 : 24), ranks, dtype, bound, true);
 }
 
 // Fewer key/value heads than ranks, heads that ranks do not divide, capped scores, windows that end inside parts and before them.
 TEST(RingAttention, EveryGradientIsThatOfOneRank) {
   for (const char* family : {"llama", "gpt2", "gpt_neox", "mistral"})
-    for (const int ranks : {2, 3, 4}) {
+    for (const int ranks : {2, 3, 4, 8}) {
       SCOPED_TRACE(fmt::format("{} on {}", family, ranks));
       expect_ring_of_one(spec_of(family, 1, 5), ranks);
     }
-  for (const int ranks : {2, 3, 4}) expect_ring_of_one(spec_of("gemma2", 2, 6), ranks);
+  for (const int ranks : {2, 3, 4, 8}) expect_ring_of_one(spec_of("gemma2", 2, 6), ranks);
 }
 
 TEST(RingAttention, HeadsThatAreNormedSlopedLatentOrHaveSinksHaveTheGradientsOfOneRankToo) {
   for (const char* family : {"qwen3", "olmo2", "gemma3_text", "bloom", "gpt_oss", "deepseek_v2", "deepseek_v3"})
-    for (const int ranks : {2, 3, 4}) {
+    for (const int ranks : {2, 3, 4, 8}) {
       SCOPED_TRACE(fmt::format("{} on {}", family, ranks));
       expect_ring_of_one(spec_of(family, 3, 3), ranks);
     }
@@ -43,7 +43,7 @@ TEST(RingAttention, SequencesLieAcrossPartsAsTheyMay) {
                                                                               {0, 7, 14, 21, 28, 35, 42, 48},
                                                                               {0, 16, 32, 48},
                                                                               {0, 0, 47, 47, 48}})
-    for (const int ranks : {2, 3, 4}) {
+    for (const int ranks : {2, 3, 4, 8}) {
       SCOPED_TRACE(fmt::format("{} sequences on {}", starts.size() - 1, ranks));
       expect_gradients_of_one(spec, Batch(spec, 48, starts), ranks, DType::f64, 1e-12, true);
     }
@@ -52,7 +52,7 @@ TEST(RingAttention, SequencesLieAcrossPartsAsTheyMay) {
 // Sums of a row come in the order of the blocks: f32 within 3e-5 of one rank, bf16 within what its rounding gives.
 TEST(RingAttention, InOtherTypesWithinRounding) {
   for (const char* family : {"llama", "gemma2", "gpt_oss"})
-    for (const int ranks : {2, 3, 4}) {
+    for (const int ranks : {2, 3, 4, 8}) {
       SCOPED_TRACE(fmt::format("{} on {}", family, ranks));
       expect_ring_of_one(spec_of(family, 2, 4), ranks, 3e-5, DType::f32);
       expect_ring_of_one(spec_of(family, 2, 4), ranks, 0.1, DType::bf16);

@@ -5,8 +5,8 @@
 
 kills       a random rank is killed; the run goes on with 2, 4 and 1 ranks in turn, and has to leave the bits of a run that nothing befell
 partitions  nothing that a random rank sends arrives any more; the launcher starts again: no step may be committed twice
-changed     so many random bits of random messages are changed, ten in a run: each step that one was in is done once more; a run finishes with
-            the bits of none, or ends with 5 and goes on to them
+changed     so many runs, in each of which one random bit of one random message is changed: the step is done once more, or the run ends with 5 and
+            goes on, or the bit was of no consequence; each finishes with the bits of none
 twice       from a random message on each has a changed bit: the run ends with 5, and goes on to the bits of none
 Prints a line for each kind; exit code 1 if any run was not as it should."""
 import argparse
@@ -133,20 +133,35 @@ def goes_on_to(runs, want, out, fault, code, said, wrong):
     return ended
 
 
+def messages_sent(runs, rank):
+    """The messages that a rank sends in a run, by halving: a rank that is to be killed at a later one is not."""
+    low, high = 250, 4000  # it sends number `low`, and no number `high`
+    while high - low > 1:
+        middle = (low + high) // 2
+        code, _ = runs.launch(runs.new(), f"die@{rank}@{middle}")
+        low, high = (low, middle) if code == 0 else (middle, high)
+    return high
+
+
 def changed(runs, want, count, draw):
-    wrong, again, ended, left = [], 0, 0, count
-    while left > 0:
+    if count == 0:
+        return True
+    sent = [messages_sent(runs, rank) for rank in range(4)]
+    wrong, kinds = [], {"step done again": 0, "ended with 5": 0, "changed nothing": 0}
+    for _ in range(count):
         # Before message 250 ranks agree on what to train: no ledger is kept yet, and a bit that changes before its checksum is made is not seen.
-        ten = sorted(draw.sample(range(250, 900), min(left, 10)))
-        left -= len(ten)
         out, rank = runs.new(), draw.randrange(4)
-        fault = ",".join(f"corrupt@{rank}@{at}@{draw.randrange(1 << 20)}" for at in ten)
+        fault = f"corrupt@{rank}@{draw.randrange(250, sent[rank])}@{draw.randrange(1 << 20)}"
         code, said = runs.launch(out, fault)
-        again += said.count("the step is done again")
-        ended += goes_on_to(runs, want, out, fault, code, said, wrong)
-        if "was changed on its way" not in said:
-            wrong.append(f"{fault}: nobody noticed")
-    return tell("changed bits, ten a run", count, wrong, f" ({again} steps done again, {ended} runs ended and went on)")
+        again = said.count("the step is done again")
+        if goes_on_to(runs, want, out, fault, code, said, wrong):
+            kinds["ended with 5"] += 1
+        else:
+            kinds["step done again" if again else "changed nothing"] += 1
+        if again > 1 or (again and code != 0):
+            wrong.append(f"{fault}: {code}, {again} steps done again: {said[-300:]}")
+    told = ", ".join(f"{text} {number}" for text, number in kinds.items())
+    return tell("changed bits, one a run", count, wrong, f" ({told}; of {sent} messages of each rank)")
 
 
 def twice(runs, want, count, draw):

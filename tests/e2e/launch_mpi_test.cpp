@@ -26,9 +26,15 @@ TEST(Launch, MessagesByMpiGiveTheSameBits) {
     all.insert(all.end(), {"--transport", "mpi"});
     return run_to_end(all, tiny.root(), &errors);
   };
+  const std::string plan = tiny.root() + "/plan.json";
+  ASSERT_EQ(run_to_end(plan_command(tiny, "pp=2,dp=1,tp=1,cp=1,zero=0,micro-batch=1", plan,
+                                    {"--batch", "4", "--schedules", "1f1b"}),
+                       tiny.root(), &errors),
+            0)
+      << errors;
   for (const Words& of_run :
-       {Words{"--sum-groups", "2", "--ranks", "2"}, Words{"--sum-groups", "4", "--zero", "3", "--ranks", "4"},
-        Words{"--tensor-parallel", "2", "--ranks", "4"}}) {
+       {Words{"--plan", plan, "--ranks", "2"}, Words{"--sum-groups", "2", "--ranks", "2"},
+        Words{"--sum-groups", "4", "--zero", "3", "--ranks", "4"}, Words{"--tensor-parallel", "2", "--ranks", "4"}}) {
     const auto command = [&] {
       Words more{"--micro-batch", "1"};
       more.insert(more.end(), of_run.begin(), of_run.end());

@@ -62,23 +62,8 @@ TEST(Launch, ProcessesRunAPlanOfStages) {
   const TinyRun tiny;
   const std::string file = tiny.root() + "/plan.json";
   std::string errors;
-  const Words plan{TERN_PROGRAM,
-                   "plan",
-                   tiny.root() + "/config.json",
-                   "--hardware",
-                   "h100",
-                   "--batch",
-                   "4",
-                   "--seq",
-                   "16",
-                   "--dtype",
-                   "f32",
-                   "--fix",
-                   "pp=2,dp=2,tp=1,cp=1,zero=0,micro-batch=1",
-                   "--schedules",
-                   "1f1b",
-                   "--output",
-                   file};
+  const Words plan =
+      plan_command(tiny, "pp=2,dp=2,tp=1,cp=1,zero=0,micro-batch=1", file, {"--batch", "4", "--schedules", "1f1b"});
   ASSERT_EQ(run_to_end(plan, tiny.root(), &errors), 0) << errors;
   const Words planned{"--plan", file, "--micro-batch", "1"}, alone{"--micro-batch", "1", "--sum-groups", "2"};
   ASSERT_EQ(run_to_end(tiny.command(tiny.out(1), planned), tiny.root(), &errors), 0) << errors;
@@ -150,12 +135,13 @@ TEST(Launch, WhatItCannotRunIsRefusedByName) {
   EXPECT_FALSE(real_io().stat(tiny.out(0)));
 }
 
-// A plan of 2 to 8 ranks, as threads and as processes.
+// A plan of 2 to 8 ranks, as threads and as processes, of a dense model or a mixture.
 struct PlanOfProcesses {
   int ranks;
   const char *fix, *schedule;
+  bool experts = false;
 };
-constexpr PlanOfProcesses kTwelvePlans[] = {
+constexpr PlanOfProcesses kPlans[] = {
     {2, "dp=2,pp=1,tp=1,cp=1,zero=0,recompute=none", "1f1b"},
     {4, "dp=4,pp=1,tp=1,cp=1,zero=1,recompute=attention", "1f1b"},
     {8, "dp=8,pp=1,tp=1,cp=1,zero=2,recompute=none", "1f1b"},
@@ -168,38 +154,32 @@ constexpr PlanOfProcesses kTwelvePlans[] = {
     {4, "dp=1,pp=4,tp=1,cp=1,zero=0,chunks=2,recompute=none", "interleaved"},
     {6, "dp=2,pp=3,tp=1,cp=1,zero=2,recompute=none", "1f1b"},
     {8, "dp=2,pp=2,tp=2,cp=1,zero=3,recompute=full", "gpipe"},
+    {2, "dp=2,pp=1,tp=1,cp=1,ep=2,zero=0,recompute=none", "1f1b", true},
+    {4, "dp=4,pp=1,tp=1,cp=1,ep=2,zero=1,recompute=none", "1f1b", true},
+    {4, "dp=2,pp=2,tp=1,cp=1,ep=2,zero=0,recompute=full", "1f1b", true},
 };
-constexpr const char* kModelOfTwelvePlans =
+constexpr const char* kDenseModel =
     R"({"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 64, "hidden_size": 16,
  "intermediate_size": 32, "num_hidden_layers": 6, "num_attention_heads": 4, "num_key_value_heads": 4, "max_position_embeddings": 64,
  "rms_norm_eps": 1e-5, "tie_word_embeddings": false, "hidden_act": "silu"})";
 
-class TwelvePlansSlow : public testing::TestWithParam<PlanOfProcesses> {};
-INSTANTIATE_TEST_SUITE_P(Launch, TwelvePlansSlow, testing::ValuesIn(kTwelvePlans));
+constexpr const char* kMixture =
+    R"({"model_type": "qwen2_moe", "architectures": ["Qwen2MoeForCausalLM"], "vocab_size": 64, "hidden_size": 16,
+ "intermediate_size": 32, "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 4, "max_position_embeddings": 64,
+ "rms_norm_eps": 1e-5, "tie_word_embeddings": false, "hidden_act": "silu", "num_experts": 8, "num_experts_per_tok": 2,
+ "moe_intermediate_size": 12, "shared_expert_intermediate_size": 20, "decoder_sparse_step": 1, "norm_topk_prob": false})";
 
-TEST_P(TwelvePlansSlow, AsProcessesHaveTheBitsOfThreads) {
-  const auto& [ranks, fix, schedule] = GetParam();
+class PlansOfProcessesSlow : public testing::TestWithParam<PlanOfProcesses> {};
+INSTANTIATE_TEST_SUITE_P(Launch, PlansOfProcessesSlow, testing::ValuesIn(kPlans));
+
+TEST_P(PlansOfProcessesSlow, AsProcessesHaveTheBitsOfThreads) {
+  const auto& [ranks, fix, schedule, experts] = GetParam();
   const TinyRun tiny;
-  write_file_atomically(real_io(), tiny.root() + "/config.json", std::string_view(kModelOfTwelvePlans));
-  const std::string file = tiny.root() + "/plan.json", config = tiny.root() + "/config.json";
+  write_file_atomically(real_io(), tiny.root() + "/config.json", std::string_view(experts ? kMixture : kDenseModel));
+  const std::string file = tiny.root() + "/plan.json";
   std::string errors;
-  const Words plan{TERN_PROGRAM,
-                   "plan",
-                   config,
-                   "--hardware",
-                   "h100",
-                   "--batch",
-                   "8",
-                   "--seq",
-                   "16",
-                   "--dtype",
-                   "f32",
-                   "--fix",
-                   fmt::format("{},micro-batch=1", fix),
-                   "--schedules",
-                   schedule,
-                   "--output",
-                   file};
+  const Words plan =
+      plan_command(tiny, fmt::format("{},micro-batch=1", fix), file, {"--batch", "8", "--schedules", schedule});
   ASSERT_EQ(run_to_end(plan, tiny.root(), &errors), 0) << errors;
   const auto on = [&](int out) {
     return tiny.command(tiny.out(out), {"--plan", file, "--batch", "8", "--micro-batch", "1", "--steps", "6"});

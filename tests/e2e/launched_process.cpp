@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
+#include <memory>
 
 #include "base/clock.h"
 #include "base/io.h"
@@ -15,6 +16,49 @@ Words launched(int ranks, const Words& command, const Words& options) {
   all.emplace_back("--");
   all.insert(all.end(), command.begin() + 1, command.end());
   return all;
+}
+
+Words plan_command(const TinyRun& tiny, const std::string& fix, const std::string& file, const Words& more) {
+  Words all{TERN_PROGRAM, "plan", tiny.root() + "/config.json", "--hardware", "h100"};
+  all.insert(all.end(), {"--seq", "16", "--dtype", "f32", "--fix", fix, "--output", file});
+  all.insert(all.end(), more.begin(), more.end());
+  return all;
+}
+
+TakenPort::TakenPort(int port)
+    : listener_(listen_at({"127.0.0.1", port}, 8, &before_)),
+      number_(before_ ? port : own_address(listener_).port),
+      answers_([this](const std::stop_token& end) {
+        while (!before_ && !end.stop_requested())
+          if (wait_readable(listener_.get(), 0.05)) accept_at(listener_);  // and hangs up
+      }) {}
+
+std::map<std::string, std::string> torchrun_variables(int rank, int ranks, int master_port) {
+  return {{"RANK", std::to_string(rank)},
+          {"WORLD_SIZE", std::to_string(ranks)},
+          {"LOCAL_RANK", std::to_string(rank)},
+          {"LOCAL_WORLD_SIZE", std::to_string(ranks)},
+          {"MASTER_ADDR", "127.0.0.1"},
+          {"MASTER_PORT", std::to_string(master_port)},
+          {"TORCHELASTIC_RUN_ID", "none"},
+          {"TORCHELASTIC_RESTART_COUNT", "0"},
+          {"TORCHELASTIC_USE_AGENT_STORE", "True"},
+          {"OMP_NUM_THREADS", "1"}};
+}
+
+Together run_together(const TinyRun& tiny, const std::vector<WithVariables>& processes) {
+  std::vector<std::unique_ptr<Child>> children;
+  const auto file = [&](size_t i) { return tiny.root() + "/said-" + std::to_string(i); };
+  for (size_t i = 0; i < processes.size(); ++i) {
+    Words words{"/usr/bin/env"};
+    for (const auto& [name, value] : processes[i].variables) words.push_back(name + "=" + value);
+    words.insert(words.end(), processes[i].command.begin(), processes[i].command.end());
+    children.push_back(std::make_unique<Child>(words, file(i)));
+  }
+  Together ended;
+  for (size_t i = 0; i < processes.size(); ++i)
+    ended.codes.push_back(children[i]->wait()), ended.said.push_back(real_io().read(file(i)));
+  return ended;
 }
 
 std::vector<pid_t> processes_of(const std::string& word, const std::string& rank) {

@@ -4,56 +4,23 @@
 #include <unistd.h>
 
 #include <functional>
-#include <memory>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/io.h"
-#include "comm/socket.h"
 #include "tests/e2e/launched_process.h"
 
 namespace tern {
 namespace {
 
-// Two processes with these variables each; what they said, and how they ended.
-struct Pair {
-  int codes[2];
-  std::string said[2];
-};
-Pair run_pair(const TinyRun& tiny, const std::function<Words(int rank)>& variables,
-              const std::function<Words(int rank)>& command) {
-  std::vector<std::unique_ptr<Child>> children;
-  Pair pair;
-  const auto file = [&](int rank) { return fmt::format("{}/said-{}", tiny.root(), rank); };
-  for (int rank = 0; rank < 2; ++rank) {
-    Words words{"/usr/bin/env"};
-    for (const std::string& variable : variables(rank)) words.push_back(variable);
-    for (const std::string& word : command(rank)) words.push_back(word);
-    children.push_back(std::make_unique<Child>(words, file(rank)));
-  }
-  for (int rank = 0; rank < 2; ++rank)
-    pair.codes[rank] = children[rank]->wait(), pair.said[rank] = real_io().read(file(rank));
-  return pair;
-}
+using Variables = std::map<std::string, std::string>;
 
-// The port that torchrun's own store would have: taken while ranks look for theirs.
-struct TakenPort {
-  Descriptor listener = listen_at({"127.0.0.1", 0}, 1);
-  std::string number() const { return std::to_string(own_address(listener).port); }
-};
-
-Words torchrun(int rank, const TakenPort& port) {
-  return {fmt::format("RANK={}", rank),
-          "WORLD_SIZE=2",
-          fmt::format("LOCAL_RANK={}", rank),
-          "LOCAL_WORLD_SIZE=2",
-          "MASTER_ADDR=127.0.0.1",
-          "MASTER_PORT=" + port.number(),
-          "TORCHELASTIC_RUN_ID=none",
-          "TORCHELASTIC_RESTART_COUNT=0",
-          "TORCHELASTIC_USE_AGENT_STORE=True",
-          "OMP_NUM_THREADS=1"};
+// The port that torchrun's own store would have is taken while ranks look for theirs.
+Together run_pair(const TinyRun& tiny, const std::function<Variables(int rank)>& variables,
+                  const std::function<Words(int rank)>& command) {
+  return run_together(tiny, {{variables(0), command(0)}, {variables(1), command(1)}});
 }
 
 TEST(Launch, TheVariablesOfEveryLauncherGiveTheSameBits) {
@@ -62,24 +29,27 @@ TEST(Launch, TheVariablesOfEveryLauncherGiveTheSameBits) {
   std::string errors;
   const auto command = [&](int out) { return tiny.command(tiny.out(out), {"--comm-timeout", "10"}); };
   ASSERT_EQ(run_to_end(tiny.command(tiny.out(0), {"--ranks", "2"}), tiny.root(), &errors), 0) << errors;
-  const std::function<Words(int)> kinds[] = {
-      [&](int rank) { return torchrun(rank, port); },
-      [](int rank) {
-        return Words{fmt::format("SLURM_PROCID={}", rank),
-                     "SLURM_STEP_NUM_TASKS=2",
-                     fmt::format("SLURM_LOCALID={}", rank),
-                     "SLURM_STEP_ID=0",
-                     "SLURM_STEP_TASKS_PER_NODE=2",
-                     "SLURM_STEP_NODELIST=node1",
-                     fmt::format("SLURM_JOB_ID={}", ::getpid())};
-      },
-      [](int rank) {
-        return Words{fmt::format("OMPI_COMM_WORLD_RANK={}", rank), "OMPI_COMM_WORLD_SIZE=2",
-                     fmt::format("OMPI_COMM_WORLD_LOCAL_RANK={}", rank), "OMPI_COMM_WORLD_LOCAL_SIZE=2",
-                     fmt::format("PMIX_NAMESPACE={}", ::getpid())};
-      }};
+  const std::string job = std::to_string(::getpid());
+  const std::function<Variables(int)> kinds[] = {[&](int rank) { return torchrun_variables(rank, 2, port.number()); },
+                                                 [&](int rank) {
+                                                   return Variables{{"SLURM_PROCID", std::to_string(rank)},
+                                                                    {"SLURM_STEP_NUM_TASKS", "2"},
+                                                                    {"SLURM_LOCALID", std::to_string(rank)},
+                                                                    {"SLURM_STEP_ID", "0"},
+                                                                    {"SLURM_STEP_TASKS_PER_NODE", "2"},
+                                                                    {"SLURM_STEP_NODELIST", "node1"},
+                                                                    {"SLURM_JOB_ID", job}};
+                                                 },
+                                                 [&](int rank) {
+                                                   return Variables{
+                                                       {"OMPI_COMM_WORLD_RANK", std::to_string(rank)},
+                                                       {"OMPI_COMM_WORLD_SIZE", "2"},
+                                                       {"OMPI_COMM_WORLD_LOCAL_RANK", std::to_string(rank)},
+                                                       {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+                                                       {"PMIX_NAMESPACE", job}};
+                                                 }};
   for (int kind = 0; kind < 3; ++kind) {
-    const Pair pair = run_pair(tiny, kinds[kind], [&](int) { return command(1 + kind); });
+    const Together pair = run_pair(tiny, kinds[kind], [&](int) { return command(1 + kind); });
     EXPECT_EQ(pair.codes[0], 0) << pair.said[0];
     EXPECT_EQ(pair.codes[1], 0) << pair.said[1];
     EXPECT_EQ(pair.said[1], "") << "rank 0 alone talks";
@@ -121,13 +91,13 @@ TEST(Launch, AStrayProcessIsRefusedAndTheRunGoesOnToItsBits) {
 TEST(Launch, RanksOfUnlikeWorldsDataOrSettingsAreRefusedByNameOnAll) {
   const TinyRun tiny;
   const TakenPort port;
-  const auto both_say = [&](const Pair& pair, const std::string& text) {
+  const auto both_say = [&](const Together& pair, const std::string& text) {
     for (int rank = 0; rank < 2; ++rank) {
       EXPECT_EQ(pair.codes[rank], 2) << pair.said[rank];
       EXPECT_NE(pair.said[rank].find(text), std::string::npos) << pair.said[rank];
     }
   };
-  const auto usual = [&](int rank) { return torchrun(rank, port); };
+  const auto usual = [&](int rank) { return torchrun_variables(rank, 2, port.number()); };
   const auto with = [&](const char* option, const char* value) {
     return run_pair(tiny, usual, [&, option, value](int rank) {
       return rank == 0 ? tiny.command(tiny.out(0)) : tiny.command(tiny.out(0), {option, value});
@@ -143,9 +113,9 @@ TEST(Launch, RanksOfUnlikeWorldsDataOrSettingsAreRefusedByNameOnAll) {
   both_say(run_pair(
                tiny,
                [&](int rank) {
-                 Words words = torchrun(rank, port);
-                 if (rank == 1) words[1] = "WORLD_SIZE=4", words[3] = "LOCAL_WORLD_SIZE=4";
-                 return words;
+                 Variables all = usual(rank);
+                 if (rank == 1) all["WORLD_SIZE"] = all["LOCAL_WORLD_SIZE"] = "4";
+                 return all;
                },
                [&](int) {
                  return tiny.command(tiny.out(0), {"--comm-timeout", "5"});
