@@ -9,6 +9,7 @@
 #include <list>
 #include <map>
 #include <mutex>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -42,6 +43,7 @@ struct StoreServer::State {
   std::list<Client> clients{};
   std::map<std::string, std::string> values{};
   std::optional<WorldFailure> failure{};
+  std::set<int> came{};      // ranks that have joined, or were refused
   int64_t generation = 0;    // that all ranks have come to
   double moved_s = now_s();  // when the world itself changed: somebody came, or left
   bool stopping = false;
@@ -143,6 +145,7 @@ struct StoreServer::State {
       c.out += StoreFrame(StoreVerb::refused).text("").bytes();  // of another run: it looks elsewhere
       return;
     }
+    came.insert(rank);
     if (size != config.size)
       why = fmt::format("rank {} was started as one of {} ranks, this run has {}", rank, size, config.size);
     else if (version != TERN_VERSION)
@@ -287,6 +290,15 @@ void StoreServer::fail(int rank, const std::string& reason) {
 std::optional<WorldFailure> StoreServer::failure() const {
   const std::scoped_lock lock(state_->mutex);
   return state_->failure;
+}
+
+void StoreServer::await_all(double seconds) const {
+  const auto have_come = [&] {
+    const std::scoped_lock lock(state_->mutex);
+    return std::ssize(state_->came) >= state_->config.size;
+  };
+  for (const double end = now_s() + seconds; !have_come() && now_s() < end;)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
 }
 
 }  // namespace tern
