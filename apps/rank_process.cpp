@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <exception>
 
 #include "base/error.h"
@@ -12,6 +13,9 @@
 #include "comm/process_world.h"
 
 namespace tern {
+
+// Ranks that a launcher starts so many seconds after rank 0, which was refused, still learn why.
+static constexpr double kComesLate = 5;
 
 std::optional<LaunchedRank> launched_rank() {
   std::optional<LaunchedRank> launched = launched_rank_of(process_environment());
@@ -47,6 +51,7 @@ void run_as_rank(const LaunchedRank& launched, Carrier carrier, double silence_s
         with_ledger(with_fault(std::move(links), fault == environment.end() ? "" : fault->second))));
   } catch (const Error& e) {
     store->abort(fmt::format("rank {} failed: {}", launched.rank, e.what()), e.kind());
+    if (server && e.kind() == ErrorKind::usage) server->await_all(std::min(silence_s, kComesLate));
     throw;
   } catch (const std::exception& e) {
     store->abort(fmt::format("rank {} failed: {}", launched.rank, e.what()));

@@ -49,6 +49,8 @@ class StoreServer {
   /// Reports, for a rank that cannot do it itself, that it has failed. From any thread.
   void fail(int rank, const std::string& reason);
   std::optional<WorldFailure> failure() const;
+  /// After a failure: waits until every rank of the run has joined, or was refused, at most so long. Who comes later than the failure learns why.
+  void await_all(double seconds) const;
 
  private:
   struct State;

@@ -45,6 +45,7 @@ struct StoreServer::State {
   std::list<Client> clients{};
   std::map<std::string, std::string> values{};
   std::optional<WorldFailure> failure{};
+  std::set<int> came{};      // ranks that have joined, or were refused
   int64_t generation = 0;    // that all ranks have come to
   double moved_s = now_s();  // when the world itself changed: somebody came, or left
   bool stopping = false;
@@ -155,6 +156,7 @@ struct StoreServer::State {
       c.out += StoreFrame(StoreVerb::refused).text("").bytes();  // of another run: it looks elsewhere
       return;
     }
+    came.insert(rank);
     if (complete)
       why = fmt::format("its run has all of its ranks (0 to {}) already; {}", config.size - 1, kAnotherRun);
     else if (size != config.size)
@@ -302,6 +304,15 @@ void StoreServer::fail(int rank, const std::string& reason) {
 std::optional<WorldFailure> StoreServer::failure() const {
   const std::scoped_lock lock(state_->mutex);
   return state_->failure;
+}
+
+void StoreServer::await_all(double seconds) const {
+  const auto have_come = [&] {
+    const std::scoped_lock lock(state_->mutex);
+    return std::ssize(state_->came) >= state_->config.size;
+  };
+  for (const double end = now_s() + seconds; !have_come() && now_s() < end;)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
 }
 
 }  // namespace tern

@@ -196,6 +196,26 @@ TEST(Store, AnotherVersionIsNamed) {
                                         TERN_VERSION));
 }
 
+TEST(Store, WhoComesAfterARefusalIsAwaitedAndToldWhy) {
+  auto server = std::make_unique<StoreServer>(kAnyPort, StoreConfig{.size = 3, .token = "t"});
+  const HostPort at = server->address();
+  StoreClient first(at, {.rank = 0, .size = 3, .token = "t"});
+  error_of([&] { StoreClient(at, {.rank = 1, .size = 5, .token = "t"}); }, ErrorKind::usage);
+  std::string told;
+  {
+    std::jthread late([&] {
+      std::this_thread::sleep_for(milliseconds(200));
+      try {
+        StoreClient third(at, {.rank = 2, .size = 3, .token = "t", .silence_s = 1});
+        if (third.failed_within(5)) told = third.failure()->reason;
+      } catch (const Error& e) { told = e.what(); }
+    });
+    server->await_all(20);
+    server.reset();
+  }
+  EXPECT_EQ(told, "rank 1 was started as one of 5 ranks, this run has 3");
+}
+
 // Ports that another run's store, or another program, has are passed over, on both sides.
 TEST(Store, ATakenPortIsPassedOver) {
   StoreServer other(kAnyPort, {.size = 1, .token = "another run"});
