@@ -162,7 +162,7 @@ void befall_a_message(Faults& f, const std::string& kind) {
   if (kind == "corrupt") {
     EXPECT_TRUE(f.says("cannot be trusted")) << f.errors;
   } else {
-    EXPECT_TRUE(f.says("; it was at ") || f.says("; it waited for ")) << f.errors;
+    EXPECT_TRUE(f.says(" was at ") || f.says(" waited for ")) << f.errors;
   }
   // Whoever goes on, as threads, has the bits of a run that nothing befell.
   const Words rest{"--ranks", std::to_string(1 << f.draw(4, 3)), "--zero", std::to_string(f.draw(5, 2))};

@@ -64,7 +64,8 @@ TEST(Launch, AStrayProcessIsRefusedAndTheRunGoesOnToItsBits) {
   std::string errors;
   const Words more{"--steps", "1500", "--checkpoint-every", "100", "--eval-every", "500"};
   const auto by_hand = [&](int rank, int out) {
-    Words words{"/usr/bin/env", fmt::format("RANK={}", rank), "WORLD_SIZE=2", "MASTER_PORT=" + port.number()};
+    Words words{"/usr/bin/env", fmt::format("RANK={}", rank), "WORLD_SIZE=2",
+                fmt::format("MASTER_PORT={}", port.number())};
     for (const std::string& word : tiny.command(tiny.out(out), more)) words.push_back(word);
     words.insert(words.end(), {"--comm-timeout", "10"});
     return words;
