@@ -195,9 +195,12 @@ class ProcessTransport final : public Transport {
       std::string why;
       Descriptor d = connect_once(at, me_.silence_s, &why);
       LinkHello hello{.token = crc32c(me_.token), .rank = me_.rank, .generation = static_cast<uint32_t>(generation)};
-      if (!d.open() || ::send(d.get(), &hello, sizeof hello, MSG_NOSIGNAL) != sizeof hello)
+      if (!d.open() || ::send(d.get(), &hello, sizeof hello, MSG_NOSIGNAL) != sizeof hello) {
+        // It may have ended, of a failure that the store tells in a moment.
+        if (store_->failed_within(kToldWithin)) store_->throw_failure(fmt::format("it connected to rank {}", lower));
         give_up(fmt::format("rank {}: cannot connect to rank {} at {}: {}; does a firewall stand between them?",
                             me_.rank, lower, text_of(at), why));
+      }
       of(lower) = Link(std::move(d), hello.generation);
     }
     int missing = me_.size - 1 - me_.rank;

@@ -49,7 +49,7 @@ void GatheredWeights::require_whole(const Instruction& pass) const {
   const bool head = pass.unit == static_cast<int>(in.spec.units.size()) - 1;
   if (head && in.spec.head().tied) places.push_back(0);  // the table
   for (const size_t p : places) {
-    const bool apart = state.shares.weights_apart[static_cast<size_t>(state.infos[p].unit)];
+    const bool apart = state.shares.weights_apart[state.infos[p].unit];
     if (!apart || (!state.shares.held.empty() && !state.shares.held[p])) continue;
     TERN_CHECK(!read.empty() && read[p]->count() == state.infos[p].shape.count(),
                "execute: {}: its weights have not come together", to_string(pass));

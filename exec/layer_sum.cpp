@@ -1,5 +1,7 @@
 #include "exec/layer_sum.h"
 
+#include "base/error.h"
+
 namespace tern {
 namespace {
 
@@ -24,11 +26,14 @@ LayerSum layer_sum(const Instruction& i, const ExecuteInput& in, const Collectiv
   const std::vector<size_t> places = of.parameters_of(i);
   const std::vector<Tensor>& sums = in.update->gradients;
   LayerSum s{of.group_of(i.axis)};
+  const Shares& shares = in.update->state.shares;
   if (i.op == Opcode::reduce) {
+    for (const size_t p : places)
+      TERN_CHECK(shares.gradients_apart.empty() || !shares.gradients_apart[in.update->state.infos[p].unit],
+                 "execute: {}: each rank has other gradients of it", to_string(i));
     s.whole = at_places(sums, places);
     return s;
   }
-  const Shares& shares = in.update->state.shares;
   const bool of_one = i.micro >= 0;  // micro-batch
   const std::vector<Tensor> taken = of_one ? summands.of(i) : at_places(sums, places);
   s.parts = of.parts_for(i.axis, places, taken);

@@ -22,7 +22,8 @@ struct LayerSum {
   void add() const;
 };
 
-/// The sum that the instruction asks for. Errors  TERN_CHECK: a micro-batch's SCATTER of a layer without a summand.
+/// The sum that the instruction asks for. Errors  TERN_CHECK: a micro-batch's SCATTER of a layer without a summand; a REDUCE of a layer
+/// whose gradients are shared out.
 LayerSum layer_sum(const Instruction&, const ExecuteInput&, const CollectiveParts&, const Summands&);
 
 /// The tensors at these places of a list, in the order of `places`.
