@@ -133,13 +133,17 @@ TEST(Store, ANewcomerToAFullRunIsRefusedAloneAndTheRunGoesOn) {
     StoreClient first(server.address(), {.rank = 0, .size = 2, .token = "t"});
     auto second = std::make_unique<StoreClient>(server.address(), StoreRank{.rank = 1, .size = 2, .token = "t"});
     if (one_has_left) second.reset();
-    for (const auto& [rank, size] : {std::pair{0, 2}, {1, 2}, {2, 3}})
+    for (const auto& claim : {std::pair{0, 2}, {1, 2}, {2, 3}})
       EXPECT_EQ(
-          error_of([&] { StoreClient(server.address(), {.rank = rank, .size = size, .token = "t", .silence_s = 1}); },
-                   ErrorKind::usage),
+          error_of(
+              [&] {
+                StoreClient(server.address(),
+                            {.rank = claim.first, .size = claim.second, .token = "t", .silence_s = 1});
+              },
+              ErrorKind::usage),
           fmt::format("rank {}: refused by the store at {}: its run has all of its ranks (0 to 1) already; another run "
                       "needs a MASTER_PORT of its own",
-                      rank, text_of(server.address())));
+                      claim.first, text_of(server.address())));
     EXPECT_FALSE(first.failed_within(0.2));
     first.set("key", "value");
     EXPECT_EQ(first.get("key", "the key"), "value");
