@@ -39,8 +39,8 @@ inline float sum_of_chains(const Eight& chains) {
   return (d[0] + d[2]) + (d[1] + d[3]);
 }
 
-/// Numbers r of `to`, which are `stride` apart, for r < rows: the products of `groups` groups of 32 neighbours of a row of w with row r of
-/// x (at x + r·x_stride).
+/// to[r·stride], for r < rows: the product of a row of w, of `groups` groups of 32 neighbours, with row r of x, which stands
+/// at x + r·x_stride.
 using RowDots = void (*)(const uint8_t* blocks, const RowCodebook&, int64_t groups, const Rounded* x, int64_t x_stride,
                          int64_t rows, float* to, int64_t stride);
 constexpr int64_t kDotRows = 8;  // of x at most: with 2,048 numbers they stay in L1
