@@ -52,7 +52,8 @@ InputGate first_gate(int64_t width, int64_t hidden, uint64_t seed);
 /// Sets the key, of length 1, to the leading direction of f's outputs over the new task's prompts among those that the memory leaves free. If
 /// the outputs have no such direction, the seed draws a free one. `output_moments`: GateMoments::mean of the key.
 void choose_key(InputGate&, const InputMemory& outputs, std::span<const double> output_moments, uint64_t seed);
-/// Adds to `gradient` that of dgate·gate by the gate's numbers. At a cosine of 0, where |·| has a corner, that gradient is 0.
+/// Adds to `gradient` the gradient of dgate·gate with respect to the gate's numbers. At a cosine of 0, where |·| has a corner,
+/// that gradient is 0.
 void add_gate_gradient(const InputGate&, const GatePass&, double dgate, InputGate& gradient);
 
 /// A gate and AdamW's moments of it.

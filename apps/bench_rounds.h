@@ -29,8 +29,9 @@ struct RoundSpread {
 };
 RoundSpread spread(std::vector<double>);
 
-/// Runs every task once per round, in turn, after a first run of each that does not count. `told` is asked before each task, with its round; if it returns false,
-/// that round is the last. Of limits with the same name the best of the round counts.
+/// Runs every task once per round, in turn, after a first run of each that does not count. `told` is asked before each run of
+/// a task, with its round, which is 0 in the first runs too. If it returns false, nothing more is run, and the result has the
+/// completed rounds alone; in the first runs there are none yet. Of limits with the same name the best of the round counts.
 std::vector<BenchResult> run_rounds(const std::vector<BenchTask>&, int rounds,
                                     const std::function<bool(int round)>& told);
 

@@ -9,8 +9,8 @@
 
 namespace tern {
 
-/// Only main, and the server in an answer (500), tell people of a Bug. Other code may catch one to clean up, or to carry it from
-/// one thread to another, and then throws it again.
+/// Main tells people of a Bug and exits; the server answers with 500, logs it or closes the connection, and goes on.
+/// Other code may catch one to clean up, or to carry it from one thread to another, and then throws it again.
 class Bug : public std::logic_error {
  public:
   template <class... Args>

@@ -24,8 +24,8 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  /// `done` of total so far; shown if the interval has passed, or at the end. set_start: of a resumed run, the count at which
-  /// it began.
+  /// `done` of total so far; shown at the first call, and again once the interval has passed since it was last shown.
+  /// set_start: the count at which a resumed run began.
   void update(int64_t done, const std::string& words = "");
   void set_start(int64_t start) { start_ = start; }
   /// Shows the last state for good.

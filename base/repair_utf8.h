@@ -16,7 +16,7 @@ size_t repaired_utf8_size(std::string_view text, Utf8Repair);
 /// Appends `text`, its ill-formed sequences repaired. The results of parts that end at utf8_boundary, joined, are
 /// the result of the whole.
 void append_repaired_utf8(std::string& out, std::string_view text, Utf8Repair);
-/// The last place up to `near`, which is at least 4, that is not within a character or an ill-formed sequence.
+/// The last place up to `near` that is not within a character or an ill-formed sequence. `near` must be at least 4.
 size_t utf8_boundary(std::string_view text, size_t near);
 
 }  // namespace tern

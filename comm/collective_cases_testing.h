@@ -123,7 +123,8 @@ inline void repeat_head(const Tensor& t) {
     std::memcpy(x + at, x, static_cast<size_t>(std::min(head, bytes - at)));
 }
 
-// 64 MiB of every type, a little more than whole pieces: each rank has the sum that a baton's ranks have.
+// Sums of 64 MiB and three elements, a little more than whole pieces, of each type: each rank gets what the ranks of a
+// ThreadWorld with a baton get.
 inline void expect_large_sums(Comm& comm) {
   for (const DType dtype : kCollectiveTypes) {
     Arena arena;

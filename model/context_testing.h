@@ -16,7 +16,7 @@
 
 namespace tern {
 
-/// Eight heads, or `heads`; so many key/value heads where the family has a number of its own.
+/// A tiny model with `heads` heads and, if the family may have another number of them, `keys` key/value heads.
 inline ModelSpec spec_of(const std::string& family, int64_t keys = 8, int64_t heads = 8) {
   HfConfig c = tiny_config(family);
   c.num_attention_heads = heads;
@@ -111,11 +111,12 @@ inline void expect_gradients_of_one(const ModelSpec& spec, const Batch& batch, i
   });
 }
 
-/// What the passes of a unit take and send beside what they are told to: buffers and temporaries each at their most, as the executor
-/// counts them.
+/// The bytes that each pass of a unit sends.
 struct PassBytes {
   int64_t forward = 0, backward_input = 0, backward_weight = 0;
 };
+/// Each pass of a unit takes the bytes that `cost` says, buffers and temporaries each at their most, as the executor counts
+/// them, and sends and receives the bytes that `sent` says.
 inline void expect_closed_forms(const ModelSpec& spec, DType dtype, Multiply multiply, int ranks, bool ring,
                                 const UnitCost& cost, const PassBytes& sent) {
   const Batch batch(spec, 24);

@@ -17,7 +17,7 @@ struct Fragment {
   // A tensor of all experts holds `slabs` matrices of file_rows rows, and has a dim for them in front; 0: it is one matrix.
   int64_t slab = 0, slabs = 0;
 
-  /// The first row, and the number of rows, where the tensor's matrices stand one below the other.
+  /// The fragment's first row and the tensor's number of rows, counted as if the tensor's matrices stood one below the other.
   int64_t first_row() const { return slab * file_rows + file_row; }
   int64_t all_rows() const { return slabs > 0 ? slabs * file_rows : file_rows; }
 };

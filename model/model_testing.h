@@ -241,8 +241,7 @@ inline double add_gradients(const ModelSpec& spec, const ModelWeights& weights, 
   return loss;
 }
 
-/// ‖got - want‖ / ‖want‖. NaN where anything is not finite, so compare with !(… <= bound) turned round: EXPECT_LE
-/// fails.
+/// ‖got - want‖ / ‖want‖. NaN or infinity if a number is not finite, and NaN if the counts differ: EXPECT_LE then fails.
 inline double relative_error(const Tensor& got, const Tensor& want) {
   if (got.count() != want.count() || want.count() == 0) return NAN;
   double difference = 0, norm = 0;

@@ -75,7 +75,7 @@ void parallel_backward_weight(const ParallelSpec& u, const ParallelWeights& w, c
 Tensor head_backward_input(const HeadSpec& u, const HeadWeights& w, const HeadSaved& saved, const Compute&);
 void head_backward_weight(const HeadSpec& u, const HeadSaved& saved, HeadWeights& g);
 
-/// Rows of a tile of T whose product needs most scratch: a whole tile and the last one may need different ones.
+/// T rows are cut into tiles: the number of rows of the tile whose product needs most scratch, a whole one or the last one.
 int64_t widest_tile(const Linear& projection, int64_t T, DType dtype, Multiply multiply);
 
 /// norm(x) as workspace, or x itself where there is no norm.

@@ -67,7 +67,7 @@ class WeightsLoader {
   const ModelSpec& spec_;
   std::string path_;
   WeightsIn in_;
-  std::shared_ptr<Weights> shared_;  // with every tensor that lies in it
+  std::shared_ptr<Weights> shared_;  // shared with every tensor that lies in the files, which keeps them mapped
   const Weights& file_;
   std::optional<HfPacking> packing_;
   std::unordered_set<std::string> claimed_;

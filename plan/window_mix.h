@@ -43,7 +43,7 @@ class WindowMix {
   double real_tokens(int64_t seq) const;                        // of a window, on average
   double pairs(const AttentionSpec&, int64_t seq) const;        // computed in a window, on average, per head
   double real_pairs(const AttentionSpec&, int64_t seq) const;   // of these, those inside a sequence
-  int64_t most_pairs(const AttentionSpec&, int64_t seq) const;  // of any window, as lengths allow
+  int64_t most_pairs(const AttentionSpec&, int64_t seq) const;  // the most in a window that these lengths allow
   double cut_tokens(
       int64_t seq) const;  // share of all tokens that are in no window (padded: the ends of sequences longer
                            // than a window)

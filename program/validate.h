@@ -32,9 +32,10 @@ namespace tern {
 /// Whole    every (unit, micro) runs FORWARD, BACKWARD_INPUT (not the embedding) and BACKWARD_WEIGHT exactly once; one
 ///          NORM to a rank; UPDATE of every unit exactly once.
 /// Rows     only FORWARD, RECOMPUTE and BACKWARD_INPUT send experts' rows; of one unit all of these do, or none.
-///          A FORWARD's routed_bytes over the bytes of its output: one ratio for all FORWARDs of a unit. A RECOMPUTE's: those of
-///          its FORWARD. A BACKWARD_INPUT's over its FORWARD's: one ratio for the whole Program, in (1, 2]. told_bytes: equal in a
-///          unit's FORWARDs and RECOMPUTEs.
+///          A FORWARD's routed_bytes divided by its output's bytes is one ratio for all FORWARDs of a unit. A RECOMPUTE has its
+///          FORWARD's routed_bytes. A BACKWARD_INPUT's routed_bytes divided by its FORWARD's is one ratio for the whole
+///          Program, in (1, 2]. told_bytes are equal in a unit's FORWARDs and RECOMPUTEs, more than 0 if it sends rows, and
+///          0 in BACKWARD_INPUTs.
 /// `training` false: a forward program, with FORWARD alone.
 std::vector<std::string> validate(const Program&, bool training = true);
 

@@ -19,8 +19,8 @@ bool takes_adamw_rates(UpdateRule);
 /// rate_words for a run with --gradients zeroth-order, whatever its rule.
 std::string_view zeroth_rate_words();
 
-/// The topic `tern help updates`: each rule with its options and their defaults, its state's bytes, and rates that suit it. Bytes are those of
-/// an f32 model, for a parameter of a square matrix of 4,096, of a table, and of a vector.
+/// The topic `tern help updates`: each rule with its options and their defaults, its state, and rates that suit it. The state
+/// is in bytes per element, for an f32 model: in a 4,096 × 4,096 matrix, in a table, and in a vector.
 std::string updates_help();
 
 }  // namespace tern

@@ -1,5 +1,5 @@
 #pragma once
-// Tensor: dtype, shape, row-major strides and shared counted storage. Views, no arithmetic: kernels compute on spans.
+// Tensor: dtype, shape and contiguous, shared, counted storage. Views, no arithmetic: kernels compute on spans.
 
 #include <array>
 #include <cstddef>

@@ -16,8 +16,9 @@ namespace tern {
 /// Seconds of a step's passes, without what was exchanged between them.
 double pass_seconds(std::span<const TraceEvent>);
 
-/// Watches the passes of ten steps at a time. A rank is slow if, compared with the median of the ranks with the same work, it took 1.5 times as long for
-/// all ten, more than 1.3 times as long for nine of them, and a tenth of a second longer in all. It is told of once, and again only if it was as fast as the others in between.
+/// Watches the passes of the last ten steps. A rank is slow if, compared with the median of the ranks with the same work, it
+/// took at least 1.5 times as long for the ten together, more than 1.3 times as long in at least nine of them, and at least a
+/// tenth of a second longer in all. It is told of once, and again only if in between it took less than 1.2 times as long.
 class SlowRanks {
  public:
   /// `alike`: so many ranks that follow one another run the same list: the replicas at one device of the pipeline.

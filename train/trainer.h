@@ -33,7 +33,7 @@ struct StepReport {
 /// Functions that the training thread calls. Empty ones are skipped.
 struct TrainHooks {
   std::function<void(const std::string&)> note;  // with a sentence that a person should read
-  // With the name of a phase before the first step, when it begins and takes time.
+  // With the name of a phase before the first step or after the last, when it begins; only of phases that take a while.
   std::function<void(const std::string&)> phase;
   // Before anything is allocated.
   std::function<void(const PredictedMemory&, const ModelSpec&)> predicted;

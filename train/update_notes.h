@@ -10,8 +10,9 @@
 
 namespace tern {
 
-/// Sentences for people before the first step; none for a plain run: the aggregator and who attacks, the asynchronous rule and its workers, the
-/// kind of rare averages and what they come to where the run has one rank, matrices in which a projection saves nothing.
+/// Sentences for people before the first step; none for a plain run: the aggregator and who attacks; the asynchronous rule
+/// and its workers; the kind of rare averages and, in a run of one rank, what is left of them; how many matrices are too small
+/// for a projection to save anything.
 std::vector<std::string> update_notes(const ModelSpec&, const TrainSettings&);
 
 /// The same as members: "optimizer" with its numbers, and of runs that have them "aggregator", "async", "outer".

@@ -14,14 +14,14 @@
 
 namespace tern {
 
-/// Σ over blocks of `count` values of each block: of each parameter. fill and comm: as block_values.
+/// For each parameter `count` sums, each over the parameter's blocks. fill and comm: as block_values.
 std::vector<UpdateSumValues> sums_over_blocks(const UpdatePass&, BlockReaders, std::span<const size_t> parameters,
                                               int count, Comm*,
                                               const std::function<void(size_t, int64_t, double*)>& fill);
-/// The rule's own sums, of each parameter.
+/// For each parameter the rule's own sums.
 std::vector<UpdateSumValues> rule_sums(const UpdatePass&, const UpdateNorm&, BlockReaders,
                                        std::span<const size_t> parameters, Comm*);
-/// Whether the rule has sums of its own over that.
+/// Whether the rule has sums of its own over what the argument names: each parameter, or the model.
 bool sums_over(const UpdatePass&, UpdateSums::Over);
 
 }  // namespace tern

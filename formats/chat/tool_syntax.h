@@ -25,8 +25,8 @@ struct ToolSyntax {
   std::string first, middle, next, last;  // next is empty where there can be one call only
   /// The text that begins calls.
   std::string_view mark() const;
-  /// Special tokens of all forms that a decoder writes out where calls are read from the text; elsewhere it leaves them
-  /// out.
+  /// The tokens that mark calls, of all forms. Where calls are read from the text, a decoder writes out those of them that
+  /// are special tokens; elsewhere it leaves them out like other special tokens.
   static const std::vector<std::string>& marks();
   /// Whether the template takes only ids of calls with nine letters and digits.
   bool has_short_ids() const { return form == ToolForm::listed || form == ToolForm::named; }

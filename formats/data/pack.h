@@ -29,9 +29,9 @@ struct PackOptions {
   int64_t memory_bytes = INT64_MAX;  // memory that one document may take while it becomes tokens; more: does_not_fit
   int64_t window =
       0;  // not 0: only pairs of answers are packed, each answer with its prompt as a document of `window` tokens
-  int64_t* most_bytes =
-      nullptr;  // set to the largest bound of a document's memory; 0 if all documents were short enough to
-                // need none
+  // Raised to the most bytes that a long document, or a long list of documents, was counted to take; unchanged if there
+  // was none.
+  int64_t* most_bytes = nullptr;
 };
 
 /// Packs text (.txt or any other name) and JSONL (.jsonl, .ndjson) into one token file, written under a temporary name

@@ -12,8 +12,8 @@ namespace tern {
 
 /// A tensor's name in both formats.
 struct GgufName {
-  // Without ".weight" or ".bias". '#' stands for the layer, '@' for the expert. Where `hf` is a tensor of all experts,
-  // ',' parts the GGUF tensors among which its rows alternate.
+  // Without ".weight" or ".bias". '#' stands for the layer, '@' for the expert. Where `hf` is one tensor of all experts,
+  // `gguf` may be several names, separated by ','; the rows of each expert go to them in turn.
   std::string_view hf, gguf;
 };
 /// One row for each family. The columns after `names` say what llama.cpp's code fixes for the architecture
@@ -38,7 +38,8 @@ struct GgufFamily {
   bool untruncated_yarn = false;                          // yarn's ramp between dimensions that need not be whole
   bool needs_window = false, needs_expert_width = false;  // keys without which llama.cpp does not load it
   int64_t full_every = 0;                                 // this layer of each period has no window; 0: no such periods
-  int64_t layers_of_wide_heads = 0;  // the model of so many layers divides scores by √(width / heads), not √head_dim
+  // The family's model with exactly so many layers divides scores by √(width / heads), its others by √head_dim.
+  int64_t layers_of_wide_heads = 0;
   std::string_view switch_of_branches = "";  // the key that says whether attention and MLP run beside each other
 };
 /// The families that have a row, by model_type.

@@ -142,7 +142,7 @@ void check_hf_config(const HfConfig&);
 /// double counts exactly.
 struct HfSize {
   double parameters = 0;
-  double row = 0;      // numbers that the pass of one token makes, over all layers
+  double row = 0;      // elements of activations that the forward pass of one token makes, over all layers
   double experts = 0;  // experts, over all layers
 };
 HfSize hf_config_size(const HfConfig&);

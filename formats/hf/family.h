@@ -106,7 +106,7 @@ struct HfDefaults {
 };
 
 /// A value of HfConfig under another name: `field` as in llama's file. key "": the file has no such key, the default
-/// holds. alias: a second spelling that is read.
+/// holds. alias: a second spelling of the key, which is read too.
 struct HfRename {
   std::string_view field, key, alias = "";
 };
@@ -115,7 +115,7 @@ struct HfOption {
   std::string_view key;
   std::variant<bool HfConfig::*, double HfConfig::*, int64_t HfConfig::*, std::optional<double> HfConfig::*> to;
   std::optional<double> absent = 0;  // the value where the file has no such key; nothing: the field stays empty
-  std::string_view alias = "";       // a second spelling of a whole number that is read
+  std::string_view alias = "";       // a second spelling of the key of a bool or a whole number, which is read too
   bool whole = false;                // a whole value is written without a decimal point: transformers insists
   bool zero_is_null = false;         // 0 is written as null
 };

@@ -31,9 +31,9 @@ struct MacroObject : Object {
 struct LoopObject : Object {
   Int index0 = -1;
   std::function<bool(Value&)> source;
-  Value
-      iterable;  // what is looped over, if its length is loop.length; missing: the loop has a test, or walks an iterator or
-                 // another loop
+  // What is looped over, if loop.length is its length. Missing if the items must be counted, because the loop has a test,
+  // or walks an iterator or another loop.
+  Value iterable;
   bool peeked = false, peeked_end = false, closed = false;
   Value before, current, after, last_changed;
   std::optional<Int> known_length;

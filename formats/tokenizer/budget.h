@@ -11,8 +11,8 @@ namespace tern {
 /// One text's budget (of decoding: that of all pieces so far), shared by every step that works on it.
 class TextBudget {
  public:
-  /// No known tokenizer makes more than 24 bytes of one (NFKC of U+FDFA, then byte-level), or takes more than 20 steps
-  /// for it. A text below 16 KiB may take what one of 16 KiB may.
+  /// No known tokenizer makes more than 24 bytes of one byte (NFKC of U+FDFA, then byte-level), or takes more than 20 steps
+  /// for it. Each text has kAlwaysBytes, and kBytesPerByte more for each of its bytes; so too with steps and work.
   static constexpr int64_t kBytesPerByte = 64, kAlwaysBytes = 1 << 20;
   static constexpr int64_t kStepsPerByte = 64, kAlwaysSteps = 4'000'000;
   /// Work is counted in bytes that a step reads or writes, some 25 ns each at most. What takes longer counts as more

@@ -10,7 +10,7 @@
 
 namespace tern {
 
-/// For each beginning of `literal`, the length of the longest shorter beginning that it ends with.
+/// For each prefix of `literal`, the length of its longest proper prefix that is also its suffix.
 /// Source  Knuth, Morris, Pratt 1977.
 std::vector<size_t> borders_of(std::string_view literal);
 /// Appends where `literal`, which is not empty, stands in `text`: from the left, no two that overlap.

@@ -60,10 +60,11 @@ using NormalizeStep =
     std::variant<PrependStep, ReplaceStep, UnicodeStep, LowercaseStep, StripAccentsStep, StripSpacesStep,
                  ByteLevelTextStep, BertStep, NmtStep, CharsmapStep, SentencePieceStep>;
 
-/// What the steps make of a text, and what the pre-tokenizer asks of its front.
+/// What the steps make of a text, and what the pre-tokenizer must know of its beginning.
 struct NormalizedText {
   std::string text;
-  size_t front = 0;                   // its first bytes that come from the first character; 0: a step took that away
+  // How many bytes at the beginning of `text` come from the input's first character; 0: a step removed them all.
+  size_t front = 0;
   bool put_before_the_front = false;  // an empty match of a Replace put text before the front
 };
 

@@ -52,8 +52,9 @@ using SplitTextStep =
 /// A word, as a range of WordSplitter::text.
 struct Word {
   size_t begin, end;
-  size_t
-      front;  // its first bytes that come from the whole text's first character; as the last rewriting step found them
+  // How many of its first bytes come from the whole text's first character. Steps that rewrite the text leave the number
+  // as it was.
+  size_t front;
 };
 
 /// The words of a text, and memory to find them, which calls use one after another.
@@ -63,8 +64,9 @@ struct WordSplitter {
   std::vector<TextSpan> spans;
 };
 
-/// Splits `text` by the steps; its words are then in the splitter. front: the first bytes of `text` that come from the whole
-/// text's first character: a word that begins there is a first one to Metaspace. No step may make more than the budget has.
+/// Splits `text` by the steps; its words are then in the splitter. front: how many bytes at the beginning of `text` come from
+/// the whole text's first character; Metaspace takes a word that begins among them for the first one. No step may make more
+/// than the budget has.
 void split_words(const std::vector<SplitTextStep>&, std::string_view text, size_t front, WordSplitter&, TextBudget&);
 
 }  // namespace tern

@@ -28,7 +28,8 @@ struct EncodeOptions {        // how text is encoded
   bool add_special = true;    // what the post-processor adds: BOS and the like
   bool allow_special = true;  // "<|endoftext|>" in the text is that token; false: it is plain text (untrusted input)
   // Ranges of bytes, ascending and disjoint, that are not trusted: a special token that lies wholly in one of them is
-  // plain text. (A token that is looked for in normalized text is plain text already where its piece touches a range.)
+  // plain text. One that is looked for in normalized text is plain text as soon as a range touches the stretch around it,
+  // which reaches to the added tokens that were found in the raw text before and behind it.
   std::span<const TextSpan> plain = {};
   std::span<const int32_t> plain_tokens = {};  // further added tokens to be treated so, special or not
 };

@@ -16,7 +16,7 @@ namespace tern {
 inline constexpr int64_t kMostTokens = 1000;  // that a text may get; when it ends nobody knows
 
 struct GuessWorld {
-  double step_s = 1e-3, row_s = 0.1e-3, jump_s = 0;  // of a step; of each row; beyond 8 rows once more
+  double step_s = 1e-3, row_s = 0.1e-3, jump_s = 0;  // of a step; of each row; once more if there are over 8 rows
   double guess_s = 0, guess_row_s = 0;               // of a pass that guesses; of each token in it
   int64_t prompt = 1;                                // tokens of a text before the first guess
   int64_t length = 0;                                // tokens that a text is of; 0: it does not end
@@ -25,7 +25,7 @@ struct GuessWorld {
   double said = 1;    // the time that the proposer says a guessing pass takes, over what it takes
   double logits = 1;  // the time of a guess's row over that of a prompt's row
   double cold = 0;    // share that a step takes longer where a proposer that costs time was asked in it or before it
-  int64_t turn = 0;   // tokens of a text, behind which guesses are right as often as they were wrong; 0: never
+  int64_t turn = 0;   // every so many tokens of a text, the chances change from right to 1 − right, or back; 0: never
   double seconds(int64_t rows) const { return step_s + row_s * static_cast<double>(rows) + (rows > 8 ? jump_s : 0); }
   double chance(const ProposalAsk& ask, uint8_t kind) const {
     return turn > 0 && ask.num_generated / turn % 2 == 1 ? 1 - right[kind] : right[kind];

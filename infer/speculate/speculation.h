@@ -78,7 +78,7 @@ class Speculation {
   // What guesses are expected to be worth.
   struct Forecast {
     int64_t most = 0;    // the number of guesses of each text that gives the most tokens a second; 0: no guesses
-    double saved_s = 0;  // seconds that a step saves, before the time to read texts first
+    double saved_s = 0;  // seconds that a step saves, not counting the time in which texts must be read first
     double worth_s = 0;  // seconds that the tokens that were guessed take without guesses
     double tokens = 0;   // of a step
   };

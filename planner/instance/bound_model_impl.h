@@ -53,8 +53,8 @@ struct Suffix {
 struct Prefix {
   int64_t sum = 0;      // Σ (r + of + ob)
   int64_t forward = 0;  // Σ (f + of)
-  int64_t most = 0;  // the largest value of most_share: rest (one forward, one backward), work (GPipe, simple), c·work
-  int64_t mean = 0;  // Σ mean_share
+  int64_t most = 0;     // the largest most_share: rest (1F1B), work (GPipe, simple) or c·work (zero bubble, chunks)
+  int64_t mean = 0;     // Σ mean_share
   bool reachable = false;
 };
 

@@ -34,8 +34,8 @@ struct UnitState {
 };
 
 /// What a virtual stage may hold. Where a device has one stage and the order is fixed, an assignment fits if and only
-/// if its stages keep to their rules (Chain::exact_memory). Else make_chain's rules hold for every assignment that
-/// fits, and those of make_restricted_chain only for assignments that fit.
+/// if its stages keep to their rules (Chain::exact_memory). Else every assignment that fits keeps make_chain's rules,
+/// and every assignment that keeps make_restricted_chain's rules fits.
 struct StageRule {
   int device = 0;
   int64_t held = 1, held_weight = 0;  // micro-batches at the peak
@@ -69,7 +69,7 @@ struct Chain {
   const EdgeCost& across(int s, int u, int state, int next) const {  // behind virtual stage s
     return edge(links_behind(*in, s), u, state, next);
   }
-  /// Time on the link between virtual stages s and s + 1: none where they share a device.
+  /// Whether a link lies between virtual stages s and s + 1; none does where they share a device.
   bool linked(int s) const { return rule[s].device != rule[s + 1].device; }
   int64_t stage_bytes(const OptionCost& c, const StageRule& r, int tier) const {
     return c.persistent[tier] + r.held * c.held[tier] + (tier == 0 ? r.held_weight * c.held_weight : 0);

@@ -26,7 +26,10 @@ struct PathTerms {
 /// a += share·(b − a)
 void mix_in(PathTerms& a, const PathTerms& b, double share);
 
-/// The mean over the devices of: the lead-in to each, all its work, and the lead-out or its tail; each variant a bound.
+/// Mixtures of paths, each of which gives a bound. One is the first micro-batch's way to the last stage and back; where a
+/// device has one stage and the order is fixed, the mean over the devices of the passes left then is added. The others are
+/// means over the devices of what leads to a device's work (its begin, or the first micro-batch's way there), all its work,
+/// and what follows it (the device's tail, or the last micro-batch's way back).
 std::vector<PathTerms> mean_paths(const Chain&);
 
 /// The relaxation of one chain.
@@ -91,11 +94,11 @@ class Relaxation {
 
   const Chain& chain_;
   int layers_, stages_;
-  std::vector<std::vector<Row>> rows_;         // by form; empty elsewhere
-  std::vector<std::vector<EdgeCost>> across_;  // by class of link: least, after each layer
+  std::vector<std::vector<Row>> rows_;         // by layer; filled only where chain.form[u] == u
+  std::vector<std::vector<EdgeCost>> across_;  // by class of link, then layer: least cost behind it
   std::vector<double> held_, held_weight_;     // micro-batches at the moment, per stage
   std::vector<double> room_, dear_;            // by device: device bytes; what one costs, in mu
-  double unshared_ = 0;                        // by so many bytes one device, whichever it is, has less room
+  double unshared_ = 0;                        // bytes by which one device, no matter which, has less room
   double dear_room_ = 0, scale_ = 0;           // Σ dear · room; time over bytes
   double mu_ = 0;
   PathTerms weights_;

@@ -27,7 +27,7 @@ struct Cuts {
   std::vector<Cut> cuts;
 };
 
-/// A TimeLimit where no stage begins.
+/// The value of a TimeLimit's members where no stage may begin.
 inline constexpr double kNoLimit = -1e300;
 /// The most time that a stage may take, for each kind of cut.
 struct TimeLimit {

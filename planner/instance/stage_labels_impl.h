@@ -39,9 +39,9 @@ class StageLabels {
  public:
   enum class Keep { least, least_work_and_rest, least_done, bound, times, all };
   /// Keep  what labels carry. least, least_work_and_rest, least_done: only what finds the least of p, of p + q, or of
-  ///       c·p + tail (then in the place of p). bound: a lower bound of all that the chain's bound model needs; times
-  ///       that hardly matter to the model count as the least that any strategy takes. times: all that the makespan
-  ///       depends on. all: as times, and no label is dropped for another.
+  ///       c·p + tail; the label has that number where p usually stands. bound: a lower bound of all that the chain's
+  ///       bound model needs; times that hardly matter to the model count as the least that any strategy takes. times:
+  ///       all that the makespan depends on. all: as times, and no label is dropped for another.
   StageLabels(const Chain&, int stage, Keep);
 
   /// Makes the labels of up to `length` layers before `end`; exit −1: any state. Stops early (too_many) above `most`
@@ -91,8 +91,8 @@ class StageLabels {
   int stride_ = 0;
   std::vector<std::vector<size_t>> offset_;  // (layers)(states): into adds_
   std::vector<int64_t> adds_;
-  std::vector<std::vector<std::vector<Spread>>>
-      spread_;  // by form of layer u and state of u + 1: the least; may be empty
+  // By form of layer u and state of u + 1: the few smallest spreads; empty where they are not used.
+  std::vector<std::vector<std::vector<Spread>>> spread_;
 };
 
 }  // namespace tern

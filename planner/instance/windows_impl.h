@@ -31,8 +31,9 @@ class IntervalBounds {
   int longest(int stage, int e) const { return static_cast<int>(tables_[table_of_[stage]].work[e].size()); }
   const std::vector<double>& lambdas(int stage) const { return tables_[table_of_[stage]].lambdas; }
   LinkCost least_link(int stage, int e) const;  // after layer e − 1, which ends the stage
-  /// Raises bounds to the true least of each cost wherever `w`, restricted to `limit`, lets a stage lie; if that least
-  /// is above what the limit leaves, to just above that. It is found by labels of time and bytes alone.
+  /// Raises the bounds of each stage that `w`, restricted to `limit`, allows: to the least of each cost over the
+  /// strategies that fit, or, if that is above what the limit allows, to one more than the limit allows. Labels of time and
+  /// bytes alone find the least; bounds whose labels exceed the budget stay as they are.
   void tighten(const Windows& w, int64_t limit, int threads, const Budget&);
 
  private:
@@ -68,7 +69,7 @@ struct Windows {
 };
 
 /// The most time that a stage over [a, e) may take for the whole to stay at or below `limit`. n: the least of what may
-/// follow, with the link to it in t and, for one forward, one backward, in y.
+/// follow; its t already includes the link to it, and so does its y for one forward, one backward.
 TimeLimit time_limit(const Chain&, int stage, const Prefix& before, const Suffix& n, int64_t limit);
 
 /// Groups the ends e for which next_reachable[e] holds, where next[e] is what follows, for stages that `w` lets begin.

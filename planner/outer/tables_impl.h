@@ -13,7 +13,8 @@ namespace tern {
 /// In place of a machine's index: stages lie on devices of several types.
 inline constexpr int kMixed = -1;
 
-/// kWhole: one stage. kStaged: one per device. kTimed: so too, but ordered by times. kChunked: several per device.
+/// kWhole: one stage. kStaged: one per device. kTimed: one per device, with an order of operations that follows the times.
+/// kChunked: several per device.
 enum Form : int { kWhole, kStaged, kTimed, kChunked };
 inline constexpr std::array<Form, 4> kForms{kWhole, kStaged, kTimed, kChunked};
 
