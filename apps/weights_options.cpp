@@ -31,7 +31,7 @@ CodedBytes coded_for_integers(const ModelDescription& model) {
     throw Error(ErrorKind::usage,
                 "--arithmetic int8: multiplies coded weights, {} holds none; tern quantize writes some",
                 model.dir.path);
-  CodedBytes coded = coded_bytes(model.spec, model.dir.path, model.dtype);
+  CodedBytes coded = coded_bytes(model.spec, model.dir.path, model.dtype, WeightsIn::coded_int8);
   if (coded.empty())
     throw Error(ErrorKind::usage,
                 "--arithmetic int8: no matrix of {} stays as it is coded there, computed in {} by {}; --dtype f32, or "

@@ -28,10 +28,11 @@ constexpr Isa kAll[] = {Isa::portable, Isa::avx2, Isa::avx512, Isa::avx512_bf16,
 #if defined(__x86_64__)
 constexpr bool kX86 = true;
 
-/// CPUID leaf 7: tiles (edx bit 24) and their bf16 products (22); XCR0 bits 17 and 18: the system saves tile state.
+/// CPUID leaf 7: tiles (edx bit 24), their bf16 (22) and int8 products (25); XCR0 bits 17 and 18: the system saves tile state.
 bool processor_has_amx() {
   unsigned a = 0, b = 0, c = 0, d = 0;
-  if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(d >> 24 & 1) || !(d >> 22 & 1)) return false;
+  if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d >> 24 & 1) == 0 || (d >> 22 & 1) == 0 || (d >> 25 & 1) == 0)
+    return false;
   if (!__get_cpuid(1, &a, &b, &c, &d) || !(c >> 27 & 1)) return false;  // OSXSAVE: xgetbv may be asked
   unsigned low = 0, high = 0;
   asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));

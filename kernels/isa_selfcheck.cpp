@@ -13,10 +13,12 @@
 
 #include "base/dtype.h"
 #include "kernels/cpu/attention.h"
+#include "kernels/cpu/coded_int8.h"
 #include "kernels/cpu/head_loss.h"
 #include "kernels/cpu/thread_scratch.h"
 #include "kernels/cpu/tile_matmul.h"
 #include "kernels/ref/attention_ref.h"
+#include "kernels/ref/coded_int8_ref.h"
 #include "kernels/ref/head_loss_ref.h"
 #include "kernels/ref/matmul_ref.h"
 #include "kernels/trial_process.h"
@@ -315,6 +317,45 @@ std::string compare_head(const HeadLossTable& kernels, const HeadCase& c) {
   return failure.empty() ? differs("weight gradient of the head", dw, c.dw, kFactorShare) : failure;
 }
 
+// --- integer products of coded weights ------------------------------------------------------------------------------
+
+struct Int8Case {
+  static constexpr int64_t kRows = 18, kOut = 33, kColumns = 288;  // more than a tile, and a tail, in each
+  std::vector<float> x;
+  std::vector<uint8_t> w;  // rows of Q8_0
+  Numbers y{{}};
+  Int8Case() : x(cast<float>(values(kRows * kColumns, 3))) {
+    constexpr int64_t kBlock = 34;
+    for (int64_t i = 0; i < kOut * kColumns / 32 * kBlock; ++i)  // scales of 1
+      w.push_back(static_cast<uint8_t>(i % kBlock == 0 ? 0 : i % kBlock == 1 ? 0x3c : i * 37 + i / 7));
+    const CodeGroupsTable& portable = TERN_TABLE_OF(code_groups_table, Isa::portable);
+    std::vector<std::vector<CodeGroups>> groups;
+    for (int64_t r = 0; r < kOut; ++r)
+      for (int64_t k = 0, at = r * kColumns / 32; k < kColumns; k += kGroupedCodes, at += kGroupedCodes / 32) {
+        if (k == 0) groups.emplace_back();
+        portable.of[static_cast<int>(WeightType::q8_0)](
+            w.data() + at * kBlock, std::min<int64_t>(8, (kColumns - k) / 32), groups.back().emplace_back());
+      }
+    std::vector<double> want;
+    for (int64_t i = 0; i < kRows; ++i)
+      for (const std::vector<CodeGroups>& row : groups)
+        want.push_back(dot_int8_ref(std::span(x).subspan(static_cast<size_t>(i * kColumns), kColumns), row));
+    y = Numbers(std::move(want));
+  }
+};
+
+std::string compare_int8(const CodedInt8Table& kernels, const Int8Case& c) {
+  constexpr int64_t m = Int8Case::kRows, n = Int8Case::kOut, k = Int8Case::kColumns;
+  const CodedRows rows{WeightType::q8_0, c.w.data(), n};
+  std::vector<float> y(c.y.size());
+  kernels.f32(c.x.data(), &rows, nullptr, m, n, k, false, y.data());
+  std::string failure = differs("product in integers", y, c.y, 0);
+  if (!failure.empty() || !kernels.tiles.f32) return failure;
+  std::ranges::fill(y, 0.0f);
+  multiply_int8_on_tiles<float, float>(kernels.tiles, c.x.data(), {&rows, 1}, nullptr, m, n, k, false, y.data());
+  return differs("product in integers on tiles", y, c.y, 0);
+}
+
 // --- all of it, in every thread
 // -----------------------------------------------------------------------------------------
 
@@ -324,6 +365,7 @@ struct Cases {
   std::vector<ProductCase> products;
   std::unique_ptr<AttentionCase> attention;
   std::unique_ptr<HeadCase> head;
+  Int8Case int8;
   Cases() {
     std::thread beside([this] { attention = std::make_unique<AttentionCase>(), head = std::make_unique<HeadCase>(); });
     products = {{40, 70, 37}, {18, 20, 1057}, {18, 530, 20}, {530, 33, 35}};
@@ -353,6 +395,7 @@ std::string compare(const IsaKernels& kernels, const Cases& c, int part, int par
   });
   if (kernels.tile_attention.present)
     check([&] { return compare_tile_attention(kernels.tile_attention, *c.attention); });
+  check([&] { return compare_int8(kernels.int8, c.int8); });
   if (kernels.head_loss.present) check([&] { return compare_head(kernels.head_loss, *c.head); });
   return failure;
 }
@@ -386,7 +429,8 @@ IsaKernels kernels_of(Isa isa) {
           .tiles = TERN_TABLE_OF(tile_matmul_table, isa),
           .head_loss = TERN_TABLE_OF(head_loss_table, isa),
           .attention = TERN_TABLE_OF(attention_table, isa),
-          .tile_attention = TERN_TABLE_OF(tile_attention_table, isa)};
+          .tile_attention = TERN_TABLE_OF(tile_attention_table, isa),
+          .int8 = TERN_TABLE_OF(coded_int8_table, isa)};
 }
 
 namespace {

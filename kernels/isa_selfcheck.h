@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/cpu/attention_table.h"
+#include "kernels/cpu/coded_int8_table.h"
 #include "kernels/cpu/head_loss_table.h"
 #include "kernels/cpu/matmul_table.h"
 #include "kernels/cpu/tile_attention_table.h"
@@ -22,6 +23,7 @@ struct IsaKernels {
   HeadLossTable head_loss;
   AttentionTable attention;
   TileAttentionTable tile_attention;
+  CodedInt8Table int8;
 };
 IsaKernels kernels_of(Isa);
 

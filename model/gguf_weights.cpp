@@ -9,12 +9,12 @@
 
 #include "base/error.h"
 #include "base/region_errors.h"
+#include "base/weight_type.h"
 #include "formats/gguf/model.h"
 #include "formats/gguf/places.h"
 #include "formats/gguf/rope.h"
 #include "formats/hf/config.h"
 #include "formats/safetensors/safetensors.h"
-#include "kernels/cpu/coded_matmul.h"
 #include "kernels/cpu/decode.h"
 #include "model/allocate_weights.h"
 #include "model/coded_base.h"
@@ -121,12 +121,13 @@ ModelWeights load_gguf_weights(const ModelSpec& spec, const Gguf& file, DType dt
 
 namespace {
 
-bool stays_coded(const ModelSpec& spec, const Gguf& file, const ParameterInfo& info, DType dtype) {
-  if (!multiplies_coded(dtype) || info.shape.rank != 2) return false;
+bool stays_coded(const ModelSpec& spec, const Gguf& file, const ParameterInfo& info, DType dtype, bool in_integers) {
+  if (info.shape.rank != 2) return false;
   int64_t bytes = 0;
   for (const GgufSlot& slot : gguf_slots(spec, info)) {
     const GgufTensor* tensor = file.find_tensor(slot.place.name);
     if (!judge(slot, tensor).empty() || slot.head_dim % 2 != 0) return false;
+    if (!multiplies_as_coded(*tensor->type->weight, info.shape[1], dtype, in_integers)) return false;
     bytes += static_cast<int64_t>(bytes_of(slot, *tensor).size());
   }
   return bytes < info.shape[0] * info.shape[1] * size_of(dtype);
@@ -170,10 +171,10 @@ void for_each_codable(const ModelSpec& spec, const std::function<void(const Para
   });
 }
 
-CodedBytes gguf_coded_bytes(const ModelSpec& spec, const Gguf& file, DType dtype) {
+CodedBytes gguf_coded_bytes(const ModelSpec& spec, const Gguf& file, DType dtype, bool in_integers) {
   CodedBytes bytes;
   for_each_codable(spec, [&](const ParameterInfo& info) {
-    if (!stays_coded(spec, file, info, dtype)) return;
+    if (!stays_coded(spec, file, info, dtype, in_integers)) return;
     for (const GgufSlot& slot : gguf_slots(spec, info))
       bytes[info.name] += static_cast<int64_t>(bytes_of(slot, *file.find_tensor(slot.place.name)).size());
   });
@@ -187,7 +188,7 @@ ModelWeights load_gguf_as_coded(const ModelSpec& spec, std::shared_ptr<const Ggu
   std::unordered_map<std::string, CodedWeight> coded;
   std::vector<const GgufTensor*> used;
   for_each_codable(spec, [&](const ParameterInfo& info) {
-    if (!stays_coded(spec, *file, info, dtype)) return;
+    if (!stays_coded(spec, *file, info, dtype, in_integers)) return;
     coded.emplace(info.name, coded_weight(spec, file, info, arena));
     add_used(spec, *file, info, used);
   });

@@ -24,8 +24,8 @@ ModelWeights load_gguf_weights(const ModelSpec&, const Gguf&, DType, Arena&, con
 /// Reads one parameter into a tensor of its shape.
 void read_gguf_parameter(const ModelSpec&, const Gguf&, const ParameterInfo&, const Tensor&);
 /// The matrices of the file that stay coded for a computation in `dtype`, by the parameter's name, with their bytes: those
-/// that are shorter than rows of `dtype`, where the kernels multiply coded rows (multiplies_coded). Reads the header alone.
-CodedBytes gguf_coded_bytes(const ModelSpec&, const Gguf&, DType);
+/// that are shorter than rows of `dtype`, where the kernels multiply coded rows (multiplies_as_coded). Reads the header alone.
+CodedBytes gguf_coded_bytes(const ModelSpec&, const Gguf&, DType, bool in_integers = false);
 /// For a program that only infers: the matrices of gguf_coded_bytes as they lie in the file (a tied table and its head share
 /// one storage), everything else loaded as by load_gguf_weights and then packed. The same bits as load_gguf_weights.
 /// in_integers: matrices whose types have code groups are multiplied in integers (CodedWeight). Errors: bad_file: in_integers,

@@ -10,6 +10,7 @@
 #include "formats/gguf/model.h"
 #include "kernels/cpu/code_groups.h"
 #include "kernels/cpu/coded_int8.h"
+#include "kernels/cpu/coded_matmul.h"
 #include "kernels/cpu/matmul.h"
 #include "model/allocate_weights.h"
 #include "model/coded_base.h"
@@ -95,8 +96,12 @@ Linear load_pooler(const ModelSpec& spec, const std::string& model_dir, DType dt
 }
 
 CodedBytes coded_bytes(const ModelSpec& spec, const std::string& model_dir, DType dtype) {
-  if (is_gguf_path(model_dir)) return gguf_coded_bytes(spec, Gguf(model_dir), dtype);
-  const WeightsLoader loader(spec, weights_file(model_dir));
+  return coded_bytes(spec, model_dir, dtype, WeightsIn::coded_file);
+}
+
+CodedBytes coded_bytes(const ModelSpec& spec, const std::string& model_dir, DType dtype, WeightsIn in) {
+  if (is_gguf_path(model_dir)) return gguf_coded_bytes(spec, Gguf(model_dir), dtype, in == WeightsIn::coded_int8);
+  const WeightsLoader loader(spec, weights_file(model_dir), in);
   CodedBytes bytes;
   for_each_codable(spec, [&](const ParameterInfo& info) {
     if (const int64_t size = loader.coded_size(info, dtype)) bytes[info.name] = size;
@@ -148,6 +153,11 @@ ModelWeights load_weights_to_infer(const ModelSpec& spec, const std::string& mod
   put_given(spec, std::move(given), weights);
   pack_weights(spec, weights, arena);
   return weights;
+}
+
+bool multiplies_as_coded(WeightType type, int64_t columns, DType dtype, bool in_integers) {
+  return multiplies_coded(dtype) ||
+         (in_integers && dtype != DType::f64 && columns <= kInt8Columns && has_code_groups(type));
 }
 
 void multiply_in_integers(const ModelSpec& spec, const std::string& path, ModelWeights& weights) {

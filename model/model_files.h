@@ -40,6 +40,8 @@ enum class WeightsIn : uint8_t {
   own_memory,   // copied to huge pages: decoding a token, which reads all weights, then takes less time
                 // (benchmarks/reports/inference_xeon2_2026-11-22.md)
 };
+/// The matrices that stay coded with coded_file or coded_int8: in integers kernels multiply some types whatever the dtype is.
+CodedBytes coded_bytes(const ModelSpec&, const std::string& model_dir, DType, WeightsIn in);
 /// Whether load_weights_to_infer leaves any matrix of these files as it lies, so that WeightsIn has a meaning. Errors:
 /// bad_file: no weights.
 bool reads_in_place(const ModelSpec&, const std::string& model_dir, DType);

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/threads.h"
+#include "kernels/cpu/coded_int8.h"
 #include "model/linear.h"
 #include "model/unit_impl.h"
 
@@ -19,6 +20,7 @@ ThreadMemory thread_memory(const ModelSpec& spec, const ThreadWork& work) {
     const bool gradient = kind == ProductKind::input_gradient || kind == ProductKind::weight_gradient;
     if (work.gradients || !gradient) {
       all = most(all, thread_bytes(work.multiply, work.dtype, kind, m, n, k));
+      if (work.in_integers && !gradient) all = most(all, coded_int8_thread_bytes(m, k));
       library = std::max(library, library_bytes(work.multiply, work.dtype, kind, m, n, k));
     }
     return from_arena(kind, m, n, k);

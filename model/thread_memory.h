@@ -14,7 +14,7 @@ struct ThreadWork {
   Multiply multiply = Multiply::exact;
   int64_t tokens = 0;    // rows of a pass, at most
   int64_t sequence = 0;  // rows of one sequence, at most
-  bool gradients = false;
+  bool gradients = false, in_integers = false;
 };
 struct ThreadMemory {
   int64_t kept = 0;     // between calls

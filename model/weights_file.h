@@ -45,6 +45,8 @@ std::optional<std::string> judge_tied_head(const ModelSpec&, const Weights&);
 
 /// The matrices that may stay as a file codes them: linears, and the table of tokens.
 void for_each_codable(const ModelSpec&, const std::function<void(const ParameterInfo&)>& visit);
+/// Whether kernels multiply rows of so many columns as they are coded, in a computation in `dtype`; in_integers: or would in integers.
+bool multiplies_as_coded(WeightType, int64_t columns, DType, bool in_integers);
 /// Sets in_integers of each coded matrix of up to kInt8Columns columns whose types have groups (kernels/cpu/code_groups.h). Errors
 /// bad_file: there is none in the file `path`.
 void multiply_in_integers(const ModelSpec&, const std::string& path, ModelWeights&);

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/region_errors.h"
-#include "kernels/cpu/coded_matmul.h"
+#include "base/weight_type.h"
 #include "model/fragment.h"
 #include "model/model_files.h"
 #include "model/names.h"
@@ -120,17 +120,20 @@ std::optional<CodedWeight> WeightsLoader::stay_coded(const ParameterInfo& info, 
 }
 
 int64_t WeightsLoader::coded_size(const ParameterInfo& info, DType dtype) const {
-  if (!multiplies_coded(dtype) || info.shape.rank != 2) return 0;
+  if (info.shape.rank != 2) return 0;
+  const auto multiplies = [&](WeightType type) {
+    return multiplies_as_coded(type, info.shape[1], dtype, in_ == WeightsIn::coded_int8);
+  };
   int64_t bytes = 0;
   for (const Fragment& f : info.fragments) {
     if (const auto quantized = find_hf_quantized(f, info)) {
       const auto type = exact_type(*quantized);
-      if (!type) return 0;
+      if (!type || !multiplies(*type)) return 0;
       bytes += stored_bytes(*type, f.row_end - f.row_begin, info.shape[1]);
       continue;
     }
     const auto coded = find_coded(spec_, file_, info, f);
-    if (!coded) return 0;
+    if (!coded || !multiplies(coded->type)) return 0;
     bytes += stored_bytes(coded->type, f.row_end - f.row_begin, info.shape[1]);
   }
   return bytes < info.shape[0] * info.shape[1] * size_of(dtype) ? bytes : 0;

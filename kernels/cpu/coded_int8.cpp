@@ -1,6 +1,12 @@
 #include "kernels/cpu/coded_int8.h"
 
+#include <omp.h>
+
+#include <algorithm>
+
 #include "base/error.h"
+#include "base/region_errors.h"
+#include "base/rounding.h"
 #include "kernels/cpu/coded_int8_table.h"
 #include "kernels/dispatch.h"
 
@@ -14,6 +20,33 @@ const CodeGroupsTable& groups_table() {
 const CodedInt8Table& table() {
   const Isa isa = active_isa();
   return TERN_TABLE_OF(coded_int8_table, isa);
+}
+
+constexpr int64_t kTilesFrom = 16;                  // rows of x: fewer are multiplied with codes as they lie
+constexpr int64_t kStripsBytes = int64_t{2} << 20;  // of strips at a time: they stay in L2 for all panels
+constexpr int64_t kMostStrips = 16;
+
+int64_t strip_bytes(int64_t k) { return ceil_div(k, kGroupedCodes) * kInt8StretchBytes; }
+int64_t panel_bytes(int64_t k) { return kInt8PanelRows / kInt8Strip * strip_bytes(k); }
+int64_t strips_at_once(int64_t m, int64_t k) {
+  return std::min(ceil_div(m, kInt8Strip),
+                  std::clamp(kStripsBytes / std::max<int64_t>(strip_bytes(k), 1), int64_t{1}, kMostStrips));
+}
+bool runs_on_tiles(int64_t m) { return table().tiles.f32 && m >= kTilesFrom; }
+
+struct PanelOfPiece {
+  const CodedRows* piece;
+  int64_t first, number, column;  // rows of the piece; of all pieces
+};
+std::vector<PanelOfPiece> panels_of(std::span<const CodedRows> w) {
+  std::vector<PanelOfPiece> panels;
+  int64_t column = 0;
+  for (const CodedRows& piece : w) {
+    for (int64_t first = 0; first < piece.count; first += kInt8PanelRows)
+      panels.push_back({&piece, first, std::min(kInt8PanelRows, piece.count - first), column + first});
+    column += piece.count;
+  }
+  return panels;
 }
 
 }  // namespace
@@ -37,6 +70,47 @@ void code_groups(WeightType type, std::span<const std::byte> blocks, CodeGroups&
 }
 
 template <class T, class Out>
+void multiply_int8_on_tiles(const Int8Tiles& tiles, const T* x, std::span<const CodedRows> w, const T* bias, int64_t m,
+                            int64_t n, int64_t k, bool add, Out* y) {
+  const std::vector<PanelOfPiece> panels = panels_of(w);
+  const auto count = static_cast<int64_t>(panels.size());
+  const int64_t at_once = strips_at_once(m, k);
+  auto* const strips = static_cast<std::byte*>(thread_scratch(at_once * strip_bytes(k) + panel_bytes(k)));
+  RegionErrors errors;
+#pragma omp parallel
+  {
+    void* panel = strips + at_once * strip_bytes(k);
+    if (omp_get_thread_num() > 0) errors.guard([&] { panel = nullptr, panel = thread_scratch(panel_bytes(k)); });
+    for (int64_t row = 0; row < m; row += at_once * kInt8Strip) {
+      const int64_t rows = std::min(at_once * kInt8Strip, m - row);
+#pragma omp for schedule(static)
+      for (int64_t i = 0; i < ceil_div(rows, kInt8Strip); ++i) {
+        const int64_t first = row + i * kInt8Strip, number = std::min(kInt8Strip, m - first);
+        if constexpr (sizeof(T) == 4)
+          tiles.round_f32(x + first * k, number, k, strips + i * strip_bytes(k));
+        else
+          tiles.round_bf16(x + first * k, number, k, strips + i * strip_bytes(k));
+      }
+#pragma omp for schedule(dynamic, 1)
+      for (int64_t i = 0; i < count; ++i) {
+        if (!panel) continue;
+        const PanelOfPiece& p = panels[static_cast<size_t>(i)];
+        const T* of_bias = bias ? bias + p.column : nullptr;
+        Out* to = y + row * n + p.column;
+        const Int8Strips rounded{strips, rows, k};
+        if constexpr (sizeof(T) == 4)
+          tiles.f32(*p.piece, p.first, p.number, rounded, panel, of_bias, add, to, n);
+        else if constexpr (sizeof(Out) == 4)
+          tiles.bf16_to_f32(*p.piece, p.first, p.number, rounded, panel, of_bias, add, to, n);
+        else
+          tiles.bf16(*p.piece, p.first, p.number, rounded, panel, of_bias, add, to, n);
+      }
+    }
+  }
+  errors.rethrow();
+}
+
+template <class T, class Out>
 void multiply_coded_int8(std::span<const T> x, std::span<const CodedRows> w, std::span<const T> bias, int64_t m,
                          int64_t n, int64_t k, bool add, std::span<Out> y) {
   int64_t rows = 0;
@@ -54,6 +128,8 @@ void multiply_coded_int8(std::span<const T> x, std::span<const CodedRows> w, std
              "multiply_coded_int8: ({}, {}, {}), {} rows of w, x {}, y {}, bias {}", m, n, k, rows, x.size(), y.size(),
              bias.size());
   const T* b = bias.empty() ? nullptr : bias.data();
+  if (runs_on_tiles(m) && n > 0 && k > 0)
+    return multiply_int8_on_tiles<T, Out>(table().tiles, x.data(), w, b, m, n, k, add, y.data());
   if constexpr (sizeof(T) == 4)
     table().f32(x.data(), w.data(), b, m, n, k, add, y.data());
   else if constexpr (sizeof(Out) == 4)
@@ -62,8 +138,15 @@ void multiply_coded_int8(std::span<const T> x, std::span<const CodedRows> w, std
     table().bf16(x.data(), w.data(), b, m, n, k, add, y.data());
 }
 
-#define TERN_INSTANTIATE(T, Out)                                                                                \
-  template void multiply_coded_int8<T, Out>(std::span<const T>, std::span<const CodedRows>, std::span<const T>, \
+ThreadBytes coded_int8_thread_bytes(int64_t m, int64_t k) {
+  if (!runs_on_tiles(m)) return {};
+  return {strips_at_once(m, k) * strip_bytes(k) + panel_bytes(k), panel_bytes(k)};
+}
+
+#define TERN_INSTANTIATE(T, Out)                                                                                 \
+  template void multiply_int8_on_tiles<T, Out>(const Int8Tiles&, const T*, std::span<const CodedRows>, const T*, \
+                                               int64_t, int64_t, int64_t, bool, Out*);                           \
+  template void multiply_coded_int8<T, Out>(std::span<const T>, std::span<const CodedRows>, std::span<const T>,  \
                                             int64_t, int64_t, int64_t, bool, std::span<Out>);
 TERN_INSTANTIATE(float, float)
 TERN_INSTANTIATE(bf16, bf16)

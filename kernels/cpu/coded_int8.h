@@ -16,7 +16,8 @@
 #include <span>
 
 #include "base/dtype.h"
-#include "kernels/cpu/coded_rows.h"
+#include "kernels/cpu/coded_int8_table.h"
+#include "kernels/cpu/thread_scratch.h"
 
 namespace tern {
 
@@ -25,5 +26,11 @@ constexpr int64_t kInt8Columns = 131072;  // k at most: a thread keeps a row of 
 template <class T, class Out>
 void multiply_coded_int8(std::span<const T> x, std::span<const CodedRows> w, std::span<const T> bias, int64_t m,
                          int64_t n, int64_t k, bool add, std::span<Out> y);
+/// The same by one set's tiles, nothing checked: m, n, k ≥ 1.
+template <class T, class Out>
+void multiply_int8_on_tiles(const Int8Tiles&, const T* x, std::span<const CodedRows> w, const T* bias, int64_t m,
+                            int64_t n, int64_t k, bool add, Out* y);
+/// What threads keep for products of up to m rows (thread_scratch.h). Never less for more rows.
+ThreadBytes coded_int8_thread_bytes(int64_t m, int64_t k);
 
 }  // namespace tern

@@ -8,6 +8,7 @@
 #include "kernels/cpu/coded_rows_impl.h"
 #include "kernels/cpu/decode_impl.h"
 #include "kernels/cpu/finish_impl.h"
+#include "kernels/cpu/int8_tiles_impl.h"
 #include "kernels/cpu/row_dots_impl.h"
 
 namespace tern::TERN_ISA_NAMESPACE {
@@ -15,7 +16,7 @@ namespace {
 
 constexpr int64_t kInt8Panel = 64;  // rows of w
 constexpr int64_t kXRows = 64;      // of x at most, so that a row of w is unpacked or fetched once for many
-constexpr int64_t kRounded = kInt8Columns / 256;  // of x: what a thread keeps on its stack, 192 KiB (320 with VNNI)
+constexpr int64_t kRounded = kInt8Columns / 256;  // of x: what a thread keeps on its stack, 192 KiB (256 with VNNI)
 constexpr int64_t kInt8Parallel = 1 << 16;        // multiply-adds: below, starting threads costs more than it gives
 constexpr int64_t kUnpacked = 8;  // rows of w at a time: what was stored in parts is not loaded whole at once
 constexpr float kRoundToEven = 12582912.0f;  // 1.5·2^23: adding it rounds to an integer in the lowest bits
@@ -25,8 +26,14 @@ constexpr uint32_t kInfinity = 0x7f800000u;
 inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
 inline uint32_t largest(VecUint v) {
-#if defined(__AVX2__) && !defined(__AVX512F__)
-  __m128i most = _mm_max_epu32(_mm256_castsi256_si128((__m256i)v), _mm256_extracti128_si256((__m256i)v, 1));
+#if defined(__AVX2__)
+#if defined(__AVX512F__)
+  const __m256i eight = _mm256_max_epu32((__m256i)__builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7),
+                                         (__m256i)__builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15));
+#else
+  const __m256i eight = (__m256i)v;
+#endif
+  __m128i most = _mm_max_epu32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
   most = _mm_max_epu32(most, _mm_shuffle_epi32(most, 0x4e));
   return static_cast<uint32_t>(_mm_cvtsi128_si32(_mm_max_epu32(most, _mm_shuffle_epi32(most, 0xb1))));
 #else
@@ -57,7 +64,10 @@ float round_group(const T* x, int8_t* codes) {
   const Vec inverse = splat(127.0f / largest_magnitude), even = splat(kRoundToEven);
   VecInt code[32 / kLanes];
   for (int i = 0; i < 32 / kLanes; ++i) code[i] = (VecInt)(v[i] * inverse + even) - (VecInt)even;
-#if defined(__AVX2__) && !defined(__AVX512F__)
+#if defined(__AVX512F__)
+  for (int i = 0; i < 2; ++i)
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(codes) + i, _mm512_maskz_cvtepi32_epi8(0xffff, (__m512i)code[i]));
+#elif defined(__AVX2__)
   // Packing takes the halves of its two vectors in turn: fours of codes come as 0 2 4 6 1 3 5 7.
   const __m256i first = _mm256_packs_epi32((__m256i)code[0], (__m256i)code[1]);
   const __m256i all = _mm256_packs_epi16(first, _mm256_packs_epi32((__m256i)code[2], (__m256i)code[3]));
@@ -70,9 +80,15 @@ float round_group(const T* x, int8_t* codes) {
 }
 
 inline int sum_of_16(const int8_t* codes) {
+#if defined(__AVX2__)
+  const __m128i plus_128 = _mm_xor_si128(_mm_loadu_si128(reinterpret_cast<const __m128i*>(codes)), _mm_set1_epi8(-128));
+  const __m128i halves = _mm_sad_epu8(plus_128, _mm_setzero_si128());
+  return _mm_cvtsi128_si32(halves) + _mm_extract_epi16(halves, 4) - 16 * 128;
+#else
   int sum = 0;
   for (int i = 0; i < 16; ++i) sum += codes[i];
   return sum;
+#endif
 }
 
 /// Numbers [0, count) of a row, whole groups of 32.
@@ -88,48 +104,19 @@ void round_row(const T* x, int64_t count, Rounded* to) {
       to->sums[g] = scale * static_cast<float>(first + second);
       to->sums_of_16[0][g] = scale * static_cast<float>(first),
       to->sums_of_16[1][g] = scale * static_cast<float>(second);
+#if defined(__AVX512VNNI__)
+      to->less[0][g] = -128 * first, to->less[1][g] = -128 * second;
+#endif
       __builtin_memcpy(to->codes + place_of_group(g), codes, 16);
       __builtin_memcpy(to->codes + place_of_group(g) + kToSecond, codes + 16, 16);
     }
-#if defined(__AVX512VNNI__)
-    for (int i = 0; i < 64; ++i) {
-      const int8_t* c = to->codes + 4 * i;
-      to->less[i] = -128 * (c[0] + c[1] + c[2] + c[3]);
-    }
-#endif
   }
-}
-
-/// The sums of four products of 4·kLanes codes, one in each lane.
-inline VecInt dot_4(const int8_t* w, const int8_t* x, [[maybe_unused]] const int32_t* less) {
-#if defined(__AVX512VNNI__)
-  // The instruction takes w without sign: w + 128, and 128 times the sum of x's codes less.
-  const __m512i plus_128 = _mm512_xor_si512(_mm512_loadu_si512(w), _mm512_set1_epi8(-128));
-  return (VecInt)_mm512_dpbusd_epi32(_mm512_loadu_si512(less), plus_128, _mm512_loadu_si512(x));
-#elif defined(__AVX512F__)
-  const auto wide = [](const int8_t* at) {
-    return _mm512_maskz_cvtepi8_epi16(~0u, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at)));
-  };
-  const auto fours = [&](int i) {  // sums of two side by side, added; the lower half of each 64 bits
-    const __m512i twos = _mm512_madd_epi16(wide(w + i), wide(x + i));
-    return _mm512_maskz_cvtepi64_epi32(0xff, (__m512i)((VecInt)twos + (VecInt)((__v8du)twos >> 32)));
-  };
-  return (VecInt)_mm512_maskz_inserti64x4(0xff, _mm512_maskz_broadcast_i64x4(0xff, fours(0)), fours(32), 1);
-#elif defined(__AVX2__)
-  const __m256i a = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(w));
-  return (VecInt)fours_of(signed_twos(a, load_codes(x)));
-#else
-  VecInt sums = {};
-  for (int lane = 0; lane < kLanes; ++lane)
-    for (int i = 0; i < 4; ++i) sums[lane] += w[4 * lane + i] * x[4 * lane + i];
-  return sums;
-#endif
 }
 
 /// 256 neighbours of a row of w, their codes in the order of Rounded's; by_16: with two scales for each 32.
 struct Unpacked {
   alignas(64) int8_t codes[256];
-  Eight scales[2], leasts[2];
+  Scales scales;
   bool by_16, has_leasts;
 };
 inline void put_in_order(const CodeGroups& from, Unpacked& to) {
@@ -137,67 +124,28 @@ inline void put_in_order(const CodeGroups& from, Unpacked& to) {
     __builtin_memcpy(to.codes + place_of_group(g), from.codes + 32 * g, 16);
     __builtin_memcpy(to.codes + place_of_group(g) + kToSecond, from.codes + 32 * g + 16, 16);
     for (int half = 0; half < 2; ++half) {
-      to.scales[half][g] = from.scales[2 * g + half];
-      to.leasts[half][g] = from.leasts[2 * g + half];
+      to.scales.of[half][g] = from.scales[2 * g + half];
+      to.scales.leasts[half][g] = from.leasts[2 * g + half];
     }
   }
   to.by_16 = from.by_16, to.has_leasts = from.has_leasts;
 }
 
-/// Sums of the products of each group's first sixteen codes, and of its second.
-struct SumsOf16 {
-  EightInt first, second;
+/// Codes in memory, of any sign.
+template <bool kBy16, bool kWithLeasts>
+struct DotsUnpacked {
+  static constexpr int kMost = 128;
+  static constexpr bool kAnySign = true, kScalesOf16 = kBy16, kLeasts = kWithLeasts;
 };
-inline SumsOf16 sums_of_16(const Unpacked& w, const Rounded& x) {
-  const auto dot = [&](int64_t at) {
-#if defined(__AVX512VNNI__)
-    return dot_4(w.codes + at, x.codes + at, x.less + at / 4);
-#else
-    return dot_4(w.codes + at, x.codes + at, nullptr);
-#endif
-  };
-  SumsOf16 sums;
-#if defined(__AVX512F__)
-  // Of vector q the fours of lanes are sums of sixteens 4q to 4q + 3; added up, lane 4k + q has that of sixteen 4q + k.
-  const auto fold = [](VecInt a, VecInt b) {
-    return __builtin_shufflevector(a, b, 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29) +
-           __builtin_shufflevector(a, b, 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30, 15, 31);
-  };
-  const VecInt ab = fold(dot(0), dot(64)), cd = fold(dot(128), dot(192));
-  const VecInt all = __builtin_shufflevector(ab, cd, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29) +
-                     __builtin_shufflevector(ab, cd, 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31);
-  const VecInt ordered = __builtin_shufflevector(all, all, 0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15);
-  __builtin_memcpy(&sums, &ordered, sizeof sums);
-#elif defined(__AVX2__)
-  const auto of_half = [&](int64_t from) {
-    const __m256i ab = fold_32((__m256i)dot(from), (__m256i)dot(from + 64));
-    return (EightInt)join_32(ab, fold_32((__m256i)dot(from + 128), (__m256i)dot(from + 192)));
-  };
-  sums.first = of_half(0), sums.second = of_half(kToSecond);
-#else
-  for (int64_t g = 0; g < 8; ++g) {
-    const VecInt first = dot(place_of_group(g)), second = dot(place_of_group(g) + kToSecond);
-    sums.first[g] = first[0] + first[1] + first[2] + first[3];
-    sums.second[g] = second[0] + second[1] + second[2] + second[3];
-  }
-#endif
-  return sums;
-}
-
 /// chains += the products of 256 numbers of a row of w and of x.
 inline void add_products(const Unpacked& w, const Rounded& x, Eight& chains) {
-  const auto floats = [](EightInt v) { return __builtin_convertvector(v, Eight); };
-  const SumsOf16 sums = sums_of_16(w, x);
-  if (w.by_16) {
-    chains = chains + floats(sums.first) * (w.scales[0] * x.scales);
-    chains = chains + floats(sums.second) * (w.scales[1] * x.scales);
-    if (!w.has_leasts) return;
-    chains = chains + w.leasts[0] * x.sums_of_16[0];
-    chains = chains + w.leasts[1] * x.sums_of_16[1];
-  } else {
-    chains = chains + floats(sums.first + sums.second) * (w.scales[0] * x.scales);
-    if (w.has_leasts) chains = chains + w.leasts[0] * x.sums;
-  }
+  const Stretch codes = load_stretch(w.codes);
+  if (w.by_16)
+    chains = w.has_leasts ? plus_products<DotsUnpacked<true, true>>(codes, w.scales, x, chains)
+                          : plus_products<DotsUnpacked<true, false>>(codes, w.scales, x, chains);
+  else
+    chains = w.has_leasts ? plus_products<DotsUnpacked<false, true>>(codes, w.scales, x, chains)
+                          : plus_products<DotsUnpacked<false, false>>(codes, w.scales, x, chains);
 }
 
 /// Numbers [begin, begin + count) of a row; behind them scales are zero.
@@ -311,12 +259,116 @@ void coded_int8(const T* x, const CodedRows* pieces, const T* bias, int64_t m, i
   }
 }
 
+#if defined(__AMX_INT8__)
+
+template <class T>
+void round_strip(const T* x, int64_t rows, int64_t k, void* strip) {
+  auto* const to = static_cast<XStretch*>(strip);
+  __builtin_memset(strip, 0, static_cast<size_t>(ceil_div(k, kGroupedCodes) * kInt8StretchBytes));
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t group = 0; group < k / 32; ++group) {
+      XStretch& s = to[group / 8];
+      const int64_t g = group % 8;
+      int8_t* codes = s.codes[g][r];
+      const float scale = s.scales[g][r] = round_group(x + r * k + group * 32, codes);
+      const int first = sum_of_16(codes), second = sum_of_16(codes + 16);
+      s.sums[g][r] = scale * static_cast<float>(first + second);
+      s.sums_of_16[0][g][r] = scale * static_cast<float>(first);
+      s.sums_of_16[1][g][r] = scale * static_cast<float>(second);
+    }
+}
+
+/// 256 neighbours of a row of w, unpacked; what is behind the row's end is zero.
+struct RowStretch {
+  Stretch codes;
+  Scales scales;
+  bool by_16, has_leasts;
+};
+template <class Type>
+RowStretch row_stretch(const uint8_t* at, const RowCodebook& row, int64_t groups) {
+  constexpr int64_t kStretch = 256 / Type::kNumbers * Type::kBytes;
+  alignas(64) uint8_t last[kStretch];
+  if (groups < 8) {
+    __builtin_memset(last, 0, sizeof last);
+    __builtin_memcpy(last, at, static_cast<size_t>(groups * Type::kBytes));
+    at = last;
+  }
+  return {unpacked<Type>(at, row), scales_of<Type>(at, row, groups), Type::kScalesOf16, Type::kLeasts};
+}
+using UnpackRow = RowStretch (*)(const uint8_t* at, const RowCodebook&, int64_t groups);
+/// nullptr: the type's codes are unpacked to memory first.
+UnpackRow row_stretch_of(WeightType type) {
+  return of_dots<UnpackRow>(type, [](auto dots) -> UnpackRow { return row_stretch<decltype(dots)>; });
+}
+
+struct Arranged {
+  bool by_16 = false, has_leasts = false;
+};
+/// Up to 16 rows of a piece from `first` on, as tiles have them.
+Arranged arrange_rows(const CodedRows& piece, int64_t first, int64_t number, int64_t k, WStretch* to) {
+  const UnpackRow unpack_row = row_stretch_of(piece.type);
+  CodedRow w[kTileRows];
+  for (int64_t r = 0; r < number; ++r) w[r] = coded_row(piece, first + r, k);
+  Arranged kind;
+  for (int64_t k0 = 0; k0 < k; k0 += kGroupedCodes, ++to) {
+    const int64_t here = smaller(kGroupedCodes, k - k0);
+    Stretch codes[kTileRows] = {};
+    Scales scales[kTileRows] = {};
+    for (int64_t r = 0; r < number; ++r) {
+      fetch(w[r], k0 + here, smaller(kGroupedCodes, k - k0 - here));
+      RowStretch one;
+      if (unpack_row) {
+        const BlockDecoder& type = *w[r].decoder;
+        one = unpack_row(w[r].at + k0 / type.block_elements * type.block_bytes, w[r].codebook, here / 32);
+      } else {
+        Unpacked groups;
+        unpack(w[r], k0, here, groups);
+        one = {load_stretch(groups.codes), groups.scales, groups.by_16, groups.has_leasts};
+      }
+      codes[r] = one.codes, scales[r] = one.scales;
+      kind = {one.by_16, one.has_leasts};
+    }
+    arrange(codes, scales, kind.by_16, *to);
+  }
+  return kind;
+}
+
+/// The rows of x with rows [first, first + number) of a piece, kInt8PanelRows at most.
+template <class T, class Out>
+void tile_panel(const CodedRows& piece, int64_t first, int64_t number, const Int8Strips& x, void* panel, const T* bias,
+                bool add, Out* y, int64_t y_stride) {
+  const int64_t stretches = ceil_div(x.k, kGroupedCodes);
+  auto* const w = static_cast<WStretch*>(panel);
+  Arranged kind;
+  for (int64_t r = 0; r < number; r += kTileRows)
+    kind = arrange_rows(piece, first + r, smaller(kTileRows, number - r), x.k, w + r / kTileRows * stretches);
+  const auto multiply = kind.by_16 ? (kind.has_leasts ? multiply_tiles<true, true> : multiply_tiles<true, false>)
+                                   : (kind.has_leasts ? multiply_tiles<false, true> : multiply_tiles<false, false>);
+  const Int8TileState state(kind.by_16 ? 16 : 32);
+  for (int64_t i = 0; i < x.rows; i += kTileRows) {
+    const auto* const strip = static_cast<const XStretch*>(x.strips) + i / kTileRows * stretches;
+    alignas(64) float sums[kTileRows * kInt8PanelRows];
+    for (int64_t r = 0; r < number; r += kTileRows)
+      multiply(strip, w + r / kTileRows * stretches, stretches, sums + r, kInt8PanelRows);
+    finish(sums, kInt8PanelRows, smaller(kTileRows, x.rows - i), number, bias, add, y + i * y_stride, y_stride);
+  }
+}
+
+#endif
+
 }  // namespace
 
 const CodedInt8Table coded_int8_table = {
     .f32 = coded_int8<float, float>,
     .bf16 = coded_int8<bf16, bf16>,
     .bf16_to_f32 = coded_int8<bf16, float>,
+#if defined(__AMX_INT8__)
+    .tiles = {.round_f32 = round_strip<float>,
+              .round_bf16 = round_strip<bf16>,
+              .f32 = tile_panel<float, float>,
+              .bf16 = tile_panel<bf16, bf16>,
+              .bf16_to_f32 = tile_panel<bf16, float>},
+#endif
 };
 
 }  // namespace tern::TERN_ISA_NAMESPACE

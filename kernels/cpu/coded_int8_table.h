@@ -10,7 +10,7 @@
 
 namespace tern {
 
-/// `count` blocks to groups. Groups behind them are not written, and by_16 is written (true) by types with a scale for 16 numbers alone.
+/// `count` blocks to groups. Groups behind them are not written. Only types with a scale for each 16 numbers write by_16 (true).
 using GroupBlocks = void (*)(const uint8_t* blocks, int64_t count, CodeGroups&);
 using GroupLearnedBlocks = void (*)(const uint8_t* blocks, int64_t count, const RowCodebook&, CodeGroups&);
 struct CodeGroupsTable {
@@ -19,6 +19,26 @@ struct CodeGroupsTable {
 };
 TERN_DECLARE_TABLES(CodeGroupsTable, code_groups_table)
 
+// Products on the tile unit. Rows of x stand in strips of 16, rows of w in panels. A strip is stretches of 256 neighbours
+// (int8_tiles_impl.h), one after the other along k; a panel is one such run of stretches for each 16 of its rows.
+constexpr int64_t kInt8Strip = 16, kInt8PanelRows = 32;
+constexpr int64_t kInt8StretchBytes = 6144;  // of 16 rows, of x or of w
+struct Int8Strips {
+  const void* strips;
+  int64_t rows, k;  // of x
+};
+template <class T, class Out>
+using Int8TilePanel = void (*)(const CodedRows& piece, int64_t first, int64_t number, const Int8Strips& x, void* panel,
+                               const T* bias, bool add, Out* y, int64_t y_stride);
+/// round_*: up to 16 rows of x (stride k) to a strip. The others: y, and bias, from the panel's first row on.
+struct Int8Tiles {
+  void (*round_f32)(const float* x, int64_t rows, int64_t k, void* strip);
+  void (*round_bf16)(const tern::bf16* x, int64_t rows, int64_t k, void* strip);
+  Int8TilePanel<float, float> f32;
+  Int8TilePanel<tern::bf16, tern::bf16> bf16;
+  Int8TilePanel<tern::bf16, float> bf16_to_f32;
+};
+
 struct CodedInt8Table {
   void (*f32)(const float* x, const CodedRows* pieces, const float* bias, int64_t m, int64_t n, int64_t k, bool add,
               float* y);
@@ -26,6 +46,7 @@ struct CodedInt8Table {
                bool add, tern::bf16* y);
   void (*bf16_to_f32)(const tern::bf16* x, const CodedRows* pieces, const tern::bf16* bias, int64_t m, int64_t n,
                       int64_t k, bool add, float* y);
+  Int8Tiles tiles = {};  // null: a set without them
 };
 TERN_DECLARE_TABLES(CodedInt8Table, coded_int8_table)
 

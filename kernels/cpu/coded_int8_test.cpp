@@ -71,6 +71,18 @@ void expect_twins_bits(const CodedCase& c, const std::vector<T>& x, bool add, bo
     EXPECT_TRUE(same_bits<Out>(got.values(), want)) << m << " rows, " << name_of(c.pieces[0].type);
     EXPECT_TRUE(got.guards_intact());
   });
+  if (add || m > 1) return;
+  constexpr size_t kMany = 17;  // the same row so often: a set may multiply many rows in another way
+  std::vector<T> many;
+  std::vector<Out> wanted;
+  for (size_t i = 0; i < kMany; ++i)
+    many.insert(many.end(), x.begin(), x.end()), wanted.insert(wanted.end(), want.begin(), want.end());
+  for_each_isa([&] {
+    Guarded<Out> got(std::vector<Out>(wanted.size()));
+    multiply_coded_int8<T, Out>(many, c.pieces, bias, kMany, c.n, c.k, false, got.span());
+    EXPECT_TRUE(same_bits<Out>(got.values(), wanted)) << "as one of many rows, " << name_of(c.pieces[0].type);
+    EXPECT_TRUE(got.guards_intact());
+  });
 }
 
 TEST(CodedInt8, GroupsAreTheNumbersOfTheDecoder) {
@@ -127,6 +139,8 @@ TEST(CodedInt8, EveryTypeGivesTheTwinsBitsUnderEverySet) {
     expect_twins_bits<float, float>(c, random_values<float>("x", 2 * c.k), false);
     expect_twins_bits<bf16, bf16>(c, random_values<bf16>("x", c.k), true);
     expect_twins_bits<bf16, float>(c, random_values<bf16>("x", 3 * c.k), false);
+    expect_twins_bits<float, float>(c, random_values<float>("x", 18 * c.k), true);
+    expect_twins_bits<bf16, bf16>(c, random_values<bf16>("x", 33 * c.k), false);
   }
 }
 
@@ -157,7 +171,8 @@ TEST(CodedInt8, EveryNumberOfGroupsGivesTheTwinsBits) {
     for (int64_t groups = 1; groups <= 17; ++groups) {
       CodedCase c{.k = 32 * groups};
       c.add(type, 3);
-      for (const int64_t m : {1, 2, 5}) expect_twins_bits<float, float>(c, random_values<float>("x", m * c.k), false);
+      for (const int64_t m : {1, 2, 5, 16})
+        expect_twins_bits<float, float>(c, random_values<float>("x", m * c.k), false);
     }
   }
 }
@@ -177,9 +192,9 @@ TEST(CodedInt8, RowsOfAnyLengthGiveTheSameBits) {
   longest.add(WeightType::q2_k, 1);
   for (const int threads : {1, 2})
     with_threads(threads, [&] {
-      for (const int64_t m : {1, 16, 67})
+      for (const int64_t m : {1, 16, 67, 300})
         expect_twins_bits<float, float>(wide, random_values<float>("x", m * wide.k), false);
-      for (const int64_t m : {2, 5})
+      for (const int64_t m : {2, 5, 19})
         expect_twins_bits<bf16, float>(longest, random_values<bf16>("x", m * longest.k), false);
     });
 }

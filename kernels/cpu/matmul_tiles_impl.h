@@ -217,8 +217,8 @@ void tile(Left<L> left, const T* b, int64_t count, float* acc, Ahead ahead) {
     for (int v = 0; v < kVecs; ++v) store(acc + r * kPanel + v * kLanes, c[r][v]);
 }
 
-/// next: the block of a panel that comes after b, if it may lie in memory: it is asked for, for the second level, by all tiles of this
-/// block together, as with few rows each of them is too short to wait for all of it.
+/// next: the block of a panel that comes after b, if it may lie in memory: it is prefetched into L2, a share by each tile of this
+/// block: with few rows one tile ends too soon to prefetch all of it.
 template <class L, class T>
 void tiles(Left<L> left, int64_t rows, const T* b, int64_t count, float* acc, const T* next = nullptr) {
   constexpr int64_t kStepBytes = kPanel * kStep<T> * static_cast<int64_t>(sizeof(T));
@@ -252,8 +252,8 @@ Left<Wide<T>> left_rows(const T* x, int64_t stride, int64_t rows, int64_t count,
 template <class T>
 constexpr int64_t kWidened = kWidens<T> ? kBlockRows* kBlockSum<T> : 1;
 
-/// Panels that share what is made of a block of the left operand, which takes about a third of a panel's time: as many, up to `most`, as
-/// let the thread that has most to do end first, half a group being lost to others that use the cores.
+/// Panels that share what is made of a block of the left operand, which takes about a third of a panel's time: the number, up to `most`,
+/// for which the busiest thread ends earliest; half a group is added for what other programs on the cores take.
 constexpr int64_t kMostTogether = kPanel < 64 ? 8 : 4;
 inline int64_t panels_together(int64_t panels, int64_t blocks, int64_t most = kMostTogether) {
   const int64_t threads = omp_get_max_threads();
@@ -272,7 +272,7 @@ void clear(float* acc, int64_t count) {
 
 // --- packing -------------------------------------------------------------------------------------------------------
 
-/// Rows that are asked for before they are packed: where a row ends processors do not foresee the next one.
+/// How many rows ahead of packing are prefetched: the processor's own prefetching does not go from the end of one row to the next.
 constexpr int64_t kRowsAhead = 8;
 template <class T>
 constexpr int64_t kLine = 64 / static_cast<int64_t>(sizeof(T));

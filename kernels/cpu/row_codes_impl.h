@@ -1,13 +1,14 @@
 #pragma once
-// How types of coded weights give their integers to row_dots_impl.h in registers (AVX2). Only for *_isa.cpp files.
+// How types of coded weights give their integers to row_dots_impl.h in registers (AVX2 and AVX-512). Only for *_isa.cpp files.
+// A vector of codes has kCodeLanes lanes of 16 bytes, each of another group of 32 neighbours, kApart groups from the one before it.
 // A type is a struct: kBytes hold kNumbers neighbours. scales(): those of the 8 groups of 32 of 256 neighbours (kScalesOf16: of
 // their first sixteens, then of their second ones), and with kLeasts the offsets. codes<j>(): the first sixteen integers of groups
-// j and j + 4, then their second sixteen, from 0 to kMost; kAnySign: from -128 to 127. Layouts: beside the decoders
+// j, j + kApart and so on, then their second sixteen, from 0 to kMost; kAnySign: from -128 to 127. Layouts: beside the decoders
 // (decode_*_isa.cpp).
 
 #include "kernels/cpu/decode_impl.h"
 
-#if defined(__AVX2__) && !defined(__AVX512F__)
+#if defined(__AVX2__)
 namespace tern::TERN_ISA_NAMESPACE {
 namespace {
 
@@ -18,9 +19,17 @@ struct Dots {
   static constexpr int64_t kTogether = 1;  // stretches of 256 whose scales are made before their products
 };
 
+/// Of the eight groups of 32 of 256 neighbours one number each.
+typedef float Eight __attribute__((vector_size(32)));
+typedef int32_t EightInt __attribute__((vector_size(32)));
+inline Eight eight(float x) { return _mm256_set1_ps(x); }
+inline Eight eight_floats(EightInt v) { return __builtin_convertvector(v, Eight); }
+inline Eight eight_bytes(__m128i bytes) { return eight_floats((EightInt)_mm256_cvtepu8_epi32(bytes)); }
+inline Eight eight_signed_bytes(__m128i bytes) { return eight_floats((EightInt)_mm256_cvtepi8_epi32(bytes)); }
+
 /// Eight halves that are kStride bytes apart.
 template <int64_t kStride>
-inline Vec half_scales(const uint8_t* at) {
+inline Eight half_scales(const uint8_t* at) {
   __m128i h = _mm_cvtsi32_si128(number_at<uint16_t>(at));
   h = _mm_insert_epi16(h, number_at<int16_t>(at + kStride), 1);
   h = _mm_insert_epi16(h, number_at<int16_t>(at + 2 * kStride), 2);
@@ -29,50 +38,105 @@ inline Vec half_scales(const uint8_t* at) {
   h = _mm_insert_epi16(h, number_at<int16_t>(at + 5 * kStride), 5);
   h = _mm_insert_epi16(h, number_at<int16_t>(at + 6 * kStride), 6);
   h = _mm_insert_epi16(h, number_at<int16_t>(at + 7 * kStride), 7);
+#if defined(__AVX512F__)
+  return _mm256_maskz_cvtph_ps(0xff, h);
+#else
   return halves((VecU16)h);
+#endif
 }
 
 inline __m128i load_16(const uint8_t* at) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(at)); }
-inline __m256i joined(__m128i first, __m128i second) {
-  return _mm256_inserti128_si256(_mm256_castsi128_si256(first), second, 1);
+inline __m128i load_8_twice(const uint8_t* at) { return _mm_set1_epi64x(number_at<int64_t>(at)); }
+
+#if defined(__AVX512F__)
+typedef __m512i Codes;
+constexpr int64_t kCodeLanes = 4;
+/// of(lane) in each lane.
+template <class Of>
+inline Codes lanes_of(const Of& of) {
+  const __m512i two = _mm512_mask_broadcast_i32x4(_mm512_zextsi128_si512(of(0)), 0xf0, of(1));
+  return _mm512_mask_broadcast_i32x4(_mm512_mask_broadcast_i32x4(two, 0xf00, of(2)), 0xf000, of(3));
 }
-/// 16 bytes at each of two places.
-inline __m256i load_two(const uint8_t* first, const uint8_t* second) { return joined(load_16(first), load_16(second)); }
-inline __m256i low_nibbles(__m256i bytes) { return _mm256_and_si256(bytes, _mm256_set1_epi8(15)); }
-inline __m256i high_nibbles(__m256i bytes) { return low_nibbles(_mm256_srli_epi16(bytes, 4)); }
+inline Codes every_lane(__m128i x) { return _mm512_maskz_broadcast_i32x4(0xffff, x); }
+inline Codes every_byte(int byte) { return _mm512_set1_epi8(static_cast<char>(byte)); }
+/// Of each lane's 16 bytes those that `at` names.
+inline Codes look_up(Codes bytes, Codes at) { return _mm512_shuffle_epi8(bytes, at); }
+/// `as` where a byte of x has the one bit that `bit` has, else zero.
+inline Codes where_set(Codes x, Codes bit, int as) {
+  return _mm512_maskz_set1_epi8(_mm512_test_epi8_mask(x, bit), static_cast<char>(as));
+}
+#else
+typedef __m256i Codes;
+constexpr int64_t kCodeLanes = 2;
+template <class Of>
+inline Codes lanes_of(const Of& of) {
+  return _mm256_inserti128_si256(_mm256_castsi128_si256(of(0)), of(1), 1);
+}
+inline Codes every_lane(__m128i x) { return _mm256_broadcastsi128_si256(x); }
+inline Codes every_byte(int byte) { return _mm256_set1_epi8(static_cast<char>(byte)); }
+inline Codes look_up(Codes bytes, Codes at) { return _mm256_shuffle_epi8(bytes, at); }
+inline Codes where_set(Codes x, Codes bit, int as) { return _mm256_cmpeq_epi8(x & bit, bit) & every_byte(as); }
+#endif
+constexpr int64_t kApart = 8 / kCodeLanes;
+
+typedef uint16_t Words __attribute__((vector_size(sizeof(Codes))));
+typedef uint64_t Longs __attribute__((vector_size(sizeof(Codes))));
+// Shifts to the right; bits pass from byte to byte.
+inline Codes shifted(Codes x, int by) { return (Codes)((Words)x >> static_cast<uint16_t>(by)); }
+inline Codes shifted_left(Codes x, int by) { return (Codes)((Words)x << static_cast<uint16_t>(by)); }
+/// Lane l by by[l % kCodeLanes].
+inline Codes shifted_lanes(Codes x, const uint64_t (&by)[4]) {
+  Longs each;
+  for (int64_t i = 0; i < 2 * kCodeLanes; ++i) each[i] = by[i / 2];
+  return (Codes)((Longs)x >> each);
+}
+/// The lower half of each lane by `low`, its upper half by `high`.
+inline Codes shifted_halves(Codes x, uint64_t low, uint64_t high) {
+  Longs each;
+  for (int64_t i = 0; i < 2 * kCodeLanes; ++i) each[i] = i % 2 == 0 ? low : high;
+  return (Codes)((Longs)x >> each);
+}
+
+/// 16 bytes to each lane, from places kStride bytes apart.
+template <int64_t kStride>
+inline Codes load_lanes(const uint8_t* at) {
+  return lanes_of([&](int64_t lane) { return load_16(at + lane * kStride); });
+}
+inline Codes low_nibbles(Codes bytes) { return bytes & every_byte(15); }
+inline Codes high_nibbles(Codes bytes) { return low_nibbles(shifted(bytes, 4)); }
 
 struct DotsQ8_0 : Dots {
   static constexpr int64_t kNumbers = 32, kBytes = 34;
   static constexpr bool kAnySign = true;
-  static void scales(const uint8_t* b, const RowCodebook&, Vec* to, Vec*) { to[0] = half_scales<kBytes>(b); }
+  static void scales(const uint8_t* b, const RowCodebook&, Eight* to, Eight*) { to[0] = half_scales<kBytes>(b); }
   template <int j>
-  static void codes(const uint8_t* b, const RowCodebook&, __m256i* first, __m256i* second) {
+  static void codes(const uint8_t* b, const RowCodebook&, Codes* first, Codes* second) {
     b += j * kBytes + 2;
-    *first = load_two(b, b + 4 * kBytes), *second = load_two(b + 16, b + 4 * kBytes + 16);
+    *first = load_lanes<kApart * kBytes>(b), *second = load_lanes<kApart * kBytes>(b + 16);
   }
 };
 struct DotsQ4_0 : Dots {
   static constexpr int64_t kNumbers = 32, kBytes = 18;
   static constexpr bool kLeasts = true;
-  static void scales(const uint8_t* b, const RowCodebook&, Vec* to, Vec* leasts) {
-    to[0] = half_scales<kBytes>(b), leasts[0] = to[0] * splat(-8.0f);
+  static void scales(const uint8_t* b, const RowCodebook&, Eight* to, Eight* leasts) {
+    to[0] = half_scales<kBytes>(b), leasts[0] = to[0] * eight(-8.0f);
   }
   template <int j>
-  static void codes(const uint8_t* b, const RowCodebook&, __m256i* first, __m256i* second) {
-    const __m256i both = load_two(b + j * kBytes + 2, b + (j + 4) * kBytes + 2);
-    *first = low_nibbles(both), *second = high_nibbles(both);
+  static void codes(const uint8_t* b, const RowCodebook&, Codes* first, Codes* second) {
+    const Codes nibbles = load_lanes<kApart * kBytes>(b + j * kBytes + 2);
+    *first = low_nibbles(nibbles), *second = high_nibbles(nibbles);
   }
 };
 struct DotsQ4_1 : Dots {
   static constexpr int64_t kNumbers = 32, kBytes = 20;
   static constexpr bool kLeasts = true;
-  static void scales(const uint8_t* b, const RowCodebook&, Vec* to, Vec* leasts) {
+  static void scales(const uint8_t* b, const RowCodebook&, Eight* to, Eight* leasts) {
     to[0] = half_scales<kBytes>(b), leasts[0] = half_scales<kBytes>(b + 2);
   }
   template <int j>
-  static void codes(const uint8_t* b, const RowCodebook&, __m256i* first, __m256i* second) {
-    const __m256i both = load_two(b + j * kBytes + 4, b + (j + 4) * kBytes + 4);
-    *first = low_nibbles(both), *second = high_nibbles(both);
+  static void codes(const uint8_t* b, const RowCodebook&, Codes* first, Codes* second) {
+    const Codes nibbles = load_lanes<kApart * kBytes>(b + j * kBytes + 4);
+    *first = low_nibbles(nibbles), *second = high_nibbles(nibbles);
   }
 };
 
@@ -80,30 +144,29 @@ struct DotsQ4_1 : Dots {
 struct DotsK : Dots {
   static constexpr int64_t kNumbers = 256;
   static constexpr bool kLeasts = true;
-  static void scales(const uint8_t* b, const RowCodebook&, Vec* to, Vec* leasts) {
+  static void scales(const uint8_t* b, const RowCodebook&, Eight* to, Eight* leasts) {
     // Twelve bytes, in fours lo, mid, hi: scales and minima 0 to 3 are the lower six bits of lo and of mid; 4 to 7 are the low and
     // the high nibbles of hi, with the upper two bits of lo and of mid above them.
     const __m128i all = load_16(b + 4);
     const __m128i nibbles = _mm_srlv_epi32(_mm_shuffle_epi32(all, 0xaa), _mm_setr_epi32(0, 4, 0, 0));
     const __m128i upper = _mm_and_si128(_mm_srli_epi16(all, 2), _mm_set1_epi8(48));
     const __m128i last = _mm_or_si128(_mm_and_si128(nibbles, _mm_set1_epi8(15)), upper);
-    const __m128i both = _mm_unpacklo_epi32(_mm_and_si128(all, _mm_set1_epi8(63)), last);
-    const auto floats = [](__m128i eight) { return floats_of((VecInt)_mm256_cvtepu8_epi32(eight)); };
-    to[0] = splat(half(b)) * floats(both);
-    leasts[0] = splat(-half(b + 2)) * floats(_mm_unpackhi_epi64(both, both));
+    const __m128i joined = _mm_unpacklo_epi32(_mm_and_si128(all, _mm_set1_epi8(63)), last);
+    to[0] = eight(half(b)) * eight_bytes(joined);
+    leasts[0] = eight(-half(b + 2)) * eight_bytes(_mm_unpackhi_epi64(joined, joined));
   }
-  /// Sub-blocks j and j + 4: the low or the high nibbles of 32 bytes, as j is even or odd.
+  /// The low or the high nibbles of 32 bytes for two sub-blocks, as j is even or odd.
   template <int j>
-  static void nibbles(const uint8_t* q, __m256i* first, __m256i* second) {
+  static void nibbles(const uint8_t* q, Codes* first, Codes* second) {
     q += j / 2 * 32;
-    const __m256i a = load_two(q, q + 64), b = load_two(q + 16, q + 80);
+    const Codes a = load_lanes<kApart * 16>(q), b = load_lanes<kApart * 16>(q + 16);
     *first = j % 2 == 0 ? low_nibbles(a) : high_nibbles(a), *second = j % 2 == 0 ? low_nibbles(b) : high_nibbles(b);
   }
 };
 struct DotsQ4K : DotsK {
   static constexpr int64_t kBytes = 144;
   template <int j>
-  static void codes(const uint8_t* b, const RowCodebook&, __m256i* first, __m256i* second) {
+  static void codes(const uint8_t* b, const RowCodebook&, Codes* first, Codes* second) {
     nibbles<j>(b + 16, first, second);
   }
 };
@@ -111,36 +174,38 @@ struct DotsQ5K : DotsK {
   static constexpr int64_t kBytes = 176;
   static constexpr int kMost = 31;
   template <int j>
-  static void codes(const uint8_t* b, const RowCodebook&, __m256i* first, __m256i* second) {
+  static void codes(const uint8_t* b, const RowCodebook&, Codes* first, Codes* second) {
     nibbles<j>(b + 48, first, second);
-    const auto fifth = [](const uint8_t* at) {  // bit j is that of sub-block j, or of j + 4
-      const __m256i twice = _mm256_broadcastsi128_si256(load_16(at));
-      const __m256i bit_j = _mm256_srlv_epi32(twice, _mm256_setr_epi32(0, 0, 0, 0, 4, 4, 4, 4));
-      return _mm256_and_si256(_mm256_slli_epi16(bit_j, 4 - j), _mm256_set1_epi8(16));
+    const auto fifth = [](const uint8_t* at) {  // bit g is that of sub-block g
+      const Codes at_j = shifted_lanes(every_lane(load_16(at)), {0, kApart, 2 * kApart, 3 * kApart});
+      return shifted_left(at_j, 4 - j) & every_byte(16);
     };
-    *first = _mm256_or_si256(*first, fifth(b + 16)), *second = _mm256_or_si256(*second, fifth(b + 32));
+    *first = *first | fifth(b + 16), *second = *second | fifth(b + 32);
   }
 };
 struct DotsQ6K : Dots {
   static constexpr int64_t kNumbers = 256, kBytes = 210;
   static constexpr int kMost = 63;
   static constexpr bool kLeasts = true, kScalesOf16 = true;
-  static void scales(const uint8_t* b, const RowCodebook&, Vec* to, Vec* leasts) {
+  static void scales(const uint8_t* b, const RowCodebook&, Eight* to, Eight* leasts) {
     const __m128i in_turn = _mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15);
     const __m128i apart = _mm_shuffle_epi8(load_16(b + 192), in_turn);
-    const Vec d = splat(half(b + 208));
-    to[0] = d * floats_of((VecInt)_mm256_cvtepi8_epi32(apart));
-    to[1] = d * floats_of((VecInt)_mm256_cvtepi8_epi32(_mm_srli_si128(apart, 8)));
-    leasts[0] = to[0] * splat(-32.0f), leasts[1] = to[1] * splat(-32.0f);
+    const Eight d = eight(half(b + 208));
+    to[0] = d * eight_signed_bytes(apart), to[1] = d * eight_signed_bytes(_mm_srli_si128(apart, 8));
+    leasts[0] = to[0] * eight(-32.0f), leasts[1] = to[1] * eight(-32.0f);
   }
   template <int j>
-  static void codes(const uint8_t* b, const RowCodebook&, __m256i* first, __m256i* second) {
-    const auto sixteens = [&](int lane) {
-      const uint8_t *low = b + j % 2 * 32 + lane, *pairs = b + 128 + lane;
-      const __m256i q = load_two(low, low + 64), up = load_two(pairs, pairs + 32);
-      const __m256i at_4 = j < 2 ? _mm256_slli_epi16(up, 4 - 2 * j) : _mm256_srli_epi16(up, 2 * j - 4);
-      const __m256i upper = _mm256_and_si256(at_4, _mm256_set1_epi8(48));
-      return _mm256_or_si256(j < 2 ? low_nibbles(q) : high_nibbles(q), upper);
+  static void codes(const uint8_t* b, const RowCodebook&, Codes* first, Codes* second) {
+    // Of group g the nibbles at 64·(g / 4) + 32·(g % 2), low ones where g % 4 < 2; the pairs 2·(g % 4) of 32·(g / 4).
+    constexpr auto group = [](int64_t lane) { return j + lane * kApart; };
+    constexpr uint64_t to_nibble[4] = {group(0) % 4 < 2 ? 0 : 4, group(1) % 4 < 2 ? 0 : 4, group(2) % 4 < 2 ? 0 : 4,
+                                       group(3) % 4 < 2 ? 0 : 4};
+    const auto sixteens = [&](int64_t from) {
+      const Codes low =
+          lanes_of([&](int64_t lane) { return load_16(b + from + group(lane) / 4 * 64 + group(lane) % 2 * 32); });
+      const Codes pairs = lanes_of([&](int64_t lane) { return load_16(b + 128 + from + group(lane) / 4 * 32); });
+      const Codes upper = shifted_left(shifted_lanes(pairs, to_nibble), 4 - 2 * (j % 2)) & every_byte(48);
+      return low_nibbles(shifted_lanes(low, to_nibble)) | upper;
     };
     *first = sixteens(0), *second = sixteens(16);
   }
@@ -159,17 +224,17 @@ constexpr SignedScales signed_scales() {
 constexpr SignedScales kSignedScales = signed_scales();
 /// learned_scale of eight blocks by their first bytes, which are kStride apart.
 template <int64_t kStride>
-inline Vec learned_scales(const uint8_t* at, float scale) {
+inline Eight learned_scales(const uint8_t* at, float scale) {
   const auto of = [&](int block) { return kSignedScales.of[at[block * kStride]]; };
-  const Vec blocks = {of(0), of(1), of(2), of(3), of(4), of(5), of(6), of(7)};
-  return splat(scale) * blocks;
+  const Eight blocks = {of(0), of(1), of(2), of(3), of(4), of(5), of(6), of(7)};
+  return eight(scale) * blocks;
 }
 template <int kBits>
 struct DotsLearned : Dots {
   static constexpr int64_t kNumbers = 32, kBytes = 1 + 4 * kBits;
   static constexpr int64_t kTogether = 2;  // LC4: 9 -> 13 billion products a second of one core, one row of x
   static constexpr bool kAnySign = true;
-  static void scales(const uint8_t* b, const RowCodebook& row, Vec* to, Vec*) {
+  static void scales(const uint8_t* b, const RowCodebook& row, Eight* to, Eight*) {
     to[0] = learned_scales<kBytes>(b, row.scale);
   }
   /// A block's table, in the first 2^kBits bytes at least.
@@ -181,36 +246,28 @@ struct DotsLearned : Dots {
     __builtin_memcpy(&four, table, 4);
     return _mm_cvtsi32_si128(four);
   }
-  /// 64 bits at each of two places, twice each.
-  static __m256i two_twice(const uint8_t* a, const uint8_t* b) {
-    return joined(_mm_set1_epi64x(number_at<int64_t>(a)), _mm_set1_epi64x(number_at<int64_t>(b)));
-  }
   template <int j>
-  static void codes(const uint8_t* blocks, const RowCodebook& row, __m256i* first, __m256i* second) {
-    const uint8_t *a = blocks + j * kBytes, *b = blocks + (j + 4) * kBytes;
-    const __m256i tables = joined(table_of(a, row), table_of(b, row));
-    __m256i at[2];
+  static void codes(const uint8_t* blocks, const RowCodebook& row, Codes* first, Codes* second) {
+    const auto block = [&](int64_t lane) { return blocks + (j + lane * kApart) * kBytes; };
+    const Codes tables = lanes_of([&](int64_t lane) { return table_of(block(lane), row); });
+    Codes at[2];
     if constexpr (kBits == 4) {
-      const __m256i both = load_two(a + 1, b + 1);
-      at[0] = low_nibbles(both), at[1] = high_nibbles(both);
+      const Codes nibbles = load_lanes<kApart * kBytes>(block(0) + 1);
+      at[0] = low_nibbles(nibbles), at[1] = high_nibbles(nibbles);
     } else {
-      const __m256i pairs = two_twice(a + 1, b + 1), three = _mm256_set1_epi8(3);
-      at[0] = _mm256_and_si256(_mm256_srlv_epi64(pairs, _mm256_setr_epi64x(0, 2, 0, 2)), three);
-      at[1] = _mm256_and_si256(_mm256_srlv_epi64(pairs, _mm256_setr_epi64x(4, 6, 4, 6)), three);
+      const Codes pairs = lanes_of([&](int64_t lane) { return load_8_twice(block(lane) + 1); });
+      at[0] = shifted_halves(pairs, 0, 2) & every_byte(3), at[1] = shifted_halves(pairs, 4, 6) & every_byte(3);
     }
     if constexpr (kBits == 3) {
-      const __m256i upper =
-          joined(_mm_set1_epi32(number_at<int32_t>(a + 9)), _mm_set1_epi32(number_at<int32_t>(b + 9)));
-      const __m256i each = _mm256_set1_epi64x(static_cast<int64_t>(0x8040201008040201));
-      const __m256i bytes = _mm256_setr_epi64x(0, 0x0101010101010101, 0, 0x0101010101010101);
-      for (int half = 0; half < 2; ++half) {
-        const __m256i spread =
-            _mm256_shuffle_epi8(upper, _mm256_add_epi8(bytes, _mm256_set1_epi8(static_cast<char>(2 * half))));
-        const __m256i set = _mm256_cmpeq_epi8(_mm256_and_si256(spread, each), each);
-        at[half] = _mm256_or_si256(at[half], _mm256_and_si256(set, _mm256_set1_epi8(4)));
-      }
+      const Codes upper = lanes_of([&](int64_t lane) { return _mm_set1_epi32(number_at<int32_t>(block(lane) + 9)); });
+      const auto bit = _mm_set1_epi64x(static_cast<int64_t>(0x8040201008040201));
+      const auto byte = [](int64_t of) {  // the first eight numbers from one byte, the other eight from the next
+        return every_lane(_mm_set_epi64x(0x0101010101010101 * (of + 1), 0x0101010101010101 * of));
+      };
+      at[0] = at[0] | where_set(look_up(upper, byte(0)), every_lane(bit), 4);
+      at[1] = at[1] | where_set(look_up(upper, byte(2)), every_lane(bit), 4);
     }
-    *first = _mm256_shuffle_epi8(tables, at[0]), *second = _mm256_shuffle_epi8(tables, at[1]);
+    *first = look_up(tables, at[0]), *second = look_up(tables, at[1]);
   }
 };
 

@@ -1,34 +1,31 @@
 #pragma once
-// Products of one coded row and up to eight rounded rows of x, the codes unpacked in registers (AVX2; coded_int8.h says which
-// numbers). Only for *_isa.cpp files.
+// Products of one coded row and up to eight rounded rows of x, the codes unpacked in registers (AVX2 and AVX-512; coded_int8.h
+// says which numbers). Only for *_isa.cpp files.
 
 #include "kernels/cpu/row_codes_impl.h"
 
 namespace tern::TERN_ISA_NAMESPACE {
 namespace {
 
-/// Of the eight groups of 32 of 256 neighbours one number each.
+#if !defined(__AVX2__)
 typedef float Eight __attribute__((vector_size(32)));
 typedef int32_t EightInt __attribute__((vector_size(32)));
+inline Eight eight_floats(EightInt v) { return __builtin_convertvector(v, Eight); }
+constexpr int64_t kCodeLanes = 1, kApart = 8;
+#endif
 
-/// A stretch of a row of x: 256 neighbours, rounded; behind the row's end zeros. codes: in order; with AVX2 alone the first sixteens of
-/// groups 0 and 4, their second sixteens, then so of groups 1 and 5, 2 and 6, 3 and 7. sums: a group's scale times the sum of its codes;
-/// sums_of_16: the same of its first and of its second sixteen. less: -128 times the sum of four codes, for products that take
-/// w without a sign.
+/// A stretch of a row of x: 256 neighbours, rounded; behind the row's end zeros. codes: in the order of row_codes_impl.h's vectors.
+/// sums: a group's scale times the sum of its codes; sums_of_16: the same of its first and of its second sixteen. less: -128
+/// times the sums of the first and of the second sixteen codes, for products that take w without a sign.
 struct Rounded {
   alignas(64) int8_t codes[256];
   Eight scales, sums, sums_of_16[2];
 #if defined(__AVX512VNNI__)
-  alignas(64) int32_t less[64];
+  EightInt less[2];
 #endif
 };
-#if defined(__AVX2__) && !defined(__AVX512F__)
-constexpr int64_t kToSecond = 32;  // from a group's first sixteen codes to its second
-constexpr int64_t place_of_group(int64_t group) { return group % 4 * 64 + group / 4 * 16; }
-#else
-constexpr int64_t kToSecond = 16;
-constexpr int64_t place_of_group(int64_t group) { return group * 32; }
-#endif
+constexpr int64_t kToSecond = 16 * kCodeLanes;  // from a group's first sixteen codes to its second
+constexpr int64_t place_of_group(int64_t group) { return group % kApart * 2 * kToSecond + group / kApart * 16; }
 
 /// The end of a product: chains 4, 2 and 1 apart.
 inline float sum_of_chains(const Eight& chains) {
@@ -45,73 +42,211 @@ using RowDots = void (*)(const uint8_t* blocks, const RowCodebook&, int64_t grou
                          int64_t rows, float* to, int64_t stride);
 constexpr int64_t kDotRows = 8;  // of x at most: with 2,048 numbers they stay in L1
 
-#if defined(__AVX2__) && !defined(__AVX512F__)
+#if defined(__AVX2__)
 
 constexpr int64_t kAhead = 1536;  // bytes: the processor's own prefetching ends with a page
 
-/// Codes of groups j and j + 4: their first sixteens, their second ones.
-struct TwoGroups {
-  __m256i first, second;
+/// Of the groups in their lanes: their first sixteens, their second ones.
+struct Groups {
+  Codes first, second;
 };
-inline __m256i load_codes(const int8_t* at) { return _mm256_load_si256(reinterpret_cast<const __m256i*>(at)); }
-inline __m256i fours_of(__m256i twos) { return _mm256_madd_epi16(twos, _mm256_set1_epi16(1)); }
+#endif
+
+#if defined(__AVX512F__)
+
+inline Codes load_codes(const int8_t* at) { return _mm512_load_si512(at); }
+/// Sums of four products each, added to `sums`. With VNNI and kAnySign w + 128 is multiplied: Rounded::less is to be added.
+template <bool kAnySign>
+inline Codes plus_fours(Codes sums, Codes w, Codes x) {
+#if defined(__AVX512VNNI__)
+  return _mm512_dpbusd_epi32(sums, kAnySign ? _mm512_xor_si512(w, every_byte(-128)) : w, x);
+#else
+  // |w|, of up to 128, times x with w's sign: two products of such and of x's codes, of up to 127, fit 16 bits.
+  const Codes magnitude = kAnySign ? _mm512_abs_epi8(w) : w;
+  const Codes of_x = kAnySign ? _mm512_mask_sub_epi8(x, _mm512_movepi8_mask(w), _mm512_setzero_si512(), x) : x;
+  return _mm512_add_epi32(sums, _mm512_madd_epi16(_mm512_maddubs_epi16(magnitude, of_x), _mm512_set1_epi16(1)));
+#endif
+}
+/// From sums of fours of groups 0, 2, 4, 6 and of groups 1, 3, 5, 7 to one sum for each.
+inline EightInt sums_of_eight(Codes even, Codes odd) {
+  const VecInt a = (VecInt)even, b = (VecInt)odd;
+  const VecInt twos = __builtin_shufflevector(a, b, 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29) +
+                      __builtin_shufflevector(a, b, 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30, 15, 31);
+  const VecInt sums = twos + __builtin_shufflevector(twos, twos, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13);
+  return __builtin_shufflevector(sums, sums, 0, 1, 4, 5, 8, 9, 12, 13);
+}
+
+/// The codes of 256 neighbours: groups 0, 2, 4, 6, and 1, 3, 5, 7.
+struct Stretch {
+  Groups j0, j1;
+};
+template <class Type>
+inline Stretch unpacked(const uint8_t* at, const RowCodebook& row) {
+  Stretch w;
+  Type::template codes<0>(at, row, &w.j0.first, &w.j0.second);
+  Type::template codes<1>(at, row, &w.j1.first, &w.j1.second);
+  return w;
+}
+/// Sums of the products of each group; x: its stretch.
+template <class Type>
+inline EightInt sums_of_groups(const Stretch& w, const Rounded& x) {
+  const auto of = [](const Groups& g, const int8_t* at) {
+    const Codes firsts = plus_fours<Type::kAnySign>(_mm512_setzero_si512(), g.first, load_codes(at));
+    return plus_fours<Type::kAnySign>(firsts, g.second, load_codes(at + kToSecond));
+  };
+  const EightInt sums = sums_of_eight(of(w.j0, x.codes), of(w.j1, x.codes + 2 * kToSecond));
+#if defined(__AVX512VNNI__)
+  if (Type::kAnySign) return sums + (x.less[0] + x.less[1]);
+#endif
+  return sums;
+}
+/// The same of each group's first sixteen (kHalf 0) or second.
+template <class Type, int kHalf>
+inline EightInt sums_of_sixteens(const Stretch& w, const Rounded& x) {
+  const int8_t* at = x.codes + kHalf * kToSecond;
+  const Codes zero = _mm512_setzero_si512();
+  const Codes even = plus_fours<Type::kAnySign>(zero, kHalf == 0 ? w.j0.first : w.j0.second, load_codes(at));
+  const Codes odd =
+      plus_fours<Type::kAnySign>(zero, kHalf == 0 ? w.j1.first : w.j1.second, load_codes(at + 2 * kToSecond));
+  const EightInt sums = sums_of_eight(even, odd);
+#if defined(__AVX512VNNI__)
+  if (Type::kAnySign) return sums + x.less[kHalf];
+#endif
+  return sums;
+}
+inline Stretch load_stretch(const int8_t* codes) {
+  const auto groups = [&](int64_t j) {
+    return Groups{load_codes(codes + 128 * j), load_codes(codes + 128 * j + kToSecond)};
+  };
+  return {groups(0), groups(1)};
+}
+
+#elif defined(__AVX2__)
+
+inline Codes load_codes(const int8_t* at) { return _mm256_load_si256(reinterpret_cast<const __m256i*>(at)); }
+inline Codes fours_of(Codes twos) { return _mm256_madd_epi16(twos, _mm256_set1_epi16(1)); }
 /// Sums of two products each. |w|, of up to 128, times x with w's sign: two products of such and of x's codes, of up to 127,
 /// fit 16 bits.
-inline __m256i signed_twos(__m256i w, __m256i x) {
-  return _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w));
-}
-// From four vectors of sums, of groups 0 and 4 to 3 and 7, to one: 32 bits of one beside those of the next, then 64.
-inline __m256i fold_16(__m256i a, __m256i b) {
+inline Codes signed_twos(Codes w, Codes x) { return _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w)); }
+// Four vectors of sums (of groups 0 and 4, 1 and 5, 2 and 6, 3 and 7) are added up into one: fold_* interleaves two of them by
+// 32 bits and adds, join_* interleaves the two results by 64 bits and adds.
+inline Codes fold_16(Codes a, Codes b) {
   return _mm256_add_epi16(_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b));
 }
-inline __m256i fold_32(__m256i a, __m256i b) {
+inline Codes fold_32(Codes a, Codes b) {
   return _mm256_add_epi32(_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b));
 }
-inline __m256i join_16(__m256i ab, __m256i cd) {
+inline Codes join_16(Codes ab, Codes cd) {
   return _mm256_add_epi16(_mm256_unpacklo_epi64(ab, cd), _mm256_unpackhi_epi64(ab, cd));
 }
-inline __m256i join_32(__m256i ab, __m256i cd) {
+inline Codes join_32(Codes ab, Codes cd) {
   return _mm256_add_epi32(_mm256_unpacklo_epi64(ab, cd), _mm256_unpackhi_epi64(ab, cd));
 }
 
 /// The codes of 256 neighbours.
 struct Stretch {
-  TwoGroups j0, j1, j2, j3;  // groups j and j + 4
+  Groups j0, j1, j2, j3;  // groups j and j + 4
 };
-/// Sums of the products of each group, or of its first or second sixteen; x: Rounded::codes.
+template <class Type>
+inline Stretch unpacked(const uint8_t* at, const RowCodebook& row) {
+  Stretch w;
+  Type::template codes<0>(at, row, &w.j0.first, &w.j0.second);
+  Type::template codes<1>(at, row, &w.j1.first, &w.j1.second);
+  Type::template codes<2>(at, row, &w.j2.first, &w.j2.second);
+  Type::template codes<3>(at, row, &w.j3.first, &w.j3.second);
+  return w;
+}
+/// Sums of the products of each group.
 /// 16 bits hold 16 products of codes of up to 15, eight of up to 31, four of up to 63.
 template <class Type>
-inline EightInt sums_of_groups(const Stretch& w, const int8_t* x) {
-  const auto both = [](const TwoGroups& of_w, const int8_t* at) {
-    const __m256i a = load_codes(at), b = load_codes(at + kToSecond);
+inline EightInt sums_of_groups(const Stretch& w, const Rounded& x) {
+  const auto twos = [](const Groups& of_w, const int8_t* at) {
+    const Codes a = load_codes(at), b = load_codes(at + kToSecond);
     if constexpr (Type::kAnySign)
       return _mm256_add_epi32(fours_of(signed_twos(of_w.first, a)), fours_of(signed_twos(of_w.second, b)));
     else
       return _mm256_add_epi16(_mm256_maddubs_epi16(of_w.first, a), _mm256_maddubs_epi16(of_w.second, b));
   };
-  const __m256i t0 = both(w.j0, x), t1 = both(w.j1, x + 64);
+  const Codes t0 = twos(w.j0, x.codes), t1 = twos(w.j1, x.codes + 64);
   if constexpr (Type::kAnySign) {
-    const __m256i ab = fold_32(t0, t1);
-    const __m256i t2 = both(w.j2, x + 128), t3 = both(w.j3, x + 192);
+    const Codes ab = fold_32(t0, t1);
+    const Codes t2 = twos(w.j2, x.codes + 128), t3 = twos(w.j3, x.codes + 192);
     return (EightInt)join_32(ab, fold_32(t2, t3));
   } else {
-    const __m256i ab = fold_16(t0, t1);
-    const __m256i t2 = both(w.j2, x + 128), t3 = both(w.j3, x + 192);
-    const __m256i cd = fold_16(t2, t3);
+    const Codes ab = fold_16(t0, t1);
+    const Codes t2 = twos(w.j2, x.codes + 128), t3 = twos(w.j3, x.codes + 192);
+    const Codes cd = fold_16(t2, t3);
     static_assert(Type::kMost <= 31);
     return (EightInt)(Type::kMost <= 15 ? fours_of(join_16(ab, cd)) : join_32(fours_of(ab), fours_of(cd)));
   }
 }
-inline EightInt sums_of_sixteens(__m256i j0, __m256i j1, __m256i j2, __m256i j3, const int8_t* x) {
-  const auto of = [&](__m256i w, int j) { return _mm256_maddubs_epi16(w, load_codes(x + 64 * j)); };
-  const __m256i ab = fours_of(fold_16(of(j0, 0), of(j1, 1)));
-  return (EightInt)join_32(ab, fours_of(fold_16(of(j2, 2), of(j3, 3))));
+/// The same of each group's first sixteen (kHalf 0) or second.
+template <class Type, int kHalf>
+inline EightInt sums_of_sixteens(const Stretch& w, const Rounded& x) {
+  static_assert(Type::kAnySign || Type::kMost <= 63);
+  const auto of = [&](const Groups& g, int j) {
+    const Codes codes = kHalf == 0 ? g.first : g.second, of_x = load_codes(x.codes + 64 * j + kHalf * kToSecond);
+    return Type::kAnySign ? signed_twos(codes, of_x) : _mm256_maddubs_epi16(codes, of_x);
+  };
+  const auto fours = [](Codes a, Codes b) {
+    return Type::kAnySign ? fold_32(fours_of(a), fours_of(b)) : fours_of(fold_16(a, b));
+  };
+  const Codes ab = fours(of(w.j0, 0), of(w.j1, 1));
+  return (EightInt)join_32(ab, fours(of(w.j2, 2), of(w.j3, 3)));
 }
+inline Stretch load_stretch(const int8_t* codes) {
+  const auto groups = [&](int64_t j) {
+    return Groups{load_codes(codes + 64 * j), load_codes(codes + 64 * j + kToSecond)};
+  };
+  return {groups(0), groups(1), groups(2), groups(3)};
+}
+
+#else
+
+/// The codes of 256 neighbours: in memory.
+struct Stretch {
+  const int8_t* codes;
+};
+template <class Type, int kHalf>
+inline EightInt sums_of_sixteens(const Stretch& w, const Rounded& x) {
+  EightInt sums = {};
+  for (int64_t g = 0; g < 8; ++g)
+    for (int64_t i = place_of_group(g) + kHalf * kToSecond, end = i + 16; i < end; ++i)
+      sums[g] += w.codes[i] * x.codes[i];
+  return sums;
+}
+template <class Type>
+inline EightInt sums_of_groups(const Stretch& w, const Rounded& x) {
+  return sums_of_sixteens<Type, 0>(w, x) + sums_of_sixteens<Type, 1>(w, x);
+}
+inline Stretch load_stretch(const int8_t* codes) { return {codes}; }
+
+#endif
 
 /// What 256 numbers of w are multiplied with; behind the row's end zeros.
 struct Scales {
   Eight of[2], leasts[2];
 };
+
+/// chains + the products of 256 numbers.
+template <class Type>
+inline Eight plus_products(const Stretch& w, const Scales& scales, const Rounded& x, Eight chains) {
+  if constexpr (Type::kScalesOf16) {
+    chains = chains + eight_floats(sums_of_sixteens<Type, 0>(w, x)) * (scales.of[0] * x.scales);
+    chains = chains + eight_floats(sums_of_sixteens<Type, 1>(w, x)) * (scales.of[1] * x.scales);
+    if constexpr (Type::kLeasts) {
+      chains = chains + scales.leasts[0] * x.sums_of_16[0];
+      chains = chains + scales.leasts[1] * x.sums_of_16[1];
+    }
+  } else {
+    chains = chains + eight_floats(sums_of_groups<Type>(w, x)) * (scales.of[0] * x.scales);
+    if constexpr (Type::kLeasts) chains = chains + scales.leasts[0] * x.sums;
+  }
+  return chains;
+}
+
+#if defined(__AVX2__)
+
 template <class Type>
 inline Scales scales_of(const uint8_t* blocks, const RowCodebook& row, int64_t groups) {
   Scales s;
@@ -123,25 +258,6 @@ inline Scales scales_of(const uint8_t* blocks, const RowCodebook& row, int64_t g
     if (Type::kLeasts) s.leasts[0] = (Eight)((EightInt)s.leasts[0] & there);
   }
   return s;
-}
-
-/// chains + the products of 256 numbers.
-template <class Type>
-inline Eight plus_products(const Stretch& w, const Scales& scales, const Rounded& x, Eight chains) {
-  const auto floats = [](EightInt v) { return __builtin_convertvector(v, Eight); };
-  if constexpr (Type::kScalesOf16) {
-    static_assert(!Type::kAnySign && Type::kMost <= 63);
-    const EightInt first = sums_of_sixteens(w.j0.first, w.j1.first, w.j2.first, w.j3.first, x.codes);
-    chains = chains + floats(first) * (scales.of[0] * x.scales);
-    const int8_t* behind = x.codes + kToSecond;
-    const EightInt second = sums_of_sixteens(w.j0.second, w.j1.second, w.j2.second, w.j3.second, behind);
-    chains = chains + floats(second) * (scales.of[1] * x.scales);
-    chains = chains + scales.leasts[0] * x.sums_of_16[0];
-    return chains + scales.leasts[1] * x.sums_of_16[1];
-  } else {
-    chains = chains + floats(sums_of_groups<Type>(w, x.codes)) * (scales.of[0] * x.scales);
-    return Type::kLeasts ? chains + scales.leasts[0] * x.sums : chains;
-  }
 }
 
 /// kMany: of any number of rows, else of one.
@@ -168,11 +284,7 @@ void row_dots(const uint8_t* blocks, const RowCodebook& row, int64_t groups, con
       const uint8_t* at = i < whole ? blocks + i * kStretch : last;
 #pragma GCC unroll 5
       for (int64_t line = 0; line < kStretch; line += 64) __builtin_prefetch(at + kAhead + line);
-      Stretch w;
-      Type::template codes<0>(at, row, &w.j0.first, &w.j0.second);
-      Type::template codes<1>(at, row, &w.j1.first, &w.j1.second);
-      Type::template codes<2>(at, row, &w.j2.first, &w.j2.second);
-      Type::template codes<3>(at, row, &w.j3.first, &w.j3.second);
+      const Stretch w = unpacked<Type>(at, row);
       const Rounded* of_x = x + i;
       for (int64_t r = 0; r < (kMany ? rows : 1); ++r, of_x += x_stride)
         chains[r] = plus_products<Type>(w, scales[i - begin], *of_x, chains[r]);
@@ -181,33 +293,38 @@ void row_dots(const uint8_t* blocks, const RowCodebook& row, int64_t groups, con
   for (int64_t r = 0; r < (kMany ? rows : 1); ++r) to[r * stride] = sum_of_chains(chains[r]);
 }
 
-template <class Type>
-constexpr RowDots kDotsOf[2] = {row_dots<Type, false>, row_dots<Type, true>};
-
-/// For one row of x, and for more; nullptr: the type's codes are unpacked to memory first.
-inline const RowDots* row_dots_of(WeightType type) {
+/// of(Type()) of the types whose codes are unpacked in registers; else nullptr.
+template <class Result, class Of>
+inline Result of_dots(WeightType type, const Of& of) {
   switch (type) {
     case WeightType::q8_0:
-      return kDotsOf<DotsQ8_0>;
+      return of(DotsQ8_0());
     case WeightType::q4_0:
-      return kDotsOf<DotsQ4_0>;
+      return of(DotsQ4_0());
     case WeightType::q4_1:
-      return kDotsOf<DotsQ4_1>;
+      return of(DotsQ4_1());
     case WeightType::q4_k:
-      return kDotsOf<DotsQ4K>;
+      return of(DotsQ4K());
     case WeightType::q5_k:
-      return kDotsOf<DotsQ5K>;
+      return of(DotsQ5K());
     case WeightType::q6_k:
-      return kDotsOf<DotsQ6K>;
+      return of(DotsQ6K());
     case WeightType::lc4:
-      return kDotsOf<DotsLearned<4>>;
+      return of(DotsLearned<4>());
     case WeightType::lc3:
-      return kDotsOf<DotsLearned<3>>;
+      return of(DotsLearned<3>());
     case WeightType::lc2:
-      return kDotsOf<DotsLearned<2>>;
+      return of(DotsLearned<2>());
     default:
       return nullptr;
   }
+}
+
+template <class Type>
+constexpr RowDots kDotsOf[2] = {row_dots<Type, false>, row_dots<Type, true>};
+/// For one row of x, and for more; nullptr: the type's codes are unpacked to memory first.
+inline const RowDots* row_dots_of(WeightType type) {
+  return of_dots<const RowDots*>(type, [](auto dots) -> const RowDots* { return kDotsOf<decltype(dots)>; });
 }
 
 #else

@@ -45,7 +45,7 @@ struct Tiles {
 /// c (32 or 16 rows, 32 columns, c_stride) = or += two strips (or one) times a panel, `steps` tiles deep. Between the
 /// steps `meanwhile(step)` may keep the vector units busy: the tile unit works on its own, and out-of-order execution
 /// does not reach across a whole block.
-/// The factor that streams by leaves the other one in L1: the left one, or if kStreamRight the right one.
+/// The left factor streams by (with kStreamRight the right one), so that the other one stays in L1.
 template <bool kTwoStrips, bool kAdd = false, bool kStreamRight = false, class Meanwhile>
 inline __attribute__((always_inline)) void tile_block(const bf16* a, int64_t strip, const bf16* b, int64_t steps,
                                                       float* c, int64_t c_stride, Meanwhile meanwhile) {
