@@ -24,13 +24,13 @@ const CodedInt8Table& table() {
 
 constexpr int64_t kTilesFrom = 16;                  // rows of x: fewer are multiplied with codes as they lie
 constexpr int64_t kStripsBytes = int64_t{2} << 20;  // of strips at a time: they stay in L2 for all panels
-constexpr int64_t kMostStrips = 16;
 
 int64_t strip_bytes(int64_t k) { return ceil_div(k, kGroupedCodes) * kInt8StretchBytes; }
 int64_t panel_bytes(int64_t k) { return kInt8PanelRows / kInt8Strip * strip_bytes(k); }
 int64_t strips_at_once(int64_t m, int64_t k) {
-  return std::min(ceil_div(m, kInt8Strip),
-                  std::clamp(kStripsBytes / std::max<int64_t>(strip_bytes(k), 1), int64_t{1}, kMostStrips));
+  const int64_t strips = ceil_div(m, kInt8Strip),
+                most = std::max<int64_t>(kStripsBytes / std::max<int64_t>(strip_bytes(k), 1), 1);
+  return ceil_div(strips, ceil_div(strips, most));  // all blocks of rows about as large
 }
 bool runs_on_tiles(int64_t m) { return table().tiles.f32 && m >= kTilesFrom; }
 
@@ -82,9 +82,9 @@ void multiply_int8_on_tiles(const Int8Tiles& tiles, const T* x, std::span<const 
     void* panel = strips + at_once * strip_bytes(k);
     if (omp_get_thread_num() > 0) errors.guard([&] { panel = nullptr, panel = thread_scratch(panel_bytes(k)); });
     for (int64_t row = 0; row < m; row += at_once * kInt8Strip) {
-      const int64_t rows = std::min(at_once * kInt8Strip, m - row);
+      const Int8Strips rounded{strips, std::min(at_once * kInt8Strip, m - row), k};
 #pragma omp for schedule(static)
-      for (int64_t i = 0; i < ceil_div(rows, kInt8Strip); ++i) {
+      for (int64_t i = 0; i < ceil_div(rounded.rows, kInt8Strip); ++i) {
         const int64_t first = row + i * kInt8Strip, number = std::min(kInt8Strip, m - first);
         if constexpr (sizeof(T) == 4)
           tiles.round_f32(x + first * k, number, k, strips + i * strip_bytes(k));
@@ -97,7 +97,6 @@ void multiply_int8_on_tiles(const Int8Tiles& tiles, const T* x, std::span<const 
         const PanelOfPiece& p = panels[static_cast<size_t>(i)];
         const T* of_bias = bias ? bias + p.column : nullptr;
         Out* to = y + row * n + p.column;
-        const Int8Strips rounded{strips, rows, k};
         if constexpr (sizeof(T) == 4)
           tiles.f32(*p.piece, p.first, p.number, rounded, panel, of_bias, add, to, n);
         else if constexpr (sizeof(Out) == 4)
@@ -140,7 +139,8 @@ void multiply_coded_int8(std::span<const T> x, std::span<const CodedRows> w, std
 
 ThreadBytes coded_int8_thread_bytes(int64_t m, int64_t k) {
   if (!runs_on_tiles(m)) return {};
-  return {strips_at_once(m, k) * strip_bytes(k) + panel_bytes(k), panel_bytes(k)};
+  const int64_t at_once = strips_at_once(m, k);
+  return {at_once * strip_bytes(k) + panel_bytes(k), panel_bytes(k)};
 }
 
 #define TERN_INSTANTIATE(T, Out)                                                                                 \

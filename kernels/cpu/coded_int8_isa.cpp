@@ -263,29 +263,23 @@ void coded_int8(const T* x, const CodedRows* pieces, const T* bias, int64_t m, i
 
 template <class T>
 void round_strip(const T* x, int64_t rows, int64_t k, void* strip) {
-  auto* const to = static_cast<XStretch*>(strip);
-  __builtin_memset(strip, 0, static_cast<size_t>(ceil_div(k, kGroupedCodes) * kInt8StretchBytes));
+  const int64_t stretches = ceil_div(k, kGroupedCodes);
+  auto* const to = static_cast<XGroup*>(strip);
+  __builtin_memset(strip, 0, static_cast<size_t>(stretches * kInt8StretchBytes));
   for (int64_t r = 0; r < rows; ++r)
-    for (int64_t group = 0; group < k / 32; ++group) {
-      XStretch& s = to[group / 8];
-      const int64_t g = group % 8;
-      int8_t* codes = s.codes[g][r];
-      const float scale = s.scales[g][r] = round_group(x + r * k + group * 32, codes);
-      const int first = sum_of_16(codes), second = sum_of_16(codes + 16);
-      s.sums[g][r] = scale * static_cast<float>(first + second);
-      s.sums_of_16[0][g][r] = scale * static_cast<float>(first);
-      s.sums_of_16[1][g][r] = scale * static_cast<float>(second);
+    for (int64_t i = 0; i < k / 32; ++i) {
+      XGroup& group = to[i % 8 * stretches + i / 8];
+      const float scale = group.scales[r] = round_group(x + r * k + i * 32, group.codes[r]);
+      const int first = sum_of_16(group.codes[r]), second = sum_of_16(group.codes[r] + 16);
+      group.sums[r] = scale * static_cast<float>(first + second);
+      group.sums_of_16[0][r] = scale * static_cast<float>(first);
+      group.sums_of_16[1][r] = scale * static_cast<float>(second);
     }
 }
 
-/// 256 neighbours of a row of w, unpacked; what is behind the row's end is zero.
-struct RowStretch {
-  Stretch codes;
-  Scales scales;
-  bool by_16, has_leasts;
-};
+/// 256 neighbours of a row of w; what is behind the row's end is zero.
 template <class Type>
-RowStretch row_stretch(const uint8_t* at, const RowCodebook& row, int64_t groups) {
+void unpack_stretch(const uint8_t* at, const RowCodebook& row, int64_t groups, Stretch& codes, Scales& scales) {
   constexpr int64_t kStretch = 256 / Type::kNumbers * Type::kBytes;
   alignas(64) uint8_t last[kStretch];
   if (groups < 8) {
@@ -293,64 +287,64 @@ RowStretch row_stretch(const uint8_t* at, const RowCodebook& row, int64_t groups
     __builtin_memcpy(last, at, static_cast<size_t>(groups * Type::kBytes));
     at = last;
   }
-  return {unpacked<Type>(at, row), scales_of<Type>(at, row, groups), Type::kScalesOf16, Type::kLeasts};
+  codes = unpacked<Type>(at, row), scales = scales_of<Type>(at, row, groups);
 }
-using UnpackRow = RowStretch (*)(const uint8_t* at, const RowCodebook&, int64_t groups);
-/// nullptr: the type's codes are unpacked to memory first.
-UnpackRow row_stretch_of(WeightType type) {
-  return of_dots<UnpackRow>(type, [](auto dots) -> UnpackRow { return row_stretch<decltype(dots)>; });
-}
-
-struct Arranged {
+struct TypeOfRows {
   bool by_16 = false, has_leasts = false;
+  void (*unpack)(const uint8_t* at, const RowCodebook&, int64_t groups, Stretch&, Scales&) = nullptr;
 };
+template <class Type>
+constexpr TypeOfRows kTypeOfRows = {Type::kScalesOf16, Type::kLeasts, unpack_stretch<Type>};
+
 /// Up to 16 rows of a piece from `first` on, as tiles have them.
-Arranged arrange_rows(const CodedRows& piece, int64_t first, int64_t number, int64_t k, WStretch* to) {
-  const UnpackRow unpack_row = row_stretch_of(piece.type);
+TypeOfRows arrange_rows(const CodedRows& piece, int64_t first, int64_t number, int64_t k, WGroup* to) {
+  const auto* const known = of_dots<const TypeOfRows*>(
+      piece.type, [](auto dots) -> const TypeOfRows* { return &kTypeOfRows<decltype(dots)>; });
+  TypeOfRows type = known ? *known : TypeOfRows();  // else codes are unpacked to memory first, which tells the rest
   CodedRow w[kTileRows];
+  Stretch codes[kTileRows];
+  Scales scales[kTileRows];
   for (int64_t r = 0; r < number; ++r) w[r] = coded_row(piece, first + r, k);
-  Arranged kind;
+  if (number < kTileRows) __builtin_memset(codes, 0, sizeof codes), __builtin_memset(scales, 0, sizeof scales);
   for (int64_t k0 = 0; k0 < k; k0 += kGroupedCodes, ++to) {
-    const int64_t here = smaller(kGroupedCodes, k - k0);
-    Stretch codes[kTileRows] = {};
-    Scales scales[kTileRows] = {};
+    const int64_t here = smaller(kGroupedCodes, k - k0), next = smaller(kGroupedCodes, k - k0 - here);
     for (int64_t r = 0; r < number; ++r) {
-      fetch(w[r], k0 + here, smaller(kGroupedCodes, k - k0 - here));
-      RowStretch one;
-      if (unpack_row) {
-        const BlockDecoder& type = *w[r].decoder;
-        one = unpack_row(w[r].at + k0 / type.block_elements * type.block_bytes, w[r].codebook, here / 32);
+      if (next > 0) fetch(w[r], k0 + here, next);
+      if (known) {
+        const BlockDecoder& blocks = *w[r].decoder;
+        const uint8_t* at = w[r].at + k0 / blocks.block_elements * blocks.block_bytes;
+        type.unpack(at, w[r].codebook, here / 32, codes[r], scales[r]);
       } else {
         Unpacked groups;
         unpack(w[r], k0, here, groups);
-        one = {load_stretch(groups.codes), groups.scales, groups.by_16, groups.has_leasts};
+        codes[r] = load_stretch(groups.codes), scales[r] = groups.scales;
+        type.by_16 = groups.by_16, type.has_leasts = groups.has_leasts;
       }
-      codes[r] = one.codes, scales[r] = one.scales;
-      kind = {one.by_16, one.has_leasts};
     }
-    arrange(codes, scales, kind.by_16, *to);
+    arrange(codes, scales, type.by_16, to, ceil_div(k, kGroupedCodes));
   }
-  return kind;
+  return type;
 }
 
 /// The rows of x with rows [first, first + number) of a piece, kInt8PanelRows at most.
 template <class T, class Out>
 void tile_panel(const CodedRows& piece, int64_t first, int64_t number, const Int8Strips& x, void* panel, const T* bias,
                 bool add, Out* y, int64_t y_stride) {
-  const int64_t stretches = ceil_div(x.k, kGroupedCodes);
-  auto* const w = static_cast<WStretch*>(panel);
-  Arranged kind;
+  const int64_t stretches = ceil_div(x.k, kGroupedCodes), strips = ceil_div(x.rows, kTileRows);
+  const auto* const of_x = static_cast<const XGroup*>(x.strips);
+  auto* const w = static_cast<WGroup*>(panel);
+  TypeOfRows type;
   for (int64_t r = 0; r < number; r += kTileRows)
-    kind = arrange_rows(piece, first + r, smaller(kTileRows, number - r), x.k, w + r / kTileRows * stretches);
-  const auto multiply = kind.by_16 ? (kind.has_leasts ? multiply_tiles<true, true> : multiply_tiles<true, false>)
-                                   : (kind.has_leasts ? multiply_tiles<false, true> : multiply_tiles<false, false>);
-  const Int8TileState state(kind.by_16 ? 16 : 32);
-  for (int64_t i = 0; i < x.rows; i += kTileRows) {
-    const auto* const strip = static_cast<const XStretch*>(x.strips) + i / kTileRows * stretches;
+    type = arrange_rows(piece, first + r, smaller(kTileRows, number - r), x.k, w + r / kTileRows * 8 * stretches);
+  const auto multiply = type.by_16 ? (type.has_leasts ? multiply_tiles<true, true> : multiply_tiles<true, false>)
+                                   : (type.has_leasts ? multiply_tiles<false, true> : multiply_tiles<false, false>);
+  const Int8TileState state(type.by_16 ? 16 : 32);
+  for (int64_t i = 0; i < strips; ++i) {
+    const int64_t row = i * kTileRows;
     alignas(64) float sums[kTileRows * kInt8PanelRows];
     for (int64_t r = 0; r < number; r += kTileRows)
-      multiply(strip, w + r / kTileRows * stretches, stretches, sums + r, kInt8PanelRows);
-    finish(sums, kInt8PanelRows, smaller(kTileRows, x.rows - i), number, bias, add, y + i * y_stride, y_stride);
+      multiply(of_x + i * 8 * stretches, w + r / kTileRows * 8 * stretches, stretches, sums + r, kInt8PanelRows);
+    finish(sums, kInt8PanelRows, smaller(kTileRows, x.rows - row), number, bias, add, y + row * y_stride, y_stride);
   }
 }
 

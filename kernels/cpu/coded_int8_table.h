@@ -19,10 +19,11 @@ struct CodeGroupsTable {
 };
 TERN_DECLARE_TABLES(CodeGroupsTable, code_groups_table)
 
-// Products on the tile unit. Rows of x stand in strips of 16, rows of w in panels. A strip is stretches of 256 neighbours
-// (int8_tiles_impl.h), one after the other along k; a panel is one such run of stretches for each 16 of its rows.
+// Products on the tile unit (int8_tiles_impl.h). Rows of x stand rounded in strips of 16; a task multiplies all strips with a panel,
+// up to kInt8PanelRows rows of w, which it unpacks first. 16 rows of x or of w take kInt8StretchBytes for each 256 neighbours.
 constexpr int64_t kInt8Strip = 16, kInt8PanelRows = 32;
-constexpr int64_t kInt8StretchBytes = 6144;  // of 16 rows, of x or of w
+constexpr int64_t kInt8StretchBytes = 6144;
+constexpr int64_t kInt8ChainsBytes = 8192;  // of a strip's products with 16 rows of w
 struct Int8Strips {
   const void* strips;
   int64_t rows, k;  // of x

@@ -44,7 +44,7 @@ constexpr int64_t kDotRows = 8;  // of x at most: with 2,048 numbers they stay i
 
 #if defined(__AVX2__)
 
-constexpr int64_t kAhead = 1536;  // bytes: the processor's own prefetching ends with a page
+constexpr int64_t kAhead = 6144;  // bytes: the processor's own prefetching ends with a page
 
 /// Of the groups in their lanes: their first sixteens, their second ones.
 struct Groups {
@@ -283,7 +283,7 @@ void row_dots(const uint8_t* blocks, const RowCodebook& row, int64_t groups, con
     for (int64_t i = begin; i < end; ++i) {
       const uint8_t* at = i < whole ? blocks + i * kStretch : last;
 #pragma GCC unroll 5
-      for (int64_t line = 0; line < kStretch; line += 64) __builtin_prefetch(at + kAhead + line);
+      for (int64_t line = 0; line < kStretch; line += 64) __builtin_prefetch(at + kAhead + line, 0, 2);
       const Stretch w = unpacked<Type>(at, row);
       const Rounded* of_x = x + i;
       for (int64_t r = 0; r < (kMany ? rows : 1); ++r, of_x += x_stride)
