@@ -13,7 +13,7 @@
 
 namespace tern {
 
-/// The types that a matrix of a mixture may have: LC types, and above 4.25 bits blocks of GGUF, coded by gptq.
+/// The types that a matrix of a mixture may have: LC types up to 4.25 bits a weight, block types of GGUF above. gptq codes all.
 inline constexpr WeightType kMixtureTypes[] = {WeightType::lc2, WeightType::lc3, WeightType::lc4, WeightType::q5_1,
                                                WeightType::q8_0};
 /// A matrix, and its chosen type.

@@ -67,8 +67,8 @@ class Io {
   virtual std::optional<int64_t> free_bytes(const std::string& path) { return (void)path, std::nullopt; }
   /// Takes the lock file `path` (created if needed; no symbolic link) or throws usage, naming who holds it.
   virtual std::unique_ptr<IoLock> lock(const std::string& path) = 0;
-  /// Locks a file or directory that is there, without a change to it. Null: it does not exist, or a living process holds it
-  /// (also returned where the file system has no locks).
+  /// Locks a file or directory that is there, without a change to it. Null: it does not exist or was replaced meanwhile, a
+  /// living process holds its lock, or the file system has no locks.
   virtual std::unique_ptr<IoLock> lock_existing(const std::string& path) = 0;
 };
 

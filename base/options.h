@@ -121,8 +121,8 @@ class Options {
   std::vector<std::string> command_;
 };
 
-/// Every key of a recipe and its value as text ("generate.stop" for a key of a table; arrays joined by ", "), sorted as
-/// the file's reader sorts. Errors: bad_file, usage, as resolve_options.
+/// Every key of a recipe and its value as text ("generate.stop" for a key of a table; arrays joined by ", "): TOML's by rising
+/// key, JSON's in the order of the file. Errors: bad_file, usage, as resolve_options.
 std::vector<std::pair<std::string, std::string>> read_recipe_values(const std::string& path);
 
 /// How messages name the program: as it was started ("./tern"), so that a command shown can be typed. "tern" until

@@ -14,7 +14,7 @@ std::string format_with_commas(int64_t value);               // "1,234,567"
 std::string counted(int64_t number, std::string_view noun);  // "1 document", "1,200 documents"
 
 /// "1048576", "512KiB", "1.5GiB", "2G" (binary, like KiB…TiB); "500MB", "500 kB" (decimal). Case does not matter.
-/// Errors: usage, naming `place`, if it is no such size, negative, not whole bytes, or beyond 2^62.
+/// Sizes in units above B are rounded to whole bytes. Errors: usage, naming `place`: no such size, "1.5B", below 0, above 2^62.
 int64_t parse_bytes(std::string_view text, std::string_view place);
 /// "90", "90s", "250ms", "10m", "1.5h", "2d". Errors: usage, naming `place`.
 double parse_seconds(std::string_view text, std::string_view place);

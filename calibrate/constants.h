@@ -15,8 +15,8 @@ inline constexpr size_t kNumConstants = 14;
 using Constants = std::array<double, kNumConstants>;
 
 /// A constant. `spread`: how far the value (its logarithm, if `ratio`) may be expected to lie from `nominal`. In the
-/// fit a constant that is one spread away costs as much as a row that is off by FitOptions::scale; thus a few rows
-/// move only constants that they depend on.
+/// fit a constant one spread away costs ½, and a row off by FitOptions::scale costs ½·log 2; so a few rows move only
+/// constants that they depend on.
 struct ConstantSpec {
   std::string_view name, unit, meaning;
   double nominal, spread, least, most;

@@ -36,8 +36,8 @@ struct StoreConfig {
 /// Serves until it is destroyed, on a thread of its own.
 /// Failures  the first failure of a generation counts and is reported to all ranks. Failures are: a rank that calls abort, one
 ///           whose connection closes before it has left, one that is silent, all living ranks waiting for each other, and, until
-///           all ranks have joined, a client of another size or version, or one that claims a rank already taken.
-/// Refused   a client of another run, which may look elsewhere; once all ranks have joined every client: the run goes on.
+///           all ranks have joined, a client of another size or version, or one whose rank is taken or out of range.
+/// Refused   without a failure: a client of another run, which may look elsewhere; any client after all ranks have joined.
 class StoreServer {
  public:
   /// Listens at `at`, or at one of the next `more_ports` where its port is taken. Port 0: one that the system chooses.

@@ -21,8 +21,9 @@ struct Window {
   int64_t num_scored() const { return static_cast<int64_t>(tokens.size()) - first_scored; }
 };
 
-/// Sliding windows. The first window scores all but its first token. Each next window begins `stride` tokens later and scores its new tokens. If
-/// bos ≥ 0, that token is put before the text, and the text's first token is scored too. stride ≤ window.
+/// Sliding windows. The first window scores all but its first token. Each next window begins `stride` tokens later and scores
+/// its new tokens; if stride = window, all but the first of them. If bos ≥ 0, that token is put before the text, and the text's
+/// first token is scored too. stride ≤ window.
 std::vector<Window> stride_windows(std::span<const int32_t> tokens, int64_t window, int64_t stride, int32_t bos);
 /// An upper bound of the bytes that the windows of `num_tokens` tokens in `num_documents` documents take, as overlapping windows repeat tokens. `masked`: with
 /// a mask for each token.

@@ -40,8 +40,8 @@ struct FileBands {
   std::vector<std::string> paths;
   std::vector<FileMatrix> matrices;  // in the order of a pass, without experts
   std::vector<FileExperts> experts;  // in the order of a pass
-  FileBand table;      // the table of tokens, one band; 0 rows where the file does not hold it in the form in
-                       // which it is read
+  FileBand table;      // the table of tokens; 0 rows unless the file holds it as one band of at least BandSizes::least
+                       // bytes, its rows not interleaved (head_dim 0)
   std::string unused;  // a matrix that no pass reads and that is not loaded: the head, where the model makes vectors
 };
 

@@ -15,14 +15,14 @@ namespace tern {
 /// Why a unit cannot run in a ring, or "": "attends to later tokens".
 std::string why_not_in_ring(const AttentionSpec&);
 
-/// A row of qkv (T, q_stride) holds queries, keys, values in this order. kv_stride: a block's, 2·kv_heads·head_dim.
+/// A row of qkv (T, q_stride): queries, keys, values. A row of a block (T, kv_stride = 2·kv_heads·head_dim): keys, values.
 /// Bytes   sent and received: ring_bytes (spec/context_cost.h). Workspace: two blocks; in bf16 also `context` in f32.
-/// Order   first the keys of this rank, then the keys of the ranks before this rank, the nearest rank first.
+/// Order   first the keys of this rank, then the keys of rank − 1, rank − 2, … round the ring.
 /// Errors  the transport's; TERN_CHECK: 2·ranks does not divide the rows of all ranks together.
 void ring_forward(const AttentionShape&, const Rows&, const Tensor& qkv, const Tensor& context, const Tensor& lse,
                   const Compute&);
 /// dqkv is overwritten. Workspace: two blocks; in the type of sums (AttentionSum) also two blocks' gradients and dq.
-/// Order   a key's gradients sum over the queries of the key's rank first, then of the ranks behind, the nearest first.
+/// Order   a key's gradients sum over the queries of the key's rank first, then of rank + 1, rank + 2, … round the ring.
 void ring_backward(const AttentionShape&, const Rows&, const Tensor& qkv, const Tensor& context, const Tensor& dcontext,
                    const Tensor& lse, const Tensor& dqkv, const Compute&);
 

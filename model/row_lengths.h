@@ -10,7 +10,7 @@
 
 namespace tern {
 
-/// b.lengths = ‖w + s·b·a‖ of each row, in f64, from aw = a·wᵀ (rank, out of the linear; f32 or f64) and b.row_squares:
+/// b.lengths = ‖w + s·b·a‖ of each row, in f64, from b.row_squares and aw = a·wᵀ, of shape (rank, Linear::out), f32 or f64:
 /// ‖w + s·b·a‖² = ‖w‖² + 2s·b·(a·wᵀ) + s²·b·(a·aᵀ)·bᵀ.
 void row_lengths(const Branch& b, const Tensor& aw);
 /// b.factors = m/b.lengths; 1 for a row of length zero.

@@ -11,8 +11,8 @@ namespace tern {
 /// For a tied model: embed.tokens += head.projection, then head.projection = 0. The table's whole gradient so far is
 /// then in embed.tokens. Does nothing for other models. When a step calls it: program/lower.h, Sums.
 void join_tied_gradients(const ModelSpec&, const ModelWeights& gradients);
-/// The sum of a tensor group for tests of one pass: a step has REDUCEs over `tensor` and `keys`. Sums gradients of parameters that
-/// several ranks hold alike, because each rank's gradient has seen only the rank's rows or heads.
+/// Sums over a tensor group the gradients of parameters that several ranks hold alike: a rank's gradient covers only its rows
+/// or heads. For tests that make one pass without a Program; in a step the REDUCEs over `tensor` and `keys` do this.
 void sum_shared_gradients(const ModelSpec& part, ModelWeights& gradients, const TensorRanks&);
 
 }  // namespace tern

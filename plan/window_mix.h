@@ -27,11 +27,12 @@ inline constexpr uint64_t kSlowestRankSeed = 1;
 ///         piece, as train/feed.h has it. With g the greatest common divisor of seq
 ///         and all lengths, a sequence begins at each multiple of g in a window
 ///         equally often (a random walk on the multiples of g, whatever the distribution), so means are exact sums over
-///         the pieces: for a sequence of l = l'·g, windows of S = S'·g, G(m) = Σ_{k ≤ m} pairs(k·g),
-///             Σ over the S' places = (S' − l' + 1)·pairs(l) + 2·G(l' − 1)        where l ≤ S
-///                                  = G(S') + G(S' − 1) + (l' − S')·pairs(S)      else;
-///         a share l·count/Σ of a window's tokens belongs to sequences of length l, and a whole window of such
-///         sequences has g/l times this sum of pairs.
+///         the pieces. For a sequence of l = l'·g tokens, windows of S = S'·g tokens and G(m) = Σ_{k ≤ m} pairs(k·g), the
+///         pairs of all its pieces (also of those in later windows), summed over the S' places where it may begin, are
+///             (S' − l' + 1)·pairs(l) + 2·G(l' − 1)        where l ≤ S
+///             G(S') + G(S' − 1) + (l' − S')·pairs(S)      else;
+///         sequences of length l have a share l·count/Σ(l·count) of all tokens, and windows filled with them alone would
+///         have g/l times this sum of pairs on average.
 /// padded  One sequence to a window, filled up or cut to seq; padding is computed like all else.
 /// Source  ours: renewal theory for where sequences begin.
 class WindowMix {

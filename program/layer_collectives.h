@@ -25,8 +25,9 @@ class LayerCollectives {
   int64_t table_bytes(int l) const;
   /// The copy of the embedding table that unit `u` needs.
   TableCopy table_copy_of(int u) const;
-  /// A collective over the layer's dense parameters and one over the layer's experts, each only if there are such and
-  /// several ranks of the run have the same. parameters: elements, [0] dense, [1] experts'; size: bytes of an element.
+  /// A collective over the layer's dense parameters and one over its experts' parameters, each only if their number in
+  /// `parameters` is not 0 and several ranks of the run hold the same ones. parameters: elements, [0] dense, [1] experts';
+  /// size: bytes of an element.
   std::vector<Instruction> over(Opcode op, int l, int micro, const int64_t parameters[2], int64_t size) const;
   /// The GATHERs before one pass under ZeRO 3: of all weights that the layer reads. Without stages a tied head also
   /// reads the table that the embedding keeps.

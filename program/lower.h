@@ -26,7 +26,8 @@ namespace tern {
 ///           (ZeRO 2, 3: of each micro-batch), before the MERGE. exec/executor.h says when a sum really runs.
 /// Buffers   output(u): from FORWARD(u) or RECV to BACKWARD_WEIGHT(u+1), which reads output(u) as x.
 ///           saved(u): from FORWARD(u), or from RECOMPUTE(u) just before the backward, to BACKWARD_WEIGHT(u).
-///           gradient(u): from BACKWARD_INPUT(u+1) or RECV, and left(u): from BACKWARD_INPUT(u), to BACKWARD_WEIGHT(u).
+///           gradient(u): from BACKWARD_INPUT(u+1) or RECV to BACKWARD_WEIGHT(u).
+///           left(u): from BACKWARD_INPUT(u) to BACKWARD_WEIGHT(u).
 ///           held: a layer's activations off the device, from STORE to LOAD. summand: begins as zeros at the layer's
 ///           first BACKWARD_WEIGHT (with the head: at its FORWARD), ends with the SCATTER's JOIN or the last UPDATE.
 ///           The head's FORWARD makes no output: it ends in the loss and saves the gradient of the head's normed input.

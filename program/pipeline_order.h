@@ -5,9 +5,10 @@
 
 namespace tern {
 
-/// How many micro-batches a zero-bubble stage may hold: `in_flight` between forward and backward, `total` between
-/// forward and weight gradient. H1: P − i and P; H2: 2(P − i) − 1 and 2P − 1. With M_B ≥ M_W bytes held for the two, a
-/// stage's peak is in_flight·M_B + (total − in_flight)·M_W.
+/// How many micro-batches stage i of P may hold under a zero-bubble schedule: `in_flight` between forward and backward,
+/// `total` between forward and weight gradient. H1: P − i and P; H2: 2(P − i) − 1 and 2P − 1. A micro-batch holds M_B
+/// bytes from its forward to its backward, then M_W ≤ M_B bytes until its weight gradient; so the stage's peak is at most
+/// in_flight·M_B + (total − in_flight)·M_W.
 struct ZeroBubbleCaps {
   int in_flight, total;
 };

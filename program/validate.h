@@ -23,8 +23,9 @@ namespace tern {
 /// Bits     what adds to one gradient comes in order of micro-batches: a unit's BACKWARD_WEIGHTs, and the head's
 ///          FORWARDs, which add the gradient of the projection and the loss.
 /// Needs    each pass reads the buffers that the pass takes: x, saved, dy, left.
-/// Groups   MERGE after the unit's BACKWARD_WEIGHT of the MERGE's micro-batch and before the BACKWARD_WEIGHT (of the
-///          head also before the FORWARD) of the next one, at most once. A MERGE reads and keeps only the unit's sums.
+/// Groups   per unit and micro-batch m at most one MERGE: after the unit's BACKWARD_WEIGHT of m and before its
+///          BACKWARD_WEIGHT of m + 1, the head's also before the head's FORWARD of m + 1. A MERGE reads only kept sums of
+///          its unit, frees what it reads, and keeps one sum at most.
 /// Step     REDUCE, SCATTER after the unit's last BACKWARD_WEIGHT (with a micro-batch: that micro-batch's). Sums not
 ///          on the compute wait for that BACKWARD_WEIGHT or a later instruction. NORM waits for the rank's last such
 ///          sum. NORM after all BACKWARD_WEIGHTs of the rank; after NORM only UPDATEs. UPDATE after NORM, or, if UPDATE

@@ -13,8 +13,8 @@ namespace tern {
 
 inline constexpr double kTableMost = 127;  // the largest magnitude of a table
 
-/// For each half step, place_of(y), the code of a table whose level is nearest to y. Half steps suffice: levels are whole
-/// numbers, so the border between two of them lies on a half step. Beyond ±128 the outermost.
+/// Entry place_of(y) is the code whose level is nearest to y. There is one entry for each half step of y; half steps suffice,
+/// as levels are whole numbers, so the border between two of them lies on a half step. Beyond ±128 the outermost entry serves.
 using NearestCodes = std::array<uint8_t, 512>;
 inline int place_of(float y) { return static_cast<int>(std::clamp(2 * y + 256, 0.0f, 511.0f)); }
 NearestCodes nearest_codes(std::span<const int8_t> table);

@@ -1,6 +1,6 @@
 #pragma once
-// The offset of a block of NF4_1: what is taken from its numbers so that their codes say the most of them. Information
-// calibration (ICQ) of IR-QLoRA, Qin et al. 2024, arXiv:2402.05445; of it the authors' code was read (htqin/IR-QLoRA,
+// The offset of a block of NF4_1: what is subtracted from its numbers, chosen so that their codes have the largest entropy.
+// Information calibration (ICQ) of IR-QLoRA, Qin et al. 2024, arXiv:2402.05445; read in the authors' code (htqin/IR-QLoRA,
 // utils.py, `search`).
 
 #include <span>

@@ -26,9 +26,9 @@ class RowCoder {
 
 /// The coder of a type with scales: those of levels_of, U4, U3, U2 (quantize/block_fit.h), NF4 and NF4_1.
 std::unique_ptr<RowCoder> block_coder(WeightType);
-/// Of NF4 (quantize/nf4_coder.cpp), to bitsandbytes' codes and scales: a scale is the largest magnitude of the numbers as they
-/// are now, whatever their importance. Of NF4_1 the same for the numbers less their offset_of_most_information
-/// (quantize/nf4_offset.h).
+/// The coder of NF4 or NF4_1 (quantize/nf4_coder.cpp). NF4's gives the codes and scales that bitsandbytes gives: a scale is the
+/// largest magnitude of the numbers that fit() sees, whatever their importance. NF4_1's does the same with the numbers less
+/// their offset_of_most_information (quantize/nf4_offset.h).
 std::unique_ptr<RowCoder> nf4_coder(WeightType);
 /// The coder of LC4, LC3 or LC2 with the matrix's tables (kCodeTables, levels), each ascending (quantize/learned_coder.cpp).
 std::unique_ptr<RowCoder> learned_coder(WeightType, std::span<const int8_t> tables);

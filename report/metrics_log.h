@@ -1,8 +1,8 @@
 #pragma once
 // The numbers of a run, written while it runs: one JSON object per row in LOGS/metrics.jsonl, and the same values in a
-// TensorBoard event file beside it. Rows are appended, and synced before a checkpoint is committed: a crash may lose or
-// tear those past it, and resuming at it drops them, so that a run that was killed leaves the same rows as one that was
-// not.
+// TensorBoard event file beside it. Rows are appended, and synced before a checkpoint is committed. A crash may lose or
+// tear rows that were written after the last checkpoint; resuming from that checkpoint drops the rows of later steps, so
+// that a run that was killed leaves the same rows as one that was not.
 //
 // Tags: train/loss, train/lr, train/grad_norm, perf/tokens_per_s, perf/flops_per_s, perf/mfu, mem/peak_bytes,
 // eval/TASK/METRIC.

@@ -24,7 +24,8 @@ struct Timeline {
   double end = 0;  // of the axis
   int width = 900, row_height = 22;
 };
-/// Joins spans thinner than half a pixel with their neighbours of the same kind, and shows none thinner than that.
+/// Draws each span at least half a pixel wide. A span is joined to the one before, of the same kind, if it begins less than
+/// half a pixel after that one's end and less than 1.5 pixels after the beginning of the spans joined so far.
 /// Errors  bug: no rows, end not positive, a span outside 0 … end or of an unknown kind, more than six kinds.
 std::string svg(const Timeline&);
 

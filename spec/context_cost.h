@@ -6,7 +6,7 @@
 
 namespace tern {
 
-/// unit_cost with the temporaries of swaps. The query's tokens are this rank's rows.
+/// unit_cost with the temporaries of swaps. CostQuery::tokens counts only this rank's rows.
 UnitCost unit_cost_in_context(const Unit&, const CostQuery&);
 
 /// Bytes of the tensors that this rank swaps inside a unit's passes. With n ranks 1/n of each tensor stays on the rank; it is counted too.
@@ -15,7 +15,7 @@ struct SwappedBytes {
 };
 SwappedBytes swapped_bytes(const Unit&, const CostQuery&);
 
-/// unit_cost with the temporaries of a ring. The query's tokens are this rank's rows.
+/// unit_cost with the temporaries of a ring. CostQuery::tokens counts only this rank's rows.
 UnitCost unit_cost_in_ring(const Unit&, const CostQuery&);
 
 /// Bytes that this rank sends to the next one, and receives from the one before, inside a unit's passes. With n ranks and B bytes of keys and

@@ -10,7 +10,8 @@
 
 namespace tern {
 
-/// What the page says of a run that has done `step` steps, `elapsed_s` of them in this process: the rest of its time is worked out of that.
+/// What the page says of a run that has done `step` steps. Those after the first result.first_step took this process
+/// `elapsed_s` seconds, and the time left follows from their mean.
 RunState page_state(const TrainSettings&, const TrainResult&, int64_t step, double elapsed_s, bool runs);
 
 /// Writes the page with the curves of OUT/logs. Returns "", or why the disk refused it: a run goes on without its page.

@@ -43,8 +43,8 @@ struct StoredLayout {
 };
 inline constexpr int64_t kStoredAlignment = 4096;
 
-/// `subgroup`: elements, whole blocks (kUpdateBlock). weights_too: none, or for each parameter whether its master
-/// lies there even where it is the weight. Errors  TERN_CHECK: parts of blocks, a rule that why_not_stored refuses.
+/// `subgroup`: elements, a multiple of kUpdateBlock. weights_too: empty, or for each parameter whether its master lies in the
+/// file even where the master is the weight. Errors  TERN_CHECK: another `subgroup`; a rule that why_not_stored refuses.
 StoredLayout stored_layout(const std::vector<ParameterForm>&, const UpdateConfig&, DType weights, int64_t subgroup,
                            const std::vector<bool>& weights_too = {});
 /// Why states of this rule cannot lie in a file; empty: they can.

@@ -37,7 +37,7 @@ struct GgufFamily {
   bool normalized_experts = true;                         // their weights are divided by their sum
   bool untruncated_yarn = false;                          // yarn's ramp between dimensions that need not be whole
   bool needs_window = false, needs_expert_width = false;  // keys without which llama.cpp does not load it
-  int64_t full_every = 0;                                 // this layer of each period has no window; 0: no such periods
+  int64_t full_every = 0;                                 // every full_every-th layer has no window; 0: no such rule
   // The family's model with exactly so many layers divides scores by √(width / heads), its others by √head_dim.
   int64_t layers_of_wide_heads = 0;
   std::string_view switch_of_branches = "";  // the key that says whether attention and MLP run beside each other

@@ -18,8 +18,8 @@ class GgufMetadata;  // formats/gguf/write.h
 bool is_gguf_path(std::string_view path);
 
 /// The configuration that the file's metadata and tensors imply. Numbers kept as f32 are read as the shortest decimal
-/// that gives them, so 1e-5 stays 1e-5. Llama 3's rotary scaling, which the file holds as a table of divisors, is found
-/// again from that table, or kept as the table.
+/// that gives them, so 1e-5 stays 1e-5. A table of rotary divisors (rope_freqs.weight) becomes the Llama 3 scaling that gives
+/// the table, or, if none does, longrope with the table as `short_factor` and `long_factor`.
 /// Errors  bad_file: "PATH: key 'K': …"; an architecture tern does not read; a file of several that is not the first.
 HfConfig gguf_config(const Gguf&);
 /// Writes a configuration as metadata. Errors  usage: what GGUF, or tern's writer, has no key for.

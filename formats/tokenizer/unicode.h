@@ -42,7 +42,7 @@ enum class CharClass : uint8_t {
   bert_alone,        // what handle_chinese_chars puts between spaces,
   bert_accent,       // what strip_accents removes after NFD
   cluster_mark,      // grapheme clusters (UAX 29): what joins the character before it,
-  cluster_extend,    // of these the ones that do not show
+  cluster_extend,    // of these, what may stand between a pictograph and a zero-width joiner
   cluster_prepend,   //
   cluster_control,   // carriage return and line feed too
   pictographic,

@@ -14,8 +14,8 @@ class StepTimes {
   explicit StepTimes(int64_t memory = kMemory) : memory_(memory) {}
   void observe(int64_t rows, double seconds);
   /// The expected seconds of a step, interpolated between numbers of rows that were seen. Beyond the most rows seen it is optimistic, so that more
-  /// rows are tried: each further row is taken to cost half of what further rows have cost before. If only one number of rows was seen, it is
-  /// taken to cost a tenth of what a row cost there.
+  /// rows are tried: each further row is taken to cost half of what a further row costs on average between the fewest and the
+  /// most rows seen. If only one number of rows was seen, each further row is taken to cost a tenth of what a row cost there.
   double estimate(int64_t rows) const;
   /// Whether steps of `rows` rows, or hardly fewer, were seen lately.
   bool knows(int64_t rows) const;

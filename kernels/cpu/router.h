@@ -33,8 +33,8 @@ struct Router {
 ///         recalled).
 void choose_experts(const Router&, std::span<const float> bias, std::span<float> scores, std::span<int32_t> chosen,
                     std::span<float> weights);
-/// dlogits (T, E), rounded to X, from the gradients of the weights (T, K); the choice itself has none.
-///   w = s·u,  u_k = p_k/Σp (or p_k):  dp_k = (s·du_k - Σ_j du_j·w_j)/Σp (or s·du_k),
+/// dlogits (T, E), rounded to X, from dw = dweights (T, K); the choice itself has no gradient.
+///   w = s·u,  u_k = p_k/Σp (or p_k):  dp_k = (s·dw_k - Σ_j dw_j·w_j)/Σp (or s·dw_k),
 ///   softmax: dz = p·(dp - Σ dp·p),  sigmoid: dz = dp·p·(1 - p)
 template <class X>
 void choose_experts_backward(const Router&, std::span<const float> scores, std::span<const int32_t> chosen,

@@ -17,9 +17,9 @@ constexpr int64_t kTilePanel = 32;   // columns of a panel: two tiles side by si
 /// Belongs to the bits.
 constexpr int64_t kTileSumBlock = 512;
 
-/// A block of rows of a gradient by a range of panels of its columns. The left factor is packed into `left` first:
-/// (rows rounded up to 32) × (depth rounded up to 32) elements; `right` takes one panel at a time, 32
-/// columns of the right factor, packed on the way. Both on a cache line. `panel`: the first of the panels.
+/// The part of a gradient that one task makes: rows [row, row + rows), columns of the panels [panel, panel + panels).
+/// `left` takes the packed rows of the left factor, (rows rounded up to 32) × (depth rounded up to 32) elements, `right` one
+/// packed panel of the right factor at a time; both begin on a cache line. depth: of the summed dimension, packed at a time.
 struct TileTask {
   int64_t row, rows, panel, panels;
   bf16 *left, *right;
@@ -43,7 +43,7 @@ struct TileProduct {
 };
 /// One task: strips [begin, end) of the weight times rows [token, token + tokens) of x. A strip has 32 rows (`thin`: 16);
 /// strips are counted over all pieces, and none crosses from one piece into the next. `right` holds these rows of x: for `thin`
-/// as pairs of k by m, else in panels of 32 rows.
+/// columns 2i and 2i + 1 of row 0, of row 1, … of row m − 1, for i = 0, 1, …; for `wide` panels of 32 rows (pack_panel).
 struct StripTask {
   int64_t begin, end, token, tokens;
   const bf16* right;

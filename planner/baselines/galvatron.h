@@ -37,11 +37,11 @@ struct GalvatronAnswer {
 };
 GalvatronAnswer galvatron_search();
 
-/// Its costs as an Instance for our search: the embedding, 28 layers of four strategies (zero3 + 2 · recompute) and the
-/// head, in stages of any size. Passes and collectives are on the compute clock, transfers between stages beside it, an
-/// all-reduce on the gradient link. Bytes are as it counts them, unrounded. A stage's capacity is what it lets a plan use,
-/// less its context and gather buffer, less 1 MB for each of the 30 layers, as it rounds up, and less 1 MB more in the first
-/// and the last stage. `outer`: its layers do not matter.
+/// Galvatron's costs as an Instance for our search: the embedding, 28 layers of four strategies (zero3 + 2 · recompute) and
+/// the head, in stages of any size. Passes and collectives are on the compute clock, transfers between stages beside it, an
+/// all-reduce on the gradient link. Bytes are those that Galvatron counts, before it rounds up to whole MB. A stage's capacity
+/// is kGalvatronMemory less Galvatron's 1,024 MB for the context, its gather buffer, 1 MB for the rounding of each of the 30
+/// layers (embedding and head included), and 1 MB more in the first and the last stage. outer.layers is not read.
 Instance galvatron_instance(const GalvatronPlan& outer, PipelineSchedule);
 Assignment galvatron_assignment(const GalvatronPlan&);
 /// Its estimate, in whole MB, of the fullest stage of any assignment of galvatron_instance.

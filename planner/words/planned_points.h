@@ -18,7 +18,7 @@ struct PlannedPoint {
   int64_t devices = 0, step_ps = 0;
   double tokens_per_second = 0, price_per_hour = 0;
   std::string choice;
-  bool front = false;  // no other point is at least as good in all that is asked for; only where no point was cut
+  bool front = false;  // no other point is better in one compared number and no worse in any; false if a point was cut
   double price_per_million_tokens() const {
     return tokens_per_second > 0 ? price_per_hour / 3.6e-3 / tokens_per_second : 0;
   }
