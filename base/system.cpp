@@ -125,8 +125,8 @@ CpuFacts read_cpu_facts() {
     if (!facts.features.empty() || (key != "flags" && key != "Features")) continue;
     const auto words = split_words(value);
     for (const std::string_view feature :
-         {"sse4_2", "avx", "avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_vnni",
-          "avx512_bf16", "avx512_fp16", "amx_bf16", "amx_int8", "asimd", "sve", "bf16"})
+         {"sse4_2", "avx", "avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vbmi",
+          "avx512_vnni", "avx512_bf16", "avx512_fp16", "amx_bf16", "amx_int8", "asimd", "sve", "bf16"})
       if (std::find(words.begin(), words.end(), feature) != words.end()) facts.features.emplace_back(feature);
   }
   facts.num_logical = static_cast<int>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));

@@ -61,6 +61,8 @@ bool machine_has(Isa isa) {
   const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
                       __builtin_cpu_supports("fma");
+  const bool with_bf16 = avx512 && __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vnni") &&
+                         __builtin_cpu_supports("avx512vbmi");
   switch (isa) {
     case Isa::portable:
       return true;
@@ -69,10 +71,9 @@ bool machine_has(Isa isa) {
     case Isa::avx512:
       return avx512;
     case Isa::avx512_bf16:
-      return avx512 && __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vnni");
+      return with_bf16;
     case Isa::amx_bf16:
-      return avx512 && __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vnni") &&
-             processor_has_amx();
+      return with_bf16 && processor_has_amx();
   }
   return false;
 }

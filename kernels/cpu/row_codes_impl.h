@@ -211,6 +211,79 @@ struct DotsQ6K : Dots {
   }
 };
 
+#if defined(__AVX512VBMI__)
+
+/// Learned codes with all tables of a matrix in one vector: a number's place there is its block's table, then its code.
+template <int kBits>
+struct DotsLearned : Dots {
+  static constexpr int64_t kNumbers = 32, kBytes = 1 + 4 * kBits;
+  static constexpr bool kAnySign = true;
+  /// The first bytes of eight blocks, in the lower half.
+  static __m128i first_bytes(const uint8_t* b) {
+    constexpr int64_t kSecond =
+        8 * kBytes - 64 < 64 ? 8 * kBytes - 64 : 64;  // a load that ends with the blocks, or joins the first
+    const auto place = [](int64_t block) {
+      return static_cast<char>(block * kBytes < 64 ? block * kBytes : 64 + block * kBytes - kSecond);
+    };
+    const __m128i places = _mm_setr_epi8(place(0), place(1), place(2), place(3), place(4), place(5), place(6), place(7),
+                                         0, 0, 0, 0, 0, 0, 0, 0);
+    const __m512i bytes = _mm512_permutex2var_epi8(_mm512_loadu_si512(b), _mm512_zextsi128_si512(places),
+                                                   _mm512_loadu_si512(b + kSecond));
+    return _mm512_castsi512_si128(bytes);
+  }
+  static void scales(const uint8_t* b, const RowCodebook& row, Eight* to, Eight*) {
+    const EightInt first = (EightInt)_mm256_cvtepu8_epi32(first_bytes(b));
+    const __m512i at = _mm512_zextsi256_si512((__m256i)(first >> 2));  // of which the lower five bits count
+    const __m512 of = _mm512_permutex2var_ps(_mm512_loadu_ps(kBlockScales), at, _mm512_loadu_ps(kBlockScales + 16));
+    const EightInt sign = (first << 24) & static_cast<int>(0x80000000u);
+    to[0] = eight(row.scale) * (Eight)((EightInt)_mm512_castps512_ps256(of) ^ sign);
+  }
+  /// Places of eight bytes from `first` on, twice.
+  static __m128i eight_twice(int64_t first) { return _mm_set1_epi64x(0x0706050403020100 + 0x0101010101010101 * first); }
+  /// Byte i of a lane becomes eight bits, from bit `first` + i on, of its half of the lane.
+  static Codes eight_bits_from(Codes x, int64_t first) {
+    const int64_t places = 0x0706050403020100 + 0x0101010101010101 * (first + 64);  // 64 apart they are the same
+    const Codes from = every_lane(_mm_set_epi64x(places + 0x0808080808080808, places));
+    return _mm512_maskz_multishift_epi64_epi8(~__mmask64{0}, from, x);
+  }
+  /// (x & mask) | table
+  static Codes place(Codes x, int mask, Codes table) {
+    return _mm512_ternarylogic_epi64(x, every_byte(mask), table, 0xea);
+  }
+  template <int j>
+  static void codes(const uint8_t* blocks, const RowCodebook& row, Codes* first, Codes* second) {
+    const auto block = [&](int64_t lane) { return blocks + (j + lane * kApart) * kBytes; };
+    const __m128i tables = _mm_slli_epi16(_mm_and_si128(first_bytes(blocks), _mm_set1_epi8(3)), kBits);
+    const Codes table = look_up(
+        every_lane(tables), lanes_of([](int64_t lane) { return _mm_set1_epi8(static_cast<char>(j + lane * kApart)); }));
+    Codes at[2];
+    if constexpr (kBits == 4) {
+      const Codes nibbles = load_lanes<kApart * kBytes>(block(0) + 1);
+      at[0] = place(nibbles, 15, table), at[1] = place(shifted(nibbles, 4), 15, table);
+    } else {
+      // 16 bytes hold a block and more; those of the eighth block end with it.
+      constexpr auto more = [](int64_t lane) { return j + lane * kApart == 7 ? 16 - kBytes : 0; };
+      const Codes bytes = lanes_of([&](int64_t lane) { return load_16(block(lane) - more(lane)); });
+      const Codes pairs = look_up(bytes, lanes_of([&](int64_t lane) { return eight_twice(more(lane) + 1); }));
+      at[0] = place(shifted_halves(pairs, 0, 2), 3, table), at[1] = place(shifted_halves(pairs, 4, 6), 3, table);
+      if constexpr (kBits == 3) {
+        const Codes upper =
+            look_up(bytes, lanes_of([&](int64_t lane) { return eight_twice(more(lane) + 9); }));  // bit n: of number n
+        at[0] = place(eight_bits_from(upper, -2), 4, at[0]), at[1] = place(eight_bits_from(upper, 14), 4, at[1]);
+      }
+    }
+    const auto level = [&](Codes places) {
+      const auto* of_matrix = reinterpret_cast<const uint8_t*>(row.tables);
+      if constexpr (kBits == 2) return look_up(every_lane(load_16(of_matrix)), places);
+      const Codes all = _mm512_maskz_loadu_epi8(kBits == 3 ? 0xffffffffu : ~__mmask64{0}, of_matrix);
+      return (Codes)_mm512_maskz_permutexvar_epi8(~__mmask64{0}, places, all);
+    };
+    *first = level(at[0]), *second = level(at[1]);
+  }
+};
+
+#else
+
 /// By a block's first byte: its sign and scale (learned_codes.h).
 struct SignedScales {
   float of[256];
@@ -270,6 +343,8 @@ struct DotsLearned : Dots {
     *first = look_up(tables, at[0]), *second = look_up(tables, at[1]);
   }
 };
+
+#endif
 
 }  // namespace
 }  // namespace tern::TERN_ISA_NAMESPACE
