@@ -36,6 +36,11 @@ bool may_stream(const Options& options, const ModelDescription& model) {
   return weights_option(options) == "auto" && !in_integers(options) && model.dtype != DType::f64;
 }
 
+InferenceNeeds with_arithmetic(const Options& options, InferenceNeeds needs) {
+  needs.in_integers = in_integers(options);
+  return needs;
+}
+
 // What modules of an adapter leave that are put in the place of the model's.
 MemoryBudget beside_whole_modules(const ModelDescription& model, MemoryBudget budget) {
   const int64_t bytes = whole_module_bytes(model);
@@ -89,9 +94,10 @@ Json readers_json(const ChosenReader& choice) {
 
 }  // namespace
 
-WeightsChoice choose_weights(const Options& options, const ModelDescription& model, const InferenceNeeds& needs,
+WeightsChoice choose_weights(const Options& options, const ModelDescription& model, const InferenceNeeds& asked,
                              const MemoryBudget& given) {
   const MemoryBudget budget = beside_whole_modules(model, given);
+  const InferenceNeeds needs = with_arithmetic(options, asked);
   WeightsChoice choice;
   choice.coded = stays_coded(options, model, needs, budget);
   choice.fit = inference_fit(model.spec, model.dtype, needs, choice.coded);
@@ -143,7 +149,8 @@ int64_t choose_context(const Options& options, const ModelDescription& model, co
   const int64_t least = std::min(most, kLeastContext);
   const CodedBytes coded = stays_coded(options, model, needs_of(least), budget);
   const auto fits = [&](int64_t context) {
-    return inference_fit(model.spec, model.dtype, needs_of(context), coded).total() <= budget.bytes;
+    return inference_fit(model.spec, model.dtype, with_arithmetic(options, needs_of(context)), coded).total() <=
+           budget.bytes;
   };
   const bool streams = !fits(least) && may_stream(options, model);
   int64_t context = std::min(most, kUsualContext);

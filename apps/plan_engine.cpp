@@ -7,6 +7,7 @@
 
 #include "apps/common.h"
 #include "apps/plan_lines.h"
+#include "apps/threads.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/options.h"
@@ -85,6 +86,7 @@ std::string noise_of(const Cluster& cluster) {
 }
 
 EngineTraining engine_training(const ModelSpec& spec, const Plan& p, const std::string& file) {
+  const ShareOfThreads threads(p.choice.devices());  // scratch of products may depend on them
   EngineTraining out{.why_not = why_not(spec, p), .packs = p.job.lengths.given()};
   name_model(p.model, out);
   if (!out.why_not.empty()) return out;

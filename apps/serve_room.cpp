@@ -28,7 +28,8 @@ InferenceNeeds needs_of_texts(const Options& options, const ModelDescription& mo
           .iteration_tokens = std::max(std::min(options.integer("chunk"), context) + rows, longest_text),
           .logit_rows = rows,
           .adapters = model.beside,
-          .kv = kv_option(options, model.dtype)};
+          .kv = kv_option(options, model.dtype),
+          .in_integers = in_integers(options)};
 }
 
 }  // namespace

@@ -2,7 +2,10 @@
 
 #include <omp.h>
 
+#include <algorithm>
+
 #include "base/system.h"
+#include "base/threads.h"
 
 namespace tern {
 
@@ -12,5 +15,10 @@ int set_compute_threads(int requested) {
   omp_set_num_threads(count);
   return count;
 }
+
+ShareOfThreads::ShareOfThreads(int64_t ranks) : all_(num_compute_threads()) {
+  set_compute_threads(static_cast<int>(std::max<int64_t>(1, all_ / ranks)));
+}
+ShareOfThreads::~ShareOfThreads() { set_compute_threads(all_); }
 
 }  // namespace tern

@@ -13,6 +13,7 @@
 #include "apps/plan_lines.h"
 #include "apps/plan_question.h"
 #include "apps/signals.h"
+#include "apps/threads.h"
 #include "apps/verbs.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -154,8 +155,11 @@ int answer_question(PlanCommand c) {
   if (c.calibration) answer.plan.error = planned_error(*c.calibration, answer.plan.step_ps);
   for (std::string& assumed : lengths_assumed(answer.plan)) notes.push_back(std::move(assumed));
   answer.plan.restrictions.insert(answer.plan.restrictions.end(), notes.begin(), notes.end());
-  answer.plan.program =
-      program_of_plan(q.spec, q.cluster, answer.plan, engine_placement(q.cluster, q.request.job.dtype));
+  {
+    const ShareOfThreads threads(answer.plan.choice.devices());  // scratch of products may depend on them
+    answer.plan.program =
+        program_of_plan(q.spec, q.cluster, answer.plan, engine_placement(q.cluster, q.request.job.dtype));
+  }
   if (!answer.plan.program)
     answer.plan.restrictions.push_back(
         fmt::format("its Program would have more than {} instructions and was not made: the step is the stage model's",

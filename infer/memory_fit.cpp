@@ -103,10 +103,8 @@ InferenceFit inference_fit(const ModelSpec& spec, DType dtype, const InferenceNe
     fit.last += 2 * needs.logit_rows * spec.head().width * size;  // gathered, and normed (head_logits)
     fit.sampler = spec.vocab * (2 * 4 + 2 * 16);  // rounded, with penalties; its candidates, and a sorted copy
   }
-  const ThreadWork work{.dtype = dtype,
-                        .tokens = needs.iteration_tokens,
-                        .sequence = needs.context,
-                        .in_integers = !coded.empty()};  // coded matrices may be
+  const ThreadWork work{
+      .dtype = dtype, .tokens = needs.iteration_tokens, .sequence = needs.context, .in_integers = needs.in_integers};
   fit.beside =
       thread_memory(spec, work).total() + rope_table_bytes(spec, needs.positions > 0 ? needs.positions : needs.context);
   if (needs.kv_on_disk > 0) fit.beside += kv_thread_bytes();

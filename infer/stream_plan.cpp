@@ -35,11 +35,27 @@ int64_t largest_decoded(const FileBands& bands, DType dtype) {
     for (const FileBand& band : m.bands) most = std::max(most, band.rows * m.in * size_of(dtype));
   return most;
 }
-int64_t largest_expert_matrix(const FileBands& bands, DType dtype) {
+// Rows that are decoded for the time of a product: a streamed band, or neighbours that stay coded.
+int64_t decoded_for_a_product(const FileBands& bands, const std::vector<bool>& stays, DType dtype) {
+  if (multiplies_coded(dtype)) return 0;
+  const auto as_streamed = [&](const FileBand& band) {
+    return multiplies_as_streamed(band.type, band.head_dim, band.extent.offset, dtype);
+  };
   int64_t most = 0;
+  size_t at = 0;
+  for (const FileMatrix& m : bands.matrices) {
+    int64_t run = 0;
+    for (const FileBand& band : m.bands) {
+      const bool stays_coded = stays[at] && kept_bytes(band, m.in, dtype) < packed_bytes(dtype, band.rows, m.in);
+      run = stays_coded ? run + band.rows : 0;
+      const int64_t rows = stays[at++] || as_streamed(band) ? run : band.rows;
+      most = std::max(most, rows * m.in * size_of(dtype));
+    }
+  }
   for (const FileExperts& unit : bands.experts)
     for (const auto* matrices : {&unit.up, &unit.down})
-      for (const FileMatrix& m : *matrices) most = std::max(most, m.out * m.in * size_of(dtype));
+      for (const FileMatrix& m : *matrices)
+        if (!std::ranges::all_of(m.bands, as_streamed)) most = std::max(most, m.out * m.in * size_of(dtype));
   return most;
 }
 
@@ -57,9 +73,14 @@ int64_t experts_bytes(const std::vector<CacheItem>& items, int slots) {
   return items.empty() ? 0 : ExtentCache::bytes_for(items, each, kStreamAlignment) + kStreamAlignment;
 }
 
+// Of products that take a part of a matrix, or decode their rows: the most rows, and bytes.
+struct Parts {
+  int64_t widest = 0, decoded = 0;
+};
+
 // inference_fit, and what streaming adds to it.
 InferenceFit fit_of(const ModelDescription& model, const InferenceNeeds& needs, const StreamPlan& plan,
-                    int64_t widest) {
+                    const Parts& parts) {
   const DType dtype = model.dtype;
   InferenceFit fit = inference_fit(model.spec, dtype, needs, bytes_in_memory(plan.bands, plan.stays, dtype));
   const auto slots = [&](bool stays) -> int64_t {
@@ -71,13 +92,10 @@ InferenceFit fit_of(const ModelDescription& model, const InferenceNeeds& needs, 
       std::max(fit.loading_peak + fit.ring, fit.weights + slots(true) + largest_decoded(plan.bands, dtype));
   const int64_t tokens = needs.iteration_tokens, size = size_of(dtype);
   const FileBand& table = plan.bands.table;
-  const int64_t columns = tokens > 1 ? tokens * widest * size : 0;
-  const int64_t decoded = multiplies_coded(dtype)
-                              ? 0
-                              : std::max(largest_decoded(plan.bands, dtype), largest_expert_matrix(plan.bands, dtype));
-  fit.activations += std::max(columns + decoded, table.rows > 0 ? tokens * (table.extent.bytes / table.rows) : 0);
+  const int64_t columns = tokens > 1 ? tokens * parts.widest * size : 0;
+  fit.activations += std::max(columns + parts.decoded, table.rows > 0 ? tokens * (table.extent.bytes / table.rows) : 0);
   const int64_t rows = needs.sequences > 0 ? needs.logit_rows : std::min(tokens, kHeadTile);
-  if (!needs.vectors) fit.logits += (rows > 1 ? rows * widest * 4 : 0) + decoded;
+  if (!needs.vectors) fit.logits += (rows > 1 ? rows * parts.widest * 4 : 0) + parts.decoded;
   fit.beside += kThreadBytes * plan.ring.threads * (plan.experts.count > 0 ? 2 : 1);
   return fit;
 }
@@ -86,6 +104,15 @@ int64_t widest_matrix(const FileBands& bands) {
   int64_t most = widest_of_experts(bands);
   for (const FileMatrix& m : bands.matrices) most = std::max(most, m.out);
   return most;
+}
+
+Parts parts_of(const FileBands& bands, const std::vector<bool>& stays, DType dtype) {
+  return {std::max(widest_of_experts(bands), widest_part(bands, stays)), decoded_for_a_product(bands, stays, dtype)};
+}
+// Whatever stays.
+Parts largest_parts(const FileBands& bands, size_t count, DType dtype) {
+  const auto decoded = [&](bool stays) { return decoded_for_a_product(bands, std::vector<bool>(count, stays), dtype); };
+  return {widest_matrix(bands), std::max(decoded(false), decoded(true))};
 }
 
 // What stays in `room`. Where the head is read again for every tile of rows, it comes first.
@@ -151,22 +178,24 @@ StreamPlan plan_stream(const ModelDescription& model, const InferenceNeeds& need
   const std::vector<PassExtent> extents = pass_extents(plan.bands, model.dtype);
   const bool head_first = needs.sequences == 0 && needs.iteration_tokens > kHeadTile;
   // First as if the widest product stood beside itself, then as it is: what stays decides which products come in parts.
-  int64_t widest = widest_matrix(plan.bands);
+  Parts parts = largest_parts(plan.bands, extents.size(), model.dtype);
   for (int round = 0; round < 2; ++round) {
     plan.stays.assign(extents.size(), false);
-    const InferenceFit nothing_kept = fit_of(model, needs, plan, widest);
+    const InferenceFit nothing_kept = fit_of(model, needs, plan, parts);
     const int64_t least = nothing_kept.total();
     if (least > budget.bytes) refuse(nothing_kept, plan.experts, needs, budget);
     plan.stays = choose(plan.bands, extents, head_first, budget.bytes - least);
-    widest = std::max(widest_of_experts(plan.bands), widest_part(plan.bands, plan.stays));
+    parts = parts_of(plan.bands, plan.stays, model.dtype);
   }
-  plan.fit = fit_of(model, needs, plan, widest);
+  plan.fit = fit_of(model, needs, plan, parts);
   // Loading holds a ring for what stays; where that is the peak, less stays.
   for (int64_t over = plan.fit.total() - budget.bytes; over > 0; over = plan.fit.total() - budget.bytes) {
     int64_t kept = 0;
     for (size_t i = 0; i < extents.size(); ++i) kept += plan.stays[i] ? extents[i].kept_bytes : 0;
     plan.stays = choose(plan.bands, extents, head_first, kept - over);
-    plan.fit = fit_of(model, needs, plan, std::max(widest, widest_part(plan.bands, plan.stays)));
+    const Parts now = parts_of(plan.bands, plan.stays, model.dtype);
+    parts = {std::max(parts.widest, now.widest), std::max(parts.decoded, now.decoded)};
+    plan.fit = fit_of(model, needs, plan, parts);
     TERN_CHECK(kept > 0, "plan_stream: {} bytes over with nothing kept", over);
   }
   add_experts(plan, budget);

@@ -42,9 +42,10 @@ void measure_products(const StreamPlan& plan, DType dtype, StreamRates& rates) {
     rates.kept = product_rate({.weight = PackedWeight{packed}, .out = rows, .in = m.in}, bytes, dtype, arena);
   }
   rates.coded = rates.kept;
-  if (!multiplies_coded(dtype)) return;
+  if (!multiplies_coded(dtype) && multiplies_as_streamed(type, 0, 0, dtype)) return;
   Arena arena;
-  const int64_t rows = std::max<int64_t>(64, most / stored_bytes(type, 1, m.in) / 64 * 64);
+  const int64_t decoded = multiplies_coded(dtype) ? 0 : m.in * size_of(dtype);
+  const int64_t rows = std::max<int64_t>(64, most / (stored_bytes(type, 1, m.in) + decoded) / 64 * 64);
   const int64_t bytes = stored_bytes(type, rows, m.in);
   const Tensor coded = arena.zeros(DType::u8, {bytes}, MemoryClass::weights);
   rates.coded =

@@ -108,5 +108,27 @@ TEST(CodedWeights, MatricesThatAreNoShorterThanTheirNumbersArePacked) {
   expect_decoded_bits(path, DType::bf16, 5);
 }
 
+// Products in integers take codes whatever is computed in: also where the set's other products would decode them.
+TEST(CodedWeights, IntegersKeepCodesInEveryType) {
+  const TemporaryDirectory dir;
+  const std::string path = dir / "m.gguf";
+  write_coded_model(coded_config("llama", false), {WeightType::q4_0, WeightType::q6_k}, path);
+  const ModelSpec spec = model_spec(gguf_config(Gguf(path)));
+  const CodedBytes want = coded_bytes(spec, path, DType::f32);
+  EXPECT_TRUE(coded_bytes(spec, path, DType::f64, WeightsIn::coded_int8).empty());
+  const std::vector<int32_t> tokens = random_tokens(21, spec.vocab, 1);  // more rows than a tile has
+  for_each_isa([&] {
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      EXPECT_EQ(coded_bytes(spec, path, dtype, WeightsIn::coded_int8), want);
+      Arena arena;
+      const ModelWeights w = load_weights_to_infer(spec, path, dtype, arena, WeightsIn::coded_int8);
+      const auto& attention = std::get<AttentionWeights>(w.units[1]);
+      EXPECT_TRUE(std::get<CodedWeight>(attention.qkv.weight).in_integers);
+      const Tensor logits = logits_of(spec, w, tokens, {arena, Multiply::exact});
+      for (int64_t i = 0; i < logits.count(); ++i) ASSERT_TRUE(std::isfinite(element(logits, i))) << i;
+    }
+  });
+}
+
 }  // namespace
 }  // namespace tern

@@ -145,6 +145,12 @@ Tensor forward_scratch(const Linear& linear, int64_t rows, DType dtype, const Co
   return scratch;
 }
 
+bool multiplies_as_streamed(WeightType type, int64_t head_dim, int64_t place, DType dtype) {
+  if (multiplies_coded(dtype)) return true;
+  const WeightType plain = dtype == DType::bf16 ? WeightType::bf16 : WeightType::f32;
+  return reads_plain_weights(dtype) && type == plain && head_dim == 0 && place % size_of(dtype) == 0;
+}
+
 Linear readable(const Linear& linear, DType dtype, const Compute& c) {
   const auto* coded = std::get_if<CodedWeight>(&linear.weight);
   if (!coded || coded->in_integers || multiplies_blocks(c.multiply, dtype)) return linear;
@@ -173,14 +179,15 @@ void multiply_forward(const Linear& linear, const Tensor& x, const Tensor& y, co
   });
 }
 
-// One band's rows as a product takes them: where kernels take no coded rows of this type, they are decoded first.
+// One band's rows as a product takes them, decoded if need be.
 Weight streamed_rows(const WeightBand& band, std::span<const std::byte> bytes, int64_t in, DType dtype,
                      const Compute& c) {
-  // Kernels only read it.
-  const Tensor rows =
-      Tensor::borrow(DType::u8, {static_cast<int64_t>(bytes.size())}, const_cast<std::byte*>(bytes.data()));
+  auto* const at = const_cast<std::byte*>(bytes.data());  // kernels only read it
+  const bool as_it_lies = multiplies_as_streamed(band.type, band.head_dim, reinterpret_cast<intptr_t>(at), dtype);
+  if (as_it_lies && !multiplies_coded(dtype)) return RowPieces{{Tensor::borrow(dtype, {band.rows, in}, at)}};
+  const Tensor rows = Tensor::borrow(DType::u8, {static_cast<int64_t>(bytes.size())}, at);
   CodedWeight coded{{{band.type, rows, band.rows, band.head_dim, band.tables}}};
-  if (multiplies_coded(dtype)) return coded;
+  if (as_it_lies) return coded;
   return RowPieces{{ops::decoded_rows(coded.pieces.front(), in, dtype, MemoryClass::workspace, c.arena)}};
 }
 

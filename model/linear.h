@@ -26,6 +26,10 @@ ThreadBytes thread_bytes(Multiply, DType, ProductKind, int64_t m, int64_t n, int
 /// Bytes that a library takes and gives back during one of those products, all threads together.
 int64_t library_bytes(Multiply, DType, ProductKind, int64_t m, int64_t n, int64_t k);
 
+/// Whether rows of a streamed band are multiplied as they lie, at `place` (an address, or an offset in a file); else they are
+/// decoded for the time of a product.
+bool multiplies_as_streamed(WeightType, int64_t head_dim, int64_t place, DType);
+
 /// The scratch that linear_forward needs for `rows` rows, by the form of the weight. forward_scratch makes it once where many
 /// calls share it (the head's tiles).
 int64_t forward_scratch_bytes(const Linear&, int64_t rows, DType, Multiply);

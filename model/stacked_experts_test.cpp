@@ -7,6 +7,7 @@
 #include "formats/hf/config.h"
 #include "formats/safetensors/index.h"
 #include "formats/safetensors/write.h"
+#include "kernels/cpu/coded_matmul.h"
 #include "model/check_weights.h"
 #include "model/coded_model_testing.h"
 #include "model/model_files.h"
@@ -108,12 +109,13 @@ TEST(StackedExperts, PublishedMxfp4RunsAsItLies) {
     Arena arena;
     const Compute c{arena, Multiply::exact};
     const CodedBytes bytes = coded_bytes(spec, p.dir, dtype);
-    EXPECT_EQ(std::ssize(bytes), 2 * moe_of(spec.units[2])->experts);
+    const bool stays = multiplies_coded(dtype);  // else experts are decoded when they are loaded
+    EXPECT_EQ(std::ssize(bytes), stays ? 2 * moe_of(spec.units[2])->experts : 0);
     for (const auto& [name, count] : bytes)
       EXPECT_EQ(count, stored_bytes(WeightType::mxfp4, name.ends_with(".up.weight") ? 512 : 256, 256)) << name;
     const ModelWeights decoded = load_weights(spec, p.dir, dtype, arena);
     const ModelWeights coded = load_weights_to_infer(spec, p.dir, dtype, arena, WeightsIn::coded_file);
-    EXPECT_TRUE(std::holds_alternative<CodedWeight>(std::get<MoeWeights>(coded.units[2]).up[1].weight));
+    EXPECT_EQ(std::holds_alternative<CodedWeight>(std::get<MoeWeights>(coded.units[2]).up[1].weight), stays);
     EXPECT_TRUE(same_bits(logits_of(spec, coded, tokens, c), logits_of(spec, decoded, tokens, c)));
   }
 }

@@ -23,7 +23,6 @@ TERN_DECLARE_TABLES(CodeGroupsTable, code_groups_table)
 // up to kInt8PanelRows rows of w, which it unpacks first. 16 rows of x or of w take kInt8StretchBytes for each 256 neighbours.
 constexpr int64_t kInt8Strip = 16, kInt8PanelRows = 32;
 constexpr int64_t kInt8StretchBytes = 6144;
-constexpr int64_t kInt8ChainsBytes = 8192;  // of a strip's products with 16 rows of w
 struct Int8Strips {
   const void* strips;
   int64_t rows, k;  // of x

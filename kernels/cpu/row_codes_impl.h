@@ -227,16 +227,18 @@ struct DotsLearned : Dots {
     };
     const __m128i places = _mm_setr_epi8(place(0), place(1), place(2), place(3), place(4), place(5), place(6), place(7),
                                          0, 0, 0, 0, 0, 0, 0, 0);
-    const __m512i bytes = _mm512_permutex2var_epi8(_mm512_loadu_si512(b), _mm512_zextsi128_si512(places),
-                                                   _mm512_loadu_si512(b + kSecond));
-    return _mm512_castsi512_si128(bytes);
+    const Codes bytes = _mm512_permutex2var_epi8(_mm512_loadu_si512(b), _mm512_zextsi128_si512(places),
+                                                 _mm512_loadu_si512(b + kSecond));
+    return (__m128i)__builtin_shufflevector(bytes, bytes, 0, 1);
   }
   static void scales(const uint8_t* b, const RowCodebook& row, Eight* to, Eight*) {
     const EightInt first = (EightInt)_mm256_cvtepu8_epi32(first_bytes(b));
-    const __m512i at = _mm512_zextsi256_si512((__m256i)(first >> 2));  // of which the lower five bits count
-    const __m512 of = _mm512_permutex2var_ps(_mm512_loadu_ps(kBlockScales), at, _mm512_loadu_ps(kBlockScales + 16));
-    const EightInt sign = (first << 24) & static_cast<int>(0x80000000u);
-    to[0] = eight(row.scale) * (Eight)((EightInt)_mm512_castps512_ps256(of) ^ sign);
+    const VecInt at = __builtin_shufflevector(first >> 2, first, 0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 3, 4, 5, 6, 7);
+    const VecInt all =
+        (VecInt)_mm512_permutex2var_ps(_mm512_loadu_ps(kBlockScales), (__m512i)at,  // its lower five bits
+                                       _mm512_loadu_ps(kBlockScales + 16));
+    const EightInt of = __builtin_shufflevector(all, all, 0, 1, 2, 3, 4, 5, 6, 7);
+    to[0] = eight(row.scale) * (Eight)(of ^ ((first << 24) & static_cast<int>(0x80000000u)));
   }
   /// Places of eight bytes from `first` on, twice.
   static __m128i eight_twice(int64_t first) { return _mm_set1_epi64x(0x0706050403020100 + 0x0101010101010101 * first); }
