@@ -27,16 +27,18 @@ struct KvPlace {
 /// Errors: usage: --kv-place disk where the folder's files lie in memory; --kv-dir beside --kv-place memory; bad_file: no such folder.
 KvPlace kv_place(const Options&);
 
-/// The numbers of layers on the disk that come into question for these needs, ascending, each taking less memory than those before; never empty.
-/// Errors: does_not_fit: --kv-place disk, and the disk is too small.
+/// The numbers of layers on the disk that come into question for these needs, ascending; each takes less memory than those
+/// before. Never empty. Errors: with --kv-place disk: does_not_fit: the disk is too small; usage: the model keeps no keys.
 std::vector<int64_t> kv_layers_to_weigh(const KvPlace&, const ModelDescription&, const InferenceNeeds&);
 
-/// Bytes that a step moves for its keys and values if each of its sequences has `past` of them.
+/// Bytes that a step moves for its keys and values if each of its sequences has `past` keys.
 KvMoved kv_step_bytes(const ModelDescription&, const InferenceNeeds&, int64_t past);
 
-/// The same as one number to be weighed against bytes of weights: for each layer on the disk it adds what the delay of a read and a write is worth.
+/// These bytes as one number to be weighed against bytes of weights: for each layer on the disk it adds what the delay of a
+/// read and a write is worth.
 double kv_step_cost(const ModelDescription&, const InferenceNeeds&, int64_t past);
-/// Whether a step with needs.kv_on_disk layers on the disk may move fewer bytes than one with none: a freed byte saves at most a byte of weights.
+/// Whether a step with needs.kv_on_disk layers on the disk may move fewer bytes than one with none. It may only if these layers
+/// free more bytes of memory than kv_step_cost: a freed byte spares a step at most one byte of weights to read.
 bool kv_may_pay(const ModelDescription&, const InferenceNeeds&, int64_t past);
 
 /// Calls `make` for each number of kv_layers_to_weigh and returns the room in which a token moves the fewest bytes. A room is any struct with

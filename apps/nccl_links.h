@@ -25,14 +25,15 @@ struct MeasuredLink {
 struct MeasuredLinks {
   std::optional<MeasuredLink> link, network;  // from tests on one host; from tests on several hosts
 };
-/// The links that the tests say. Of the tests on one host one is used, and of those on several hosts one: an all_reduce if there is one, as training
-/// does it most; else the first. The network is derived from its test:
+/// The links that the tests imply. One test on one host is used, and one on several hosts: the first all_reduce, as training
+/// does it most; without one, the first test. The network is derived from its test:
 ///   bandwidth  a ring enters each node once, with all its bytes: the bandwidth is the ring's own. In an
 ///              alltoall the devices of a node send at the same time, (1 − 1/hosts) of their bytes out of it. A sendrecv
 ///              has one pair per node; the node is taken to have a card for each device, of which the pair uses one.
-///   latency    of a ring's n − 1 steps, hosts − 1 are between nodes,
-///              the others on the link (0 if no test measured it).
-/// plan/comm_cost.h takes it that (1 − 1/hosts) of the bytes enter a node. Its times equal the measured ones where this is so, or where the link is the bottleneck.
+///   latency    the n − 1 steps of a ring take as long as n/hosts − 1 steps on the link (0 s if no test measured it)
+///              and hosts − 1 steps between nodes; a step of an alltoall, as one on the link and one between nodes.
+/// plan/comm_cost.h assumes that (1 − 1/hosts) of the bytes enter a node. The times that it computes from these links equal the
+/// measured ones only where this share enters, or where node.link is the bottleneck.
 MeasuredLinks links_of(std::span<const ImportedTest>);
 
 /// The links as keys of a cluster file, with a line about each test.

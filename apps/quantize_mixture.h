@@ -13,14 +13,15 @@
 
 namespace tern {
 
-/// The types that a matrix of a mixture may have: LC types up to 4.25 bits a weight, block types of GGUF above. gptq codes all.
+/// The types that a matrix of a mixture may have: LC types up to 4.25 bits a weight, block types of GGUF above. Codes of all
+/// these types are chosen by quantize/gptq.h.
 inline constexpr WeightType kMixtureTypes[] = {WeightType::lc2, WeightType::lc3, WeightType::lc4, WeightType::q5_1,
                                                WeightType::q8_0};
 /// A matrix, and its chosen type.
 struct MixedMatrix {
   std::string parameter;
   WeightType type;
-  // By kMixtureTypes: the model's divergence when only this matrix is coded, in that type.
+  // For each of kMixtureTypes: the model's divergence when only this matrix is coded, in this type.
   std::vector<double> divergence;
 };
 struct Mixture {
@@ -30,12 +31,13 @@ struct Mixture {
   std::map<std::string, WeightType> types() const;
 };
 
-/// Checks that a mixture can take --target-bytes ± 1 %. Errors  usage: --target-bytes is not given, or no mixture takes it; with the fewest and the most
-/// bytes.
+/// Checks that --target-bytes ± 1 % lies between the fewest and the most bytes of a mixture. Errors  usage: --target-bytes is
+/// not given, or lies outside; the message says both bounds.
 void require_target(const Options&, const ModelDescription&, const GgufTypes& types, DType dtype);
-/// Measures on the text what each matrix costs in each type (SensitivityMeter, which keeps its measurements in the file `measures`), and chooses.
-/// Of `types` only the type of the tables of tokens is used. `dtype`: of tensors that are not coded.
-/// Errors: those of SensitivityMeter and require_target.
+/// Measures on the text what each matrix costs in each type (SensitivityMeter, which keeps its measurements in the directory
+/// `measures`), and chooses. `types`: for the tables of tokens, and for matrices that the mixture leaves out. `dtype`: of
+/// tensors that are not coded. Errors: those of SensitivityMeter and require_target; usage: no mixture comes within 1 % of
+/// --target-bytes.
 Mixture choose_types(const Options&, const ModelDescription&, const CalibrationText&, const GgufTypes& types,
                      DType dtype, const std::string& measures, Arena&);
 

@@ -27,8 +27,8 @@ std::string labelled(std::string_view label, std::string_view text);
 
 /// Fewest insertions, deletions, substitutions and swaps of neighbours that turn `a` into `b` (no letter edited twice).
 int edit_distance(std::string_view a, std::string_view b);
-/// The candidate nearest to `word`, where '-' equals '_' and case does not matter; "" if all differ from it in more than a
-/// third of the letters.
+/// The nearest candidate that differs from `word` in one letter or at most a third of the letters, else the only one that
+/// begins with `word` (3 letters at least). '-' equals '_', case does not matter. "": there is none, or `word` is digits alone.
 std::string_view nearest_name(std::string_view word, const std::vector<std::string_view>& candidates);
 /// "; did you mean 'NAME'?" or "".
 std::string did_you_mean(std::string_view word, const std::vector<std::string_view>& candidates,

@@ -1,7 +1,7 @@
 #pragma once
-// The engine that generates text. Its clients drive it: requests join and leave between steps, and each step runs one batch and returns what
-// became certain. It has no threads and no locks; one thread calls it, or several one after the other. Clock and executor are given to it,
-// so that policies can be studied in virtual time.
+// The engine that generates text. Its clients drive it: requests join and leave between steps, and each step runs one batch and
+// returns what became certain. It has no locks: one thread calls it, or several one after the other. A thread of its own makes
+// masks of grammars while a batch runs. Clock and executor are given to it, so that policies can be studied in virtual time.
 
 #include <cstdint>
 #include <memory>
@@ -32,8 +32,8 @@ struct EngineStep {
   bool ran = false;           // whether there was a batch
   bool only_decodes = false;  // whether the batch had no token of a prompt
   int64_t prompt_tokens = 0, generated_tokens = 0;
-  int64_t running = 0;  // samples in the batch
-  double seconds = 0;   // with the drawing of tokens
+  int64_t running = 0;  // samples that run; the batch may leave some of them out
+  double seconds = 0;   // with guessing and drawing
 };
 
 struct EngineLimits {
@@ -41,14 +41,14 @@ struct EngineLimits {
   int64_t context = 0;  // the most tokens of a sequence, with its prompt
   // Whether whole pages are kept for later requests that begin with the same tokens, until others need the room.
   bool cache_prefixes = false;
-  // A guess is accepted if the draw gives the same token.
+  // A guess is accepted if the draw gives the same token; with SpeculationSettings::fast, by rejection sampling.
   SpeculationSettings speculation = {};
   // Adapters (Request::adapter) under which keys depend on the whole prompt, so that no keys are kept for another prompt.
   std::vector<int> of_prompts = {};
 };
 
-/// Runs requests. A token of a sample has the same bits whatever else the engine runs and does: other samples and their adapters, chunks,
-/// pages, preemption, requests that join, leave or fail, kept prefixes, cached pages, right and wrong guesses.
+/// Runs requests. A sample has the same bits whatever else the engine does: other samples and adapters, chunks, pages,
+/// preemption, requests that join, leave or fail, kept prefixes, cached pages, guesses (not with SpeculationSettings::fast).
 class Engine {
  public:
   /// Pool, tokenizer and clock must outlive it. Without a tokenizer (null) samples have no text.
@@ -84,7 +84,7 @@ class Engine {
   /// computed, with the same bits. One request at a time may name a place (TERN_CHECK). Returns its number.
   uint64_t keep_prefix();
   void drop_prefix(uint64_t prefix);
-  /// The number of tokens that have keys there.
+  /// The number of tokens that have keys in the place.
   int64_t prefix_tokens(uint64_t prefix) const;
 
  private:

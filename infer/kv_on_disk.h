@@ -1,8 +1,8 @@
 #pragma once
-// Keys and values of some layers in a file: a step reads the pages that its sequences have, layer by layer before their attention, and
-// writes the blocks that got new rows after it. Memory holds few layers' pages at a time. Page numbers, forks and copies stay those of
-// the pool, so the scheduler need not know of the disk. What a step moves is listed before it runs (KvPass): the ring moves what is
-// listed, and its counts are the sums of the list.
+// Keys and values of some layers in a file: layer by layer, a step reads the pages that its sequences have before the
+// attention, and writes the blocks that got new rows after the attention. Memory holds few layers' pages at a time. Page
+// numbers, forks and copies stay those of the pool, so the scheduler need not know of the disk. What a step moves is listed
+// before it runs (KvPass): the ring moves what is listed, and its counts are the sums of the list.
 
 #include <cstdint>
 #include <memory>
@@ -50,7 +50,7 @@ struct KvPass {
   KvMoved moved() const;
 };
 /// `new_tokens`: how many each sequence of the view gets behind its past. `copies`: those of each layer of `layers`.
-/// A step reads pages that hold keys, pages that are copied, and blocks that get rows and belong to another page too.
+/// A step reads pages that hold keys, pages to copy from, and those blocks to be written that reach beyond their page.
 KvPass plan_kv_pass(const KvShape&, int64_t num_pages, std::vector<int> layers, const KvView&,
                     std::span<const int64_t> new_tokens, std::span<const std::vector<KvCopy>> copies,
                     int64_t alignment = kKvAlignment);
@@ -92,15 +92,15 @@ class KvOnDisk {
   KvMoved planned_;
 };
 
-/// Makes a KvOnDisk over a file without a name on the disk of `directory`, which ends with the process. `note`: why it is not read past the
-/// page cache; else empty. Errors: those of open_scratch.
+/// Makes a KvOnDisk over a file without a name on the disk of `directory`; the file ends with the process. `note`: why the file
+/// is not read past the page cache; else empty. Errors: those of open_scratch.
 std::shared_ptr<KvOnDisk> open_kv_on_disk(const std::string& directory, const KvShape&, int64_t num_pages,
                                           int64_t on_disk, Arena&, std::string& note);
 
 /// One forward over a view of a pool: brings each layer that lies on the disk, and takes it away again. Without such layers it does nothing.
 class KvStep {
  public:
-  /// Both must outlive it.
+  /// Pool and view must outlive it.
   KvStep(const KvPool&, KvView&, std::span<const int64_t> new_tokens);
   ~KvStep();
   KvStep(const KvStep&) = delete;

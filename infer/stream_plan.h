@@ -27,20 +27,20 @@ struct ExpertPlan {
 /// What stays and what is read. A band is a stretch of rows of a matrix (model/file_bands.h).
 struct StreamPlan {
   FileBands bands;
-  std::vector<bool> stays;  // by band of a pass
+  std::vector<bool> stays;  // for each band, in the order of a pass: whether it stays in memory
   RingSettings ring;
   CacheSettings cache;  // of experts
   ExpertPlan experts;
   InferenceFit fit;
-  int64_t pass_bytes = 0;  // that a pass uses: of all matrices but experts, as the files hold them
+  int64_t pass_bytes = 0;  // of all bands, as the files hold them
   // The part of pass_bytes that is read for each pass; what else its disk blocks hold does not count.
   int64_t streamed_bytes = 0;
-  int64_t kept_bytes = 0;  // memory of the matrices that stay
+  int64_t kept_bytes = 0;  // memory of the bands that stay
 };
 
-/// Keeps as many bands in memory as fit within `budget` beside everything else that inference holds, and then as many experts, as a band is used
-/// for every token and an expert only for some. At least two experts have a place, so that one can be read while the other is used. What the
-/// plan leaves unused of the budget is less than a band or an expert.
+/// Keeps in memory as many bands as fit within `budget` beside everything else that inference holds, then as many experts:
+/// every token uses a band, only some use an expert. At least two experts have a place, so that one can be read while the other
+/// is used. The part of the budget that stays unused is smaller than a band or an expert.
 /// Errors  does_not_fit, with the least memory that would do: what cannot stream is larger than the budget.
 StreamPlan plan_stream(const ModelDescription&, const InferenceNeeds&, const MemoryBudget&, const RingSettings& = {},
                        const BandSizes& = {});

@@ -23,18 +23,18 @@ std::string_view name_of(Isa);
 /// The set in use. Chosen on first call (thread-safe). Errors: usage if TERN_ISA names a set that is unknown or cannot
 /// run here.
 Isa active_isa();
-/// The set that was chosen at first use, whatever force_isa made of it since. Errors: as active_isa.
+/// The set that was chosen at first use; force_isa does not change it. Errors: as active_isa.
 Isa chosen_isa();
 /// Every set this binary knows, tested, for `tern doctor`: those that the choice did not need are tested now.
 std::vector<IsaStatus> isa_report();
-/// The sets tested so far: the one in use, and unless TERN_ISA named it, all better ones.
+/// All sets looked at so far, also unsupported ones. The choice looks at its set and, without TERN_ISA, at all better ones.
 std::vector<IsaStatus> examined_isas();
 /// What to tell a person whose kernels run on `in_use`: one sentence for each better set that the processor has and that
 /// cannot be used. Empty: there is none.
 std::vector<std::string> describe_fallbacks(const std::vector<IsaStatus>&, Isa in_use);
 /// The sets that may run here, portable first: tests run each in turn.
 std::vector<Isa> available_isas();
-/// Switches the set for what follows. For tests; not while kernels run.
+/// Switches the set for what follows. For tests; not while kernels run. Errors: usage if the set cannot run here.
 void force_isa(Isa);
 
 struct IsaKernels;

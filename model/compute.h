@@ -32,16 +32,16 @@ struct ExpertRanks;   // model/expert_ranks.h
 struct DropoutPlace {
   uint64_t seed = 0;
   int64_t step = 0, first_row = 0;
-  int64_t gap =
-      0;  // rows between the two parts that a rank has in a ring (ring_rows.h), else 0. Row i has number first_row + i; in the second part first_row + gap + i
+  // Rows between a rank's two parts in a ring (ring_rows.h), else 0. Row i has number first_row + i; in the second part, + gap.
+  int64_t gap = 0;
 };
 
 struct Compute {
   Arena& arena;
   Multiply multiply = Multiply::exact;
   InputObserver* observer = nullptr;
-  /// For several adapters side by side: where the rows of each adapter begin, then where the last adapter's rows end (Branch::adapter).
-  /// Rows before the first entry run without an adapter. Empty: all rows run without one.
+  /// For several adapters side by side (Branch::adapter): where the rows of each one begin, then where the last one's rows end.
+  /// Rows before the first entry have none of them; empty: no row has. Branches with kEveryRow act on all rows in any case.
   std::span<const int64_t> adapter_rows = {};
   // In training only: the group of ranks that share out each matrix, and the rows between units. x, y and their gradients then
   // have this rank's rows alone, and the ModelSpec is this rank's part (tensor_part).

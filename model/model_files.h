@@ -18,7 +18,7 @@ using CodedBytes = std::map<std::string, int64_t>;
 /// The matrices that WeightsIn::coded_file leaves coded; empty where the files have none, or the kernels multiply no coded rows
 /// in `dtype`. Reads headers alone. Errors: bad_file: files that cannot be read.
 CodedBytes coded_bytes(const ModelSpec&, const std::string& model_dir, DType);
-/// Whether these files may hold such matrices: a GGUF file, or a directory with coded tensors (model/coded_tensors.h).
+/// Whether these files may hold coded matrices: GGUF, coded tensors (coded_tensors.h), or other programs' (hf_quantized.h).
 bool holds_coded(const ModelSpec&, const std::string& model_dir);
 
 /// Loads every parameter, converting to `dtype`. `model_dir`: the directory, or the safetensors file,
@@ -33,17 +33,17 @@ ModelWeights load_weights(const ModelSpec&, const std::string& model_dir, DType,
 /// Where load_weights_to_infer leaves what the files hold.
 enum class WeightsIn : uint8_t {
   coded_file,  // coded matrices stay as their file has them (coded_bytes), mapped: the same bits in a fraction of the
-               // memory; other files as mapped_file
-  coded_int8,  // coded_file, and every matrix whose types are integers times scales (kernels/cpu/code_groups.h) is
+               // memory; all other matrices as with mapped_file
+  coded_int8,  // as coded_file, but every matrix whose types are integers times scales (kernels/cpu/code_groups.h) is
   // multiplied in integers; rows of the token table are still gathered as numbers. Errors: bad_file: no such matrix
   mapped_file,  // nothing is copied: the pages are the page cache's, shared by all processes that use the file
   own_memory,   // copied to huge pages: decoding a token, which reads all weights, then takes less time
                 // (benchmarks/reports/inference_xeon2_2026-11-22.md)
 };
-/// The matrices that stay coded with coded_file or coded_int8: in integers kernels multiply some types whatever the dtype is.
+/// The matrices that stay coded with this `in`. With coded_int8 perhaps more: integer products serve every dtype but f64.
 CodedBytes coded_bytes(const ModelSpec&, const std::string& model_dir, DType, WeightsIn in);
-/// Whether load_weights_to_infer leaves any matrix of these files as it lies, so that WeightsIn has a meaning. Errors:
-/// bad_file: no weights.
+/// Whether load_weights_to_infer leaves any uncoded matrix of these files as it lies; if not, mapped_file and own_memory do
+/// the same. Errors: bad_file: no weights.
 bool reads_in_place(const ModelSpec&, const std::string& model_dir, DType);
 /// As load_weights, for a program that only infers. Matrices are packed for the exact kernels, or, where the
 /// kernels read plain weights (reads_plain_weights) and the file holds them in `dtype`, kept as WeightsIn says. Either way

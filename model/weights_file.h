@@ -20,8 +20,8 @@ namespace tern {
 /// The path of a model's safetensors file or index; a path to a file is returned as it is. Errors: bad_file: the directory has
 /// none.
 std::string weights_file(const std::string& model_dir);
-/// The tensor of this name, or of the name without the prefix that files of the bare model lack; the view has the name that was
-/// found.
+/// The tensor of this name, of the name without the prefix that files of the bare model lack, or of the name in BERT's first
+/// files (gamma, beta); the view has the name that was found.
 std::optional<TensorView> find_parameter(const ModelSpec&, const Weights&, const std::string& name);
 /// The shape in the file of a fragment of `info`.
 std::vector<int64_t> fragment_shape(const ParameterInfo& info, const Fragment&);
@@ -29,8 +29,8 @@ std::vector<int64_t> fragment_shape(const ParameterInfo& info, const Fragment&);
 /// of such a tensor, the row of our parameter that it holds.
 std::vector<std::vector<Fragment>> fragments_by_tensor(const ParameterInfo& info);
 std::vector<int64_t> rows_of_file(std::span<const Fragment> fragments);
-/// The fragment's rows of `width` from the file's tensor, in any of the types that weights have. Errors  bad_file naming `path`
-/// and tensor: another type.
+/// Copies the fragment's rows of `width` numbers from the file's tensor, which may have any of the types that weights have.
+/// Errors  bad_file naming `path` and tensor: another type.
 template <class To>
 void copy_fragment(const TensorView&, const std::string& path, const Fragment&, int64_t width, To* to);
 /// One tensor of the file (an entry of fragments_by_tensor) to be written in f32, bf16, f16 or f64; `read` is asked for the
@@ -45,10 +45,10 @@ std::optional<std::string> judge_tied_head(const ModelSpec&, const Weights&);
 
 /// The matrices that may stay as a file codes them: linears, and the table of tokens.
 void for_each_codable(const ModelSpec&, const std::function<void(const ParameterInfo&)>& visit);
-/// Whether kernels multiply rows of so many columns as they are coded, in a computation in `dtype`; in_integers: or would in integers.
+/// Whether kernels multiply rows of this type and width as coded, in this dtype; in_integers: integer products count too.
 bool multiplies_as_coded(WeightType, int64_t columns, DType, bool in_integers);
-/// Sets in_integers of each coded matrix of up to kInt8Columns columns whose types have groups (kernels/cpu/code_groups.h). Errors
-/// bad_file: there is none in the file `path`.
+/// Sets in_integers of each coded matrix of up to kInt8Columns columns whose types have groups (kernels/cpu/code_groups.h).
+/// Errors  bad_file: there is no such matrix; `path` names the file.
 void multiply_in_integers(const ModelSpec&, const std::string& path, ModelWeights&);
 
 inline constexpr std::string_view kTiedHead = "lm_head.weight";

@@ -18,8 +18,8 @@
 
 namespace tern {
 
-/// The safetensors files of one model while they are read: each parameter into a tensor, or left where it lies, and in the end
-/// whether a tensor of the files was left over. Errors of all of its functions  bad_file naming file and tensor.
+/// Reads the safetensors files of one model: each parameter into a tensor, or leaves it where it lies. In the end it checks
+/// that no tensor of the files was left over. Errors of all of its functions  bad_file naming file and tensor.
 class WeightsLoader {
  public:
   WeightsLoader(const ModelSpec& spec, const std::string& path, WeightsIn in = WeightsIn::mapped_file);
@@ -37,8 +37,8 @@ class WeightsLoader {
   /// The rows of a matrix where they lie in the file, a tensor for each fragment; empty unless all of them lie there as
   /// a computation in `dtype` reads them. With WeightsIn::own_memory tensors for them, which finish() fills.
   std::vector<Tensor> in_place(const ParameterInfo& info, DType dtype, Arena& arena);
-  /// The packed form of a matrix from its rows as they lie in the file; nothing where they lie otherwise. At most one
-  /// matrix at a time holds both pages of the file and memory of its own.
+  /// The packed form of a matrix, made straight from its rows in the file; nothing where in_place would return nothing. At most
+  /// one matrix at a time holds both pages of the file and memory of its own.
   std::optional<Weight> pack(const ParameterInfo& info, DType dtype, const Linear& linear, Arena& arena);
   /// Maps the pages of all weights that are used where they lie, or copies them, by all threads. Large ones come first, as
   /// a thread takes one at a time.
@@ -49,7 +49,7 @@ class WeightsLoader {
   void check_all_claimed() const;
 
  private:
-  // Files saved from the bare model lack the prefix.
+  // With or without the prefix, which files saved from the bare model lack.
   TensorView find(const std::string& name);
   std::optional<CodedTensor> coded_fragment(const ParameterInfo& info, const Fragment& f);
   // The matrix that holds the fragment's rows, where another program quantized it.

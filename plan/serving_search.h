@@ -11,10 +11,10 @@
 
 namespace tern {
 
-/// What devices do, prompts or decoding or both: copies of a layout, each with its users.
+/// Copies of a layout, each with its users, on devices that read prompts, decode, or do both.
 struct ServingRole {
   ServingLayout layout;
-  int64_t copies = 0, users = 0;  // users: per copy, the largest share
+  int64_t copies = 0, users = 0;  // users: of the copy that has the most
   ServingMemory memory;
   ServingTimes times;
   int64_t devices() const { return layout.devices() * copies; }
@@ -37,12 +37,12 @@ struct ServingAnswer {
   bool found = false;
   ServingPlan plan;                  // the best: most users within the targets, or the fastest for the users asked for
   std::optional<ServingPlan> other;  // the best of the other kind (shared or split), for comparison
-  int64_t most_users = 0;  // users that fit into memory, over all copies of the plan's layout, whatever the targets
-  // Else: why nothing serves.
-  bool memory = false;  // it does not fit; false: it fits and is too slow for the targets
+  int64_t most_users = 0;  // users that fit on the devices, over all copies of the plan's layout, whatever the targets
+  // If not found: why nothing serves.
+  bool memory = false;  // model and users do not fit; false: they fit, but are too slow for the targets
   ServingMemory nearest;
   ServingLayout nearest_layout;
-  double best_ttft_s = 0, best_tpot_s = 0;  // without targets
+  double best_ttft_s = 0, best_tpot_s = 0;  // the lowest of any layout, whatever the targets
   int64_t layouts = 0;                      // looked at
 };
 /// Looks at every legal layout (tensor × stages) on every type of node, with copies of it on the devices that are left.

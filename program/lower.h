@@ -8,7 +8,7 @@
 
 namespace tern {
 
-/// The list of one device of the pipeline (`rank`, from 0) of one optimizer step, with the device's resident buffers.
+/// The list of one optimizer step for one device of the pipeline (`rank`, from 0), with the device's resident buffers.
 /// forward   RECV of the input; per layer GATHER (ZeRO 3), FORWARDs, STORE (activations off device); SEND of the output
 /// backward  RECV of the output's gradient; LOAD of the last layer; per layer, last first: LOAD of the layer before,
 ///           GATHER (ZeRO 3), per unit RECOMPUTE, BACKWARD_INPUT (not the embedding) and, unless the schedule splits
@@ -36,7 +36,7 @@ namespace tern {
 ///           - before a stage's next backward: the stage's SENDs of gradients, except the newest
 ///           - before a layer's FORWARDs: STOREs, except the newest; before a LOAD: all STOREs
 ///           - before a `summand` begins: all SCATTERs; before NORM: all transfers
-/// Groups    After u's last BACKWARD_WEIGHT in a group of micro-batches: MERGE, if leaf_step adds or keeps sums.
+/// Groups    After u's last BACKWARD_WEIGHT in a group of micro-batches: MERGE, if leaf_step adds to its sum or keeps it.
 /// Order     Weight gradients of a unit are added in micro-batch order, whatever the schedule: same bits.
 /// Sizes     a unit: unit_cost_in_mesh of Placement::query; a SEND: the unit's output; a collective: the whole tensor.
 /// Costs     per element, in words of 4 bytes (f64: 8): REDUCE of a tied table 1 flop, 4 words; NORM 2 flops, 1 word;

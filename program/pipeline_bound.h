@@ -11,7 +11,7 @@ namespace tern {
 ///
 /// The bound is the largest of: the work of a device or a link, with the least times before and after; for 1F1B and
 /// deep 1F1B also cycles over neighbouring stages, because few micro-batches may be in flight; for zero bubble H1, H2
-/// also round trips to the last stage. The bound is the makespan for GPipe without begin and tail, for 1F1B in about
+/// also round trips to the last stage. The bound is the makespan for GPipe if all begin and tail are 0, for 1F1B in about
 /// half of the cases, for deep 1F1B in most (figures in the README).
 /// Units   ps. Time: O(P²) for P stages, whatever the number of micro-batches.
 /// Source  ours.

@@ -14,7 +14,7 @@ bool is_shared_out(const Placement&, int l);
 bool sums_over_model(const Placement&);
 
 /// NORM over the `trained` elements of a rank of the run. shared_blocks: the number, over all ranks, of blocks (kUpdateBlock)
-/// that one rank alone sums; that rank sends the sums to all others. Not read in tensor groups.
+/// each of which is summed by one rank alone, which sends the sums to all others. Not read in tensor groups.
 Instruction norm_instruction(const Placement&, int64_t trained, int64_t shared_blocks);
 
 /// The unit that an UPDATE changes.

@@ -4,8 +4,8 @@
 // tear rows that were written after the last checkpoint; resuming from that checkpoint drops the rows of later steps, so
 // that a run that was killed leaves the same rows as one that was not.
 //
-// Tags: train/loss, train/lr, train/grad_norm, perf/tokens_per_s, perf/flops_per_s, perf/mfu, mem/peak_bytes,
-// eval/TASK/METRIC.
+// Tags of training: train/{loss,lr,grad_norm,preference_accuracy,preference_margin}, perf/{tokens_per_s,flops_per_s,mfu},
+// mem/peak_bytes, async/{worker,delay}, eval/TASK/METRIC. A row has those for which its step has a value.
 
 #include <cstdint>
 #include <memory>

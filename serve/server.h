@@ -20,7 +20,8 @@ namespace tern {
 
 class Clock;  // base/clock.h
 
-/// Who is answered, and how much at once. A request beyond any of these limits except max_running gets 429.
+/// Who is answered, and how much at once. A request that exceeds a limit by itself gets 400; one that exceeds it only with
+/// those under way gets 429. The limit of a model's samples is max_running + max_queue.
 struct ServerRules {
   AccessRules access;
   int64_t max_running = 16;           // samples that a model's engine runs at once
@@ -35,17 +36,17 @@ class Server {
  public:
   /// `version`: of the program, for people. The clock must outlive it.
   Server(const ServerRules&, const Clock&, std::string version);
-  /// From now on requests are answered; before, they get 503. `models` have the order of the loop's models. Models and loop must outlive the
-  /// server.
+  /// From now on all requests are answered; before, those that need a model get 503, as do /health and /ready. `models` have
+  /// the order of the loop's models. Models and loop must outlive the server.
   void ready(std::vector<const ServedModel*>, EngineLoop&);
-  /// From now on new requests get 503, and /ready says no. Requests under way continue.
+  /// From now on new POST requests get 503, and so does /ready. Requests under way continue.
   void drain() { draining_ = true; }
   /// Ends all requests under way with an error that says why.
   void abort(std::string_view why);
   bool idle() const { return live_.empty(); }
   int64_t num_live() const { return static_cast<int64_t>(live_.size()); }
 
-  // HttpHandlers of the same names.
+  // The functions of the same names in HttpHandlers.
   std::optional<HttpReply> refuse(const HttpRequest&);
   void handle(HttpRequest, std::shared_ptr<Exchange>);
   HttpReply fault(int status, std::string_view message);
@@ -58,7 +59,7 @@ class Server {
   struct Live {
     size_t model = 0;
     std::shared_ptr<Exchange> exchange;
-    std::optional<Answer> answer;  // none: vectors
+    std::optional<Answer> answer;  // none: the request asks for vectors
     AskedVectors vectors_asked;
     std::vector<std::vector<float>> vectors;
     size_t vectors_left = 0;

@@ -17,11 +17,11 @@ struct StateRun {
 };
 using VisitRun = std::function<void(const StateRun&)>;
 
-/// All that this rank keeps, ascending in both. What `own` has beyond its part of the whole (rows of a table beyond the vocabulary) is in
-/// no run.
+/// All that this rank keeps, ascending in `whole` and in `own`. Elements of StateTensor::own beyond this rank's part of the
+/// whole (rows of a table beyond the vocabulary) are in no run.
 void for_each_kept_run(const StateTensor&, const TensorPlace&, const VisitRun&);
-/// What of it this rank writes: over all ranks each element of the whole once. Elements that several ranks keep are written by the owner
-/// (StateTensor::owners), or by the first of a tensor group that owns them, or, without owners, by the first rank.
+/// The runs that this rank writes: over all ranks each element of the whole once. An element that several ranks keep is written
+/// by a rank of StateTensor::owners (in a tensor group, by the first such rank that keeps it); without owners, by rank 0.
 void for_each_written_run(const StateTensor&, int rank, const TensorPlace&, const VisitRun&);
 
 }  // namespace tern

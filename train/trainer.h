@@ -26,14 +26,14 @@ struct StepReport {
   std::optional<double> accuracy, margin;  // of pairs (train/preference.h), whose loss is a mean over pairs
   double learning_rate = 0, gradient_norm = 0;
   double tokens_per_s = 0, flops_per_s = 0;
-  double share_of_peak = 0;  // flops_per_s / the probe's; 0: no probe for this dtype
+  double share_of_peak = 0;  // flops_per_s / the probed peak; 0: no probe for this dtype
   int64_t memory_bytes = 0;  // counted peak of the step
 };
 
 /// Functions that the training thread calls. Empty ones are skipped.
 struct TrainHooks {
   std::function<void(const std::string&)> note;  // with a sentence that a person should read
-  // With the name of a phase before the first step or after the last, when it begins; only of phases that take a while.
+  // When a phase begins, with its name; only for phases before the first step and after the last that take a while.
   std::function<void(const std::string&)> phase;
   // Before anything is allocated.
   std::function<void(const PredictedMemory&, const ModelSpec&)> predicted;
@@ -76,7 +76,7 @@ struct TrainResult {
   double tokens_per_s = 0, flops_per_s = 0;  // over all steps, by `seconds`
   PeakRate peak;
   PredictedMemory predicted;
-  int64_t counted_peak_bytes = 0;  // of all ranks together, as their arenas counted: the states and the highest step
+  int64_t counted_peak_bytes = 0;  // most at any time, of all ranks: states with the peak of a step, evaluation or save
   int64_t peak_resident_bytes = 0;
   int64_t num_parameters = 0, byte_mismatches = 0;
   uint32_t program_checksum = 0;               // of a step's Program (program/checksum.h)

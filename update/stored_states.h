@@ -20,7 +20,7 @@ namespace tern {
 
 inline constexpr int kMasterField = -1;
 
-/// One tensor of a parameter's state: the master, or a slot by its place in the rule's row.
+/// One tensor of a parameter's state: the master, or a slot, by its index in UpdateRuleRow::slots.
 struct StoredField {
   int slot = kMasterField;
   DType type = DType::f32;
@@ -30,15 +30,15 @@ struct StoredField {
 struct StoredParameter {
   std::vector<StoredField> fields;
   std::vector<Interval> parts;  // of its elements: a subgroup each; the whole where the rule needs it
-  size_t first_record = 0;      // of its parts, in the order of parameters
+  size_t first_record = 0;      // the index in StoredLayout::records of its first part; its other parts follow
 };
 
-/// How the states of some parameters lie in a file, and in what parts they are changed. A part's fields lie side by side, each from a
-/// multiple of kStoredAlignment on: it is read and written in one go.
+/// How the states of some parameters lie in a file, and in what parts they are changed. A part's fields lie side by side, each
+/// from a multiple of kStoredAlignment on, so that the part is read and written in one go.
 struct StoredLayout {
   std::vector<StoredParameter> parameters;
   std::vector<ExchangedRecord> records;  // of all parts; an extent for each field of the parameter
-  int64_t state_bytes = 0;               // of all fields: spec/update_rule.h's state_bytes
+  int64_t state_bytes = 0;               // of all fields; without weights_too: spec/update_rule.h's state_bytes
   int64_t file_bytes = 0;                // with what lies between them
 };
 inline constexpr int64_t kStoredAlignment = 4096;
@@ -110,8 +110,8 @@ class StoredStates {
   std::unique_ptr<ExchangeRing> ring_;
 };
 
-/// update_parameters of one parameter whose state is stored: the bits of one whose state lies in memory. `changed` sees each part after its
-/// step, before it goes back.
+/// update_parameters for one parameter whose state is stored; the results have the bits of a state in memory. `changed` sees
+/// each part after its step, before the part is written back.
 void update_stored(const UpdatePass&, const UpdateNorm&, size_t parameter, Arena&,
                    const std::function<void(const StoredStates::Part&)>& changed = {});
 

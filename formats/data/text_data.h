@@ -44,14 +44,14 @@ enum class InvalidUtf8 : uint8_t { error, replace, skip };
 std::string_view name_of(InvalidUtf8);
 InvalidUtf8 invalid_utf8_from_name(std::string_view);
 
-/// Reads the documents of one file. It maps the file and lets pages go behind it, so that a long document is never
+/// Reads the documents of one file. It maps the file and lets go of pages that it has passed, so that a long document is never
 /// resident as a whole.
 class DocumentReader {
  public:
-  /// `.jsonl` and `.ndjson` are JSONL, any other name is text. Documents with bytes that are no UTF-8
-  /// are an error, or changed as `invalid` says (num_changed counts them); one of more than 4 MiB is counted and handed
-  /// over as it is: whoever reads it repairs part by part (base/repair_utf8.h). Errors  bad_file: missing; empty;
-  /// compressed (by its first bytes); a directory.
+  /// `.jsonl` and `.ndjson` are JSONL, any other name is text. Bytes that are no UTF-8 are an error in JSONL, and in text if
+  /// `invalid` is error. Else a document of text that has them is counted (num_changed) and changed as `invalid` says; one of
+  /// more than 4 MiB is counted and handed over unchanged: whoever reads it repairs it part by part (base/repair_utf8.h).
+  /// Errors  bad_file: missing; empty; compressed (by its first bytes); a directory; `.json`.
   /// `memory_bytes`: memory that a document may take; next() throws does_not_fit before one takes more.
   explicit DocumentReader(const std::filesystem::path&, InvalidUtf8 invalid = InvalidUtf8::error,
                           int64_t memory_bytes = INT64_MAX);
@@ -74,7 +74,7 @@ class DocumentReader {
   MappedFile file_;
   std::string place_;
   std::string_view all_;
-  size_t at_ = 0, gone_ = 0;  // documents before `gone_` have left the program's memory
+  size_t at_ = 0, gone_ = 0;  // bytes before `gone_` have left the program's memory
   int64_t line_ = 1, num_changed_ = 0;
   bool is_json_ = false;
   InvalidUtf8 invalid_;

@@ -12,15 +12,15 @@ namespace tern {
 
 /// A tensor's name in both formats.
 struct GgufName {
-  // Without ".weight" or ".bias". '#' stands for the layer, '@' for the expert. Where `hf` is one tensor of all experts,
-  // `gguf` may be several names, separated by ','; the rows of each expert go to them in turn.
+  // Without ".weight" or ".bias". '#' stands for the layer, '@' for the expert. Where `hf` is one tensor of all experts, `gguf`
+  // may be n names, separated by ','; the rows of each expert alternate between them: row i goes to name i mod n.
   std::string_view hf, gguf;
 };
 /// One row for each family. The columns after `names` say what llama.cpp's code fixes for the architecture
 /// and no key of a file states.
 struct GgufFamily {
-  // Several rows may have one architecture. A file of it is read by the first of these rows, a file with windows by the
-  // first that has `windowed`.
+  // Several rows may have one architecture. Its files are read by the first of these rows; files with experts by the first that
+  // has `mixture`, other files with windows by the first that has `windowed`.
   std::string_view model_type, architecture;
   std::span<const GgufName> names, names_of_experts = {};
   bool interleaved = false;              // GgufPlace::Heads
@@ -36,7 +36,7 @@ struct GgufFamily {
   bool mixture = false;                                   // experts in every layer
   bool normalized_experts = true;                         // their weights are divided by their sum
   bool untruncated_yarn = false;                          // yarn's ramp between dimensions that need not be whole
-  bool needs_window = false, needs_expert_width = false;  // keys without which llama.cpp does not load it
+  bool needs_window = false, needs_expert_width = false;  // keys without which llama.cpp loads no file
   int64_t full_every = 0;                                 // every full_every-th layer has no window; 0: no such rule
   // The family's model with exactly so many layers divides scores by √(width / heads), its others by √head_dim.
   int64_t layers_of_wide_heads = 0;
@@ -46,8 +46,8 @@ struct GgufFamily {
 std::vector<std::string> gguf_families();
 /// The family's row; null: it is not in the table.
 const GgufFamily* gguf_family(std::string_view model_type);
-/// The row of an architecture, or null. If `windowed` or `mixture`: the row that has windows or experts, if there is
-/// one.
+/// The row of an architecture; null: there is none. With `mixture` its first row with experts, with `windowed` alone its first
+/// row with windows; otherwise, or if there is no such row, its first row.
 const GgufFamily* gguf_family_of_architecture(std::string_view architecture, bool windowed = false,
                                               bool mixture = false);
 /// The key of the norms' epsilon, without the architecture.

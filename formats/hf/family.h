@@ -49,7 +49,7 @@ enum class HfWindows : uint8_t {  // which layers have a window; a list layer_ty
              // unturned_every those that do not rotate
   switched_even,   // the same; without a list every second layer from the first on, below max_window_layers
   switched_every,  // every layer, if use_sliding_window is true
-  listed,          // without a list all but every full_every-th layer
+  listed,          // without a list all but every n-th layer: n is the key sliding_window_pattern, else full_every
 };
 /// Which layers have experts in the place of one MLP.
 enum class HfExperts : uint8_t {
@@ -82,9 +82,9 @@ struct HfBlocks {
   bool router_bias = false;    // of the router's scores, trained
   bool expert_bias = false;    // of every expert's matrices
   bool sinks = false;          // each head has a score that takes its share of the softmax and has no value
-  bool latent = false;         // queries, keys and values through narrow rows
-  int64_t full_every = 0;      // HfWindows::listed: every full_every-th layer has no window
-  int64_t unturned_every = 0;  // every unturned_every-th layer does not rotate queries and keys; 0: all rotate
+  bool latent = false;         // queries, keys and values by products of low rank
+  int64_t full_every = 0;      // see HfWindows::listed; 0: no default; 1: instead windows from max_window_layers on
+  int64_t unturned_every = 0;  // every unturned_every-th layer (listed: each without window) does not rotate; 0: all do
 };
 
 /// The values of keys that a file leaves out. An absent optional: the file must have the key, unless a line says otherwise.
@@ -170,7 +170,7 @@ const HfFamily* find_hf_family(std::string_view model_type);
 const HfFamily& hf_family(const HfConfig&);
 /// The blocks of this configuration: the family's, or those of a variant of it.
 HfBlocks hf_blocks(const HfConfig&);
-/// The names of its weights, likewise.
+/// The names of this configuration's weights, likewise.
 HfNames hf_names(const HfConfig&);
 /// Whether an option of the family sets this value.
 template <class T>

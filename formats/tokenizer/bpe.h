@@ -36,7 +36,7 @@ struct BpeModel {
   PieceTable pieces;
   std::vector<Merge> merge_list;  // by rank
   MergeTable merges;
-  bool ignore_merges = false;  // a word that is a piece is that piece
+  bool ignore_merges = false;  // a word that is a piece becomes that piece
   bool byte_fallback = false;  // an unknown character becomes <0xNN> pieces
   bool fuse_unk = false;
   bool byte_level_input = false;  // words are raw text: spell them in byte-level characters first
@@ -48,8 +48,8 @@ struct BpeModel {
   std::array<int32_t, 0x180> short_ids{};  // ids of the characters below U+0180; -1: none
   std::array<int32_t, 256> byte_ids{};     // ids of <0xNN>; -1: none
   std::array<int32_t, 256> spelled_ids{};  // ids of the bytes' byte-level characters; -1: none
-  bool all_spelled = false;                // none is missing, nothing decorates them: a word's bytes are its symbols
-  /// No merge crosses the beginning of a run of "▁", which is a piece: a text may be cut there without changing its ids.
+  bool all_spelled = false;                // no spelled id is -1, no prefix or suffix: a word's bytes are its symbols
+  /// "▁" is a piece, and no merge joins it to another character before it: a cut in front of a run of "▁" changes no id.
   bool cuts_at_metaspace = false;
 };
 

@@ -27,11 +27,11 @@ struct TextCut {
 struct EncodeOptions {        // how text is encoded
   bool add_special = true;    // what the post-processor adds: BOS and the like
   bool allow_special = true;  // "<|endoftext|>" in the text is that token; false: it is plain text (untrusted input)
-  // Ranges of bytes, ascending and disjoint, that are not trusted: a special token that lies wholly in one of them is
-  // plain text. One that is looked for in normalized text is plain text as soon as a range touches the stretch around it,
-  // which reaches to the added tokens that were found in the raw text before and behind it.
+  // Ranges of bytes, ascending and disjoint, that are not trusted: a special token that lies wholly in one is plain text.
+  // Added tokens found in the raw text cut it into stretches, and each stretch is normalized by itself. If a range touches a
+  // stretch anywhere, every special token found in its normalized text is plain text.
   std::span<const TextSpan> plain = {};
-  std::span<const int32_t> plain_tokens = {};  // further added tokens to be treated so, special or not
+  std::span<const int32_t> plain_tokens = {};  // ids of added tokens that are treated there like special tokens
 };
 
 struct DecodeOptions {        // how ids are decoded
@@ -58,7 +58,7 @@ class Tokenizer {
   /// callers that must not lose bytes check first with base/utf8.h.
   /// A character that has no piece gives no id where there are neither byte pieces nor an unknown token, as in the reference;
   /// byte-level vocabularies have all 256 bytes. Errors  bad_file: a Split pattern that needs more than a
-  /// bounded number of steps.
+  /// bounded number of steps; usage: invalid UTF-8 with ranges in `plain`.
   std::vector<int32_t> encode(std::string_view text, EncodeOptions = {}) const;
   /// Appends the same ids to `ids`.
   void encode_into(std::string_view text, EncodeOptions, std::vector<int32_t>& ids) const;

@@ -1,7 +1,7 @@
 #pragma once
-// Guesses by a draft: a smaller model with the same tokens. The draft draws by the random number by which the target draws at that position, so
-// where both models give equal probabilities they draw the same token. Source: speculative decoding (Leviathan et al. 2023, recalled). A guess
-// is accepted if the target's draw is equal to it, instead of by rejection sampling, so no token of the target changes.
+// Guesses by a draft: a smaller model with the same tokens (Leviathan et al. 2023, recalled). It draws by the random number by
+// which the target draws at that position: with equal probabilities both draw the same token. A guess is accepted if the target
+// draws it too, so no token changes; with SpeculationSettings::fast, guesses are accepted by rejection sampling instead.
 
 #include <unordered_map>
 
@@ -32,8 +32,8 @@ class DraftProposer : public Proposer {
   DraftProposer(const DraftProposer&) = delete;
   DraftProposer& operator=(const DraftProposer&) = delete;
 
-  /// A guess's class (Guess::kind) is the probability that the draft gives it, in eighths. With ProposalAsk::with_odds it draws by random numbers
-  /// of its own.
+  /// A guess's class (Guess::kind) is the probability that the draft gives it, in eighths. With ProposalAsk::with_odds the
+  /// draft draws by random numbers of its own.
   std::vector<std::vector<Guess>> propose(std::span<const ProposalAsk>) override;
   void forget(uint64_t sequence) override;
   bool costs_time() const override { return true; }
@@ -48,7 +48,7 @@ class DraftProposer : public Proposer {
     Sequence sequence;   // what the target has, and the guesses behind it
     int64_t agreed = 0;  // tokens that the target had when it asked last
     int64_t last_asked = 0;
-    bool known = true;  // all its tokens are ones that the draft has
+    bool known = true;  // the draft knows the ids of all its tokens
   };
   struct Asked;
   static int64_t agreed_tokens(const Text&, const ProposalAsk&);

@@ -4,7 +4,7 @@
 // Nightjar tries lengths by a bandit; here the acceptance of every guess so far is known, as guesses that were not computed are compared with
 // the drawn tokens too. Both measures forecast the next step. An account bounds, by the clock alone, what a wrong forecast may lose
 // (guess_account.h).
-// None of this decides which token is drawn.
+// No drawn token depends on this, except with SpeculationSettings::fast, which also compares only guesses that were computed.
 
 #include <optional>
 
@@ -33,7 +33,7 @@ struct SpeculationFigures {
   int64_t guessed = 0, accepted = 0;    // guesses that were computed; the part of them that was accepted
   int64_t steps = 0, with_guesses = 0;  // steps; the part of them that had guesses
   int64_t tokens = 0;                   // drawn in these steps
-  // Of these steps; an estimate of what their tokens would have taken without guesses.
+  // The seconds of these steps, and an estimate of what their tokens would have taken without guesses.
   double seconds = 0, plain_seconds = 0;
   double acceptance() const { return guessed > 0 ? static_cast<double>(accepted) / static_cast<double>(guessed) : 0; }
   double speed_up() const { return seconds > 0 && plain_seconds > 0 ? plain_seconds / seconds : 1; }
@@ -51,15 +51,15 @@ class Speculation {
   void drawn(uint64_t sequence, std::span<const int32_t> tokens, int64_t computed);
   /// Tells the times of a step that only decoded: `decoding` sequences, `rows` computed tokens, `tokens` drawn.
   void observe(int64_t decoding, int64_t rows, int64_t tokens, double compute_s, double draw_s);
-  /// Tells the time of a step of `rows` tokens that read prompts too; `guessed` of them were guesses of `decoding` texts, of which `accepted` were drawn.
+  /// Tells the time of a step with prompts: `rows` tokens, among them `guessed` guesses for `decoding` texts, `accepted` drawn.
   void observe_prompts(int64_t rows, double compute_s, int64_t decoding = 0, int64_t guessed = 0, int64_t accepted = 0);
   /// Forgets a sequence that has ended.
   void forget(uint64_t sequence);
   const SpeculationFigures& figures() const { return figures_; }
 
  private:
-  static constexpr double kMargin = 1.03;    // times are uncertain: a gain must be worth it
-  static constexpr double kSureShare = 0.5;  // of a forecast gain: the account covers the loss if only this much comes
+  static constexpr double kMargin = 1.03;    // the least forecast gain in speed, as times are uncertain
+  static constexpr double kSureShare = 0.5;  // the account covers the loss if only this share of forecast tokens comes
   /// Acceptance of recent guesses; older ones count less.
   struct Rates {
     std::array<double, kGuessClasses> tried{}, right{};
@@ -79,8 +79,8 @@ class Speculation {
   struct Forecast {
     int64_t most = 0;    // the number of guesses of each text that gives the most tokens a second; 0: no guesses
     double saved_s = 0;  // seconds that a step saves, not counting the time in which texts must be read first
-    double worth_s = 0;  // seconds that the tokens that were guessed take without guesses
-    double tokens = 0;   // of a step
+    double worth_s = 0;  // seconds that the tokens which guesses are expected to win would take without guesses
+    double tokens = 0;   // that the step is expected to draw
   };
   Plan plan(std::span<const ProposalAsk>, int64_t decoding);
   bool may_ask() const;
@@ -108,8 +108,8 @@ class Speculation {
   int64_t wait_ = 0, next_wait_ = 1;  // steps until a proposer that costs time is tried again
   GuessAccount account_;
   double guessing_s_ = 0;       // of this step
-  bool asked_ = false;          // in this step, a proposer that takes time
-  bool behind_asked_ = false;   // the step before asked one: that displaced what lay in caches, so this step is slow
+  bool asked_ = false;          // this step asked a proposer that costs time
+  bool behind_asked_ = false;   // the step before asked one, which displaced what lay in caches: this step is slow
   bool behind_prompt_ = false;  // the step before read prompts
   SpeculationFigures figures_;
 };

@@ -19,13 +19,13 @@ inline constexpr double kAdafactorScale = 1e-3;    // ε2: least root mean squar
 /// As PyTorch's Adafactor. t the step, s = t^-0.8, RMS the root mean square over the parameter:
 /// α = max(ε2, RMS(w))·min(lr, 1/√t);  w -= lr·wd·w;  V the second moments;  u = g / √max(V, ε1²);
 /// w -= α / max(1, RMS(u)) · u.  Source: Shazeer & Stern 2018, arXiv:1804.04235, algorithms 4 and 5 with the constants there.
-/// A matrix keeps the means of g² over its rows, r (rows), and columns, c (columns), each moved by s towards the present ones;
-/// V = r·c / max(mean(r), ε1).  `means` (rows + columns) is written. The gradient becomes zero; its values are lost.
+/// A matrix keeps means of g²: r (rows), one for each row, and c (columns), one for each column. Each step
+/// r += s·(its mean − r), c likewise;  V = r·c / max(mean(r), ε1).  `means` (rows + columns) is overwritten. g becomes zero.
 /// Order   sums in doubles: along rows, columns and blocks of rows in ascending order; threads change no bit.
 void adafactor_matrix_step(const AdafactorStep&, int64_t rows, int64_t columns, std::span<float> gradient,
                            std::span<float> weight, std::span<float> row, std::span<float> column,
                            std::span<float> means, std::span<bf16> compute);
-/// A vector keeps V whole.
+/// A vector keeps V itself: V += s·(g² − V).
 void adafactor_vector_step(const AdafactorStep&, std::span<float> gradient, std::span<float> weight,
                            std::span<float> second, std::span<bf16> compute);
 

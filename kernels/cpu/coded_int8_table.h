@@ -10,7 +10,7 @@
 
 namespace tern {
 
-/// `count` blocks to groups. Groups behind them are not written. Only types with a scale for each 16 numbers write by_16 (true).
+/// Unpacks `count` blocks to groups; the groups behind are not written. Only types with a scale for each 16 numbers set by_16.
 using GroupBlocks = void (*)(const uint8_t* blocks, int64_t count, CodeGroups&);
 using GroupLearnedBlocks = void (*)(const uint8_t* blocks, int64_t count, const RowCodebook&, CodeGroups&);
 struct CodeGroupsTable {
@@ -19,8 +19,8 @@ struct CodeGroupsTable {
 };
 TERN_DECLARE_TABLES(CodeGroupsTable, code_groups_table)
 
-// Products on the tile unit (int8_tiles_impl.h). Rows of x stand rounded in strips of 16; a task multiplies all strips with a panel,
-// up to kInt8PanelRows rows of w, which it unpacks first. 16 rows of x or of w take kInt8StretchBytes for each 256 neighbours.
+// Products on the tile unit (int8_tiles_impl.h). Rows of x stand rounded in strips of 16. A task unpacks a panel, up to
+// kInt8PanelRows rows of w, and multiplies all strips by it. 16 rows of x or w take kInt8StretchBytes for each 256 neighbours.
 constexpr int64_t kInt8Strip = 16, kInt8PanelRows = 32;
 constexpr int64_t kInt8StretchBytes = 6144;
 struct Int8Strips {
@@ -30,7 +30,7 @@ struct Int8Strips {
 template <class T, class Out>
 using Int8TilePanel = void (*)(const CodedRows& piece, int64_t first, int64_t number, const Int8Strips& x, void* panel,
                                const T* bias, bool add, Out* y, int64_t y_stride);
-/// round_*: up to 16 rows of x (stride k) to a strip. The others: y, and bias, from the panel's first row on.
+/// round_*: a strip from up to 16 rows of x (stride k). The others: all strips times a panel; y and bias begin at its column.
 struct Int8Tiles {
   void (*round_f32)(const float* x, int64_t rows, int64_t k, void* strip);
   void (*round_bf16)(const tern::bf16* x, int64_t rows, int64_t k, void* strip);
@@ -46,7 +46,7 @@ struct CodedInt8Table {
                bool add, tern::bf16* y);
   void (*bf16_to_f32)(const tern::bf16* x, const CodedRows* pieces, const tern::bf16* bias, int64_t m, int64_t n,
                       int64_t k, bool add, float* y);
-  Int8Tiles tiles = {};  // null: a set without them
+  Int8Tiles tiles = {};  // null functions: a set without tiles
 };
 TERN_DECLARE_TABLES(CodedInt8Table, coded_int8_table)
 

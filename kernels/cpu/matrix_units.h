@@ -13,8 +13,8 @@ struct UnitWork {
   double multiply_adds = 0;
   double sum = 0;  // of all results: each multiply-add adds 1, so it counts them, while no register exceeds 2^24
 };
-/// Runs `steps` rounds of the loop for each compute thread; a slow thread takes fewer of them, the others take its blocks. f32,
-/// or bf16 summed in f32 by the instruction that the instruction set has for it; a set without one multiplies bf16 as f32.
+/// Runs steps·(compute threads) rounds of the loop in all, in blocks: a thread that has ended one takes the next, so a slow
+/// thread takes fewer. f32, or bf16 by the set's instruction that sums it in f32; a set without one runs the loop of f32.
 UnitWork work_units(DType, int64_t steps);
 /// What the loops run: "tdpbf16ps on tiles", "vdpbf16ps, 16 sums", "fused multiply-add, 16 lanes".
 std::string_view units_name(DType);

@@ -15,7 +15,7 @@ enum class AuditedBy : uint8_t {
   work,    // the devices' work, on average, or of the fullest one
   paths,   // a mixture of paths through its operations, with a price on memory
   labels,  // every stage's labels (gpipe and 1f1b, where they are few)
-  open,    // it did not: the bound is below what was asked
+  open,    // it is not closed: the bound is below `wanted`
 };
 
 /// A bound and what gave it.
@@ -24,12 +24,12 @@ struct AuditedBound {
   int64_t bound = 0;  // ps: no assignment that fits has a smaller makespan; at least `wanted` unless open
 };
 
-/// A lower bound of the makespan of assignments that fit; it stops as soon as `wanted` ps are proven. Resharding inside
-/// a stage, entry costs and the host link are allowed, and only make the bound weaker. Errors: usage, as
-/// check_instance.
+/// A lower bound of the makespan of assignments that fit; the audit stops as soon as `wanted` ps are proven. The instance may
+/// have resharding inside a stage, entry costs and times of the host link; where the bound leaves them out, it is only weaker.
+/// Errors: usage, as check_instance.
 AuditedBound audit_bound(const Instance&, int64_t wanted);
-/// The bound by the devices' mean work alone: weaker, in microseconds instead of milliseconds. `by` is work or open;
-/// the instance is not checked.
+/// The bound by the devices' mean work alone: weaker, but computed in microseconds instead of milliseconds. `by` is work or
+/// open; the instance is not checked.
 AuditedBound audit_work_bound(const Instance&, int64_t wanted);
 
 }  // namespace tern

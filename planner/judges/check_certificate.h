@@ -1,7 +1,7 @@
 #pragma once
-// Judges a certificate. It shares no code with the search: it prices the assignment and runs the pipeline itself,
-// closes what the Lagrangian bound at the certificate's prices closes (any price gives a valid bound, so a wrong one
-// only closes less), and runs a plain label programme on the stages that stay open.
+// Judges a certificate. The judge shares no code with the search: it prices the assignment and runs the pipeline itself,
+// closes the stages that the Lagrangian bound at the certificate's prices closes (any price gives a valid bound, so a wrong
+// one only closes fewer), and runs a plain label programme on the stages that stay open.
 
 #include <cstdint>
 #include <string>
@@ -16,16 +16,17 @@ namespace tern {
 struct CertificateVerdict {
   bool accepted = false;
   std::string reason;         // why not
-  int64_t stages_open = 0;    // (stage, first layer, last layer) left to labels
-  int64_t stages_closed = 0;  // by the Lagrangian bound
+  int64_t stages_open = 0;    // triples (stage, first layer, last layer) that are left to labels
+  int64_t stages_closed = 0;  // triples that the Lagrangian bound closes
 };
 
 /// Judges a certificate. It checks that: the certificate is of this instance; the assignment is valid, fits and takes the
 /// stated makespan; no assignment that fits is below the stated bound.
 CertificateVerdict check_certificate(const Instance&, std::string_view certificate);
 
-/// Whether no assignment that fits has a bound below `bound`, by labels of every stage; prices: of a byte, per stage,
-/// as in a certificate. False too if that would take more than `most_labels`. gpipe and 1f1b, one chunk per stage.
+/// Whether it is proven that every assignment that fits has a makespan of at least `bound`: by the Lagrangian bound at `prices`
+/// (of a byte, per stage, as in a certificate), and by labels of the stages that it leaves open. False also if the proof would
+/// take more than `most_labels` labels. Only for gpipe and 1f1b with one chunk per stage.
 bool no_assignment_below(const Instance&, int64_t bound, const std::vector<std::vector<int64_t>>& prices,
                          int64_t most_labels);
 
