@@ -117,7 +117,10 @@ TEST(CodedWeights, IntegersKeepCodesInEveryType) {
   const CodedBytes want = coded_bytes(spec, path, DType::f32);
   EXPECT_TRUE(coded_bytes(spec, path, DType::f64, WeightsIn::coded_int8).empty());
   const std::vector<int32_t> tokens = random_tokens(21, spec.vocab, 1);  // more rows than a tile has
-  for_each_isa([&] {
+  const Isa before = active_isa();
+  for (const Isa isa : available_isas()) {
+    force_isa(isa);
+    SCOPED_TRACE(name_of(isa));
     for (const DType dtype : {DType::f32, DType::bf16}) {
       EXPECT_EQ(coded_bytes(spec, path, dtype, WeightsIn::coded_int8), want);
       Arena arena;
@@ -127,7 +130,8 @@ TEST(CodedWeights, IntegersKeepCodesInEveryType) {
       const Tensor logits = logits_of(spec, w, tokens, {arena, Multiply::exact});
       for (int64_t i = 0; i < logits.count(); ++i) ASSERT_TRUE(std::isfinite(element(logits, i))) << i;
     }
-  });
+  }
+  force_isa(before);
 }
 
 }  // namespace
