@@ -27,9 +27,9 @@ struct LoadTarget {
   std::unique_ptr<ChildBeside> child;  // the server that was started
   std::string ready;                   // the JSON that it printed when it was ready
 };
-/// The server of --url, or a new `tern serve MODEL` with the arguments after `--`. Unless these say otherwise, the new server gets --context `context`
-/// and --max-running `at_once`, or the default if that is more. Errors: usage; peer: nobody listens there; the error with which the server
-/// ended.
+/// The server of --url, or a new `tern serve MODEL` with the arguments after `--`. Unless these say otherwise, the new server
+/// gets --context `context`, and as --max-running the larger of `at_once` and the default. Errors: usage; peer: nobody listens
+/// there; the error with which the server ended.
 LoadTarget load_target(const Options&, int64_t context, int64_t at_once);
 
 }  // namespace tern

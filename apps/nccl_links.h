@@ -31,7 +31,7 @@ struct MeasuredLinks {
 ///              alltoall the devices of a node send at the same time, (1 − 1/hosts) of their bytes out of it. A sendrecv
 ///              has one pair per node; the node is taken to have a card for each device, of which the pair uses one.
 ///   latency    the n − 1 steps of a ring take as long as n/hosts − 1 steps on the link (0 s if no test measured it)
-///              and hosts − 1 steps between nodes; a step of an alltoall, as one on the link and one between nodes.
+///              and hosts − 1 steps between nodes; an alltoall's step takes as long as one on the link plus one between nodes.
 /// plan/comm_cost.h assumes that (1 − 1/hosts) of the bytes enter a node. The times that it computes from these links equal the
 /// measured ones only where this share enters, or where node.link is the bottleneck.
 MeasuredLinks links_of(std::span<const ImportedTest>);

@@ -21,9 +21,9 @@ struct Room {
   WeightsChoice weights;
   int64_t bytes() const { return weights.peak() + weights.fit.beside; }
 };
-
-/// The room of a model that writes texts: for as many sequences of the chosen context as memory has pages for; if weights
-/// stream, for as many as streams_well allows. `longest_text`: the most tokens of a text that becomes a vector; 0: it makes no vectors. Errors: does_not_fit; usage: the model allows less than --context.
+/// The room of a model that writes texts: for as many sequences of the chosen context as fit in memory (if weights stream:
+/// as many as streams_well allows), but at least one and at most --max-running. `longest_text`: the most tokens of a text that
+/// becomes a vector; 0: it makes no vectors. Errors: does_not_fit; usage: the model allows less than --context.
 Room room_for_texts(const Options&, const ModelDescription&, int64_t longest_text, const MemoryBudget&,
                     const SpeculationChoice&);
 /// The room of a model that makes vectors only. Errors: does_not_fit; usage: it makes none, or not with these options.

@@ -31,8 +31,8 @@ class SpeculationChoice {
   int64_t budget() const { return settings_.budget; }
   /// Adds these rows to needs that are those of an inference without guesses.
   void add_to(InferenceNeeds&) const;
-  /// The memory that is left beside the draft: its weights, one pass, and keys and values for all sequences with `context` tokens each, or for as many
-  /// sequences as an eighth of memory holds. Errors  does_not_fit: that is not enough for one sequence.
+  /// The budget less what the draft takes: weights, one pass, and keys and values of `context` tokens for all sequences, or
+  /// only for as many as an eighth of the budget holds, at least one. Errors  does_not_fit: the budget is smaller than that.
   MemoryBudget beside_draft(MemoryBudget, int64_t context);
   /// The bytes of the draft's tensors. Valid after beside_draft.
   int64_t draft_tensors() const { return draft_tensors_; }

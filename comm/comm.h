@@ -50,8 +50,8 @@ class Comm {
   void all_to_all(std::span<const Tensor> send, std::span<const Tensor> receive);
   /// The same with several tensors for each rank, one after the other: as many on both sides, of the same bytes.
   void all_to_all(const RankParts& send, const RankParts& receive);
-  /// The same for the parts of one vector (even_parts): row r of `receive` (ranks, elements of the part) becomes what rank r
-  /// has in this rank's part, r = this rank included.
+  /// The same for the parts of one vector (even_parts): send[r] goes to rank r; row r of `receive` (ranks, elements of the
+  /// part) becomes rank r's elements of the part that is this rank's, also for r = this rank.
   void all_to_all(const RankParts& send, const Tensor& receive);
 
   /// Each integer becomes the ranks' sum, most or least.

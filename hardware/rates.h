@@ -29,8 +29,8 @@ double elementwise_rate(const DeviceType&, DType);  // bytes/s
 /// bytes/s of an optimizer's step, which moves 2·(bytes of states) + those of gradients and of weights.
 double update_rate(const DeviceType&, DType);
 /// bytes/s of reading `working_set` bytes of weights again and again: between measured sizes the time of a byte is
-/// linear in the logarithm of the size; outside of them it is that of the nearest size. Where reading a mapped file was not
-/// measured, its pages count as memory.
+/// linear in the logarithm of the size; outside of them it is that of the nearest size. mapped: weights are read from a mapped
+/// file; if no such rate was measured for the dtype, the rate from memory holds.
 double read_rate(const DeviceType&, DType, int64_t working_set, bool mapped);
 /// FLOP/s. Errors: usage, naming the device and the dtypes it states.
 double peak_flops(const DeviceType&, DType);

@@ -29,8 +29,8 @@ class PrefixCache {
   KvPages match(std::span<const int32_t> tokens, int adapter = kNoAdapter);
   /// Keeps those whole pages of a sequence that are not kept yet.
   void keep(std::span<const int32_t> tokens, const KvPages&, int adapter = kNoAdapter);
-  /// Gives up pages, those used longest ago first and a page only after its children, until the pool has a free page. (Giving up a page that a
-  /// sequence still uses frees none.) False: nothing is left to give up.
+  /// Gives up pages, those used longest ago first and a page only after its children, until the pool has one free page more
+  /// than before. (Giving up a page that a sequence still uses frees none.) False: nothing is left to give up.
   bool reclaim();
 
   int64_t num_pages() const { return static_cast<int64_t>(by_use_.size()); }
@@ -57,8 +57,8 @@ class PrefixCache {
   KvPool& pool_;
   size_t page_tokens_;
   std::unordered_map<int, Node> roots_;  // by adapter; a root has no parent and no page
-  // Used last in front. A path is touched from its end to the root, so a parent always stands before its children, and the
-  // last one has none.
+  // The page used most recently stands in front. A path is touched from its end to the root, so a parent always stands before
+  // its children, and the last page has none.
   std::list<Node*> by_use_;
   int64_t asked_ = 0, found_ = 0;
 };

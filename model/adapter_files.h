@@ -20,7 +20,7 @@ struct AdaptedPlace {
   int unit;
   AdaptedModule module;
   std::string path;                // "model.layers.0.self_attn.q_proj"
-  std::vector<Fragment> out_rows;  // for each row of the matrix, in order: at which row of the file's B it stands
+  std::vector<Fragment> out_rows;  // ranges of the matrix's rows, in order, and where each stands in the file's B
 };
 /// All places of a model, in the order of the units.
 std::vector<AdaptedPlace> adapted_places(const ModelSpec&);

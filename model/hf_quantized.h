@@ -34,8 +34,8 @@ struct HfQuantizedMatrix {
   int64_t groups = 0;                      // along the inputs, each with a scale; of one size unless `order` is there
   TensorView codes, scales;                // scales: f32, f16 or bf16, (groups, out) or (out, groups); NF4: absmax
   std::optional<TensorView> zeros, order;  // order: each input's group
-  // NF4: numbers of a block, along rows and on into the next; absmax coded itself: nested_map[code]·nested[place] + offset.
-  int64_t block = 0, nested_block = 0;
+  // NF4: `block` numbers, along rows and into the next, share a scale. If scales are coded, `nested_block` share a nested one:
+  int64_t block = 0, nested_block = 0;  // scale i = nested_map[code i]·nested[i / nested_block] + nested_offset
   std::optional<TensorView> nested, nested_map;
   float nested_offset = 0;
   std::vector<std::string> tensors;  // all that belong to it, by their names in the file
@@ -47,9 +47,9 @@ std::optional<HfQuantizedMatrix> find_hf_quantized(const ModelSpec&, const Weigh
                                                    const Fragment&, int64_t in);
 /// Whether the tensor is a bias of zeros beside such a matrix; some programs write one where the model has none.
 bool is_idle_bias(const Weights&, std::string_view name);
-/// The type whose blocks hold each of its numbers, s·(q − z) in f32, to the bit: q4_0 or q8_0 where zeros stand in the middle and
-/// scales are f16 numbers, else u4, u3, u2 where groups are whole blocks; nf4; mxfp4. Nothing: 8 bits with zeros, inputs in an order
-/// of their own (desc_act), groups of 32 with zeros.
+/// The type whose blocks hold its numbers, s·(q − z) in f32, to the bit. NF4: nf4; FP4: mxfp4. 4 or 8 bits, if all z are in the
+/// middle, scales f16 numbers and groups multiples of 32: q4_0, q8_0. Other 4, 3 or 2 bits, if groups are multiples of 64 and
+/// scales are positive, normal and end in five zero bits: u4, u3, u2. Nothing: the rest, and any with `order` (desc_act).
 std::optional<WeightType> exact_type(const HfQuantizedMatrix&);
 /// Rows [begin, end) as numbers, (end - begin, in). FP4's negative zero is 0.
 void unpack_rows(const HfQuantizedMatrix&, int64_t begin, int64_t end, float* to);

@@ -20,8 +20,8 @@ bool has_offsets(WeightType);
 struct OffsetMerge {
   MergeError error;  // over all merged groups; `lost`: what rounding the offsets changes
   int64_t offsets = 0;
-  // The largest change of an offset, and so of each weight in its group, by rounding: at most half a unit in the last
-  // place of the offset, which is 2⁻²⁴ of its size in f32, 2⁻¹¹ in f16 (f16 offsets below 2⁻¹⁴: 2⁻²⁵).
+  // The largest change of an offset, and so of each weight in its group, by rounding. In f32 it is at most 2⁻²⁴ of the offset's
+  // size; in f16 at most 2⁻¹¹ of it, or 2⁻²⁵ if the size is below 2⁻¹⁴.
   double largest = 0;
 };
 

@@ -28,9 +28,9 @@ PinnedAxes with_axis(const PinnedAxes&, const PinnedAxes& from, std::string_view
 /// A plan's value of every axis. An axis of layers has a value only if all layers share it.
 PinnedAxes axes_of(const OuterChoice&, const std::vector<PlannedLayers>&);
 
-/// "" if the choice has the pinned value of each axis of mesh and pipeline that means anything under it, if a pinned
-/// framework runs it on nodes with `devices_of_node` devices, and if there is an even cut for a pinned layers=even. Else
-/// the axis and both values, what the framework lacks, or why there is no even cut.
+/// "" if three things hold: the choice has the pinned value of each axis of mesh and pipeline that means anything under it; the
+/// pinned framework, if any, runs it on nodes with `devices_of_node` devices; if layers=even is pinned, there is an even cut.
+/// Else the axis and both values, what the framework lacks, or why there is no even cut.
 std::string why_not_pinned(const PinnedAxes&, const TrainJob&, const OuterChoice&, const std::vector<Layer>&,
                            const ModelSpec&, int64_t devices_of_node);
 /// Whether the mesh and the micro-batch are the pinned ones, before stages are known.

@@ -22,7 +22,7 @@ struct RunTerms {
 
 /// Time and money of a run. δ: a checkpoint's pause, R: a restart with the checkpoint's reading, M = mtbf / devices, T:
 /// the steps alone.
-/// Interval  τ = √(2δM)·(1 + ⅓·√(δ/2M) + ⅑·δ/2M) − δ below δ = 2M, else M.
+/// Interval  τ = √(2δM)·(1 + ⅓·√(δ/2M) + ⅑·δ/2M) − δ if δ < 2M, else τ = M; then at least one step and at most T.
 /// Wall      M·e^(R/M)·(e^((τ+δ)/M) − 1)·T/τ, exponential failures, also during checkpoints and restarts.
 /// No end    where (R + τ + δ)/M is above 30, a stretch between checkpoints is tried e³⁰ times: such a run never ends,
 ///           and what depends on its end is not a number.

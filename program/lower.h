@@ -36,7 +36,7 @@ namespace tern {
 ///           - before a stage's next backward: the stage's SENDs of gradients, except the newest
 ///           - before a layer's FORWARDs: STOREs, except the newest; before a LOAD: all STOREs
 ///           - before a `summand` begins: all SCATTERs; before NORM: all transfers
-/// Groups    After u's last BACKWARD_WEIGHT in a group of micro-batches: MERGE, if leaf_step adds to its sum or keeps it.
+/// Groups    After u's last BACKWARD_WEIGHT in a group of micro-batches: MERGE, if leaf_step (sum_order.h) adds or keeps sums.
 /// Order     Weight gradients of a unit are added in micro-batch order, whatever the schedule: same bits.
 /// Sizes     a unit: unit_cost_in_mesh of Placement::query; a SEND: the unit's output; a collective: the whole tensor.
 /// Costs     per element, in words of 4 bytes (f64: 8): REDUCE of a tied table 1 flop, 4 words; NORM 2 flops, 1 word;

@@ -15,7 +15,7 @@ struct MicroBatchCosts {
   std::vector<size_t> size_of;                   // for each micro-batch, the place of its size in `costs`
   std::vector<std::vector<UnitCost>> costs;      // by size and unit
   std::vector<std::vector<SwappedBytes>> swaps;  // likewise; zeros without a context group that swaps rows for heads
-  std::vector<std::vector<RingBytes>> rings;     // likewise; zeros without one whose keys go round a ring
+  std::vector<std::vector<RingBytes>> rings;     // likewise; zeros without a context group that passes keys in a ring
   std::vector<std::vector<RoutedBytes>> routed;  // likewise; zeros without an expert group
   MicroBatchCosts(const ModelSpec&, const Placement&);
   const UnitCost& of(int unit, int micro) const { return costs[size_of[micro]][unit]; }

@@ -27,8 +27,8 @@ struct TraceEvent {
 /// The event of an instruction.
 TraceEvent trace_event(const Instruction&, double start_s, double duration_s, int64_t buffer_bytes, int64_t peak_bytes);
 
-/// One JSON document. `process` names the run ("predicted", "measured"). Each rank is a process of the trace and each
-/// of its resources a thread, the link to each peer one of its own; a rank that uses compute alone names only that.
+/// One JSON document. `process` names the run ("predicted", "measured"). Each rank is a process of the trace. Its threads are
+/// its resources, but in place of the link two for each peer: to it and from it. Named are compute and the threads with events.
 /// Times are written in microseconds with three decimals.
 std::string chrome_trace(std::span<const TraceEvent>, std::string_view process);
 /// Two runs in one document, as processes 2·rank and 2·rank + 1.

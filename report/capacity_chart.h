@@ -22,8 +22,8 @@ struct CapacityChart {
   int width = 900;
 };
 
-/// Shows each bar against its own capacity, and marks a bar that is over it. Errors  bug: no bars, numbers below zero,
-/// parts that are not one of each kind or not the whole, more than six kinds.
+/// Shows each bar against its own capacity, and marks a bar that is over it. Errors  bug: no bars; numbers below zero; parts
+/// that are not as many as the kinds, or whose sum is not `used`; more than six kinds.
 std::string svg(const CapacityChart&);
 
 }  // namespace tern

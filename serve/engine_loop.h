@@ -52,8 +52,8 @@ class EngineLoop {
   /// `sink` is called on the loop's thread. Engines and embedders must outlive the loop.
   EngineLoop(std::span<const ModelDrive>, Sink);
 
-  /// Hands in a request or a text. Any thread may call it. `ticket`: a number that the caller chooses and uses once. The last events of a ticket
-  /// are one with Event::finished for each sample, a vector, or an error. `model`: an index of the loop's models.
+  /// Hands in a request or a text. Any thread may call it. `ticket`: a number that the caller chooses and uses once. A ticket
+  /// ends with a vector, with an error, or when each sample has had Event::finished. `model`: an index of the loop's models.
   void submit(uint64_t ticket, size_t model, Request);
   void embed(uint64_t ticket, size_t model, std::vector<int32_t> tokens);
   /// Cancels a ticket. Events of it may still come, or not. It does nothing if the ticket has ended.

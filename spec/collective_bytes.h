@@ -26,7 +26,7 @@ LinkBytes all_gather_bytes(int64_t elements, int64_t size, int rank, int peer, i
 LinkBytes all_reduce_bytes(int64_t elements, int64_t size, int rank, int peer, int ranks);
 /// The root sends the whole vector to each.
 LinkBytes broadcast_bytes(int64_t elements, int64_t size, int root, int rank, int peer);
-/// The same, summed over all peers of `rank`.
+/// What `rank` exchanges with all its peers together in an all-reduce.
 LinkBytes all_reduce_bytes(int64_t elements, int64_t size, int rank, int ranks);
 /// The same for unlike parts, summed over all peers of `rank`: parts[r] is the number of elements of rank r's part.
 LinkBytes reduce_scatter_bytes(std::span<const int64_t> parts, int64_t size, int rank);

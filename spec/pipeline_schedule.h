@@ -74,8 +74,8 @@ constexpr bool order_follows_times(PipelineSchedule s) { return traits_of(s).ord
 constexpr bool fills_first(PipelineSchedule s) {
   return traits_of(s).in_flight != InFlight::by_order && !order_follows_times(s);
 }
-/// Chunks per device that the search looks at: from least_chunks to most_chunks, where the space allows `most`. Interleaved
-/// with one chunk has an order too, but is not searched: 1F1B is as good.
+/// Chunks per device that the search looks at: from least_chunks to most_chunks. `most`: the most that the search space allows
+/// (SearchSpace::max_chunks). Interleaved with one chunk has an order too, but is not searched: 1F1B is as good.
 constexpr int least_chunks(PipelineSchedule s) { return traits_of(s).chunks == ChunkRule::one ? 1 : 2; }
 constexpr int most_chunks(PipelineSchedule s, int most) {
   return traits_of(s).chunks == ChunkRule::several ? most : least_chunks(s);

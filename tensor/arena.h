@@ -1,7 +1,7 @@
 #pragma once
 // Arena: where tensors come from, and who counts their bytes. The counts are logical bytes (elements × size), exactly
-// what the closed forms of spec/ predict; padding is the allocator's: less than 64 bytes, for blocks of 128 KiB and more less than a page. Freed
-// blocks of 128 KiB and more are kept for the next tensors (block_store.h) as long as kept and used bytes together
+// what the closed forms of spec/ predict. Padding is not counted: at most 64 bytes a block, less than a page from 128 KiB on.
+// Freed blocks of 128 KiB and more are kept for the next tensors (block_store.h) as long as kept and used bytes together
 // do not exceed the most that was ever in use. So a step that repeats itself takes no memory from the system, and
 // resident memory stays within the counted peak.
 

@@ -30,7 +30,7 @@ struct AsyncSettings {
 std::optional<AsyncSettings> async_from(const Options&, const TrainSettings&);
 /// Whether the verb was asked for --async; then --optimizer is sgd if it is not given.
 bool asks_for_async(const Options&);
-/// Whether momentum is 0 if --momentum is not given, as it is under --async-rule asgd.
+/// Whether --async runs with --async-rule asgd: momentum is then 0 unless --momentum is given.
 bool async_without_momentum(const Options&);
 
 /// Whether it is one of --workers, --async-rule, --replay.

@@ -27,7 +27,7 @@ struct Manifest {
   int64_t step = 0;      // steps done
   uint64_t samples = 0;  // samples seen: the next one of the Feed
   Facts settings;        // what the run was asked for; compared on resume (compare_settings)
-  Facts made_by;         // version, instruction set, threads, multiplier; if they differ on resume, a note says so
+  Facts made_by;         // version, instruction set, threads, groups of ranks, multiplier; noted on resume if different
   std::vector<CheckpointFile> files;
   friend bool operator==(const Manifest&, const Manifest&) = default;
 };

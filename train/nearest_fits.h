@@ -16,8 +16,8 @@ struct Alternative {
   std::string flags;  // "--micro-batch 8 --recompute attention"
   PredictedMemory memory;
 };
-/// Up to `count` changes of settings with which the run fits into `budget` bytes. Smaller micro-batches and recomputation come first, as they
-/// leave the result as it is; then bf16; then shorter sequences. Empty: none of these fits.
+/// Up to `count` changes with which the run fits in `budget` bytes, nearest first: halving micro-batches counts 1, a level of
+/// recomputation 2 (both keep the result), bf16 8, halving sequences 16. What adds to a nearer one is last. Empty: none fits.
 std::vector<Alternative> nearest_fits(const ModelSpec&, const TrainSettings&, int64_t process_bytes, int64_t budget,
                                       int count = 3);
 

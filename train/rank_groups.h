@@ -18,7 +18,7 @@ namespace tern {
 struct RankGroups {
   std::unique_ptr<Comm> replicas;  // the ranks with the same layers and the same part of each matrix
   std::unique_ptr<Comm>
-      tables;  // the ranks that hold the tied table and have this rank's replica number and tensor place
+      tables;  // with stages: the ranks with the embedding or the head that have this rank's replica number and tensor place
   std::unique_ptr<Comm> tensor;  // the rank's tensor group
   // The ranks of `tensor` with the same key/value heads as this rank, if there are others.
   std::unique_ptr<Comm> keys;

@@ -16,7 +16,7 @@ namespace tern {
 /// Takes a sentence for people. An empty function: nobody reads the sentence.
 using Note = std::function<void(const std::string&)>;
 
-/// What fixes a run's bits beside its settings: tern's version, the instruction set, threads, the multiplier.
+/// What fixes a run's bits beside its settings: version, instruction set, threads, multiplier; tensor, context, expert groups.
 Facts made_by(const TrainSettings&, int threads);
 
 /// A sentence for people if the settings' plan was priced as another Program than this run's, whose checksum is given; else "".

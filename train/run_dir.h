@@ -35,9 +35,9 @@ struct ExportOf {
 /// Copies into `directory` those files beside a model that say how it is used, as training does not change them. Errors: the disk's.
 void copy_companions(Io&, const TrainInputs&, const std::string& directory);
 
-/// Refuses an --output where the run would replace what no run made. Such is a directory that holds a model, recipe.toml, logs or
-/// checkpoints but no lock, which every run makes first; an OUT whose OUT/model is MODEL itself, whatever --resume says; and a model
-/// directory, or a directory inside one. Nothing is written. Errors: usage, naming what would be replaced.
+/// Refuses an --output where the run would replace what no run made: a file; a directory without a lock (every run makes one
+/// first) that holds a model, adapter, best, recipe.toml, logs or checkpoints; an OUT whose OUT/model is MODEL or holds it;
+/// MODEL or a directory in it, unless MODEL is a bare config. Nothing is written. Errors: usage, naming what would be replaced.
 void check_output(Io&, const std::string& output, const ModelDir& model);
 
 /// OUT while a run lives.

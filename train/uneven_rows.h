@@ -1,5 +1,5 @@
 #pragma once
-// What a run says of the rows that experts of a rank got and the predicted memory had no room for (--capacity-factor).
+// What a run says of rows that came to a rank's experts and for which the predicted memory had no room (--capacity-factor).
 
 #include <cstdint>
 #include <optional>
@@ -28,8 +28,8 @@ std::optional<UnevenRows> uneven_rows(std::span<const RankRows>);
 /// The least --capacity-factor, to two decimals, that has room for `most` times an even share.
 double sufficient_factor(double most);
 
-/// For people: when rows first had no room, and at the end of the run. `factor`: TrainSettings::capacity_factor. A run with the
-/// factor that is named has room.
+/// For people: when rows first had no room, and at the end of the run. `factor`: TrainSettings::capacity_factor. Both name
+/// sufficient_factor(most): with it as --capacity-factor these rows have room.
 std::string describe_first(const UnevenRows&, double factor);
 std::string describe_all(const UnevenRows&, double factor);
 

@@ -98,8 +98,8 @@ struct OuterStep {
   int64_t pair_staging = 0;  // most bytes in which a pair's values waited to be summed
 };
 /// Called after each step. `scratch`: tensors like the masters, zero before and after (the gradients). Returns whether masters changed.
-/// A rank that is cut off adds nothing to averages, and goes on from φ after the last such step: only its own work of that
-/// time is lost. In pairs it keeps that work.
+/// A rank that is cut off adds nothing to averages. After the last step of its absence it goes on from φ: only its own work of
+/// that time is lost. In pairs it keeps that work.
 /// Order   averages are sums in the tree of the ranks (comm/comm.h) times 1/ranks. Where ranks send codes, the decoded vectors are
 ///         summed in rank order instead. Threads and transport change no bit.
 bool outer_step(OuterStep&, int64_t step, std::span<const Tensor> masters, std::span<const Tensor> scratch,

@@ -2,9 +2,9 @@
 // Training without backward passes. The loss is taken at weights that are moved a little along a random direction, and against it; the
 // difference says how steep the loss is that way, and this slope times the direction takes the place of the gradient. Only the seed is kept:
 // no gradients, no activations, and one unit's moved copy at a time.
-// Sources: MeZO, Malladi et al. 2023, arXiv:2305.17333; ZO2, Wang et al. 2025, arXiv:2503.12668 (units from a lower tier, each moved by the
-// step before when it comes next). Both recalled. Unlike theirs the weights themselves are not moved to and fro, which would leave
-// roundings: moved copies are made from them.
+// Sources: MeZO, Malladi et al. 2023, arXiv:2305.17333; ZO2, Wang et al. 2025, arXiv:2503.12668 (units come from a lower tier,
+// each gets the update of the previous step when it is brought in next). Both recalled. Unlike theirs the weights themselves
+// are not moved to and fro, which would leave roundings: moved copies are made from them.
 
 #include <cstdint>
 #include <optional>
@@ -84,7 +84,7 @@ class PerturbedWeights final : public WeightLender {
     double slope;
   };
   std::optional<Move> move_;
-  Arena rule_memory_;  // of units that are moved within a pass; rules that need some do not run that way
+  Arena rule_memory_;  // of units moved within a pass; stays empty: why_not_stored refuses rules with temporaries
   int64_t micros_ = 0, taken_ = 0, held_ = 0;
   int unit_ = -1;
   bool reads_ = false;

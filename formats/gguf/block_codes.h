@@ -1,5 +1,5 @@
 #pragma once
-// A block of GGUF's types of 32 as codes, and its bytes.
+// A block of 32 numbers in one of GGUF's types: its codes, and the bytes that they make.
 
 #include <cstdint>
 #include <string>

@@ -84,7 +84,7 @@ struct HfBlocks {
   bool sinks = false;          // each head has a score that takes its share of the softmax and has no value
   bool latent = false;         // queries, keys and values by products of low rank
   int64_t full_every = 0;      // see HfWindows::listed; 0: no default; 1: instead windows from max_window_layers on
-  int64_t unturned_every = 0;  // every unturned_every-th layer (listed: each without window) does not rotate; 0: all do
+  int64_t unturned_every = 0;  // 0: all rotate; n: every n-th does not (listed: all without a window, if any has one)
 };
 
 /// The values of keys that a file leaves out. An absent optional: the file must have the key, unless a line says otherwise.

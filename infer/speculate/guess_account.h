@@ -35,7 +35,7 @@ class GuessAccount {
 
   static constexpr int64_t kFirstPlain = 4, kPlainEvery = 32;  // steps
   static constexpr double kShare = 0.012;                      // of all time
-  static constexpr double kAtFirst = 2, kMostSaved = 6;        // steps without guesses
+  static constexpr double kAtFirst = 2, kMostSaved = 6;        // held at first and when full, in steps without guesses
   static constexpr double kLongestHeld = 2;                    // a held-up step counts as at most so many typical ones
 
  private:

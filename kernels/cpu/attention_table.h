@@ -10,7 +10,7 @@
 
 namespace tern {
 
-constexpr int64_t kKeyBlock = 64;    // keys are taken in blocks counted from position 0; belongs to the bits
+constexpr int64_t kKeyBlock = 64;    // keys are taken in blocks counted from position 0; another value gives other bits
 constexpr int64_t kTileRows = 64;    // rows of a query tile: positions times the query heads of one kv head
 constexpr int64_t kHeadRows = 2048;  // rows of a sequence under one kv head that the backward takes as one task
 constexpr int64_t kMaxLanes = 16;    // head_dim is padded to a multiple of this in scratch

@@ -14,12 +14,12 @@ constexpr int64_t kTileRows16 = 16;  // rows of a tile
 constexpr int64_t kTileDepth = 32;   // elements of the summed dimension that one instruction takes
 constexpr int64_t kTilePanel = 32;   // columns of a panel: two tiles side by side
 /// Rows of dy and x that a weight gradient sums in registers before it adds to dw: a panel of x is then 32 KiB, for L1.
-/// Belongs to the bits.
+/// Another value gives other bits.
 constexpr int64_t kTileSumBlock = 512;
 
 /// The part of a gradient that one task makes: rows [row, row + rows), columns of the panels [panel, panel + panels).
 /// `left` takes the packed rows of the left factor, (rows rounded up to 32) × (depth rounded up to 32) elements, `right` one
-/// packed panel of the right factor at a time; both begin on a cache line. depth: of the summed dimension, packed at a time.
+/// packed panel of the right factor at a time; both begin on a cache line. depth: n for `nn`, min(m, kTileSumBlock) for `tn`.
 struct TileTask {
   int64_t row, rows, panel, panels;
   bf16 *left, *right;

@@ -13,8 +13,8 @@ struct Refusal {
   Error error;       // does_not_fit where every choice is closed, undecided else
   std::string json;  // the figures, where nothing fits; "" else
 };
-/// The refusal of an answer without a plan. It looks for what would fit by counted work, so that it is the same on
-/// every machine; the search for the smallest change of pinned axes is ended by seconds and the request's limits.
+/// The refusal of an answer without a plan. A count of work ends the search for what would fit, so it finds the same on every
+/// machine; seconds and the request's limits end the search for the smallest change of pinned axes.
 Refusal refusal_of(const PlanQuestion&, const PlanAnswer&);
 
 }  // namespace tern
