@@ -208,13 +208,42 @@ void wide(const TileProduct<Out>& p, const StripTask& t) {
   }
 }
 
+/// Where the sum is longer than kTileNnDepth, its sums wait in L2 meanwhile: passing a sum through memory in f32 changes no bit.
 void nn(const TileTask& t, const bf16* dy, const bf16* w, int64_t n, int64_t k, bool add, bf16* dx) {
   const Tiles tiles;
-  pack_left(dy + t.row * n, n, t.rows, t.rows, n, t.left);
-  for (int64_t p = t.panel; p < t.panel + t.panels; ++p) {
-    pack_right(w + p * kTilePanel, k, columns_of(p, k), n, t.right);
-    times_panel(t, t.right, n, columns_of(p, k), add, dx + t.row * k + p * kTilePanel, k);
+  if (n <= kTileNnDepth) {
+    pack_left(dy + t.row * n, n, t.rows, t.rows, n, t.left);
+    for (int64_t p = t.panel; p < t.panel + t.panels; ++p) {
+      pack_right(w + p * kTilePanel, k, columns_of(p, k), n, t.right);
+      times_panel(t, t.right, n, columns_of(p, k), add, dx + t.row * k + p * kTilePanel, k);
+    }
+    return;
   }
+  constexpr int64_t kBlock = 2 * kTileRows16;  // rows of sums at a time
+  auto* const sums = reinterpret_cast<float*>(t.right + kTileNnDepth * kTilePanel);
+  const int64_t blocks = ceil_div(t.rows, kBlock), end = t.panel + t.panels;
+  for (int64_t group = t.panel; group < end; group += kTileNnPanels)
+    for (int64_t d = 0; d < n; d += kTileNnDepth) {
+      const int64_t span = n - d < kTileNnDepth ? n - d : kTileNnDepth;
+      const int64_t steps = round_up(span, kTileDepth) / kTileDepth, strip = steps * kTileElements;
+      pack_left(dy + t.row * n + d, n, t.rows, t.rows, span, t.left);
+      for (int64_t p = group; p < end && p < group + kTileNnPanels; ++p) {
+        pack_right(w + d * k + p * kTilePanel, k, columns_of(p, k), span, t.right);
+        for (int64_t r = 0; r < t.rows; r += kBlock) {
+          float* c = sums + ((p - group) * blocks + r / kBlock) * kBlock * kTilePanel;
+          const bf16* a = t.left + r / kTileRows16 * strip;
+          const int64_t rows = t.rows - r < kBlock ? t.rows - r : kBlock;
+          if (rows > kTileRows16)
+            d == 0 ? tile_block<true>(a, strip, t.right, steps, c)
+                   : tile_block<true, true>(a, strip, t.right, steps, c);
+          else
+            d == 0 ? tile_block<false>(a, strip, t.right, steps, c)
+                   : tile_block<false, true>(a, strip, t.right, steps, c);
+          if (d + span < n) continue;
+          finish(c, rows, columns_of(p, k), add, dx + (t.row + r) * k + p * kTilePanel, k);
+        }
+      }
+    }
 }
 
 void tn(const TileTask& t, const bf16* dy, const bf16* x, int64_t m, int64_t n, int64_t k, float* dw) {

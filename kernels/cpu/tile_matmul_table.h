@@ -16,10 +16,13 @@ constexpr int64_t kTilePanel = 32;   // columns of a panel: two tiles side by si
 /// Rows of dy and x that a weight gradient sums in registers before it adds to dw: a panel of x is then 32 KiB, for L1.
 /// Another value gives other bits.
 constexpr int64_t kTileSumBlock = 512;
+// An input gradient of a longer sum goes through it so many elements at a time; the sums of so many panels wait in L2.
+constexpr int64_t kTileNnDepth = 512, kTileNnPanels = 8;
 
 /// The part of a gradient that one task makes: rows [row, row + rows), columns of the panels [panel, panel + panels).
 /// `left` takes the packed rows of the left factor, (rows rounded up to 32) × (depth rounded up to 32) elements, `right` one
-/// packed panel of the right factor at a time; both begin on a cache line. depth: n for `nn`, min(m, kTileSumBlock) for `tn`.
+/// packed panel of the right factor at a time, and for `nn` sums behind it; all begin on a cache line. depth: min(n, kTileNnDepth)
+/// for `nn`, min(m, kTileSumBlock) for `tn`.
 struct TileTask {
   int64_t row, rows, panel, panels;
   bf16 *left, *right;
