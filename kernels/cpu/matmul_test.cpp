@@ -103,6 +103,8 @@ TEST(Matmul, GradientsMatchRefOnOddTailsAndAccumulate) {
     }
     gradients_match<float>({300, 33, 70});  // several blocks of the summed rows
     gradients_match<bf16>({513, 33, 70});
+    gradients_match<bf16>({70, 1300, 330});  // and of the summed columns, of more panels than are summed at once
+    gradients_match<bf16>({33, 1024, 64});
   });
 }
 

@@ -50,7 +50,7 @@ TEST(ThreadScratch, ProductsHoldWhatTheySay) {
   for_each_isa([&] {
     if (!reads_plain_weights(DType::bf16)) return;
     ++sets;
-    for (const int64_t n : {70})
+    for (const int64_t n : {70, 1100})
       for (const int64_t k : {64, 2049}) {
         const auto w = random_values<bf16>("w", n * k);
         const WeightRows<bf16> rows{w.data(), n};

@@ -94,27 +94,27 @@ int64_t rows_of_task(int64_t rows, int64_t padded, int64_t threads) {
   return std::min(most, round_up(ceil_div(rows, threads), 32));
 }
 
-/// Of gradients with up to so many rows, each of which has `sums` sums that wait. The caller's is what it takes alone, as it does where the product is small.
-ThreadBytes gradient_scratch(int64_t rows, int64_t packed_depth, int64_t sums) {
+/// Of gradients with up to so many rows, whose tasks pack so many panels at once: if more than one, their sums wait. The caller's is what it takes alone, as it does where the product is small.
+ThreadBytes gradient_scratch(int64_t rows, int64_t packed_depth, int64_t panels) {
   const int64_t padded = round_up(packed_depth, kTileDepth);
   const auto bytes = [&](int64_t threads) {
     const int64_t each = rows_of_task(rows, padded, threads);
-    return (each + kTilePanel) * padded * 2 + each * sums * 4;
+    return (each + panels * kTilePanel) * padded * 2 + (panels > 1 ? each * panels * kTilePanel * 4 : 0);
   };
   return {bytes(1), bytes(omp_get_max_threads())};
 }
 
 /// Deals blocks of rows and groups of panels to threads. No element depends on the dealing. packed_depth: of the summed
-/// dimension, what a task holds packed at a time; sums: of gradient_scratch.
+/// dimension, what a task holds packed at a time; packed_panels: and of the right factor.
 template <class Task>
-void deal(int64_t rows, int64_t columns, int64_t depth, int64_t packed_depth, int64_t sums, Task task) {
+void deal(int64_t rows, int64_t columns, int64_t depth, int64_t packed_depth, int64_t packed_panels, Task task) {
   if (rows == 0 || columns == 0) return;
   const int64_t padded = round_up(packed_depth, kTileDepth), panels = ceil_div(columns, kTilePanel);
   const int64_t threads = num_threads(rows * columns * depth);
   const int64_t each = rows_of_task(rows, padded, threads), blocks = ceil_div(rows, each);
   const int64_t groups = blocks >= threads ? 1 : std::min(panels, ceil_div(threads, blocks));
   const int64_t left = each * padded;
-  const ThreadBytes bytes = gradient_scratch(rows, packed_depth, sums);
+  const ThreadBytes bytes = gradient_scratch(rows, packed_depth, packed_panels);
   const auto run = [&](int64_t i, bf16* scratch) {
     const int64_t row = i / groups * each, group = i % groups;
     const int64_t panel = panels * group / groups, end = panels * (group + 1) / groups;
@@ -170,15 +170,15 @@ ThreadBytes tile_forward_scratch(int64_t m, int64_t n, int64_t k) {
   return most(bytes, {whole, wide.blocks >= omp_get_max_threads() ? whole : wide.own});
 }
 
-// Sums of a row that wait while a task of `nn` goes through a sum of n elements.
-static int64_t nn_sums(int64_t n) { return n > kTileNnDepth ? kTileNnPanels * kTilePanel : 0; }
+// Panels that a task of `nn` packs at once.
+static int64_t nn_panels(int64_t n) { return n > kTileNnDepth ? kTileNnPanels : 1; }
 
 ThreadBytes tile_nn_scratch(int64_t m, int64_t n, int64_t k) {
-  return m == 0 || k == 0 ? ThreadBytes{} : gradient_scratch(m, std::min(n, kTileNnDepth), nn_sums(n));
+  return m == 0 || k == 0 ? ThreadBytes{} : gradient_scratch(m, std::min(n, kTileNnDepth), nn_panels(n));
 }
 
 ThreadBytes tile_tn_scratch(int64_t m, int64_t n, int64_t k) {
-  return n == 0 || k == 0 ? ThreadBytes{} : gradient_scratch(n, std::min(m, kTileSumBlock), 0);
+  return n == 0 || k == 0 ? ThreadBytes{} : gradient_scratch(n, std::min(m, kTileSumBlock), 1);
 }
 
 // Columns of one tile: pairs of the summed dimension, row of x by row of x; zeros up to `bytes`.
@@ -254,12 +254,12 @@ template void tile_forward<bf16>(const TileMatmulTable&, const bf16*, std::span<
 void tile_nn(const TileMatmulTable& set, const bf16* dy, const bf16* w, int64_t m, int64_t n, int64_t k, bool add,
              bf16* dx) {
   const auto kernel = set.nn;
-  deal(m, k, n, std::min(n, kTileNnDepth), nn_sums(n), [&](const TileTask& t) { kernel(t, dy, w, n, k, add, dx); });
+  deal(m, k, n, std::min(n, kTileNnDepth), nn_panels(n), [&](const TileTask& t) { kernel(t, dy, w, n, k, add, dx); });
 }
 
 void tile_tn(const TileMatmulTable& set, const bf16* dy, const bf16* x, int64_t m, int64_t n, int64_t k, float* dw) {
   const auto kernel = set.tn;
-  deal(n, k, m, std::min(m, kTileSumBlock), 0, [&](const TileTask& t) { kernel(t, dy, x, m, n, k, dw); });
+  deal(n, k, m, std::min(m, kTileSumBlock), 1, [&](const TileTask& t) { kernel(t, dy, x, m, n, k, dw); });
 }
 
 }  // namespace tern

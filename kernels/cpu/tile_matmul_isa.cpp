@@ -208,6 +208,15 @@ void wide(const TileProduct<Out>& p, const StripTask& t) {
   }
 }
 
+/// Panels of w (depth, …; stride k) from panel p on, side by side: a row's bytes are read on, where panel by panel would take one
+/// line of each of many pages.
+inline void pack_right_panels(const bf16* w, int64_t k, int64_t p, int64_t panels, int64_t depth, bf16* out) {
+  for (int64_t d = 0; d < round_up(depth, kTileDepth); d += 2)
+    for (int64_t i = 0; i < panels; ++i)
+      store_row_pair(load_row_pair(w + (p + i) * kTilePanel, k, columns_of(p + i, k), d, depth),
+                     out + (i * kTileNnDepth + d) * kTilePanel);
+}
+
 /// Where the sum is longer than kTileNnDepth, its sums wait in L2 meanwhile: passing a sum through memory in f32 changes no bit.
 void nn(const TileTask& t, const bf16* dy, const bf16* w, int64_t n, int64_t k, bool add, bf16* dx) {
   const Tiles tiles;
@@ -220,25 +229,25 @@ void nn(const TileTask& t, const bf16* dy, const bf16* w, int64_t n, int64_t k, 
     return;
   }
   constexpr int64_t kBlock = 2 * kTileRows16;  // rows of sums at a time
-  auto* const sums = reinterpret_cast<float*>(t.right + kTileNnDepth * kTilePanel);
+  auto* const sums = reinterpret_cast<float*>(t.right + kTileNnPanels * kTileNnDepth * kTilePanel);
   const int64_t blocks = ceil_div(t.rows, kBlock), end = t.panel + t.panels;
   for (int64_t group = t.panel; group < end; group += kTileNnPanels)
     for (int64_t d = 0; d < n; d += kTileNnDepth) {
       const int64_t span = n - d < kTileNnDepth ? n - d : kTileNnDepth;
       const int64_t steps = round_up(span, kTileDepth) / kTileDepth, strip = steps * kTileElements;
+      const int64_t panels = end - group < kTileNnPanels ? end - group : kTileNnPanels;
       pack_left(dy + t.row * n + d, n, t.rows, t.rows, span, t.left);
-      for (int64_t p = group; p < end && p < group + kTileNnPanels; ++p) {
-        pack_right(w + d * k + p * kTilePanel, k, columns_of(p, k), span, t.right);
+      pack_right_panels(w + d * k, k, group, panels, span, t.right);
+      for (int64_t p = group; p < group + panels; ++p) {
+        const bf16* right = t.right + (p - group) * kTileNnDepth * kTilePanel;
         for (int64_t r = 0; r < t.rows; r += kBlock) {
           float* c = sums + ((p - group) * blocks + r / kBlock) * kBlock * kTilePanel;
           const bf16* a = t.left + r / kTileRows16 * strip;
           const int64_t rows = t.rows - r < kBlock ? t.rows - r : kBlock;
           if (rows > kTileRows16)
-            d == 0 ? tile_block<true>(a, strip, t.right, steps, c)
-                   : tile_block<true, true>(a, strip, t.right, steps, c);
+            d == 0 ? tile_block<true>(a, strip, right, steps, c) : tile_block<true, true>(a, strip, right, steps, c);
           else
-            d == 0 ? tile_block<false>(a, strip, t.right, steps, c)
-                   : tile_block<false, true>(a, strip, t.right, steps, c);
+            d == 0 ? tile_block<false>(a, strip, right, steps, c) : tile_block<false, true>(a, strip, right, steps, c);
           if (d + span < n) continue;
           finish(c, rows, columns_of(p, k), add, dx + (t.row + r) * k + p * kTilePanel, k);
         }

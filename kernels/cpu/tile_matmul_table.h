@@ -20,9 +20,9 @@ constexpr int64_t kTileSumBlock = 512;
 constexpr int64_t kTileNnDepth = 512, kTileNnPanels = 8;
 
 /// The part of a gradient that one task makes: rows [row, row + rows), columns of the panels [panel, panel + panels).
-/// `left` takes the packed rows of the left factor, (rows rounded up to 32) × (depth rounded up to 32) elements, `right` one
-/// packed panel of the right factor at a time, and for `nn` sums behind it; all begin on a cache line. depth: min(n, kTileNnDepth)
-/// for `nn`, min(m, kTileSumBlock) for `tn`.
+/// `left` takes the packed rows of the left factor, (rows rounded up to 32) × (depth rounded up to 32) elements. `right` takes one
+/// packed panel of the right factor at a time; for `nn` with n above kTileNnDepth it takes kTileNnPanels of them, and behind these
+/// the sums. Both begin on a cache line. depth: min(n, kTileNnDepth) for `nn`, min(m, kTileSumBlock) for `tn`.
 struct TileTask {
   int64_t row, rows, panel, panels;
   bf16 *left, *right;
