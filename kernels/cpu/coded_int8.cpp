@@ -27,10 +27,12 @@ constexpr int64_t kStripsBytes = int64_t{2} << 20;  // of strips at a time: they
 
 int64_t strip_bytes(int64_t k) { return ceil_div(k, kGroupedCodes) * kInt8StretchBytes; }
 int64_t panel_bytes(int64_t k) { return kInt8PanelRows / kInt8Strip * strip_bytes(k); }
+int64_t most_strips(int64_t m, int64_t k) {
+  return std::clamp(kStripsBytes / std::max<int64_t>(strip_bytes(k), 1), int64_t{1}, ceil_div(m, kInt8Strip));
+}
 int64_t strips_at_once(int64_t m, int64_t k) {
-  const int64_t strips = ceil_div(m, kInt8Strip),
-                most = std::max<int64_t>(kStripsBytes / std::max<int64_t>(strip_bytes(k), 1), 1);
-  return ceil_div(strips, ceil_div(strips, most));  // all blocks of rows about as large
+  const int64_t strips = ceil_div(m, kInt8Strip);
+  return ceil_div(strips, ceil_div(strips, most_strips(m, k)));  // all blocks of rows about as large
 }
 bool runs_on_tiles(int64_t m) { return table().tiles.f32 && m >= kTilesFrom; }
 
@@ -139,8 +141,7 @@ void multiply_coded_int8(std::span<const T> x, std::span<const CodedRows> w, std
 
 ThreadBytes coded_int8_thread_bytes(int64_t m, int64_t k) {
   if (!runs_on_tiles(m)) return {};
-  const int64_t at_once = strips_at_once(m, k);
-  return {at_once * strip_bytes(k) + panel_bytes(k), panel_bytes(k)};
+  return {most_strips(m, k) * strip_bytes(k) + panel_bytes(k), panel_bytes(k)};
 }
 
 #define TERN_INSTANTIATE(T, Out)                                                                                 \

@@ -16,7 +16,7 @@ namespace {
 
 constexpr int64_t kInt8Panel = 64;  // rows of w
 constexpr int64_t kXRows = 64;      // of x at most, so that a row of w is unpacked or fetched once for many
-constexpr int64_t kRounded = kInt8Columns / 256;  // of x: what a thread keeps on its stack, 192 KiB (256 with VNNI)
+constexpr int64_t kRounded = kInt8Columns / 256;  // of x: what a thread keeps on its stack, 192 KiB (224 with VNNI)
 constexpr int64_t kInt8Parallel = 1 << 16;        // multiply-adds: below, starting threads costs more than it gives
 constexpr int64_t kUnpacked = 8;  // rows of w at a time: what was stored in parts is not loaded whole at once
 constexpr float kRoundToEven = 12582912.0f;  // 1.5·2^23: adding it rounds to an integer in the lowest bits

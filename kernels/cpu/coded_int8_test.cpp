@@ -199,6 +199,20 @@ TEST(CodedInt8, RowsOfAnyLengthGiveTheSameBits) {
     });
 }
 
+TEST(CodedInt8, FewerRowsNeverTakeMore) {
+  for_each_isa([] {
+    for (const int64_t k : {32, 2048, 5632, 33024}) {
+      ThreadBytes before;
+      for (int64_t m = 1; m < 2000; m += m < 40 ? 1 : 8) {
+        const ThreadBytes now = coded_int8_thread_bytes(m, k);
+        EXPECT_GE(now.caller, before.caller) << m << " rows of " << k;
+        EXPECT_GE(now.worker, before.worker) << m << " rows of " << k;
+        before = now;
+      }
+    }
+  });
+}
+
 TEST(CodedInt8, ExtremesDoNotOverflow) {
   CodedCase c{.k = 96};
   c.add(WeightType::q8_0, 5);

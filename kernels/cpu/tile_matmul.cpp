@@ -94,7 +94,8 @@ int64_t rows_of_task(int64_t rows, int64_t padded, int64_t threads) {
   return std::min(most, round_up(ceil_div(rows, threads), 32));
 }
 
-/// Of gradients with up to so many rows, whose tasks pack so many panels at once: if more than one, their sums wait. The caller's is what it takes alone, as it does where the product is small.
+/// Scratch of a gradient of up to so many rows. panels: that a task packs at once; if more than one, it holds their sums in f32, too.
+/// The caller's is what it takes alone, as it does where the product is small.
 ThreadBytes gradient_scratch(int64_t rows, int64_t packed_depth, int64_t panels) {
   const int64_t padded = round_up(packed_depth, kTileDepth);
   const auto bytes = [&](int64_t threads) {
@@ -105,7 +106,7 @@ ThreadBytes gradient_scratch(int64_t rows, int64_t packed_depth, int64_t panels)
 }
 
 /// Deals blocks of rows and groups of panels to threads. No element depends on the dealing. packed_depth: of the summed
-/// dimension, what a task holds packed at a time; packed_panels: and of the right factor.
+/// dimension, what a task holds packed at a time. packed_panels: panels of the right factor that it packs at once.
 template <class Task>
 void deal(int64_t rows, int64_t columns, int64_t depth, int64_t packed_depth, int64_t packed_panels, Task task) {
   if (rows == 0 || columns == 0) return;
