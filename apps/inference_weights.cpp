@@ -36,6 +36,7 @@ bool may_stream(const Options& options, const ModelDescription& model) {
   return weights_option(options) == "auto" && !in_integers(options) && model.dtype != DType::f64;
 }
 
+// These needs, and whether coded matrices are multiplied in integers.
 InferenceNeeds with_arithmetic(const Options& options, InferenceNeeds needs) {
   needs.in_integers = in_integers(options);
   return needs;
