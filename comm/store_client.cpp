@@ -65,7 +65,7 @@ struct StoreClient::State {
   std::optional<WorldFailure> failure{};
   int64_t generation = 0, all_in = 0;  // the rank's; that all ranks have come to
   std::optional<std::string> awaits{};
-  bool stopping = false, open = true;
+  bool stopping = false, open = true;  // not open: there is a failure
   double heard_s = now_s();  // from the store
   std::jthread thread{};
 
@@ -101,10 +101,12 @@ struct StoreClient::State {
     }
   }
 
+  // The thread beside sends what is left. It also finds a lost connection, and hears first what had come.
   void send(StoreFrame frame) {
     const std::scoped_lock lock(mutex);
+    if (!open) return;
     out += frame.bytes();
-    if (!send_some(connection, out)) open = false;
+    send_some(connection, out);
     if (!out.empty()) set_readable(wake);
   }
 
@@ -185,7 +187,7 @@ struct StoreClient::State {
   void wait_until(const std::function<bool()>& there, const std::string& what) {
     std::unique_lock lock(mutex);
     awaits = what;
-    const auto ends = [&] { return there() || !open || failure; };
+    const auto ends = [&] { return there() || failure; };
     const double quiet_s = std::min(kQuietWait_s, me.silence_s);
     bool came = changed.wait_for(lock, Seconds(quiet_s), ends);
     if (!came && me.tell_wait)

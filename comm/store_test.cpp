@@ -108,6 +108,25 @@ TEST(Store, AStoreWithoutASignOfLifeIsLostToo) {
   EXPECT_NE(a.failure()->reason.find("no sign of life from the store at 127.0.0.1:"), std::string::npos);
 }
 
+// The connection is lost in the middle of what the rank says; why had come before.
+TEST(Store, ALastWordIsHeardByWhoFindsTheConnectionLostWhileItSpeaks) {
+  for (int i = 0; i < 20; ++i) {
+    const Descriptor listener = listen_at(kAnyPort, 4);
+    std::jthread last_word([&] {
+      ASSERT_TRUE(wait_readable(listener.get(), 5));
+      const Descriptor d = accept_at(listener);
+      ASSERT_TRUE(wait_readable(d.get(), 5));  // what it says is not read: the end is a reset
+      std::string said = StoreFrame(StoreVerb::welcome).number(2000).bytes() +
+                         StoreFrame(StoreVerb::failed).number(0).number(1).number(1).text("wrong version").bytes();
+      ASSERT_TRUE(send_some(d, said));
+    });
+    StoreClient a(own_address(listener), {.rank = 0, .size = 2, .token = "t"});
+    last_word.join();
+    EXPECT_EQ(error_of([&] { a.get("key", "a key"); }, ErrorKind::usage),
+              "rank 0: wrong version; rank 0 waited for a key");
+  }
+}
+
 TEST(Store, WhoDoesNotBelongIsToldWhyAndSoAreTheOthers) {
   const auto joins = [](int rank, int size) {
     StoreServer server(kAnyPort, {.size = 2, .token = "t"});
