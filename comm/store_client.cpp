@@ -66,7 +66,7 @@ struct StoreClient::State {
   int64_t generation = 0, all_in = 0;  // the rank's; that all ranks have come to
   std::optional<std::string> awaits{};
   bool stopping = false, open = true;  // not open: there is a failure
-  double heard_s = now_s();  // from the store
+  double heard_s = now_s();            // from the store
   std::jthread thread{};
 
   void join(int more_ports) {

@@ -106,6 +106,7 @@ LayerCosts::LayerCosts(const ModelSpec& spec, const TrainJob& job, const Machine
   // Experts on several ranks exchange rows in each layer, so that ranks wait for each other there.
   const bool waits = mesh.expert > 1;
   units_ = facts_for(spec, micro_batch, waits ? micro_batch : std::max<int64_t>(1, job.batch / mesh.data));
+  for (size_t u = 0; u + 1 < units_.size(); ++u) largest_message_ = std::max(largest_message_, units_[u].output_bytes);
   if (job.lengths.given() && mesh.data > 1 && !waits) waiting_ = facts_for(spec, micro_batch, micro_batch);
 }
 
@@ -219,6 +220,7 @@ CostVector LayerCosts::cost(const Layer& layer, const LayerStrategy& st, bool pi
     if (is_remade(u, st.recompute)) c.recompute += u.forward;
   }
   add_activations(layer, st, c);
+  if (pipelined && !bytes_of_) c.transient += 4 * largest_message_;  // two each way wait for their JOIN
 
   const LayerParameters n = parameters_of(layer, pipelined);
   Sharing share = sharing_of(job_, machine_, mesh_, n, st.zero);
@@ -237,7 +239,11 @@ CostVector LayerCosts::cost(const Layer& layer, const LayerStrategy& st, bool pi
     const int64_t link = share.reduce + (gathers ? share.gather : 0);
     c.weight += std::max<int64_t>(0, link - compute);
     c.sync = std::min(share.reduce, compute);
-    c.transient += share.gradient_bytes;
+    // The head's gradients of a micro-batch begin in its forward pass.
+    if (!bytes_of_ && layer.first + layer.count == static_cast<int>(units_.size()))
+      c.held[0] += share.gradient_bytes, c.held_weight += share.gradient_bytes;
+    else
+      c.transient += share.gradient_bytes;
     if (gathers) {
       c.transient += 2 * share.gathered_bytes;  // this layer's and the next one's, on its way
       c.entry_forward = std::min(share.gather, c.forward);

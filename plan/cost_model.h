@@ -68,6 +68,7 @@ class LayerCosts {
   std::vector<UnitFacts> units_;
   std::vector<UnitFacts> waiting_;  // for ZeRO 2 and 3, whose replicas wait after each micro-batch; empty: as units_
   TableCopy table_;                 // of the embedding
+  int64_t largest_message_ = 0;     // bytes, between stages
 };
 
 /// An upper bound of a step's time, ps: a sum over all layers. To `micro` a layer adds the compute and host

@@ -25,6 +25,7 @@ Buffer left(int u, int m) { return {BufferKind::left, u, m}; }
 struct Transfer {
   int place;
   std::vector<Buffer> frees;
+  int64_t bytes = 0;  // of gradients that are summed
 };
 
 class Lowerer {
@@ -124,7 +125,6 @@ class Lowerer {
                .waits = {transfers.front().place}});
     }
   }
-  std::deque<Transfer>& sends(Phase phase) { return sends_[{stage_, phase}]; }
 
   void receive(const Buffer& b, int from_stage) {
     if (from_stage < 0 || from_stage >= at_.shape.num_virtual_stages() || is_here(from_stage)) return;
@@ -147,7 +147,7 @@ class Lowerer {
                             .peer = device_of(at_.shape, to_stage),
                             .message_bytes = cost(b.unit).output_bytes,
                             .waits = {last_compute_}});
-    sends(phase).push_back({place, {b}});
+    sends_[phase].push_back({place, {b}});
   }
 
   // --- what a layer shares with its replicas ---
@@ -190,7 +190,7 @@ class Lowerer {
                         layer(l).first, micro_};
       if (each) i.reads = {part};
       last_reduce_ = emit(i);
-      if (each) scatters_.push_back({last_reduce_, {part}});
+      if (each) scatters_.push_back({last_reduce_, {part}, i.message_bytes});
     }
     if (ends && pipelined() && n.tables > 0)
       last_reduce_ = emit({.op = Opcode::reduce,
@@ -301,12 +301,26 @@ class Lowerer {
       i.allocates.insert(i.allocates.end(), own.begin(), own.end());
     }
     if (!shared_.reduces_each_micro(l)) return;
-    const LayerParameters& n = shared_.parameters(l);
     join(scatters_, 0);
-    for (const Instruction& s : shared_.over(Opcode::scatter, l, micro_, n.trained, size_of(at_.job.gradients)))
+    for (const Instruction& s : scatters_of(l))
       i.allocates.push_back(
           {{s.axis == MeshAxis::replicas ? BufferKind::summand : BufferKind::summand_experts, layer(l).first, micro_},
            s.message_bytes});
+  }
+  std::vector<Instruction> scatters_of(int l) {
+    return shared_.over(Opcode::scatter, l, micro_, shared_.parameters(l).trained, size_of(at_.job.gradients));
+  }
+  // Before a layer's work: gradients under way beside it may be as large as its own (LayerCosts counts those). The head's
+  // have room of their own until the pass of their micro-batch ends.
+  void make_room(int l) {
+    const Buffer head{BufferKind::summand, layer(num_layers() - 1).first, micro_};
+    const bool heads_pass = stage_ == at_.layers.back().stage;
+    if (scatters_.empty() || (heads_pass && scatters_.front().frees.front() == head)) return;
+    int64_t under_way = 0, own = 0;
+    for (const Transfer& t : scatters_) under_way += t.bytes;
+    if (shared_.reduces_each_micro(l) && l + 1 < num_layers())
+      for (const Instruction& s : scatters_of(l)) own += s.message_bytes;
+    if (under_way > own) join(scatters_, 0);
   }
   // Of updates in the backward: the layer's gradients, dense ones and those of experts.
   std::vector<BufferBytes> own_gradients(int l) {
@@ -400,12 +414,12 @@ class Lowerer {
   // --- operations of a stage ---
 
   void forward() {
-    join(sends(Phase::forward), 1);
+    join(sends_[Phase::forward], 1);
     receive(output(first_unit() - 1, micro_), stage_ - 1);
     for (int l = first_layer_[stage_]; l < first_layer_[stage_ + 1]; ++l) {
       join(stores_, 1);
+      make_room(l);
       const int end = layer(l).first + layer(l).count;
-      if (end - 1 == last() && shared_.reduces_each_micro(l)) join(scatters_, 0);
       gather(l, false);
       for (int u = layer(l).first; u < end; ++u) {
         Instruction i = forward_of(Opcode::forward, u);
@@ -420,12 +434,13 @@ class Lowerer {
   }
 
   void backward() {
-    join(sends(Phase::backward), 1);
+    join(sends_[Phase::backward], 1);
     receive(gradient(end_unit() - 1, micro_), stage_ + 1);
     const int begin = first_layer_[stage_], end = first_layer_[stage_ + 1];
     load(end - 1);
     for (int l = end - 1; l >= begin; --l) {
       if (l > begin) load(l - 1);
+      make_room(l);
       const int first = layer(l).first, lowest = std::max(first, 1);
       gather(l, split_ && lowest >= first + layer(l).count);
       for (int u = first + layer(l).count - 1; u >= first; --u) {
@@ -438,8 +453,10 @@ class Lowerer {
   }
 
   void weight() {
-    for (int l = first_layer_[stage_ + 1] - 1; l >= first_layer_[stage_]; --l)
+    for (int l = first_layer_[stage_ + 1] - 1; l >= first_layer_[stage_]; --l) {
+      make_room(l);
       for (int u = layer(l).first + layer(l).count - 1; u >= layer(l).first; --u) backward_weight(l, u);
+    }
   }
 
   // The gradients of the whole model, once.
@@ -461,7 +478,7 @@ class Lowerer {
 
   void end_of_step() {
     micro_ = -1;
-    for (auto& [key, transfers] : sends_) join(transfers, 0);
+    for (auto& [phase, transfers] : sends_) join(transfers, 0);
     join(stores_, 0);
     join(scatters_, 0);
     aggregate();
@@ -497,8 +514,8 @@ class Lowerer {
   bool split_;
   std::vector<int> first_layer_;  // of each virtual stage; the last entry is the end
   Program program_;
-  std::vector<int> arrivals_;  // places that the next instruction on the compute clock waits for
-  std::map<std::pair<int, Phase>, std::deque<Transfer>> sends_;  // under way
+  std::vector<int> arrivals_;                    // places that the next instruction on the compute clock waits for
+  std::map<Phase, std::deque<Transfer>> sends_;  // under way
   std::deque<Transfer> stores_, scatters_;
   std::map<int, std::vector<Buffer>> kept_sums_;  // of a unit, the oldest first
   int last_compute_ = -1, last_reduce_ = -1;      // places; −1 before there is one

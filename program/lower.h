@@ -32,10 +32,12 @@ namespace tern {
 ///           first BACKWARD_WEIGHT (with the head: at its FORWARD), ends with the SCATTER's JOIN or the last UPDATE.
 ///           The head's FORWARD makes no output: it ends in the loss and saves the gradient of the head's normed input.
 /// Joins     A JOIN waits for a SEND, a STORE or a micro-batch's SCATTER, and frees what that transfer read. Joined are
-///           - before a stage's next forward: the stage's SENDs of outputs, except the newest
-///           - before a stage's next backward: the stage's SENDs of gradients, except the newest
+///           - before a stage's forward: the device's SENDs of outputs, except the newest
+///           - before a stage's backward: the device's SENDs of gradients, except the newest
 ///           - before a layer's FORWARDs: STOREs, except the newest; before a LOAD: all STOREs
 ///           - before a `summand` begins: all SCATTERs; before NORM: all transfers
+///           - before a layer's passes: all SCATTERs, if they sum more bytes than the layer's own gradients. The head's
+///             SCATTER is left alone until the backward of its micro-batch ends
 /// Groups    After u's last BACKWARD_WEIGHT in a group of micro-batches: MERGE, if leaf_step (sum_order.h) adds or keeps sums.
 /// Order     Weight gradients of a unit are added in micro-batch order, whatever the schedule: same bits.
 /// Sizes     a unit: unit_cost_in_mesh of Placement::query; a SEND: the unit's output; a collective: the whole tensor.

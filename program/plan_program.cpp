@@ -10,15 +10,20 @@
 #include "program/simulate.h"
 
 namespace tern {
-namespace {
 
-// Passes of units, and for each layer and micro-batch what may be gathered, scattered, stored, loaded and joined.
 int64_t most_instructions(const ModelSpec& spec, const Plan& plan) {
-  const int64_t units = std::ssize(spec.units), stages = std::ssize(plan.stages);
-  return (4 * units + 8 * stages) * plan.choice.num_micro + 8 * units;
+  const int64_t units = std::ssize(spec.units), stages = plan.choice.num_stages * plan.choice.chunks_per_stage;
+  int64_t each_micro = 4 * units + 6 * stages + 1;  // passes; RECVs, SENDs and their JOINs; tables
+  int64_t once = 2 * units + plan.choice.num_stages;
+  for (const PlannedLayers& l : plan.layers) {
+    const LayerStrategy& s = l.strategy;
+    const int zero = plan.choice.mesh.replicas() > 1 ? s.zero : 0;  // dense parameters and experts each have their own:
+    const int64_t gathers = zero >= 3 ? 2 : 0, sums = zero >= 2 ? 6 : 0, moves = s.activations != Tier::device;
+    each_micro += l.count * (2 * gathers + sums + 3 * moves);
+    once += l.count * 7;
+  }
+  return each_micro * plan.choice.num_micro + once;
 }
-
-}  // namespace
 
 std::optional<PlannedProgram> program_of_plan(const ModelSpec& spec, const Cluster& cluster, const Plan& plan,
                                               const PlacementOptions& options) {

@@ -34,7 +34,8 @@ struct PlannedValue {
 std::vector<PlannedValue> planned_values(const Plan&);
 
 /// Sets seq, batch, micro_batch, dtype, zero, recompute, states_on_disk and plan. train_settings has set the rest of planned_values before.
-/// Errors: usage: an option contradicts one of planned_values, or gives one recomputation mode or ZeRO stage where the plan's layers differ.
+/// Errors: usage: an option contradicts one of planned_values or, with expert parallelism, the plan's capacity factor; or gives one recomputation mode
+/// or ZeRO stage where the plan's layers differ.
 void apply_plan(const Plan&, const Options&, TrainSettings&);
 
 /// Errors: usage: a plan of another model; a pipeline with replicas whose first device has both embedding and tied head.
