@@ -101,7 +101,7 @@ struct StoreClient::State {
     }
   }
 
-  // The thread beside sends what is left. It also finds a lost connection, and hears first what had come.
+  // The thread beside sends what is left. A lost connection is for it to find: it reads what had arrived before it says so.
   void send(StoreFrame frame) {
     const std::scoped_lock lock(mutex);
     if (!open) return;
@@ -128,7 +128,9 @@ struct StoreClient::State {
       set_unreadable(wake);
       if (!open) continue;
       if (polled[0].revents & POLLIN) heard_s = now_s();
-      const bool there = in.fill(connection) && send_some(connection, out);
+      bool there = in.fill(connection);
+      if (there && !send_some(connection, out))
+        there = false, in.fill(connection);  // a last word may have come meanwhile
       try {
         while (std::optional<StoreMessage> m = in.next()) obey(*m);
       } catch (const Error& e) { fail({generation, -1, ErrorKind::peer, e.what()}); }

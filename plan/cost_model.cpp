@@ -56,7 +56,7 @@ bool is_remade(const UnitFacts& u, Recompute r) {
 struct Sharing {
   SharedBytes bytes;
   int64_t gather = 0, gather_trained = 0, reduce = 0, all_reduce = 0;  // ps
-  int64_t gathered_bytes = 0, gradient_bytes = 0;                      // of the whole layer
+  int64_t gathered_bytes = 0, gradient_bytes = 0;  // of the whole layer; gradients: what several ranks sum
 };
 
 Sharing sharing_of(const TrainJob& job, const Machine& machine, const Mesh& mesh, const LayerParameters& n, int zero) {
@@ -71,9 +71,9 @@ Sharing sharing_of(const TrainJob& job, const Machine& machine, const Mesh& mesh
     r.gather_trained += all_gather_ps(machine, groups[i], trained * s);
     r.reduce += reduce_scatter_ps(machine, groups[i], trained * g);
     r.all_reduce += all_reduce_ps(machine, groups[i], trained * g);
+    r.gradient_bytes += trained * g;
   }
   r.gathered_bytes = (n.all[0] + n.all[1] + n.lent) * s;
-  r.gradient_bytes = (n.trained[0] + n.trained[1]) * g;
   return r;
 }
 
@@ -220,7 +220,8 @@ CostVector LayerCosts::cost(const Layer& layer, const LayerStrategy& st, bool pi
     if (is_remade(u, st.recompute)) c.recompute += u.forward;
   }
   add_activations(layer, st, c);
-  if (pipelined && !bytes_of_) c.transient += 4 * largest_message_;  // two each way wait for their JOIN
+  if (pipelined && !bytes_of_)
+    c.transient += 4 * largest_message_;  // two each way wait for a JOIN, at the turn of a V one for its next stage
 
   const LayerParameters n = parameters_of(layer, pipelined);
   Sharing share = sharing_of(job_, machine_, mesh_, n, st.zero);
@@ -239,11 +240,12 @@ CostVector LayerCosts::cost(const Layer& layer, const LayerStrategy& st, bool pi
     const int64_t link = share.reduce + (gathers ? share.gather : 0);
     c.weight += std::max<int64_t>(0, link - compute);
     c.sync = std::min(share.reduce, compute);
-    // The head's gradients of a micro-batch begin in its forward pass.
-    if (!bytes_of_ && layer.first + layer.count == static_cast<int>(units_.size()))
-      c.held[0] += share.gradient_bytes, c.held_weight += share.gradient_bytes;
-    else
+    if (!bytes_of_ && layer.first + layer.count == static_cast<int>(units_.size())) {
+      c.held[0] += share.gradient_bytes;  // of a micro-batch: its sum begins in the forward pass
+      c.held_weight += share.gradient_bytes;
+    } else {
       c.transient += share.gradient_bytes;
+    }
     if (gathers) {
       c.transient += 2 * share.gathered_bytes;  // this layer's and the next one's, on its way
       c.entry_forward = std::min(share.gather, c.forward);

@@ -310,17 +310,26 @@ class Lowerer {
   std::vector<Instruction> scatters_of(int l) {
     return shared_.over(Opcode::scatter, l, micro_, shared_.parameters(l).trained, size_of(at_.job.gradients));
   }
-  // Before a layer's work: gradients under way beside it may be as large as its own (LayerCosts counts those). The head's
-  // have room of their own until the pass of their micro-batch ends.
-  void make_room(int l) {
-    const Buffer head{BufferKind::summand, layer(num_layers() - 1).first, micro_};
-    const bool heads_pass = stage_ == at_.layers.back().stage;
-    if (scatters_.empty() || (heads_pass && scatters_.front().frees.front() == head)) return;
-    int64_t under_way = 0, own = 0;
+  // Before a layer's work. Gradients that are still being summed may take as many bytes as the layer's own, which
+  // LayerCosts counts. The head's are counted apart, from the start of a forward to the end of the backward: until the head
+  // begins its sum, others may take their place.
+  void make_room(int l, Phase phase) {
+    if (scatters_.empty()) return;
+    const int head = num_layers() - 1;
+    const bool with_head = stage_ == at_.layers.back().stage;
+    const Buffer sum_of_head{BufferKind::summand, layer(head).first, micro_};
+    if (with_head && scatters_.front().frees.front() == sum_of_head) return;
+    const int64_t room = (l < head ? scatter_bytes(l) : 0) +
+                         (with_head && phase == Phase::forward && l < head ? scatter_bytes(head) : 0);
+    int64_t under_way = 0;
     for (const Transfer& t : scatters_) under_way += t.bytes;
-    if (shared_.reduces_each_micro(l) && l + 1 < num_layers())
-      for (const Instruction& s : scatters_of(l)) own += s.message_bytes;
-    if (under_way > own) join(scatters_, 0);
+    if (under_way > room) join(scatters_, 0);
+  }
+  int64_t scatter_bytes(int l) {
+    int64_t bytes = 0;
+    if (shared_.reduces_each_micro(l))
+      for (const Instruction& s : scatters_of(l)) bytes += s.message_bytes;
+    return bytes;
   }
   // Of updates in the backward: the layer's gradients, dense ones and those of experts.
   std::vector<BufferBytes> own_gradients(int l) {
@@ -418,7 +427,7 @@ class Lowerer {
     receive(output(first_unit() - 1, micro_), stage_ - 1);
     for (int l = first_layer_[stage_]; l < first_layer_[stage_ + 1]; ++l) {
       join(stores_, 1);
-      make_room(l);
+      make_room(l, Phase::forward);
       const int end = layer(l).first + layer(l).count;
       gather(l, false);
       for (int u = layer(l).first; u < end; ++u) {
@@ -440,7 +449,7 @@ class Lowerer {
     load(end - 1);
     for (int l = end - 1; l >= begin; --l) {
       if (l > begin) load(l - 1);
-      make_room(l);
+      make_room(l, Phase::backward);
       const int first = layer(l).first, lowest = std::max(first, 1);
       gather(l, split_ && lowest >= first + layer(l).count);
       for (int u = first + layer(l).count - 1; u >= first; --u) {
@@ -454,7 +463,7 @@ class Lowerer {
 
   void weight() {
     for (int l = first_layer_[stage_ + 1] - 1; l >= first_layer_[stage_]; --l) {
-      make_room(l);
+      make_room(l, Phase::weight);
       for (int u = layer(l).first + layer(l).count - 1; u >= layer(l).first; --u) backward_weight(l, u);
     }
   }

@@ -81,7 +81,15 @@ struct PlacedCase {
 /// What a random case may have.
 struct CaseParts {
   bool replicas = true, late_tables = true, offload = false;
+  bool experts = false;  // in every other block
 };
+
+/// Every other MLP becomes eight experts, of which a token has two, and one for all.
+inline void give_experts(ModelSpec& spec) {
+  for (Unit& u : spec.units)
+    if (const auto* mlp = std::get_if<MlpSpec>(&u.spec); mlp && u.layer % 2 == 1)
+      u.spec = MoeSpec{mlp->norm, 16, 12, 8, 2, 20, ActivationKind::silu, true};
+}
 
 inline PlacedCase random_placed(PipelineSchedule schedule, const CaseParts& parts, uint64_t seed) {
   std::mt19937_64 random(seed);
@@ -91,9 +99,16 @@ inline PlacedCase random_placed(PipelineSchedule schedule, const CaseParts& part
   c.schedule = schedule;
   c.num_stages = between(1, 4);
   c.chunks_per_stage = traits_of(schedule).chunks == ChunkRule::several ? between(1, 3) : least_chunks(schedule);
+  if (c.num_stages == 1 && !traits_of(schedule).v_shaped) c.chunks_per_stage = 1;  // the planner makes no others
   c.num_micro = traits_of(schedule).micro_divides_by_stages ? c.num_stages * between(1, 3) : between(1, 9);
   c.micro_batch = between(1, 3);
   c.mesh = {.tensor = between(1, 2), .data = parts.replicas ? between(1, 3) : 1};
+  if (parts.experts) {
+    c.mesh.expert_tensor = c.mesh.tensor > 1 && between(0, 1) ? c.mesh.tensor : 1;
+    c.mesh.expert = between(0, 1) ? c.mesh.data : 1;
+    if (8 % c.mesh.expert != 0) c.mesh.expert = 1;
+    p.job.capacity_factor = 8;
+  }
   p.job.batch = c.num_micro * c.micro_batch * c.mesh.data;
   const int stages = c.num_stages * c.chunks_per_stage, layers = std::max(stages, 3) + between(0, 4);
   std::vector<int> cuts(static_cast<size_t>(layers) - 1);  // layers that begin a stage
@@ -107,7 +122,9 @@ inline PlacedCase random_placed(PipelineSchedule schedule, const CaseParts& part
     if (parts.offload) one.strategy.activations = static_cast<Tier>(between(0, 2));
     p.layers.push_back(one);
   }
-  return {small_spec(layers - 2, between(0, 1) == 1, parts.late_tables && between(0, 1) == 1), std::move(p)};
+  ModelSpec spec = small_spec(layers - 2, between(0, 1) == 1, parts.late_tables && between(0, 1) == 1);
+  if (parts.experts) give_experts(spec);
+  return {std::move(spec), std::move(p)};
 }
 
 /// The times of the same list, if what a transfer reads could wait for ever: no JOIN waits.

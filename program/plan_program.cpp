@@ -13,14 +13,17 @@ namespace tern {
 
 int64_t most_instructions(const ModelSpec& spec, const Plan& plan) {
   const int64_t units = std::ssize(spec.units), stages = plan.choice.num_stages * plan.choice.chunks_per_stage;
-  int64_t each_micro = 4 * units + 6 * stages + 1;  // passes; RECVs, SENDs and their JOINs; tables
-  int64_t once = 2 * units + plan.choice.num_stages;
+  // Of a micro-batch: four passes a unit; a RECV, a SEND and its JOIN each way; the REDUCE of a tied table.
+  int64_t each_micro = 4 * units + 6 * stages + 1;
+  int64_t once = 2 * units + plan.choice.num_stages;  // UPDATEs, also of table copies; NORMs
+  const Mesh& mesh = plan.choice.mesh;
+  const bool shares = mesh.replicas() > 1 || mesh.expert_replicas() > 1;
   for (const PlannedLayers& l : plan.layers) {
-    const LayerStrategy& s = l.strategy;
-    const int zero = plan.choice.mesh.replicas() > 1 ? s.zero : 0;  // dense parameters and experts each have their own:
-    const int64_t gathers = zero >= 3 ? 2 : 0, sums = zero >= 2 ? 6 : 0, moves = s.activations != Tier::device;
-    each_micro += l.count * (2 * gathers + sums + 3 * moves);
-    once += l.count * 7;
+    const int zero = shares ? l.strategy.zero : 0;
+    if (zero >= 3) each_micro += l.count * 4;  // GATHERs of dense parameters and of experts, in two passes
+    if (zero >= 2) each_micro += l.count * 6;  // REDUCEs over tensor groups and keys; two SCATTERs, their JOINs
+    if (l.strategy.activations != Tier::device) each_micro += l.count * 3;  // STORE, its JOIN, LOAD
+    once += l.count * 7;  // GATHERs, REDUCEs over tensor groups and keys, sums over replicas, the table copy's
   }
   return each_micro * plan.choice.num_micro + once;
 }

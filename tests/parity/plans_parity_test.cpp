@@ -212,6 +212,7 @@ void run_one(const ModelSpec& spec, TrainSettings s, const Plan& plan, OneRankRu
       placement_of(spec, plan, {.scratch = scratch_bytes(s.multiply, s.dtype), .update = s.optimizer});
   const Program list = lower(spec, placed);
   EXPECT_EQ(got.program_checksum, checksum(list)) << "the list that ran is not the plan's";
+  // In the plan's own type, without the scratch that kernels here take and the plan's devices do not.
   Plan as_planned = plan;
   as_planned.job.dtype = as_planned.job.gradients = DType::f32;
   const Simulation simulated = simulate(lower(spec, placement_of(spec, as_planned, {.update = s.optimizer})));
