@@ -226,6 +226,16 @@ std::string describe(const ProfileNoise& n) {
       n.wide, n.figures, n.widest, 100 * n.spread);
 }
 
+std::string shared_cpus(const ProfiledMachine& m) {
+  if (m.ranks == 1 || m.cpus == 0 || m.ranks * m.threads <= m.cpus) return "";
+  return fmt::format(
+      "{} ranks of {} share {}: a rank that waits leaves its CPU to others, which rates with all ranks at work do not "
+      "say. "
+      "From this file pipelines look slower than they are, and sums faster; to plan for this machine, measure with at "
+      "most {}",
+      m.ranks, counted(m.threads, "thread"), counted(m.cpus, "CPU"), counted(std::max(1, m.cpus / m.threads), "rank"));
+}
+
 // Longer than a screen: the file from top to bottom.
 std::string profile_toml(const ProfileTasks& tasks, const std::vector<BenchResult>& results, const ProfiledMachine& m) {
   const Figures figures{tasks, results};
@@ -241,7 +251,8 @@ std::string profile_toml(const ProfileTasks& tasks, const std::vector<BenchResul
   std::string out =
       fmt::format("# {}, {}, {}: measured by tern {} on {}, each rate the median of {} rounds over all of them.\n",
                   make_printable(m.name), team_of(m), m.isa, m.tern, m.date, rounds);
-  if (const std::string noise = describe(profile_noise(results)); !noise.empty()) out += "# " + noise + "\n";
+  for (const std::string& warning : {describe(profile_noise(results)), shared_cpus(m)})
+    if (!warning.empty()) out += "# " + warning + "\n";
   out +=
       fmt::format("version = 1\nname = {}\n\n[device.cpu]\nengine = \"tern\"  # rates of this engine's own kernels\n",
                   toml_text(fmt::format("{}, {}", m.name, team_of(m))));

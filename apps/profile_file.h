@@ -15,6 +15,7 @@ namespace tern {
 struct ProfiledMachine {
   std::string name, date, tern, isa;
   int ranks = 1, threads = 1;  // threads of each rank
+  int cpus = 0;                // that this process may use; 0: not known
   TeamLinks links = TeamLinks::memory;
   int64_t memory_bytes = 0, reserved_bytes = 0, disk_bytes = 0;
 };
@@ -32,6 +33,9 @@ struct ProfileNoise {
 ProfileNoise profile_noise(const std::vector<BenchResult>&);
 /// A warning for people; "": there is nothing to warn of.
 std::string describe(const ProfileNoise&);
+
+/// A warning for people: the ranks' threads share CPUs; "": each has its own, or that is not known.
+std::string shared_cpus(const ProfiledMachine&);
 
 /// The cluster file: this machine as one node, with a device for each rank. Rates are medians over the rounds; each says how it was measured, and
 /// [[measured]] has the quartiles. If by noise a larger product took less time than a smaller one, the larger one's share is

@@ -152,6 +152,14 @@ TEST(Profile, SaysWhenTheMachineWasTooNoisy) {
   EXPECT_NE(describe(profile_noise(quiet.results)).find("fewer than 3 rounds"), std::string::npos);
 }
 
+TEST(Profile, SaysWhenRanksShareCpus) {
+  EXPECT_EQ(shared_cpus({.ranks = 4, .threads = 1, .cpus = 4}), "");
+  EXPECT_EQ(shared_cpus({.ranks = 1, .threads = 4, .cpus = 2}), "");
+  const std::string said = shared_cpus({.ranks = 4, .threads = 1, .cpus = 2});
+  EXPECT_NE(said.find("4 ranks of 1 thread share 2 CPUs"), std::string::npos) << said;
+  EXPECT_NE(said.find("at most 2 ranks"), std::string::npos) << said;
+}
+
 // The planner takes each use's own rates: halving one alone makes its pass slower and leaves the others.
 TEST(Profile, EachPassIsPricedByItsOwnProducts) {
   const auto facts = [](ProductUse slow) {

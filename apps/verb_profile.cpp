@@ -39,7 +39,8 @@ ProfiledMachine this_machine(const std::string& disk) {
                     .date = today(),
                     .tern = TERN_VERSION,
                     .isa = std::string(name_of(active_isa())),
-                    .threads = num_compute_threads()};
+                    .threads = num_compute_threads(),
+                    .cpus = read_cpu_facts().num_usable};
   m.memory_bytes =
       memory.group_limit_bytes ? std::min(*memory.group_limit_bytes, memory.total_bytes) : memory.total_bytes;
   m.reserved_bytes = std::max<int64_t>(0, m.memory_bytes - memory.available_bytes) + program_bytes();
@@ -133,6 +134,7 @@ int run_profile(const Options& options) {
   ProfiledMachine machine = this_machine(disk);
   const TeamLinks links = options.text("transport") == "tcp" ? TeamLinks::tcp : TeamLinks::memory;
   machine.ranks = ranks, machine.threads = threads, machine.links = links;
+  if (const std::string shared = shared_cpus(machine); !shared.empty()) log_warn("{}", shared);
   const bool quick = options.flag("quick");
   const int rounds = static_cast<int>(options.has("rounds") ? options.integer("rounds") : quick ? 3 : 5);
   log_info("preparing: buffers, and two files of 256 MiB under {} that are removed again", disk);
