@@ -119,7 +119,8 @@ TEST_F(Serve, ThePublicClientDoesEveryCallOfTheTable) {
   const std::string python = given ? given : "python3";
   if (run_shell(python + " -c 'import openai, jsonschema'").code != 0)
     GTEST_SKIP() << python << " has no openai and jsonschema (pip install openai jsonschema): the calls are not tried";
-  const Outcome o = run_shell(python + " " + script + " --tern " TERN_PROGRAM " --model " + kModel + " 2>&1");
+  const Outcome o =
+      run_shell("env -u TERN_PYTHON " + python + " " + script + " --tern " TERN_PROGRAM " --model " + kModel + " 2>&1");
   EXPECT_EQ(o.code, 0) << o.text;
   EXPECT_NE(o.text.find(std::to_string(done.size()) + " of " + std::to_string(done.size()) + " rows"),
             std::string::npos)
