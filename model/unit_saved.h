@@ -10,8 +10,8 @@
 namespace tern {
 
 // Forward keeps x, the unit's own input (a shared handle, not a copy), and a mean only for a layer norm. backward_input
-// leaves the members that begin with `d`, and an MLP's hidden rows, for backward_weight. The normed rows and the
-// activation are made again instead of kept.
+// leaves the members that begin with `d`, and an MLP's hidden rows, for backward_weight; the head's dnormed_TD comes from
+// head_forward_loss. The normed rows and the activation are made again instead of kept.
 
 /// Kept of a norm that joins a branch to the residual stream: the rows that it normed, and their statistics. Empty without such
 /// a norm.

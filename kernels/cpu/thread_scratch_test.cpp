@@ -221,6 +221,7 @@ TEST(NoMemoryDeathTest, AttentionThrowsWhereItWasCalled) {
   constexpr auto kNothing = [](const auto&, const StripTask&) {};
   const TileMatmulTable table = {.present = true,
                                  .pack_panel = [](const bf16*, int64_t, int64_t, bf16*) {},
+                                 .pack_thin = [](const bf16*, int64_t, int64_t, bf16*) {},
                                  .to_bf16 = {kNothing, kNothing},
                                  .to_f32 = {kNothing, kNothing},
                                  .nn = nullptr,

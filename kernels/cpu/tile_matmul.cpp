@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
 #include <type_traits>
 
 #include "base/region_errors.h"
@@ -182,19 +181,6 @@ ThreadBytes tile_tn_scratch(int64_t m, int64_t n, int64_t k) {
   return n == 0 || k == 0 ? ThreadBytes{} : gradient_scratch(n, std::min(m, kTileSumBlock), 1);
 }
 
-// Columns of one tile: pairs of the summed dimension, row of x by row of x; zeros up to `bytes`.
-static void lay_thin(const bf16* x, int64_t m, int64_t k, int64_t bytes, std::byte* to) {
-  auto* const shared = reinterpret_cast<bf16*>(to);
-  if (m == 1) {
-    std::memcpy(to, x, static_cast<size_t>(k) * sizeof(bf16));
-    std::memset(static_cast<void*>(shared + k), 0, static_cast<size_t>(bytes) - static_cast<size_t>(k) * sizeof(bf16));
-  } else {
-    std::memset(to, 0, static_cast<size_t>(bytes));
-    for (int64_t j = 0; j < m; ++j)
-      for (int64_t i = 0; i < k; ++i) shared[(i / 2 * m + j) * 2 + i % 2] = x[j * k + i];
-  }
-}
-
 template <class Out>
 void tile_forward(const TileMatmulTable& set, const bf16* x, std::span<const WeightRows<bf16>> w, const bf16* bias,
                   int64_t m, int64_t n, int64_t k, bool add, Out* y) {
@@ -213,7 +199,7 @@ void tile_forward(const TileMatmulTable& set, const bf16* x, std::span<const Wei
 
   if (m <= kThinTokens) {
     const ThinSizes sizes = thin_sizes(m, k);
-    lay_thin(x, m, k, sizes.shared, mine);
+    set.pack_thin(x, m, k, shared);
     const int64_t step = std::max<int64_t>(1, kThinElements / (kTileRows16 * std::max(depth, kTileDepth)));
     return run_shares(threads, strips_of(kTileRows16), step, mine + sizes.shared, bytes.worker,
                       [&](int64_t begin, int64_t end, void* scratch) {

@@ -141,17 +141,18 @@ void thin(const TileProduct<Out>& p, const StripTask& t) {
     }
     _tile_stored(0, c, stride);
     finish_stores();
-    for (int64_t j = 0; j < p.m; ++j) {
-      alignas(64) float column[kTileRows16];
-      for (int64_t r = 0; r < kTileRows16; ++r) column[r] = c[r * p.m + j];
+    Vec of_tokens[kTileRows16];  // behind the last token what no one reads
+    for (int64_t r = 0; r < (p.m == 1 ? 1 : kTileRows16); ++r) of_tokens[r] = load(c + r * p.m);
+    if (p.m > 1) transpose(of_tokens);
+    const Vec bias = p.bias ? load_some(p.bias + strip.n, strip.rows) : splat(0.0f);
+#pragma GCC unroll 16
+    for (int64_t j = 0; j < kThinTokens; ++j) {
+      if (j == p.m) break;
       Out* y = p.y + j * p.n + strip.n;
-      for (int64_t r = 0; r < strip.rows; r += kLanes) {
-        const int64_t n = strip.rows - r < kLanes ? strip.rows - r : kLanes;
-        Vec value = load(column + r);
-        if (p.bias) value = value + load_some(p.bias + strip.n + r, n);
-        if (p.add) value = load_some(y + r, n) + value;
-        store_some(y + r, value, n);
-      }
+      Vec value = of_tokens[j];
+      if (p.bias) value = value + bias;
+      if (p.add) value = load_some(y, strip.rows) + value;
+      store_some(y, value, strip.rows);
     }
   }
 }
@@ -165,6 +166,20 @@ struct Ahead {
       __builtin_prefetch(at + next / (kWideDepth / 32) * stride + next % (kWideDepth / 32) * 64, 0, 2);
   }
 };
+
+void pack_thin(const bf16* x, int64_t m, int64_t k, bf16* to) {
+  if (m == 1) {
+    for (int64_t d = 0; d < k; d += kTileDepth) store_line(to + d, load_dwords(x + d, k - d));
+    return;
+  }
+  const auto some = static_cast<__mmask16>((1u << m) - 1);
+  for (int64_t d = 0; d < k; d += kTileDepth) {
+    Vec v[16];
+    for (int64_t r = 0; r < 16; ++r) v[r] = (Vec)(r < m ? load_dwords(x + r * k + d, k - d) : VecUint{});
+    transpose(v);
+    for (int64_t pair = 0; pair < 16; ++pair) _mm512_mask_storeu_ps(to + d * m + pair * 2 * m, some, (__m512)v[pair]);
+  }
+}
 
 void pack_panel(const bf16* x, int64_t rows, int64_t k, bf16* panel) { pack_right_transposed(x, k, rows, k, panel); }
 
@@ -271,6 +286,7 @@ void tn(const TileTask& t, const bf16* dy, const bf16* x, int64_t m, int64_t n, 
 
 const TileMatmulTable tile_matmul_table = {.present = true,
                                            .pack_panel = pack_panel,
+                                           .pack_thin = pack_thin,
                                            .to_bf16 = {thin<bf16>, wide<bf16>},
                                            .to_f32 = {thin<float>, wide<float>},
                                            .nn = nn,

@@ -16,7 +16,8 @@ constexpr int64_t kTilePanel = 32;   // columns of a panel: two tiles side by si
 /// Rows of dy and x that a weight gradient sums in registers before it adds to dw: a panel of x is then 32 KiB, for L1.
 /// Another value gives other bits.
 constexpr int64_t kTileSumBlock = 512;
-// An input gradient of a longer sum goes through it so many elements at a time; the sums of so many panels wait in L2.
+// An input gradient whose sum is longer than kTileNnDepth takes kTileNnDepth elements of it at a time; meanwhile the sums of
+// kTileNnPanels panels wait in L2.
 constexpr int64_t kTileNnDepth = 512, kTileNnPanels = 8;
 
 /// The part of a gradient that one task makes: rows [row, row + rows), columns of the panels [panel, panel + panels).
@@ -45,8 +46,8 @@ struct TileProduct {
   Out* y;
 };
 /// One task: strips [begin, end) of the weight times rows [token, token + tokens) of x. A strip has 32 rows (`thin`: 16);
-/// strips are counted over all pieces, and none crosses from one piece into the next. `right` holds these rows of x: for `thin`
-/// columns 2i and 2i + 1 of row 0, of row 1, … of row m − 1, for i = 0, 1, …; for `wide` panels of 32 rows (pack_panel).
+/// strips are counted over all pieces, and none crosses from one piece into the next. `right` holds these rows of x, packed: for
+/// `thin` by pack_thin, for `wide` in panels of 32 rows by pack_panel.
 struct StripTask {
   int64_t begin, end, token, tokens;
   const bf16* right;
@@ -62,6 +63,9 @@ struct TileMatmulTable {
   bool present;
   /// Up to 32 rows of x (stride k) as a panel: (k rounded up to 32) × 32.
   void (*pack_panel)(const bf16* x, int64_t rows, int64_t k, bf16* panel);
+  /// m rows of x (stride k), m up to 16, as (k rounded up to 32) · m elements: columns 2i and 2i + 1 of row 0, of row 1, … of row
+  /// m − 1, for i = 0, 1, …; zeros behind k.
+  void (*pack_thin)(const bf16* x, int64_t m, int64_t k, bf16* to);
   TileForward<bf16> to_bf16;
   TileForward<float> to_f32;
   /// dx (m, k) = dy (m, n)·w (n, k): rows of dy, panels of k.

@@ -53,7 +53,7 @@ struct SearchResult {
   /// are equal once the bound search is finished.
   int64_t model_ps = 0, model_bound_ps = 0;
 
-  bool interrupted = false;  // by seconds, stop or labels before the bound search was finished
+  bool interrupted = false;  // by seconds or stop; by labels or bytes, before the bound search was finished
   bool restricted = false;   // the assignment is the best of a restricted family; bound_ps holds for the whole space
 
   /// No assignment fits. With fewer than missing_bytes more in each tier of each device no assignment would fit either.

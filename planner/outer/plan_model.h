@@ -67,8 +67,8 @@ struct PlanAnswer {
   int64_t work = 0;  // counted as PlanRequest::any_fit_within says
 };
 
-/// Finds the plan of least makespan (run_pipeline's) in the space; of equal plans the one that the search finds first,
-/// which looks at choices by rising bound, those of one bound in the order of enumeration. A pipeline's stages may lie on nodes of several types, with one mesh for all; Plan::restrictions says what
+/// Finds the plan of least makespan (run_pipeline's) in the space; of equal plans the one found first (docs/architecture.md
+/// has the order of the search). A pipeline's stages may lie on nodes of several types, with one mesh for all; Plan::restrictions says what
 /// was left out. Order: the same bytes whatever `threads`, unless `seconds` or `stop` ended it. Errors: usage, if no
 /// choice is legal (names the broken rules, or the pins that no choice has), if the space has no strategy that its
 /// framework runs, or if every step may exceed kMostStepPs (names the cluster's file).
