@@ -8,7 +8,7 @@ The model (benchmarks/inference/shapes.py) is written once and exported to GGUF 
 put under the load of `tern bench serve` (streams of /v1/completions with the same prompts of token ids) and ended, one after the
 other, round after round; the median of tokens a second, and of the ratio within a round. Where --rates has read_rate and product_rate
 (ninja), --turns times a step in which all streams decode is held to the roof: the longer of the time to read weights, keys and values once
-and the time of the products at the rate of f32 multiply-adds in registers (a machine with products of bf16 has a higher one).
+and the time of the products at the rate of products in registers (product_rate: bf16 on tiles, else f32 multiply-adds).
 llama-server: of llama.cpp, built with its instruction sets on (`-DGGML_NATIVE=ON`, target
 llama-server). --make: only write the model. Needs numpy.
 """
