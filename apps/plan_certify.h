@@ -1,5 +1,5 @@
 #pragma once
-// `tern plan --check` and `--certify`: code that shares nothing with the search judges a plan and its bound.
+// `tern plan --check` and `--certify`: code that uses nothing of the search (planner/judges/audit.h) judges a plan and its bound.
 
 #include <optional>
 #include <string>
@@ -18,8 +18,8 @@ struct Certificate {
   std::string solver;  // the mixed-integer solver's verdict, in words
   std::string doubt;   // why the plan is not certified; "": it is
 };
-/// Audits a plan that was found, for at most as many seconds as the question's request has. It sets the plan's bound to the one that the audit proves,
-/// and adds what was not judged to the plan's restrictions. `cut`: the search was ended early, so it may not know every choice.
+/// Audits a plan that was found, for at most as many seconds as the question's request has. If the audit ends in time and the plan
+/// holds, it sets the plan's bound to the one that the audit proves, and adds what was not judged to the plan's restrictions. `cut`: the search was ended early, so it may not know every choice.
 Certificate certify(const PlanQuestion&, Plan&, bool cut);
 /// Prints the certificate; with `json` to standard error.
 void print_certificate(const Certificate&, const Plan&, bool json);

@@ -20,7 +20,7 @@ struct EngineTraining {
   std::string model;       // MODEL of that command, quoted; "" where it takes no such model (presets, GGUF)
   std::string asks;        // options that the command needs besides: " --from-scratch --tokenizer TOKENIZER"
   std::string command;     // "--plan plan.json"; without a file "--batch 16 --seq 256 … --dtype f32", or "--plan
-                           // PLAN" where its layers do not recompute alike
+                           // PLAN" with several devices, or where its layers do not recompute alike
   uint32_t program = 0;    // checksum of a step's Program, if the plan says it
   PredictedMemory memory;  // of a run whose only checkpoint comes after the last step
   PredictedMemory saving;  // of one that saves on the way
@@ -29,13 +29,13 @@ struct EngineTraining {
 /// of this machine's multiplier, the tiles of its kernels for the head, and the copy from which a checkpoint is written. `file`: the plan's
 /// file; "": it was not written.
 EngineTraining engine_training(const ModelSpec&, const Plan&, const std::string& file);
-/// The options with which a plan for this cluster is lowered to a Program. If the cluster is this machine, they have the scratch that `tern train` uses
-/// by default.
+/// The options with which a plan for this cluster is lowered to a Program. If the cluster is a `tern profile`, of this machine or another, they have the
+/// scratch that `tern train` uses by default on this machine.
 PlacementOptions engine_placement(const Cluster&, DType);
 /// A table of the milliseconds of a step by kind of unit and pass, as the plan prices them on one device, for comparison with the spans of
 /// `tern train --trace`. The recomputation of a unit counts as its backward.
 std::string describe_times(const ModelSpec&, const Plan&, const Machine&);
-/// If the cluster is this machine: prints command, memory and times; with `json` a line on standard error.
+/// If the cluster is a `tern profile`: prints command, memory and times; with `json` a line on standard error.
 void tell_engine(const ModelSpec&, const Plan&, const Cluster&, const std::string& file, bool json);
 /// A line that warns of wide spreads of the cluster file's rates; "": they are narrow.
 std::string noise_of(const Cluster&);

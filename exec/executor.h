@@ -77,8 +77,8 @@ struct ExecuteResult {
   std::vector<InstructionBytes> counted;  // entry i belongs to Program::instructions[i]
   RankBytes bytes;                        // counted peaks
   int64_t message_bytes = 0;              // pipelines: the peak of the copies of messages, which `bytes` leaves out
-  // Empty if the counted bytes of every instruction equal the Program's. The temporaries of an UPDATE whose unit is
-  // shared out need only not exceed the Program's.
+  // Empty if the counted bytes of every instruction equal the Program's. In a run that shares out any parameter the
+  // temporaries of UPDATEs need only not exceed the Program's.
   std::vector<ByteMismatch> mismatches;
   std::vector<TraceEvent> trace;  // measured; times count from begin_ns
   int64_t begin_ns = 0;           // on ExecuteInput::clock

@@ -41,7 +41,7 @@ Linear readable(const Linear&, DType, const Compute&);
 void linear_forward(const Linear&, const Tensor& x, const Tensor& y, const Tensor& scratch, const Compute&);
 void linear_forward(const Linear&, const Tensor& x, const Tensor& y, const Compute&);
 /// dx = dy·w and dw += dyᵀ·x. A coded weight gives the bits of its decoded rows. Errors: TERN_CHECK if the weight is neither
-/// dense nor coded.
+/// dense nor coded, or coded for products in integers.
 void linear_backward_input(const Linear&, const Tensor& dy, const Tensor& dx, const Compute&);
 void linear_backward_weight(const Linear&, const Tensor& dy, const Tensor& x, const Linear& gradient, const Compute&);
 

@@ -26,7 +26,7 @@ int64_t all_to_all_ps(const Machine&, RankGroup, int64_t bytes);
 /// of the innermost level.
 int64_t send_ps(const Machine&, int64_t distance, bool inside, int64_t bytes);
 
-/// ceil(amount / rate) in picoseconds, at most kMostPs, as all times here.
+/// ceil(amount / rate) in picoseconds, at most kMostPs.
 int64_t ps_of(double amount, double rate);
 
 }  // namespace tern

@@ -36,8 +36,9 @@ struct PlannedStage {
 };
 
 /// The plan's Program (program/lower.h), simulated (program/simulate.h) with the cost model's times. The checksum
-/// covers the multiplier's scratch bytes. A run's list always has scratch bytes. The plan's list has scratch bytes only
-/// if the cluster file is `tern profile`'s of this machine; else the two checksums may differ.
+/// covers the multiplier's scratch bytes. A run's list always has scratch bytes. The plan's list has those of
+/// the machine that plans, and only if the cluster file is a `tern profile`; else, or on another machine, the two checksums
+/// may differ.
 struct PlannedProgram {
   uint32_t checksum = 0;  // of the list
   int64_t instructions = 0;

@@ -21,9 +21,10 @@ struct PlacementCosts {
 ///                   (a gather of ZeRO 3 that the compute does not hide): the unit that the pass reaches last
 ///                   takes the rest. The UPDATEs of a layer's units share the layer's time by trained parameters.
 /// Collectives       A GATHER before the first forward (micro −1) takes the layer's `begin`; without one the layer's
-///                   first FORWARD takes it too. A GATHER for one pass takes the layer's entry time if the stage's pass begins with the layer, else no time. The last
-///                   micro-batch (micro −1 or num_micro − 1) may sum a layer's gradients in several instructions:
-///                   the first takes the layer's `sync`. All other sums, JOIN and NORM take no time.
+///                   first FORWARD takes it too. A GATHER for one pass takes the layer's entry time if the stage's
+///                   pass begins with the layer, else no time. The last micro-batch (micro −1 or num_micro − 1) may
+///                   sum a layer's gradients in several instructions: the first on the gradient link takes the layer's
+///                   `sync`. All other sums, JOIN and NORM take no time.
 /// Simulated with these times, a Program agrees with the stage model (stage_instance) as program/README.md says.
 std::vector<int64_t> instruction_times(const Program&, const ModelSpec&, const Placement&, const PlacementCosts&);
 

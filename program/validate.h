@@ -19,7 +19,7 @@ namespace tern {
 /// Order    per micro-batch: FORWARD(u) after FORWARD(u−1); BACKWARD_INPUT(u) after FORWARD(u) and BACKWARD_INPUT(u+1);
 ///          RECOMPUTE(u) between FORWARD(u) and BACKWARD_INPUT(u), at most once; BACKWARD_WEIGHT(u) after
 ///          BACKWARD_INPUT(u) (the embedding's: after BACKWARD_INPUT(1)). If the neighbour u−1 or u+1 is on another
-///          rank, the instruction reads the neighbour's result instead. All instructions of a unit are on one rank.
+///          rank, the instruction reads the neighbour's result instead. The passes, MERGEs and UPDATE of a unit are on one rank.
 /// Bits     what adds to one gradient comes in order of micro-batches: a unit's BACKWARD_WEIGHTs, and the head's
 ///          FORWARDs, which add the gradient of the projection and the loss.
 /// Needs    each pass reads the buffers that the pass takes: x, saved, dy, left.

@@ -11,7 +11,7 @@ namespace tern {
 
 constexpr int64_t kGroupedCodes = 256;
 /// 256 neighbours of a row: number i is scales[i/16]·codes[i] + leasts[i/16], in real numbers. Codes of Q4_0, Q5_0 and Q6_K stand
-/// as they are stored, from 0 up; what these types subtract from a code is, times the scale, in leasts.
+/// as they are stored, from 0 up: these types subtract 8, 16 and 32 from a code, and leasts are minus that times the scale.
 struct CodeGroups {
   int8_t codes[kGroupedCodes];
   float scales[kGroupedCodes / 16], leasts[kGroupedCodes / 16];
@@ -23,7 +23,7 @@ struct CodeGroups {
 /// of dense types, of NF4 and NF4_1, and of the IQ types of 2 and 3 bits, whose codes are points of a lattice.
 bool has_code_groups(WeightType);
 /// `blocks`: whole blocks, together at most 256 numbers. Where they have fewer, the groups behind the last become
-/// zero. Scales and leasts are those of the type's decoder, rounded as there; leasts of Q4_0, Q5_0, Q6_K: -8, -16, -32 times the scale.
+/// zero. Scales and leasts are those of the type's decoder, rounded as there.
 /// The same under every instruction set.
 /// `row`: for types with learned tables. Errors  bug: a type without groups, sizes that do not match.
 void code_groups(WeightType, std::span<const std::byte> blocks, CodeGroups& out, const RowCodebook& row = {});

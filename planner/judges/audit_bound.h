@@ -1,7 +1,7 @@
 #pragma once
-// A second lower bound of an instance's makespan, for judging a plan without trusting the search that made it. It
-// shares no code with the search: plain loops, its own walk through the pipeline, its own price of memory. Weaker where
-// the search looks harder, never above the truth.
+// A second lower bound of an instance's makespan, for judging a plan without trusting the search that made it: plain
+// loops, its own walk through the pipeline, its own price of memory. With the search it shares only what defines the
+// question: the instance's check and a schedule's order. Weaker where the search looks harder, never above the truth.
 
 #include <cstdint>
 
