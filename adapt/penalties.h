@@ -4,7 +4,7 @@
 
 #include "adapt/numbers_file.h"
 #include "adapt/task_model.h"
-#include "train/split_step.h"
+#include "train/step_gradients.h"
 
 namespace tern {
 

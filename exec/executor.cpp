@@ -52,6 +52,7 @@ struct Runner {
   Summands summands{in, collectives};
   GatheredWeights gathered{in, collectives};
   EarlyUpdates early{in, collectives, summands};
+  int micro = -1;                       // whose `before` was called last
   SumsBeside sums{in.clock, in.world};  // the last member: its thread ends before what it uses
 
   Arena& arena() const { return in.compute.arena; }
@@ -161,6 +162,25 @@ struct Runner {
       TraceEvent& e = result.trace[s.place];
       e.start_s = seconds_between(result.begin_ns, s.begin_ns), e.duration_s = seconds_between(s.begin_ns, s.end_ns);
     }
+  }
+
+  // --- calls on the way ---
+
+  void call_before(const Instruction& i) {
+    if (!in.calls) return;
+    const auto call = [](const auto& function, auto... what) {
+      if (function) function(what...);
+    };
+    const bool is_norm = i.op == Opcode::norm;
+    const int next = is_norm ? program.num_micro : std::max(i.micro, micro);
+    if (next > micro) {
+      TERN_CHECK(next == micro + 1 && (is_norm || i.micro >= 0), "execute: micro-batch {} follows {}", next, micro);
+      record_sums(sums.wait());
+      if (micro >= 0) call(in.calls->after, static_cast<size_t>(micro));
+      if (!is_norm) call(in.calls->before, static_cast<size_t>(next));
+      micro = next;
+    }
+    if (is_norm) call(in.calls->between);
   }
 
   void merge(const Instruction& i) {
@@ -373,6 +393,7 @@ struct Runner {
     for (size_t place = 0; place < program.instructions.size(); ++place) {
       const Instruction& i = program.instructions[place];
       await_sums(i);
+      call_before(i);
       const bool alone = !sums.any();  // who else sends or receives has its bytes counted beside
       InstructionBytes b{.before = now(MemoryClass::activations) - before_run};
       const int64_t workspace_before = now(MemoryClass::workspace);

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "comm/comm.h"
 #include "exec/micro_batch.h"
+#include "exec/step_calls.h"
 #include "model/unit.h"
 #include "program/program.h"
 #include "program/simulate.h"
@@ -56,6 +57,8 @@ struct ExecuteInput {
   std::optional<int64_t> step_targets = {};
   // simulate(program).replay; empty: execute simulates the Program itself.
   std::span<const InstructionBytes> predicted = {};
+  // Only for a Program with NORM, of one pipeline device, that has its micro-batches one after the other (TERN_CHECK).
+  const StepCalls* calls = nullptr;
   Clock& clock = real_clock();  // times of the trace
   // true: sums over replicas run beside the compute; false: where the list has them. The bits are the same.
   bool sums_beside = true;

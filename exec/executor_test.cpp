@@ -177,6 +177,38 @@ TEST(Executor, AStepWithoutTargetsChangesNothing) {
   EXPECT_TRUE(bits(run.spec, run.weights) == before);
 }
 
+TEST(Executor, CallsOnTheWayComeInOrderAndSeeTheGradients) {
+  for (const Case& c : {kCases[0], kCases[5]}) {  // with a tied table, too
+    Bench run(c), plain(c);
+    const Program p = training_program(run.spec, run.costs, Recompute::none);
+    const std::vector<std::byte> zeros = bits(run.spec, run.gradients);
+    std::string order;
+    std::vector<std::byte> after, between;
+    const StepCalls calls{.before = [&](size_t micro) { order += fmt::format("b{} ", micro); },
+                          .after =
+                              [&](size_t micro) {
+                                order += fmt::format("a{} ", micro);
+                                after = bits(run.spec, run.gradients);
+                              },
+                          .between = [&] { order += "n", between = bits(run.spec, run.gradients); }};
+    run.execute_with(p, c.multiply, 1.0, &calls);
+    std::string want;
+    for (int m = 0; m < p.num_micro; ++m) want += fmt::format("b{} a{} ", m, m);
+    EXPECT_EQ(order, want + "n");
+    EXPECT_NE(after, zeros);
+    EXPECT_EQ(after, between);
+    plain.execute_with(p, c.multiply);
+    EXPECT_EQ(bits(run.spec, run.weights), bits(plain.spec, plain.weights));
+    EXPECT_THROW(
+        {
+          Program q = p;
+          std::erase_if(q.instructions, [](const Instruction& i) { return i.op == Opcode::norm; });
+          run.execute_with(q, c.multiply, 1.0, &calls);
+        },
+        Bug);
+  }
+}
+
 TEST(Executor, RefusesATiedTableThatIsNotJoined) {
   Bench run(kCases[5]);
   ASSERT_TRUE(run.spec.head().tied);

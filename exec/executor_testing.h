@@ -149,14 +149,16 @@ struct Bench {
     for_each_fixed(spec, weights, [](const ParameterInfo&, Tensor& t) { t.fill_zero(); });
   }
 
-  ExecuteResult execute_with(const Program& p, Multiply multiply, double scale = 1.0) {
+  ExecuteResult execute_with(const Program& p, Multiply multiply, double scale = 1.0,
+                             const StepCalls* calls = nullptr) {
     return execute(p, {.spec = spec,
                        .weights = source,
                        .gradients = &gradients,
                        .micro_batches = batches,
                        .loss_scale = scale,
                        .compute = {arena, multiply},
-                       .update = &*update});
+                       .update = &*update,
+                       .calls = calls});
   }
   /// Runs the Program without NORM and UPDATE, which would clear the gradients.
   ExecuteResult add_gradients(Program p, Multiply multiply, double scale = 1.0) {

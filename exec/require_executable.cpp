@@ -98,6 +98,8 @@ void require_input(const Program& program, const ExecuteInput& in) {
              "execute: {} micro-batches given, the Program takes {}", in.micro_batches.size(), program.num_micro);
   TERN_CHECK(!training || in.gradients, "execute: a training program needs gradients");
   TERN_CHECK(!updates || in.update, "execute: NORM and UPDATE need an update");
+  TERN_CHECK(!in.calls || (updates && program.num_ranks == 1), "execute: calls in a step of {} pipeline devices",
+             program.num_ranks);
   TERN_CHECK(in.update || (!has(Opcode::merge) && program.devices_per_rank * program.num_ranks == 1),
              "execute: sums over groups and ranks need an update");
   TERN_CHECK(

@@ -16,7 +16,7 @@ namespace tern {
 /// Reads the value of --fix, "tp=8,pp=4,schedule=1f1b,layers=even". Errors: usage "--fix: …" for an unknown axis (with
 /// the nearest), a value that the axis cannot have, an axis given twice.
 PinnedAxes parse_pinned(std::string_view text);
-/// The axes as such a text, in a fixed order: parse_pinned(to_string(x)) == x.
+/// The axes as such a text, in a fixed order; the framework is left out. parse_pinned reads it back, unless it is empty.
 std::string to_string(const PinnedAxes&);
 
 /// Names of the axes that are given, in the order of to_string; the value of one ("" where it is free).
@@ -25,7 +25,7 @@ std::string axis_value(const PinnedAxes&, std::string_view axis);
 /// A copy with one axis free; a copy with `from`'s value of it. Errors: as parse_pinned, for an unknown axis.
 PinnedAxes without_axis(const PinnedAxes&, std::string_view axis);
 PinnedAxes with_axis(const PinnedAxes&, const PinnedAxes& from, std::string_view axis);
-/// A plan's value of every axis. An axis of layers has a value only if all layers share it.
+/// A plan's value of every axis that means anything under the choice. An axis of layers has a value only if all layers share it.
 PinnedAxes axes_of(const OuterChoice&, const std::vector<PlannedLayers>&);
 
 /// "" if three things hold: the choice has the pinned value of each axis of mesh and pipeline that means anything under it; the

@@ -28,10 +28,8 @@ struct Bytes {
     add(i.workspace_bytes), add(i.flops), add(i.bytes_moved);
     add(i.stage), add(i.peer), add(static_cast<int64_t>(i.axis)), add(i.message_bytes);
     add(i.waits);
-    if (i.exchanged_bytes > 0) add(i.exchanged_bytes);
-    if (i.swapped_bytes > 0) add(i.swapped_bytes);
-    if (i.ring_bytes > 0) add(-i.ring_bytes);  // negative: not a swap of as many
-    if (i.routed_bytes > 0) add(i.routed_bytes), add(i.told_bytes);
+    const std::vector<int64_t> group{i.exchanged_bytes, i.swapped_bytes, i.ring_bytes, i.routed_bytes, i.told_bytes};
+    if (group != std::vector<int64_t>(group.size())) add(group);
   }
 };
 

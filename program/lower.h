@@ -36,10 +36,10 @@ namespace tern {
 ///           - before a stage's backward: the device's SENDs of gradients, except the newest
 ///           - before a layer's FORWARDs: STOREs, except the newest; before a LOAD: all STOREs
 ///           - before a `summand` begins: all SCATTERs; before NORM: all transfers
-///           - before a layer's passes: all SCATTERs, if they sum more bytes than the layer's own. In forwards of the head's
-///             stage the head's bytes count as the layer's own, too. Not the SCATTER of the head: after it the other layers of
-///             the stage go on with the same micro-batch until a `summand` begins
-///           - before the head's FORWARD: all SCATTERs
+///           - before the head's passes: all SCATTERs
+///           - before another layer's passes: all SCATTERs, if they sum more bytes than the layer's own. In forwards of the
+///             head's stage the head's bytes count as the layer's own, too. But none is joined here while the oldest SCATTER
+///             under way is the head's of this micro-batch: the next `summand` that begins joins it
 /// Groups    After u's last BACKWARD_WEIGHT in a group of micro-batches: MERGE, if leaf_step (sum_order.h) adds or keeps sums.
 /// Order     Weight gradients of a unit are added in micro-batch order, whatever the schedule: same bits.
 /// Sizes     a unit: unit_cost_in_mesh of Placement::query; a SEND: the unit's output; a collective: the whole tensor.

@@ -4,6 +4,7 @@
 
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "base/bug.h"
 #include "base/error.h"
@@ -303,6 +304,15 @@ TEST(Checksum, ChangesWithEveryField) {
   EXPECT_TRUE(changed([&](Program& q) { at(q).axis = MeshAxis::all; }));
   EXPECT_TRUE(changed([&](Program& q) { ++at(q).message_bytes; }));
   EXPECT_TRUE(changed([&](Program& q) { at(q).waits.push_back(0); }));
+  std::set<uint32_t> sums;  // as many bytes, each time of another kind
+  for (int64_t Instruction::*bytes : {&Instruction::exchanged_bytes, &Instruction::swapped_bytes,
+                                      &Instruction::ring_bytes, &Instruction::routed_bytes, &Instruction::told_bytes}) {
+    Program q = p;
+    at(q).*bytes = 64;
+    sums.insert(checksum(q));
+    EXPECT_NE(checksum(q), checksum(p));
+  }
+  EXPECT_EQ(sums.size(), 5u);
   EXPECT_TRUE(changed([&](Program& q) { ++q.num_micro; }));
   EXPECT_TRUE(changed([&](Program& q) { ++q.num_units; }));
   EXPECT_TRUE(changed([&](Program& q) { ++q.num_ranks; }));

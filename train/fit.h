@@ -35,7 +35,8 @@ struct PredictedMemory {
   int64_t text = 0;                  // memory to encode the longest document, before the tensors are allocated
   int64_t tensors() const;           // what the Arena will have counted at its peak
   int64_t total() const { return std::max(tensors() + scratch + data, text) + process; }
-  /// The classes with their names, in the order above; messages and the whole model only if there are any.
+  /// The classes that tables show, with their names, in the order above: messages and the whole model only if there are any;
+  /// never `checkpoint`, `beginning` and `text`.
   std::vector<std::pair<std::string_view, int64_t>> classes() const;
 };
 

@@ -101,19 +101,20 @@ void RankTrainer::settle(const char* what) {
 }
 
 ExecuteResult RankTrainer::run_step(const ExecuteInput& input, int64_t number) {
-  const auto change = [&] { change_gradients(number); };
   StepCompanion* const companion = hooks_.companion;
-  if (!companion)
-    return hooks_.gradients || keeps_a() ? execute_around(program_, input, change) : execute(program_, input);
-  return execute_around(program_, input,
-                        {.before = [&](size_t micro) { companion->before(input.micro_batches[micro]); },
-                         .after = [&](size_t) { companion->after(update_->weights, update_->gradients); },
-                         .between =
-                             [&] {
-                               change();
-                               if (input.step_targets > 0)
-                                 companion->update(number, learning_rate(s_.schedule, number));
-                             }});
+  if (!companion && !hooks_.gradients && !keeps_a()) return execute(program_, input);
+  StepCalls calls{.between = [&] { change_gradients(number); }};
+  if (companion)
+    calls = {.before = [&](size_t micro) { companion->before(input.micro_batches[micro]); },
+             .after = [&](size_t) { companion->after(update_->weights, update_->gradients); },
+             .between =
+                 [&] {
+                   change_gradients(number);
+                   if (input.step_targets > 0) companion->update(number, learning_rate(s_.schedule, number));
+                 }};
+  ExecuteInput in = input;
+  in.calls = &calls;
+  return execute(program_, in);
 }
 
 Compute RankTrainer::compute() {

@@ -24,8 +24,9 @@ struct SettingsChange {
   // schedule or optimizer, or fewer steps than the checkpoint has done. Order: model, tokenizer and data; options that make another kind of
   // run (--method, --optimizer, --async-rule, …); other settings in the order of settings_facts; settings that are not set now.
   std::vector<std::string> refused;
-  // These do no harm, but the bits may differ from those of an uninterrupted run: another micro-batch, sum-groups, multiply, or number of
-  // steps under a schedule that depends on it; of `made_by`, another version, instruction set, number of threads or multiplier.
+  // These do no harm, but the bits may differ from those of an uninterrupted run: another micro-batch, sum-groups or multiply; under a
+  // schedule that depends on the number of steps, another such number, and warmup-steps or decay-steps that moved with it; every fact of
+  // `made_by` that differs (version, instruction set, threads, tensor-parallel, …).
   std::vector<std::string> warned;
 };
 SettingsChange compare_settings(const Manifest& checkpoint, const Facts& settings, const Facts& made_by);

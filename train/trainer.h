@@ -14,8 +14,8 @@
 #include "train/fit.h"
 #include "train/peak_rate.h"
 #include "train/settings.h"
-#include "train/split_step.h"
 #include "train/step_companion.h"
+#include "train/step_gradients.h"
 
 namespace tern {
 

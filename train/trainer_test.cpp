@@ -6,9 +6,13 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <thread>
 
 #include "base/error.h"
 #include "base/fault_io.h"
@@ -442,6 +446,27 @@ TEST(Train, ATraceThatCannotBeWrittenIsToldAndTheRunGoesOn) {
   train(run.settings, hooks, disk);
   EXPECT_NE(notes.find("--trace run.trace: not written, as no step ran"), std::string::npos) << notes;
   EXPECT_FALSE(disk.stat("run.trace"));
+}
+
+// A step that runs in parts is one line of time, too.
+TEST(Train, ATraceOfAStepInPartsHasOneClock) {
+  TextRun run;
+  run.settings.trace = "run.trace";
+  MemoryIo disk;
+  const auto pause = [](const StepGradients&) { std::this_thread::sleep_for(std::chrono::milliseconds(1)); };
+  ASSERT_EQ(train(run.settings, {.gradients = pause}, disk).last_step, 4);
+  const auto document = nlohmann::json::parse(disk.read("run.trace"));
+  double last_backward = 0;
+  std::map<std::string, double> begins;  // of the measured instructions after the pause
+  for (const auto& e : document.at("traceEvents")) {
+    if (e.at("ph") != "X" || e.at("pid") != 1) continue;
+    const std::string name = e.at("name");
+    if (name.starts_with("BACKWARD")) last_backward = std::max(last_backward, e.at("ts").get<double>());
+    if (name.starts_with("NORM") || name.starts_with("UPDATE")) begins[name] = e.at("ts").get<double>();
+  }
+  EXPECT_GT(last_backward, 0);
+  EXPECT_GT(begins.size(), 2u);
+  for (const auto& [name, begin] : begins) EXPECT_GE(begin, last_backward + 1000) << name << ", in microseconds";
 }
 
 }  // namespace

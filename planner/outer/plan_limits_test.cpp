@@ -107,10 +107,20 @@ TEST(PlanLimits, AnyFitEndsByCountedWork) {
   EXPECT_LT(found.work, 10'000'000);
   // Exactly so much is enough, and less is not.
   EXPECT_TRUE(within(found.work, 8 * kGB).found);
-  const PlanAnswer less = within(found.work / 2, 8 * kGB);
-  EXPECT_FALSE(less.found);
-  EXPECT_TRUE(less.interrupted);
-  EXPECT_FALSE(less.proven_infeasible);
+  // Wherever the work runs out: among the tables, between two choices or within the last one.
+  for (int64_t part = 0; part < 16; ++part) {
+    const int64_t work = 1 + (found.work - 2) * part / 16;
+    const PlanAnswer less = within(work, 8 * kGB);
+    EXPECT_FALSE(less.found) << work;
+    EXPECT_TRUE(less.interrupted) << work;
+    EXPECT_FALSE(less.proven_infeasible) << work;
+  }
+  // Also where none fits, and all choices are tried in vain if there is work enough.
+  constexpr int64_t kTooSmall = 1'426'000'000;
+  const PlanAnswer none = within(10'000'000, kTooSmall);
+  EXPECT_TRUE(!none.found && !none.interrupted);
+  for (int64_t left = 1; left < none.work; left *= 2)
+    EXPECT_TRUE(within(none.work - left, kTooSmall).interrupted) << left;
   // A choice that is taken fits: with its axes alone there is a plan.
   request.any_fit_within = 0;
   const OuterChoice& c = found.plan.choice;

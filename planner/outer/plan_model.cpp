@@ -113,6 +113,7 @@ class OuterSearch {
       if (plan.found) take(order[i], plan.assignment, plan.makespan, plan.makespan, plan.makespan);
     }
     out_.work = request_.any_fit_within - left;
+    out_.interrupted |= !out_.found && left <= 0;
     finish();
   }
 
