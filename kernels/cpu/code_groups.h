@@ -10,8 +10,8 @@
 namespace tern {
 
 constexpr int64_t kGroupedCodes = 256;
-/// 256 neighbours of a row: number i is scales[i/16]·codes[i] + leasts[i/16], in real numbers. Codes of Q4_0, Q5_0 and Q6_K stand
-/// as they are stored, from 0 up: these types subtract 8, 16 and 32 from a code, and leasts are minus that times the scale.
+/// 256 neighbours of a row: number i is scales[i/16]·codes[i] + leasts[i/16], in real numbers. What a type subtracts from a stored
+/// code before it is scaled (Q4_0 8, Q5_0 16, Q6_K 32) is subtracted here.
 struct CodeGroups {
   int8_t codes[kGroupedCodes];
   float scales[kGroupedCodes / 16], leasts[kGroupedCodes / 16];

@@ -50,35 +50,34 @@ void groups_q8_0(const uint8_t* b, int64_t count, CodeGroups& out) {
     __builtin_memcpy(out.codes + 32 * n, b + 2, 32);
   }
 }
-/// 16 bytes of nibbles, low ones first.
-inline void nibbles(const uint8_t* q, int8_t* out) {
+/// 16 bytes of nibbles, low ones first, `less` subtracted.
+inline void nibbles(const uint8_t* q, uint8_t less, int8_t* out) {
   const Bytes b = load_16(q);
-  store_16(out, b & 15);
-  store_16(out + 16, b >> 4);
+  store_16(out, (b & 15) - less);
+  store_16(out + 16, (b >> 4) - less);
 }
-inline void nibbles_and_fifth(const uint8_t* q, uint32_t fifth, int8_t* out) {
+inline void nibbles_and_fifth(const uint8_t* q, uint32_t fifth, uint8_t less, int8_t* out) {
   const Bytes b = load_16(q);
-  store_16(out, (b & 15) | bits_as(static_cast<uint16_t>(fifth), 16));
-  store_16(out + 16, (b >> 4) | bits_as(static_cast<uint16_t>(fifth >> 16), 16));
+  store_16(out, ((b & 15) | bits_as(static_cast<uint16_t>(fifth), 16)) - less);
+  store_16(out + 16, ((b >> 4) | bits_as(static_cast<uint16_t>(fifth >> 16), 16)) - less);
 }
 void groups_q4_0(const uint8_t* b, int64_t count, CodeGroups& out) {
-  for (int64_t n = 0; n < count; ++n, b += 18)
-    scale_32(out, n, half(b), half(b) * -8.0f), nibbles(b + 2, out.codes + 32 * n);
+  for (int64_t n = 0; n < count; ++n, b += 18) scale_32(out, n, half(b)), nibbles(b + 2, 8, out.codes + 32 * n);
 }
 void groups_q4_1(const uint8_t* b, int64_t count, CodeGroups& out) {
   for (int64_t n = 0; n < count; ++n, b += 20)
-    scale_32(out, n, half(b), half(b + 2)), nibbles(b + 4, out.codes + 32 * n);
+    scale_32(out, n, half(b), half(b + 2)), nibbles(b + 4, 0, out.codes + 32 * n);
 }
 void groups_q5_0(const uint8_t* b, int64_t count, CodeGroups& out) {
   for (int64_t n = 0; n < count; ++n, b += 22) {
-    scale_32(out, n, half(b), half(b) * -16.0f);
-    nibbles_and_fifth(b + 6, number_at<uint32_t>(b + 2), out.codes + 32 * n);
+    scale_32(out, n, half(b));
+    nibbles_and_fifth(b + 6, number_at<uint32_t>(b + 2), 16, out.codes + 32 * n);
   }
 }
 void groups_q5_1(const uint8_t* b, int64_t count, CodeGroups& out) {
   for (int64_t n = 0; n < count; ++n, b += 24) {
     scale_32(out, n, half(b), half(b + 2));
-    nibbles_and_fifth(b + 8, number_at<uint32_t>(b + 4), out.codes + 32 * n);
+    nibbles_and_fifth(b + 8, number_at<uint32_t>(b + 4), 0, out.codes + 32 * n);
   }
 }
 
@@ -175,15 +174,15 @@ void groups_q5_k(const uint8_t* b, int64_t count, CodeGroups& out) {
 void groups_q6_k(const uint8_t* b, int64_t count, CodeGroups& out) {
   if (count == 0) return;
   const float d = half(b + 208);
-  out.by_16 = out.has_leasts = true;
+  out.by_16 = true;
 #pragma GCC unroll 16
   for (int sub = 0; sub < 16; ++sub) {
     out.scales[sub] = d * static_cast<float>(static_cast<int8_t>(b[192 + sub]));
-    out.leasts[sub] = out.scales[sub] * -32.0f;
+    out.leasts[sub] = 0;
     const int half = sub / 8, row = sub / 2 % 4, lane = sub % 2 * 16;
     const Bytes low = shifted(load_16(b + half * 64 + row % 2 * 32 + lane), row / 2 * 4) & 15;
     const Bytes high = shifted(load_16(b + 128 + half * 32 + lane), row * 2) & 3;
-    store_16(out.codes + 16 * sub, low | high << 4);
+    store_16(out.codes + 16 * sub, (low | high << 4) - 32);
   }
 }
 

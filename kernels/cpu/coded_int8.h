@@ -8,8 +8,8 @@
 //         f32; of each 256 neighbours chain g takes the g-th 32: it adds (scale_w·s)·(the exact sum of their products of
 //         codes); if the type's weights are scale_w·code + least_w, it then adds least_w·(s·(the exact sum of x's codes)).
 //         For types with a scale for each 16 numbers it adds the products of the first 16, then those of the second 16; then, if
-//         the type has least_w, that term for the first 16, then for the second. Every
-//         product and sum is rounded once. At the end chains 4 apart are added, then 2, 1 apart, then the bias. The same bits
+//         the type has least_w, that term for the first 16, then for the second. What a chain adds is a fused multiply-add: it
+//         is rounded with the sum, once. The factors in brackets are rounded before. At the end chains 4 apart are added, then 2, 1 apart, then the bias. The same bits
 //         under every instruction set, for any m, pieces, threads.
 // Twin    kernels/ref/coded_int8_ref.h, compared by equality.
 

@@ -16,7 +16,7 @@ namespace {
 
 constexpr int64_t kInt8Panel = 64;  // rows of w
 constexpr int64_t kXRows = 64;      // of x at most, so that a row of w is unpacked or fetched once for many
-constexpr int64_t kRounded = kInt8Columns / 256;  // of x: what a thread keeps on its stack, 192 KiB (224 with VNNI)
+constexpr int64_t kRounded = kInt8Columns / 256;  // of x: what a thread keeps on its stack, 224 KiB
 constexpr int64_t kInt8Parallel = 1 << 16;        // multiply-adds: below, starting threads costs more than it gives
 constexpr int64_t kUnpacked = 8;  // rows of w at a time: what was stored in parts is not loaded whole at once
 constexpr float kRoundToEven = 12582912.0f;  // 1.5·2^23: adding it rounds to an integer in the lowest bits
@@ -104,9 +104,7 @@ void round_row(const T* x, int64_t count, Rounded* to) {
       to->sums[g] = scale * static_cast<float>(first + second);
       to->sums_of_16[0][g] = scale * static_cast<float>(first),
       to->sums_of_16[1][g] = scale * static_cast<float>(second);
-#if defined(__AVX512VNNI__)
       to->less[0][g] = -128 * first, to->less[1][g] = -128 * second;
-#endif
       __builtin_memcpy(to->codes + place_of_group(g), codes, 16);
       __builtin_memcpy(to->codes + place_of_group(g) + kToSecond, codes + 16, 16);
     }
@@ -134,7 +132,7 @@ inline void put_in_order(const CodeGroups& from, Unpacked& to) {
 /// Codes in memory, of any sign.
 template <bool kBy16, bool kWithLeasts>
 struct DotsUnpacked {
-  static constexpr int kMost = 128;
+  static constexpr int kMost = 128, kLess = 0;
   static constexpr bool kAnySign = true, kScalesOf16 = kBy16, kLeasts = kWithLeasts;
 };
 /// chains += the products of 256 numbers of a row of w and of x.
@@ -288,6 +286,9 @@ void unpack_stretch(const uint8_t* at, const RowCodebook& row, int64_t groups, S
     at = last;
   }
   codes = unpacked<Type>(at, row), scales = scales_of<Type>(at, row, groups);
+  if constexpr (Type::kLess > 0)
+    for (Codes* of : {&codes.j0.first, &codes.j0.second, &codes.j1.first, &codes.j1.second})
+      *of = _mm512_sub_epi8(*of, every_byte(Type::kLess));
 }
 struct TypeOfRows {
   bool by_16 = false, has_leasts = false;

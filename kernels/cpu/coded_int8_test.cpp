@@ -250,6 +250,51 @@ TEST(CodedInt8, ExtremesDoNotOverflow) {
   });
 }
 
+// A chain of one group of 32 in each stretch of 256: Q8_0 codes that give `dot`, a scale of x, and one of w that is a power of 2.
+struct OneGroup {
+  int dot;
+  float scale_x;
+  uint16_t scale_w;  // as an f16
+};
+/// The largest of 32 numbers that have this scale.
+float largest_of(float scale) {
+  float largest = scale * 127.0f;
+  for (int step = 0; step < 4 && largest / 127.0f != scale; ++step)
+    largest = std::nextafter(largest, largest / 127.0f < scale ? 1e30f : 0.0f);
+  EXPECT_EQ(largest / 127.0f, scale);
+  return largest;
+}
+void expect_chain(const std::vector<OneGroup>& groups, float wanted) {
+  CodedCase c{.k = kGroupedCodes * static_cast<int64_t>(groups.size())};
+  c.add(WeightType::q8_0, 1);
+  std::ranges::fill(c.bytes[0], 0);
+  std::vector<float> x(static_cast<size_t>(c.k));
+  for (size_t s = 0; s < groups.size(); ++s) {
+    const OneGroup& g = groups[s];
+    x[256 * s] = largest_of(g.scale_x), x[256 * s + 1] = g.scale_x;  // codes 127 and 1
+    uint8_t* block = c.bytes[0].data() + 34 * 8 * s;
+    std::memcpy(block, &g.scale_w, 2);
+    block[2] = static_cast<uint8_t>(g.dot / 127), block[3] = static_cast<uint8_t>(g.dot % 127);
+  }
+  expect_twins_bits<float, float>(c, x, false, false);
+  std::vector<float> y(1);
+  for_each_isa([&] {
+    multiply_coded_int8<float, float>(x, c.pieces, {}, 1, 1, c.k, false, y);
+    EXPECT_EQ(y[0], wanted);
+  });
+}
+
+// Sums that lie by less than an f64 tells above and below the middle of two numbers: whoever rounds twice is wrong.
+TEST(CodedInt8, AChainIsRoundedOnce) {
+  constexpr uint16_t kOne = 0x3c00, kTo8 = 0x1c00;                                      // 1 and 2^-8
+  const std::vector<OneGroup> above{{1, 1.0f, kOne}, {641, 6700417 * 0x1p-48f, kTo8}};  // 641·6700417 = 2^32 + 1
+  const float odd = 1 + 0x1p-23f;
+  expect_chain(above, odd);  // 1 + 2^-24·(1 + 2^-32)
+  const std::vector<OneGroup> below{
+      {1, 1.0f, kOne}, {1, 0x1p-15f, kTo8}, {14329, 599479 * 0x1p-49f, kTo8}};  // 14329·599479 = 2^33 - 1
+  expect_chain(below, odd);                                                     // 1 + 2^-23 + 2^-24·(1 - 2^-33)
+}
+
 // |Σ w·(x − x')| ≤ Σ|w|·amax/254, of decoded w and rounded x', and what sums in f32 round away.
 TEST(CodedInt8, ErrorIsThatOfRoundingTheActivations) {
   CodedCase c{.k = 512};

@@ -94,8 +94,8 @@ inline __attribute__((always_inline)) void add_group(const VecInt (&c)[kTileRows
                                                      Vec (&chains)[kTileRows]) {
 #pragma GCC unroll 16
   for (int r = 0; r < kTileRows; ++r) {
-    if constexpr (kProducts) chains[r] = chains[r] + __builtin_convertvector(c[r], Vec) * (s.w * splat(s.x[r]));
-    if constexpr (kLeasts) chains[r] = chains[r] + s.least * splat(s.sums[r]);
+    if constexpr (kProducts) chains[r] = fma(__builtin_convertvector(c[r], Vec), s.w * splat(s.x[r]), chains[r]);
+    if constexpr (kLeasts) chains[r] = fma(s.least, splat(s.sums[r]), chains[r]);
   }
 }
 

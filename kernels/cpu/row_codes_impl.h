@@ -3,8 +3,8 @@
 // A vector of codes has kCodeLanes lanes of 16 bytes, each of another group of 32 neighbours, kApart groups from the one before it.
 // A type is a struct: kBytes hold kNumbers neighbours. scales(): those of the 8 groups of 32 of 256 neighbours (kScalesOf16: of
 // their first sixteens, then of their second ones), and with kLeasts the offsets. codes<j>(): the first sixteen integers of groups
-// j, j + kApart and so on, then their second sixteen, from 0 to kMost; kAnySign: from -128 to 127. Layouts: beside the decoders
-// (decode_*_isa.cpp).
+// j, j + kApart and so on, then their second sixteen, from 0 to kMost; kAnySign: from -128 to 127. kLess: what is subtracted from
+// them before they are scaled, 0, 8 or 32. Layouts: beside the decoders (decode_*_isa.cpp).
 
 #include "kernels/cpu/decode_impl.h"
 
@@ -14,7 +14,7 @@ namespace {
 
 /// What most types are.
 struct Dots {
-  static constexpr int kMost = 15;
+  static constexpr int kMost = 15, kLess = 0;
   static constexpr bool kAnySign = false, kLeasts = false, kScalesOf16 = false;
   static constexpr int64_t kTogether = 1;  // stretches of 256 whose scales are made before their products
 };
@@ -117,10 +117,8 @@ struct DotsQ8_0 : Dots {
 };
 struct DotsQ4_0 : Dots {
   static constexpr int64_t kNumbers = 32, kBytes = 18;
-  static constexpr bool kLeasts = true;
-  static void scales(const uint8_t* b, const RowCodebook&, Eight* to, Eight* leasts) {
-    to[0] = half_scales<kBytes>(b), leasts[0] = to[0] * eight(-8.0f);
-  }
+  static constexpr int kLess = 8;
+  static void scales(const uint8_t* b, const RowCodebook&, Eight* to, Eight*) { to[0] = half_scales<kBytes>(b); }
   template <int j>
   static void codes(const uint8_t* b, const RowCodebook&, Codes* first, Codes* second) {
     const Codes nibbles = load_lanes<kApart * kBytes>(b + j * kBytes + 2);
@@ -185,14 +183,13 @@ struct DotsQ5K : DotsK {
 };
 struct DotsQ6K : Dots {
   static constexpr int64_t kNumbers = 256, kBytes = 210;
-  static constexpr int kMost = 63;
-  static constexpr bool kLeasts = true, kScalesOf16 = true;
-  static void scales(const uint8_t* b, const RowCodebook&, Eight* to, Eight* leasts) {
+  static constexpr int kMost = 63, kLess = 32;
+  static constexpr bool kScalesOf16 = true;
+  static void scales(const uint8_t* b, const RowCodebook&, Eight* to, Eight*) {
     const __m128i in_turn = _mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15);
     const __m128i apart = _mm_shuffle_epi8(load_16(b + 192), in_turn);
     const Eight d = eight(half(b + 208));
     to[0] = d * eight_signed_bytes(apart), to[1] = d * eight_signed_bytes(_mm_srli_si128(apart, 8));
-    leasts[0] = to[0] * eight(-32.0f), leasts[1] = to[1] * eight(-32.0f);
   }
   template <int j>
   static void codes(const uint8_t* b, const RowCodebook&, Codes* first, Codes* second) {

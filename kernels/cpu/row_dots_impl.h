@@ -16,16 +16,39 @@ constexpr int64_t kCodeLanes = 1, kApart = 8;
 
 /// A stretch of a row of x: 256 neighbours, rounded; behind the row's end zeros. codes: in the order of row_codes_impl.h's vectors.
 /// sums: a group's scale times the sum of its codes; sums_of_16: the same of its first and of its second sixteen. less: -128
-/// times the sums of the first and of the second sixteen codes, for products that take w without a sign.
+/// times the sums of the first and of the second sixteen codes, for products with codes of w that are too large by a constant.
 struct Rounded {
   alignas(64) int8_t codes[256];
   Eight scales, sums, sums_of_16[2];
-#if defined(__AVX512VNNI__)
   EightInt less[2];
-#endif
 };
 constexpr int64_t kToSecond = 16 * kCodeLanes;  // from a group's first sixteen codes to its second
 constexpr int64_t place_of_group(int64_t group) { return group % kApart * 2 * kToSecond + group / kApart * 16; }
+
+/// a·b + c, rounded once.
+inline Eight fused(Eight a, Eight b, Eight c) {
+#if defined(__FMA__)
+  return _mm256_fmadd_ps(a, b, c);
+#elif defined(__aarch64__)
+  float32x4_t of_a[2], of_b[2], to[2];
+  __builtin_memcpy(of_a, &a, 32), __builtin_memcpy(of_b, &b, 32), __builtin_memcpy(to, &c, 32);
+  for (int half = 0; half < 2; ++half) to[half] = vfmaq_f32(to[half], of_a[half], of_b[half]);
+  __builtin_memcpy(&c, to, 32);
+  return c;
+#else
+  // In doubles products are exact. Their sum is rounded to odd: where its last bit is even, it moves by one towards what was
+  // rounded away. So rounding it to f32 rounds the exact sum (Boldo and Melquiond 2008, IEEE Trans. Computers 57(4)).
+  typedef double Doubles __attribute__((vector_size(64)));
+  typedef int64_t Bits __attribute__((vector_size(64)));
+  const Doubles product = __builtin_convertvector(a, Doubles) * __builtin_convertvector(b, Doubles);
+  const Doubles added = __builtin_convertvector(c, Doubles), sum = product + added, of_added = sum - product;
+  const Doubles away = (product - (sum - of_added)) + (added - of_added);
+  const Bits up = away > 0.0, down = away<0.0, positive = sum> 0.0, even = ((Bits)sum & 1) - 1;
+  const Bits step = -2 * (up == positive) - 1;  // of the magnitude
+  const Doubles odd = (Doubles)((Bits)sum + (step & even & (up | down)));
+  return __builtin_convertvector(odd, Eight);
+#endif
+}
 
 /// The end of a product: chains 4, 2 and 1 apart.
 inline float sum_of_chains(const Eight& chains) {
@@ -236,19 +259,27 @@ struct Scales {
   Eight of[2], leasts[2];
 };
 
+/// Sums of products of codes, those of w less kLess; less: -128 times the sums of x's codes.
+template <class Type>
+inline Eight less_constant(EightInt sums, EightInt less) {
+  static_assert(Type::kLess == 0 || Type::kLess == 8 || Type::kLess == 32);
+  if constexpr (Type::kLess > 0) sums += less >> (Type::kLess == 8 ? 4 : 2);
+  return eight_floats(sums);
+}
+
 /// chains + the products of 256 numbers.
 template <class Type>
 inline Eight plus_products(const Stretch& w, const Scales& scales, const Rounded& x, Eight chains) {
   if constexpr (Type::kScalesOf16) {
-    chains = chains + eight_floats(sums_of_sixteens<Type, 0>(w, x)) * (scales.of[0] * x.scales);
-    chains = chains + eight_floats(sums_of_sixteens<Type, 1>(w, x)) * (scales.of[1] * x.scales);
-    if constexpr (Type::kLeasts) {
-      chains = chains + scales.leasts[0] * x.sums_of_16[0];
-      chains = chains + scales.leasts[1] * x.sums_of_16[1];
-    }
+    const Eight first = less_constant<Type>(sums_of_sixteens<Type, 0>(w, x), x.less[0]);
+    const Eight second = less_constant<Type>(sums_of_sixteens<Type, 1>(w, x), x.less[1]);
+    chains = fused(second, scales.of[1] * x.scales, fused(first, scales.of[0] * x.scales, chains));
+    if constexpr (Type::kLeasts)
+      chains = fused(scales.leasts[1], x.sums_of_16[1], fused(scales.leasts[0], x.sums_of_16[0], chains));
   } else {
-    chains = chains + eight_floats(sums_of_groups<Type>(w, x)) * (scales.of[0] * x.scales);
-    if constexpr (Type::kLeasts) chains = chains + scales.leasts[0] * x.sums;
+    const Eight sums = less_constant<Type>(sums_of_groups<Type>(w, x), x.less[0] + x.less[1]);
+    chains = fused(sums, scales.of[0] * x.scales, chains);
+    if constexpr (Type::kLeasts) chains = fused(scales.leasts[0], x.sums, chains);
   }
   return chains;
 }

@@ -33,7 +33,7 @@ float dot_int8_ref(std::span<const float> x, std::span<const CodeGroups> w) {
     const Group32 group = rounded_group(x.subspan(at, 32));
     const CodeGroups& groups = w[at / kGroupedCodes];
     const size_t g = at % kGroupedCodes / 32;
-    float leasts[2] = {};
+    float sums[2] = {};
     const auto add = [&](size_t begin, size_t end) {  // the numbers that have one scale
       int dot = 0, sum = 0;
       for (size_t i = begin; i < end; ++i) {
@@ -41,16 +41,16 @@ float dot_int8_ref(std::span<const float> x, std::span<const CodeGroups> w) {
         sum += group.codes[i];
       }
       const float scale = groups.scales[2 * g + begin / 16] * group.scale;
-      const float product = static_cast<float>(dot) * scale;
-      chains[g] += product;
-      leasts[begin / 16] = groups.leasts[2 * g + begin / 16] * (group.scale * static_cast<float>(sum));
+      chains[g] = std::fma(static_cast<float>(dot), scale, chains[g]);
+      sums[begin / 16] = group.scale * static_cast<float>(sum);
     };
     if (groups.by_16)
       add(0, 16), add(16, 32);
     else
       add(0, 32);
-    if (groups.has_leasts) chains[g] += leasts[0];
-    if (groups.has_leasts && groups.by_16) chains[g] += leasts[1];
+    if (groups.has_leasts)
+      for (size_t half = 0; half < (groups.by_16 ? 2 : 1); ++half)
+        chains[g] = std::fma(groups.leasts[2 * g + half], sums[half], chains[g]);
   }
   for (size_t apart = 4; apart > 0; apart /= 2)
     for (size_t i = 0; i < apart; ++i) chains[i] += chains[i + apart];
