@@ -114,13 +114,15 @@ void Engine::run_batch() {
   EngineStep& report = last_step_;
   report.ran = report.only_decodes = true;
   report.running = scheduler_.num_running();
+  const std::vector<DrawnAhead> ahead = draw_ahead(batch, logits);
   int64_t row = 0, rows = 0, decoding = 0, guessed = 0, places = 0;
-  for (const Work& work : batch) {
+  for (size_t i = 0; i < batch.size(); ++i) {
+    const Work& work = batch[i];
     rows += work.count, guessed += work.guesses;
     decoding += work.kind == WorkKind::decode, places += work.wants_logits;
     if (work.kind == WorkKind::prefill) report.prompt_tokens += work.count, report.only_decodes = false;
     if (!work.wants_logits) continue;
-    verify(work, logits, row);
+    verify(work, logits, row, ahead[i]);
     row += 1 + work.guesses;
   }
   const int64_t end_ns = clock_.now_ns();
@@ -181,8 +183,34 @@ Tensor Engine::compute(const Batch& batch) {
   return execute_(batch, pool_);
 }
 
+// The first token of each work, by all threads: rows know nothing of each other. Left to `verify` are rows where a guess is judged or a
+// grammar has its say: both keep what they learn.
+std::vector<Engine::DrawnAhead> Engine::draw_ahead(const Batch& batch, const Tensor& logits) {
+  std::vector<DrawnAhead> ahead(batch.size());
+  std::vector<std::pair<size_t, int64_t>> rows;  // of works, of logits
+  int64_t row = 0;
+  for (size_t i = 0; i < batch.size(); ++i) {
+    const Work& work = batch[i];
+    if (!work.wants_logits) continue;
+    const uint64_t id = work.sequence->id;
+    const bool judged = work.guesses > 0 && speculation_->odds(id, 0);
+    if (!judged && !samples_.at(id)->constrained) rows.emplace_back(i, row);
+    row += 1 + work.guesses;
+  }
+  if (rows.size() < 2) return ahead;
+#pragma omp parallel for schedule(dynamic, 1)
+  for (const auto& [i, at] : rows) {
+    std::vector<float> rounded, penalized;
+    try {
+      Running& run = *samples_.at(batch[i].sequence->id);
+      ahead[i].token = draw_token(run, row_of(logits, at, rounded), penalized);
+    } catch (...) { ahead[i].error = std::current_exception(); }
+  }
+  return ahead;
+}
+
 // Draws behind the last token, and behind each guess that is what was drawn. Keys of other guesses go.
-void Engine::verify(const Work& work, const Tensor& logits, int64_t row) {
+void Engine::verify(const Work& work, const Tensor& logits, int64_t row, const DrawnAhead& ahead) {
   Sequence& sequence = *work.sequence;
   Running& run = *samples_.at(sequence.id);
   const uint64_t id = sequence.id;
@@ -193,7 +221,7 @@ void Engine::verify(const Work& work, const Tensor& logits, int64_t row) {
     const size_t k = drawn.size();
     const Odds* odds = static_cast<int64_t>(k) < work.guesses ? speculation_->odds(id, k) : nullptr;
     const JudgedGuess guess{.token = odds ? guesses[k] : 0, .odds = odds};
-    draw(run, row_of(logits, row++, rounded_), odds ? &guess : nullptr);
+    draw(run, k == 0 ? ahead : DrawnAhead{}, row_of(logits, row++, rounded_), odds ? &guess : nullptr);
     ++last_step_.generated_tokens;
     const Event& event = events_.back();
     if (event.drawn) drawn.push_back(event.drawn->id);
@@ -218,11 +246,14 @@ void Engine::cache_prompts(const Batch& batch) {
 bool Engine::keeps_keys(int adapter) const { return !std::ranges::count(limits_.of_prompts, adapter); }
 
 // Leaves one event. Where it is the last of the sample, `run` is gone.
-void Engine::draw(Running& run, std::span<float> logits, const JudgedGuess* guess) {
+void Engine::draw(Running& run, const DrawnAhead& ahead, std::span<float> logits, const JudgedGuess* guess) {
   Event event = event_of(run);
   if (run.sample.first_token_s == 0) run.sample.first_token_s = seconds_between(run.submitted_ns, clock_.now_ns());
   try {
-    event.drawn = advance(run, logits, limits_.context, penalized_, event.text, guess);
+    if (ahead.error) std::rethrow_exception(ahead.error);
+    const DrawnToken drawn = ahead.token ? *ahead.token : draw_token(run, logits, penalized_, guess);
+    append_token(run, drawn, limits_.context, event.text);
+    event.drawn = drawn;
   } catch (const NotFinite&) {
     run.sample.reason = FinishReason::failed;
     run.sample.error = std::current_exception();

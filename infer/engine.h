@@ -1,9 +1,10 @@
 #pragma once
 // The engine that generates text. Its clients drive it: requests join and leave between steps, and each step runs one batch and
 // returns what became certain. It has no locks: one thread calls it, or several one after the other. A thread of its own makes
-// masks of grammars while a batch runs. Clock and executor are given to it, so that policies can be studied in virtual time.
+// masks of grammars while a batch runs; all compute threads draw. Clock and executor are given to it, so that policies can be studied in virtual time.
 
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
@@ -100,8 +101,14 @@ class Engine {
   bool keeps_keys(int adapter) const;
   void guess();
   Tensor compute(const Batch&);
-  void verify(const Work&, const Tensor& logits, int64_t row);
-  void draw(Running&, std::span<float> logits, const JudgedGuess* guess);
+  /// A token that was drawn, or why not; neither: it is still to be drawn.
+  struct DrawnAhead {
+    std::optional<DrawnToken> token = {};
+    std::exception_ptr error = {};
+  };
+  std::vector<DrawnAhead> draw_ahead(const Batch&, const Tensor& logits);
+  void verify(const Work&, const Tensor& logits, int64_t row, const DrawnAhead&);
+  void draw(Running&, const DrawnAhead&, std::span<float> logits, const JudgedGuess* guess);
   void end(Running&, Event);
   bool reclaim();
 

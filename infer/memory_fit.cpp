@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/system.h"
+#include "base/threads.h"
 #include "base/units.h"
 #include "infer/kv_on_disk.h"
 #include "kernels/cpu/matmul.h"
@@ -101,7 +102,8 @@ InferenceFit inference_fit(const ModelSpec& spec, DType dtype, const InferenceNe
   if (!evaluates) {
     fit.logits = needs.logit_rows * spec.vocab * (dtype == DType::f64 ? 8 : 4);
     fit.last += 2 * needs.logit_rows * spec.head().width * size;  // gathered, and normed (head_logits)
-    fit.sampler = spec.vocab * (2 * 4 + 2 * 16);  // rounded, with penalties; its candidates, and a sorted copy
+    // By each thread that draws: a row rounded, with penalties; its candidates, and a sorted copy.
+    fit.sampler = std::min<int64_t>(num_compute_threads(), needs.sequences) * spec.vocab * (2 * 4 + 2 * 16);
   }
   const ThreadWork work{
       .dtype = dtype, .tokens = needs.iteration_tokens, .sequence = needs.context, .in_integers = needs.in_integers};

@@ -54,10 +54,9 @@ void flush_text(Running& run, std::string& text) {
     emit(run, run.stops.finish(), text);
 }
 
-DrawnToken advance(Running& run, std::span<float> logits, int64_t context, std::vector<float>& scratch,
-                   std::string& text, const JudgedGuess* guess) {
+DrawnToken draw_token(Running& run, std::span<float> logits, std::vector<float>& scratch, const JudgedGuess* guess) {
   const Request& request = *run.request;
-  Sequence& sequence = run.sequence;
+  const Sequence& sequence = run.sequence;
   std::span<float> scores = logits;
   if (has_penalties(request.sampling) || run.constrained) {
     scratch.assign(logits.begin(), logits.end());
@@ -72,6 +71,12 @@ DrawnToken advance(Running& run, std::span<float> logits, int64_t context, std::
                    : sample_token(request.sampling, sequence.tokens, num_generated, stream, position, scores);
   drawn.log_probability = log_probability(logits, drawn.id);
   if (request.num_likeliest > 0) drawn.likeliest = likeliest(logits, request.num_likeliest);
+  return drawn;
+}
+
+void append_token(Running& run, const DrawnToken& drawn, int64_t context, std::string& text) {
+  const Request& request = *run.request;
+  Sequence& sequence = run.sequence;
   run.sample.sum_log_probability += drawn.log_probability;
   if (std::find(request.eos.begin(), request.eos.end(), drawn.id) != request.eos.end()) {
     run.sample.reason = FinishReason::eos;
@@ -82,10 +87,9 @@ DrawnToken advance(Running& run, std::span<float> logits, int64_t context, std::
     if (run.decoder) emit(run, run.stops.push(decoded(run, drawn.id)), text);
     run.sample.reason = after_token(run, context);
   }
-  if (run.sample.reason == FinishReason::none) return drawn;
+  if (run.sample.reason == FinishReason::none) return;
   flush_text(run, text);
   run.sample.stop = run.stops.matched();
-  return drawn;
 }
 
 }  // namespace tern

@@ -44,12 +44,13 @@ struct JudgedGuess {
   int32_t token = 0;
   const Odds* odds = nullptr;  // by which it was drawn
 };
-/// Draws a token by one row of logits (with a guess, by accept_or_draw), appends it, and adds to `text` what became certain. Sets sample.reason
-/// if the sample ends. `scratch` is memory for a row with penalties. Errors: NotFinite; usage: no token may follow (ConstrainedText). The
-/// sample is then as it was before.
-DrawnToken advance(Running&, std::span<float> logits, int64_t context, std::vector<float>& scratch, std::string& text,
-                   const JudgedGuess* guess = nullptr);
-/// Adds to `text` what was held back. For a sample that ends otherwise than by `advance`.
+/// Draws a token by one row of logits (with a guess, by accept_or_draw). `scratch` is memory for a row with penalties. The sample stays as it
+/// is. Errors: NotFinite; usage: no token may follow (ConstrainedText).
+DrawnToken draw_token(Running&, std::span<float> logits, std::vector<float>& scratch,
+                      const JudgedGuess* guess = nullptr);
+/// Appends a drawn token and adds to `text` what became certain. Sets sample.reason if the sample ends.
+void append_token(Running&, const DrawnToken&, int64_t context, std::string& text);
+/// Adds to `text` what was held back. For a sample that ends otherwise than by append_token.
 void flush_text(Running&, std::string& text);
 
 }  // namespace tern

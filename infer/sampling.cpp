@@ -70,6 +70,27 @@ int32_t pick(const Candidates& kept, double draw) {
   return kept.back().first;  // the sum fell short of 1 by rounding
 }
 
+// The odds of a score beside the highest one, not yet divided by their sum; of NaN 0: it is never drawn.
+double odds_of(const SamplingOptions& options, float score, double highest) {
+  const double p = std::exp((static_cast<double>(score) - highest) / options.temperature);
+  return p > 0 ? p : 0;
+}
+
+// pick(candidates(…), draw) without filters: all ids, in their order.
+int32_t pick_of_all(const SamplingOptions& options, std::span<const float> logits, double draw) {
+  const double highest = logits[static_cast<size_t>(greedy(logits))];
+  std::vector<double> odds(logits.size());
+  double total = 0, sum = 0;
+  for (size_t i = 0; i < logits.size(); ++i) total += odds[i] = odds_of(options, logits[i], highest);
+  size_t last = 0;
+  for (size_t i = 0; i < odds.size(); ++i) {
+    if (odds[i] == 0) continue;
+    last = i;
+    if (draw * total < (sum += odds[i])) break;
+  }
+  return static_cast<int32_t>(last);
+}
+
 // 0 where the id is not among them; they are in the order of ids.
 double probability(const Candidates& odds, int32_t id) {
   const auto found =
@@ -129,8 +150,7 @@ Candidates candidates(const SamplingOptions& options, std::span<const float> log
   kept.reserve(logits.size());
   for (size_t i = 0; i < logits.size(); ++i) {
     if (logits[i] == -std::numeric_limits<float>::infinity()) continue;  // most, under a grammar
-    const double p = std::exp((static_cast<double>(logits[i]) - highest) / options.temperature);
-    if (p > 0) kept.emplace_back(static_cast<int32_t>(i), p);  // NaN is never drawn
+    if (const double p = odds_of(options, logits[i], highest); p > 0) kept.emplace_back(static_cast<int32_t>(i), p);
   }
   if (options.top_k > 0 && options.top_k < static_cast<int64_t>(kept.size())) {
     Candidates sorted = kept;
@@ -163,7 +183,9 @@ int32_t sample_token(const SamplingOptions& options, std::span<const int32_t> hi
   check_logits(logits);
   apply_penalties(options, history, num_generated, logits);
   if (options.temperature == 0) return greedy(logits);
-  return pick(candidates(options, logits), uniform(options, "sample", sequence, position));
+  const double draw = uniform(options, "sample", sequence, position);
+  const bool filters = options.top_k > 0 || options.top_p < 1.0 || options.min_p > 0;
+  return filters ? pick(candidates(options, logits), draw) : pick_of_all(options, logits, draw);
 }
 
 DrawnGuess draw_guess(const SamplingOptions& options, std::span<const int32_t> history, int64_t num_generated,

@@ -115,6 +115,24 @@ TEST(Sampling, DrawsFollowTheDistribution) {
   EXPECT_LT(chi_square, 31.3);
 }
 
+// Without filters a token is drawn without a list of candidates; top_k of all ids makes one.
+TEST(Sampling, AFilterThatFiltersNothingChangesNoDraw) {
+  std::vector<float> base(1000);
+  for (size_t i = 0; i < base.size(); ++i) base[i] = static_cast<float>(i * 7919 % 1000) * 0.01f;
+  for (size_t i = 0; i < base.size(); i += 5) base[i] = -INFINITY;
+  base.back() = -INFINITY;
+  const SamplingOptions plain{.temperature = 0.7, .seed = 3}, filtered{.temperature = 0.7, .top_k = 1000, .seed = 3};
+  std::map<int32_t, int> seen;
+  for (uint64_t position = 0; position < 2000; ++position) {
+    std::vector<float> a = base, b = base;
+    const int32_t token = sample_token(plain, {}, 0, 1, position, a);
+    ASSERT_EQ(token, sample_token(filtered, {}, 0, 1, position, b)) << position;
+    ASSERT_NE(token % 5, 0);
+    ++seen[token];
+  }
+  EXPECT_GT(seen.size(), 200u);
+}
+
 TEST(Sampling, RangesAreNamed) {
   const auto message = [](const SamplingOptions& options) {
     try {

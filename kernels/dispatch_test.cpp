@@ -106,8 +106,8 @@ TEST(IsaSelfTest, NamesTheElementThatAWrongKernelGetsWrong) {
             [] {
               AttentionKernels<bf16> k = right.attention.bfloat16;
               k.forward = [](const AttentionShape& s, const AttentionSequence<bf16>& all, AttentionTile t,
-                             const bf16* q, bf16* out, float* lse, float* scratch) {
-                right.attention.bfloat16.forward(s, all, t, q, out, lse, scratch);
+                             const AttentionNext<bf16>& next, const bf16* q, bf16* out, float* lse, float* scratch) {
+                right.attention.bfloat16.forward(s, all, t, next, q, out, lse, scratch);
                 if (t.first > 0) out[t.first * s.out_stride] = to_bf16(3);
               };
               return k;

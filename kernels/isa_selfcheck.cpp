@@ -251,7 +251,8 @@ std::string compare_attention(const AttentionKernels<T>& kernels, const Attentio
   auto* const scratch = static_cast<float*>(thread_scratch(attention_scratch_bytes(c.shape)));
   const int64_t positions = kTileRows / c.shape.heads;
   for (int64_t i = 0; i < kLength; i += positions)
-    kernels.forward(c.shape, all, {0, i, std::min(positions, kLength - i)}, q.data(), out.data(), lse.data(), scratch);
+    kernels.forward(c.shape, all, {0, i, std::min(positions, kLength - i)}, {}, q.data(), out.data(), lse.data(),
+                    scratch);
   for (int64_t i = 0; i < kLength; i += positions)
     kernels.backward_queries(c.shape, gradients, {0, i, std::min(positions, kLength - i)}, scratch);
   for (int64_t i = 0; i < kLength; i += kKeyBlock)

@@ -123,7 +123,7 @@ class Study(TernRuns):
         if not result.exists():
             self.tern("adapt", a.model, "--stream", tasks.name, "--method", method, "--output", name, "--rank", a.rank,
                       "--seq", a.seq * self.tasks.longer, "--batch", batch, "--steps", steps, "--learning-rate", a.rate,
-                      "--eval-batches", self.tasks.judged // batch, "--checkpoint-every", 0, "--seed", seed,
+                      "--eval-batches", self.tasks.judged // batch, "--checkpoint-every", 0, "--seed", seed, "--dtype", a.dtype,
                       *(["--statistics-windows", a.windows] if method in ("inflora", "gainlora", "ewc") else []),
                       *(["--threads", a.threads] if a.threads else []))
         return json.loads(result.read_text(encoding="utf-8"))
@@ -228,6 +228,7 @@ def main() -> int:
     p.add_argument("--seq", type=int, default=128)
     p.add_argument("--batch", type=int, default=8)
     p.add_argument("--rate", default="2e-3")
+    p.add_argument("--dtype", default="f32", help="of tern: f32 or bf16")
     p.add_argument("--quick", action="store_true", help="three tasks each, one order, one seed, 4 steps: minutes, to see that it runs")
     p.add_argument("--matrices", action="store_true")
     args = p.parse_args()
@@ -239,7 +240,7 @@ def main() -> int:
         print("streams: TERN_DATA is not set; it names the folder of texts", file=sys.stderr)
         return 2
     args.tern, args.model, args.work = args.tern.resolve(), args.model.resolve(), args.work.resolve()
-    claim_folder(args, "model small bytes rows longest windows asked rank seq batch rate")
+    claim_folder(args, "model small bytes rows longest windows asked rank seq batch rate dtype")
     if args.small:
         args.model = small_model(args, pathlib.Path(data))
     for name in args.streams.split(","):

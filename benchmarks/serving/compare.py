@@ -12,7 +12,7 @@ and the time of the products at the rate of products in registers (product_rate:
 llama-server: of llama.cpp, built with its instruction sets on (`-DGGML_NATIVE=ON`, target
 llama-server). --make: only write the model. Needs numpy.
 """
-import argparse, http.client, json, pathlib, random, signal, socket, statistics, subprocess, sys, tempfile, threading, time, urllib.request
+import argparse, json, pathlib, random, signal, socket, statistics, subprocess, sys, tempfile, time, urllib.request
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -58,25 +58,31 @@ def of_llama(a, work):
 
 
 def steps_of_all(a, server, turn):
-    """Seconds between tokens of a text while those of all users decode, sorted: of a step each."""
-    times, rng = [[] for _ in range(a.users)], random.Random(turn)
-    prompts = [[rng.randrange(256, 4000) for _ in range(a.prompt)] for _ in times]
+    """Seconds between tokens of the first text while those of all users decode, sorted: of a step each. The other texts wait in their
+    sockets until it ends, so that reading them takes no time from the server."""
+    rng, sockets = random.Random(turn), []
+    for i in range(a.users):
+        ask = json.dumps({"prompt": [rng.randrange(256, 4000) for _ in range(a.prompt)], "max_tokens": a.tokens, "ignore_eos": True,
+                          "stream": True, "return_token_ids": True, "seed": i})
+        sockets.append(socket.create_connection(("127.0.0.1", server.port), timeout=600))
+        sockets[-1].sendall(f"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\nContent-Length: {len(ask)}\r\n\r\n{ask}".encode())
 
-    def ask(i):
-        c = http.client.HTTPConnection("127.0.0.1", server.port, timeout=600)
-        c.request("POST", "/v1/completions", json.dumps({"prompt": prompts[i], "max_tokens": a.tokens, "ignore_eos": True, "stream": True,
-                                                         "return_token_ids": True, "seed": i}))
-        for line in c.getresponse():
-            if line.startswith(b"data: {"):
-                times[i].append(time.perf_counter())
-    asking = [threading.Thread(target=ask, args=(i,)) for i in range(a.users)]
-    for t in asking:
-        t.start()
-    for t in asking:
-        t.join()
-    begin, end = max(t[0] for t in times), min(t[-1] for t in times)
-    gaps = sorted(b - a for t in times for a, b in zip(t, t[1:]) if a >= begin and b <= end)
-    return gaps if len(gaps) >= a.users * 8 else sys.exit(f"compare: all texts decode together for {len(gaps)} tokens only; raise --tokens")
+    def more(s):
+        return s.recv(1 << 20) or sys.exit("compare: the server closed a stream before its end")
+    times, seen, counts = [], b"", []
+    while b"data: [DONE]" not in seen:
+        seen += more(sockets[0])
+        times.append(time.perf_counter())
+    for s in sockets[1:]:
+        so_far = more(s)
+        counts.append(so_far.count(b"data: {"))
+        while b"data: [DONE]" not in so_far[-200:]:
+            so_far += more(s)
+    for s in sockets:
+        s.close()
+    if min(counts) < a.tokens // 2 or max(counts) > a.tokens or len(times) < a.tokens // 2:
+        sys.exit(f"compare: when the first text ended the others had {min(counts)} to {max(counts)} tokens of {a.tokens}; raise --tokens")
+    return sorted(y - x for x, y in zip(times[len(times) // 2:], times[len(times) // 2 + 1:]))
 
 
 def rates_of(a, work):

@@ -141,9 +141,16 @@ void attention_forward(const AttentionShape& shape, std::span<const AttentionSeq
   }
   const auto kernel = active<T>().forward;
   for_each_task(attention_scratch_bytes(shape), tasks.count(), work, [&](int64_t i, float* scratch) {
-    const auto [s, task] = tasks.place(i);
-    kernel(shape, sequences[s], tile_at(shape, task, positions, sequences[s].query_count), q, out,
-           lse.empty() ? nullptr : lse.data(), scratch);
+    const auto tile = [&](const TaskList::Place& at) {
+      return tile_at(shape, at.task, positions, sequences[at.sequence].query_count);
+    };
+    const TaskList::Place place = tasks.place(i);
+    AttentionNext<T> next;
+    if (const int64_t after = i - omp_get_num_threads(); after >= 0) {
+      const TaskList::Place at = tasks.place(after);
+      next = {&sequences[at.sequence], tile(at)};
+    }
+    kernel(shape, sequences[place.sequence], tile(place), next, q, out, lse.empty() ? nullptr : lse.data(), scratch);
   });
 }
 

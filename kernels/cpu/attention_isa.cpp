@@ -105,22 +105,26 @@ inline void shape_scores(const AttentionShape& shape, int64_t head, int64_t posi
   }
 }
 
-// One row of scores against a block: scaled, exponentiated against the running maximum, and the sums so far rescaled.
+// One row of scores against a block: scaled, exponentiated against the running maximum (unseen keys: zero), and the sums so far rescaled.
 struct Running {
   float top, total;
 };
-inline void fold_block(float* scores, float scale, Running& run, Rows sums, int64_t r) {
-  Vec best = splat(-kInfinity);
+inline void fold_block(float* scores, Seen seen, float scale, Running& run, Rows sums, int64_t r) {
+  VecInt lane;
+  for (int64_t i = 0; i < kLanes; ++i) lane[i] = static_cast<int32_t>(i);
+  Vec s[kKeyBlock / kLanes], best = splat(-kInfinity);
   for (int64_t j = 0; j < kKeyBlock; j += kLanes) {
-    const Vec s = load(scores + j) * scale;
-    store(scores + j, s);
-    best = max(s, best);
+    const auto from = static_cast<int32_t>(seen.from - j), to = static_cast<int32_t>(seen.to - j);
+    const VecInt sees = (VecInt)(lane >= from) & (VecInt)(lane < to);
+    s[j / kLanes] = select(sees, load(scores + j) * scale, splat(-kInfinity));
+    best = max(s[j / kLanes], best);
   }
   const float block_top = largest(best), top = block_top > run.top ? block_top : run.top;
   const float base = top == -kInfinity ? 0.0f : top;  // nothing seen yet: e^(-inf - 0) = 0
   Vec total = splat(0.0f);
   for (int64_t j = 0; j < kKeyBlock; j += kLanes) {
-    const Vec p = exp(load(scores + j) - base);
+    const bool any = seen.from < j + kLanes && seen.to > j;
+    const Vec p = any ? exp(s[j / kLanes] - base) : splat(0.0f);
     store(scores + j, p);
     total += p;
   }
@@ -216,12 +220,36 @@ struct LoadedBlock {
   T* decoded = nullptr;
 };
 
+template <class T>
+inline int64_t queries_ahead(const AttentionSequence<T>& s) {
+  return s.num_keys + s.ahead - s.query_count;
+}
+/// The keys that a tile of queries sees: [first, end).
+struct SeenKeys {
+  int64_t first, end;
+};
+template <class T>
+inline SeenKeys keys_of(const AttentionShape& shape, const AttentionSequence<T>& s, AttentionTile tile) {
+  const int64_t begin = queries_ahead(s) + tile.first;
+  return {first_seen(shape, begin), shape.causal ? smaller(begin + tile.count, s.num_keys) : s.num_keys};
+}
+/// Those of the block at `base`, or of the first block if they begin behind it.
+template <class T, class E>
+inline void point_at_next(const AttentionShape& shape, const AttentionSequence<T>& s, AttentionTile tile, int64_t base,
+                          NextBlock<E>& next) {
+  const SeenKeys keys = keys_of(shape, s, tile);
+  const int64_t first = larger(base, keys.first), end = smaller(first / kKeyBlock * kKeyBlock + kKeyBlock, keys.end);
+  const int64_t count = larger(0, end - first);
+  next.count = 2 * count, next.dim = sizeof(E) == 1 ? s.layout.key_stride : shape.head_dim;
+  point_at_pages(shape, s, rows_from<T, E>(s), tile.kv_head, first, count, next.rows, next.rows + count);
+}
+
 // E: T, or uint8_t for rows of another type.
 template <class T, class Products, class E>
-void forward_over(const AttentionShape& shape, const AttentionSequence<T>& s, AttentionTile tile, const T* q, T* out,
-                  float* lse, float* scratch_memory) {
+void forward_over(const AttentionShape& shape, const AttentionSequence<T>& s, AttentionTile tile,
+                  const AttentionNext<T>& after, const T* q, T* out, float* lse, float* scratch_memory) {
   const int64_t dim = shape.head_dim;
-  const QueryRows rows = {shape, tile, shape.heads / shape.kv_heads, s.num_keys + s.ahead - s.query_count};
+  const QueryRows rows = {shape, tile, shape.heads / shape.kv_heads, queries_ahead(s)};
   const int64_t num_rows = rows.count(), begin = s.query_begin;
   Scratch scratch = {scratch_memory};
   Products products(scratch, num_rows, dim);
@@ -235,32 +263,29 @@ void forward_over(const AttentionShape& shape, const AttentionSequence<T>& s, At
   for (int64_t r = 0; r < num_rows; ++r) running[r] = {-kInfinity, 0.0f};
   if (s.onto) begin_onto(rows, s, lse, sums, running);
 
-  const int64_t first = first_seen(shape, rows.ahead + tile.first);
-  const int64_t last = shape.causal ? smaller(rows.ahead + tile.first + tile.count, s.num_keys) - 1 : s.num_keys - 1;
+  const auto [first, end] = keys_of(shape, s, tile);
   const float fold_scale = is_plain(shape) ? shape.scale : 1.0f;
-  const int64_t row_elements = sizeof(E) == 1 ? s.layout.key_stride : dim;
   const bool streaming = tile.count == 1;  // a decoded token: its keys and values come from memory, once
-  for (int64_t base = first / kKeyBlock * kKeyBlock; base <= last; base += kKeyBlock) {
-    const int64_t count = smaller(kKeyBlock, last + 1 - base);
+  const bool goes_on = after.sequence && after.tile.count == 1 && !after.sequence->kept.keys == (sizeof(E) != 1);
+  for (int64_t base = first / kKeyBlock * kKeyBlock; base < end; base += kKeyBlock) {
+    const int64_t count = smaller(kKeyBlock, end - base);
     const E *key_rows[kKeyBlock], *value_rows[kKeyBlock];
     const int64_t gone = larger(0, first - base);  // keys before every window, whose pages may be
     for (int64_t i = 0; i < gone; ++i) key_rows[i] = value_rows[i] = nullptr;
     point_at_pages(shape, s, from, tile.kv_head, base + gone, count - gone, key_rows + gone, value_rows + gone);
     NextBlock<E> next;
     next.count = next.fetched = 0;
-    if (streaming && base + kKeyBlock <= last) {
-      next.count = smaller(kKeyBlock, last + 1 - base - kKeyBlock), next.dim = row_elements;
-      point_at_pages(shape, s, from, tile.kv_head, base + kKeyBlock, next.count, next.rows, next.rows + next.count);
-      next.count *= 2;
-    }
+    if (streaming && base + kKeyBlock < end)
+      point_at_next(shape, s, tile, base + kKeyBlock, next);
+    else if (streaming && goes_on)
+      point_at_next(shape, *after.sequence, after.tile, 0, next);
     block.load(products, s.kept.type, key_rows, value_rows, count, next);
     products.make_scores();
     for (int64_t r = 0; r < num_rows; ++r) {
       next.fetch(kKeyBlock / num_rows + 1);
       float* row = scores.data + r * kKeyBlock;
       if (!is_plain(shape)) shape_scores(shape, rows.head(r), rows.position(r), base, row, nullptr);
-      fill_unseen(row, seen_in_block(shape, rows.position(r), base, s.num_keys), -kInfinity);
-      fold_block(row, fold_scale, running[r], sums, r);
+      fold_block(row, seen_in_block(shape, rows.position(r), base, s.num_keys), fold_scale, running[r], sums, r);
     }
     products.add_values();
   }
@@ -275,10 +300,10 @@ void forward_over(const AttentionShape& shape, const AttentionSequence<T>& s, At
 }
 
 template <class T, class Products>
-void forward(const AttentionShape& shape, const AttentionSequence<T>& s, AttentionTile tile, const T* q, T* out,
-             float* lse, float* scratch_memory) {
+void forward(const AttentionShape& shape, const AttentionSequence<T>& s, AttentionTile tile,
+             const AttentionNext<T>& after, const T* q, T* out, float* lse, float* scratch_memory) {
   const auto run = s.kept.keys ? forward_over<T, Products, uint8_t> : forward_over<T, Products, T>;
-  run(shape, s, tile, q, out, lse, scratch_memory);
+  run(shape, s, tile, after, q, out, lse, scratch_memory);
 }
 
 // What a query tile brings to the backward: q, dout, lse and D = dout·out per row.

@@ -22,6 +22,13 @@ struct AttentionTile {
   int64_t kv_head, first, count;
 };
 
+/// What the thread probably works on next; its first keys and values are asked for meanwhile. sequence: null if nothing.
+template <class T>
+struct AttentionNext {
+  const AttentionSequence<T>* sequence = nullptr;
+  AttentionTile tile = {};
+};
+
 /// The tensors of the backward of one sequence: pointers at the first row of its queries, or of its keys.
 template <class T, class G = T>
 struct AttentionGradients {
@@ -35,8 +42,8 @@ struct AttentionGradients {
 
 template <class T>
 struct AttentionKernels {
-  void (*forward)(const AttentionShape&, const AttentionSequence<T>&, AttentionTile, const T* q, T* out, float* lse,
-                  float* scratch);
+  void (*forward)(const AttentionShape&, const AttentionSequence<T>&, AttentionTile, const AttentionNext<T>&,
+                  const T* q, T* out, float* lse, float* scratch);
   void (*backward_queries)(const AttentionShape&, const AttentionGradients<T>&, AttentionTile queries, float* scratch);
   void (*backward_keys)(const AttentionShape&, const AttentionGradients<T>&, AttentionTile keys,
                         float* scratch);  // one block
