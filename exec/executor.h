@@ -67,7 +67,7 @@ struct ExecuteInput {
 /// What one run of a Program found on this rank.
 struct ExecuteResult {
   // The next three: zeros and empty on a device of a pipeline that does not run the head. In a tensor group that trains,
-  // the first rank alone has the sums; the others have zeros.
+  // the first rank alone has the losses; the others have zeros in loss_sum and losses. num_targets is the same on all.
   double loss_sum = 0;         // Σ −log p over the targets, in nats, micro-batches in order
   std::vector<double> losses;  // that sum of each micro-batch, in order
   int64_t num_targets = 0;     // of these micro-batches

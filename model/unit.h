@@ -15,7 +15,7 @@
 namespace tern {
 
 /// y = unit(x), for all but the head. `x` is empty for embed. y is allocated here (activations).
-/// saved == nullptr: inference, nothing is kept. kv != nullptr: attention reads and extends the cache.
+/// saved == nullptr: nothing is kept (inference, or a forward that a RECOMPUTE repeats). kv != nullptr: attention reads and extends the cache.
 Tensor unit_forward(const ModelSpec&, int unit, const UnitWeights&, const Rows&, const Tensor& x_TD, UnitSaved* saved,
                     KvView* kv, const Compute&);
 /// dx from dy, leaving in `saved` what the weight part needs. Not for embed. For the head dy is empty: the loss has

@@ -50,7 +50,7 @@ struct PlanAxis {
   std::string_view key;          // in plan files: "tensor"
   std::string_view words;        // in messages: "tensor"
   std::string_view column = {};  // in tables of runs: "tensor parallelism"; "": none
-  int64_t most_in_table = 0;  // the largest value that a table may have in that column; no published run comes near it
+  int64_t most_in_table = 0;     // the largest value that a table may have in that column
   Part part;
   int64_t least = 1, most = 0;  // the range of the value, where that is a number
   /// The words that the value may be; the value is then the place of its word among them. Empty: the value is a number.

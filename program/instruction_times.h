@@ -20,8 +20,8 @@ struct PlacementCosts {
 /// Passes            A unit takes the cost model's time of the unit. A layer may take longer than its units together
 ///                   (a gather of ZeRO 3 that the compute does not hide): the unit that the pass reaches last
 ///                   takes the rest. The UPDATEs of a layer's units share the layer's time by trained parameters.
-/// Collectives       A GATHER before the first forward (micro −1) takes the layer's `begin`; without one the layer's
-///                   first FORWARD takes it too. A GATHER for one pass takes the layer's entry time if the stage's
+/// Collectives       A GATHER before the first forward (micro −1) takes the layer's `begin`; without such a GATHER the
+///                   layer's first FORWARD takes `begin` besides its own time. A GATHER for one pass takes the layer's entry time if the stage's
 ///                   pass begins with the layer, else no time. The last micro-batch (micro −1 or num_micro − 1) may
 ///                   sum a layer's gradients in several instructions: the first on the gradient link takes the layer's
 ///                   `sync`. All other sums, JOIN and NORM take no time.
@@ -33,7 +33,8 @@ struct Rates {
   double flops_per_s = 1e11, bytes_per_s = 1e10;
   double disk_bytes_per_s = 1e9;  // reading and writing together, for an UPDATE whose states lie on the disk
 };
-/// Rough times, ps: an instruction takes max(flops / flops_per_s, bytes_moved / bytes_per_s).
+/// Rough times, ps: an instruction takes max(flops / flops_per_s, bytes_moved / bytes_per_s); an UPDATE whose states lie on the
+/// disk takes message_bytes / disk_bytes_per_s if that is longer.
 std::vector<int64_t> instruction_times(const Program&, const Rates&);
 
 }  // namespace tern

@@ -46,7 +46,7 @@ namespace tern {
 /// Costs     per element, in words of 4 bytes (f64: 8): REDUCE of a tied table 1 flop, 4 words; NORM 2 flops, 1 word;
 ///           MERGE 1 flop and 3 words per sum added, 3 words to keep a sum. UPDATE: update_cost, from ZeRO 1 on divided
 ///           by the replicas. An UPDATE within the backward also counts the unit's NORM cost, and NORM counts nothing.
-/// Messages  in bytes; none in a run of one rank. NORM: 8 (whether a rank refuses), and besides:
+/// Messages  between ranks, in bytes; none in a run of one rank. NORM: 8 (whether a rank refuses), and besides:
 ///           - tensor groups: 8 per rank of the run
 ///           - else pipeline or expert groups: 8·(1 + s) per block of kUpdateBlock trained numbers; s: sums over the model
 ///           - else: 8·(1 + s) per such block that is shared out

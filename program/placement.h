@@ -37,13 +37,14 @@ struct Placement {
   std::function<CostQuery(int unit, int micro)> query;
   int groups = 1;  // groups of a data share's micro-batches (spec/sum_order.h); more than one only without stages
   // If set, gradients of the ranks of the run are not summed layer by layer but aggregated as one vector before NORM
-  // (update/robust.h). Each rank of the run sends this many doubles beside the vector. Only without stages.
+  // (update/robust.h). Each rank of the run sends this many doubles to each other rank beside the vector. Only without stages.
   std::optional<int64_t> aggregate_values = {};
   // If set, each layer's UPDATEs run right after the layer's backward, and its gradients exist only from the backward
   // until then. This needs a run of one rank, one micro-batch, and UPDATEs that do not depend on each other: no
   // clipping, no rule that sums over the model.
   bool updates_in_backward = false;
-  PipelineOrder order;  // empty: pipeline_order's. Not empty if the schedule's order follows the times
+  // Empty: pipeline_order's. A schedule whose order follows the times needs one; a plan without stages has none.
+  PipelineOrder order;
 };
 
 /// What a plan leaves to the caller that runs it.

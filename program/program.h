@@ -85,7 +85,7 @@ struct Instruction {  // one entry of the list
   int64_t workspace_bytes = 0;         // peak of temporaries while it runs, beside reads and allocates
   int64_t flops = 0, bytes_moved = 0;
   // What moves between ranks of the run, or between the device and lower tiers (LOAD, STORE, UPDATE of states on disk).
-  int stage = 0, peer = -1;        // virtual stage; SEND: to, RECV: from
+  int stage = 0, peer = -1;        // its virtual stage; the device that a SEND goes to, that a RECV comes from
   MeshAxis axis = MeshAxis::none;  // of a collective
   int64_t message_bytes = 0;       // what is moved (UPDATE, states on disk: read + written); collective: whole tensor
   int64_t exchanged_bytes =

@@ -15,9 +15,9 @@ enum class ProductKind : uint8_t {
   forward,
   input_gradient,
   weight_gradient,
-  head_loss,  // one kernel for the head's loss and both gradients: m rows, a vocabulary n, a width k. ScratchBytes
-              // gives 0: this multiplier has no such kernel and makes three products
-  decoded,    // not a product: the rows (n, k) of a coded matrix as numbers. ScratchBytes gives 0: kernels read the
+  head_loss,  // one kernel for the head's loss and both gradients: m rows, a vocabulary n, a width k. If ScratchBytes
+              // gives 0, this multiplier has no such kernel and makes three products
+  decoded,    // not a product: the rows (n, k) of a coded matrix as numbers. If ScratchBytes gives 0, kernels read the
               // coded blocks and need no decoded rows
   expert_forward,  // an expert's forward: always by the exact multiplier, with any number of rows
 };

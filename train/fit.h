@@ -20,7 +20,8 @@ namespace tern {
 struct PredictedMemory {
   int64_t weights = 0, gradients = 0, optimizer = 0;
   int64_t activations = 0, workspace = 0;  // at the moment of their highest sum, in training or in an evaluation
-  int64_t staging = 0;     // the copy that a checkpoint is written from; none if all ranks write it (keeps_apart)
+  int64_t staging =
+      0;  // the copy that a checkpoint is written from; none if all ranks write it (keeps_apart) or states lie on the disk
   int64_t checkpoint = 0;  // of a checkpoint's tensors on the disk; no memory
   int64_t messages = 0;    // what other ranks sent, until it is summed
   // The whole model on rank 0, while rank 0 evaluates or writes it (is_whole_for_a_while, train/mesh_fit.h).
@@ -42,7 +43,8 @@ struct PredictedMemory {
 
 /// The bytes that an evaluation takes for one micro-batch, with the exact kernels.
 RankBytes evaluation_bytes(const ModelSpec&, const TrainSettings&);
-/// The predicted peak of a run with these settings. `process_bytes`: of the program itself, see program_bytes(). Errors: those of shares_of.
+/// The predicted peak of a run with these settings. `process_bytes`: of the program itself, see program_bytes(). Errors: those of shares_of;
+/// does_not_fit, if a micro-batch takes more bytes than an int64_t counts.
 PredictedMemory predict_memory(const ModelSpec&, const TrainSettings&, int64_t process_bytes);
 
 /// The breakdown as a small table, one class per line.

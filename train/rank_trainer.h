@@ -124,7 +124,7 @@ class RankTrainer {
   // seconds.
   bool add_evaluation(MetricRow& row);
   // Writes a checkpoint. The log is written before, as a run that resumes here relies on the rows up to it. Where one rank keeps all of the
-  // state, it writes a copy while training goes on; else all ranks write together.
+  // state, it writes a copy while training goes on (training waits if states lie on the disk); else all ranks write together.
   void save();
   // Each rank writes what it keeps into the one file, which rank 0 commits while training goes on.
   void save_together(const std::vector<StateTensor>&);

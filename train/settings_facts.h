@@ -24,8 +24,8 @@ struct SettingsChange {
   // schedule or optimizer, or fewer steps than the checkpoint has done. Order: model, tokenizer and data; options that make another kind of
   // run (--method, --optimizer, --async-rule, …); other settings in the order of settings_facts; settings that are not set now.
   std::vector<std::string> refused;
-  // These do no harm, but the bits may differ from those of an uninterrupted run: another micro-batch, sum-groups or multiply; under a
-  // schedule that depends on the number of steps, another such number, and warmup-steps or decay-steps that moved with it; every fact of
+  // These do no harm, but the bits may differ from those of an uninterrupted run: another micro-batch, sum-groups or
+  // multiply; other steps, if the schedule depends on them; other warmup-steps or decay-steps, if steps are others too; every fact of
   // `made_by` that differs (version, instruction set, threads, tensor-parallel, …).
   std::vector<std::string> warned;
 };

@@ -56,7 +56,7 @@ struct PlanAnswer {
   PipelineShape shape;
   PipelineTimes times;
   std::vector<PlannedMemoryByTier> memory;  // by rank: what PlannedRank::peak is made of
-  NoFit no_fit;                             // if not found
+  NoFit no_fit;                             // if not found by a search for the best plan
   // If no plan was found: whether memory excludes every choice. If false, no_fit is empty, and `open` choices may still
   // have a plan.
   bool proven_infeasible = false;
