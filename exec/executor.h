@@ -109,15 +109,15 @@ void require_executable(const Program&, int num_ranks = 1);
 ///           of an UPDATE after NORM, as nothing is clipped. NORM then only adds up the squares. A gradient that is not finite ends the
 ///           step: by then some layers may be updated and others not.
 /// Stages    Each rank runs its device's list, for its data share's micro-batches; MeshPlace numbers the ranks. SEND sends a
-///           copy, which stays until the step ends and is not counted. When NORM begins, the step's sums (micro −1) run: first
-///           over `tables`, then over replicas, in the list's order. Only the list of the device with the table's copy has the
+///           copy, which stays until the step ends and is not counted. When NORM begins, the step's sums over `tables` (micro −1)
+///           run, then those over replicas, in the list's order. Only the list of the device with the table's copy has the
 ///           REDUCE over `tables`; the rank at the embedding takes part when its NORM begins. link_bytes are compared at the end.
 /// Counting  `counted` holds the peaks of the arena's activations and of its workspace during each instruction, less what was there
 ///           before the call.
 /// Errors    those of require_executable and of gradient_norm (diverged); usage: a micro-batch whose tokens a tensor group cannot share
 ///           equally; a pipeline with replicas whose first device holds both the embedding and the tied head. TERN_CHECK: micro-batches,
-///           gradients, update or robust are missing that the Program needs, no REDUCE joins a tied table before NORM, or (debug builds)
-///           any mismatch. What the model's functions throw passes through; the buffers are freed.
+///           gradients, update or robust are missing that the Program needs, no REDUCE joins a tied table of a Program without stages,
+///           or (debug builds) any mismatch. What the model's functions throw passes through; the buffers are freed.
 ExecuteResult execute(const Program&, const ExecuteInput&);
 
 /// A sentence for people about result.mismatches; empty if there are none.

@@ -102,9 +102,12 @@ void require_input(const Program& program, const ExecuteInput& in) {
              program.num_ranks);
   TERN_CHECK(in.update || (!has(Opcode::merge) && program.devices_per_rank * program.num_ranks == 1),
              "execute: sums over groups and ranks need an update");
-  TERN_CHECK(
-      !updates || program.num_ranks > 1 || own_table_gradient(in.spec.units.back(), {}) == 0 || has(Opcode::reduce),
-      "execute: a tied table, and no REDUCE joins it");
+  TERN_CHECK(!updates || program.num_ranks > 1 || own_table_gradient(in.spec.units.back(), {}) == 0 ||
+                 std::ranges::any_of(program.instructions,
+                                     [](const Instruction& i) {
+                                       return i.op == Opcode::reduce && i.axis == MeshAxis::none && i.unit == 0;
+                                     }),
+             "execute: a tied table, and no REDUCE joins it");
   TERN_CHECK(!in.update || !in.update->state.shares.any_weights_apart() || in.own_weights,
              "execute: weights are shared out, and nobody says where they are gathered");
   const auto any = [&](auto&& wanted) { return std::ranges::any_of(program.instructions, wanted); };

@@ -38,8 +38,8 @@ namespace tern {
 ///           - before a `summand` begins: all SCATTERs; before NORM: all transfers
 ///           - before the head's passes: all SCATTERs
 ///           - before another layer's passes: all SCATTERs, if they sum more bytes than the layer's own. In forwards of the
-///             head's stage the head's bytes count as the layer's own, too. But none is joined here while the oldest SCATTER
-///             under way is the head's of this micro-batch: the next `summand` that begins joins it
+///             head's stage the head's bytes count as the layer's own, too. Exception: while the oldest SCATTER under way
+///             belongs to the head and this micro-batch, passes join nothing; the next `summand` that begins joins all
 /// Groups    After u's last BACKWARD_WEIGHT in a group of micro-batches: MERGE, if leaf_step (sum_order.h) adds or keeps sums.
 /// Order     Weight gradients of a unit are added in micro-batch order, whatever the schedule: same bits.
 /// Sizes     a unit: unit_cost_in_mesh of Placement::query; a SEND: the unit's output; a collective: the whole tensor.

@@ -15,7 +15,7 @@ namespace tern {
 
 /// An instruction with its time, in seconds, and its bytes.
 struct TraceEvent {
-  std::string name;  // "FORWARD attention 3"
+  std::string name;  // "FORWARD unit 3 micro 0"
   Opcode op = Opcode::forward;
   int rank = 0, unit = 0, micro = 0, peer = -1;
   Resource resource = Resource::compute;
@@ -28,7 +28,8 @@ struct TraceEvent {
 TraceEvent trace_event(const Instruction&, double start_s, double duration_s, int64_t buffer_bytes, int64_t peak_bytes);
 
 /// One JSON document. `process` names the run ("predicted", "measured"). Each rank is a process of the trace. Its threads are
-/// its resources, but in place of the link two for each peer: to it and from it. Named are compute and the threads with events.
+/// its resources, except that the link becomes two threads for each peer: one to the peer, one from the peer. Named are compute and
+/// the threads with events.
 /// Times are written in microseconds with three decimals.
 std::string chrome_trace(std::span<const TraceEvent>, std::string_view process);
 /// Two runs in one document, as processes 2·rank and 2·rank + 1.

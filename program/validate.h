@@ -14,7 +14,7 @@ namespace tern {
 /// Fields   rank (a device of the pipeline), unit, micro and peer in range; no negative size.
 /// Buffers  per rank, in list order. No living buffer is allocated. Only GATHER and LOAD allocate a freed buffer again.
 ///          What is read or freed is alive. In one instruction's reads, allocates or frees no buffer stands twice. None
-///          is freed while an instruction on another resource may read it. At the end only resident buffers are alive.
+///          is freed while an instruction on another resource may read it. At the end only `persistent` ones are alive.
 /// Messages every SEND has its RECV and every RECV its SEND; nothing waits in a circle (deadlock, all parties named).
 /// Order    per micro-batch: FORWARD(u) after FORWARD(u−1); BACKWARD_INPUT(u) after FORWARD(u) and BACKWARD_INPUT(u+1);
 ///          RECOMPUTE(u) between FORWARD(u) and BACKWARD_INPUT(u), at most once; BACKWARD_WEIGHT(u) after

@@ -33,12 +33,13 @@ struct PlannedValue {
 /// rows; of zero and recompute, if planned_zero and planned_mode have one value for all layers.
 std::vector<PlannedValue> planned_values(const Plan&);
 
-/// Sets seq, batch, micro_batch, dtype, zero, recompute, states_on_disk and plan. train_settings has set the rest of planned_values before.
+/// Sets seq, batch, micro_batch, dtype, zero, recompute, states_on_disk, plan and plan_path. train_settings has set the rest of planned_values before.
 /// Errors: usage: an option contradicts one of planned_values or, with expert parallelism, the plan's capacity factor; or gives one recomputation mode
 /// or ZeRO stage where the plan's layers differ.
 void apply_plan(const Plan&, const Options&, TrainSettings&);
 
-/// Errors: usage: a plan of another model; a pipeline with replicas whose first device has both embedding and tied head.
+/// Errors: usage: a plan of another model; a pipeline with replicas whose first device has both embedding and tied head; those of
+/// shares_of.
 void check_planned_model(const ModelSpec&, const TrainSettings&);
 
 /// The recomputation mode that all layers between embedding and head have; nullopt: the layers differ.
