@@ -63,7 +63,7 @@ class Transport {
   virtual std::optional<ChangedMessage> settle() { return {}; }
 };
 
-/// What a tag is for: the operation; tag_of adds its number.
+/// The kind of operation that a tag is for; tag_of adds the operation's number.
 enum class MessageKind : uint8_t {
   reduce_scatter,
   all_gather,

@@ -19,7 +19,7 @@ struct StageMessages {
   std::vector<Tensor> sent{};                      // copies of what was sent; they live until the step ends
   std::vector<std::pair<Buffer, Tensor>> early{};  // received before this rank's list needs them
   std::map<int, size_t> arrived{};                 // by device: how many of its messages this rank has received
-  LinkBytes expected{};                            // what the Program says of all messages so far
+  LinkBytes expected{};  // what is to be counted of all messages so far, by this rank's tensors
 
   /// Uninitialised memory for a message, (tokens of the micro-batch, width). In a tensor group it has this rank's tokens alone.
   Tensor memory_for(const Buffer&, Arena&) const;

@@ -29,7 +29,7 @@ struct SummedBeside {
 /// sums, may use the world's transport.
 /// Threads   The first `post` starts the second thread, which has no team. The computing thread frees what a sum owns.
 /// Errors    If a sum throws, later sums do not run; the next `ended`, `wait` or `wait_for` throws the same error.
-/// End       The destructor waits until the running sum ends or fails with the other ranks; it drops later sums.
+/// End       The destructor waits until the running sum ends, or fails because another rank failed; it drops later sums.
 class SumsBeside {
  public:
   SumsBeside(const Clock& clock, const Comm* world) : clock_(clock), world_(world) {}

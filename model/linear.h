@@ -40,8 +40,8 @@ Linear readable(const Linear&, DType, const Compute&);
 /// y may be of x's dtype, or f32 for bf16 x.
 void linear_forward(const Linear&, const Tensor& x, const Tensor& y, const Tensor& scratch, const Compute&);
 void linear_forward(const Linear&, const Tensor& x, const Tensor& y, const Compute&);
-/// dx = dy·w and dw += dyᵀ·x. A coded weight gives the bits of its decoded rows. Errors: TERN_CHECK if the weight is neither
-/// dense nor coded, or coded for products in integers.
+/// dx = dy·w and dw += dyᵀ·x. A coded weight gives dx the bits of its decoded rows. Errors of dx: TERN_CHECK if the weight is
+/// neither dense nor coded, or coded for products in integers.
 void linear_backward_input(const Linear&, const Tensor& dy, const Tensor& dx, const Compute&);
 void linear_backward_weight(const Linear&, const Tensor& dy, const Tensor& x, const Linear& gradient, const Compute&);
 

@@ -36,7 +36,7 @@ struct PlannedStage {
 };
 
 /// The plan's Program (program/lower.h), simulated (program/simulate.h) with the cost model's times. The checksum
-/// covers the multiplier's scratch bytes. A run's list always has scratch bytes. The plan's list has those of
+/// covers the multiplier's scratch bytes. A run's list always has them (none in f64). The plan's list has those of
 /// the machine that plans, and only if the cluster file is a `tern profile`; else, or on another machine, the two checksums
 /// may differ.
 struct PlannedProgram {
@@ -95,7 +95,8 @@ struct Plan {
   std::string binds;       // what keeps the plan from being faster, in words
 
   // Proof. No plan of the space is faster than bound_ps. The bound model (planner/instance/search.h) gives each
-  // assignment a lower bound of the makespan. model_ps: the least such bound seen. model_bound_ps: none is smaller.
+  // assignment a lower bound of the makespan. model_ps: the least such bound seen. model_bound_ps: no assignment of the space has a
+  // smaller one.
   int64_t bound_ps = 0, model_ps = 0, model_bound_ps = 0;
   ChoiceCounts counts;
   std::vector<std::string> restrictions;  // families that were searched only in part, in words

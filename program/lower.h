@@ -15,7 +15,7 @@ namespace tern {
 ///           backward passes, BACKWARD_WEIGHT; SEND of the input's gradient
 /// weight    BACKWARD_WEIGHT of each unit, last first, if the schedule splits backward passes
 /// step      The list begins with a GATHER (micro −1) of each layer under ZeRO 1 and 2, and ends with NORM and each
-///           unit's UPDATE. With updates_in_backward a layer's UPDATEs end the layer's backward.
+///           unit's UPDATE. With updates_in_backward the UPDATEs of a layer with gradients end the layer's backward.
 /// Gathers   A buffer that a GATHER of ZeRO 3 fills ends with the pass's last instruction on the layer (if the schedule
 ///           splits: BACKWARD_INPUT). Without stages a GATHER of a tied head's layer also brings the embedding's table.
 /// Sums      In the last micro-batch (ZeRO 2, 3 over replicas: in each) after a layer's last BACKWARD_WEIGHT, in order:
@@ -37,8 +37,8 @@ namespace tern {
 ///           - before a layer's FORWARDs: STOREs, except the newest; before a LOAD: all STOREs
 ///           - before a `summand` begins: all SCATTERs; before NORM: all transfers
 ///           - before the head's passes: all SCATTERs
-///           - before another layer's passes: all SCATTERs, if they sum more bytes than the layer's own. In forwards of the
-///             head's stage the head's bytes count as the layer's own, too. Exception: while the oldest SCATTER under way
+///           - before another layer's passes: all SCATTERs, if they sum more bytes than the layer's own SCATTERs do. In
+///             forwards of the head's stage those of the head count as the layer's own, too. Exception: while the oldest SCATTER under way
 ///             belongs to the head and this micro-batch, passes join nothing; the next `summand` that begins joins all
 /// Groups    After u's last BACKWARD_WEIGHT in a group of micro-batches: MERGE, if leaf_step (sum_order.h) adds or keeps sums.
 /// Order     Weight gradients of a unit are added in micro-batch order, whatever the schedule: same bits.

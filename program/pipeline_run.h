@@ -4,7 +4,7 @@
 //
 // Links       one serial resource from a device to another, each way its own; a transfer starts when the operation
 //             that makes it has ended and the link is free, in the order of the sender's operations, and holds up
-//             neither device. Chunks that meet between the same two devices share their link. Neighbouring virtual
+//             neither device. Transfers of all chunks from one device to another share one link. Neighbouring virtual
 //             stages on one device (the turn of a V) have none, and their transfer takes no time.
 // Step        begin[d] before the device's first operation; tail[d] after its last: what is left of gradient
 //             synchronisation, then the update. Makespan: when the last device's tail is over.

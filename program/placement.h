@@ -39,7 +39,7 @@ struct Placement {
   // If set, gradients of the ranks of the run are not summed layer by layer but aggregated as one vector before NORM
   // (update/robust.h). Each rank of the run sends this many doubles to each other rank beside the vector. Only without stages.
   std::optional<int64_t> aggregate_values = {};
-  // If set, each layer's UPDATEs run right after the layer's backward, and its gradients exist only from the backward
+  // If set, the UPDATEs of each layer with gradients run right after the layer's backward, and the gradients exist only from the backward
   // until then. This needs a run of one rank, one micro-batch, and UPDATEs that do not depend on each other: no
   // clipping, no rule that sums over the model.
   bool updates_in_backward = false;

@@ -13,8 +13,8 @@ namespace tern {
 /// Program is sound.
 /// Fields   rank (a device of the pipeline), unit, micro and peer in range; no negative size.
 /// Buffers  per rank, in list order. No living buffer is allocated. Only GATHER and LOAD allocate a freed buffer again.
-///          What is read or freed is alive. In one instruction's reads, allocates or frees no buffer stands twice. None
-///          is freed while an instruction on another resource may read it. At the end only `persistent` ones are alive.
+///          What is read or freed is alive. No buffer stands twice in an instruction's reads, nor in its allocates, nor in its
+///          frees. None is freed while an instruction on another resource may read it. At the end only `persistent` ones are alive.
 /// Messages every SEND has its RECV and every RECV its SEND; nothing waits in a circle (deadlock, all parties named).
 /// Order    per micro-batch: FORWARD(u) after FORWARD(u−1); BACKWARD_INPUT(u) after FORWARD(u) and BACKWARD_INPUT(u+1);
 ///          RECOMPUTE(u) between FORWARD(u) and BACKWARD_INPUT(u), at most once; BACKWARD_WEIGHT(u) after
@@ -26,8 +26,8 @@ namespace tern {
 /// Groups   per unit and micro-batch m at most one MERGE: after the unit's BACKWARD_WEIGHT of m and before its
 ///          BACKWARD_WEIGHT of m + 1, the head's also before the head's FORWARD of m + 1. A MERGE reads only kept sums of
 ///          its unit, frees what it reads, and keeps one sum at most.
-/// Step     REDUCE, SCATTER after the unit's last BACKWARD_WEIGHT (with a micro-batch: that micro-batch's). Sums not
-///          on the compute wait for that BACKWARD_WEIGHT or a later instruction. NORM waits for the rank's last such
+/// Step     REDUCE, SCATTER after the unit's last BACKWARD_WEIGHT (with a micro-batch: that micro-batch's). A sum
+///          on another resource than the compute waits for that BACKWARD_WEIGHT or a later instruction. NORM waits for the rank's last such
 ///          sum. NORM after all BACKWARD_WEIGHTs of the rank; after NORM only UPDATEs. UPDATE after NORM, or, if UPDATE
 ///          reads a `summand`, after the unit's last BACKWARD_WEIGHT. No pass or MERGE after the unit's UPDATE.
 /// Whole    every (unit, micro) runs FORWARD, BACKWARD_INPUT (not the embedding) and BACKWARD_WEIGHT exactly once; one

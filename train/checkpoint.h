@@ -91,7 +91,7 @@ struct CheckpointSearch {
   std::vector<std::string> notes;         // for people: what was removed, what did not verify and where it was moved
 };
 /// Removes what crashed writers left (what a living writer is writing stays), then takes the newest checkpoint that verifies. Newer ones
-/// that do not verify are moved aside, but only if an older one does. If there is no such directory, nothing is found.
+/// that do not verify are moved aside, but only if an older one verifies. If there is no such directory, nothing is found.
 /// Errors: the disk's; OtherVersion. A checkpoint that cannot be read now, or not by this version, may be whole: then this throws, and
 /// no checkpoint is passed over or moved.
 CheckpointSearch find_checkpoint(Io&, const std::string& checkpoints);

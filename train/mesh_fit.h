@@ -11,8 +11,8 @@ namespace tern {
 /// Errors  those of shares_of.
 void predict_mesh(const ModelSpec&, const TrainSettings&, const Program& all, PredictedMemory& memory);
 
-/// Whether rank 0 has the whole model only while it evaluates or writes it. That is so with tensor groups, and with ZeRO 3 over several
-/// ranks, stages or not. Otherwise rank 0 has the whole model all the time.
+/// Whether rank 0 has the whole model only while it evaluates or writes it. That is so with tensor groups, with expert groups, and with
+/// ZeRO 3 over several ranks, stages or not. Otherwise rank 0 has the whole model all the time.
 bool is_whole_for_a_while(const TrainSettings&);
 
 /// Whether ranks keep unlike parts of what a checkpoint holds. Then all ranks write it together, without a copy

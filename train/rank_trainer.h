@@ -52,7 +52,7 @@ class RankTrainer {
   void predict();
   // Refuses ranks that differ in settings, data, build, kernels, threads or Program: they would train unlike models.
   void require_same_run();
-  // Refuses a run for whose memory, disk, data or trace there is no room. `process`: bytes of the program itself.
+  // Refuses a run for which memory or disk have no room, whose data files do not suit or whose trace has no folder. `process`: bytes of the program itself.
   void check_room(int64_t process);
   void open();
   void open_feed_of_run();
@@ -99,7 +99,7 @@ class RankTrainer {
   ExecuteResult run_step(const ExecuteInput&, int64_t number);
   Totals gather_totals(const ExecuteResult& run, size_t micros);
   void after_step(const ExecuteResult& run, const Totals& totals, StepReport& report);
-  // Notes a rank that is slower than the others. Where groups share out matrices or rows it notes nothing, as their ranks wait for each other inside the passes.
+  // Notes a rank that is slower than the others. Where groups share out matrices, rows or experts it notes nothing, as their ranks wait for each other inside the passes.
   void tell_slow_rank(const Totals& totals);
   // Notes the first step in which experts' rows took more memory than was predicted.
   void tell_uneven_rows(const Totals& totals);
@@ -138,7 +138,7 @@ class RankTrainer {
   void tell_outer() const;
   void export_model(bool moved);
   bool in_stages() const { return place_.in_stages(); }
-  // Whether ranks hold only parts of their layers' weights: under ZeRO 3, and in tensor groups.
+  // Whether ranks hold only parts of their layers' weights: under ZeRO 3, and in tensor and expert groups.
   bool parts_alone() const { return is_whole_for_a_while(s_); }
   // Where passes read weights: in whole_model, or in the file of units.
   WeightSource weights_to_read();

@@ -22,7 +22,7 @@ Facts made_by(const TrainSettings&, int threads);
 /// A sentence for people if the settings' plan was priced as another Program than this run's, whose checksum is given; else "".
 std::string plan_difference(const TrainSettings&, uint32_t checksum);
 
-/// "data: 5,000 tokens in 12 documents: 39 windows of 128; the last 8 tokens make no window".
+/// "data: 5,000 tokens in 12 documents: 39 windows of 128; the last 7 tokens make no window".
 std::string describe_windows(const Feed&, int64_t seq);
 
 /// Refuses data none of whose tokens has a loss: such a run would end with the weights that it began with. Errors: usage.

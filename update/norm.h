@@ -27,7 +27,7 @@ class NotFiniteGradient : public Error {
 };
 
 /// NORM: what every UPDATE of the step needs of all gradients together. Changes nothing.
-/// Order   sqrt of a sum over parameters, in the order of trained_parameters(spec), of sum_of_squares (doubles, fixed
+/// Order   sqrt(Σ sum_of_squares(parameter)), in the order of trained_parameters(spec) (doubles, fixed
 ///         blocks). The rule's sums over the model (UpdateSums) have the same order; they read clipped gradients.
 /// Clip    PyTorch's clip_grad_norm_: coefficient min(1, clip / (norm + 1e-6)).
 /// Ranks   All ranks get the sums of all blocks of shared-out parameters: the norm has the bits of a run of one rank.

@@ -56,7 +56,7 @@ struct SearchResult {
   bool interrupted = false;  // by seconds or stop; by labels or bytes, before the bound search was finished
   bool restricted = false;   // the assignment is the best of a restricted family; bound_ps holds for the whole space
 
-  /// No assignment fits. With fewer than missing_bytes more in each tier of each device no assignment would fit either.
+  /// No assignment fits; nor would one with up to missing_bytes − 1 bytes more in each tier of each device.
   /// With missing_bytes more some assignment fits if each device holds one stage and the schedule's order is fixed.
   bool infeasible = false;
   int device = 0;
