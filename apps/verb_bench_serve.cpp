@@ -101,6 +101,7 @@ class Bench {
 
 struct Search {
   int64_t users = 0;  // the most that keep the targets; 0: not even one
+  bool cut = false;   // the time ended first: more users may keep them
   std::map<int64_t, LoadFigures> tried;
 };
 
@@ -109,6 +110,7 @@ Search most_users(Bench& bench, const LoadTargets& targets, double share) {
   Search s;
   const auto keeps = [&](int64_t users) {
     const LoadFigures f = load_figures(bench.run(users), targets);
+    if (f.measured == 0) return s.cut = true, false;
     s.tried[users] = f;
     log_info("{}: {:.1f} % within the targets, first token {} (99 %: {}), {} per token", counted(users, "user"),
              100 * f.within, format_seconds(f.ttft.mean), format_seconds(f.ttft.p99), format_seconds(f.tpot.mean));
@@ -116,7 +118,7 @@ Search most_users(Bench& bench, const LoadTargets& targets, double share) {
   };
   int64_t good = 0, bad = 1;
   while (bad <= kMostUsers && !stop_requested() && keeps(bad)) good = bad, bad *= 2;
-  while (bad - good > 1 && !stop_requested()) {
+  while (bad - good > 1 && !s.cut && !stop_requested()) {
     const int64_t middle = (good + bad) / 2;
     (keeps(middle) ? good : bad) = middle;
   }
@@ -156,6 +158,7 @@ Json measured_json(const Options& o, const LoadTarget& target, const LoadMix& mi
   if (m.search) {
     out["share"] = o.real("share");
     out["users_within_targets"] = m.search->users;
+    out["search_cut"] = m.search->cut;
     for (const auto& [users, figures] : m.search->tried) {
       out["search"].push_back(load_json(figures));
       out["search"].back()["users"] = users;
@@ -175,8 +178,9 @@ void print_measured(const Options& o, const LoadMix& mix, const LoadTargets& tar
                         mix.prompts.mean(), mix.answers.mean(), o.integer("seed")));
   print_out(load_text(m.figures, targets));
   if (m.search)
-    print_out(fmt::format("{} within the targets (for {:.0f} % of requests or more)\n",
-                          m.search->users > 0 ? counted(m.search->users, "user") : "no user", 100 * o.real("share")));
+    print_out(fmt::format("{} within the targets (for {:.0f} % of requests or more){}\n",
+                          m.search->users > 0 ? counted(m.search->users, "user") : "no user", 100 * o.real("share"),
+                          m.search->cut ? "; the time ended before others were measured: --max-seconds" : ""));
   if (m.forecast) print_out(forecast_text(*m.forecast));
   if (m.after)
     print_out(fmt::format("the server: {} resident, {} before; {} files open, {} before\n",

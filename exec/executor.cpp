@@ -172,10 +172,10 @@ struct Runner {
       if (function) function(what...);
     };
     const bool is_norm = i.op == Opcode::norm;
-    const int next = is_norm ? program.num_micro : std::max(i.micro, micro);
+    const int next = is_norm ? program.num_micro : i.micro < 0 || i.op == Opcode::join ? micro : i.micro;
+    TERN_CHECK(next == micro || next == micro + 1, "execute: micro-batch {} follows {}", next, micro);
     if (next > micro) {
-      TERN_CHECK(next == micro + 1 && (is_norm || i.micro >= 0), "execute: micro-batch {} follows {}", next, micro);
-      record_sums(sums.wait());
+      if (in.calls->before || in.calls->after) record_sums(sums.wait());
       if (micro >= 0) call(in.calls->after, static_cast<size_t>(micro));
       if (!is_norm) call(in.calls->before, static_cast<size_t>(next));
       micro = next;

@@ -67,7 +67,7 @@ struct ExecuteInput {
 /// What one run of a Program found on this rank.
 struct ExecuteResult {
   // The next three: zeros and empty on a device of a pipeline that does not run the head. In a tensor group that trains,
-  // the first rank alone has the losses; the others have zeros in loss_sum and losses. num_targets is the same on all.
+  // the first rank alone has the losses; the others have zeros in loss_sum and losses. num_targets is the same on all ranks of the group.
   double loss_sum = 0;         // Σ −log p over the targets, in nats, micro-batches in order
   std::vector<double> losses;  // that sum of each micro-batch, in order
   int64_t num_targets = 0;     // of these micro-batches
@@ -81,7 +81,7 @@ struct ExecuteResult {
   RankBytes bytes;                        // counted peaks
   int64_t message_bytes = 0;              // pipelines: the peak of the copies of messages, which `bytes` leaves out
   // Empty if the counted bytes of every instruction equal the Program's. In a run that shares out any parameter the
-  // temporaries of UPDATEs need only not exceed the Program's.
+  // temporaries of UPDATEs may be smaller than the Program's.
   std::vector<ByteMismatch> mismatches;
   std::vector<TraceEvent> trace;  // measured; times count from begin_ns
   int64_t begin_ns = 0;           // on ExecuteInput::clock

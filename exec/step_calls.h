@@ -6,7 +6,7 @@
 
 namespace tern {
 
-/// Calls that execute makes on the way, while no sum over ranks is under way. An empty function is not called.
+/// Calls that execute makes on the way. No sum over ranks is under way then. An empty function is not called.
 struct StepCalls {
   std::function<void(size_t micro)> before = {},
                                     after = {};  // before the first and after the last pass of each micro-batch

@@ -183,8 +183,8 @@ Tensor Engine::compute(const Batch& batch) {
   return execute_(batch, pool_);
 }
 
-// The first token of each work, by all threads: rows know nothing of each other. Left to `verify` are rows where a guess is judged or a
-// grammar has its say: both keep what they learn.
+// The first token of each work, by all threads: rows know nothing of each other. Left to `verify` are rows where a guess is judged, and
+// those of grammars, which keep the masks that they make.
 std::vector<Engine::DrawnAhead> Engine::draw_ahead(const Batch& batch, const Tensor& logits) {
   std::vector<DrawnAhead> ahead(batch.size());
   std::vector<std::pair<size_t, int64_t>> rows;  // of works, of logits

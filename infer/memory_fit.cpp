@@ -103,7 +103,7 @@ InferenceFit inference_fit(const ModelSpec& spec, DType dtype, const InferenceNe
     fit.logits = needs.logit_rows * spec.vocab * (dtype == DType::f64 ? 8 : 4);
     fit.last += 2 * needs.logit_rows * spec.head().width * size;  // gathered, and normed (head_logits)
     // By each thread that draws: a row rounded, with penalties; its candidates, and a sorted copy.
-    fit.sampler = std::min<int64_t>(num_compute_threads(), needs.sequences) * spec.vocab * (2 * 4 + 2 * 16);
+    fit.sampler = std::min<int64_t>(num_compute_threads(), needs.logit_rows) * spec.vocab * (2 * 4 + 2 * 16);
   }
   const ThreadWork work{
       .dtype = dtype, .tokens = needs.iteration_tokens, .sequence = needs.context, .in_integers = needs.in_integers};

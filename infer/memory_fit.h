@@ -20,7 +20,7 @@ struct InferenceFit {
   int64_t weights = 0, kv_cache = 0, loading_peak = 0;
   int64_t adapters = 0;                           // the part of `weights` that adapters beside the model take
   int64_t activations = 0, last = 0, logits = 0;  // of the largest unit; the last unit's output; its logits
-  int64_t sampler = 0;  // scores and candidates of the rows that threads draw by, outside of the arena
+  int64_t sampler = 0;  // scores and candidates of one row for each thread that draws, outside of the arena
   int64_t ring = 0;     // of the ring's slots, if weights stream (infer/stream_plan.h)
   int64_t beside = 0;   // what compute threads keep between calls, and tables of rotations
   int64_t running() const { return std::max(activations, last + logits); }

@@ -25,7 +25,7 @@ struct SettingsChange {
   // run (--method, --optimizer, --async-rule, …); other settings in the order of settings_facts; settings that are not set now.
   std::vector<std::string> refused;
   // These do no harm, but the bits may differ from those of an uninterrupted run: another micro-batch, sum-groups or
-  // multiply; other steps, if the schedule depends on them; other warmup-steps or decay-steps, if steps are others too; every fact of
+  // multiply; other steps, if the schedule depends on them; other warmup-steps or decay-steps, if steps differ too; every fact of
   // `made_by` that differs (version, instruction set, threads, tensor-parallel, …).
   std::vector<std::string> warned;
 };

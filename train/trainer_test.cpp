@@ -448,8 +448,8 @@ TEST(Train, ATraceThatCannotBeWrittenIsToldAndTheRunGoesOn) {
   EXPECT_FALSE(disk.stat("run.trace"));
 }
 
-// A step that runs in parts is one line of time, too.
-TEST(Train, ATraceOfAStepInPartsHasOneClock) {
+// What is called before NORM takes its time there.
+TEST(Train, ATraceShowsWhatACallBeforeTheNormTakes) {
   TextRun run;
   run.settings.trace = "run.trace";
   MemoryIo disk;

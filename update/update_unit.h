@@ -13,10 +13,10 @@
 
 namespace tern {
 
-/// UPDATE(unit): the rule's step on every parameter of the unit, in one pass over memory that also rounds the masters
+/// UPDATE(unit): the rule's step on every parameter of the unit, which also rounds the masters
 /// into bf16 weights; then the gradients of the unit are zero. Units may come in any order: same bits.
 /// Temporaries are the arena's (MemoryClass::workspace), as many bytes as spec/update_rule.h's update_workspace.
-/// Of shared parameters it changes this rank's part; a rule's sums over a parameter are exchanged as NORM's, over the replicas.
+/// Of shared parameters it changes this rank's part; a rule's sums over a parameter are exchanged like NORM's, but among the replicas.
 void update_unit(const UpdatePass&, const UpdateNorm&, int unit, Arena&, Comm* replicas = nullptr);
 /// The same for some parameters, by their places in state.infos.
 void update_parameters(const UpdatePass&, const UpdateNorm&, std::span<const size_t> parameters, Arena&,

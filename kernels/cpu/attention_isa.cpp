@@ -233,7 +233,7 @@ inline SeenKeys keys_of(const AttentionShape& shape, const AttentionSequence<T>&
   const int64_t begin = queries_ahead(s) + tile.first;
   return {first_seen(shape, begin), shape.causal ? smaller(begin + tile.count, s.num_keys) : s.num_keys};
 }
-/// Those of the block at `base`, or of the first block if they begin behind it.
+/// Points `next` at the keys of the block at `base`, or of the first block that the tile sees, if that is later.
 template <class T, class E>
 inline void point_at_next(const AttentionShape& shape, const AttentionSequence<T>& s, AttentionTile tile, int64_t base,
                           NextBlock<E>& next) {
