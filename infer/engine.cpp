@@ -251,9 +251,9 @@ void Engine::draw(Running& run, const DrawnAhead& ahead, std::span<float> logits
   if (run.sample.first_token_s == 0) run.sample.first_token_s = seconds_between(run.submitted_ns, clock_.now_ns());
   try {
     if (ahead.error) std::rethrow_exception(ahead.error);
-    const DrawnToken drawn = ahead.token ? *ahead.token : draw_token(run, logits, penalized_, guess);
+    DrawnToken drawn = ahead.token ? *ahead.token : draw_token(run, logits, penalized_, guess);
     append_token(run, drawn, limits_.context, event.text);
-    event.drawn = drawn;
+    event.drawn = std::move(drawn);
   } catch (const NotFinite&) {
     run.sample.reason = FinishReason::failed;
     run.sample.error = std::current_exception();

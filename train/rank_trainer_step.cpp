@@ -103,15 +103,14 @@ void RankTrainer::settle(const char* what) {
 ExecuteResult RankTrainer::run_step(const ExecuteInput& input, int64_t number) {
   StepCompanion* const companion = hooks_.companion;
   if (!companion && !hooks_.gradients && !keeps_a()) return execute(program_, input);
-  StepCalls calls{.between = [&] { change_gradients(number); }};
-  if (companion)
-    calls = {.before = [&](size_t micro) { companion->before(input.micro_batches[micro]); },
-             .after = [&](size_t) { companion->after(update_->weights, update_->gradients); },
-             .between =
-                 [&] {
-                   change_gradients(number);
-                   if (input.step_targets > 0) companion->update(number, learning_rate(s_.schedule, number));
-                 }};
+  StepCalls calls{.between = [&] {
+    change_gradients(number);
+    if (companion && input.step_targets > 0) companion->update(number, learning_rate(s_.schedule, number));
+  }};
+  if (companion) {
+    calls.before = [&](size_t micro) { companion->before(input.micro_batches[micro]); };
+    calls.after = [&](size_t) { companion->after(update_->weights, update_->gradients); };
+  }
   ExecuteInput in = input;
   in.calls = &calls;
   return execute(program_, in);
