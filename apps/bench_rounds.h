@@ -1,6 +1,6 @@
 #pragma once
-// Runs tasks of `tern bench` and reports the results. Every task is timed in turn, round after round, so that the load of other programs meets all
-// tasks alike. A share is the ratio of two rates of the same round.
+// Runs tasks of `tern bench` and reports the results. Every task is timed in turn, round after round, so that the load of
+// other programs affects all tasks alike. A share is the ratio of two rates of the same round.
 
 #include <cstddef>
 #include <functional>
@@ -29,9 +29,9 @@ struct RoundSpread {
 };
 RoundSpread spread(std::vector<double>);
 
-/// Runs every task once per round, in turn, after a first run of each that does not count. `told` is asked before each run of
-/// a task, with its round, which is 0 in the first runs too. If it returns false, nothing more is run, and the result has the
-/// completed rounds alone; in the first runs there are none yet. Of limits with the same name the best of the round counts.
+/// Runs every task once per round, in turn, after a first run of each that does not count. Before each run it calls `told` with
+/// the number of the round, which is 0 for the first runs too. If `told` returns false, nothing more is run, and the result has
+/// only the complete rounds: none during the first runs. If several limits have one name, shares use the best rate of the round.
 std::vector<BenchResult> run_rounds(const std::vector<BenchTask>&, int rounds,
                                     const std::function<bool(int round)>& told);
 

@@ -17,7 +17,7 @@ namespace tern {
 
 /// The error bar of a plan whose step takes `step_ps`; none if no error is known.
 std::optional<PlannedError> planned_error(const Calibration&, int64_t step_ps);
-/// Why a calibration's errors say little, in words; "" if there is no such reason.
+/// A warning that a calibration's errors come from too few runs to say much; "": there is nothing to warn of.
 std::string few_words(const Calibration&);
 Json errors_json(const PredictionErrors&);
 std::string errors_words(const PredictionErrors&);

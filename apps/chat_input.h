@@ -28,7 +28,7 @@ class ChatInput {
 struct ChatCommand {
   std::string name, argument;
 };
-/// The command that the message is; none: it is no command. A message that begins with "//" is none either; this takes one '/' away from it.
+/// The message as a command; none: it is not one. If the message begins with "//", it is not a command, and this removes its first '/'.
 std::optional<ChatCommand> chat_command(std::string& message);
 
 }  // namespace tern

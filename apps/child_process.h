@@ -1,5 +1,5 @@
 #pragma once
-// Runs another program and waits for it, or kills it: what it printed, and how it ended.
+// Runs another program, waits until it ends or kills it, and returns its output and how it ended.
 
 #include <sys/types.h>
 
@@ -26,13 +26,13 @@ struct ChildResult {
   bool killed = false;  // by kill_when
   double seconds = 0;
 };
-/// Runs a program (arguments[0]) to its end. Errors  TERN_CHECK: it cannot be started; `found_program` says before whether PATH has it.
+/// Runs a program (arguments[0]) to its end. Errors  bug: it cannot be started; found_program tells beforehand whether PATH has it.
 ChildResult run_child(const std::vector<std::string>& arguments, const ChildOptions& options = {});
 
 /// A program that runs beside this one until it is told to end.
 class ChildBeside {
  public:
-  /// Starts it. `line` reads its standard output; its standard error is this process's. Errors  TERN_CHECK: it cannot be started.
+  /// Starts it. `line` reads its standard output; its standard error is this process's. Errors  bug: it cannot be started.
   explicit ChildBeside(const std::vector<std::string>& arguments);
   ~ChildBeside();  // ends it at once, if `end` did not
   ChildBeside(const ChildBeside&) = delete;
@@ -46,10 +46,10 @@ class ChildBeside {
  private:
   pid_t pid_;
   int output_;
-  ChildResult read_;  // its output that is no whole line yet
+  ChildResult read_;  // its output that is not yet a whole line
 };
 
-/// The kind of error for which the exit code of a tern verb stands (docs/exit-codes.md); ErrorKind::bug for any other code.
+/// The kind of error that the exit code of a tern verb means (docs/exit-codes.md); 130 and 143: interrupted; an unknown code: bug.
 ErrorKind kind_of_exit(int exit_code);
 
 /// Whether PATH has an executable of this name.

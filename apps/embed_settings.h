@@ -23,7 +23,7 @@ struct EmbedDefaults {
 /// Reads the files. Errors  bad_file: they ask for what tern does not have (read_sentence_config).
 EmbedDefaults embed_defaults(const ModelDescription&);
 
-/// "mean of all tokens, length 1, 'query: ' in front, up to 512 tokens"
+/// In words, such as: pooling mean (the model's own), vectors of length 1, "query: " in front of every text, up to 512 tokens
 std::string describe(const EmbedDefaults&);
 
 }  // namespace tern

@@ -1,5 +1,5 @@
 #pragma once
-// `tern eval --reference MODEL`: how far a model is from another one.
+// `tern eval --reference MODEL`: how far a model's predictions are from those of another model.
 
 namespace tern {
 

@@ -5,7 +5,7 @@ namespace tern {
 
 class Options;
 
-/// Errors  usage: both or neither of --data and --task, or flags that belong to another of eval's three jobs.
+/// Errors  usage: both or neither of --data and --task; a flag that belongs to another job of eval; --extract-which without --extract.
 void check_eval_flags(const Options&);
 
 }  // namespace tern

@@ -16,7 +16,7 @@ class Options;
 
 /// The question that a results file of these windows answers (ResultLog).
 Json question_of(const Options&, const ModelDescription&, const EvalWindows&);
-/// Opens the results file --output, if it is given, and tells its notes. Errors: those of ResultLog.
+/// Opens the results file --output, which must be given, and tells its notes. Errors: those of ResultLog.
 void open_log(const Options&, const Json& question, std::optional<ResultLog>&);
 /// Errors  bad_file: the results file has more results than there are windows.
 void check_done(const Options&, size_t results, const EvalWindows&);
@@ -25,7 +25,7 @@ void check_done(const Options&, size_t results, const EvalWindows&);
 int64_t windows_at_once(const Options&, const EvalWindows&);
 /// The sizes of an evaluation with `batch` windows at a time.
 InferenceNeeds window_needs(const EvalWindows&, int64_t batch);
-/// Tells that the job was stopped, and returns the exit code. `resumable`: the same command can continue.
+/// Tells the user that the job was stopped, and returns the exit code. `resumable`: the same command can continue.
 int stopped(const Error&, bool resumable);
 /// Prints the figures, and with them the facts that every evaluation reports.
 void print_figures(const Options&, const ModelDescription&, Json figures, double seconds);

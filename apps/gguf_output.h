@@ -14,8 +14,8 @@ namespace tern {
 WeightType weight_type_of_choice(std::string name);
 /// Called before a weight is read. Errors  usage: `out` does not end with .gguf, or is there already.
 void check_gguf_output(const std::string& out);
-/// The model's configuration, vocabulary and chat templates as metadata. Tells the user what a GGUF file has no place for. Errors  usage: the model
-/// has what GGUF cannot express, or is an encoder.
+/// The model's configuration, vocabulary and chat templates as metadata. Tells the user what a GGUF file cannot hold.
+/// Errors: usage: the model is an encoder, or has a part that GGUF cannot express.
 GgufMetadata gguf_metadata(const ModelDescription&, const ChatTemplates&);
 
 }  // namespace tern

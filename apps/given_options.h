@@ -8,9 +8,9 @@
 
 namespace tern {
 
-/// Refuses every option that was given on the command line or in a recipe and is not one of `allowed`. Options from the environment are not refused,
-/// as they are set for many commands. `why` follows "VERB: --NAME " in the message, as "is of training and says nothing about --inference;
-/// leave it out". Errors: usage.
+/// Refuses every option that was given on the command line or in a recipe and is not one of `allowed`. Options from the
+/// environment are not refused, as they are set for many commands. `why` follows "VERB: --NAME " in the message, such as "is
+/// of training and says nothing about --inference; leave it out". Errors: usage.
 void refuse_given_but(const Options&, std::span<const std::string_view> allowed, std::string_view why);
 
 }  // namespace tern

@@ -1,5 +1,5 @@
 #pragma once
-// Loads the weights with which a verb runs: whole, or streamed if they are larger than memory. It also tells the user about it.
+// Loads a verb's weights: whole, or streamed if they are larger than memory. Tells the user what it does.
 
 #include <algorithm>
 #include <functional>
@@ -28,15 +28,15 @@ struct WeightsChoice {
   InferenceFit fit;
   CodedBytes coded;                  // the matrices that stay coded; empty: none
   std::optional<StreamPlan> stream;  // set if the weights fit only when a part of them streams
-  int64_t vectors = 0;               // bytes beside the fit: a pooler and the vectors of a batch
+  int64_t vectors = 0;               // bytes beside `fit`: a pooler and the vectors of a batch
   int64_t peak() const { return std::max(fit.loading_peak, fit.peak() + vectors); }
 };
 /// The choice that weights_option asks for. For auto: decoded weights if they fit, else coded ones (stays_coded), else streamed ones. Errors: those
 /// of check_fit and plan_stream.
 WeightsChoice choose_weights(const Options&, const ModelDescription&, const InferenceNeeds&, const MemoryBudget&);
-/// The number of tokens of a prompt's chunks: `chunk`, unless weights stream and --chunk is not given. Then it is the number with which the prompt
-/// and `tokens` further tokens read the fewest bytes: every chunk reads the weights again, but larger chunks leave less memory for weights that
-/// stay.
+/// The number of tokens of a prompt's chunks: `chunk`, unless weights stream and --chunk is not given. Then it is the number
+/// with which the prompt and `tokens` further tokens read the fewest bytes: each chunk reads the weights again, but larger
+/// chunks leave less memory for weights that stay.
 int64_t choose_chunk(const Options&, const ModelDescription&, InferenceNeeds, const MemoryBudget&, int64_t prompt,
                      int64_t tokens, int64_t chunk);
 
@@ -44,8 +44,8 @@ int64_t choose_chunk(const Options&, const ModelDescription&, InferenceNeeds, co
 WeightsChoice choose_weights_to_embed(const Options&, const ModelDescription&,
                                       std::span<const std::vector<int32_t>> texts, const EmbeddingSettings&,
                                       int64_t kept, const MemoryBudget&);
-/// The context of a verb that does not know its texts before: --context; else the context that the model allows, up to a usual length, halved until
-/// it fits, or, if weights stream, until keys and values take at most an eighth of memory. Errors: usage: the model allows less than --context.
+/// The context of a verb that does not know its texts in advance: --context; else the context that the model allows, up to a usual length, halved
+/// until it fits, or, if weights stream, until keys and values take at most an eighth of memory. Errors: usage: the model allows less than --context.
 int64_t choose_context(const Options&, const ModelDescription&, const MemoryBudget&,
                        const std::function<InferenceNeeds(int64_t context)>& needs_of);
 /// Whether weights can stream beside keys and values that take no more than an eighth of memory.
@@ -56,15 +56,15 @@ enum class WeightsPass : uint8_t { token, batch };
 /// The loaded weights.
 class InferenceWeights {
  public:
-  /// Loads the weights. If they stream, it first probes disk and kernels for a short time and tells what stays, the bound, and the predicted time of a
-  /// token; for batches only the disk's part of it. If loading what stays then shows another rate of the disk than the probe, it tells the bound and the prediction again.
-  /// Errors: those of load_for_inference and load_streamed.
+  /// Loads the weights. If they stream, it first probes disk and kernels for a short time, and tells how much stays in
+  /// memory, the bound, and the predicted token rate; for batches only the disk's time. If loading then shows another rate
+  /// of the disk than the probe, it tells bound and prediction again. Errors: those of load_for_inference and load_streamed.
   InferenceWeights(const Options&, const ModelDescription&, const WeightsChoice&, int64_t tokens, Arena&,
                    WeightsPass = WeightsPass::token);
   const ModelWeights& weights() const { return stream_ ? streamed_.weights : whole_; }
   std::string_view name() const { return name_; }  // "packed", …; "streamed"
   bool streams() const { return stream_ != nullptr; }
-  /// A lower bound of the seconds of a pass: the time to read what streams and `more_bytes` more, or that of the products if it is longer. 0 if nothing streams.
+  /// A lower bound of a pass's seconds: reading what streams and `more_bytes` more, or the products if they take longer. 0: nothing streams.
   double least_pass_s(int64_t more_bytes) const;
   /// The share of the bound that decoding reached, in words; empty if nothing streams or nothing was decoded.
   std::string reached(const RunTimings&) const;
@@ -82,7 +82,7 @@ class InferenceWeights {
   ModelWeights whole_;
   StreamedModel streamed_;
   RingSettings ring_;
-  ChosenReader reader_;  // how the files on the disk of the weights are read
+  ChosenReader reader_;  // reads the weights' files from the disk
   StreamRates rates_;
 };
 

@@ -22,23 +22,23 @@ class InferenceWeights;
 struct KvPlace {
   bool memory = true, disk = false;
   std::string directory;
-  int64_t free_bytes = 0;  // there
+  int64_t free_bytes = 0;  // on that disk
 };
-/// Errors: usage: --kv-place disk where the folder's files lie in memory; --kv-dir beside --kv-place memory; bad_file: no such folder.
+/// Errors: usage: --kv-place disk or --kv-dir with a folder in memory; --kv-dir with --kv-place memory; bad_file: no such folder.
 KvPlace kv_place(const Options&);
 
-/// The numbers of layers on the disk that come into question for these needs, ascending; each takes less memory than those
+/// How many layers may keep their keys and values on the disk: the candidates, ascending; each takes less memory than those
 /// before. Never empty. Errors: with --kv-place disk: does_not_fit: the disk is too small; usage: the model keeps no keys.
 std::vector<int64_t> kv_layers_to_weigh(const KvPlace&, const ModelDescription&, const InferenceNeeds&);
 
 /// Bytes that a step moves for its keys and values if each of its sequences has `past` keys.
 KvMoved kv_step_bytes(const ModelDescription&, const InferenceNeeds&, int64_t past);
 
-/// These bytes as one number to be weighed against bytes of weights: for each layer on the disk it adds what the delay of a
-/// read and a write is worth.
+/// The bytes of kv_step_bytes, plus, for each layer on the disk, the bytes that the disk could have read in the latency of a
+/// read and a write. This number can be compared with bytes of weights.
 double kv_step_cost(const ModelDescription&, const InferenceNeeds&, int64_t past);
 /// Whether a step with needs.kv_on_disk layers on the disk may move fewer bytes than one with none. It may only if these layers
-/// free more bytes of memory than kv_step_cost: a freed byte spares a step at most one byte of weights to read.
+/// free more bytes of memory than kv_step_cost, as a freed byte saves a step the reading of at most one byte of weights.
 bool kv_may_pay(const ModelDescription&, const InferenceNeeds&, int64_t past);
 
 /// Calls `make` for each number of kv_layers_to_weigh and returns the room in which a token moves the fewest bytes. A room is any struct with
@@ -69,7 +69,7 @@ auto room_of_fewest_bytes(const KvPlace& place, const ModelDescription& model, I
 /// Tells the user before the first token where keys and values lie; says nothing if all lie in memory.
 void tell_kv_before(const KvPlace&, const ModelDescription&, const InferenceNeeds&, int64_t past,
                     const InferenceWeights&);
-/// What was moved, for people.
+/// The bytes that were moved, for people.
 std::string kv_words(const KvOnDisk&);
 Json kv_json(const KvOnDisk&);
 

@@ -1,5 +1,5 @@
 #pragma once
-// What `tern plan --inference` predicts for a server on the hardware of a file, for comparison with what a load measures.
+// What `tern plan --inference` predicts for a server on the hardware of a cluster file, for comparison with a measured load.
 
 #include "base/json.h"
 #include "plan/serving_search.h"

@@ -1,5 +1,5 @@
 #pragma once
-// The server to which a load is sent: one that runs already, or one that is started for the load and ended after it.
+// The server that a load is sent to: one that runs already, or one that is started for the load and ended afterwards.
 
 #include <memory>
 #include <optional>

@@ -7,7 +7,7 @@
 
 namespace tern {
 
-// A machine of tern's own rates. The disk reads and writes at its data sheet.
+// A machine with rates of tern's own engine. `disk_read` and `disk_write` are in bytes/s.
 inline Cluster machine_of_tern(int64_t memory_bytes, double disk_read = 1e9, double disk_write = 5e8) {
   Cluster c = parse_cluster(R"(version = 1
 name = "here"

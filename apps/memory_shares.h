@@ -10,11 +10,11 @@
 
 namespace tern {
 
-/// Each model gets the least that it needs, and in its turn an even share of what is left then.
+/// Each model gets the least bytes that it needs, and in its turn an even share of the bytes that are still left over.
 class MemoryShares {
  public:
   /// `least`: by model, its name for people and the least bytes that it needs (least_room). A model that is alone gets all of the budget,
-  /// whatever it needs. Errors: does_not_fit: the budget is less than what the models need together; with the bytes of each.
+  /// whatever it needs. Errors: does_not_fit: the models together need more than the budget; the message says how much each needs.
   MemoryShares(const MemoryBudget&, std::vector<std::pair<std::string, int64_t>> least);
   /// The share of the next model. `taken`: the bytes that the model before has taken of its share.
   MemoryBudget next(int64_t taken = 0);

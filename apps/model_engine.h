@@ -1,5 +1,5 @@
 #pragma once
-// The engine of a verb that writes text, with its table of rotations and its cache.
+// The engine of a verb that writes text, with its RoPE table and its KV cache.
 
 #include <string>
 
@@ -14,14 +14,14 @@ namespace tern {
 bool is_gated(const ModelDescription&);
 /// Refuses a model with a gated adapter. `what` ("chat: …") says why. Errors: usage.
 void refuse_gated_adapter(const ModelDescription&, std::string_view what);
-/// The cache has the size that the needs say, and the engine runs every adapter beside the model. Model, weights and arena must outlive it.
+/// An engine with a KV cache of the size that the needs give. It can run all adapters beside the model. Model, weights and arena must outlive it.
 struct ModelEngine {
-  /// `kv_directory`: on whose disk the keys and values of needs.kv_on_disk layers lie. Errors: does_not_fit from the arena; those of
-  /// open_kv_on_disk.
+  /// `kv_directory`: the folder for the keys and values of the needs.kv_on_disk layers that lie on its disk. Errors:
+  /// does_not_fit from the arena; those of open_kv_on_disk.
   ModelEngine(const ModelDescription&, const ModelWeights&, const InferenceNeeds&, const EngineLimits&, Arena&,
               const std::string& kv_directory = {});
 
-  RopeTable rope;  // empty: the model does not turn positions
+  RopeTable rope;  // empty: the model has no rotary positions
   KvPool pool;
   Engine engine;
 };

@@ -1,6 +1,6 @@
 #pragma once
-// Reads what nccl-tests (all_reduce_perf, all_gather_perf, …) printed, and fits bandwidth and latency of links to it. Source: the output
-// format of github.com/NVIDIA/nccl-tests (src/common.cu, doc/PERFORMANCE.md for "bus bandwidth"); recalled.
+// Reads what nccl-tests (all_reduce_perf, all_gather_perf, …) printed, and fits bandwidth and latency of links to it. Source:
+// the output format of github.com/NVIDIA/nccl-tests (src/common.cu, doc/PERFORMANCE.md for "bus bandwidth"), from memory.
 
 #include <cstdint>
 #include <span>
@@ -25,10 +25,10 @@ struct NcclTest {
 /// Reads such a text, which is not trusted: it may have at most 16 MiB and 65,536 rows. Errors: bad_file "PATH: …": no table, a malformed row, values
 /// that were wrong on the devices, fewer than three sizes, more than one collective, hosts with unlike numbers of ranks.
 NcclTest parse_nccl_tests(std::string_view text, const std::string& path);
-/// The fit of time = steps · latency + sent / bandwidth, by the least squares of relative errors over all sizes, with neither negative. Steps and
-/// sent bytes are those of plan/comm_cost.h: in a ring n − 1 steps and (1 − 1/n) of the bytes, twice that for all_reduce; in an alltoall one
-/// step of as many bytes; for sendrecv, broadcast and reduce one step and all bytes. Over several hosts all bytes of a ring enter each host;
-/// links_of (apps/nccl_links.h) derives a node's network from that.
+/// The fit of time = steps · latency + sent / bandwidth, by the least squares of relative errors over all sizes; neither latency nor
+/// bandwidth is negative. Steps and sent bytes are those of plan/comm_cost.h: in a ring n − 1 steps and (1 − 1/n) of the bytes, twice
+/// that for all_reduce; in an alltoall one step and (1 − 1/n) of the bytes; for sendrecv, broadcast and reduce one step and all
+/// bytes. Over several hosts all bytes of a ring enter each host; links_of (apps/nccl_links.h) derives a node's network from this.
 struct LinkFit {
   double bandwidth = 0;                      // bytes/s through each rank, each way
   double latency_s = 0;                      // per step

@@ -18,8 +18,8 @@ struct Certificate {
   std::string solver;  // the mixed-integer solver's verdict, in words
   std::string doubt;   // why the plan is not certified; "": it is
 };
-/// Audits a plan that was found, for at most as many seconds as the question's request has. If the audit ends in time and the plan
-/// holds, it sets the plan's bound to the one that the audit proves, and adds what was not judged to the plan's restrictions. `cut`: the search was ended early, so it may not know every choice.
+/// Audits a plan that was found, for at most the request's seconds. If the audit ends in time and the plan holds, sets the plan's bound to
+/// the proven one, and adds what was not judged to its restrictions. `cut`: the search was ended early, so it may not know every choice.
 Certificate certify(const PlanQuestion&, Plan&, bool cut);
 /// Prints the certificate; with `json` to standard error.
 void print_certificate(const Certificate&, const Plan&, bool json);

@@ -16,28 +16,28 @@ struct Machine;
 /// How `tern train` would run a plan.
 struct EngineTraining {
   std::string why_not;     // why tern train cannot run the plan; "": it can
-  bool packs = false;      // whether the plan is for sequences of unlike length, which tern train packs
-  std::string model;       // MODEL of that command, quoted; "" where it takes no such model (presets, GGUF)
-  std::string asks;        // options that the command needs besides: " --from-scratch --tokenizer TOKENIZER"
-  std::string command;     // "--plan plan.json"; without a file "--batch 16 --seq 256 … --dtype f32", or "--plan
-                           // PLAN" with several devices, or where its layers do not recompute alike
-  uint32_t program = 0;    // checksum of a step's Program, if the plan says it
+  bool packs = false;      // whether the plan is for sequences of different lengths, which tern train packs
+  std::string model;       // MODEL of `command`, quoted; "": tern train does not take it (a preset, a GGUF file)
+  std::string asks;        // further options that the command needs: " --from-scratch --tokenizer TOKENIZER"
+  std::string command;     // "--plan plan.json"; without a file "--batch 16 --seq 256 … --dtype f32", or with several
+                           // devices "--plan PLAN.json", or "--plan PLAN" if its layers do not recompute alike
+  uint32_t program = 0;    // checksum of a step's Program; 0: the plan has none
   PredictedMemory memory;  // of a run whose only checkpoint comes after the last step
-  PredictedMemory saving;  // of one that saves on the way
+  PredictedMemory saving;  // of a run that saves checkpoints on the way too
 };
-/// How `tern train` would run this plan. The memory is that of predict_memory, as `tern train` predicts it. Unlike the search's, it includes the scratch
-/// of this machine's multiplier, the tiles of its kernels for the head, and the copy from which a checkpoint is written. `file`: the plan's
-/// file; "": it was not written.
+/// How `tern train` would run this plan. The memory is that of predict_memory, as `tern train` predicts it. Unlike the
+/// search's, it includes the scratch bytes of matrix products on this machine, the tiles of its kernels for the head, and
+/// the copy from which a checkpoint is written. `file`: the plan's file; "": it was not written.
 EngineTraining engine_training(const ModelSpec&, const Plan&, const std::string& file);
-/// The options with which a plan for this cluster is lowered to a Program. If the cluster is a `tern profile`, of this machine or another, they have the
-/// scratch that `tern train` uses by default on this machine.
+/// The options with which a plan for this cluster is lowered to a Program. If `tern profile` wrote the cluster file, on this
+/// machine or another, they include the scratch bytes that `tern train` uses by default on this machine.
 PlacementOptions engine_placement(const Cluster&, DType);
 /// A table of the milliseconds of a step by kind of unit and pass, as the plan prices them on one device, for comparison with the spans of
 /// `tern train --trace`. The recomputation of a unit counts as its backward.
 std::string describe_times(const ModelSpec&, const Plan&, const Machine&);
-/// If the cluster is a `tern profile`: prints command, memory and times; with `json` a line on standard error.
+/// If `tern profile` wrote the cluster file: prints command, memory and times; with `json`, only a line on standard error.
 void tell_engine(const ModelSpec&, const Plan&, const Cluster&, const std::string& file, bool json);
-/// A line that warns of wide spreads of the cluster file's rates; "": they are narrow.
+/// A line that warns that the rates of the cluster file spread widely; "": they do not.
 std::string noise_of(const Cluster&);
 /// Lines for people. `capacity`: the bytes that the cluster file leaves to a program.
 std::string describe(const EngineTraining&, int64_t capacity);

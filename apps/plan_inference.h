@@ -23,7 +23,7 @@ int plan_inference(const ServingCommand&);
 /// The job that the options describe. `engine`: the cluster file has the rates of tern's own engine, so that a job which that engine cannot run is
 /// refused. Errors: usage: such a job; options of training.
 InferenceJob inference_job(const Options&, bool engine);
-/// Refuses options of --inference when that is not given. Errors: usage.
+/// Refuses options of --inference if --inference is not given. Errors: usage.
 void refuse_inference_options(const Options&);
 
 }  // namespace tern

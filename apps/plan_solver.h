@@ -1,6 +1,6 @@
 #pragma once
-// An independent check of the search's optimum: the plan's outer choice as a mixed-integer programme under UniAP's simple objective, given to a solver if
-// one is installed.
+// An independent check of the optimum that the search finds for the plan's outer choice: a mixed-integer solver (cbc or
+// highs), if one is installed, solves the same problem under UniAP's simple objective.
 
 #include <string>
 
@@ -13,7 +13,7 @@ struct SolverVerdict {
   std::string words;     // says that solver and search agree, or why there was no check
   bool differs = false;  // whether the solver found another optimum, so that solver or search is wrong
 };
-/// Runs the solver, which is any program of that name on the PATH. Its failures are reported in the verdict, not thrown.
+/// Runs cbc or else highs, whatever program of that name is on the PATH. Failures are reported in the verdict, not thrown.
 SolverVerdict solver_verdict(const PlanQuestion&, const Plan&);
 
 }  // namespace tern

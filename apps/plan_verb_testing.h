@@ -27,8 +27,8 @@ class PlanVerb : public testing::Test {
   }
   ~PlanVerb() override { remove_all(real_io(), folder_); }
   std::string path(const std::string& name) const { return join_path(folder_, name); }
-  // Runs `tern REST` in the folder. `before` may limit its time or set its environment. The output has its standard error too, unless `rest` sends that
-  // elsewhere.
+  // Runs `tern REST` in the folder. `before` may limit its time or set its environment. The output includes its standard
+  // error, unless `rest` sends that elsewhere.
   Outcome tern(const std::string& rest, const std::string& before = "") const {
     return run_shell("cd " + folder_ + "; env -u TERN_DATA " + before + " 2>&1 " TERN_PROGRAM " " + rest);
   }

@@ -11,8 +11,8 @@
 
 namespace tern {
 
-/// Makes a folder among the system's temporary files, and removes it with all that is in it. Files that are mapped stay readable. Errors: does_not_fit,
-/// bad_file.
+/// Makes a folder among the system's temporary files; the destructor removes it with everything in it. Files that are still
+/// mapped stay readable. Errors: does_not_fit, bad_file.
 struct PrivateFolder {
   std::string path = (std::filesystem::temp_directory_path() / "tern-XXXXXX").string();
   PrivateFolder() {

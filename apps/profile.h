@@ -1,6 +1,6 @@
 #pragma once
-// The tasks of `tern profile`, which measures this machine for a cluster file. The code that trains and decodes here does the work. Tasks are timed
-// round after round, as in `tern bench`.
+// The tasks of `tern profile`, which measures this machine for a cluster file. They run the same code as training and
+// decoding. They are timed round after round, as in `tern bench`.
 
 #include <cstdint>
 #include <optional>
@@ -31,11 +31,11 @@ enum class FigureKind : uint8_t {
   prefill,
   decode,
   elementwise,
-  calls,        // kernels per second that do next to nothing
+  calls,        // calls per second of kernels that do next to nothing
   sampling,     // a token from its logits
   update,       // an optimizer's step, bytes as the planner counts them
-  weight_read,  // of a decoded token's products, which read the same m bytes of weights again and again
-  mapped_read,  // the same from a file that is mapped
+  weight_read,  // by a decoded token's products, which read the same m bytes of weights again and again
+  mapped_read,  // the same, from a mapped file
   memory_read,
   memory_copy,
   disk_read,
@@ -56,8 +56,8 @@ struct ProfileFigure {
 };
 /// The two lengths at which attention is timed. At other lengths its time is taken to be a cost per (query, key) pair plus a cost per query.
 inline constexpr int64_t kShortSequence = 128, kLongSequence = 1024;
-/// The bytes per parameter that an update reads and writes, as plan/ counts them: optimizer states in f32, a gradient and a weight, and in bf16 a master
-/// weight too.
+/// The bytes per parameter that an update reads and writes, as plan/ counts them: optimizer states in f32, a gradient and a
+/// weight; in bf16 also a master weight.
 constexpr int64_t update_bytes(DType dtype) { return dtype == DType::bf16 ? 2 * 12 + 4 + 2 : 2 * 8 + 4 + 4; }
 struct ProfileTasks {
   std::vector<BenchTask> tasks;
@@ -70,8 +70,8 @@ ProfileTasks profile_tasks(const ProfileSettings&);
 void add_product_tasks(const ProfileSettings&, ProfileTasks&);
 void add_kernel_tasks(const ProfileSettings&, ProfileTasks&);
 
-/// The tasks if several ranks work at the same time, each with buffers of its own. Collectives between them take the place of the loopback. A rate is the
-/// mean over ranks; that of the disk is measured by one rank alone.
+/// The tasks if several ranks work at the same time, each with its own buffers. Collectives between ranks take the place of
+/// the loopback. A rate is the mean over ranks, but one rank alone measures the disk.
 ProfileTasks profile_tasks_of_ranks(const ProfileSettings&);
 bool is_collective(FigureKind);
 

@@ -36,8 +36,8 @@ class ProfileBuffers {
   std::vector<Tensor> held_;
 };
 
-/// Numbers that no cache holds: they come in turn from a buffer of `bytes` bytes, as f32 or as bf16 from the same memory. No bf16 number is zero, as two of
-/// them read as one f32 could be denormal then, and some processors multiply denormal numbers far more slowly.
+/// Numbers that no cache holds: they come in turn from a buffer of `bytes` bytes, as f32 or as bf16 from the same memory. No bf16
+/// number is zero: otherwise two of them, read as one f32, could be a denormal number, which some processors multiply far more slowly.
 struct ColdNumbers {
   ProfileBuffers buffers;
   std::span<bf16> numbers;

@@ -37,9 +37,9 @@ std::string describe(const ProfileNoise&);
 /// A warning for people: the ranks' threads share CPUs; "": each has its own, or that is not known.
 std::string shared_cpus(const ProfiledMachine&);
 
-/// The cluster file: this machine as one node, with a device for each rank. Rates are medians over the rounds; each says how it was measured, and
-/// [[measured]] has the quartiles. If by noise a larger product took less time than a smaller one, the larger one's share is
-/// lowered until it takes more, as the reader of cluster files refuses such tables. Order: equal results give equal bytes.
+/// The cluster file: this machine as one node, with a device for each rank. Rates are medians over the rounds; each says how it
+/// was measured, and [[measured]] has the quartiles. If by noise a larger product took less time than a smaller one, the larger
+/// one's share is lowered until it takes more, as the reader of cluster files refuses such tables. Equal results give equal bytes.
 std::string profile_toml(const ProfileTasks&, const std::vector<BenchResult>&, const ProfiledMachine&);
 
 }  // namespace tern

@@ -11,15 +11,15 @@
 
 namespace tern {
 
-/// What it lost on one text.
+/// What a quantized model lost on one text.
 struct TextLoss {
   std::string path;
-  int64_t bytes = 0;  // of the text; 0: not counted, where its first token is not scored for want of a token before it
+  int64_t bytes = 0;  // of the text; 0: not counted, as its first token has no token before it and is not scored
   CompareReport figures;
   /// The bits per byte of a mean loss per token, in nats; 0 if `bytes` is 0.
   double per_byte(double loss) const;
 };
-/// What one tensor lost.
+/// What the rounding of one tensor lost.
 struct TensorLoss {
   RoundingError error;
   std::string type;  // the type's name
@@ -30,8 +30,8 @@ struct QuantizeReport {
   std::vector<TensorLoss> tensors = {};
 };
 
-/// Runs both models over one text in f32, with units read one by one from their files. Windows have at most 1,024 tokens; each token of the text is scored
-/// once.
+/// Runs both models over one text in f32; they read units one by one from their files. Windows have at most 1,024 tokens;
+/// each token of the text is scored once.
 /// Memory  measuring_bytes beside the text itself, whatever the depth of the models and the length of the text.
 /// Errors  bad_file, usage: no tokenizer, a text without a token to score; interrupted: a stop was asked for.
 TextLoss measure_text(const ModelDescription& original, const std::string& quantized, const std::string& path);

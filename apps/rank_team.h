@@ -27,8 +27,8 @@ class RankTeam {
   RankTeam(const RankTeam&) = delete;
   int size() const { return world_.size(); }
   using Work = std::function<void(Comm&)>;
-  /// Runs `work` on every rank at the same time, and returns when all have ended. Errors: what the first rank that failed threw; the team cannot be used
-  /// afterwards.
+  /// Runs `work` on every rank at the same time, and returns when all have ended. Errors: those of the first rank that
+  /// failed; the team cannot be used afterwards.
   void run(const Work&);
 
  private:
@@ -39,9 +39,9 @@ class RankTeam {
   std::unique_ptr<StoreServer> server_;  // if the links are TCP
   std::mutex mutex_;
   std::condition_variable begin_, ended_;
-  const Work* work_ = nullptr;  // under the mutex, as all below but threads_
-  uint64_t number_ = 0;         // of the work
-  int left_ = 0;                // ranks that are still at it
+  const Work* work_ = nullptr;  // guarded by mutex_, as all members below except threads_
+  uint64_t number_ = 0;         // of the piece of work
+  int left_ = 0;                // ranks that have not finished it
   bool over_ = false;
   std::exception_ptr error_;
   std::vector<std::jthread> threads_;

@@ -1,5 +1,5 @@
 #pragma once
-// The memory of a server: what a model has room for, and which weights leave it that room.
+// The memory of a server: how many sequences a model has room for, and how its weights are kept to leave that room.
 
 #include <string>
 #include <vector>
@@ -28,13 +28,13 @@ Room room_for_texts(const Options&, const ModelDescription&, int64_t longest_tex
                     const SpeculationChoice&);
 /// The room of a model that makes vectors only. Errors: does_not_fit; usage: it makes none, or not with these options.
 Room room_for_vectors(const Options&, const ModelDescription&, const OfferedVectors&, const MemoryBudget&);
-/// The least bytes that a model takes with its weights in memory, in the form that they would have with the whole budget. A model that writes has keys and
-/// values for one text of --context tokens, or of a short text if that is not given.
+/// The least bytes that a model takes with its weights in memory, in the form that they would have with the whole budget. A
+/// model that writes has keys and values for one text of --context tokens; without --context, for one short text.
 int64_t least_room(const Options&, const ModelDescription&, const OfferedVectors&, const MemoryBudget&,
                    const SpeculationChoice&);
 
-/// The memory that is left beside requests that are being read, whole answers, and grammars of answers. It lowers the settings' limits of answers and
-/// grammars to a part of the memory.
+/// The memory that is left beside requests that are being read, whole answers, and grammars of answers. Lowers the limits of
+/// answers and grammars in the settings to a part of the memory.
 MemoryBudget budget_beside_requests(const Options&, bool writes, ServiceSettings&);
 
 }  // namespace tern

@@ -7,8 +7,8 @@ namespace tern {
 
 class Options;
 
-/// The settings that the options give. It also raises the process's limit of open files as far as it can, and tells the user if that is too low for
-/// --max-connections. Errors: usage, bad_file, naming the option; does_not_fit: the process may open too few files.
+/// The settings that the options give. It also raises the process's limit of open files if --max-connections needs more; if the system allows too
+/// few, it lowers the connections and tells the user. Errors: usage, bad_file, naming the option; does_not_fit: the process may open too few files.
 ServiceSettings service_settings(const Options&);
 
 }  // namespace tern

@@ -5,8 +5,8 @@
 
 namespace tern {
 
-/// While it lives, the first SIGINT or SIGTERM only sets a flag, so that the verb can save and exit; a second one ends the process at once with 130 or
-/// 143. The destructor restores the handlers that were there before. There may be one at a time.
+/// While it lives, the first SIGINT or SIGTERM only sets a flag, so that the verb can save and exit. A second one ends the
+/// process at once with 130 or 143. The destructor restores the handlers that were there before. Only one may live at a time.
 class StopSignals {
  public:
   StopSignals();
@@ -15,8 +15,8 @@ class StopSignals {
   StopSignals& operator=(const StopSignals&) = delete;
 };
 
-/// Sets handlers for the whole process. If a mapped file is cut short while it is read, the program then ends with a message and the exit code of a bad
-/// file, in place of SIGBUS. If a file grows beyond `ulimit -f`, the write fails with an error.
+/// Sets handlers for the whole process. If a mapped file is truncated while it is read, the program ends with a message and
+/// the exit code of a bad file, instead of SIGBUS. If a file grows beyond `ulimit -f`, the write fails with an error.
 void explain_file_signals();
 /// Whether a stop was requested. Any thread may call it.
 bool stop_requested();

@@ -1,5 +1,5 @@
 #pragma once
-// Reads --speculate and its options, for verbs that write text, and makes the proposer, which guesses.
+// Reads --speculate and its options for verbs that write text, and makes the proposer, which guesses the next tokens.
 
 #include <memory>
 #include <optional>
@@ -16,20 +16,20 @@ namespace tern {
 class Arena;
 class Options;
 
-/// The model of --draft, which has the same tokens as the target; null: --draft is not given. Errors  usage: another vocabulary, an encoder, options that
-/// contradict each other; those of describe_model.
+/// The model of --draft, which has the same tokens as the target; null: --draft is not given. Errors  usage: another
+/// vocabulary, an encoder, options that contradict each other; bad_file: it has no tokenizer; those of describe_model.
 std::shared_ptr<const ModelDescription> draft_option(const Options&, const ModelDescription& target);
 
-/// The guessing that the options choose.
+/// The speculative decoding that the options choose.
 class SpeculationChoice {
  public:
-  /// `draft`: from draft_option. `sequences`: those that run at once. Errors  usage: an option has no effect without --speculate.
+  /// `draft`: from draft_option. `sequences`: how many run at once. Errors  usage: an option has no effect without --speculate.
   SpeculationChoice(const Options&, std::shared_ptr<const ModelDescription> draft, int64_t sequences);
   /// No guesses.
   explicit SpeculationChoice(int64_t sequences) : sequences_(sequences) { settings_.budget = 0; }
   /// The number of rows that guesses add to a batch; 0: there are no guesses.
   int64_t budget() const { return settings_.budget; }
-  /// Adds these rows to needs that are those of an inference without guesses.
+  /// Adds these rows to the needs of an inference without guesses.
   void add_to(InferenceNeeds&) const;
   /// The budget less what the draft takes: weights, one pass, and keys and values of `context` tokens for all sequences, or
   /// only for as many as an eighth of the budget holds, at least one. Errors  does_not_fit: the budget is smaller than that.

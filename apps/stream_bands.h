@@ -1,5 +1,5 @@
 #pragma once
-// Plans of streamed weights as verbs make them: the lengths of bands, and the chunks of a prompt with which the fewest bytes are read.
+// Plans of streamed weights as verbs make them: the size of bands (rows of a matrix that are read at once), and of a prompt's chunks.
 
 #include <cstdint>
 #include <optional>
@@ -11,7 +11,7 @@ namespace tern {
 /// Long bands are read faster; these are the shortest that are taken.
 inline constexpr BandSizes kShortestBands{.most = 128 << 10};
 
-/// plan_stream with the longest bands whose ring takes no more than an eighth of the budget, or with the shortest. Nothing: not even these fit.
+/// plan_stream with the longest bands whose ring takes no more than an eighth of the budget, or with the shortest. nullopt: not even these fit.
 std::optional<StreamPlan> stream_if_fits(const ModelDescription&, const InferenceNeeds&, const MemoryBudget&);
 
 /// The tokens of a prompt's chunks with which the prompt and `tokens` further tokens read the fewest bytes: each chunk reads the weights again, but

@@ -15,7 +15,7 @@ namespace tern {
 class Options;
 struct ModelDescription;
 
-/// A task that runs.
+/// A task, and the state of its run.
 struct TaskRun {
   const Options& options;
   const ModelDescription& model;

@@ -5,11 +5,11 @@
 
 namespace tern {
 
-/// Sets the number of threads of all teams that the calling thread starts from now on, and returns it. 0: as many as the CPUs that this process may use
-/// (affinity, control group quota). Teams of other threads have numbers of their own.
+/// Sets the number of threads of all teams that the calling thread starts from now on, and returns it. 0: as many as the
+/// CPUs that this process may use (affinity, control group quota). It does not change the teams of other threads.
 int set_compute_threads(int requested);
-/// While it lives, the calling thread's teams have the share of its threads that `tern train` gives each of so many ranks, if all are on
-/// this machine and neither --threads nor --async is given.
+/// While it lives, the calling thread's teams have 1/`ranks` of its threads (at least one), as `tern train` gives each of
+/// its ranks if all are on this machine and neither --threads nor --async is given.
 class ShareOfThreads {
  public:
   explicit ShareOfThreads(int64_t ranks);

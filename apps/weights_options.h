@@ -16,15 +16,15 @@ struct MemoryBudget;
 struct MemoryFacts;
 struct ModelDescription;
 
-/// How weights are kept, and the name of that: "mapped", "copied", "coded", or "packed" if this machine's kernels need another layout than the file's.
+/// How weights are kept, and a name for it: "mapped", "copied", "coded", or "packed" if the kernels here need another layout than the file's.
 struct WeightsPlace {
   WeightsIn in;
   std::string_view name;
 };
 /// From so many tokens on, `--weights auto` copies weights that could be read in place.
 inline constexpr int64_t kTokensToCopyFor = 256;
-/// Whether a copy of the weights in the program's own memory saves more time than it takes: if kTokensToCopyFor tokens or more will be written (measured:
-/// see --weights), there are huge pages, and the copy fits beside the page cache.
+/// Whether a copy of the weights in the program's own memory saves more time than it takes: kTokensToCopyFor tokens or more
+/// will be written (measured: see --weights), there are huge pages, and the copy fits beside the page cache.
 bool copy_pays(int64_t tokens, const MemoryFacts&, const InferenceFit&);
 /// The value of --weights; auto for verbs that have no such option.
 std::string weights_option(const Options&);
@@ -34,8 +34,8 @@ std::string weights_option(const Options&);
 CodedBytes stays_coded(const Options&, const ModelDescription&, const InferenceNeeds&, const MemoryBudget&);
 /// Whether --arithmetic is int8, for verbs that have it.
 bool in_integers(const Options&);
-/// All matrices that can stay coded; --arithmetic int8 multiplies these without decoding them. Errors: usage: the files have no coded weights, or none that
-/// can stay coded.
+/// All matrices that can stay coded; --arithmetic int8 multiplies them without decoding. Errors: usage: the files have no
+/// coded weights, or none that can stay coded.
 CodedBytes coded_for_integers(const ModelDescription&);
 /// How weights are kept: "coded" if `coded` is not empty; else "packed" if the file holds coded weights, or weights that the
 /// kernels cannot read in place; else "mapped" or "copied" by weights_option, under auto "copied" if copy_pays for `tokens`:

@@ -1,6 +1,6 @@
 #pragma once
-// Bug: a broken promise of our own code. Error (base/error.h), for bad input or a bad world, is another type, so that
-// `catch (const Error&)` takes no bug for bad input. TERN_CHECK throws a Bug.
+// Bug: thrown when tern's own code breaks a promise; TERN_CHECK throws it. Error (base/error.h) is for bad input and
+// failures of the system. Bug is not derived from Error, so `catch (const Error&)` does not catch it.
 
 #include <fmt/core.h>
 
@@ -9,8 +9,8 @@
 
 namespace tern {
 
-/// Main tells people of a Bug and exits; the server answers with 500, logs it or closes the connection, and goes on.
-/// Other code may catch one to clean up, or to carry it from one thread to another, and then throws it again.
+/// main prints a Bug and exits. The server answers 500, or logs the Bug, or closes the connection, and goes on serving.
+/// Other code may catch a Bug to clean up, or to carry it to another thread, and then rethrows it.
 class Bug : public std::logic_error {
  public:
   template <class... Args>

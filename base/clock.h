@@ -1,5 +1,5 @@
 #pragma once
-// Time behind an interface, so that a test of something that waits need not wait itself.
+// An interface for time, so that tests of code that waits need not wait themselves.
 
 #include <atomic>
 #include <cstdint>
@@ -9,7 +9,7 @@ namespace tern {
 class Clock {
  public:
   virtual ~Clock() = default;
-  virtual int64_t now_ns() const = 0;   // steady, from an arbitrary start
+  virtual int64_t now_ns() const = 0;   // monotonic; the start is arbitrary
   virtual int64_t wall_ns() const = 0;  // since 1970-01-01 UTC
   virtual void sleep_ns(int64_t) = 0;
 };

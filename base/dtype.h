@@ -1,5 +1,5 @@
 #pragma once
-// Element types. Conversions between them are explicit at every boundary; nothing casts by itself.
+// Element types. Conversions between them are explicit; nothing is cast implicitly.
 
 #include <bit>
 #include <cstdint>
@@ -30,10 +30,10 @@ constexpr int64_t size_of(DType t) {
   return 0;
 }
 
-/// "f32", "bf16", …: the names of --dtype and of our files.
+/// "f32", "bf16", …: the names in --dtype and in tern's files.
 std::string_view name_of(DType);
-/// The inverse; also takes Hugging Face's "float32", "bfloat16", "float16", "float64". Errors: usage, naming what is
-/// known.
+/// The inverse of name_of. Also takes Hugging Face's "float32", "bfloat16", "float16", "float64". Errors: usage; the message
+/// lists the known names.
 DType dtype_from_name(std::string_view);
 
 /// bfloat16: the upper half of an f32. C++ has no arithmetic on it.
@@ -42,7 +42,7 @@ struct bf16 {
   friend bool operator==(bf16, bf16) = default;
 };
 
-/// IEEE half precision. Stored, never computed with.
+/// IEEE half precision, for storage only: nothing is computed in it.
 struct f16 {
   uint16_t bits;
   friend bool operator==(f16, f16) = default;

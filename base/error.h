@@ -1,6 +1,6 @@
 #pragma once
-// Two kinds of failure. Bad input or a bad world throws Error: place, expectation, fact, remedy, in one sentence a
-// newcomer can act on. A broken promise of ours is a TERN_CHECK. Only apps/ prints or exits.
+// Two kinds of failure. Bad input or a failure of the system throws Error, whose one-sentence message says where, what was expected,
+// what was found and what to do. A broken promise of tern's own code fails a TERN_CHECK, which throws Bug. Only apps/ prints or exits.
 
 #include <fmt/core.h>
 
@@ -10,17 +10,17 @@
 
 namespace tern {
 
-/// Kinds of failure, told apart by who can mend them. The values are the exit codes of the command (docs/exit-codes).
+/// Kinds of failure, by who can fix them. The values are the exit codes of the command (docs/exit-codes.md).
 enum class ErrorKind {
-  bug = 1,            // our own broken promise, or anything unforeseen
-  usage = 2,          // a flag, a recipe key, a value
+  bug = 1,            // a bug in tern, or an exception that nobody foresaw
+  usage = 2,          // a wrong flag, recipe key or value
   does_not_fit = 3,   // memory or disk: the message says what would fit
-  bad_file = 4,       // a model, tokenizer, data or adapter file; unreadable, malformed, missing
+  bad_file = 4,       // a model, tokenizer, data or adapter file that is missing, unreadable or malformed
   peer = 5,           // another rank was lost or late
-  no_checkpoint = 6,  // resume asked for, and no checkpoint verifies
-  diverged = 7,       // training met a number that is not finite; the last checkpoint stands
-  undecided = 8,      // time or means ended before an answer was proven
-  interrupted = 75,   // stopped on request; the same command goes on
+  no_checkpoint = 6,  // a resume was asked for, but no checkpoint is intact
+  diverged = 7,       // training produced a number that is not finite; the last checkpoint is kept
+  undecided = 8,      // time or methods were not enough to prove an answer
+  interrupted = 75,   // stopped on request; the same command continues the work
 };
 
 class Error : public std::runtime_error {
@@ -38,7 +38,7 @@ class Error : public std::runtime_error {
 
 }  // namespace tern
 
-/// TERN_CHECK(condition, "where: {} facts", …): a promise of our own code, kept in release builds.
+/// TERN_CHECK(condition, "where: {} facts", …) checks a promise of tern's own code, in release builds too. Errors: bug.
 #define TERN_CHECK(condition, ...)                                                                      \
   do {                                                                                                  \
     if (!(condition)) ::tern::check_failed(__FILE__, __LINE__, #condition, ::fmt::format(__VA_ARGS__)); \

@@ -1,5 +1,5 @@
 #pragma once
-// JSON whose whole numbers must come out as they went in: what a chat template writes, or a tool is called with.
+// JSON whose integers must be kept exactly: requests to the server, arguments of tool calls, and conversations to train on.
 
 #include <string_view>
 
@@ -7,8 +7,8 @@
 
 namespace tern {
 
-/// parse_json, but a whole number that neither int64 nor uint64 holds is refused instead of rounded to a double. Errors: bad_file: those
-/// of parse_json; "PLACE: byte N: NUMBER: …".
+/// Like parse_json, but refuses an integer that fits neither int64 nor uint64 instead of rounding it to a double. Errors:
+/// bad_file: those of parse_json; for such an integer "PLACE: byte N: NUMBER: …".
 Json parse_exact_json(std::string_view text, std::string_view place, const JsonLimits& = {});
 
 }  // namespace tern

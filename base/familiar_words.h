@@ -1,13 +1,13 @@
 #pragma once
-// What other programs call things, and what they are called here: for "did you mean".
+// Names of options and verbs in other programs, with tern's names for them; for "did you mean".
 
 #include <string_view>
 
 namespace tern {
 
-/// "lr" -> "learning-rate"; "" where no such word is known. Dashes and underscores are one.
+/// tern's name for another program's option: "lr" -> "learning-rate"; "" if `theirs` is not known. '-' equals '_'.
 std::string_view familiar_option(std::string_view theirs);
-/// "finetune" -> "adapt"; "" where no such word is known.
+/// tern's name for another program's verb: "finetune" -> "adapt"; "" if `theirs` is not known.
 std::string_view familiar_verb(std::string_view theirs);
 
 }  // namespace tern

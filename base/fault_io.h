@@ -1,6 +1,6 @@
 #pragma once
-// An Io that passes everything on and fails one operation on purpose. A test runs its work once without a fault to
-// count the operations, then once for each operation and kind of fault.
+// An Io that passes every operation to another Io, and makes one of them fail on purpose. A test runs its work once without
+// a fault to count the operations, then once for each operation and kind of fault.
 
 #include <functional>
 #include <mutex>
@@ -11,25 +11,25 @@ namespace tern {
 
 enum class FaultKind {
   none,
-  kill_before,  // calls `kill`, the operation never happens
-  kill_after,   // the operation happens, then `kill`
-  short_write,  // writes the first half and reports a full disk; of other operations: like no_space
+  kill_before,  // calls `kill` in place of the operation
+  kill_after,   // runs the operation, then calls `kill`
+  short_write,  // a write: writes the first half and reports a full disk; another operation: as no_space
   no_space,     // ENOSPC, nothing done
   io_error,     // EIO, nothing done
-  sync_error,   // the next sync at or after the operation fails with EIO
+  sync_error,   // the first sync from operation `at` on fails with EIO
 };
 
-/// What `kill` throws unless a test sets another function. It is no Error, so that code which handles errors does not catch it.
+/// Thrown by `kill` unless a test sets another function. It is not derived from Error, so code that handles errors does not catch it.
 struct SimulatedKill {};
 
 struct Fault {
-  int64_t at = -1;  // which mutating operation, from 0
+  int64_t at = -1;  // the number of the mutating operation that fails, from 0; -1: none
   FaultKind kind = FaultKind::none;
-  std::function<void()> kill = [] { throw SimulatedKill{}; };  // a test with a real process sends itself SIGKILL here
+  std::function<void()> kill = [] { throw SimulatedKill{}; };  // a real process: sends SIGKILL to it
 };
 
-/// Mutating operations are: create(_locked), open_append, append, write_at, sync, sync_dir, rename(_new), truncate,
-/// remove, make_dir. After a kill every further one kills again, as a dead process does nothing. Thread-safe.
+/// The mutating operations are create, create_locked, open_append, append, write_at, sync, sync_dir, rename, rename_new,
+/// truncate, remove and make_dir. After a kill, each further one calls `kill` again, as a dead process does nothing. Thread-safe.
 class FaultIo : public Io {
  public:
   explicit FaultIo(Io& inner, Fault fault = {}) : inner_(inner), fault_(std::move(fault)) {}
@@ -56,7 +56,7 @@ class FaultIo : public Io {
  private:
   friend class FaultFile;
   enum class What { write, sync, other };
-  /// Runs `operation` as the next one, or the fault in its place; `half` is what a short write still does.
+  /// Runs `operation`, or the fault in its place. `half`: the half of a write that short_write still does.
   void step(What, const char* verb, const std::string& path, const std::function<void()>& operation,
             const std::function<void()>& half = {});
 

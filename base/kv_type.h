@@ -1,7 +1,7 @@
 #pragma once
-// How a cache keeps keys and values. The numbers of one head of one token are a row, kept by itself: what a row becomes
-// depends on no other token, so neither batches nor chunks can change it (kernels/cpu/kv_rows.h makes rows and reads
-// them).
+// How a KV cache stores keys and values. A row is the numbers of one head of one token.
+// Each row is encoded by itself, so its code depends neither on other tokens nor on batches or chunks.
+// kernels/cpu/kv_rows.h encodes and decodes rows.
 
 #include <cstdint>
 #include <optional>
@@ -16,9 +16,9 @@ enum class KvType : uint8_t { f64, f32, bf16, q8, q4 };
 
 /// "f32", …: the names of --kv-dtype.
 std::string_view name_of(KvType);
-/// Nothing: no such name.
+/// nullopt: no type has this name.
 std::optional<KvType> kv_type_from_name(std::string_view);
-/// The type of a cache that keeps numbers as they were computed; f32 for f16, which is computed in f32.
+/// The type of a cache that keeps numbers in the type in which they are computed; f32 for f16, which is computed in f32.
 constexpr KvType kv_type_of(DType t) {
   return t == DType::f64 ? KvType::f64 : t == DType::bf16 ? KvType::bf16 : KvType::f32;
 }
@@ -29,7 +29,7 @@ constexpr std::optional<DType> dtype_of(KvType t) {
 }
 constexpr bool is_coded(KvType t) { return !dtype_of(t); }
 
-/// Bytes of a row of `numbers`: 8, 4 or 2 of each; q8: 2 + numbers; q4: 2 + ⌈numbers/2⌉.
+/// Bytes of a row of `numbers` numbers: 8, 4 or 2 for each; q8: 2 + numbers; q4: 2 + ⌈numbers/2⌉.
 constexpr int64_t kv_row_bytes(KvType t, int64_t numbers) {
   switch (t) {
     case KvType::f64:

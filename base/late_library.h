@@ -9,13 +9,13 @@ namespace tern {
 
 class LateLibrary {
  public:
-  /// `names`: file names or paths, tried in their order, each where the system's loader looks for a linked library. `purpose`: what
-  /// needs it and what to do where it is missing, for messages. Nothing is loaded yet.
+  /// `names`: file names or paths, tried in this order; the system's loader searches for each as for a linked library.
+  /// `purpose`, for messages: what needs the library, and what to do if it is missing. Loads nothing yet.
   LateLibrary(std::initializer_list<const char*> names, std::string purpose)
       : names_(names.begin(), names.end()), purpose_(std::move(purpose)) {}
-  /// The address of a function; it stays valid. Thread-safe. Errors: bad_file: no such library, or no such function in it.
+  /// The address of a function; it stays valid. Loads the library. Thread-safe. Errors: bad_file: no such library, or no such function in it.
   void* function(const char* name);
-  /// Loads the library, if it is not loaded yet. Errors  as function.
+  /// Loads the library, if it is not loaded yet. Thread-safe. Errors: bad_file: no such library.
   void load();
 
  private:

@@ -1,5 +1,5 @@
 #pragma once
-// What tern says beside its results: one line each to standard error (a test may set a sink or a file).
+// Messages to the user, as opposed to results: one line each to standard error. A test may set a sink or a file.
 
 #include <fmt/core.h>
 
@@ -11,14 +11,14 @@ namespace tern {
 
 enum class LogLevel { error, warn, info, debug };
 
-/// Sets the least severe level that is still printed; at the start TERN_LOG sets it ("info" if absent). log_level_from_name
-/// throws usage for an unknown name.
+/// Sets the least severe level that is still printed. At the start it is the level in TERN_LOG, or "info" if that is not
+/// set. log_level_from_name throws usage for an unknown name.
 void set_log_level(LogLevel);
 LogLevel log_level_from_name(std::string_view);
-/// Also appends every printed line to this file, as {"time_ns":…,"level":…,"message":…}; "" stops. Errors: bad_file.
+/// From now on also appends every printed line to this file, as {"time_ns":…,"level":…,"message":…}; "": to no file. Errors: bad_file.
 void set_log_file(const std::string& path);
 
-/// Where lines go; the default writes to standard error. Tests set their own; nullptr restores the default.
+/// Where lines go; the default writes to standard error. Tests set their own sink; nullptr restores the default.
 using LogSink = void (*)(LogLevel, const std::string& message);
 void set_log_sink(LogSink);
 

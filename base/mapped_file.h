@@ -1,5 +1,5 @@
 #pragma once
-// A whole file, read-only, as memory. Pages come from the disk when touched, and no arena counts them.
+// A whole file, mapped read-only into memory. The kernel reads a page from the disk when it is first accessed; no arena counts it.
 
 #include <cstddef>
 #include <cstdint>
@@ -22,8 +22,8 @@ class MappedFile {
   const std::string& path() const { return path_; }
 
   enum class Advice { normal, sequential, random, will_need, dont_need, populate };
-  /// Tells the kernel how bytes [begin, begin + count) will be read; a hint, never an error. populate: reads them now,
-  /// with one fault for all pages where the kernel can (Linux 5.14), else as will_need.
+  /// Tells the kernel how bytes [begin, begin + count) will be read. This is a hint and never fails. populate: reads all
+  /// their pages now, in one call, if the kernel can (Linux 5.14); else the same as will_need.
   void advise(Advice, size_t begin, size_t count) const;
 
  private:
@@ -32,9 +32,9 @@ class MappedFile {
   std::string path_;
 };
 
-/// The path of the mapped file that has this address; null: none has. A file that another program cuts short while it is
-/// mapped raises SIGBUS where it is read; a signal handler may ask here (no lock, no memory). Of more than 1,024 files
-/// at once the further ones are not known; paths are cut to 255 bytes.
+/// The path of the mapped file whose memory has this address; null: there is none. For the handler of SIGBUS, which the
+/// system raises when a mapped file is read that another program has truncated: it takes no lock and allocates no memory. It
+/// knows at most 1,024 files at a time, and cuts paths to 255 bytes.
 const char* mapped_file_with(const void* address);
 
 }  // namespace tern

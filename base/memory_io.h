@@ -1,8 +1,8 @@
 #pragma once
-// A simulated disk. It remembers what was synced and what was not, and after a crash returns one of
-// the states a disk may then be in: un-synced writes happen in part, torn or not at all; un-synced names appear or
-// vanish; names in different directories are independent, so a rename across directories may happen in one and not in
-// the other.
+// A simulated disk, for tests. It remembers what was synced and what was not, and returns states in which a crash may
+// leave a disk: un-synced writes are kept, cut short or lost; un-synced names appear or vanish. Names in different
+// directories are independent, so that after a crash a rename across directories may have happened in one of them
+// only.
 
 #include <map>
 #include <mutex>
@@ -18,12 +18,12 @@ class MemoryIo : public Io {
   MemoryIo();
   ~MemoryIo() override;
 
-  /// The disk as the machine would find it again if it lost power now; equal seeds give equal states. Locks are gone.
-  /// Model   a synced file keeps its content, a synced directory its names. Each
-  ///         un-synced write of a file is kept, dropped, or cut short at a random byte,
-  ///         independently (dropped ones inside the file leave zeros); a truncation is
-  ///         kept or not. Of a directory's un-synced changes a random first part happened, in order; a rename inside
-  ///         one directory is one change, across directories it is two.
+  /// The disk as it may be found after a loss of power at this moment. Equal seeds give equal states. No lock is held any more.
+  /// Model   A synced file keeps its content, and a synced directory its names.
+  ///         Each un-synced write is kept, dropped, or cut short at a random byte, independently of the others; a hole that a dropped
+  ///         write leaves before a kept one is zeros. A truncation is kept or dropped.
+  ///         Of a directory's un-synced changes, the first k have happened, for a random k. A rename within a directory is one
+  ///         change; across directories it is one change in each.
   std::unique_ptr<MemoryIo> state_after_crash(uint64_t seed) const;
   int64_t capacity_bytes = INT64_MAX;  // writing past it fails like a full disk
 

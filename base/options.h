@@ -1,7 +1,7 @@
 #pragma once
-// The one option table. A verb and its options are data; flags, environment, recipes, help, man page and completion are
-// all read from it (options_resolve.cpp, options_recipe.cpp, options_help.cpp). The table of the command stands in
-// apps/options.cpp.
+// The option table describes verbs and their options as data. Flags, environment and recipes are read by it; help, man page
+// and completion are made from it (options_resolve.cpp, options_recipe.cpp, options_help.cpp, options_completion.cpp). The
+// command's own table is in apps/options.cpp.
 
 #include <cstdint>
 #include <map>
@@ -14,7 +14,7 @@
 namespace tern {
 
 enum class OptionType {
-  flag,     // present: true; --name=off is understood
+  flag,     // --name: true; --name=off: false
   toggle,   // --name on|off
   integer,  // whole number
   real,     // finite number
@@ -31,17 +31,17 @@ struct OptionSpec {
   std::string_view
       name;  // "learning-rate": --learning-rate, TERN_LEARNING_RATE, recipe key learning-rate or learning_rate
   std::string_view
-      verbs;  // "train eval": the verbs that take it, by verb_key. Another row may have the same name for other verbs.
+      verbs;  // "train eval": the verbs that take it, by verb_key. Another row may have this name for other verbs.
   OptionType type = OptionType::text;
-  std::string_view fallback = {};  // default as one would type it; empty: not set unless given
-  std::string_view unit = {};      // "tokens", "FILE": what stands after the flag in the help
+  std::string_view fallback = {};  // the default, as a user would type it; empty: there is none
+  std::string_view unit = {};      // "tokens", "FILE": the help shows it after the flag
   std::string_view help = {};      // one line, without a full stop
   std::vector<std::string_view> choices = {};
   double min = -1e300, max = 1e300;  // allowed range of numbers, inclusive
   bool above_min = false;            // the range is open at min
-  bool below_max = false;            // and at max
-  std::string_view env = {};         // the variable's name, where it is not TERN_NAME
-  char letter = '\0';                // 'n': -n too
+  bool below_max = false;            // the range is open at max
+  std::string_view env = {};         // the environment variable, if it is not TERN_NAME
+  char letter = '\0';                // 'n': -n is a short form
 };
 
 struct PositionalSpec {
@@ -56,10 +56,10 @@ struct VerbSpec {
   std::vector<std::pair<std::string_view, std::string_view>> examples = {};  // command line, what it does
   bool takes_recipe = false;      // the first positional may be a recipe (.toml, or .json other than config.json)
   std::string_view details = {};  // a paragraph for `tern help VERB`
-  std::string_view command = {};  // "VERB …": what follows `--` is kept as a command of its own
+  std::string_view command = {};  // "VERB …": the verb takes a command of its own after `--`
 };
 
-/// A TERN_ variable that is no option: used by the tests, or read before options are.
+/// A TERN_ variable that is not an option: tests use it, or it is read before the options are.
 struct EnvironmentSpec {
   std::string_view name, help;
 };
@@ -72,8 +72,8 @@ struct OptionTable {
 
 enum class Origin { fallback, recipe, environment, command_line };
 
-/// What a verb was asked for. A value is read by the type its row states; asking for a name the verb does not have, or
-/// by another type, is a bug and checked.
+/// The options and positionals of a verb, with their values. A value is read by the function for the type of its row.
+/// Errors: bug: the verb has no such option, or the option has another type.
 class Options {
  public:
   struct Value {
@@ -105,7 +105,7 @@ class Options {
   const std::string& positional(std::string_view name) const;
   bool has_positional(std::string_view name) const { return !positional(name).empty(); }
 
-  /// What followed `--`, of a verb that takes a command.
+  /// The arguments after `--`, if the verb takes a command.
   const std::vector<std::string>& command() const { return command_; }
 
   /// Every value in the order of the table, for `config show` and a run's record.
@@ -121,24 +121,24 @@ class Options {
   std::vector<std::string> command_;
 };
 
-/// Every key of a recipe and its value as text ("generate.stop" for a key of a table; arrays joined by ", "): TOML's by rising
-/// key, JSON's in the order of the file. Errors: bad_file, usage, as resolve_options.
+/// The keys of a recipe and their values as text: "generate.stop" for a key in a table; the elements of an array joined by commas.
+/// Keys of TOML are in ascending order, keys of JSON in the order of the file. Errors: bad_file, usage, as resolve_options.
 std::vector<std::pair<std::string, std::string>> read_recipe_values(const std::string& path);
 
-/// How messages name the program: as it was started ("./tern"), so that a command shown can be typed. "tern" until
-/// main has set it.
+/// The program's name in messages: as it was started ("./tern"), so that users can type the commands that messages show.
+/// "tern" until main has set it.
 const std::string& program_name();
 void set_program_name(std::string name);
 
 using Environment = std::map<std::string, std::string>;
 Environment process_environment();
 
-/// Resolves one verb's options: command line > environment > recipe > default. `arguments` follow the verb's name.
-/// `require_positionals` false: `config show` may leave them out.
-/// Errors  usage: unknown flag, key or TERN_ variable (with the
-///         nearest name), missing or malformed value, out of range.
-/// Paths    a relative path in a recipe is relative to the recipe's folder (MODEL: only if such a file or folder is
-/// there, else it is a name in the cache); on the command line and in the environment, to the working directory.
+/// Resolves one verb's options: command line > environment > recipe > default. `arguments`: those after the verb's name.
+/// `require_positionals`: false for `config show`, which may leave them out.
+/// Errors  usage: an unknown flag, key or TERN_ variable (with the nearest name);
+///         a value that is missing, malformed or out of range; bad_file: the recipe.
+/// Paths   A relative path in a recipe is relative to the recipe's folder. MODEL is such a path only if it exists there; else it is
+///         a name in the cache. On the command line and in the environment, paths are relative to the working directory.
 Options resolve_options(const OptionTable&, std::string_view verb, const std::vector<std::string>& arguments,
                         const Environment&, bool require_positionals = true);
 
@@ -146,8 +146,8 @@ Options resolve_options(const OptionTable&, std::string_view verb, const std::ve
 std::string verb_key(std::string_view name);
 /// Finds a verb by its name or key. Errors: usage "no verb 'trian'; did you mean 'train'?".
 const VerbSpec& find_verb(const OptionTable&, std::string_view name);
-/// How many of the first words are the verb's name: 2 where they are a verb of two words ("plan table"), else 1; 0 if there are
-/// no words.
+/// The number of words at the front that are the verb's name: 2 if the first two are one ("plan table"), else 1; 0 if there
+/// are no words.
 size_t words_of_verb(const OptionTable&, std::span<const std::string> words);
 /// The rows a verb takes, in the order of the table.
 std::vector<const OptionSpec*> options_of(const OptionTable&, std::string_view verb);

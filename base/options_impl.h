@@ -1,5 +1,5 @@
 #pragma once
-// What the parts of the option reader share. For base/ alone.
+// Shared by the source files of the option reader; only base/ may include it.
 
 #include <string>
 #include <string_view>
@@ -12,7 +12,7 @@ namespace tern {
 /// Sets `value` from text as typed. `where` opens error messages: "--steps", "TERN_STEPS", "run.toml:3: steps".
 void set_option_value(Options::Value& value, std::string_view text, Origin origin, const std::string& where);
 
-/// One key of a recipe, already flat: table "" or a verb's name; an array of several elements has several texts.
+/// A key of a recipe. `table`: the verb in whose table it is; "": in none. `texts`: its value; of an array, a text for each element.
 struct RecipeEntry {
   std::string table, key;
   std::vector<std::string> texts;
@@ -20,7 +20,7 @@ struct RecipeEntry {
   std::string where;  // "run.toml:3: steps"
 };
 
-/// Reads a TOML or JSON recipe. Errors: bad_file for what is no TOML or JSON; usage for values no option can hold.
+/// Reads a TOML or JSON recipe. Errors: bad_file: it is not valid TOML or JSON; usage: a value that no option can have.
 std::vector<RecipeEntry> read_recipe(const std::string& path);
 
 /// Whether an argument names a recipe: *.toml, or *.json other than a model's config.json.

@@ -1,6 +1,6 @@
 #pragma once
-// Memory in whole pages from the system, for what is large and kept. What is freed goes back to the system at once, which the
-// C library does not promise, and huge pages are asked for.
+// Memory in whole pages, directly from the system, for large blocks that live long. Freed pages go back to the system at
+// once, which the C library does not promise, and huge pages are requested.
 
 #include <cstddef>
 
@@ -8,13 +8,13 @@ namespace tern {
 
 /// Bytes of the system's smallest page, a power of two: 4 KiB, on some aarch64 kernels 64 KiB.
 size_t page_bytes();
-/// Whether memory should be taken this way here. Not under a sanitizer, which does not notice accesses beyond the end of such
-/// memory.
+/// Whether to take memory this way: on Linux, but not under a sanitizer, which would not notice accesses beyond the end of
+/// such memory.
 bool takes_pages();
-/// `bytes` (whole pages) of zeros; null if the system has none. From 2 MiB on the memory starts at a huge page's boundary and
-/// asks for huge pages: one page fault instead of 512, and far fewer TLB misses.
+/// `bytes` zero bytes, a multiple of page_bytes(); null: the system has no memory left. From 2 MiB on, the memory starts at
+/// the boundary of a huge page and requests huge pages: one page fault instead of 512, and far fewer TLB misses.
 void* map_pages(size_t bytes);
-/// Gives back a part of what map_pages gave; it begins and ends at page boundaries. Errors: TERN_CHECK, if they are not.
+/// Gives back a part of a block from map_pages, from one page boundary to another. Errors: bug: they are not page boundaries.
 void unmap_pages(void* begin, size_t bytes);
 
 }  // namespace tern

@@ -1,5 +1,5 @@
 #pragma once
-// The memory that this process holds: how much it is, and what the C library keeps of what was freed.
+// The memory of this process: its size, and whether the C library keeps freed blocks.
 
 #include <cstdint>
 
@@ -10,18 +10,18 @@ struct ProcessMemory {
   int64_t peak_resident_bytes = 0;
 };
 ProcessMemory read_process_memory();
-/// Lets the kernel forget the peak so far, so that a phase can be measured. False where it does not allow that.
+/// Resets peak_resident_bytes, so that the peak of a phase can be measured. False: the kernel does not allow it.
 bool reset_peak_resident();
-/// What the program itself takes beside the tensors it counts: resident now, and what code pages, thread stacks and the
-/// buffers of libraries still add once it works. Call before anything large is allocated.
+/// The bytes that the program takes beside the tensors that it counts: what is resident now, and an allowance for code
+/// pages, thread stacks and buffers of libraries that are touched later. Call it before anything large is allocated.
 int64_t program_bytes();
 
-/// From now on the C library gives large blocks (128 KiB and more) back to the system when they are freed. Left alone, it
-/// raises that bound to the size of each such block that is freed, and then keeps up to twice as much: memory that is resident,
-/// but counted nowhere.
+/// Makes the C library give large blocks (128 KiB and more) back to the system when they are freed. By default it raises
+/// this threshold to the size of each such block that is freed, and then keeps up to twice the threshold: memory that is
+/// resident, but counted nowhere.
 void return_freed_blocks();
-/// The opposite, for work that makes and frees many tables and stays small: freed blocks under 256 MiB wait for the next ones, instead of
-/// going back to the system and coming again page by page.
+/// The opposite, for work that allocates and frees many tables but never holds much: the C library keeps freed blocks under
+/// 256 MiB for reuse. Returned to the system, they would have to be mapped again page by page.
 void keep_freed_blocks();
 
 }  // namespace tern

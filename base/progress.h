@@ -10,13 +10,13 @@ namespace tern {
 
 struct ProgressOptions {
   int fd = 2;
-  double terminal_interval_s = 0.1;  // rewrite at most so often
-  double plain_interval_s = 10;      // between lines where there is no terminal
+  double terminal_interval_s = 0.1;  // the least time between two rewrites
+  double plain_interval_s = 10;      // between two lines where there is no terminal
   enum class Terminal { detect, yes, no } terminal = Terminal::detect;
 };
 
-/// "train  120/600  20%  loss 3.21 … 12.3k tok/s  left 4m05s". The caller gives the words after the count, and a unit
-/// that stands with it: "eval  8/210 windows  3%".
+/// "train  120/600  20%  loss 3.21 … 12.3k tok/s  left 4m05s". The caller gives the words after the percentage, and a unit
+/// for the count: "eval  8/210 windows  3%".
 class Progress {
  public:
   Progress(std::string title, int64_t total, Clock& = real_clock(), ProgressOptions = {}, std::string unit = "");
@@ -24,11 +24,11 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  /// `done` of total so far; shown at the first call, and again once the interval has passed since it was last shown.
+  /// `done`: how much of `total` is done. Shown at the first call, and again whenever the interval has passed since it was last shown.
   /// set_start: the count at which a resumed run began.
   void update(int64_t done, const std::string& words = "");
   void set_start(int64_t start) { start_ = start; }
-  /// Shows the last state for good.
+  /// Shows the last state and ends the line.
   void finish(const std::string& words = "");
   /// Estimated seconds left; negative while unknown.
   double seconds_left(int64_t done) const;

@@ -1,9 +1,9 @@
 #pragma once
-// How every verb's output comes to its place: written under a temporary name of its own, synced, renamed. A reader finds the
-// old output or the whole new one, never a mixture; of two writers at once one is refused, or the later replaces the earlier
-// wholly.
+// How all verbs publish their output: it is written under a temporary name, synced, and renamed. A reader finds the old
+// output or the whole new one, never a mixture. If two processes write the same output at once, one of them is refused, or
+// the later replaces the earlier wholly.
 //
-//   NAME.tmp-PID-RANDOM     beside NAME, locked while its writer lives; the next writer of NAME removes what the dead left
+//   NAME.tmp-PID-RANDOM     beside NAME, locked while its writer runs; the next writer of NAME removes those of dead writers
 
 #include <memory>
 #include <span>
@@ -14,7 +14,7 @@
 
 namespace tern {
 
-/// A file on its way to `path`. If it is destroyed before publish(), the file is removed.
+/// An output file. publish() renames it to `path`. If it is destroyed before publish(), the file is removed.
 class OutputFile {
  public:
   /// Errors: the Io's; bad_file where `path` is a pipe or a device. A symbolic link at `path` is replaced, not followed.
@@ -36,8 +36,8 @@ class OutputFile {
   bool published_ = false;
 };
 
-/// A directory on its way to `path`, or a place in which one file is written that then goes to `path`. If it is destroyed
-/// before publish(), it is removed with all that was written in it.
+/// An output directory. publish() renames it to `path`, or publish_file() moves one of its files there. If it is destroyed
+/// before that, it is removed with everything in it.
 class OutputDirectory {
  public:
   OutputDirectory(Io&, std::string path);
@@ -45,12 +45,12 @@ class OutputDirectory {
   OutputDirectory(const OutputDirectory&) = delete;
   OutputDirectory& operator=(const OutputDirectory&) = delete;
 
-  /// Write here.
+  /// The directory to write in.
   const std::string& temporary() const { return temporary_; }
-  /// Errors: usage where `path` is meanwhile a directory with something in it, or a file.
+  /// Errors: usage: by now `path` is a file, a symbolic link, or a directory that is not empty.
   void publish();
-  /// Moves the directory's file `name` to `path`, and removes the directory. Errors: usage where `path` has come into being
-  /// meanwhile.
+  /// Moves the directory's file `name` to `path`, and removes the directory.
+  /// Errors: usage: by now `path` exists.
   void publish_file(const std::string& name);
 
  private:

@@ -1,6 +1,6 @@
 #pragma once
-// An exception that leaves a parallel region ends the process. This carries the first one of a team to the thread that
-// started the region, which throws it on.
+// An exception that leaves an OpenMP parallel region ends the process. RegionErrors keeps the first exception of a team, and
+// the thread that started the region rethrows it.
 
 #include <atomic>
 #include <exception>
@@ -9,7 +9,7 @@ namespace tern {
 
 class RegionErrors {
  public:
-  /// Runs `run()` on a thread of the team. Keeps what it throws, if it is the first that any thread threw.
+  /// Called by a thread of the team: runs `run()`, and keeps the exception that it throws, if no thread threw one before.
   template <class Run>
   void guard(const Run& run) noexcept {
     try {
@@ -18,9 +18,9 @@ class RegionErrors {
       if (!any_.exchange(true)) first_ = std::current_exception();
     }
   }
-  /// Whether a thread threw so far: the others may leave the rest of their work.
+  /// Whether a thread has thrown so far. If so, the others may skip the rest of their work.
   bool any() const { return any_.load(std::memory_order_relaxed); }
-  /// To be called after the region: throws what guard kept, if anything.
+  /// To be called after the region: rethrows the exception that guard kept, if there is one.
   void rethrow() const {
     if (any_) std::rethrow_exception(first_);
   }

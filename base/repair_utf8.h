@@ -1,6 +1,6 @@
 #pragma once
-// Bytes that are no UTF-8, in texts too long for a copy: one function counts the bytes of the repaired text, another appends
-// it part by part. What is ill-formed: base/utf8.h.
+// Repairs ill-formed UTF-8 (base/utf8.h) in texts that are too long to copy: one function counts the bytes of the repaired
+// text, another appends it part by part.
 
 #include <cstddef>
 #include <string>
@@ -8,15 +8,15 @@
 
 namespace tern {
 
-/// What becomes of an ill-formed sequence: U+FFFD (as make_valid_utf8 has it), or nothing.
+/// What replaces an ill-formed sequence: U+FFFD, as in make_valid_utf8, or nothing.
 enum class Utf8Repair { mark, leave_out };
 
-/// The bytes that append_repaired_utf8 appends.
+/// The number of bytes that append_repaired_utf8 appends.
 size_t repaired_utf8_size(std::string_view text, Utf8Repair);
-/// Appends `text`, its ill-formed sequences repaired. The results of parts that end at utf8_boundary, joined, are
-/// the result of the whole.
+/// Appends `text`, its ill-formed sequences repaired. A text may be repaired in parts that are cut at utf8_boundary: their
+/// results, joined, equal the result for the whole text.
 void append_repaired_utf8(std::string& out, std::string_view text, Utf8Repair);
-/// The last place up to `near` that is not within a character or an ill-formed sequence. `near` must be at least 4.
+/// The last place up to `near` where a cut divides neither a character nor an ill-formed sequence. `near` must be at least 4.
 size_t utf8_boundary(std::string_view text, size_t near);
 
 }  // namespace tern

@@ -1,7 +1,7 @@
 #pragma once
 // Counter-based random numbers: a value is a pure function of (key, counter), so neither layout, nor recomputation, nor
 // batching, nor a resume can change it.
-// Source: Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3", Philox4x32-10 (constants recalled; checked
+// Source: Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3", Philox4x32-10 (constants from memory; checked
 // against the published known-answer vectors in rng_test.cpp).
 
 #include <array>
@@ -29,7 +29,7 @@ uint64_t hash_name(std::string_view, uint64_t so_far = kHashOfNothing);
 uint64_t random_u64(RngKey, uint64_t index);
 /// Uniform in [0, 1) with 53 bits.
 double random_uniform(RngKey, uint64_t index);
-/// Standard normal by Box-Muller on the element's own block: element i never depends on its neighbours.
+/// Standard normal, by Box-Muller from one Philox block for each element, so that no element depends on its neighbours.
 double random_normal(RngKey, uint64_t index);
 /// Element `index` of a keyed permutation of [0, size): a Feistel network with cycle walking, O(1) memory.
 uint64_t random_permutation(RngKey, uint64_t index, uint64_t size);

@@ -1,5 +1,5 @@
 #pragma once
-// Whole numbers, rounded up. The functions have internal linkage, as *_isa.cpp files include them too (kernels/README.md, one hazard).
+// Integers rounded up. The functions have internal linkage, as *_isa.cpp files include them too ("One hazard" in kernels/README.md).
 
 #include <cstdint>
 

@@ -1,5 +1,5 @@
 #pragma once
-// TERN_SANITIZED: this build runs under a sanitizer, whose runtime wants to see every block and every fault itself.
+// TERN_SANITIZED is defined if this build runs under a sanitizer, whose runtime must see every allocation and memory fault itself.
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define TERN_SANITIZED 1  // g++

@@ -1,5 +1,5 @@
 #pragma once
-// A command run by the shell, its exit code and what it printed: for tests of the program as a person meets it.
+// For tests: runs a command in the shell, and returns its exit code and output.
 
 #include <sys/wait.h>
 
@@ -27,7 +27,7 @@ inline Outcome run_shell(const std::string& command) {
   return outcome;
 }
 
-/// Whether it printed these words, also where labelled() breaks a line between them.
+/// Whether the output has these words, also if labelled() broke a line between them.
 inline bool has(const Outcome& o, std::string_view words) {
   return o.text.find(words) != std::string::npos ||
          replace_all(o.text, "\n" + std::string(11, ' '), " ").find(words) != std::string::npos;

@@ -7,9 +7,9 @@
 
 namespace tern {
 
-/// "" for what is not there or cannot be read: control groups and /sys differ from kernel to kernel.
+/// The text of a file; "" if it does not exist or cannot be read, as control groups and /sys differ from kernel to kernel.
 std::string read_system_file(const std::string& path);
-/// The value of "Key:   123 kB" in the manner of /proc/meminfo and /proc/self/status, in bytes; 0: no such key.
+/// The value of `key` in bytes, in a text with lines such as "KEY:   123 kB" (/proc/meminfo, /proc/self/status); 0: no such key.
 int64_t field_bytes(const std::string& text, std::string_view key);
 
 }  // namespace tern

@@ -1,15 +1,15 @@
 #pragma once
-// What may go to a terminal. Texts of strangers (what a model wrote, names in files) must not steer it.
+// Makes texts safe for a terminal. Texts from outside (a model's output, names in files) must not control it.
 
 #include <string>
 #include <string_view>
 
 namespace tern {
 
-/// The text with all bytes that could steer a terminal (control characters but tab and newline, DEL, the C1 controls, invalid
-/// UTF-8) made visible, as make_printable does.
+/// The text with all bytes that could control a terminal made visible, as make_printable does: control characters other than
+/// tab and newline, DEL, C1 controls, invalid UTF-8.
 std::string terminal_text(std::string_view);
-/// The text as the file descriptor may get it: terminal_text where it is a terminal, else the bytes as they are.
+/// The text to write to the file descriptor: its terminal_text if `fd` is a terminal, else its bytes unchanged.
 std::string text_for(int fd, std::string_view);
 
 }  // namespace tern

@@ -1,10 +1,10 @@
 #pragma once
-// OpenMP owns the cores. Each thread that starts teams has a team size of its own; apps/ sets it (apps/threads.h), code below
-// apps/ only reads it.
+// Compute threads are teams of OpenMP. Each thread that starts teams has its own team size. Only apps/ sets team sizes
+// (apps/threads.h); other code only reads them.
 
 namespace tern {
 
-/// Threads of the next team that the calling thread starts.
+/// The number of threads of the next team that the calling thread starts.
 int num_compute_threads();
 
 }  // namespace tern

@@ -1,11 +1,11 @@
 #pragma once
-// For tests: teams of another size. The program sets them in apps/ only.
+// For tests: runs code with OpenMP teams of another size. The program itself sets team sizes in apps/ only.
 
 #include <omp.h>
 
 namespace tern {
 
-/// Runs with teams of so many threads on this thread, then restores the number.
+/// Calls `run` on this thread with teams of `threads` threads, then restores the team size.
 template <class Run>
 void with_threads(int threads, Run run) {
   const int before = omp_get_max_threads();

@@ -1,6 +1,6 @@
 #pragma once
-// TOML files of tern's own: a small tree with line numbers, and typed reading in which every key is
-// taken once by a reader that knows it. toml++ stays behind this file and the recipes' reader.
+// Reads tern's own TOML files into a small tree with line numbers. TomlFields reads a table key by key, with types, and
+// refuses keys that nobody reads. Only toml.cpp and the reader of recipes use toml++.
 
 #include <fmt/core.h>
 
@@ -24,25 +24,25 @@ struct TomlValue {
   Kind kind = Kind::table;
   std::string text;
   int64_t integer = 0;
-  double real = 0;  // of an integer too
+  double real = 0;  // set for an integer too
   bool boolean = false;
-  std::vector<TomlMember> members;  // of a table, by rising key
+  std::vector<TomlMember> members;  // of a table, in ascending order of keys
   std::vector<TomlValue> elements;  // of an array
   int line = 0;
 };
-struct TomlMember {  // not a pair: clang cannot ask a pair of an incomplete type whether it can be constructed
+struct TomlMember {  // not a std::pair: clang cannot tell whether a pair of an incomplete type is constructible
   std::string key;
   TomlValue value;
 };
 
-/// Errors: bad_file "PATH:LINE:COLUMN: …" for what is no TOML, holds dates or numbers that are not finite, is nested too
-/// deep (check_toml_depth) or longer than 4 MiB.
+/// Errors: bad_file "PATH:LINE:COLUMN: …": not valid TOML; dates, or numbers that are not finite; nested too deep
+/// (check_toml_depth); longer than 4 MiB.
 TomlValue parse_toml(std::string_view text, const std::string& path);
 TomlValue read_toml_file(const std::string& path);
 /// To be called before toml++ parses a text: toml++ sets no limit to the parts of a key, and walking or freeing its tree
 /// recurses once for each part. Errors: bad_file "PATH:LINE: …": a key of more than 16 parts, brackets more than 64 deep.
 void check_toml_depth(std::string_view text, const std::string& path);
-/// A basic string of TOML, in quotes; control characters made printable.
+/// The text as a basic string of TOML, in quotes, with control characters made printable.
 std::string toml_text(std::string_view);
 
 /// Reads one table. Every error is bad_file "PATH:LINE: KEY: fact, expectation". The table must outlive the reader.
@@ -62,8 +62,8 @@ class TomlFields {
   int64_t integer(std::string_view key, int64_t least, int64_t most, std::optional<int64_t> fallback = {});
   /// A number within [least, most].
   double number(std::string_view key, double least, double most, std::optional<double> fallback = {});
-  /// A text of number and unit: "80GB", "3.35TB/s", "4us", "989TFLOP/s"; `unit` is what follows the prefix ("B", "B/s",
-  /// "s", "FLOP/s"); prefixes p n u m k M G T P and Ki Mi Gi Ti. Not negative, at most 1e18 (of bytes) or 1e21.
+  /// The number of a text such as "80GB", "3.35TB/s", "4us", "989TFLOP/s", in `unit` ("B", "B/s", "FLOP/s"), but for "s" in
+  /// picoseconds. Prefixes p n u m k M G T P and Ki Mi Gi Ti. Not negative, at most 1e21 FLOP/s or 1e18 of another unit.
   double quantity(std::string_view key, std::string_view unit, std::optional<double> fallback = {});
   int64_t bytes(std::string_view key, std::optional<int64_t> fallback = {});        // whole bytes
   int64_t picoseconds(std::string_view key, std::optional<int64_t> fallback = {});  // whole picoseconds
@@ -72,8 +72,8 @@ class TomlFields {
   std::vector<int64_t> integers(std::string_view key);  // at least 1 each
   std::vector<double> numbers(std::string_view key);
 
-  /// Throws for the first key that nobody took, naming the most similar key that was asked for. (The error for a missing
-  /// required key names the key in the table that looks like it.)
+  /// Throws for the first key of the table that nobody took, and names the most similar key that was asked for. (The error
+  /// for a missing required key names the key of the table that looks like it.)
   void finish() const;
 
   template <class... Args>

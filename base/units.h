@@ -20,7 +20,7 @@ int64_t parse_bytes(std::string_view text, std::string_view place);
 double parse_seconds(std::string_view text, std::string_view place);
 /// "300B", "1.5T", "2e12", "40k", "7M": as format_count writes it; case does not matter. Errors: usage, naming `place`.
 double parse_count(std::string_view text, std::string_view place);
-/// A whole number, with "_" between digits if liked. Errors: usage, naming `place`.
+/// An integer; "_" may stand between digits. Errors: usage, naming `place`.
 int64_t parse_integer(std::string_view text, std::string_view place);
 /// A finite number. Errors: usage, naming `place`.
 double parse_real(std::string_view text, std::string_view place);

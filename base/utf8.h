@@ -12,7 +12,7 @@ namespace tern {
 struct DecodedChar {
   uint32_t code = 0;  // 0xFFFD if !valid
   int num_bytes =
-      0;  // consumed, at least 1; of invalid text the longest prefix of a character (what Unicode recommends)
+      0;  // consumed, at least 1; of invalid text the longest part that begins a character, as Unicode recommends
   bool valid = false;
 };
 
@@ -29,7 +29,7 @@ std::string make_valid_utf8(std::string_view text);
 std::string without_invalid_utf8(std::string_view text);
 /// Code points; each ill-formed sequence counts one.
 size_t count_utf8(std::string_view text);
-/// Bytes at the end of `text` that begin a character and do not finish it: 0 to 3. A stream holds them back.
+/// The number of bytes at the end of `text` that begin a character but do not finish it: 0 to 3. A stream keeps them until the rest arrives.
 size_t incomplete_utf8_tail(std::string_view text);
 
 }  // namespace tern

@@ -1,7 +1,7 @@
 #pragma once
-// How the numbers of a weight's rows are stored: a row is blocks of neighbours, and each block is decoded by itself, or
-// with the row's scale and the matrix's tables (kernels/cpu/learned_codes.h). Each type has a row in
-// base/weight_types.def; kernels/cpu/decode.h turns blocks into numbers.
+// How the rows of a weight matrix are stored: as blocks of neighbouring numbers. A block is decoded by itself, or, in types
+// with learned tables, with the row's scale and the matrix's tables (kernels/cpu/learned_codes.h). base/weight_types.def has
+// a line for each type; kernels/cpu/decode.h turns blocks into numbers.
 
 #include <cstdint>
 #include <optional>
@@ -23,10 +23,10 @@ constexpr int64_t kCodeTables = 4;  // of a matrix of a type with learned tables
 struct WeightTypeRow {
   WeightType type;
   std::string_view name;  // "Q4_K": as GGUF writes it
-  uint32_t gguf;          // its number there, or kNotInGguf
+  uint32_t gguf;          // its number in GGUF, or kNotInGguf
   int64_t block_elements, block_bytes;
   int64_t row_header_bytes = 0;  // of a row's scale, which stands before its blocks
-  int64_t levels = 0;            // of each of the matrix's learned tables; 0: blocks stand alone
+  int64_t levels = 0;            // of each learned table of the matrix; 0: the type has no tables
 };
 
 inline constexpr WeightTypeRow kWeightTypes[] = {
@@ -38,11 +38,11 @@ inline constexpr int kNumWeightTypes = static_cast<int>(sizeof kWeightTypes / si
 
 constexpr const WeightTypeRow& row_of(WeightType type) { return kWeightTypes[static_cast<int>(type)]; }
 constexpr std::string_view name_of(WeightType type) { return row_of(type).name; }
-/// Nothing: no such name.
+/// nullopt: no type has this name.
 std::optional<WeightType> weight_type_from_name(std::string_view);
 
-/// weight_type_of: the weight type that keeps such numbers uncoded; nullopt: there is none. dtype_of: the reverse; nullopt: a
-/// type with blocks.
+/// weight_type_of: the weight type that stores numbers of this type uncoded; nullopt: there is none. dtype_of: the inverse;
+/// nullopt: the weights are coded in blocks.
 constexpr std::optional<WeightType> weight_type_of(DType type) {
   switch (type) {
     case DType::f32:
@@ -61,9 +61,9 @@ constexpr std::optional<DType> dtype_of(WeightType type) {
   return {};
 }
 
-/// Whether rows of `in` elements are whole blocks.
+/// Whether a row of `in` elements consists of whole blocks.
 constexpr bool fills_blocks(WeightType type, int64_t in) { return in % row_of(type).block_elements == 0; }
-/// Bytes of `out` rows of `in` elements, one behind the other, without tables. Errors  bug: rows that do not fill their blocks.
+/// Bytes of `out` rows of `in` elements, one after the other, without tables. Errors  bug: rows do not fill their blocks.
 int64_t stored_bytes(WeightType, int64_t out, int64_t in);
 /// Bytes of the tables of a matrix: kCodeTables·levels; 0: the type has none.
 constexpr int64_t table_bytes(WeightType type) { return kCodeTables * row_of(type).levels; }

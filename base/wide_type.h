@@ -1,5 +1,5 @@
 #pragma once
-// The type of what must not be rounded as weights and activations are.
+// The type of numbers that must not be rounded to the type of weights and activations.
 
 #include "base/dtype.h"
 

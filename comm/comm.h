@@ -1,7 +1,7 @@
 #pragma once
-// Comm: what ranks do together, written once above any transport. Sums are taken by direct exchange: every rank gets
-// what the others have of its part, and adds it to its own in a fixed tree, leaves in rank order (spec/sum_order.h).
-// So bits depend neither on arrival, nor on the transport, nor on how a vector is cut.
+// Comm: the collectives, written once for all transports. Sums are taken by direct exchange: each rank sums one part of the vector. It
+// receives the other ranks' values of that part and adds all values in a fixed tree, whose leaves are the ranks in order (spec/sum_order.h).
+// So the bits of a sum depend neither on the order of arrival, nor on the transport, nor on how the vector is cut.
 
 #include <cstdint>
 #include <memory>
@@ -15,20 +15,20 @@
 
 namespace tern {
 
-/// How the ranks' integers are combined.
+/// How the values of all ranks become one: their sum, their maximum (most) or their minimum (least).
 enum class Combine : uint8_t { sum, most, least };
 
 /// For each rank, views of the memory of its part of a vector. The parts need not make up the whole vector.
 using RankParts = std::vector<std::vector<Tensor>>;
-/// The parts that part_of (spec/layout.h) gives.
+/// Cuts the vector that these tensors form, laid end to end, into the parts that part_of (spec/layout.h) gives.
 RankParts even_parts(std::span<const Tensor>, int ranks);
 
-/// One rank's end, used by one thread at a time. All ranks make the same calls in the same order, with tensors of the same shapes and
-/// types. Several tensors count as one vector, laid end to end. Each rank sums up one part of the vector: that of part_of, or
-/// the one that the caller names; parts are sent in pieces of piece_of_part elements.
+/// One rank's end of its world, used by one thread at a time. All ranks make the same calls in the same order, with tensors of the same
+/// shapes and types. Several tensors count as one vector, laid end to end. Each rank sums up one part of the vector: the part that
+/// part_of gives it, or the part that the caller names. Parts are sent in pieces of piece_of_part elements.
 /// Types   sums: f64, f32, the integers (modulo 2^bits), and bf16 and f16, summed in f32 and rounded once. All other calls: any.
-/// Memory  what waits to be summed: staging_elements of the longest part so far, counted in staging().
-/// Errors  the transport's; usage for a sum of booleans.
+/// Memory  received values that wait to be summed: at most staging_elements of the longest part so far, counted in staging().
+/// Errors  the transport's; usage: a sum of booleans.
 class Comm {
  public:
   explicit Comm(std::unique_ptr<Transport>);
@@ -43,31 +43,31 @@ class Comm {
   /// Each rank's parts are copied to all other ranks.
   void all_gather(const RankParts&);
   void all_gather(std::span<const Tensor> vector) { all_gather(even_parts(vector, size())); }
-  /// Every rank's tensor becomes the root's.
+  /// Every rank's tensor becomes the root's tensor.
   void broadcast(const Tensor&, int root);
-  /// send[r] goes to rank r, receive[r] comes from there; any sizes, if those of sender and receiver agree. An empty Tensor
-  /// stands for no elements.
+  /// send[r] goes to rank r; receive[r] comes from rank r. Sizes may differ, but sender and receiver must expect the same size. An
+  /// empty Tensor has no elements.
   void all_to_all(std::span<const Tensor> send, std::span<const Tensor> receive);
-  /// The same with several tensors for each rank, one after the other: as many on both sides, of the same bytes.
+  /// The same with several tensors for each rank, one after the other. Sender and receiver have equally many, of the same bytes.
   void all_to_all(const RankParts& send, const RankParts& receive);
-  /// The same for the parts of one vector (even_parts): send[r] goes to rank r; row r of `receive` (ranks, elements of the
-  /// part) becomes rank r's elements of the part that is this rank's, also for r = this rank.
+  /// The same for the parts of one vector (even_parts): send[r] goes to rank r. `receive` has the shape (ranks, elements of this rank's
+  /// part). Its row r becomes rank r's values of this rank's part, also for r = this rank.
   void all_to_all(const RankParts& send, const Tensor& receive);
 
-  /// Each integer becomes the ranks' sum, most or least.
+  /// Each integer becomes the sum, maximum or minimum of all ranks' values.
   void all_reduce(std::span<int64_t>, Combine);
-  /// The same of numbers that ranks must not see differently: each is sent three times, and one changed copy changes nothing.
+  /// The same for numbers on which all ranks must agree: each is sent three times, so one corrupted copy changes no result.
   void agree(std::span<int64_t>, Combine);
-  /// All ranks' values in the order of ranks; every rank gives equally many.
+  /// Returns all ranks' values, in rank order. Every rank passes equally many.
   std::vector<double> gather(std::span<const double>);
-  /// The root's text.
+  /// Returns the root's text.
   std::string broadcast(std::string, int root);
   /// Returns when every rank has come here.
   void barrier();
 
   Transport& transport() { return *transport_; }
   const Arena& staging() const { return staging_arena_; }
-  LinkBytes bytes() const;  // of all peers
+  LinkBytes bytes() const;  // sum over all peers
 
  private:
   void scatter_sums(const RankParts&, uint64_t tag, int64_t begin);
@@ -81,7 +81,7 @@ class Comm {
   uint64_t operations_ = 0;
 };
 
-/// The only rank of its world: nothing moves, nothing waits, no byte is counted.
+/// A Comm for a world of one rank: its collectives send nothing, wait for nothing and count no bytes.
 std::unique_ptr<Comm> make_solo_comm();
 
 }  // namespace tern

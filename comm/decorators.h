@@ -1,5 +1,5 @@
 #pragma once
-// Transports around a transport: one as slow as a link, one that fails on purpose.
+// Transports that wrap another transport: one has the speed of a given link, one fails on purpose.
 
 #include <memory>
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace tern {
 
-/// Passes everything on.
+/// Passes every call on to the inner transport.
 class TransportDecorator : public Transport {
  public:
   explicit TransportDecorator(std::unique_ptr<Transport> inner) : inner_(std::move(inner)) {}
@@ -34,19 +34,19 @@ class TransportDecorator : public Transport {
   std::unique_ptr<Transport> inner_;
 };
 
-/// The speed of one link by which all of a rank's messages leave, one after the other: each takes latency_s + bytes /
-/// bytes_per_s.
+/// The speed of the one link over which all of a rank's messages leave, one after the other. A message takes
+/// latency_s + bytes / bytes_per_s seconds.
 struct Pace {
   double bytes_per_s = 0;
   double latency_s = 0;
 };
-/// Sending returns, on the clock, when the link has carried the message.
+/// A transport whose `send` returns when, by the clock, the link has carried the message.
 std::unique_ptr<Transport> paced(std::unique_ptr<Transport>, Pace, Clock& = real_clock());
 
 enum class TransportFaultKind : uint8_t {
   kill,       // the rank throws Error (peer)
   hang,       // it never comes back from the call
-  corrupt,    // one bit of the payload changes on its way
+  corrupt,    // one bit of the payload changes in transit
   die,        // its process gets SIGKILL
   stop,       // its process gets SIGSTOP
   partition,  // nothing that it sends arrives any more
@@ -55,14 +55,14 @@ enum class TransportFaultKind : uint8_t {
 struct TransportFault {
   TransportFaultKind kind = TransportFaultKind::kill;
   int64_t at_send = 0;
-  std::optional<uint64_t> bit = {};  // corrupt: which, modulo the number of bits; absent: the first of the middle byte
+  std::optional<uint64_t> bit = {};  // corrupt: the bit, modulo their number; absent: the first of the middle byte
 };
 std::unique_ptr<Transport> faulty(std::unique_ptr<Transport>, TransportFault);
 
-/// Adds the faults that `text`, a comma-separated list, names for this rank: "die@RANK@SEND", "stop@…", "partition@…",
-/// "corrupt@RANK@SEND" or "corrupt@RANK@SEND@BIT" (modulo the payload's bits); "slow@RANK@BYTES", a link of BYTES bytes/s.
-/// RANK "*": all ranks.
-/// Returns the same transport if no fault names this rank. Errors: usage, quoting the fault; a rank that the run does not have.
+/// Wraps the transport in the faults that `text`, a comma-separated list, names for this rank. A fault is "die@RANK@SEND", "stop@RANK@SEND",
+/// "partition@RANK@SEND", "corrupt@RANK@SEND", "corrupt@RANK@SEND@BIT" (modulo the payload's bits), or "slow@RANK@BYTES": a link of
+/// BYTES bytes per second. RANK "*" means all ranks.
+/// Returns the same transport if no fault names this rank. Errors: usage, quoting the fault: malformed, or a rank that the run does not have.
 std::unique_ptr<Transport> with_fault(std::unique_ptr<Transport>, const std::string& text);
 
 }  // namespace tern

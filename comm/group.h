@@ -1,5 +1,5 @@
 #pragma once
-// Some ranks of a world as a world of their own, for what the ranks along an axis of a mesh do together.
+// A group: some ranks of a world as a world of their own. The ranks along one axis of a mesh work together in such a group.
 
 #include <memory>
 #include <vector>
@@ -8,10 +8,10 @@
 
 namespace tern {
 
-/// `ranks`: of the world, ascending, this one among them; a rank's number in the group is its index in `ranks`. Messages go
-/// through the world's transport, which must outlive it; messages between two ranks keep their order across groups. flush
-/// waits for all that this rank has sent to the group.
-/// Errors  TERN_CHECK: this rank is not among them; a call of reconfigure, which only the world's transport may do.
+/// `ranks`: the group's ranks, by their numbers in the world, ascending, this rank among them. A rank's number in the group is its
+/// index in `ranks`. Messages go through the world's transport, which must outlive the group's. Messages between two ranks keep their
+/// order across groups. flush waits for all messages that this rank has sent to ranks of the group.
+/// Errors  TERN_CHECK: `ranks` lacks this rank; a call of reconfigure (only the world's transport may reconfigure).
 std::unique_ptr<Transport> group_of(Transport& world, std::vector<int> ranks);
 
 }  // namespace tern

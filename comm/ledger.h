@@ -1,5 +1,5 @@
 #pragma once
-// A ledger of what two ranks have exchanged: both ends keep the number, length and CRC-32C of the messages between them, and compare.
+// A ledger of the messages between two ranks: each end keeps their count, their total length and a CRC-32C over them. settle compares the ends.
 
 #include <memory>
 
@@ -7,9 +7,9 @@
 
 namespace tern {
 
-/// The same transport with a ledger: keep_ledger and settle do what transport.h says. What settle itself exchanges is not in bytes().
-/// Place   above whatever may change a payload: a link's wires, a faulty transport.
-/// Cost    while it is kept: a CRC-32C at each end of every message. A settle is two short messages to each rank.
+/// The same transport with a ledger: keep_ledger and settle do what transport.h says. bytes() leaves out what settle itself exchanges.
+/// Place   it must wrap the transport that may change a payload: the one that has the links, or a faulty one.
+/// Cost    while a ledger is kept: a CRC-32C at each end of every message. settle sends two short messages to each rank.
 std::unique_ptr<Transport> with_ledger(std::unique_ptr<Transport>);
 
 }  // namespace tern

@@ -1,5 +1,5 @@
 #pragma once
-// One connection between two ranks: messages go out when the connection takes them, and come in one at a time.
+// One connection between two ranks. Messages are sent as fast as the connection takes them, and received one at a time.
 
 #include <array>
 #include <cstddef>
@@ -13,19 +13,19 @@
 
 namespace tern {
 
-/// What stands before each message's bytes, little-endian as the processor is.
+/// The header that precedes each message's payload, in the processor's byte order, which is little-endian.
 struct MessageHeader {
   uint32_t magic = 0;  // kMessageMagic
   uint32_t generation = 0;
   uint64_t tag = 0, length = 0;
-  uint64_t number = 0;       // of the messages of this link, in this direction and generation
+  uint64_t number = 0;       // serial number on this link, in this direction and generation
   uint32_t payload_crc = 0;  // CRC-32C
-  uint32_t header_crc = 0;   // of all before it
+  uint32_t header_crc = 0;   // of all members before it
 };
 static_assert(sizeof(MessageHeader) == 40, "no padding: its bytes go over the wire");
 inline constexpr uint32_t kMessageMagic = 0x4d4e5254;  // "TRNM"
 
-/// No call waits. A link ends by closed() or corruption(); only the caller knows which rank it led to and what it was for.
+/// No call waits. A link has ended if closed() is true, or if corruption() has a text. The text does not name the peer; callers add its rank.
 class Link {
  public:
   Link() = default;
@@ -36,16 +36,16 @@ class Link {
   bool send_some();
   bool all_sent() const { return out_.empty(); }
   uint64_t next_tag_out() const { return out_.front().header.tag; }
-  /// Drops what is not sent yet. If a message had gone out in part, the link cannot be used any more.
+  /// Drops all messages that are not completely sent. If there are any, the link then counts as closed, as the peer would miss them.
   void cancel();
 
-  /// Takes what has come of the next message's header; true once all of it is there, checked.
+  /// Reads what has arrived of the next message's header; true once the header is complete, and checked (corruption).
   bool read_header();
   const MessageHeader& header() const { return in_; }
-  /// Reads on in the payload of that message, into `room`, which is as long as the payload; true once all is there and,
-  /// unless `as_it_comes`, checked.
+  /// Reads what has arrived of that message's payload into `room`, which has the payload's length; true once the payload is complete
+  /// and, unless `as_it_comes`, its CRC-32C is checked (corruption).
   bool read_payload(std::span<std::byte> room, bool as_it_comes = false);
-  /// Payload bytes read so far of the present message.
+  /// Bytes of the current message's payload that were read so far.
   size_t received() const { return payload_read_; }
 
   bool closed() const { return closed_; }                        // the other end is gone

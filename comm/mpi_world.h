@@ -1,5 +1,5 @@
 #pragma once
-// Ranks as processes that mpirun has started: messages by MPI. The store (comm/store.h) stays the place where ranks learn of failures.
+// Ranks as processes that mpirun has started: they send messages by MPI, but still learn of failures from the store (comm/store.h).
 
 #include <memory>
 #include <string>
@@ -9,14 +9,14 @@
 
 namespace tern {
 
-/// Why this program cannot send messages by MPI, with the remedy, or "": built without it, or Open MPI's library is not there.
+/// Why this program cannot send messages by MPI, and the remedy: it was built without MPI, or Open MPI's library is missing. "": it can.
 std::string why_no_mpi();
 
-/// Makes the transport of the rank that the client joined as, which must be the rank that mpirun gave. All ranks of the run call it,
-/// each once in its life. Collectives above it are those of every transport, so their bits and bytes are the same.
-/// Messages  carry their length, their number on the link and CRC-32Cs, as those over TCP do.
-/// Waits     look whether the store tells of a failure, between tries; they sleep when nothing comes for a while.
-/// Errors    usage: why_no_mpi; another rank or size than mpirun's; peer: what MPI says of a call.
+/// Makes the transport of the rank as which the client joined the store; mpirun must have given this process the same rank. Every rank
+/// of the run calls it, once in its life. Collectives over it have the same bits and the same byte counts as over any other transport.
+/// Messages  carry their length, their number on the link and CRC-32Cs, as messages over TCP do.
+/// Waits     try again and again. Between tries they ask the store for failures; after a while without messages they also sleep.
+/// Errors    usage: why_no_mpi; a rank or size other than mpirun's. peer: an MPI call fails; the message has MPI's error text.
 std::unique_ptr<Transport> make_mpi_transport(std::shared_ptr<StoreClient>, const StoreRank&);
 
 }  // namespace tern

@@ -1,6 +1,6 @@
 #pragma once
-// Ranks as processes: a transport over TCP, on one machine or several. The ranks find each other through a store
-// (comm/store.h) and are connected each with each.
+// Ranks as processes, on one machine or several: a transport over TCP. The ranks find each other through a store (comm/store.h), and
+// every rank is connected to every other.
 
 #include <memory>
 
@@ -9,12 +9,12 @@
 
 namespace tern {
 
-/// Makes the transport of the rank that the client joined as. All ranks of the run call it; it returns when all are connected.
-/// Messages  carry their length, their number on the link and CRC-32Cs: one that was lost, repeated or changed on its way is an
-///           error that names it. What is sent goes out while this rank sends, waits or flushes; a flush returns when the
-///           system has all of it.
-/// Waits     end with an error when the store tells of a failure, or a link is gone.
-/// Errors    peer; usage where the store refused somebody.
+/// Makes the transport of the rank as which the client joined the store. All ranks of the run call it; it returns when all are connected.
+/// Messages  carry their length, their number on the link and CRC-32Cs. A message that was lost, repeated or changed in transit is an
+///           error, which names the message. Messages leave while their sender sends, waits or flushes; a flush returns when the
+///           system has all of them.
+/// Waits     end with an error when the store reports a failure, or when a link is closed.
+/// Errors    peer; usage: the store refused some rank.
 std::unique_ptr<Transport> make_process_transport(std::shared_ptr<StoreClient>, const StoreRank&);
 
 }  // namespace tern

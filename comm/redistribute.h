@@ -10,8 +10,8 @@ namespace tern {
 /// Shapes  local: any shape with as many elements as local_shape(holding(from, rank)); the result: local_shape(holding(to,
 ///         rank)).
 /// Order   sums over partial axes: the tree of spec/sum_order.h, leaves in rank order, in the types of comm/sum_parts.h.
-/// Memory  the result is of the given MemoryClass; what is sent, and arriving summands, are workspace.
-/// Errors  the transport's; TERN_CHECK: another type or count.
+/// Memory  the result is of the given MemoryClass; buffers of what is sent and received are MemoryClass::workspace.
+/// Errors  the transport's; TERN_CHECK: `local` has another type or another number of elements; layouts for another number of ranks.
 Tensor redistribute(const Redistribution&, const Tensor& local, Comm&, MemoryClass, Arena&);
 
 }  // namespace tern

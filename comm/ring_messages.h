@@ -5,18 +5,18 @@
 
 namespace tern {
 
-/// One rank's end. All ranks of the group send and receive equally often, in one order, tensors of the same sizes; two or more ranks.
+/// One rank's end. The group has two or more ranks. All of them make equally many sends and receives in one order, of tensors of the same sizes.
 /// Errors  the transport's.
 class RingMessages {
  public:
   explicit RingMessages(Comm&);
-  /// Takes back what is still posted, where an exception ends a pass early.
+  /// Takes back the messages that are still posted, if an exception ended a pass early.
   ~RingMessages();
   RingMessages(const RingMessages&) = delete;
 
-  /// To the next rank; posted, not copied: the tensor's memory must stay as it is until settle has returned.
+  /// Sends to the next rank. The message is posted, not copied: the tensor's memory must stay as it is until settle has returned.
   void send(const Tensor&);
-  /// From the rank before.
+  /// Receives from the rank before.
   void receive(const Tensor&);
   /// Returns when the next rank has received what was sent, or the system has a copy. Every rank calls it after the same number of receives.
   void settle();

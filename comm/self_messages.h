@@ -1,5 +1,5 @@
 #pragma once
-// What transports have in common: words about messages that are awaited, and a rank's messages to itself.
+// What all transports share: texts about messages that a rank waits for, and a rank's messages to itself.
 
 #include <cstddef>
 #include <cstdint>
@@ -9,18 +9,18 @@
 
 namespace tern {
 
-/// For people: "the sum of rank 3", "the sum of any of 4 ranks".
+/// For people: "all-gather 17 of rank 3", "all-gather 17 of any of 4 ranks".
 std::string describe_awaited(std::span<const int> from, uint64_t tag);
 
-/// Errors  TERN_CHECK: the message that came is not the one that `rank` expects.
+/// Errors  TERN_CHECK: the message that came from rank `from` is not the message that `rank` expects.
 void check_expected(int rank, int from, uint64_t tag, uint64_t length, uint64_t want_tag, size_t want_length);
 
-/// A rank's messages to itself, in the order in which it sent them. The bytes stay the sender's until they are received.
+/// A rank's messages to itself, in the order in which it sent them. They are not copied before receive, so the sender must keep the bytes.
 class SelfMessages {
  public:
   explicit SelfMessages(int rank) : rank_(rank) {}
   void send(uint64_t tag, std::span<const std::byte> bytes) { messages_.push_back({tag, bytes}); }
-  /// Copies the first one, which must be there. Errors: those of check_expected.
+  /// Copies the first message, which must be there. Errors: those of check_expected.
   void receive(uint64_t tag, std::span<std::byte> bytes);
   bool empty() const { return messages_.empty(); }
   void clear() noexcept { messages_.clear(); }

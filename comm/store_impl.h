@@ -1,5 +1,5 @@
 #pragma once
-// What the store and its ranks say to each other: frames of a length, a verb and a body. A rank opens with `join`.
+// The messages between the store and its ranks: frames of a length, a verb and a body. A rank's first frame is `join`.
 
 #include <chrono>
 #include <cstdint>
@@ -21,7 +21,7 @@ enum class StoreVerb : uint8_t {
   join,         // token, rank, size, version
   set,          // key, value
   get,          // key; answered by `value` once it is there
-  beat,         // signs of progress so far, whether it waits, for what; answered by an empty one
+  beat,         // the count of progress(), whether the rank waits, what for; answered by an empty beat
   abort,        // why, whether a person's settings are the cause
   reconfigure,  // generation
   leave,        // the rank's work is done
@@ -30,10 +30,10 @@ enum class StoreVerb : uint8_t {
   refused,  // why
   value,    // key, value
   failed,   // generation, rank, whether a person's settings are the cause, why
-  go        // generation: all ranks have come to it
+  go        // generation, to which all ranks have now come
 };
 
-/// A frame while it is written.
+/// A frame that is being written.
 class StoreFrame {
  public:
   explicit StoreFrame(StoreVerb verb) : bytes_(4, '\0') { bytes_ += static_cast<char>(verb); }
@@ -42,7 +42,7 @@ class StoreFrame {
     bytes_.append(reinterpret_cast<const char*>(&n), sizeof n);
     return *this;
   }
-  /// Ready to be sent.
+  /// Fills in the length. Returns the frame, ready to be sent.
   const std::string& bytes() {
     const auto length = static_cast<uint32_t>(bytes_.size() - 4);
     std::memcpy(bytes_.data(), &length, 4);
@@ -53,7 +53,7 @@ class StoreFrame {
   std::string bytes_;
 };
 
-/// A frame that came. Errors: peer; a body that ends early or goes on.
+/// A frame that was received. Errors: peer: the body ends early.
 class StoreMessage {
  public:
   explicit StoreMessage(std::string body) : body_(std::move(body)) { take(1); }
@@ -81,19 +81,19 @@ class StoreMessage {
   size_t at_ = 0;
 };
 
-/// What has arrived on a connection and is not taken yet.
+/// Bytes that have arrived on a connection, and that next() has not returned yet.
 class StoreInput {
  public:
-  /// Reads what is there, without waiting. False: the other end is gone.
+  /// Takes what has arrived, without waiting. False: the other end is gone.
   bool fill(const Descriptor&);
-  /// The next whole frame. Errors: peer; one longer than a mebibyte, which no rank sends.
+  /// The next frame; none: it has not arrived whole. Errors: peer: an empty frame, or one longer than 1 MiB; no rank sends such frames.
   std::optional<StoreMessage> next();
 
  private:
   std::string bytes_;
 };
 
-/// Sends what the connection takes now of `bytes`, and leaves the rest. False: the other end is gone.
+/// Sends as many of `bytes` as the connection takes now, and removes these from `bytes`. False: the other end is gone.
 bool send_some(const Descriptor&, std::string& bytes);
 
 }  // namespace tern

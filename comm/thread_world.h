@@ -1,6 +1,6 @@
 #pragma once
-// Ranks as threads of one process ("virtual ranks"): the transport that tests, and training with --ranks, run on. A message
-// is copied once, from the sender's memory to the receiver's.
+// Ranks as threads of one process ("virtual ranks"). Tests, and training with --ranks, use this transport. A message is copied once,
+// from the sender's memory to the receiver's.
 
 #include <exception>
 #include <functional>
@@ -11,14 +11,14 @@
 namespace tern {
 
 struct ThreadWorldOptions {
-  /// One rank runs at a time; when it waits, the next rank that can go on runs. The order of all events is then fixed,
-  /// and many ranks on few cores cost no more than one. There are no deadlines then.
+  /// One rank runs at a time. When it waits, the next rank that can go on runs. So the order of all events is fixed, and many ranks
+  /// need no more than one core. deadline_s has no effect then.
   bool baton = false;
-  double deadline_s = 0;  // the longest wait; 0: none
+  double deadline_s = 0;  // the longest wait, in seconds; 0: no limit
 };
 
-/// What the ranks share. A deadlock (all ranks wait, and nothing that they wait for has come) is noticed at once, and the error
-/// says who waits for whom; a rank that has ended counts as waiting for ever.
+/// What the ranks share. A deadlock (every rank waits or has ended, and no awaited message can come) is an error at once. The error
+/// names what each rank waits for.
 class ThreadWorld {
  public:
   explicit ThreadWorld(int ranks, ThreadWorldOptions = {});
@@ -28,10 +28,10 @@ class ThreadWorld {
   /// The transport of a rank; the world must outlive it.
   std::unique_ptr<Transport> transport(int rank);
 
-  /// Around a rank's work, on its thread: `begin` waits for its turn under a baton, `end` says that the rank's work is over.
+  /// Called on a rank's thread. `begin`, before its work, waits under a baton for the rank's turn. `end` says that its work is over.
   void begin(int rank);
   void end(int rank);
-  /// The rank whose failure was the first; −1: none.
+  /// The rank that failed first; −1: none has failed.
   int failed_rank() const;
 
  private:
@@ -40,8 +40,8 @@ class ThreadWorld {
   std::unique_ptr<State> state_;
 };
 
-/// Runs `work` on `ranks` threads, each with its transport, and waits for all. The rank of a thread that throws aborts the
-/// others. Errors: the first failure's own exception, whatever the others then threw.
+/// Runs `work` on `ranks` threads, each with its transport, and waits for all. If `work` throws, its rank aborts the others.
+/// Errors: the exception of the rank that failed first, whatever the others threw after it.
 void run_ranks(int ranks, const ThreadWorldOptions&, const std::function<void(std::unique_ptr<Transport>)>& work);
 
 }  // namespace tern

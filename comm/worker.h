@@ -1,6 +1,6 @@
 #pragma once
-// Worker: what one rank computes with. Nothing in it belongs to the process, so threads of one process can be workers
-// side by side, each with memory, a clock, a stop and a team of threads of its own.
+// Worker: what one rank computes with. None of it is global to the process, so several threads of a process can be workers at the
+// same time. Each has its own memory, clock, stop flag and team of threads.
 
 #include <atomic>
 #include <memory>
@@ -14,11 +14,11 @@ namespace tern {
 
 inline const std::atomic<bool> kNeverStops = false;
 
-/// Made on the thread that computes, after the size of the thread's team was set there (OpenMP keeps a team's size for
-/// each thread that starts teams). A Worker stays on that thread.
+/// Made on the thread that computes, after the number of threads of its team was set there (OpenMP keeps this number for each
+/// thread that starts teams). A Worker stays on that thread.
 struct Worker {
-  std::shared_ptr<Comm> world = make_solo_comm();  // all ranks of the run; groups of them: comm/group.h
-  Arena arena;                                     // buffers and temporaries of this worker's passes alone
+  std::shared_ptr<Comm> world = make_solo_comm();  // all ranks of the run; for groups of ranks see comm/group.h
+  Arena arena;                                     // only for buffers and temporaries of this worker's passes
   Clock& clock = real_clock();
   const std::atomic<bool>& stop =
       kNeverStops;                      // true: stop at the next point where the work is complete (a step, a batch)

@@ -22,15 +22,15 @@ struct CollectiveParts {
   /// The places of all parameters of a unit, other ranks' experts included.
   std::vector<size_t> parameters_of(int unit) const;
   /// Places of the parameters that a collective over a layer takes: the layer's dense ones (with the table that a tied
-  /// head reads or copies), or this rank's experts. Errors  TERN_CHECK: no layer begins at the instruction's unit.
+  /// head reads or copies), or those of this rank's experts. Errors  TERN_CHECK: no layer begins at the instruction's unit.
   std::vector<size_t> parameters_of(const Instruction&) const;
-  /// Whether units [first, end) are the layer of a tied head, with a copy of the table that is summed over stages.
+  /// Whether units [first, end) are the layer of a tied head that has a copy of the table, whose gradient is summed over `tables`.
   bool holds_table_copy(int first, int end) const;
-  /// The ranks over which an instruction of this axis works.
+  /// The ranks that take part in a collective over this axis.
   Comm& group_of(MeshAxis) const;
-  /// The ranks that have the same layers and the same part of each matrix.
+  /// The ranks that have the same layers and the same part of each matrix as this rank.
   Comm& replicas() const { return in.replicas ? *in.replicas : *in.world; }
-  /// What each rank of group_of(axis) keeps of these parameters (parts_of). Errors  TERN_CHECK: no parameter is shared.
+  /// What each rank of group_of(axis) keeps of these parameters (parts_of). Errors  TERN_CHECK: no parameter is shared out.
   RankParts parts_for(MeshAxis axis, std::span<const size_t> places, std::span<const Tensor> tensors) const;
   /// For each rank the bytes of its part. Empty: no parts (axis none; REDUCE, except over all; nothing is shared out).
   std::vector<int64_t> bytes_of_parts(const Instruction&) const;

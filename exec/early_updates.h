@@ -13,8 +13,8 @@ struct EarlyUpdates {
   const ExecuteInput& in;
   const CollectiveParts& parts;
   const Summands& summands;
-  std::optional<UpdatePass> pass{};  // `in.update` with the gradients of the unit at hand; none before the first UPDATE
-  // By parameter: the sum of its gradient's squares; 0 before the parameter's UPDATE
+  std::optional<UpdatePass> pass{};  // `in.update` with the updated unit's gradients; none before the first UPDATE
+  // By parameter: the sum of the squares of its gradient; 0 before the parameter's UPDATE
   std::vector<double> squares{};
 
   /// Runs the UPDATE of one unit. If no token has a loss, nothing changes. Errors  diverged: a gradient is not finite.

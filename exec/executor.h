@@ -1,7 +1,7 @@
 #pragma once
-// The executor: runs a Program on one rank, instruction by instruction, with the model's functions; makes and frees each buffer
-// exactly where the Program says, and measures the bytes and the time of every instruction. program/simulate.h predicts the same
-// figures.
+// The executor: runs a Program on one rank, instruction by instruction. It calls the model's functions, allocates and frees each buffer
+// exactly where the Program says, and measures the bytes and the time of every instruction. program/simulate.h predicts these
+// bytes and times.
 
 #include <cstdint>
 #include <optional>
@@ -22,7 +22,7 @@
 
 namespace tern {
 
-/// One count of an instruction that differs from what the Program says.
+/// A count of bytes of one instruction that differs from the Program's.
 struct ByteMismatch {
   size_t place = 0;  // of the instruction in Program::instructions
   std::string what;  // "[12] FORWARD unit 3 micro 0: 4096 bytes alive after it, the Program says 4100"
@@ -35,11 +35,11 @@ struct ExecuteInput {
   ModelWeights* gradients = nullptr;          // passes add to them; nullptr for a forward Program
   std::span<const MicroBatch> micro_batches;  // entry m is micro-batch m of the Program
   double loss_scale = 1.0;                    // gradients are those of loss_scale · Σ −log p over the targets
-  // Buffers come from compute.arena; nothing else may use that arena's activations meanwhile.
+  // Buffers come from compute.arena. During the run nothing else may allocate activations from that arena.
   Compute compute;
-  // NORM, UPDATE, MERGE and sums over ranks work on this pass; its gradients are views of `gradients`.
+  // The pass that NORM, UPDATE, MERGE and sums over ranks use; its gradients are views of `gradients`.
   const UpdatePass* update = nullptr;
-  // Needed if the Program aggregates gradients: REDUCE over all ranks works on it.
+  // Needed if the Program aggregates gradients: REDUCE over all ranks uses it.
   RobustStep* robust = nullptr;
   Comm* world = nullptr;  // all ranks of the step; nullptr: this rank is alone
   // The ranks that have the same layers and the same part of each matrix as this rank; nullptr: all ranks of the world.
@@ -48,8 +48,8 @@ struct ExecuteInput {
   Comm* same_experts = nullptr;
   // The ranks that hold the tied table and have this rank's replica number and tensor place; nullptr: no table here.
   Comm* tables = nullptr;
-  // Needed for ZeRO 3: the model that `weights` lends from. It holds this rank's parts (allocate_own_weights), as update->weights
-  // does. GATHER puts a layer's whole weights in the place of its parts, until the Program ends the gathered buffer.
+  // Needed for ZeRO 3: the model whose weights `weights` lends. It holds this rank's parts (allocate_own_weights), as update->weights
+  // does. GATHER replaces a layer's parts by its whole weights, until the Program frees the gathered buffer.
   ModelWeights* own_weights = nullptr;
   // Needed for pipelines (arrivals_of, exec/stage_messages.h): entry d lists the buffers that device d sends to this rank's device, in order.
   std::vector<std::vector<Buffer>> arrivals{};
@@ -57,20 +57,20 @@ struct ExecuteInput {
   std::optional<int64_t> step_targets = {};
   // simulate(program).replay; empty: execute simulates the Program itself.
   std::span<const InstructionBytes> predicted = {};
-  // Only for a Program with NORM, of one pipeline device, that has its micro-batches one after the other (TERN_CHECK).
+  // Allowed only if the Program has NORM, is of one pipeline device and ends each micro-batch before the next begins (TERN_CHECK).
   const StepCalls* calls = nullptr;
   Clock& clock = real_clock();  // times of the trace
-  // true: sums over replicas run beside the compute; false: where the list has them. The bits are the same.
+  // true: sums over replicas run beside the compute; false: at their place in the list. Both give the same bits.
   bool sums_beside = true;
 };
 
-/// What one run of a Program found on this rank.
+/// The result of one run of a Program on this rank.
 struct ExecuteResult {
-  // The next three: zeros and empty on a device of a pipeline that does not run the head. In a tensor group that trains,
+  // loss_sum, losses and num_targets are 0 and empty on a device of a pipeline that does not run the head. In a tensor group that trains,
   // the first rank alone has the losses; the others have zeros in loss_sum and losses. num_targets is the same on all ranks of the group.
   double loss_sum = 0;         // Σ −log p over the targets, in nats, micro-batches in order
-  std::vector<double> losses;  // that sum of each micro-batch, in order
-  int64_t num_targets = 0;     // of these micro-batches
+  std::vector<double> losses;  // the same sum for each micro-batch alone, in order
+  int64_t num_targets = 0;     // targets with a loss in these micro-batches
   // What NORM found; absent if no token had a loss: NORM and UPDATE then changed nothing.
   std::optional<UpdateNorm> update;
   // If set, NORM learned from the transport's ledger that a message of this step arrived changed. All ranks then ended
@@ -80,12 +80,12 @@ struct ExecuteResult {
   std::vector<InstructionBytes> counted;  // entry i belongs to Program::instructions[i]
   RankBytes bytes;                        // counted peaks
   int64_t message_bytes = 0;              // pipelines: the peak of the copies of messages, which `bytes` leaves out
-  // Empty if the counted bytes of every instruction equal the Program's. In a run that shares out any parameter the
-  // temporaries of UPDATEs may be smaller than the Program's.
+  // Empty if the counted bytes of every instruction equal the Program's. In a run that shares out any parameter, temporaries of an
+  // UPDATE that are smaller than the Program's count as equal.
   std::vector<ByteMismatch> mismatches;
   std::vector<TraceEvent> trace;  // measured; times count from begin_ns
   int64_t begin_ns = 0;           // on ExecuteInput::clock
-  double seconds = 0;             // that the run took
+  double seconds = 0;             // duration of the run
 };
 
 /// Refuses a Program that this executor cannot run on `num_ranks` ranks.
@@ -93,11 +93,11 @@ struct ExecuteResult {
 ///         with a split backward; bytes off the device, except states on the disk in a run of one rank; an unknown instruction.
 void require_executable(const Program&, int num_ranks = 1);
 
-/// Runs the Program once. A forward Program (without backward passes) takes the losses and leaves gradients alone.
+/// Runs the Program once. A forward Program (without backward passes) computes the losses and does not touch gradients.
 /// Ranks     All ranks of a world call execute with the Program of one step; ranks at one device of the pipeline have the same list. A
 ///           REDUCE over replicas sums the gradients of a layer's dense parameters, or of its experts, as one vector in the order of
-///           comm/comm.h. A REDUCE over all ranks is aggregate_gradients of `robust`. Where a layer is shared out (the update's Shares),
-///           SCATTER leaves each rank the sum of the rank's part; ZeRO 2 and 3 add that sum to the sums of earlier micro-batches.
+///           comm/comm.h. A REDUCE over all ranks calls aggregate_gradients with `robust`. If a layer is shared out (the update's Shares),
+///           SCATTER leaves each rank the sum of the rank's part; ZeRO 2 and 3 add this sum to the sums of earlier micro-batches.
 ///           GATHER brings the other ranks' weights, for the step or (ZeRO 3) for one pass. NORM sees the same sums on
 ///           every rank. If one rank refuses the sums, all ranks learn of the refusal before anything is changed, and all throw. If a
 ///           message of the step came changed, all ranks end the step at NORM without throwing (ExecuteResult::changed). The bytes that a
@@ -115,9 +115,9 @@ void require_executable(const Program&, int num_ranks = 1);
 /// Counting  `counted` holds the peaks of the arena's activations and of its workspace during each instruction, less what was there
 ///           before the call.
 /// Errors    those of require_executable and of gradient_norm (diverged); usage: a micro-batch whose tokens a tensor group cannot share
-///           equally; a pipeline with replicas whose first device holds both the embedding and the tied head. TERN_CHECK: micro-batches,
-///           gradients, update or robust are missing that the Program needs, no REDUCE joins a tied table of a Program without stages,
-///           or (debug builds) any mismatch. What the model's functions throw passes through; the buffers are freed.
+///           equally; a pipeline with replicas whose first device holds both the embedding and the tied head. TERN_CHECK: the Program needs
+///           micro-batches, gradients, update or robust that the input lacks; no REDUCE joins a tied table of a Program without stages;
+///           (debug builds) any mismatch. If the model's functions throw, the buffers are freed and the error passes through.
 ExecuteResult execute(const Program&, const ExecuteInput&);
 
 /// A sentence for people about result.mismatches; empty if there are none.

@@ -28,11 +28,11 @@ struct MicroBatch {
   int64_t num_targets() const;            // targets that have a loss
 };
 
-/// The rows of a micro-batch that rank `index` of a context group of `ranks` ranks has: an equal number for each rank,
-/// in the order of ranks.
+/// The rows of a micro-batch that belong to rank `index` of a context group of `ranks` ranks. Each rank has equally many
+/// consecutive rows, in the order of ranks.
 /// Errors  TERN_CHECK: the number of rows is not a multiple of `ranks`.
 MicroBatch context_part(const MicroBatch&, int index, int ranks);
-/// The rows of a rank whose group passes keys round a ring: the two parts of rows_in_ring (model/ring_rows.h).
+/// The rows of rank `index` of a context group that passes keys and values round a ring: the two parts of rows_in_ring (model/ring_rows.h).
 MicroBatch ring_part(const MicroBatch&, int index, int ranks);
 
 }  // namespace tern

@@ -19,9 +19,9 @@ struct StageMessages {
   std::vector<Tensor> sent{};                      // copies of what was sent; they live until the step ends
   std::vector<std::pair<Buffer, Tensor>> early{};  // received before this rank's list needs them
   std::map<int, size_t> arrived{};                 // by device: how many of its messages this rank has received
-  LinkBytes expected{};  // what is to be counted of all messages so far, by this rank's tensors
+  LinkBytes expected{};  // the bytes that all messages so far should count, by the sizes of this rank's tensors
 
-  /// Uninitialised memory for a message, (tokens of the micro-batch, width). In a tensor group it has this rank's tokens alone.
+  /// Uninitialised memory for a message, (tokens of the micro-batch, width). In a tensor group: of this rank's tokens alone.
   Tensor memory_for(const Buffer&, Arena&) const;
   /// Runs a SEND: posts a copy of `t`. Errors  the transport's.
   void send(const Instruction&, const Tensor& t);

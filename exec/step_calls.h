@@ -1,12 +1,12 @@
 #pragma once
-// What is called in the midst of a step.
+// Functions that a step calls, given by the caller of execute.
 
 #include <cstddef>
 #include <functional>
 
 namespace tern {
 
-/// Calls that execute makes on the way. No sum over ranks is under way then. An empty function is not called.
+/// Functions that a step calls. No sum over ranks is running when one is called. An empty function is not called.
 struct StepCalls {
   std::function<void(size_t micro)> before = {},
                                     after = {};  // before the first and after the last pass of each micro-batch

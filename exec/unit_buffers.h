@@ -15,7 +15,7 @@ struct UnitBuffers {
   int num_units;
   std::vector<Tensor> output, gradient;                          // empty where no such buffer is alive
   Tensor remade;                                                 // the output of the RECOMPUTE that runs
-  std::vector<UnitSaved> saved;                                  // with `left`
+  std::vector<UnitSaved> saved;                                  // `saved` and `left` of a unit
   std::map<std::pair<int, int>, std::vector<Tensor>> kept_sums;  // by unit and micro-batch; a tensor per parameter
 
   /// No buffer is alive yet.

@@ -1,6 +1,6 @@
 #pragma once
-// The cluster file: nodes, devices, memory tiers, links, rates, prices. Facts, no measuring. Every figure is a value of the
-// file; no vendor's device is known here.
+// The cluster file: nodes, devices, memory tiers, links, rates, prices. It holds facts; nothing here measures, and no
+// vendor's device is built into this code.
 
 #include <array>
 #include <cstdint>
@@ -13,23 +13,23 @@
 
 namespace tern {
 
-/// What a product is for, where a machine was measured for each use.
+/// What a product is for; a machine may have rates measured for each use.
 enum class ProductUse : uint8_t {
   any,
   input_gradient,   // dx (m, n) = dy (m, k)·w
   weight_gradient,  // dw (m, n) += dyᵀ·x, k rows of both
   head,             // the head's loss with both gradients of its projection: time of 6·m·n·k FLOPs
-  inference,        // exact kernels, weights from memory
+  inference,        // exact kernels; weights are read from memory
 };
 /// Share of the peak that a matrix product of m rows, n columns and depth k reaches: measured on a grid of shapes, or a
 /// curve of four constants. Shapes are first rounded up to whole tiles.
-/// Grid   between points log(share) is linear in the logarithms of the sizes; with `linear_time` the time itself is linear in
-/// each of the three sizes: a part of it may be constant, others may grow with one or two sizes alone. Beyond the grid the share is that of its
-/// edge.
+/// Grid   Between points log(share) is linear in the logarithms of the sizes. With `linear_time` the time is linear in each of the
+/// three sizes instead; so one part of it may be constant, and others may grow with one or two sizes only. Beyond the grid the share is
+/// that of the grid's edge.
 /// Curve  top · m/(m + half[0]) · n/(n + half[1]) · k/(k + half[2]): a product takes as long as one with half[0] more
-///        rows, half[1] more columns and half[2] more depth, at share `top`; where one size is its half and the others
-///        are large, half of `top` is reached.
-/// Use      what the products are for: any use, or one that was measured by itself.
+///        rows, half[1] more columns and half[2] more depth would take at share `top`. If one size equals its half and the
+///        others are large, half of `top` is reached.
+/// Use    what the products are for; `any`: all uses without rates of their own.
 struct MatmulRates {
   DType dtype = DType::bf16;
   ProductUse use = ProductUse::any;
@@ -41,21 +41,21 @@ struct MatmulRates {
   bool linear_time = false;
 };
 
-/// Shares of the peak that attention in one kernel reaches; for n keys share · n / (n + half). `decode`: bytes/s of
-/// keys and values, as a share of the memory bandwidth.
+/// Shares of the peak that attention in one kernel reaches. Over n keys the share is share · n / (n + half). `decode`:
+/// bytes/s of reading keys and values, as a share of the memory bandwidth.
 struct AttentionRates {
   double forward = 0, backward = 0, prefill = 0, decode = 1;
   double forward_half = 0, backward_half = 0, prefill_half = 0, decode_half = 0;
 };
-/// The rates of one type, and of heads of one size where a machine was measured at several.
+/// The rates of one type, and of one head size if a machine was measured at several.
 struct HeadAttentionRates {
   DType dtype = DType::bf16;
   int64_t head = 0;  // elements; 0: of any size
   AttentionRates rates;
 };
 
-/// Bytes/s at which a decoded token's products read weights of one type in a model that has `bytes` of them: a small model's weights
-/// stay in a cache from one token to the next. `mapped`: the rate from a mapped file; 0: not measured.
+/// Bytes/s at which a decoded token's products read weights of one type in a model that has `bytes` bytes of them: a small
+/// model's weights stay in a cache from one token to the next. `mapped`: the rate from a mapped file; 0: not measured.
 struct ReadRate {
   DType dtype = DType::bf16;
   int64_t bytes = 0;
@@ -65,10 +65,10 @@ struct ReadRate {
 /// What a framework adds to its devices' work. The defaults add nothing; a calibration (calibrate/) sets them.
 struct FrameworkCosts {
   double product_rate = 1;  // products run at this multiple of the dtype's peak: 2 where they multiply in 8 bits
-  double score_bytes = 0;   // moved per attended pair and head forward, twice that backward; 0: attention is one kernel
-  double passes = 1;        // bytes of elementwise work, as a multiple of fused kernels'
-  double whole_head = 1;    // products of the model's head take this many times as long, unless it is split over ranks
-  double send_share = 1;    // of the link's bandwidth, between stages
+  double score_bytes = 0;   // moved per attended pair and head forward, twice as many backward; 0: one fused kernel
+  double passes = 1;        // bytes of elementwise work, as a multiple of what fused kernels move
+  double whole_head = 1;    // the head's products take this many times as long, unless the head is split over ranks
+  double send_share = 1;    // share of the link's bandwidth that messages between stages reach
   double sync_hidden = 1;   // share of a gradient's reduction that may run beside the backward; the rest comes after
   int64_t issue_ps = 0;     // the host's time to issue a kernel: a unit takes at least this for each of its kernels
   int64_t step_ps = 0;      // once a step
@@ -77,21 +77,21 @@ struct FrameworkCosts {
 
 struct DeviceType {
   std::string name;
-  std::string engine;  // "tern": rates are this engine's own, as `tern profile` measured them; "" else
+  std::string engine;  // "tern": rates of this engine, as `tern profile` measured them; "": other rates
   int64_t memory_bytes = 0, reserved_bytes = 0;  // reserved: driver, context, communication buffers
-  double memory_bandwidth = 0;                   // bytes/s, reached
-  double memory_nominal = 0;                     // of the data sheet
+  double memory_bandwidth = 0;                   // bytes/s that programs reach
+  double memory_nominal = 0;                     // bytes/s of the data sheet
   std::vector<std::pair<DType, double>> peak;    // FLOP/s of dense matrix products
   std::vector<MatmulRates> matmul;
   double attention_forward = 0, attention_backward = 0;  // share of the peak
-  std::vector<HeadAttentionRates> attention_of;          // where they differ by type; heads rising
-  std::vector<std::pair<DType, double>> elementwise;     // bytes/s of norms and the like; not stated: the memory's
-  std::vector<std::pair<DType, double>> update;          // bytes/s of the optimizer; not stated: the memory's
-  std::vector<ReadRate> reads;                           // bytes rising within a type; none: the memory's rate
+  std::vector<HeadAttentionRates> attention_of;          // if they differ by type; head sizes rising
+  std::vector<std::pair<DType, double>> elementwise;     // bytes/s of norms and the like; not stated: memory_bandwidth
+  std::vector<std::pair<DType, double>> update;          // bytes/s of the optimizer; not stated: memory_bandwidth
+  std::vector<ReadRate> reads;                           // bytes rising within a type; none: memory_bandwidth
   double sampling =
       0;  // bytes/s of f32 logits from which a token is chosen; 0: not measured, then three passes over them at
-          // the memory's rate
-  int64_t launch_ps = 0;  // per kernel, what the device waits
+          // the elementwise rate
+  int64_t launch_ps = 0;  // that the device waits before each kernel
   double price_per_hour = 0;
   FrameworkCosts framework = {};
 };
@@ -99,7 +99,7 @@ struct DeviceType {
 /// What one domain's links give each device, each way, when all devices use them at once.
 struct LinkLevel {
   std::string name;
-  int64_t devices = 1;   // in one domain of this level
+  int64_t devices = 1;   // devices in one domain of this level
   double bandwidth = 0;  // bytes/s per device, reached
   int64_t latency_ps = 0;
   double nominal = 0;  // bytes/s of the data sheet; 0: not stated
@@ -117,7 +117,7 @@ struct NodeType {
   double host_link_bandwidth = 0;        // bytes/s per device each way, all devices of a node at once
   int64_t host_link_latency_ps = 0;
   LinkLevel link;      // inside a node
-  double network = 0;  // bytes/s of a node each way, all its cards together, reached
+  double network = 0;  // bytes/s that a node reaches each way, all its cards together
   double network_nominal = 0;
   double price_per_hour = 0;
 };
@@ -134,7 +134,7 @@ struct NodeGroup {
   int64_t count = 0;
 };
 
-/// A figure of a measured machine: what `tern profile` wrote beside the keys.
+/// One measured figure of a machine, as `tern profile` writes it beside the keys of the cluster file.
 struct Measurement {
   std::string name, unit;
   double median = 0, low = 0, high = 0;  // quartiles
@@ -150,14 +150,14 @@ struct Cluster {
   std::vector<NetworkLevel> network;  // innermost first
   std::vector<NodeGroup> groups;
   int64_t num_devices() const;
-  bool has_nodes_of(int device) const;  // some group's nodes hold this type; a file may define others
+  bool has_nodes_of(int device) const;  // whether a group's nodes have this device type; a file may define unused types
 };
 
-/// Errors  bad_file "PATH:LINE: KEY: fact, expectation", for unknown keys with the nearest known one, missing keys,
-/// values out of range, names that are not defined, tables whose time would fall as a product grows.
+/// Errors  bad_file "PATH:LINE: KEY: fact, expectation": an unknown key (with the nearest known one), a missing key, a
+/// value out of range, an undefined name, or a table whose time would fall as a product grows.
 Cluster read_cluster(const std::string& path);
 Cluster parse_cluster(std::string_view toml, const std::string& path);
-/// The same cluster with `nodes` nodes. Errors: usage, for nodes of several types, or more than its network joins.
+/// The same cluster with `nodes` nodes. Errors: usage, if it has several groups of nodes, or its network joins fewer.
 Cluster with_nodes(Cluster, int64_t nodes);
 
 std::string_view name_of(ProductUse);  // "any", "input_gradient", …

@@ -1,5 +1,5 @@
 #pragma once
-// Machine: what the cost model takes of a cluster.
+// Machine: the part of a cluster that the cost model reads.
 
 #include <cstdint>
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace tern {
 
-/// Equal nodes of a cluster, seen from one device: the levels of links from the inside out, the last holding all.
+/// Equal nodes of a cluster, seen from one device: the levels of links from the inside out; the last level joins all devices.
 struct Machine {
   DeviceType device;
   NodeType node;
@@ -21,7 +21,7 @@ struct Machine {
   double price_per_hour(int64_t devices) const;
 };
 
-/// Group `group` alone, with its links. Errors: TERN_CHECK for an index out of range.
+/// The machine of group `group` alone, with its links. Errors: TERN_CHECK for an index out of range.
 Machine machine_of(const Cluster&, int group);
 /// One machine for each type of node, with all nodes of the type wherever they stand in the file.
 std::vector<Machine> machines_of(const Cluster&);

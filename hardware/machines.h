@@ -1,6 +1,6 @@
 #pragma once
-// Ready cluster files by name: what a person has before anything was measured. Facts with their sources, in
-// machines/*.toml.
+// Built-in cluster files by name, for use before anything is measured. Facts with their sources, in
+// hardware/machines/*.toml.
 
 #include <span>
 #include <string>
@@ -16,10 +16,10 @@ struct MachineFile {
 /// Sorted by name.
 std::span<const MachineFile> machine_files();
 
-/// A cluster file's path, or a ready machine's name. Errors: as read_cluster; bad_file for what is neither, with the
-/// nearest name.
+/// Takes a cluster file's path, or the name of a built-in machine. Errors: as read_cluster; bad_file if it is neither,
+/// with the nearest name.
 Cluster find_cluster(const std::string& path_or_name);
-/// The TOML text of that file or machine. Errors: as find_cluster, for what is neither.
+/// The TOML text of that file or machine. Errors: bad_file as find_cluster, if it is neither.
 std::string cluster_text(const std::string& path_or_name);
 
 }  // namespace tern

@@ -15,7 +15,7 @@ enum class Isa { portable, avx2, avx512, avx512_bf16, amx_bf16 };  // the last o
 struct IsaStatus {
   Isa isa;
   bool compiled = false, supported = false, self_test_passed = false;
-  bool refused = false;     // the processor has it, the system does not let this process use it; then not `supported`
+  bool refused = false;     // the processor has it, the system forbids its use to this process; then not `supported`
   std::string reason = {};  // why it runs or does not
 };
 
@@ -25,21 +25,21 @@ std::string_view name_of(Isa);
 Isa active_isa();
 /// The set that was chosen at first use; force_isa does not change it. Errors: as active_isa.
 Isa chosen_isa();
-/// Every set this binary knows, tested, for `tern doctor`: those that the choice did not need are tested now.
+/// The status of every set that this binary knows, for `tern doctor`. Sets that the choice did not need to test are tested now.
 std::vector<IsaStatus> isa_report();
-/// All sets looked at so far, also unsupported ones. The choice looks at its set and, without TERN_ISA, at all better ones.
+/// The status of each set examined so far, also if unsupported. The choice examines its set and, without TERN_ISA, all better ones.
 std::vector<IsaStatus> examined_isas();
-/// What to tell a person whose kernels run on `in_use`: one sentence for each better set that the processor has and that
-/// cannot be used. Empty: there is none.
+/// Messages for a user whose kernels run on `in_use`: one sentence for each better
+/// set that the processor has but that cannot be used; empty if there is none.
 std::vector<std::string> describe_fallbacks(const std::vector<IsaStatus>&, Isa in_use);
 /// The sets that may run here, portable first: tests run each in turn.
 std::vector<Isa> available_isas();
-/// Switches the set for what follows. For tests; not while kernels run. Errors: usage if the set cannot run here.
+/// Switches to a set for all later calls. For tests; not while kernels run. Errors: usage if the set cannot run here.
 void force_isa(Isa);
 
 struct IsaKernels;
-/// The two steps of the choice, apart so that tests can make either fail. examine_isa: whether one set's kernels run here
-/// and agree with the twins. choose_isa: the set named `wanted` or, if that is empty, the last that runs.
+/// The two steps of the choice, separate so that tests can make either fail. examine_isa: whether one set's kernels
+/// run here and agree with the twins. choose_isa: the set named `wanted` or, if that is empty, the last set that runs.
 IsaStatus examine_isa(Isa, const IsaKernels&);
 Isa choose_isa(std::span<const IsaStatus>, std::string_view wanted);
 

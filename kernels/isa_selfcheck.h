@@ -1,6 +1,6 @@
 #pragma once
-// Before an instruction set is chosen, its kernels are compared with the plain twins, in as many threads as OpenMP will
-// have: on some virtual machines an instruction is announced and works in the first thread only.
+// Before an instruction set is chosen, its kernels are compared with the plain twins (kernels/ref/), in as many
+// threads as OpenMP will have: some virtual machines report an instruction that works in the first thread only.
 
 #include <span>
 #include <string>
@@ -16,7 +16,7 @@
 
 namespace tern {
 
-/// What one set multiplies with: where instructions differ between sets.
+/// The kernels of one set that the self-test compares: those whose instructions differ between sets.
 struct IsaKernels {
   MatmulTable matmul;
   TileMatmulTable tiles;
@@ -27,9 +27,9 @@ struct IsaKernels {
 };
 IsaKernels kernels_of(Isa);
 
-/// Empty if the kernels agree with the twins, else what differed first. They run in a copy of this process
-/// (trial_process.h), so an instruction that is missing, or that the system forbids, is found too. `always_there`: the set
-/// is one that every processor has; so where no copy can be made, this process compares the kernels itself.
+/// Empty if the kernels agree with the twins, else the first difference. They run in a copy of this process
+/// (trial_process.h), so that an instruction that is missing, or that the system forbids, is found too.
+/// `always_there`: every processor has the set; if no copy can be made, this process then compares the kernels itself.
 std::string self_test(const IsaKernels&, bool always_there = false);
 
 /// One set's part in a test of several.

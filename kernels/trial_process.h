@@ -7,7 +7,7 @@
 namespace tern {
 
 struct Trial {
-  bool made = true;  // false: there was no copy, `said` is why
+  bool made = true;  // false: no copy could be made, and `said` is the reason
   std::string said;
 };
 /// Runs `run` in a forked copy of this process. `said` is what it returns or, if the copy ended before that, how it ended: "illegal

@@ -1,5 +1,5 @@
 #pragma once
-// A layer's matrix in codes: what those who choose codes (quantize/) hand to those who write files.
+// A layer's matrix as codes. The quantizers (quantize/) make it, and the functions that save models write it to files.
 
 #include <cstddef>
 #include <cstdint>
@@ -12,18 +12,18 @@
 
 namespace tern {
 
-/// All rows of a parameter, in its order, and the tables of its parts one after the other (empty for types without tables).
+/// The coded rows of a parameter, in its order, and the tables of its parts one after the other (empty for types without tables).
 struct CodedMatrix {
   std::vector<std::byte> rows;
   std::vector<int8_t> tables;
 };
-/// Rows of a parameter that share tables: those of one tensor of the file. All rows, where the tensors' rows are interleaved.
+/// Rows of a parameter that share tables: those of one tensor of the file, or all rows if the rows of its tensors are interleaved.
 struct TablePart {
   int64_t row_begin, row_end;
 };
 std::vector<TablePart> table_parts(const ParameterInfo&);
 
-/// Whether a parameter may be coded: matrices of the layers, but not routers, which choose experts.
+/// Whether a parameter may be coded: the matrices of layers may, except routers and the gates of shared experts.
 bool has_codes(const ModelSpec&, const ParameterInfo&);
 /// Whether a parameter is the table of tokens, or the head's own table.
 bool is_token_table(const ModelSpec&, const ParameterInfo&);

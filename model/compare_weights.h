@@ -8,11 +8,11 @@
 namespace tern {
 
 struct WeightsDifference {
-  int64_t num_elements = 0, num_different = 0;  // by their bits
+  int64_t num_elements = 0, num_different = 0;  // num_different: elements whose bits differ
   double largest = 0;                           // the largest difference; infinite where one of two numbers is NaN
   double largest_value = 0;                     // the largest magnitude in the first set
 };
-/// Both plain (not packed) and of one dtype. Errors: TERN_CHECK.
+/// Errors: TERN_CHECK: the weights are not both plain (unpacked), or not of one dtype.
 WeightsDifference compare_weights(const ModelSpec&, const ModelWeights&, const ModelWeights&);
 
 }  // namespace tern

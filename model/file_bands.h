@@ -14,7 +14,7 @@
 
 namespace tern {
 
-/// Rows of a matrix that lie one behind the other in a file.
+/// Rows of a matrix that are contiguous in a file.
 struct FileBand {
   int64_t rows = 0;
   Extent extent;
@@ -22,19 +22,19 @@ struct FileBand {
   int64_t head_dim = 0;  // kernels/cpu/coded_rows.h
   CodeTables tables = {};
 };
-/// A matrix, all of its rows in bands from the first to the last.
+/// A matrix and the bands that hold its rows, from the first to the last.
 struct FileMatrix {
   std::string name;  // the parameter's
   int64_t out = 0, in = 0;
   std::vector<FileBand> bands;
   bool head = false;  // the model's last product
 };
-/// The experts of a unit, each of two matrices whose bands are the tensors of the file, uncut.
+/// The experts of a unit. Each has two matrices; each band of these is a whole tensor of the file.
 struct FileExperts {
   int unit = 0;
-  int64_t top_k = 0;                 // that a token chooses
+  int64_t top_k = 0;                 // experts that a token chooses
   std::vector<FileMatrix> up, down;  // of each expert
-  int64_t expert_bytes() const;      // of one, as the file has it
+  int64_t expert_bytes() const;      // bytes of one expert in the file
 };
 struct FileBands {
   std::vector<std::string> paths;
@@ -42,35 +42,35 @@ struct FileBands {
   std::vector<FileExperts> experts;  // in the order of a pass
   FileBand table;      // the table of tokens; 0 rows unless the file holds it as one band of at least BandSizes::least
                        // bytes, its rows not interleaved (head_dim 0)
-  std::string unused;  // a matrix that no pass reads and that is not loaded: the head, where the model makes vectors
+  std::string unused;  // a matrix that no pass reads, so it is not loaded: the head of a model that makes vectors
 };
 
 struct BandSizes {
   int64_t most =
-      int64_t{2} << 20;      // bytes of a band at most, unless 64 rows (or the rows of one attention head) are more
-  int64_t least = 64 << 10;  // bytes that a matrix must have to be streamed
+      int64_t{2} << 20;      // the most bytes of a band, unless 64 rows (or the rows of one attention head) take more
+  int64_t least = 64 << 10;  // a matrix of fewer bytes is not streamed
 };
-/// The matrices that a pass reads once and whole, and whose rows lie one behind the other in the files. Left out: small
-/// ones, and those that the file holds transposed or with other rows between (GPT-2, GPT-NeoX). Experts are apart, as a
-/// pass reads only some. Does not look for errors in the files that only loading finds.
+/// Finds the matrices that a pass reads once and whole, and whose rows are contiguous in the files. It leaves out
+/// small matrices, and those that the file holds transposed or interleaved with other rows (GPT-2, GPT-NeoX). Experts
+/// are listed apart, as a pass reads only some of them. Faults that only loading would find are not looked for.
 /// Errors  bad_file: those of the files' headers.
 FileBands file_bands(const ModelSpec&, const std::string& model_dir, DType, const BandSizes& = {});
 
 /// For passes that end before the head: removes the head's matrix, if it is listed.
 void leave_head_out(FileBands&);
 
-/// Bytes in memory of a band that stays: packed for the exact kernels, or coded as in the file where that takes less.
+/// Bytes of memory for a band that stays: of its packed form for the exact kernels or of its coded form in the file, whichever is smaller.
 int64_t kept_bytes(const FileBand&, int64_t in, DType);
 /// All bands of a pass, in order.
 std::vector<PassExtent> pass_extents(const FileBands&, DType);
-/// Experts as items of a cache: of each unit, expert by expert, the matrix up in group 0 and the matrix down in group 1.
+/// The experts as items of a cache, in the order of units, then of experts; each expert's matrix `up` is in group 0, its `down` in group 1.
 std::vector<CacheItem> expert_items(const FileBands&);
 int64_t num_experts(const FileBands&);
-/// The most rows of a product that multiplies only a part of a matrix; 0: there is none. A product takes one band, or
-/// neighbouring bands of a matrix that all stay. A partial product first writes its columns of y to workspace.
+/// The most rows of a product that multiplies only a part of a matrix; 0 if every product multiplies a whole matrix. A product
+/// takes one band, or neighbouring bands of a matrix that all stay. A product of a part first writes its columns of y to workspace.
 int64_t widest_part(const FileBands&, const std::vector<bool>& stays);
-/// Bytes in memory of each parameter, by name. 0 for the table of tokens, which stays in its file, for `unused`, and
-/// for experts, which are in a cache.
+/// Bytes of memory for each parameter, by name. They are 0 for the table of tokens
+/// if it stays in its file, for `unused`, and for experts, which are in a cache.
 CodedBytes bytes_in_memory(const FileBands&, const std::vector<bool>& stays, DType);
 
 }  // namespace tern

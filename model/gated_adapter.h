@@ -16,13 +16,13 @@ namespace tern {
 class Io;
 
 struct GatedAdapter {
-  int64_t prompt_tokens = 0;  // what gates read of a plain text; where an answer is marked, they read all before it
+  int64_t prompt_tokens = 0;  // that gates read of a plain text; if it marks an answer, they read all tokens before it
   std::vector<InputGate> gates;
   std::vector<std::string> branches;  // PEFT directories; in the order of the gates
 };
 
 bool is_gated_adapter(const std::string& dir);
-/// Errors: bad_file naming file and key or tensor: no gates, not as many as branches, other shapes, not finite numbers.
+/// Errors: bad_file naming file and key or tensor: no gates, not one gate per branch, a wrong shape, a number that is not finite.
 GatedAdapter read_gated_adapter(const std::string& dir);
 /// Writes the directory with copies of the branches' files. Errors: those of the Io.
 void write_gated_adapter(const GatedAdapter&, const std::string& dir, Io&);
@@ -31,12 +31,12 @@ void write_gated_adapter(const GatedAdapter&, const std::string& dir, Io&);
 std::vector<double> gates_of(const GatedAdapter&, const ModelSpec&, const ModelWeights&,
                              std::span<const int32_t> prompt);
 
-/// The branches of a model whose scales follow gates.
+/// Multiplies the scales of a model's branches by the values of gates.
 class GatedBranches {
  public:
   GatedBranches() = default;
-  /// Takes all branches of `weights`, which must outlive this object. A branch of adapter j (Branch::adapter) follows gate j, the
-  /// others follow gate `own`. All branches then act on every row.
+  /// Takes all branches of `weights`; `weights` must outlive this object. Branches of adapter j (Branch::adapter)
+  /// are scaled by gate j, all others by gate `own`. From then on all branches act on every row.
   GatedBranches(const ModelSpec&, ModelWeights& weights, size_t own);
   void set(std::span<const double> gates) const;
 

@@ -1,5 +1,5 @@
 #pragma once
-// The stretches of a matrix that a rank holds (model/tensor_parts.h) as they lie in the whole matrix and in the rank's part.
+// The contiguous runs of a matrix's elements that a rank holds (model/tensor_parts.h), in the whole matrix and in the rank's part.
 
 #include <cstdint>
 #include <vector>
@@ -10,8 +10,8 @@
 
 namespace tern {
 
-/// Calls visit(begin in the whole, begin in the part, count) for each run of elements that lie together in both, ascending in both.
-/// Shapes: whole: of the whole tensor, one or two dims.
+/// Calls visit(begin in the whole, begin in the part, count) for each run of elements that is contiguous in both, in ascending order.
+/// Shapes: `whole` is the whole tensor's shape, of one or two dims.
 template <class Visit>
 void for_each_held_run(const Holding& held, const Shape& whole, Visit visit) {
   const bool matrix = whole.rank == 2;

@@ -10,7 +10,7 @@ namespace tern {
 
 /// Weights from scratch, by Hugging Face's rule: N(0, initializer_range) for matrices and embeddings, 0 for biases.
 /// The weights of norms are 1 − offset (NormSpec::offset), so that y = x̂. GPT-2's residual projections are scaled by 1/sqrt(2·layers).
-/// Keyed by (seed, name, element): the same for any dtype up to rounding.
+/// Random numbers are keyed by (seed, name, element), so they are the same for every dtype up to rounding.
 void initialize_weights(const ModelSpec&, ModelWeights&, uint64_t seed);
 /// How a new adapter begins: A as below; B with zeros, except in the last three, which set B too.
 enum class AdapterInit : uint8_t {
@@ -19,11 +19,11 @@ enum class AdapterInit : uint8_t {
   orthogonal,  // A and B mix different halves of a random orthogonal basis of size rank, with random numbers:
                // B·A = 0 up to rounding
   pissa,       // A, B: the weight's leading singular directions; subtracted from the weight (model/taken_factors.h)
-  olora,       // A, B: first rows and columns of the weight's factors q·r; subtracted from the weight
+  olora,       // A: first rows of r, B: first columns of q, where q·r is the weight; subtracted from the weight
 };
-/// The name that options and files of settings have for it; that of kaiming is "true", as in PEFT.
+/// The name of an AdapterInit in options and settings files; kaiming's is "true", as in PEFT.
 std::string_view name_of(AdapterInit);
-/// New adapters, which change nothing yet. Keyed as above. pissa, olora: as kaiming, until take_factors sets A and B.
+/// Fills new adapters so that they change nothing yet. Keyed as above. pissa, olora: as kaiming, until take_factors sets A and B.
 /// Errors  usage: an odd rank for `orthogonal`. bad_file: `orthogonal` without LAPACK.
 void initialize_adapters(const ModelSpec&, ModelWeights&, uint64_t seed, AdapterInit = AdapterInit::kaiming);
 

@@ -1,5 +1,5 @@
 #pragma once
-// What a forward sees of a paged KV cache: page tables laid out once per step, for all layers.
+// A forward pass's view of a paged KV cache: page tables that are laid out once per step, for all layers.
 
 #include <cstdint>
 #include <span>
@@ -10,17 +10,17 @@
 
 namespace tern {
 
-/// Sequence i of the Rows is sequence i here. Its new keys and values are first written to their pages, then queries attend to
-/// all.
+/// Sequence i of the Rows is sequence i here. Its new keys and values are
+/// first written to their pages; then its queries attend to all keys.
 struct KvView {
   int64_t page_tokens = 0;
   std::vector<int64_t> past;    // (S) keys already stored
   std::vector<int64_t> begins;  // (S + 1) sequence i has pages[begins[i]] to pages[begins[i + 1] - 1]
   std::vector<int32_t> pages;   // page numbers, of each sequence in order
-  /// Per layer (num_pages, kv_heads, page_tokens, head_dim), with that layer's own number of heads; of coded rows the last dim
-  /// is kv_row_bytes. Borrowed.
+  /// One tensor per layer (num_pages, kv_heads, page_tokens, head_dim), with the layer's
+  /// own number of heads; if rows are coded, the last dim is kv_row_bytes. Borrowed.
   std::span<const Tensor> keys, values;
-  KvType code = KvType::q8;  // how the rows are coded, where those tensors are u8
+  KvType code = KvType::q8;  // how rows are coded if keys and values are u8
 };
 
 }  // namespace tern

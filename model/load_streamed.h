@@ -17,17 +17,17 @@ namespace tern {
 struct StreamedModel {
   std::unique_ptr<BlockFiles> files;
   Tensor slots;
-  std::unique_ptr<CyclicRing> ring;  // null: everything stays
+  std::unique_ptr<CyclicRing> ring;  // null: all bands stay in memory
   Tensor cache_slots;
-  std::unique_ptr<ExtentCache> cache;  // of experts; null: there are none
+  std::unique_ptr<ExtentCache> cache;  // of experts; null: the model has none
   ModelWeights weights;
-  int64_t filled_bytes = 0;  // bytes read at loading, for what stays
+  int64_t filled_bytes = 0;  // bytes that loading read for the bands that stay
   double fill_s = 0;         // seconds that this took
-  double fill_waited_s = 0;  // of them, those in which nothing could be done but wait for the disk
+  double fill_waited_s = 0;  // of these, the seconds spent only in waiting for the disk
 };
-/// `bands`: of the same model and type. `stays`: per band, whether it stays. `cache`: slots of its groups,
-/// where there are experts. Memory: what stays counts as MemoryClass::weights, the slots of ring and cache
-/// as staging. Bits: those of load_weights_to_infer. Errors: those of load_weights_to_infer and read_extent.
+/// `bands`: of the same model and type. `stays`: for each band, whether it stays in memory. `cache`: the slots of the
+/// cache's groups, if the model has experts. Memory: what stays counts as MemoryClass::weights, the slots of ring and
+/// cache as staging. Bits: those of load_weights_to_infer. Errors: those of load_weights_to_infer and read_extent.
 StreamedModel load_streamed(const ModelSpec&, const std::string& model_dir, DType, const FileBands& bands,
                             const std::vector<bool>& stays, std::unique_ptr<BlockFiles>, const RingSettings&, Arena&,
                             const CacheSettings& cache = {});

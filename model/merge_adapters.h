@@ -1,12 +1,12 @@
 #pragma once
-// Adapters become part of the weights they stand beside.
+// Merges adapters into the weights beside which they stand.
 
 #include "model/weights.h"
 
 namespace tern {
 
-/// Sums of squares over all merged matrices: `change` of what the adapters add, `lost` of what rounding to the stored type then
-/// changes.
+/// Sums of squares over all merged matrices. change: of what the adapters
+/// add. lost: of the error from rounding the sum to the stored type.
 struct MergeError {
   double change = 0, lost = 0;
   int64_t matrices = 0;

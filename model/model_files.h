@@ -15,24 +15,24 @@ class Io;
 
 /// Bytes of matrices that stay coded, by the parameter's name.
 using CodedBytes = std::map<std::string, int64_t>;
-/// The matrices that WeightsIn::coded_file leaves coded; empty where the files have none, or the kernels multiply no coded rows
-/// in `dtype`. Reads headers alone. Errors: bad_file: files that cannot be read.
+/// Bytes of the matrices that WeightsIn::coded_file leaves coded; empty if the files have none, or if the kernels
+/// multiply no coded rows in this type. Reads headers alone. Errors: bad_file: files that cannot be read.
 CodedBytes coded_bytes(const ModelSpec&, const std::string& model_dir, DType);
 /// Whether these files may hold coded matrices: GGUF, coded tensors (coded_tensors.h), or other programs' (hf_quantized.h).
 bool holds_coded(const ModelSpec&, const std::string& model_dir);
 
-/// Loads every parameter, converting to `dtype`. `model_dir`: the directory, or the safetensors file,
-/// the index or the GGUF file itself. Files of the bare model, without the prefix `model.` or `transformer.`, are read too; a tied head that is
-/// there must equal the table. Errors: bad_file naming file, tensor, both shapes; a missing tensor, or one that no
-/// parameter claims (buffers that can be made again, such as `rotary_emb.inv_freq` and GPT-2's `attn.bias`, are
-/// skipped).
+/// Loads every parameter, converting to `dtype`. `model_dir`: the directory, or the safetensors file, the index or the
+/// GGUF file itself. Files of the bare model, without the prefix `model.` or `transformer.`, are read too; if they
+/// also hold a tied head, it must equal the table. Errors: bad_file naming file, tensor and, if they differ, both
+/// shapes: another shape or an unreadable type, a missing tensor, or a tensor that belongs to no parameter (except
+/// buffers that can be computed again, such as `rotary_emb.inv_freq` and GPT-2's `attn.bias`: they are skipped).
 /// elsewhere: units whose parameters are not read (allocate_weights). Matrices of units with Unit::stored
 /// (model/coded_base.h) stay as the files code them, mapped.
 ModelWeights load_weights(const ModelSpec&, const std::string& model_dir, DType, Arena&,
                           const std::vector<bool>& elsewhere = {});
-/// Where load_weights_to_infer leaves what the files hold.
+/// In what form load_weights_to_infer keeps the weights that the files hold.
 enum class WeightsIn : uint8_t {
-  coded_file,  // coded matrices stay as their file has them (coded_bytes), mapped: the same bits in a fraction of the
+  coded_file,  // coded matrices stay coded (coded_bytes), in mapped pages: the same bits in a fraction of the
                // memory; all other matrices as with mapped_file
   coded_int8,  // as coded_file, but every matrix whose types are integers times scales (kernels/cpu/code_groups.h) is
   // multiplied in integers; rows of the token table are still gathered as numbers. Errors: bad_file: no such matrix
@@ -40,10 +40,10 @@ enum class WeightsIn : uint8_t {
   own_memory,   // copied to huge pages: decoding a token, which reads all weights, then takes less time
                 // (benchmarks/reports/inference_xeon2_2026-11-22.md)
 };
-/// The matrices that stay coded with this `in`. With coded_int8 perhaps more: integer products serve every dtype but f64.
+/// Bytes of the matrices that stay coded with this `in`. coded_int8 can leave more of them coded: integer products serve every dtype but f64.
 CodedBytes coded_bytes(const ModelSpec&, const std::string& model_dir, DType, WeightsIn in);
-/// Whether load_weights_to_infer leaves any uncoded matrix of these files as it lies; if not, mapped_file and own_memory do
-/// the same. Errors: bad_file: no weights.
+/// Whether load_weights_to_infer uses any uncoded matrix of these files where it lies;
+/// if not, mapped_file and own_memory do the same. Errors: bad_file: no weights.
 bool reads_in_place(const ModelSpec&, const std::string& model_dir, DType);
 /// As load_weights, for a program that only infers. Matrices are packed for the exact kernels, or, where the
 /// kernels read plain weights (reads_plain_weights) and the file holds them in `dtype`, kept as WeightsIn says. Either way
@@ -51,8 +51,8 @@ bool reads_in_place(const ModelSpec&, const std::string& model_dir, DType);
 /// Hazard  a mapped file must not shrink while the weights are in use (formats/safetensors/safetensors.h).
 ModelWeights load_weights_to_infer(const ModelSpec&, const std::string& model_dir, DType, Arena&,
                                    WeightsIn = WeightsIn::mapped_file);
-/// What is odd about these files but no error, a sentence each: an index that counts its bytes wrongly. Empty for files
-/// that cannot be read: load_weights says why.
+/// A sentence for each oddity of these files that is no error, such as an index with a wrong count
+/// of bytes. Empty for files that cannot be read; the error of load_weights says why they cannot.
 std::vector<std::string> notes_on_weights(const std::string& model_dir);
 /// The matrix and bias of BERT's pooler, which stands beside an encoder's weights. Errors  bad_file: these weights have
 /// none; those of load_weights.

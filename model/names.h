@@ -1,6 +1,6 @@
 #pragma once
-// What Hugging Face's files call a parameter of ours: ModelSpec::names, filled in (the patterns are explained in
-// formats/hf/family.h).
+// The names of our parameters in Hugging Face's files, made from the
+// patterns in ModelSpec::names (formats/hf/family.h explains them).
 
 #include <string>
 #include <string_view>
@@ -11,14 +11,14 @@
 
 namespace tern {
 
-/// The fragments of a parameter in the files. `suffix`: "weight", "bias", or "" for a name that has none. rows: of our tensor. layer: -1 outside the blocks.
+/// A parameter's fragments in the files. `suffix`: "weight", "bias", or "" if the name has none. rows: of our tensor. layer: -1 outside the blocks.
 std::vector<Fragment> file_names(const ModelSpec&, int layer, HfPart, std::string_view suffix, int64_t rows,
                                  int64_t expert = 0);
 /// The prefix that a file saved from the bare model lacks: "model." or "transformer.".
 std::string_view base_prefix(const ModelSpec&);
 /// Tensors that files hold beside parameters and that can be made again: rotary frequencies, causal masks.
 bool is_harmless_buffer(std::string_view name);
-/// Whether the tensor is of one of ModelSpec::skipped_layers.
+/// Whether the tensor belongs to one of ModelSpec::skipped_layers.
 bool is_skipped_layer(const ModelSpec&, std::string_view name);
 /// Whether the tensor stands beside an encoder and its forward does not need it: the pooler, and the heads that the encoder was
 /// trained with.

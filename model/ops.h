@@ -1,6 +1,6 @@
 #pragma once
-// Arithmetic on tensors: each op looks at the dtype once and calls the kernel, f32 and bf16 on the CPU kernels, f64 on
-// their plain twins. An empty tensor stands for "not there" (no bias, statistics not kept). Shapes as in kernels/cpu/.
+// Arithmetic on tensors. Each op looks at the dtype once and calls the kernel: the CPU kernel for f32 and bf16, its
+// plain twin for f64. An empty tensor means that there is none (no bias, no statistics kept). Shapes as in kernels/cpu/.
 
 #include <cstdint>
 #include <span>
@@ -30,13 +30,13 @@ void by_dtype(DType dtype, F&& f) {
   }
 }
 
-/// The elements, or nothing of an empty tensor.
+/// The elements of a tensor; an empty span for an empty tensor.
 template <class T>
 std::span<T> span_or_none(const Tensor& t) {
   return t.empty() ? std::span<T>{} : t.span<T>();
 }
 
-/// Matrices one below the other, as kernels take the rows of a weight.
+/// Matrices stacked by rows, in the form in which kernels take the rows of a weight.
 template <class T>
 std::vector<WeightRows<T>> weight_rows(std::span<const Tensor> pieces) {
   std::vector<WeightRows<T>> rows;
@@ -53,13 +53,13 @@ void norm_backward_input(const NormSpec&, const NormWeights&, const Tensor& dy, 
 void norm_backward_weight(const NormSpec&, const Tensor& dy, const Tensor& x, const Tensor& mean, const Tensor& rstd,
                           const NormWeights& gradient);
 
-/// y = act(up). A gated unit has its gate in up_TG too: y = act(gate)·up; with bounds: what GateBounds says.
-/// activation_backward makes dup from up and dy, and y again unless y is empty. y may be dy, and dup may be up.
+/// y = act(up). If the unit is gated, up_TG holds the gate too, and y = act(gate)·up; with bounds, the formula of GateBounds.
+/// activation_backward computes dup from up and dy, and y once more unless y is empty. y may be dy, and dup may be up.
 void activation(const MlpSpec&, const Tensor& up_TG, const Tensor& y_TF);
 void activation_backward(const MlpSpec&, const Tensor& up_TG, const Tensor& dy_TF, const Tensor& y_TF,
                          const Tensor& dup_TG);
 
-/// Turns the first `heads` heads of every row of x (rows, row_stride).
+/// Applies rotary embedding, or its inverse, to the first `heads` heads of every row of x (rows, row_stride).
 void rope(const RopeSpec&, const RopeTable&, std::span<const int32_t> positions, int64_t heads, int64_t head_dim,
           bool inverse, const Tensor& x);
 
@@ -67,28 +67,28 @@ void rope(const RopeSpec&, const RopeTable&, std::span<const int32_t> positions,
 /// wide as `w`. The same columns of y are overwritten; rstd (rows, groups), or empty.
 void head_norm(const NormSpec&, const NormWeights& w, const Tensor& x, int64_t offset, int64_t groups, const Tensor& y,
                const Tensor& rstd);
-/// Turns d from the gradient of the normed parts into that of x's parts; dw += the gradient of the norm's weights.
+/// d is overwritten: the gradient of the normed parts becomes the gradient of x's parts. dw += the gradient of the norm's weights.
 void head_norm_backward(const NormSpec&, const NormWeights& w, const Tensor& x, int64_t offset, int64_t groups,
                         const Tensor& rstd, const Tensor& d, const Tensor& dw);
 
 void add(const Tensor& x, const Tensor& y);  // y += x
-/// dw += x, where there is a gradient dw.
+/// dw += x, unless dw is empty.
 void add_gradient(const Tensor& x, const Tensor& dw);
 /// copy_columns: y (rows, n) = columns [column, column + n) of x. add_columns: those columns of y += factor·x (rows, n).
 void copy_columns(const Tensor& x, int64_t column, const Tensor& y);
 void add_columns(double factor, const Tensor& x, const Tensor& y, int64_t column);
-/// The same, but number j of x stands for `repeat` neighbouring columns. add_repeated_columns: columns column + j·repeat + i of y
-/// += factor·x, i < repeat. sum_columns, its backward without the factor: y (rows, n) = sums of those columns of x, in order.
+/// add_repeated_columns: columns column + j·repeat + i of y, for every i < repeat, += factor·column j of x. sum_columns is
+/// its backward without the factor: column j of y (rows, n) = the sum of columns column + j·repeat + i of x, in order of i.
 void add_repeated_columns(double factor, const Tensor& x, int64_t repeat, const Tensor& y, int64_t column);
 void sum_columns(const Tensor& x, int64_t column, int64_t repeat, const Tensor& y);
-/// Columns [column, column + n) of every row of y from x (rows, n).
+/// Columns [column, column + n) of every row of y = x (rows, n).
 void put_columns(const Tensor& x, const Tensor& y, int64_t column);
 /// pool_columns: y (rows, n) = means of each `pool` neighbouring columns of x (rows, n·pool), summed in order.
 /// add_pooled_gradient, its backward: each of the `pool` columns of x += y/pool.
 void pool_columns(const Tensor& x, int64_t pool, const Tensor& y);
 void add_pooled_gradient(const Tensor& y, int64_t pool, const Tensor& x);
-/// Columns [column, column + n) of every row of y: bias + f·(y - bias), f (n) in f64; bias (n), or empty for 0. Each number is rounded
-/// once.
+/// Columns [column, column + n) of every row of y become bias + f·(y - bias), with
+/// factors f (n) in f64 and bias (n), or empty for 0. Each number is rounded once.
 void scale_columns(const Tensor& factors, const Tensor& bias, const Tensor& y, int64_t column);
 /// Dropout of x (rows, n): numbers become 0 with probability `share`, others 1/(1 - share) times. Which ones
 /// become 0 depends on key, step and the place (first_row + row)·n + column alone.
@@ -103,9 +103,9 @@ std::vector<CodedRows> coded_rows(const CodedWeight&);
 Tensor decoded_rows(const CodedPiece&, int64_t in, DType dtype, MemoryClass, Arena&);
 /// Decodes all pieces, stacked by rows, into `rows` (out, in), which may be f64 too.
 void decode_rows(const CodedWeight&, const Tensor& rows);
-/// gather_rows from a table that is one coded piece; the bits are those of its decoded rows.
+/// As gather_rows, from a table that is one coded piece; the bits are those of its decoded rows.
 void gather_coded_rows(const CodedWeight& table, std::span<const int32_t> ids, const Tensor& y);
-/// d *= 1 - (y/cap)², y as softcap left it.
+/// d *= 1 - (y/cap)², where y is what softcap returned.
 void softcap_backward(double cap, const Tensor& y, const Tensor& d);
 void gather_rows(const Tensor& table, std::span<const int32_t> ids, const Tensor& y);
 void gather_rows_add(const Tensor& table, std::span<const int32_t> ids, const Tensor& y);

@@ -1,5 +1,5 @@
 #pragma once
-// Weights in the layout of the exact kernels.
+// Packs weights into the layout of the exact kernels.
 
 #include "model/weights.h"
 

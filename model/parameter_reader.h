@@ -1,5 +1,5 @@
 #pragma once
-// A model's parameters one at a time, so that a model of any size passes through little memory.
+// Reads a model's parameters one at a time, so that little memory suffices for a model of any size.
 
 #include <memory>
 #include <string>
@@ -16,8 +16,8 @@ class ParameterReader {
   ParameterReader(const ModelSpec&, const std::string& model_dir);
   ~ParameterReader();
 
-  /// Reads a whole parameter, as load_weights would load it; it counts as weights until the caller releases it. The one
-  /// read last is kept: asking for it again costs nothing. Errors: those of load_weights.
+  /// Reads a whole parameter, as load_weights would load it; it counts as weights until the caller releases
+  /// it. The parameter read last is kept, so reading it again costs nothing. Errors: those of load_weights.
   Tensor read(const ParameterInfo&, DType, Arena&);
 
  private:

@@ -1,8 +1,8 @@
 #pragma once
-// Attention in a context group whose ranks pass keys and values round a ring. A block: keys and values of one rank's
-// rows. A rank keeps its queries and receives each other rank's block once, from the previous rank. In the backward a
-// block's gradients follow the block one hop later; after one hop per rank they are back on the block's own rank.
-// Source  Ring Attention, Liu et al. 2023, arXiv:2310.01889. Who has which rows: model/ring_rows.h.
+// Attention in a context group whose ranks pass keys and values round a ring. A block is the keys and values of one
+// rank's rows. A rank keeps its queries and receives each other rank's block once, from the previous rank. In the
+// backward pass a block's gradients follow it one hop later; after one hop per rank they are back on the block's
+// own rank. Source: Ring Attention, Liu et al. 2023, arXiv:2310.01889. Which rank has which rows: model/ring_rows.h.
 
 #include <string>
 

@@ -1,7 +1,7 @@
 #pragma once
-// Who has which rows in a ring of n ranks. The rows of a micro-batch are cut into 2n equal parts; rank r has the parts
-// r and 2n − 1 − r (zig-zag). A row attends to the rows before it. With sequences of one length a row and its mirror
-// image together have equally many scores, whatever the row; so all ranks have equal work.
+// Which rows each rank has in a ring of n ranks. The rows of a micro-batch are cut into 2n equal parts; rank r has the
+// parts r and 2n − 1 − r (zig-zag). A row attends to itself and the rows before it. If all sequences have one length,
+// a row and its mirror image together have the same number of scores for every row; so all ranks have equal work.
 // Source  Llama 3, Dubey et al. 2024, arXiv:2407.21783, §3.3.2 (recalled).
 
 #include <array>
@@ -17,7 +17,7 @@ struct RowInterval {
   int64_t first, end;
 };
 
-/// The two parts of `rows` rows that a rank has, one after the other. Errors  TERN_CHECK: 2·ranks does not divide the rows.
+/// The two parts of `rows` rows that a rank has, in order. Errors: TERN_CHECK: 2·ranks does not divide the rows.
 std::array<RowInterval, 2> rows_in_ring(int64_t rows, int rank, int ranks);
 
 /// A part of a rank's rows. add_pieces appends a piece for each sequence with rows in `queries` and in `keys`, if a query sees a key.

@@ -1,5 +1,5 @@
 #pragma once
-// Rotary tables for every scaling rule, in doubles, then f32.
+// Rotary tables for every scaling rule, computed in f64 and then rounded to f32.
 // Sources: Su et al. 2021 (2104.09864); linear: Chen et al. 2023 (2306.15595); dynamic NTK, YaRN: Peng et al. 2023
 // (2309.00071); llama3: Meta 2024; longrope: Ding et al. 2024 (2402.13753); details as in transformers' rope utilities.
 
@@ -15,7 +15,7 @@ struct RopeTable {
   std::vector<double> cos64, sin64;  // the same before rounding, for f64
   std::vector<RopeTable> local;      // a second table, where layers with a window have frequencies of their own
 };
-/// How far each pair turns per position, in radians, and the factor on cos and sin.
+/// The angle in radians by which each pair turns per position, and the factor on cos and sin.
 struct RopeFrequencies {
   std::vector<double> per_position;  // (rotary_dim/2)
   double attention_factor = 1.0;

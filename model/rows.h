@@ -13,18 +13,18 @@ namespace tern {
 
 /// Positions count from the start of each sequence (plus its past).
 struct Rows {
-  std::span<const int32_t> tokens;      // (T), each < vocab (checked where they come in)
+  std::span<const int32_t> tokens;      // (T), each < vocab (checked where the input is read)
   std::vector<int64_t> starts;          // num_sequences + 1, from 0 to T
   std::vector<int32_t> positions;       // (T)
   const RopeTable* rope = nullptr;      // nullptr for learned positions; covers every position
-  std::span<const int32_t> types = {};  // (T) kinds of segments; empty: all the first
-  /// Without a cache: keys and values are rounded as a cache of this type would keep them, which gives the bits of a run
-  /// with that cache.
+  std::span<const int32_t> types = {};  // (T) types of segments (BERT's); empty: all rows have the first type
+  /// For a pass without a cache: rounds keys and values as a cache of this
+  /// type would, so that the pass has the bits of a run with that cache.
   std::optional<KvType> kv = {};
 };
 /// Rows whose sequences start from position 0.
 Rows make_rows(std::span<const int32_t> tokens, std::vector<int64_t> starts, const RopeTable*);
-/// Errors: TERN_CHECK: sizes that do not go together. context_ranks: ranks of a context group that have equal parts of the tokens.
+/// Errors: TERN_CHECK: sizes that contradict each other. context_ranks: the number of ranks in a context group; each has an equal part of the tokens.
 void check_rows(const Rows&, int64_t context_ranks = 1);
 
 }  // namespace tern

@@ -1,6 +1,6 @@
 #pragma once
-// Modules that are trained as a whole beside adapters and that a PEFT directory holds (modules_to_save): tables of tokens and positions,
-// the final norm and the head. What is read of them: model/whole_modules.h.
+// Trains modules as a whole beside adapters, and saves them in a PEFT directory (modules_to_save):
+// the tables of tokens and positions, the final norm and the head. model/whole_modules.h reads them.
 
 #include <string_view>
 #include <vector>
@@ -11,12 +11,12 @@
 
 namespace tern {
 
-/// The frozen model, in which those units are trained whose modules config.saved names: the tables, and the final norm with the head. A
-/// tied head is trained with its table, as one. Errors (their messages begin with `where`): usage: a module inside a layer; a low-rank adapter on
-/// a table or the head; only some of the modules that are trained together (it names the others). bad_file: a name that ends no module.
+/// Returns the model frozen except for the units whose modules config.saved names: the tables, and the final norm with the head. A tied head and
+/// its table are trained as one. Errors (messages begin with `where`): usage: a module inside a layer; a low-rank adapter on a table or the head;
+/// only some of the modules that are trained together (the message names the others). bad_file: a name that is not the end of a module's path.
 ModelSpec with_saved_modules(ModelSpec, const PeftConfig&, std::string_view where);
 
-/// The tensors of config.saved in a PEFT directory, from `weights`, whose tensors they share. f32, or f64 of such weights.
+/// The tensors that a PEFT directory holds for config.saved, from `weights`, whose storage they share. f32, or f64 of f64 weights.
 std::vector<TensorToWrite> saved_module_entries(const ModelSpec&, const PeftConfig&, const ModelWeights& weights);
 
 }  // namespace tern

@@ -1,7 +1,7 @@
 #pragma once
-// Which part of a model each rank of a tensor group has: attention heads, hidden widths and rows of the vocabulary are shared out;
-// norms, positions and the biases of out and down are whole on each. A parameter's weights, gradients and states are cut in the
-// same way.
+// Which part of a model each rank of a tensor group has. Attention heads, hidden widths and rows
+// of the vocabulary are divided among the ranks; norms, positions and the biases of out and down
+// are whole on each rank. A parameter's weights, gradients and states are cut in the same way.
 
 #include <string>
 #include <vector>
@@ -13,12 +13,12 @@
 
 namespace tern {
 
-/// Why this number of ranks cannot share out a model's matrices ("unit 3 has experts"), or "".
+/// Why a model's matrices cannot be divided among this number of ranks ("unit 3 has experts"), or "".
 std::string why_not_in_parts(const ModelSpec&, int ranks);
 
-/// The model as one rank has it: heads/ranks query heads; kv_heads/ranks key/value heads, or, with fewer such heads than
-/// ranks, one head, which neighbouring ranks have too; an equal part of the hidden width; ⌈vocabulary/ranks⌉ rows, of which
-/// the last rank may not use all. Its parameters are parts of the whole model's, in the same order, as large on each rank.
+/// One rank's part of the model: heads/ranks query heads; kv_heads/ranks key/value heads or, if there are fewer of these than ranks,
+/// one head, which neighbouring ranks have too; an equal part of the hidden width; ⌈vocabulary/ranks⌉ rows, of which the last rank
+/// may not use all. Its parameters are parts of the whole model's parameters, in the same order, and have the same size on each rank.
 /// Errors: usage: why_not_in_parts.
 ModelSpec tensor_part(const ModelSpec&, int ranks);
 
@@ -27,14 +27,14 @@ Holding tensor_holding(const ModelSpec& whole, const ParameterInfo&, int rank, i
 /// The interval of the vocabulary that a rank has.
 Interval tokens_of(int64_t vocab, int rank, int ranks);
 
-/// take_part: part = the held elements of `whole`, then zeros. put_part: the reverse. Shapes: part: any shape with as many
-/// elements as local_shape of the holding; a table's may have more rows.
+/// take_part: part = the held elements of `whole`, then zeros. put_part copies the held elements back. Shapes:
+/// part: any shape with as many elements as local_shape of the holding; the part of a table may have more rows.
 void take_part(const Holding&, const Tensor& whole, const Tensor& part);
 void put_part(const Holding&, const Tensor& part, const Tensor& whole);
 
-/// Which rows of a rank's part of a parameter other ranks of the group hold too: rows `from` and later, if any.
-/// by_all: every rank holds all rows; from = 0. Else the rows are the key and value rows of stacked queries, keys and
-/// values; ranks with the same key/value head hold the same rows. keys_alike: whether several ranks have the same head.
+/// Which rows of this rank's part of a parameter are also held by other ranks of the group: rows `from` and later, if any.
+/// by_all: every rank holds all rows, and from = 0. Otherwise they are the key and value rows of stacked queries, keys and
+/// values; ranks with the same key/value head hold the same rows. keys_alike: whether several ranks have the same key/value head.
 struct AlikeRows {
   int64_t from;
   bool by_all;

@@ -21,8 +21,8 @@ struct ThreadMemory {
   int64_t library = 0;  // during a product, beside it
   int64_t total() const { return kept + library; }
 };
-/// The most bytes that all compute threads together hold after and during these passes: the most that any kernel of any unit
-/// takes on the calling thread, plus, for each other thread, the most that any takes there. f64 runs on plain loops: none.
+/// The most bytes that all compute threads together hold after and during these passes: the most that any kernel of any unit takes on
+/// the calling thread, plus, for each other thread, the most that any kernel takes there. None for f64, which runs on plain loops.
 ThreadMemory thread_memory(const ModelSpec&, const ThreadWork&);
 
 }  // namespace tern

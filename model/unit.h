@@ -14,33 +14,33 @@
 
 namespace tern {
 
-/// y = unit(x), for all but the head. `x` is empty for embed. y is allocated here (activations).
+/// y = unit(x), for every unit but the head. `x` is empty for embed. y is allocated here (activations).
 /// saved == nullptr: nothing is kept (inference, or a forward that a RECOMPUTE repeats). kv != nullptr: attention reads and extends the cache.
 Tensor unit_forward(const ModelSpec&, int unit, const UnitWeights&, const Rows&, const Tensor& x_TD, UnitSaved* saved,
                     KvView* kv, const Compute&);
-/// dx from dy, leaving in `saved` what the weight part needs. Not for embed. For the head dy is empty: the loss has
-/// given saved.dnormed_TD.
+/// Computes dx from dy, and leaves in `saved` what unit_backward_weight needs. Not for
+/// embed. For the head dy is empty, as head_forward_loss has already set saved.dnormed_TD.
 Tensor unit_backward_input(const ModelSpec&, int unit, const UnitWeights&, const Rows&, const Tensor& dy_TD,
                            UnitSaved& saved, const Compute&);
-/// Adds this micro-batch's weight gradients; never overwrites. Gradients are f32 (f64 of an f64 model), made by
-/// allocate_gradients. For embed dy is the gradient of its output.
+/// Adds this micro-batch's weight gradients to those in `gradients`. Gradients are f32 (f64
+/// of an f64 model), made by allocate_gradients. For embed dy is the gradient of its output.
 void unit_backward_weight(const ModelSpec&, int unit, const UnitWeights&, const Rows&, const Tensor& dy_TD,
                           UnitSaved& saved, UnitWeights& gradients, const Compute&);
 
-/// The head in training: final norm, logits tile by tile, loss and both gradients in one pass: logits never exist all at once.
-/// The gradient of the projection is added here; BACKWARD_INPUT of the head is then only the norm's.
+/// The head in training: final norm, logits, loss and both gradients, tile by tile in one pass, so that the logits never exist all at once.
+/// It adds the gradient of the projection; unit_backward_input of the head is then only the norm's.
 /// targets (T), < 0: no loss. Returns Σ over targets of -log p. Gradients are those of `scale`·Σ.
 double head_forward_loss(const ModelSpec&, const HeadWeights&, const Rows&, const Tensor& x_TD,
                          std::span<const int32_t> targets, double scale, HeadSaved& saved, HeadWeights& gradients,
                          const Compute&);
-/// -log p(target) per row (0 where target < 0), by tiles, without gradients: evaluation.
+/// -log p(target) per row (0 where target < 0), tile by tile and without gradients, for evaluation.
 std::vector<double> head_losses(const ModelSpec&, WeightSource, const Tensor& x_TD, std::span<const int32_t> targets,
                                 const Compute&);
-/// Logits (rows.size(), V) in f32 (f64 if f64) of the named rows of x.
+/// Logits (rows.size(), V) of the rows of x that `rows` numbers, in f32 (f64 if x is f64).
 Tensor head_logits(const ModelSpec&, WeightSource, const Tensor& x_TD, std::span<const int32_t> rows, const Compute&);
 
-/// The whole forward without saving: what evaluation and inference call. Leases one unit's weights at a time. Returns
-/// the last block's output (T, D).
+/// The whole forward pass, which keeps nothing for a backward pass. Evaluation and inference
+/// call it. It leases one unit's weights at a time, and returns the last block's output (T, D).
 Tensor model_forward(const ModelSpec&, WeightSource, const Rows&, KvView* kv, const Compute&);
 
 }  // namespace tern

@@ -11,9 +11,9 @@ Tensor embed_forward(const EmbedSpec& u, const EmbedWeights& w, const Rows&, DTy
 void embed_backward_weight(const EmbedSpec& u, const EmbedWeights& w, const Rows&, const Tensor& dy_TD,
                            const EmbedSaved& saved, EmbedWeights& g, const Compute&);
 
-// A branch is f in y = join(x, f(x)), its own norm included. `out` is overwritten; df is the gradient of f's result; dx
-// is overwritten with the branch's part. left: the class of what backward_input leaves for backward_weight, workspace where
-// no weight is trained.
+// A branch is f in y = join(x, f(x)), with f's own norm. `out` is overwritten; df is the
+// gradient of f's result; dx is overwritten with the branch's part. left: the memory class of
+// what backward_input leaves for backward_weight; it is workspace if no weight is trained.
 void attention_forward_branch(const AttentionSpec& u, const ModelSpec&, const AttentionWeights& w, const Rows&,
                               const Tensor& x_TD, const Tensor& out_TD, AttentionSaved* saved, KvView* kv, int layer,
                               const Compute&);
@@ -26,7 +26,7 @@ void attention_weight_branch(const AttentionSpec& u, const AttentionWeights& w, 
 /// Attention's part of thread_memory.
 ThreadBytes attention_thread_bytes(const AttentionSpec&, const ThreadWork&);
 
-// Latent attention: how the rows that attention sees are made, and their gradients taken back (model/latent.cpp).
+// Latent attention (model/latent.cpp): computes the rows of queries, keys and values that attention reads, and the gradients of this step.
 void latent_forward(const AttentionSpec& u, const LatentWeights& w, Tensor normed_TD, const Tensor& qkv_TC,
                     LatentSaved* saved, const Compute&);
 LatentSaved allocate_latent(const AttentionSpec& u, int64_t rows, DType, const Compute&);
@@ -47,7 +47,7 @@ void mlp_backward_branch(const MlpSpec& u, const MlpWeights& w, const Tensor& df
 void mlp_weight_branch(const MlpSpec& u, const MlpWeights& w, const Tensor& df_TD, const MlpSaved& saved, MlpWeights& g,
                        const Compute&);
 
-// What stands around one branch, or two beside each other.
+// Whole units: a branch, or two branches beside each other, joined to the residual stream.
 Tensor attention_unit_forward(const AttentionSpec& u, const ModelSpec&, const AttentionWeights& w, const Rows&,
                               const Tensor& x_TD, AttentionSaved* saved, KvView* kv, int layer, const Compute&);
 Tensor attention_unit_backward_input(const AttentionSpec& u, const ModelSpec&, const AttentionWeights& w, const Rows&,
@@ -75,13 +75,13 @@ void parallel_backward_weight(const ParallelSpec& u, const ParallelWeights& w, c
 Tensor head_backward_input(const HeadSpec& u, const HeadWeights& w, const HeadSaved& saved, const Compute&);
 void head_backward_weight(const HeadSpec& u, const HeadSaved& saved, HeadWeights& g);
 
-/// T rows are cut into tiles: the number of rows of the tile whose product needs most scratch, a whole one or the last one.
+/// The rows of the tile whose product needs most scratch, a whole tile or the last one, if T rows are cut into tiles.
 int64_t widest_tile(const Linear& projection, int64_t T, DType dtype, Multiply multiply);
 
 /// norm(x) as workspace, or x itself where there is no norm.
 Tensor normed_rows(const NormSpec&, const NormWeights&, const Tensor& x_TD, const Tensor& mean_T, const Tensor& rstd_T,
                    const Compute&);
-/// Statistics of T rows, where they are kept: rstd, and the mean of a layer norm; nothing without a norm.
+/// A norm's statistics of T rows, to be kept: rstd and, for a layer norm, the mean. Both empty without a norm.
 struct NormStatistics {
   Tensor mean_T, rstd_T;
 };

@@ -1,5 +1,5 @@
 #pragma once
-// A model's weights lent unit by unit out of its files, so that a pass over a model of any depth needs one unit's memory.
+// Reads a model's weights from its files and lends them unit by unit, so that a pass over a model of any depth needs one unit's memory.
 
 #include <string>
 
@@ -19,7 +19,7 @@ class UnitReader final : public WeightLender {
   const UnitWeights& acquire(int unit) override;
   void release(int) noexcept override { --held_; }
 
-  /// The most bytes that it holds at once: the largest unit, and beside it that unit's largest parameter.
+  /// Upper bound of the bytes that it holds at once: those of the largest unit plus those of the model's largest parameter.
   static int64_t peak_bytes(const ModelSpec&);
 
  private:

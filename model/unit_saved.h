@@ -13,8 +13,8 @@ namespace tern {
 // leaves the members that begin with `d`, and an MLP's hidden rows, for backward_weight; the head's dnormed_TD comes from
 // head_forward_loss. The normed rows and the activation are made again instead of kept.
 
-/// Kept of a norm that joins a branch to the residual stream: the rows that it normed, and their statistics. Empty without such
-/// a norm.
+/// What is kept for a norm that stands between a branch and the residual stream:
+/// the rows that it normed, and their statistics. Empty without such a norm.
 struct JoinSaved {
   Tensor x_TD, mean_T, rstd_T;
 };
@@ -53,8 +53,8 @@ struct MoeSaved {
   Routing routing;
   Tensor up_RG, shared_up_TG, shared_gate_T;  // the gate after its sigmoid
   Tensor dup_RG, dshared_up_TG, dshared_gate_T, dlogits_TE, dnormed_TD;
-  // Of a rank in an expert group (model/expert_ranks.h): how many rows came for its experts, those rows, and w·df: the gradients df of
-  // their results, each times its row's router weight w. up_RG and dup_RG then belong to these rows.
+  // In an expert group (model/expert_ranks.h): how many rows came for this rank's experts; those rows; and w·df, where
+  // df is the gradient of a row's result and w the row's router weight. up_RG and dup_RG then belong to these rows.
   Tensor arrivals_E, rows_RD, drows_RD;
 };
 struct HeadSaved {

@@ -1,7 +1,7 @@
 #pragma once
-// Where the units' weights come from. A pass holds a lease on one unit's weights while it runs the unit, so that weights that
-// are gathered from other ranks or read from a disk need memory for that time only. For resident weights acquire and
-// release do nothing.
+// Where a pass gets the units' weights from. It holds a lease on one unit's weights while
+// it runs the unit, so that weights that are gathered from other ranks or read from a disk
+// take memory for that time only. For resident weights acquire and release do nothing.
 
 #include <utility>
 
@@ -9,7 +9,7 @@
 
 namespace tern {
 
-/// Brings the weights of a unit, and may take them away when nobody holds them.
+/// Provides the weights of a unit, and may remove them when nobody holds them.
 class WeightLender {
  public:
   virtual ~WeightLender() = default;
@@ -37,7 +37,7 @@ class WeightLease {
   int unit_ = 0;
 };
 
-/// A reference to resident weights (ModelWeights convert to it) or to a lender. What it refers to must outlive it.
+/// A reference to resident weights (ModelWeights convert to it) or to a lender. The weights or the lender must outlive it.
 class WeightSource {
  public:
   WeightSource(const ModelWeights& resident) : resident_(&resident) {}  // NOLINT: resident weights are a source

@@ -1,5 +1,5 @@
 #pragma once
-// The weights of a model, as data: those of each unit, beside ModelSpec::units.
+// The weights of a model, as data: one entry for each of ModelSpec::units.
 // D width, F hidden, H heads, K kv heads, d head_dim, V vocab. Linear weights are (out, in) row-major.
 
 #include <variant>
@@ -18,14 +18,14 @@ struct NormWeights {
 };  // bias only for layer norm
 /// A table that stays in its file, its rows as `type` codes them.
 struct FileTable {
-  RowTable rows;  // its files null: there is no such table
+  RowTable rows;  // its `files` are null if there is no such table
   WeightType type{};
 };
 struct EmbedWeights {
   Tensor tokens, positions, token_types;  // (V, D); (positions, D) and (types, D) or empty
   NormWeights norm;
-  CodedWeight coded_tokens;  // one piece, or none: instead of the rows of `tokens`, which then is (0, D)
-  FileTable tokens_in_file;  // or instead of `tokens`: rows that are read when they are asked for
+  CodedWeight coded_tokens;  // one piece that replaces the rows of `tokens`, which then is (0, D); or no piece
+  FileTable tokens_in_file;  // or replaces `tokens` too: its rows are read when they are needed
 };
 /// Latent attention's weights; query_down and query_norm are empty unless queries have a rank.
 struct LatentWeights {
@@ -44,9 +44,9 @@ struct MlpWeights {
 };  // up (2F or F, D): gate rows first; down (D, F)
 struct MoeWeights {
   NormWeights norm;
-  Linear router;                               // (experts, D); a bias where the spec has one, for up and down too
+  Linear router;                               // (experts, D); it, up and down have a bias if the spec says so
   Tensor choice_bias;                          // (experts), not trained; f32, or f64 of an f64 model
-  std::vector<Linear> up, down;                // per expert, as an MLP's
+  std::vector<Linear> up, down;                // per expert, shaped as in MlpWeights
   Linear shared_up, shared_down, shared_gate;  // where the spec has them; gate (1, D)
 };
 struct HeadWeights {

@@ -1,5 +1,5 @@
 #pragma once
-// What loading and checking of weights share. For model/ alone.
+// Functions that the loading and the checking of weights share. For model/ alone.
 
 #include <cstdint>
 #include <functional>
@@ -20,8 +20,8 @@ namespace tern {
 /// The path of a model's safetensors file or index; a path to a file is returned as it is. Errors: bad_file: the directory has
 /// none.
 std::string weights_file(const std::string& model_dir);
-/// The tensor of this name, of the name without the prefix that files of the bare model lack, or of the name in BERT's first
-/// files (gamma, beta); the view has the name that was found.
+/// Finds a tensor by this name, by the name without the prefix that files of the bare model lack,
+/// or by the name in BERT's first files (gamma, beta). The view has the name that was found.
 std::optional<TensorView> find_parameter(const ModelSpec&, const Weights&, const std::string& name);
 /// The shape in the file of a fragment of `info`.
 std::vector<int64_t> fragment_shape(const ParameterInfo& info, const Fragment&);
@@ -33,14 +33,14 @@ std::vector<int64_t> rows_of_file(std::span<const Fragment> fragments);
 /// Errors  bad_file naming `path` and tensor: another type.
 template <class To>
 void copy_fragment(const TensorView&, const std::string& path, const Fragment&, int64_t width, To* to);
-/// One tensor of the file (an entry of fragments_by_tensor) to be written in f32, bf16, f16 or f64; `read` is asked for the
-/// parameter when the tensor is written.
+/// One tensor of the file (an entry of fragments_by_tensor), to be written in f32, bf16,
+/// f16 or f64. `read` is called for the parameter's numbers when the tensor is written.
 TensorToWrite dense_tensor(const ParameterInfo&, const std::vector<Fragment>& of_tensor,
                            const std::function<Tensor()>& read, DType);
-/// Adds a tensor of the file; the matrices of a tensor of all experts come one after the other and are joined.
+/// Adds a tensor of the file. The matrices of a tensor that joins all experts are added one after the other, and become one tensor.
 void add_tensor(std::vector<TensorToWrite>&, const Fragment&, TensorToWrite);
-/// Judges the head that a tied model's files hold as well: what is wrong with it, or "" if it equals the table. nullopt: the
-/// model is not tied, or there is no such tensor.
+/// Checks the head that a tied model's files hold beside the table. Returns what is wrong with
+/// it, or "" if it equals the table; nullopt if the model is not tied, or has no such tensor.
 std::optional<std::string> judge_tied_head(const ModelSpec&, const Weights&);
 
 /// The matrices that may stay as a file codes them: linears, and the table of tokens.

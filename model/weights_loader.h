@@ -18,8 +18,8 @@
 
 namespace tern {
 
-/// Reads the safetensors files of one model: each parameter into a tensor, or leaves it where it lies. In the end it checks
-/// that no tensor of the files was left over. Errors of all of its functions  bad_file naming file and tensor.
+/// Loads the parameters of one model from its safetensors files: reads each into a tensor, or leaves it where it lies.
+/// check_all_claimed then finds tensors of the files that were left over. Errors of all functions: bad_file naming file and tensor.
 class WeightsLoader {
  public:
   WeightsLoader(const ModelSpec& spec, const std::string& path, WeightsIn in = WeightsIn::mapped_file);
@@ -34,14 +34,14 @@ class WeightsLoader {
   std::optional<CodedWeight> stay_coded(const ParameterInfo& info, DType dtype, Arena& arena);
   /// Bytes of the matrix if it stays coded; 0: it does not.
   int64_t coded_size(const ParameterInfo& info, DType dtype) const;
-  /// The rows of a matrix where they lie in the file, a tensor for each fragment; empty unless all of them lie there as
-  /// a computation in `dtype` reads them. With WeightsIn::own_memory tensors for them, which finish() fills.
+  /// The rows of a matrix where they lie in the file, a tensor for each fragment; empty unless the file holds all of them
+  /// as a computation in `dtype` reads them. With WeightsIn::own_memory the tensors are allocated, and finish() fills them.
   std::vector<Tensor> in_place(const ParameterInfo& info, DType dtype, Arena& arena);
   /// The packed form of a matrix, made straight from its rows in the file; nothing where in_place would return nothing. At most
   /// one matrix at a time holds both pages of the file and memory of its own.
   std::optional<Weight> pack(const ParameterInfo& info, DType dtype, const Linear& linear, Arena& arena);
-  /// Maps the pages of all weights that are used where they lie, or copies them, by all threads. Large ones come first, as
-  /// a thread takes one at a time.
+  /// Maps the pages of all weights that are used where they lie, or copies these weights,
+  /// with all threads. Large weights come first, as a thread takes one at a time.
   void finish();
   /// Checks a tied head that the files hold beside the table: both must be the same numbers.
   void check_tied_head();
@@ -49,7 +49,7 @@ class WeightsLoader {
   void check_all_claimed() const;
 
  private:
-  // With or without the prefix, which files saved from the bare model lack.
+  // Finds a tensor by its name with the prefix, or without it, as in files saved from the bare model.
   TensorView find(const std::string& name);
   std::optional<CodedTensor> coded_fragment(const ParameterInfo& info, const Fragment& f);
   // The matrix that holds the fragment's rows, where another program quantized it.

@@ -20,15 +20,15 @@
 
 namespace tern {
 
-/// What all strategies of a unit share, on one rank, for one micro-batch.
+/// Figures of a unit that do not depend on the strategy, on one rank, for one micro-batch.
 struct UnitFacts {
   int64_t forward = 0, backward = 0, weight = 0;  // ps, communication of the tensor, context and expert axes included
   int64_t parameters[2]{}, trained[2]{};          // [0] dense, [1] experts'
   int64_t state_bytes[2]{};                       // of the update rule, for trained parameters
-  WidestShare widest[2];                          // the most that one replica keeps, where state is shared out
+  WidestShare widest[2];                          // the most that one replica keeps if the replicas shard state
   int64_t input_bytes = 0, output_bytes = 0, saved_bytes = 0, left_bytes = 0;
   int64_t forward_workspace = 0, unsaved_workspace = 0, backward_workspace = 0;
-  bool remade_by_attention = false, remade_by_full = false;  // Recompute::attention, ::full
+  bool remade_by_attention = false, remade_by_full = false;  // whether Recompute::attention, ::full recomputes it
   bool shares_table = false;       // reads the embedding's table (tied head, bridge); in a pipeline: has a copy
   int64_t own_table_gradient = 0;  // elements (spec/unit_cost.h); counted only with one stage and without bytes_of
 };
@@ -46,7 +46,7 @@ class LayerCosts {
   CostVector cost(const Layer&, const LayerStrategy&, bool pipelined) const;
   /// Splits cost().persistent by what the bytes are for; activations and buffers are 0.
   PlannedMemoryByTier persistent(const Layer&, const LayerStrategy&, bool pipelined) const;
-  /// The link between a layer and the next one in another stage. `inside`: neighbouring stages lie in one node.
+  /// The cost of the link between a layer and the next one in another stage. `inside`: neighbouring stages lie in one node.
   EdgeCost edge(const Layer&, bool inside) const;
 
   const std::vector<UnitFacts>& units() const { return units_; }
@@ -71,12 +71,12 @@ class LayerCosts {
   int64_t largest_message_ = 0;     // bytes, between stages
 };
 
-/// An upper bound of a step's time, ps: a sum over all layers. To `micro` a layer adds the compute and host
-/// link of its dearest strategy, and in several stages its messages; to `once` the dearest of what it does once a step.
-/// Infinite if a time is so long that the cost model cuts the time off (kMostPs).
+/// An upper bound of a step's time, ps: a sum over all layers. A layer adds to `micro` the longest compute and host
+/// link times of any strategy, and its messages if there are several stages; to `once` the longest time of what it does
+/// once a step. Infinite if a time is so long that the cost model cuts it off (kMostPs).
 struct LongestTimes {
   double micro = 0, once = 0;  // of a micro-batch; of a step
-  /// Whether no step can reach kMostStepPs. A choice that fails is not planned: only bounds of it are known.
+  /// Whether every step stays below kMostStepPs. A choice for which this is false is not planned; only bounds of it are computed.
   bool counted(int64_t num_micro) const {
     return micro * static_cast<double>(num_micro) + once < kMostStepPs * (1 - 1e-9);
   }

@@ -13,15 +13,15 @@ namespace tern {
 /// What another framework reads.
 struct EmittedPlan {
   std::string file;                  // its usual name: "train.sh", "ds_config.json"
-  std::string text;                  // a shell script, or JSON: what to save under that name
-  std::vector<std::string> command;  // what runs it, word by word; what only the user knows is in capitals
+  std::string text;                  // a shell script, or JSON: the contents of that file
+  std::vector<std::string> command;  // the command that runs it, word by word; CAPITALS: what only the user knows
   /// Where each axis lies in a global rank, innermost first: rank = tensor + tp·(context + cp·(data + dp·stage)).
   std::string rank_order;
-  std::vector<std::string> notes;  // what the framework does otherwise than the plan counts
+  std::vector<std::string> notes;  // where the framework differs from what the plan counts
 };
 
-/// A shell's script: lines that set its environment, then the command, a flag and its values to a line, each word
-/// quoted where a shell would read it otherwise.
+/// A shell script: lines that set the environment, then the command, each flag with its values on a line of its own.
+/// Words are quoted if a shell would change them.
 std::string script_of(const std::vector<std::string>& environment, const std::vector<std::string>& command);
 
 /// The plan for a framework. `devices_of_node`: devices of each node that the plan uses.

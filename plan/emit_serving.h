@@ -10,9 +10,9 @@
 
 namespace tern {
 
-/// vLLM's command line for this way of serving: prompts and decoding take turns on the same devices, all weights, keys
-/// and values are on the devices, in the compute type. `device`, `devices_of_node`: of the nodes that the plan lies on.
-/// Errors: usage, naming what vLLM lacks.
+/// vLLM's command line for this plan. vLLM runs prompts and decoding in turns on the same devices, with all weights,
+/// keys and values on the devices in the compute type. `device`, `devices_of_node`: of the nodes that the plan uses.
+/// Errors: usage, naming what vLLM lacks for the plan.
 EmittedPlan emit_serving(const std::string& model, const InferenceJob&, const ServingPlan&, const DeviceType& device,
                          int64_t devices_of_node);
 

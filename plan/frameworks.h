@@ -1,6 +1,6 @@
 #pragma once
-// What other frameworks can run of a choice: restrictions of the space, so that a plan made under them can be written
-// down as their command line or file (plan/emit.h). Facts of versions that dev/emit/ checks.
+// What other frameworks can run: restrictions of the search space. A plan made under them can be written as the
+// framework's command line or file (plan/emit.h). The facts hold for the versions that the scripts in dev/emit/ check.
 
 #include <array>
 #include <cstdint>
@@ -29,7 +29,7 @@ std::string why_not_run(Framework, const TrainJob&, const OuterChoice&, int64_t 
 std::string why_not_run(Framework, const OuterChoice&, const LayerStrategy&);
 /// "--module llama3 --config llama3_8b" for a model of torchtitan's registry with these numbers, else "".
 std::string torchtitan_model(const ModelSpec&);
-/// What the framework leaves of the space, in words, for the plan's restrictions.
+/// The part of the search space that the framework runs, in words, for Plan::restrictions.
 std::string limits_in_words(Framework);
 
 }  // namespace tern

@@ -1,8 +1,8 @@
 #pragma once
-// The input of the search: tables of cost vectors, with nothing of models and machines. build_instance fills the tables
-// by the cost model; a rival's cost function or a test may fill tables too. An Instance fixes the outer choice θ
-// (devices per stage, number of stages, schedule, micro-batches). The search places layers into stages and gives each
-// layer a strategy. All numbers are integers, in picoseconds and bytes, so that equal means equal.
+// The input of the search: tables of cost vectors, without models or machines. build_instance fills the tables by the
+// cost model; a rival's cost function or a test may fill tables too. An Instance fixes the outer choice θ (devices per
+// stage, number of stages, schedule, micro-batches). The search places layers into stages and gives each layer a
+// strategy. All numbers are integers, in picoseconds and bytes, so that equal means equal.
 
 #include <cstdint>
 #include <string>
@@ -34,7 +34,7 @@ struct CostVector {
   friend bool operator==(const CostVector&, const CostVector&) = default;
 };
 
-/// What lies between two neighbouring layers, ps of one micro-batch.
+/// The cost of passing data from a layer to the next one, ps for one micro-batch.
 struct EdgeCost {
   int64_t forward = 0, backward = 0;
   friend bool operator==(const EdgeCost&, const EdgeCost&) = default;
@@ -50,11 +50,11 @@ struct Instance {
   std::vector<std::vector<CostVector>> cost;
   std::vector<std::vector<EdgeCost>> within;  // inside a stage: on the compute clock (resharding)
   std::vector<std::vector<EdgeCost>> across;  // between stages: on the link, one time each way
-  std::vector<TierBytes> capacity;            // (P) of each device of the pipeline: bytes of one device of the mesh
+  std::vector<TierBytes> capacity;            // (P) bytes of one device of the mesh at each place in the pipeline
   std::vector<int> layer_class;  // (L) layers of equal class have equal rows of `cost`; pairs of layers of equal
                                  // classes have equal `within` and `across`. Empty: all layers differ
-  // Types of unlike devices; both empty: all are alike. Layers on device i of the pipeline take strategies whose
-  // strategy_type is stage_type[i]; kAnyType: all. Layers of equal layer_class have equal rows of strategy_type.
+  // Unlike device types; both vectors empty: all devices are alike. Layers on device i of the pipeline take strategies whose
+  // strategy_type is stage_type[i]; kAnyType: all strategies. Layers of equal layer_class have equal rows of strategy_type.
   std::vector<int> stage_type;                  // (P)
   std::vector<std::vector<int>> strategy_type;  // (L)(S_u)
   // Links of unlike speed; empty: all links have the costs `across`. The link behind virtual stage s has class
@@ -86,7 +86,7 @@ inline const std::vector<std::vector<EdgeCost>>& links_behind(const Instance& in
   return c == 0 ? in.across : in.other_across[static_cast<size_t>(c) - 1];
 }
 
-/// The answer's form: layer u lies in virtual stage stage[u] (0 … P·v − 1, non-decreasing) under strategy[u].
+/// An answer of the search: layer u lies in virtual stage stage[u] (0 … P·v − 1, non-decreasing) under strategy[u].
 struct Assignment {
   std::vector<int> stage, strategy;
   friend bool operator==(const Assignment&, const Assignment&) = default;

@@ -12,7 +12,7 @@ namespace tern {
 /// Means over the windows of a job. Without lengths every sequence counts as `seq` tokens. Errors: TERN_CHECK: the job
 /// was read from a file, which does not hold the distribution of lengths.
 double window_pairs(const TrainJob&,
-                    const AttentionSpec&);  // pairs per window and head that a rank computes, on average
+                    const AttentionSpec&);  // pairs per window and head that a rank computes, padding included
 double step_tokens(const TrainJob&);        // tokens of a step without padding
 /// Mean attended pairs of a micro-batch on the slowest of `ranks` ranks. The ranks wait for each other after every
 /// `windows` windows.

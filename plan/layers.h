@@ -10,7 +10,7 @@ namespace tern {
 /// A run of units.
 struct Layer {
   int first = 0, count = 1;  // units
-  int kind = 0;              // equal numbers: layers of equal units
+  int kind = 0;              // layers with the same number have equal units
 };
 /// The layers of a model, in order.
 std::vector<Layer> layers_of(const ModelSpec&);

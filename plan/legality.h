@@ -11,7 +11,7 @@
 
 namespace tern {
 
-/// The most operations of a plan's pipeline: the stage model (program/stage_model.h) does not run a longer one.
+/// The most operations that a plan's pipeline may have; the stage model (program/stage_model.h) refuses a longer one.
 inline constexpr int64_t kMostOperations = 4'000'000;
 /// Operations of a pipeline: three per micro-batch and virtual stage.
 inline int64_t operations_of(const OuterChoice& c) {

@@ -20,11 +20,11 @@ struct PlannedLayers {
   friend bool operator==(const PlannedLayers&, const PlannedLayers&) = default;
 };
 
-/// One rank of the plan: a device of the pipeline, which stands for the devices of one mesh, all alike.
+/// One place in the plan's pipeline. The devices of its mesh are all alike; the figures are those of one of them.
 struct PlannedRank {
   std::string node;                                // its type, in the cluster file
   TierBytes peak{}, capacity{};                    // bytes per device: the most that is used, and the device's capacity
-  int64_t busy_ps = 0, begin_ps = 0, tail_ps = 0;  // compute of a step; before the first operation; after the last one
+  int64_t busy_ps = 0, begin_ps = 0, tail_ps = 0;  // in a step: compute; before the first operation; after the last one
   friend bool operator==(const PlannedRank&, const PlannedRank&) = default;
 };
 
@@ -35,12 +35,12 @@ struct PlannedStage {
   friend bool operator==(const PlannedStage&, const PlannedStage&) = default;
 };
 
-/// The plan's Program (program/lower.h), simulated (program/simulate.h) with the cost model's times. The checksum
-/// covers the multiplier's scratch bytes. A run's list always has them (none in f64). The plan's list has those of
-/// the machine that plans, and only if the cluster file is a `tern profile`; else, or on another machine, the two checksums
-/// may differ.
+/// The plan's Program (program/lower.h), simulated (program/simulate.h) with the cost model's times. A Program depends
+/// on the multiplier's scratch bytes, and so does its checksum. A run's Program always includes these bytes (none in
+/// f64). A plan's Program includes those of the machine that plans, and only if the cluster file is a `tern profile`.
+/// Without them, or on another machine, the two checksums may differ.
 struct PlannedProgram {
-  uint32_t checksum = 0;  // of the list
+  uint32_t checksum = 0;  // of the Program
   int64_t instructions = 0;
   int64_t step_ps = 0;  // simulated; longer than the plan's step where a rank waits until its messages have left
   friend bool operator==(const PlannedProgram&, const PlannedProgram&) = default;
@@ -53,7 +53,7 @@ struct PlannedFamily {
   bool found = false;    // a plan of the family was found
   bool fits = true;      // false: no choice of it fits
   std::string choice;    // the best plan's, in words
-  int64_t step_ps = 0;   // the best plan's makespan
+  int64_t step_ps = 0;   // the best plan's step time
   int64_t bound_ps = 0;  // no plan of the family is faster
   friend bool operator==(const PlannedFamily&, const PlannedFamily&) = default;
 };

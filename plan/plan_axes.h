@@ -1,6 +1,6 @@
 #pragma once
-// The axes of a plan, one row each: what they are called and which values they have. The rows stand behind --fix, plan
-// files, the rival families and tables of runs; a new axis is a member of its value struct, a pin and a row.
+// The axes of a plan, one row each: their names and their values. --fix, plan files, the rival families and tables of
+// runs all use these rows. A new axis needs a member in the struct that keeps its value, a pin in PinnedAxes, and a row.
 
 #include <cstdint>
 #include <optional>
@@ -14,7 +14,7 @@
 
 namespace tern {
 
-/// Axes that are given; the rest is searched.
+/// Axes with a given value (pins); the search chooses the others.
 struct PinnedAxes {
   std::optional<int64_t> tensor, context, data, expert, expert_tensor;
   std::optional<bool> ulysses;  // of choices with context > 1
@@ -28,7 +28,7 @@ struct PinnedAxes {
   /// Layers lie as in most frameworks: every virtual stage has equally many blocks, the first also what precedes the
   /// blocks, the last also what follows; all layers have one strategy, all stages one type of node.
   bool even = false;
-  /// Only what this framework can run; not an axis of --fix.
+  /// Only what this framework can run; --fix has no such axis.
   std::optional<Framework> framework;
 
   bool any() const;
@@ -43,23 +43,23 @@ struct PlanPoint {
 
 /// An axis: its names, its values, and where its value is kept.
 struct PlanAxis {
-  enum class Part : uint8_t { mesh, pipeline, layer };  // mesh: the mesh's axes and the micro-batch, which are known before the
+  enum class Part : uint8_t { mesh, pipeline, layer };  // mesh: the mesh's axes and the micro-batch, known before
                                                         // stages are
 
   std::string_view name;         // in --fix: "tp"
   std::string_view key;          // in plan files: "tensor"
   std::string_view words;        // in messages: "tensor"
   std::string_view column = {};  // in tables of runs: "tensor parallelism"; "": none
-  int64_t most_in_table = 0;     // the largest value that a table may have in that column
+  int64_t most_in_table = 0;     // the largest value that a table of runs may have for it
   Part part;
-  int64_t least = 1, most = 0;  // the range of the value, where that is a number
-  /// The words that the value may be; the value is then the place of its word among them. Empty: the value is a number.
+  int64_t least = 1, most = 0;  // the range of a value that is a number
+  /// The words for the values: a value is the index of its word here. Empty: the value is a number.
   std::vector<std::string_view> values = {};
   int64_t (*get)(const PlanPoint&);
   void (*set)(PlanPoint&, int64_t);
   std::optional<int64_t> (*pin)(const PinnedAxes&);
   void (*set_pin)(PinnedAxes&, std::optional<int64_t>);
-  /// Whether the axis means anything under this choice.
+  /// Whether the axis matters under this choice.
   bool (*counts)(const OuterChoice&) = [](const OuterChoice&) { return true; };
 
   std::string text(int64_t value) const;  // "8", "1f1b"

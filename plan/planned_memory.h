@@ -8,13 +8,13 @@
 
 namespace tern {
 
-/// What a training rank's bytes of one tier are for.
+/// A training rank's bytes on one tier, by what they are for.
 struct PlannedMemory {
-  int64_t weights = 0, gradients = 0, optimizer = 0;  // all the time
+  int64_t weights = 0, gradients = 0, optimizer = 0;  // at all times
   int64_t activations =
-      0;  // of micro-batches under way, at the moment of the peak; ZeRO 2, 3: and the head's gradients
+      0;  // of micro-batches under way, at the moment of the peak; with ZeRO 2 and 3 also the head's gradients
   int64_t buffers =
-      0;  // at that moment: what the layer at work takes beside them, gathered weights, transfers under way
+      0;  // at that moment, beside activations: workspace of the running layer, gathered weights, transfers under way
   int64_t total() const { return weights + gradients + optimizer + activations + buffers; }
 };
 using PlannedMemoryByTier = std::array<PlannedMemory, kTiers>;

@@ -9,18 +9,18 @@
 
 namespace tern {
 
-/// A group of prompts of neighbouring lengths: their share of all prompts and their mean length. Four groups make a
-/// doubling.
+/// A group of prompts of neighbouring lengths: their share of all prompts and their mean length. Four groups cover a
+/// doubling of the length.
 struct PromptGroup {
   int64_t tokens = 0;
   double share = 0;
 };
 
-/// Prompts and answers drawn independently of each other. A server always has one request of each user in flight, so at
-/// any moment an answer that is twice as long is found in flight twice as often.
+/// Lengths of prompts and answers, drawn independently of each other. A server always has one request of each user in
+/// flight, so at any moment an answer that is twice as long is in flight twice as often.
 class RequestLengths {
  public:
-  /// The share of moments, or of prompts, for which high figures hold.
+  /// The figures called high hold for this share of moments, or of prompts.
   static constexpr double kHigh = 0.99;
   RequestLengths(SequenceLengths prompts, SequenceLengths answers);
   const SequenceLengths& prompts() const { return prompts_; }
@@ -34,17 +34,17 @@ class RequestLengths {
   /// The whole context of a request in flight, on average: E[p] + E[a²]/E[a].
   double mean_context() const;
 
-  /// Room for the keys and values of `users` requests in flight, in tokens of whole pages: at kHigh of all moments
-  /// their whole contexts do not exceed it. It is the smaller of two bounds. Boole: users times the length that one context exceeds at
-  /// odds of (1 − kHigh)/users, with users rounded up to a power of two. Chernoff: min over t > 0 of (users · ln E[e^(t·l)] − ln(1 −
-  /// kHigh))/t, l a context and the rest of its last page. Lengths within a hundredth of each other count as the longer
-  /// one. Rises with users.
+  /// Room for the keys and values of `users` requests in flight, in tokens of whole pages: with probability kHigh their
+  /// whole contexts do not exceed it. It is the smaller of two bounds. Boole: users times the length that one context
+  /// exceeds with probability (1 − kHigh)/u, where u is users rounded up to a power of two. Chernoff: min over t > 0 of
+  /// (users · ln E[e^(t·l)] − ln(1 − kHigh))/t, where l is a context and the rest of its last page. Lengths within a
+  /// hundredth of each other count as the longer one. The room rises with users.
   int64_t room(int64_t users, int64_t page) const;
 
  private:
   SequenceLengths prompts_, answers_;
   std::vector<PromptGroup> groups_;
-  std::vector<int64_t> exceeded_;                    // entry i: what one context exceeds at odds of (1 − kHigh)/2^i
+  std::vector<int64_t> exceeded_;                    // [i]: what a context exceeds with probability (1 − kHigh)/2^i
   std::vector<std::pair<double, double>> exponent_;  // t, ln E[e^(t·context)]
   double mean_answer_in_flight_ = 0;
 };

@@ -8,7 +8,7 @@
 
 namespace tern {
 
-/// So many sequences of a length, in tokens.
+/// `count` sequences of `length` tokens each.
 struct LengthCount {
   int64_t length = 0, count = 0;
   friend bool operator==(const LengthCount&, const LengthCount&) = default;
@@ -16,7 +16,7 @@ struct LengthCount {
 
 /// A distribution of lengths.
 struct SequenceLengths {
-  std::vector<LengthCount> rows;      // lengths rising, each once, counts from 1
+  std::vector<LengthCount> rows;      // ascending lengths, each once; counts of at least 1
   int64_t sequences = 0, tokens = 0;  // Σ count, Σ count · length
   double mean() const { return static_cast<double>(tokens) / static_cast<double>(sequences); }
   int64_t longest() const { return rows.back().length; }
@@ -27,14 +27,14 @@ struct SequenceLengths {
   uint32_t crc() const;
 };
 
-/// The distribution of these rows, sorted, equal lengths together. Errors: TERN_CHECK, no row, a length or a count
-/// below 1, sums beyond 2^62.
+/// Sorts the rows and joins those of equal length. Errors: TERN_CHECK: no row, a length outside 1 … 2^31 − 1, a count
+/// below 1, more than 2^62 tokens.
 SequenceLengths sequence_lengths(std::vector<LengthCount>);
 
-/// Reads a text with one sequence to a line, its length in tokens, or `length,count`; blank lines, a first line of
-/// names ("length" or "length,count"), counts of 0 and Windows line ends are allowed.
-/// Errors  bad_file "PLACE:LINE: …": what is no whole number, a length outside 1 … 2^31 − 1, a count outside 0 … 2^53,
-///         more than 2^20 different lengths, 2^62 tokens; "PLACE: …": no length at all, more than 64 MiB.
+/// Reads a text in which each line is one sequence's length in tokens, or `length,count`. Allowed too: blank lines, a first
+/// line with names of columns (letters, no digits), counts of 0 and Windows line ends.
+/// Errors  bad_file "PLACE:LINE: …": not a whole number, a length outside 1 … 2^31 − 1, a count outside 0 … 2^53,
+///         more than 2^20 different lengths, more than 2^62 tokens; "PLACE: …": no length at all, more than 64 MiB.
 SequenceLengths parse_sequence_lengths(std::string_view text, std::string_view place);
 SequenceLengths read_sequence_lengths(const std::string& path);
 

@@ -12,8 +12,8 @@
 
 namespace tern {
 
-/// How a layer is kept. zero: what is sharded over replicas: 0 nothing; 1 optimizer states; 2 gradients too, which are
-/// reduced with each micro-batch; 3 parameters too, which are gathered for each pass.
+/// How a layer is kept. zero: what replicas shard: 0 nothing; 1 optimizer states; 2 also gradients, which are then
+/// reduced with each micro-batch; 3 also parameters, which are then gathered for each pass.
 struct LayerStrategy {
   int zero = 0;
   Recompute recompute = Recompute::none;
@@ -22,7 +22,7 @@ struct LayerStrategy {
   friend bool operator==(const LayerStrategy&, const LayerStrategy&) = default;
 };
 
-/// θ: what is fixed before layers are placed.
+/// θ: the part of a plan that is fixed before layers are placed.
 struct OuterChoice {
   Mesh mesh;
   int num_stages = 1, chunks_per_stage = 1;

@@ -1,5 +1,5 @@
 #pragma once
-// What is asked of a plan of training: the windows of a step, the types, the optimizer, the lengths of sequences. Values only.
+// The request for a training plan: the windows of a step, the types, the optimizer, the lengths of sequences. Values only.
 
 #include <cstdint>
 #include <memory>
@@ -14,26 +14,26 @@ namespace tern {
 enum class Batching : uint8_t { packed, padded };
 class WindowMix;  // plan/window_mix.h
 
-/// The lengths of a job's sequences. Files and comparisons keep the counts and the checksum, not the distribution.
+/// The lengths of a job's sequences. Plan files and == use only batching, counts and checksum, not the distribution (mix).
 struct JobLengths {
   Batching batching = Batching::packed;
   int64_t sequences = 0, tokens = 0;
   uint32_t crc = 0;                      // SequenceLengths::crc
-  std::shared_ptr<const WindowMix> mix;  // nullptr: of a job that was read from a file
+  std::shared_ptr<const WindowMix> mix;  // nullptr if the job was read from a file
   bool given() const { return sequences > 0; }
   friend bool operator==(const JobLengths& a, const JobLengths& b) {
     return a.batching == b.batching && a.sequences == b.sequences && a.tokens == b.tokens && a.crc == b.crc;
   }
 };
 
-/// The step that a plan is asked for.
+/// The training step that is to be planned.
 struct TrainJob {
   int64_t batch = 1,
           seq = 1;  // windows of one step, and tokens of each window; an encoder reads as many tokens as its decoder
   DType dtype = DType::bf16;  // of weights and activations
   DType gradients = DType::f32;
   UpdateRule optimizer = UpdateRule::adamw;  // with its options' defaults
-  double capacity_factor = 1.25;  // of mixtures of experts: the rows that an expert rank has room for, as a multiple
+  double capacity_factor = 1.25;  // of mixtures of experts: how many rows an expert rank has room for, as a multiple
                                   // of an even share
   JobLengths lengths = {};        // not given: one sequence of `seq` tokens to a window
   friend bool operator==(const TrainJob&, const TrainJob&) = default;

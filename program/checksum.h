@@ -1,5 +1,5 @@
 #pragma once
-// A Program's checksum. Equal checksums mean that the list that was planned is the list that is simulated and run.
+// A Program's checksum. If a planned, a simulated and an executed Program have equal checksums, they are the same Program.
 
 #include <cstdint>
 
@@ -7,9 +7,9 @@
 
 namespace tern {
 
-/// CRC-32C over every field of every instruction in the order of the list, the resident buffers and the Program's own
-/// numbers, as 64-bit little-endian integers. A list is preceded by its length. The bytes exchanged, swapped, in a ring,
-/// routed and told come as a list of five; it is left out if all five are zero.
+/// CRC-32C over num_ranks, num_units, num_micro, devices_per_rank, the resident buffers, and every field of every
+/// instruction in the order of the list, as 64-bit little-endian integers. A list is preceded by its length. exchanged_bytes,
+/// swapped_bytes, ring_bytes, routed_bytes and told_bytes form a list of five, which is left out if all five are zero.
 uint32_t checksum(const Program&);
 
 }  // namespace tern

@@ -13,16 +13,16 @@ namespace tern {
 /// The graph of a Program; instructions are numbered by their place in the list.
 struct Dependencies {
   std::vector<int> first, list;  // instruction i waits for list[first[i]] … list[first[i + 1] − 1]
-  std::vector<int> send_of;      // for each RECV its SEND (same buffer); −1 for other instructions
-  std::vector<int> order;        // an order in which all can run; in a deadlock only those that can run
+  std::vector<int> send_of;      // of a RECV: the place of its SEND (same buffer), if there is one; else −1
+  std::vector<int> order;        // in which all instructions can run; in a deadlock, without those that cannot
   std::vector<std::string>
-      faults;  // broken rules with the instruction: SEND or RECV without a partner, doubled SEND, `waits` out of range
+      faults;  // broken rules, each with its instruction: SEND or RECV without a partner, doubled SEND, `waits` out of range
 };
 
 /// Instruction i waits for the previous instruction of i's rank on i's resource (a SEND: on the link to `peer`), for
-/// the instructions of i's rank that allocated what i reads, and for i's `waits`. A RECV waits for its SEND
-/// instead of the previous instruction of its rank. This is for `order`; on the simulator's clock a RECV starts and ends
-/// with its SEND. Ranks and peers must be in range.
+/// the instructions of i's rank that allocated the buffers that i reads, and for i's `waits`. A RECV waits for its SEND instead of
+/// the previous instruction on its resource. So in `order` a RECV follows its SEND, although on the simulator's clock
+/// the two start and end together. The ranks and peers of the Program must be in range.
 Dependencies dependencies_of(const Program&);
 
 /// "rank 0 at [3] FORWARD unit 1 micro 0, which waits for [7] …" for each rank's first instruction that cannot run.

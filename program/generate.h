@@ -1,6 +1,6 @@
 #pragma once
-// Programs for one device, made from the sizes of micro-batches alone. They are lowered from plan_on_one_device with
-// these sizes in the place of the plan's.
+// Programs for one device, made from a model and the sizes of its micro-batches. They are lowered from the placement of
+// plan_on_one_device, with these sizes instead of the plan's.
 
 #include <span>
 
@@ -13,11 +13,11 @@ namespace tern {
 Placement placement_of(const ModelSpec&, std::span<const CostQuery> micro_batches, Recompute,
                        const UpdateConfig& = update_config(UpdateRule::adamw));
 
-/// One optimizer step with gradient accumulation: per micro-batch every FORWARD, then from the head down BACKWARD_INPUT
-/// and BACKWARD_WEIGHT of each unit; at the end of the step as in lower. Every layer recomputes alike.
-/// Recompute  of a unit: its FORWARD keeps nothing, RECOMPUTE runs the same forward again and keeps. `attention` does
-///            so for units that hold an attention, `full` also for MLPs and mixtures (is_recomputed, spec/recompute.h).
-///            Unit inputs are kept, so each unit recomputes alone.
+/// One optimizer step with gradient accumulation. Each micro-batch runs the FORWARD of every unit, then, from the head to the
+/// embedding, BACKWARD_INPUT and BACKWARD_WEIGHT of each unit. The step ends as in `lower`. All layers have one mode of recomputation.
+/// Recompute  A recomputed unit's FORWARD keeps only the output; RECOMPUTE runs the same forward again and keeps `saved`. `attention`
+///            recomputes units that hold an attention, `full` also MLPs and mixtures of experts (is_recomputed, spec/recompute.h).
+///            The inputs of all units are kept, so each unit is recomputed from its own input.
 /// Errors     TERN_CHECK: no units, no micro-batches.
 Program training_program(const ModelSpec&, std::span<const CostQuery> micro_batches, Recompute,
                          const UpdateConfig& = update_config(UpdateRule::adamw));

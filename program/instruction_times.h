@@ -1,5 +1,5 @@
 #pragma once
-// The times of a Program, beside its list: picoseconds per instruction, from the cost model or from rough rates.
+// The time of each instruction of a Program, in picoseconds, from the cost model or from rough rates.
 
 #include <cstdint>
 #include <vector>
@@ -12,20 +12,20 @@ namespace tern {
 
 /// The costs of a placement's ranks and links.
 struct PlacementCosts {
-  std::vector<const LayerCosts*> layers;  // for each rank: those of its machine
-  std::vector<EdgeCost> links;            // behind each virtual stage but the last
+  std::vector<const LayerCosts*> layers;  // for each rank: the layer costs on its machine
+  std::vector<EdgeCost> links;            // from each virtual stage but the last to the next one
 };
 
-/// The cost model's time of each instruction, ps. The Program is the one that `lower` makes of the placement.
-/// Passes            A unit takes the cost model's time of the unit. A layer may take longer than its units together
-///                   (a gather of ZeRO 3 that the compute does not hide): the unit that the pass reaches last
-///                   takes the rest. The UPDATEs of a layer's units share the layer's time by trained parameters.
-/// Collectives       A GATHER before the first forward (micro −1) takes the layer's `begin`; without such a GATHER the
-///                   layer's first FORWARD takes `begin` besides its own time. A GATHER for one pass takes the layer's entry time if the stage's
-///                   pass begins with the layer, else no time. The last micro-batch (micro −1 or num_micro − 1) may
-///                   sum a layer's gradients in several instructions: the first on the gradient link takes the layer's
-///                   `sync`. All other sums, JOIN and NORM take no time.
-/// Simulated with these times, a Program agrees with the stage model (stage_instance) as program/README.md says.
+/// The cost model's time of each instruction, ps. The Program must be the one that `lower` makes of the placement.
+/// Passes            A pass through a unit takes the cost model's time of the unit. A layer may take longer than its units together,
+///                   because the compute does not hide all of a ZeRO 3 gather: the difference is added to the unit that the pass
+///                   reaches last. The UPDATEs of a layer's units divide the layer's update time in proportion to trained parameters.
+/// Collectives       A layer's first GATHER before the first forward (micro −1) takes the layer's `begin`. Without such a GATHER
+///                   `begin` is added to the layer's first FORWARD. If a stage's pass begins with the layer, the layer's first GATHER for
+///                   this pass takes the layer's entry time. All other GATHERs take no time. In the last micro-batch (micro −1 or
+///                   num_micro − 1) a layer's first sum on the gradient link takes the layer's `sync`. All other sums, JOIN, MERGE and
+///                   NORM take no time.
+/// program/README.md says how closely a Program simulated with these times agrees with the stage model (stage_instance).
 std::vector<int64_t> instruction_times(const Program&, const ModelSpec&, const Placement&, const PlacementCosts&);
 
 /// Rates of a machine for rough times.

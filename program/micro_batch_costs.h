@@ -10,7 +10,7 @@
 
 namespace tern {
 
-/// The costs of every unit, once for micro-batches of one size that follow each other.
+/// The costs of every unit, stored once for each run of consecutive micro-batches of equal size.
 struct MicroBatchCosts {
   std::vector<size_t> size_of;                   // for each micro-batch, the place of its size in `costs`
   std::vector<std::vector<UnitCost>> costs;      // by size and unit

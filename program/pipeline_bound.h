@@ -7,12 +7,12 @@
 namespace tern {
 
 /// A lower bound of the makespan of run_pipeline(shape, pipeline_order(shape, t), t) for every t whose elements are all
-/// at least those of `times`; so `times` may hold lower bounds of what is not decided yet.
+/// at least those of `times`. So `times` may hold lower bounds of times that are not decided yet.
 ///
-/// The bound is the largest of: the work of a device or a link, with the least times before and after; for 1F1B and
-/// deep 1F1B also cycles over neighbouring stages, because few micro-batches may be in flight; for zero bubble H1, H2
-/// also round trips to the last stage. The bound is the makespan for GPipe if all begin and tail are 0, for 1F1B in about
-/// half of the cases, for deep 1F1B in most (figures in the README).
+/// The bound is the largest of: the work of a device or a link, plus the least times before and after it; for 1F1B and
+/// deep 1F1B also cycles over neighbouring stages, caused by the limit on micro-batches in flight; for zero bubble H1, H2
+/// also round trips to the last stage. The bound equals the makespan for GPipe if all begin and tail are 0, for 1F1B in
+/// about half of the cases, for deep 1F1B in most (figures in the README).
 /// Units   ps. Time: O(P²) for P stages, whatever the number of micro-batches.
 /// Source  ours.
 int64_t pipeline_lower_bound(const PipelineShape&, const PipelineTimes&);

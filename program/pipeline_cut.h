@@ -6,19 +6,19 @@
 
 namespace tern {
 
-/// How often a critical path passes each operation and transfer. The path exists whatever the times are: so for any
-/// times t the makespan of the same order is at least value(cut, t), and equal to it for the times by which the cut was
-/// made. A search may minimize the cut, a sum over stages, in the place of the makespan. The largest of several cuts,
-/// and any average of them, are bounds too.
+/// How often one critical path of an order passes each operation and transfer. The order contains this path whatever the times
+/// are. So for any times t the order's makespan is at least value(cut, t); for the times from which the cut was made the two are
+/// equal. A search may minimize this value, which is a sum over stages, instead of the makespan. The largest value of several
+/// cuts, and any average of their values, are lower bounds too.
 /// Shapes  as PipelineTimes.
 struct PipelineCut {
   std::vector<int64_t> forward, backward, weight, send_forward, send_backward, begin, tail;
 };
 
-/// The cut of a critical path at these times. It holds for all times if the schedule's order ignores them; for zero
-/// bubble H1 and H2 it holds for the given order.
+/// The cut of a critical path at these times. It holds for all times if the schedule's order does not depend on them; for zero
+/// bubble H1 and H2 it holds for the given order alone.
 /// Units   passes. Time and memory: O(number of operations).
-/// Source  ours. It is Benders' decomposition with the simulator in the place of the second-stage program.
+/// Source  ours. It is Benders' decomposition with the simulator instead of the second-stage program.
 PipelineCut pipeline_cut(const PreparedPipeline&, const PipelineTimes&);
 
 /// The value of the cut at these times: Σ passes · time, ps.

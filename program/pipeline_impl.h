@@ -5,6 +5,6 @@
 
 namespace tern {
 
-constexpr int32_t kAtOnce = 0, kNobody = 1;  // arrivals: one that is always there, one that nobody waits for
+constexpr int32_t kAtOnce = 0, kNobody = 1;  // arrivals: one from the start, one nobody awaits
 
 }  // namespace tern

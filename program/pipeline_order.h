@@ -22,8 +22,8 @@ inline void add_backward(std::vector<PipelineOp>& ops, int stage, int micro) {
   ops.push_back({Phase::backward, stage, micro});
 }
 
-/// VALUE_order of each row of the table: the order of operations on each device, in program/VALUE.cpp or its family's
-/// file. Only those whose row says so may read the times. The shape is legal.
+/// One function VALUE_order for each row of the table, in program/VALUE.cpp or its family's file. It returns the order of operations
+/// on each device. It may read the times only if its row says so. The shape must be legal.
 #define TERN_PIPELINE_SCHEDULE(value, ...) PipelineOrder value##_order(const PipelineShape&, const PipelineTimes&);
 #include "spec/pipeline_schedules.def"
 #undef TERN_PIPELINE_SCHEDULE

@@ -1,5 +1,5 @@
 #pragma once
-// What a pipeline's order holds on each device at its peak.
+// The bytes that each device holds at its peak in a pipeline's order.
 
 #include <cstdint>
 #include <span>
@@ -9,11 +9,11 @@
 
 namespace tern {
 
-/// Bytes of each device at the peak of an order: the maximum over time of Σ held·(micro-batches between forward and
-/// backward) + Σ held_weight·(between backward and weight gradient) + transient of the running stage; persistent left
-/// out. A forward holds from its start; a backward lets go of `held` at its end and, where the schedule splits it,
-/// turns it into `held_weight`; the weight gradient lets go of that at its end. So an operation counts the larger of
-/// what is held before and after it.
+/// Bytes of each device at the peak of an order, without persistent bytes: the maximum over time of Σ held·(micro-batches
+/// between forward and backward) + Σ held_weight·(micro-batches between backward and weight gradient) + transient of the
+/// running stage. A forward adds `held` at its start. A backward removes `held` at its end and, if the schedule splits
+/// backward passes, adds `held_weight`; the weight gradient removes `held_weight` at its end. So an operation counts the
+/// larger of what is held before and after it.
 /// Shapes  held, held_weight, transient (virtual stages), result (devices).
 std::vector<int64_t> pipeline_peaks(const PipelineShape&, const PipelineOrder&, std::span<const int64_t> held,
                                     std::span<const int64_t> held_weight, std::span<const int64_t> transient);

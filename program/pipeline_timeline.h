@@ -12,7 +12,7 @@ struct TimedOp {
   PipelineOp op;
   int64_t begin = 0, end = 0;  // ps
 };
-/// The operations of each device, in order of issue, at the times of run_pipeline. Time and memory O(operations).
+/// The operations of each device, in order of issue, with their times in run_pipeline. Time and memory O(operations).
 std::vector<std::vector<TimedOp>> pipeline_timeline(const PipelineShape&, const PipelineTimes&);
 
 }  // namespace tern

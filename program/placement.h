@@ -35,35 +35,35 @@ struct Placement {
   std::vector<PlacedLayer> layers;  // of the whole model, in order
   // Sizes of a unit's work on one rank of the run. Micro-batches differ in tokens and attended pairs alone.
   std::function<CostQuery(int unit, int micro)> query;
-  int groups = 1;  // groups of a data share's micro-batches (spec/sum_order.h); more than one only without stages
+  int groups = 1;  // in which a data share's micro-batches are summed (spec/sum_order.h); > 1: only without stages
   // If set, gradients of the ranks of the run are not summed layer by layer but aggregated as one vector before NORM
-  // (update/robust.h). Each rank of the run sends this many doubles to each other rank beside the vector. Only without stages.
+  // (update/robust.h). Besides the vector each rank of the run sends this many doubles to every other rank. Only without stages.
   std::optional<int64_t> aggregate_values = {};
   // If set, the UPDATEs of each layer with gradients run right after the layer's backward, and the gradients exist only from the backward
   // until then. This needs a run of one rank, one micro-batch, and UPDATEs that do not depend on each other: no
   // clipping, no rule that sums over the model.
   bool updates_in_backward = false;
-  // Empty: pipeline_order's. A schedule whose order follows the times needs one; a plan without stages has none.
+  // If empty, `lower` uses pipeline_order. A schedule whose order follows the stages' times needs `order`, made from those times.
   PipelineOrder order;
 };
 
-/// What a plan leaves to the caller that runs it.
+/// What a plan does not say, given by the caller that runs the plan.
 struct PlacementOptions {
-  ScratchBytes scratch = {};  // scratch memory of the multiplier (scratch_bytes of model/linear.h); none: kernels
-                              // that need none
-  std::optional<UpdateConfig> update = {};  // the rule's options; absent: their defaults
+  ScratchBytes scratch = {};                // of matrix products (scratch_bytes of model/linear.h); empty: kernels that
+                                            // need none
+  std::optional<UpdateConfig> update = {};  // the update rule's options; absent: their defaults
 };
 
 /// The placement of a plan. Every Placement comes from this function. For a run without a plan, or with a plan of one
 /// stage, train/step_placement.h starts from plan_on_one_device and changes the resulting Placement. program/generate.h
 /// also starts from plan_on_one_device and changes the result. Each window counts as one full sequence, whatever the
-/// job's lengths. The last micro-batch has the rest of the batch. An order that follows times takes the stages' times.
-/// Errors  usage: the plan is of another model: other layers, another number of parameters.
+/// job's lengths. The last micro-batch has the rest of the batch. If the schedule's order follows the stages' times, `order` is
+/// made from the plan's times. Errors  usage: the plan is for another model: its number of layers or of parameters differs.
 Placement placement_of(const ModelSpec&, const Plan&, PlacementOptions = {});
 
-/// A plan, without times, of all layers on one device, with the job's batch in micro-batches of `micro_batch` (the last
-/// has what is left). recompute: a mode per layer (layers_of), or one for all. Errors: TERN_CHECK: another
-/// number of modes.
+/// A plan without times: all layers on one device, the job's batch in micro-batches of `micro_batch` sequences (the last
+/// has the rest). recompute: one mode per layer (layers_of), or one for all layers. Errors: TERN_CHECK: another number of
+/// modes.
 Plan plan_on_one_device(const ModelSpec&, const TrainJob&, std::span<const Recompute> recompute, int64_t micro_batch);
 
 /// The stages' times of a plan. Errors: TERN_CHECK: the plan does not have them.

@@ -8,7 +8,7 @@
 
 namespace tern {
 
-/// The rules named Rows in validate.h that a Program breaks. Each unit and micro-batch has at most one FORWARD, RECOMPUTE and BACKWARD_INPUT.
+/// The rules named Rows in validate.h that the Program breaks. It must have at most one FORWARD, RECOMPUTE, BACKWARD_INPUT per unit and micro-batch.
 std::vector<std::string> faults_of_routed_rows(const Program&);
 
 }  // namespace tern

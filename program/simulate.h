@@ -30,11 +30,11 @@ struct RankBytes {
 /// The result: peaks, and times if they were given.
 struct Simulation {
   std::vector<RankBytes> ranks;
-  std::vector<InstructionBytes> replay;  // as Program::instructions
+  std::vector<InstructionBytes> replay;  // entry i belongs to Program::instructions[i]
   std::vector<TierBytes> peak, at_end;   // per rank, what is resident included
   int64_t flops = 0;
   int64_t makespan = 0;             // ps
-  std::vector<int64_t> start, end;  // ps, as Program::instructions; a RECV's are its SEND's
+  std::vector<int64_t> start, end;  // ps; entry i belongs to Program::instructions[i]; a RECV's are its SEND's
   double seconds() const { return static_cast<double>(makespan) * 1e-12; }
 };
 

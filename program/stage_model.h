@@ -30,16 +30,16 @@ PipelineShape shape_of(const Instance&);
 struct StageRange {
   int begin = 0, end = 0;  // layers
 };
-/// The layers of each virtual stage. Errors: usage: the assignment is not of the instance: sizes, an empty or skipped
-/// stage, an unknown strategy.
+/// The layers of each virtual stage. Errors: usage: the assignment does not belong to the instance: wrong sizes, an empty or
+/// skipped stage, an unknown strategy.
 std::vector<StageRange> stage_ranges(const Instance&, const Assignment&);
 
-/// Adds up layers' times to those of their stages. Call order: every virtual stage from the last to the first, and in
+/// Adds up the times of layers to the times of their stages. Call order: every virtual stage from the last to the first, and in
 /// each stage the layers from the last to the first.
 class StageTimes {
  public:
   explicit StageTimes(const PipelineShape&);
-  /// `within`: the edge to the next layer, if that layer lies in the same stage. `first`, `last`: of the stage.
+  /// `within`: the edge to the next layer, if it lies in the same stage. `first`, `last`: whether the layer is the first, the last of its stage.
   void add(int stage, const CostVector&, const EdgeCost& within, bool first, bool last);
   /// To be called once, after all layers. The sends are left empty: only the caller knows the links.
   PipelineTimes finish();
@@ -69,7 +69,7 @@ struct AssignmentBytes {
 AssignmentBytes stage_bytes(const Instance&, const Assignment&);
 /// The peak of each device: its persistent bytes and those at the order's peak.
 std::vector<TierBytes> peak_bytes(const PipelineShape&, const PipelineOrder&, const AssignmentBytes&);
-/// What the order's peak in a tier is made of, on each device: peak_bytes = persistent + held + transient.
+/// The parts of each device's peak in a tier, at the order's peak: peak_bytes = persistent + held + transient.
 std::vector<PipelinePeak> peak_moments(const PipelineShape&, const PipelineOrder&, const AssignmentBytes&, Tier);
 
 }  // namespace tern

@@ -1,6 +1,6 @@
 #pragma once
-// Traces in the Chrome/Perfetto JSON format, one format for prediction and measurement, so that they lie side by side
-// (open in ui.perfetto.dev or chrome://tracing).
+// Traces in the Chrome/Perfetto JSON format. Predicted and measured traces have one format, so that they can be compared side by
+// side (open in ui.perfetto.dev or chrome://tracing).
 // Source: the Trace Event Format document; we use complete events ("X"), counters ("C") and metadata ("M").
 
 #include <cstdint>
@@ -21,15 +21,15 @@ struct TraceEvent {
   Resource resource = Resource::compute;
   double start_s = 0, duration_s = 0;
   int64_t flops = 0, bytes_moved = 0;
-  int64_t buffer_bytes = 0, peak_bytes = 0;  // alive buffers; with temporaries
+  int64_t buffer_bytes = 0, peak_bytes = 0;  // buffers alive; the peak of buffers and temporaries together
 };
 
 /// The event of an instruction.
 TraceEvent trace_event(const Instruction&, double start_s, double duration_s, int64_t buffer_bytes, int64_t peak_bytes);
 
 /// One JSON document. `process` names the run ("predicted", "measured"). Each rank is a process of the trace. Its threads are
-/// its resources, except that the link becomes two threads for each peer: one to the peer, one from the peer. Named are compute and
-/// the threads with events.
+/// its resources, except that the link becomes two threads for each peer: one to the peer, one from the peer. The thread of compute and
+/// all threads with events have names.
 /// Times are written in microseconds with three decimals.
 std::string chrome_trace(std::span<const TraceEvent>, std::string_view process);
 /// Two runs in one document, as processes 2·rank and 2·rank + 1.

@@ -13,8 +13,8 @@ bool is_shared_out(const Placement&, int l);
 /// Whether the rule takes sums over all gradients of the model.
 bool sums_over_model(const Placement&);
 
-/// NORM over the `trained` elements of a rank of the run. shared_blocks: the number, over all ranks, of blocks (kUpdateBlock)
-/// each of which is summed by one rank alone, which sends the sums to all others. Not read in tensor groups.
+/// NORM over the `trained` elements of a rank of the run. shared_blocks: the number, over all ranks, of blocks (kUpdateBlock) that
+/// one rank alone sums, before it sends the sums to all other ranks. In tensor groups shared_blocks is not read.
 Instruction norm_instruction(const Placement&, int64_t trained, int64_t shared_blocks);
 
 /// The unit that an UPDATE changes.

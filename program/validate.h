@@ -15,14 +15,14 @@ namespace tern {
 /// Buffers  per rank, in list order. No living buffer is allocated. Only GATHER and LOAD allocate a freed buffer again.
 ///          What is read or freed is alive. No buffer stands twice in an instruction's reads, nor in its allocates, nor in its
 ///          frees. None is freed while an instruction on another resource may read it. At the end only `persistent` ones are alive.
-/// Messages every SEND has its RECV and every RECV its SEND; nothing waits in a circle (deadlock, all parties named).
+/// Messages every SEND has its RECV and every RECV its SEND; no instructions wait for each other in a circle (the sentence then names them).
 /// Order    per micro-batch: FORWARD(u) after FORWARD(u−1); BACKWARD_INPUT(u) after FORWARD(u) and BACKWARD_INPUT(u+1);
 ///          RECOMPUTE(u) between FORWARD(u) and BACKWARD_INPUT(u), at most once; BACKWARD_WEIGHT(u) after
 ///          BACKWARD_INPUT(u) (the embedding's: after BACKWARD_INPUT(1)). If the neighbour u−1 or u+1 is on another
 ///          rank, the instruction reads the neighbour's result instead. The passes, MERGEs and UPDATE of a unit are on one rank.
-/// Bits     what adds to one gradient comes in order of micro-batches: a unit's BACKWARD_WEIGHTs, and the head's
-///          FORWARDs, which add the gradient of the projection and the loss.
-/// Needs    each pass reads the buffers that the pass takes: x, saved, dy, left.
+/// Bits     instructions that add to one gradient come in the order of micro-batches: a unit's BACKWARD_WEIGHTs; the head's
+///          FORWARDs, which add to the projection's gradient and to the loss.
+/// Needs    each pass has in `reads` all buffers that its computation uses: x, saved, dy, left.
 /// Groups   per unit and micro-batch m at most one MERGE: after the unit's BACKWARD_WEIGHT of m and before its
 ///          BACKWARD_WEIGHT of m + 1, the head's also before the head's FORWARD of m + 1. A MERGE reads only kept sums of
 ///          its unit, frees what it reads, and keeps one sum at most.
@@ -30,9 +30,9 @@ namespace tern {
 ///          on another resource than the compute waits for that BACKWARD_WEIGHT or a later instruction. NORM waits for the rank's last such
 ///          sum. NORM after all BACKWARD_WEIGHTs of the rank; after NORM only UPDATEs. UPDATE after NORM, or, if UPDATE
 ///          reads a `summand`, after the unit's last BACKWARD_WEIGHT. No pass or MERGE after the unit's UPDATE.
-/// Whole    every (unit, micro) runs FORWARD, BACKWARD_INPUT (not the embedding) and BACKWARD_WEIGHT exactly once; one
-///          NORM to a rank; UPDATE of every unit exactly once.
-/// Rows     only FORWARD, RECOMPUTE and BACKWARD_INPUT send experts' rows; of one unit all of these do, or none.
+/// Whole    every (unit, micro) runs FORWARD, BACKWARD_INPUT (not the embedding) and BACKWARD_WEIGHT exactly once; each rank
+///          has one NORM; every unit has exactly one UPDATE.
+/// Rows     only FORWARD, RECOMPUTE and BACKWARD_INPUT send experts' rows; either all of these send rows in a unit, or none.
 ///          A FORWARD's routed_bytes divided by its output's bytes is one ratio for all FORWARDs of a unit. A RECOMPUTE has its
 ///          FORWARD's routed_bytes. A BACKWARD_INPUT's routed_bytes divided by its FORWARD's is one ratio for the whole
 ///          Program, in (1, 2]. told_bytes are equal in a unit's FORWARDs and RECOMPUTEs, more than 0 if it sends rows, and

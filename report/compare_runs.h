@@ -1,6 +1,6 @@
 #pragma once
-// Two training runs side by side, from their metrics logs: per tag the last, lowest and median value, and the first
-// step at which the two differ in any bit. What `tern compare` prints.
+// Compares two training runs by their metrics logs, for `tern compare`: for each tag the last, lowest and median value of
+// each run, and the first step at which the values of the two runs are not equal.
 
 #include <array>
 #include <cstdint>
@@ -27,20 +27,20 @@ struct TagComparison {
   std::optional<int64_t> first_difference_step;  // of the common steps; two NaNs are equal
   double largest_difference = 0;                 // |A - B| over the common steps, where both are finite
   std::optional<int64_t>
-      last_common_step;  // with the difference B - A there; last values of unlike steps are not compared
+      last_common_step;  // last_difference is B - A at this step; values of different steps are not compared
   double last_difference = 0;
 };
 
-/// Every tag of either run, in the order the logs show them.
+/// Every tag of either run, in the order in which the logs first have them.
 std::vector<TagComparison> compare_runs(const RunLog& a, const RunLog& b);
 
 /// The settings in which the runs differ ("-": not set), without --output. No rows: they differ in none, or one of them
 /// has no recipe.toml.
 Table settings_table(const RunLog& a, const RunLog& b);
-/// What is said in place of a table without rows, such as "Settings: none differ."; empty if the table has rows.
+/// The note that replaces a table without rows, such as "Settings: none differ."; empty if the table has rows.
 std::string settings_note(const RunLog& a, const RunLog& b);
-/// A table of what was learned: the tags other than perf/ and mem/, each value with its step, and the first step of
-/// difference.
+/// A table of what was learned: the tags other than perf/ and mem/, each value with its step, and the first step at which
+/// the runs differ.
 Table outcome_table(const std::vector<TagComparison>& tags);
 /// A table of what it cost: the medians of perf/ and mem/ and their ratios. No rows if neither run logged any.
 Table cost_table(const std::vector<TagComparison>& tags);

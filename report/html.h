@@ -11,11 +11,11 @@ namespace tern {
 /// The text with & < > " ' as entities and control characters that HTML forbids as U+FFFD.
 std::string html_escape(std::string_view text);
 
-/// A page that grows from the top; every piece of text is escaped, only svg() takes markup.
+/// A page that is built from top to bottom. Every text is escaped; only svg() takes markup.
 class HtmlPage {
  public:
   HtmlPage(std::string_view title, std::string_view language = "en");
-  void read_again_every(int seconds);  // the browser loads the page anew
+  void read_again_every(int seconds);  // makes the browser reload the page
   void heading(std::string_view text);
   void paragraph(std::string_view text);
   void preformatted(std::string_view text);

@@ -35,11 +35,11 @@ std::string metric_line(const MetricRow& row);
 /// Errors  bad_file: anything metric_line would not write.
 MetricRow parse_metric_line(std::string_view line, const std::string& place);
 
-/// What a metrics file holds. A killed writer leaves a last line without its newline; a power loss leaves zero bytes
-/// where rows had not reached the disk. Neither is a row, nor is anything after it.
+/// What a metrics file holds. A killed writer may leave a last line without its newline; a power loss may leave zero bytes
+/// where rows had not reached the disk. `rows` has the rows before such damage.
 struct MetricsFile {
   std::vector<MetricRow> rows;
-  bool torn = false;  // the file has such an end
+  bool torn = false;  // whether there is such damage
 };
 
 /// Reads a metrics file. Errors  bad_file: it cannot be read, or has a malformed line (file and line are named).
@@ -50,17 +50,17 @@ MetricsFile parse_metrics(std::string_view text, const std::string& path);
 /// Appends rows to DIRECTORY/metrics.jsonl and DIRECTORY/events.out.tfevents.tern. One writer at a time.
 class MetricsLog {
  public:
-  /// Starts or continues the log. Rows of steps after `last_step` (and a torn last line) are dropped first; pass the
-  /// step of the checkpoint a run resumes from, or -1 to begin anew. The directory is made if need be.
-  /// Errors  bad_file: cannot be written, or what is there was not written by this class; does_not_fit: disk full.
-  /// `clock` gives rows their time.
+  /// Starts or continues the log. `last_step`: the step of the checkpoint from which the run resumes, or -1 to begin anew.
+  /// Rows of later steps, and a torn last line, are dropped first. The directory is made if needed. `clock` gives rows their
+  /// time. Errors  bad_file: the log cannot be written, or another program wrote what is there; does_not_fit: the disk is
+  /// full.
   MetricsLog(Io& io, const std::string& directory, int64_t last_step, Clock& clock = real_clock());
 
   /// Writes one row to both files at once (one write() each, so a killed run keeps every row appended before).
   /// Errors  does_not_fit: the disk is full; bad_file: another refusal of the system.
   void append(MetricRow row);
-  /// Waits until all rows so far are on the disk. Called before a checkpoint is committed, whose resume relies on them.
-  /// Errors: the disk's.
+  /// Waits until all rows so far are on the disk. To be called before a checkpoint is committed, as a resume from it needs
+  /// these rows. Errors: those of IoFile::sync.
   void sync();
 
  private:

@@ -21,7 +21,7 @@ struct Axis {
 struct Series {
   std::string name;
   std::vector<double> x, y;  // of equal lengths; the line joins the points in this order
-  bool points = false;       // mark each point (few points) instead of only joining them
+  bool points = false;       // mark each point too, for a series of few points
   bool dashed = false;
 };
 

@@ -18,10 +18,10 @@ struct RunLog {
 };
 
 /// Reads DIRECTORY/logs/metrics.jsonl and, if it is there, DIRECTORY/recipe.toml.
-/// Errors  bad_file: no such log (the message says what a run directory is), or a malformed one.
+/// Errors  bad_file: no such log (the message says what a run directory is), a malformed one, or one without rows; those of the recipe.
 RunLog read_run(const std::string& directory);
 
-/// One tag of one run. Steps ascend; of a step logged twice the later row counts.
+/// One tag of one run. Steps ascend; if a step was logged twice, the later row counts.
 struct TagSeries {
   std::vector<int64_t> steps;
   std::vector<double> values;

@@ -1,6 +1,6 @@
 #pragma once
-// A page about one run: curves, figures, settings. The run writes the page anew while it goes on, and a browser that
-// shows it loads it again by itself.
+// A page about one run: curves, figures, settings. While the run goes on, it rewrites the page, and a browser that shows the
+// page reloads it by itself.
 
 #include <cstdint>
 #include <optional>
@@ -12,19 +12,19 @@
 
 namespace tern {
 
-/// What the page says beside the log.
+/// What the page shows apart from the log.
 struct RunState {
   std::string title;                  // such as the run's directory
-  bool runs = false;                  // the run goes on, so the page asks to be loaded again every kPageSeconds
-  int64_t step = 0, total_steps = 0;  // steps that are done, and that are asked for
+  bool runs = false;                  // the run goes on, so the browser reloads the page every kPageSeconds
+  int64_t step = 0, total_steps = 0;  // steps that are done, and steps that were asked for
   std::optional<double> seconds_left;
   std::vector<std::pair<std::string, std::string>> facts;  // further rows of the first table: name, value
-  std::string settings;                                    // text; recipe.toml
+  std::string settings;                                    // the text of recipe.toml
 };
 
-/// Seconds between two writings of a page, and between two readings.
+/// Seconds between two rewrites of a page, and between two reloads by the browser.
 inline constexpr int kPageSeconds = 10;
-/// Points drawn of a curve at most; of longer ones every k-th is drawn, which the caption says.
+/// The most points drawn of a curve. Of a longer curve every k-th point is drawn, and the caption says so.
 inline constexpr size_t kPagePoints = 1000;
 
 /// The page. Losses share a plot; every other tag of the log has a plot of its own.

@@ -6,8 +6,8 @@
 
 namespace tern {
 
-/// A picture that shows pictures of svg(…) one below the other, under a title and lines of text. Errors  bug: a text
-/// that is none of these pictures.
+/// One picture with several pictures below each other, under a title and lines of text. `pictures`: results of svg(…).
+/// Errors  bug: a text that is not such a picture.
 std::string svg_column(const std::string& title, const std::vector<std::string>& lines,
                        const std::vector<std::string>& pictures);
 

@@ -18,7 +18,7 @@ struct Column {
 /// Cells under titles.
 struct Table {
   std::vector<Column> columns;
-  std::vector<std::vector<std::string>> rows;  // a cell per column: render functions check it
+  std::vector<std::vector<std::string>> rows;  // a row has one cell for each column; the functions below check it
 };
 
 /// Text with columns padded to their widest cell (in code points), two spaces between them, and a rule under the

@@ -1,10 +1,10 @@
 #pragma once
-// TensorBoard event files, written and read back without protobuf: records of a length and a payload, each with a
-// masked CRC32C; the payload is an Event message, of which two shapes are used (the file's version; scalars at a step).
-// Source  TensorFlow's record format (tensorflow/core/lib/io/record_writer.h) and
-//         event.proto, summary.proto (recalled); judged by the tensorboard package,
-//         which wrote tests/golden/report/events.golden and reads what we write
-//         (dev/report/tensorboard_golden.py).
+// TensorBoard event files, written and read without protobuf. A file is a sequence of records, each with a length and a
+// payload, and a masked CRC-32C for both. A payload is an Event message of one of two forms: the file's version, or the
+// scalars of a step.
+// Source  TensorFlow's record format (tensorflow/core/lib/io/record_writer.h),
+//         event.proto and summary.proto, from memory; checked against the tensorboard package, which wrote
+//         tests/golden/report/events.golden and reads tern's files (dev/report/tensorboard_golden.py).
 
 #include <cstdint>
 #include <string>
@@ -34,20 +34,20 @@ std::string event_file_header(double time_s);
 /// The record of one event.
 std::string event_scalars(const ScalarEvent& event);
 
-/// What an event file holds. A killed writer leaves a last record cut short, a power loss one that ends in zeros.
-/// Neither is an event, nor is anything after it.
+/// What an event file holds. A killed writer may leave a last record cut short, a power loss one that ends in zeros.
+/// `events` has the events before such damage.
 struct EventFile {
   double start_time_s = 0;
   std::vector<ScalarEvent> events;
   bool torn = false;
 };
 
-/// Reads an event file. Errors  bad_file: a wrong CRC, not this format or
-///         version, a malformed message, a value that is no
-///         scalar; `place` and the byte offset are named.
+/// Reads an event file. A last record that is cut short sets `torn`, and is no error.
+/// Errors  bad_file: a wrong CRC, not this format or version, a malformed message, a value that is no scalar.
+///         The message names `place` and the byte offset.
 EventFile parse_events(std::string_view bytes, const std::string& place);
-/// Reads the events before the first damage, and sets `torn` if there is any: a power loss may leave zeros after the
-/// records that had been synced, and sound records after the zeros. Errors: as above if no event stands before the
+/// Reads the events before the first damage, and sets `torn` if there is damage. A power loss may leave zeros after the
+/// synced records, and intact records after the zeros, which are not read. Errors: as above, if no event stands before the
 /// damage.
 EventFile parse_sound_events(std::string_view bytes, const std::string& place);
 

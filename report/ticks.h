@@ -22,9 +22,9 @@ struct Ticks {
 /// Errors  bug: not finite, or low > high.
 Ticks linear_ticks(double low, double high, int target);
 
-/// Marks at powers of ten (not at every one if they are more than eight). If the range is up to three powers, also at 2 and 5 times each
-/// power; if it is up to one power, at every digit; if it is less than a factor of 3, at round numbers as on a linear
-/// scale.
+/// Marks at powers of ten; at every k-th power if there are more than eight. If the range spans less than three powers, also
+/// at 2 and 5 times each power; if less than one, at 1 to 9 times each power; if less than a factor of 3, at round numbers
+/// as on a linear scale.
 /// Errors  bug: not finite, low <= 0, or low > high.
 Ticks log_ticks(double low, double high);
 

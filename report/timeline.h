@@ -14,7 +14,7 @@ struct TimelineSpan {
 /// A row of spans.
 struct TimelineRow {
   std::string name;
-  std::vector<TimelineSpan> spans;  // in order of time; none covers another
+  std::vector<TimelineSpan> spans;  // in order of time, without overlap
 };
 /// Rows over one axis of time.
 struct Timeline {
@@ -24,8 +24,8 @@ struct Timeline {
   double end = 0;  // of the axis
   int width = 900, row_height = 22;
 };
-/// Draws each span at least half a pixel wide. A span is joined to the one before, of the same kind, if it begins less than
-/// half a pixel after that one's end and less than 1.5 pixels after the beginning of the spans joined so far.
+/// Draws each span at least half a pixel wide. Successive spans of one kind are drawn as one if the next begins less than
+/// half a pixel after the end of what is drawn so far, and less than 1.5 pixels after its beginning.
 /// Errors  bug: no rows, end not positive, a span outside 0 … end or of an unknown kind, more than six kinds.
 std::string svg(const Timeline&);
 

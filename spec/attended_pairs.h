@@ -7,9 +7,9 @@
 
 namespace tern {
 
-/// Pairs of one sequence of `queries` new positions after `past` ones under a window (0: none).
+/// Pairs of `queries` new positions of one sequence that follow `past` positions: causal, under a window (0: none).
 int64_t attended_pairs(int64_t queries, int64_t past, int64_t window);
-/// Pairs of one training sequence: causal, windowed, or every query with every key.
+/// Pairs of one training sequence: causal under the attention's window, or every query with every key.
 int64_t attended_pairs(const AttentionSpec&, int64_t seq);
 
 }  // namespace tern

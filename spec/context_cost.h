@@ -1,5 +1,5 @@
 #pragma once
-// A unit in a context group that swaps rows for heads (model/context_ranks.h), or passes keys round a ring (model/ring_attention.h).
+// Costs of a unit in a context group whose ranks swap rows for heads (model/context_ranks.h) or pass keys round a ring (model/ring_attention.h).
 
 #include "spec/mesh.h"
 #include "spec/unit_cost.h"
@@ -19,7 +19,7 @@ SwappedBytes swapped_bytes(const Unit&, const CostQuery&);
 UnitCost unit_cost_in_ring(const Unit&, const CostQuery&);
 
 /// Bytes that this rank sends to the next one, and receives from the one before, inside a unit's passes. With n ranks and B bytes of keys and
-/// values of its rows: (n − 1)·B forward; backward the same once more, and n times their gradients, in the type of sums.
+/// values of this rank's rows: forward (n − 1)·B; backward_input (n − 1)·B again, plus n times the bytes of their gradients (f32; f64 for f64).
 struct RingBytes {
   int64_t forward = 0, backward_input = 0;
 };

@@ -1,6 +1,6 @@
 #pragma once
-// Layout: how a tensor lies on the ranks of a mesh, as a value. spec/redistribution.h says how to turn one layout into
-// another (no run calls it yet).
+// Layout: how a tensor lies on the ranks of a mesh, as a value. The function of spec/redistribution.h plans how to turn
+// one layout into another (so far only tests call it).
 
 #include <cstdint>
 #include <string>
@@ -25,7 +25,7 @@ enum class AxisSpread : uint8_t {
   partial,  // P: each holds a summand; the tensor is their sum
 };
 
-/// Along one axis of the mesh.
+/// How the tensor lies along one axis of the mesh.
 struct AxisLayout {
   AxisSpread spread = AxisSpread::whole;
   int dim = 0;  // of a split
@@ -47,22 +47,22 @@ struct Layout {
   DType dtype = DType::f32;
   std::vector<int64_t> shape;    // of the whole tensor
   std::vector<int64_t> mesh;     // ranks along each axis; the last axis is innermost
-  std::vector<AxisLayout> axes;  // beside mesh
+  std::vector<AxisLayout> axes;  // one for each axis of `mesh`
   int num_ranks() const;
   friend bool operator==(const Layout&, const Layout&) = default;
 };
 /// "S(0) × P on 2 × 4".
 std::string to_string(const Layout&);
 
-/// Errors: TERN_CHECK: what the comments above rule out, naming the layout; bounds that do not ascend from 0 to the dim's
-/// length; sections that do not add up to that length.
+/// Errors: TERN_CHECK, naming the layout: it breaks a rule stated above; bounds do not ascend from 0 to the dim's
+/// length; sections do not add up to that length.
 void check_layout(const Layout&);
 
 /// The rank's index along each axis.
 std::vector<int64_t> coordinates(const Layout&, int rank);
 
-/// What a rank holds of each dim: intervals that do not touch, ascending (empty ones left out). Its tensor is their product,
-/// row-major, each dim's intervals laid end to end.
+/// What a rank holds of each dim: ascending, non-empty intervals that do not touch. The rank's tensor is the Cartesian
+/// product of the dims' intervals, row-major; within a dim, the intervals are laid end to end.
 using Holding = std::vector<std::vector<Interval>>;
 Holding holding(const Layout&, int rank);
 /// The shape of the rank's tensor.

@@ -1,10 +1,10 @@
 #pragma once
-// ModelSpec: the architecture as an ordered list of units, read from a Hugging Face config.json. Values only; it knows
-// no ranks and no devices. Each unit states parameters, FLOPs, bytes moved and saved bytes in closed form
-// (spec/unit_cost.h).
+// ModelSpec: the architecture as an ordered list of units, read from a Hugging Face config.json. Values only: no
+// ranks and no devices. spec/unit_cost.h gives each unit's parameters, FLOPs, bytes moved and saved bytes in closed
+// form.
 //
-// A residual block is one unit and holds its own pre-norm: x ← x + f(norm(x)). A norm is no unit of its own: inside the block
-// one place knows what its backward needs, and Programs are half as long.
+// A residual block is one unit and holds its own pre-norm: x ← x + f(norm(x)). The norm is not a unit of its own, so
+// that one place knows what the norm's backward needs, and Programs are half as long.
 
 #include <cstdint>
 #include <optional>
@@ -34,10 +34,10 @@ enum class ActivationKind : uint8_t { silu, gelu_erf, gelu_tanh, relu };
 enum class RopeKind : uint8_t { none, standard, linear, dynamic, yarn, llama3, longrope };
 struct RopeSpec {
   RopeKind kind = RopeKind::none;
-  int64_t rotary_dim = 0;  // turned elements of a head, even
+  int64_t rotary_dim = 0;  // elements of a head that rotary positions rotate; even
   double theta = 10000.0;
   double factor = 1.0;
-  int64_t original_context = 0;                          // trained context that the scaling starts from
+  int64_t original_context = 0;                          // trained context, on which the scaling is based
   double low_freq_factor = 1.0, high_freq_factor = 4.0;  // llama3
   double beta_fast = 32.0, beta_slow = 1.0, mscale = 0.0, mscale_all_dim = 0.0;  // yarn
   bool truncate = true;                                                          // yarn
@@ -52,29 +52,29 @@ struct JoinSpec {
   double multiplier = 1;
   friend bool operator==(const JoinSpec&, const JoinSpec&) = default;
 };
-/// Which rotary table turns queries and keys: none, ModelSpec::rope, ModelSpec::local_rope.
+/// Which rotary positions queries and keys get: none, those of ModelSpec::rope, or those of ModelSpec::local_rope.
 enum class RopeUse : uint8_t { none, main, local };
-/// Norms of queries and keys before they turn: each head by itself, or all heads of a row together.
+/// Norms of queries and keys before rotary positions: each head by itself, or all heads of a row together.
 enum class HeadNormKind : uint8_t { none, head, row };
-/// A bias on scores that falls with the distance, with a slope for each head: exact, or rounded as Falcon's.
+/// ALiBi: a bias on scores that falls with the distance, by one slope per head. exact, or bf16: rounded as in Falcon.
 enum class AlibiKind : uint8_t { none, exact, bf16 };
 
-/// Latent attention: keys and values (and with query_rank > 0 queries) are made from narrow rows that are normed first.
-/// kv_rank 0: none. A head's query and key have `rotary` elements that turn (of the key the same for all heads) and
-/// `plain` ones that do not; its values have `value` elements.
+/// Latent attention: keys and values (and queries, if query_rank > 0) are projected from narrow rows after a norm of
+/// these rows. kv_rank 0: no latent attention. A head's query and key have `plain` elements without and `rotary` elements
+/// with rotary positions; the key's `rotary` elements are the same for all heads. A head's values have `value` elements.
 struct LatentSpec {
   int64_t query_rank = 0, kv_rank = 0, plain = 0, rotary = 0, value = 0;
-  bool interleaved = true;  // the files hold turned elements in pairs of neighbours, not in halves
+  bool interleaved = true;  // the files hold rotary elements as pairs of neighbours, not as two halves
   bool present() const { return kv_rank > 0; }
   static NormSpec norm(int64_t width) { return {.width = width, .epsilon = 1e-6}; }  // 1e-6, not the model's epsilon
   friend bool operator==(const LatentSpec&, const LatentSpec&) = default;
 };
 
 struct EmbedSpec {
-  int64_t vocab, width, positions;  // positions: rows of the learned table, 0 without one
-  int64_t position_offset = 0;      // position p is row p + offset
-  int64_t token_types = 0;          // rows of a table of kinds of segments, 0 without one
-  double multiplier = 1;            // of the tokens' rows
+  int64_t vocab, width, positions;  // positions: rows of the table of learned positions; 0: no such table
+  int64_t position_offset = 0;      // position p reads row p + position_offset
+  int64_t token_types = 0;          // rows of the table of token types (segments); 0: no such table
+  double multiplier = 1;            // of the tokens' embeddings
   NormSpec norm{.kind = NormKind::none};
   friend bool operator==(const EmbedSpec&, const EmbedSpec&) = default;
 };
@@ -93,20 +93,20 @@ struct AttentionSpec {
   double softcap = 0;  // scores become softcap·tanh(score/softcap); 0: none
   AlibiKind alibi = AlibiKind::none;
   JoinSpec join = {};
-  bool sinks = false;  // each head has a learned score that takes its share of the softmax and has no key and no value
-  LatentSpec latent = {};  // then kv_heads = heads, head_dim = plain + rotary, the turned elements first
+  bool sinks = false;  // each head has a learned score that takes its share of the softmax, but has no key and no value
+  LatentSpec latent = {};  // if present: kv_heads = heads, head_dim = plain + rotary, the rotary elements first
   /// How many norms one row of queries (or of keys) takes, and the width of each.
   int64_t query_norms() const { return head_norm == HeadNormKind::head ? heads : 1; }
   int64_t key_norms() const { return head_norm == HeadNormKind::head ? kv_heads : 1; }
   int64_t query_norm_width() const { return heads * head_dim / query_norms(); }
   int64_t key_norm_width() const { return kv_heads * head_dim / key_norms(); }
   int64_t qkv_rows() const { return (heads + 2 * kv_heads) * head_dim; }
-  /// What the output's matrix reads.
+  /// Width of the rows that the output projection reads.
   int64_t value_rows() const { return heads * (latent.present() ? latent.value : head_dim); }
   friend bool operator==(const AttentionSpec&, const AttentionSpec&) = default;
 };
-/// A gated unit whose gate and up are held within ±limit (the gate only from above): it computes g·σ(alpha·g)·(up + 1), not
-/// act(gate)·up. limit 0: no bounds.
+/// Bounds of a gated unit: up is clamped to ±limit, the gate g only from above, to limit. The unit then computes
+/// g·σ(alpha·g)·(up + 1) instead of act(gate)·up. limit 0: no bounds.
 struct GateBounds {
   double alpha = 0, limit = 0;
   bool present() const { return limit > 0; }
@@ -122,8 +122,8 @@ struct MlpSpec {
   friend bool operator==(const MlpSpec&, const MlpSpec&) = default;
 };
 enum class RouterScore : uint8_t { softmax, sigmoid };
-/// A router sends each token to top_k of `experts` MLPs; shared_hidden: the width of an MLP that every token takes, 0 where
-/// there is none. f(x) = Σ over the chosen of weight·expert(n) + (gated by a sigmoid or not) shared(n), n = norm(x).
+/// A router sends each token to top_k of `experts` MLPs. shared_hidden: hidden width of an MLP that every token takes; 0: no such MLP.
+/// With n = norm(x), f(x) = Σ over the chosen experts of weight·expert(n), plus shared(n), which a sigmoid may scale (shared_gate).
 struct MoeSpec {
   NormSpec norm;
   int64_t width, hidden, experts, top_k, shared_hidden;
@@ -132,9 +132,9 @@ struct MoeSpec {
   bool normalized = true;    // the chosen probabilities are divided by their sum
   bool shared_gate = false;  // the shared MLP's result is multiplied by sigmoid(gate·n)
   RouterScore score = RouterScore::softmax;
-  double scaling = 1;                  // of the weights
-  int64_t groups = 1, top_groups = 1;  // experts are chosen from the top_groups best of equal groups
-  bool choice_bias = false;            // a number per expert, not trained, added to its score for the choice alone
+  double scaling = 1;                  // factor of the experts' weights
+  int64_t groups = 1, top_groups = 1;  // experts are chosen only from the top_groups best of `groups` equal groups
+  bool choice_bias = false;            // a number per expert, not trained, added to its score only for the choice
   bool router_bias = false;            // a number per expert, trained, added to the router's output
   bool expert_bias = false;            // biases of every expert's matrices
   GateBounds bounds = {};              // of the experts
@@ -145,8 +145,8 @@ struct MoeSpec {
   MlpSpec shared() const { return {{.kind = NormKind::none}, width, shared_hidden, activation, gated, false}; }
   friend bool operator==(const MoeSpec&, const MoeSpec&) = default;
 };
-/// End of an encoder: the norm of its output, which the decoder's cross attention reads, and the decoder's embedding
-/// from the table of the EmbedSpec before.
+/// The end of an encoder and the start of its decoder: the norm of the encoder's output, which cross attention reads,
+/// and the embedding of the decoder's tokens by the table of the EmbedSpec before.
 struct BridgeSpec {
   NormSpec norm;
   int64_t vocab, width;
@@ -156,7 +156,7 @@ struct BridgeSpec {
 struct ParallelSpec {
   AttentionSpec attention;
   MlpSpec mlp;
-  bool shared_norm;  // the MLP's norm is the attention's
+  bool shared_norm;  // the MLP reads the attention's norm and has none of its own
   friend bool operator==(const ParallelSpec&, const ParallelSpec&) = default;
 };
 struct HeadSpec {
@@ -168,11 +168,11 @@ struct HeadSpec {
   friend bool operator==(const HeadSpec&, const HeadSpec&) = default;
 };
 
-/// Whether a unit's matrices, or its table, stay as the model's files code them. Only adapters beside such matrices are
-/// trained.
+/// Whether a unit's matrices (or its table) stay coded, as the model's files hold them. Coded matrices are not trained;
+/// only adapters beside them are.
 struct StoredMatrices {
   bool coded = false;
-  int64_t elements = 0, bytes = 0;  // of a tied head 0: the table counts as the embedding's
+  int64_t elements = 0, bytes = 0;  // 0 for a tied head: its table counts as the embedding's
   friend bool operator==(const StoredMatrices&, const StoredMatrices&) = default;
 };
 
@@ -187,7 +187,7 @@ struct Unit {
 
 /// Whether any parameter of a unit is trained: its own, or its adapters'.
 inline bool is_trained(const Unit& u) { return !u.frozen || !u.adapters.empty(); }
-/// The attention or the MLP of a unit that has one, alone or beside the other; else nullptr.
+/// The attention, MLP or experts of a unit, alone or within a ParallelSpec; nullptr: the unit has none.
 const AttentionSpec* attention_of(const Unit&);
 const MlpSpec* mlp_of(const Unit&);
 const MoeSpec* moe_of(const Unit&);
@@ -197,31 +197,31 @@ struct ModelSpec {
   int64_t vocab, width, layers, context;
   RopeSpec rope, local_rope;
   double initializer_range = 0.02;
-  bool scaled_residual_init = false;  // matrices that end residual branches start with 1/√(2·layers) of the deviation
+  bool scaled_residual_init = false;  // a branch's last matrix starts with deviation initializer_range/√(2·layers)
   bool predicts = true;  // false: an encoder, which has no next token; its head is the embedding's table without a norm
-  int64_t skipped_layers = 0;  // further layers whose weights may be in the files; they are not read
+  int64_t skipped_layers = 0;  // layers beyond `layers` whose weights may be in the files; they are not read
   HfNames names;               // what the weight files call the parameters
-  std::string_view prefix;     // before each of these names; files of the bare model lack it
-  std::vector<Unit> units;  // embed, (attention, mlp or moe; or both in one) × layers, head; with an encoder: embed,
+  std::string_view prefix;     // of each of these names; files of the bare model (without a head) lack it
+  std::vector<Unit> units;  // embed, (attention, mlp or moe; or ParallelSpec) × layers, head; with an encoder: embed,
                             // its (attention, mlp) × layers, bridge, (attention, cross attention, mlp) × layers, head
   bool turns() const { return rope.kind != RopeKind::none; }
   const EmbedSpec& embed() const { return std::get<EmbedSpec>(units.front().spec); }
   const HeadSpec& head() const { return std::get<HeadSpec>(units.back().spec); }
 };
 
-/// The first layer's attention, and its MLP (nullptr: experts).
+/// The first layer's attention; the first MLP of any layer (nullptr: all layers have experts).
 const AttentionSpec& first_attention(const ModelSpec&);
 const MlpSpec* first_mlp(const ModelSpec&);
 
 /// Errors: bad_file naming the key, for a config whose values do not make a model.
 ModelSpec model_spec(const HfConfig&);
-/// Rows of the table of learned positions, beyond which there is no model; 0: positions are rotary or relative.
+/// How many positions the table of learned positions has; no sequence may be longer. 0: there is no such table.
 int64_t learned_positions(const ModelSpec&);
 int64_t num_parameters(const ModelSpec&);  // a tied table counts once
-/// Numbers that are not trained and stay f32 (f64 of an f64 model): biases of routers' choices.
+/// How many numbers are not trained and stay f32 (f64 for a model in f64): biases of routers' choices (MoeSpec::choice_bias).
 int64_t num_fixed_numbers(const ModelSpec&);
 
-/// The matrices of a layer that can carry an adapter, as the files of `names` have them.
+/// The matrices of a unit that can carry an adapter, as the weight files with these names hold them.
 std::vector<AdaptedModule> adapted_modules(const Unit&, const HfNames& names);
 /// The model with every unit's own weights frozen and an adapter of `rank` (0: none) and `scale` on each of adapted_modules.
 ModelSpec with_adapters(ModelSpec, int64_t rank, double scale = 1);

@@ -1,6 +1,6 @@
 #pragma once
-// owner: which rank keeps which part of a unit's trained parameters, where ranks share out state (ZeRO). Update, norm,
-// checkpoint, forecasts of memory and sizes of messages use the same deal.
+// deal: which rank keeps which part of a unit's trained parameters if ranks shard training state (ZeRO). Update, norm,
+// checkpoint, memory forecasts and sizes of messages all follow the same deal.
 
 #include <cstdint>
 #include <span>

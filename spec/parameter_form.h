@@ -11,7 +11,7 @@ namespace tern {
 /// matrix: multiplies rows; table: an embedding, or the head's projection; vector: norms and biases.
 enum class ParameterKind : uint8_t { matrix, table, vector };
 
-/// (rows, columns) as the parameter's tensor; a vector has one row.
+/// The shape of a parameter's tensor, (rows, columns); a vector has one row.
 struct ParameterForm {
   ParameterKind kind = ParameterKind::vector;
   int64_t rows = 1, columns = 0;
@@ -22,16 +22,16 @@ struct ParameterForm {
 struct CountedForm {
   ParameterForm form;
   int64_t count = 1;
-  bool expert = false;  // of an expert, which fewer ranks share
+  bool expert = false;  // parameters of experts, which have fewer replicas
 };
-/// The trained parameters of a unit on one rank: its matrices and tables; all else counts as one vector.
-/// Their elements add up to unit_cost's `trained`, those of experts to `expert_trained`.
+/// The trained parameters of a unit on one rank: its matrices and tables, and one vector for all else (one more for all
+/// else of experts). Their elements add up to unit_cost's `trained`, those of experts to `expert_trained`.
 std::vector<CountedForm> trained_forms(const Unit&, const CostQuery&);
 /// The same, from the unit's cost.
 std::vector<CountedForm> trained_forms(const Unit&, const CostQuery&, const UnitCost&);
 
-/// Blocks of kUpdateBlock elements that the trained parameters of a unit fill on one rank; no block holds two vectors. The unit is
-/// whole: no tensor group shares it.
+/// How many blocks of kUpdateBlock elements the trained parameters of a unit fill. No two parameters share a block. The
+/// unit is not split over a tensor group.
 int64_t trained_blocks(const Unit&);
 
 }  // namespace tern

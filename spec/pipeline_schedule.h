@@ -1,7 +1,7 @@
 #pragma once
-// Pipeline schedules: one table of names and traits, its rows in spec/pipeline_schedules.def. Plans, search, bounds,
-// judges and other frameworks' command lines ask the table; the order of operations is a generator in program/. A new
-// schedule is a row and a generator: docs/contributing.md.
+// Pipeline schedules: one table of names and traits, with rows in spec/pipeline_schedules.def. Plans, search, bounds,
+// judges (planner/judges/) and the writers of other frameworks' command lines read the table. A generator in program/
+// gives a schedule's order of operations. A new schedule needs a row and a generator: docs/contributing.md.
 
 #include <algorithm>
 #include <array>
@@ -17,32 +17,32 @@ enum class PipelineSchedule : uint8_t {
 };
 #undef TERN_PIPELINE_SCHEDULE
 
-/// How many chunks of layers (virtual stages) a device has. two: the V shapes.
+/// How many chunks of layers (virtual stages) a device has; `two` belongs to the V-shaped schedules.
 enum class ChunkRule : uint8_t { one, two, several };
 
 /// The most micro-batches, of c, that stage i of P holds between their forward and their backward. Unless the order
 /// follows the times, the stage holds this many before its first backward. For schedules with one chunk per device.
 enum class InFlight : uint8_t {
-  by_order,           // no rule: the order of operations says it
+  by_order,           // no closed form: follows from the order of operations
   all,                // c
   stages_left,        // min(c, P − i)
   twice_stages_left,  // min(c, 2·(P − i) − 1)
 };
 
-/// One row of the table. What a row leaves out has the value below. Without in_flight and steady, bounds use work and
-/// paths alone, and the stage model (program/) takes bytes from the order: both are right for any schedule.
+/// One row of the table; a trait that a row leaves out has the value below. If a row leaves out in_flight and steady, bounds use
+/// only work and paths, and the stage model (program/) derives bytes from the order of operations. Both work for any schedule.
 struct PipelineScheduleTraits {
   PipelineSchedule schedule;
   std::string_view name;  // in plan files, options and tables: "1f1b"
   ChunkRule chunks = ChunkRule::one;
   InFlight in_flight = InFlight::by_order;
   bool splits_backward = false;      // the weight gradient is an operation of its own
-  bool v_shaped = false;             // a device has stages s and 2·devices − 1 − s; otherwise they go round robin
+  bool v_shaped = false;             // a device has stages s and 2·devices − 1 − s; false: stages go round robin
   bool order_follows_times = false;  // the order of operations depends on the stages' times
   bool micro_divides_by_stages = false;  // the number of devices must divide the number of micro-batches
-  bool steady = false;                   // between fill and drain each device takes a forward and a backward in turns
-  bool least_memory = false;             // of the schedules with as many chunks, none holds less
-  bool certified = false;                // the judges' proof by labels and the mixed-integer programme cover it
+  bool steady = false;                   // between fill and drain each device alternates forwards and backwards
+  bool least_memory = false;             // no schedule with as many chunks per device holds less
+  bool certified = false;                // the judges' proof by labels and their mixed-integer programme cover it
   bool megatron = false;                 // Megatron-LM runs it
   std::string_view torchtitan = {};      // its name in torchtitan; "": not there
 };
@@ -60,7 +60,7 @@ inline constexpr auto kPipelineSchedules = [] {
   return all;
 }();
 
-/// The name of the one order that a pipeline of a single stage has.
+/// A pipeline of one stage has only one order of operations. Plans give it this schedule.
 inline constexpr PipelineSchedule kOneStageSchedule = PipelineSchedule::one_f_one_b;
 
 constexpr const PipelineScheduleTraits& traits_of(PipelineSchedule s) {
@@ -81,7 +81,7 @@ constexpr int most_chunks(PipelineSchedule s, int most) {
   return traits_of(s).chunks == ChunkRule::several ? most : least_chunks(s);
 }
 
-/// The most micro-batches that `stage` holds, by its schedule's InFlight; of a schedule without a rule: all.
+/// The most micro-batches that `stage` holds, by the schedule's InFlight; by_order: all of them.
 constexpr int64_t most_in_flight(PipelineSchedule s, int64_t stage, int64_t num_stages, int64_t num_micro) {
   switch (traits_of(s).in_flight) {
     case InFlight::stages_left:

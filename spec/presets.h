@@ -13,12 +13,12 @@ namespace tern {
 /// "llama-2-7b", "mixtral-8x7b", …; case does not matter. nullopt for any other name.
 std::optional<ModelSpec> preset_model(std::string_view name);
 std::vector<std::string_view> preset_names();
-/// For verbs that read a model's files. Errors  usage: there is nothing at `model`, and it is the name of a preset, which has no
-/// files; the message says what to give instead.
+/// For verbs that read a model's files. Errors  usage: nothing exists at `model`, but a preset has this name; a preset
+/// has no files. The message says what to give instead.
 void refuse_preset(const std::string& model);
 
-/// A decoder by its sizes, as tables of published runs give them: gpt2's blocks (learned positions, biases, tied head),
-/// or another family's of formats/hf/family.h with a hidden width and key/value heads of its own. hidden 0: 4·width;
+/// A decoder of these sizes, as tables of published runs give them. Its blocks are gpt2's (learned positions, biases, tied
+/// head), or those of another family of formats/hf/family.h; hidden width and key/value heads may be set. hidden 0: 4·width;
 /// kv_heads 0: as many as heads. Errors: bad_file, for sizes that make no model (heads that do not divide the width).
 struct DecoderSizes {
   std::string_view family = "gpt2";

@@ -1,5 +1,5 @@
 #pragma once
-// What of a unit is computed again before its backward instead of kept.
+// Which of a unit's saved values are computed again before its backward instead of kept.
 
 #include <array>
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace tern {
 enum class Recompute : uint8_t { none, attention, full };
 inline constexpr std::array kRecomputes{Recompute::none, Recompute::attention, Recompute::full};
 std::string_view name_of(Recompute);  // "none", "attention", "full"
-/// Whether a unit's saved values are made again before its backward instead of kept.
+/// Whether a unit's saved values are computed again before its backward instead of kept.
 bool is_recomputed(const Unit&, Recompute);
 
 }  // namespace tern

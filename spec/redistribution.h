@@ -1,6 +1,6 @@
 #pragma once
-// redistribution(from, to): which elements go from which rank to which, to turn a tensor's layout `from` into `to`. A
-// pure function of two values: the moves are known, and their bytes, before anything moves.
+// redistribution(from, to): which elements each rank sends to which rank to turn a tensor's layout `from` into `to`. A
+// pure function of two values: the moves and their bytes are known before anything moves.
 
 #include <cstdint>
 #include <vector>
@@ -29,7 +29,7 @@ struct PieceSum {
   std::vector<int> leaves;  // ranks, ascending; each holds one summand
 };
 
-/// First the sums, then the moves; a move may send a sum's result. Both lists in an order that all ranks share.
+/// The sums come first, then the moves; a move may send a sum's result. All ranks have both lists in the same order.
 struct Redistribution {
   Layout from, to;
   std::vector<PieceSum> sums;
@@ -39,15 +39,15 @@ struct Redistribution {
 };
 
 /// Both layouts are of one tensor (type and shape) over the same ranks; their meshes may differ.
-/// Choice  where several ranks hold the same, a rank takes its own copy; ranks without one take turns over the holders, so that
-///         senders share the work. A sum that several ranks want is shared out among them in equal parts,
-///         which they then exchange.
-/// Bytes   sent by all n ranks together, T those of the tensor. From B to S: 0; S(i) to S(j), equal parts: (n−1)/n·T; S to B, P to S: (n−1)·T;
+/// Choice  If several ranks hold the same elements, a rank that is one of them takes its own copy; the others take turns over these
+///         ranks, so that senders share the work. A sum that several ranks want is cut into equal parts: each of them computes one
+///         part, and then they exchange the parts.
+/// Bytes   sent by all n ranks together; T: bytes of the tensor. From B to S: 0; S(i) to S(j), equal parts: (n−1)/n·T; S to B, P to S: (n−1)·T;
 ///         P to B: 2(n−1)·T. Source: the table of OneFlow (Yuan et al. 2021, arXiv:2110.15032).
-/// Errors  TERN_CHECK: layouts of unlike tensors or numbers of ranks, check_layout's.
+/// Errors  TERN_CHECK: the layouts differ in type, shape or number of ranks, or check_layout refuses one of them.
 Redistribution redistribution(const Layout& from, const Layout& to);
 
-/// Bytes that each rank sends to each: [from · ranks + to]; those that stay are not counted.
+/// Bytes that each rank sends to each other rank, at [from · ranks + to]. Bytes that stay on a rank are not counted.
 std::vector<int64_t> message_bytes(const Redistribution&);
 
 }  // namespace tern

@@ -1,5 +1,5 @@
 #pragma once
-// Where bytes lie.
+// Where bytes lie: in a device's memory, in the host's, or on disk.
 
 #include <array>
 #include <cstdint>

@@ -1,5 +1,5 @@
 #pragma once
-// Sizes of the part of a unit that one rank of a tensor group has; spec/unit_cost.h's closed forms take them.
+// Sizes of the part of a unit that one rank of a tensor group has. The closed forms of spec/unit_cost.h take these sizes.
 
 #include <algorithm>
 #include <array>
@@ -8,9 +8,9 @@
 
 namespace tern {
 
-/// The size of the widest of `parts` parts of n.
+/// The largest part if n is cut into `parts` parts that are as equal as possible.
 inline int64_t largest_part(int64_t n, int64_t parts) { return (n + parts - 1) / parts; }
-/// Rows whose norms this rank takes (sequence parallelism).
+/// Rows for which this rank computes the norms (sequence parallelism).
 inline int64_t split_rows(const CostQuery& q) { return largest_part(q.tokens, q.tensor); }
 
 /// A matrix of `rows` rows, and the adapters beside up to three parts of its rows; a part whose adapter rank is 0 has no
@@ -29,7 +29,7 @@ inline AdaptedMatrix adapted_matrix(const UnitAdapters& adapters, AdaptedModule 
   if (!a) return {rows, {{{rows}}}};
   return {rows, {{{rows, a->rank, a->pool, a->repeat, a->magnitude, a->dropout > 0, a->elastic}}}};
 }
-/// The matrix of several modules stacked by rows; where `fused` has an adapter, all rows are that one module.
+/// The matrix of several modules stacked by rows. If `fused` has an adapter, all rows count as that one module.
 inline AdaptedMatrix adapted_matrix(const UnitAdapters& adapters, AdaptedModule fused,
                                     std::initializer_list<std::pair<AdaptedModule, int64_t>> modules) {
   AdaptedMatrix matrix;
@@ -50,7 +50,7 @@ inline AdaptedMatrix up_matrix(const UnitAdapters& adapters, int64_t hidden, boo
   return adapted_matrix(adapters, gate_up, {{gate, hidden}, {up, hidden}});
 }
 
-/// The attention with the heads of one rank of a tensor group.
+/// The attention with only the heads of one rank of a tensor group.
 inline AttentionSpec with_own_heads(AttentionSpec u, int64_t tensor) {
   u.heads = largest_part(u.heads, tensor);
   u.kv_heads = largest_part(u.kv_heads, tensor);

@@ -9,15 +9,15 @@
 
 namespace tern {
 
-/// One matrix product of a unit's forward, as one kernel: `count` products of m rows, n columns, depth k. The backward
-/// has two of each: (m, k, n) for the input and (n, k, m) for the weights.
+/// One matrix product of a unit's forward, run as one kernel: `count` products of m rows, n columns, depth k. For each
+/// product the backward has two: (m, k, n) for the input's gradient and (n, k, m) for the weights' gradient.
 struct MatrixProduct {
   int64_t m, n, k, count;
   bool trained;            // has a weight gradient
-  bool is_expert = false;  // of an expert, `count` of them
+  bool is_expert = false;  // products of experts; `count` is the number of experts
 };
-/// The products behind forward_flops, attention's own left out. Of a mixture of experts m is rounded up to whole rows for each
-/// expert, so Σ 2·m·n·k·count may exceed forward_flops.
+/// The products of a unit's forward that multiply by weights: forward_flops without those of attention and of the head's
+/// gradients. An expert's m is rounded up to whole rows, so Σ 2·m·n·k·count may exceed the FLOPs of these products.
 std::vector<MatrixProduct> unit_products(const Unit&, const CostQuery&);
 
 }  // namespace tern

@@ -1,6 +1,6 @@
 #pragma once
-// Update rules in words, for help, refusals and notes. What the rows of spec/update_rules.def know is made from them; only which rates suit
-// a rule is written here.
+// Update rules in words, for help, refusals and notes. The words are made from the rows of spec/update_rules.def; only
+// the learning rates that suit a rule are written out in update_words.cpp.
 
 #include <string>
 #include <string_view>
@@ -12,9 +12,9 @@ namespace tern {
 /// The options of `tern train` that the rule reads, in the order of its row: "--momentum, --epsilon, --weight-decay".
 std::string flags_of(UpdateRule);
 
-/// Learning rates that suit the rule, with their source; each rule has such a sentence.
+/// One sentence for each rule: the learning rates that suit it, with their source.
 std::string_view rate_words(UpdateRule);
-/// Whether adamw's rates suit it, and so the default of --learning-rate.
+/// Whether the learning rates that suit adamw suit this rule too, and so the default of --learning-rate does.
 bool takes_adamw_rates(UpdateRule);
 /// rate_words for a run with --gradients zeroth-order, whatever its rule.
 std::string_view zeroth_rate_words();

@@ -1,31 +1,31 @@
 #pragma once
-// Memory for an arena: blocks from the system, and freed ones kept for the next.
+// Memory for an arena: blocks from the system, and freed blocks kept for later ones.
 //
-// Kept memory is one list of stretches by address; neighbours grow together, and a block is cut from the smallest
-// stretch that holds it. So a step that repeats itself finds its memory again, and no page of it is cleared twice.
+// Kept memory is one list of stretches, ordered by address; neighbours are merged, and a block is cut from the smallest
+// stretch that holds it. So a step that repeats itself gets its memory again, and no page of it is cleared twice.
 
 #include <cstddef>
 #include <map>
 
 namespace tern {
 
-/// Not thread-safe. Keeps nothing under a sanitizer, which should see every use of memory that was given back.
+/// Not thread-safe. Keeps nothing under a sanitizer, so that the sanitizer sees every use of memory after it was given back.
 class BlockStore {
  public:
-  /// Blocks are cut at multiples of `page` bytes, a power of two; 0: the system's page. Smaller than the
-  /// system's page is refused: the system takes back whole pages, so a neighbour's memory would go too.
+  /// Blocks are cut at multiples of `page` bytes, a power of two; 0: the system's page. Errors: TERN_CHECK, if `page`
+  /// is smaller than the system's page: the system takes back whole pages, so part of a neighbour would go too.
   explicit BlockStore(size_t page = 0);
   BlockStore(const BlockStore&) = delete;
   BlockStore& operator=(const BlockStore&) = delete;
   ~BlockStore() { drop(0); }
 
-  /// `size` bytes (a multiple of 64, at least 64), aligned to 64; null if the system has none. If no stretch holds it,
-  /// kept memory goes back to the system first, until at most `most_kept` bytes are kept.
+  /// `size` bytes (a multiple of 64, at least 64), aligned to 64; null if the system has none. If no kept stretch holds
+  /// `size`, kept memory first goes back to the system until at most `most_kept` bytes are kept.
   void* take(size_t size, size_t most_kept);
   /// Gives back a block; `size` as in take. The block is kept if at most `most_kept` bytes are then kept, and if keeps(size).
   void give(void* block, size_t size, size_t most_kept);
   size_t kept_bytes() const { return kept_bytes_; }
-  /// Whether a block of `size` bytes is large enough to be whole pages of its own, which may be kept.
+  /// Whether a block of `size` bytes is large enough to get whole pages of its own, which can be kept.
   static bool keeps(size_t size);
 
  private:

@@ -1,5 +1,5 @@
 #pragma once
-// Tensor: dtype, shape and contiguous, shared, counted storage. Views, no arithmetic: kernels compute on spans.
+// Tensor: dtype, shape, and contiguous storage that is shared and counted. Tensors have views but no arithmetic: kernels compute on spans.
 
 #include <array>
 #include <cstddef>
@@ -29,7 +29,7 @@ std::string to_string(const Shape&);  // "(3, 4)"
 
 class Arena;
 
-/// A handle on contiguous row-major elements. Copying shares the storage; the last handle frees it and its count.
+/// A handle on contiguous row-major elements. Copies share the storage; the last handle frees it and ends its count.
 class Tensor {
  public:
   Tensor() = default;
@@ -50,9 +50,9 @@ class Tensor {
     return {static_cast<T*>(data_), static_cast<size_t>(count())};
   }
 
-  /// Rows [begin, end) of dim 0, shared storage.
+  /// Rows [begin, end) of dim 0; shares the storage.
   Tensor rows_view(int64_t begin, int64_t end) const;
-  /// The same elements under another shape of equal count.
+  /// The same elements under another shape with the same count; shares the storage.
   Tensor reshaped(Shape) const;
   void fill_zero() const;
 

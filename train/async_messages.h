@@ -1,6 +1,6 @@
 #pragma once
-// The messages between the server and the workers of asynchronous training: a header, and after it the model's tensors. Rank 0 is the
-// server, worker k is rank k + 1.
+// The messages between the server and the workers of asynchronous training: a header; after the headers `work` and `gradient` also the
+// tensors of the model. Rank 0 is the server; worker k is rank k + 1.
 
 #include <cstdint>
 #include <span>
@@ -15,17 +15,17 @@ namespace tern {
 enum class AsyncCall : int64_t {
   // Server to worker: compute the gradient of the samples of `dispatch`. The weights after `index` receipts follow.
   work,
-  gradient,  // worker to server: the gradient of that work follows
+  gradient,  // worker to server: the gradient that this worker was asked for; its tensors follow
   leaves,    // worker to server: this worker leaves and sends nothing more
-  stop,      // server to worker: end
+  stop,      // server to worker: the run ends
 };
 
-/// The header of a message, byte for byte.
+/// The header of a message, sent byte for byte.
 struct AsyncHeader {
   AsyncCall call = AsyncCall::work;
   int64_t index = 0;     // receipts of the server when it sent the weights
-  int64_t dispatch = 0;  // the number of the work, from 0: which samples it takes
-  // The rest is of a gradient alone.
+  int64_t dispatch = 0;  // the number of the work, from 0; it determines the samples
+  // Only the header of a gradient has the rest.
   double loss_sum = 0;       // Σ −log p over `targets`, in nats
   double gradient_norm = 0;  // before clipping
   int64_t targets = 0;       // targets with a loss
@@ -38,7 +38,7 @@ struct AsyncHeader {
 void post(Transport&, int to, const AsyncHeader&, std::span<const Tensor>);
 /// Receives a header from the first rank of `from`, in that order, that has sent one. Waits for one. Returns its rank.
 int receive_header(Transport&, std::span<const int> from, AsyncHeader&);
-/// Receives the tensors behind a header of rank `from`, with the shapes and types that they have here.
+/// Receives the tensors that follow a header from rank `from`. They must have the shapes and types with which they were sent.
 void receive_tensors(Transport&, int from, std::span<const Tensor>);
 
 }  // namespace tern

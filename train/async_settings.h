@@ -18,7 +18,7 @@ struct TrainSettings;
 /// What --async and its options ask for.
 struct AsyncSettings {
   AsyncConfig rule;
-  // --replay: the file that says the order of arrivals (train/arrivals_file.h); empty: as gradients come.
+  // --replay: the file that gives the order of arrivals (train/arrivals_file.h); empty: gradients are taken as they come.
   std::string replay;
   // For tests: a worker, and the number of gradients after which it leaves.
   std::optional<std::pair<int, int64_t>> leaves = {};
@@ -28,9 +28,9 @@ struct AsyncSettings {
 /// (--ranks, --sum-groups, --zero, --plan, --aggregator, --trace, another --optimizer than sgd, --dtype bf16, a momentum of
 /// asgd).
 std::optional<AsyncSettings> async_from(const Options&, const TrainSettings&);
-/// Whether the verb was asked for --async; then --optimizer is sgd if it is not given.
+/// Whether --async was given. Then --optimizer is sgd unless it is given.
 bool asks_for_async(const Options&);
-/// Whether --async runs with --async-rule asgd: momentum is then 0 unless --momentum is given.
+/// Whether --async was given with --async-rule asgd. Then momentum is 0 unless --momentum is given.
 bool async_without_momentum(const Options&);
 
 /// Whether it is one of --workers, --async-rule, --replay.

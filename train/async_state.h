@@ -1,5 +1,5 @@
 #pragma once
-// All that changes on the server of asynchronous training, and its form in a checkpoint.
+// All that changes on the server of asynchronous training, and the form that it has in a checkpoint.
 
 #include <cstdint>
 #include <vector>
@@ -10,7 +10,7 @@
 
 namespace tern {
 
-/// The work that a worker does now. The server keeps what it sent until the gradient arrives.
+/// The work that a worker does now. The server keeps the weights that it sent until the gradient arrives.
 struct AsyncOutstanding {
   AsyncHeader order;
   std::vector<Tensor> weights{};  // the trained parameters as they were sent: views of `memory`
@@ -19,8 +19,8 @@ struct AsyncOutstanding {
 
 /// The server's state. A receipt is a gradient that the server has taken.
 struct AsyncServerState {
-  // `step` counts receipts, `samples` the samples of all works that were sent, `optimizer` keeps sgd's momentum, and a worker's gradient is
-  // received into `gradients`.
+  // `step` counts receipts; `samples` counts the samples of all works that were sent; `optimizer` keeps sgd's momentum; `gradients` receives
+  // a worker's gradient.
   TrainState train;
   AsyncClock clock;
   int64_t next_dispatch = 0;                    // the number of the next work

@@ -12,7 +12,7 @@ namespace tern {
 
 /// The best evaluation so far.
 struct BestEvaluation {
-  int64_t step = -1;                                      // after which step; -1: there was no evaluation
+  int64_t step = -1;                                      // the step just before it; -1: there was no evaluation
   double loss = std::numeric_limits<double>::infinity();  // nats per target token
   int64_t since = 0;                                      // the number of evaluations after it; none of them was lower
 
@@ -20,7 +20,7 @@ struct BestEvaluation {
   bool take(int64_t at_step, double held_out_loss);
 };
 
-/// The best evaluation in the log of a run, in the directory `logs`, up to this step. Errors: bad_file: the log cannot be read.
+/// The best evaluation, up to this step, in a run's log, which is in the directory `logs`. Errors: bad_file: the log cannot be read.
 BestEvaluation best_of_log(Io&, const std::string& logs, int64_t step);
 
 }  // namespace tern

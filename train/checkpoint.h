@@ -7,9 +7,9 @@
 //   CHECKPOINTS/step-N.broken-K/…                                     did not verify, so it was moved aside; tern
 //                                                                     never deletes it
 //
-// A commit writes and syncs the data file (several ranks may write it together: train/shared_checkpoint.h), writes and syncs manifest.json, syncs the temporary directory, renames it to step-N, and
-// syncs CHECKPOINTS. A crash before the rename leaves a temporary directory; the next start removes it, as no living writer holds its
-// lock. A crash after the rename leaves a checkpoint all of whose bytes had reached the disk before it got its name.
+// A commit writes and syncs the data file (several ranks may write it together: train/shared_checkpoint.h), writes and syncs manifest.json, syncs
+// the temporary directory, renames it to step-N, and syncs CHECKPOINTS. A crash before the rename leaves a temporary directory, which the next start
+// removes, as no living writer holds its lock. A crash after the rename leaves a checkpoint whose bytes were all on the disk before.
 
 #include <cstdint>
 #include <memory>
@@ -35,7 +35,7 @@ enum class Committed : uint8_t {
   written,
   identical,  // step-N was there, verified and had the same files; nothing changed
 };
-/// Says to other processes and threads that the writer `id` lives, until it is destroyed: find_checkpoint leaves the temporary directories
+/// While it exists, it shows other processes and threads that the writer `id` lives: find_checkpoint leaves the temporary directories
 /// of a living writer alone. Makes CHECKPOINTS. Errors: usage if another writer of this id lives; the disk's.
 class WriterLock {
  public:
@@ -58,11 +58,11 @@ class WriterLock {
 Committed commit_checkpoint(Io&, const std::string& checkpoints, std::string_view id, int rank, Manifest manifest,
                             std::span<const TensorToWrite> tensors);
 
-/// CHECKPOINTS/step-N.tmp-ID
+/// The directory CHECKPOINTS/step-N.tmp-ID, in which a checkpoint is written.
 std::string temporary_checkpoint(const std::string& checkpoints, std::string_view id, int64_t step);
-/// The first half of commit_checkpoint: makes that directory anew, empty. Errors: the disk's.
+/// The first half of commit_checkpoint: makes temporary_checkpoint anew, empty. Errors: the disk's.
 void begin_checkpoint(Io&, const std::string& checkpoints, std::string_view id, int64_t step);
-/// The second half: writes the manifest, whose files lie in that directory already, whole and synced, and commits. Errors: as
+/// The second half: writes the manifest and commits. The manifest's files are already in temporary_checkpoint, whole and synced. Errors: as
 /// commit_checkpoint.
 Committed end_checkpoint(Io&, const std::string& checkpoints, std::string_view id, const Manifest&);
 
@@ -73,7 +73,7 @@ class DoesNotVerify : public Error {
   explicit DoesNotVerify(fmt::format_string<Args...> format, Args&&... args)
       : Error(ErrorKind::bad_file, format, std::forward<Args>(args)...) {}
 };
-/// The manifest of a checkpoint. Its files are not looked at. Errors: those of verify_checkpoint.
+/// The manifest of a checkpoint; its files are not checked. Errors: those of verify_checkpoint.
 Manifest read_manifest(Io&, const std::string& directory);
 /// Reads the manifest and checks size and CRC-32C of every file it names. Errors: DoesNotVerify naming the file and the
 /// fact; the disk's and OtherVersion, neither of which says that the checkpoint is broken.
@@ -90,7 +90,7 @@ struct CheckpointSearch {
   int num_broken = 0;                     // checkpoints that do not verify
   std::vector<std::string> notes;         // for people: what was removed, what did not verify and where it was moved
 };
-/// Removes what crashed writers left (what a living writer is writing stays), then takes the newest checkpoint that verifies. Newer ones
+/// Removes what crashed writers left, but not what a living writer writes. Then takes the newest checkpoint that verifies. Newer ones
 /// that do not verify are moved aside, but only if an older one verifies. If there is no such directory, nothing is found.
 /// Errors: the disk's; OtherVersion. A checkpoint that cannot be read now, or not by this version, may be whole: then this throws, and
 /// no checkpoint is passed over or moved.

@@ -1,6 +1,6 @@
 #pragma once
-// Writes checkpoints beside the training: the state is copied to counted staging memory, and a background thread writes and commits the
-// copy while training goes on. Where ranks share the state out, each rank has written its part before, and the thread only syncs and commits.
+// Writes checkpoints while training goes on: the state is copied to counted staging memory, and a background thread writes and commits the
+// copy. If ranks share the state out, each rank writes its own part beforehand, and the background thread only syncs and commits.
 
 #include <exception>
 #include <memory>
@@ -45,9 +45,9 @@ class CheckpointWriter {
   /// Waits until the write in progress has ended. If that write failed, and neither wait nor poll has thrown its error, the error is lost.
   ~CheckpointWriter();
 
-  /// Waits for the previous write, then returns memory for a state of such tensors (MemoryClass::staging, as many bytes). Errors: as save.
+  /// Waits for the previous write, then allocates tensors of these forms for a copy of the state (MemoryClass::staging). Errors: as save.
   std::vector<NamedTensor> stage(const std::vector<TensorForm>&);
-  /// Starts writing what was staged.
+  /// Starts writing the tensors that stage returned.
   void start(Manifest, std::vector<NamedTensor> staged);
   /// Starts syncing the data file, which all ranks have written (train/shared_checkpoint.h), and committing it with this manifest.
   void start(Manifest, std::unique_ptr<IoFile> data);
@@ -74,7 +74,7 @@ class CheckpointWriter {
   Arena& arena_;
   Config config_;
   WriterLock lives_;
-  mutable std::mutex mutex_;  // of error_ and committed_
+  mutable std::mutex mutex_;  // guards error_ and committed_
   std::exception_ptr error_;
   int64_t committed_ = -1;
   std::jthread thread_;

@@ -1,5 +1,5 @@
 #pragma once
-// Evaluation during training: the loss on held-out windows. It uses the exact kernels, whatever the training multiplies with.
+// Evaluation during training: the loss on held-out windows. It uses the exact kernels, whichever multiplier the training uses.
 
 #include <cstdint>
 #include <functional>
@@ -13,8 +13,8 @@ namespace tern {
 struct Evaluation {
   double loss = 0;  // nats per target token; of pairs: mean nats per pair (train/preference.h)
   int64_t num_targets = 0;
-  // loss / ln 2 · (tokens of the data / UTF-8 bytes of its text). None if a mask leaves tokens out, as nobody knows then how many bytes the
-  // scored tokens have.
+  // loss / ln 2 · (tokens of the data / UTF-8 bytes of its text). None if a mask leaves tokens out, as the number of bytes of the scored
+  // tokens is then not known.
   std::optional<double> bits_per_byte;
   std::optional<double> accuracy;        // of pairs alone: the share whose chosen answer is preferred
   int64_t peak_bytes = 0;                // counted peak of activations and temporaries

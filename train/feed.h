@@ -1,6 +1,6 @@
 #pragma once
-// Feed: makes micro-batches of token data. Any sample can be had in O(1) by its number, so a run that has seen s samples resumes with
-// sample s, and needs no other state.
+// Feed: makes micro-batches of token data. Any sample is found in O(1) by its number. So a run that has seen s samples resumes with
+// sample s, and needs no other state of the Feed.
 
 #include <cstdint>
 #include <memory>
@@ -23,20 +23,20 @@ struct FeedConfig {
   int64_t seq = 256;    // tokens of a window's inputs
   uint64_t seed = 0;    // of the shuffle
   bool shuffle = true;  // false: windows come in the order of the data
-  // So many neighbouring windows stay neighbours when shuffled: 2 for pairs. The number must divide num_windows.
+  // So many neighbouring windows stay together in the shuffled order: 2 for pairs. It must divide num_windows.
   int64_t together = 1;
 };
 
-/// Windows cover the documents, which are laid end to end. Window i is tokens [i·seq, i·seq + seq], which are seq + 1: its inputs are the
-/// first seq of them, its targets the last seq. Tokens at the end that fill no window are dropped (left_over). A document that begins inside
+/// The documents are laid end to end and cut into windows. Window i is the seq + 1 tokens from i·seq to i·seq + seq: its inputs are the first
+/// seq of them, its targets the last seq. Tokens at the end that fill no window are dropped (left_over). A document that begins inside
 /// a window starts a sequence of its own: its positions count from 0, and neither attention nor a target (−1) crosses the border. A token
 /// whose loss mask is 0 is no target either.
-/// A sample is a window in the order of training.
-/// Order    of a source: sample s belongs to epoch s / num_windows. Within an epoch the windows come in a permutation keyed by (seed,
-///          epoch), or without shuffling in order. Batch size, micro-batch and resume do not change the order.
-/// Sources  of several sources, windows are numbered source after source. Of every kMixtureBlock samples each source gives as many as its
-///          share says, rounded (the largest remainders up). A permutation keyed by (seed, block) scatters them; the samples of one source
-///          come in that source's order.
+/// A sample is a window, numbered in the order of training.
+/// Order    for one source: sample s belongs to epoch s / num_windows. Within an epoch the windows come in a permutation whose key is (seed,
+///          epoch), or without shuffling in the order of the data. Batch size, micro-batch and resume do not change the order.
+/// Sources  for several sources: windows are numbered source after source. Of each kMixtureBlock samples a source gives as many as its
+///          share says, rounded (the largest remainders up). A permutation whose key is (seed, block) scatters them in the block; the samples
+///          of one source come in that source's order.
 class Feed {
  public:
   struct Source {
@@ -45,8 +45,8 @@ class Feed {
     std::string place = {};  // names the data in errors
     // The Feed fills in the rest.
     int64_t num_windows = 0, first_window = 0;
-    int64_t of_block = 0;        // how many samples of each block it gives
-    int64_t first_of_block = 0;  // how many the sources before it give
+    int64_t of_block = 0;        // how many samples of each block this source gives
+    int64_t first_of_block = 0;  // how many the sources before this one give
     int64_t left_over(int64_t seq) const { return data.num_tokens() - 1 - num_windows * seq; }  // tokens in no window
   };
   /// Errors  bad_file: fewer than seq + 1 tokens; `place` names the data in it.
@@ -62,7 +62,7 @@ class Feed {
   const std::vector<Source>& sources() const { return sources_; }
   /// The data of the only source. Errors: TERN_CHECK: there are several.
   const TokenData& data() const;
-  /// The window that sample `s` is.
+  /// The window that this sample is.
   int64_t window_of(uint64_t sample) const;
   /// One micro-batch of windows.size()·seq rows: these windows laid end to end.
   MicroBatch windows(std::span<const int64_t> windows, const RopeTable*) const;

@@ -14,26 +14,26 @@
 
 namespace tern {
 
-/// Predicted bytes by class, each the sum over all ranks (threads or processes). The Arena will count exactly the members `weights` to
-/// `beginning` below, except `checkpoint`, which lies on the disk. Scratch, data, process and text lie beside the Arena. The Arena's classes are not
-/// all there at one moment: tensors() is the highest sum of these classes.
+/// Predicted bytes by class, each the sum over all ranks (threads or processes). The Arena will count exactly the members from `weights` to
+/// `beginning` below, except `checkpoint`, which is on the disk. Scratch, data, process and text are outside the Arena. The Arena's classes do not
+/// all exist at the same time: tensors() is the highest sum that they reach together.
 struct PredictedMemory {
   int64_t weights = 0, gradients = 0, optimizer = 0;
   int64_t activations = 0, workspace = 0;  // at the moment of their highest sum, in training or in an evaluation
   int64_t staging =
       0;  // the copy that a checkpoint is written from; none if all ranks write it (keeps_apart) or states lie on the disk
   int64_t checkpoint = 0;  // of a checkpoint's tensors on the disk; no memory
-  int64_t messages = 0;    // what other ranks sent, until it is summed
+  int64_t messages = 0;    // what other ranks have sent, as long as it waits to be summed
   // The whole model on rank 0, while rank 0 evaluates or writes it (is_whole_for_a_while, train/mesh_fit.h).
   int64_t whole = 0;
   // The peak before there are gradients. In bf16 it has the f32 weights from which the masters are made; under ZeRO 3 it has the whole unit
   // of which each rank takes its part.
   int64_t beginning = 0;
-  bool staging_during_steps = true;  // false: the only checkpoint comes after the last step's activations are gone
+  bool staging_during_steps = true;  // false: the only checkpoint is written when the last step's activations are gone
   int64_t scratch = 0;               // what compute threads keep: packed factors, tiles of scores
   int64_t data = 0;                  // one step's tokens and targets, tables of rotations
   int64_t process = 0;               // the program itself: code, libraries, thread stacks
-  int64_t text = 0;                  // memory to encode the longest document, before the tensors are allocated
+  int64_t text = 0;                  // memory to encode the longest document, before tensors are allocated
   int64_t tensors() const;           // what the Arena will have counted at its peak
   int64_t total() const { return std::max(tensors() + scratch + data, text) + process; }
   /// The classes that tables show, with their names, in the order above: messages and the whole model only if there are any;

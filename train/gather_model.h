@@ -10,7 +10,7 @@
 
 namespace tern {
 
-/// Brings each rank's trained weights, and the numbers that are not trained, into `whole`, which has memory on the first rank and is empty
+/// Gathers all ranks' trained weights, and the tensors that are not trained, in `whole`, which has memory on the first rank and is empty
 /// on the others. All ranks call it, with the pass's weights as they are saved (WeightPoint::saved). `DType`: of the weights.
 /// Errors  the transport's.
 void gather_model(const ModelSpec&, const RankPlace&, DType, const UpdatePass&, Comm& world, ModelWeights& whole);

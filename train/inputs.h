@@ -1,5 +1,5 @@
 #pragma once
-// What a run starts from: the model's directory, its tokenizer, its data. They are found and checked before anything large is allocated.
+// What a run starts from: the model's directory, the tokenizer and the data. They are found and checked before anything large is allocated.
 
 #include <optional>
 #include <string>
@@ -30,7 +30,7 @@ struct TrainInputs {
 ///         tokenizer with more tokens than the model; --seq beyond the learned positions.
 TrainInputs load_inputs(const TrainSettings&);
 
-/// Checks what can be known of the data files before OUT is touched. Errors: bad_file: a file is not there; usage: text without a
+/// Checks the data files as far as possible before OUT is touched. Errors: bad_file: a file is missing; usage: text without a
 /// tokenizer.
 void check_data_files(const TrainSettings&, const TrainInputs&);
 
@@ -40,10 +40,10 @@ Feed open_feed(const TrainSettings&, const TrainInputs&, const std::string& data
                FeedConfig, PackOptions = {}, Io& = real_io());
 
 /// Identities for the manifest.
-/// Data   the numbers of tokens and documents, and a CRC-32C of the ids and of where documents begin. Of more than 64 Mi tokens it takes
-///        1,024 evenly spaced stretches.
-/// Model  the CRC-32C of the configuration and of every file of its weights, the index included. Of a file over 16 MiB it takes 256 evenly
-///        spaced stretches.
+/// Data   the numbers of tokens and documents, and a CRC-32C of the ids and of where documents begin. If there are more than 64 Mi tokens,
+///        the CRC-32C covers only 1,024 evenly spaced stretches of them.
+/// Model  the CRC-32C of the configuration and of every file of its weights, the index included. Of a file over 16 MiB it covers only 256
+///        evenly spaced stretches.
 RunIdentity identify(const TrainSettings&, const TrainInputs&, const Feed&);
 
 }  // namespace tern

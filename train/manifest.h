@@ -25,7 +25,7 @@ using Facts = std::vector<std::pair<std::string, std::string>>;
 
 struct Manifest {
   int64_t step = 0;      // steps done
-  uint64_t samples = 0;  // samples seen: the next one of the Feed
+  uint64_t samples = 0;  // samples seen; the Feed's next sample has this number
   Facts settings;        // what the run was asked for; compared on resume (compare_settings)
   Facts made_by;         // version, instruction set, threads, groups of ranks, multiplier; noted on resume if different
   std::vector<CheckpointFile> files;

@@ -17,8 +17,8 @@ bool evaluates_at(const TrainSettings&, int64_t step);
 /// A step's row, without an evaluation.
 MetricRow row_of(const StepReport&);
 
-/// The row of `step`, the last of the log in the directory `logs`, if a stop ended that step's evaluation: the row lacks it, and the
-/// resumed run writes the row again, with the evaluation. None: nothing is missing.
+/// For a log in the directory `logs` whose last row is that of `step`: if a stop ended this step's evaluation, returns the row, which lacks
+/// the evaluation. The resumed run writes the row again, with the evaluation. None: nothing is missing.
 std::optional<MetricRow> row_without_evaluation(const TrainSettings&, Io&, const std::string& logs, int64_t step);
 
 }  // namespace tern

@@ -16,9 +16,9 @@ struct Alternative {
   std::string flags;  // "--micro-batch 8 --recompute attention"
   PredictedMemory memory;
 };
-/// Up to `count` changes with which the run fits in `budget` bytes, nearest first: halving micro-batches counts 1, a level of
-/// recomputation 2 (both keep the result), bf16 8, halving sequences 16. A change that has all of a nearer one and
-/// more comes after the others. Empty: none fits.
+/// Up to `count` changes with which the run fits in `budget` bytes, the nearest first. Distances: halving micro-batches 1, a level of
+/// recomputation 2 (both keep the result), bf16 8, halving sequences 16. A change that contains all of a nearer change, and
+/// more, comes after the others. Empty: no change fits.
 std::vector<Alternative> nearest_fits(const ModelSpec&, const TrainSettings&, int64_t process_bytes, int64_t budget,
                                       int count = 3);
 

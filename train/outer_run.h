@@ -11,7 +11,7 @@ namespace tern {
 
 /// The fragments of the model that are averaged at different steps, each with the shapes of its tensors.
 std::vector<OuterFragment> outer_fragments(const ModelSpec&, const OuterConfig&);
-/// A new outer state whose common model is the optimizer's masters. For a resumed run it is memory alone, which load_state fills.
+/// A new outer state, whose common model is a copy of the optimizer's masters. For a resumed run load_state overwrites it.
 OuterState outer_state_of(const ModelSpec&, const TrainSettings&, const OptimizerState&, Arena&);
 
 /// The tensors of a checkpoint, which holds what all ranks have.
@@ -22,11 +22,11 @@ OuterState outer_state_of(const ModelSpec&, const TrainSettings&, const Optimize
 /// a row for each rank.
 std::vector<StateTensor> outer_tensors(const UpdateConfig&, DType dtype, const OptimizerState&, const OuterState&);
 
-/// Writes the model in common, rounded to the type of `whole`, into `whole`, and with it the parameters that are not trained.
+/// Writes the common model, rounded to the type of `whole`, into `whole`, together with the parameters that are not trained.
 void put_common(const ModelSpec&, const OptimizerState&, const OuterState&, ModelWeights& whole);
 
-/// Adds the bytes of the outer states, and of what is sent for them, to the predicted memory. `one_rank`: bytes of a checkpoint of one rank
-/// without them.
+/// Adds the bytes of the outer states, and of what ranks send for them, to the predicted memory. `one_rank`: bytes of one rank's checkpoint
+/// without outer states.
 void predict_outer(const ModelSpec&, const TrainSettings&, int64_t one_rank, PredictedMemory&);
 
 }  // namespace tern

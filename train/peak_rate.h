@@ -9,7 +9,7 @@
 
 namespace tern {
 
-/// The rate of the fastest product that was seen here.
+/// The rate of the fastest matrix product that was measured on this machine.
 struct PeakRate {
   double flops_per_s = 0;
   std::string multiplier;     // "oneDNN 2.6.3", "own kernels"
@@ -23,8 +23,8 @@ struct PeakRate {
 /// rate is measured anew and the debug log says so. `measuring` is called before a probe, but not if the cache has the rate. Errors: none.
 PeakRate peak_rate(DType, Multiply, const std::function<void()>& measuring = {});
 
-/// Called after a run has reached `seen` flops/s, which is more than the rate that was kept, so that the probe must have been disturbed.
-/// Keeps and returns the highest of the old rate, `seen`, and a new probe (if `probe_again`).
+/// Called when a run has reached `seen` flops/s, more than the kept rate: the probe must have been disturbed. Keeps and returns the
+/// highest of the old rate, `seen`, and, if `probe_again`, the rate of a new probe.
 PeakRate raise_peak_rate(DType, Multiply, double seen, bool probe_again);
 
 /// Where measurements are kept; empty if there is no home directory.

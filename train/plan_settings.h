@@ -15,31 +15,31 @@ namespace tern {
 class Options;
 struct TrainSettings;
 
-/// Why `tern train` cannot run this plan, in words that follow "the plan": "is in f16; tern train knows …". Empty: it can.
-/// It cannot run: expert parallelism beside tensor parallelism; tensor parallelism inside experts; ZeRO 3 over replicas of stages with a split backward;
-/// activations off the device; states off the device, except all states on the disk of one device; padded windows;
-/// gradients of another type than tern train's (wide_type); f16; a batch that is not micro_batch · num_micro · data.
+/// Why `tern train` cannot run this plan, in words that follow "the plan": "is in f16; tern train knows …". Empty: it can. It cannot run: expert
+/// beside tensor parallelism; tensor parallelism inside experts; ZeRO 3 over replicas of stages with a split backward; activations off the
+/// device; states off the device, except all states on the disk of one device; padded windows; gradients of another type than tern train's
+/// (wide_type); a dtype other than f32, bf16 and f64; a batch that is not micro_batch · num_micro · data.
 std::string why_not_trained(const Plan&);
 
 /// The plan that --plan names; none without --plan. Errors: those of read_plan; usage, in the words of why_not_trained.
 std::optional<Plan> plan_option(const Options&);
 
-/// An option that the plan decides, and its value as one would type it.
+/// An option whose value the plan decides, and this value as one would type it.
 struct PlannedValue {
   std::string_view name;
   std::string value;
 };
-/// The values of seq, batch, micro-batch, optimizer, dtype, ranks, tensor-parallel, context-parallel, expert-parallel; of context-by, if ranks share out
-/// rows; of zero and recompute, if planned_zero and planned_mode have one value for all layers.
+/// The values of seq, batch, micro-batch, optimizer, dtype, ranks, tensor-parallel, context-parallel, expert-parallel; of context-by, if ranks share
+/// out rows; of zero and recompute, if planned_zero and planned_mode have one value for all layers.
 std::vector<PlannedValue> planned_values(const Plan&);
 
-/// Sets seq, batch, micro_batch, dtype, zero, recompute, states_on_disk, plan and plan_path. train_settings has set the rest of planned_values before.
-/// Errors: usage: an option contradicts one of planned_values or, with expert parallelism, the plan's capacity factor; or gives one recomputation mode
-/// or ZeRO stage where the plan's layers differ.
+/// Sets seq, batch, micro_batch, dtype, zero, recompute, states_on_disk, plan and plan_path; train_settings has set the other planned_values before.
+/// Errors: usage: an option contradicts one of planned_values or, with expert parallelism, the plan's capacity factor; or an option gives one
+/// recomputation mode or ZeRO stage for all layers, while the plan's layers differ.
 void apply_plan(const Plan&, const Options&, TrainSettings&);
 
-/// Errors: usage: a plan of another model; a pipeline with replicas whose first device has both embedding and tied head; those of
-/// shares_of.
+/// Checks that the plan can be run with this model. Errors: usage: the plan is for another model; it is a pipeline with replicas whose first device
+/// has both embedding and tied head; those of shares_of.
 void check_planned_model(const ModelSpec&, const TrainSettings&);
 
 /// The recomputation mode that all layers between embedding and head have; nullopt: the layers differ.

@@ -10,7 +10,7 @@
 
 namespace tern {
 
-/// What the pairs of a step say of the model.
+/// What a step's pairs of answers say about the model.
 struct Preference {
   double loss = 0;                       // mean of the pairs' losses, in nats
   double accuracy = 0;                   // share of pairs with h > 0

@@ -1,5 +1,5 @@
 #pragma once
-// A product of 1024³ by one of three multipliers: the probe of the machine's peak, for "share of peak" and a line of `tern bench`.
+// A product of 1024³ by one of three multipliers. It measures the machine's peak rate, for "share of peak" and for a line of `tern bench`.
 
 #include <cstddef>
 #include <cstdint>
@@ -31,11 +31,11 @@ void fill_probe(std::span<T> out) {
 inline constexpr int64_t kProbeSize = 1024;
 inline constexpr double kProbeFlops = 2.0 * kProbeSize * kProbeSize * kProbeSize;
 
-/// The probe, for T float or bf16. Errors  TERN_CHECK: oneDNN is asked for and lacks T here.
+/// The probe, for T float or bf16. Errors  TERN_CHECK: oneDNN is asked for, but has no products of T on this machine.
 template <class T>
 class ProductProbe {
  public:
-  /// Which multiplier: multiply_fast, multiply_exact, or oneDNN itself.
+  /// The multiplier: multiply_fast, multiply_exact, or oneDNN itself.
   enum class Who : uint8_t { fast, exact, onednn };
 
   explicit ProductProbe(Who who) : who_(who), x_(kCount), w_(kCount), y_(kCount) {

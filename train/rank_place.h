@@ -10,10 +10,10 @@
 
 namespace tern {
 
-/// rank = (device · replicas + replica) · ranks of a tensor group + place in the tensor group. device: of the pipeline; without a plan
-/// of several stages there is one, which has all units. Replicas: the ranks with the same layers and the same part of each matrix (their
-/// experts may differ). A context group is a run of replicas, in one data share: each replica sees other rows of the same micro-batches.
-/// An expert group is a run of replicas, each with some of the experts. Replicas with the same ExpertPlace::place have the same experts.
+/// rank = (device · replicas + replica) · ranks of a tensor group + place in the tensor group. device: of the pipeline; without a plan of
+/// several stages there is one device, with all units. Replicas: the ranks with the same layers and the same part of each matrix (their
+/// experts may differ). A context group: consecutive replicas in one data share, each with other rows of the same micro-batches. An expert
+/// group: consecutive replicas, each with some of the experts. Replicas with the same ExpertPlace::place have the same experts.
 struct RankPlace {
   int rank = 0, device = 0, replica = 0, replicas = 1;
   TensorPlace tensor{};
@@ -35,7 +35,7 @@ struct RankPlace {
 };
 /// The place of rank `rank` of the settings' ranks. Errors  those of placement_of, if the settings' plan has several stages.
 RankPlace rank_place(const ModelSpec&, const TrainSettings&, int rank);
-/// The model with all layers, and with the matrices that a rank has: whole ones, or in a tensor group the rank's part of each matrix.
+/// The model with all layers, but with the matrices as this rank has them: whole, or in a tensor group the rank's part of each matrix.
 ModelSpec part_of_rank(const ModelSpec&, const TensorPlace&);
 
 /// Which elements of each parameter's weights, gradients and optimizer state this rank keeps, under the settings' ZeRO stages.

@@ -52,11 +52,11 @@ class RankTrainer {
   void predict();
   // Refuses ranks that differ in settings, data, build, kernels, threads or Program: they would train unlike models.
   void require_same_run();
-  // Refuses a run for which memory or disk have no room, whose data files do not suit or whose trace has no folder. `process`: bytes of the program itself.
+  // Refuses a run without room in memory or on the disk, unsuitable data files, a trace without a folder. `process`: bytes of the program itself.
   void check_room(int64_t process);
   void open();
   void open_feed_of_run();
-  // Rank 0 packs alone, while the others wait. So a text may take all memory of the run but the process's own.
+  // Rank 0 packs alone while the other ranks wait, so a text may take all memory of the run except the program's own.
   PackOptions pack_options();
   void resume_best();
   void prepare();
@@ -67,7 +67,7 @@ class RankTrainer {
   void tell(const StepReport& report, bool last);
   // The next step's micro-batches of this rank's data share. In a context group: this rank's rows of each micro-batch.
   std::vector<MicroBatch> my_batches() const;
-  // What all ranks must do alike. If one is asked to stop, all stop at the same step.
+  // What all ranks must decide alike. If one rank is asked to stop, all ranks stop at the same step.
   struct Agreed {
     int64_t targets = 0;
     bool stop = false, gives_up = false;  // gives_up: --patience is at its end
@@ -86,7 +86,7 @@ class RankTrainer {
   // A step without backward passes (rank_trainer_zeroth.cpp).
   StepReport zeroth_step(std::vector<MicroBatch>& batches, int64_t targets);
   void begin_gradient_source();
-  // Brings units that lie in a file up to date. Before the call such a unit may lack the update of the step before.
+  // Updates units that lie in a file. Before the call they may lack the update of the last step.
   void settle_zeroth_order();
   double flops_per_token() const;
   // Runs a step. If a message of it arrived changed, runs it once more from zero gradients. Errors  peer: a message arrived changed again.
@@ -99,7 +99,7 @@ class RankTrainer {
   ExecuteResult run_step(const ExecuteInput&, int64_t number);
   Totals gather_totals(const ExecuteResult& run, size_t micros);
   void after_step(const ExecuteResult& run, const Totals& totals, StepReport& report);
-  // Notes a rank that is slower than the others. Where groups share out matrices, rows or experts it notes nothing, as their ranks wait for each other inside the passes.
+  // Notes a rank that is slower than the others; but not if groups share out matrices, rows or experts, as ranks then wait for each other in passes.
   void tell_slow_rank(const Totals& totals);
   // Notes the first step in which experts' rows took more memory than was predicted.
   void tell_uneven_rows(const Totals& totals);
@@ -123,7 +123,7 @@ class RankTrainer {
   // Evaluates the weights that gather_weights brought. False: a stop ended the evaluation before all its batches, each of which may take
   // seconds.
   bool add_evaluation(MetricRow& row);
-  // Writes a checkpoint. The log is written before, as a run that resumes here relies on the rows up to it. Where one rank keeps all of the
+  // Writes a checkpoint. The log is written first, as a run that resumes here relies on its rows up to this step. If one rank keeps the whole
   // state, it writes a copy while training goes on (training waits if states lie on the disk); else all ranks write together.
   void save();
   // Each rank writes what it keeps into the one file, which rank 0 commits while training goes on.

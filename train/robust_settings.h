@@ -1,5 +1,5 @@
 #pragma once
-// The options of --aggregator, which sums the gradients of ranks some of which may send anything.
+// The options of --aggregator, which combines the ranks' gradients although some ranks may send anything.
 
 #include <optional>
 #include <string_view>

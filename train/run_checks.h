@@ -13,7 +13,7 @@
 
 namespace tern {
 
-/// Takes a sentence for people. An empty function: nobody reads the sentence.
+/// Gets a sentence for people. May be empty: then nobody reads the sentences.
 using Note = std::function<void(const std::string&)>;
 
 /// What fixes a run's bits beside its settings: version, instruction set, threads, multiplier; tensor, context, expert groups.

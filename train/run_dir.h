@@ -32,12 +32,12 @@ struct ExportOf {
   friend bool operator==(const ExportOf&, const ExportOf&) = default;
 };
 
-/// Copies into `directory` those files beside a model that say how it is used, as training does not change them. Errors: the disk's.
+/// Copies into `directory` the files beside a model that say how it is used; training does not change them. Errors: the disk's.
 void copy_companions(Io&, const TrainInputs&, const std::string& directory);
 
-/// Refuses an --output where the run would replace what no run made: a file; a directory without a lock (every run makes one
-/// first) that holds a model, adapter, best, recipe.toml, logs or checkpoints; an OUT whose OUT/model is MODEL or holds it;
-/// MODEL or a directory in it, unless MODEL is a bare config. Nothing is written. Errors: usage, naming what would be replaced.
+/// Refuses an --output at which the run would replace what no run made: a file; a directory that has no lock (every run makes one first) but
+/// holds a model, adapter, best, recipe.toml, logs or checkpoints; an OUT whose OUT/model is MODEL, or contains MODEL; MODEL or a
+/// directory in it, unless MODEL is a bare config. Writes nothing. Errors: usage, naming what would be replaced.
 void check_output(Io&, const std::string& output, const ModelDir& model);
 
 /// OUT while a run lives.
@@ -62,10 +62,10 @@ class RunDirectory {
   /// For --resume never: renames what an earlier run left (checkpoints, model, logs, recipe.toml) to NAME.before-K, with one K for all.
   /// Returns the new names; none if there was nothing.
   std::vector<std::string> put_aside() const;
-  /// Writes the model with its tokenizer, or its adapter alone if `adapter` is given, beside `directory` (model() or best()), and then renames
-  /// what it wrote to `directory`. An adapter that took a part of the weights (model/taken_factors.h) is written so that it fits the model as
-  /// the files of MODEL have it. `read` reads parameters that are not in memory, one by one (model/save_parts.h).
-  /// A crash in between leaves the old model, perhaps under a temporary name; the next start then gives it back its name.
+  /// Writes the model with its tokenizer, or its adapter alone if `adapter` is given, beside `directory` (model() or best()); then renames
+  /// the result to `directory`. An adapter that took a part of the weights (model/taken_factors.h) is written so that it fits the weights in
+  /// the files of MODEL. `read` reads parameters that are not in memory, one by one (model/save_parts.h).
+  /// A crash in between leaves the old model, perhaps under a temporary name; the next start then restores its name.
   void export_model(const TrainInputs&, const ModelWeights&, DType, const ExportOf&, const AdapterSettings* adapter,
                     const std::string& directory, const ReadParameter& read = {}) const;
   /// The checkpoint of which export_model made this directory. None: there is no model, it names no checkpoint, or one of its files is missing

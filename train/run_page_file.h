@@ -10,8 +10,8 @@
 
 namespace tern {
 
-/// What the page says of a run that has done `step` steps. Those after the first result.first_step took this process
-/// `elapsed_s` seconds, and the time left follows from their mean.
+/// What the page says of a run that has done `step` steps. This process did those after step result.first_step, in `elapsed_s`
+/// seconds; the time left is predicted from their mean.
 RunState page_state(const TrainSettings&, const TrainResult&, int64_t step, double elapsed_s, bool runs);
 
 /// Writes the page with the curves of OUT/logs. Returns "", or why the disk refused it: a run goes on without its page.

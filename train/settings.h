@@ -33,7 +33,7 @@ enum class Resume : uint8_t { automatic, must, never };
 struct AdapterSettings {
   PeftConfig config;
   AdapterInit init = AdapterInit::kaiming;
-  // A PEFT directory with this configuration, from whose adapter the run begins; empty: the adapter begins by `init`.
+  // A PEFT directory of this configuration: the run begins with the adapter in it. Empty: the adapter begins as `init` says.
   std::string begin;
   bool trains_a = true;  // false: A stays as it begins
   // --pool: A reads means of so many neighbouring columns of x. adapt merge --offsets needs a multiple of the base's
@@ -45,7 +45,7 @@ struct AdapterSettings {
   std::optional<double> preference;
 };
 
-/// The settings of a run. Their options have the same names, unless a comment says another.
+/// The settings of a run. A setting has the name of its option, unless its comment names another option.
 struct TrainSettings {
   std::string model, tokenizer, data, valid_data, output, chat_template;
   InvalidUtf8 invalid_utf8 = InvalidUtf8::error;  // of data that is text
@@ -83,7 +83,7 @@ struct TrainSettings {
   std::optional<int64_t> memory_bytes;  // --memory
   std::optional<double> max_seconds;
   bool dry_run = false;
-  // If set, the plan says each layer's recomputation. `recompute`: the common mode, or Recompute::none if modes differ.
+  // If set, the plan gives each layer's recomputation. `recompute` is then the mode of all layers, or Recompute::none if modes differ.
   std::optional<Plan> plan;
   std::string plan_path;               // --plan; empty: no plan
   std::optional<RobustConfig> robust;  // --aggregator; absent: gradients are summed
@@ -99,7 +99,7 @@ struct TrainSettings {
 /// micro-batch is larger than the batch, the schedule does not fit the run, …; those of plan_option and apply_plan.
 TrainSettings train_settings(const Options&);
 
-/// A value that the verb works out for an option that is not given.
+/// A value that the verb derives for an option that is not given.
 struct DerivedValue {
   std::string_view name;
   std::string value;  // as one would type it
@@ -109,7 +109,7 @@ struct DerivedValue {
 std::vector<DerivedValue> derived_values(const Options&);
 
 std::string_view name_of(Multiply);  // "fast", "exact"
-/// The value that an option's word stands for. Errors: usage for any other word.
+/// The value with this name. Errors: usage for any other word.
 Recompute recompute_from_name(std::string_view);
 Multiply multiply_from_name(std::string_view);
 Resume resume_from_name(std::string_view);

@@ -9,7 +9,7 @@
 
 namespace tern {
 
-/// What only the run itself knows, as settings do not say it: which model, tokenizer and data these are.
+/// Which model, tokenizer and data these are. Settings hold only paths; the run computes these identities from the files.
 struct RunIdentity {
   std::string model;      // "config 1a2b3c4d", and the checksum of the weights that it started from, if any
   std::string tokenizer;  // its hash

@@ -14,7 +14,7 @@
 
 namespace tern {
 
-/// The value of that name. The table of options may list a choice that this list lacks; that is refused. Errors: usage.
+/// The value with this name. A name that the table of options allows may be missing in `values`; it is refused then. Errors: usage.
 template <class T, class Values>
 T value_named(std::string_view option, std::string_view name, const Values& values) {
   std::string known;
@@ -30,7 +30,7 @@ T value_named(std::string_view option, std::string_view name,
   return value_named<T, decltype(values)>(option, name, values);
 }
 
-/// Whether it is an option of other update rules and not of this one.
+/// Whether it is an option of other update rules, but not of this one.
 bool is_of_other_rules(UpdateRule, std::string_view name);
 
 /// What the options say of an adapter; none for a verb that trains the model itself (adapter_settings.cpp). Errors: usage; those of reading
@@ -43,8 +43,8 @@ bool learns_pairs(const Options&);
 /// option that would have no effect.
 void check_settings(const Options&, const TrainSettings&);
 
-/// A recipe that the verb can read back, with a line "key = value  # origin" for each option (settings_recipe.cpp). Derived values are written
-/// as values. Options that this optimizer or schedule does not have are left out, as giving them is an error.
+/// A recipe that the verb can read back: a line "key = value  # origin" for each option (settings_recipe.cpp). Derived values are written
+/// as values. Options that this optimizer or schedule does not have are left out, because giving them is an error.
 std::string recipe_text(const Options&, const TrainSettings&);
 /// A number of a recipe, written so that it is read back as a real number: "1" as "1.0".
 std::string recipe_real(std::string_view);

@@ -1,5 +1,5 @@
 #pragma once
-// How the ranks of a run share out its step: how many have what, in which order they sum, and what ZeRO shares out.
+// How the ranks of a run share out its steps: what each rank gets, in which order the ranks sum, and what ZeRO shares out.
 
 #include <cstdint>
 #include <vector>
@@ -12,7 +12,7 @@ namespace tern {
 /// Checks that the ranks can sum the step's micro-batches in the order asked for. Errors: usage, saying what does not
 /// divide what, and which sizes would do (train/nearest_order.h).
 void check_ranks(const TrainSettings&);
-/// Whether check_ranks would pass; for trying other sizes of micro-batches.
+/// Whether check_ranks would accept the settings; for trying other sizes of micro-batches.
 bool sums_in_order(const TrainSettings&);
 /// The ZeRO stage of each unit: that of its layer in the plan, or the settings'.
 std::vector<int> zero_of_units(const ModelSpec&, const TrainSettings&);

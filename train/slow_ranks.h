@@ -18,12 +18,12 @@ double pass_seconds(std::span<const TraceEvent>);
 
 /// Watches the passes of the last ten steps. A rank is slow if, compared with the median of the ranks with the same work, it
 /// took at least 1.5 times as long for the ten together, more than 1.3 times as long in at least nine of them, and at least a
-/// tenth of a second longer in all. It is told of once, and again only if in between it took less than 1.2 times as long.
+/// tenth of a second longer in all. It is told of again only if in between it took less than 1.2 times as long for ten together.
 class SlowRanks {
  public:
-  /// `alike`: so many ranks that follow one another run the same list: the replicas at one device of the pipeline.
+  /// `alike`: this many consecutive ranks run the same list of instructions. They are the replicas at one device of the pipeline.
   explicit SlowRanks(int alike) : alike_(alike) {}
-  /// Takes the pass_seconds of all ranks in a step. Returns what there is to tell; nothing: all is well.
+  /// Takes the pass_seconds of all ranks in a step. Returns a sentence about a slow rank; none: there is nothing to tell.
   std::optional<std::string> add(std::span<const double> seconds);
 
  private:

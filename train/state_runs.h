@@ -1,6 +1,6 @@
 #pragma once
-// Where the elements that a rank keeps of a checkpoint's tensor lie in the whole tensor. Ranks read and write by these runs alone, so
-// that no rank needs memory for a tensor of which it keeps a part.
+// Where the elements that a rank keeps of a checkpoint's tensor are in the whole tensor. Ranks read and write only these runs of elements,
+// so no rank needs memory for a whole tensor of which it keeps a part.
 
 #include <cstdint>
 #include <functional>
@@ -10,7 +10,7 @@
 
 namespace tern {
 
-/// Elements that lie together in the whole tensor and in StateTensor::own.
+/// Elements that are consecutive both in the whole tensor and in StateTensor::own.
 struct StateRun {
   int64_t whole = 0, own = 0;  // the first element's number
   int64_t count = 0;           // at least 1

@@ -29,8 +29,8 @@ std::vector<StateTensor> state_tensors(const UpdateConfig&, DType dtype, const O
 /// The same, and after it TrainState::beside; of a run with --outer, outer_tensors (train/outer_run.h).
 std::vector<StateTensor> state_tensors(const TrainSettings&, const TrainState&);
 
-/// Brings what every rank keeps of a tensor into `whole` on rank 0; the other ranks pass an empty Tensor. All ranks call it. Errors  the
-/// transport's.
+/// Gathers the elements that the ranks keep of a tensor in `whole` on rank 0; the other ranks pass an empty Tensor. All ranks call it.
+/// Errors  the transport's.
 void gather_to_first(Comm&, const StateTensor&, const Tensor& whole);
 
 }  // namespace tern

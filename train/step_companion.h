@@ -1,6 +1,6 @@
 #pragma once
-// A second trainer beside that of an adapter. It sees each micro-batch of a step by itself, and the run's checkpoints hold its numbers. Only
-// runs on one rank can have one.
+// A second trainer that runs beside the trainer of an adapter. It sees each micro-batch of a step separately, and the run's checkpoints hold
+// its state. Only a run on one rank can have one.
 
 #include <cstdint>
 #include <vector>
@@ -19,11 +19,11 @@ class StepCompanion {
   /// Bytes that it will take from the arena.
   struct Bytes {
     int64_t read = 0;   // of what it only reads
-    int64_t state = 0;  // of what it trains, and keeps for that; checkpoints hold all of it
+    int64_t state = 0;  // of what it trains, and of the state that this needs; checkpoints hold all of it
   };
   /// A prediction, before anything is allocated.
   virtual Bytes bytes(const ModelSpec&, DType) const = 0;
-  /// Called once: makes its state as it is at the beginning of a run. If the run resumes, train/ then writes the checkpoint's numbers there.
+  /// Called once: makes its state as at the beginning of a run. If the run resumes, train/ then overwrites it from the checkpoint.
   virtual std::vector<NamedTensor> allocate(const ModelSpec&, DType, Arena&) = 0;
   /// Called once, before the first step, with the weights that the run trains.
   virtual void join(const ModelWeights&) = 0;

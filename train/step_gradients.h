@@ -1,5 +1,5 @@
 #pragma once
-// The gradients of a step, for whoever looks at them or changes them before the NORM.
+// The gradients of a step, for functions that look at them or change them before the NORM.
 
 #include <cstdint>
 #include <span>
@@ -9,7 +9,7 @@
 
 namespace tern {
 
-/// What is trained, as it is after a step's backward passes. Entry i of each span belongs to parameter i.
+/// What is trained, after a step's backward passes. Entry i of each span belongs to parameter i.
 struct StepGradients {
   int64_t step = 0;  // from 1
   std::span<const ParameterInfo> infos;

@@ -1,5 +1,5 @@
 #pragma once
-// The Placement of a training step: from it the step's Program is lowered, for prediction and for execution.
+// The Placement of a training step. The step's Program is lowered from it, both for prediction and for execution.
 
 #include <cstdint>
 

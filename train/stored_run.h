@@ -1,5 +1,5 @@
 #pragma once
-// Runs whose optimizer states lie in a file (--states disk): what they need, how they begin, and what of them a checkpoint holds. Bits and
+// Runs whose optimizer states lie in a file (--states disk): which runs can do so, how they begin, and what a checkpoint holds of them. Bits and
 // checkpoints are those of a run whose states lie in memory, and either kind of run can resume from the other's checkpoint.
 
 #include <memory>
@@ -36,12 +36,12 @@ const std::string& states_directory(const TrainSettings&);
 /// Makes a new file of zeros. Errors: those of open_scratch.
 std::unique_ptr<StoredStates> open_stored_states(const ModelSpec&, const TrainSettings&, Arena&);
 
-/// The numbers of the parameters, in the order in which the Program's UPDATEs change them. `infos`: those of the state.
+/// The indices of the parameters, in the order in which the Program's UPDATEs change them. `infos`: those of the state.
 std::vector<size_t> update_order(const Program&, const std::vector<ParameterInfo>& infos);
 
-/// The tensors of a checkpoint (train/state_tensors.h). They look into the state; what lies in the file is read when they are written.
+/// The tensors of a checkpoint (train/state_tensors.h). They refer to the state; what lies in the file is read only when they are written.
 std::vector<TensorToWrite> stored_tensors(const TrainSettings&, const TrainState&);
-/// Fills the file from a checkpoint, and with it the weights, which are the masters rounded. The checkpoint's tensors have been compared with
+/// Fills the file from a checkpoint, and the weights with the rounded masters. The checkpoint's tensors must have been compared with
 /// state_tensors before. Errors  the disk's.
 void read_stored(const Safetensors&, const ModelSpec&, const TrainSettings&, TrainState&);
 

@@ -1,5 +1,5 @@
 #pragma once
-// The state of ranks that share out each matrix. A checkpoint holds it whole.
+// The state of ranks that share out each matrix, for checkpoints, which hold whole matrices.
 
 #include <vector>
 

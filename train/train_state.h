@@ -21,14 +21,14 @@ bool trains_adapters_alone(const ModelSpec&);
 
 /// The state of one rank.
 struct TrainState {
-  ModelWeights weights;    // in the type that computes
+  ModelWeights weights;    // in the type of the computation
   ModelWeights gradients;  // zero between steps
   OptimizerState optimizer;
   std::unique_ptr<StoredStates> stored{};  // with --states disk: the states, which `optimizer` then does not hold
   // Peak bytes of fresh_state before gradients, if it makes weights of a wider type first, or unit by unit; else 0.
   int64_t beginning_bytes = 0;
   int64_t step = 0;                   // steps done
-  uint64_t samples = 0;               // samples seen: the next one of the Feed
+  uint64_t samples = 0;               // samples seen; the Feed's next sample has this number
   std::optional<OuterState> outer{};  // with --outer
   std::vector<NamedTensor> beside{};  // the tensors of a StepCompanion, which a checkpoint holds too
 };

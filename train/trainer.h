@@ -35,14 +35,14 @@ struct TrainHooks {
   std::function<void(const std::string&)> note;  // with a sentence that a person should read
   // When a phase begins, with its name; only for phases before the first step and after the last that take a while.
   std::function<void(const std::string&)> phase;
-  // Before anything is allocated.
+  // Called before anything is allocated.
   std::function<void(const PredictedMemory&, const ModelSpec&)> predicted;
-  // When training starts; first_step: steps done before.
+  // Called when training starts; first_step: steps done before.
   std::function<void(int64_t first_step, int64_t total_steps)> begun;
   std::function<void(const StepReport&)> step;                     // after every step
   std::function<void(int64_t step, const Evaluation&)> evaluated;  // after every evaluation
   PackOptions pack;                                                // how text is packed, and who hears of it
-  // May add to the gradients; only in a run of one rank.
+  // May change the gradients; only in a run of one rank.
   std::function<void(const StepGradients&)> gradients;
   // Trained beside the adapter; only in a run of one rank.
   StepCompanion* companion = nullptr;
@@ -51,10 +51,10 @@ struct TrainHooks {
 /// What a run with --states disk found, in this process.
 struct StoredStatesReport {
   int64_t state_bytes = 0;                    // bytes of states, which each step reads and writes
-  int64_t read_bytes = 0, written_bytes = 0;  // from and to the disk, in whole blocks, with what was read ahead
-  // Of the disk, both ways together, as probed before the first step; 0: not probed.
+  int64_t read_bytes = 0, written_bytes = 0;  // from and to the disk, in whole blocks, including what was read ahead
+  // The rate of the disk, reading and writing together, as probed before the first step; 0: not probed.
   double bytes_per_s = 0;
-  double disk_step_seconds = 0;  // what the disk alone takes for a step at that rate
+  double disk_step_seconds = 0;  // what the disk alone would take for a step at this rate
   double waited_seconds = 0;     // what all steps together waited for the disk
 };
 

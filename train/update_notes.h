@@ -1,5 +1,5 @@
 #pragma once
-// What a run says at its start, and when it diverges, of how gradients become an update: the rule, ranks that may lie, workers, rare averages.
+// What a run says of its update rule, at its start and when it diverges: the optimizer, the aggregator, the workers, the outer step.
 
 #include <string>
 #include <vector>
@@ -10,15 +10,15 @@
 
 namespace tern {
 
-/// Sentences for people before the first step; none for a plain run: the aggregator and who attacks; the asynchronous rule and
-/// its workers; the kind of rare averages and, in a run of one rank, which has nobody to average with, what the outer step
-/// still does; how many matrices are too small for a projection to save anything.
+/// Sentences for people before the first step; none for a plain run. They tell the aggregator and who attacks; the asynchronous rule and
+/// its workers; the kind of --outer and, in a run of one rank, which has nobody to average with, what its outer step
+/// still does; and how many matrices are too small for a projection to save memory.
 std::vector<std::string> update_notes(const ModelSpec&, const TrainSettings&);
 
-/// The same as JSON, its members: "optimizer" with its numbers, and of runs that have them "aggregator", "async", "outer".
+/// The same as JSON. Members: "optimizer" with its numbers; and "aggregator", "async", "outer", if the run has them.
 Json update_json(const TrainSettings&);
 
-/// What helps a robust run whose gradient is not finite, if more ranks attack than the aggregator allows for; else "".
+/// Advice for a robust run whose gradient is not finite, if more ranks attack than the aggregator allows for; else "".
 std::string robust_advice(const TrainSettings&);
 
 }  // namespace tern

@@ -1,5 +1,5 @@
 #pragma once
-// Sums over the blocks of parameters, which NORM and UPDATE take alike: ascending, so that neither ranks nor threads change a bit.
+// Sums over the blocks of parameters, for NORM and UPDATE. Blocks are added in ascending order, so neither ranks nor threads change a bit.
 
 #include <cstdint>
 #include <functional>
@@ -14,14 +14,14 @@
 
 namespace tern {
 
-/// For each parameter `count` sums, each over the parameter's blocks. fill and comm: as block_values.
+/// For each parameter `count` sums, each over the parameter's blocks. fill, comm: as for block_values.
 std::vector<UpdateSumValues> sums_over_blocks(const UpdatePass&, BlockReaders, std::span<const size_t> parameters,
                                               int count, Comm*,
                                               const std::function<void(size_t, int64_t, double*)>& fill);
-/// For each parameter the rule's own sums.
+/// For each parameter the sums that the rule itself declares (UpdateSums).
 std::vector<UpdateSumValues> rule_sums(const UpdatePass&, const UpdateNorm&, BlockReaders,
                                        std::span<const size_t> parameters, Comm*);
-/// Whether the rule has sums of its own over what the argument names: each parameter, or the model.
+/// Whether the rule declares sums over what the argument names: over each parameter, or over the model.
 bool sums_over(const UpdatePass&, UpdateSums::Over);
 
 }  // namespace tern

@@ -1,5 +1,5 @@
 #pragma once
-// A step of the weights along a direction, for rules that make one: in f32 by the kernel, in f64 by its twin.
+// Moves weights along a direction, for rules that compute one. f32 uses the kernel, f64 the reference implementation.
 
 #include <span>
 
@@ -9,7 +9,7 @@
 
 namespace tern {
 
-/// w -= decay·w + rate·u of the masters, and of the weights apart from them if there are any. In f32 u becomes zero, in f64 it stays.
+/// w -= decay·w + rate·u for the masters, and for weights that are apart from them. In f32 u becomes zero; in f64 it stays.
 inline void move_weights(double decay, double rate, std::span<float> u, const UpdateShard& s) {
   direction_step(decay, rate, u, s.master.span<float>(), span_or_empty<bf16>(s.compute));
 }

@@ -14,7 +14,7 @@
 
 namespace tern {
 
-/// A gradient that is not finite. what() also says what usually helps.
+/// Thrown for a gradient that is not finite. what() also says what usually helps.
 class NotFiniteGradient : public Error {
  public:
   /// `fact`: the step, the tensor, and what was refused.
@@ -26,23 +26,23 @@ class NotFiniteGradient : public Error {
   std::string fact_;
 };
 
-/// NORM: what every UPDATE of the step needs of all gradients together. Changes nothing.
-/// Order   sqrt(Σ sum_of_squares(parameter)), in the order of trained_parameters(spec) (doubles, fixed
-///         blocks). The rule's sums over the model (UpdateSums) have the same order; they read clipped gradients.
+/// NORM: what every UPDATE of the step needs of all gradients together. It changes nothing.
+/// Order   sqrt(Σ over parameters of gradient_squares), in the order of trained_parameters(spec), in doubles and fixed
+///         blocks. The rule's sums over the model (UpdateSums) have the same order, and are taken of clipped gradients.
 /// Clip    PyTorch's clip_grad_norm_: coefficient min(1, clip / (norm + 1e-6)).
-/// Ranks   All ranks get the sums of all blocks of shared-out parameters: the norm has the bits of a run of one rank.
-///         In tensor groups each rank makes one sum; what h ranks hold alike counts 1/h. Sums are added in rank order.
+/// Ranks   All ranks get the sums of all blocks of shared-out parameters, so the norm has the bits of a run on one rank. In tensor
+///         groups each rank makes one sum, in which elements that h ranks hold alike count 1/h; these sums are added in rank order.
 /// Errors  NotFiniteGradient: names step and tensor. TERN_CHECK: parameters are shared out, and `world` is null.
 UpdateNorm gradient_norm(const UpdatePass&, Comm* world = nullptr);
 
-/// Σ x² of one parameter's gradient, as gradient_norm adds it. Only for a parameter that is whole on this rank.
+/// Σ x² of one parameter's gradient, with the bits that gradient_norm adds. Only for a parameter that is whole on this rank.
 double gradient_squares(const UpdatePass&, size_t parameter);
-/// For UPDATEs that came before NORM: gradient_norm from each parameter's gradient_squares. Errors  NotFiniteGradient.
+/// For steps whose UPDATEs come before NORM: gradient_norm from the gradient_squares of each parameter. Errors  NotFiniteGradient.
 UpdateNorm norm_of_squares(const UpdatePass&, const std::vector<double>& squares);
-/// Checks a parameter's gradient_squares. Errors  diverged: not finite; the message says that others were updated.
+/// Checks one parameter's gradient_squares. Errors  diverged: it is not finite; the message says that other layers were updated already.
 void require_finite_square(const UpdatePass&, size_t parameter, double square);
 
-/// Bytes that each of `ranks` ranks contributes to the exchange of NORM (block_value_bytes).
+/// Bytes that each of `ranks` ranks contributes to NORM's exchange (block_value_bytes).
 std::vector<int64_t> norm_value_bytes(const UpdatePass&, int ranks);
 
 }  // namespace tern

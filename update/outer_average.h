@@ -1,5 +1,5 @@
 #pragma once
-// How the ranks of --outer average a vector: whole, in codes, or as factors of its matrices; all of them, or in pairs.
+// How the ranks of --outer average a vector. They send it whole, in codes, or as factors of its matrices; all ranks average together, or in pairs.
 
 #include <span>
 #include <vector>
@@ -10,7 +10,7 @@
 
 namespace tern {
 
-/// A vector in codes: one row of bytes, cut into a part for each rank.
+/// A vector in codes: one row of bytes, cut into one part for each rank.
 struct CodedParts {
   OuterCodec codec;
   int64_t elements;
@@ -26,19 +26,19 @@ struct CodedParts {
   int64_t longest() const { return (elements + ranks - 1) / ranks; }
 };
 
-/// The parameters of a fragment, and one tensor for each.
+/// Some tensors of a fragment: one for each of its parameters.
 struct OuterVector {
   int fragment;
   std::vector<size_t> parameters;
   std::vector<Tensor> tensors;
 };
-/// The turn of a fragment that is averaged after the step, from 0.
+/// How many times the fragment was averaged before it is averaged after this step.
 int64_t turn_of(const OuterConfig&, int fragment, int64_t step);
 
-/// The tensors become their mean over ranks. A rank that is cut off adds nothing, but gets the mean. T: their type.
+/// The tensors become their mean over ranks. A rank that is cut off adds nothing, but gets the mean. T: the tensors' type.
 template <class T>
 void average_all(OuterStep&, int64_t step, const OuterVector&, Comm& world);
-/// The tensors become the mean of this rank's and its partner's.
+/// The tensors become the mean of this rank's tensors and its partner's.
 template <class T>
 void average_pair(OuterStep&, int partner, const OuterVector&, Comm& world);
 

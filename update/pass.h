@@ -14,13 +14,13 @@ namespace tern {
 
 class StoredStates;  // update/stored_states.h
 
-/// For a rank of a tensor group, which has parts of parameters: how the rank adds to NORM's sum of squares. All
-/// ranks together add each element once. Rules with sums, or with a need for whole parameters, do not run on parts.
+/// How a rank of a tensor group, which has parts of parameters, adds to NORM's sum of squares: all ranks together add
+/// each element once. Rules with sums, and rules that need whole parameters, do not run on parts.
 struct TensorNorm {
   struct Part {
     int64_t from;     // elements from this one on are the same on several ranks of the tensor group
     int64_t holders;  // the number of these ranks; NORM divides the squares by this number
-    bool counts;      // whether this rank adds: it is among the part's Shares::keepers (without ZeRO only replica 0 is)
+    bool counts;      // whether this rank adds: it is one of the part's Shares::keepers (without ZeRO: replica 0)
   };
   std::vector<Part> parts{};  // of each parameter
 };
@@ -42,7 +42,7 @@ struct UpdatePass {
          squared_rates =
              0;  // up to this step: the highest rate so far; Σ over steps of (the highest rate up to that step)²
 };
-/// The dtype of the pass's weights.
+/// The type of the pass's weights.
 DType weight_type(const UpdatePass&);
 /// Sets the pass to step `number` with the rate rate_of(number). If this pass did not do the step before, asks rate_of
 /// for all earlier steps too, so that a resumed run has the bits of a run that was not stopped.
@@ -51,16 +51,16 @@ void begin_step(UpdatePass&, int64_t number, const std::function<double(int64_t)
 UpdatePass make_update_pass(const ModelSpec&, OptimizerState&, const UpdateConfig&, ModelWeights& weights,
                             ModelWeights& gradients);
 
-/// Allocates, as zeros, this rank's parts of gradients that are shared out; make_update_pass leaves them empty.
+/// Allocates, as zeros, this rank's parts of the gradients that ranks share out, which make_update_pass leaves empty.
 void add_gradient_parts(UpdatePass&, DType wide, Arena&);
 
-/// A parameter of the pass in the form for a rule's functions: whole, or this rank's interval. `parameter`: index in
+/// A parameter of the pass as the functions of a rule take it: whole, or this rank's interval. `parameter`: index in
 /// state.infos. Allocates nothing.
 UpdateShard shard_of(const UpdatePass&, const UpdateNorm&, size_t parameter);
 
-/// For rules that take gradients at other weights than the saved ones (other rules: nothing changes). saved: puts the
-/// rounded masters into the weights, to evaluate or to write a model. computing: restores to the bit the weights that a
-/// step leaves. A state that was read from a checkpoint needs `computing` before the first step.
+/// For rules that take gradients at other weights than the saved ones; for other rules put_weights_at does nothing. saved:
+/// the rounded masters, to evaluate or to write a model. computing: the weights that the last step left, to the bit.
+/// A state that was read from a checkpoint needs `computing` before the first step.
 enum class WeightPoint : uint8_t { saved, computing };
 void put_weights_at(const UpdatePass&, WeightPoint);
 

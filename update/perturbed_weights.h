@@ -1,10 +1,10 @@
 #pragma once
-// Training without backward passes. The loss is taken at weights that are moved a little along a random direction, and against it; the
-// difference says how steep the loss is that way, and this slope times the direction takes the place of the gradient. Only the seed is kept:
-// no gradients, no activations, and one unit's moved copy at a time.
+// Training without backward passes. A step takes the loss twice: at weights that are moved a little along a random direction, and at weights
+// that are moved against it. The difference gives the slope of the loss in that direction. Slope times direction takes the place of the
+// gradient. Only the seed is kept: no gradients, no activations, and the moved copy of one unit at a time.
 // Sources: MeZO, Malladi et al. 2023, arXiv:2305.17333; ZO2, Wang et al. 2025, arXiv:2503.12668 (units come from a lower tier,
-// each gets the update of the previous step when it is brought in next). Both recalled. Unlike theirs the weights themselves
-// are not moved to and fro, which would leave roundings: moved copies are made from them.
+// and a unit gets a step's update when it is brought in for the next step). Both recalled. Unlike there, the weights themselves are
+// not moved to and fro, which would leave rounding errors: the moved copies are made from them.
 
 #include <cstdint>
 #include <optional>
@@ -22,31 +22,31 @@ struct ZerothOrder {
   uint64_t seed = 1;
 };
 
-/// Bytes that PerturbedWeights takes from the arena (MemoryClass::gradients): the moved copy of a unit (a tied head's with its table), or
-/// the unit's slope times direction if that is longer; if weights lie in a file, also the unit's weights.
+/// Bytes that PerturbedWeights takes from the arena (MemoryClass::gradients): the largest unit's moved copy (a tied head's includes its
+/// table), or slope times direction if that is longer; and, if weights lie in a file, the largest such unit's weights. in_file: by unit.
 int64_t perturbed_bytes(const ModelSpec&, DType weights, const std::vector<bool>& in_file = {});
 
 /// Lends each unit's moved weights to a pass through the units in their order. For n micro-batches the pass acquires a unit 2n times: n
-/// times moved along the direction, then n times against it (program/two_forwards.h).
-/// Bits    of masters and state depend on seed, steps, slopes and rates alone: not on threads, nor on when a unit is moved or where it lies.
+/// times moved along the direction, then n times moved against it (program/two_forwards.h).
+/// Bits    of masters and state depend on seed, steps, slopes and rates alone: not on threads, on when a unit is moved, or where it lies.
 class PerturbedWeights final : public WeightLender {
  public:
-  /// pass: over the same weights; the trained ones are dense, and pass.gradients are empty. stored: the file with some weights or slots,
-  /// or nullptr. stored->begin was called with all parameters that have fields there, in order. All arguments must outlive this object.
+  /// pass: over the same weights; the trained ones are dense, and pass.gradients are empty. stored: the file with some weights or slots;
+  /// nullptr: there is none. stored->begin was called with all parameters that have fields there, in order. All arguments must outlive this object.
   PerturbedWeights(const ModelSpec&, const ModelWeights&, UpdatePass&, const ZerothOrder&, StoredStates* stored,
                    Arena&);
 
-  /// The next pass is that of step `step`, with `micros` micro-batches. acquire moves a unit that is still to be moved.
+  /// The next pass is that of step `step`, with `micros` micro-batches. If a unit lacks the update of the step before, acquire makes it.
   void begin_pass(int64_t step, int64_t micros);
-  /// Called after the pass. slope: (L₊ - L₋) / 2ε. Each unit is moved by the step of the UpdatePass (begin_step) when
-  /// it is acquired next, or by settle. Without a slope no unit is moved.
+  /// Called after the pass. slope: (L₊ - L₋) / 2ε. Each unit gets the update of the UpdatePass's step (begin_step) when
+  /// it is acquired next, or by settle. Without a slope no unit gets an update.
   void end_pass(std::optional<double> slope);
-  /// Moves the units that are still to be moved. Temporaries of the rule: the arena's.
+  /// Updates the units that still lack the last step's update. `arena`: for the rule's temporaries.
   void settle(Arena&);
-  /// The next passes read the weights as they are, each unit once, in their order. Only after settle.
+  /// The next passes read the weights unmoved, each unit once, in the units' order. Only after settle.
   void begin_reading();
 
-  /// The weights of a parameter that lies in the file, until the next read or pass. Only between passes, after settle.
+  /// The weights of a parameter that lies in the file; valid until the next read or pass. Only between passes, after settle.
   Tensor read(size_t parameter);
 
   const UnitWeights& acquire(int unit) override;
@@ -56,7 +56,7 @@ class PerturbedWeights final : public WeightLender {
   }
 
  private:
-  // A tensor of a unit that is lent: of a parameter of its own, or a tied head's table, which is the embedding's.
+  // One tensor of a unit that is lent: a parameter of the unit, or for a tied head the table, which is the embedding's parameter.
   struct Lent {
     size_t parameter;
     Tensor* place;

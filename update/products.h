@@ -1,6 +1,6 @@
 #pragma once
-// Products and transposes of whole matrices for rules that turn gradients into another basis: in f32 by tern's kernels, in f64 by
-// their twins. All matrices by rows.
+// Products and transposes of whole matrices, for rules that project gradients or rotate them into another basis. f32 uses tern's kernels,
+// f64 their reference implementations. All matrices are row-major.
 // Order  as kernels/cpu/matmul.h: threads change no bit, the instruction set does.
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace tern {
 
-/// y (m, n) = a (m, k) · b (k, n): neither factor is transposed (n), as in BLAS.
+/// y (m, n) = a (m, k) · b (k, n). The name is as in BLAS: nn, neither factor is transposed.
 inline void product_nn(std::span<const float> a, std::span<const float> b, int64_t m, int64_t k, int64_t n,
                        std::span<float> y) {
   multiply_nn<float>(a, b, m, k, n, false, y);
@@ -22,7 +22,7 @@ inline void product_nn(std::span<const double> a, std::span<const double> b, int
                        std::span<double> y) {
   multiply_nn_ref(a, b, m, k, n, false, y);
 }
-/// y (m, n) = aᵀ · b, with a (k, m), b (k, n): the first one is (t).
+/// y (m, n) = aᵀ · b, with a (k, m) and b (k, n): tn, the first factor is transposed.
 inline void product_tn(std::span<const float> a, std::span<const float> b, int64_t m, int64_t k, int64_t n,
                        std::span<float> y) {
   std::ranges::fill(y, 0.0f);
@@ -33,7 +33,7 @@ inline void product_tn(std::span<const double> a, std::span<const double> b, int
   std::ranges::fill(y, 0.0);
   multiply_tn_ref(a, b, k, m, n, y);
 }
-/// What threads keep of these in f32.
+/// Scratch that threads keep after such a product in f32.
 inline ThreadBytes product_nn_thread_bytes(int64_t m, int64_t k, int64_t n) {
   return nn_thread_bytes(DType::f32, m, k, n);
 }
@@ -41,7 +41,7 @@ inline ThreadBytes product_tn_thread_bytes(int64_t m, int64_t k, int64_t n) {
   return tn_thread_bytes(DType::f32, k, m, n);
 }
 
-/// y (columns, rows) = xᵀ, x (rows, columns), in squares that stay in the first cache.
+/// y (columns, rows) = xᵀ, for x (rows, columns), in tiles that fit into the L1 cache.
 template <class T>
 void transpose(std::span<const T> x, int64_t rows, int64_t columns, std::span<T> y) {
   constexpr int64_t kSide = 32;

@@ -1,5 +1,5 @@
 #pragma once
-// What the step of an update rule sees. Each rule is one file, update/NAME.cpp, which defines NAME_rule.
+// What an update rule gets, and the functions that it has. Each rule is one file, update/NAME.cpp, which defines NAME_rule.
 
 #include <array>
 #include <cstdint>
@@ -18,36 +18,36 @@ using UpdateSumValues = std::array<double, kMaxUpdateSums>;
 struct UpdateNorm {
   double gradient_norm = 0;  // before clipping
   double coefficient = 1;    // of clipping: a rule multiplies the gradients by it
-  UpdateSumValues sums{};    // of rules that sum over the model
+  UpdateSumValues sums{};    // of the rule's sums over the model (UpdateSums), if it has such sums
 };
 
-/// One parameter, or an interval of its flat elements (UpdateGrain). The tensors hold the elements of that interval. A
-/// slot holds what slot_interval says.
+/// One parameter, or an interval of its flat elements (UpdateGrain). The tensors hold the elements of that interval; for slots
+/// slot_interval says what they hold.
 struct UpdateShard {
   const UpdateConfig& config;
   ParameterForm form;  // of the whole parameter
-  bool decays;         // matrices and tables do, biases and norms do not
+  bool decays;         // true for matrices and tables, false for biases and norms
   double learning_rate;
   int64_t step;  // from 1
   double average_weight =
       1;  // this step's weight in an average over steps: r²/Σ r², where a step's r is the highest rate up
           // to that step
   UpdateNorm norm;
-  UpdateSumValues sums{};     // of `measure` over the whole parameter, for rules that sum over parameters
+  UpdateSumValues sums{};     // of `measure` over the whole parameter, if the rule has sums over parameters
   Tensor gradient, master;    // f32, or f64 of an f64 model
   Tensor compute;             // the weights, where they are apart from the masters (has_own_masters); else empty
   std::vector<Tensor> slots;  // as the rule's row in spec/update_rules.def says; empty where nothing is kept
-  Tensor temporary;           // as many elements as `temporary` of that row says; the content is undefined
+  Tensor temporary;           // of as many elements as `temporary` of that row says; the content is undefined
   double decay() const { return decays ? config.option("weight-decay") : 0.0; }
 };
 
-/// A rule's arithmetic.
+/// The functions of a rule.
 struct UpdateFunctions {
   /// Changes masters and slots, and `compute` where it is apart from the masters; sets the gradient to zero.
   void (*step)(const UpdateShard&);
   /// Called before `step`: returns the sums that the row declares, over one block or less. May change slots, gradient.
   UpdateSumValues (*measure)(const UpdateShard&) = nullptr;
-  /// For rules that compute apart from the masters: writes `compute` from masters and slots, bit for bit as `step` does.
+  /// For rules that compute at other weights than the masters: writes `compute` from masters and slots, bit for bit as `step` does.
   void (*place)(const UpdateShard&) = nullptr;
   /// For rules that multiply matrices: the scratch that threads keep after an f32 step of the parameter.
   ThreadBytes (*thread_bytes)(const UpdateConfig&, const ParameterForm&) = nullptr;
@@ -57,11 +57,11 @@ struct UpdateFunctions {
 #include "spec/update_rules.def"
 #undef TERN_UPDATE_RULE
 
-/// The numbers that AdamW's arithmetic reads, for a shard. Options beta1, beta2, epsilon, weight-decay.
+/// The numbers that AdamW's kernel needs for a shard. Options beta1, beta2, epsilon, weight-decay.
 AdamwStep adamw_step_numbers(const UpdateShard&);
 /// AdamW's step with the moments m and v, for rules that leave some parameters to AdamW. Options: the same four.
 void adamw_step_of(const UpdateShard&, const Tensor& m, const Tensor& v);
-/// SGD's step with these numbers and the velocity in slot 0; for rules that scale the step. The gradient becomes zero.
+/// SGD's step with these numbers, and with the velocity in slot 0; for rules that scale the step. The gradient becomes zero.
 void sgd_step_of(const UpdateShard&, const SgdStep&);
 
 /// thread_bytes of rules that orthogonalize matrices.

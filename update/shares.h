@@ -1,5 +1,5 @@
 #pragma once
-// Which rank keeps which part of the optimizer's state (spec/owner.h), parameter by parameter, and tensors cut so.
+// Which rank keeps which part of each parameter's optimizer state (spec/owner.h), and tensors that are cut in the same way.
 
 #include <span>
 #include <vector>
@@ -40,8 +40,8 @@ struct Shares {
   Interval mine(size_t parameter, int64_t elements) const;
 };
 
-/// Parameters of the units whose `zero` (LayerStrategy) is 1 or more are shared out over `ranks`, from 2 on also the
-/// gradients, with 3 also the weights. Dense parameters and experts' are dealt apart. zero: of each unit. Errors:
+/// With `zero` (LayerStrategy) >= 1 a unit's optimizer state is shared out over `ranks`, with 2 or 3 also its gradients, with 3 also
+/// its weights. Dense parameters and experts' parameters are dealt separately. zero: one entry per unit. Errors:
 /// usage: ZeRO 3 of a frozen unit, or of only one of a tied table's embedding and head.
 Shares make_shares(const ModelSpec&, UpdateRule, std::span<const int> zero, int rank, int ranks);
 
@@ -50,33 +50,33 @@ Shares make_shares(const ModelSpec&, UpdateRule, std::span<const int> zero, int 
 struct MeshPlace {
   int device = 0, replica = 0, replicas = 1, tensor_place = 0, tensor_ranks = 1, expert_ranks = 1;
 };
-/// make_shares for the rank at a MeshPlace. The rank has its device's units, on the head's device also a copy of a tied
-/// table. In a tensor group the rank has parts of units (`spec` is tensor_part's), in an expert group some experts.
-/// home: each unit's device. Errors: make_shares's; usage: ZeRO 2, 3 of only one of a tied table's embedding and head.
+/// make_shares for the rank at a MeshPlace. The rank has its device's units and, on the head's device, a copy of a tied
+/// table. In a tensor group it has parts of units (`spec` is tensor_part's), in an expert group some of the experts.
+/// home: each unit's device. Errors: make_shares's; usage: ZeRO 2 or 3 of only one of a tied table's embedding and head.
 Shares make_mesh_shares(const ModelSpec& spec, UpdateRule, std::span<const int> zero, std::span<const int> home,
                         const MeshPlace&);
 
-/// Uninitialised weights of this rank, as allocate_weights makes weights. A unit whose weights are shared out has only
-/// this rank's parts: each parameter as one row of numbers (the whole parameter if it is not shared; empty if this rank
+/// Allocates this rank's weights, uninitialised, as allocate_weights does. Of a unit whose weights are shared out, it allocates
+/// only this rank's parts: each parameter as one row of numbers (the whole parameter if it is not shared out; empty if this rank
 /// has no element of it).
 ModelWeights allocate_own_weights(const ModelSpec&, DType, Arena&, const Shares&,
                                   const std::vector<bool>& elsewhere = {});
 
-/// Zero gradients of this rank's parameters. `without`, `elsewhere`: as in allocate_gradients.
+/// Allocates this rank's gradients, as zeros. `without`, `elsewhere`: as for allocate_gradients.
 ModelWeights allocate_own_gradients(const ModelSpec&, DType, Arena&, const Shares&, const std::vector<bool>& without,
                                     const std::vector<bool>& elsewhere = {});
 
-/// Whether a parameter is an expert's. Fewer ranks may share an expert's parameter.
+/// Whether a parameter is an expert's. Fewer ranks may share such a parameter out than a dense one.
 bool is_expert(const ParameterInfo&);
 /// The place in the expert group of the rank that has an expert's parameter. Errors: TERN_CHECK: no expert's parameter.
 int place_of_expert(const ModelSpec&, const ParameterInfo&, int expert_ranks);
 
-/// This rank's part, as one row of numbers, of a tensor that holds the whole parameter. A tensor that holds only the
-/// part is returned as it is.
+/// This rank's part, as one row of numbers, of a tensor that holds the whole parameter. A tensor that already holds only
+/// the part is returned as it is.
 Tensor own_part(const Shares&, size_t parameter, int64_t elements, const Tensor&);
 
-/// Views of the elements of whole parameters, by the replica that keeps the elements, for reduce_scatter_sum and
-/// all_gather. tensors[i] is of parameter parameters[i].
+/// For each replica, views of the elements that it keeps in these tensors, for reduce_scatter_sum and all_gather. tensors[i]
+/// is a whole tensor of parameter parameters[i].
 RankParts parts_of(const Shares&, std::span<const size_t> parameters, std::span<const Tensor> tensors);
 
 }  // namespace tern

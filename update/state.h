@@ -1,5 +1,5 @@
 #pragma once
-// The optimizer's state over a model's parameters: master weights, and what the update rule keeps of each.
+// The optimizer's state for a model's parameters: master weights, and what the update rule keeps of each parameter.
 
 #include <cstdint>
 #include <string>
@@ -14,9 +14,9 @@
 
 namespace tern {
 
-/// One entry per trained_parameters(spec), in their order. master: f32 (f64 for f64 models), the very tensors of the weights
-/// unless has_own_masters. slots: per slot of the rule's row one tensor per parameter, empty where nothing is kept. Of a parameter
-/// that is shared out, master and slots (slot_part) hold this rank's interval, as one row of numbers; empty where it has none.
+/// Entries are in the order of trained_parameters(spec). master: f32 (f64 for f64 models); unless has_own_masters, the very tensors of the
+/// weights. slots: for each slot of the rule's row one tensor per parameter, empty where nothing is kept. Of a parameter that is shared
+/// out, master and slots (slot_part) hold this rank's interval, as one row of numbers; they are empty if this rank has none.
 struct OptimizerState {
   Shares shares{};
   std::vector<ParameterInfo> infos;
@@ -26,24 +26,24 @@ struct OptimizerState {
   std::vector<std::string>
       fixed_names;  // names of `fixed`: the tensors that no update changes, shared with the weights
   std::vector<Tensor> fixed;
-  RobustState robust{};  // of runs whose gradients are aggregated
+  RobustState robust{};  // of runs that aggregate gradients (update/robust_step.h)
 };
 
-/// The part of a slot that belongs to an interval of a parameter: the whole slot, if the interval is the whole parameter.
+/// The part of a slot that belongs to an interval of a parameter. It is the whole slot if the interval is the whole parameter.
 Interval slot_part(const UpdateConfig&, const StateSlot&, const ParameterForm&, const Interval& elements);
 
-/// The parameter's form, as the update rule sees it.
+/// The parameter's kind and size, as update rules need them.
 ParameterForm form_of(const ModelSpec&, const ParameterInfo&);
-/// Appends a parameter: its master and its slots, or this rank's part of them if it is shared out.
+/// Appends a parameter: its master and its slots, or only this rank's part of them if the parameter is shared out.
 void add_parameter(OptimizerState&, const ParameterInfo&, const ParameterForm&, const Tensor& weight,
                    const UpdateConfig&, Arena&);
-/// Makes slots of zeros, and masters: the weights' own tensors, or separate ones widened from the weights. Whoever has f32
-/// values writes them into the masters and calls round_masters. Bytes: MemoryClass::optimizer, as many as
-/// spec/update_rule.h's state_bytes.
+/// Makes slots of zeros, and masters: the weights' own tensors, or separate ones widened from the weights. A caller that has f32
+/// values writes them into the masters, then calls round_masters. Bytes: MemoryClass::optimizer, as many as state_bytes in
+/// spec/update_rule.h says.
 OptimizerState make_optimizer_state(const ModelSpec&, ModelWeights&, const UpdateConfig&, Arena&, Shares = {});
 /// Rounds a master into its weight, of any float type. Does nothing where the weight is the master.
 void round_master(const Tensor& master, const Tensor& weight);
-/// The same for every master, or this rank's part of it.
+/// round_master for every parameter, or for this rank's part of it.
 void round_masters(const ModelSpec&, const OptimizerState&, ModelWeights&);
 
 }  // namespace tern

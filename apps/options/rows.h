@@ -1,6 +1,6 @@
 #pragma once
-// The rows of the option table (apps/options.h). Each verb, or each group of similar verbs, has a file. If verbs share rows, their help has the order in
-// which apps/options.cpp puts these parts.
+// The rows of the option table (apps/options.h). Each verb, or each group of similar verbs, has a file. Verbs that share
+// rows show them in their help in the order in which apps/options.cpp puts these parts.
 
 #include <string_view>
 #include <vector>
@@ -16,12 +16,12 @@ inline constexpr double kMaxCount = 2147483647;  // sizes that are multiplied wi
 /// The verbs in the order of `tern help`.
 std::vector<VerbSpec> verb_rows();
 
-OptionRows training_data_rows();    // train, adapt: what goes in and out
-OptionRows training_rows();         // train, adapt: the amount, the rate, the update, how it is computed
-OptionRows training_run_rows();     // train, adapt: state on disk, and what is told
-OptionRows rank_rows();             // train: ranks that step together
-OptionRows robust_rows();           // train: ranks of which some may send anything
-OptionRows outer_rows();            // train: ranks that rarely average
+OptionRows training_data_rows();    // train, adapt: data, tokenizer and run directory
+OptionRows training_rows();         // train, adapt: steps and sequences, learning rate, update rule, arithmetic
+OptionRows training_run_rows();     // train, adapt: checkpoints, evaluation, logs
+OptionRows rank_rows();             // train: ranks that take every step together
+OptionRows robust_rows();           // train: ranks of which some may send wrong values (Byzantine)
+OptionRows outer_rows();            // train: ranks that average their weights rarely
 OptionRows async_rows();            // train: a server and its workers
 OptionRows launch_rows();           // launch, and what train has in common with it
 OptionRows adapt_rows();            // adapt
@@ -32,7 +32,7 @@ OptionRows quantize_rows();         // quantize
 OptionRows demo_rows();             // demo, compare
 OptionRows inference_type_rows();   // generate, chat, eval, embed, serve: the type and the seed
 OptionRows generation_rows();       // generate, and how a model answers in chat, eval and serve
-OptionRows guess_rows();            // generate, chat, serve: several tokens at a time
+OptionRows guess_rows();            // generate, chat, serve: speculative decoding
 OptionRows chat_rows();             // chat, and conversations in train, adapt, tokenize and serve
 OptionRows serve_rows();            // serve
 OptionRows eval_text_rows();        // eval: the text, how much of it at a time
@@ -46,8 +46,8 @@ OptionRows calibration_rows();      // plan calibrate, plan table
 OptionRows bench_serve_rows();      // bench serve
 OptionRows bench_rows();            // bench
 OptionRows profile_rows();          // profile
-OptionRows machine_rows();          // threads and memory of all that compute
-OptionRows json_rows();             // --json of all that answer
+OptionRows machine_rows();          // threads and memory, for all verbs that compute
+OptionRows json_rows();             // --json, for all verbs that print an answer
 
 /// The options of all update rules, each name once, as they follow --optimizer. The texts live as long as the program.
 OptionRows update_rule_rows();

@@ -1,7 +1,7 @@
 #pragma once
-// The functions of Open MPI that messages need. The library is loaded with the first of them, so that other runs start without it.
+// The functions of Open MPI that messages need. The first call of open_mpi() loads the library, so runs without MPI do not need it.
 
-#define OMPI_SKIP_MPICXX 1  // C++ bindings, which are gone from the standard
+#define OMPI_SKIP_MPICXX 1  // leaves out the C++ bindings, which the MPI standard has removed
 #include <mpi.h>
 
 namespace tern {
@@ -19,14 +19,14 @@ struct OpenMpi {
   decltype(&MPI_Test) test;
   decltype(&MPI_Cancel) cancel;
   decltype(&MPI_Request_free) request_free;
-  // What mpi.h's MPI_COMM_WORLD, MPI_BYTE, MPI_ERRORS_RETURN and MPI_REQUEST_NULL stand for: objects of the library.
+  // The library's objects behind mpi.h's macros MPI_COMM_WORLD, MPI_BYTE, MPI_ERRORS_RETURN and MPI_REQUEST_NULL.
   MPI_Comm world;
   MPI_Datatype byte;
   MPI_Errhandler errors_return;
   MPI_Request no_request;
 };
 
-/// Errors  bad_file: no libmpi, or one that lacks a function.
+/// Errors  bad_file: libmpi is missing, or lacks one of the functions.
 const OpenMpi& open_mpi();
 
 }  // namespace tern

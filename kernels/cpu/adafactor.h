@@ -16,11 +16,11 @@ struct AdafactorStep {
 inline constexpr double kAdafactorRoot = 0x1p-23;  // ε1: its square is the least second moment
 inline constexpr double kAdafactorScale = 1e-3;    // ε2: least root mean square of the weights
 
-/// As PyTorch's Adafactor. t the step, s = t^-0.8, RMS the root mean square over the parameter:
-/// α = max(ε2, RMS(w))·min(lr, 1/√t);  w -= lr·wd·w;  V the second moments;  u = g / √max(V, ε1²);
+/// As PyTorch's Adafactor. With t the step, s = t^-0.8, RMS the root mean square over the parameter, and V the second moments:
+/// α = max(ε2, RMS(w))·min(lr, 1/√t);  w -= lr·wd·w;  u = g / √max(V, ε1²);
 /// w -= α / max(1, RMS(u)) · u.  Source: Shazeer & Stern 2018, arXiv:1804.04235, algorithms 4 and 5 with the constants there.
 /// A matrix keeps means of g²: r (rows), one for each row, and c (columns), one for each column. Each step
-/// r += s·(its mean − r), c likewise;  V = r·c / max(mean(r), ε1).  `means` (rows + columns) is overwritten. g becomes zero.
+/// r += s·(the row's mean of g² − r), and c likewise;  V = r·c / max(mean(r), ε1).  `means` (rows + columns) is overwritten. g becomes zero.
 /// Order   sums in doubles: along rows, columns and blocks of rows in ascending order; threads change no bit.
 void adafactor_matrix_step(const AdafactorStep&, int64_t rows, int64_t columns, std::span<float> gradient,
                            std::span<float> weight, std::span<float> row, std::span<float> column,

@@ -10,13 +10,13 @@
 
 namespace tern {
 
-/// Moments of one parameter: m by signed_codes, v by unsigned_codes, a scale for each block of kCodeBlock elements.
+/// The moments of one parameter: m as signed_codes, v as unsigned_codes, with a scale for each block of kCodeBlock elements.
 struct CodedMoments {
   std::span<uint8_t> m, v;
   std::span<float> m_scale, v_scale;
 };
-/// AdamW's step (kernels/cpu/optimizer.h) on moments that are decoded before it and encoded after it, block by block; the weights
-/// are changed by the new moments before these are rounded to codes. The last block may have fewer than kCodeBlock elements. The
+/// AdamW's step (kernels/cpu/optimizer.h) block by block: the moments are decoded before it and encoded after it. The weights are updated
+/// with the new moments before these are rounded to codes. The last block may have fewer than kCodeBlock elements. The
 /// gradient becomes zero.
 void adamw8_step(const AdamwStep&, std::span<float> gradient, std::span<float> weight, const CodedMoments&,
                  std::span<bf16> compute);

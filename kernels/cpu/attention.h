@@ -19,21 +19,21 @@ struct AttentionShape {
   int64_t out_stride;
   bool causal = true;             // false: every query sees every key, and there is no window
   float softcap = 0;              // scores become softcap·tanh(score/softcap) before any bias; 0: none
-  const float* slopes = nullptr;  // (heads), or none: slope·(j - p) is added to the score of key j at position p
+  const float* slopes = nullptr;  // (heads), or null: adds slope_factor·slope·(j - p) to key j's score at position p
   bool slopes_in_bf16 =
-      false;  // true: slope_factor·(bf16(slope·j) - bf16(slope·p)) is added instead; the slopes are bf16
+      false;  // true: slope_factor·(bf16(slope·j) - bf16(slope·p)) is added instead; the slopes are rounded to bf16
               // already
   float slope_factor = 1;
 };
 
-/// Keys, or values, in numbered pages of one storage: page p begins p·page_stride elements behind page 0. A cache keeps
-/// the keys of a head together, so that a thread reads one stretch of memory.
+/// Keys, or values, in numbered pages of one storage: page p begins p·page_stride elements behind page 0. A cache keeps a
+/// head's keys of a page together, so that a thread reads contiguous memory.
 struct PageLayout {
   int64_t page_tokens, page_stride;
   int64_t key_stride,
       head_stride;  // elements inside a page: from a key to the next key of the same head; from a head to the next head
 };
-/// Rows of a cache as bytes; null pointers: the cache keeps rows of T.
+/// Rows of a cache as bytes of `type`. Null pointers: the cache keeps rows of T (AttentionSequence's keys and values).
 struct KvRowsAt {
   KvType type = KvType::f32;
   const uint8_t *keys = nullptr, *values = nullptr;
@@ -51,11 +51,11 @@ struct AttentionSequence {
   /// Key j is row j % page_tokens of page pages[j / page_tokens]. Page 0 of the storage begins at `keys`.
   const int32_t* pages = nullptr;
   PageLayout layout = {};
-  /// If pages keep rows in another type than T (kernels/cpu/kv_rows.h): `kept` replaces `keys` and `values`, strides
-  /// are in bytes. A block of rows is decoded when it is read: bit for bit the attention over decoded rows.
+  /// If pages keep rows in another type than T (kernels/cpu/kv_rows.h), `kept` replaces `keys` and `values`, and the strides of `layout` are
+  /// in bytes. Each block of rows is decoded when it is read. The result has the bits of attention over decoded rows.
   KvRowsAt kept = {};
-  /// If `keys` and `values` hold only one block of the sequence's keys and values (kernels/cpu/attention_onto.h): the
-  /// result of the block is folded into `onto` and lse; out is not written.
+  /// If `keys` and `values` hold only one block of the sequence's keys and values (kernels/cpu/attention_onto.h), `onto` is set: the
+  /// block's result is folded into `onto` and lse, and out is not written.
   int64_t ahead = 0;                // the position of the last query minus the position of the block's last key
   AttentionSum<T>* onto = nullptr;  // rows as those of out
 };
@@ -63,7 +63,7 @@ struct AttentionSequence {
 /// out row = Σ_j softmax_j(scale·q·k_j) v_j; lse (rows, heads) = log Σ_j exp(scale·q·k_j), may be empty.
 /// Order   keys in fixed blocks counted from position 0 of the
 ///         sequence: a row's bits depend neither on chunking, nor on
-///         pages, nor on neighbours, nor on threads.
+///         pages, nor on other rows, nor on threads.
 /// A page with no key in any query's window is not read; its entry in `pages` may be any number. scale > 0.
 template <class T>
 void attention_forward(const AttentionShape&, std::span<const AttentionSequence<T>>, const T* q, T* out,

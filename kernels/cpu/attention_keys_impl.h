@@ -1,6 +1,6 @@
 #pragma once
-// Where the keys and values of attention's tiles lie, in rows or in pages, for attention_isa.cpp: those that a tile sees, a
-// block of them loaded, and those that come next asked for. Only for *_isa.cpp files.
+// The keys and values of attention's tiles, for attention_isa.cpp: which keys a tile sees, where their rows lie (plain or in pages), how a
+// block of them is loaded, and the prefetch of the next block. Only for *_isa.cpp files.
 
 #include "kernels/cpu/attention_products_impl.h"
 #include "kernels/cpu/kv_rows_impl.h"
@@ -11,12 +11,12 @@ namespace {
 inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 inline int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
-// The first position that a query at `position` sees; the last is its own, or the sequence's.
+// The first position that a query at `position` sees. The last one is its own position, or without `causal` the last of the sequence.
 inline int64_t first_seen(const AttentionShape& shape, int64_t position) {
   return shape.window > 0 ? larger(0, position - shape.window + 1) : 0;
 }
 
-/// Keys and values as they lie: numbers, or bytes of rows in another type.
+/// Keys and values in memory: numbers (E is T), or bytes of rows in another type (E is uint8_t).
 template <class E>
 struct RowsFrom {
   const E *keys, *values;
@@ -28,7 +28,7 @@ inline RowsFrom<E> rows_from(const AttentionSequence<T>& s) {
   else
     return {s.keys, s.values};
 }
-/// Where the rows of `count` keys of a head from `first` on begin, and of their values.
+/// Points keys[i] and values[i], for i < count, at the row of key first + i of a head and at that of its value.
 template <class T, class E>
 inline void point_at_pages(const AttentionShape& shape, const AttentionSequence<T>& s, RowsFrom<E> from, int64_t head,
                            int64_t first, int64_t count, const E** keys, const E** values) {
@@ -45,7 +45,7 @@ inline void point_at_pages(const AttentionShape& shape, const AttentionSequence<
       keys[i] = from.keys + at, values[i] = from.values + at;
   }
 }
-/// A block of keys and values as the products load them; rows of another type are decoded into scratch first.
+/// Loads a block of keys and values into the products. Rows of another type are decoded into scratch first.
 template <class T, class E>
 struct LoadedBlock {
   LoadedBlock(Scratch& scratch, int64_t head_dim) : dim(head_dim), stride(padded_dim(head_dim)) {
@@ -81,7 +81,7 @@ inline SeenKeys keys_of(const AttentionShape& shape, const AttentionSequence<T>&
   const int64_t begin = queries_ahead(s) + tile.first;
   return {first_seen(shape, begin), shape.causal ? smaller(begin + tile.count, s.num_keys) : s.num_keys};
 }
-/// Points `next` at the keys of the block at `base`, or of the first block that the tile sees, if that is later.
+/// Points `next` at the keys and values of the block at `base`, or of the first block that the tile sees, if that is later.
 template <class T, class E>
 inline void point_at_next(const AttentionShape& shape, const AttentionSequence<T>& s, AttentionTile tile, int64_t base,
                           NextBlock<E>& next) {

@@ -1,9 +1,9 @@
 #pragma once
-// The two products of an attention tile and what they keep in the cache, for attention_isa.cpp: scores of a query tile
-// against a block of keys, and the weighted sum of the block's values. By vectors in f32, or on the tile unit.
+// The two products of an attention tile, and the buffers that they keep in the cache, for attention_isa.cpp: the scores of a query tile
+// against a block of keys, and the weighted sum of the block's values. VectorProducts uses vectors in f32, TileProducts the tile unit.
 //
-// Both: an element is one chain over the summed dimension, in one order, whatever its neighbours are; a row that is
-// missing (null, or beyond `count`) is zeros. `scores` behind the keys of a block hold anything.
+// In both, an element is one chain over the summed dimension, in one order that does not depend on other elements. A missing row of keys or
+// values (null, or beyond `count`) counts as zeros. Behind the block's last key, `scores` hold anything.
 
 #include "kernels/cpu/attention_table.h"
 #include "kernels/cpu/small_gemm_impl.h"
@@ -22,12 +22,12 @@ struct Scratch {
 };
 inline int64_t whole_lanes(int64_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
 
-/// The rows of keys, then of values, that the next block will load: asked for a few at a time, as the processor has but
-/// some sixteen requests of its own under way.
+/// The rows of keys, then of values, that the next block will load. `fetch` prefetches a few of them at a time, as a core can have only some
+/// sixteen memory requests outstanding.
 template <class T>
 struct NextBlock {
   const T* rows[2 * kKeyBlock];
-  int64_t count, dim, fetched;  // rows
+  int64_t count, dim, fetched;  // count, fetched: rows; dim: elements of a row
   void fetch(int64_t num) {
     for (const int64_t end = fetched + num < count ? fetched + num : count; fetched < end; ++fetched)
       for (int64_t d = 0; d < dim; d += 64 / static_cast<int64_t>(sizeof(T)))
@@ -67,8 +67,8 @@ struct VectorProducts {
 
 #if defined(__AMX_BF16__)
 
-/// Scores are sums of exact products of bf16. The weights go as two bf16 each, the rounded weight and what it lacks: a
-/// weighted sum keeps 16 bits of every weight, for one product more.
+/// Scores are sums of exact products of bf16. Each softmax weight is split into two bf16, the rounded weight and the remainder: so a weighted
+/// sum keeps 16 bits of every weight, at the cost of a second product.
 struct TileProducts {
   TileProducts(Scratch& scratch, int64_t rows, int64_t head_dim)
       : num_rows(rows),
@@ -133,7 +133,7 @@ struct TileProducts {
                        values + column * kKeyBlock, sums, column);
   }
 
-  static constexpr int64_t kWeightSteps = kKeyBlock / kTileDepth;  // of the weights; what they lack has as many
+  static constexpr int64_t kWeightSteps = kKeyBlock / kTileDepth;  // of rounded weights; the remainders have as many
   static constexpr int64_t kStripWeights = 2 * kWeightSteps * kTileElements;
   static bf16* halves(Scratch& scratch, int64_t count) {
     return reinterpret_cast<bf16*>(scratch.rows(1, count / 2).data);
@@ -144,7 +144,7 @@ struct TileProducts {
   bf16* weight_line(int64_t r, int64_t s) {
     return weights + r / kTileRows16 * kStripWeights + s * kTileElements + r % kTileRows16 * kTileDepth;
   }
-  /// Columns [column, column + 32) of c from strips of `a`, `stride` tiles from one to the next.
+  /// Columns [column, column + 32) of c = (kAdd: +=) the strips of `a`, which are `stride` tiles apart, times the panel b.
   template <bool kAdd>
   void multiply(const bf16* a, int64_t depth, int64_t stride, const bf16* b, Rows c, int64_t column) {
     const int64_t strip = stride * kTileElements;
@@ -160,7 +160,7 @@ struct TileProducts {
   const Tiles tiles;
   int64_t num_rows, strips, dim, steps, panels = 0;
   bf16 *query, *keys, *values, *weights;
-  Rows scores, sums;  // (rows up to 32, kKeyBlock), (rows up to 32, dim up to 32)
+  Rows scores, sums;  // (rows rounded up to 32, kKeyBlock), (rows rounded up to 32, dim rounded up to 32)
 };
 
 #endif

@@ -10,17 +10,17 @@
 
 namespace tern {
 
-/// Unpacks `count` blocks to groups; the groups behind are not written. Only types with a scale for each 16 numbers set by_16.
+/// Unpacks `count` blocks to groups; groups behind the last block are not written. Only types with a scale for each 16 numbers set by_16.
 using GroupBlocks = void (*)(const uint8_t* blocks, int64_t count, CodeGroups&);
 using GroupLearnedBlocks = void (*)(const uint8_t* blocks, int64_t count, const RowCodebook&, CodeGroups&);
 struct CodeGroupsTable {
-  GroupBlocks of[kNumWeightTypes];                 // by WeightType, of types with groups and without learned tables
-  GroupLearnedBlocks of_learned[kNumWeightTypes];  // of types with learned tables; nullptr in both: any other type
+  GroupBlocks of[kNumWeightTypes];                 // by WeightType; types with groups and without learned tables
+  GroupLearnedBlocks of_learned[kNumWeightTypes];  // types with learned tables. Any other type: nullptr in both
 };
 TERN_DECLARE_TABLES(CodeGroupsTable, code_groups_table)
 
-// Products on the tile unit (int8_tiles_impl.h). Rows of x stand rounded in strips of 16. A task unpacks a panel, up to
-// kInt8PanelRows rows of w, and multiplies all strips by it. 16 rows of x or w take kInt8StretchBytes for each 256 neighbours.
+// Products on the tile unit (int8_tiles_impl.h). Rows of x are rounded to strips of 16 rows. A task unpacks a panel, up to kInt8PanelRows
+// rows of w, and multiplies all strips with it. 16 rows of x or w take kInt8StretchBytes for each 256 numbers of a row.
 constexpr int64_t kInt8Strip = 16, kInt8PanelRows = 32;
 constexpr int64_t kInt8StretchBytes = 6144;
 struct Int8Strips {
@@ -30,7 +30,7 @@ struct Int8Strips {
 template <class T, class Out>
 using Int8TilePanel = void (*)(const CodedRows& piece, int64_t first, int64_t number, const Int8Strips& x, void* panel,
                                const T* bias, bool add, Out* y, int64_t y_stride);
-/// round_*: a strip from up to 16 rows of x (stride k). The others: all strips times a panel; y and bias begin at its column.
+/// round_*: makes a strip of up to 16 rows of x (stride k). The others multiply all strips with one panel; y and bias begin at its first column.
 struct Int8Tiles {
   void (*round_f32)(const float* x, int64_t rows, int64_t k, void* strip);
   void (*round_bf16)(const tern::bf16* x, int64_t rows, int64_t k, void* strip);

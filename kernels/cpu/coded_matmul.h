@@ -13,7 +13,7 @@
 namespace tern {
 
 /// Whether multiply_coded serves `dtype` on the active instruction set: f32 everywhere, bf16 where products run on
-/// vectors. Not in bf16 on tiles (amx_bf16): there weights are multiplied as they lie, so coded ones are decoded when
+/// vectors. bf16 on tiles (amx_bf16) is not served: there weights are multiplied without packing, so coded ones are decoded when
 /// the model is loaded, or (model/coded_base.h) for the time of a product.
 bool multiplies_coded(DType);
 
@@ -29,7 +29,7 @@ template <class T>
 void multiply_coded_nn(std::span<const T> dy, std::span<const CodedRows> w, int64_t m, int64_t n, int64_t k, bool add,
                        std::span<T> dx);
 
-/// The rows `ids` of a table (count, k): y (ids, k). T is float or bf16. Errors  bug: a row that is not there.
+/// y (ids, k) = the rows `ids` of a table (count, k), decoded. T is float or bf16. Errors  bug: a row that is not there.
 template <class T>
 void gather_coded_rows(const CodedRows& table, int64_t k, std::span<const int32_t> ids, std::span<T> y);
 

@@ -7,9 +7,9 @@
 namespace tern::TERN_ISA_NAMESPACE {
 namespace {
 
-constexpr int64_t kDecoded = 256;  // elements of a row at a time: whole blocks of every type
+constexpr int64_t kDecoded = 256;  // elements of a row that are decoded at a time: whole blocks of every type
 
-/// Elements [begin, begin + count) of a row, rounded to T: in f32, or in bf16 where that is what products take.
+/// Decodes elements [begin, begin + count) of a row and rounds them to T. `out` is f32, or bf16 where products take bf16.
 template <class T>
 inline void decode(const CodedRow& row, int64_t begin, int64_t count, float* out) {
   const BlockDecoder& type = *row.decoder;
@@ -33,7 +33,7 @@ inline void decode(const CodedRow& row, int64_t begin, int64_t count, bf16* out)
   }
 }
 
-/// The rows of one panel, and those of the panel behind it, which are asked for while it is multiplied.
+/// The rows of one panel, and those of the next panel, which are prefetched meanwhile.
 struct CodedPanel {
   CodedRow rows[kPanel], next[kPanel];
   int64_t count, count_next;
@@ -48,20 +48,20 @@ struct CodedPanel {
       if (rows[r].decoder != &decode_table.of[static_cast<int>(type)]) return false;
     return true;
   }
-  /// Asks for what comes behind `elements` of row r of the panel: of it, or of its neighbour in the next panel.
+  /// Prefetches what follows the first `elements` elements of row r: the row's next elements, or at its end the first ones of the next panel's row r.
   void fetch_behind(int64_t r, int64_t elements, int64_t k) const {
     if (elements < k)
       fetch(rows[r], elements, smaller(kDecoded, k - elements));
     else if (r < count_next)
       fetch(next[r], 0, smaller(kDecoded, k));
   }
-  /// Where that lies, of rows that are not coded; without a next panel the row's beginning.
+  /// For rows that are not coded: the address of what follows the first `bytes` bytes of row r; if the next panel has no row r, the row's beginning.
   const uint8_t* behind(int64_t r, int64_t bytes, int64_t row_bytes) const {
     return bytes < row_bytes ? rows[r].at + bytes : r < count_next ? next[r].at : rows[r].at;
   }
 };
 
-/// Elements [k0, k0 + count) of a panel's rows, which are From's, step-major.
+/// Packs elements [k0, k0 + count) of a panel's rows, which hold plain numbers of type From, step-major.
 template <class From, class T>
 void pack_plain(const CodedPanel& w, int64_t k0, int64_t count, int64_t k, T* panel) {
   constexpr int64_t kSize = sizeof(From);
@@ -75,7 +75,7 @@ void pack_plain(const CodedPanel& w, int64_t k0, int64_t count, int64_t k, T* pa
     pack_lanes<From>(at, lanes, count, c, panel, ahead);
   }
 }
-/// The same of rows of any type, decoded and rounded to T.
+/// The same for rows of any type, decoded and rounded to T.
 template <class T>
 void pack_decoded(const CodedPanel& w, int64_t k0, int64_t count, int64_t k, Wide<T>* panel) {
   alignas(64) Wide<T> plain[kLanes * kDecoded];
@@ -91,7 +91,7 @@ void pack_decoded(const CodedPanel& w, int64_t k0, int64_t count, int64_t k, Wid
   }
 }
 
-/// Elements [k0, k0 + count) of a panel's rows, step-major, rounded to T.
+/// Packs elements [k0, k0 + count) of a panel's rows, step-major, rounded to T.
 template <class T>
 void pack(const CodedPanel& w, int64_t k0, int64_t count, int64_t k, Wide<T>* panel) {
   if (w.all(WeightType::bf16)) return pack_plain<bf16>(w, k0, count, k, panel);

@@ -7,15 +7,15 @@
 
 namespace tern {
 
-/// What blocks of learned codes need beside themselves.
+/// What a block of learned codes is decoded with: the tables of its matrix and the scale of its row.
 struct RowCodebook {
   const int8_t* tables = nullptr;
   float scale = 0;  // the row's
 };
 
-/// `count` rows, one behind the other, each of whole blocks of `type`; of any alignment. tables: of a type that has learned
-/// ones (kernels/cpu/learned_codes.h), else nullptr. head_dim > 0: the file interleaves the halves of each head (GGUF's queries
-/// and keys of rotary models): row s·(head_dim/2) + j of a head is its row 2j + s in the file.
+/// `count` rows at `bytes`, one behind the other, each of whole blocks of `type`; of any alignment. tables: the learned tables, if the type has
+/// them (kernels/cpu/learned_codes.h), else nullptr. head_dim > 0: the file interleaves the two halves of each head, as GGUF does for queries
+/// and keys of rotary models. Then row s·(head_dim/2) + j of a head, with s 0 or 1, is row 2j + s of that head in the file.
 struct CodedRows {
   WeightType type;
   const uint8_t* bytes;

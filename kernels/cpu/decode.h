@@ -1,6 +1,6 @@
 #pragma once
-// Numbers of coded weights. A type is a row of base/weight_types.def and a decoder decode_ID in a decode_*_isa.cpp, which
-// is compiled once per instruction set.
+// Decodes coded weights to numbers. Each type has a row in base/weight_types.def and a decoder decode_ID in one of the decode_*_isa.cpp, which
+// are compiled once per instruction set.
 
 #include <cstddef>
 #include <cstdint>
@@ -11,9 +11,9 @@
 namespace tern {
 
 /// Shapes  blocks: whole blocks of `type`, of any alignment; out: their numbers, in order.
-/// Order   every product, sum and difference rounded once, as the format's reference writes them: the same bits under
-///         each instruction set.
-/// Errors  bug: sizes that do not match; a type with learned tables (gather_coded_rows decodes its rows). No byte is refused: any bytes are numbers, infinite or NaN ones too.
+/// Order   each product, sum and difference is rounded by itself, in the order of the format's reference code: the same bits under each
+///         instruction set.
+/// Errors  bug: sizes that do not match; a type with learned tables (gather_coded_rows decodes these). Any bytes are valid; some are infinite or NaN.
 /// Source  gguf 0.19, quants.py; NF4: bitsandbytes 0.50; NF4_1, U4, U3, U2: ours. Judged in model/weight_types_test.cpp.
 void decode_blocks(WeightType type, std::span<const std::byte> blocks, std::span<float> out);
 

@@ -1,6 +1,6 @@
 #pragma once
 // What the decoders of weight types share. Only for decode_*_isa.cpp files, which are compiled once per instruction set.
-// Every product, sum and difference is rounded once, as the format's reference writes it, so all sets give the same bits.
+// Each product, sum and difference is rounded by itself, in the order of the format's reference code, so all sets give the same bits.
 
 #include <cstdint>
 #if defined(__SSE2__)
@@ -28,7 +28,7 @@ inline T number_at(const uint8_t* at) {
   return x;
 }
 
-/// 2^(e − 128) of the byte e: half of what E8M0 says. The two smallest are subnormal.
+/// 2^(e − 128) for the byte e: half of its E8M0 value, 2^(e − 127). The results for e = 0 and e = 1 are subnormal.
 inline float half_power_at(const uint8_t* at) {
   const uint32_t e = *at, bits = e < 2 ? 0x00200000u << e : (e - 1) << 23;
   float x;
@@ -36,7 +36,7 @@ inline float half_power_at(const uint8_t* at) {
   return x;
 }
 
-/// IEEE half precision, without a branch: the exponent is set right by a multiplication, exact for subnormals too.
+/// An IEEE half as a float, without a branch: a multiplication corrects the exponent, exactly, for subnormals too.
 inline float half_at(const uint8_t* at) {
   const uint32_t h = number_at<uint16_t>(at), shifted = (h & 0x7fffu) << 13;
   float x;
@@ -49,7 +49,7 @@ inline float half_at(const uint8_t* at) {
   __builtin_memcpy(&x, &bits, 4);
   return x;
 }
-/// half_at, by one instruction where there is one. (NaNs become quiet.)
+/// half_at, by one instruction where the set has one. (That instruction makes NaNs quiet.)
 inline float half(const uint8_t* at) {
 #if defined(__AVX512F__)
   return _mm_cvtss_f32(_mm_maskz_cvtph_ps(0xf, _mm_cvtsi32_si128(number_at<uint16_t>(at))));
@@ -72,8 +72,8 @@ inline Vec halves(VecU16 x) {
 #endif
 }
 
-/// ±(the row's scale · the block's), by a block's first byte (kernels/cpu/learned_codes.h). Without a branch: signs follow no
-/// pattern that the processor could foresee.
+/// The signed scale of a block of learned codes, ±(the row's scale · the block's), from the block's first byte
+/// (kernels/cpu/learned_codes.h). Without a branch, as branch prediction could not learn the signs.
 inline float learned_scale(uint8_t byte, const RowCodebook& row) {
   const float scale = row.scale * kBlockScales[byte >> 2 & 31];
   uint32_t bits;
@@ -84,7 +84,7 @@ inline float learned_scale(uint8_t byte, const RowCodebook& row) {
   return x;
 }
 
-/// kLanes bytes, widened.
+/// kLanes unsigned bytes, each widened to 32 bits.
 inline VecInt bytes_at(const uint8_t* at) {
 #if defined(__AVX512F__)
   return (VecInt)_mm512_maskz_cvtepu8_epi32(0xffff, _mm_loadu_si128(reinterpret_cast<const __m128i*>(at)));
@@ -113,7 +113,7 @@ inline VecInt bits_from(uint32_t bits, int i) {
   return (VecInt)((VecUint)splat_int(static_cast<int32_t>(bits >> i)) >> place & 1u);
 }
 
-/// y = scale·code [+ add, − take] for 16 codes, which `codes` makes kLanes at a time from their first number.
+/// y[i] = scale·code [+ add or − take] for 16 codes; codes(i) gives kLanes codes, from number i on.
 template <class Codes>
 inline void scaled_16(float scale, float* y, Codes codes) {
   for (int i = 0; i < 16; i += kLanes) store(y + i, splat(scale) * floats_of(codes(i)));
@@ -127,11 +127,11 @@ inline void scaled_16_minus(float scale, float take, float* y, Codes codes) {
   for (int i = 0; i < 16; i += kLanes) store(y + i, splat(scale) * floats_of(codes(i)) - splat(take));
 }
 
-/// y = scale·table[code] of the low nibbles of 16 bytes, then of the high ones.
+/// y[i] = scale·table[low nibble of q[i]] and y[16 + i] = scale·table[high nibble of q[i]], for 16 bytes q.
 inline void look_up_nibbles(const float* table, const uint8_t* q, float scale, float* y) {
 #if defined(__AVX512F__)
   const __m512i codes = _mm512_maskz_cvtepu8_epi32(0xffff, _mm_loadu_si128(reinterpret_cast<const __m128i*>(q)));
-  const Vec numbers = load(table);  // vpermps reads the four lowest bits of a place
+  const Vec numbers = load(table);  // vpermps reads the four lowest bits of an index
   store(y, splat(scale) * (Vec)_mm512_maskz_permutexvar_ps(0xffff, codes, numbers));
   const __m512i high = (__m512i)((VecUint)codes >> 4);
   store(y + 16, splat(scale) * (Vec)_mm512_maskz_permutexvar_ps(0xffff, high, numbers));

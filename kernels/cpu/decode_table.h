@@ -9,7 +9,7 @@
 
 namespace tern {
 
-/// `count` blocks, one behind the other, to their numbers.
+/// Decodes `count` blocks, one behind the other, to their numbers.
 using DecodeBlocks = void (*)(const uint8_t* blocks, int64_t count, float* out);
 using DecodeLearnedBlocks = void (*)(const uint8_t* blocks, int64_t count, const RowCodebook&, float* out);
 struct BlockDecoder {

@@ -1,13 +1,13 @@
 #pragma once
-// Loops over the vectors of a range, for *_isa.cpp files: whole vectors first, then one tail, by the same operations,
-// so that an element's bits do not depend on where the range begins or ends.
+// Loops over a range of elements, for *_isa.cpp files: whole vectors first, then one tail. Both use the same operations, so that an element's
+// bits do not depend on where the range begins or ends.
 
 #include "kernels/cpu/lanes_impl.h"
 
 namespace tern::TERN_ISA_NAMESPACE {
 namespace {
 
-/// n lanes, n <= kLanes; a whole vector by the plain instruction.
+/// Loads the first n lanes, n <= kLanes; the other lanes are zero. n == kLanes takes the unmasked load.
 template <class T>
 inline Vec load_some(const T* p, int64_t n) {
   return n == kLanes ? load(p) : load(p, n);

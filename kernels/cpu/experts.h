@@ -1,28 +1,28 @@
 #pragma once
-// The rows of a mixture of experts around its matrix products: sorted by expert, scaled, multiplied and added to their tokens. A
-// token's results depend on its own row alone, and are the same bits on every instruction set. kernels/cpu/router.h chooses the
-// experts; kernels/ref/experts_ref.h is the twin.
+// What a mixture of experts does with rows around its matrix products: it sorts them by expert, scales them, takes dot products of them, and
+// adds them to their tokens. A token's results depend on its own row alone, and are the same bits on every instruction set.
+// kernels/cpu/router.h chooses the experts; kernels/ref/experts_ref.h is the twin.
 //
-// Letters: T tokens, E experts, K chosen for each token, R = T·K rows, sorted by expert, within one by token. Elements
-// of rows are of type X: float or bf16; numbers of the router are floats.
+// Letters: T tokens, E experts, K chosen for each token, R = T·K rows, sorted by expert and, within an expert, by token.
+// Elements of rows are of type X: float or bf16; weights, factors, dot products and sigmoids are floats.
 //
-// Order of all: a row's numbers are made by one thread in the order the formula says, whoever else is in the batch.
+// Order, of every function: one thread computes a row's numbers, in the order of the formula, whatever else is in the batch.
 
 #include <cstdint>
 #include <span>
 
 namespace tern {
 
-/// Shapes  chosen (T, K); begin (E + 1): rows begin[e] to begin[e + 1] are expert e's; tokens (R): whose row it is;
-///         rows (T, K): where a token's row at its k-th chosen expert lies.
+/// Shapes  chosen (T, K); begin (E + 1): expert e has rows begin[e] to begin[e + 1] - 1; tokens (R): the token of each row;
+///         rows (T, K): the row of a token at its k-th chosen expert.
 /// Errors  TERN_CHECK: ids outside [0, E), 2³¹ rows or more, sizes of the spans.
 void sort_by_expert(std::span<const int32_t> chosen, int64_t top_k, std::span<int32_t> begin, std::span<int32_t> tokens,
                     std::span<int32_t> rows);
 
 /// y row t = (y row t if `add`) + Σ_k weights[t, k]·x row rows[t, k].
-/// Shapes  x (R, width); rows, weights (T, K); empty weights: each is 1; y (T, width), not x.
+/// Shapes  x (R, width); rows, weights (T, K); without weights each is 1; y (T, width), not the memory of x.
 /// Order   k ascending, summed in float and rounded to X once.
-/// Errors  none: model/ has made the shapes.
+/// Errors  none: model/ passes shapes that match.
 template <class X>
 void combine_rows(std::span<const X> x, int64_t width, std::span<const int32_t> rows, std::span<const float> weights,
                   bool add, std::span<X> y);

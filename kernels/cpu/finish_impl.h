@@ -1,13 +1,13 @@
 #pragma once
-// The end of a product's tile. Only for *_isa.cpp files.
+// The last step of a product's tile: adds the bias and writes the result. Only for *_isa.cpp files.
 
 #include "kernels/cpu/lanes_impl.h"
 
 namespace tern::TERN_ISA_NAMESPACE {
 namespace {
 
-/// y (rows, columns; stride) = sums (rows, columns; width) + bias, or y + (sums + bias): in f32, rounded once. Sums are
-/// readable to the end of a vector.
+/// y (rows, columns; row stride `stride`) = sums (rows, columns; row stride `width`) + bias; if `add`, y + (sums + bias). Computed in f32,
+/// rounded once. Each row of `sums` must be readable to the end of its last vector.
 template <class T, class Out>
 void finish(const float* sums, int64_t width, int64_t rows, int64_t columns, const T* bias, bool add, Out* y,
             int64_t stride) {

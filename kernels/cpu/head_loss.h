@@ -5,8 +5,8 @@
 //   z = x·wᵀ,  loss_r = log Σ_v exp z_rv - z_r,target,  dz = scale·(softmax(z) - onehot(target)),
 //   dx = dz·w,  dw += dzᵀ·x
 //
-// Two passes over the vocabulary. The first makes tiles of z and keeps e = exp(z - top) in bf16, where `top` is any
-// number that keeps e finite, and sums of e in f32. The second makes dz = e·exp(top - lse)·scale, less scale at the
+// Two passes over the vocabulary. The first makes tiles of z. It keeps e = exp(z - top) in bf16, where `top` is any
+// number that keeps e finite, and sums e in f32. The second makes dz = e·exp(top - lse)·scale, minus scale at the
 // target, and both products of dz. So the loss is that of f32 logits. dz is off by two roundings to bf16; dz of logits
 // kept in f32 would be off by one.
 

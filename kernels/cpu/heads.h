@@ -1,14 +1,14 @@
 #pragma once
-// Pieces of rows: what stands between attention, which sees heads of one length side by side, and matrices whose rows
-// hold them otherwise (latent attention). Plain loops over threads, the same for every instruction set; a row is one
-// thread's. kernels/ref/heads_ref.h is the twin.
+// Copies of pieces of rows. Attention takes heads of one length side by side; the matrices of latent attention hold them in another order, and
+// these functions convert between the two. Plain loops over threads, the same for every instruction set; one thread handles a row.
+// kernels/ref/heads_ref.h is the twin.
 
 #include <cstdint>
 #include <span>
 
 namespace tern {
 
-/// Where H pieces of rows stand: row r's piece h begins at element r·stride + at + h·step.
+/// Where the H pieces of each row lie: piece h of row r begins at element r·stride + at + h·step.
 struct HeadPieces {
   int64_t stride, at, step = 0;  // step 0: every h is the same piece
 };
@@ -20,7 +20,7 @@ struct HeadShape {
 // Shapes  the pieces of a row lie within it; from and to are not the same memory. T float or bf16.
 // Errors  TERN_CHECK: a piece beyond a span's end.
 
-/// The pieces of `from` become those of `to`.
+/// Copies each piece of `from` to the same piece of `to`. The first HeadPieces is that of `from`, the second that of `to`.
 template <class T>
 void copy_heads(HeadShape, std::span<const T> from, HeadPieces, std::span<T> to, HeadPieces);
 /// The pieces become zero.

@@ -1,8 +1,8 @@
 #pragma once
-// Integer products of coded weights on the tile unit (AMX-int8; coded_int8.h says which numbers). Only for *_isa.cpp files.
-// A tile of sums is 16 rows of x by 16 rows of w, over one group of 32 neighbours or, for types with a scale for each 16, over
-// half of one: scales differ from group to group. Sums are exact integers; the chains of one group stay in registers for the
-// whole row, so a group is taken through all stretches of 256 neighbours before the next.
+// Integer products of coded weights on the tile unit (AMX-int8); coded_int8.h says what is computed. Only for *_isa.cpp files.
+// A row consists of stretches of 256 numbers, each of 8 groups of 32. A tile holds exact integer sums of 16 rows of x by 16 rows of w over
+// one group, or over half a group for types with a scale for each 16 numbers, as scales differ from group to group. Group g of every
+// stretch adds to f32 chain g. The loop takes group 0 of all stretches, then group 1, and so on, so that a group's chains stay in registers.
 
 #if defined(__AMX_INT8__)
 
@@ -14,20 +14,20 @@ namespace tern::TERN_ISA_NAMESPACE {
 namespace {
 
 constexpr int kTileRows = 16;
-/// 32 neighbours of 16 rows of x, rounded; behind the last row and the rows' end zeros. Lane r of a vector is of row r.
+/// One group of 16 rows of x, rounded; zeros where a row is missing, or behind a row's end. Lane r of each vector belongs to row r.
 struct XGroup {
   alignas(64) int8_t codes[kTileRows][32];
   Vec scales, sums, sums_of_16[2];  // as in Rounded
 };
-/// 32 neighbours of 16 rows of w. codes: fours of neighbours of all rows side by side. Lane r is of row r.
+/// One group of 16 rows of w. codes[i]: codes 4i to 4i + 3 of each of the 16 rows, row after row. Lane r of each vector belongs to row r.
 struct WGroup {
   alignas(64) int8_t codes[8][4 * kTileRows];
-  Vec scales[2], leasts[2];  // by_16: of first and second sixteens; else the first alone
+  Vec scales[2], leasts[2];  // by_16: [0] of the first 16 numbers, [1] of the second 16; else only [0], of all 32
 };
 static_assert(8 * sizeof(XGroup) == kInt8StretchBytes && 8 * sizeof(WGroup) == kInt8StretchBytes);
-// Of 16 rows the g-th groups of all stretches stand one after the other: that of stretch s at [g * stretches + s].
+// The groups of 16 rows are ordered in memory by group, then by stretch: group g of stretch s stands at [g * stretches + s].
 
-/// The tile state of this thread, while this lives. depth: neighbours of a sum, 32 or 16.
+/// Configures this thread's tiles for the lifetime of the object. depth: the products of a sum, 32 or 16.
 struct Int8TileState {
   explicit Int8TileState(int depth) {
     struct alignas(64) {
@@ -46,7 +46,7 @@ struct Int8TileState {
   ~Int8TileState() { _tile_release(); }
 };
 
-/// Begins the sums of one group, or of its half, in a tile of its own: kParity of the stretch, kHalf of the group.
+/// Begins the sums over a group, or over its half kHalf, in the tile 2·kParity + kHalf. kParity: whether the step (see `step`) is even or odd.
 template <int kParity, int kHalf>
 inline __attribute__((always_inline)) void begin_sums(const int8_t* x, const int8_t* w) {
   if constexpr (kHalf == 0) {
@@ -56,7 +56,7 @@ inline __attribute__((always_inline)) void begin_sums(const int8_t* x, const int
     _tile_loadd(5, x, 32);
     _tile_loadd(7, w, 4 * kTileRows);
   }
-  // The intrinsics take names of tiles, not numbers.
+  // The intrinsics take only literal numbers of tiles.
   if constexpr (kParity == 0 && kHalf == 0) {
     _tile_zero(0);
     _tile_dpbssd(0, 4, 6);
@@ -71,7 +71,7 @@ inline __attribute__((always_inline)) void begin_sums(const int8_t* x, const int
     _tile_dpbssd(3, 5, 7);
   }
 }
-/// c (rows of x, rows of w) = those sums.
+/// c (rows of x, rows of w) = the sums that begin_sums<kParity, kHalf> began.
 template <int kParity, int kHalf>
 inline __attribute__((always_inline)) void end_sums(VecInt (&c)[kTileRows]) {
   if constexpr (kParity == 0 && kHalf == 0)
@@ -84,7 +84,7 @@ inline __attribute__((always_inline)) void end_sums(VecInt (&c)[kTileRows]) {
     _tile_stored(3, c, 4 * kTileRows);
 }
 
-/// chains[r] += the products of one group of row r of x with 16 rows of w, from its sums.
+/// The scales for add_group, which adds to chains[r] the products of one group of row r of x with 16 rows of w, given their integer sums c.
 struct GroupScales {
   Vec w, least;
   const Vec &x, &sums;
@@ -99,8 +99,8 @@ inline __attribute__((always_inline)) void add_group(const VecInt (&c)[kTileRows
   }
 }
 
-/// One step: sums of a group that were fetched before are added to its chains. Sums are begun two steps ahead and fetched one ahead,
-/// so that neither the unit nor the vectors wait for the other. x, w: of this step; c: of both parities.
+/// One step takes one group of one stretch: it scales the sums that were fetched before and adds them to the group's chains. It also begins the
+/// sums of the step after the next and fetches those of the next step, so that neither the tile unit nor the vector units wait for the other.
 template <bool kBy16, bool kLeasts, int kParity>
 inline __attribute__((always_inline)) void step(const XGroup* x, const WGroup* w, bool begins, bool ends,
                                                 VecInt (&c)[2][kBy16 ? 2 : 1][kTileRows], Vec (&chains)[kTileRows]) {
@@ -125,17 +125,17 @@ inline __attribute__((always_inline)) void step(const XGroup* x, const WGroup* w
   }
 }
 
-/// sums (16 rows of x; stride): the products with 16 rows of w.
+/// sums (16 rows of x, 16 rows of w; row stride `stride`) = the products of the rows.
 template <bool kBy16, bool kLeasts>
 void multiply_tiles(const XGroup* x, const WGroup* w, int64_t stretches, float* sums, int64_t stride) {
   alignas(64) Vec of_groups[8][kTileRows];
   alignas(64) VecInt c[2][kBy16 ? 2 : 1][kTileRows];
-  asm volatile("" ::: "memory");  // what was stored is in memory: GCC 12's intrinsics do not say that the unit reads it
+  asm volatile("" ::: "memory");  // a compiler barrier: GCC 12's intrinsics do not say that the unit reads memory
   Vec chains[kTileRows];
 #pragma GCC unroll 16
   for (int r = 0; r < kTileRows; ++r) chains[r] = splat(0.0f);
   Vec(*to)[kTileRows] = of_groups;
-  int64_t left = stretches;  // of the group
+  int64_t left = stretches;  // stretches of this group that are still to come
   const auto end_of_step = [&]() __attribute__((always_inline)) {
     if (--left > 0) return;
 #pragma GCC unroll 16
@@ -155,13 +155,13 @@ void multiply_tiles(const XGroup* x, const WGroup* w, int64_t stretches, float* 
     step<kBy16, kLeasts, 1>(x + 1, w + 1, t > 2, t > 2, c, chains);
     end_of_step();
   }
-  for (int r = 0; r < kTileRows; ++r) {  // sum_of_chains
+  for (int r = 0; r < kTileRows; ++r) {  // in the order of sum_of_chains
     const auto pair = [&](int g) { return of_groups[g][r] + of_groups[g + 4][r]; };
     store(sums + r * stride, (pair(0) + pair(2)) + (pair(1) + pair(3)));
   }
 }
 
-/// 16 rows of one stretch of w, whose codes and scales were unpacked, to its groups, which are `stretches` apart.
+/// Writes one stretch of 16 rows of w, unpacked to `rows` and `scales`, to its 8 groups, which stand `stretches` apart in `to`.
 inline void arrange(const Stretch (&rows)[kTileRows], const Scales (&scales)[kTileRows], bool by_16, WGroup* to,
                     int64_t stretches) {
   Vec v[kTileRows];
@@ -170,7 +170,7 @@ inline void arrange(const Stretch (&rows)[kTileRows], const Scales (&scales)[kTi
     transpose(v);
     for (int i = 0; i < kTileRows; ++i) put(i, v[i]);
   };
-  const auto put_codes = [&](int odd, int from) {  // dword 4l + i of a row: its i-th four of group 2l + odd
+  const auto put_codes = [&](int odd, int from) {  // dword 4l + i of a row: the i-th four codes of group 2l + odd
     return
         [=](int i, Vec fours) { __builtin_memcpy(to[(i / 4 * 2 + odd) * stretches].codes[from + i % 4], &fours, 64); };
   };

@@ -1,6 +1,6 @@
 #pragma once
-// The tables of GGUF's IQ2 and IQ3 types, written by dev/golden/iq_grids.py from the format's package (gguf 0.19). A
-// point's numbers by their place among the levels of its type, the first lowest: 8 of two bits (IQ2), 4 of three (IQ3).
+// The tables of GGUF's IQ2 and IQ3 types, written by dev/golden/iq_grids.py from the format's package (gguf 0.19). An entry packs the level
+// indices of a point's numbers, the first in the lowest bits: 8 indices of two bits each (IQ2), or 4 of three bits each (IQ3).
 
 #include <cstdint>
 

@@ -1,6 +1,6 @@
 #pragma once
-// Rows of a cache as numbers of T, for attention_isa.cpp: the bits of read_kv_row (kv_rows.h), under every set. Plain
-// loops over bytes, which become vectors.
+// Decodes rows of a cache to numbers of T, for attention_isa.cpp, with the bits of read_kv_row (kv_rows.h) under every instruction set.
+// Plain loops over bytes, which compilers vectorize.
 
 #include <cstdint>
 
@@ -34,7 +34,7 @@ inline void decode_kv_row(KvType type, const uint8_t* row, int64_t numbers, T* _
   for (int64_t i = half; i < numbers; ++i) put(scale * static_cast<float>((codes[i - half] >> 4) - 8), out + i);
 }
 
-/// `count` rows of keys or values side by side in scratch, `stride` numbers from one to the next; a null row stays null.
+/// Decodes `count` rows of keys or values into scratch, `stride` numbers apart. decoded[i] points at row i, or is null where rows[i] is null.
 template <class T>
 inline void decode_kv_rows(KvType type, const uint8_t* const* rows, int64_t count, int64_t numbers, int64_t stride,
                            T* scratch, const T** decoded) {

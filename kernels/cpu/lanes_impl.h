@@ -58,8 +58,8 @@ inline float as_float(bf16 x) {
 inline float as_float(float x) { return x; }
 
 inline Vec widen(VecU16 x) { return (Vec)(__builtin_convertvector(x, VecUint) << 16); }
-/// Round to nearest even, NaN stays NaN: the bits of to_bf16. (vcvtneps2bf16 flushes subnormals: it is taken where none
-/// is among the lanes.)
+/// Rounds to the nearest bf16, ties to even; NaN stays NaN: the bits of to_bf16. (vcvtneps2bf16 flushes subnormals to zero, so it is used only
+/// if no lane is subnormal.)
 inline VecU16 narrow(Vec x) {
 #if defined(__AVX512BF16__)
   constexpr int kSubnormal = 0x20;
@@ -92,7 +92,7 @@ inline void store(bf16* p, Vec v) {
   __builtin_memcpy(p, &narrowed, sizeof narrowed);
 }
 
-// Tails: the first n lanes, 0 <= n <= kLanes; the rest reads as zero and is not written.
+// Tails: the first n lanes, 0 <= n <= kLanes. A load sets the other lanes to zero; a store does not write them.
 #if defined(__AVX512F__)
 inline __mmask16 first_lanes(int64_t n) { return static_cast<__mmask16>((1u << n) - 1u); }
 inline Vec load(const float* p, int64_t n) { return _mm512_maskz_loadu_ps(first_lanes(n), p); }
@@ -144,7 +144,7 @@ inline Vec select(VecInt mask, Vec a, Vec b) { return (Vec)(((VecInt)a & mask) |
 /// a > b ? a : b, so a NaN in a yields b.
 inline Vec max(Vec a, Vec b) {
 #if defined(__AVX512F__)
-  return _mm512_maskz_max_ps(0xffff, a, b);  // all lanes; the plain one warns of its undefined source in g++ 12
+  return _mm512_maskz_max_ps(0xffff, a, b);  // all lanes; for the unmasked form g++ 12 warns of an undefined source
 #else
   return select(a > b, a, b);
 #endif
@@ -158,7 +158,7 @@ inline Vec min(Vec a, Vec b) {
 }
 inline Vec abs(Vec a) { return (Vec)((VecInt)a & 0x7fffffff); }
 
-/// Folds v by halves until lane 0 holds all lanes, in one fixed order.
+/// Combines all lanes of v in one fixed order: folds the upper half onto the lower half until one lane is left.
 template <class Fold>
 inline float fold_lanes(Vec v, Fold fold) {
 #if defined(__AVX512F__)

@@ -1,11 +1,11 @@
 #pragma once
 // LC4, LC3, LC2: numbers coded by tables that were learned for their matrix. Beside its rows a matrix has four tables
-// (kCodeTables, base/weight_type.h) of 2^bits int8 each. A row is its scale (bf16) and blocks of 32 numbers; a block is one byte
-// that says how its numbers are made of a table, and their codes:
-//   byte    bit 7 the sign, bits 2 to 6 i: the scale kBlockScales[i] = 2^(-i/8), bits 0 and 1 the table
+// (kCodeTables, base/weight_type.h) of 2^bits int8 each. A row is its scale (bf16), then blocks of 32 numbers. A block is one byte with
+// its sign, scale and choice of a table, then the codes of its numbers:
+//   byte    bit 7: the sign; bits 2 to 6: i, for the block's scale kBlockScales[i] = 2^(-i/8); bits 0 and 1: which of the four tables
 //   number  x = s·table[code],  s = ±(scale of the row · scale of the block), each product rounded once
 //   codes   LC4: 16 bytes, low nibbles are numbers 0 to 15, high ones 16 to 31
-//           LC2: 8 bytes, pair j of byte i is number 8j + i
+//           LC2: 8 bytes; the bits 2j and 2j + 1 of byte i are number 8j + i
 //           LC3: the lower two bits as LC2; then 4 bytes, bit n of the little-endian word is the upper bit of number n
 // Bytes of a matrix (N, K): N·(2 + K/32 + K·bits/8) + 4·2^bits. Source: ours, after LCQ (Cai et al. 2024, arXiv:2405.20973, the
 // abstract): the codebooks of all blocks, as rows of a matrix, have a rank of at most 4, as each is one of the four tables times a number.

@@ -1,6 +1,6 @@
 #pragma once
 // Our own matrix products. A result element is one f32 sum over K in one fixed order that depends on K and the instruction set
-// alone, never on the number of rows, neighbours or threads: kernels are row-invariant. T is float or bf16: inputs in T, sums
+// alone, never on the number of rows, on other rows or on threads: kernels are row-invariant. T is float or bf16: inputs in T, sums
 // in f32, results rounded to the output type once.
 // Twin: kernels/ref/matmul_ref.h.
 
@@ -16,7 +16,7 @@ namespace tern {
 /// Bytes of a packed weight (n, k): panels of rows. Within a panel the outer index is the column (for bf16 a pair of
 /// columns), the inner index the row. Rows that the last panel lacks are zero.
 int64_t packed_bytes(DType, int64_t n, int64_t k);
-/// Packs w (n, k) row-major into `packed` (packed_bytes). The layout belongs to the active instruction set
+/// Packs w (n, k) row-major into `packed` (packed_bytes). The layout depends on the active instruction set
 /// (kernels/dispatch.h).
 template <class T>
 void pack_weight(std::span<const T> w, int64_t n, int64_t k, std::span<std::byte> packed);
@@ -33,15 +33,15 @@ template <class T, class Out>
 void multiply_exact(std::span<const T> x, std::span<const std::byte> packed, std::span<const T> bias, int64_t m,
                     int64_t n, int64_t k, bool add, std::span<Out> y);
 
-/// Whether multiply_plain serves weights of this dtype on the active instruction set: then packing brings nothing (the
-/// packed layout is the plain one).
+/// Whether multiply_plain serves weights of this dtype on the active instruction set. If so, packing gains nothing, as the
+/// packed layout is the plain one.
 bool reads_plain_weights(DType);
-/// multiply_exact with the rows of w as they lie, in pieces one below the other (n rows together): the same bits.
+/// multiply_exact with w not packed: its rows in pieces, one below the other (n rows together). The same bits.
 template <class T, class Out>
 void multiply_plain(std::span<const T> x, std::span<const WeightRows<T>> w, std::span<const T> bias, int64_t m,
                     int64_t n, int64_t k, bool add, std::span<Out> y);
 
-/// Plain-layout products for training where oneDNN does not multiply, and for --multiply exact.
+/// Products with matrices that are not packed, for training where oneDNN is not used, and for --multiply exact.
 /// Order: fixed over the summed dimension.
 /// dx (m, k) = dy (m, n) · w (n, k);  if `add`, dx +=.
 template <class T>
@@ -51,8 +51,8 @@ void multiply_nn(std::span<const T> dy, std::span<const T> w, int64_t m, int64_t
 template <class T>
 void multiply_tn(std::span<const T> dy, std::span<const T> x, int64_t m, int64_t n, int64_t k, std::span<float> dw);
 
-/// What threads keep (thread_scratch.h) for products of up to m rows, in this order: multiply_exact and multiply_plain;
-/// multiply_nn; multiply_tn. Never less for more rows.
+/// What threads keep (thread_scratch.h) for products of up to m rows. forward: multiply_exact and multiply_plain; nn: multiply_nn;
+/// tn: multiply_tn. More rows never give fewer bytes.
 ThreadBytes forward_thread_bytes(DType, int64_t m, int64_t n, int64_t k);
 ThreadBytes nn_thread_bytes(DType, int64_t m, int64_t n, int64_t k);
 ThreadBytes tn_thread_bytes(DType, int64_t m, int64_t n, int64_t k);

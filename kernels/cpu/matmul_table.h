@@ -19,14 +19,14 @@ struct MatmulTable {
                      bf16* y);
   void (*exact_bf16_to_f32)(const bf16* x, const bf16* packed, const bf16* bias, int64_t m, int64_t n, int64_t k,
                             bool add, float* y);
-  /// The exact products of rows that are coded: w (n, k) in pieces, one below the other.
+  /// exact_* with the rows of w (n, k) coded, in pieces, one below the other.
   void (*coded_f32)(const float* x, const CodedRows* pieces, const float* bias, int64_t m, int64_t n, int64_t k,
                     bool add, float* y);
   void (*coded_bf16)(const bf16* x, const CodedRows* pieces, const bf16* bias, int64_t m, int64_t n, int64_t k,
                      bool add, bf16* y);
   void (*coded_bf16_to_f32)(const bf16* x, const CodedRows* pieces, const bf16* bias, int64_t m, int64_t n, int64_t k,
                             bool add, float* y);
-  /// nn of rows that are coded.
+  /// nn_* with the rows of w coded.
   void (*coded_nn_f32)(const float* dy, const CodedRows* pieces, int64_t m, int64_t n, int64_t k, bool add, float* dx);
   void (*coded_nn_bf16)(const bf16* dy, const CodedRows* pieces, int64_t m, int64_t n, int64_t k, bool add, bf16* dx);
   /// Numbers [0, k) of one row.
@@ -36,7 +36,7 @@ struct MatmulTable {
   void (*nn_bf16)(const bf16* dy, const bf16* w, int64_t m, int64_t n, int64_t k, bool add, bf16* dx);
   void (*tn_f32)(const float* dy, const float* x, int64_t m, int64_t n, int64_t k, float* dw);
   void (*tn_bf16)(const bf16* dy, const bf16* x, int64_t m, int64_t n, int64_t k, float* dw);
-  /// kernels/cpu/symmetric_matmul.h before the mirror: what lies above the diagonal may be written too, or not.
+  /// The products of kernels/cpu/symmetric_matmul.h, not mirrored yet: elements above the diagonal may be written or not. gram_lower adds to a.
   void (*square_lower)(const float* a, int64_t n, float* y);
   void (*gram_lower)(const float* x, int64_t m, int64_t k, float* a);
 };

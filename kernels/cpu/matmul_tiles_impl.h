@@ -12,18 +12,18 @@ namespace tern::TERN_ISA_NAMESPACE {
 namespace {
 
 #if defined(__AVX512F__)
-constexpr int kVecs = 4, kTileRows = 6;  // 24 accumulators, 4 columns vectors, 1 broadcast: 29 of 32 registers
+constexpr int kVecs = 4, kTileRows = 6;  // 24 accumulators, 4 vectors of columns, 1 broadcast: 29 of 32 registers
 #elif defined(__FMA__)
-// 12 accumulators, 2 columns vectors, 1 broadcast, 1 mask of bf16: 16 registers
+// 12 accumulators, 2 vectors of columns, 1 broadcast, 1 mask for bf16: 16 registers
 constexpr int kVecs = 2, kTileRows = 6;
 #else
-constexpr int kVecs = 2, kTileRows = 4;  // 8 accumulators of SSE2's 16 registers; the products need one each
+constexpr int kVecs = 2, kTileRows = 4;  // 8 accumulators of SSE2's 16 registers; each product needs another one
 #endif
 constexpr int kPanel = kVecs * kLanes;
-constexpr int64_t kBlockRows = 96;          // accumulators of a block: 96 × 64 × 4 = 24 KiB, with the panel in L2
+constexpr int64_t kBlockRows = 96;          // rows; 96 × 64 × 4 = 24 KiB of accumulators, in L2 with the panel
 constexpr int64_t kParallelFrom = 1 << 16;  // multiply-adds: below, starting threads costs more than it gives
 
-/// Elements of the summed dimension held at once: 32 KiB of a panel, so that it stays in L1 while the rows pass by.
+/// Elements of the summed dimension taken at a time: 32 KiB of a panel, so that it stays in L1 while all rows are multiplied with it.
 template <class T>
 constexpr int64_t kBlockSum = 512 / static_cast<int64_t>(sizeof(T));
 /// Elements per step of the summed dimension: bf16 goes in pairs, lower half first, as vdpbf16ps wants them.
@@ -45,7 +45,7 @@ constexpr int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
 // --- one step of a chain -------------------------------------------------------------------------------------------
 
-/// c += a·b. On AVX2 in the form that keeps c in its register: compilers take others and copy the sum afterwards.
+/// c += a·b. On AVX2 by the form of the instruction that writes into c's register: compilers choose other forms and copy the sum afterwards.
 inline __attribute__((always_inline)) Vec add_product(Vec a, Vec b, Vec c) {
 #if defined(__FMA__) && !defined(__AVX512F__)
   asm("vfmadd231ps %2, %1, %0" : "+x"(c) : "x"(a), "x"(b));
@@ -115,8 +115,8 @@ struct Left {
   int64_t row_stride, step_stride;
 };
 
-/// The rows of a tile at one step: rows 0 to 2 from `low` on, rows 3 to 5 from `high` on, so that each address is a register, or two of
-/// them and a scale.
+/// The rows of a tile at one step: rows 0 to 2 from `low` on, rows 3 to 5 from `high` on. So each address is one register, or two registers
+/// and a scale.
 template <class L>
 struct TileRows {
   const char* low;
@@ -131,8 +131,8 @@ struct TileRows {
   void advance(int64_t bytes) { low += bytes, high += bytes; }
 };
 
-/// Where accumulators fill the registers, compilers load other operands early and spill them. After this they know nothing of where
-/// rows lie, so they load one at a time.
+/// Where accumulators fill the registers, compilers load other operands early and spill them. This hides from the compiler where the rows lie,
+/// so it loads from one row at a time.
 template <class L>
 inline __attribute__((always_inline)) void keep_in_registers([[maybe_unused]] Vec (&sums)[kVecs],
                                                              [[maybe_unused]] TileRows<L>& rows) {
@@ -141,8 +141,8 @@ inline __attribute__((always_inline)) void keep_in_registers([[maybe_unused]] Ve
 #endif
 }
 
-/// c (R, kPanel) += the column of R elements (pairs) of rows times the row of the panel at b. Last: an unpaired element, whose
-/// partner is zero in the packed panel and must not be read in the row.
+/// One step: c (R, kPanel) += one element (bf16: one pair) of each of R rows times the panel's elements (pairs) at b. Last: a last element of bf16
+/// without a partner; the partner is zero in the packed panel and must not be read from the row.
 template <int R, bool Last, class Step, class L, class T>
 inline __attribute__((always_inline)) void step(Vec (&c)[R][kVecs], TileRows<L>& rows, const T* b) {
   Step panel[kVecs];
@@ -175,13 +175,13 @@ inline __attribute__((always_inline)) void steps(Vec (&c)[R][kVecs], TileRows<bf
 }
 
 #if !defined(__AVX512BF16__)
-/// Half of a panel's pairs beside elements that are f32.
+/// One half of each pair of a bf16 panel, for a left operand in f32.
 template <bool Upper>
 struct WidenedHalf : Bf16Half<Upper> {
   static WidenedHalf columns(const bf16* p) { return {Bf16Half<Upper>::columns(p)}; }
   static WidenedHalf broadcast(const float* p) { return {{splat(p[Upper])}}; }
 };
-/// The elements are f32 and even in number.
+/// A left operand in f32 with an even number of elements, times a panel of bf16.
 template <int R, bool Last>
 inline __attribute__((always_inline)) void steps(Vec (&c)[R][kVecs], TileRows<float>& rows, const bf16* b) {
   step<R, false, WidenedHalf<false>>(c, rows, b);
@@ -189,7 +189,7 @@ inline __attribute__((always_inline)) void steps(Vec (&c)[R][kVecs], TileRows<fl
 }
 #endif
 
-/// What is asked for while a tile is made: a place, and the bytes to the next step's place. Asking beyond the end does nothing.
+/// What is prefetched while a tile is computed: an address, and the bytes to the next step's address. Addresses beyond the end do no harm.
 struct Ahead {
   const char* at;
   int64_t bytes;
@@ -217,8 +217,8 @@ void tile(Left<L> left, const T* b, int64_t count, float* acc, Ahead ahead) {
     for (int v = 0; v < kVecs; ++v) store(acc + r * kPanel + v * kLanes, c[r][v]);
 }
 
-/// next: the block of a panel that comes after b, if it may lie in memory: it is prefetched into L2, a share by each tile of this
-/// block: with few rows one tile ends too soon to prefetch all of it.
+/// acc (rows, kPanel) += the left rows times `count` elements of the panel b. next: the block of the panel that follows b, or null. The tiles
+/// prefetch it into L2, each a share of it, as with few rows one tile ends too soon to prefetch all of it.
 template <class L, class T>
 void tiles(Left<L> left, int64_t rows, const T* b, int64_t count, float* acc, const T* next = nullptr) {
   constexpr int64_t kStepBytes = kPanel * kStep<T> * static_cast<int64_t>(sizeof(T));
@@ -234,8 +234,8 @@ void tiles(Left<L> left, int64_t rows, const T* b, int64_t count, float* acc, co
   if (kTileRows > 5 && rows == 5) tile<5>(left, b, count, acc, ahead);
 }
 
-/// Rows of the left operand as tiles take them, `count` elements of each from x on. Where T is widened, in `wide` (rows,
-/// kBlockSum), with a zero behind an odd number.
+/// The left operand as tiles take it: `count` elements of each of `rows` rows, from x on. If T is widened, they are written to `wide` (rows,
+/// kBlockSum), with a zero behind an odd number of them.
 template <class T>
 Left<Wide<T>> left_rows(const T* x, int64_t stride, int64_t rows, int64_t count, int64_t step, Wide<T>* wide) {
   if constexpr (!kWidens<T>) {
@@ -252,8 +252,8 @@ Left<Wide<T>> left_rows(const T* x, int64_t stride, int64_t rows, int64_t count,
 template <class T>
 constexpr int64_t kWidened = kWidens<T> ? kBlockRows* kBlockSum<T> : 1;
 
-/// Panels that share what is made of a block of the left operand, which takes about a third of a panel's time: the number, up to `most`,
-/// for which the busiest thread ends earliest; half a group is added for what other programs on the cores take.
+/// How many panels share one widened or packed block of the left operand, which takes about a third of a panel's time to make: the number, up to
+/// `most`, for which the busiest thread ends earliest. Half a group is added for the time that other programs take on the cores.
 constexpr int64_t kMostTogether = kPanel < 64 ? 8 : 4;
 inline int64_t panels_together(int64_t panels, int64_t blocks, int64_t most = kMostTogether) {
   const int64_t threads = omp_get_max_threads();
@@ -277,7 +277,7 @@ constexpr int64_t kRowsAhead = 8;
 template <class T>
 constexpr int64_t kLine = 64 / static_cast<int64_t>(sizeof(T));
 
-/// Rows s of src (count, columns; stride) to dst (count, width) in f32, columns beyond `columns` zero.
+/// Copies rows of src (count, columns; row stride `stride`) to dst (count, width) in f32; columns from `columns` on become zero.
 template <class T>
 void pack_rows(const T* src, int64_t stride, int64_t count, int64_t columns, int64_t width, float* dst) {
   for (int64_t s = 0; s < count; ++s)
@@ -295,8 +295,8 @@ void pack_rows(const bf16* src, int64_t stride, int64_t count, int64_t columns, 
     const bf16* upper = s + 1 < count ? lower + stride : nullptr;
     for (int64_t c = 0; c < width; c += kLanes) {
       const int64_t left = columns - c, n = left < 0 ? 0 : smaller(left, kLanes);
-      const bool full = n == kLanes;  // without AVX-512 a part of a line is read element by element
-      const VecUint low = (VecUint)(full ? load(lower + c) : load(lower + c, n)) >> 16;  // widened: the upper half
+      const bool full = n == kLanes;  // a whole vector is loaded without a mask
+      const VecUint low = (VecUint)(full ? load(lower + c) : load(lower + c, n)) >> 16;  // bf16 is in the upper half
       const VecUint high = (VecUint)(!upper ? splat(0.0f) : full ? load(upper + c) : load(upper + c, n));
       const VecUint pairs = low | high;
       __builtin_memcpy(dst + s * width + 2 * c, &pairs, sizeof pairs);
@@ -305,8 +305,8 @@ void pack_rows(const bf16* src, int64_t stride, int64_t count, int64_t columns, 
 }
 #endif
 
-/// Rows s of src (count, columns; stride) to as many panels as hold them, one behind another, each of Sum elements. The lines of a
-/// row are read together: no cache may hold them until the next panel.
+/// Packs rows of src (count, columns; row stride `stride`) into as many panels as they need, one behind another, each with room for Sum rows.
+/// Each row is read to its end before the next: its cache lines may not be cached any more when the next panel is packed.
 template <int64_t Sum, class T>
 void pack_panels(const T* src, int64_t stride, int64_t count, int64_t columns, Wide<T>* dst) {
   constexpr int64_t kAt = kStep<Wide<T>>;
@@ -316,19 +316,19 @@ void pack_panels(const T* src, int64_t stride, int64_t count, int64_t columns, W
                 dst + c * Sum + s * kPanel);
 }
 
-/// Elements of each of kLanes rows that are transposed at once, in steps of 4 bytes.
+/// Elements of each of the kLanes rows that are transposed at once: kLanes steps of 4 bytes.
 template <class T>
 constexpr int64_t kSquareOf = kLanes* kStep<T>;
 
-/// kFull: no row is missing. A branch for each of them keeps the square in memory: with AVX2 three times the time.
+/// The whole squares of pack_lanes. kFull: no row is missing. A branch per row would keep the square in memory: with AVX2 three times the time.
 template <bool kFull, class From, class T>
 inline void pack_squares(const uint8_t* const* from, const uint8_t* const* ahead, int64_t rows, int64_t squares,
                          int64_t column, T* panel) {
   constexpr int64_t kSquare = kSquareOf<From>, kSize = sizeof(From), kAt = kStep<T>;
-  const uint8_t* row[kLanes];  // in registers: what is stored might be an element of `from`, as far as compilers know
+  const uint8_t* row[kLanes];  // in registers: for all that compilers know, a store to `panel` may change `from`
 #pragma GCC unroll 16
   for (int64_t i = 0; i < kLanes; ++i) row[i] = from[i];
-  for (int64_t k0 = 0; k0 < squares; k0 += kSquare) {  // a line of each row at a time
+  for (int64_t k0 = 0; k0 < squares; k0 += kSquare) {  // with AVX-512 a cache line of each row at a time
     if (ahead && k0 * kSize % 64 == 0)
       for (int64_t i = 0; i < kLanes; ++i) __builtin_prefetch(ahead[i] + k0 * kSize, 0, 2);
     Vec v[kLanes];
@@ -342,16 +342,16 @@ inline void pack_squares(const uint8_t* const* from, const uint8_t* const* ahead
     for (int64_t i = 0; i < kLanes; ++i) {
       if constexpr (std::is_same_v<From, T>) {
         __builtin_memcpy(panel + ((k0 / kAt + i) * kPanel + column) * kAt, &v[i], sizeof v[i]);
-      } else {  // pairs of bf16: the lower ones, then the upper ones
+      } else {  // pairs of bf16 become two rows of f32: the lower elements, then the upper ones
         float* const to = panel + (k0 + 2 * i) * kPanel + column;
         store(to, (Vec)((VecUint)v[i] << 16)), store(to + kPanel, (Vec)((VecUint)v[i] & 0xffff0000u));
       }
     }
   }
 }
-/// Up to kLanes rows of `count` elements (of any alignment) to columns [column, column + kLanes) of a panel, step-major
-/// (pairs of elements for bf16), what is missing zero: squares of kLanes rows by kLanes steps of 4 bytes are transposed
-/// in registers. From: T, or bf16 that becomes f32. ahead: as many rows that are asked for meanwhile.
+/// Packs up to kLanes rows of `count` elements (of any alignment) to columns [column, column + kLanes) of a panel, step-major (in pairs for bf16);
+/// what is missing becomes zero. Squares of kLanes rows by kLanes steps of 4 bytes are transposed in registers. From: T, or bf16 that is widened
+/// to f32. ahead: kLanes addresses of rows to prefetch meanwhile, or null.
 template <class From, class T>
 void pack_lanes(const uint8_t* const* from, int64_t rows, int64_t count, int64_t column, T* panel,
                 const uint8_t* const* ahead = nullptr) {
@@ -373,8 +373,8 @@ void pack_lanes(const uint8_t* const* from, int64_t rows, int64_t count, int64_t
     }
 }
 
-/// Weight w (n, k) to panels; within a panel step-major, kPanel rows side by side (pairs of them for bf16): squares of
-/// kLanes rows by kLanes steps of 4 bytes are transposed in registers.
+/// Packs the weight w (n, k) into panels of kPanel rows. A panel is step-major: it holds element 0 (for bf16 elements 0 and 1) of its rows side
+/// by side, then the next element (pair). Squares of kLanes rows by kLanes steps of 4 bytes are transposed in registers.
 template <class T>
 void pack(const T* w, int64_t n, int64_t k, T* packed) {
   constexpr int64_t kAt = kStep<T>;

@@ -1,5 +1,5 @@
 #pragma once
-// The loops of one instruction set on one thread; matrix_units.cpp runs them on all.
+// The multiply-add loops of one instruction set, each for one thread; matrix_units.cpp runs them on all threads.
 
 #include <cstdint>
 
@@ -8,13 +8,13 @@
 namespace tern {
 
 struct UnitLoop {
-  float (*run)(int64_t steps, const float* ones);  // ones (64); the sum of all results
-  int64_t multiply_adds;                           // of a step
+  float (*run)(int64_t steps, const float* ones);  // ones: 64 times 1; returns the sum of all results
+  int64_t multiply_adds;                           // in one step
   const char* name;
 };
 struct MatrixUnitsTable {
   UnitLoop f32;
-  UnitLoop bfloat16;  // bf16; without `run`: the set has no instruction for it
+  UnitLoop bfloat16;  // of bf16; a null `run`: the set has no instruction that multiplies bf16
 };
 TERN_DECLARE_TABLES(MatrixUnitsTable, matrix_units_table)
 

@@ -14,7 +14,7 @@ struct NormKernels {
   void (*rms)(const T* x, const T* w, float offset, float eps, int64_t rows, int64_t width, T* y, float* rstd);
   void (*rms_input)(const T* dy, const T* x, const T* w, float offset, const float* rstd, int64_t rows, int64_t width,
                     T* dx, bool add);
-  // columns [begin, end) of rows of `width`
+  // sums over rows of `width`, for columns [begin, end) only; layer_weight likewise
   void (*rms_weight)(const T* dy, const T* x, const float* rstd, int64_t rows, int64_t width, int64_t begin,
                      int64_t end, float* dw);
   void (*layer)(const T* x, const T* w, const T* b, float eps, int64_t rows, int64_t width, T* y, float* mean,

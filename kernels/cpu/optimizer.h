@@ -30,9 +30,9 @@ struct SgdStep {
 void sgd_step(const SgdStep&, std::span<const float> gradient, std::span<float> weight, std::span<float> velocity,
               std::span<bf16> compute);
 
-/// Momentum with a look ahead (Nesterov), in the gradient's place: b = keep·b + take·g;  g = take·g + keep·b.
+/// Nesterov momentum; the look-ahead gradient replaces g: g = take·g;  b = keep·b + g;  g = g + keep·b. b is `buffer`.
 void look_ahead(double keep, double take, std::span<float> gradient, std::span<float> buffer);
-/// w -= decay·w + step·u; u becomes zero.
+/// w -= decay·w + step·u, with u = direction; u becomes zero.
 void direction_step(double decay, double step, std::span<float> direction, std::span<float> weight,
                     std::span<bf16> compute);
 
@@ -51,11 +51,11 @@ void lion_step(const LionStep&, std::span<float> gradient, std::span<float> weig
 struct LambSums {
   double weight = 0, direction = 0;  // Σ w², Σ r²
 };
-/// The moments as AdamW's; r = m/(1-β1^t) / (sqrt(v)/sqrt(1-β2^t) + ε) + wd·w. Gives Σ w² and Σ r², in doubles, and the gradient
+/// Updates the moments as AdamW does; r = m/(1-β1^t) / (sqrt(v)/sqrt(1-β2^t) + ε) + wd·w. Returns Σ w² and Σ r², in doubles. The gradient
 /// becomes zero. One thread. Source: You et al. 2020, arXiv:1904.00962, algorithm 2.
 LambSums lamb_moments(const AdamwStep&, std::span<float> gradient, std::span<const float> weight, std::span<float> m,
                       std::span<float> v);
-/// w -= lr·ratio·r, with r of the same numbers as lamb_moments.
+/// w -= lr·ratio·r, with r computed as in lamb_moments.
 void lamb_step(const AdamwStep&, double ratio, std::span<float> weight, std::span<const float> m,
                std::span<const float> v, std::span<bf16> compute);
 
@@ -65,9 +65,9 @@ struct ScheduleFreeStep {
   double gradient_scale;
   double average_weight;  // c below: the weight of this step in the average x
 };
-/// Schedule-free AdamW. x is the average that is saved, y = x + (1-β1) d where gradients are taken, d = z - x:
-/// v = β2 v + (1-β2) g²;  u = g / (sqrt(v/(1-β2^t)) + ε) + wd·y;  e = d - lr·u;  x += c·e;  d = (1-c)·e;  y anew.
-/// That is z -= lr·u, x = (1-c) x + c z of Defazio et al. 2024, arXiv:2405.15682, with d kept in the place of z. y is the
+/// Schedule-free AdamW. x is the average, which is saved; y = x + (1-β1) d is where gradients are taken; d = z - x. A step:
+/// v = β2 v + (1-β2) g²;  u = g / (sqrt(v/(1-β2^t)) + ε) + wd·y;  e = d - lr·u;  x += c·e;  d = (1-c)·e;  y = x + (1-β1) d.
+/// These are the steps z -= lr·u, x = (1-c) x + c z of Defazio et al. 2024, arXiv:2405.15682, with d stored instead of z. y is the
 /// weights, f32 or bf16. The gradient becomes zero.
 void schedule_free_step(const ScheduleFreeStep&, std::span<float> gradient, std::span<float> x, std::span<float> d,
                         std::span<float> v, std::span<float> y);

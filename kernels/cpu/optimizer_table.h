@@ -1,5 +1,5 @@
 #pragma once
-// The optimizer kernels of one instruction set, with the step's scalars worked out; optimizer.cpp splits elements over
+// The optimizer kernels of one instruction set. Their scalars are computed once per step; optimizer.cpp splits elements over
 // threads.
 
 #include <cstdint>

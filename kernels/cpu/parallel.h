@@ -33,9 +33,9 @@ void parallel_ranges(int64_t count, int64_t grain, int64_t unit, Body body) {
   errors.rethrow();
 }
 
-/// Elements that repay waking a thread: about 10 µs of one core.
+/// How many elements repay waking a thread: about 10 µs of one core.
 constexpr int64_t kParallelGrain = 32768;
-/// The rows of `width` elements that repay waking a thread.
+/// How many rows of `width` elements repay waking a thread.
 constexpr int64_t row_grain(int64_t width) {
   return std::max<int64_t>(1, kParallelGrain / std::max<int64_t>(width, 1));
 }

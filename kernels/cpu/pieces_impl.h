@@ -1,6 +1,6 @@
 #pragma once
-// A kernel's scratch, handed out piece by piece by the code that also counts it. With internal linkage: *_isa.cpp files
-// include it too (README.md, one hazard).
+// Hands out a kernel's scratch piece by piece; the same code counts its bytes. Everything has internal linkage, as *_isa.cpp files include
+// this header, too (kernels/README.md, one hazard).
 
 #include <cstdint>
 
@@ -9,7 +9,7 @@
 namespace tern {
 namespace {
 
-/// Each piece begins on a cache line if `at` does; with no memory behind it, it only counts.
+/// Each piece begins on a cache line if `at` does. If `at` is null, take() only counts, and returns null.
 struct Pieces {
   void* at;
   int64_t taken = 0;

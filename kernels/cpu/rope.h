@@ -11,9 +11,9 @@ namespace tern {
 struct RopeShape {
   int64_t rows, row_stride, heads, head_dim, rotary_dim;
 };
-/// Rotates `heads` heads of every row in place by its position; `inverse` turns the other way, which is the backward.
+/// Rotates `heads` heads of every row in place by its position. `inverse` rotates the other way, as the backward pass does.
 /// Shapes  x: rows of `row_stride` elements, the heads stand first in each row,
-///         `head_dim` apart; the first `rotary_dim` elements of a head are turned.
+///         `head_dim` apart; the first `rotary_dim` elements of a head are rotated.
 ///         cos, sin (num_positions, rotary_dim/2). positions (rows), each <
 ///         num_positions.
 /// Source  Su et al. 2021, arXiv:2104.09864; pairing as in transformers' rotate_half.

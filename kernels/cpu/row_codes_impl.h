@@ -1,10 +1,10 @@
 #pragma once
-// How types of coded weights give their integers to row_dots_impl.h in registers (AVX2 and AVX-512). Only for *_isa.cpp files.
-// A vector of codes has kCodeLanes lanes of 16 bytes, each of another group of 32 neighbours, kApart groups from the one before it.
-// A type is a struct: kBytes hold kNumbers neighbours. scales(): those of the 8 groups of 32 of 256 neighbours (kScalesOf16: of
-// their first sixteens, then of their second ones), and with kLeasts the offsets. codes<j>(): the first sixteen integers of groups
-// j, j + kApart and so on, then their second sixteen, from 0 to kMost; kAnySign: from -128 to 127. kLess: what is subtracted from
-// them before they are scaled, 0, 8 or 32. Layouts: beside the decoders (decode_*_isa.cpp).
+// Unpacks coded weights to integer codes in registers, for row_dots_impl.h (AVX2 and AVX-512). Only for *_isa.cpp files. A stretch is 256
+// consecutive numbers of a row, 8 groups of 32. A vector of codes has kCodeLanes lanes of 16 codes; the groups of its lanes are kApart apart.
+// Each weight type is a struct; kBytes bytes hold kNumbers numbers. scales() gives the scales of a stretch's groups, and with kLeasts their
+// offsets: one vector, or with kScalesOf16 two, for the groups' first 16 numbers and for their second 16. codes<j>() gives the first 16 codes
+// of groups j, j + kApart and so on, and their second 16: from 0 to kMost, or with kAnySign from -128 to 127. kLess (0, 8 or 32) is to be
+// subtracted from each code before it is scaled. Layouts: beside the decoders (decode_*_isa.cpp).
 
 #include "kernels/cpu/decode_impl.h"
 
@@ -12,14 +12,14 @@
 namespace tern::TERN_ISA_NAMESPACE {
 namespace {
 
-/// What most types are.
+/// The defaults of the types below.
 struct Dots {
   static constexpr int kMost = 15, kLess = 0;
   static constexpr bool kAnySign = false, kLeasts = false, kScalesOf16 = false;
-  static constexpr int64_t kTogether = 1;  // stretches of 256 whose scales are made before their products
+  static constexpr int64_t kTogether = 1;  // stretches whose scales are made before the products of any of them
 };
 
-/// Of the eight groups of 32 of 256 neighbours one number each.
+/// One number for each of the eight groups of a stretch.
 typedef float Eight __attribute__((vector_size(32)));
 typedef int32_t EightInt __attribute__((vector_size(32)));
 inline Eight eight(float x) { return _mm256_set1_ps(x); }
@@ -27,7 +27,7 @@ inline Eight eight_floats(EightInt v) { return __builtin_convertvector(v, Eight)
 inline Eight eight_bytes(__m128i bytes) { return eight_floats((EightInt)_mm256_cvtepu8_epi32(bytes)); }
 inline Eight eight_signed_bytes(__m128i bytes) { return eight_floats((EightInt)_mm256_cvtepi8_epi32(bytes)); }
 
-/// Eight halves that are kStride bytes apart.
+/// Eight half-precision numbers that are kStride bytes apart, as floats.
 template <int64_t kStride>
 inline Eight half_scales(const uint8_t* at) {
   __m128i h = _mm_cvtsi32_si128(number_at<uint16_t>(at));
@@ -51,7 +51,7 @@ inline __m128i load_8_twice(const uint8_t* at) { return _mm_set1_epi64x(number_a
 #if defined(__AVX512F__)
 typedef __m512i Codes;
 constexpr int64_t kCodeLanes = 4;
-/// of(lane) in each lane.
+/// A vector whose lane l is of(l).
 template <class Of>
 inline Codes lanes_of(const Of& of) {
   const __m512i two = _mm512_mask_broadcast_i32x4(_mm512_zextsi128_si512(of(0)), 0xf0, of(1));
@@ -59,9 +59,9 @@ inline Codes lanes_of(const Of& of) {
 }
 inline Codes every_lane(__m128i x) { return _mm512_maskz_broadcast_i32x4(0xffff, x); }
 inline Codes every_byte(int byte) { return _mm512_set1_epi8(static_cast<char>(byte)); }
-/// Of each lane's 16 bytes those that `at` names.
+/// In each lane, byte i of the result is byte at[i] of the lane's 16 bytes.
 inline Codes look_up(Codes bytes, Codes at) { return _mm512_shuffle_epi8(bytes, at); }
-/// `as` where a byte of x has the one bit that `bit` has, else zero.
+/// Byte by byte: `as` where x has the one bit that is set in `bit`, else zero.
 inline Codes where_set(Codes x, Codes bit, int as) {
   return _mm512_maskz_set1_epi8(_mm512_test_epi8_mask(x, bit), static_cast<char>(as));
 }
@@ -81,23 +81,23 @@ constexpr int64_t kApart = 8 / kCodeLanes;
 
 typedef uint16_t Words __attribute__((vector_size(sizeof(Codes))));
 typedef uint64_t Longs __attribute__((vector_size(sizeof(Codes))));
-// Shifts to the right; bits pass from byte to byte.
+// Shifts of 16-bit words, right and left: bits cross between the two bytes of a word.
 inline Codes shifted(Codes x, int by) { return (Codes)((Words)x >> static_cast<uint16_t>(by)); }
 inline Codes shifted_left(Codes x, int by) { return (Codes)((Words)x << static_cast<uint16_t>(by)); }
-/// Lane l by by[l % kCodeLanes].
+/// Lane l shifted right by by[l] bits.
 inline Codes shifted_lanes(Codes x, const uint64_t (&by)[4]) {
   Longs each;
   for (int64_t i = 0; i < 2 * kCodeLanes; ++i) each[i] = by[i / 2];
   return (Codes)((Longs)x >> each);
 }
-/// The lower half of each lane by `low`, its upper half by `high`.
+/// The lower half of each lane shifted right by `low` bits, its upper half by `high` bits.
 inline Codes shifted_halves(Codes x, uint64_t low, uint64_t high) {
   Longs each;
   for (int64_t i = 0; i < 2 * kCodeLanes; ++i) each[i] = i % 2 == 0 ? low : high;
   return (Codes)((Longs)x >> each);
 }
 
-/// 16 bytes to each lane, from places kStride bytes apart.
+/// Loads 16 bytes into each lane; the lanes' addresses are kStride bytes apart.
 template <int64_t kStride>
 inline Codes load_lanes(const uint8_t* at) {
   return lanes_of([&](int64_t lane) { return load_16(at + lane * kStride); });
@@ -138,13 +138,13 @@ struct DotsQ4_1 : Dots {
   }
 };
 
-/// Blocks of Q4_K and Q5_K: scales and offsets of eight sub-blocks.
+/// What Q4_K and Q5_K share: the scales and offsets of eight sub-blocks, and the low four bits of codes.
 struct DotsK : Dots {
   static constexpr int64_t kNumbers = 256;
   static constexpr bool kLeasts = true;
   static void scales(const uint8_t* b, const RowCodebook&, Eight* to, Eight* leasts) {
-    // Twelve bytes, in fours lo, mid, hi: scales and minima 0 to 3 are the lower six bits of lo and of mid; 4 to 7 are the low and
-    // the high nibbles of hi, with the upper two bits of lo and of mid above them.
+    // Twelve bytes: four each of lo, mid and hi. Scales 0 to 3 are the lower six bits of lo, minima 0 to 3 those of mid. Scales 4 to 7 are the
+    // low nibbles of hi below the upper two bits of lo; minima 4 to 7 are the high nibbles of hi below the upper two bits of mid.
     const __m128i all = load_16(b + 4);
     const __m128i nibbles = _mm_srlv_epi32(_mm_shuffle_epi32(all, 0xaa), _mm_setr_epi32(0, 4, 0, 0));
     const __m128i upper = _mm_and_si128(_mm_srli_epi16(all, 2), _mm_set1_epi8(48));
@@ -153,7 +153,7 @@ struct DotsK : Dots {
     to[0] = eight(half(b)) * eight_bytes(joined);
     leasts[0] = eight(-half(b + 2)) * eight_bytes(_mm_unpackhi_epi64(joined, joined));
   }
-  /// The low or the high nibbles of 32 bytes for two sub-blocks, as j is even or odd.
+  /// Each 32 bytes hold two sub-blocks: the even one (even j) in the low nibbles, the odd one in the high nibbles.
   template <int j>
   static void nibbles(const uint8_t* q, Codes* first, Codes* second) {
     q += j / 2 * 32;
@@ -174,7 +174,7 @@ struct DotsQ5K : DotsK {
   template <int j>
   static void codes(const uint8_t* b, const RowCodebook&, Codes* first, Codes* second) {
     nibbles<j>(b + 48, first, second);
-    const auto fifth = [](const uint8_t* at) {  // bit g is that of sub-block g
+    const auto fifth = [](const uint8_t* at) {  // bit g of a byte belongs to sub-block g
       const Codes at_j = shifted_lanes(every_lane(load_16(at)), {0, kApart, 2 * kApart, 3 * kApart});
       return shifted_left(at_j, 4 - j) & every_byte(16);
     };
@@ -193,7 +193,7 @@ struct DotsQ6K : Dots {
   }
   template <int j>
   static void codes(const uint8_t* b, const RowCodebook&, Codes* first, Codes* second) {
-    // Of group g the nibbles at 64·(g / 4) + 32·(g % 2), low ones where g % 4 < 2; the pairs 2·(g % 4) of 32·(g / 4).
+    // Group g: its low bits are nibbles at 64·(g / 4) + 32·(g % 2), the low ones if g % 4 < 2; its upper two, from bit 2·(g % 4), at 32·(g / 4).
     constexpr auto group = [](int64_t lane) { return j + lane * kApart; };
     constexpr uint64_t to_nibble[4] = {group(0) % 4 < 2 ? 0 : 4, group(1) % 4 < 2 ? 0 : 4, group(2) % 4 < 2 ? 0 : 4,
                                        group(3) % 4 < 2 ? 0 : 4};
@@ -210,15 +210,15 @@ struct DotsQ6K : Dots {
 
 #if defined(__AVX512VBMI__)
 
-/// Learned codes with all tables of a matrix in one vector: a number's place there is its block's table, then its code.
+/// Learned codes, with all tables of a matrix in one vector. A number's index there is its block's table number, then (the lower bits) its code.
 template <int kBits>
 struct DotsLearned : Dots {
   static constexpr int64_t kNumbers = 32, kBytes = 1 + 4 * kBits;
   static constexpr bool kAnySign = true;
-  /// The first bytes of eight blocks, in the lower half.
+  /// The first byte of each of eight blocks, in the lower half of the result.
   static __m128i first_bytes(const uint8_t* b) {
     constexpr int64_t kSecond =
-        8 * kBytes - 64 < 64 ? 8 * kBytes - 64 : 64;  // a load that ends with the blocks, or joins the first
+        8 * kBytes - 64 < 64 ? 8 * kBytes - 64 : 64;  // second load: ends with the blocks, or follows the first
     const auto place = [](int64_t block) {
       return static_cast<char>(block * kBytes < 64 ? block * kBytes : 64 + block * kBytes - kSecond);
     };
@@ -232,16 +232,16 @@ struct DotsLearned : Dots {
     const EightInt first = (EightInt)_mm256_cvtepu8_epi32(first_bytes(b));
     const VecInt at = __builtin_shufflevector(first >> 2, first, 0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 3, 4, 5, 6, 7);
     const VecInt all =
-        (VecInt)_mm512_permutex2var_ps(_mm512_loadu_ps(kBlockScales), (__m512i)at,  // its lower five bits
+        (VecInt)_mm512_permutex2var_ps(_mm512_loadu_ps(kBlockScales), (__m512i)at,  // indexed by its lower five bits
                                        _mm512_loadu_ps(kBlockScales + 16));
     const EightInt of = __builtin_shufflevector(all, all, 0, 1, 2, 3, 4, 5, 6, 7);
     to[0] = eight(row.scale) * (Eight)(of ^ ((first << 24) & static_cast<int>(0x80000000u)));
   }
-  /// Places of eight bytes from `first` on, twice.
+  /// The indices of eight bytes, first to first + 7, twice.
   static __m128i eight_twice(int64_t first) { return _mm_set1_epi64x(0x0706050403020100 + 0x0101010101010101 * first); }
-  /// Byte i of a lane becomes eight bits, from bit `first` + i on, of its half of the lane.
+  /// Byte i of a lane becomes eight bits of the lane's half that it is in: those from bit `first` + i on.
   static Codes eight_bits_from(Codes x, int64_t first) {
-    const int64_t places = 0x0706050403020100 + 0x0101010101010101 * (first + 64);  // 64 apart they are the same
+    const int64_t places = 0x0706050403020100 + 0x0101010101010101 * (first + 64);  // bit positions count modulo 64
     const Codes from = every_lane(_mm_set_epi64x(places + 0x0808080808080808, places));
     return _mm512_maskz_multishift_epi64_epi8(~__mmask64{0}, from, x);
   }
@@ -260,7 +260,7 @@ struct DotsLearned : Dots {
       const Codes nibbles = load_lanes<kApart * kBytes>(block(0) + 1);
       at[0] = place(nibbles, 15, table), at[1] = place(shifted(nibbles, 4), 15, table);
     } else {
-      // 16 bytes hold a block and more; those of the eighth block end with it.
+      // The 16 bytes loaded for a block reach beyond its end; those for the eighth block end with it, and begin before it.
       constexpr auto more = [](int64_t lane) { return j + lane * kApart == 7 ? 16 - kBytes : 0; };
       const Codes bytes = lanes_of([&](int64_t lane) { return load_16(block(lane) - more(lane)); });
       const Codes pairs = look_up(bytes, lanes_of([&](int64_t lane) { return eight_twice(more(lane) + 1); }));
@@ -283,7 +283,7 @@ struct DotsLearned : Dots {
 
 #else
 
-/// By a block's first byte: its sign and scale (learned_codes.h).
+/// The signed scale of a block, for each value of its first byte (learned_codes.h).
 struct SignedScales {
   float of[256];
 };
@@ -294,7 +294,7 @@ constexpr SignedScales signed_scales() {
   return scales;
 }
 constexpr SignedScales kSignedScales = signed_scales();
-/// learned_scale of eight blocks by their first bytes, which are kStride apart.
+/// learned_scale of eight blocks, whose first bytes are kStride bytes apart.
 template <int64_t kStride>
 inline Eight learned_scales(const uint8_t* at, float scale) {
   const auto of = [&](int block) { return kSignedScales.of[at[block * kStride]]; };
@@ -304,12 +304,12 @@ inline Eight learned_scales(const uint8_t* at, float scale) {
 template <int kBits>
 struct DotsLearned : Dots {
   static constexpr int64_t kNumbers = 32, kBytes = 1 + 4 * kBits;
-  static constexpr int64_t kTogether = 2;  // LC4: 9 -> 13 billion products a second of one core, one row of x
+  static constexpr int64_t kTogether = 2;  // LC4, one row of x: a core does 13 instead of 9 billion products a second
   static constexpr bool kAnySign = true;
   static void scales(const uint8_t* b, const RowCodebook& row, Eight* to, Eight*) {
     to[0] = learned_scales<kBytes>(b, row.scale);
   }
-  /// A block's table, in the first 2^kBits bytes at least.
+  /// A block's table, in the first 2^kBits bytes of the result.
   static __m128i table_of(const uint8_t* block, const RowCodebook& row) {
     const int8_t* table = row.tables + (*block & 3) * (1 << kBits);
     if (kBits == 4) return load_16(reinterpret_cast<const uint8_t*>(table));
@@ -333,7 +333,7 @@ struct DotsLearned : Dots {
     if constexpr (kBits == 3) {
       const Codes upper = lanes_of([&](int64_t lane) { return _mm_set1_epi32(number_at<int32_t>(block(lane) + 9)); });
       const auto bit = _mm_set1_epi64x(static_cast<int64_t>(0x8040201008040201));
-      const auto byte = [](int64_t of) {  // the first eight numbers from one byte, the other eight from the next
+      const auto byte = [](int64_t of) {  // byte `of` for the first eight numbers, the next byte for the others
         return every_lane(_mm_set_epi64x(0x0101010101010101 * (of + 1), 0x0101010101010101 * of));
       };
       at[0] = at[0] | where_set(look_up(upper, byte(0)), every_lane(bit), 4);

@@ -1,6 +1,6 @@
 #pragma once
-// Products of one coded row and up to eight rounded rows of x, the codes unpacked in registers (AVX2 and AVX-512; coded_int8.h
-// says which numbers). Only for *_isa.cpp files.
+// Dot products of one coded row and up to eight rounded rows of x, with the codes unpacked in registers (AVX2 and AVX-512). coded_int8.h
+// says what is computed. Only for *_isa.cpp files.
 
 #include "kernels/cpu/row_codes_impl.h"
 
@@ -14,9 +14,9 @@ inline Eight eight_floats(EightInt v) { return __builtin_convertvector(v, Eight)
 constexpr int64_t kCodeLanes = 1, kApart = 8;
 #endif
 
-/// A stretch of a row of x: 256 neighbours, rounded; behind the row's end zeros. codes: in the order of row_codes_impl.h's vectors.
-/// sums: a group's scale times the sum of its codes; sums_of_16: the same of its first and of its second sixteen. less: -128
-/// times the sums of the first and of the second sixteen codes, for products with codes of w that are too large by a constant.
+/// One stretch of a row of x: 256 consecutive numbers, rounded; zeros behind the row's end. codes: in the order of row_codes_impl.h's vectors.
+/// sums: each group's scale times the sum of its codes; sums_of_16: the same for its first 16 codes and for its second 16. less: -128 times
+/// the sums of a group's first and second 16 codes, which corrects products with codes of w that are too large by a constant.
 struct Rounded {
   alignas(64) int8_t codes[256];
   Eight scales, sums, sums_of_16[2];
@@ -36,8 +36,8 @@ inline Eight fused(Eight a, Eight b, Eight c) {
   __builtin_memcpy(&c, to, 32);
   return c;
 #else
-  // In doubles products are exact. Their sum is rounded to odd: where its last bit is even, it moves by one towards what was
-  // rounded away. So rounding it to f32 rounds the exact sum (Boldo and Melquiond 2008, IEEE Trans. Computers 57(4)).
+  // In doubles products are exact. The sum with c is rounded to odd: if it is inexact and its last bit even, it moves by one unit towards the exact
+  // sum. Rounding it to f32 then gives the same as rounding the exact sum (Boldo and Melquiond 2008, IEEE Trans. Computers 57(4)).
   typedef double Doubles __attribute__((vector_size(64)));
   typedef int64_t Bits __attribute__((vector_size(64)));
   const Doubles product = __builtin_convertvector(a, Doubles) * __builtin_convertvector(b, Doubles);
@@ -50,7 +50,7 @@ inline Eight fused(Eight a, Eight b, Eight c) {
 #endif
 }
 
-/// The end of a product: chains 4, 2 and 1 apart.
+/// The last step of a product: adds the chains that are 4 apart, then 2 apart, then 1 apart.
 inline float sum_of_chains(const Eight& chains) {
   typedef float Four __attribute__((vector_size(16)));
   Four halves[2];
@@ -59,16 +59,16 @@ inline float sum_of_chains(const Eight& chains) {
   return (d[0] + d[2]) + (d[1] + d[3]);
 }
 
-/// to[r·stride], for r < rows: the product of a row of w, of `groups` groups of 32 neighbours, with row r of x, which stands
-/// at x + r·x_stride.
+/// Writes to to[r·stride], for each r < rows, the product of a row of w, which has `groups` groups of 32 numbers, with row r of x, which
+/// begins at x + r·x_stride.
 using RowDots = void (*)(const uint8_t* blocks, const RowCodebook&, int64_t groups, const Rounded* x, int64_t x_stride,
                          int64_t rows, float* to, int64_t stride);
-constexpr int64_t kDotRows = 8;  // of x at most: with 2,048 numbers they stay in L1
+constexpr int64_t kDotRows = 8;  // rows of x at most: with 2,048 numbers each they stay in L1
 
 #if defined(__AVX2__)
 
-// Bytes that are prefetched ahead of their use, as the processor's own prefetching ends with a page. Into L2 where the machine is
-// one with AVX-512: there L1 waits for too few lines at once (Q8_0: 17 GB/s by two cores, 22 so).
+// How many bytes ahead of their use weights are prefetched: the processor's own prefetching ends with a page. With AVX-512 they go to L2, as
+// L1 of these machines can wait for too few lines at once (Q8_0, two cores: 22 GB/s by L2, 17 by L1). Without AVX-512 they go to L1.
 #if defined(__AVX512F__)
 constexpr int64_t kAhead = 6144;
 constexpr int kAheadTo = 2;
@@ -77,7 +77,7 @@ constexpr int64_t kAhead = 1536;
 constexpr int kAheadTo = 3;
 #endif
 
-/// Of the groups in their lanes: their first sixteens, their second ones.
+/// The codes of the groups in a vector's lanes: the first 16 of each group, and the second 16.
 struct Groups {
   Codes first, second;
 };
@@ -86,19 +86,19 @@ struct Groups {
 #if defined(__AVX512F__)
 
 inline Codes load_codes(const int8_t* at) { return _mm512_load_si512(at); }
-/// Sums of four products each, added to `sums`. With VNNI and kAnySign w + 128 is multiplied: Rounded::less is to be added.
+/// Adds four products to each of `sums`. With VNNI and kAnySign it multiplies w + 128 instead of w; then Rounded::less is to be added.
 template <bool kAnySign>
 inline Codes plus_fours(Codes sums, Codes w, Codes x) {
 #if defined(__AVX512VNNI__)
   return _mm512_dpbusd_epi32(sums, kAnySign ? _mm512_xor_si512(w, every_byte(-128)) : w, x);
 #else
-  // |w|, of up to 128, times x with w's sign: two products of such and of x's codes, of up to 127, fit 16 bits.
+  // Multiplies |w|, up to 128, by x with w's sign. The codes of x are up to 127, so the sum of two such products fits 16 bits.
   const Codes magnitude = kAnySign ? _mm512_abs_epi8(w) : w;
   const Codes of_x = kAnySign ? _mm512_mask_sub_epi8(x, _mm512_movepi8_mask(w), _mm512_setzero_si512(), x) : x;
   return _mm512_add_epi32(sums, _mm512_madd_epi16(_mm512_maddubs_epi16(magnitude, of_x), _mm512_set1_epi16(1)));
 #endif
 }
-/// From sums of fours of groups 0, 2, 4, 6 and of groups 1, 3, 5, 7 to one sum for each.
+/// Adds up the four sums of each group. `even` has those of groups 0, 2, 4, 6, `odd` those of 1, 3, 5, 7; lane g of the result is group g's.
 inline EightInt sums_of_eight(Codes even, Codes odd) {
   const VecInt a = (VecInt)even, b = (VecInt)odd;
   const VecInt twos = __builtin_shufflevector(a, b, 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29) +
@@ -107,7 +107,7 @@ inline EightInt sums_of_eight(Codes even, Codes odd) {
   return __builtin_shufflevector(sums, sums, 0, 1, 4, 5, 8, 9, 12, 13);
 }
 
-/// The codes of 256 neighbours: groups 0, 2, 4, 6, and 1, 3, 5, 7.
+/// The codes of a stretch: j0 has groups 0, 2, 4, 6, j1 has groups 1, 3, 5, 7.
 struct Stretch {
   Groups j0, j1;
 };
@@ -118,7 +118,7 @@ inline Stretch unpacked(const uint8_t* at, const RowCodebook& row) {
   Type::template codes<1>(at, row, &w.j1.first, &w.j1.second);
   return w;
 }
-/// Sums of the products of each group; x: its stretch.
+/// The sum of each group's products; w and x are the same stretch of their rows.
 template <class Type>
 inline EightInt sums_of_groups(const Stretch& w, const Rounded& x) {
   const auto of = [](const Groups& g, const int8_t* at) {
@@ -131,7 +131,7 @@ inline EightInt sums_of_groups(const Stretch& w, const Rounded& x) {
 #endif
   return sums;
 }
-/// The same of each group's first sixteen (kHalf 0) or second.
+/// The same for the first 16 numbers of each group (kHalf 0), or for the second 16 (kHalf 1).
 template <class Type, int kHalf>
 inline EightInt sums_of_sixteens(const Stretch& w, const Rounded& x) {
   const int8_t* at = x.codes + kHalf * kToSecond;
@@ -156,8 +156,8 @@ inline Stretch load_stretch(const int8_t* codes) {
 
 inline Codes load_codes(const int8_t* at) { return _mm256_load_si256(reinterpret_cast<const __m256i*>(at)); }
 inline Codes fours_of(Codes twos) { return _mm256_madd_epi16(twos, _mm256_set1_epi16(1)); }
-/// Sums of two products each. |w|, of up to 128, times x with w's sign: two products of such and of x's codes, of up to 127,
-/// fit 16 bits.
+/// Sums of two products each. It multiplies |w|, up to 128, by x with w's sign; the codes of x are up to 127, so the sum of two such products
+/// fits 16 bits.
 inline Codes signed_twos(Codes w, Codes x) { return _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w)); }
 // Four vectors of sums (of groups 0 and 4, 1 and 5, 2 and 6, 3 and 7) are added up into one: fold_* interleaves two of them by
 // 32 bits and adds, join_* interleaves the two results by 64 bits and adds.
@@ -174,9 +174,9 @@ inline Codes join_32(Codes ab, Codes cd) {
   return _mm256_add_epi32(_mm256_unpacklo_epi64(ab, cd), _mm256_unpackhi_epi64(ab, cd));
 }
 
-/// The codes of 256 neighbours.
+/// The codes of a stretch.
 struct Stretch {
-  Groups j0, j1, j2, j3;  // groups j and j + 4
+  Groups j0, j1, j2, j3;  // j0: groups 0 and 4, j1: groups 1 and 5, and so on
 };
 template <class Type>
 inline Stretch unpacked(const uint8_t* at, const RowCodebook& row) {
@@ -187,8 +187,8 @@ inline Stretch unpacked(const uint8_t* at, const RowCodebook& row) {
   Type::template codes<3>(at, row, &w.j3.first, &w.j3.second);
   return w;
 }
-/// Sums of the products of each group.
-/// 16 bits hold 16 products of codes of up to 15, eight of up to 31, four of up to 63.
+/// The sum of each group's products.
+/// 16 bits hold the sum of 16 products with codes of w up to 15, of 8 with codes up to 31, of 4 with codes up to 63.
 template <class Type>
 inline EightInt sums_of_groups(const Stretch& w, const Rounded& x) {
   const auto twos = [](const Groups& of_w, const int8_t* at) {
@@ -211,7 +211,7 @@ inline EightInt sums_of_groups(const Stretch& w, const Rounded& x) {
     return (EightInt)(Type::kMost <= 15 ? fours_of(join_16(ab, cd)) : join_32(fours_of(ab), fours_of(cd)));
   }
 }
-/// The same of each group's first sixteen (kHalf 0) or second.
+/// The same for the first 16 numbers of each group (kHalf 0), or for the second 16 (kHalf 1).
 template <class Type, int kHalf>
 inline EightInt sums_of_sixteens(const Stretch& w, const Rounded& x) {
   static_assert(Type::kAnySign || Type::kMost <= 63);
@@ -234,7 +234,7 @@ inline Stretch load_stretch(const int8_t* codes) {
 
 #else
 
-/// The codes of 256 neighbours: in memory.
+/// The codes of a stretch, in memory.
 struct Stretch {
   const int8_t* codes;
 };
@@ -254,12 +254,12 @@ inline Stretch load_stretch(const int8_t* codes) { return {codes}; }
 
 #endif
 
-/// What 256 numbers of w are multiplied with; behind the row's end zeros.
+/// The scales and offsets of a stretch of w, as a type's scales() gives them; zeros behind the row's end.
 struct Scales {
   Eight of[2], leasts[2];
 };
 
-/// Sums of products of codes, those of w less kLess; less: -128 times the sums of x's codes.
+/// Corrects sums of products of codes for kLess, which the codes of w still contain. less: -128 times the sums of x's codes.
 template <class Type>
 inline Eight less_constant(EightInt sums, EightInt less) {
   static_assert(Type::kLess == 0 || Type::kLess == 8 || Type::kLess == 32);
@@ -267,7 +267,7 @@ inline Eight less_constant(EightInt sums, EightInt less) {
   return eight_floats(sums);
 }
 
-/// chains + the products of 256 numbers.
+/// chains + the scaled products of a stretch of w and of x.
 template <class Type>
 inline Eight plus_products(const Stretch& w, const Scales& scales, const Rounded& x, Eight chains) {
   if constexpr (Type::kScalesOf16) {
@@ -299,14 +299,14 @@ inline Scales scales_of(const uint8_t* blocks, const RowCodebook& row, int64_t g
   return s;
 }
 
-/// kMany: of any number of rows, else of one.
+/// RowDots of a type. kMany: for any number of rows of x up to kDotRows; else for one row.
 template <class Type, bool kMany>
 void row_dots(const uint8_t* blocks, const RowCodebook& row, int64_t groups, const Rounded* x, int64_t x_stride,
               int64_t rows, float* to, int64_t stride) {
   constexpr int64_t kStretch = 256 / Type::kNumbers * Type::kBytes;
   static_assert(Type::kNumbers == 32 || Type::kNumbers == 256);
   Eight chains[kMany ? kDotRows : 1] = {};
-  alignas(32) uint8_t last[kStretch];  // what is there of the last stretch, and zeros
+  alignas(32) uint8_t last[kStretch];  // the last stretch if it is not whole, then zeros
   const int64_t whole = groups / 8, rest = groups % 8, stretches = whole + (rest > 0);
   if (rest > 0) {
     __builtin_memset(last, 0, sizeof last);
@@ -332,7 +332,7 @@ void row_dots(const uint8_t* blocks, const RowCodebook& row, int64_t groups, con
   for (int64_t r = 0; r < (kMany ? rows : 1); ++r) to[r * stride] = sum_of_chains(chains[r]);
 }
 
-/// of(Type()) of the types whose codes are unpacked in registers; else nullptr.
+/// of(Type()), with Type the struct of `type`, if its codes are unpacked in registers; else nullptr.
 template <class Result, class Of>
 inline Result of_dots(WeightType type, const Of& of) {
   switch (type) {
@@ -361,7 +361,7 @@ inline Result of_dots(WeightType type, const Of& of) {
 
 template <class Type>
 constexpr RowDots kDotsOf[2] = {row_dots<Type, false>, row_dots<Type, true>};
-/// For one row of x, and for more; nullptr: the type's codes are unpacked to memory first.
+/// The RowDots of a type, for one row of x and for more. nullptr: the type's codes are unpacked to memory first.
 inline const RowDots* row_dots_of(WeightType type) {
   return of_dots<const RowDots*>(type, [](auto dots) -> const RowDots* { return kDotsOf<decltype(dots)>; });
 }

@@ -17,15 +17,15 @@ struct Rows {
   int64_t stride;
 };
 
-/// Rows of a tile that is 1, 2, 3 or 4 vectors wide: as many sums as hide the latency of their fused additions, in the registers that
-/// there are beside the columns and a factor.
+/// kTileHeights[v]: rows of a tile that is v vectors wide. There are enough sums to hide the latency of a fused multiply-add, and few enough to
+/// fit the registers beside the vectors of columns and one factor.
 #if defined(__AVX512F__) || defined(__aarch64__)
 constexpr int kTileHeights[] = {0, 12, 12, 8, 6};  // at the most 24 sums, 4 columns, 1 factor: 29 of 32 registers
 #else
 constexpr int kTileHeights[] = {0, 8, 6, 3, 2};  // at the most 12 sums, 2 columns, 1 factor: 15 of 16 registers
 #endif
 
-// Unrolled by order: else the sums pass through the stack once a tile.
+// The pragmas force the unrolling: without it the sums pass through the stack once per tile.
 template <int num_rows, int num_vectors>
 inline void gemm_tile(int64_t depth, LeftFactor a, const float* b, int64_t b_stride, float* c, int64_t c_stride,
                       bool add) {
@@ -51,7 +51,7 @@ inline void gemm_tile(int64_t depth, LeftFactor a, const float* b, int64_t b_str
     for (int j = 0; j < num_vectors; ++j) store(c + r * c_stride + j * kLanes, sum[r][j]);
 }
 
-/// Columns of `num_vectors` vectors: tiles of `num_rows` rows, then of half as many for the rest.
+/// Computes `num_vectors` vectors of columns: tiles of `num_rows` rows, then tiles of half as many for the rest.
 template <int num_vectors, int num_rows = kTileHeights[num_vectors]>
 inline void gemm_columns(int64_t rows, int64_t depth, LeftFactor a, const float* b, int64_t b_stride, float* c,
                          int64_t c_stride, bool add) {
@@ -126,8 +126,8 @@ inline void transpose(Vec (&v)[kLanes]) {
 #endif
 }
 
-/// out (dim, out.stride) = the transpose of `count` rows of `dim` elements; a null row, and columns up to the next
-/// multiple of kLanes, read as zeros.
+/// out (dim, out.stride) = the transpose of `count` rows of `dim` elements. Zeros for a null row, and for columns from `count` up to the
+/// next multiple of kLanes.
 template <class T>
 inline void load_transposed(const T* const* rows, int64_t count, int64_t dim, Rows out) {
   for (int64_t j = 0; j < count; j += kLanes)
@@ -141,7 +141,7 @@ inline void load_transposed(const T* const* rows, int64_t count, int64_t dim, Ro
     }
 }
 
-/// out (count, out.stride) = the rows, widened, zero behind dim; a null row is zeros.
+/// out (count, out.stride) = the rows, widened to f32. Zeros behind `dim`, and for a null row.
 template <class T>
 inline void load_rows(const T* const* rows, int64_t count, int64_t dim, Rows out) {
   for (int64_t r = 0; r < count; ++r)

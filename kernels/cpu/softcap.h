@@ -1,6 +1,6 @@
 #pragma once
-// The bound c·tanh(z/c), element by element: plain loops over threads, the same for every instruction set. T float, or
-// double: for f64 models, the twin that tests compare float with.
+// The bound c·tanh(z/c), element by element: plain loops over threads, the same for every instruction set. T is float, or double for f64
+// models, which are the twin that tests compare float with.
 // Source: Gemma Team 2024, arXiv:2408.00118, §2 (number recalled).
 
 #include <span>

@@ -1,5 +1,5 @@
 #pragma once
-// A streaming read and nothing else: what `tern bench` holds memory-bound work against. Twin: kernels/ref/stream_ref.h.
+// A streaming read of memory and nothing else; `tern bench` compares memory-bound work with it. Twin: kernels/ref/stream_ref.h.
 
 #include <span>
 

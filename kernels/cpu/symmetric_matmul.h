@@ -7,9 +7,9 @@
 
 namespace tern {
 
-/// a (k, k) = xᵀ · x, with x (m, k). Work  m·k² FLOPs and those of the blocks that the diagonal cuts.
+/// a (k, k) = xᵀ · x, with x (m, k). Work  m·k² FLOPs, plus the unused halves of the blocks that the diagonal cuts.
 void gram(std::span<const float> x, int64_t m, int64_t k, std::span<float> a);
-/// y (n, n) = a · a. `a` must be symmetric to the bit. Work  n³ FLOPs and those of the blocks that the diagonal cuts.
+/// y (n, n) = a · a. `a` must be symmetric to the bit. Work  n³ FLOPs, plus the unused halves of the blocks that the diagonal cuts.
 void square_symmetric(std::span<const float> a, int64_t n, std::span<float> y);
 
 }  // namespace tern

@@ -1,6 +1,6 @@
 #pragma once
-// Attention on tiles of one instruction set: one key head of one sequence, or a part of it, on one thread.
-// tile_attention.cpp deals them.
+// Attention on the tile unit of one instruction set. A task is one kv head of one sequence, or a part of it, on one thread;
+// tile_attention.cpp deals tasks to threads.
 
 #include <cstdint>
 
@@ -17,13 +17,13 @@ namespace tern {
 struct TileAttentionTask {
   int64_t kv_head, length;
   int64_t first_query;  // outputs and dq are of queries [first_query, length); a multiple of kTileAttentionBlock
-  int64_t num_keys;     // dk and dv are of keys [0, num_keys); for outputs and dq the length
+  int64_t num_keys;     // dk and dv are of keys [0, num_keys); without dk and dv, num_keys is the length
   const bf16 *q, *k, *v;
-  bf16* new_out;  // forward: what it makes
+  bf16* new_out;  // results of the forward
   float* new_lse;
-  const bf16 *out, *dout;  // backward: what it starts from
+  const bf16 *out, *dout;  // inputs of the backward
   const float* lse;
-  bf16 *dq, *dk, *dv;  // dq, or dk and dv, may be null: not made
+  bf16 *dq, *dk, *dv;  // either dq, or dk and dv, may be null: not computed
 };
 constexpr int64_t kTileAttentionBlock = 32;  // queries of a panel, keys of a block
 

@@ -1,7 +1,7 @@
 #pragma once
-// Products of bf16 on the tile unit: what kernels/cpu/matmul.cpp calls where the instruction set has one. Shapes, order
-// and errors as there. Each thread keeps scratch for what it packs, as much as the largest product so far took;
-// tile_*_scratch say how much, with the present number of threads and never less for more rows m.
+// Products of bf16 on the tile unit; kernels/cpu/matmul.cpp calls them where the instruction set has one. Shapes, order and errors as in
+// kernels/cpu/matmul.h. Each thread keeps scratch for what it packs, as much as its largest product so far took. tile_*_scratch return the
+// scratch of one product with the present number of threads; more rows m never give fewer bytes.
 
 #include <cstdint>
 #include <span>

@@ -29,13 +29,13 @@ struct TileTask {
   bf16 *left, *right;
 };
 
-constexpr int64_t kTileStrip = 32;    // rows of the weight that a step of `wide` takes: two tiles; `thin` takes one
-constexpr int64_t kThinTokens = 16;   // up to here rows of x are the columns of one tile, and no weight is packed
+constexpr int64_t kTileStrip = 32;    // rows of a strip of the weight: two tiles for `wide`; `thin` takes one tile
+constexpr int64_t kThinTokens = 16;   // up to this many rows of x are one tile's columns, and no weight is packed
 constexpr int64_t kWideDepth = 512;   // of the summed dimension at a time: a strip of weights is then 32 KiB, for L1
 constexpr int64_t kWideTokens = 512;  // rows of x at a time: 512 KiB with kWideDepth elements of each, for L2
 constexpr int64_t kWideStrips = 8;    // strips of weights that share those rows; the strips' sums are another 512 KiB
 
-/// y (m, n) = x (m, k)·wᵀ + bias, or y +=; the weight's rows in pieces, as they lie.
+/// y (m, n) = x (m, k)·wᵀ + bias; if `add`, y += this. The weight's rows come in pieces and are not packed.
 template <class Out>
 struct TileProduct {
   const WeightRows<bf16>* pieces;
@@ -68,9 +68,9 @@ struct TileMatmulTable {
   void (*pack_thin)(const bf16* x, int64_t m, int64_t k, bf16* to);
   TileForward<bf16> to_bf16;
   TileForward<float> to_f32;
-  /// dx (m, k) = dy (m, n)·w (n, k): rows of dy, panels of k.
+  /// dx (m, k) = dy (m, n)·w (n, k), or += if `add`. The task is a part of dx.
   void (*nn)(const TileTask&, const bf16* dy, const bf16* w, int64_t n, int64_t k, bool add, bf16* dx);
-  /// dw (n, k) += dyᵀ·x over m rows: rows of dw, panels of k.
+  /// dw (n, k) += dyᵀ·x, summed over m rows. The task is a part of dw.
   void (*tn)(const TileTask&, const bf16* dy, const bf16* x, int64_t m, int64_t n, int64_t k, float* dw);
 };
 TERN_DECLARE_TABLES(TileMatmulTable, tile_matmul_table)

@@ -1,13 +1,13 @@
 #pragma once
-// The tile unit (AMX-bf16), for *_isa.cpp files: configuration, packing, and the one product that everything ends in.
+// The tile unit (AMX-bf16), for *_isa.cpp files: its configuration, packing, and tile_block, the product that all others are made of.
 //
 // A tile holds 16 rows of 64 bytes. tdpbf16ps adds to a tile C (16 × 16 floats) the product of A (16 rows × 32 bf16)
 // and B (16 pairs of rows × 16 columns × 2 bf16): each element one sum in a fixed order, whatever the other rows and
 // columns hold. Subnormals count as zero.
 //
 // Packed left factor: strips of 16 rows, each a row of tiles of 16 × 32 elements (1 KiB), rows beyond the last zero.
-// Packed right factor: panels of 32 columns, each pairs of rows side by side, 128 bytes per pair: two tiles alternate
-// row by row and share their 2 KiB. Both are padded with zeros to 32 elements of the summed dimension.
+// Packed right factor: panels of 32 columns. A panel holds pairs of rows, interleaved column by column, 128 bytes per pair; its two tiles
+// alternate pair by pair and share 2 KiB. Both factors are padded with zeros to 32 elements of the summed dimension.
 
 #if defined(__AMX_BF16__)
 
@@ -20,14 +20,14 @@ namespace {
 
 constexpr int64_t kTileElements = kTileRows16 * kTileDepth;  // of bf16
 
-/// What was stored before is in memory from here on. GCC 12's intrinsics do not say that the unit reads it: not the
-/// tiles, and of the configuration only 8 bytes.
+/// A compiler barrier: what was stored before is in memory from here on. GCC 12's intrinsics do not say that a tile load reads memory; for
+/// the configuration they name only 8 bytes of 64.
 inline __attribute__((always_inline)) void finish_stores() { asm volatile("" ::: "memory"); }
 
-/// The tile state belongs to the thread: configured here for as long as this lives, then given back, so that a switch
-/// of threads has nothing to save.
+/// Configures this thread's tiles for the lifetime of the object, then releases them, so that a switch of threads has no tile state
+/// to save.
 struct Tiles {
-  /// columns < 16: tiles 0, 1 (sums) and 6 (a right factor) are so many columns wide.
+  /// `columns`: the width of tiles 0 and 1 (sums) and of tile 6 (a right factor); all others are 16 columns wide.
   explicit Tiles(int64_t columns = 16) {
     struct alignas(64) {
       uint8_t palette = 1, start = 0, zero[14] = {};
@@ -42,10 +42,10 @@ struct Tiles {
   ~Tiles() { _tile_release(); }
 };
 
-/// c (32 or 16 rows, 32 columns, c_stride) = or += two strips (or one) times a panel, `steps` tiles deep. Between the
-/// steps `meanwhile(step)` may keep the vector units busy: the tile unit works on its own, and out-of-order execution
-/// does not reach across a whole block.
-/// The left factor streams by (with kStreamRight the right one), so that the other one stays in L1.
+/// c (32 or 16 rows, 32 columns; row stride c_stride) = (kAdd: +=) two strips (or one) times a panel, `steps` tiles deep. After each step
+/// meanwhile(step) may keep the vector units busy: the tile unit works beside them, and out-of-order execution does not reach
+/// across a whole block.
+/// Streaming loads read the left factor (with kStreamRight the right one), so that the other factor stays in L1.
 template <bool kTwoStrips, bool kAdd = false, bool kStreamRight = false, class Meanwhile>
 inline __attribute__((always_inline)) void tile_block(const bf16* a, int64_t strip, const bf16* b, int64_t steps,
                                                       float* c, int64_t c_stride, Meanwhile meanwhile) {
@@ -67,7 +67,7 @@ inline __attribute__((always_inline)) void tile_block(const bf16* a, int64_t str
     _tile_zero(3);
   }
   for (int64_t s = 0; s < steps; ++s, a += kTileElements, b += 2 * kTileElements) {
-    // Streaming: 1.4 times as fast where the factor that stays is 32–48 KiB.
+    // Streaming loads are 1.4 times as fast where the factor that stays is 32–48 KiB.
     if constexpr (kStreamRight) {
       _tile_stream_loadd(6, b, 128);
       _tile_stream_loadd(7, b + 2 * kHalf, 128);
@@ -103,21 +103,21 @@ inline __attribute__((always_inline)) void tile_block(const bf16* a, int64_t str
   tile_block<kTwoStrips, kAdd, false>(a, strip, b, steps, c, c_stride, [](int64_t) {});
 }
 
-/// 16 dwords of the first `elements` bf16, zeros behind.
+/// 16 dwords: the first `elements` bf16 at p, at most 32, then zeros.
 inline VecUint load_dwords(const bf16* p, int64_t elements) {
   const __mmask32 mask = elements >= 32 ? ~__mmask32{0} : (__mmask32{1} << elements) - 1;
   return (VecUint)_mm512_maskz_loadu_epi16(mask, p);
 }
 inline void store_line(bf16* p, VecUint v) { __builtin_memcpy(p, &v, sizeof v); }
 
-/// Two vectors to bf16, to nearest even, `low` first; subnormal results become zero. By asm: clang 16 crashes when it
+/// Rounds two vectors to bf16, to nearest even, `low` first; subnormal results become zero. By asm: clang 16 crashes when it
 /// optimizes the intrinsics' bf16 vectors.
 inline VecUint narrow_two(Vec low, Vec high) {
   VecUint out;
   asm("vcvtne2ps2bf16 %2, %1, %0" : "=v"(out) : "v"(high), "v"(low));
   return out;
 }
-/// 16 low halves and 16 high ones become 16 pairs.
+/// The 16 bf16 of the lower half and the 16 of the upper half are interleaved to 16 pairs.
 inline VecUint interleave_halves(VecUint v) {
   alignas(64) static constexpr uint16_t kOrder[32] = {0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
                                                       8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
@@ -132,8 +132,8 @@ inline void pack_left(const bf16* x, int64_t stride, int64_t padded, int64_t row
         store_line(out + r * kTileDepth, r0 + r < rows ? load_dwords(x + (r0 + r) * stride + d, depth - d) : VecUint{});
 }
 
-/// Rows d and d + 1 of y (depth, …; stride), side by side column by column, 32 columns or fewer. Column 8q + i (i < 4)
-/// is dword 4q + i of `low`, column 8q + 4 + i of `high`.
+/// Rows d and d + 1 of y (depth, …; row stride `stride`), interleaved column by column, for up to 32 columns. For i < 4, column 8q + i is
+/// dword 4q + i of `low`, and column 8q + 4 + i is dword 4q + i of `high`.
 struct RowPair {
   VecUint low, high;
 };
@@ -147,7 +147,7 @@ inline RowPair load_row_pair(const bf16* y, int64_t stride, int64_t columns, int
   return pair_rows(d < depth ? load_dwords(at, columns) : VecUint{},
                    d + 1 < depth ? load_dwords(at + stride, columns) : VecUint{});
 }
-/// As 32 columns of a panel.
+/// Stores the pair of rows as 32 columns of a panel.
 inline void store_row_pair(RowPair rows, bf16* out) {
   alignas(64) static constexpr uint32_t kOrder[32] = {0, 1, 2,  3,  16, 17, 18, 19, 4,  5,  6,  7,  20, 21, 22, 23,
                                                       8, 9, 10, 11, 24, 25, 26, 27, 12, 13, 14, 15, 28, 29, 30, 31};
@@ -170,7 +170,7 @@ inline void pack_left_transposed(const bf16* y, int64_t stride, int64_t columns,
       transpose(high);
       bf16* tile = out + d * kTileRows16;
       for (int64_t r = 0; r < 16; ++r) {
-        const int64_t column = r / 4 * 8 + r % 4;  // of low; high has the four behind them
+        const int64_t column = r / 4 * 8 + r % 4;  // low[r] has this column, high[r] the column 4 behind it
         bf16* line = tile + (column / 16 * strip) + column % 16 * kTileDepth;
         if (column / 16 * 16 >= columns - c) continue;  // no such strip
         store_line(line, (VecUint)low[r]);

@@ -8,9 +8,9 @@ namespace {
 
 /// e^x, within 2 units in the last place (subnormal results: within 2 subnormal steps); 0 below -104, infinity above
 /// 88.73; NaN stays NaN.
-/// x = n·ln2 + r, |r| <= ln2/2: e^x = 2^n·e^r. ln2 in two parts, the upper with 9 trailing zeros so that n·upper is
-/// exact. e^r by its Taylor sum to degree 7, whose rest is below 0.3466^8/8! = 5.2e-9 of it. 2^n in two factors, as n
-/// reaches -150.
+/// Method: x = n·ln2 + r with |r| <= ln2/2, so e^x = 2^n·e^r. ln2 is split into two parts; the upper one has 9 trailing zeros, so that n·upper
+/// is exact. e^r is its Taylor polynomial of degree 7; the remainder is below 0.3466^8/8! = 5.2e-9 of it. 2^n is the product of two factors,
+/// as n reaches -150.
 inline Vec exp(Vec x) {
 #if defined(__AVX512F__)
   // vscalefps makes 2^n at once, subnormal results included; vmaxps and vminps give their second operand if one is NaN.
@@ -48,7 +48,7 @@ inline Vec exp(Vec x) {
 #endif
 }
 
-/// 1 / (1 + e^-x); the two branches of e^-|x| keep it accurate at both ends.
+/// 1 / (1 + e^-x). It is computed from e^-|x|, with one formula for each sign of x, so that it is accurate at both ends.
 inline Vec sigmoid(Vec x) {
   const Vec z = exp((Vec)((VecInt)x | (int32_t)0x80000000));  // e^-|x|
   const Vec above = 1.0f / (z + 1.0f);

@@ -1,6 +1,6 @@
 #pragma once
-// LAPACK and BLAS, loaded with their first function. For kernels/lapack/ alone.
-// Fortran's calling convention: everything by address, matrices by columns, the lengths of texts at the end.
+// LAPACK and BLAS, each loaded when its first function is asked for. For kernels/lapack/ alone.
+// Fortran's calling convention: every argument by address, matrices column by column, the lengths of strings at the end.
 
 namespace tern {
 

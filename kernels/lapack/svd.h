@@ -6,12 +6,12 @@
 
 namespace tern {
 
-/// matrix = u·diag(s)·vt with k = min(m, n): u (m, k), vt (k, n); the columns of u and the rows of vt are orthonormal, s falls.
+/// matrix = u·diag(s)·vt with k = min(m, n): u (m, k), vt (k, n). The columns of u and the rows of vt are orthonormal; s descends.
 struct ThinSvd {
   std::vector<double> u, s, vt;
 };
-/// The factors of a matrix (m, n). The largest number of each row of vt is positive. Which vectors span the space of equal singular
-/// values is LAPACK's choice: let no result depend on it.
+/// The factors of a matrix (m, n). In each row of vt the number of the largest size is positive. If singular
+/// values are equal, LAPACK chooses the vectors that span their space: let no result depend on this choice.
 /// Errors  bad_file: a number that is not finite. Source: dgesdd (divide and conquer).
 ThinSvd thin_svd(std::vector<double> matrix, int64_t m, int64_t n);
 
@@ -20,8 +20,8 @@ ThinSvd thin_svd(std::vector<double> matrix, int64_t m, int64_t n);
 struct ThinQr {
   std::vector<double> q, r;
 };
-/// The factors of a matrix (m, n). Errors  bad_file: a number that is not finite. Source: dgelqf and dorglq of the transpose, which
-/// is how Fortran reads the rows.
+/// The factors of a matrix (m, n). Errors: bad_file: a number that is not finite. Source:
+/// dgelqf and dorglq, applied to the transpose, as Fortran reads rows as columns.
 ThinQr thin_qr(std::vector<double> matrix, int64_t m, int64_t n);
 
 }  // namespace tern

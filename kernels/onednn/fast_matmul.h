@@ -1,8 +1,8 @@
 #pragma once
-// Matrix products for training: by oneDNN where it is built in and was not measured to be slower, else by our own kernels
-// (fast_matmul_name() says which). oneDNN never uses instructions beyond the chosen set's (kernels/dispatch.h):
-// where it cannot be held to them, own kernels multiply. Not row-invariant: oneDNN picks kernels by shape. Deterministic
-// for equal shapes, threads and machine. Its scratch memory is the caller's, so that it is counted.
+// Matrix products for training: by oneDNN if it is built in and was not measured to be slower, else by our own kernels
+// (fast_matmul_name() says which). oneDNN never uses instructions beyond the chosen set's (kernels/dispatch.h): if it cannot
+// be limited to them, our own kernels multiply. A row's bits depend on the other rows, as oneDNN picks kernels by shape;
+// they are the same for equal shapes, threads and machine. The caller provides the scratch memory, so that it is counted.
 
 #include <cstdint>
 #include <span>
@@ -18,28 +18,28 @@ namespace tern {
 /// Which of the three products of a linear layer y = x·wᵀ: forward, input gradient, weight gradient.
 enum class LinearProduct : uint8_t { forward, input_gradient, weight_gradient };
 
-/// Loads oneDNN, where it is built in, so that resident bytes measured from here on include it. Without this call the
-/// first product loads it.
+/// Loads oneDNN, if it is built in, so that resident bytes measured from
+/// here on include it. Without this call the first product loads it.
 void load_fast_matmul();
-std::string_view fast_matmul_name();  // "oneDNN 2.6.3" or "own kernels"; where they share the products, both
-std::string fast_matmul_name(DType);  // who multiplies forward products in this type
+std::string_view fast_matmul_name();  // "oneDNN 2.6.3" or "own kernels"; both if each multiplies some products
+std::string fast_matmul_name(DType);  // the same for forward products in this type
 
-/// Who multiplies a product of a type, and why.
+/// Which code multiplies one kind of product in one type, and why.
 struct MatmulChoice {
   DType dtype;
   LinearProduct product;
   bool by_onednn;
-  double own_to_onednn;  // measured ratio of rates; 0: not measured, then oneDNN multiplies if it can
+  double own_to_onednn;  // measured rates: our kernels' / oneDNN's; 0: not measured, then oneDNN multiplies if it can
   std::string text;      // for `tern doctor`
 };
 std::vector<MatmulChoice> fast_matmul_choices();
 
-/// Scratch bytes a product of this shape needs with the present number of OpenMP threads: the most over its variants
-/// (bias, add, output type). m rows, w (n, k). f32 and bf16.
+/// Bytes of scratch that a product of this shape needs with the present number of OpenMP
+/// threads: the most over its variants (bias, add, output type). m rows, w (n, k). f32 and bf16.
 int64_t fast_scratch_bytes(LinearProduct, DType, int64_t m, int64_t n, int64_t k);
-/// What threads keep beside that scratch, for products of up to m rows.
+/// Bytes that threads keep beside that scratch, for products of up to m rows.
 ThreadBytes fast_thread_bytes(LinearProduct, DType, int64_t m, int64_t n, int64_t k);
-/// What the library takes and gives back during such a product, in all threads together, at most.
+/// The most bytes that the library takes during such a product and then gives back, in all threads together.
 int64_t fast_library_bytes(LinearProduct, DType, int64_t m, int64_t n, int64_t k);
 
 /// y (m, n) = x (m, k)·wᵀ + bias (bias (n) or empty); Out is T or float.

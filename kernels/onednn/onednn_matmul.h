@@ -1,6 +1,6 @@
 #pragma once
-// The part of fast_matmul that speaks to oneDNN. Two sources implement it, CMake picks one: onednn_matmul.cpp, or
-// onednn_missing.cpp where the library is not built in.
+// The part of fast_matmul that calls oneDNN. Two sources implement it, and CMake
+// picks one: onednn_matmul.cpp, or onednn_missing.cpp if the library is not built in.
 
 #include <compare>
 #include <cstddef>
@@ -13,23 +13,23 @@
 
 namespace tern {
 
-/// One product, by everything that oneDNN's choice of kernel depends on (besides the number of threads).
+/// One product, described by all that determines oneDNN's choice of kernel except the number of threads.
 struct OnednnProduct {
   LinearProduct product;
-  DType dtype, out;  // of both operands and the bias; of the result
+  DType dtype, out;  // dtype: of both operands and the bias; out: of the result
   bool bias, add;
   int64_t m, n, k;  // of the linear layer: x (m, k), w (n, k), y (m, n)
   friend auto operator<=>(const OnednnProduct&, const OnednnProduct&) = default;
 };
 
-/// Loads the library; so does the first call of any function below. Does nothing where oneDNN is not built in.
+/// Loads the library; so does the first call of any function below. Does nothing if oneDNN is not built in.
 /// Errors  bad_file: the library is missing, or of another version.
 void load_onednn();
 /// "2.6.3", or empty if not built in.
 std::string_view onednn_version();
-/// Whether oneDNN uses no instructions beyond the active set. oneDNN takes one limit, before its first kernel is made:
-/// chosen_isa(). False if chosen_isa() is `portable`, for which oneDNN has no limit, or if a test has forced an active
-/// set below chosen_isa().
+/// Whether oneDNN is limited to the instructions of the active set. Its one limit,
+/// chosen_isa(), is set before its first kernel is made. False if chosen_isa() is `portable`,
+/// for which oneDNN has no limit, or if a test has forced an active set below chosen_isa().
 bool onednn_is_held();
 /// Whether oneDNN multiplies this type on this machine within the active set (bf16 needs AVX-512).
 bool onednn_can(DType);

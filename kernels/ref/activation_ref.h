@@ -1,5 +1,5 @@
 #pragma once
-// Plain twins of kernels/cpu/activation.h, in doubles.
+// Plain twins (reference implementations) of kernels/cpu/activation.h, in doubles.
 
 #include <cstdint>
 #include <span>

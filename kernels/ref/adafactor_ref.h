@@ -1,5 +1,5 @@
 #pragma once
-// Plain twins of kernels/cpu/adafactor.h, with every number a double. The gradient is left as it is.
+// Plain twins (reference implementations) of kernels/cpu/adafactor.h, with every number a double. They leave the gradient as it is.
 
 #include <span>
 

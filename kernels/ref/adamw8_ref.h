@@ -1,5 +1,5 @@
 #pragma once
-// The plain twin of kernels/cpu/adamw8.h: doubles, and codes found by trying each of the 256.
+// The plain twin (reference implementation) of kernels/cpu/adamw8.h: in doubles, and it finds each code by trying all 256.
 
 #include "kernels/cpu/adamw8.h"
 

@@ -1,5 +1,5 @@
 #pragma once
-// Plain twins of kernels/cpu/attention_onto.h, in doubles.
+// Plain twins (reference implementations) of kernels/cpu/attention_onto.h, in doubles.
 
 #include "kernels/cpu/attention_onto.h"
 

@@ -1,5 +1,5 @@
 #pragma once
-// Plain twins of kernels/cpu/attention.h: every score of a row at once, in doubles.
+// Plain twins (reference implementations) of kernels/cpu/attention.h: in doubles, and with all scores of a row computed at once.
 
 #include <cstdint>
 #include <span>

@@ -1,5 +1,5 @@
 #pragma once
-// The twin of kernels/cpu/coded_int8.h, compared by equality: the same steps, a number at a time.
+// The twin (reference implementation) of kernels/cpu/coded_int8.h: the same steps, one number at a time, so that both have equal bits.
 
 #include <cstdint>
 #include <span>
@@ -8,7 +8,7 @@
 
 namespace tern {
 
-/// One number: a row of x (k) times a row of w, whose groups of 256 (the last may be shorter) are `w`. Before the bias.
+/// One element of y before the bias: a row of x (k) times a row of w, given as its groups of 256 numbers (the last may be shorter).
 float dot_int8_ref(std::span<const float> x, std::span<const CodeGroups> w);
 
 }  // namespace tern

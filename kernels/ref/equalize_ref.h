@@ -1,5 +1,5 @@
 #pragma once
-// Plain twins of kernels/cpu/equalize.h, in doubles.
+// Plain twins (reference implementations) of kernels/cpu/equalize.h, in doubles.
 
 #include <cstdint>
 #include <span>

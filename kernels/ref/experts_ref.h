@@ -1,6 +1,6 @@
 #pragma once
-// Plain twin of kernels/cpu/router.h and kernels/cpu/experts.h, in doubles, one token after the other. Of equal scores the expert with the lower
-// number wins here: tests keep ties out, and dev/golden/routers.py judges them.
+// Plain twins (reference implementations) of kernels/cpu/router.h and kernels/cpu/experts.h, in doubles, one token after the other. Of equal scores
+// the expert with the lower number wins here. Tests against these twins have no equal scores; dev/golden/routers.py makes the data that tests those.
 
 #include <cstdint>
 #include <span>

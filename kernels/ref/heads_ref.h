@@ -1,5 +1,5 @@
 #pragma once
-// Plain twin of kernels/cpu/heads.h, in doubles.
+// Plain twins (reference implementations) of kernels/cpu/heads.h, in doubles.
 
 #include <span>
 

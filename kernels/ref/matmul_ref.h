@@ -1,5 +1,5 @@
 #pragma once
-// The plain twin of kernels/cpu/matmul.h, in doubles; also what units run on when they are checked in f64.
+// The plain twins (reference implementations) of kernels/cpu/matmul.h, in doubles. Units that are checked in f64 run on them too.
 
 #include <cstdint>
 #include <span>

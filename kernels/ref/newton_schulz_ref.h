@@ -1,5 +1,5 @@
 #pragma once
-// The plain twin of kernels/cpu/newton_schulz.h: the formula as it stands, in doubles, short side first.
+// The plain twin (reference implementation) of kernels/cpu/newton_schulz.h, in doubles. It transposes a matrix with more rows than columns first.
 
 #include <cstdint>
 #include <span>

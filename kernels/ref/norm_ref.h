@@ -1,6 +1,6 @@
 #pragma once
-// Plain twins of kernels/cpu/norm.h: doubles, one loop per symbol of the formula. They judge the fast kernels and
-// compute f64.
+// Plain twins (reference implementations) of kernels/cpu/norm.h: in doubles, one loop per symbol
+// of the formula. Tests compare the fast kernels with them, and models in f64 run on them.
 
 #include <span>
 

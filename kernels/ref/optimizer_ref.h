@@ -1,5 +1,5 @@
 #pragma once
-// Plain twins of kernels/cpu/optimizer.h: the same steps with every number a double.
+// Plain twins (reference implementations) of kernels/cpu/optimizer.h: the same steps with every number a double.
 
 #include <span>
 
@@ -7,7 +7,7 @@
 
 namespace tern {
 
-/// Formulas as in kernels/cpu/optimizer.h; there is no rounded copy of the weights, as doubles compute with themselves.
+/// Formulas as in kernels/cpu/optimizer.h, but without a rounded copy of the weights: f64 models compute with the weights themselves.
 void adamw_step_ref(const AdamwStep&, std::span<const double> gradient, std::span<double> weight, std::span<double> m,
                     std::span<double> v);
 /// Without momentum `velocity` is empty.
@@ -15,11 +15,11 @@ void sgd_step_ref(const SgdStep&, std::span<const double> gradient, std::span<do
                   std::span<double> velocity);
 
 void look_ahead_ref(double keep, double take, std::span<double> gradient, std::span<double> buffer);
-/// The direction is left as it is.
+/// The direction is left as it is; it does not become zero.
 void direction_step_ref(double decay, double step, std::span<const double> direction, std::span<double> weight);
 double decayed_squares_ref(double scale, std::span<const double> gradient, double decay,
                            std::span<const double> weight);
-/// The gradient is left as it is, here and below.
+/// Here and below the gradient is left as it is; it does not become zero.
 void lion_step_ref(const LionStep&, std::span<const double> gradient, std::span<double> weight, std::span<double> m);
 LambSums lamb_moments_ref(const AdamwStep&, std::span<const double> gradient, std::span<const double> weight,
                           std::span<double> m, std::span<double> v);

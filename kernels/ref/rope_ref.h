@@ -1,5 +1,5 @@
 #pragma once
-// Plain twin of kernels/cpu/rope.h, in doubles.
+// The plain twin (reference implementation) of kernels/cpu/rope.h, in doubles.
 
 #include <cstdint>
 #include <span>

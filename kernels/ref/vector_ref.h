@@ -1,5 +1,5 @@
 #pragma once
-// Plain twins of kernels/cpu/vector.h, in doubles.
+// Plain twins (reference implementations) of kernels/cpu/vector.h, in doubles.
 
 #include <cstdint>
 #include <span>

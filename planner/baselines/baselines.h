@@ -19,17 +19,17 @@ struct Baseline {
 };
 
 /// Megatron's rule of thumb: layers split evenly over the (virtual) stages, the first stages one longer, and one
-/// strategy everywhere: the fastest that fits. Layers need the same number of strategies.
+/// strategy everywhere: the fastest that fits. All layers must have the same number of strategies.
 Baseline uniform_even(const Instance&);
-/// UniAP: it searches the Instance by the simple objective; its answer is priced by the stage model.
+/// UniAP's answer: the search of the Instance by the simple objective. The answer is then priced by the stage model.
 Baseline uniap(const Instance&, const SearchOptions& = {});
 /// The best of those that fit among `samples` assignments, whose stages and strategies are drawn at random.
 Baseline random_valid(const Instance&, int64_t samples, uint64_t seed);
 /// The best of all assignments. Errors: usage, for more than `most` of them.
 Baseline exhaustive(const Instance&, int64_t most = 20'000'000);
 
-/// The Instance with the strategies `kept` alone in every layer (data parallel alone, no recomputation, …). Strategy k
-/// of an answer is strategy kept[k] of the whole.
+/// The Instance in which every layer has only the strategies `kept` (data parallel alone, no recomputation, …). Strategy k
+/// of an answer is strategy kept[k] of the original Instance.
 Instance keep_strategies(const Instance&, std::span<const int> kept);
 /// The Instance whose stages have these numbers of layers (Galvatron's even split): a boundary elsewhere costs more
 /// than any assignment. Errors: usage, for counts that do not cover the layers.

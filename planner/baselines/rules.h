@@ -24,7 +24,7 @@ struct RulePlan {
 ///                      (interleaved if the space has it), the micro-batch that is fastest; ZeRO up to 1
 ///   sharded data       ZeRO 3 over all devices, one stage
 ///   data parallel      ZeRO 0, one stage
-///   a random choice    the median of those that fit among `draws` drawn from all choices
+///   a random choice    of `draws` choices drawn from all choices, the median of those that fit
 /// Source of Megatron's rule: Narayanan et al. 2021, arXiv:2104.04473, takeaways 1 to 3 (recalled).
 std::vector<RulePlan> rules_of_thumb(const ModelSpec&, const Cluster&, const PlanRequest&, int draws, uint64_t seed);
 

@@ -1,22 +1,22 @@
 #pragma once
 // A lower bound of the makespan, built from the last stage to the first. Every term grows with every argument, so
-// labels can be compared number by number.
+// partial pipelines can be compared number by number.
 //
-// Stage i: forward f, backward b, weight gradient w; p = f + b + w; r = f + b; link to the next stage: of, ob.
+// c micro-batches. Stage i: forward f, backward b, weight gradient w; p = f + b + w; r = f + b; link to the next stage: of, ob. A
+// prime marks the next stage's value.
 //   t  a micro-batch's round trip from its forward at i to its backward at i:  r + of + ob + t'
 //   y  from the first forward at i to the end of the last backward at i:
 //        one forward, one backward, with W forwards before the first backward:  max(
-//          y' + r + of + ob,                        the stages below, and the transfers to them and from them
-//          c·p,                                     the device is never done sooner
-//          t + (c − W)·f + (c − 1)·b,               first round trip; after it the device still owes these
-//          ((c − 1) div W + 1)·t,                   a forward waits for the backward W before it
-//          t + (c − 1)·max(of, ob))                 the link serves one transfer after another
-//   z  from the first forward at i to the end of all devices from i on, tails included: max(z' + f + of, y + tail,
-//     c·p + tail)
+//          y' + r + of + ob,                        the later stages, and the transfers to them and from them
+//          c·p,                                     the device's own work
+//          t + (c − W)·f + (c − 1)·b,               the first round trip, then the rest of the device's work
+//          ((c − 1) div W + 1)·t,                   each forward waits for the backward of W micro-batches before it
+//          t + (c − 1)·max(of, ob))                 the link carries one transfer after another
+//   z  from the first forward at i to the end of all devices from i on, tails included: max(z' + f + of, y + tail, c·p + tail)
 //   g  from the step's begin: max(g', begin + z)
-// GPipe: one flow shop of equal jobs for the forwards, one for the backwards; Σ + (c − 1)·(max(f, of) + max(b, ob)) is
-// exact. Zero bubble: y without the third and fourth term, z ≥ c·p + tail. Chunks: the same for each virtual stage, and
-// u, the mean over the devices of way in + c·work (+ way out where backwards end the order): no makespan is below u.
+// GPipe: one flow shop of equal jobs for the forwards, one for the backwards; Σ + (c − 1)·(max(f, of) + max(b, ob)) is exact. Zero
+// bubble: y has c·r for c·p and lacks the third and fourth term; z has y + w + tail for y + tail. Chunks: the same for each virtual
+// stage; besides, no makespan is below u: the mean over the devices of way in + c·work (+ way out if backwards end the order).
 // Proof of each term: docs/planner.md. The tests compare every term with the simulator.
 
 #include "planner/instance/chain_impl.h"
@@ -27,7 +27,7 @@ namespace tern {
 /// w (p).
 struct StageCost {
   int64_t work = 0, pass = 0, forward = 0, backward = 0, weight = 0;
-  int64_t rest = 0;  // (c − W)·f + (c − 1)·b: what the stage owes after its first round trip
+  int64_t rest = 0;  // q = (c − W)·f + (c − 1)·b: what the stage owes after its first round trip
   int64_t tail = 0, begin = 0;
   int64_t done = 0;  // c·p + tail, or a lower bound of it
   friend bool operator==(const StageCost&, const StageCost&) = default;
@@ -38,18 +38,18 @@ struct LinkCost {
   int64_t forward = 0, backward = 0;
 };
 
-/// Bounds of the stages from one stage to the last, ps.
+/// Bounds of the stages from one stage to the last, ps. The letters are those of the comment above.
 struct Suffix {
   int64_t round_trip = 0;             // t
   int64_t span = 0;                   // y: to the end of the last backward
   int64_t finish = 0;                 // z: to the end of all devices
   int64_t step = 0;                   // g: from the step's begin
   int64_t forward = 0, backward = 0;  // GPipe: max(f, of), max(b, ob)
-  int64_t mean = 0;                   // u, chunks: devices times the mean
+  int64_t mean = 0;                   // chunks: number of devices times u
   friend bool operator==(const Suffix&, const Suffix&) = default;
 };
 
-/// Of the stages before one stage, ps: the least of each number over all ways to lay these stages.
+/// Sums over the stages before one stage, ps: for each number the least over all ways to lay these stages.
 struct Prefix {
   int64_t sum = 0;      // Σ (r + of + ob)
   int64_t forward = 0;  // Σ (f + of)

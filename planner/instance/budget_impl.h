@@ -1,5 +1,5 @@
 #pragma once
-// What ends a search early: time, a stop, and counts.
+// The limits that end a search early: time, a stop flag, and counts.
 
 #include <atomic>
 #include <chrono>

@@ -1,7 +1,7 @@
 #pragma once
-// An Instance made ready for the search: which bound model it falls under, what each virtual stage may hold, and
-// layers' strategies sorted into states. Strategies of a layer that no neighbour can tell apart (equal resharding and
-// entry costs) share a state: with free resharding a layer has one state, however many strategies.
+// An Instance made ready for the search: which bound model it falls under, what each virtual stage may hold, and each
+// layer's strategies grouped into states. Strategies of a layer with equal resharding and entry costs share a state, because no
+// neighbouring layer can tell them apart: with free resharding a layer has one state, however many strategies.
 
 #include <cstdint>
 #include <vector>
@@ -17,7 +17,7 @@ enum class BoundKind : uint8_t { one_f_one_b, gpipe, simple, zero_bubble, chunke
 /// A strategy's costs as a stage adds them up (planner/instance/price.h).
 struct OptionCost {
   int strategy = 0;
-  int64_t forward = 0, backward = 0, weight = 0;  // backward: with recompute, and with weight where they are one
+  int64_t forward = 0, backward = 0, weight = 0;  // backward: with recompute, and weight if not split
   int64_t host_forward = 0, host_backward = 0;
   int64_t last_gradient = 0;  // time of the unit's last gradient operation, resharding left out
   int64_t begin = 0, sync = 0, update = 0;
@@ -25,15 +25,15 @@ struct OptionCost {
   int64_t held_weight = 0, transient = 0;
 };
 
-/// Strategies of a layer that no neighbour can tell apart.
+/// Strategies of one layer with equal resharding and entry costs.
 struct UnitState {
-  int sample = 0;  // one of its strategies: indexes the edges
-  int type = 0;    // of the devices that run it, if there are several
+  int sample = 0;  // one of the strategies, by which edge costs are looked up
+  int type = 0;    // type of the devices that run the strategies, if there are several types
   int64_t entry_forward = 0, entry_backward = 0;
   std::vector<OptionCost> options;
 };
 
-/// What a virtual stage may hold. Where a device has one stage and the order is fixed, an assignment fits if and only
+/// What a virtual stage may hold. If each device has one stage and the order is fixed, an assignment fits if and only
 /// if its stages keep to their rules (Chain::exact_memory). Else every assignment that fits keeps make_chain's rules,
 /// and every assignment that keeps make_restricted_chain's rules fits.
 struct StageRule {
@@ -54,13 +54,13 @@ struct Chain {
   BoundKind kind = BoundKind::one_f_one_b;
   bool split = false;          // weight gradients are operations of their own
   bool exact_memory = true;    // a stage that keeps its rule fits
-  bool order_fixed = true;     // so smaller stage times never make the makespan larger
-  bool backwards_end = false;  // chunks: a device ends with backwards, which wait for each other on the way out
+  bool order_fixed = true;     // the order ignores times: smaller stage times never give a larger makespan
+  bool backwards_end = false;  // chunks: a device's last operations are backwards that wait for the next stage
   int layers = 0, stages = 0, devices = 0;  // virtual stages
   int64_t micro = 1;
   std::vector<std::vector<UnitState>> states;  // (layers)(states)
   std::vector<StageRule> rule;                 // (stages)
-  std::vector<int> form;                       // (layers) layers of equal number have equal states, options and edges
+  std::vector<int> form;                       // (layers) layers of equal form have equal states, options and edges
   bool has_tail = false, has_begin = false, has_host_link = false;
   bool has_tier[kTiers] = {true, false, false};
   bool has_transient = false;
@@ -69,7 +69,7 @@ struct Chain {
   const EdgeCost& across(int s, int u, int state, int next) const {  // behind virtual stage s
     return edge(links_behind(*in, s), u, state, next);
   }
-  /// Whether a link lies between virtual stages s and s + 1; none does where they share a device.
+  /// Whether a link lies between virtual stages s and s + 1. There is none if they share a device.
   bool linked(int s) const { return rule[s].device != rule[s + 1].device; }
   int64_t stage_bytes(const OptionCost& c, const StageRule& r, int tier) const {
     return c.persistent[tier] + r.held * c.held[tier] + (tier == 0 ? r.held_weight * c.held_weight : 0);
@@ -81,11 +81,11 @@ struct Chain {
   }
 };
 
-/// The chain whose bound is a bound for every assignment that fits.
+/// The chain whose lower bounds hold for every assignment that fits.
 Chain make_chain(const Instance&, Objective);
-/// The chain of assignments that surely fit, with the simple objective in the place of the makespan: stages of one
-/// device share its memory evenly and hold what the schedule allows. For schedules that make_chain cannot search
-/// exactly.
+/// The chain of assignments that surely fit, with the simple objective instead of the makespan: the stages of one
+/// device share its memory evenly and hold as many micro-batches as the schedule allows. For schedules that make_chain cannot
+/// search exactly.
 Chain make_restricted_chain(const Instance&);
 
 }  // namespace tern

@@ -18,7 +18,7 @@ struct CutBound {
 };
 /// The best bound of at most `rounds` paths. It ends early once the bound reaches `upper_bound` or no longer rises.
 CutBound cut_bound(const Chain&, int64_t upper_bound, int rounds);
-/// cut_bound's start alone: the bound of the mean paths. ps; kNever: nothing fits. Takes milliseconds.
+/// The bound with which cut_bound starts: that of mean_paths. ps; kNever: nothing fits. Takes milliseconds.
 int64_t mean_bound(const Chain&);
 
 }  // namespace tern

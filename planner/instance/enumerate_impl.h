@@ -1,6 +1,6 @@
 #pragma once
-// Simulates what a round left: every combination of stages with a bound at or below the limit, the best bound first at
-// each stage, until no bound is left below the best makespan.
+// Simulates the assignments that a round left: every combination of stages with a bound at or below the limit, at each stage in the
+// order of their bounds, until no bound is below the best makespan.
 
 #include "planner/instance/suffix_search_impl.h"
 

@@ -13,7 +13,7 @@ namespace tern {
 /// What ends the improvement.
 struct ImproveOptions {
   double seconds = std::numeric_limits<double>::infinity();  // wall clock
-  int64_t operations = 500'000'000;  // of pipelines, walked at most; a count, so the same on every machine
+  int64_t operations = 500'000'000;  // most operations to walk; a count: the same end on every machine
   const std::atomic<bool>* stop = nullptr;
 };
 

@@ -1,5 +1,5 @@
 #pragma once
-// An instance without the strategies that no assignment better than a known one can have.
+// An instance reduced to the strategies that an assignment better than a known one may have.
 
 #include <cstdint>
 #include <vector>
@@ -8,14 +8,14 @@
 
 namespace tern {
 
-/// An instance with some of the strategies of a whole one.
+/// A whole instance reduced to some of its strategies.
 struct Kept {
-  int64_t bound = 0;  // of the whole instance: at least upper_bound if nothing is kept
+  int64_t bound = 0;  // of the whole instance: at least upper_bound if no strategy is kept
   Instance instance;
-  std::vector<std::vector<int>> strategy;  // (layers): of each that is kept, its number in the whole
+  std::vector<std::vector<int>> strategy;  // (layers): the number in the whole instance of each kept strategy
   /// Makes `instance` of `whole` and `strategy`.
   void fill(const Instance& whole);
-  /// The same assignment in the whole instance's numbers.
+  /// An assignment of the reduced instance in the strategy numbers of the whole one.
   Assignment whole(const Assignment&) const;
 };
 /// Keeps the strategies that may be part of an assignment below `upper_bound`; a strategy is kept for all layers of a

@@ -12,7 +12,7 @@ struct MemoryNeed {
   int64_t missing = 0;  // ≤ 0: fits
   int stage = 0;
   Tier tier = Tier::device;
-  Assignment assignment;  // such an assignment; empty if the budget's time was over before it was known
+  Assignment assignment;  // keeps the rules once the bytes are added; empty: the time was over before it was known
 };
 /// What the chain lacks.
 MemoryNeed memory_need(const Chain&, const Budget&);

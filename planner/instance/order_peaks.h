@@ -1,6 +1,6 @@
 #pragma once
-// The moments of a device's order of operations that can be its peak, whatever its stages hold. They are few and are
-// found once, so that a search computes peaks without a walk over the order.
+// The moments of a device's order of operations at which its bytes can be at their peak, whatever its stages hold. They are
+// few. They are found once, so that a search computes peaks without a walk over the order.
 
 #include <vector>
 
@@ -19,14 +19,14 @@ class OrderPeaks {
   TierBytes peak(int device, const AssignmentBytes&) const;
 
  private:
-  // Micro-batches at one moment while a stage runs, by place in `stages`: between forward and backward, and from there
-  // to the weight gradient.
+  // Numbers of micro-batches at one moment while a stage runs; entry k is for stages[k]. held: between forward and backward;
+  // held_weight: between backward and weight gradient.
   struct Moment {
     std::vector<int> held, held_weight;
   };
   struct Device {
     std::vector<int> stages;
-    std::vector<std::vector<Moment>> moments;  // by the running stage's place; each exceeds every other in some count
+    std::vector<std::vector<Moment>> moments;  // by running stage; each exceeds any other in some number
   };
   bool split_;
   std::vector<Device> devices_;

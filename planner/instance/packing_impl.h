@@ -1,6 +1,6 @@
 #pragma once
-// A bound that knows whole layers and each device's own memory. The relaxation (relaxation_impl.h) averages over
-// assignments, so it sees 10.2 layers on a device and memory that devices share; this one asks whether all layers have
+// A lower bound that keeps layers whole and gives each device its own memory. The relaxation (relaxation_impl.h) averages over
+// assignments, so it may put 10.2 layers on a device and share memory between devices. This bound checks whether all layers have
 // places. A device holds a whole number of layers. For each path over the device and each price of a byte, the path's time
 // plus the price of the layers' bytes must be at most the step's time plus the price of the device's memory.
 // docs/planner-proofs.md, "Whole layers in their order".
@@ -11,9 +11,9 @@
 
 namespace tern {
 
-/// A lower bound of the makespan of any assignment that fits, ps, and at least `known_bound`. It stops at
-/// `upper_bound`, which it returns if it shows that no assignment takes less (kNever: it goes on as far as it can).
-/// Order: sums of doubles may round differently elsewhere; the slack for that only lowers the result, so it stays a bound.
+/// A lower bound of the makespan of any assignment that fits, ps, and at least `known_bound`. If it shows that no assignment takes
+/// less than `upper_bound`, it stops and returns `upper_bound` (kNever: it goes on as far as it can).
+/// Order: sums of doubles may round differently on another machine. A slack for this lowers the result, so it stays a lower bound.
 int64_t packing_bound(const Chain&, int64_t known_bound, int64_t upper_bound);
 
 }  // namespace tern

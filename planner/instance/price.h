@@ -1,6 +1,6 @@
 #pragma once
 // What an assignment costs by the stage model (program/stage_model.h), and whether it fits. The search, its tests, the
-// baselines and the Plan's tables all ask here.
+// baselines and the Plan's tables all use these functions.
 
 #include <memory>
 #include <optional>
@@ -16,15 +16,15 @@ struct Priced {
   PipelineTimes times;
   std::vector<TierBytes> peak;  // per device
   int64_t makespan = 0;         // ps, simulated, whether or not it fits
-  // The tier that is short of the most bytes; missing_bytes ≤ 0: it fits, with that much to spare at least.
+  // The tier that lacks the most bytes. missing_bytes ≤ 0: the assignment fits, and every tier has −missing_bytes to spare at least.
   int device = 0;
   Tier tier = Tier::device;
   int64_t missing_bytes = 0;
   bool fits() const { return missing_bytes <= 0; }
 };
 
-/// An upper bound of every step's time, ps: every layer's dearest strategy, links and share of the host link, one after
-/// another.
+/// An upper bound of every step's time, ps: the dearest strategy, links and share of the host link of every layer, one
+/// after another.
 double longest_step(const Instance&);
 
 /// Checks an instance. Errors: usage, naming the table, for an instance whose tables have the wrong sizes, negative
@@ -32,7 +32,7 @@ double longest_step(const Instance&);
 /// shape; never for an instance in which nothing fits.
 void check_instance(const Instance&);
 
-/// Prices an assignment. Errors: usage, for an assignment that is not of the instance: sizes, an empty or skipped
+/// Prices an assignment. Errors: usage, for an assignment that does not belong to the instance: wrong sizes, an empty or skipped
 /// stage, an unknown strategy.
 Priced price(const Instance&, const Assignment&);
 
@@ -42,8 +42,8 @@ class Pricer {
   explicit Pricer(const Instance&);  // keeps a reference
   ~Pricer();
   Priced operator()(const Assignment&);
-  /// The assignment's price if it fits and takes less than `upper_bound` ps, else nothing. Most
-  /// assignments for which there is nothing are recognized without a simulation.
+  /// The assignment's price if it fits and takes less than `upper_bound` ps, else nothing. Most assignments
+  /// without a price are recognized without a simulation.
   std::optional<Priced> below(const Assignment&, int64_t upper_bound);
   int64_t simulated() const { return simulated_; }  // assignments so far
 
@@ -56,8 +56,8 @@ class Pricer {
   int64_t simulated_ = 0;
 };
 
-/// UniAP's formula Σp + Σo + (c − 1)·max({p} ∪ {o}) of priced times: p forward + backward + weight of a virtual stage,
-/// o both ways of a link. Begin and tail are left out.
+/// UniAP's formula Σp + Σo + (c − 1)·max({p} ∪ {o}) for these times: p is forward + backward + weight of a virtual stage,
+/// o both ways of a link, c the number of micro-batches. Begin and tail are left out.
 int64_t simple_objective(const PipelineShape&, const PipelineTimes&);
 
 }  // namespace tern

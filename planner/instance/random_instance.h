@@ -16,7 +16,7 @@ struct RandomInstance {
   bool ends = false;          // an embedding and a head of their own
   bool resharding = true;     // costs between unlike layouts, not the same both ways
   int layouts = 0;            // strategy k has layout k mod layouts; 0: each its own
-  int64_t link = 20;          // largest transfer between stages, where a layer takes about 100 forward
+  int64_t link = 20;          // largest transfer between stages; a layer's forward takes about 100
   bool tails = false, begins = false, entries = false, transients = false, host_link = false, tiers = false,
        split = false;
   int types = 1;         // of devices: strategy k runs on type k mod types, stages are of types drawn at random

@@ -1,6 +1,6 @@
 #pragma once
-// Fronts of rows of integers where smaller is better. The search asks millions of times whether one of the rows it
-// keeps is nowhere larger than a new row. Here eight rows lie side by side, number by number, so that one step
+// Fronts of rows of integers where smaller is better. The search asks millions of times whether a row that it
+// keeps is in no number larger than a new row. Here eight rows lie side by side, number by number, so that one step
 // compares all eight.
 
 #include <cstddef>
@@ -12,12 +12,12 @@ namespace tern {
 /// A front of rows.
 class RowFront {
  public:
-  /// `numbers` in a row, at least 1.
+  /// `numbers`: how many numbers a row has, at least 1.
   explicit RowFront(int numbers) : numbers_(numbers) {}
 
-  /// Whether a kept row is nowhere larger than this one. The block that covered the last row is looked at first.
+  /// Whether a kept row is in no number larger than this one. The block that covered the last row is compared first.
   bool covers(const int64_t* row) const;
-  /// Whether this row is nowhere larger than a kept one.
+  /// Whether this row is in no number larger than some kept row.
   bool has_worse(const int64_t* row) const;
   void push(const int64_t* row);
   void clear() { size_ = 0, blocks_.clear(), first_ = 0; }

@@ -10,7 +10,7 @@
 
 namespace tern {
 
-/// What the search makes least.
+/// What the search minimizes.
 enum class Objective : uint8_t {
   simulated,  // the makespan
   simple,     // simple_objective of price.h
@@ -22,10 +22,10 @@ struct SearchOptions {
   /// Only a smaller value is wanted (the best of another θ, say): the search stops when no smaller one can exist.
   int64_t upper_bound = kNever;
   double seconds = std::numeric_limits<double>::infinity();  // wall clock; the answer then keeps its gap
-  int64_t simulations = 20000;                               // at most, after the bound search; a count, so the
+  int64_t simulations = 20000;                               // most simulations after the bound search; a count, so the
                                                              // same on every machine
-  int64_t labels = 20'000'000;  // limit of partial stages in a round: a count too. Above it the answer keeps its gap
-  int64_t bytes = int64_t{1} << 62;         // a limit too: bytes of partial plans at once, counted as on one thread
+  int64_t labels = 20'000'000;              // most partial stages in a round; above it the answer keeps its gap
+  int64_t bytes = int64_t{1} << 62;         // most bytes of partial plans at once, counted as on one thread
   int threads = 1;                          // changes no byte of the answer
   const std::atomic<bool>* stop = nullptr;  // set by another thread: the answer then keeps its gap
 };

@@ -1,5 +1,5 @@
 #pragma once
-// Limits on the time and bytes of one stage, by which labels that cannot become a better plan are dropped.
+// Limits on the time and bytes of one stage. A label that exceeds them cannot become part of a better plan and is dropped.
 
 #include <cstdint>
 #include <vector>
@@ -8,13 +8,13 @@
 
 namespace tern {
 
-/// What a cut limits, for a stage's p and q (bound_model_impl.h): p; p + q; or c·p with backlog and update, which no
-/// further layer makes less.
+/// What a cut limits, with p and q of bound_model_impl.h: p; p + q; or c·p plus a lower bound of the tail (sync + update −
+/// last gradient operation, summed over the layers).
 enum class CutOn : uint8_t { work, work_and_rest, done };
 
-/// A linear cut. A label of layer u and state s survives if the limited time + lambda·bytes ≤ limit[j][s], j = layers
-/// in the label − 1. The limit is a Lagrangian bound: the time allowed less the cheapest way on, with memory at the
-/// price lambda.
+/// A linear cut. A label of layer u and state s survives if the limited time + lambda·bytes ≤ limit[j][s], where j + 1 is the
+/// number of layers in the label. The limit is a Lagrangian bound: the time allowed, plus lambda times the capacity, minus the
+/// cheapest way to complete the stage.
 struct Cut {
   double lambda = 0;
   CutOn on = CutOn::work;

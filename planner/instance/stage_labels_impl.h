@@ -1,7 +1,7 @@
 #pragma once
 // Labels of one stage: what layers [u, e) can cost as the end of a stage, with layer u in one state and layer e − 1 in
-// another. They grow from the last layer to the first, as the gradient link's backlog does. A label is a short row of
-// integers where smaller is better; for each layer and state the Pareto front is kept.
+// another. Labels grow from the last layer to the first, as the gradient link's backlog does. A label is a short row of
+// integers where smaller is better. For each layer and state the Pareto front of labels is kept.
 
 #include <cstdint>
 #include <vector>
@@ -12,7 +12,7 @@
 
 namespace tern {
 
-/// The label that a label extends, and the state and option by which it does.
+/// How a label was made. index, state: of the label that it extends (index −1: none); option: of the layer that it adds.
 struct LabelParent {
   int32_t index = -1;
   int16_t state = 0, option = 0;
@@ -39,9 +39,9 @@ class StageLabels {
  public:
   enum class Keep { least, least_work_and_rest, least_done, bound, times, all };
   /// Keep  what labels carry. least, least_work_and_rest, least_done: only what finds the least of p, of p + q, or of
-  ///       c·p + tail; the label has that number where p usually stands. bound: a lower bound of all that the chain's
-  ///       bound model needs; times that hardly matter to the model count as the least that any strategy takes. times:
-  ///       all that the makespan depends on. all: as times, and no label is dropped for another.
+  ///       c·p + tail; the label has this number in the place of p. bound: a lower bound of every number that the chain's
+  ///       bound model needs; for times that hardly matter to the model, the least time of any strategy. times:
+  ///       all that the makespan depends on. all: as times, but no label is dropped because another is better.
   StageLabels(const Chain&, int stage, Keep);
 
   /// Makes the labels of up to `length` layers before `end`; exit −1: any state. Stops early (too_many) above `most`
@@ -51,7 +51,7 @@ class StageLabels {
   StageCost cost(const StageRun&, int j, int state, int index) const;
   /// The strategies of layers [end − 1 − j, end).
   std::vector<int> strategies(const StageRun&, int j, int state, int index) const;
-  /// Whether a stage of cost a can take the place of b.
+  /// Whether a stage of cost a can replace one of cost b.
   bool no_worse(const StageCost& a, const StageCost& b) const;
 
  private:
@@ -67,27 +67,27 @@ class StageLabels {
     int64_t forward = -kNever, backward = -kNever;
     int state = 0;
   };
-  void choose_places();  // of a row's numbers
+  void choose_places();  // chooses the places of a row's numbers
   void sum_least();
   void fill_adds();
   std::vector<int64_t> added_row(const OptionCost&) const;
   void fill_spreads();
-  /// Marks labels of layer u + 1 that need no extension: another state's label is no worse on every way on.
+  /// Marks labels of layer u + 1 that need no extension, because another state's label is no worse whatever is added before it.
   void mark_idle(int u, const std::vector<Front>& fronts, std::vector<std::vector<char>>& idle) const;
 
   const Chain& chain_;
   const StageRule& rule_;
   Keep keep_;
-  bool reduced_ = false;                                               // p and q stand for forward and backward
-  int64_t alpha_ = 0, beta_ = 0;                                       // q = alpha·f + beta·b
+  bool reduced_ = false;          // rows carry p and q instead of forward and backward
+  int64_t alpha_ = 0, beta_ = 0;  // q = alpha·f + beta·b
   int64_t first_forward_ = 1, first_backward_ = 1, first_weight_ = 1;  // weights of the first number of a reduced row
-  // Places in a row; −1: not carried. Sums come first, then the two that are no sums.
+  // Places in a row; −1: not carried. Sums come first, then transient_ and the one of sync_ and drain_ that is carried.
   int dims_ = 0, sums_ = 0;
   int forward_ = -1, backward_ = -1, weight_ = -1, host_forward_ = -1, host_backward_ = -1, update_ = -1, begin_ = -1;
   int bytes_[kTiers] = {-1, -1, -1};
   int transient_ = -1, sync_ = -1, drain_ = -1;
   std::vector<int64_t> least_forward_, least_update_, least_begin_;  // prefix sums over layers
-  // What a unit adds: its sums, then transient, sync and the time of its last gradient operation.
+  // What a layer adds to a row: its sums, then transient, sync and the time of its last gradient operation.
   int stride_ = 0;
   std::vector<std::vector<size_t>> offset_;  // (layers)(states): into adds_
   std::vector<int64_t> adds_;

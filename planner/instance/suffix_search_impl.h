@@ -13,10 +13,10 @@
 
 namespace tern {
 
-/// How a search ended: it was done, a budget's time or flag stopped it, or a count did.
+/// How a search ended: it was done, the budget's time or flag stopped it, or a count was exceeded.
 enum class SearchEnd : uint8_t { done, stopped, too_many };
 
-/// A chosen stage, and the best known stages after it.
+/// A stage, and the best known stages after it.
 struct SuffixLabel {
   Suffix value;
   StageCost cost;
@@ -48,8 +48,8 @@ struct Round {
   int64_t bytes = 0;  // of what follows
   // (stages + 1)(layers + 1)(states)
   std::vector<std::vector<std::vector<std::vector<SuffixLabel>>>> suffix;
-  // For the enumeration: element (stages)(layers)(states), what a stage there can be; joined (stages)(layers +
-  // 1)(states), what may follow.
+  // For the enumeration. element (stages)(layers)(states): the stages that begin there; joined (stages)(layers +
+  // 1)(states): what may follow a stage that ends there.
   std::vector<std::vector<std::vector<std::vector<StageElement>>>> element;
   std::vector<std::vector<std::vector<std::vector<Joined>>>> joined;
   std::vector<std::vector<StageRun>> runs;  // (stages): Keep::all

@@ -1,6 +1,6 @@
 #pragma once
-// Which stages can start where. A stage's least time over layers [a, e), memory respected, is bounded by Lagrangian
-// relaxation: shortest path under time + lambda·bytes, less lambda·capacity, best of several lambdas. From these bounds
+// Which stages can start where. Lagrangian relaxation bounds the least time of a stage over layers [a, e) whose memory fits:
+// a shortest path under time + lambda·bytes, less lambda·capacity; the best of several lambdas counts. From these bounds
 // of single stages follow bounds of everything before and after each (stage, layer).
 
 #include <cstdint>
@@ -31,9 +31,9 @@ class IntervalBounds {
   int longest(int stage, int e) const { return static_cast<int>(tables_[table_of_[stage]].work[e].size()); }
   const std::vector<double>& lambdas(int stage) const { return tables_[table_of_[stage]].lambdas; }
   LinkCost least_link(int stage, int e) const;  // after layer e − 1, which ends the stage
-  /// Raises the bounds of each stage that `w`, restricted to `limit`, allows: to the least of each cost over the
-  /// strategies that fit, or, if that is above what the limit allows, to one more than the limit allows. Labels of time and
-  /// bytes alone find the least; bounds whose labels exceed the budget stay as they are.
+  /// Raises the bounds of each stage that `w`, restricted to `limit`, allows. The new bound of a cost is its least over the
+  /// strategies that fit; if this is above what the limit allows, it is one more than the limit allows. The least is found by labels
+  /// of time and bytes alone. If the labels exceed the budget, the old bounds stay.
   void tighten(const Windows& w, int64_t limit, int threads, const Budget&);
 
  private:
@@ -69,10 +69,10 @@ struct Windows {
 };
 
 /// The most time that a stage over [a, e) may take for the whole to stay at or below `limit`. n: the least of what may
-/// follow; its t already includes the link to it, and so does its y for one forward, one backward.
+/// follow. n's round_trip already includes the link to it; for one forward, one backward n's span includes the link too.
 TimeLimit time_limit(const Chain&, int stage, const Prefix& before, const Suffix& n, int64_t limit);
 
-/// Groups the ends e for which next_reachable[e] holds, where next[e] is what follows, for stages that `w` lets begin.
+/// Groups the ends e for which next_reachable[e] holds. Each is the end of a stage that `w` lets begin; next[e] is what follows it.
 std::vector<EndGroup> group_ends(const Chain&, const IntervalBounds&, const Windows& w, int stage,
                                  const std::vector<char>& next_reachable, const std::vector<Suffix>& next,
                                  int64_t limit);

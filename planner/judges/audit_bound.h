@@ -1,7 +1,7 @@
 #pragma once
-// A second lower bound of an instance's makespan, for judging a plan without trusting the search that made it: plain
-// loops, its own walk through the pipeline, its own price of memory. With the search it shares only what defines the
-// question: the instance's check and a schedule's order. Weaker where the search looks harder, never above the truth.
+// A second lower bound of an instance's makespan, for judging a plan without trusting the search that made it. It has plain
+// loops, its own walk through the pipeline and its own price of memory. It shares with the search only what defines the
+// question: the instance's check and a schedule's order. It may be lower than the search's bound, but never above the optimum.
 
 #include <cstdint>
 
@@ -9,12 +9,12 @@
 
 namespace tern {
 
-/// What the audit closed a choice by.
+/// The bound by which the audit closed a choice.
 enum class AuditedBy : uint8_t {
-  memory,  // the least bytes of its layers have no room
-  work,    // the devices' work, on average, or of the fullest one
+  memory,  // even the least bytes of its layers do not fit
+  work,    // the mean of the devices' work, or the work of the fullest device
   paths,   // a mixture of paths through its operations, with a price on memory
-  labels,  // every stage's labels (gpipe and 1f1b, where they are few)
+  labels,  // labels of every stage (gpipe and 1f1b, if the labels are few)
   open,    // it is not closed: the bound is below `wanted`
 };
 

@@ -13,13 +13,13 @@ namespace tern {
 /// and so does any mixture.
 struct Passes {
   std::vector<double> forward, gradient, weight, sync;  // virtual stages
-  std::vector<double> over, back;                       // links behind them
+  std::vector<double> over, back;                       // links to the next stage: forward, backward
   std::vector<double> begin, update;                    // devices
 };
 /// Passes that are all zero.
 Passes no_passes(size_t stages, size_t devices);
 
-/// Average times of the same stages, links and devices over a mixture of assignments.
+/// Times of the stages, links and devices of Passes, averaged over a mixture of assignments.
 struct Amounts {
   std::vector<double> forward, gradient, weight, sync, over, back, begin, update;
 };
@@ -28,7 +28,7 @@ struct Amounts {
 void mix(Passes& a, const Passes& b, double share);
 void mix(Amounts& a, const Amounts& b, double share);
 
-/// The longest path through the operations at those times, counted by stage and device.
+/// The longest path through the operations at these times, counted by stage and device.
 Passes longest_path(const PipelineShape&, const PreparedPipeline&, const Amounts&);
 
 }  // namespace tern

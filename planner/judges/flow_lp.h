@@ -1,11 +1,11 @@
 #pragma once
-// The search under the simple objective as a mixed-integer programme, written as an LP file that any solver reads. It
-// shares nothing with the search: an independent check of its optimum.
+// The search under the simple objective as a mixed-integer programme, written as an LP file that any solver can read. It
+// shares no code with the search, so it checks the search's optimum independently.
 //
-// Flow of one unit through nodes (layer u, stage i, strategy s): arcs (u, i, s) → (u + 1, i, s') reshard inside a
-// stage, arcs (u, i, s) → (u + 1, i + 1, s') cross to the next. Contiguity and the order of stages hold by
-// construction. Per stage a memory row for each tier and times f_i, b_i; T is above every f_i + b_i and every link's
-// o_j; minimise Σ(f + b) + Σo + (c − 1)·T. Binaries: at most 2·S + (L − 1)·S²·(2P − 1).
+// L layers, P stages, S strategies, c micro-batches. One unit flows through nodes (layer u, stage i, strategy s): arcs
+// (u, i, s) → (u + 1, i, s') reshard inside a stage, arcs (u, i, s) → (u + 1, i + 1, s') cross to the next. So stages are
+// contiguous and in order by construction. Each stage has one memory constraint per tier, and times f_i, b_i. T is at least
+// every f_i + b_i and every link's o_j; minimise Σ(f + b) + Σo + (c − 1)·T. Binaries: at most 2·S + (L − 1)·S²·(2P − 1).
 
 #include <string>
 
@@ -13,8 +13,8 @@
 
 namespace tern {
 
-/// The LP file. Errors: usage, for a schedule with several stages on a device or split backwards: the encoding knows
-/// gpipe and 1f1b.
+/// The LP file. Errors: usage, for a schedule with several stages on a device or with split backwards: only gpipe and 1f1b can be
+/// written.
 std::string flow_lp(const Instance&);
 
 }  // namespace tern

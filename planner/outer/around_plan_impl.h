@@ -16,13 +16,13 @@ struct FasterPlan {
   Assignment assignment;
   int64_t makespan = 0;
 };
-/// What lies around the best plan. `families`: for each feature the values that the plan does not have, those of least
-/// bound first, each with the best plan that was seen; then the choices one step from the plan (micro-batch halved or
-/// doubled, another schedule, a factor of two moved from one axis to another) that come within 5 % of its step time.
+/// The rivals of the best plan. `families` has first, for each feature, the values that the plan does not have (sorted by bound, each
+/// with the best plan of this value that was seen); then the choices one step from the plan (micro-batch halved or doubled,
+/// another schedule, a factor of two moved from one axis to another) whose plans are within 5 % of its step time.
 struct AroundPlan {
   std::vector<PlannedFamily> families;
-  FasterPlan faster;  // there is one only where the search was cut short or its effort spent
-  bool late = false;  // some plans were not made, for want of time
+  FasterPlan faster;  // there is one only if the search was cut short or its effort was spent
+  bool late = false;  // some plans were not made, because time was over
 };
 /// Looks around the outcome's best plan. It makes no more plans once no seconds are `left` or `stop` is set.
 AroundPlan look_around(const SpaceOfChoices&, const OuterOutcome&, const std::function<double()>& left,

@@ -12,7 +12,7 @@ namespace tern {
 /// The best plan of several pipelines of unlike shape side by side. Times in ps.
 struct PoolFamily {
   bool found = false;
-  bool complete = true;  // no degree was left out, and it was not late
+  bool complete = true;  // no tensor degree was left out, and the time was not over
   std::string choice;
   int64_t makespan = 0, bound = 0;
   int64_t columns = 0, searched = 0;

@@ -1,5 +1,5 @@
 #pragma once
-// Between an outer choice and the tables of integers in which its layers are placed.
+// From an outer choice to the Instance in which its layers are placed, and from an assignment back to a plan's layers.
 
 #include <vector>
 
@@ -13,7 +13,7 @@ struct BuiltInstance {
   Instance instance;
   int tables = -1, form = -1, inside = -1;
 };
-/// Builds the candidate's Instance in `previous`, which may hold another candidate's: with the same tables that costs
+/// Builds the candidate's Instance in `previous`, which may hold another candidate's. If both have the same tables, this costs
 /// little.
 void build_instance(const SpaceOfChoices&, const Candidate&, BuiltInstance& previous);
 

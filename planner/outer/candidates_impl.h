@@ -1,5 +1,5 @@
 #pragma once
-// The outer choices to be looked at, and the tables that they use.
+// The outer choices that the search looks at, and the tables that they use.
 
 #include <chrono>
 #include <string>
@@ -14,9 +14,9 @@ namespace tern {
 /// An outer choice, in few bytes.
 struct Candidate {
   int64_t bound = 0;   // ps
-  int32_t tables = 0;  // index
+  int32_t tables = 0;  // index in SpaceOfChoices::tables
   int32_t num_stages = 1, chunks = 1, schedule = 1;
-  int32_t order = -1;  // mixed: index of SpaceOfChoices::orders
+  int32_t order = -1;  // mixed: index in SpaceOfChoices::orders
   int64_t num_micro = 1;
 };
 
@@ -36,12 +36,12 @@ struct SpaceOfChoices {
   std::vector<Layer> layers;
   std::vector<ChoiceTables> tables;
   std::vector<Candidate> candidates;     // legal and with room, in the order of enumeration
-  std::vector<Candidate> bounded;        // choices of too_many and too_long with room: bounded, never planned
-  int64_t too_many = 0, too_long = 0;    // choices with more than kMostOperations; other choices with steps too long
+  std::vector<Candidate> bounded;        // with room, counted in too_many or too_long: bounded, never planned
+  int64_t too_many = 0, too_long = 0;    // more than kMostOperations; others whose steps are too long
   std::vector<std::vector<int>> orders;  // of mixed pipelines: each stage's machine, or kAnyType
-  int64_t work_bound = 0;                // ps: a bound of every choice, enumerated or not
+  int64_t work_bound = 0;                // ps: no choice, enumerated or not, takes less
   int64_t no_room = 0;                   // legal choices without room, outside of too_many and too_long
-  std::vector<std::pair<int64_t, Candidate>> nearest;  // the few of no_room that lack least: bytes per device, choice
+  std::vector<std::pair<int64_t, Candidate>> nearest;  // (bytes lacking per device, choice), few
   bool cut = false;                                    // time, work or stop ended the enumeration early
   int64_t work = 0;                                    // counted as PlanRequest::any_fit_within says
   std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
@@ -56,7 +56,7 @@ SpaceOfChoices enumerate_choices(const ModelSpec&, const Cluster&, const PlanReq
 /// choice_of: the choice as a plan has it. machine_of_stage: the machine on which a stage lies.
 OuterChoice choice_of(const SpaceOfChoices&, const Candidate&);
 const Machine& machine_of_stage(const SpaceOfChoices&, const Candidate&, int stage);
-/// Whether this candidate stands for all orders of stages not listed one by one. The candidate is never planned.
+/// Whether this candidate represents all orders of stages that are not listed one by one. Such a candidate is never planned.
 bool any_order(const SpaceOfChoices&, const Candidate&);
 /// For each stage whether the next stage lies in the same node. Stages fill the nodes of a type one after another.
 std::vector<bool> in_one_node(const SpaceOfChoices&, const Candidate&);

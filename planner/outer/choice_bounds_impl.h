@@ -7,11 +7,11 @@
 
 namespace tern {
 
-/// A lower bound, ps, the largest of: the mean of the devices' work; the mean with a price on memory; if forwards
-/// fill the pipeline first (fills_first), the time that the fill takes too. `capacity`: device bytes of one device.
+/// A lower bound, ps, the largest of: the mean of the devices' work; this mean with a price on memory; if a schedule begins
+/// with forwards that fill the pipeline (fills_first), the fill and the work after it. `capacity`: device bytes of one device.
 int64_t cheap_bound(const SpaceOfChoices&, const Candidate&, int64_t capacity);
-/// A lower bound, ps: the least T in which, for each kind of layer, the devices have room for all layers of this kind.
-/// A layer takes the least work + `mu`·bytes (ps per byte). A device has T + mu·capacity, less in a later stage.
+/// A lower bound, ps: the least T for which, for each kind of layer, the devices have room for all layers of this kind.
+/// A layer takes the least work + `mu`·bytes (ps per byte). A device offers T + mu·capacity, less in a later stage.
 int64_t crowding_bound(const SpaceOfChoices&, const Candidate&, double mu);
 
 /// A lower bound of every choice, ps: the model's products, shared out over all devices at peak rate.

@@ -14,13 +14,13 @@ enum class SearchEffort : uint8_t { quick, normal, thorough };
 /// The limits of one effort.
 struct EffortLimits {
   std::string_view name;
-  double seconds;        // of `tern plan` without --max-seconds; the library itself has no limit unless asked
-  int64_t memory_bytes;  // of the whole process, on one thread; label_bytes is chosen for this
-  int64_t label_bytes;   // of partial plans at once
-  int64_t labels;        // of one round of a search; the same in every pass
-  std::array<int64_t, 3> simulations;  // of a search in the first, second, third pass over open choices; −1: no pass
+  double seconds;        // of `tern plan` without --max-seconds; the library's requests have no limit of their own
+  int64_t memory_bytes;  // of the whole process on one thread; label_bytes keeps this limit
+  int64_t label_bytes;   // of all partial plans that are held at the same time
+  int64_t labels;        // of one round of a search; the same in every pass over the open choices
+  std::array<int64_t, 3> simulations;  // of one search in the first, second, third pass over open choices; −1: no pass
   int relaxation_rounds;
-  int64_t operations;  // simulated by the local improvement of one plan
+  int64_t operations;  // that the local improvement of one plan may simulate
 };
 
 inline constexpr std::array kEffortLimits{

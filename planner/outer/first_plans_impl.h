@@ -20,7 +20,7 @@ UniformPlan uniform_plan(const SpaceOfChoices&, const Candidate&, const BuiltIns
 UniformPlan first_fit(const SpaceOfChoices&, const Candidate&, BuiltInstance&, int64_t& left);
 /// A plan over unlike devices: each stage takes layers until the stage's share of the time or of the memory is used up.
 UniformPlan mixed_plan(const SpaceOfChoices&, const Candidate&, const BuiltInstance&);
-/// Gives every layer the fastest strategy. Where a device lacks bytes, layer after layer takes a smaller strategy.
+/// Gives every layer the fastest strategy. If a device lacks bytes, layer after layer takes a strategy of fewer bytes.
 /// Tries layers spread evenly by time; with several chunks also, chunk by chunk, equally many layers on each device (or
 /// one fewer). found is false if no plan with a makespan below `upper_bound` fits.
 UniformPlan repaired_plan(const SpaceOfChoices&, const Candidate&, const BuiltInstance&, int64_t upper_bound);

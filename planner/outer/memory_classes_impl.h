@@ -1,5 +1,5 @@
 #pragma once
-// A plan's bytes by what they are for.
+// A plan's bytes by purpose.
 
 #include <vector>
 

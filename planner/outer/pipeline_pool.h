@@ -1,12 +1,12 @@
 #pragma once
 // A pool of unlike devices cut into pipelines of unlike shape, side by side, that share the micro-batches of a step.
 //
-// Column generation with an exact master: a column is a pipeline with its number of devices of each type and
-// of micro-batches. All columns enter with a cheap lower bound of their makespan; the master (a knapsack over used
-// devices) finds the least step time for which columns cover the micro-batches; the columns of its answer are searched,
-// their bounds rise, and the master is asked again. The master's value is always a lower bound. It is the optimum once
-// every column of the answer is searched. Source: delayed columns as in Gilmore and Gomory 1961 (recalled); the master
-// is solved in integers, so no branching is left.
+// Column generation with an exact master: a column is a pipeline with a number of devices of each type and a number
+// of micro-batches. All columns enter with a cheap lower bound of their makespan. The master (a knapsack over used
+// devices) finds the least step time for which columns cover the micro-batches. The columns of its answer are searched,
+// their bounds rise, and the master is solved again. The master's value is always a lower bound. It is the optimum once
+// every column of the answer is searched. Source: delayed columns as in Gilmore and Gomory 1961 (recalled). The master
+// is solved in integers, so no branching is needed.
 
 #include <cstdint>
 #include <functional>
@@ -18,7 +18,7 @@ namespace tern {
 
 /// The question.
 struct PoolProblem {
-  std::vector<int> devices;  // by type, in units of what a stage takes
+  std::vector<int> devices;  // for each type: how many; one unit is what a stage takes
   int pipelines = 1;         // makespans of `solve` include the time to sum the gradients of all these pipelines
   int num_micro = 1;         // of all pipelines together; each pipeline does one at least
   /// A lower bound: no pipeline that uses uses[t] devices of each type t does m micro-batches in less time.

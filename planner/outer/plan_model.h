@@ -20,14 +20,14 @@
 
 namespace tern {
 
-/// What is asked for.
+/// The question.
 struct PlanRequest {
   std::string model;  // its name in the plan
   TrainJob job;
   SearchSpace space;
   SearchEffort effort = SearchEffort::normal;
   double seconds =
-      std::numeric_limits<double>::infinity();  // wall clock; after that: the best plan so far, with the plan's gap
+      std::numeric_limits<double>::infinity();  // wall clock; then the best plan so far is the answer, with its gap
   int threads = 1;
   /// A limit on the work, in simulated operations (a table counts 10,000, a choice 100; the same on every machine). 0:
   /// search for the best plan. Above 0: the first plan that fits ends the search; PlanAnswer::plan has only `choice`.
@@ -55,7 +55,7 @@ struct PlanAnswer {
   // If found: the pipeline, and the stages' times in it.
   PipelineShape shape;
   PipelineTimes times;
-  std::vector<PlannedMemoryByTier> memory;  // by rank: what PlannedRank::peak is made of
+  std::vector<PlannedMemoryByTier> memory;  // by rank: PlannedRank::peak by tier and purpose
   NoFit no_fit;                             // if not found by a search for the best plan
   // If no plan was found: whether memory excludes every choice. If false, no_fit is empty, and `open` choices may still
   // have a plan.
@@ -67,9 +67,9 @@ struct PlanAnswer {
   int64_t work = 0;  // counted as PlanRequest::any_fit_within says
 };
 
-/// Finds the plan of least makespan (run_pipeline's) in the space; of equal plans the one found first (docs/architecture.md
-/// has the order of the search). A pipeline's stages may lie on nodes of several types, with one mesh for all; Plan::restrictions says what
-/// was left out. Order: the same bytes whatever `threads`, unless `seconds` or `stop` ended it. Errors: usage, if no
+/// Finds the plan of least makespan (run_pipeline's) in the space; of plans with equal makespan the one found first
+/// (docs/architecture.md has the order of the search). A pipeline's stages may lie on nodes of several types, with one mesh for all.
+/// Plan::restrictions says what was left out. Order: the same bytes whatever `threads`, unless `seconds` or `stop` ended it. Errors: usage, if no
 /// choice is legal (names the broken rules, or the pins that no choice has), if the space has no strategy that its
 /// framework runs, or if every step may exceed kMostStepPs (names the cluster's file).
 PlanAnswer plan_model(const ModelSpec&, const Cluster&, const PlanRequest&);

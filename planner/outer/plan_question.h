@@ -1,5 +1,5 @@
 #pragma once
-// What is asked about a plan, as one value: a command reads its options into it; planner/words takes it whole.
+// All that is asked about a plan, in one struct. A command fills it from its options; planner/words answers it.
 
 #include <optional>
 #include <string>
@@ -25,9 +25,9 @@ struct PlanQuestion {
   PlanRequest request;           // job, space with its pinned axes, limits
   std::vector<int64_t> batches;  // sequences per step, rising; of several, the one with most tokens/s is planned
   // What follows from the plan.
-  std::optional<RunTerms> run;  // of a whole run: its time and cost
-  bool what_if = false;         // what a little more memory, link or compute would gain
-  bool node_counts = false;     // fewer nodes
+  std::optional<RunTerms> run;  // if set: the time and cost of a whole run are asked
+  bool what_if = false;         // whether shadow prices are asked (planner/words/shadow_prices.h)
+  bool node_counts = false;     // whether plans on fewer nodes are asked
   // For a question without a plan that fits: the space without pinned axes; then spaces without each of the
   // restrictions, and without all.
   SearchSpace unpinned;

@@ -18,7 +18,7 @@ struct SearchSpace {
   std::vector<PipelineSchedule> schedules{kPipelineSchedules.begin(), kPipelineSchedules.end()};
   std::vector<int> zero{0, 1, 2, 3};
   std::vector<Recompute> recompute{Recompute::none, Recompute::attention, Recompute::full};
-  /// Homes of optimizer states and of activations. Pipelines with several chunks per stage keep both on the device.
+  /// Tiers where optimizer states and activations may lie. Pipelines with several chunks per stage keep both on the device.
   std::vector<Tier> states{Tier::device, Tier::host, Tier::disk};
   std::vector<Tier> activations{Tier::device, Tier::host, Tier::disk};
   /// Pins of the outer choice, and whether layers lie evenly. Pins of strategies (sharding, recomputation, offloading)
@@ -26,9 +26,9 @@ struct SearchSpace {
   PinnedAxes pinned;
 };
 
-/// The choices of a space that have these axes. A limit that a pin exceeds is raised to the pin.
+/// The space of only those choices that have these pinned axes. A limit that a pin exceeds is raised to the pin.
 SearchSpace pin(SearchSpace, const PinnedAxes&);
-/// The choices of a space that this framework runs: layers=even, its schedules, strategies and numbers of devices.
+/// The space of only those choices that this framework runs: layers=even, its schedules, strategies and numbers of devices.
 SearchSpace for_framework(SearchSpace, Framework);
 
 }  // namespace tern

@@ -10,9 +10,9 @@
 
 namespace tern {
 
-/// What the plan's times assume about these lengths, one sentence each; none without lengths.
+/// What the plan's times assume about the job's sequence lengths, one sentence each; empty for a job without lengths.
 std::vector<std::string> lengths_assumed(const Plan&);
-/// What the lengths do to the plan, as JSON and as lines of text; null and "" without lengths. The job needs its `mix`.
+/// How the lengths change the plan's work and waits, as JSON and as text; null and "" without lengths. Needs TrainJob::lengths.mix.
 Json lengths_json(const ModelSpec&, const Plan&);
 std::string lengths_words(const ModelSpec&, const Plan&);
 

@@ -8,8 +8,8 @@
 
 namespace tern {
 
-/// SVG of the step on each rank; and of the most that its devices hold. Of more than sixteen ranks the first and last
-/// eight are shown.
+/// plan_timeline: an SVG of the step on each rank. plan_memory: an SVG of the most bytes that each rank's devices hold. Of more
+/// than sixteen ranks both show the first and the last eight.
 std::string plan_timeline(const PlanAnswer&);
 std::string plan_memory(const PlanAnswer&);
 /// One SVG with both, and the plan in words.

@@ -10,7 +10,7 @@
 
 namespace tern {
 
-/// What a rank's bytes are for, in the order of kMemoryTitles.
+/// A rank's bytes by purpose, in the order of kMemoryTitles.
 std::array<int64_t, 5> memory_parts(const PlannedMemory&);
 inline constexpr std::array<std::string_view, 5> kMemoryTitles{"weights", "gradients", "optimizer", "activations",
                                                                "buffers"};
@@ -18,7 +18,7 @@ inline constexpr std::string_view kMemoryWords =
     "activations and buffers: at the moment when a device holds most; buffers: what the layer at work takes, gathered "
     "weights, transfers under way";
 
-/// The choice of a family's plan; if no plan of it was seen, whether its bound closes it.
+/// The choice of the family's plan. If no plan of the family was seen: whether the family's bound excludes a faster one.
 std::string rival_words(const Plan&, const PlannedFamily&);
 /// A step's time with four significant digits, since a plan and its bound often agree in two.
 std::string step_words(int64_t ps);
@@ -27,13 +27,13 @@ std::string step_words(int64_t ps);
 std::string program_words(const Plan&);
 /// How far to trust a step time that no measured run checks; "" where the rates are tern's own, measured here.
 std::string uncalibrated_words(const Cluster&);
-/// "3.1 s to 4.2 s in 90 % of 63 runs of X that were left out; half within 2.60 %". Of fewer than 20 runs: the
+/// "3.1 s to 4.2 s in 90 % of 63 runs of X that were left out; half within 2.60 %". For fewer than 20 runs: the
 /// range in which all of them lay.
 std::string error_bar_words(const PlannedError&);
-/// What is said beside the plan.
+/// What is printed besides the plan.
 struct PlanTextOptions {
   std::string uncalibrated;        // a line under the step; "" for none
-  std::vector<std::string> notes;  // restrictions that are told without details too
+  std::vector<std::string> notes;  // restrictions that are printed even without details
   bool details = true;
 };
 /// The answer in ten lines or so: choice, step, memory, price, what binds, proof. `details` adds the search and its

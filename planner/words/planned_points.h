@@ -1,5 +1,5 @@
 #pragma once
-// Rows of questions, each answered by planning again: how many nodes to take, and which batch.
+// Series of questions, each answered by planning again: how many nodes to take, and which batch.
 
 #include <cstdint>
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace tern {
 
-/// One answer of a row of questions. found is false if nothing fits or no plan was found.
+/// The answer to one question of a series. found is false if nothing fits or no plan was found.
 struct PlannedPoint {
   int64_t asked = 0;  // nodes, or sequences of a step
   bool found = false;
@@ -23,7 +23,7 @@ struct PlannedPoint {
     return tokens_per_second > 0 ? price_per_hour / 3.6e-3 / tokens_per_second : 0;
   }
 };
-/// Whether every question was searched to its end: only then does one point of the row beat the others.
+/// Whether every question was searched to its end. Only then can one point be called better than the others.
 bool all_searched(const std::vector<PlannedPoint>&);
 /// Plans for 1, 2, 4, … and all nodes of a cluster of one type. `front` compares devices, step and price per token.
 /// `whole`: the answer for all nodes, which is not searched again.

@@ -1,5 +1,5 @@
 #pragma once
-// Why there is no plan: what is missing, and what near the question would fit.
+// Why there is no plan: what is missing, and which similar requests have a plan.
 
 #include <string>
 
@@ -8,13 +8,13 @@
 
 namespace tern {
 
-/// What is thrown, and printed as JSON.
+/// The error that is thrown, and the JSON that is printed.
 struct Refusal {
-  Error error;       // does_not_fit where every choice is closed, undecided else
-  std::string json;  // the figures, where nothing fits; "" else
+  Error error;       // does_not_fit if every choice is proven not to fit, else undecided
+  std::string json;  // the figures, with does_not_fit; else ""
 };
-/// The refusal of an answer without a plan. A count of work ends the search for what would fit, so it finds the same on every
-/// machine; seconds and the request's limits end the search for the smallest change of pinned axes.
+/// The refusal of an answer without a plan. The search for similar requests that fit ends after a count of work, so it finds the same
+/// on every machine. The search for the smallest change of pinned axes ends after a fixed time, or earlier at the request's limits.
 Refusal refusal_of(const PlanQuestion&, const PlanAnswer&);
 
 }  // namespace tern

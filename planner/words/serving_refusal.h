@@ -1,5 +1,5 @@
 #pragma once
-// Why a cluster cannot serve a model as asked, and what near the question would do.
+// Why a cluster cannot serve a model as asked, and which similar questions it can answer.
 
 #include <string>
 
@@ -8,12 +8,12 @@
 
 namespace tern {
 
-/// What is thrown, and printed as JSON.
+/// The error that is thrown, and the JSON that is printed.
 struct ServingRefusal {
   Error error;       // does_not_fit, with the tier that binds and what it lacks, or the times that the targets lack
   std::string json;  // the figures
 };
-/// The refusal of an answer without a plan. It names what near the question would do, the least intrusive change first.
+/// The refusal of an answer without a plan. It names similar questions that have a plan, the least intrusive change first.
 ServingRefusal serving_refusal(const ServingQuestion&, const ServingAnswer&);
 
 }  // namespace tern

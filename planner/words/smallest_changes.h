@@ -1,5 +1,5 @@
 #pragma once
-// The smallest change that makes a given configuration fit: planned anew with some of its axes free.
+// The smallest change that makes a given configuration fit, found by planning again with some of its axes free.
 
 #include <cstdint>
 #include <string>

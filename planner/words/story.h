@@ -1,6 +1,6 @@
 #pragma once
-// What follows from a plan and is no part of it: share of the peak with its formula, the whole run's time and money,
-// what a little more memory or link would gain, what to measure first, the files of other frameworks. As text, and as
+// What follows from a plan but is no part of it: share of the peak with its formula, the whole run's time and money,
+// the gain of a little more memory or link, what to measure first, the files of other frameworks. As text, and as
 // "report" in the plan's JSON.
 
 #include <optional>
@@ -32,14 +32,14 @@ struct PlanStory {
 /// framework's files. Each what-if and number of nodes is a search. The caller fills `batches` and `uncalibrated`.
 PlanStory story_of(const PlanQuestion&, const PlanAnswer&);
 
-/// A rival plan of the families. Lists of rivals have each choice once, the fastest first.
+/// A rival of the plan, from Plan::families. Lists of rivals have each choice once, the fastest first.
 struct Rival {
   std::string choice;
   int64_t step_ps = 0;
 };
 /// Rivals whose step exceeds the plan's by at most `share`.
 std::vector<Rival> ties_of(const Plan&, double share);
-/// The plan and the fastest rivals, at most three, between which a measurement must decide.
+/// The plan and its fastest rivals, three at most in all, between which a measurement must decide.
 std::vector<Rival> measure_first(const Plan&);
 
 /// The story as the "report" of a plan file.
