@@ -13,22 +13,12 @@ namespace {
 // A verb's help has its options in this order: where verbs share a row, what stands before it in the help of one of them
 // stands before it here.
 constexpr OptionRows (*kOptionParts[])() = {
-    training_data_rows,  tokenize_output_rows,
-    demo_rows,           model_file_rows,
-    quantize_rows,       new_model_rows,
-    adapt_combine_rows,  adapt_rows,
-    eval_text_rows,      training_rows,
-    inference_type_rows, rank_rows,
-    robust_rows,         outer_rows,
-    async_rows,          launch_rows,
-    machine_rows,        training_run_rows,
-    generation_rows,     guess_rows,
-    chat_rows,           serve_rows,
-    eval_rows,           embed_rows,
-    tokenize_rows,       plan_rows,
-    plan_inference_rows, calibration_rows,
-    bench_serve_rows,    bench_rows,
-    profile_rows,        json_rows,
+    training_data_rows, tokenize_output_rows, demo_rows,  model_file_rows,     quantize_rows,    inspect_rows,
+    new_model_rows,     adapt_combine_rows,   adapt_rows, eval_text_rows,      training_rows,    inference_type_rows,
+    rank_rows,          robust_rows,          outer_rows, async_rows,          launch_rows,      machine_rows,
+    training_run_rows,  generation_rows,      guess_rows, chat_rows,           serve_rows,       eval_rows,
+    embed_rows,         tokenize_rows,        plan_rows,  plan_inference_rows, calibration_rows, bench_serve_rows,
+    bench_rows,         profile_rows,         json_rows,
 };
 
 OptionRows join_parts() {

@@ -7,6 +7,7 @@
 #include "apps/common.h"
 #include "apps/embed_settings.h"
 #include "apps/inspect_words.h"
+#include "apps/layout_words.h"
 #include "apps/verbs.h"
 #include "base/error.h"
 #include "base/io.h"
@@ -400,11 +401,26 @@ int inspect_tokens(const Options& options, const std::string& path) {
   return 0;
 }
 
+// How the matrices may lie on many ranks; weights are not read.
+int inspect_layouts(const Options& options, const std::string& path) {
+  const ModelDescription model = describe_model(path, std::nullopt, {.need_weights = false, .environment = {}});
+  const int64_t sequences = options.integer("batch");
+  const LayoutQuestion question{.ranks = static_cast<int>(options.integer("layouts")),
+                                .rows = sequences * options.integer("seq"),
+                                .sequences = sequences};
+  if (options.flag("json"))
+    print_json(layout_json(model.spec, question));
+  else
+    print_out(layout_words(model.spec, question));
+  return 0;
+}
+
 }  // namespace
 
 int run_inspect(const Options& options) {
   const std::string path = options.positional("MODEL");
   if (is_token_file(path)) return inspect_tokens(options, path);
+  if (options.given("layouts")) return inspect_layouts(options, path);
   const Inspected in = inspect(path);
   if (options.flag("json"))
     print_json(json_of(in));

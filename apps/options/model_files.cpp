@@ -1,4 +1,4 @@
-// Verbs that write a model: new, export, adapt merge, quantize.
+// Verbs that write a model (new, export, adapt merge, quantize) or look at one (inspect).
 #include "apps/options/rows.h"
 
 namespace tern {
@@ -31,6 +31,15 @@ OptionRows model_file_rows() {
       {.name = "offsets", .verbs = "adapt-merge", .type = flag, .help = "a base in codes (u4, u3, u2, nf4_1, q4_1, q5_1) stays as it is but for the offsets of its groups, which take an adapter of means (--method qalora, qablora) whole: in f32, of q4_1 and q5_1 to one rounding to f16"},
       {.name = "dtype", .verbs = "adapt-merge", .type = choice, .help = "type of the merged weights; not given: the model's own", .choices = {"f32", "bf16", "f16"}},
       {.name = "dtype", .verbs = "export", .type = choice, .help = "type of the written weights; not given: the one the model is kept in; q8_0: --format gguf only", .choices = {"f32", "f16", "bf16", "q8_0"}},
+  };
+}
+
+OptionRows inspect_rows() {
+  using enum OptionType;
+  return {
+      {.name = "layouts", .verbs = "inspect", .type = integer, .unit = "RANKS", .help = "instead: how the matrices may lie on so many ranks that the fewest bytes are sent: tensor parallelism, or gathered matrices (ZeRO 3) where rows outweigh them", .min = 2, .max = 64},
+      {.name = "batch", .verbs = "inspect", .type = integer, .fallback = "1", .unit = "SEQUENCES", .help = "of --layouts: sequences of a micro-batch, which all these ranks compute together", .min = 1, .max = kMaxCount},
+      {.name = "seq", .verbs = "inspect", .type = integer, .fallback = "2048", .unit = "TOKENS", .help = "of --layouts: length of a sequence", .min = 1, .max = kMaxCount},
   };
 }
 

@@ -28,6 +28,7 @@ OptionRows adapt_rows();            // adapt
 OptionRows adapt_combine_rows();    // adapt combine
 OptionRows new_model_rows();        // new
 OptionRows model_file_rows();       // export, adapt merge
+OptionRows inspect_rows();          // inspect
 OptionRows quantize_rows();         // quantize
 OptionRows demo_rows();             // demo, compare
 OptionRows inference_type_rows();   // generate, chat, eval, embed, serve: the type and the seed
