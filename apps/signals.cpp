@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <cstring>
 
 #include "base/error.h"
@@ -16,13 +17,20 @@ std::atomic<int> requested = 0;
 std::atomic<bool> stopping = false;  // requested != 0
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free,
               "a signal handler may touch them");
+std::atomic<const char*> told_at_once = nullptr;  // what the first signal writes
 struct sigaction old_interrupt, old_terminate, old_hangup;
 bool installed = false;
 
+// Safe in a signal handler.
+void say(const char* text) { (void)!::write(STDERR_FILENO, text, std::strlen(text)); }
+
 void on_signal(int number) {
+  const int error = errno;
   int none = 0;
   if (!requested.compare_exchange_strong(none, number)) ::_exit(128 + number);
   stopping = true;
+  if (const char* text = told_at_once.load()) say("\n"), say(text), say("\n");
+  errno = error;
 }
 
 // Nothing here may take memory or a lock.
@@ -32,7 +40,6 @@ void on_bus_error(int, siginfo_t* info, void*) {
     ::signal(SIGBUS, SIG_DFL);
     return;
   }
-  const auto say = [](const char* text) { (void)!::write(STDERR_FILENO, text, std::strlen(text)); };
   say("\ntern: ");
   for (const char* c = path; *c != '\0'; ++c)  // no byte of a name may steer the terminal
     (void)!::write(STDERR_FILENO, static_cast<unsigned char>(*c) < 0x20 || *c == 0x7F ? "?" : c, 1);
@@ -52,9 +59,10 @@ void explain_file_signals() {
   ::signal(SIGXFSZ, SIG_IGN);  // EFBIG then
 }
 
-StopSignals::StopSignals() {
+StopSignals::StopSignals(const char* told) {
   TERN_CHECK(!installed, "StopSignals: one is alive already");
   installed = true;
+  told_at_once = ::isatty(STDERR_FILENO) == 1 ? told : nullptr;
   struct sigaction action {};
   action.sa_handler = on_signal;
   sigemptyset(&action.sa_mask);
@@ -69,6 +77,7 @@ StopSignals::~StopSignals() {
   sigaction(SIGINT, &old_interrupt, nullptr);
   sigaction(SIGTERM, &old_terminate, nullptr);
   sigaction(SIGHUP, &old_hangup, nullptr);
+  told_at_once = nullptr;
   installed = false;
 }
 

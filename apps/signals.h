@@ -7,9 +7,11 @@ namespace tern {
 
 /// While it lives, the first SIGINT or SIGTERM only sets a flag, so that the verb can save and exit. A second one ends the
 /// process at once with 130 or 143. The destructor restores the handlers that were there before. Only one may live at a time.
+/// `told`: a line that the first signal writes to standard error, if that is a terminal, as the verb may take seconds until
+/// it looks at the flag. The text must outlive the object.
 class StopSignals {
  public:
-  StopSignals();
+  explicit StopSignals(const char* told = nullptr);
   ~StopSignals();
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;

@@ -1,7 +1,9 @@
 #include "apps/signals.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -40,6 +42,36 @@ TEST(StopSignals, TheFirstAsksAndTheSecondEnds) {
     ASSERT_TRUE(WIFEXITED(status));
     EXPECT_EQ(WEXITSTATUS(status), 128 + number);
   }
+}
+
+// What the first signal writes to a terminal, or to a file where standard error is none.
+std::string told_on_first_signal(bool to_terminal) {
+  const int terminal = ::posix_openpt(O_RDWR | O_NOCTTY);
+  EXPECT_TRUE(terminal >= 0 && ::grantpt(terminal) == 0 && ::unlockpt(terminal) == 0);
+  int ends[2];
+  EXPECT_EQ(::pipe(ends), 0);
+  const int slave = ::open(::ptsname(terminal), O_RDWR | O_NOCTTY);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::dup2(to_terminal ? slave : ends[1], STDERR_FILENO);
+    const StopSignals signals("stopping soon");
+    ::raise(SIGINT);
+    ::_exit(stop_requested() ? 0 : 1);
+  }
+  ::close(ends[1]);
+  int status = 0;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  char text[100];
+  ::fcntl(terminal, F_SETFL, O_NONBLOCK);
+  const ssize_t bytes = ::read(to_terminal ? terminal : ends[0], text, sizeof text);
+  for (const int file : {terminal, slave, ends[0]}) ::close(file);
+  return {text, bytes > 0 ? static_cast<size_t>(bytes) : 0};
+}
+
+TEST(StopSignals, TheFirstIsAcknowledgedOnATerminal) {
+  EXPECT_NE(told_on_first_signal(true).find("stopping soon"), std::string::npos);
+  EXPECT_EQ(told_on_first_signal(false), "");
 }
 
 TEST(FileSignals, AMappedFileThatIsCutShortEndsWithAMessageAndTheCodeOfABadFile) {

@@ -287,7 +287,8 @@ int run_train(const Options& options) {
   Talk talk;
   const auto [settings, result] = [&] {
     ::signal(SIGPIPE, SIG_IGN);  // who reads the log may go; the run goes on
-    const StopSignals signals;   // also while data are packed: what is half-written is cleared away
+    // Also while data are packed: what is half-written is cleared away.
+    const StopSignals signals("stopping: this step ends, then the run is saved; Ctrl-C again ends at once");
     return train_with(options, launched, talk, threads);
   }();
   if (launched && launched->rank != 0)  // rank 0 tells it
