@@ -42,7 +42,7 @@ TrainSettings settings_of(const Plan& p) {
   s.context_ranks = static_cast<int>(p.choice.mesh.context);
   s.context_ring = s.context_ranks > 1 && !p.choice.mesh.ulysses, s.sum_order.groups = p.choice.mesh.data;
   s.expert_ranks = static_cast<int>(p.choice.mesh.expert), s.capacity_factor = p.job.capacity_factor;
-  s.zero = planned_zero(p).value_or(0);
+  s.zero = planned_zero(p).value_or(0), s.states_on_disk = states_lie_on_disk(p);
   s.optimizer = update_config(p.job.optimizer);
   s.schedule.total_steps = 2;
   s.checkpoint_every = 0;
@@ -102,12 +102,12 @@ EngineTraining engine_training(const ModelSpec& spec, const Plan& p, const std::
   }
   if (p.program) out.program = p.program->checksum;
   const std::optional<Recompute> mode = planned_mode(p);
-  out.command =
-      !file.empty()            ? "--plan " + shell_quoted(file)
-      : p.choice.devices() > 1 ? "--plan PLAN.json"
-      : mode ? fmt::format("--batch {} --seq {} --micro-batch {} --recompute {} --dtype {} --optimizer {}", s.batch,
-                           s.seq, s.micro_batch, name_of(*mode), name_of(s.dtype), name_of(p.job.optimizer))
-             : "--plan PLAN";
+  out.command = !file.empty()            ? "--plan " + shell_quoted(file)
+                : p.choice.devices() > 1 ? "--plan PLAN.json"
+                : mode ? fmt::format("--batch {} --seq {} --micro-batch {} --recompute {} --dtype {} --optimizer {}{}",
+                                     s.batch, s.seq, s.micro_batch, name_of(*mode), name_of(s.dtype),
+                                     name_of(p.job.optimizer), s.states_on_disk ? " --states disk" : "")
+                       : "--plan PLAN";
   return out;
 }
 

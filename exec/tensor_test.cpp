@@ -10,6 +10,7 @@
 #include "program/generate.h"
 #include "program/validate.h"
 #include "spec/recompute.h"
+#include "update/norm.h"
 
 namespace tern {
 namespace {
@@ -138,6 +139,23 @@ TEST(ExecuteTensor, RowsThatRanksDoNotDivideAreRefusedByName) {
     EXPECT_NE(std::string(e.what()).find("micro-batch of 7 tokens cannot be shared out to 2 ranks"), std::string::npos)
         << e.what();
   }
+}
+
+// Both ranks refuse; the one whose part is in order does not blame a tensor of its own.
+TEST(TensorSteps, ARankNamesATensorOnlyIfItsOwnPartIsNotFinite) {
+  Case c = kCases[1];
+  c.micro.assign(kMicro, 1);
+  std::vector<std::string> said(2);
+  with_comms(2, {}, [&](Comm& world) {
+    TensorPart run(c, update_config(UpdateRule::sgd), world, 2);
+    for (Tensor& t : run.update->gradients) t.fill_zero();
+    if (world.rank() == 1) run.update->gradients[2].span<float>()[0] = INFINITY;
+    try {
+      gradient_norm(*run.update, &world);
+    } catch (const NotFiniteGradient& e) { said[static_cast<size_t>(world.rank())] = e.fact(); }
+  });
+  EXPECT_NE(said[0].find("another rank's gradients are not finite"), std::string::npos) << said[0];
+  EXPECT_NE(said[1].find("' is not finite (1 of "), std::string::npos) << said[1];
 }
 
 }  // namespace

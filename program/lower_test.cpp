@@ -253,6 +253,28 @@ TEST(Lower, APlansProgramIsPricedAsItsInstructionsAre) {
   EXPECT_GT(alone, 0);
 }
 
+// As the search prices them: a tied table's sum may leave the node where the cluster has nodes of another type.
+TEST(Lower, APlansProgramOnUnlikeNodesHasTheSearchsCosts) {
+  int dearer = 0;
+  for_random({}, 12, 5, [&](const PlacedCase& made, const Program& p) {
+    PlacedCase c = made;
+    c.say_stages();
+    NodeType other = c.cluster.nodes[0];
+    other.name = "other";
+    c.cluster.nodes.push_back(other);
+    c.cluster.groups.push_back({1, 1});
+    c.cluster.network[0].latency_ps = 1'000'000'000'000;  // a second, so that the sum ends last
+    const Machine machine = machine_of(c.cluster, 0);
+    const int64_t priced = program_of_plan(c.spec, c.cluster, c.plan)->step_ps;
+    const LayerCosts costs(c.spec, c.plan.job, machine, c.plan.choice.mesh, c.plan.choice.micro_batch, true);
+    PlacementCosts prices = c.prices;
+    std::ranges::fill(prices.layers, &costs);
+    ASSERT_EQ(priced, simulate(p, instruction_times(p, c.spec, c.placement, prices)).makespan);
+    dearer += priced > simulate(p, made.prices_of(p)).makespan;
+  });
+  EXPECT_GT(dearer, 0);
+}
+
 TEST(Lower, AProgramHasNoMoreInstructionsThanItsPlanLetsCount) {
   for (const bool offload : {false, true})
     for_random({.offload = offload, .experts = !offload}, 25, 5, [&](const PlacedCase& c, const Program& p) {

@@ -35,7 +35,7 @@ std::optional<PlannedProgram> program_of_plan(const ModelSpec& spec, const Clust
   std::map<std::string, LayerCosts> of_node;
   const std::vector<Machine> machines = machines_of(cluster);
   for (const Machine& m : machines)
-    of_node.try_emplace(m.node.name, spec, plan.job, m, plan.choice.mesh, plan.choice.micro_batch);
+    of_node.try_emplace(m.node.name, spec, plan.job, m, plan.choice.mesh, plan.choice.micro_batch, machines.size() > 1);
   PlacementCosts costs;
   for (const PlannedRank& rank : plan.ranks) {
     const auto of = of_node.find(rank.node);

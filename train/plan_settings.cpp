@@ -16,13 +16,10 @@
 #include "train/settings_ranks.h"
 
 namespace tern {
-namespace {
 
 bool states_lie_on_disk(const Plan& p) {
   return std::ranges::all_of(p.layers, [](const PlannedLayers& l) { return l.strategy.states == Tier::disk; });
 }
-
-}  // namespace
 
 std::string why_not_trained(const Plan& p) {
   const OuterChoice& c = p.choice;

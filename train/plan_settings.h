@@ -17,9 +17,12 @@ struct TrainSettings;
 
 /// Why `tern train` cannot run this plan, in words that follow "the plan": "is in f16; tern train knows …". Empty: it can. It cannot run: expert
 /// beside tensor parallelism; tensor parallelism inside experts; ZeRO 3 over replicas of stages with a split backward; activations off the
-/// device; states off the device, except all states on the disk of one device; padded windows; gradients of another type than tern train's
+/// device; states off the device (but a plan for one device may have all of them on the disk); padded windows; gradients of another type than tern train's
 /// (wide_type); a dtype other than f32, bf16 and f64; a batch that is not micro_batch · num_micro · data.
 std::string why_not_trained(const Plan&);
+
+/// Whether the plan keeps the optimizer's states of every layer on the disk.
+bool states_lie_on_disk(const Plan&);
 
 /// The plan that --plan names; none without --plan. Errors: those of read_plan; usage, in the words of why_not_trained.
 std::optional<Plan> plan_option(const Options&);

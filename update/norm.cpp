@@ -31,13 +31,13 @@ std::vector<size_t> all_parameters(const UpdatePass& pass) {
   size_t first = 0, count = 0;
   for (size_t i = squares.size(); i-- > 0;)
     if (!std::isfinite(squares[i])) first = i, ++count;
+  const std::string fact = count == 0 ? std::string("another rank's gradients are not finite, this one's are")
+                                      : fmt::format("the gradient of '{}' is not finite ({} of {} tensors are not)",
+                                                    infos[first].name, count, infos.size());
   throw NotFiniteGradient(
-      fmt::format("step {}: the gradient of '{}' is not finite ({} of {} tensors are not); the update was refused and "
-                  "the weights are those of step {}",
-                  step, infos[first].name, count, infos.size(), step - 1),
+      fmt::format("step {}: {}; the update was refused and the weights are those of step {}", step, fact, step - 1),
       "A lower --learning-rate, a longer --warmup-steps or --clip usually help; that is another run, so give it "
-      "another "
-      "--output or say --resume never");
+      "another --output or say --resume never");
 }
 
 }  // namespace
