@@ -1,5 +1,5 @@
 #pragma once
-// `tern plan --check` and `--certify`: code that uses nothing of the search (planner/judges/audit.h) judges a plan and its bound.
+// `tern plan --check` and `--certify`: code that shares with the search only what defines the question (planner/judges/audit.h) judges a plan and its bound.
 
 #include <optional>
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace tern {
 
-/// Judges a plan file, prints the audit (`json`: as JSON) and returns the exit code. Errors: bad_file: the plan is wrong; undecided: the bound or a
+/// Judges a plan file, prints the audit if the plan holds (`json`: always, as JSON) and returns the exit code. Errors: bad_file: the plan is wrong; undecided: the bound or a
 /// part of the plan could not be judged.
 int check_plan(const PlanQuestion&, const std::string& path, bool json);
 

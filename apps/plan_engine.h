@@ -15,12 +15,13 @@ struct Machine;
 
 /// How `tern train` would run a plan.
 struct EngineTraining {
-  std::string why_not;     // why tern train cannot run the plan; "": it can
-  bool packs = false;      // whether the plan is for sequences of different lengths, which tern train packs
-  std::string model;       // MODEL of `command`, quoted; "": tern train does not take it (a preset, a GGUF file)
-  std::string asks;        // further options that the command needs: " --from-scratch --tokenizer TOKENIZER"
-  std::string command;     // "--plan plan.json"; without a file "--batch 16 --seq 256 … --dtype f32", or with several
-                           // devices "--plan PLAN.json", or "--plan PLAN" if its layers do not recompute alike
+  std::string why_not;  // why tern train cannot run the plan; "": it can
+  bool packs = false;   // whether the plan is for sequences of different lengths, which tern train packs
+  std::string model;    // MODEL of `command`, quoted; "": tern train does not take it (a preset, a GGUF file)
+  std::string asks;     // further options that the command needs: " --from-scratch --tokenizer TOKENIZER"
+  /// "--plan plan.json". If no file was written: for several devices "--plan PLAN.json", for one device "--batch 16 --seq 256 …
+  /// --optimizer adamw" (with "--states disk" if they lie there), or "--plan PLAN" if its layers do not recompute alike.
+  std::string command;
   uint32_t program = 0;    // checksum of a step's Program; 0: the plan has none
   PredictedMemory memory;  // of a run whose only checkpoint comes after the last step
   PredictedMemory saving;  // of a run that saves checkpoints on the way too
@@ -35,7 +36,8 @@ PlacementOptions engine_placement(const Cluster&, DType);
 /// A table of the milliseconds of a step by kind of unit and pass, as the plan prices them on one device, for comparison with the spans of
 /// `tern train --trace`. The recomputation of a unit counts as its backward.
 std::string describe_times(const ModelSpec&, const Plan&, const Machine&);
-/// If `tern profile` wrote the cluster file: prints command, memory and times; with `json`, only a line on standard error.
+/// For a cluster file that `tern profile` wrote, and up to 1,024 devices: prints command, memory and times, or why `tern train` cannot run
+/// the plan. With `json`: a line on standard error, if it can.
 void tell_engine(const ModelSpec&, const Plan&, const Cluster&, const std::string& file, bool json);
 /// A line that warns that the rates of the cluster file spread widely; "": they do not.
 std::string noise_of(const Cluster&);

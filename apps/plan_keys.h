@@ -51,8 +51,8 @@ struct KeysAnswer {
   std::optional<PlannedKeys> keys;
   std::string reason;  // why there are no `keys`, if the disk was considered
 };
-/// `place`: the value of --kv-place. `in_memory`: the answer of plan_serving. With auto the disk is considered only if memory does not hold what is
-/// asked; with disk it holds the keys of all layers. Errors: with disk, does_not_fit and usage, naming what is missing, such as the rate of a disk.
+/// `place`: the value of --kv-place. `in_memory`: the answer of plan_serving. With auto, the disk is considered only if what is asked does not
+/// fit in memory; with disk, the keys of all layers lie on the disk. Errors: with disk, does_not_fit and usage, naming what is missing, such as the rate of a disk.
 KeysAnswer plan_keys(const ServingQuestion&, const std::string& place, const ServingAnswer& in_memory);
 
 /// Which layers' keys lie where, the bytes of a token, the time of a step and its bottleneck, and how much memory would hold all.

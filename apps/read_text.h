@@ -18,8 +18,8 @@ class Options;
 constexpr int64_t kSmallText = int64_t{1} << 20;  // bytes of texts and tokens that are read whatever the memory is
 /// The memory for a text.
 struct TextRoom {
-  int64_t bytes = INT64_MAX;  // how many there are
-  int64_t per_byte = 1;       // that the work on a text takes for each byte of the text, the text itself included
+  int64_t bytes = INT64_MAX;  // size of the memory
+  int64_t per_byte = 1;       // bytes of memory for the text and the work on it, per byte of the text
 };
 /// The bytes that --memory allows or that the machine has, less those of the program and those that are resident now.
 int64_t text_room(const Options&);

@@ -1,5 +1,5 @@
 #pragma once
-// Sets how many threads OpenMP uses. No other file does.
+// Sets how many threads OpenMP uses. No other file of the program does.
 
 #include <cstdint>
 

@@ -1,5 +1,6 @@
 #pragma once
-// One function for each verb. It returns the exit code; main.cpp catches what it throws.
+// A function for each verb that computes (adapt combine: verb_adapt_combine.h), and for adapt --stream and generate --prompts.
+// It returns the exit code; main.cpp catches what it throws.
 
 namespace tern {
 

@@ -23,7 +23,7 @@ struct ChangedMessage {
 /// One rank's end, used by one thread at a time. Messages from one rank to another arrive in the order in which they were sent.
 /// Tags    say what a message is for. A message with another tag or length than its receiver expects is a bug.
 /// Errors  peer, from send and every call that waits: a rank has failed (abort), the deadline has passed, or no rank can go on.
-///         The error names this rank, the rank waited for and the message waited for. After the error the transport
+///         The error names this rank and the reason; after a deadline also the rank and the message waited for. After the error the transport
 ///         cannot be used until all ranks have called reconfigure.
 class Transport {
  public:

@@ -32,7 +32,7 @@ struct CollectiveParts {
   Comm& replicas() const { return in.replicas ? *in.replicas : *in.world; }
   /// What each rank of group_of(axis) keeps of these parameters (parts_of). Errors  TERN_CHECK: no parameter is shared out.
   RankParts parts_for(MeshAxis axis, std::span<const size_t> places, std::span<const Tensor> tensors) const;
-  /// For each rank the bytes of its part. Empty: no parts (axis none; REDUCE, except over all; nothing is shared out).
+  /// For each rank the bytes of its part. Empty: axis `none`; REDUCE, unless its axis is `all`; GATHER, SCATTER, UPDATE if nothing is shared out.
   std::vector<int64_t> bytes_of_parts(const Instruction&) const;
 };
 

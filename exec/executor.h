@@ -46,7 +46,7 @@ struct ExecuteInput {
   Comm* replicas = nullptr;
   // The ranks of `replicas` that have the same experts as this rank; nullptr: all ranks of `replicas`.
   Comm* same_experts = nullptr;
-  // The ranks that hold the tied table and have this rank's replica number and tensor place; nullptr: no table here.
+  // The ranks that hold the embedding or the head, with this rank's replica number and tensor place; nullptr: none, or no stages.
   Comm* tables = nullptr;
   // Needed for ZeRO 3: the model whose weights `weights` lends. It holds this rank's parts (allocate_own_weights), as update->weights
   // does. GATHER replaces a layer's parts by its whole weights, until the Program frees the gathered buffer.
@@ -80,8 +80,8 @@ struct ExecuteResult {
   std::vector<InstructionBytes> counted;  // entry i belongs to Program::instructions[i]
   RankBytes bytes;                        // counted peaks
   int64_t message_bytes = 0;              // pipelines: the peak of the copies of messages, which `bytes` leaves out
-  // Empty if the counted bytes of every instruction equal the Program's. In a run that shares out any parameter, temporaries of an
-  // UPDATE that are smaller than the Program's count as equal.
+  // Empty if the counted bytes of every instruction equal the Program's. One difference is no mismatch: in a run that shares out any
+  // parameter, an UPDATE may have smaller temporaries than the Program says.
   std::vector<ByteMismatch> mismatches;
   std::vector<TraceEvent> trace;  // measured; times count from begin_ns
   int64_t begin_ns = 0;           // on ExecuteInput::clock
@@ -108,8 +108,8 @@ void require_executable(const Program&, int num_ranks = 1);
 /// Early     An UPDATE that reads its layer's `summand` (--update-in-backward) runs within the backward, before NORM. The bits are those
 ///           of an UPDATE after NORM, as nothing is clipped. NORM then only adds up the squares. A gradient that is not finite ends the
 ///           step: by then some layers may be updated and others not.
-/// Stages    Each rank runs its device's list, for its data share's micro-batches; MeshPlace numbers the ranks. SEND sends a
-///           copy, which stays until the step ends and is not counted. When NORM begins, the step's sums over `tables` (micro −1)
+/// Stages    Each rank runs its device's list, for its data share's micro-batches; MeshPlace (update/shares.h) numbers the ranks. SEND sends a
+///           copy, which stays until the step ends; message_bytes counts it. When NORM begins, the step's sums over `tables` (micro −1)
 ///           run, then those over replicas, in the list's order. Only the list of the device with the table's copy has the
 ///           REDUCE over `tables`; the rank at the embedding takes part when its NORM begins. link_bytes are compared at the end.
 /// Counting  `counted` holds the peaks of the arena's activations and of its workspace during each instruction, less what was there

@@ -19,7 +19,7 @@ struct StageMessages {
   std::vector<Tensor> sent{};                      // copies of what was sent; they live until the step ends
   std::vector<std::pair<Buffer, Tensor>> early{};  // received before this rank's list needs them
   std::map<int, size_t> arrived{};                 // by device: how many of its messages this rank has received
-  LinkBytes expected{};  // the bytes that all messages so far should count, by the sizes of this rank's tensors
+  LinkBytes expected{};  // of all messages so far: message_bytes of those sent, the tensors' bytes of those received
 
   /// Uninitialised memory for a message, (tokens of the micro-batch, width). In a tensor group: of this rank's tokens alone.
   Tensor memory_for(const Buffer&, Arena&) const;

@@ -6,7 +6,7 @@
 
 namespace tern {
 
-/// Functions that a step calls. No sum over ranks is running when one is called. An empty function is not called.
+/// Functions that a step calls. They are called while no sum over ranks is running. An empty function is not called.
 struct StepCalls {
   std::function<void(size_t micro)> before = {},
                                     after = {};  // before the first and after the last pass of each micro-batch

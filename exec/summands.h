@@ -12,7 +12,7 @@ namespace tern {
 /// Whether the buffer holds summands: those of a layer's dense parameters, or of its experts.
 bool is_summand(const Buffer&);
 
-/// The summands of one run of one Program. Before each pass `put_before` puts the summands of the pass's layer and micro-batch into
+/// The summands of one run of one Program. Before a pass that adds gradients `put_before` puts the summands of its layer and micro-batch into
 /// ExecuteInput::gradients, so that the pass adds to the summands. `end` leaves empty tensors in ExecuteInput::gradients.
 struct Summands {
   const ExecuteInput& in;

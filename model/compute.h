@@ -32,7 +32,7 @@ struct ExpertRanks;   // model/expert_ranks.h
 struct DropoutPlace {
   uint64_t seed = 0;
   int64_t step = 0, first_row = 0;
-  // Rows between a rank's two parts in a ring (ring_rows.h), else 0. Row i has number first_row + i; in the second part + gap is added.
+  // Rows between a rank's two parts in a ring (ring_rows.h), else 0. Row i has number first_row + i, in the second part first_row + gap + i.
   int64_t gap = 0;
 };
 

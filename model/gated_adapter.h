@@ -16,7 +16,7 @@ namespace tern {
 class Io;
 
 struct GatedAdapter {
-  int64_t prompt_tokens = 0;  // that gates read of a plain text; if it marks an answer, they read all tokens before it
+  int64_t prompt_tokens = 0;  // how many tokens of a plain text gates read; of a text with an answer: all before it
   std::vector<InputGate> gates;
   std::vector<std::string> branches;  // PEFT directories; in the order of the gates
 };

@@ -6,7 +6,7 @@
 // After each product every branch adds its part in turn. For a branch, y and dy are its columns, s is its scale, A and B are its matrices:
 //   forward          y  += s·h·Bᵀ,  h = x·Aᵀ
 //   input gradient   dx += g·A,  g = s·dy·B
-//   weight gradient  dB += dyᵀ·(s·h),  dA += gᵀ·x, for the first branches, as many as `gradient` has;  h and g are computed again, not kept
+//   weight gradient  dB += dyᵀ·(s·h),  dA += gᵀ·x, for the branches that have gradients. h and g are computed anew, not kept.
 // Branches of adapters that run beside each other (Branch::adapter) are for the forward alone: one product by w serves all
 // rows, and each row gets the branches of its own adapter, so it has the bits that it would have with that adapter alone.
 // What a product needs beside its operands (oneDNN's scratch, or the weight packed on the fly for an exact forward)

@@ -1,6 +1,6 @@
 #pragma once
-// Arithmetic on tensors. Each op looks at the dtype once and calls the kernel: the CPU kernel for f32 and bf16, its
-// plain twin for f64. An empty tensor means that there is none (no bias, no statistics kept). Shapes as in kernels/cpu/.
+// Arithmetic on tensors. Each op looks at the dtype once and calls the kernel: the CPU kernel for f32 and bf16; for f64
+// its plain twin, or the kernel itself if it takes doubles. An empty tensor means that there is none (no bias, no statistics kept). Shapes as in kernels/cpu/.
 
 #include <cstdint>
 #include <span>
@@ -54,7 +54,7 @@ void norm_backward_weight(const NormSpec&, const Tensor& dy, const Tensor& x, co
                           const NormWeights& gradient);
 
 /// y = act(up). If the unit is gated, up_TG holds the gate too, and y = act(gate)·up; with bounds, the formula of GateBounds.
-/// activation_backward computes dup from up and dy, and y once more unless y is empty. y may be dy, and dup may be up.
+/// activation_backward computes dup from up and dy, and y once more unless y is empty. y may be dy; kernels/cpu/activation.h says where dup may be up.
 void activation(const MlpSpec&, const Tensor& up_TG, const Tensor& y_TF);
 void activation_backward(const MlpSpec&, const Tensor& up_TG, const Tensor& dy_TF, const Tensor& y_TF,
                          const Tensor& dup_TG);

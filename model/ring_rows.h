@@ -1,7 +1,7 @@
 #pragma once
 // Which rows each rank has in a ring of n ranks. The rows of a micro-batch are cut into 2n equal parts; rank r has the
 // parts r and 2n − 1 − r (zig-zag). A row attends to itself and the rows before it. If all sequences have one length,
-// a row and its mirror image together have the same number of scores for every row; so all ranks have equal work.
+// part p and part 2n − 1 − p together have equally many scores for every p, so all ranks have equal work.
 // Source  Llama 3, Dubey et al. 2024, arXiv:2407.21783, §3.3.2 (recalled).
 
 #include <array>

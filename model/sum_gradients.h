@@ -1,6 +1,6 @@
 #pragma once
-// At a step's end: sums the gradients of a parameter that is used in several places: in
-// the embedding and the head of a tied model, or on several ranks of a tensor group.
+// Sums the gradients of a parameter that is used in several places: in the embedding and the head of a tied model, or
+// on several ranks of a tensor group. program/lower.h says when.
 
 #include "model/tensor_ranks.h"
 #include "model/weights.h"

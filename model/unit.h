@@ -14,7 +14,7 @@
 
 namespace tern {
 
-/// y = unit(x), for every unit but the head. `x` is empty for embed. y is allocated here (activations).
+/// y = unit(x), for every unit but head and bridge. `x` is empty for embed. y is allocated here (activations).
 /// saved == nullptr: nothing is kept (inference, or a forward that a RECOMPUTE repeats). kv != nullptr: attention reads and extends the cache.
 Tensor unit_forward(const ModelSpec&, int unit, const UnitWeights&, const Rows&, const Tensor& x_TD, UnitSaved* saved,
                     KvView* kv, const Compute&);
@@ -39,8 +39,8 @@ std::vector<double> head_losses(const ModelSpec&, WeightSource, const Tensor& x_
 /// Logits (rows.size(), V) of the rows of x that `rows` numbers, in f32 (f64 if x is f64).
 Tensor head_logits(const ModelSpec&, WeightSource, const Tensor& x_TD, std::span<const int32_t> rows, const Compute&);
 
-/// The whole forward pass, which keeps nothing for a backward pass. Evaluation and inference
-/// call it. It leases one unit's weights at a time, and returns the last block's output (T, D).
+/// The whole forward pass, which keeps nothing for a backward pass; for scores of texts, embeddings and calibration.
+/// It leases one unit's weights at a time, and returns the last block's output (T, D).
 Tensor model_forward(const ModelSpec&, WeightSource, const Rows&, KvView* kv, const Compute&);
 
 }  // namespace tern

@@ -25,7 +25,7 @@ struct EmbedWeights {
   Tensor tokens, positions, token_types;  // (V, D); (positions, D) and (types, D) or empty
   NormWeights norm;
   CodedWeight coded_tokens;  // one piece that replaces the rows of `tokens`, which then is (0, D); or no piece
-  FileTable tokens_in_file;  // or replaces `tokens` too: its rows are read when they are needed
+  FileTable tokens_in_file;  // another replacement of `tokens`: rows are read from the file when needed
 };
 /// Latent attention's weights; query_down and query_norm are empty unless queries have a rank.
 struct LatentWeights {

@@ -73,7 +73,7 @@ class LayerCosts {
 
 /// An upper bound of a step's time, ps: a sum over all layers. A layer adds to `micro` the longest compute and host
 /// link times of any strategy, and its messages if there are several stages; to `once` the longest time of what it does
-/// once a step. Infinite if a time is so long that the cost model cuts it off (kMostPs).
+/// once a step. Infinite if a time is so long that the cost model cuts it off (kMostPs, hardware/rates.h).
 struct LongestTimes {
   double micro = 0, once = 0;  // of a micro-batch; of a step
   /// Whether every step stays below kMostStepPs. A choice for which this is false is not planned; only bounds of it are computed.

@@ -42,7 +42,8 @@ struct PlannedStage {
 struct PlannedProgram {
   uint32_t checksum = 0;  // of the Program
   int64_t instructions = 0;
-  int64_t step_ps = 0;  // simulated; longer than the plan's step where a rank waits until its messages have left
+  /// Simulated. It exceeds Plan::step_ps where ranks wait until messages have left; with several chunks per stage it may be less.
+  int64_t step_ps = 0;
   friend bool operator==(const PlannedProgram&, const PlannedProgram&) = default;
 };
 
@@ -60,7 +61,7 @@ struct PlannedFamily {
 
 /// Numbers of outer choices, by what became of them.
 struct ChoiceCounts {
-  int64_t legal = 0;      // all legal choices
+  int64_t legal = 0;      // all legal choices, except those too large to be planned
   int64_t by_bound = 0;   // closed because a bound is no better than the best plan, or because bytes exceed the room
   int64_t by_search = 0;  // closed by search
   int64_t open = 0;       // not closed: one of these choices might be faster than the plan, hence a gap
@@ -99,7 +100,7 @@ struct Plan {
   // smaller one.
   int64_t bound_ps = 0, model_ps = 0, model_bound_ps = 0;
   ChoiceCounts counts;
-  std::vector<std::string> restrictions;  // families that were searched only in part, in words
+  std::vector<std::string> restrictions;  // in words: what was searched only in part, and other notes for people
   std::vector<PlannedFamily> families;
 
   double model_gap() const;

@@ -27,8 +27,8 @@ inline constexpr uint64_t kSlowestRankSeed = 1;
 ///         inside each piece, as in train/feed.h. With g the greatest common divisor of seq
 ///         and all lengths, a sequence begins at each multiple of g in a window
 ///         equally often (a random walk on the multiples of g, whatever the distribution), so means are exact sums over
-///         the pieces. For a sequence of l = l'·g tokens, windows of S = S'·g tokens and G(m) = Σ_{k ≤ m} pairs(k·g), the
-///         pairs of all its pieces (also of those in later windows), summed over the S' places where it may begin, are
+///         the pieces. Take a sequence of l = l'·g tokens in windows of S = S'·g tokens, and G(m) = Σ_{k ≤ m} pairs(k·g). Add up the
+///         pairs of all pieces of the sequence, also of those in later windows, over the S' places where it may begin. The sum is
 ///             (S' − l' + 1)·pairs(l) + 2·G(l' − 1)        where l ≤ S
 ///             G(S') + G(S' − 1) + (l' − S')·pairs(S)      else;
 ///         sequences of length l have a share l·count/Σ(l·count) of all tokens, and windows filled with them alone would

@@ -15,7 +15,7 @@ class LayerCollectives {
  public:
   LayerCollectives(const ModelSpec& spec, const Placement& placement) : spec_(spec), at_(placement) {}
 
-  /// The number of the layer's parameters on one rank of the run, as if ZeRO divided nothing among ranks, in elements.
+  /// Elements, and bytes of state, of the layer's parameters on one rank of the run, as if ZeRO divided nothing among ranks.
   const LayerParameters& parameters(int l);
   /// Whether the layer's gradients go to their owners after each micro-batch (ZeRO 2 and 3).
   bool reduces_each_micro(int l) const;

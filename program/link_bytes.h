@@ -9,15 +9,15 @@
 namespace tern {
 
 /// Bytes that `rank`, one of the `ranks` ranks of the instruction's axis, sends to the other ranks and receives:
-///   REDUCE over an axis  an all-reduce of message_bytes, in elements of `element_bytes`
-///   REDUCE over all      an all-reduce of `parts`; besides, each rank sends message_bytes − Σ parts to every other rank
+///   REDUCE               an all-reduce of message_bytes, in elements of `element_bytes`
+///   REDUCE, axis `all`   an all-reduce of `parts`; besides, each rank sends message_bytes − Σ parts to every other rank
 ///   NORM                 8 bytes from each rank to every other (whether it refuses the gradients), and an all-gather of `parts`
 ///   SCATTER              a reduce-scatter of `parts`
 ///   GATHER, UPDATE       an all-gather of `parts`
-///   others, axis none    nothing
-/// Shapes  parts: for each rank the bytes of a sum that it keeps (SCATTER, REDUCE over all), or the bytes that it gives to the
-///         others (GATHER, UPDATE, NORM). Empty for a NORM in which ranks give nothing, and for a REDUCE over an axis.
-/// Errors  TERN_CHECK, except for a REDUCE: Σ parts differs from message_bytes (NORM: from message_bytes − 8).
+///   others, axis `none`  nothing
+/// Shapes  parts: for each rank the bytes of a sum that it keeps (SCATTER; REDUCE with axis `all`), or the bytes that it gives to the
+///         others (GATHER, UPDATE, NORM). Empty for a NORM in which ranks give nothing, and for a REDUCE over any other axis.
+/// Errors  TERN_CHECK: Σ parts differs from message_bytes (of a NORM: from message_bytes − 8). A REDUCE is not checked.
 LinkBytes link_bytes(const Instruction&, int64_t element_bytes, int rank, int ranks,
                      std::span<const int64_t> parts = {});
 

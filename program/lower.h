@@ -17,13 +17,13 @@ namespace tern {
 /// step      The list begins with a GATHER (micro −1) of each layer under ZeRO 1 and 2, and ends with NORM and each
 ///           unit's UPDATE. With updates_in_backward the backward of a layer with gradients ends with the layer's UPDATEs.
 /// Gathers   The pass's last instruction on the layer frees the buffer of a ZeRO 3 GATHER (in a split backward: the layer's last
-///           BACKWARD_INPUT). Without stages a GATHER of a tied head's layer also brings the embedding's table.
-/// Sums      follow a layer's last BACKWARD_WEIGHT of the last micro-batch (ZeRO 2, 3 over replicas: of each micro-batch), in this order:
+///           BACKWARD_INPUT, or the GATHER itself if the layer has none). Without stages a GATHER of a tied head's layer also brings the embedding's table.
+/// Sums      follow a layer's last BACKWARD_WEIGHT of the last micro-batch; under ZeRO 2 and 3 with replicas, of every micro-batch. In order:
 ///           - on the compute, in tensor groups: REDUCEs over `tensor` and `keys`, of parameters that several ranks of the axis hold
 ///           - on the gradient link, over replicas: REDUCE (ZeRO 0) or SCATTER (ZeRO 1, 2, 3)
 ///           - on the gradient link, last micro-batch only: REDUCE over `tables`, if the layer has a table copy
 ///           Without stages a tied table's REDUCE follows the embedding's BACKWARD_WEIGHT of a group's last micro-batch
-///           (ZeRO 2, 3: of each micro-batch), before the MERGE. exec/executor.h says when the executor runs each sum.
+///           (ZeRO 2, 3 with replicas: of each one), before the MERGE. exec/executor.h says when the executor runs each sum.
 /// Buffers   output(u): from FORWARD(u) or RECV to BACKWARD_WEIGHT(u+1), which reads output(u) as x.
 ///           saved(u): from FORWARD(u), or from RECOMPUTE(u) just before the backward, to BACKWARD_WEIGHT(u).
 ///           gradient(u): from BACKWARD_INPUT(u+1) or RECV to BACKWARD_WEIGHT(u).
@@ -34,12 +34,12 @@ namespace tern {
 /// Joins     A JOIN waits for a SEND, a STORE or a micro-batch's SCATTER, and frees what that transfer read. The list joins
 ///           - before a stage's forward: the device's SENDs of outputs, except the newest
 ///           - before a stage's backward: the device's SENDs of gradients, except the newest
-///           - before a layer's FORWARDs: STOREs, except the newest; before a LOAD: all STOREs
-///           - before a `summand` begins: all SCATTERs; before NORM: all transfers
-///           - before the passes of the head's layer: all SCATTERs
-///           - before the passes of another layer: all SCATTERs, if those under way sum more bytes than the layer's own SCATTERs do
-///             (forwards of the head's stage: than the layer's and the head's do). Exception, in the head's stage: while the oldest
-///             SCATTER under way is the head's of this micro-batch, passes join none; the next `summand` that begins joins all
+///           - before a layer's FORWARDs: STOREs, except the newest
+///           - before a LOAD: all STOREs
+///           - before a `summand` begins: all SCATTERs
+///           - before NORM: all transfers
+///           - before a layer's forward, backward or weight gradients: all SCATTERs, if what they still hold takes more memory than the
+///             stage model counts there (make_room in lower.cpp)
 /// Groups    After u's last BACKWARD_WEIGHT in a group of micro-batches: MERGE, if leaf_step (spec/sum_order.h) adds or keeps sums.
 /// Order     A unit's weight gradients are added in the order of micro-batches, so every schedule gives the same bits.
 /// Sizes     a unit: unit_cost_in_mesh of Placement::query; a SEND: the unit's output; a collective: the whole tensor.

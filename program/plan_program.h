@@ -11,7 +11,7 @@ namespace tern {
 /// If most_instructions exceeds this, `tern plan` makes no Program, because making it would take as long as the search.
 inline constexpr int64_t kMostPlannedInstructions = 200'000;
 
-/// An upper bound of the number of instructions of the plan's Program, computed from the plan alone.
+/// An upper bound of the number of instructions of the plan's Program, computed without making the list.
 int64_t most_instructions(const ModelSpec&, const Plan&);
 
 /// Lowers the plan for all devices of its pipeline and runs the Program on the simulator. An instruction takes the cost

@@ -17,7 +17,7 @@ enum class Opcode : uint8_t {  // what an instruction does
   backward_input,
   backward_weight,
   recompute,
-  reduce,  // sums gradients over the ranks of `axis`; with MeshAxis::none it adds a tied table's two gradients on this rank.
+  reduce,  // adds a tied table's two gradients (MeshAxis::none), or those of `axis`'s ranks (all: by --aggregator's rule)
            // micro −1: after the layer's last backward; m (axes none, tensor, keys): after micro-batch m's backward
   norm,    // computes the norm of all gradients, and refuses gradients that are not finite (unit −1, micro −1)
   update,  // a unit's optimizer step (micro −1). With --update-in-backward it runs within the backward and reads the layer's `summand`
@@ -46,7 +46,7 @@ enum class MeshAxis : uint8_t {
 };
 
 /// What an instruction occupies. Each rank has one compute, one host_link (the rank's share of the host's link), one
-/// gradient_link, one disk, and a link to every other rank. A resource runs one instruction at a time, in list order.
+/// gradient_link, one disk, and a link to every other rank. A resource runs one instruction at a time, in list order (RECVs apart).
 enum class Resource : uint8_t { compute, link, host_link, gradient_link, disk };
 
 /// What a buffer holds. One buffer = (kind, unit, micro-batch, tier) on one rank.

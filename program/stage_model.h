@@ -7,7 +7,7 @@
 //   backward  max(Σ (backward + recompute) + Σ within.backward + entry_backward of e − 1, Σ host_backward − W).
 //             W: 0 if the schedule splits backward passes, else Σ weight
 //   weight    Σ weight, always. If the schedule does not split, one operation takes the time backward + weight
-//   sends     across.forward and across.backward of the edge (e − 1, e)
+//   sends     forward and backward of the edge (e − 1, e): those of the class of the link behind the stage
 //   begin     Σ begin over the device's stages
 //   tail      backlog + Σ update over the device's stages. backlog: what the gradient link still has to do after the
 //             last operation. The backlog starts at 0. For each layer u of the device, last layer first:

@@ -10,11 +10,11 @@ namespace tern {
 /// Whether each replica updates only a share of layer l's trained parameters, and keeps only that share's states.
 bool is_shared_out(const Placement&, int l);
 
-/// Whether the rule takes sums over all gradients of the model.
+/// Whether the rule is one that sums over all gradients of the model (UpdateSums), also if an option turns its sums off.
 bool sums_over_model(const Placement&);
 
-/// NORM over the `trained` elements of a rank of the run. shared_blocks: the number, over all ranks, of blocks (kUpdateBlock) that
-/// one rank alone sums, before it sends the sums to all other ranks. In tensor groups shared_blocks is not read.
+/// NORM over the `trained` elements of a rank of the run. shared_blocks: the number of blocks (kUpdateBlock) that are shared out: each
+/// is summed by one of the ranks, which sends the sum to all others. In tensor groups shared_blocks is not read.
 Instruction norm_instruction(const Placement&, int64_t trained, int64_t shared_blocks);
 
 /// The unit that an UPDATE changes.

@@ -14,7 +14,7 @@ struct LinkBytes {
   friend bool operator==(const LinkBytes&, const LinkBytes&) = default;
 };
 
-/// A rank's part is sent in pieces of piece_of_part elements, so that at most this many elements wait on a rank to be summed.
+/// Parts are sent in pieces of piece_of_part = kPieceElements / ranks elements, so at most kPieceElements wait on a rank to be summed.
 inline constexpr int64_t kPieceElements = int64_t{1} << 18;
 int64_t piece_of_part(int ranks);
 

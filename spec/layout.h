@@ -1,6 +1,6 @@
 #pragma once
 // Layout: how a tensor lies on the ranks of a mesh, as a value. The function of spec/redistribution.h plans how to turn
-// one layout into another (so far only tests call it).
+// one layout into another (derive_layouts counts its bytes).
 
 #include <cstdint>
 #include <string>

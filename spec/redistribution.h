@@ -39,8 +39,8 @@ struct Redistribution {
 };
 
 /// Both layouts are of one tensor (type and shape) over the same ranks; their meshes may differ.
-/// Choice  If several ranks hold the same elements, a rank that is one of them takes its own copy; the others take turns over these
-///         ranks, so that senders share the work. A sum that several ranks want is cut into equal parts: each of them computes one
+/// Choice  A rank that already holds elements that it needs takes its own copy. Ranks that need elements and do not hold them take turns
+///         over the ranks that do, so that senders share the work. A sum that several ranks want is cut into equal parts: each of them computes one
 ///         part, and then they exchange the parts.
 /// Bytes   sent by all n ranks together; T: bytes of the tensor. From B to S: 0; S(i) to S(j), equal parts: (n−1)/n·T; S to B, P to S: (n−1)·T;
 ///         P to B: 2(n−1)·T. Source: the table of OneFlow (Yuan et al. 2021, arXiv:2110.15032).

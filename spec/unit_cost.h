@@ -63,8 +63,8 @@ struct UnitCost {
   int64_t forward_bytes_moved = 0, backward_input_bytes_moved = 0, backward_weight_bytes_moved = 0;
 };
 UnitCost unit_cost(const Unit&, const CostQuery&);
-/// Elements of a unit's parameters of which several ranks of a tensor group hold copies. At a step's end these ranks
-/// sum the gradients. all: copies on every rank (norms, positions, token types, biases of out and down). keys: if there
+/// Elements of a unit's parameters of which several ranks of a tensor group hold copies. These ranks sum the
+/// gradients (program/lower.h says when). all: copies on every rank (norms, positions, token types, biases of out and down). keys: if there
 /// are fewer key/value heads than ranks, several ranks hold copies of one head's key and value rows.
 struct AlikeParameters {
   int64_t all = 0, keys = 0;
@@ -73,12 +73,12 @@ AlikeParameters alike_parameters(const Unit&, int64_t tensor);
 /// Doubles that each rank of a tensor group sends for a row of logits.
 inline constexpr int64_t kNumbersOfARow = 3;
 
-/// V·D: the elements of the gradient that a tied head keeps apart from the embedding table's gradient. The two are added at
-/// the end of a step, so that the order of the sum does not depend on the schedule. 0 for other units, and for a frozen head.
+/// V·D: the elements of the gradient that a tied head keeps apart from the embedding table's gradient. The two are added after
+/// the passes (program/lower.h says when), so that the order of the sum does not depend on the schedule. 0 for other units, and for a frozen head.
 int64_t own_table_gradient(const Unit&, const CostQuery&);
 
-/// Rows that the experts of one rank compute. If the rank has all experts: top_k · tokens. Else: ceil(f · top_k ·
-/// tokens), where f is capacity_factor, at most `expert`; above 1 it leaves room for more than an even share. `tokens`:
+/// Rows that the experts of one rank compute. If the rank has all experts: top_k · tokens. Else: ceil(f · top_k · tokens)
+/// with f = min(capacity_factor, expert). An f above 1 leaves room for more than an even share. `tokens`:
 /// the rank's part of the tokens (as for norms); all tokens if each expert is split too (expert_tensor > 1).
 int64_t expert_rows(const MoeSpec&, const CostQuery&);
 

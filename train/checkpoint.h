@@ -87,7 +87,7 @@ struct FoundCheckpoint {
 /// What find_checkpoint found.
 struct CheckpointSearch {
   std::optional<FoundCheckpoint> newest;  // the newest that verifies
-  int num_broken = 0;                     // checkpoints that do not verify
+  int num_broken = 0;                     // checkpoints newer than `newest`, which do not verify
   std::vector<std::string> notes;         // for people: what was removed, what did not verify and where it was moved
 };
 /// Removes what crashed writers left, but not what a living writer writes. Then takes the newest checkpoint that verifies. Newer ones

@@ -18,7 +18,7 @@
 
 namespace tern {
 
-/// A tensor of the state and its name in the checkpoint: "model.NAME", "first.NAME", "second.NAME".
+/// A tensor of the state and its name in the checkpoint: SLOT.NAME, as "model.NAME" or "first.NAME".
 struct NamedTensor {
   std::string name;
   Tensor tensor;

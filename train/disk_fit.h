@@ -14,7 +14,7 @@ namespace tern {
 struct PredictedDisk {
   int64_t checkpoint = 0;       // of one checkpoint
   int64_t num_checkpoints = 0;  // those that the run keeps, and the one being written
-  int64_t model = 0;            // of the exported model
+  int64_t model = 0;            // of the exported model; with --keep-best of both models
   int64_t present = 0;          // of the checkpoints that OUT has already; new ones will replace them
   int64_t states = 0;           // of the optimizer's states, if they lie in a file there
   int64_t wanted() const { return std::max<int64_t>(0, checkpoint * num_checkpoints - present) + model + states; }

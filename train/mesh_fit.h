@@ -1,5 +1,5 @@
 #pragma once
-// The memory of a run whose ranks have unlike layers or unlike parts of matrices (RankPlace::in_mesh). It is the sum of what each rank holds.
+// The memory of a run whose ranks have unlike layers, experts or parts of matrices (RankPlace::in_mesh). It is the sum of what each rank holds.
 
 #include "program/program.h"
 #include "train/fit.h"
@@ -12,7 +12,7 @@ namespace tern {
 void predict_mesh(const ModelSpec&, const TrainSettings&, const Program& all, PredictedMemory& memory);
 
 /// Whether rank 0 has the whole model only while it evaluates or writes it. That is so with tensor groups, with expert groups, and with
-/// ZeRO 3 over several ranks, stages or not. Otherwise rank 0 has the whole model all the time.
+/// ZeRO 3 over several ranks, stages or not. Otherwise rank 0 has the whole model all the time (--outer: a second one while it evaluates).
 bool is_whole_for_a_while(const TrainSettings&);
 
 /// Whether ranks keep unlike parts of what a checkpoint holds. Then all ranks write it together, without a copy

@@ -140,7 +140,7 @@ class RankTrainer {
   bool in_stages() const { return place_.in_stages(); }
   // Whether ranks hold only parts of their layers' weights: under ZeRO 3, and in tensor and expert groups.
   bool parts_alone() const { return is_whole_for_a_while(s_); }
-  // Where passes read weights: in whole_model, or in the file of units.
+  // Where an evaluation reads weights: in whole_model, or in the file of units.
   WeightSource weights_to_read();
   // Reads parameters that lie in a file; empty if all of whole_model is in memory.
   ReadParameter parameter_reader();

@@ -35,9 +35,9 @@ struct ExportOf {
 /// Copies into `directory` the files beside a model that say how it is used; training does not change them. Errors: the disk's.
 void copy_companions(Io&, const TrainInputs&, const std::string& directory);
 
-/// Refuses an --output at which the run would replace what no run made: a file; a directory that has no lock (every run makes one first) but
-/// holds a model, adapter, best, recipe.toml, logs or checkpoints; an OUT whose OUT/model is MODEL, or contains MODEL; MODEL or a
-/// directory in it, unless MODEL is a bare config. Writes nothing. Errors: usage, naming what would be replaced.
+/// Refuses an OUT (--output) in which the run would replace what no run made: OUT is a file; OUT is a directory without a lock (every run makes one
+/// first) that holds a model, adapter, best, recipe.toml, logs or checkpoints; MODEL is OUT/model or lies in OUT/model; OUT is MODEL or lies in
+/// MODEL (allowed if MODEL is a bare config). Writes nothing. Errors: usage, naming what would be replaced.
 void check_output(Io&, const std::string& output, const ModelDir& model);
 
 /// OUT while a run lives.

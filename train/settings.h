@@ -105,7 +105,7 @@ struct DerivedValue {
   std::string value;  // as one would type it
   std::string why;    // what the value follows from, for people
 };
-/// The derived values, in the order of the table of options. Errors: those of plan_option.
+/// The derived values, in no fixed order. Errors: those of plan_option.
 std::vector<DerivedValue> derived_values(const Options&);
 
 std::string_view name_of(Multiply);  // "fast", "exact"

@@ -4,7 +4,7 @@
 // its commit, are those of a checkpoint that one rank writes (train/checkpoint.h):
 //
 //   1  the first rank makes the temporary directory and in it the data file with its header (begin_shared)
-//   2  every rank writes its bytes (write_share); the system has them then, but perhaps not the disk
+//   2  every rank writes its bytes (write_share); the system has them then; over several machines each rank also syncs
 //   3  the first rank learns what each rank has written (join_shares), syncs the file, and commits it (CheckpointWriter)
 //
 // A rank that ends before 3 leaves a temporary directory, which the next start removes.

@@ -21,7 +21,7 @@ using VisitRun = std::function<void(const StateRun&)>;
 /// whole (rows of a table beyond the vocabulary) are in no run.
 void for_each_kept_run(const StateTensor&, const TensorPlace&, const VisitRun&);
 /// The runs that this rank writes: over all ranks each element of the whole once. An element that several ranks keep is written
-/// by a rank of StateTensor::owners (in a tensor group, by the first such rank that keeps it); without owners, by rank 0.
+/// by the rank that StateTensor::owners names (in a tensor group: by the first rank that keeps it); without owners, by rank 0.
 void for_each_written_run(const StateTensor&, int rank, const TensorPlace&, const VisitRun&);
 
 }  // namespace tern

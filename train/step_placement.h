@@ -1,5 +1,5 @@
 #pragma once
-// The Placement of a training step. The step's Program is lowered from it, both for prediction and for execution.
+// The Placement of a training step that has a backward. Its Program is lowered from it, for prediction and for execution.
 
 #include <cstdint>
 

@@ -1,6 +1,6 @@
 #pragma once
-// PowerSGD: a matrix M that ranks average travels as two thin factors, P and Q. In each turn only one of them is new:
-//   even turn: P = orth(P), Q = mean of Mᵀ P;  odd turn: Q = orth(Q), P = mean of M Q.  All ranks get P Qᵀ; M - P Qᵀ stays for the next turn.
+// PowerSGD: a matrix M that ranks average travels as two thin factors, P and Q. In each turn only one of them is averaged anew:
+//   even turn: P = orth(P) on each rank, then Q = mean of Mᵀ P;  odd turn: Q = orth(Q), then P = mean of M Q.  All ranks get P Qᵀ; M - P Qᵀ stays for the next turn.
 // A rank's M is its own matrix plus what stayed of the turn before. P Qᵀ plus the mean of what stays is the mean of M.
 // Source: Vogels et al. 2019, arXiv:1905.13727 (text not seen), and their code, in which the two factors take turns too.
 

@@ -32,7 +32,7 @@ class NotFiniteGradient : public Error {
 /// Clip    PyTorch's clip_grad_norm_: coefficient min(1, clip / (norm + 1e-6)).
 /// Ranks   All ranks get the sums of all blocks of shared-out parameters, so the norm has the bits of a run on one rank. In tensor
 ///         groups each rank makes one sum, in which elements that h ranks hold alike count 1/h; these sums are added in rank order.
-/// Errors  NotFiniteGradient: names step and tensor. TERN_CHECK: parameters are shared out, and `world` is null.
+/// Errors  NotFiniteGradient: names step and tensor (if this rank has a part of it). TERN_CHECK: parameters are shared out, and `world` is null.
 UpdateNorm gradient_norm(const UpdatePass&, Comm* world = nullptr);
 
 /// Σ x² of one parameter's gradient, with the bits that gradient_norm adds. Only for a parameter that is whole on this rank.

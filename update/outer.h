@@ -3,8 +3,8 @@
 // outer rule takes the average as its gradient. LocalSGD, DiLoCo, Streaming DiLoCo, NoLoCo and CO2 are settings of this rule.
 //   Δ = φ - w, averaged over ranks;  u = μu + Δ;  φ -= η_o (Δ + μu)   (μ = 0: φ -= η_o Δ; heavy ball: φ -= η_o u);  w = (1-α) φ + α w
 // φ: the model that all ranks have in common; w: a rank's weights. The units are cut into P fragments. Fragment p is averaged after the steps
-// t with (t + ⌊pH/P⌋) mod H = 0; its average is applied τ steps later. In pairs (NoLoCo) each rank has its own φ and u, and Δ = φ − v, where v
-// is the pair's mean of w. (NoLoCo has two terms with the factor η_o: the pair's mean Δ, and a pull of φ to the pair's mean φ. Δ is their sum.)
+// t with (t + ⌊pH/P⌋) mod H = 0; its average is applied τ steps later. In pairs (NoLoCo) each rank has its own φ and u, and Δ = φ − v, where v is
+// the pair's mean of w. The paper writes this Δ as two terms: the pair's mean of φ − w, and the difference of φ from the pair's mean of φ.
 // τ = H (CO2): a round takes its Δ first; then it applies the Δ of the round before (zero in round one), and sets w = φ.
 // Sources, as their public code has it (texts not seen): Stich 2019, arXiv:1805.09767 (LocalSGD); Douillard et al. 2023, arXiv:2311.08105 (DiLoCo;
 // PyTorch's Nesterov momentum); Douillard et al. 2025, arXiv:2501.18512 (P, τ, α); Kolehmainen et al. 2025, arXiv:2506.10911 (NoLoCo); Sun et

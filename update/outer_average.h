@@ -32,7 +32,7 @@ struct OuterVector {
   std::vector<size_t> parameters;
   std::vector<Tensor> tensors;
 };
-/// How many times the fragment was averaged before it is averaged after this step.
+/// The number of the fragment's averagings before `step`; the averaging that follows `step` is not counted.
 int64_t turn_of(const OuterConfig&, int fragment, int64_t step);
 
 /// The tensors become their mean over ranks. A rank that is cut off adds nothing, but gets the mean. T: the tensors' type.

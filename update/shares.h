@@ -27,8 +27,8 @@ struct Shares {
       gradients_apart{};  // for each unit whether its gradients are shared out too (ZeRO 2); empty: no unit's are
   std::vector<bool>
       weights_apart{};  // for each unit whether its weights are shared out too (ZeRO 3); empty: no unit's are
-  // `owners` names replicas, in_world[p] the ranks of the world that keep parameter p (in a tensor group: this rank's
-  // part of p). held[p]: this rank has p or a part of p. Both are empty unless ranks have unlike parts (MeshPlace).
+  // held[p]: this rank has parameter p or a part of p. in_world[p]: which rank of the world keeps which elements of p (in a tensor
+  // group: of this rank's part of p); one entry if one rank keeps them all. Both vectors are empty unless ranks have unlike parts (MeshPlace).
   std::vector<bool> held{};
   std::vector<std::vector<RankInterval>> in_world{};
   // Replicas r with equal r % expert_ranks have the same experts.

@@ -31,7 +31,7 @@ template <class T>
 void clamped_gate_backward(const ClampedGate&, int64_t hidden, std::span<const T> gate_up, std::span<const T> dy,
                            std::span<T> y, std::span<T> dgate_up);
 
-/// y = act(x). Backward: dx = dy·act'(x), and y as in gated_activation_backward. dx may be x if y is dy or empty; it may be dy if y is not dy.
+/// y = act(x). Backward: dx = dy·act'(x), and y as in gated_activation_backward. dx may share memory with x if y is dy or empty, and with dy if y is not dy.
 template <class T>
 void activation(Activation, std::span<const T> x, std::span<T> y);
 template <class T>

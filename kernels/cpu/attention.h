@@ -38,7 +38,7 @@ struct KvRowsAt {
   KvType type = KvType::f32;
   const uint8_t *keys = nullptr, *values = nullptr;
 };
-/// The type of sums over values of T.
+/// The type of sums over values of T; double is the twin's (kernels/ref/attention_ref.h).
 template <class T>
 using AttentionSum = std::conditional_t<std::is_same_v<T, double>, double, float>;
 

@@ -10,10 +10,10 @@
 
 namespace tern {
 
-/// Pointers at the first row of the sequence; lse (length, heads). A task for part of a sequence sees
-/// that part as a whole sequence, as only distances between positions matter. If the task is for queries [first_query, length),
-/// the part begins at the first key that they see, or less than a block earlier, and ends with the last of these queries. If it is
-/// for keys [0, num_keys), the part begins at the first of them and ends with the last query that sees any, or less than a block later.
+/// Pointers at the first row of the sequence; lse (length, heads). A task may be for a part of a sequence. As only distances between
+/// positions matter, the part counts as a whole sequence: all fields count from the part's first row. If the task is for the queries
+/// [first_query, length), the part begins at the first key that these queries see, or less than a block earlier, and ends with the last
+/// query. If it is for the keys [0, num_keys), the part ends with the last query that sees one of these keys, or less than a block later.
 struct TileAttentionTask {
   int64_t kv_head, length;
   int64_t first_query;  // outputs and dq are of queries [first_query, length); a multiple of kTileAttentionBlock

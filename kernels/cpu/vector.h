@@ -23,8 +23,8 @@ void add_bias(std::span<const T> bias, std::span<T> y);
 template <class T>
 void bias_backward(std::span<const T> dy, std::span<float> db);
 
-/// y row r = table row ids[r]. Shapes: table (num, width), y (ids.size(), width). Errors: none; ids were checked by
-/// model/.
+/// y row r = table row ids[r]. Shapes: table (num, width), y (ids.size(), width). Errors: none; the reader of the
+/// ids has checked them.
 template <class T>
 void gather_rows(std::span<const T> table, int64_t width, std::span<const int32_t> ids, std::span<T> y);
 /// y row r += table row ids[r].

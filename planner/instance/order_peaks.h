@@ -26,7 +26,7 @@ class OrderPeaks {
   };
   struct Device {
     std::vector<int> stages;
-    std::vector<std::vector<Moment>> moments;  // by running stage; each exceeds any other in some number
+    std::vector<std::vector<Moment>> moments;  // by running stage; none is ≤ another in every count
   };
   bool split_;
   std::vector<Device> devices_;

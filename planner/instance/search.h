@@ -53,11 +53,11 @@ struct SearchResult {
   /// are equal once the bound search is finished.
   int64_t model_ps = 0, model_bound_ps = 0;
 
-  bool interrupted = false;  // by seconds or stop; by labels or bytes, before the bound search was finished
+  bool interrupted = false;  // seconds, stop, labels or bytes ended the search before it had proven its answer
   bool restricted = false;   // the assignment is the best of a restricted family; bound_ps holds for the whole space
 
-  /// No assignment fits; nor would one with up to missing_bytes − 1 bytes more in each tier of each device.
-  /// With missing_bytes more some assignment fits if each device holds one stage and the schedule's order is fixed.
+  /// No assignment fits. None would fit even if every tier of every device had missing_bytes − 1 bytes more room.
+  /// With missing_bytes more room some assignment fits, if each device holds one stage and the schedule's order is fixed.
   bool infeasible = false;
   int device = 0;
   Tier tier = Tier::device;  // of `device`: where most is missing

@@ -30,10 +30,10 @@ struct PlanAudit {
   std::string reason;           // why it is not accepted
   int64_t proven_ps = 0;        // no judged choice takes less; at most the plan's bound_ps
   int64_t choices = 0;          // outer choices that were judged
-  std::array<int64_t, 5> by{};  // number of choices that each AuditedBy closed; `open`: those with a bound below the
+  std::array<int64_t, 5> by{};  // number of choices by AuditedBy; of AuditedBy::open the bound is below the
                                 // plan's bound_ps, so that proven_ps is below bound_ps too
   bool unlike_left = false;     // pipelines over nodes of several types are in the space, but were not judged
-  bool late = false;            // `seconds` or `stop` ended the audit; later choices: bounded by work alone
+  bool late = false;            // `seconds` or `stop` cut the audit short: work alone bounds the choices left
   double seconds = 0;
   bool accepted() const { return verdict == Verdict::accepted; }
   /// Whether the plan is legal, fits, and has the time, bytes and price that it states.
@@ -42,7 +42,7 @@ struct PlanAudit {
 };
 
 /// Keys of a plan file (levels joined by dots) that are not judged themselves, because they are explanations or only the
-/// search knows them. The audit only rejects one that contradicts a judged key.
+/// search knows them. If such a key contradicts a judged key, the audit rejects the plan.
 std::span<const std::string_view> unjudged_keys();
 
 /// Judges a plan. `request`: model, job, space and `stop`; the request's `seconds` end the audit too.

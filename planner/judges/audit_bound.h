@@ -1,7 +1,7 @@
 #pragma once
 // A second lower bound of an instance's makespan, for judging a plan without trusting the search that made it. It has plain
 // loops, its own walk through the pipeline and its own price of memory. It shares with the search only what defines the
-// question: the instance's check and a schedule's order. It may be lower than the search's bound, but never above the optimum.
+// question: the instance's check, a schedule's order and prepare_pipeline. It may be lower than the search's bound, but never above the optimum.
 
 #include <cstdint>
 

@@ -13,8 +13,8 @@
 
 namespace tern {
 
-/// The LP file. Errors: usage, for a schedule with several stages on a device or with split backwards: only gpipe and 1f1b can be
-/// written.
+/// The LP file. Errors: usage: any schedule but gpipe and 1f1b (PipelineScheduleTraits::certified) with one stage on a
+/// device.
 std::string flow_lp(const Instance&);
 
 }  // namespace tern

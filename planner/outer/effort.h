@@ -11,12 +11,12 @@ namespace tern {
 /// The values of --effort.
 enum class SearchEffort : uint8_t { quick, normal, thorough };
 
-/// The limits of one effort.
+/// The limits of one effort. label_bytes is so low that the process stays below memory_bytes.
 struct EffortLimits {
   std::string_view name;
   double seconds;        // of `tern plan` without --max-seconds; the library's requests have no limit of their own
-  int64_t memory_bytes;  // of the whole process on one thread; label_bytes keeps this limit
-  int64_t label_bytes;   // of all partial plans that are held at the same time
+  int64_t memory_bytes;  // that the whole process may take on one thread
+  int64_t label_bytes;   // of all partial plans that are in memory at the same time
   int64_t labels;        // of one round of a search; the same in every pass over the open choices
   std::array<int64_t, 3> simulations;  // of one search in the first, second, third pass over open choices; −1: no pass
   int relaxation_rounds;

@@ -18,8 +18,8 @@ namespace tern {
 
 /// The question.
 struct PoolProblem {
-  std::vector<int> devices;  // for each type: how many; one unit is what a stage takes
-  int pipelines = 1;         // makespans of `solve` include the time to sum the gradients of all these pipelines
+  std::vector<int> devices;  // for each type: how many stages its devices are enough for
+  int pipelines = 1;         // exactly so many; makespans of `solve` include the time to sum their gradients
   int num_micro = 1;         // of all pipelines together; each pipeline does one at least
   /// A lower bound: no pipeline that uses uses[t] devices of each type t does m micro-batches in less time.
   std::function<int64_t(const std::vector<int>& uses, int m)> bound;

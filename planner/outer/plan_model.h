@@ -52,11 +52,11 @@ struct NoFit {
 struct PlanAnswer {
   bool found = false;
   Plan plan;  // if found
-  // If found: the pipeline, and the stages' times in it.
+  // If found by a search for the best plan: the pipeline, and the stages' times in it.
   PipelineShape shape;
   PipelineTimes times;
   std::vector<PlannedMemoryByTier> memory;  // by rank: PlannedRank::peak by tier and purpose
-  NoFit no_fit;                             // if not found by a search for the best plan
+  NoFit no_fit;                             // if a search for the best plan found nothing
   // If no plan was found: whether memory excludes every choice. If false, no_fit is empty, and `open` choices may still
   // have a plan.
   bool proven_infeasible = false;
@@ -64,7 +64,7 @@ struct PlanAnswer {
   int64_t choices = 0, open = 0;
   double seconds = 0;
   int64_t searches = 0, simulated = 0;
-  int64_t work = 0;  // counted as PlanRequest::any_fit_within says
+  int64_t work = 0;  // of a search with any_fit_within: counted as it says; else 0
 };
 
 /// Finds the plan of least makespan (run_pipeline's) in the space; of plans with equal makespan the one found first

@@ -1,5 +1,5 @@
 #pragma once
-// All that is asked about a plan, in one struct. A command fills it from its options; planner/words answers it.
+// All that is asked about a plan, in one struct. A command fills it from its options; plan_model and planner/words answer it.
 
 #include <optional>
 #include <string>
