@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "base/units.h"
+#include "model/tensor_parts.h"
 
 namespace tern {
 namespace {
@@ -23,16 +24,19 @@ std::string words_of(const ParameterLayout& p) {
   return to_string(p.kept) + (p.used == whole() ? ", gathered for the passes" : ", used as " + to_string(p.used));
 }
 
-std::string without_layer(const std::string& name) {
+// "layers.*.mlp.up.weight"; a tied table's second use: "embed.tokens, in the head".
+std::string name_of_row(const ModelSpec& spec, const ParameterLayout& p) {
   constexpr std::string_view kLayers = "layers.";
-  if (!name.starts_with(kLayers)) return name;
-  return std::string(kLayers) + "*" + name.substr(name.find('.', kLayers.size()));
+  if (p.name.starts_with(kLayers)) return std::string(kLayers) + "*" + p.name.substr(p.name.find('.', kLayers.size()));
+  const bool again =
+      p.name.starts_with("embed.") && std::holds_alternative<HeadSpec>(spec.units[static_cast<size_t>(p.unit)].spec);
+  return p.name + (again ? ", in the head" : "");
 }
 
-std::vector<LayoutRow> rows_of(const std::vector<ParameterLayout>& parameters) {
+std::vector<LayoutRow> rows_of(const ModelSpec& spec, const std::vector<ParameterLayout>& parameters) {
   std::vector<LayoutRow> rows;
   for (const ParameterLayout& p : parameters) {
-    const std::string name = without_layer(p.name), layouts = words_of(p);
+    const std::string name = name_of_row(spec, p), layouts = words_of(p);
     const auto known =
         std::ranges::find_if(rows, [&](const LayoutRow& r) { return r.name == name && r.layouts == layouts; });
     if (known == rows.end())
@@ -61,13 +65,15 @@ std::string between_units(const std::vector<AxisLayout>& rows) {
 
 std::string layout_words(const ModelSpec& spec, const LayoutQuestion& q) {
   const DerivedLayouts d = derive_layouts(spec, q);
-  const std::vector<LayoutRow> rows = rows_of(d.parameters);
+  const std::vector<LayoutRow> rows = rows_of(spec, d.parameters);
   size_t width = std::string_view("between units").size();
   for (const LayoutRow& r : rows) width = std::max(width, r.name.size());
   std::string out = fmt::format(
       "layouts on {} ranks that send the fewest bytes, if no rank keeps a whole matrix and every operator is divided;\n"
       "a micro-batch of {}, {} rows in {}\n"
-      "S(d): split along dim d of (out, in); B: whole on each rank; P: summands\n\n",
+      "S(d): split along dim d: of a matrix 0 is its outputs and 1 its inputs, of the table of tokens 0 is the tokens, "
+      "between\n"
+      "units 0 is the rows; of 3 sections: each of 3 stacked matrices is split; B: whole on each rank; P: summands\n\n",
       q.ranks, counted(q.sequences, "sequence"), format_with_commas(q.rows), name_of(q.dtype));
   for (const LayoutRow& r : rows) {
     const bool differs = std::ranges::count(rows, r.name, &LayoutRow::name) > 1;
@@ -75,6 +81,8 @@ std::string layout_words(const ModelSpec& spec, const LayoutQuestion& q) {
                        differs ? fmt::format(" in {}", counted(r.count, "layer")) : "");
   }
   out += fmt::format("{:<{}}  {}\n\n", "between units", width, between_units(d.rows));
+  if (const std::string fault = why_not_in_parts(spec, q.ranks); !fault.empty())
+    out += fmt::format("tern train does not run tensor parallelism over {} ranks of this model: {}\n", q.ranks, fault);
   return out + fmt::format("sent by all ranks together: {} forward, {} backward with sums of gradients\n",
                            format_bytes(d.forward_bytes), format_bytes(d.backward_bytes));
 }
@@ -83,7 +91,8 @@ Json layout_json(const ModelSpec& spec, const LayoutQuestion& q) {
   const DerivedLayouts d = derive_layouts(spec, q);
   Json parameters = Json::array(), rows = Json::array();
   for (const ParameterLayout& p : d.parameters)
-    parameters.push_back({{"name", p.name}, {"kept", to_string(p.kept)}, {"used", to_string(p.used)}});
+    parameters.push_back(
+        {{"name", p.name}, {"unit", p.unit}, {"kept", to_string(p.kept)}, {"used", to_string(p.used)}});
   for (const AxisLayout& r : d.rows) rows.push_back(to_string(r));
   return {{"ranks", q.ranks},
           {"rows", q.rows},

@@ -44,7 +44,7 @@ TEST(StopSignals, TheFirstAsksAndTheSecondEnds) {
   }
 }
 
-// What the first signal writes to a terminal, or to a file where standard error is none.
+// What the first signal writes to a terminal, or to a pipe.
 std::string told_on_first_signal(bool to_terminal) {
   const int terminal = ::posix_openpt(O_RDWR | O_NOCTTY);
   EXPECT_TRUE(terminal >= 0 && ::grantpt(terminal) == 0 && ::unlockpt(terminal) == 0);

@@ -25,6 +25,7 @@
 #include "model/check_weights.h"
 #include "model/not_finite.h"
 #include "model/weights.h"
+#include "spec/presets.h"
 
 namespace tern {
 namespace {
@@ -403,15 +404,17 @@ int inspect_tokens(const Options& options, const std::string& path) {
 
 // How the matrices may lie on many ranks; weights are not read.
 int inspect_layouts(const Options& options, const std::string& path) {
-  const ModelDescription model = describe_model(path, std::nullopt, {.need_weights = false, .environment = {}});
+  const std::optional<ModelSpec> preset = real_io().stat(path) ? std::nullopt : preset_model(path);
+  const ModelSpec spec =
+      preset ? *preset : describe_model(path, std::nullopt, {.need_weights = false, .environment = {}}).spec;
   const int64_t sequences = options.integer("batch");
   const LayoutQuestion question{.ranks = static_cast<int>(options.integer("layouts")),
                                 .rows = sequences * options.integer("seq"),
                                 .sequences = sequences};
   if (options.flag("json"))
-    print_json(layout_json(model.spec, question));
+    print_json(layout_json(spec, question));
   else
-    print_out(layout_words(model.spec, question));
+    print_out(layout_words(spec, question));
   return 0;
 }
 
@@ -419,8 +422,14 @@ int inspect_layouts(const Options& options, const std::string& path) {
 
 int run_inspect(const Options& options) {
   const std::string path = options.positional("MODEL");
+  for (const char* of_layouts : {"batch", "seq"})
+    if (options.given(of_layouts) && !options.given("layouts"))
+      throw Error(ErrorKind::usage, "--{}: belongs to --layouts RANKS, which is not given", of_layouts);
+  if (options.given("layouts")) {
+    if (is_token_file(path)) throw Error(ErrorKind::usage, "--layouts: '{}' is a token file, not a model", path);
+    return inspect_layouts(options, path);
+  }
   if (is_token_file(path)) return inspect_tokens(options, path);
-  if (options.given("layouts")) return inspect_layouts(options, path);
   const Inspected in = inspect(path);
   if (options.flag("json"))
     print_json(json_of(in));

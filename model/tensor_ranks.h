@@ -36,8 +36,8 @@ void columns_backward_weight(const Linear&, const Tensor& dy, const Tensor& x, c
 /// The input's gradient for a matrix of which each rank has some rows. dy: all tokens, one column for each of these rows; dx: this rank's tokens.
 void rows_backward_input(const Linear&, const Tensor& dy, const Tensor& dx, const Compute&);
 
-/// head_forward_loss for a group whose ranks divide the vocabulary. For each tile of rows
-/// the ranks exchange maximum, sum and the target's logit; each rank returns the whole loss.
+/// head_forward_loss for a group whose ranks divide the vocabulary. x: this rank's tokens; targets: of all tokens. For each tile of
+/// rows the ranks exchange maximum, sum and the target's logit; each rank returns the whole loss.
 double shared_head_loss(const HeadSpec&, const HeadWeights&, const Tensor& x_ND, std::span<const int32_t> targets,
                         double scale, HeadSaved& saved, HeadWeights& gradients, const Compute&);
 

@@ -23,7 +23,7 @@ struct EmbedSaved {
   Tensor x_TD, mean_T, rstd_T;
 };
 struct LatentSaved {
-  Tensor query_TR, query_rstd, kv_TR, kv_rstd;      // kept: narrow rows before their norms; kv_TR: rotated key too
+  Tensor query_TR, query_rstd, kv_TR, kv_rstd;  // kept: narrow rows (R wide) before their norms; kv_TR: rotated key too
   Tensor dquery_TR, dkv_TR, dquery_norm, dkv_norm;  // left for backward_weight: gradients of rows and of norm weights
 };
 struct AttentionSaved {
@@ -44,7 +44,7 @@ struct ParallelSaved {
   AttentionSaved attention;
   MlpSaved mlp;
 };
-/// What a router decided for T tokens; R = T·K rows, sorted by expert (kernels/cpu/experts.h).
+/// What a router decided for T tokens: E experts, K for each token; R = T·K rows, sorted by expert (kernels/cpu/experts.h).
 struct Routing {
   Tensor scores_TE, weights_TK, chosen_TK, rows_TK, tokens_R, begin_E;
 };

@@ -103,8 +103,8 @@ struct Plan {
   std::vector<std::string> restrictions;  // in words: what was searched only in part, and other notes for people
   std::vector<PlannedFamily> families;
 
-  double model_gap() const;
-  double simulator_gap() const;
+  double model_gap() const;                 // (model_ps − model_bound_ps) / model_ps
+  double simulator_gap() const;             // the same of step_ps and bound_ps
   double tokens_per_second() const;         // without padding
   double window_tokens_per_second() const;  // with padding
   friend bool operator==(const Plan&, const Plan&) = default;

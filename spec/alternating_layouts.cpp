@@ -31,7 +31,7 @@ std::vector<ParameterLayout> alternating_layouts(const ModelSpec& spec, int rank
       } else if (by_rows && t.name.ends_with(".bias") && t.shape[0] == by_rows->shape[0]) {
         kept = split(0, by_rows->sections);
       }
-      layouts.push_back({t.name, kept, kept});
+      layouts.push_back({t.name, static_cast<int>(unit), kept, kept});
     }
   }
   return layouts;

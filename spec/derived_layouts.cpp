@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/units.h"
 #include "spec/operator_graph.h"
 #include "spec/redistribution.h"
 
@@ -18,9 +19,10 @@ namespace {
 
 struct Cost {
   int64_t forward = 0, backward = 0, held = 0;
+  int64_t sent() const { return forward + backward; }
   Cost& operator+=(const Cost& o) { return forward += o.forward, backward += o.backward, held += o.held, *this; }
   friend bool operator<(const Cost& a, const Cost& b) {
-    return std::pair(a.forward + a.backward, a.held) < std::pair(b.forward + b.backward, b.held);
+    return std::pair(a.sent(), a.held) < std::pair(b.sent(), b.held);
   }
 };
 
@@ -138,20 +140,25 @@ class UnitSearch {
     const auto& [reader, input] = uses_[tensor].front();  // its only one
     const AxisLayout &used = chosen_[reader]->inputs[input], &gradient = chosen_[reader]->input_gradients[input];
     const GraphTensor& t = g_.tensors[tensor];
+    const OperatorKind kind = g_.operators[reader].kind;
+    const bool backward_reads = kind != OperatorKind::lookup && kind != OperatorKind::bias;
     std::optional<std::pair<Cost, AxisLayout>> best;
     const auto consider = [&](const AxisLayout& kept) {
       if (t.is_matrix && q_.matrices_in_parts && kept.spread != AxisSpread::split) return;
       const bool is_table = t.name == "embed.tokens";
       if (is_table && table_ && kept != *table_) return;
-      const int64_t turned = bytes(tensor, kept, used);
-      const Cost cost{turned, turned + bytes(tensor, gradient, kept), held(tensor, kept)};
-      if (!best || cost < best->first) best = {cost, kept};
+      const int64_t turned = bytes(tensor, kept, used), again = backward_reads ? turned : 0;
+      const Cost cost{turned, again + bytes(tensor, gradient, kept), held(tensor, kept)};
+      // Of equally cheap ones that which passes use as it is kept.
+      const bool same = best && cost.sent() == best->first.sent();
+      if (!best || (same && kept == used) || (!(same && best->second == used) && cost < best->first))
+        best = {cost, kept};
     };
     consider(whole());
     consider(split(0, t.sections));
     if (t.shape.size() > 1) consider(split(1));
     TERN_CHECK(best, "derived layouts: {} has none", t.name);
-    return {best->first, {t.name, best->second, used}};
+    return {best->first, {t.name, 0, best->second, used}};
   }
 
   Layout layout(size_t tensor, const AxisLayout& axis) const {
@@ -215,11 +222,7 @@ class ModelSearch {
         }
       ways = std::move(next);
     }
-    if (!ways[kNoBorder])
-      throw Error(ErrorKind::usage,
-                  "{} ranks cannot divide every operator of this model: neither its heads of attention nor its "
-                  "sequences; choose another number",
-                  q_.ranks);
+    TERN_CHECK(ways[kNoBorder], "derived layouts: no combination of signatures for {} ranks", q_.ranks);
     const Way& best = *ways[kNoBorder];
     DerivedLayouts answer{.forward_bytes = best.cost.forward, .backward_bytes = best.cost.backward};
     for (size_t unit = 0, from = kNoBorder; unit < best.borders.size(); from = best.borders[unit++]) {
@@ -228,8 +231,8 @@ class ModelSearch {
         const std::string of_first = fmt::format("layers.{}.", spec_.units[seen_as(unit)].layer);
         if (p.name.starts_with(of_first))
           p.name = fmt::format("layers.{}.{}", spec_.units[unit].layer, p.name.substr(of_first.size()));
-        if (std::ranges::find(answer.parameters, p.name, &ParameterLayout::name) == answer.parameters.end())
-          answer.parameters.push_back(std::move(p));
+        p.unit = static_cast<int>(unit);
+        answer.parameters.push_back(std::move(p));
       }
     }
     return {best.cost, std::move(answer)};
@@ -238,7 +241,7 @@ class ModelSearch {
  private:
   // The first unit that is the same but for its layer.
   size_t seen_as(size_t unit) const {
-    const auto same = [&](const Unit& other) { return other.spec == spec_.units[unit].spec; };
+    const auto same = [&](Unit other) { return other.layer = spec_.units[unit].layer, other == spec_.units[unit]; };
     return static_cast<size_t>(std::ranges::find_if(spec_.units, same) - spec_.units.begin());
   }
   const UnitChoices& choices(size_t unit, size_t from) {
@@ -258,10 +261,45 @@ class ModelSearch {
 
 }  // namespace
 
+// Which attention neither its heads nor the sequences let so many ranks divide; "": none.
+static std::string undivided(const ModelSpec& spec, const LayoutQuestion& q) {
+  if (q.sequences % q.ranks == 0) return "";
+  for (const Unit& unit : spec.units)
+    if (const AttentionSpec* a = attention_of(unit); a && (a->heads % q.ranks || a->kv_heads % q.ranks))
+      return fmt::format("layer {} has {} heads and {} key/value heads, a micro-batch has {}", unit.layer, a->heads,
+                         a->kv_heads, counted(q.sequences, "sequence"));
+  return "";
+}
+
+// No tensor of a unit has more columns.
+static int64_t widest(const ModelSpec& spec) {
+  int64_t most = std::max(spec.width, spec.vocab);
+  for (const Unit& unit : spec.units) {
+    if (const AttentionSpec* a = attention_of(unit)) most = std::max({most, a->qkv_rows(), a->value_rows()});
+    if (const MlpSpec* m = mlp_of(unit)) most = std::max(most, 2 * m->hidden);
+  }
+  return most;
+}
+
 DerivedLayouts derive_layouts(const ModelSpec& spec, const LayoutQuestion& q) {
   if (q.ranks < 2) throw Error(ErrorKind::usage, "layouts are derived for at least two ranks, not {}", q.ranks);
   if (q.rows < 1 || q.sequences < 1 || q.rows % q.sequences)
     throw Error(ErrorKind::usage, "{} rows are not {} whole sequences", q.rows, q.sequences);
+  if (!spec.predicts) throw Error(ErrorKind::usage, "layouts are not derived for an encoder");
+  for (const Unit& unit : spec.units)
+    if (const std::string fault = why_no_graph(unit); !fault.empty())
+      throw Error(ErrorKind::usage, "layouts are not derived for this model: layer {} {}", unit.layer, fault);
+  // A unit has fewer than 32 tensors, each of which is turned at most four times, by 2·ranks of its bytes.
+  const double bytes = 32.0 * 4 * 2 * q.ranks * static_cast<double>(spec.units.size()) *
+                       static_cast<double>(widest(spec)) * static_cast<double>(std::max(q.rows, widest(spec))) *
+                       static_cast<double>(size_of(DType::f64));
+  if (bytes > 0x1p62) throw Error(ErrorKind::usage, "{} rows are too many for a model of this size", q.rows);
+  if (const std::string fault = undivided(spec, q); !fault.empty())
+    throw Error(
+        ErrorKind::usage,
+        "{} ranks cannot divide the attention: {}; choose another number of ranks, or sequences that it divides "
+        "(copies of key/value heads are not derived)",
+        q.ranks, fault);
   if (!spec.head().tied) return ModelSearch(spec, q, nullptr).run().second;
   // Both ends of the model keep the table in one layout.
   std::optional<std::pair<Cost, DerivedLayouts>> best;

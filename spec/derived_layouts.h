@@ -22,21 +22,22 @@ struct LayoutQuestion {
 
 struct ParameterLayout {
   std::string name;
+  int unit = 0;  // that uses it
   AxisLayout kept;
-  AxisLayout
-      used;  // in passes; if it differs from `kept`, the tensor is turned for the forward and again for the backward (ZeRO 3)
+  AxisLayout used;  // in the unit's passes; if it is not `kept`, the tensor is turned for them (ZeRO 3)
 };
 
 struct DerivedLayouts {
-  std::vector<ParameterLayout> parameters;        // in the order of use; a tied table once
+  std::vector<ParameterLayout> parameters;        // in the order of use; a tied table at both ends
   std::vector<AxisLayout> rows;                   // behind each unit but the last
   int64_t forward_bytes = 0, backward_bytes = 0;  // sent by all ranks together, sums of weights' gradients included
 };
 
 /// The cheapest layouts. Within a unit every combination of signatures (spec/operator_graph.h) is tried; dynamic programming chooses
 /// the layouts of the rows between units. A change of layout costs the bytes of `redistribution`. Embedding and head each pay for a tied
-/// table. Among equally cheap layouts those with the fewest bytes of parameters and rows on rank 0 win, then the first in the table's order.
-/// Errors: usage: fewer than two ranks; rows that are not whole sequences; a unit without a graph; operators that so many ranks cannot divide.
+/// table. Among equally cheap layouts win parameters that are used as they are kept, then the fewest bytes on rank 0, then the table's order.
+/// Errors: usage: fewer than two ranks; rows that are not whole sequences, or so many that bytes would not fit 62 bits; a unit without a
+/// graph, or an encoder; attention that so many ranks cannot divide.
 DerivedLayouts derive_layouts(const ModelSpec&, const LayoutQuestion&);
 
 /// "B", "S(0)", "S(1) of 3 sections", "P".

@@ -1,6 +1,6 @@
 #pragma once
-// Layout: how a tensor lies on the ranks of a mesh, as a value. The function of spec/redistribution.h plans how to turn
-// one layout into another (derive_layouts counts its bytes).
+// Layout: how a tensor lies on the ranks of a mesh, as a value. `redistribution` (spec/redistribution.h) lists the messages that
+// turn one layout into another; derive_layouts (spec/derived_layouts.h) counts their bytes.
 
 #include <cstdint>
 #include <string>

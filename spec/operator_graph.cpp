@@ -218,7 +218,7 @@ std::string why_no_graph(const Unit& unit) {
 OperatorGraph operator_graph(const ModelSpec& spec, int index, int64_t rows, int64_t sequences) {
   const Unit& unit = spec.units.at(static_cast<size_t>(index));
   if (const std::string fault = why_no_graph(unit); !fault.empty())
-    throw Error(ErrorKind::usage, "unit {} {}: layouts are not derived for it", index, fault);
+    throw Error(ErrorKind::usage, "layouts are not derived for this model: layer {} {}", unit.layer, fault);
   OperatorGraph graph{.sequences = sequences};
   Builder build(graph, unit, rows);
   if (const auto* u = std::get_if<EmbedSpec>(&unit.spec)) build.embed(*u);

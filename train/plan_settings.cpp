@@ -18,7 +18,8 @@
 namespace tern {
 
 bool states_lie_on_disk(const Plan& p) {
-  return std::ranges::all_of(p.layers, [](const PlannedLayers& l) { return l.strategy.states == Tier::disk; });
+  return !p.layers.empty() &&
+         std::ranges::all_of(p.layers, [](const PlannedLayers& l) { return l.strategy.states == Tier::disk; });
 }
 
 std::string why_not_trained(const Plan& p) {

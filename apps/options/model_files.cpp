@@ -37,7 +37,7 @@ OptionRows model_file_rows() {
 OptionRows inspect_rows() {
   using enum OptionType;
   return {
-      {.name = "layouts", .verbs = "inspect", .type = integer, .unit = "RANKS", .help = "instead: how the matrices may lie on so many ranks that the fewest bytes are sent: tensor parallelism, or gathered matrices (ZeRO 3) where rows outweigh them", .min = 2, .max = 64},
+      {.name = "layouts", .verbs = "inspect", .type = integer, .unit = "RANKS", .help = "instead of all else: the layouts of the matrices on RANKS ranks that send the fewest bytes: tensor parallelism, or gathered matrices (ZeRO 3) where rows outweigh them; MODEL may be a preset (llama-2-7b)", .min = 2, .max = 64},
       {.name = "batch", .verbs = "inspect", .type = integer, .fallback = "1", .unit = "SEQUENCES", .help = "of --layouts: sequences of a micro-batch, which all these ranks compute together", .min = 1, .max = kMaxCount},
       {.name = "seq", .verbs = "inspect", .type = integer, .fallback = "2048", .unit = "TOKENS", .help = "of --layouts: length of a sequence", .min = 1, .max = kMaxCount},
   };

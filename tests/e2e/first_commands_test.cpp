@@ -63,6 +63,13 @@ TEST_F(FirstCommands, ARunsDirectoryAndATokenFileAreKnownForWhatTheyAre) {
   EXPECT_EQ(json["documents"], 1);
   EXPECT_EQ(json["vocab_size"], vocab_);
   EXPECT_NE(tern("inspect text.tokens").text.find("in 1 document"), std::string::npos);
+  // Layouts are a model's, by its files or by a preset's name; their options belong to them.
+  EXPECT_EQ(tern("inspect text.tokens --layouts 2 2>&1").code, 2);
+  EXPECT_EQ(tern("inspect gpt2-xl --batch 4 2>&1").code, 2);
+  EXPECT_EQ(tern("inspect gpt2-xl --layouts 3 --batch 4 2>&1").code, 2);
+  const Json layouts = parse_json(tern("inspect gpt2-xl --layouts 5 --batch 2 --seq 512 --json").text, "layouts");
+  EXPECT_EQ(layouts["rows"], 1024);
+  EXPECT_EQ(layouts["parameters"][0]["kept"], "S(0)");
 }
 
 TEST_F(FirstCommands, SizesThatMakeNoModelAreNamed) {
