@@ -1,5 +1,5 @@
 #pragma once
-// The three products of a linear layer y = x·wᵀ + b, computed by the code that Compute::multiply names. T rows; w (out, in).
+// The three products of a linear layer y = x·wᵀ + b. The weight's form and Compute::multiply say which code computes them. T rows; w (out, in).
 //   forward          y  = x·wᵀ + b
 //   input gradient   dx = dy·w
 //   weight gradient  dw += dyᵀ·x,  db += Σ rows of dy

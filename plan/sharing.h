@@ -23,7 +23,7 @@ struct LayerParameters {
   int64_t tables = 0;  // number of copies of the embedding table in this layer; 0 in a plan of one stage
   int64_t own_gradients = 0;  // elements of gradients that have no parameters of their own (a tied head's)
   int64_t lent = 0;  // elements of the embedding table that this layer reads and another layer of the same stage keeps
-                     // (a tied head in a plan of one stage)
+                     // (a tied head or a bridge in a plan of one stage)
 };
 /// The copy of the embedding table that one rank needs for a unit (a tied head, a bridge).
 struct TableCopy {

@@ -57,7 +57,7 @@ Shares make_mesh_shares(const ModelSpec& spec, UpdateRule, std::span<const int> 
                         const MeshPlace&);
 
 /// Allocates this rank's weights, uninitialised, as allocate_weights does. Of a unit whose weights are shared out, it allocates
-/// only this rank's parts: each parameter as one row of numbers (the whole parameter if it is not shared out; empty if this rank
+/// only this rank's parts: each parameter as one row of numbers (in its own shape if this rank keeps all of it; empty if this rank
 /// has no element of it).
 ModelWeights allocate_own_weights(const ModelSpec&, DType, Arena&, const Shares&,
                                   const std::vector<bool>& elsewhere = {});
@@ -71,7 +71,7 @@ bool is_expert(const ParameterInfo&);
 /// The place in the expert group of the rank that has an expert's parameter. Errors: TERN_CHECK: no expert's parameter.
 int place_of_expert(const ModelSpec&, const ParameterInfo&, int expert_ranks);
 
-/// This rank's part, as one row of numbers, of a tensor that holds the whole parameter. A tensor that already holds only
+/// This rank's part, as one row of numbers (the whole keeps its shape), of a tensor that holds the whole parameter. A tensor that already holds only
 /// the part is returned as it is.
 Tensor own_part(const Shares&, size_t parameter, int64_t elements, const Tensor&);
 

@@ -13,8 +13,8 @@
 
 namespace tern {
 
-/// Bytes of a packed weight (n, k): panels of rows. Within a panel the outer index is the column (for bf16 a pair of
-/// columns), the inner index the row. Rows that the last panel lacks are zero.
+/// Bytes of a packed weight (n, k): panels of rows; in a panel the outer index is the column (for bf16 a pair of columns), the
+/// inner index the row; rows that the last panel lacks are zero. If reads_plain_weights(dtype): w itself, row-major.
 int64_t packed_bytes(DType, int64_t n, int64_t k);
 /// Packs w (n, k) row-major into `packed` (packed_bytes). The layout depends on the active instruction set
 /// (kernels/dispatch.h).
@@ -33,8 +33,8 @@ template <class T, class Out>
 void multiply_exact(std::span<const T> x, std::span<const std::byte> packed, std::span<const T> bias, int64_t m,
                     int64_t n, int64_t k, bool add, std::span<Out> y);
 
-/// Whether multiply_plain serves weights of this dtype on the active instruction set. If so, packing gains nothing, as the
-/// packed layout is the plain one.
+/// Whether multiply_plain serves weights of this dtype on the active instruction set. Then the packed
+/// layout is w itself, so packing gains nothing.
 bool reads_plain_weights(DType);
 /// multiply_exact with w not packed: its rows in pieces, one below the other (n rows together). The same bits.
 template <class T, class Out>

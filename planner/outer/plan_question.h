@@ -28,7 +28,7 @@ struct PlanQuestion {
   std::optional<RunTerms> run;  // if set: the time and cost of a whole run are asked
   bool what_if = false;         // whether shadow prices are asked (planner/words/shadow_prices.h)
   bool node_counts = false;     // whether plans on fewer nodes are asked
-  // For a question without a plan that fits: the space without pinned axes; then spaces without each of the
+  // For a question without a plan that fits: the space without --fix; then spaces without each of the
   // restrictions, and without all.
   SearchSpace unpinned;
   std::vector<WiderSpace> wider;
