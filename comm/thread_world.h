@@ -1,5 +1,5 @@
 #pragma once
-// Ranks as threads of one process ("virtual ranks"). Tests, and training with --ranks, use this transport. A message is copied once,
+// Ranks as threads of one process ("virtual ranks"). Training with --ranks, `tern profile` and tests use this transport. A message is copied once,
 // from the sender's memory to the receiver's.
 
 #include <exception>

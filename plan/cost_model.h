@@ -38,7 +38,7 @@ class LayerCosts {
  public:
   /// `other_groups`: the cluster has nodes of other types, so the first and the last stage may lie in different nodes
   /// even if this machine is one node. `bytes_of`: a framework. If has_own_bytes is true of the framework, its formulas
-  /// count weights, states and activations, and the times that follow from these bytes.
+  /// count the bytes of weights, states and activations; times of moving them follow.
   LayerCosts(const ModelSpec&, const TrainJob&, const Machine&, const Mesh&, int64_t micro_batch,
              bool other_groups = false, std::optional<Framework> bytes_of = {}, FrameworkRun run = {});
 

@@ -1,6 +1,6 @@
 #pragma once
 // The memory that a run will take, predicted before anything is allocated, by the closed forms of spec/ and the simulator. What the engine
-// itself allocates is predicted to the byte.
+// itself allocates is predicted to the byte, except experts' rows beyond the room for them.
 
 #include <algorithm>
 #include <cstdint>
