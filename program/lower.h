@@ -23,7 +23,7 @@ namespace tern {
 ///           - on the gradient link, over replicas: REDUCE (ZeRO 0) or SCATTER (ZeRO 1, 2, 3)
 ///           - on the gradient link, last micro-batch only: REDUCE over `tables`, if the layer has a table copy
 ///           Without stages a tied table's REDUCE follows the embedding's BACKWARD_WEIGHT of a group's last micro-batch
-///           (ZeRO 2, 3 with replicas: of each one), before the MERGE. exec/executor.h says when the executor runs each sum.
+///           (ZeRO 2, 3 with replicas: of each micro-batch), before the MERGE. exec/executor.h says when the executor runs each sum.
 /// Buffers   output(u): from FORWARD(u) or RECV to BACKWARD_WEIGHT(u+1), which reads output(u) as x.
 ///           saved(u): from FORWARD(u), or from RECOMPUTE(u) just before the backward, to BACKWARD_WEIGHT(u).
 ///           gradient(u): from BACKWARD_INPUT(u+1) or RECV to BACKWARD_WEIGHT(u).

@@ -30,7 +30,7 @@ enum class InFlight : uint8_t {
 };
 
 /// One row of the table; a trait that a row leaves out has the value below. If a row leaves out in_flight, bounds use only
-/// work and paths. The stage model (program/) never reads them: it derives bytes from the order of operations.
+/// work and paths. The stage model (program/) never reads in_flight: it derives bytes from the order of operations.
 struct PipelineScheduleTraits {
   PipelineSchedule schedule;
   std::string_view name;  // in plan files, options and tables: "1f1b"
