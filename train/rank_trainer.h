@@ -31,7 +31,8 @@ namespace tern {
 
 /// One rank's run of train() (train/trainer.h). It makes everything that a step needs once. Its functions lie in files by subject: what
 /// comes before the first step in rank_trainer_begin.cpp, the loop over steps in trainer.cpp, a step in rank_trainer_step.cpp and
-/// rank_trainer_zeroth.cpp, and what is evaluated, saved and exported in rank_trainer_publish.cpp.
+/// rank_trainer_zeroth.cpp, and what is evaluated, saved and exported in rank_trainer_publish.cpp
+/// (where it reads weights from: rank_trainer_zeroth.cpp).
 class RankTrainer {
  public:
   RankTrainer(const TrainSettings& settings, const TrainHooks& hooks, Io& io, Worker worker);

@@ -93,7 +93,7 @@ struct TrainResult {
 ///         the bits that the run would have alone in a process. A run computes with the calling thread's team of threads.
 /// Ranks   all ranks of the Worker's world call train with the same settings and Io. Each rank has the state or a part of the state (ZeRO,
 ///         stages, groups), and a data share of every step's micro-batches. Gradients are summed in the settings' order (spec/sum_order.h). The number
-///         of data shares changes no bit, unless stages or ZeRO 2 or 3 fix the order (sums_each_micro_batch, train/settings_ranks.h). Before each step the ranks agree on the number of targets, and on whether to stop.
+///         of data shares changes no bit, unless stages or ZeRO 2 or 3 fix the order (train/settings_ranks.h). Before each step the ranks agree on the number of targets, and on whether to stop.
 ///         Rank 0 checks memory and disk, packs data, evaluates, logs and commits checkpoints; its result and hooks are those of the run.
 /// Stops   when the Worker's `stop` becomes true, or after max_seconds. The run then finishes its step and writes a checkpoint and OUT/model.
 ///         A stop also ends an evaluation before the next batch, with a note. If that was the run's last evaluation, the run counts as

@@ -56,7 +56,7 @@ struct PlanAnswer {
   PipelineShape shape;
   PipelineTimes times;
   std::vector<PlannedMemoryByTier> memory;  // by rank: PlannedRank::peak by tier and purpose
-  NoFit no_fit;                             // if memory excludes every choice (proven_infeasible)
+  NoFit no_fit;                             // if proven_infeasible, and any_fit_within was 0
   // If no plan was found: whether memory excludes every choice. If false, no_fit is empty, and `open` choices may still
   // have a plan.
   bool proven_infeasible = false;
