@@ -1,7 +1,7 @@
 #pragma once
 // A linear layer's weights, and the forms in which its matrix can be held. The form matters to model/linear.cpp, which
 // multiplies, to the code that loads or packs weights, to model/experts.cpp (bands of a cache) and to model/row_lengths.cpp
-// (dense rows). Visitors hand out dense rows. A new form takes an alternative of Weight here and a case in linear.cpp.
+// (dense rows). Whoever calls dense_rows allows no other form. A new form takes an alternative of Weight here and a case in linear.cpp.
 
 #include <memory>
 #include <span>

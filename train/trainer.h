@@ -101,8 +101,8 @@ struct TrainResult {
 /// Seams   everything in OUT is written through the Io; files elsewhere, and the machine's cache of peak rates, are read and written
 ///         directly. max_seconds, rates, the log's times and the trace use the Worker's clock; the probe of the machine's peak uses the real
 ///         clock.
-/// Errors  peer: another rank failed; usage, bad_file, does_not_fit: before anything of the run is written to OUT (the folder may be made,
-///         and its texts packed, before data and checkpoint are judged); no_checkpoint: there are
+/// Errors  peer: another rank failed; usage, bad_file, does_not_fit: the settings, files or machine do not allow the run; OUT then holds at
+///         most packed texts; no_checkpoint: there are
 ///         checkpoints but none verifies, or there are none and --resume is `must`; diverged: gradients are not finite; the disk's errors.
 TrainResult train(const TrainSettings&, const TrainHooks& = {}, Io& = real_io(), Worker = {});
 
