@@ -69,11 +69,14 @@ std::string layout_words(const ModelSpec& spec, const LayoutQuestion& q) {
   size_t width = std::string_view("between units").size();
   for (const LayoutRow& r : rows) width = std::max(width, r.name.size());
   std::string out = fmt::format(
-      "layouts on {} ranks that send the fewest bytes, if no rank keeps a whole matrix and every operator is divided;\n"
-      "a micro-batch of {}, {} rows in {}\n"
-      "S(d): split along dim d: of a matrix 0 is its outputs and 1 its inputs, of the table of tokens 0 is the tokens, "
-      "between\n"
-      "units 0 is the rows; of 3 sections: each of 3 stacked matrices is split; B: whole on each rank; P: summands\n\n",
+      "layouts on {} ranks that send the fewest bytes, if no rank keeps a whole\n"
+      "matrix and every operator is divided; a micro-batch of {}, {} rows\n"
+      "in {}\n\n"
+      "S(d)  split along dim d: of a matrix 0 is its outputs and 1 its inputs, of the\n"
+      "      table of tokens 0 is the tokens, between units 0 is the rows; of 3\n"
+      "      sections: each of 3 stacked matrices is split\n"
+      "B     whole on each rank\n"
+      "P     summands\n\n",
       q.ranks, counted(q.sequences, "sequence"), format_with_commas(q.rows), name_of(q.dtype));
   for (const LayoutRow& r : rows) {
     const bool differs = std::ranges::count(rows, r.name, &LayoutRow::name) > 1;

@@ -13,7 +13,7 @@ namespace {
 TEST(LayoutWords, OneLineForWhatIsAlikeInAllLayers) {
   const ModelSpec spec = *preset_model("llama-2-7b");
   const std::string text = layout_words(spec, {.ranks = 8, .rows = 2048});
-  EXPECT_NE(text.find("a micro-batch of 1 sequence, 2,048 rows in bf16\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("a micro-batch of 1 sequence, 2,048 rows\nin bf16\n"), std::string::npos) << text;
   EXPECT_NE(text.find("embed.tokens                    S(1)\n"), std::string::npos) << text;
   EXPECT_NE(text.find("layers.*.attention.qkv.weight   S(0) of 3 sections\n"), std::string::npos) << text;
   EXPECT_NE(text.find("layers.*.mlp.down.weight        S(1)\n"), std::string::npos) << text;

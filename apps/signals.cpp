@@ -15,13 +15,14 @@ namespace {
 
 std::atomic<int> requested = 0;
 std::atomic<bool> stopping = false;  // requested != 0
-static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free,
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free &&
+                  std::atomic<const char*>::is_always_lock_free,
               "a signal handler may touch them");
 std::atomic<const char*> told_at_once = nullptr;  // what the first signal writes
 struct sigaction old_interrupt, old_terminate, old_hangup;
 bool installed = false;
 
-// Safe in a signal handler.
+// For signal handlers: takes no memory and no lock.
 void say(const char* text) { (void)!::write(STDERR_FILENO, text, std::strlen(text)); }
 
 void on_signal(int number) {

@@ -5,6 +5,10 @@
 
 namespace tern {
 
+/// What the verbs that save their state say at the first signal.
+inline constexpr const char* kStopsSafely =
+    "stopping as soon as what is under way has ended safely; Ctrl-C again ends at once";
+
 /// While it lives, the first SIGINT or SIGTERM only sets a flag, so that the verb can save and exit. A second one ends the
 /// process at once with 130 or 143. The destructor restores the handlers that were there before. Only one may live at a time.
 /// `told`: a line that the first signal writes to standard error, if that is a terminal, as the verb may take seconds until

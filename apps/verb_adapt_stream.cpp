@@ -160,7 +160,7 @@ int run_adapt_stream(const Options& options) {
     return 0;
   }
   ::signal(SIGPIPE, SIG_IGN);
-  const StopSignals signals("stopping as soon as what is under way has ended safely; Ctrl-C again ends at once");
+  const StopSignals signals(kStopsSafely);
   Talk talk;
   const StreamResult r = run_stream(s, talk.hooks(), real_io(), stop_flag());
   if (talk.progress) talk.progress->finish();

@@ -8,6 +8,7 @@
 #include "apps/embed_settings.h"
 #include "apps/inspect_words.h"
 #include "apps/layout_words.h"
+#include "apps/model_of.h"
 #include "apps/verbs.h"
 #include "base/error.h"
 #include "base/io.h"
@@ -25,7 +26,6 @@
 #include "model/check_weights.h"
 #include "model/not_finite.h"
 #include "model/weights.h"
-#include "spec/presets.h"
 
 namespace tern {
 namespace {
@@ -404,9 +404,7 @@ int inspect_tokens(const Options& options, const std::string& path) {
 
 // How the matrices may lie on many ranks; weights are not read.
 int inspect_layouts(const Options& options, const std::string& path) {
-  const std::optional<ModelSpec> preset = real_io().stat(path) ? std::nullopt : preset_model(path);
-  const ModelSpec spec =
-      preset ? *preset : describe_model(path, std::nullopt, {.need_weights = false, .environment = {}}).spec;
+  const ModelSpec spec = model_of(path);
   const int64_t sequences = options.integer("batch");
   const LayoutQuestion question{.ranks = static_cast<int>(options.integer("layouts")),
                                 .rows = sequences * options.integer("seq"),

@@ -1,12 +1,12 @@
 // tern plan MODEL --hardware F: the best plan, its proof, what it takes, and why its rivals lost.
 #include <fmt/format.h>
 
-#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "apps/calibration_report.h"
 #include "apps/common.h"
+#include "apps/model_of.h"
 #include "apps/plan_certify.h"
 #include "apps/plan_engine.h"
 #include "apps/plan_inference.h"
@@ -24,8 +24,6 @@
 #include "base/progress.h"
 #include "base/text.h"
 #include "base/units.h"
-#include "formats/gguf/model.h"
-#include "formats/hf/config.h"
 #include "hardware/cluster.h"
 #include "hardware/machines.h"
 #include "plan/plan_file.h"
@@ -35,24 +33,10 @@
 #include "planner/words/planned_points.h"
 #include "planner/words/refusal.h"
 #include "program/plan_program.h"
-#include "spec/presets.h"
 #include "spec/update_rule.h"
 
 namespace tern {
 namespace {
-
-// A preset's name, a model directory, its config.json, or a .gguf file.
-ModelSpec model_of(const std::string& name) {
-  if (const std::optional<ModelSpec> preset = preset_model(name)) return *preset;
-  const std::filesystem::path path(name);
-  if (std::filesystem::is_directory(path)) return model_spec(read_hf_config((path / "config.json").string()));
-  if (is_gguf_path(name) && std::filesystem::exists(path)) return model_spec(gguf_config(Gguf(name)));
-  if (std::filesystem::exists(path)) return model_spec(read_hf_config(name));
-  const std::vector<std::string_view> presets = preset_names();
-  throw Error(ErrorKind::bad_file,
-              "{}: neither a model directory, nor a config.json, nor a GGUF file, nor one of the presets ({}){}", name,
-              join({presets.begin(), presets.end()}, ", "), did_you_mean(name, presets));
-}
 
 // Sequences longer than what the model declares; "" if it knows them all.
 std::string beyond_positions(const ModelSpec& spec, int64_t seq) {

@@ -280,9 +280,6 @@ int run_adapt(const Options& options) {
   return run_train(options);
 }
 
-// While data are packed nothing is saved; from the first step on the step ends and the run is saved.
-constexpr const char* kStopping = "stopping as soon as what is under way has ended safely; Ctrl-C again ends at once";
-
 int run_train(const Options& options) {
   const std::optional<LaunchedRank> launched = launched_rank();
   const int threads = apply_threads(options);
@@ -291,7 +288,7 @@ int run_train(const Options& options) {
   const auto [settings, result] = [&] {
     ::signal(SIGPIPE, SIG_IGN);  // who reads the log may go; the run goes on
     // Also while data are packed: what is half-written is cleared away.
-    const StopSignals signals(launched && launched->rank != 0 ? nullptr : kStopping);
+    const StopSignals signals(launched && launched->rank != 0 ? nullptr : kStopsSafely);
     return train_with(options, launched, talk, threads);
   }();
   if (launched && launched->rank != 0)  // rank 0 tells it

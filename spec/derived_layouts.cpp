@@ -8,6 +8,7 @@
 #include <map>
 #include <numeric>
 #include <optional>
+#include <tuple>
 
 #include "base/error.h"
 #include "base/units.h"
@@ -52,7 +53,8 @@ class UnitSearch {
         chosen_(g.operators.size()),
         uses_(g.tensors.size()),
         makers_(g.tensors.size(), -1),
-        done_after_(g.operators.size()) {
+        done_after_(g.operators.size()),
+        turns_(g.tensors.size()) {
     for (const GraphOperator& o : g.operators) {
       std::vector<Signature>& rows = signatures_.emplace_back(signatures(g, o, q.ranks));
       const bool must = q.all_in_parts || o.kind == OperatorKind::product || o.kind == OperatorKind::attention;
@@ -118,6 +120,11 @@ class UnitSearch {
   struct Use {
     size_t reader, input;
   };
+  // A change of a tensor's layout.
+  struct Turn {
+    AxisLayout from, to;
+    int64_t bytes;
+  };
 
   // Rows are turned once into each layout that is taken; gradients in one layout are added up before they are turned.
   Cost rows(size_t tensor) {
@@ -142,23 +149,27 @@ class UnitSearch {
     const GraphTensor& t = g_.tensors[tensor];
     const OperatorKind kind = g_.operators[reader].kind;
     const bool backward_reads = kind != OperatorKind::lookup && kind != OperatorKind::bias;
-    std::optional<std::pair<Cost, AxisLayout>> best;
+    struct Kept {
+      Cost cost;
+      AxisLayout layout;
+      // What decides: the bytes sent, whether passes use it as it is kept, the bytes held.
+      std::tuple<int64_t, bool, int64_t> key(const AxisLayout& used) const {
+        return {cost.sent(), layout != used, cost.held};
+      }
+    };
+    std::optional<Kept> best;
     const auto consider = [&](const AxisLayout& kept) {
       if (t.is_matrix && q_.matrices_in_parts && kept.spread != AxisSpread::split) return;
-      const bool is_table = t.name == "embed.tokens";
-      if (is_table && table_ && kept != *table_) return;
+      if (t.name == "embed.tokens" && table_ && kept != *table_) return;
       const int64_t turned = bytes(tensor, kept, used), again = backward_reads ? turned : 0;
-      const Cost cost{turned, again + bytes(tensor, gradient, kept), held(tensor, kept)};
-      // Of equally cheap ones that which passes use as it is kept.
-      const bool same = best && cost.sent() == best->first.sent();
-      if (!best || (same && kept == used) || (!(same && best->second == used) && cost < best->first))
-        best = {cost, kept};
+      const Kept one{{turned, again + bytes(tensor, gradient, kept), held(tensor, kept)}, kept};
+      if (!best || one.key(used) < best->key(used)) best = one;
     };
     consider(whole());
     consider(split(0, t.sections));
     if (t.shape.size() > 1) consider(split(1));
     TERN_CHECK(best, "derived layouts: {} has none", t.name);
-    return {best->first, {t.name, 0, best->second, used}};
+    return {best->cost, {t.name, 0, best->layout, used}};
   }
 
   Layout layout(size_t tensor, const AxisLayout& axis) const {
@@ -169,16 +180,11 @@ class UnitSearch {
   }
   int64_t bytes(size_t tensor, const AxisLayout& from, const AxisLayout& to) {
     if (from == to) return 0;
-    const auto number = [](const AxisLayout& a) {
-      return a.spread == AxisSpread::split ? 4 * a.dim + 2 + (a.sections.empty() ? 0 : 1)
-                                           : static_cast<int>(a.spread) / 2;
-    };
-    const auto [entry, is_new] = bytes_.try_emplace({tensor, number(from), number(to)}, 0);
-    if (is_new) {
-      const std::vector<int64_t> messages = message_bytes(redistribution(layout(tensor, from), layout(tensor, to)));
-      entry->second = std::accumulate(messages.begin(), messages.end(), int64_t{0});
-    }
-    return entry->second;
+    std::vector<Turn>& known = turns_[tensor];
+    const auto same = [&](const Turn& t) { return t.from == from && t.to == to; };
+    if (const auto at = std::ranges::find_if(known, same); at != known.end()) return at->bytes;
+    const std::vector<int64_t> messages = message_bytes(redistribution(layout(tensor, from), layout(tensor, to)));
+    return known.emplace_back(Turn{from, to, std::accumulate(messages.begin(), messages.end(), int64_t{0})}).bytes;
   }
 
   const OperatorGraph& g_;
@@ -191,7 +197,7 @@ class UnitSearch {
   std::vector<int> makers_;                      // of each tensor: the operator whose output it is, or −1
   std::vector<std::vector<size_t>> done_after_;  // of each operator: the tensors that no later one takes
   std::vector<AxisLayout> ends_;                 // how the rows behind the unit may lie
-  std::map<std::tuple<size_t, int, int>, int64_t> bytes_;
+  std::vector<std::vector<Turn>> turns_;         // of each tensor: those counted so far
   UnitChoices best_;
 };
 
@@ -286,9 +292,6 @@ DerivedLayouts derive_layouts(const ModelSpec& spec, const LayoutQuestion& q) {
   if (q.rows < 1 || q.sequences < 1 || q.rows % q.sequences)
     throw Error(ErrorKind::usage, "{} rows are not {} whole sequences", q.rows, q.sequences);
   if (!spec.predicts) throw Error(ErrorKind::usage, "layouts are not derived for an encoder");
-  for (const Unit& unit : spec.units)
-    if (const std::string fault = why_no_graph(unit); !fault.empty())
-      throw Error(ErrorKind::usage, "layouts are not derived for this model: layer {} {}", unit.layer, fault);
   // A unit has fewer than 32 tensors, each of which is turned at most four times, by 2·ranks of its bytes.
   const double bytes = 32.0 * 4 * 2 * q.ranks * static_cast<double>(spec.units.size()) *
                        static_cast<double>(widest(spec)) * static_cast<double>(std::max(q.rows, widest(spec))) *
