@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/io.h"
 #include "base/rng.h"
+#include "base/source_dir_testing.h"
 #include "formats/safetensors/safetensors.h"
 #include "kernels/lapack/product.h"
 #include "kernels/lapack/symmetric_eigen.h"
@@ -19,7 +20,7 @@
 namespace tern {
 namespace {
 
-const std::string kGolden = std::string(TERN_SOURCE_DIR) + "/tests/golden/combined/";
+const std::string kGolden = source_dir() + "/tests/golden/combined/";
 
 std::vector<double> numbers(const TensorView& t) {
   std::vector<double> all(static_cast<size_t>(t.num_elements()));

@@ -21,14 +21,10 @@ namespace tern {
 namespace {
 
 std::string place(const StreamSettings& s, size_t t, const char* name) { return StreamPlaces{s}.in(t, name); }
-std::string memory_of(const StreamSettings& s, size_t t) { return place(s, t, kStreamMemory); }
 
 GatedAdapter learned_before(const StreamSettings& s, size_t t) {
   if (t == 0) return {.prompt_tokens = s.gate_tokens, .gates = {}, .branches = {}};
   return read_gated_adapter(gated_directory(s, t - 1));
-}
-InputMemories memories_before(const StreamSettings& s, size_t t) {
-  return t > 0 ? read_memories(memory_of(s, t - 1)) : InputMemories{};
 }
 GateMemory gate_memory_before(const StreamSettings& s, size_t t, const InputGate& like) {
   return t > 0 ? gate_memory_of(memories_before(s, t)) : no_gate_memory(like.width, like.hidden);

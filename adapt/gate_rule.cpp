@@ -1,7 +1,6 @@
 #include "adapt/gate_rule.h"
 
 #include <cmath>
-#include <numeric>
 
 #include "base/error.h"
 #include "base/rng.h"
@@ -12,10 +11,6 @@ namespace {
 
 using List = std::vector<double>;
 constexpr const char* kMaps[] = {"gate.inputs", "gate.hidden", "gate.outputs"};
-
-double dot(std::span<const double> a, std::span<const double> b) {
-  return std::inner_product(a.begin(), a.end(), b.begin(), 0.0);
-}
 
 InputGate zeros_like(const InputGate& gate) {
   InputGate zeros = gate;

@@ -20,7 +20,7 @@ int64_t numbers_of(const InputGate& gate) {
 }
 
 template <class Number>
-double dot(const Tensor& a, const Tensor& b) {
+double tensor_dot(const Tensor& a, const Tensor& b) {
   const std::span<Number> x = a.span<Number>();
   double sum = 0;
   ops::by_dtype(b.dtype(), [&]<class T>() {
@@ -109,7 +109,8 @@ void GateTrainer::before(const MicroBatch& window) {
 void GateTrainer::after(const std::vector<Tensor>& trained, const std::vector<Tensor>& gradients) {
   double agreement = 0;
   for (size_t i = 0; i < is_b_.size(); ++i)
-    if (is_b_[i]) ops::by_dtype(trained[i].dtype(), [&]<class T>() { agreement += dot<T>(trained[i], gradients[i]); });
+    if (is_b_[i])
+      ops::by_dtype(trained[i].dtype(), [&]<class T>() { agreement += tensor_dot<T>(trained[i], gradients[i]); });
   if (gate_ != 0 && !task_.forced) add_gate_gradient(state_.gate, pass_, (agreement - agreement_) / gate_, gradient_);
   agreement_ = agreement;
 }

@@ -19,10 +19,6 @@ double trace(const Matrix& m, int64_t n) {
   return sum;
 }
 
-double dot(std::span<const double> x, std::span<const double> y) {
-  return std::inner_product(x.begin(), x.end(), y.begin(), 0.0);
-}
-
 Matrix transposed(const Matrix& m, int64_t rows, int64_t columns) {
   Matrix t(m.size());
   for (int64_t r = 0; r < rows; ++r)
@@ -118,6 +114,10 @@ void keep_what_is_free(InputMemory& memory) {
 }
 
 }  // namespace
+
+double dot(std::span<const double> a, std::span<const double> b) {
+  return std::inner_product(a.begin(), a.end(), b.begin(), 0.0);
+}
 
 std::string_view name_of(InfloraMode mode) { return mode == InfloraMode::paper ? "paper" : "code"; }
 

@@ -48,4 +48,7 @@ std::vector<double> task_directions(const InputMemory&, std::span<const double> 
 /// Protects the leading directions of a task too, as many as the threshold asks for. Protected directions stay protected. `covariance`: C.
 void remember(InputMemory&, std::span<const double> covariance, double threshold, InfloraMode);
 
+/// Σ a·b, added from the front; of equal length.
+double dot(std::span<const double> a, std::span<const double> b);
+
 }  // namespace tern

@@ -7,7 +7,6 @@
 #include <memory>
 
 #include "adapt/gain_lora.h"
-#include "adapt/memory_file.h"
 #include "adapt/penalties.h"
 #include "adapt/replay_text.h"
 #include "adapt/task_model.h"
@@ -32,10 +31,6 @@ TrainSettings trained_settings(const StreamSettings& s, size_t t) {
   TrainSettings trained = task_settings(s, t);
   trained.adapter->begin = StreamPlaces{s}.adapter(t);
   return trained;
-}
-
-InputMemories memories_before(const StreamSettings& s, size_t t) {
-  return t > 0 ? read_memories(StreamPlaces{s}.in(t - 1, kStreamMemory)) : InputMemories{};
 }
 
 NamedMatrices matrices_before(const StreamSettings& s, size_t t) {
@@ -100,6 +95,10 @@ std::string kept_data(const StreamSettings& s, size_t t, Io& io) {
 }
 
 }  // namespace
+
+InputMemories memories_before(const StreamSettings& s, size_t t) {
+  return t > 0 ? read_memories(StreamPlaces{s}.in(t - 1, kStreamMemory)) : InputMemories{};
+}
 
 bool folds(StreamMethod m) { return m == StreamMethod::inflora || m == StreamMethod::olora; }
 

@@ -5,6 +5,7 @@
 #include <functional>
 #include <string>
 
+#include "adapt/memory_file.h"
 #include "adapt/stream.h"
 #include "adapt/stream_places.h"
 
@@ -22,6 +23,8 @@ void take_steps(TrainSettings&, int64_t steps);
 /// Writes the texts `data` as one token file, `to`. Errors: those of pack.
 void join_data(const StreamSettings&, const std::vector<std::string>& data, const std::string& to, Io&);
 
+/// The memories of inputs that the tasks before t left; none for the first task.
+InputMemories memories_before(const StreamSettings&, size_t t);
 /// Writes what the run of task t needs: InfLoRA's directions, GainLoRA's beginning, replay's data.
 void before_task(const StreamSettings&, size_t t, Io&);
 /// The function that adds the method's penalty to the gradients of each step of task t; empty: the method has none.

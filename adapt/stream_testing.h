@@ -9,10 +9,11 @@
 
 #include "adapt/stream.h"
 #include "base/io.h"
+#include "base/source_dir_testing.h"
 
 namespace tern {
 
-inline const std::string kTokenizer = TERN_SOURCE_DIR "/tests/golden/tokenizers/byte_level";
+inline const std::string kTokenizer = source_dir() + "/tests/golden/tokenizers/byte_level";
 
 /// The settings of a task: four steps of an adapter of rank 2 on the folder's model.
 inline TrainSettings small_settings(const std::string& root, const std::string& output) {

@@ -6,29 +6,24 @@
 namespace tern {
 namespace {
 
-TrainSettings settings(std::vector<std::string> words) { return settings_of_words(std::move(words)); }
-std::string refusal(const std::vector<std::string>& words) {
-  return refusal_of([&] { settings(words); });
-}
-
 TEST(AsyncOptions, WhatIsGivenIsWhatIsMeant) {
-  EXPECT_FALSE(settings({}).async);
-  const TrainSettings s = settings({"--async", "--workers", "4", "--momentum", "0.8"});
+  EXPECT_FALSE(settings_of_words({}).async);
+  const TrainSettings s = settings_of_words({"--async", "--workers", "4", "--momentum", "0.8"});
   EXPECT_EQ(s.async->rule.rule, AsyncRule::ormo);
   EXPECT_EQ(s.async->rule.workers, 4);
   EXPECT_EQ(s.async->rule.momentum, 0.8);
   EXPECT_EQ(s.optimizer.rule, UpdateRule::sgd);
   EXPECT_EQ(s.ranks, 1);
-  const TrainSettings plain = settings({"--async", "--workers", "4", "--async-rule", "asgd"});
+  const TrainSettings plain = settings_of_words({"--async", "--workers", "4", "--async-rule", "asgd"});
   EXPECT_EQ(plain.optimizer.option("momentum"), 0);
-  EXPECT_EQ(settings({"--async", "--workers", "4", "--ranks", "5"}).ranks, 1) << "a launcher's processes";
+  EXPECT_EQ(settings_of_words({"--async", "--workers", "4", "--ranks", "5"}).ranks, 1) << "a launcher's processes";
 }
 
 TEST(AsyncOptions, TheRecipeReadsBack) {
-  const std::string plain = settings({}).recipe_toml;
+  const std::string plain = settings_of_words({}).recipe_toml;
   EXPECT_EQ(plain.find("workers"), std::string::npos);
   EXPECT_EQ(plain.find("async-rule"), std::string::npos);
-  const std::string text = settings({"--async", "--workers", "4", "--async-rule", "asgd"}).recipe_toml;
+  const std::string text = settings_of_words({"--async", "--workers", "4", "--async-rule", "asgd"}).recipe_toml;
   EXPECT_NE(text.find("optimizer = \"sgd\"  # --async"), std::string::npos) << text;
   EXPECT_NE(text.find("momentum = 0.0  # --async-rule asgd"), std::string::npos) << text;
   EXPECT_EQ(text.find("\nranks"), std::string::npos) << text;
@@ -36,7 +31,7 @@ TEST(AsyncOptions, TheRecipeReadsBack) {
 
 TEST(AsyncOptions, ContradictionsAreRefusedByName) {
   const auto begins = [](std::vector<std::string> words, const std::string& with) {
-    EXPECT_TRUE(refusal(words).starts_with(with)) << refusal(words);
+    EXPECT_TRUE(refusal_of_words(words).starts_with(with)) << refusal_of_words(words);
   };
   begins({"--workers", "3"}, "--workers: without --async");
   begins({"--async-rule", "asgd"}, "--async-rule: without --async");

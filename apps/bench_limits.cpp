@@ -73,10 +73,10 @@ void add_units(std::vector<BenchTask>& tasks) {
 // --- reads ---
 
 /// From an arena: on huge pages where there are any.
-struct Buffer {
+struct ReadBuffer {
   Arena arena;
   Tensor memory;
-  explicit Buffer(int64_t bytes) : memory(arena.allocate(DType::f32, {bytes / 4}, MemoryClass::workspace)) {
+  explicit ReadBuffer(int64_t bytes) : memory(arena.allocate(DType::f32, {bytes / 4}, MemoryClass::workspace)) {
     const std::span<float> all = memory.span<float>();
     parallel_ranges(static_cast<int64_t>(all.size()), 1 << 20, 1 << 12,
                     [&](int64_t begin, int64_t end) { std::fill(all.begin() + begin, all.begin() + end, 1.0f); });
@@ -84,7 +84,7 @@ struct Buffer {
   std::span<const float> all() const { return memory.span<float>(); }
 };
 
-void add_cache_reads(std::vector<BenchTask>& tasks, const std::shared_ptr<Buffer>& buffer) {
+void add_cache_reads(std::vector<BenchTask>& tasks, const std::shared_ptr<ReadBuffer>& buffer) {
   for (const Cache& cache : read_caches()) {
     // Half of it, so that what else lives there leaves it; a shared last level is a neighbour's too: 16 MiB at most.
     const int64_t bytes = std::min<int64_t>(cache.bytes / 2, int64_t{16} << 20);
@@ -101,7 +101,7 @@ void add_cache_reads(std::vector<BenchTask>& tasks, const std::shared_ptr<Buffer
   }
 }
 
-void add_memory_reads(std::vector<BenchTask>& tasks, const std::shared_ptr<Buffer>& buffer) {
+void add_memory_reads(std::vector<BenchTask>& tasks, const std::shared_ptr<ReadBuffer>& buffer) {
   const auto bytes = static_cast<double>(buffer->memory.bytes());
   tasks.push_back({.name = "memory read, one thread",
                    .unit = "B/s",
@@ -256,7 +256,7 @@ std::vector<BenchTask> limit_tasks(const BenchSettings& settings, std::vector<st
     notes.push_back(fmt::format(
         "the memory read passes {}, the largest cache has {}: a part may come from it; --memory {} and more would do",
         format_bytes(bytes), format_bytes(beyond / 4), format_bytes(4 * beyond)));
-  const auto buffer = std::make_shared<Buffer>(bytes);
+  const auto buffer = std::make_shared<ReadBuffer>(bytes);
   add_cache_reads(tasks, buffer);
   add_memory_reads(tasks, buffer);
   if (!settings.disk.empty()) add_disk(tasks, settings.disk, notes);

@@ -22,27 +22,27 @@ std::string seconds_words(double s) {
 }
 
 // Rows with a measured time that `counts`, and what was predicted for them.
-struct Measured {
+struct MeasuredRows {
   std::vector<size_t> rows;
   std::vector<double> predicted;
 };
 template <class Counts>
-Measured measured_of(const PricedTable& t, const Counts& counts) {
-  Measured m;
+MeasuredRows measured_of(const PricedTable& t, const Counts& counts) {
+  MeasuredRows m;
   for (size_t k = 0; k < t.rows.size(); ++k) {
     const PublishedRun& r = t.runs.run(t.rows[k]);
     if (r.seconds > 0 && counts(r.use)) m.rows.push_back(t.rows[k]), m.predicted.push_back(t.predicted[k]);
   }
   return m;
 }
-Measured with_error(const PricedTable& t) {
+MeasuredRows with_error(const PricedTable& t) {
   return measured_of(t, [](RunUse use) { return use != RunUse::pair; });
 }
-Measured to_score(const PricedTable& t) {
+MeasuredRows to_score(const PricedTable& t) {
   return measured_of(t, [](RunUse use) { return use == RunUse::score; });
 }
 Ordered pairs_of(const PricedTable& t) {
-  const Measured all = measured_of(t, [](RunUse) { return true; });
+  const MeasuredRows all = measured_of(t, [](RunUse) { return true; });
   return ordered(t.runs, all.rows, all.predicted);
 }
 
@@ -123,7 +123,7 @@ std::string table_rows_text(const PricedTable& t) {
 
 std::string table_report(const PricedTable& t) {
   std::string text = table_rows_text(t);
-  const Measured all = with_error(t), scored = to_score(t);
+  const MeasuredRows all = with_error(t), scored = to_score(t);
   if (!all.rows.empty())
     text += fmt::format("\nerrors     {}\n", errors_words(errors_of(t.runs, all.rows, all.predicted)));
   if (!scored.rows.empty() && scored.rows.size() < all.rows.size())
@@ -157,7 +157,7 @@ Json table_json(const PricedTable& t) {
     rows.push_back(std::move(row));
   }
   Json out{{"unit", "ms"}, {"rows", std::move(rows)}};
-  const Measured all = with_error(t), scored = to_score(t);
+  const MeasuredRows all = with_error(t), scored = to_score(t);
   if (!all.rows.empty()) out["errors"] = errors_json(errors_of(t.runs, all.rows, all.predicted));
   const Ordered o = pairs_of(t);
   out["pairs"] = {{"pairs", o.pairs}, {"in_order", o.right}};

@@ -1,4 +1,5 @@
 #include "apps/child_process.h"
+#include "base/source_dir_testing.h"
 
 #include <gtest/gtest.h>
 
@@ -32,7 +33,7 @@ TEST(ChildProcess, CountsLargeOutputWithoutKeepingIt) {
 }
 
 TEST(ChildProcess, ReadsItsInputFromAFileOrFindsNone) {
-  EXPECT_EQ(run_child({"head", "-c", "16"}, {.stdin_file = TERN_SOURCE_DIR "/LICENSE"}).output_bytes, 16);
+  EXPECT_EQ(run_child({"head", "-c", "16"}, {.stdin_file = source_dir() + "/LICENSE"}).output_bytes, 16);
   EXPECT_EQ(run_child({"cat"}).output_bytes, 0);
 }
 

@@ -27,8 +27,8 @@ int apply_threads(const Options&);
 std::optional<DType> dtype_option(const Options&);
 /// The value of --kv-dtype, if it is given and is not the type in which keys and values are computed. Errors: usage: it is wider.
 std::optional<KvType> kv_option(const Options&, DType computed);
-/// The bytes of --memory, or the bytes that are free, less those of the program itself. Call it before anything large is
-/// allocated, as everything that is resident at the call counts as the program itself.
+/// With --memory: its bytes without those of the program itself. Without: the free bytes without those by which the program will still
+/// grow. Call it before anything large is allocated, as everything that is resident at the call counts as the program itself.
 MemoryBudget memory_budget(const Options&);
 /// The description of MODEL, with the adapter that --adapter names. Errors: those of describe_model and take_adapter.
 ModelDescription described_model(const Options&);

@@ -8,6 +8,7 @@
 #include "base/io.h"
 #include "base/json.h"
 #include "base/shell_testing.h"
+#include "base/source_dir_testing.h"
 
 #include <nlohmann/json.hpp>
 
@@ -86,7 +87,7 @@ TEST(Command, VersionManAndCompletionPrint) {
 }
 
 TEST(Command, PlanAnswersOrSaysWhatIsWrong) {
-  const std::string file = std::string(" --hardware ") + TERN_SOURCE_DIR + "/examples/hardware/h100-node.toml";
+  const std::string file = std::string(" --hardware ") + source_dir() + "/examples/hardware/h100-node.toml";
   const std::string job = " --batch 8 --seq 1024 --schedules 1f1b";
   EXPECT_EQ(tern("plan gpt2" + file + job + " 2>/dev/null").code, 0);
   const Outcome unknown = tern("plan llama-2-7x" + file + job + " 2>&1 >/dev/null");
@@ -112,13 +113,13 @@ TEST(Command, AMessageCannotSteerTheTerminal) {
 }
 
 TEST(Command, AConfigurationUnderAnotherNameIsNoRecipe) {
-  const Outcome outcome = tern("train " TERN_SOURCE_DIR "/tests/golden/hf_config/llama_default.json --dry-run 2>&1");
+  const Outcome outcome = tern("train " + source_dir() + "/tests/golden/hf_config/llama_default.json --dry-run 2>&1");
   EXPECT_EQ(outcome.code, 2);
   EXPECT_NE(outcome.text.find("rename it to config.json"), std::string::npos) << outcome.text;
 }
 
 TEST(Command, StepsBeyondCountingAreRefusedNotWrappedAround) {
-  const std::string train = "train " TERN_SOURCE_DIR "/examples/tiny/config.json --from-scratch --dry-run ";
+  const std::string train = "train " + source_dir() + "/examples/tiny/config.json --from-scratch --dry-run ";
   EXPECT_EQ(tern(train + "2>/dev/null").code, 0);
   EXPECT_EQ(tern(train + "--batch 2147483647 --seq 2147483647 2>/dev/null").code, 2);
   EXPECT_EQ(tern(train + "--batch 2147483647 --seq 2147483647 --micro-batch 1 2>/dev/null").code, 2);
@@ -127,7 +128,7 @@ TEST(Command, StepsBeyondCountingAreRefusedNotWrappedAround) {
 
 TEST(Command, EvaluationWithoutItsDataIsNotIgnored) {
   const Outcome outcome =
-      tern("train " TERN_SOURCE_DIR "/examples/tiny/config.json --from-scratch --dry-run --eval-every 5 2>&1");
+      tern("train " + source_dir() + "/examples/tiny/config.json --from-scratch --dry-run --eval-every 5 2>&1");
   EXPECT_EQ(outcome.code, 2);
   EXPECT_NE(outcome.text.find("--valid-data"), std::string::npos) << outcome.text;
 }
@@ -143,7 +144,7 @@ struct Folder {
 };
 
 TEST(Command, InspectOpensTheWeightsAndRefusesWhatIsCutShort) {
-  const std::string golden = TERN_SOURCE_DIR "/tests/golden/models/llama";
+  const std::string golden = source_dir() + "/tests/golden/models/llama";
   EXPECT_EQ(tern("inspect " + golden + " 2>/dev/null").code, 0);
   const Folder folder;
   for (const char* name : {"config.json", "model.safetensors"})

@@ -14,23 +14,18 @@
 namespace tern {
 namespace {
 
-TrainSettings settings(std::vector<std::string> words) { return settings_of_words(std::move(words)); }
-std::string refusal(const std::vector<std::string>& words) {
-  return refusal_of([&] { settings(words); });
-}
-
 TEST(OptimizerOptions, EachRuleHasItsOwnDefaults) {
   for (const UpdateRule rule : kUpdateRules) {
     const UpdateConfig want = update_config(rule),
-                       got = settings({"--optimizer", std::string(name_of(rule))}).optimizer;
+                       got = settings_of_words({"--optimizer", std::string(name_of(rule))}).optimizer;
     EXPECT_EQ(got.rule, rule);
     EXPECT_EQ(got.options, want.options) << name_of(rule);
     EXPECT_EQ(got.clip, want.clip) << name_of(rule);
   }
-  EXPECT_EQ(settings({"--optimizer", "lion"}).optimizer.option("beta2"), 0.99);
-  EXPECT_EQ(settings({}).optimizer.option("beta2"), 0.95);
-  EXPECT_EQ(settings({"--optimizer", "lion", "--beta2", "0.5"}).optimizer.option("beta2"), 0.5);
-  EXPECT_EQ(settings({"--optimizer", "meqmuon", "--clip", "2"}).optimizer.clip, 2);
+  EXPECT_EQ(settings_of_words({"--optimizer", "lion"}).optimizer.option("beta2"), 0.99);
+  EXPECT_EQ(settings_of_words({}).optimizer.option("beta2"), 0.95);
+  EXPECT_EQ(settings_of_words({"--optimizer", "lion", "--beta2", "0.5"}).optimizer.option("beta2"), 0.5);
+  EXPECT_EQ(settings_of_words({"--optimizer", "meqmuon", "--clip", "2"}).optimizer.clip, 2);
 }
 
 TEST(OptimizerOptions, EveryFlagThatSaysNothingForTheRuleIsRefusedByName) {
@@ -40,7 +35,8 @@ TEST(OptimizerOptions, EveryFlagThatSaysNothingForTheRuleIsRefusedByName) {
       for (const RuleOption& o : row_of(other).options) {
         const bool own = std::ranges::count(row_of(rule).options, o.name, &RuleOption::name) > 0;
         const std::string flag = "--" + std::string(o.name);
-        const std::string text = refusal({"--optimizer", std::string(name_of(rule)), flag, o.counts ? "7" : "0.5"});
+        const std::string text =
+            refusal_of_words({"--optimizer", std::string(name_of(rule)), flag, o.counts ? "7" : "0.5"});
         EXPECT_EQ(text == "taken", own) << name_of(rule) << " " << text;
         if (own) continue;
         ++refused;
@@ -51,12 +47,13 @@ TEST(OptimizerOptions, EveryFlagThatSaysNothingForTheRuleIsRefusedByName) {
             << text;
       }
   EXPECT_GT(refused, 50);
-  EXPECT_TRUE(refusal({"--optimizer", "sngm", "--clip", "1"}).starts_with("--clip:"));
-  EXPECT_TRUE(refusal({"--optimizer", "lion", "--beta1", "1"}).starts_with("--beta1:"));
+  EXPECT_TRUE(refusal_of_words({"--optimizer", "sngm", "--clip", "1"}).starts_with("--clip:"));
+  EXPECT_TRUE(refusal_of_words({"--optimizer", "lion", "--beta1", "1"}).starts_with("--beta1:"));
   for (const char* value : {"0", "2.5"})
-    EXPECT_TRUE(refusal({"--optimizer", "soap", "--basis-every", value}).starts_with("--basis-every:")) << value;
+    EXPECT_TRUE(refusal_of_words({"--optimizer", "soap", "--basis-every", value}).starts_with("--basis-every:"))
+        << value;
   // With all of the velocity kept and nothing of the gradient, Muon's matrices would never move.
-  EXPECT_TRUE(refusal({"--optimizer", "muon", "--momentum", "1"}).starts_with("--momentum:"));
+  EXPECT_TRUE(refusal_of_words({"--optimizer", "muon", "--momentum", "1"}).starts_with("--momentum:"));
 }
 
 // On either side of the open end the message is the same, with the whole range.
@@ -73,7 +70,7 @@ TEST(OptimizerOptions, AShareThatIsNotBelowOneIsRefusedInOneSentence) {
       const std::string want = words.back() + ": " + value + "; expected 0 up to, but not, 1";
       std::vector<std::string> all = words;
       all.push_back(value);
-      EXPECT_EQ(refusal(all), want);
+      EXPECT_EQ(refusal_of_words(all), want);
     }
 }
 
@@ -117,7 +114,7 @@ TEST(OptimizerOptions, TheHelpOfUpdatesHasEveryRuleItsFlagsItsStateAndItsRates) 
         "    state  2.004 / 8 / 8\n", "    state  4 / 8 / 8\n", "    state  24 / 8 / 8\n"})
     EXPECT_NE(help.find(state), std::string::npos) << state << help;
   for (const std::string_view line : split(help, '\n')) EXPECT_LE(line.size(), 110u) << line;
-  EXPECT_NE(refusal({"--gradients", "zeroth-order"}).find("arXiv:2305.17333"), std::string::npos);
+  EXPECT_NE(refusal_of_words({"--gradients", "zeroth-order"}).find("arXiv:2305.17333"), std::string::npos);
 }
 
 TEST(OptimizerOptions, ZerothOrderIsPlainSgdUnlessSaidAndRefusesWhatNeedsGradients) {
@@ -126,36 +123,36 @@ TEST(OptimizerOptions, ZerothOrderIsPlainSgdUnlessSaidAndRefusesWhatNeedsGradien
     words.insert(words.begin(), asked.begin(), asked.end());
     return words;
   };
-  EXPECT_FALSE(settings({}).perturbation);
-  const TrainSettings s = settings(asked);
+  EXPECT_FALSE(settings_of_words({}).perturbation);
+  const TrainSettings s = settings_of_words(asked);
   EXPECT_EQ(s.perturbation, 1e-3);
   EXPECT_EQ(s.optimizer.rule, UpdateRule::sgd);
   EXPECT_EQ(s.optimizer.option("momentum"), 0);
   EXPECT_EQ(s.optimizer.clip, 0);
   EXPECT_NE(s.recipe_toml.find("gradients = \"zeroth-order\""), std::string::npos) << s.recipe_toml;
   EXPECT_NE(s.recipe_toml.find("momentum = 0.0  # --gradients zeroth-order"), std::string::npos) << s.recipe_toml;
-  EXPECT_EQ(settings(with({"--optimizer", "adamw"})).optimizer.clip, 0);
-  EXPECT_EQ(settings(with({"--momentum", "0.9"})).optimizer.option("momentum"), 0.9);
-  EXPECT_TRUE(settings(with({"--states", "disk"})).states_on_disk);
-  EXPECT_TRUE(refusal({"--perturbation", "1e-2"}).starts_with("--perturbation:"));
-  EXPECT_NE(refusal({"--gradients", "zeroth-order"}).find("--learning-rate"), std::string::npos);
+  EXPECT_EQ(settings_of_words(with({"--optimizer", "adamw"})).optimizer.clip, 0);
+  EXPECT_EQ(settings_of_words(with({"--momentum", "0.9"})).optimizer.option("momentum"), 0.9);
+  EXPECT_TRUE(settings_of_words(with({"--states", "disk"})).states_on_disk);
+  EXPECT_TRUE(refusal_of_words({"--perturbation", "1e-2"}).starts_with("--perturbation:"));
+  EXPECT_NE(refusal_of_words({"--gradients", "zeroth-order"}).find("--learning-rate"), std::string::npos);
   const std::vector<std::vector<std::string>> refused{{"--clip", "1"},           {"--ranks", "2"},
                                                       {"--recompute", "full"},   {"--update-in-backward"},
                                                       {"--optimizer", "sngm"},   {"--optimizer", "schedule-free"},
                                                       {"--aggregator", "median"}};
   for (const std::vector<std::string>& words : refused)
-    EXPECT_NE(refusal(with(words)), "taken") << words.front() << " " << words.back();
-  EXPECT_TRUE(refusal(with({"--states", "disk", "--dtype", "bf16"})).starts_with("--states disk:"));
+    EXPECT_NE(refusal_of_words(with(words)), "taken") << words.front() << " " << words.back();
+  EXPECT_TRUE(refusal_of_words(with({"--states", "disk", "--dtype", "bf16"})).starts_with("--states disk:"));
 }
 
 // The recipe that is written says every number that the rule reads, and nothing that it does not.
 TEST(OptimizerOptions, TheRecipeHoldsTheRulesNumbersAndNoOthers) {
-  const std::string sngm = settings({"--optimizer", "sngm"}).recipe_toml;
+  const std::string sngm = settings_of_words({"--optimizer", "sngm"}).recipe_toml;
   EXPECT_NE(sngm.find("momentum = 0.9  # the default of --optimizer sngm"), std::string::npos) << sngm;
   EXPECT_NE(sngm.find("weight-decay = 1e-4"), std::string::npos) << sngm;
   EXPECT_EQ(sngm.find("clip"), std::string::npos) << sngm;
   EXPECT_EQ(sngm.find("beta1"), std::string::npos) << sngm;
-  const std::string lion = settings({"--optimizer", "lion", "--beta1", "0.8"}).recipe_toml;
+  const std::string lion = settings_of_words({"--optimizer", "lion", "--beta1", "0.8"}).recipe_toml;
   EXPECT_NE(lion.find("beta1 = 0.8"), std::string::npos) << lion;
   EXPECT_NE(lion.find("beta2 = 0.99  # the default of --optimizer lion"), std::string::npos) << lion;
   EXPECT_NE(lion.find("clip = 1.0"), std::string::npos) << lion;

@@ -13,6 +13,7 @@
 #include "base/io.h"
 #include "base/json.h"
 #include "base/rng.h"
+#include "base/source_dir_testing.h"
 #include "base/text.h"
 
 namespace tern {
@@ -77,7 +78,7 @@ TEST(OptionTable, NamesAreThoseOfTheFrozenList) {
     for (const OptionSpec* option : options_of(tern_options(), verb.name)) now.append(" --").append(option->name);
     now += '\n';
   }
-  EXPECT_EQ(real_io().read(TERN_SOURCE_DIR "/apps/options_frozen.txt"), now);
+  EXPECT_EQ(real_io().read(source_dir() + "/apps/options_frozen.txt"), now);
 }
 
 // One typing mistake: a letter lost, doubled, replaced or swapped with its neighbour.

@@ -18,9 +18,9 @@ struct Certificate {
   std::string solver;  // the mixed-integer solver's verdict, in words
   std::string doubt;   // why the plan is not certified; "": it is
 };
-/// Audits a plan that was found, for at most the request's seconds. If the audit ends in time and the plan holds, sets the plan's bound to
+/// Audits a plan that was found, for at most question.request.seconds. If the audit ends in time and the plan holds, sets the plan's bound to
 /// the proven one, and adds what was not judged to its restrictions. `cut`: the search was ended early, so it may not know every choice.
-Certificate certify(const PlanQuestion&, Plan&, bool cut);
+Certificate certify(const PlanQuestion& question, Plan&, bool cut);
 /// Prints the certificate; with `json` to standard error.
 void print_certificate(const Certificate&, const Plan&, bool json);
 

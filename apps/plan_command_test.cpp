@@ -10,6 +10,7 @@
 #include "apps/plan_verb_testing.h"
 #include "base/io.h"
 #include "base/json.h"
+#include "base/source_dir_testing.h"
 #include "base/text.h"
 #include "base/units.h"
 #include "planner/words/shadow_prices.h"
@@ -337,7 +338,7 @@ TEST_F(PlanVerb, AWrongNameListsThePresetsWhateverElseIsMissing) {
 // docs/cluster-files.md: its smallest file is one, and with its level of network it is one of several nodes; every key
 // the examples use is in its table.
 TEST_F(PlanVerb, ThePageOnClusterFilesIsTrue) {
-  const std::string page = real_io().read(TERN_SOURCE_DIR "/docs/cluster-files.md");
+  const std::string page = real_io().read(source_dir() + "/docs/cluster-files.md");
   std::string blocks[2];
   size_t at = 0;
   for (std::string& block : blocks) {

@@ -102,12 +102,12 @@ EngineTraining engine_training(const ModelSpec& spec, const Plan& p, const std::
   }
   if (p.program) out.program = p.program->checksum;
   const std::optional<Recompute> mode = planned_mode(p);
-  out.command = !file.empty()            ? "--plan " + shell_quoted(file)
-                : p.choice.devices() > 1 ? "--plan PLAN.json"
-                : mode ? fmt::format("--batch {} --seq {} --micro-batch {} --recompute {} --dtype {} --optimizer {}{}",
-                                     s.batch, s.seq, s.micro_batch, name_of(*mode), name_of(s.dtype),
-                                     name_of(p.job.optimizer), s.states_on_disk ? " --states disk" : "")
-                       : "--plan PLAN";
+  out.command = !file.empty() ? "--plan " + shell_quoted(file)
+                : p.choice.devices() == 1 && mode
+                    ? fmt::format("--batch {} --seq {} --micro-batch {} --recompute {} --dtype {} --optimizer {}{}",
+                                  s.batch, s.seq, s.micro_batch, name_of(*mode), name_of(s.dtype),
+                                  name_of(p.job.optimizer), s.states_on_disk ? " --states disk" : "")
+                    : "--plan PLAN.json";
   return out;
 }
 
@@ -169,7 +169,6 @@ std::string describe(const EngineTraining& e, int64_t capacity) {
   if (e.asks.ends_with(kAsksForTokenizer))
     out += "  TOKENIZER is a folder with one, such as tern tokenize --train makes\n";
   if (e.command == "--plan PLAN.json") out += "  PLAN.json is this plan's file (--output)\n";
-  if (e.command == "--plan PLAN") out += "  PLAN is this plan's file (--output): its layers do not recompute alike\n";
   out += fmt::format(
       "  its step is the Program {:08x}; tern train --plan says so where its own is another: with another --multiply, "
       "optimizer's options or kernels\n",

@@ -19,8 +19,8 @@ struct EngineTraining {
   bool packs = false;   // whether the plan is for sequences of different lengths, which tern train packs
   std::string model;    // MODEL of `command`, quoted; "": tern train does not take it (a preset, a GGUF file)
   std::string asks;     // further options that the command needs: " --from-scratch --tokenizer TOKENIZER"
-  /// "--plan plan.json". If no file was written: for several devices "--plan PLAN.json", for one device "--batch 16 --seq 256 …
-  /// --optimizer adamw" (with "--states disk" if they lie there), or "--plan PLAN" if its layers do not recompute alike.
+  /// The plan as options of `tern train`: "--plan plan.json" with the plan's file. Where no file was written, "--plan PLAN.json", or the plan's
+  /// values, "--batch 16 --seq 256 … --optimizer adamw", if these options alone say all: one device, equal recomputation in all layers.
   std::string command;
   uint32_t program = 0;    // checksum of a step's Program; 0: the plan has none
   PredictedMemory memory;  // of a run whose only checkpoint comes after the last step
@@ -37,7 +37,7 @@ PlacementOptions engine_placement(const Cluster&, DType);
 /// `tern train --trace`. The recomputation of a unit counts as its backward.
 std::string describe_times(const ModelSpec&, const Plan&, const Machine&);
 /// For a cluster file that `tern profile` wrote, and up to 1,024 devices: prints command, memory and times, or why `tern train` cannot run
-/// the plan. With `json`: a line on standard error, if it can.
+/// the plan. With `json`: only a line on standard error, and nothing if `tern train` cannot run the plan.
 void tell_engine(const ModelSpec&, const Plan&, const Cluster&, const std::string& file, bool json);
 /// A line that warns that the rates of the cluster file spread widely; "": they do not.
 std::string noise_of(const Cluster&);

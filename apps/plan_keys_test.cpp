@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/rounding.h"
+#include "base/source_dir_testing.h"
 #include "hardware/cluster.h"
 #include "hardware/machine.h"
 #include "infer/executor.h"
@@ -220,7 +221,7 @@ TEST(PlanKeys, TheMostUsersWithinATargetAreTheMost) {
 
 // With the model's files, some of its weights may stream instead: the fewest bytes of all that is weighed, by plain loops.
 TEST(PlanKeys, WeightsStreamInsteadWhereThatMovesFewerBytes) {
-  const std::string path = TERN_SOURCE_DIR "/examples/novels-6m";
+  const std::string path = source_dir() + "/examples/novels-6m";
   const ModelDescription model = describe_model(path, DType::bf16);
   ServingQuestion q = question(machine_of_tern(1));
   q.spec = model.spec, q.model = path;

@@ -7,13 +7,14 @@
 #include "base/io.h"
 #include "base/json.h"
 #include "base/shell_testing.h"
+#include "base/source_dir_testing.h"
 
 #include <nlohmann/json.hpp>
 
 namespace tern {
 namespace {
 
-const std::string kPlan = "plan llama-2-7b --hardware " TERN_SOURCE_DIR
+const std::string kPlan = "plan llama-2-7b --hardware " + source_dir() +
                           "/examples/hardware/h100-node.toml --batch 16 --seq 4096 --schedules 1f1b --max-tensor 2 "
                           "--max-context 1";
 const std::string kServe = "plan llama-3-8b --hardware h100 --inference --users 64";

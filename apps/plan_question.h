@@ -12,7 +12,7 @@
 
 namespace tern {
 
-/// What the command writes. Members are paths; "": this file is not written.
+/// What the command writes. Texts are paths; "": this file is not written.
 struct PlanOutputs {
   std::string plan, emitted, html, picture;
   bool json = false;     // JSON in place of words on standard output

@@ -1,6 +1,6 @@
 #pragma once
-// An independent check of the optimum that the search finds for the plan's outer choice: a mixed-integer solver (cbc or
-// highs), if one is installed, solves the same problem under UniAP's simple objective.
+// An independent check of the search: a mixed-integer solver (cbc or highs), if one is installed, and the search both solve the plan's
+// outer choice under the simple objective (Objective::simple, planner/instance/search.h). Their optima must be equal.
 
 #include <string>
 

@@ -11,11 +11,12 @@
 #include "base/io.h"
 #include "base/json.h"
 #include "base/shell_testing.h"
+#include "base/source_dir_testing.h"
 #include "base/text.h"
 
 namespace tern {
 
-inline const std::string kHardware = TERN_SOURCE_DIR "/examples/hardware/";
+inline const std::string kHardware = source_dir() + "/examples/hardware/";
 inline const std::string kNode = " --hardware " + kHardware + "h100-node.toml";
 inline const std::string kJob = " --batch 16 --seq 4096 --schedules 1f1b --max-tensor 2 --max-context 1";
 

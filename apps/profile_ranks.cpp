@@ -18,10 +18,10 @@ std::vector<int64_t> message_sizes(bool quick) {
 }
 
 // What a rank sends from and receives in.
-struct Room {
+struct ExchangeRoom {
   Arena arena;
   Tensor from, to;
-  Room(int64_t bytes, int ranks)
+  ExchangeRoom(int64_t bytes, int ranks)
       : from(arena.zeros(DType::f32, {ranks, bytes / 4 / ranks}, MemoryClass::staging)),
         to(arena.zeros(DType::f32, {ranks, bytes / 4 / ranks}, MemoryClass::staging)) {}
 };
@@ -32,7 +32,7 @@ Tensor rows_of_ranks(const Tensor& all, int64_t bytes, int ranks) {
   return all.reshaped({all.count()}).rows_view(0, each * ranks).reshaped({ranks, each});
 }
 
-void exchange(FigureKind kind, const Room& room, int64_t bytes, Comm& comm) {
+void exchange(FigureKind kind, const ExchangeRoom& room, int64_t bytes, Comm& comm) {
   const Tensor from = rows_of_ranks(room.from, bytes, comm.size()), to = rows_of_ranks(room.to, bytes, comm.size());
   switch (kind) {
     case FigureKind::all_gather:
@@ -52,14 +52,14 @@ void exchange(FigureKind kind, const Room& room, int64_t bytes, Comm& comm) {
 
 // Bytes/s of the whole tensor. All ranks make as many calls; how many follows from the time of those before.
 BenchTask collective_task(const std::shared_ptr<RankTeam>& team,
-                          const std::shared_ptr<std::vector<std::unique_ptr<Room>>>& rooms, FigureKind kind,
+                          const std::shared_ptr<std::vector<std::unique_ptr<ExchangeRoom>>>& rooms, FigureKind kind,
                           int64_t bytes) {
   const auto calls = std::make_shared<int64_t>(1);
   return {.unit = "B/s", .once = [=] {
             double seconds = 0;
             const int64_t number = *calls;
             team->run([&](Comm& comm) {
-              const Room& room = *(*rooms)[static_cast<size_t>(comm.rank())];
+              const ExchangeRoom& room = *(*rooms)[static_cast<size_t>(comm.rank())];
               comm.barrier();
               const int64_t begin = real_clock().now_ns();
               for (int64_t call = 0; call < number; ++call) exchange(kind, room, bytes, comm);
@@ -74,8 +74,8 @@ BenchTask collective_task(const std::shared_ptr<RankTeam>& team,
 
 void add_collectives(const ProfileSettings& s, const std::shared_ptr<RankTeam>& team, ProfileTasks& out) {
   const std::vector<int64_t> sizes = message_sizes(s.quick);
-  const auto rooms = std::make_shared<std::vector<std::unique_ptr<Room>>>();
-  for (int r = 0; r < s.ranks; ++r) rooms->push_back(std::make_unique<Room>(sizes.back(), s.ranks));
+  const auto rooms = std::make_shared<std::vector<std::unique_ptr<ExchangeRoom>>>();
+  for (int r = 0; r < s.ranks; ++r) rooms->push_back(std::make_unique<ExchangeRoom>(sizes.back(), s.ranks));
   for (const FigureKind kind :
        {FigureKind::all_reduce, FigureKind::all_gather, FigureKind::reduce_scatter, FigureKind::all_to_all})
     for (const int64_t bytes : sizes)

@@ -18,7 +18,7 @@
 namespace tern {
 namespace {
 
-constexpr int64_t kChunk = 128;
+constexpr int64_t kAnswerChunk = 128;
 
 std::vector<int32_t> prompt_of(const TaskRun& run, const TaskItem& item) {
   std::vector<int32_t> tokens;
@@ -124,17 +124,17 @@ void run_answers(TaskRun& run, const OnItems& on_done) {
   const InferenceNeeds needs{.context = longest,
                              .sequences = batch,
                              .page_tokens = 16,
-                             .iteration_tokens = kChunk + batch,
+                             .iteration_tokens = kAnswerChunk + batch,
                              .logit_rows = batch,
                              .adapters = model.beside,
                              .kv = kv_option(options, model.dtype)};
   const WeightsChoice choice = choose_weights(options, model, needs, memory_budget(options));
   Arena arena;
   const InferenceWeights loaded(options, model, choice, 0, arena);
-  ModelEngine writer(
-      model, loaded.weights(), needs,
-      {.scheduler = {.token_budget = kChunk + batch, .chunk = kChunk, .max_running = batch}, .context = longest},
-      arena);
+  ModelEngine writer(model, loaded.weights(), needs,
+                     {.scheduler = {.token_budget = kAnswerChunk + batch, .chunk = kAnswerChunk, .max_running = batch},
+                      .context = longest},
+                     arena);
   for (size_t first = run.rows.size(); first < run.task.items.size(); first += static_cast<size_t>(batch)) {
     const std::vector<TaskItem> items = run.items(first, static_cast<size_t>(batch));
     std::vector<Request> requests;

@@ -30,5 +30,9 @@ inline std::string refusal_of(const std::function<void()>& make) {
   }
   return "taken";
 }
+/// The same of settings_of_words(words).
+inline std::string refusal_of_words(const std::vector<std::string>& words) {
+  return refusal_of([&] { settings_of_words(words); });
+}
 
 }  // namespace tern

@@ -36,7 +36,7 @@ DType stored_type(const Options& options, const ModelDescription& model) {
   return model.config.dtype.value_or(DType::f32);
 }
 
-void require_room(const Options& options, const ModelDescription& model) {
+void require_room_to_merge(const Options& options, const ModelDescription& model) {
   const MemoryBudget budget = memory_budget(options);
   const int64_t needed = num_parameters(model.spec) * size_of(model.dtype);
   if (needed > budget.bytes)
@@ -128,7 +128,7 @@ int run_adapt_merge(const Options& options) {
   check_hf_output(out);
   take_adapter(model, adapter);
   refuse_gated_adapter(model, kNotMergeable);
-  require_room(options, model);
+  require_room_to_merge(options, model);
   Arena arena;
   ModelWeights weights = load_weights(model.spec, model.dir.path, model.dtype, arena);
   const PeftConfig config = read_peft_config(peft_config_file(adapter));

@@ -81,7 +81,7 @@ StreamSettings settings_from(const Options& o) {
 }
 
 // One line per interval.
-struct Talk {
+struct StreamTalk {
   std::unique_ptr<Progress> progress;
 
   StreamHooks hooks() {
@@ -161,7 +161,7 @@ int run_adapt_stream(const Options& options) {
   }
   ::signal(SIGPIPE, SIG_IGN);
   const StopSignals signals(kStopsSafely);
-  Talk talk;
+  StreamTalk talk;
   const StreamResult r = run_stream(s, talk.hooks(), real_io(), stop_flag());
   if (talk.progress) talk.progress->finish();
   const Json json = json_of(s, r);

@@ -128,7 +128,7 @@ Search most_users(Bench& bench, const LoadTargets& targets, double share) {
 
 Json lengths_json(const SequenceLengths& l) { return {{"mean", l.mean()}, {"longest", l.longest()}}; }
 
-struct Measured {
+struct MeasuredLoad {
   int64_t users = 0;  // 0: at a rate
   LoadFigures figures;
   std::optional<Search> search;
@@ -144,7 +144,7 @@ Json process_json(const ProcessFigures& f) {
 }
 
 Json measured_json(const Options& o, const LoadTarget& target, const LoadMix& mix, const LoadTargets& targets,
-                   const Measured& m) {
+                   const MeasuredLoad& m) {
   Json out = {{"model", target.model},
               {"seed", o.integer("seed")},
               {"prompt_tokens", lengths_json(mix.prompts)},
@@ -172,7 +172,7 @@ Json measured_json(const Options& o, const LoadTarget& target, const LoadMix& mi
   return out;
 }
 
-void print_measured(const Options& o, const LoadMix& mix, const LoadTargets& targets, const Measured& m) {
+void print_measured(const Options& o, const LoadMix& mix, const LoadTargets& targets, const MeasuredLoad& m) {
   print_out(fmt::format("{}, prompts of {:.0f} tokens on average, answers of {:.0f}; seed {}\n",
                         m.users > 0 ? counted(m.users, "user") : fmt::format("{:.4g} requests/s", mix.rate),
                         mix.prompts.mean(), mix.answers.mean(), o.integer("seed")));
@@ -198,7 +198,7 @@ int run_bench_serve(const Options& options) {
   const StopSignals signals;
   int64_t users = options.has("users") ? options.integer("users") : 0;
   LoadTarget target = load_target(options, mix.prompts.longest() + mix.answers.longest(), users > 0 ? users : kAtOnce);
-  Measured m;
+  MeasuredLoad m;
   if (options.has("hardware"))
     m.forecast = load_forecast(*target.serve, options.text("hardware"), mix.prompts, mix.answers, users, targets);
   Bench bench(options, target, mix);

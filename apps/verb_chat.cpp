@@ -34,7 +34,7 @@
 namespace tern {
 namespace {
 
-constexpr int64_t kChunk = 128, kPage = 16;
+constexpr int64_t kChatChunk = 128, kPage = 16;
 constexpr std::string_view kHelp =
     "  /help             this list\n"
     "  /system [TEXT]    show or set the system prompt (and begin anew)\n"
@@ -59,7 +59,7 @@ InferenceNeeds needs_of(int64_t context, std::optional<KvType> kv, const Specula
   InferenceNeeds needs{.context = context,
                        .sequences = 1,
                        .page_tokens = kPage,
-                       .iteration_tokens = std::min(kChunk, context),
+                       .iteration_tokens = std::min(kChatChunk, context),
                        .logit_rows = 1,
                        .kv = kv};
   speculation.add_to(needs);
@@ -322,7 +322,7 @@ int run_chat(const Options& options) {
   const InferenceWeights loaded(options, model, choice, context, arena);
   speculation.load(model.spec.vocab, arena);
   ModelEngine writer(model, loaded.weights(), needs,
-                     {.scheduler = {.token_budget = kChunk, .chunk = kChunk, .max_running = 1},
+                     {.scheduler = {.token_budget = kChatChunk, .chunk = kChatChunk, .max_running = 1},
                       .context = context,
                       .speculation = speculation.settings()},
                      arena);

@@ -42,7 +42,7 @@ struct ExportOrder {
   bool gguf = false;      // else a directory
 };
 
-struct Written {
+struct WrittenBytes {
   int64_t bytes = 0, as_f16 = 0;
 };
 
@@ -104,19 +104,19 @@ void tell_losses(const ModelDescription& model, bool gguf) {
 }
 
 // Into the directory `out`.
-Written write_hf(const Options& options, const ModelDescription& model, const ChatTemplates& templates,
-                 const ModelWeights& weights, const std::string& type, const std::string& out) {
+WrittenBytes write_hf(const Options& options, const ModelDescription& model, const ChatTemplates& templates,
+                      const ModelWeights& weights, const std::string& type, const std::string& out) {
   Io& io = real_io();
   save_model(model.spec, model.config, weights, dtype_from_name(type), out, io, options.integer("shard-size"));
   write_companions(model, templates, out, io);
-  Written w;
+  WrittenBytes w;
   for (const std::string& name : io.list(out))
     if (const auto info = io.stat(join_path(out, name)); info && !info->is_directory) w.bytes += info->size_bytes;
   return w;
 }
 
-Written write_gguf_file(const ModelDescription& model, GgufMetadata metadata, const ModelWeights& weights,
-                        const std::string& type, const std::string& out) {
+WrittenBytes write_gguf_file(const ModelDescription& model, GgufMetadata metadata, const ModelWeights& weights,
+                             const std::string& type, const std::string& out) {
   const WeightType as = weight_type_of_choice(type);
   const GgufSaved saved = save_gguf(model.spec, model.config, parameters_of(model.spec, weights),
                                     {.matrices = as, .tables = as}, std::move(metadata), out, real_io());
@@ -152,7 +152,7 @@ void leave_out_predicting_layers(ModelDescription& model) {
 }
 
 // The weights twice: as read, and as read back.
-void require_room(const Options& options, const ModelDescription& model) {
+void require_room_to_export(const Options& options, const ModelDescription& model) {
   const MemoryBudget budget = memory_budget(options);
   const int64_t needed = 2 * num_parameters(model.spec) * size_of(model.dtype);
   if (const std::string more = memory_remedy(budget, needed); needed > budget.bytes)
@@ -163,7 +163,7 @@ void require_room(const Options& options, const ModelDescription& model) {
 
 // What lies at `made` against what it was made from. Errors: usage: a type that cannot hold the weights.
 WeightsDifference compare_with_written(const ModelDescription& model, const ModelWeights& weights,
-                                       const Written& written, const ExportOrder& order, const std::string& made,
+                                       const WrittenBytes& written, const ExportOrder& order, const std::string& made,
                                        Arena& arena) {
   const ModelDescription back = describe_model(made, model.dtype);
   const ModelWeights again = load_weights(back.spec, made, model.dtype, arena);
@@ -206,7 +206,7 @@ int run_export(const Options& options) {
   if (order.gguf) metadata = gguf_metadata(model, templates);
   leave_out_predicting_layers(model);
   tell_losses(model, order.gguf);
-  require_room(options, model);
+  require_room_to_export(options, model);
 
   const int64_t start_ns = real_clock().now_ns();
   Arena arena;
@@ -217,8 +217,8 @@ int run_export(const Options& options) {
   // It comes to its place when it has been read back.
   OutputDirectory output(real_io(), order.out);
   const std::string made = order.gguf ? join_path(output.temporary(), file_name(order.out)) : output.temporary();
-  const Written written = order.gguf ? write_gguf_file(model, std::move(*metadata), weights, order.type, made)
-                                     : write_hf(options, model, templates, weights, order.type, made);
+  const WrittenBytes written = order.gguf ? write_gguf_file(model, std::move(*metadata), weights, order.type, made)
+                                          : write_hf(options, model, templates, weights, order.type, made);
   log_info("wrote {}; reading it back", format_bytes(written.bytes));
   const WeightsDifference difference = compare_with_written(model, weights, written, order, made, arena);
   order.gguf ? output.publish_file(file_name(order.out)) : output.publish();

@@ -31,16 +31,17 @@ namespace tern {
 namespace {
 
 // What the engine may take, and the weights that leave it that.
-struct Room {
+struct ContinuationRoom {
   EngineLimits limits;
   InferenceNeeds needs;
   WeightsChoice weights;
 };
 
-Room find_room(const Options& options, const ModelDescription& model, const Continuation& c,
-               const InferenceNeeds& needs, const SpeculationChoice& speculation, const MemoryBudget& budget) {
+ContinuationRoom find_room(const Options& options, const ModelDescription& model, const Continuation& c,
+                           const InferenceNeeds& needs, const SpeculationChoice& speculation,
+                           const MemoryBudget& budget) {
   const int64_t prompt = c.prompt_tokens(), samples = c.request.num_samples;
-  Room room{.limits = {.context = needs.context}, .needs = needs, .weights = {}};
+  ContinuationRoom room{.limits = {.context = needs.context}, .needs = needs, .weights = {}};
   SchedulerLimits& s = room.limits.scheduler;
   s.max_running = samples;
   const int64_t chunk = std::clamp<int64_t>(prompt, 1, options.integer("chunk"));  // memory for no more
@@ -58,10 +59,10 @@ int64_t halfway_of(const Continuation& c, int64_t context) {
 }
 
 // Keys and values where the disk moves the fewest bytes for a token. Errors: as find_room, with as many layers on the disk as are weighed.
-Room best_room(const Options& options, const ModelDescription& model, const Continuation& c,
-               const InferenceNeeds& needs, const SpeculationChoice& speculation, const MemoryBudget& budget,
-               const KvPlace& place) {
-  const auto bytes_of_step = [&](const Room& room) {
+ContinuationRoom best_room(const Options& options, const ModelDescription& model, const Continuation& c,
+                           const InferenceNeeds& needs, const SpeculationChoice& speculation,
+                           const MemoryBudget& budget, const KvPlace& place) {
+  const auto bytes_of_step = [&](const ContinuationRoom& room) {
     const double weights = room.weights.stream ? expected_bytes(*room.weights.stream, needs.sequences) : 0;
     return weights + kv_step_cost(model, room.needs, halfway_of(c, needs.context));
   };
@@ -69,7 +70,7 @@ Room best_room(const Options& options, const ModelDescription& model, const Cont
   return room_of_fewest_bytes(place, model, needs, halfway_of(c, needs.context), make, bytes_of_step);
 }
 
-Json sample_json(const Sample& sample) {
+Json full_sample_json(const Sample& sample) {
   Json json = {{"text", sample.text}, {"token_ids", sample.token_ids}, {"finish_reason", name_of(sample.reason)}};
   if (!sample.stop.empty()) json["stop"] = sample.stop;
   json["mean_log_probability"] =
@@ -130,10 +131,10 @@ Json timings_json(const RunTimings& t, double load_s) {
 }
 
 // What there is to tell of, once it is written.
-struct Written {
+struct WrittenSamples {
   const ModelDescription& model;
   const Continuation& asked;
-  const Room& room;
+  const ContinuationRoom& room;
   const InferenceWeights& loaded;
   const Engine& engine;
   const Arena& arena;
@@ -146,10 +147,10 @@ struct Written {
   size_t picked = 0;  // of them
 };
 
-Json written_json(const Options& options, const Written& w) {
+Json written_json(const Options& options, const WrittenSamples& w) {
   Json out = {
       {"model", options.positional("MODEL")}, {"prompt_tokens", w.asked.prompt_tokens()}, {"samples", Json::array()}};
-  for (const Sample& sample : w.samples) out["samples"].push_back(sample_json(sample));
+  for (const Sample& sample : w.samples) out["samples"].push_back(full_sample_json(sample));
   const Sample& picked = w.samples[w.picked];
   if (options.text("pick") != "all") out["picked"] = w.picked;
   out["text"] = picked.text;
@@ -176,7 +177,7 @@ Json written_json(const Options& options, const Written& w) {
 }
 
 // After a text that was written as it came.
-void tell_end(const Written& w) {
+void tell_end(const WrittenSamples& w) {
   const Sample& sample = w.samples[0];
   print_out("\n");
   const std::string then = w.timings.decode_tokens > 0
@@ -190,14 +191,14 @@ void tell_end(const Written& w) {
 }
 
 // Of several samples the one that --pick says.
-void tell_picked(const Written& w) {
+void tell_picked(const WrittenSamples& w) {
   const Sample& sample = w.samples[w.picked];
   print_out(sample.text + "\n");
   log_info("sample {} of {}: {}, {}", w.picked + 1, w.samples.size(),
            counted(static_cast<int64_t>(sample.token_ids.size()), "token"), describe_end(sample, w.room.needs.context));
 }
 
-void print_samples(const Written& w) {
+void print_samples(const WrittenSamples& w) {
   for (size_t i = 0; i < w.samples.size(); ++i)
     print_out(fmt::format("--- sample {} of {} ({})\n{}\n", i + 1, w.samples.size(),
                           describe_end(w.samples[i], w.room.needs.context), w.samples[i].text));
@@ -211,7 +212,7 @@ void check_options(const Options& options) {
 }
 
 // All samples, and which one is picked. True: stopped by a signal.
-bool write_samples(Engine& engine, const Request& request, bool stream, const std::string& pick, Written& w) {
+bool write_samples(Engine& engine, const Request& request, bool stream, const std::string& pick, WrittenSamples& w) {
   const auto on_text = [&](int64_t, std::string_view text) {
     if (stream) print_out(text);
     return true;
@@ -254,7 +255,7 @@ int run_generate(const Options& options) {
   const MemoryBudget budget = speculation.beside_draft(memory_budget(options), needs.context);
   const int64_t program = program_bytes();
   const KvPlace place = kv_place(options);
-  Room room = best_room(options, model, asked, needs, speculation, budget, place);
+  ContinuationRoom room = best_room(options, model, asked, needs, speculation, budget, place);
 
   Arena arena;
   const InferenceWeights loaded(options, model, room.weights, request.max_tokens * request.num_samples, arena);
@@ -271,7 +272,8 @@ int run_generate(const Options& options) {
 
   const bool json = options.flag("json"), stream = !json && request.num_samples == 1;
   const StopSignals signals;
-  Written w{model, asked, room, loaded, writer.engine, arena, load_s, program, threads, speculation.draft_tensors()};
+  WrittenSamples w{model, asked,  room,    loaded,  writer.engine,
+                   arena, load_s, program, threads, speculation.draft_tensors()};
   const std::string pick = options.text("pick");
   const bool interrupted =
       naming_bad_weights(model, [&] { return write_samples(writer.engine, request, stream, pick, w); });

@@ -143,7 +143,7 @@ Json question_of(const Options& options, const ModelDescription& model, const Pr
 }
 
 // What the engine may take for so many prompts at a time, and the weights that leave it that.
-struct Room {
+struct BatchRoom {
   int64_t batch = 1;
   std::shared_ptr<SpeculationChoice> speculation;  // has what guesses
   EngineLimits limits;
@@ -154,10 +154,10 @@ struct Room {
 using Draft = std::shared_ptr<const ModelDescription>;  // null: none
 
 // With keys and values of so many layers on the disk.
-Room room_for(const Options& options, const ModelDescription& model, const Draft& draft, const Prompts& p,
-              const MemoryBudget& all, int64_t batch, int64_t kv_on_disk) {
+BatchRoom room_for(const Options& options, const ModelDescription& model, const Draft& draft, const Prompts& p,
+                   const MemoryBudget& all, int64_t batch, int64_t kv_on_disk) {
   const int64_t sequences = batch * p.requests.front().num_samples;
-  Room room{.batch = batch};
+  BatchRoom room{.batch = batch};
   room.speculation = std::make_shared<SpeculationChoice>(options, draft, sequences);
   const MemoryBudget budget = room.speculation->beside_draft(all, p.context);
   EngineLimits& limits = room.limits;
@@ -181,7 +181,7 @@ Room room_for(const Options& options, const ModelDescription& model, const Draft
 }
 
 // Bytes that the disk moves for each token, of all of the batch together, when the texts are half written.
-double bytes_for_a_token(const ModelDescription& model, const Prompts& p, const Room& room) {
+double bytes_for_a_token(const ModelDescription& model, const Prompts& p, const BatchRoom& room) {
   const double weights = room.weights.stream ? expected_bytes(*room.weights.stream, room.needs.sequences) : 0;
   const double keys = kv_step_cost(model, room.needs, p.halfway);
   return (weights + keys) / static_cast<double>(room.needs.sequences);
@@ -189,8 +189,8 @@ double bytes_for_a_token(const ModelDescription& model, const Prompts& p, const 
 
 // So many prompts at a time, with keys and values where the fewest bytes are moved for a token. Errors: as room_for, with as many layers on the
 // disk as are weighed.
-Room room_of_batch(const Options& options, const ModelDescription& model, const Draft& draft, const Prompts& p,
-                   const MemoryBudget& budget, const KvPlace& place, int64_t batch) {
+BatchRoom room_of_batch(const Options& options, const ModelDescription& model, const Draft& draft, const Prompts& p,
+                        const MemoryBudget& budget, const KvPlace& place, int64_t batch) {
   InferenceNeeds needs{.context = p.context,
                        .sequences = batch * p.requests.front().num_samples,
                        .page_tokens = options.integer("page"),
@@ -199,24 +199,24 @@ Room room_of_batch(const Options& options, const ModelDescription& model, const 
     return room_for(options, model, draft, p, budget, batch, with.kv_on_disk);
   };
   return room_of_fewest_bytes(place, model, needs, p.halfway, make,
-                              [&](const Room& room) { return bytes_for_a_token(model, p, room); });
+                              [&](const BatchRoom& room) { return bytes_for_a_token(model, p, room); });
 }
 
 // --batch, or: of weights that fit, as many prompts as leave them where they are with one; of weights that stream, the number for
 // which the fewest bytes are moved for a token. Keys and values go to the disk only where that makes them fewer, which is then more tokens a second
 // than any smaller batch has by the disk's rate.
-Room choose_room(const Options& options, const ModelDescription& model, const Prompts& p, const MemoryBudget& budget,
-                 const KvPlace& place) {
+BatchRoom choose_room(const Options& options, const ModelDescription& model, const Prompts& p,
+                      const MemoryBudget& budget, const KvPlace& place) {
   const Draft draft = draft_option(options, model);
   const auto left = static_cast<int64_t>(p.requests.size() - p.written);
   const auto room_with = [&](int64_t batch) { return room_of_batch(options, model, draft, p, budget, place, batch); };
   if (options.has("batch")) return room_with(std::min(left, options.integer("batch")));
-  Room best = room_with(1);
+  BatchRoom best = room_with(1);
   const bool streams = best.weights.stream.has_value(), coded = !best.weights.coded.empty();
   const int64_t most = std::min(left, streams ? kMostStreamed : kMostWhole);
   for (int64_t batch = 2; batch < 2 * most; batch *= 2) {
     try {
-      Room room = room_with(std::min(batch, most));
+      BatchRoom room = room_with(std::min(batch, most));
       const bool alike = room.weights.stream.has_value() == streams && !room.weights.coded.empty() == coded;
       if ((!streams && !alike) || bytes_for_a_token(model, p, room) > bytes_for_a_token(model, p, best)) break;
       best = std::move(room);
@@ -228,7 +228,7 @@ Room choose_room(const Options& options, const ModelDescription& model, const Pr
   return best;
 }
 
-Json sample_json(const Sample& s) {
+Json brief_sample_json(const Sample& s) {
   Json json = {{"text", s.text}, {"tokens", s.token_ids.size()}, {"finish_reason", name_of(s.reason)}};
   if (!s.stop.empty()) json["stop"] = s.stop;
   return json;
@@ -239,10 +239,10 @@ Json answer_json(const Prompts& p, size_t index, const std::vector<Sample>& samp
   if (const std::string& id = p.file.lines[index].id; !id.empty()) json["id"] = parse_json(id, "id");
   json["prompt_tokens"] = p.requests[index].prompt.size();
   if (samples.size() == 1) {
-    json.update(sample_json(samples.front()));
+    json.update(brief_sample_json(samples.front()));
   } else {
     json["samples"] = Json::array();
-    for (const Sample& s : samples) json["samples"].push_back(sample_json(s));
+    for (const Sample& s : samples) json["samples"].push_back(brief_sample_json(s));
   }
   return json;
 }
@@ -343,7 +343,7 @@ int run_generate_prompts(const Options& options) {
   budget.bytes -= prompts.bytes();
   if (budget.program >= 0) budget.program += prompts.bytes();
   const KvPlace place = kv_place(options);
-  Room room = choose_room(options, model, prompts, budget, place);
+  BatchRoom room = choose_room(options, model, prompts, budget, place);
   Arena arena;
   const auto left = static_cast<int64_t>(prompts.requests.size() - prompts.written);
   const InferenceWeights loaded(options, model, room.weights, left * prompts.requests.front().max_tokens, arena);

@@ -122,7 +122,7 @@ std::string tokenizer_words(const ModelDescription& model) {
 }
 
 // What one sequence of a length takes, and the longest that fits.
-struct Room {
+struct SequenceRoom {
   DType dtype;
   int64_t shortest_bytes, full_bytes, longest;  // longest 0: not even a short one
 };
@@ -143,9 +143,9 @@ InferenceFit fit_of(const ModelSpec& spec, DType dtype, int64_t context) {
                         .logit_rows = 1});
 }
 
-Room room_of(const ModelSpec& spec, DType dtype, int64_t most, int64_t available) {
+SequenceRoom room_of(const ModelSpec& spec, DType dtype, int64_t most, int64_t available) {
   const auto peak = [&](int64_t context) { return fit_of(spec, dtype, context).total(); };
-  Room room{dtype, peak(std::min(kShort, most)), peak(most), 0};
+  SequenceRoom room{dtype, peak(std::min(kShort, most)), peak(most), 0};
   if (room.full_bytes <= available) {
     room.longest = most;
   } else if (room.shortest_bytes <= available) {
@@ -159,7 +159,7 @@ Room room_of(const ModelSpec& spec, DType dtype, int64_t most, int64_t available
   return room;
 }
 
-std::string room_words(const Room& r, int64_t most, int64_t available) {
+std::string room_words(const SequenceRoom& r, int64_t most, int64_t available) {
   if (r.longest == most)
     return fmt::format("{}: fits, {} at the full context of {}", name_of(r.dtype), format_bytes(r.full_bytes),
                        format_with_commas(most));
@@ -203,7 +203,7 @@ struct Inspected {
   std::string bad_numbers;
   std::vector<std::string> missing, problems, templates;
   std::optional<EmbedDefaults> embedding;
-  std::vector<Room> rooms;
+  std::vector<SequenceRoom> rooms;
   bool broken_template;
   bool broken_weights() const { return !check.problems.empty() || !bad_numbers.empty(); }
 };
@@ -231,7 +231,7 @@ Inspected inspect(const std::string& name) {
     problems.push_back(fmt::format("the tokenizer knows {} ids, the model {}: they do not belong together",
                                    model.tokenizer->vocab_size(), spec.vocab));
   const int64_t most = model_context(model), available = read_memory_facts().available_bytes;
-  std::vector<Room> rooms;
+  std::vector<SequenceRoom> rooms;
   for (const DType dtype : {model.dtype, DType::bf16})
     if (rooms.empty() || dtype != model.dtype) rooms.push_back(room_of(spec, dtype, most, available));
   return {.name = name,
@@ -292,7 +292,7 @@ Json shape_json(const Inspected& in) {
 Json json_of(const Inspected& in) {
   const ModelDescription& model = in.model;
   Json out = shape_json(in);
-  for (const Room& r : in.rooms)
+  for (const SequenceRoom& r : in.rooms)
     out["fits"][std::string(name_of(r.dtype))] = {{"longest_context", r.longest}, {"peak_bytes_full", r.full_bytes}};
   out["units"] = Json::array();
   for (const auto& [text, count] : unit_lines(model.spec)) out["units"].push_back({{"what", text}, {"count", count}});
@@ -363,7 +363,7 @@ void print_inspected(const Inspected& in) {
                                     format_bytes(in.kv.bytes_per_token()),
                                     format_bytes(in.kv.bytes_per_token() * spec.context)));
   std::string_view key = "to run it";
-  for (const Room& r : in.rooms) {
+  for (const SequenceRoom& r : in.rooms) {
     print_line(key, room_words(r, in.most, in.available));
     key = "";
   }

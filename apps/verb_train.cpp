@@ -117,7 +117,7 @@ void tell_rate(const Options& o, const TrainSettings& s) {
 }
 
 // The lines of a run on a terminal, or one per interval elsewhere.
-struct Talk {
+struct TrainTalk {
   std::unique_ptr<Progress> progress;
   PackLine packing;
 
@@ -234,7 +234,7 @@ struct Trained {
 };
 
 // `threads`: of this machine's cores, shared out to its ranks unless --threads says how many each has.
-Trained train_with(const Options& options, const std::optional<LaunchedRank>& launched, Talk& talk, int threads) {
+Trained train_with(const Options& options, const std::optional<LaunchedRank>& launched, TrainTalk& talk, int threads) {
   const auto share = [&](int ranks) { return options.has("threads") ? threads : std::max(1, threads / ranks); };
   Trained done;
   if (!launched) {
@@ -284,7 +284,7 @@ int run_train(const Options& options) {
   const std::optional<LaunchedRank> launched = launched_rank();
   const int threads = apply_threads(options);
   return_freed_blocks();  // oneDNN's kernels take blocks and free them
-  Talk talk;
+  TrainTalk talk;
   const auto [settings, result] = [&] {
     ::signal(SIGPIPE, SIG_IGN);  // who reads the log may go; the run goes on
     // Also while data are packed: what is half-written is cleared away.

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/rng.h"
+#include "calibrate/a100_testing.h"
 #include "calibrate/folds.h"
 #include "calibrate/prediction_scores.h"
 #include "calibrate/run_set.h"
@@ -32,11 +33,6 @@ std::vector<PublishedRun> grid() {
           runs.push_back(r);
         }
   return runs;
-}
-
-const Cluster& a100() {
-  static const Cluster c = find_cluster("a100-80g");
-  return c;
 }
 
 // Runs that take what the model says under constants that are not the nominal ones.

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <string>
 
+#include "base/source_dir_testing.h"
 #include "calibrate/folds.h"
 #include "calibrate/prediction_scores.h"
 #include "calibrate/run_set.h"
@@ -13,7 +14,7 @@ namespace tern {
 namespace {
 
 PredictionErrors of_steps_on(const std::string& device) {
-  const std::string stem = TERN_SOURCE_DIR "/benchmarks/planner/measured/" + device, path = stem + "_runs.csv";
+  const std::string stem = source_dir() + "/benchmarks/planner/measured/" + device, path = stem + "_runs.csv";
   const Cluster rates = read_cluster(stem + "_rates.toml");
   const RunSet runs(read_runs(path), rates, path);
   return errors_of(runs, runs.all(), runs.seconds_on(runs.all(), rates));

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/source_dir_testing.h"
 #include "calibrate/folds.h"
 #include "calibrate/prediction_scores.h"
 #include "calibrate/run_set.h"
@@ -22,7 +23,7 @@ constexpr Table kTables[] = {
 TEST(Published, ScoredRowsHaveAMedianBelowSixPercentAndAllLieWithinTwenty) {
   std::vector<double> off;
   for (const Table& t : kTables) {
-    const std::string path = std::string(TERN_SOURCE_DIR "/benchmarks/planner/published/") + t.file;
+    const std::string path = source_dir() + "/benchmarks/planner/published/" + t.file;
     const RunSet runs(read_runs(path), find_cluster(t.machine), path);
     const Constants c = fit_constants(runs, runs.fitted()).constants;
     std::vector<size_t> scored;

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "base/source_dir_testing.h"
 #include "calibrate/folds.h"
 #include "calibrate/prediction_scores.h"
 #include "calibrate/run_set.h"
@@ -26,7 +27,7 @@ std::string data_folder() {
   if (folder.empty()) GTEST_SKIP() << "TERN_DATA has no planner/vtrain: the published runs are not here"
 
 RunSet runs_of(const std::string& path) {
-  return RunSet(read_runs(path), find_cluster(TERN_SOURCE_DIR "/examples/hardware/a100-80g-4hdr.toml"), path);
+  return RunSet(read_runs(path), find_cluster(source_dir() + "/examples/hardware/a100-80g-4hdr.toml"), path);
 }
 
 // Targets: median ≤ 4 %, mean ≤ 7 %, mean regret ≤ 4 %. Missed: pairs ≥ 0.9, worst regret ≤ 10 %.

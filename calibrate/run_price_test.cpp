@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/rng.h"
+#include "calibrate/a100_testing.h"
 #include "calibrate/constants.h"
 #include "calibrate/ready_pipelines.h"
 #include "hardware/cluster.h"
@@ -18,10 +19,6 @@
 namespace tern {
 namespace {
 
-const Cluster& a100() {
-  static const Cluster c = find_cluster("a100-80g");
-  return c;
-}
 ReadyPipelines& kept() {
   static ReadyPipelines pipelines;
   return pipelines;

@@ -34,8 +34,7 @@ target_link_libraries(tern_flags INTERFACE fmt::fmt OpenMP::OpenMP_CXX Threads::
 
 # tern_folder(NAME [APART] [SUBFOLDERS folder...] [DEPENDS folder...] [LIBRARIES target...] [SOURCES extra.cpp...]
 #             [TESTS extra_test.cpp...])
-# APART: its files use the same names each for itself, so the build for ThreadSanitizer, which joins files to compile faster
-# (CMAKE_UNITY_BUILD), compile each of this folder alone.
+# APART: its sources use the same names each for itself, so each is compiled alone.
 function(tern_folder name)
   cmake_parse_arguments(A "APART" "" "SUBFOLDERS;DEPENDS;LIBRARIES;SOURCES;TESTS" ${ARGN})
   list(TRANSFORM A_SUBFOLDERS APPEND /)
@@ -67,21 +66,23 @@ function(tern_folder name)
   endif()
 endfunction()
 
+# Where the project lies, for tests (base/source_dir_testing.h), and a main for GoogleTest.
+add_library(tern_source_dir STATIC ${PROJECT_SOURCE_DIR}/tests/source_dir.cpp)
+target_link_libraries(tern_source_dir PRIVATE tern_flags)
+target_compile_definitions(tern_source_dir PRIVATE TERN_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+if(TERN_TESTS)
+  find_package(GTest REQUIRED)
+  include(GoogleTest)
+  add_library(tern_test_main STATIC ${PROJECT_SOURCE_DIR}/tests/test_main.cpp)
+  target_link_libraries(tern_test_main PRIVATE tern_flags PUBLIC tern_source_dir GTest::gtest)
+endif()
+
 # tern_test(TARGET sources...): one GoogleTest program, registered with CTest test by test. Suites whose name ends in "Slow"
 # are the slow ones: ./test --fast and the sanitizer runs leave them out by that name.
 function(tern_test target)
-  find_package(GTest REQUIRED)
-  include(GoogleTest)
-  add_executable(${target} ${ARGN} ${PROJECT_SOURCE_DIR}/tests/test_main.cpp)
-  target_link_libraries(${target} PRIVATE tern_flags GTest::gtest)
+  add_executable(${target} ${ARGN})
+  target_link_libraries(${target} PRIVATE tern_flags tern_test_main)
   target_compile_options(${target} PRIVATE -O1)  # long tables of cases: seconds instead of minutes to compile
-  # Only where it is used, by itself or by a header for tests: an absolute path keeps a source out of ccache's reach.
-  foreach(source ${ARGN})
-    file(STRINGS ${source} uses LIMIT_COUNT 1 REGEX "TERN_SOURCE_DIR|(_testing|_test|_support)\\.h\"")
-    if(uses)
-      set_property(SOURCE ${source} APPEND PROPERTY COMPILE_DEFINITIONS TERN_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
-    endif()
-  endforeach()
   gtest_discover_tests(${target} TEST_PREFIX "${target}." NO_PRETTY_VALUES DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
     PROPERTIES TIMEOUT 900)
 endfunction()

@@ -24,7 +24,7 @@ using RankParts = std::vector<std::vector<Tensor>>;
 RankParts even_parts(std::span<const Tensor>, int ranks);
 
 /// One rank's end of its world, used by one thread at a time. All ranks make the same calls in the same order, with tensors of the same
-/// shapes and types. Several tensors count as one vector, laid end to end. Each rank sums up one part of the vector: the part that
+/// shapes and types (in all_to_all shapes may differ). Several tensors count as one vector, laid end to end. Each rank sums up one part of the vector: the part that
 /// part_of gives it, or the part that the caller names. Parts are sent in pieces (piece_of_part, spec/collective_bytes.h).
 /// Types   sums: f64, f32, the integers (modulo 2^bits), and bf16 and f16, summed in f32 and rounded once. All other calls: any.
 /// Memory  received values that wait to be summed: at most staging_elements(longest part so far) elements (spec/collective_bytes.h); staging() counts them.

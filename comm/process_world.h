@@ -10,8 +10,8 @@
 namespace tern {
 
 /// Makes the transport of the rank as which the client joined the store. All ranks of the run call it; it returns when all are connected.
-/// Messages  carry their length, their number on the link and CRC-32Cs. A message that was lost, repeated or changed in transit is an
-///           error, which names the message. Messages leave while their sender sends, waits or flushes; a flush returns when the
+/// Messages  carry their length, their number on the link and CRC-32Cs. A message that was lost, repeated or (unless a ledger is kept,
+///           keep_ledger) changed in transit is an error, which names it. Messages leave while their sender sends, waits or flushes; a flush returns when the
 ///           system has all of them.
 /// Waits     end with an error when the store reports a failure, or when a link is closed.
 /// Errors    peer; usage: the store refused some rank.

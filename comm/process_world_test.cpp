@@ -18,7 +18,7 @@
 namespace tern {
 namespace {
 
-constexpr uint64_t kTag = tag_of(MessageKind::all_gather, 17);
+constexpr uint64_t kGatherTag = tag_of(MessageKind::all_gather, 17);
 
 // Two ends of a connection of this process.
 std::pair<Descriptor, Descriptor> connected() {
@@ -33,7 +33,7 @@ std::string received_after(size_t length, const std::function<void(std::vector<s
   auto [relay, b] = connected();
   Link sender(std::move(a), 3), receiver(std::move(b), 3);
   std::vector<std::byte> message(length, std::byte{0x5a}), wire(length + sizeof(MessageHeader)), room(length);
-  sender.post(kTag, message);
+  sender.post(kGatherTag, message);
   EXPECT_TRUE(sender.send_some() && sender.all_sent());
   EXPECT_EQ(::read(middle.get(), wire.data(), wire.size()), static_cast<ssize_t>(wire.size()));
   change(wire);
@@ -67,7 +67,7 @@ TEST(Link, APayloadIsTakenAsItComesWhereThatIsAskedFor) {
   Link sender(std::move(a), 3), receiver(std::move(b), 3);
   std::array<std::byte, 4> message{}, room{};
   std::array<std::byte, sizeof(MessageHeader) + 4> wire{};
-  sender.post(kTag, message);
+  sender.post(kGatherTag, message);
   EXPECT_TRUE(sender.send_some());
   EXPECT_EQ(::read(middle.get(), wire.data(), wire.size()), static_cast<ssize_t>(wire.size()));
   wire.back() ^= std::byte{1};
@@ -83,12 +83,12 @@ TEST(Link, AMessageLostOrRepeatedIsFound) {
   Link first(std::move(a), 0), again(std::move(c), 0), receiver(std::move(b), 0);
   const std::array<std::byte, 4> bytes{};
   std::array<std::byte, 4> room{};
-  first.post(kTag, bytes), first.post(kTag, bytes);
+  first.post(kGatherTag, bytes), first.post(kGatherTag, bytes);
   EXPECT_TRUE(first.send_some());
   EXPECT_TRUE(receiver.read_header() && receiver.read_payload(room) && receiver.read_header());
   EXPECT_EQ(receiver.corruption(), "");
   Link late(std::move(d), 0);
-  again.post(kTag, bytes), again.post(kTag, bytes), again.send_some();
+  again.post(kGatherTag, bytes), again.post(kGatherTag, bytes), again.send_some();
   std::array<std::byte, sizeof(MessageHeader) + 4> dropped{};
   ASSERT_EQ(::read(late.descriptor(), dropped.data(), dropped.size()), static_cast<ssize_t>(dropped.size()));
   EXPECT_TRUE(late.read_header());
@@ -119,9 +119,9 @@ TEST(ProcessWorld, WhoComputesForLongIsWaitedForAsLongAsItLives) {
   EXPECT_EQ(failure_of(2, 0.2,
                        [](Transport& t) {
                          std::byte x{};
-                         if (t.rank() == 1) return t.recv(0, kTag, {&x, 1});
+                         if (t.rank() == 1) return t.recv(0, kGatherTag, {&x, 1});
                          std::this_thread::sleep_for(std::chrono::milliseconds(700));
-                         t.send(1, kTag, {&x, 1});
+                         t.send(1, kGatherTag, {&x, 1});
                          t.flush();
                        }),
             "no error");
@@ -130,7 +130,7 @@ TEST(ProcessWorld, WhoComputesForLongIsWaitedForAsLongAsItLives) {
 TEST(ProcessWorld, ARankThatEndsTooEarlyIsNamed) {
   const std::string text = failure_of(2, 5, [](Transport& t) {
     std::byte x{};
-    if (t.rank() == 0) t.recv(1, kTag, {&x, 1});
+    if (t.rank() == 0) t.recv(1, kGatherTag, {&x, 1});
   });
   EXPECT_NE(text.find("rank 0: the connection to rank 1 was closed"), std::string::npos) << text;
 }

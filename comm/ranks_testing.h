@@ -48,4 +48,9 @@ inline void run_socket_ranks(int ranks, double silence_s, const std::function<vo
     if (error) std::rethrow_exception(error);
 }
 
+/// What a test sends: one number, under this tag.
+inline constexpr uint64_t kTestTag = tag_of(MessageKind::test, 1);
+inline std::span<const std::byte> bytes_of(const int& x) { return std::as_bytes(std::span(&x, 1)); }
+inline std::span<std::byte> room_of(int& x) { return std::as_writable_bytes(std::span(&x, 1)); }
+
 }  // namespace tern

@@ -17,11 +17,6 @@
 namespace tern {
 namespace {
 
-constexpr uint64_t kTag = tag_of(MessageKind::test, 1);
-
-std::span<const std::byte> bytes_of(const int& x) { return std::as_bytes(std::span(&x, 1)); }
-std::span<std::byte> room_of(int& x) { return std::as_writable_bytes(std::span(&x, 1)); }
-
 class Worlds : public testing::TestWithParam<bool> {
  protected:
   ThreadWorldOptions options() const { return {.baton = GetParam()}; }
@@ -36,13 +31,13 @@ TEST_P(Worlds, MessagesOfAPairKeepTheirOrderAndBytesAreCountedByPeer) {
     for (int i = 0; i < kMessages; ++i) {
       out[i] = 1000 * t->rank() + i;
       for (int to = 0; to < 3; ++to)
-        if (to != t->rank()) t->send(to, kTag, bytes_of(out[i]));
+        if (to != t->rank()) t->send(to, kTestTag, bytes_of(out[i]));
     }
     for (int i = 0; i < kMessages; ++i)
       for (int from = 0; from < 3; ++from) {
         if (from == t->rank()) continue;
         int got = -1;
-        t->recv(from, kTag, room_of(got));
+        t->recv(from, kTestTag, room_of(got));
         ASSERT_EQ(got, 1000 * from + i);
       }
     t->flush();
@@ -80,7 +75,7 @@ TEST_P(Worlds, ADeadlockIsToldAtOnceWithWhoWaitsForWhom) {
 TEST_P(Worlds, WhatNobodyReceivesIsADeadlockToo) {
   const std::string text = failure_of(2, options(), [](Transport& t) {
     const int x = 1;
-    if (t.rank() == 0) t.send(1, kTag, bytes_of(x)), t.flush();
+    if (t.rank() == 0) t.send(1, kTestTag, bytes_of(x)), t.flush();
   });
   EXPECT_NE(text.find("rank 0 waits for rank 1 to receive message 1"), std::string::npos) << text;
 }
@@ -91,7 +86,7 @@ TEST(ThreadWorld, ADeadlineNamesWhoWasAwaited) {
     int x = 0;
     if (t.rank() == 0) {
       try {
-        t.recv(1, kTag, room_of(x));
+        t.recv(1, kTestTag, room_of(x));
       } catch (...) {
         over = true;
         throw;
@@ -127,7 +122,7 @@ TEST_P(Worlds, ARankThatDoesNotComeToReconfigureIsNamed) {
   const std::string text = failure_of(2, options(), [](Transport& t) {
     int x = 0;
     if (t.rank() == 1) return;
-    EXPECT_THROW(t.recv(1, kTag, room_of(x)), Error);
+    EXPECT_THROW(t.recv(1, kTestTag, room_of(x)), Error);
     t.reconfigure(1);
   });
   EXPECT_NE(text.find("rank 0 waits for all ranks in generation 1; rank 1 has ended"), std::string::npos) << text;

@@ -52,7 +52,6 @@ class Transports : public testing::TestWithParam<Maker> {
 };
 INSTANTIATE_TEST_SUITE_P(All, Transports, testing::ValuesIn(kMakers), [](const auto& m) { return m.param.name; });
 
-constexpr uint64_t kTag = tag_of(MessageKind::test, 1);
 const std::vector<std::vector<Seen>>& of_the_baton(int ranks) {
   static std::map<int, std::vector<std::vector<Seen>>> known;
   std::vector<std::vector<Seen>>& all = known[ranks];
@@ -74,21 +73,18 @@ TEST_P(Transports, EveryCollectiveHasTheBitsOfTheBatonAndTheBytesOfItsClosedForm
   }
 }
 
-std::span<const std::byte> bytes_of(const int& x) { return std::as_bytes(std::span(&x, 1)); }
-std::span<std::byte> room_of(int& x) { return std::as_writable_bytes(std::span(&x, 1)); }
-
 TEST_P(Transports, MessagesOfAPairKeepTheirOrderAndAnyTellsWhoItWas) {
   GetParam().run(4, [](std::unique_ptr<Transport> t) {
     std::vector<int> out(300);
     for (int i = 0; i < 300; ++i) out[i] = 1000 * t->rank() + i;
     if (t->rank() > 0) {
-      for (const int& x : out) t->send(0, kTag, bytes_of(x));
+      for (const int& x : out) t->send(0, kTestTag, bytes_of(x));
       return t->flush();
     }
     std::vector<int> from{1, 2, 3}, next{0, 0, 0, 0};
     for (int left = 900; left > 0; --left) {
       int got = -1;
-      const int who = t->recv_any(from, kTag, room_of(got));
+      const int who = t->recv_any(from, kTestTag, room_of(got));
       ASSERT_EQ(got, 1000 * who + next[who]++);
       if (next[who] == 300) std::erase(from, who);
     }
@@ -99,16 +95,16 @@ TEST_P(Transports, PollingSeesAMessageWithoutTakingItAndOneToItselfArrives) {
   GetParam().run(2, [](std::unique_ptr<Transport> t) {
     int x = 5, mine = 9, got = 0;
     if (t->rank() == 1) {
-      t->send(0, kTag, bytes_of(x));
+      t->send(0, kTestTag, bytes_of(x));
       return t->flush();
     }
     while (!t->poll(1)) std::this_thread::yield();
     EXPECT_TRUE(t->poll(1));
-    t->recv(1, kTag, room_of(got));
+    t->recv(1, kTestTag, room_of(got));
     EXPECT_EQ(got, 5);
     EXPECT_FALSE(t->poll(1));
-    t->send(0, kTag, bytes_of(mine));
-    t->recv(0, kTag, room_of(got));
+    t->send(0, kTestTag, bytes_of(mine));
+    t->recv(0, kTestTag, room_of(got));
     EXPECT_EQ(got, 9);
     t->flush();
   });
@@ -119,12 +115,12 @@ TEST_P(Transports, AGroupIsDoneWhileOthersHaveNotTakenWhatWasSentToThem) {
   GetParam().run(4, [](std::unique_ptr<Transport> t) {
     const int rank = t->rank(), across = rank ^ 2;
     std::vector<int> out(1 << 20, 7 + rank), in(out.size());  // more than buffers of the system hold
-    t->send(across, kTag, std::as_bytes(std::span(out)));
+    t->send(across, kTestTag, std::as_bytes(std::span(out)));
     Comm group(group_of(*t, {rank & 2, (rank & 2) + 1}));
     int64_t sum = 1 + rank % 2;
     for (int i = 0; i < 3; ++i) group.all_reduce({&sum, 1}, Combine::sum);
     EXPECT_EQ(sum, 12);
-    t->recv(across, kTag, std::as_writable_bytes(std::span(in)));
+    t->recv(across, kTestTag, std::as_writable_bytes(std::span(in)));
     EXPECT_EQ(in.back(), 7 + across);
     t->flush();
   });
@@ -155,13 +151,13 @@ void meet(Transport& t, int last) {
   static const int mine = 1;  // read after this returns
   int got = 0;
   for (int r = 0; r < t.size(); ++r)
-    if (r != t.rank()) t.send(r, kTag, bytes_of(mine));
+    if (r != t.rank()) t.send(r, kTestTag, bytes_of(mine));
   for (int r = 0; r < t.size(); ++r)
-    if (r != t.rank()) t.recv(r, kTag, room_of(got));
+    if (r != t.rank()) t.recv(r, kTestTag, room_of(got));
   t.flush();
-  if (t.rank() != last) t.send(last, kTag, bytes_of(mine));
+  if (t.rank() != last) t.send(last, kTestTag, bytes_of(mine));
   for (int r = 0; r < t.size(); ++r)
-    if (t.rank() == last && r != last) t.recv(r, kTag, room_of(got));
+    if (t.rank() == last && r != last) t.recv(r, kTestTag, room_of(got));
 }
 
 TEST_P(Transports, AFailingRankEndsTheOthersAndItsOwnErrorIsTheOneThatIsThrown) {
@@ -172,7 +168,7 @@ TEST_P(Transports, AFailingRankEndsTheOthersAndItsOwnErrorIsTheOneThatIsThrown) 
       if (t->rank() == 2) throw Error(ErrorKind::bad_file, "the disk of rank 2");
       int x = 0;
       try {
-        t->recv(2, kTag, room_of(x));
+        t->recv(2, kTestTag, room_of(x));
       } catch (const Error& e) {
         EXPECT_NE(std::string(e.what()).find("rank 2 failed: the disk of rank 2"), std::string::npos) << e.what();
         ++ended;
@@ -191,13 +187,14 @@ TEST_P(Transports, AnotherTagOrLengthThanExpectedIsABug) {
   const auto sent_and_expected = [&](uint64_t tag, size_t length) {
     return failure_of(2, [&](Transport& t) {
       std::array<std::byte, 8> room{};
-      if (t.rank() == 0) t.send(1, kTag, std::span(room).first(4)), t.flush();
+      if (t.rank() == 0) t.send(1, kTestTag, std::span(room).first(4)), t.flush();
       if (t.rank() == 1) t.recv(0, tag, std::span(room).first(length));
     });
   };
-  EXPECT_EQ(sent_and_expected(kTag, 4), "no error");
+  EXPECT_EQ(sent_and_expected(kTestTag, 4), "no error");
   EXPECT_NE(sent_and_expected(tag_of(MessageKind::integers, 3), 4).find("expects agreement 3"), std::string::npos);
-  EXPECT_NE(sent_and_expected(kTag, 8).find("of 8 bytes from rank 0, which sent message 1 of 4"), std::string::npos);
+  EXPECT_NE(sent_and_expected(kTestTag, 8).find("of 8 bytes from rank 0, which sent message 1 of 4"),
+            std::string::npos);
 }
 
 TEST_P(Transports, AfterAFailureAllGoOnInANewGenerationAndNothingStaleArrives) {
@@ -208,14 +205,14 @@ TEST_P(Transports, AfterAFailureAllGoOnInANewGenerationAndNothingStaleArrives) {
     for (int generation = 1; generation <= 3; ++generation) {
       int got = 0;
       if (t->rank() == 1) {
-        t->send(next, kTag, bytes_of(stale));  // nobody receives it
+        t->send(next, kTestTag, bytes_of(stale));  // nobody receives it
         t->abort("rank 1 lost its way");
       } else {
-        EXPECT_THROW(t->recv(t->rank(), kTag, room_of(got)), Error);
+        EXPECT_THROW(t->recv(t->rank(), kTestTag, room_of(got)), Error);
       }
       t->reconfigure(generation);
-      t->send(next, kTag, bytes_of(fresh));
-      t->recv(before, kTag, room_of(got));
+      t->send(next, kTestTag, bytes_of(fresh));
+      t->recv(before, kTestTag, room_of(got));
       EXPECT_EQ(got, 100 + before);
       t->flush();
       meet(*t, 1);
@@ -231,10 +228,10 @@ TEST_P(Transports, ARankThatStaysBehindEndsThoseThatHaveGoneOn) {
     meet(t, 1);
     if (t.rank() == 1) t.abort("rank 1 lost its way");
     if (t.rank() == 0) {
-      EXPECT_THROW(t.recv(2, kTag, room_of(got)), Error);
+      EXPECT_THROW(t.recv(2, kTestTag, room_of(got)), Error);
       return;
     }
-    EXPECT_THROW(t.recv(t.rank(), kTag, room_of(got)), Error);
+    EXPECT_THROW(t.recv(t.rank(), kTestTag, room_of(got)), Error);
     t.reconfigure(1);
   });
   EXPECT_NE(text.find("all ranks in generation 1"), std::string::npos) << text;

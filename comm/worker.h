@@ -1,6 +1,6 @@
 #pragma once
-// Worker: what one rank computes with. None of it is global to the process, so several threads of a process can be workers at the
-// same time. Each has its own memory, clock, stop flag and team of threads.
+// Worker: what one rank computes with. Several threads of a process can be workers at the same time: each has its own memory and team of
+// threads, and is given a clock and a flag to stop by.
 
 #include <atomic>
 #include <memory>

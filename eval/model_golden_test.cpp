@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/json.h"
+#include "base/source_dir_testing.h"
 #include "base/threads_testing.h"
 #include "eval/perplexity.h"
 #include "eval/window_losses.h"
@@ -21,7 +22,7 @@ namespace {
 
 std::vector<std::string> golden_models() {
   std::vector<std::string> models;
-  for (const auto& entry : std::filesystem::directory_iterator(TERN_SOURCE_DIR "/tests/golden/models"))
+  for (const auto& entry : std::filesystem::directory_iterator(source_dir() + "/tests/golden/models"))
     if (std::filesystem::exists(entry.path() / "generate.json")) models.push_back(entry.path());
   std::sort(models.begin(), models.end());
   return models;

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/json.h"
+#include "base/source_dir_testing.h"
 #include "base/utf8.h"
 #include "infer/sampling.h"
 
@@ -12,7 +13,7 @@ namespace tern {
 namespace {
 
 const Json& golden_scores() {
-  static const Json json = read_json_file(std::string(TERN_SOURCE_DIR) + "/tests/golden/eval/scores.json");
+  static const Json json = read_json_file(source_dir() + "/tests/golden/eval/scores.json");
   return json;
 }
 

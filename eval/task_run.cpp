@@ -5,22 +5,18 @@
 #include "base/error.h"
 #include "base/utf8.h"
 #include "eval/window_losses.h"
+#include "formats/jinja/text.h"
 
 namespace tern {
 namespace {
 
-// What Python's str.rstrip takes away.
-bool is_space(uint32_t c) {
-  return (c >= 9 && c <= 13) || (c >= 0x1C && c <= 0x20) || c == 0x85 || c == 0xA0 || c == 0x1680 ||
-         (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
-}
-
+// Where the white space begins that Python's str.rstrip takes away.
 size_t end_without_space(std::string_view text) {
   size_t end = text.size();
   while (end > 0) {
     size_t begin = end - 1;
     while (begin > 0 && (static_cast<unsigned char>(text[begin]) & 0xC0) == 0x80) --begin;
-    if (!is_space(decode_utf8(text.substr(begin)).code)) break;
+    if (!jinja::is_space(decode_utf8(text.substr(begin)).code)) break;
     end = begin;
   }
   return end;

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/json.h"
+#include "base/source_dir_testing.h"
 #include "eval/compare_models.h"
 #include "eval/perplexity.h"
 #include "eval/task_run.h"
@@ -38,7 +39,7 @@ std::unique_ptr<Tiny> tiny(DType dtype = DType::f32) {
 TEST(TinyLlama, PerplexityIsTheReferenceFrameworks) {
   const auto t = tiny();
   if (!t) GTEST_SKIP() << "TERN_DATA is not set";
-  const Json golden = read_json_file(std::string(TERN_SOURCE_DIR) + "/tests/golden/eval/tiny_llama2c.json");
+  const Json golden = read_json_file(source_dir() + "/tests/golden/eval/tiny_llama2c.json");
   const std::string text = read_bytes(std::string(std::getenv("TERN_DATA")) + "/text/frankenstein.txt")
                                .substr(0, golden["text_bytes"].get<size_t>());
   const std::vector<int32_t> ids = t->model.tokenizer->encode(text, {.add_special = false});
@@ -54,7 +55,7 @@ TEST(TinyLlama, PerplexityIsTheReferenceFrameworks) {
 
 // A model that tern trained and exported (dev/golden/trained.py): what transformers measures with it.
 TEST(TrainedModel, PerplexityIsTheReferenceFrameworks) {
-  const std::string dir = std::string(TERN_SOURCE_DIR) + "/tests/golden/eval/trained";
+  const std::string dir = source_dir() + "/tests/golden/eval/trained";
   const Json golden = read_json_file(dir + "/expected.json");
   const ModelDescription model = describe_model(dir, DType::f32);
   Arena arena;

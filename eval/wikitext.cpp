@@ -4,23 +4,17 @@
 
 #include "base/text.h"
 #include "base/utf8.h"
-#include "eval/wikitext.h"
+#include "formats/jinja/text.h"
 
 namespace tern {
 namespace {
-
-// White space as Python's re and str.split see it.
-bool is_space(uint32_t c) {
-  return (c >= 9 && c <= 13) || (c >= 0x1c && c <= 0x20) || c == 0x85 || c == 0xa0 || c == 0x1680 ||
-         (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
-}
 
 std::string_view strip(std::string_view text) {  // as Python does
   size_t begin = text.size(), end = 0;
   for (size_t at = 0; at < text.size();) {
     const DecodedChar c = decode_utf8(text.substr(at));
     const size_t next = at + static_cast<size_t>(c.num_bytes);
-    if (!is_space(c.code)) {
+    if (!jinja::is_space(c.code)) {
       begin = std::min(begin, at);
       end = next;
     }
@@ -110,7 +104,7 @@ int64_t harness_words(std::string_view page) {
   bool in_space = false;
   for (size_t at = 0; at < page.size();) {
     const DecodedChar c = decode_utf8(page.substr(at));
-    const bool space = is_space(c.code);
+    const bool space = jinja::is_space(c.code);
     if (space && !in_space) ++pieces;
     in_space = space;
     at += static_cast<size_t>(c.num_bytes);

@@ -37,7 +37,7 @@ struct ExecuteInput {
   double loss_scale = 1.0;                    // gradients are those of loss_scale · Σ −log p over the targets
   // Buffers come from compute.arena. During the run nothing else may allocate activations from that arena.
   Compute compute;
-  // The pass that NORM, UPDATE, MERGE and sums over ranks use; its gradients are views of `gradients`.
+  // The pass that NORM, UPDATE, MERGE and sums over ranks use; its gradients are views of `gradients` or, where ranks share gradients out, its own tensors.
   const UpdatePass* update = nullptr;
   // Needed if the Program aggregates gradients: REDUCE over all ranks uses it.
   RobustStep* robust = nullptr;
@@ -46,7 +46,7 @@ struct ExecuteInput {
   Comm* replicas = nullptr;
   // The ranks of `replicas` that have the same experts as this rank; nullptr: all ranks of `replicas`.
   Comm* same_experts = nullptr;
-  // The ranks that hold the embedding or the head, with this rank's replica number and tensor place; nullptr: none, or no stages.
+  // The rank with the embedding and the rank with the head that have this rank's replica number and tensor place. nullptr: no stages, or neither is here.
   Comm* tables = nullptr;
   // Needed for ZeRO 3: the model whose weights `weights` lends. It holds this rank's parts (allocate_own_weights), as update->weights
   // does. GATHER replaces a layer's parts by its whole weights, until the Program frees the gathered buffer.
@@ -60,7 +60,7 @@ struct ExecuteInput {
   // Allowed only if the Program has NORM, is of one pipeline device and ends each micro-batch before the next begins (TERN_CHECK).
   const StepCalls* calls = nullptr;
   Clock& clock = real_clock();  // times of the trace
-  // true: sums over replicas run beside the compute; false: at their place in the list. Both give the same bits.
+  // Without stages: whether sums over replicas run beside the compute, or at their place in the list. Both give the same bits.
   bool sums_beside = true;
 };
 
@@ -98,8 +98,8 @@ void require_executable(const Program&, int num_ranks = 1);
 ///           REDUCE over replicas sums the gradients of a layer's dense parameters, or of its experts, as one vector in the order of
 ///           comm/comm.h. A REDUCE over all ranks calls aggregate_gradients with `robust`. If a layer is shared out (the update's Shares),
 ///           SCATTER leaves each rank the sum of the rank's part; ZeRO 2 and 3 add this sum to the sums of earlier micro-batches.
-///           GATHER brings the other ranks' weights, for the step or (ZeRO 3) for one pass. NORM sees the same sums on
-///           every rank. If one rank refuses the sums, all ranks learn of the refusal before anything is changed, and all throw. If a
+///           GATHER brings the other ranks' weights, for the step or (ZeRO 3) for one pass. NORM gets the same norm on
+///           every rank. If one rank's gradients are refused, all ranks learn of the refusal before anything is changed, and all throw. If a
 ///           message of the step came changed, all ranks end the step at NORM without throwing (ExecuteResult::changed). The bytes that a
 ///           rank sends and receives are compared with link_bytes (program/link_bytes.h).
 /// Beside    Without stages, a second thread runs each REDUCE or SCATTER over replicas (exec/sums_beside.h). The computing thread goes
@@ -110,7 +110,7 @@ void require_executable(const Program&, int num_ranks = 1);
 ///           step: by then some layers may be updated and others not.
 /// Stages    Each rank runs its device's list, for its data share's micro-batches; MeshPlace (update/shares.h) numbers the ranks. SEND sends a
 ///           copy, which stays until the step ends; message_bytes counts it. When NORM begins, the step's sums over `tables` (micro −1)
-///           run, then those over replicas, in the list's order. Only the list of the device with the table's copy has the
+///           run, then its sums over replicas; each of the two kinds in the list's order. Only the list of the device with the table's copy has the
 ///           REDUCE over `tables`; the rank at the embedding takes part when its NORM begins. link_bytes are compared at the end.
 /// Counting  `counted` holds the peaks of the arena's activations and of its workspace during each instruction, less what was there
 ///           before the call.

@@ -2,6 +2,7 @@
 // Small models of many kinds with their micro-batches, ready to run a Program on, for the tests of exec/.
 
 #include <cstring>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -176,6 +177,9 @@ inline std::vector<std::byte> bits(const ModelSpec& spec, ModelWeights& weights)
   }
   return all;
 }
+
+/// What weights and states hold, by name.
+using NamedBits = std::map<std::string, std::vector<std::byte>>;
 
 inline const Case kCases[] = {
     {"llama_f32_fast", DType::f32, Multiply::fast, false, 32, 9, {2}},

@@ -2,8 +2,6 @@
 // stages, tied tables and recomputation.
 #include <gtest/gtest.h>
 
-#include <map>
-
 #include "comm/group.h"
 #include "comm/ranks_testing.h"
 #include "exec/executor_testing.h"
@@ -15,10 +13,8 @@
 namespace tern {
 namespace {
 
-using Bits = std::map<std::string, std::vector<std::byte>>;
-
 // What this rank holds of weights and states; of a parameter that several hold all must have the same.
-void put_held(Bits& all, const Bench& run) {
+void put_held(NamedBits& all, const Bench& run) {
   const OptimizerState& o = run.state;
   const auto put = [&](const std::string& name, const Tensor& t) {
     if (t.empty()) return;
@@ -33,8 +29,8 @@ void put_held(Bits& all, const Bench& run) {
   }
 }
 
-struct Ran {
-  Bits state;
+struct PipelineResult {
+  NamedBits state;
   double loss = 0, norm = 0;
 };
 
@@ -45,11 +41,11 @@ struct PipelineCase {
   UpdateRule rule = UpdateRule::adamw;
 };
 
-constexpr int kMicro = 8, kSteps = 2;
+constexpr int kPipelineMicro = 8, kPipelineSteps = 2;
 
 Case model_of(const PipelineCase& p, DType dtype, bool tied) {
   const int chunks = std::max(least_chunks(p.schedule), traits_of(p.schedule).chunks == ChunkRule::several ? 2 : 1);
-  Case c{"pipeline", dtype, Multiply::fast, tied, 16, 5, std::vector<int64_t>(kMicro, 1)};
+  Case c{"pipeline", dtype, Multiply::fast, tied, 16, 5, std::vector<int64_t>(kPipelineMicro, 1)};
   c.layers = std::max(2, p.stages * chunks - 1);
   return c;
 }
@@ -57,13 +53,13 @@ Case model_of(const PipelineCase& p, DType dtype, bool tied) {
 Placement placement_of_pipeline(const ModelSpec& spec, const PipelineCase& p, const Case& c) {
   const auto layers = static_cast<int>(layers_of(spec).size());
   Plan plan{.parameters = num_parameters(spec)};
-  plan.job = {.batch = kMicro,
+  plan.job = {.batch = kPipelineMicro,
               .seq = c.seq,
               .dtype = c.dtype,
               .gradients = c.dtype == DType::f64 ? DType::f64 : DType::f32,
               .optimizer = p.rule};
   OuterChoice& o = plan.choice;
-  o.mesh.data = p.data, o.num_stages = p.stages, o.schedule = p.schedule, o.num_micro = kMicro / p.data;
+  o.mesh.data = p.data, o.num_stages = p.stages, o.schedule = p.schedule, o.num_micro = kPipelineMicro / p.data;
   o.chunks_per_stage = std::max(least_chunks(p.schedule), traits_of(p.schedule).chunks == ChunkRule::several ? 2 : 1);
   const int stages = o.num_stages * o.chunks_per_stage;
   // Uneven: what is left over comes to the first stage.
@@ -82,14 +78,14 @@ Placement placement_of_pipeline(const ModelSpec& spec, const PipelineCase& p, co
   return placed;
 }
 
-Ran on_one_rank(const PipelineCase& p, const Case& c) {
+PipelineResult on_one_rank(const PipelineCase& p, const Case& c) {
   const UpdateConfig config = update_config(p.rule);
   Bench run(c, config);
   Placement placed = placement_of(run.spec, run.costs, Recompute::none);
   placed.groups = p.data, placed.update = config;
   const Program program = lower(run.spec, placed, 0);
-  Ran ran;
-  for (int step = 1; step <= kSteps; ++step) {
+  PipelineResult ran;
+  for (int step = 1; step <= kPipelineSteps; ++step) {
     begin_step(*run.update, step, [](int64_t) { return 1e-2; });
     const ExecuteResult r = run.execute_with(program, c.multiply, 0.125);
     ran.loss = r.loss_sum, ran.norm = r.update->gradient_norm;
@@ -98,9 +94,9 @@ Ran on_one_rank(const PipelineCase& p, const Case& c) {
   return ran;
 }
 
-Ran on_stages(const PipelineCase& p, const Case& c) {
+PipelineResult on_stages(const PipelineCase& p, const Case& c) {
   const UpdateConfig config = update_config(p.rule);
-  Ran ran;
+  PipelineResult ran;
   with_comms(p.stages * p.data, {.baton = true}, [&](Comm& world) {
     Bench run(c, config);
     const Placement placed = placement_of_pipeline(run.spec, p, c);
@@ -126,7 +122,7 @@ Ran on_stages(const PipelineCase& p, const Case& c) {
     if (has_table) tables.emplace(group_of(world.transport(), same_table));
     keep_share(run, replica, p.data);
     const Program mine = lower(run.spec, placed, device);
-    for (int step = 1; step <= kSteps; ++step) {
+    for (int step = 1; step <= kPipelineSteps; ++step) {
       begin_step(*run.update, step, [](int64_t) { return 1e-2; });
       const ExecuteResult r = execute(mine, {.spec = run.spec,
                                              .weights = run.source,
@@ -159,7 +155,7 @@ void expect_equal(const PipelineCase& p, DType dtype, bool tied) {
   SCOPED_TRACE(std::string(name_of(p.schedule)) + (tied ? " tied " : " ") + std::to_string(p.stages) + " stages × " +
                std::to_string(p.data));
   const Case c = model_of(p, dtype, tied);
-  const Ran want = on_one_rank(p, c), got = on_stages(p, c);
+  const PipelineResult want = on_one_rank(p, c), got = on_stages(p, c);
   EXPECT_EQ(got.norm, want.norm);
   if (p.data == 1) { EXPECT_EQ(got.loss, want.loss); }
   EXPECT_EQ(got.state.size(), want.state.size());
@@ -196,7 +192,7 @@ TEST_P(Pipelines, AlsoWhenTheyComputeAgainWhatTheyDidNotKeep) {
 }
 
 TEST_P(Pipelines, AndWithReplicasOfEachStage) {
-  const PipelineShape shape{GetParam(), 2, std::max(2, least_chunks(GetParam())), kMicro};
+  const PipelineShape shape{GetParam(), 2, std::max(2, least_chunks(GetParam())), kPipelineMicro};
   const bool meets = least_chunks(GetParam()) > 1 && device_of(shape, shape.num_virtual_stages() - 1) == 0;
   for (const bool tied : {false, true}) {
     const PipelineCase p{.schedule = GetParam(), .stages = 2, .data = 2};

@@ -18,7 +18,7 @@
 namespace tern {
 namespace {
 
-constexpr int kMicro = 8;
+constexpr int kDataParallelMicro = 8;
 
 Placement placed(const ModelSpec& spec, const std::vector<CostQuery>& costs, int ranks, int groups) {
   Placement p = placement_of(spec, costs, Recompute::none);
@@ -26,7 +26,7 @@ Placement placed(const ModelSpec& spec, const std::vector<CostQuery>& costs, int
   return p;
 }
 
-struct Ran {
+struct DataParallelResult {
   std::vector<std::byte> weights, state;
   double last_loss = 0;
 };
@@ -41,15 +41,15 @@ std::vector<std::byte> bytes_of_state(const OptimizerState& state) {
 }
 
 // So many steps on each rank's share of the case's micro-batches; what every rank ends with.
-Ran run_ranks_of(const Case& c, int ranks, int groups, int steps) {
-  std::vector<Ran> all(static_cast<size_t>(ranks));
+DataParallelResult run_ranks_of(const Case& c, int ranks, int groups, int steps) {
+  std::vector<DataParallelResult> all(static_cast<size_t>(ranks));
   with_comms(ranks, {.baton = true}, [&](Comm& comm) {
     Bench run(c);
     const int64_t each = static_cast<int64_t>(c.micro.size()) / ranks;
     const RankShare share = keep_share(run, comm.rank(), ranks);
     const Program p = lower(run.spec, placed(run.spec, share.costs, ranks, groups / ranks), 0);
     ASSERT_EQ(validate(p), std::vector<std::string>{});
-    Ran& mine = all[static_cast<size_t>(comm.rank())];
+    DataParallelResult& mine = all[static_cast<size_t>(comm.rank())];
     for (int step = 1; step <= steps; ++step) {
       run.update->step = step;
       const ExecuteResult r = execute(p, input_of(run, c, share, comm));
@@ -67,36 +67,36 @@ Ran run_ranks_of(const Case& c, int ranks, int groups, int steps) {
     mine.weights = bits(run.spec, run.weights);
     mine.state = bytes_of_state(run.state);
   });
-  for (const Ran& r : all) {
+  for (const DataParallelResult& r : all) {
     EXPECT_TRUE(r.weights == all[0].weights && r.state == all[0].state) << "ranks differ";
     EXPECT_EQ(r.last_loss, all[0].last_loss);
   }
   return all[0];
 }
 
-Case with_micro(Case c) {
-  c.micro = std::vector<int64_t>(kMicro, 1);
+Case with_eight_micro(Case c) {
+  c.micro = std::vector<int64_t>(kDataParallelMicro, 1);
   return c;
 }
 
-std::vector<Case> cases() {
+std::vector<Case> data_parallel_cases() {
   std::vector<Case> list;
   for (const Case& c : kCases)
-    if (c.adapters <= 0) list.push_back(with_micro(c));
+    if (c.adapters <= 0) list.push_back(with_eight_micro(c));
   return list;
 }
 
 class DataParallel : public testing::TestWithParam<Case> {};
-INSTANTIATE_TEST_SUITE_P(Cases, DataParallel, testing::ValuesIn(cases()),
+INSTANTIATE_TEST_SUITE_P(Cases, DataParallel, testing::ValuesIn(data_parallel_cases()),
                          [](const auto& one) { return std::string(one.param.name); });
 
 // Untied and tied tables, biases, experts, latent attention; f32, bf16, f64.
 TEST_P(DataParallel, AnyNumberOfRanksHasTheBitsOfTheReplayOnOne) {
   const Case c = GetParam();
   constexpr int kSteps = 4;
-  const Ran want = run_ranks_of(c, 1, kMicro, kSteps);
+  const DataParallelResult want = run_ranks_of(c, 1, kDataParallelMicro, kSteps);
   for (const int ranks : {2, 4, 8}) {
-    const Ran got = run_ranks_of(c, ranks, kMicro, kSteps);
+    const DataParallelResult got = run_ranks_of(c, ranks, kDataParallelMicro, kSteps);
     EXPECT_TRUE(got.weights == want.weights) << ranks << " ranks";
     EXPECT_TRUE(got.state == want.state) << ranks << " ranks";
     EXPECT_EQ(got.last_loss, want.last_loss) << ranks << " ranks";
@@ -107,11 +107,11 @@ TEST_P(DataParallel, AnyNumberOfRanksHasTheBitsOfTheReplayOnOne) {
 TEST(DataParallelSlow, FiftyStepsInEveryTypeTiedAndUntied) {
   for (const bool tied : {false, true})
     for (const DType dtype : {DType::f32, DType::bf16, DType::f64}) {
-      const Case c = with_micro({"fifty", dtype, Multiply::fast, tied, 32, 9, {}});
+      const Case c = with_eight_micro({"fifty", dtype, Multiply::fast, tied, 32, 9, {}});
       for (const int groups : {2, 8}) {
-        const Ran want = run_ranks_of(c, 1, groups, 50);
+        const DataParallelResult want = run_ranks_of(c, 1, groups, 50);
         for (int ranks = 2; ranks <= groups; ranks *= 2) {
-          const Ran got = run_ranks_of(c, ranks, groups, 50);
+          const DataParallelResult got = run_ranks_of(c, ranks, groups, 50);
           EXPECT_TRUE(got.weights == want.weights && got.state == want.state && got.last_loss == want.last_loss)
               << name_of(dtype) << (tied ? ", tied, " : ", ") << groups << " groups on " << ranks << " ranks";
         }
@@ -121,17 +121,17 @@ TEST(DataParallelSlow, FiftyStepsInEveryTypeTiedAndUntied) {
 
 // Six groups on three ranks: a number of leaves that is no power of two.
 TEST(DataParallelSteps, ThreeRanksReplayedOnOne) {
-  Case c = with_micro({"three", DType::f32, Multiply::exact, true, 32, 9, {}});
+  Case c = with_eight_micro({"three", DType::f32, Multiply::exact, true, 32, 9, {}});
   c.micro.resize(6, 1);
-  const Ran want = run_ranks_of(c, 1, 6, 5), got = run_ranks_of(c, 3, 6, 5);
+  const DataParallelResult want = run_ranks_of(c, 1, 6, 5), got = run_ranks_of(c, 3, 6, 5);
   EXPECT_TRUE(got.weights == want.weights && got.state == want.state);
 }
 
 // The order is another than the plain chain's: the bits show it, the values do not.
 TEST(DataParallelSteps, GroupsAreTheSameSumInAnotherOrder) {
-  const Case f32 = with_micro({"order", DType::f32, Multiply::exact, true, 32, 9, {}});
+  const Case f32 = with_eight_micro({"order", DType::f32, Multiply::exact, true, 32, 9, {}});
   EXPECT_FALSE(run_ranks_of(f32, 1, 8, 3).weights == run_ranks_of(f32, 1, 1, 3).weights);
-  const Case f64 = with_micro({"order", DType::f64, Multiply::exact, false, 32, 9, {}});
+  const Case f64 = with_eight_micro({"order", DType::f64, Multiply::exact, false, 32, 9, {}});
   const auto gradients = [&](int groups) {
     Bench run(f64);
     run.add_gradients(lower(run.spec, placed(run.spec, run.costs, 1, groups), 0), f64.multiply);
@@ -161,7 +161,7 @@ TEST(DataParallelSteps, OneGroupOnOneRankIsThePlainProgram) {
 // A rank whose gradients alone are not finite: all refuse, and no weight changes anywhere.
 TEST(DataParallelSteps, ARefusalOfOneRankIsAllRanks) {
   for (const bool spoiled_only_locally : {false, true}) {
-    const Case c = with_micro({"refusal", DType::f32, Multiply::fast, false, 32, 9, {}});
+    const Case c = with_eight_micro({"refusal", DType::f32, Multiply::fast, false, 32, 9, {}});
     std::vector<std::string> said(2);
     with_comms(2, {}, [&](Comm& comm) {
       Bench run(c);
@@ -195,7 +195,7 @@ TEST(DataParallelSteps, ARefusalOfOneRankIsAllRanks) {
 
 // A rank none of whose own tokens has a loss takes part in the step of the others.
 TEST(DataParallelSteps, ARankWithoutTargetsUpdatesWithTheOthers) {
-  const Case c = with_micro({"idle", DType::f32, Multiply::fast, false, 32, 9, {}});
+  const Case c = with_eight_micro({"idle", DType::f32, Multiply::fast, false, 32, 9, {}});
   with_comms(2, {}, [&](Comm& comm) {
     Bench run(c);
     run.batches.resize(1), run.costs.resize(1);
@@ -222,7 +222,7 @@ TEST(DataParallelSteps, ARankWithoutTargetsUpdatesWithTheOthers) {
 }
 
 TEST(DataParallelSteps, AStepForMoreRanksThanThereAreIsRefused) {
-  const Case c = with_micro({"refused", DType::f32, Multiply::fast, false, 32, 9, {}});
+  const Case c = with_eight_micro({"refused", DType::f32, Multiply::fast, false, 32, 9, {}});
   Bench run(c);
   EXPECT_THROW(require_executable(lower(run.spec, placed(run.spec, run.costs, 4, 1), 0), 2), Error);
   EXPECT_NO_THROW(require_executable(lower(run.spec, placed(run.spec, run.costs, 2, 1), 0), 2));

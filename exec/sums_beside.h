@@ -27,7 +27,7 @@ struct SummedBeside {
 
 /// The sums of one run of one Program. The computing thread makes all calls. While any() is true, only the second thread, which runs the
 /// sums, may use the world's transport.
-/// Threads   The first `post` starts the second thread, which has no team of threads. The computing thread frees what a sum owns.
+/// Threads   The first `post` starts the second thread, which has no team of threads. The computing thread destroys the posted functions.
 /// Errors    If a sum throws, later sums do not run; the next `ended`, `wait` or `wait_for` throws the same error.
 /// End       The destructor waits until the running sum ends, or fails because another rank failed; it drops later sums.
 class SumsBeside {

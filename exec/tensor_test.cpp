@@ -15,7 +15,7 @@
 namespace tern {
 namespace {
 
-constexpr int kMicro = 4;
+constexpr int kTensorMicro = 4;
 
 struct Stepped {
   Arena arena;
@@ -94,7 +94,7 @@ double difference(const Tensor& got, const Tensor& want) {
 }
 
 void expect_weights_of_one(Case c, double bound, UpdateRule rule = UpdateRule::sgd) {
-  c.micro.assign(kMicro, 1);
+  c.micro.assign(kTensorMicro, 1);
   const UpdateConfig config = update_config(rule);
   const ModelSpec spec = spec_of(c);
   Stepped want = on_one(c, config, 2);
@@ -144,7 +144,7 @@ TEST(ExecuteTensor, RowsThatRanksDoNotDivideAreRefusedByName) {
 // Both ranks refuse; the one whose part is in order does not blame a tensor of its own.
 TEST(TensorSteps, ARankNamesATensorOnlyIfItsOwnPartIsNotFinite) {
   Case c = kCases[1];
-  c.micro.assign(kMicro, 1);
+  c.micro.assign(kTensorMicro, 1);
   std::vector<std::string> said(2);
   with_comms(2, {}, [&](Comm& world) {
     TensorPart run(c, update_config(UpdateRule::sgd), world, 2);

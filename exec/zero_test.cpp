@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <map>
 
 #include "base/error.h"
 #include "comm/ranks_testing.h"
@@ -19,12 +18,10 @@
 namespace tern {
 namespace {
 
-constexpr int kMicro = 4;
-
-using Bits = std::map<std::string, std::vector<std::byte>>;
+constexpr int kZeroMicro = 4;
 
 // This rank's part of a tensor into the whole one.
-void put(Bits& whole, const std::string& name, const Tensor& own, int64_t begin, int64_t elements) {
+void put(NamedBits& whole, const std::string& name, const Tensor& own, int64_t begin, int64_t elements) {
   if (own.empty()) return;
   const int64_t size = size_of(own.dtype());
   std::vector<std::byte>& bytes = whole[name];
@@ -32,7 +29,7 @@ void put(Bits& whole, const std::string& name, const Tensor& own, int64_t begin,
   std::memcpy(bytes.data() + begin * size, own.data(), static_cast<size_t>(own.bytes()));
 }
 
-void put_state(Bits& whole, const Bench& run) {
+void put_state(NamedBits& whole, const Bench& run) {
   const OptimizerState& o = run.state;
   for (size_t p = 0; p < o.infos.size(); ++p) {
     const ParameterForm& form = o.forms[p];
@@ -57,15 +54,15 @@ int64_t all_sent(const Program& p, int64_t ranks) {
   return bytes;
 }
 
-struct Ran {
-  Bits state;
+struct ZeroResult {
+  NamedBits state;
   double loss = 0, norm = 0;
   int64_t state_bytes = 0, weight_bytes = 0;  // of all ranks, after the last step
 };
 
-Ran run(const Case& c, const UpdateConfig& config, int zero, int ranks, int steps,
-        Recompute recompute = Recompute::none) {
-  Ran ran;
+ZeroResult run(const Case& c, const UpdateConfig& config, int zero, int ranks, int steps,
+               Recompute recompute = Recompute::none) {
+  ZeroResult ran;
   int64_t sent = 0, want_sent = 0;
   with_comms(ranks, {.baton = true}, [&](Comm& comm) {
     Bench run(c, config, zero, comm.rank(), ranks);
@@ -89,7 +86,7 @@ Ran run(const Case& c, const UpdateConfig& config, int zero, int ranks, int step
     }
     sent += comm.bytes().sent;
     want_sent = steps * (all_sent(p, ranks) + int64_t{8} * (ranks - 1) * ranks * each);  // the losses too
-    Bits own;
+    NamedBits own;
     put_state(own, run);
     if (zero == 0 && !ran.state.empty()) { EXPECT_TRUE(own == ran.state) << "copies differ on rank " << comm.rank(); }
     put_state(ran.state, run);
@@ -102,7 +99,7 @@ Ran run(const Case& c, const UpdateConfig& config, int zero, int ranks, int step
   return ran;
 }
 
-Case with_micro(Case c, int micros = kMicro) {
+Case with_micro(Case c, int micros = kZeroMicro) {
   c.micro = std::vector<int64_t>(static_cast<size_t>(micros), 1);
   return c;
 }
@@ -116,9 +113,9 @@ void add_to(const Tensor& from, const Tensor& to) {
 }
 
 // One rank, by plain loops: each micro-batch of all ranks as a tree of its own, added to the sum of those before.
-Ran replay_micro_major(const Case& c, const UpdateConfig& config, int ranks, int steps) {
+ZeroResult replay_micro_major(const Case& c, const UpdateConfig& config, int ranks, int steps) {
   Bench run(c, config);
-  Ran ran;
+  ZeroResult ran;
   const int each = static_cast<int>(c.micro.size()) / ranks;
   int64_t targets = 0;
   for (const MicroBatch& b : run.batches) targets += b.num_targets();
@@ -172,7 +169,7 @@ Ran replay_micro_major(const Case& c, const UpdateConfig& config, int ranks, int
   return ran;
 }
 
-void expect_equal(const Ran& got, const Ran& want, const std::string& what) {
+void expect_equal(const ZeroResult& got, const ZeroResult& want, const std::string& what) {
   EXPECT_EQ(got.loss, want.loss) << what;
   EXPECT_EQ(got.norm, want.norm) << what;
   EXPECT_EQ(got.state.size(), want.state.size()) << what;
@@ -181,19 +178,19 @@ void expect_equal(const Ran& got, const Ran& want, const std::string& what) {
 }
 
 class ZeroOf : public testing::TestWithParam<Case> {};
-std::vector<Case> cases() {
+std::vector<Case> zero_cases() {
   std::vector<Case> list;
   for (const Case& c : kCases)
     if (c.adapters < 0) list.push_back(with_micro(c));
   return list;
 }
-INSTANTIATE_TEST_SUITE_P(Cases, ZeroOf, testing::ValuesIn(cases()),
+INSTANTIATE_TEST_SUITE_P(Cases, ZeroOf, testing::ValuesIn(zero_cases()),
                          [](const auto& one) { return std::string(one.param.name); });
 
 // Tied and untied tables, biases, experts, latent attention; more ranks than some units have blocks.
 TEST_P(ZeroOf, OneHasTheBitsOfACopyOnEachRank) {
   const UpdateConfig config = update_config(UpdateRule::adamw);
-  const Ran want = run(GetParam(), config, 0, 1, 3);
+  const ZeroResult want = run(GetParam(), config, 0, 1, 3);
   for (const int ranks : {2, 4}) expect_equal(run(GetParam(), config, 1, ranks, 3), want, std::to_string(ranks));
 }
 
@@ -209,9 +206,9 @@ TEST_P(ZeroOf, TwoHasTheBitsOfItsReplayOnOneRank) {
 TEST_P(ZeroOf, ThreeHasTheBitsOfTwoAndKeepsWeightsOnce) {
   const UpdateConfig config = update_config(UpdateRule::adamw);
   for (const int ranks : {2, 4}) {
-    const Ran want = run(GetParam(), config, 2, ranks, 3);
+    const ZeroResult want = run(GetParam(), config, 2, ranks, 3);
     for (const Recompute recompute : {Recompute::none, Recompute::full}) {
-      const Ran got = run(GetParam(), config, 3, ranks, 3, recompute);
+      const ZeroResult got = run(GetParam(), config, 3, ranks, 3, recompute);
       expect_equal(got, want, std::to_string(ranks));
       const MemoryBytes one = Bench(GetParam(), config).arena.current();
       const int64_t whole = one[static_cast<size_t>(MemoryClass::weights)];
@@ -223,13 +220,13 @@ TEST_P(ZeroOf, ThreeHasTheBitsOfTwoAndKeepsWeightsOnce) {
 }
 
 class ZeroOfSlow : public ZeroOf {};
-INSTANTIATE_TEST_SUITE_P(Cases, ZeroOfSlow, testing::ValuesIn(cases()),
+INSTANTIATE_TEST_SUITE_P(Cases, ZeroOfSlow, testing::ValuesIn(zero_cases()),
                          [](const auto& one) { return std::string(one.param.name); });
 
 TEST_P(ZeroOfSlow, ThreeHasTheBitsOfTwoOnEightRanks) {
   const UpdateConfig config = update_config(UpdateRule::adamw);
   const Case one_each = with_micro(GetParam(), 8), two_each = with_micro(GetParam(), 16);
-  const Ran copies = run(one_each, config, 0, 8, 2), want = run(two_each, config, 2, 8, 2);
+  const ZeroResult copies = run(one_each, config, 0, 8, 2), want = run(two_each, config, 2, 8, 2);
   for (const Recompute recompute : {Recompute::none, Recompute::full}) {
     expect_equal(run(one_each, config, 3, 8, 2, recompute), copies, "a copy on each");
     expect_equal(run(two_each, config, 3, 8, 2, recompute), want, "two micro-batches to a rank");
@@ -284,7 +281,7 @@ TEST(Zero, OneHasTheBitsOfACopyWithEveryRule) {
   const Case wide = with_micro({"wide", DType::bf16, Multiply::fast, true, 256, 5, {}});
   for (const UpdateRule rule : kUpdateRules) {
     const UpdateConfig config = update_config(rule);
-    const Ran want = run(wide, config, 0, 1, 2), got = run(wide, config, 1, 2, 2);
+    const ZeroResult want = run(wide, config, 0, 1, 2), got = run(wide, config, 1, 2, 2);
     expect_equal(got, want, std::string(name_of(rule)));
     EXPECT_EQ(got.state_bytes, want.state_bytes) << "shared out, nothing is kept twice";
   }
@@ -302,7 +299,7 @@ TEST(ZeroSlow, OneToEightRanksHaveTheBitsOfACopyWithEveryRule) {
       Case wide = with_micro({"wide", DType::f32, Multiply::fast, true, large ? 256 : 64, 3, {}}, ranks);
       wide.layers = 1;
       const int steps = large ? 1 : 2;
-      const Ran want = run(wide, config, 0, 1, steps), got = run(wide, config, 1, ranks, steps);
+      const ZeroResult want = run(wide, config, 0, 1, steps), got = run(wide, config, 1, ranks, steps);
       expect_equal(got, want, std::string(name_of(rule)) + " on " + std::to_string(ranks));
       EXPECT_EQ(got.state_bytes, want.state_bytes) << name_of(rule) << " on " << ranks;
       // Without owners every rank makes the bases: the same ones.
@@ -318,7 +315,7 @@ TEST(ZeroSlow, RulesThatMakeBasesHaveTheBitsOfACopyOnFiveToSevenRanksToo) {
     for (const int ranks : {5, 6, 7}) {
       Case narrow = with_micro({"narrow", DType::f32, Multiply::fast, true, 32, 3, {}}, ranks);
       narrow.layers = 1;
-      const Ran want = run(narrow, config, 0, 1, 2), got = run(narrow, config, 1, ranks, 2);
+      const ZeroResult want = run(narrow, config, 0, 1, 2), got = run(narrow, config, 1, ranks, 2);
       expect_equal(got, want, std::string(name_of(rule)) + " on " + std::to_string(ranks));
       EXPECT_EQ(got.state_bytes, want.state_bytes) << name_of(rule) << " on " << ranks;
     }

@@ -15,6 +15,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/source_dir_testing.h"
 #include "formats/mutate_testing.h"
 
 namespace tern {
@@ -60,9 +61,7 @@ inline std::string read_bytes(const std::string& path) {
   return text.str();
 }
 
-inline std::string golden(std::string_view name) {
-  return std::string(TERN_SOURCE_DIR) + "/tests/golden/" + std::string(name);
-}
+inline std::string golden(std::string_view name) { return source_dir() + "/tests/golden/" + std::string(name); }
 
 /// A safetensors file: length, header, data.
 inline std::string safetensors_file(std::string_view header, std::string_view data = "") {

@@ -13,7 +13,7 @@
 namespace tern {
 
 /// The seed of a randomized test: TERN_TEST_SEED, or a fixed one. Print it.
-inline uint64_t test_seed() {
+inline uint64_t mutation_seed() {
   const char* text = std::getenv("TERN_TEST_SEED");
   return text ? std::strtoull(text, nullptr, 10) : 20261121;
 }

@@ -30,7 +30,7 @@ struct SurviveMutations {
 inline void survive_mutations_of_sets(const std::vector<std::vector<std::string>>& seeds,
                                       const std::function<void(const std::vector<std::string>&)>& read,
                                       const SurviveMutations& how = {}) {
-  const uint64_t seed = test_seed();
+  const uint64_t seed = mutation_seed();
   const int count = mutation_count();
   SCOPED_TRACE("TERN_TEST_SEED=" + std::to_string(seed));
   std::mt19937_64 random(seed);

@@ -23,8 +23,8 @@ enum class ProductUse : uint8_t {
 };
 /// Share of the peak that a matrix product of m rows, n columns and depth k reaches: measured on a grid of shapes, or a
 /// curve of four constants. Shapes are first rounded up to whole tiles.
-/// Grid   Between points log(share) is linear in the logarithms of the sizes. With `linear_time` the time is linear in each of the
-/// three sizes instead; so one part of it may be constant, and others may grow with one or two sizes only. Beyond the grid the share is
+/// Grid   Between points log(share) is linear in the logarithms of the sizes. With `linear_time` the time is interpolated instead,
+/// linearly in each of the three sizes: right for a time that is a sum of a constant and of terms in m, n, k, mn, mk, nk, mnk. Beyond the grid the share is
 /// that of the grid's edge.
 /// Curve  top · m/(m + half[0]) · n/(n + half[1]) · k/(k + half[2]): a product takes as long as one with half[0] more
 ///        rows, half[1] more columns and half[2] more depth would take at share `top`. If one size equals its half and the
@@ -65,7 +65,7 @@ struct ReadRate {
 /// What a framework adds to its devices' work. The defaults add nothing; a calibration (calibrate/) sets them.
 struct FrameworkCosts {
   double product_rate = 1;  // products run at this multiple of the dtype's peak: 2 where they multiply in 8 bits
-  double score_bytes = 0;   // moved per attended pair and head forward, twice as many backward; 0: one fused kernel
+  double score_bytes = 0;   // moved forward per attended pair of each head, twice as many backward; 0: one fused kernel
   double passes = 1;        // bytes of elementwise work, as a multiple of what fused kernels move
   double whole_head = 1;    // the head's products take this many times as long, unless the head is split over ranks
   double send_share = 1;    // share of the link's bandwidth that messages between stages reach

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/io.h"
+#include "base/source_dir_testing.h"
 #include "base/text.h"
 #include "hardware/machine.h"
 #include "hardware/machines.h"
@@ -12,7 +13,7 @@
 namespace tern {
 namespace {
 
-const std::string kFolder = TERN_SOURCE_DIR "/examples/hardware/";
+const std::string kFolder = source_dir() + "/examples/hardware/";
 
 std::string message_of(const std::string& toml) {
   try {

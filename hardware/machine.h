@@ -16,7 +16,7 @@ struct Machine {
   std::vector<LinkLevel> levels;
   int64_t num_devices() const { return num_nodes * node.num_devices; }
   int64_t device_capacity() const { return device.memory_bytes - device.reserved_bytes; }
-  int64_t host_capacity() const;  // per device: min(pinned_bytes, host_bytes − host_reserved_bytes) / num_devices
+  int64_t host_capacity() const;  // per device: min(pinned_bytes, host_bytes − host_reserved_bytes) / node.num_devices
   int64_t disk_capacity() const;  // per device
   double price_per_hour(int64_t devices) const;
 };

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/io.h"
+#include "base/source_dir_testing.h"
 #include "base/text.h"
 #include "hardware/cluster.h"
 
@@ -16,7 +17,7 @@ namespace {
 
 TEST(Machines, EveryFileOfTheFolderIsInTheProgramAndReads) {
   std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(TERN_SOURCE_DIR "/hardware/machines")) {
+  for (const auto& entry : std::filesystem::directory_iterator(source_dir() + "/hardware/machines")) {
     const std::string name = entry.path().stem().string();
     names.push_back(name);
     const auto file =
@@ -103,10 +104,10 @@ TEST(Machines, NamesAndNodesThatAreNoneAreRefused) {
   };
   EXPECT_NE(message([] { find_cluster("h10"); }).find("did you mean 'h100'?"), std::string::npos);
   EXPECT_NE(message([] { find_cluster("h100.toml"); }).find("h100.toml"), std::string::npos);
-  const Cluster node = read_cluster(TERN_SOURCE_DIR "/examples/hardware/h100-node.toml");
+  const Cluster node = read_cluster(source_dir() + "/examples/hardware/h100-node.toml");
   EXPECT_EQ(message([&] { with_nodes(node, 2); }),
             "--nodes 2: the network of '8 x H100 SXM' joins 1 nodes; add a [[network]] level to its file");
-  const Cluster desk = read_cluster(TERN_SOURCE_DIR "/examples/hardware/mixed-desk.toml");
+  const Cluster desk = read_cluster(source_dir() + "/examples/hardware/mixed-desk.toml");
   EXPECT_NE(message([&] { with_nodes(desk, 2); }).find("2 groups of nodes"), std::string::npos);
 }
 

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/io.h"
+#include "base/source_dir_testing.h"
 #include "infer/engine.h"
 #include "infer/load.h"
 #include "infer/memory_fit.h"
@@ -19,8 +20,8 @@
 namespace tern {
 namespace {
 
-constexpr uint64_t kSeed = 24;
-constexpr int64_t kContext = 60;
+constexpr uint64_t kAdapterSeed = 24;
+constexpr int64_t kAdapterContext = 60;
 
 // Of unlike ranks, scales and modules.
 std::vector<PeftConfig> configs_of(const ModelSpec& base) {
@@ -42,8 +43,8 @@ struct Models {
   RopeTable rope;
   const RopeTable* turns() const { return base.rope.kind == RopeKind::none ? nullptr : &rope; }
 
-  Models(const ModelSpec& spec, DType dtype) : base(spec), rope(rope_table(spec, kContext, kContext)) {
-    alone.push_back(random_weights(base, dtype, arena, kSeed));
+  Models(const ModelSpec& spec, DType dtype) : base(spec), rope(rope_table(spec, kAdapterContext, kAdapterContext)) {
+    alone.push_back(random_weights(base, dtype, arena, kAdapterSeed));
     pack_weights(base, alone.back(), arena);
     beside = alone.front();
     for (const PeftConfig& config : configs_of(base)) {
@@ -51,7 +52,7 @@ struct Models {
       const std::string test = testing::UnitTest::GetInstance()->current_test_info()->name();
       const std::string dir = testing::TempDir() + test + std::to_string(number);
       adapted.push_back(with_adapters(base, config, "the test"));
-      alone.push_back(random_weights(adapted.back(), dtype, arena, kSeed));
+      alone.push_back(random_weights(adapted.back(), dtype, arena, kAdapterSeed));
       save_adapters(adapted.back(), config, alone.back(), dir, real_io());
       pack_weights(adapted.back(), alone.back(), arena);
       load_adapter_beside(adapted.back(), "", dir, dtype, number, beside, arena);
@@ -59,7 +60,7 @@ struct Models {
   }
 };
 
-Request request_of(uint64_t number, int64_t vocab) {
+Request adapter_request(uint64_t number, int64_t vocab) {
   Request r;
   std::mt19937 random(static_cast<uint32_t>(number));
   r.adapter = static_cast<int>(random() % 4) - 1;
@@ -73,22 +74,22 @@ Request request_of(uint64_t number, int64_t vocab) {
   return r;
 }
 
-using Said = std::vector<std::pair<std::vector<int32_t>, double>>;  // of each sample
-Said said(const std::vector<Sample>& samples) {
-  Said all;
+using AdapterOutput = std::vector<std::pair<std::vector<int32_t>, double>>;  // of each sample
+AdapterOutput said(const std::vector<Sample>& samples) {
+  AdapterOutput all;
   for (const Sample& s : samples) all.emplace_back(s.token_ids, s.sum_log_probability);
   return all;
 }
 
 // As `generate --adapter` has it.
-Said alone(Models& m, DType dtype, Request request) {
+AdapterOutput alone(Models& m, DType dtype, Request request) {
   const auto which = static_cast<size_t>(request.adapter + 1);
   request.adapter = kNoAdapter;
   const ModelSpec& spec = which == 0 ? m.base : m.adapted[which - 1];
   KvPool pool(kv_shape(spec, 16, dtype), 20, m.arena);
   VirtualClock clock;
   Engine engine(pool, model_executor(spec, m.alone[which], m.turns(), m.arena), nullptr,
-                {{.token_budget = 64, .chunk = 64}, kContext}, clock);
+                {{.token_budget = 64, .chunk = 64}, kAdapterContext}, clock);
   return said(run_request(engine, request, {}, {}, nullptr));
 }
 
@@ -101,14 +102,14 @@ TEST(AdaptersBeside, ARequestSaysWhatItSaysAloneWithItsAdapter) {
                                       {"gpt2", DType::f64}}) {
     Models m(model_spec(tiny_config(family)), dtype);
     constexpr uint64_t kRequests = 40;
-    std::vector<Said> want;
-    std::map<std::vector<int32_t>, std::vector<Said>> by_prompt;
-    for (uint64_t i = 0; i < kRequests; ++i) want.push_back(alone(m, dtype, request_of(i, m.base.vocab)));
+    std::vector<AdapterOutput> want;
+    std::map<std::vector<int32_t>, std::vector<AdapterOutput>> by_prompt;
+    for (uint64_t i = 0; i < kRequests; ++i) want.push_back(alone(m, dtype, adapter_request(i, m.base.vocab)));
     for (uint32_t seed = 1; seed <= 4; ++seed) {
       SCOPED_TRACE(testing::Message() << family << " " << name_of(dtype) << ", seed " << seed);
       std::mt19937 random(seed);
       const int64_t page = 1 + static_cast<int64_t>(random() % 5), chunk = 1 + static_cast<int64_t>(random() % 20);
-      const int64_t pages = (kContext + page - 1) / page + static_cast<int64_t>(random() % 40);
+      const int64_t pages = (kAdapterContext + page - 1) / page + static_cast<int64_t>(random() % 40);
       KvPool pool(kv_shape(m.base, page, dtype), pages, m.arena);
       VirtualClock clock;
       const BatchExecutor run = model_executor(m.base, m.beside, m.turns(), m.arena, 3);
@@ -117,12 +118,13 @@ TEST(AdaptersBeside, ARequestSaysWhatItSaysAloneWithItsAdapter) {
         return run(batch, p);
       };
       Engine engine(pool, counting, nullptr,
-                    {{.token_budget = chunk + 12, .chunk = chunk, .max_running = 12}, kContext, seed != 3}, clock);
+                    {{.token_budget = chunk + 12, .chunk = chunk, .max_running = 12}, kAdapterContext, seed != 3},
+                    clock);
       std::map<uint64_t, uint64_t> number_of;
       std::map<uint64_t, std::vector<Sample>> got;
       for (uint64_t i = 0; i < kRequests || !engine.idle();) {
         while (i < kRequests && (engine.idle() || random() % 2 == 0)) {
-          const Request r = request_of(i, m.base.vocab);
+          const Request r = adapter_request(i, m.base.vocab);
           got[i].resize(static_cast<size_t>(r.num_samples));
           number_of[engine.submit(r)] = i, ++i;
         }
@@ -133,7 +135,7 @@ TEST(AdaptersBeside, ARequestSaysWhatItSaysAloneWithItsAdapter) {
         }
       }
       for (uint64_t i = 0; i < kRequests; ++i)
-        EXPECT_EQ(said(got[i]), want[i]) << "request " << i << ", adapter " << request_of(i, 2).adapter;
+        EXPECT_EQ(said(got[i]), want[i]) << "request " << i << ", adapter " << adapter_request(i, 2).adapter;
       if (engine.prefix_cache()) found += engine.prefix_cache()->found_tokens();
     }
   }
@@ -145,9 +147,9 @@ TEST(AdaptersBeside, ARequestSaysWhatItSaysAloneWithItsAdapter) {
 // The adapters do something, each its own: else the test above would see nothing.
 TEST(AdaptersBeside, EachSaysSomethingElse) {
   Models m(model_spec(tiny_config("llama")), DType::f32);
-  Request r = request_of(3, m.base.vocab);
+  Request r = adapter_request(3, m.base.vocab);
   r.max_tokens = 20, r.num_samples = 1, r.sampling.temperature = 0;
-  std::vector<Said> all;
+  std::vector<AdapterOutput> all;
   for (r.adapter = kNoAdapter; r.adapter < 3; ++r.adapter) all.push_back(alone(m, DType::f32, r));
   for (size_t i = 0; i < all.size(); ++i)
     for (size_t j = 0; j < i; ++j) EXPECT_NE(all[i], all[j]) << i << " " << j;
@@ -159,14 +161,14 @@ TEST(AdaptersBeside, KeptPrefixesBelongToOneAdapter) {
   KvPool pool(kv_shape(m.base, 4, DType::f32), 40, m.arena);
   VirtualClock clock;
   Engine engine(pool, model_executor(m.base, m.beside, m.turns(), m.arena, 3), nullptr,
-                {{.token_budget = 64, .chunk = 64}, kContext}, clock);
-  Request r = request_of(3, m.base.vocab);
+                {{.token_budget = 64, .chunk = 64}, kAdapterContext}, clock);
+  Request r = adapter_request(3, m.base.vocab);
   r.max_tokens = 6, r.num_samples = 1;
   const uint64_t prefix = engine.keep_prefix();
   for (const int adapter : {0, 0, 1, kNoAdapter, kNoAdapter}) {
     r.adapter = adapter;
     r.prefix = {};
-    const Said want = alone(m, DType::f32, r);
+    const AdapterOutput want = alone(m, DType::f32, r);
     const int64_t reused_most = engine.prefix_tokens(prefix);
     r.prefix = prefix;
     const std::vector<Sample> got = run_request(engine, r, {}, {}, nullptr);
@@ -178,7 +180,7 @@ TEST(AdaptersBeside, KeptPrefixesBelongToOneAdapter) {
 }
 
 TEST(AdaptersBeside, ThePriceIsWhatIsCounted) {
-  const std::string golden = std::string(TERN_SOURCE_DIR) + "/tests/golden/";
+  const std::string golden = source_dir() + "/tests/golden/";
   for (const DType dtype : {DType::f32, DType::bf16}) {
     ModelDescription model = describe_model(golden + "models/llama", dtype);
     const InferenceFit without = inference_fit(model.spec, dtype, {.context = 32, .iteration_tokens = 16});

@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "base/io.h"
 #include "base/json.h"
+#include "base/source_dir_testing.h"
 #include "formats/format_test_support.h"
 #include "formats/tokenizer/tokenizer.h"
 #include "infer/embedding_fit.h"
@@ -31,7 +32,7 @@
 namespace tern {
 namespace {
 
-const std::string kGolden = std::string(TERN_SOURCE_DIR) + "/tests/golden/";
+const std::string kGolden = source_dir() + "/tests/golden/";
 
 // The directory of the golden model, with its tokenizer.
 struct Bert {

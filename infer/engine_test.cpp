@@ -16,21 +16,21 @@
 namespace tern {
 namespace {
 
-struct Setting {
+struct EngineSetting {
   int64_t budget = 64, chunk = 16, running = 64, pages = 200;
 };
-struct Rig {
+struct EngineRig {
   Arena arena;
   KvPool pool;
   VirtualClock clock;
   Engine engine;
-  explicit Rig(const Setting& s = {}, BatchExecutor execute = fake_model)
+  explicit EngineRig(const EngineSetting& s = {}, BatchExecutor execute = fake_model)
       : pool(kFakeShape, s.pages, arena),
         engine(pool, std::move(execute), nullptr,
                {{.token_budget = s.budget, .chunk = s.chunk, .max_running = s.running}, 120}, clock) {}
 };
 
-Request request_of(uint64_t number) {
+Request engine_request(uint64_t number) {
   Request r;
   std::mt19937 random(static_cast<uint32_t>(number));
   const size_t length = 1 + random() % 30;
@@ -52,7 +52,7 @@ void take(const std::vector<Event>& events, Samples& samples) {
     }
 }
 Samples run_alone(const Request& request) {
-  Rig rig;
+  EngineRig rig;
   Samples samples;
   rig.engine.submit(request);
   while (!rig.engine.idle()) take(rig.engine.step(), samples);
@@ -67,7 +67,7 @@ TEST(Engine, MasksAreMadeWhileTheModelComputes) {
                                                        parse_gbnf("root ::= [a-z]{20}", "g"));
   EXPECT_GT(constraint->grammar_bytes(), static_cast<int64_t>(20 * sizeof(GrammarNode)));
   int64_t made = 0, steps = 0;
-  Rig rig({}, [&](const Batch& batch, const KvPool& pool) {
+  EngineRig rig({}, [&](const Batch& batch, const KvPool& pool) {
     const bool draws = std::ranges::any_of(batch, [](const Work& w) { return w.wants_logits; });
     const int64_t begin_ns = real_clock().now_ns();
     while (draws && constraint->num_made() == made && seconds_between(begin_ns, real_clock().now_ns()) < 5)
@@ -96,16 +96,16 @@ TEST(Engine, ARequestSaysTheSameWhoeverJoinsAndLeaves) {
   for (uint32_t seed = 1; seed <= 40; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     std::mt19937 random(seed);
-    const Setting s{.budget = 1 + static_cast<int64_t>(random() % 60),
-                    .chunk = 1 + static_cast<int64_t>(random() % 20),
-                    .running = 1 + static_cast<int64_t>(random() % 20),
-                    .pages = 20 + static_cast<int64_t>(random() % 60)};
-    Rig rig(s);
+    const EngineSetting s{.budget = 1 + static_cast<int64_t>(random() % 60),
+                          .chunk = 1 + static_cast<int64_t>(random() % 20),
+                          .running = 1 + static_cast<int64_t>(random() % 20),
+                          .pages = 20 + static_cast<int64_t>(random() % 60)};
+    EngineRig rig(s);
     std::map<uint64_t, uint64_t> number_of;  // by the engine's
     Samples samples;
     for (uint64_t number = 0; number < 30 || !rig.engine.idle();) {
       while (number < 30 && (rig.engine.idle() || random() % 3 == 0))
-        number_of[rig.engine.submit(request_of(number))] = number, ++number;
+        number_of[rig.engine.submit(engine_request(number))] = number, ++number;
       if (random() % 8 == 0) {
         auto who = number_of.begin();
         std::advance(who, random() % number_of.size());
@@ -117,7 +117,7 @@ TEST(Engine, ARequestSaysTheSameWhoeverJoinsAndLeaves) {
     EXPECT_EQ(rig.engine.num_running() + rig.engine.num_waiting(), 0);
     for (const auto& [key, sample] : samples) {
       const uint64_t number = number_of.at(key.first);
-      if (!alone.contains(number)) alone[number] = run_alone(request_of(number));
+      if (!alone.contains(number)) alone[number] = run_alone(engine_request(number));
       const Sample& want = alone[number].at({0, key.second});
       preemptions += sample.num_preemptions;
       if (sample.reason == FinishReason::cancelled) {
@@ -131,7 +131,8 @@ TEST(Engine, ARequestSaysTheSameWhoeverJoinsAndLeaves) {
       EXPECT_EQ(sample.sum_log_probability, want.sum_log_probability);
     }
     size_t expected = 0;
-    for (uint64_t number = 0; number < 30; ++number) expected += static_cast<size_t>(request_of(number).num_samples);
+    for (uint64_t number = 0; number < 30; ++number)
+      expected += static_cast<size_t>(engine_request(number).num_samples);
     EXPECT_EQ(samples.size(), expected) << "every sample ends once";
   }
   EXPECT_GT(preemptions, 100);
@@ -139,8 +140,8 @@ TEST(Engine, ARequestSaysTheSameWhoeverJoinsAndLeaves) {
 }
 
 TEST(Engine, EventsTellEachTokenAndAddUpToTheSample) {
-  Rig rig;
-  Request r = request_of(7);
+  EngineRig rig;
+  Request r = engine_request(7);
   r.num_samples = 3;
   const uint64_t id = rig.engine.submit(r);
   std::map<int64_t, std::vector<int32_t>> tokens;
@@ -166,9 +167,9 @@ TEST(Engine, EventsTellEachTokenAndAddUpToTheSample) {
 
 // The second request's logits are no numbers from its third token on.
 TEST(Engine, ARequestThatFailsEndsAlone) {
-  const Request good = request_of(4), bad = request_of(8);
+  const Request good = engine_request(4), bad = engine_request(8);
   const size_t poisoned_at = bad.prompt.size() + 3;
-  Rig rig({}, [&](const Batch& batch, const KvPool& pool) {
+  EngineRig rig({}, [&](const Batch& batch, const KvPool& pool) {
     const Tensor logits = fake_model(batch, pool);
     int64_t row = 0;
     for (const Work& work : batch)
@@ -189,9 +190,9 @@ TEST(Engine, ARequestThatFailsEndsAlone) {
 }
 
 TEST(Engine, ARefusedRequestChangesNothing) {
-  Rig rig({.pages = 10});
-  const uint64_t id = rig.engine.submit(request_of(4));
-  Request long_prompt = request_of(5), large = request_of(5), odd = request_of(5);
+  EngineRig rig({.pages = 10});
+  const uint64_t id = rig.engine.submit(engine_request(4));
+  Request long_prompt = engine_request(5), large = engine_request(5), odd = engine_request(5);
   long_prompt.prompt.assign(200, 1);
   large.max_tokens = 60;  // more than ten pages hold
   odd.sampling.top_p = 2;
@@ -200,17 +201,17 @@ TEST(Engine, ARefusedRequestChangesNothing) {
   Samples samples;
   while (!rig.engine.idle()) take(rig.engine.step(), samples);
   EXPECT_EQ(samples.size(), 1u);
-  EXPECT_EQ(samples.at({id, 0}).token_ids, run_alone(request_of(4)).at({0, 0}).token_ids);
+  EXPECT_EQ(samples.at({id, 0}).token_ids, run_alone(engine_request(4)).at({0, 0}).token_ids);
 }
 
 // An executor that fails once: nothing has moved, and stepping again goes on.
 TEST(Engine, AStepThatThrowsCanBeRunAgain) {
   int steps = 0;
-  Rig rig({}, [&](const Batch& batch, const KvPool& pool) {
+  EngineRig rig({}, [&](const Batch& batch, const KvPool& pool) {
     if (++steps == 4) throw Error(ErrorKind::does_not_fit, "no room");
     return fake_model(batch, pool);
   });
-  const Request r = request_of(11);
+  const Request r = engine_request(11);
   ASSERT_GT(r.max_tokens, 5);
   rig.engine.submit(r);
   Samples samples;
@@ -223,8 +224,8 @@ TEST(Engine, AStepThatThrowsCanBeRunAgain) {
 }
 
 TEST(Engine, ACancelledRequestGivesItsPagesBackAtOnceAndEndsOnce) {
-  Rig rig;
-  Request r = request_of(7);
+  EngineRig rig;
+  Request r = engine_request(7);
   r.num_samples = 4;
   r.max_tokens = 60;
   const uint64_t id = rig.engine.submit(r);
@@ -248,7 +249,7 @@ TEST(Engine, GivesBackItsPagesWhenItGoes) {
   VirtualClock clock;
   {
     Engine engine(pool, fake_model, nullptr, {{.token_budget = 64, .chunk = 64}, 120}, clock);
-    engine.submit(request_of(7));
+    engine.submit(engine_request(7));
     engine.step();
     EXPECT_LT(pool.num_free(), 50);
   }

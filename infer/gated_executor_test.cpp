@@ -18,8 +18,8 @@
 namespace tern {
 namespace {
 
-constexpr uint64_t kSeed = 23;
-constexpr int64_t kContext = 40;
+constexpr uint64_t kGatedSeed = 23;
+constexpr int64_t kGatedContext = 40;
 
 // A model with two branches beside it, and a directory of gates for them.
 struct GatedCase {
@@ -32,8 +32,8 @@ struct GatedCase {
   const RopeTable* turns() const { return base.rope.kind == RopeKind::none ? nullptr : &rope; }
 
   GatedCase(const std::string& family, DType dtype)
-      : base(model_spec(tiny_config(family))), rope(rope_table(base, kContext, kContext)) {
-    weights = random_weights(base, dtype, arena, kSeed);
+      : base(model_spec(tiny_config(family))), rope(rope_table(base, kGatedContext, kGatedContext)) {
+    weights = random_weights(base, dtype, arena, kGatedSeed);
     pack_weights(base, weights, arena);
     const PeftConfig config{.targets = {.all_linear = true}, .rank = 3, .alpha = 5};
     adapted = with_adapters(base, config, "the test");
@@ -42,7 +42,7 @@ struct GatedCase {
     std::normal_distribution<double> number;
     EXPECT_NE(::mkdtemp(root.data()), nullptr);
     for (const char* name : {"0-plays", "1-code"}) {
-      const ModelWeights branch = random_weights(adapted, dtype, arena, kSeed + made.gates.size());
+      const ModelWeights branch = random_weights(adapted, dtype, arena, kGatedSeed + made.gates.size());
       made.branches.push_back(join_path(join_path(root, "made"), name));
       save_adapters(adapted, config, branch, made.branches.back(), real_io());
       const int64_t width = std::get<EmbedSpec>(base.units.front().spec).width;
@@ -64,7 +64,7 @@ struct GatedCase {
   GatedCase(const GatedCase&) = delete;
 };
 
-Request request_of(uint64_t number, int64_t vocab) {
+Request gated_request(uint64_t number, int64_t vocab) {
   Request r;
   std::mt19937 random(static_cast<uint32_t>(number));
   const size_t length = 1 + random() % 20;
@@ -75,13 +75,13 @@ Request request_of(uint64_t number, int64_t vocab) {
   return r;
 }
 
-using Said = std::pair<std::vector<int32_t>, double>;
-Said said(const Sample& s) { return {s.token_ids, s.sum_log_probability}; }
+using GatedOutput = std::pair<std::vector<int32_t>, double>;
+GatedOutput said(const Sample& s) { return {s.token_ids, s.sum_log_probability}; }
 
-Said run_alone(GatedCase& c, DType dtype, const BatchExecutor& execute, const Request& request) {
+GatedOutput run_alone(GatedCase& c, DType dtype, const BatchExecutor& execute, const Request& request) {
   KvPool pool(kv_shape(c.base, 16, dtype), 10, c.arena);
   VirtualClock clock;
-  Engine engine(pool, execute, nullptr, {{.token_budget = 64, .chunk = 64}, kContext}, clock);
+  Engine engine(pool, execute, nullptr, {{.token_budget = 64, .chunk = 64}, kGatedContext}, clock);
   return said(run_request(engine, request, {}, {}, nullptr).front());
 }
 
@@ -91,8 +91,9 @@ TEST(GatedExecutor, AMixedBatchSaysToTheBitWhatSingleRunsSay) {
     GatedCase c(family, dtype);
     const BatchExecutor execute = gated_executor(c.base, c.weights, c.gated, c.turns(), c.arena);
     constexpr uint64_t kRequests = 16;
-    std::vector<Said> want;
-    for (uint64_t i = 0; i < kRequests; ++i) want.push_back(run_alone(c, dtype, execute, request_of(i, c.base.vocab)));
+    std::vector<GatedOutput> want;
+    for (uint64_t i = 0; i < kRequests; ++i)
+      want.push_back(run_alone(c, dtype, execute, gated_request(i, c.base.vocab)));
     size_t most = 0;
     const BatchExecutor counting = [&](const Batch& batch, const KvPool& pool) {
       most = std::max(most, batch.size());
@@ -101,10 +102,10 @@ TEST(GatedExecutor, AMixedBatchSaysToTheBitWhatSingleRunsSay) {
     for (const int64_t chunk : {3, 64}) {
       KvPool pool(kv_shape(c.base, 4, dtype), 30, c.arena);  // too few for all: some are preempted
       VirtualClock clock;
-      Engine engine(pool, counting, nullptr, {{.token_budget = chunk + 8, .chunk = chunk, .max_running = 8}, kContext},
-                    clock);
+      Engine engine(pool, counting, nullptr,
+                    {{.token_budget = chunk + 8, .chunk = chunk, .max_running = 8}, kGatedContext}, clock);
       std::map<uint64_t, uint64_t> number_of;
-      for (uint64_t i = 0; i < kRequests; ++i) number_of[engine.submit(request_of(i, c.base.vocab))] = i;
+      for (uint64_t i = 0; i < kRequests; ++i) number_of[engine.submit(gated_request(i, c.base.vocab))] = i;
       uint64_t ended = 0;
       while (!engine.idle())
         for (const Event& event : engine.step()) {
@@ -128,17 +129,17 @@ TEST(SideExecutor, GatesStandBesideAdaptersAndTheModelToTheBit) {
     const BatchExecutor execute = side_executor(
         c.base, c.weights, {SideAdapter{.first = 0, .gates = c.gated}, SideAdapter{.first = 1}}, c.turns(), c.arena);
     const auto asked = [&](uint64_t i) {
-      Request r = request_of(i, c.base.vocab);
-      const Request same = request_of(3, c.base.vocab);
+      Request r = gated_request(i, c.base.vocab);
+      const Request same = gated_request(3, c.base.vocab);
       std::vector<int32_t> begin(same.prompt.begin(),
                                  same.prompt.begin() + std::min<std::ptrdiff_t>(9, std::ssize(same.prompt)));
       while (begin.size() < 9) begin.push_back(static_cast<int32_t>(begin.size()));
       r.prompt.insert(r.prompt.begin(), begin.begin(), begin.end());
-      r.max_tokens = std::min<int64_t>(r.max_tokens, kContext - std::ssize(r.prompt));
+      r.max_tokens = std::min<int64_t>(r.max_tokens, kGatedContext - std::ssize(r.prompt));
       return r;
     };
     constexpr uint64_t kRequests = 15;
-    std::vector<Said> want;
+    std::vector<GatedOutput> want;
     for (uint64_t i = 0; i < kRequests; ++i) {
       Request alone = asked(i);
       if (i % 3 == 0) {
@@ -153,7 +154,7 @@ TEST(SideExecutor, GatesStandBesideAdaptersAndTheModelToTheBit) {
       VirtualClock clock;
       Engine engine(pool, execute, nullptr,
                     {.scheduler = {.token_budget = 24, .chunk = 16, .max_running = running},
-                     .context = kContext,
+                     .context = kGatedContext,
                      .cache_prefixes = true,
                      .of_prompts = {kGates}},
                     clock);
@@ -182,9 +183,9 @@ TEST(SideExecutor, AConversationWithGatesKeepsNoKeysOfItsLastTurn) {
   KvPool pool(kv_shape(c.base, 4, DType::f32), 30, c.arena);
   VirtualClock clock;
   Engine engine(pool, execute, nullptr,
-                {.scheduler = {.token_budget = 64, .chunk = 64}, .context = kContext, .of_prompts = {kNoAdapter}},
+                {.scheduler = {.token_budget = 64, .chunk = 64}, .context = kGatedContext, .of_prompts = {kNoAdapter}},
                 clock);
-  Request r = request_of(5, c.base.vocab);
+  Request r = gated_request(5, c.base.vocab);
   r.prefix = engine.keep_prefix();
   for (int turn = 0; turn < 3; ++turn) {
     Request alone = r;
@@ -201,13 +202,13 @@ TEST(SideExecutor, AConversationWithGatesKeepsNoKeysOfItsLastTurn) {
 // The same numbers by a model whose branches simply have those scales.
 TEST(GatedExecutor, ASequenceHasItsBranchesTimesItsGates) {
   GatedCase c("llama", DType::f32);
-  const Request request = request_of(5, c.base.vocab);
+  const Request request = gated_request(5, c.base.vocab);
   const std::vector<double> gates = gates_of(c.gated, c.base, c.weights, request.prompt);
   EXPECT_GT(gates[0], 0);
   EXPECT_NE(gates[0], gates[1]);
   ModelWeights scaled = c.weights;
   GatedBranches(c.base, scaled, 2).set(gates);
-  const Said want = run_alone(c, DType::f32, model_executor(c.base, scaled, c.turns(), c.arena), request);
+  const GatedOutput want = run_alone(c, DType::f32, model_executor(c.base, scaled, c.turns(), c.arena), request);
   EXPECT_EQ(run_alone(c, DType::f32, gated_executor(c.base, c.weights, c.gated, c.turns(), c.arena), request), want);
   const std::vector<double> open{1, 1};
   ModelWeights all = c.weights;

@@ -8,7 +8,7 @@
 namespace tern {
 namespace {
 
-const KvShape kShape{.layers = {{3, 5}, {2, 7}}, .page_tokens = 4, .type = KvType::f32};
+const KvShape kCacheShape{.layers = {{3, 5}, {2, 7}}, .page_tokens = 4, .type = KvType::f32};
 
 KvView view_of(const KvPool& pool, const KvPages& s) {
   const KvPages* one = &s;
@@ -17,31 +17,33 @@ KvView view_of(const KvPool& pool, const KvPages& s) {
 void write(const KvPool& pool, const KvPages& s, int64_t position, float value) {
   for (const Tensor& layer : view_of(pool, s).keys) {
     const int64_t width = layer.shape()[1] * layer.shape()[3];
-    const int64_t page = s.pages[static_cast<size_t>(position / kShape.page_tokens)];
+    const int64_t page = s.pages[static_cast<size_t>(position / kCacheShape.page_tokens)];
     const auto all = layer.span<float>();
     for (int64_t i = 0; i < width; ++i)
-      all[static_cast<size_t>((page * kShape.page_tokens + position % kShape.page_tokens) * width + i)] = value;
+      all[static_cast<size_t>((page * kCacheShape.page_tokens + position % kCacheShape.page_tokens) * width + i)] =
+          value;
   }
 }
 float read(const KvPool& pool, const KvPages& s, int64_t position) {
   const Tensor& layer = view_of(pool, s).keys.back();
   const int64_t width = layer.shape()[1] * layer.shape()[3];
-  const int64_t page = s.pages[static_cast<size_t>(position / kShape.page_tokens)];
-  return layer.span<float>()[static_cast<size_t>((page * kShape.page_tokens + position % kShape.page_tokens) * width)];
+  const int64_t page = s.pages[static_cast<size_t>(position / kCacheShape.page_tokens)];
+  return layer.span<float>()[static_cast<size_t>((page * kCacheShape.page_tokens + position % kCacheShape.page_tokens) *
+                                                 width)];
 }
 
 TEST(KvPool, CountsItsBytes) {
   Arena arena;
-  const KvPool pool(kShape, 7, arena);
-  EXPECT_EQ(kShape.bytes_per_token(), 2 * (3 * 5 + 2 * 7) * 4);
-  EXPECT_EQ(arena.current()[static_cast<size_t>(MemoryClass::kv_cache)], 7 * kShape.bytes_per_page());
+  const KvPool pool(kCacheShape, 7, arena);
+  EXPECT_EQ(kCacheShape.bytes_per_token(), 2 * (3 * 5 + 2 * 7) * 4);
+  EXPECT_EQ(arena.current()[static_cast<size_t>(MemoryClass::kv_cache)], 7 * kCacheShape.bytes_per_page());
 }
 
 TEST(KvPool, CountsTheBytesOfItsType) {
   for (const auto& [type, bytes] : {std::pair<KvType, int64_t>{KvType::bf16, 2 * (3 * 10 + 2 * 14)},
                                     {KvType::q8, 2 * (3 * 7 + 2 * 9)},
                                     {KvType::q4, 2 * (3 * 5 + 2 * 6)}}) {
-    KvShape shape = kShape;
+    KvShape shape = kCacheShape;
     shape.type = type;
     Arena arena;
     const KvPool pool(shape, 7, arena);
@@ -52,7 +54,7 @@ TEST(KvPool, CountsTheBytesOfItsType) {
 
 TEST(KvPool, RefusesWhatDoesNotFitAndChangesNothing) {
   Arena arena;
-  KvPool pool(kShape, 2, arena);
+  KvPool pool(kCacheShape, 2, arena);
   KvPages s;
   EXPECT_FALSE(pool.reserve(s, 9));
   EXPECT_EQ(pool.num_free(), 2);
@@ -63,7 +65,7 @@ TEST(KvPool, RefusesWhatDoesNotFitAndChangesNothing) {
 
 TEST(KvPool, ForkSharesUntilWritten) {
   Arena arena;
-  KvPool pool(kShape, 8, arena);
+  KvPool pool(kCacheShape, 8, arena);
   KvPages a;
   ASSERT_TRUE(pool.reserve(a, 6));
   for (int64_t p = 0; p < 6; ++p) write(pool, a, p, static_cast<float>(p));
@@ -90,7 +92,7 @@ TEST(KvPool, RandomEventsLeakNoPageAndShareNoWritablePage) {
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   std::mt19937 random(seed);
   Arena arena;
-  KvPool pool(kShape, 40, arena);
+  KvPool pool(kCacheShape, 40, arena);
   std::vector<KvPages> live;
   for (int event = 0; event < 20000; ++event) {
     const unsigned kind = random() % 4;
@@ -99,7 +101,7 @@ TEST(KvPool, RandomEventsLeakNoPageAndShareNoWritablePage) {
     if (kind <= 1) {
       const auto n = static_cast<int64_t>(1 + random() % 9);
       if (pool.reserve(s, n)) {
-        for (int64_t p = s.length / kShape.page_tokens; p < static_cast<int64_t>(s.pages.size()); ++p)
+        for (int64_t p = s.length / kCacheShape.page_tokens; p < static_cast<int64_t>(s.pages.size()); ++p)
           for (const KvPages& other : live)
             if (&other != &s) {
               ASSERT_EQ(std::count(other.pages.begin(), other.pages.end(), s.pages[static_cast<size_t>(p)]), 0);
@@ -121,7 +123,7 @@ TEST(KvPool, RandomEventsLeakNoPageAndShareNoWritablePage) {
 
 TEST(KvPool, TruncatingGivesBackWhatLiesBehind) {
   Arena arena;
-  KvPool pool(kShape, 8, arena);
+  KvPool pool(kCacheShape, 8, arena);
   KvPages a;
   ASSERT_TRUE(pool.reserve(a, 14));
   for (int64_t p = 0; p < 14; ++p) write(pool, a, p, static_cast<float>(p));

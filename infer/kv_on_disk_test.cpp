@@ -24,14 +24,14 @@
 namespace tern {
 namespace {
 
-constexpr int64_t kContext = 28;
+constexpr int64_t kDiskContext = 28;
 
 // A model of five layers, ready to run.
 struct DeepModel {
   explicit DeepModel(const char* family, DType dtype = DType::f32) : spec(model_spec(config_of(family))) {
     weights = random_weights(spec, dtype, arena, 5);
     pack_weights(spec, weights, arena);
-    if (spec.rope.kind != RopeKind::none) rope = rope_table(spec, kContext, kContext);
+    if (spec.rope.kind != RopeKind::none) rope = rope_table(spec, kDiskContext, kDiskContext);
   }
   static HfConfig config_of(const char* family) {
     HfConfig config = tiny_config(family);
@@ -59,14 +59,14 @@ struct Kept {
 struct KeptRig {
   KeptRig(DeepModel& model, const Kept& kept)
       : shape(kv_shape(model.spec, kept.page_tokens, kept.type)),
-        num_pages(kept.sequences * ceil_div(kContext, kept.page_tokens)),
+        num_pages(kept.sequences * ceil_div(kDiskContext, kept.page_tokens)),
         pool(shape, num_pages, arena, disk_of(kept)),
         engine(pool,
                model_executor(model.spec, model.weights, model.rope.num_positions > 0 ? &model.rope : nullptr,
                               model.arena),
                nullptr,
                {.scheduler = {.token_budget = 12, .chunk = 5, .max_running = 6},
-                .context = kContext,
+                .context = kDiskContext,
                 .cache_prefixes = kept.cache_prefixes},
                real_clock()) {}
   std::shared_ptr<KvOnDisk> disk_of(const Kept& kept) {
@@ -157,7 +157,7 @@ TEST(KvOnDisk, ARealFileHasNoNameAndTheSameBits) {
   const SaidByRequest want = say(memory, model.spec);
   TemporaryDirectory dir;
   std::filesystem::create_directories(dir / "keys");
-  const InferenceNeeds needs{.context = kContext, .sequences = 4, .page_tokens = 4, .kv_on_disk = 5};
+  const InferenceNeeds needs{.context = kDiskContext, .sequences = 4, .page_tokens = 4, .kv_on_disk = 5};
   const KvShape shape = kv_shape(model.spec, DType::f32, needs);
   Arena arena;
   std::string note;
@@ -165,7 +165,8 @@ TEST(KvOnDisk, ARealFileHasNoNameAndTheSameBits) {
   EXPECT_EQ(arena.current_total(), inference_fit(model.spec, DType::f32, needs).kv_cache);
   EXPECT_TRUE(std::filesystem::is_empty(dir / "keys"));
   Engine engine(pool, model_executor(model.spec, model.weights, &model.rope, model.arena), nullptr,
-                {.scheduler = {.token_budget = 12, .chunk = 5, .max_running = 6}, .context = kContext}, real_clock());
+                {.scheduler = {.token_budget = 12, .chunk = 5, .max_running = 6}, .context = kDiskContext},
+                real_clock());
   SaidByRequest said;
   for (const std::vector<Sample>& samples : run_requests(engine, some_requests(model.spec), {}, {}, nullptr)) {
     said.emplace_back();

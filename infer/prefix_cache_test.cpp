@@ -22,11 +22,11 @@ std::vector<int32_t> ids(int32_t first, size_t count) {
 }
 
 // Pages of four tokens.
-struct Rig {
+struct PrefixCacheRig {
   Arena arena;
   KvPool pool;
   PrefixCache cache{pool};
-  explicit Rig(int64_t pages) : pool(kFakeShape, pages, arena) {}
+  explicit PrefixCacheRig(int64_t pages) : pool(kFakeShape, pages, arena) {}
   void write(const std::vector<int32_t>& tokens) {  // a sequence comes, computes and goes
     KvPages kv;
     ASSERT_TRUE(pool.reserve(kv, static_cast<int64_t>(tokens.size())));
@@ -44,7 +44,7 @@ struct Rig {
 };
 
 TEST(PrefixCache, FindsWholePagesAndLeavesTheLastToken) {
-  Rig rig(20);
+  PrefixCacheRig rig(20);
   rig.write(ids(0, 11));  // two whole pages, three tokens of a third
   EXPECT_EQ(rig.cache.num_pages(), 2);
   EXPECT_EQ(rig.pool.num_free(), 18);
@@ -61,7 +61,7 @@ TEST(PrefixCache, FindsWholePagesAndLeavesTheLastToken) {
 }
 
 TEST(PrefixCache, WhatIsKeptAlreadyStaysOnce) {
-  Rig rig(20);
+  PrefixCacheRig rig(20);
   rig.write(ids(0, 8));
   rig.write(ids(0, 16));
   EXPECT_EQ(rig.cache.num_pages(), 4);
@@ -70,7 +70,7 @@ TEST(PrefixCache, WhatIsKeptAlreadyStaysOnce) {
 
 // Ends before beginnings, and those used longest ago first.
 TEST(PrefixCache, GivesUpWhatWasUsedLongestAgo) {
-  Rig rig(20);
+  PrefixCacheRig rig(20);
   rig.write(ids(0, 12));
   rig.write(ids(20, 8));
   EXPECT_EQ(rig.found(ids(0, 13)), 12);
@@ -85,7 +85,7 @@ TEST(PrefixCache, GivesUpWhatWasUsedLongestAgo) {
 }
 
 TEST(PrefixCache, APageInUseIsNotFreedByGivingItUp) {
-  Rig rig(4);
+  PrefixCacheRig rig(4);
   rig.write(ids(0, 8));
   KvPages used = rig.cache.match(ids(0, 9));
   EXPECT_FALSE(rig.cache.reclaim());
@@ -94,7 +94,7 @@ TEST(PrefixCache, APageInUseIsNotFreedByGivingItUp) {
   EXPECT_EQ(rig.pool.num_free(), 4);
 }
 
-Request request_of(uint64_t number) {
+Request prefix_cache_request(uint64_t number) {
   Request r;
   std::mt19937 random(static_cast<uint32_t>(number));
   r.prompt = ids(static_cast<int32_t>(number % 3), 4 + number % 17);  // three beginnings
@@ -108,19 +108,19 @@ Request request_of(uint64_t number) {
   return r;
 }
 
-struct Said {
+struct PrefixCacheOutput {
   std::vector<std::vector<int32_t>> tokens;
   std::vector<double> log_probabilities;
-  bool operator==(const Said&) const = default;
+  bool operator==(const PrefixCacheOutput&) const = default;
 };
 
-Said alone(uint64_t number) {
+PrefixCacheOutput alone(uint64_t number) {
   Arena arena;
   KvPool pool(kFakeShape, 200, arena);
   VirtualClock clock;
   Engine engine(pool, fake_model, nullptr, {{.token_budget = 64, .chunk = 64}, 120}, clock);
-  Said said;
-  for (const Sample& s : run_request(engine, request_of(number), {}, {}, nullptr)) {
+  PrefixCacheOutput said;
+  for (const Sample& s : run_request(engine, prefix_cache_request(number), {}, {}, nullptr)) {
     said.tokens.push_back(s.token_ids);
     said.log_probabilities.push_back(s.sum_log_probability);
   }
@@ -129,7 +129,7 @@ Said alone(uint64_t number) {
 
 // Requests come and go; the pool from ample to so tight that pages are given up and sequences preempted.
 TEST(PrefixCache, ARequestSaysTheSameWithAndWithoutIt) {
-  std::map<uint64_t, Said> want;
+  std::map<uint64_t, PrefixCacheOutput> want;
   int64_t reused = 0, preemptions = 0, found = 0;
   for (uint32_t seed = 1; seed <= 30; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
@@ -147,10 +147,10 @@ TEST(PrefixCache, ARequestSaysTheSameWithAndWithoutIt) {
                      true},
                     clock);
       std::map<uint64_t, uint64_t> number_of;
-      std::map<uint64_t, Said> said;
+      std::map<uint64_t, PrefixCacheOutput> said;
       for (uint64_t number = 0; number < 40 || !engine.idle();) {
         while (number < 40 && (engine.idle() || random() % 3 == 0)) {
-          const Request r = request_of(number);
+          const Request r = prefix_cache_request(number);
           said[number].tokens.resize(static_cast<size_t>(r.num_samples));
           said[number].log_probabilities.resize(static_cast<size_t>(r.num_samples));
           number_of[engine.submit(r)] = number, ++number;
@@ -162,7 +162,7 @@ TEST(PrefixCache, ARequestSaysTheSameWithAndWithoutIt) {
             EXPECT_GE(event.drawn->likeliest[0].second, event.drawn->log_probability);
           }
           if (!event.finished) continue;
-          Said& s = said[number_of.at(event.request)];
+          PrefixCacheOutput& s = said[number_of.at(event.request)];
           s.tokens[static_cast<size_t>(event.sample)] = event.finished->token_ids;
           s.log_probabilities[static_cast<size_t>(event.sample)] = event.finished->sum_log_probability;
           reused += event.finished->reused_tokens;

@@ -16,10 +16,10 @@ namespace {
 
 constexpr int32_t kVocab = kFakeVocab;
 
-struct Setting {
+struct RunSetting {
   int64_t budget = 64, chunk = 64, pages = 200, page_tokens = 4;
 };
-std::vector<Sample> run(const Request& request, const Setting& s, RunTimings* timings = nullptr,
+std::vector<Sample> run(const Request& request, const RunSetting& s, RunTimings* timings = nullptr,
                         int64_t context = 120) {
   Arena arena;
   KvShape shape = kFakeShape;

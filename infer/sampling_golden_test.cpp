@@ -5,13 +5,14 @@
 #include <nlohmann/json.hpp>
 
 #include "base/json.h"
+#include "base/source_dir_testing.h"
 #include "infer/sampling.h"
 
 namespace tern {
 namespace {
 
 TEST(SamplingGolden, FiltersEqualTransformers) {
-  const Json cases = read_json_file(TERN_SOURCE_DIR "/tests/golden/sampling.json");
+  const Json cases = read_json_file(source_dir() + "/tests/golden/sampling.json");
   ASSERT_GE(cases.size(), 18u);
   for (const Json& c : cases) {
     SCOPED_TRACE(c["options"].dump());

@@ -10,7 +10,7 @@
 namespace tern {
 namespace {
 
-const KvShape kShape{.layers = {{1, 2}}, .page_tokens = 4, .type = KvType::f32};
+const KvShape kSchedulerShape{.layers = {{1, 2}}, .page_tokens = 4, .type = KvType::f32};
 
 std::unique_ptr<Sequence> make_sequence(uint64_t id, int64_t prompt) {
   auto s = std::make_unique<Sequence>();
@@ -22,7 +22,7 @@ std::unique_ptr<Sequence> make_sequence(uint64_t id, int64_t prompt) {
 
 TEST(Scheduler, ChunksAPromptAndThenDecodes) {
   Arena arena;
-  KvPool pool(kShape, 16, arena);
+  KvPool pool(kSchedulerShape, 16, arena);
   Scheduler scheduler(pool, {.token_budget = 8, .chunk = 5, .max_running = 4});
   auto s = make_sequence(1, 12);
   scheduler.submit(*s, 20);
@@ -41,7 +41,7 @@ TEST(Scheduler, ChunksAPromptAndThenDecodes) {
 
 TEST(Scheduler, RefusesWhatCanNeverFit) {
   Arena arena;
-  KvPool pool(kShape, 4, arena);
+  KvPool pool(kSchedulerShape, 4, arena);
   Scheduler scheduler(pool, {});
   auto s = make_sequence(1, 12);
   EXPECT_THROW(scheduler.submit(*s, 17), Error);
@@ -50,7 +50,7 @@ TEST(Scheduler, RefusesWhatCanNeverFit) {
 
 TEST(Scheduler, SiblingsForkThePromptInsteadOfRunningItAgain) {
   Arena arena;
-  KvPool pool(kShape, 64, arena);
+  KvPool pool(kSchedulerShape, 64, arena);
   Scheduler scheduler(pool, {.token_budget = 64, .chunk = 64, .max_running = 8});
   std::vector<std::unique_ptr<Sequence>> sequences;
   for (uint64_t i = 0; i < 3; ++i) {
@@ -80,7 +80,7 @@ TEST(Scheduler, RandomEventsStarveNobodyAndLeakNothing) {
     std::mt19937 random(seed);
     Arena arena;
     const int64_t num_pages = 8 + random() % 20;
-    KvPool pool(kShape, num_pages, arena);
+    KvPool pool(kSchedulerShape, num_pages, arena);
     const SchedulerLimits limits{.token_budget = 1 + static_cast<int64_t>(random() % 24),
                                  .chunk = 1 + static_cast<int64_t>(random() % 9),
                                  .max_running = 1 + static_cast<int64_t>(random() % 8)};
@@ -116,7 +116,7 @@ TEST(Scheduler, RandomEventsStarveNobodyAndLeakNothing) {
       for (const Work& w : batch) {
         tokens += w.count;
         ASSERT_EQ(w.begin, w.sequence->kv.length);
-        ASSERT_GE(static_cast<int64_t>(w.sequence->kv.pages.size()) * kShape.page_tokens, w.begin + w.count);
+        ASSERT_GE(static_cast<int64_t>(w.sequence->kv.pages.size()) * kSchedulerShape.page_tokens, w.begin + w.count);
       }
       ASSERT_LE(tokens, limits.token_budget);
       scheduler.computed(batch);
@@ -167,7 +167,7 @@ struct Workload {
 // A number of all batches that a scheduler makes of it: which sequences, which tokens, in which order.
 uint64_t trace_of(const Workload& w, int64_t* preemptions) {
   Arena arena;
-  KvPool pool(kShape, w.num_pages, arena);
+  KvPool pool(kSchedulerShape, w.num_pages, arena);
   Scheduler scheduler(pool, w.limits);
   std::vector<std::unique_ptr<Sequence>> sequences;
   std::vector<bool> ended(w.jobs.size());

@@ -70,6 +70,16 @@ std::vector<double> doubles(const std::vector<T>& x) {
   return doubles(std::span<const T>(x));
 }
 
+inline std::vector<double> magnitudes(std::vector<double> v) {
+  for (double& x : v) x = std::abs(x);
+  return v;
+}
+
+/// Sizes of a matrix product: m rows and n columns, each a sum of k terms; of its gradients, too.
+struct ProductSize {
+  int64_t m, n, k;
+};
+
 /// A buffer between canaries, filled with NaN: what a kernel leaves unwritten, or writes beside, is seen.
 template <class T>
 class Guarded {

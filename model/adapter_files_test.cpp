@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/io.h"
 #include "base/json.h"
+#include "formats/format_test_support.h"
 #include "formats/hf/config.h"
 #include "formats/safetensors/safetensors.h"
 #include "formats/safetensors/write.h"
@@ -23,15 +24,13 @@
 namespace tern {
 namespace {
 
-const std::string kGolden = std::string(TERN_SOURCE_DIR) + "/tests/golden/";
-
-struct Case {
+struct AdapterCase {
   std::string name, dir, base;
   Json modules;
   ModelSpec spec;  // with the adapter's
-  explicit Case(const std::string& which) : name(which), dir(kGolden + "adapters/" + which) {
+  explicit AdapterCase(const std::string& which) : name(which), dir(golden("adapters/" + which)) {
     const Json about = read_json_file(dir + "/modules.json");
-    base = kGolden + "models/" + about.at("model").get<std::string>();
+    base = golden("models/" + about.at("model").get<std::string>());
     modules = about.at("modules");
     spec = with_adapters(model_spec(read_hf_config(base + "/config.json")), config(), dir, AdapterParts::all);
   }
@@ -43,7 +42,7 @@ struct Case {
 
 std::vector<std::string> cases() {
   std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(kGolden + "adapters"))
+  for (const auto& entry : std::filesystem::directory_iterator(golden("adapters")))
     names.push_back(entry.path().filename());
   EXPECT_GE(names.size(), 12);
   return names;
@@ -52,7 +51,7 @@ std::vector<std::string> cases() {
 TEST(PeftGolden, EveryModuleHasPeftsRankAndScale) {
   for (const std::string& name : cases()) {
     SCOPED_TRACE(name);
-    const Case c(name);
+    const AdapterCase c(name);
     size_t found = 0;
     for (const AdaptedPlace& place : adapted_places(c.spec)) {
       const ModuleAdapter* a = find_adapter(c.spec.units[static_cast<size_t>(place.unit)].adapters, place.module);
@@ -69,7 +68,7 @@ TEST(PeftGolden, EveryModuleHasPeftsRankAndScale) {
 TEST(PeftGolden, LogitsAreThoseOfPeft) {
   for (const std::string& name : cases()) {
     SCOPED_TRACE(name);
-    const Case c(name);
+    const AdapterCase c(name);
     Arena arena;
     ModelWeights weights = load_weights(c.spec, c.base, DType::f32, arena);
     const ModelWeights alone = weights;
@@ -111,7 +110,7 @@ TEST(PeftGolden, WrittenAgainHasTheSameNumbersUnderTheSameNames) {
   const std::string out = testing::TempDir() + "peft_written";
   for (const std::string& name : cases()) {
     SCOPED_TRACE(name);
-    const Case c(name);
+    const AdapterCase c(name);
     Arena arena;
     ModelWeights weights = empty_weights(c.spec);
     measure_rows(c.spec, c.base, DType::f32, weights, arena);
@@ -133,8 +132,8 @@ TEST(PeftGolden, WrittenAgainHasTheSameNumbersUnderTheSameNames) {
         EXPECT_TRUE(a.dtype != DType::f32 || std::ranges::equal(a.bytes, b.bytes)) << a.name;
       }
     }
-    const Case again = [&] {
-      Case other = c;
+    const AdapterCase again = [&] {
+      AdapterCase other = c;
       other.spec = with_adapters(model_spec(read_hf_config(c.base + "/config.json")),
                                  read_peft_config(peft_config_file(out)), out, AdapterParts::all);
       return other;
@@ -153,7 +152,7 @@ TEST(PeftGolden, WrittenAgainHasTheSameNumbersUnderTheSameNames) {
 }
 
 // The adapter's file without one tensor, with one more, or with a changed one.
-std::string error_with(const Case& c, const std::function<void(std::vector<TensorToWrite>&)>& change) {
+std::string error_with(const AdapterCase& c, const std::function<void(std::vector<TensorToWrite>&)>& change) {
   const std::string out = testing::TempDir() + "peft_broken";
   write_changed_adapter(c.dir, out, change);
   Arena arena;
@@ -168,7 +167,7 @@ std::string error_with(const Case& c, const std::function<void(std::vector<Tenso
 }
 
 TEST(PeftFiles, AMissingAnUnusedAndAWrongTensorAreNamed) {
-  const Case c("names");
+  const AdapterCase c("names");
   const std::string name = "base_model.model.model.layers.1.self_attn.v_proj.lora_B.weight";
   EXPECT_EQ(error_with(c, [](auto&) {}), "accepted");
   EXPECT_NE(

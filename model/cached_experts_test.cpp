@@ -14,9 +14,7 @@
 namespace tern {
 namespace {
 
-constexpr BandSizes kSmall{.most = 1500, .least = 1};
-
-struct Case {
+struct CacheCase {
   int slots = 2;
   CachePolicy policy = CachePolicy::score;
   ReadWay way = ReadWay::direct;
@@ -24,7 +22,7 @@ struct Case {
 };
 
 StreamedModel load(const ModelSpec& spec, const std::string& path, DType dtype, const FileBands& bands,
-                   const Case& test, Arena& arena) {
+                   const CacheCase& test, Arena& arena) {
   std::vector<bool> stays;
   for (size_t i = 0; i < pass_extents(bands, dtype).size(); ++i)
     stays.push_back(static_cast<int>(random_u64({17, 5}, i) % 100) < test.percent);
@@ -35,11 +33,11 @@ StreamedModel load(const ModelSpec& spec, const std::string& path, DType dtype, 
 
 // Passes of one token, of many and of some; after each, what was wanted and what was read.
 void expect_the_bits_of_resident_weights(const ModelSpec& spec, const std::string& path, DType dtype,
-                                         const Case& test) {
+                                         const CacheCase& test) {
   SCOPED_TRACE(fmt::format("{}: {} slots, {}, {}, {} % stay", name_of(dtype), test.slots, name_of(test.policy),
                            name_of(test.way), test.percent));
   Arena arena, whole;
-  const FileBands bands = file_bands(spec, path, dtype, kSmall);
+  const FileBands bands = file_bands(spec, path, dtype, kSmallBands);
   ASSERT_GT(bands.experts.size(), 0u);
   const std::vector<CacheItem> items = expert_items(bands);
   const StreamedModel model = load(spec, path, dtype, bands, test, arena);
@@ -74,7 +72,7 @@ void expect_the_bits_of_resident_weights(const ModelSpec& spec, const std::strin
   }
 }
 
-HfConfig config_of(const char* family) {
+HfConfig mixture_config(const char* family) {
   HfConfig config = tiny_config(family);
   config.vocab_size = 201;
   return config;
@@ -83,17 +81,18 @@ HfConfig config_of(const char* family) {
 TEST(CachedExperts, LogitsAreThoseOfResidentWeightsOverFamiliesTypesAndCaches) {
   const TemporaryDirectory dir;
   for (const char* family : {"mixtral", "qwen2_moe", "qwen3_moe", "deepseek_v2", "deepseek_v3"}) {
-    const HfConfig config = config_of(family);
+    const HfConfig config = mixture_config(family);
     const ModelSpec spec = model_spec(config);
     for (const DType saved : {DType::f32, DType::bf16}) {
       SCOPED_TRACE(fmt::format("{} saved in {}", family, name_of(saved)));
       const std::string path = dir / fmt::format("{}_{}", family, name_of(saved));
       Arena arena;
       save_model(spec, config, random_weights(spec, DType::f32, arena, 3), saved, path, real_io());
-      const auto all = static_cast<int>(num_experts(file_bands(spec, path, DType::f32, kSmall)));
+      const auto all = static_cast<int>(num_experts(file_bands(spec, path, DType::f32, kSmallBands)));
       for (const DType dtype : {DType::f32, DType::bf16})
-        for (const Case& test : {Case{1}, Case{2, CachePolicy::lru}, Case{3, CachePolicy::score, ReadWay::buffered, 0},
-                                 Case{all, CachePolicy::score, ReadWay::direct, 100}})
+        for (const CacheCase& test :
+             {CacheCase{1}, CacheCase{2, CachePolicy::lru}, CacheCase{3, CachePolicy::score, ReadWay::buffered, 0},
+              CacheCase{all, CachePolicy::score, ReadWay::direct, 100}})
           expect_the_bits_of_resident_weights(spec, path, dtype, test);
     }
   }
@@ -101,12 +100,12 @@ TEST(CachedExperts, LogitsAreThoseOfResidentWeightsOverFamiliesTypesAndCaches) {
 
 TEST(CachedExperts, ADiskThatFailsNamesTheFileAndTheNextPassIsRight) {
   const TemporaryDirectory dir;
-  const HfConfig config = config_of("mixtral");
+  const HfConfig config = mixture_config("mixtral");
   const ModelSpec spec = model_spec(config);
   const std::string path = dir / "model";
   Arena arena, whole;
   save_model(spec, config, random_weights(spec, DType::f32, arena, 3), DType::bf16, path, real_io());
-  const FileBands bands = file_bands(spec, path, DType::bf16, kSmall);
+  const FileBands bands = file_bands(spec, path, DType::bf16, kSmallBands);
   const OpenedBlocks opened = open_blocks(bands.paths);
   int64_t failing = -1;
   const StreamedModel model =

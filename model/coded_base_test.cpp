@@ -19,8 +19,8 @@ namespace tern {
 namespace {
 
 // Fused layers whose parts have types of their own.
-const std::vector<WeightType> kMixed = {WeightType::q4_0, WeightType::q6_k, WeightType::q4_1,
-                                        WeightType::q4_k, WeightType::q5_1, WeightType::q8_0};
+const std::vector<WeightType> kFusedTypes = {WeightType::q4_0, WeightType::q6_k, WeightType::q4_1,
+                                             WeightType::q4_k, WeightType::q5_1, WeightType::q8_0};
 
 struct File {
   ModelSpec dense, coded;  // the same model, with adapters
@@ -60,17 +60,17 @@ struct File {
   }
 };
 
-constexpr int64_t kTokens = 21;
+constexpr int64_t kCodedTokens = 21;
 struct Pass {
   double loss;
   ModelWeights gradients;
   std::vector<Tensor*> of_adapters(const ModelSpec& spec) { return trained_tensors(spec, gradients); }
 };
 Pass pass(const ModelSpec& spec, const ModelWeights& weights, DType dtype, const Compute& c) {
-  const std::vector<int32_t> tokens = random_tokens(kTokens, spec.vocab, 1),
-                             targets = random_tokens(kTokens, spec.vocab, 2);
+  const std::vector<int32_t> tokens = random_tokens(kCodedTokens, spec.vocab, 1),
+                             targets = random_tokens(kCodedTokens, spec.vocab, 2);
   const RopeTable rope = spec.rope.kind == RopeKind::none ? RopeTable{} : rope_table(spec, 64, 64);
-  const Rows rows = make_rows(tokens, {0, 8, kTokens}, spec.rope.kind == RopeKind::none ? nullptr : &rope);
+  const Rows rows = make_rows(tokens, {0, 8, kCodedTokens}, spec.rope.kind == RopeKind::none ? nullptr : &rope);
   Pass p{0, zero_gradients(spec, dtype, c.arena)};
   p.loss = add_gradients(spec, weights, rows, targets, 0.1, p.gradients, c);
   return p;
@@ -92,7 +92,7 @@ TEST(CodedBase, GradientsHaveTheBitsOfTheDecodedModelUnderEverySet) {
   const TemporaryDirectory dir;
   const Isa before = active_isa();
   for (const DType dtype : {DType::f32, DType::bf16}) {
-    const File fused(dir, "llama", false, kMixed, dtype), tied(dir, "gpt2", true, {WeightType::q5_k}, dtype);
+    const File fused(dir, "llama", false, kFusedTypes, dtype), tied(dir, "gpt2", true, {WeightType::q5_k}, dtype);
     const File own(dir, WeightType::u3, dtype);
     for (const File* file : {&fused, &tied, &own})
       ASSERT_TRUE(std::ranges::all_of(file->coded.units, [](const Unit& u) { return u.stored.coded; }));
@@ -114,7 +114,7 @@ TEST(CodedBase, GradientsHaveTheBitsOfTheDecodedModelUnderEverySet) {
 
 TEST(CodedBase, AnAdapterThatIsNotTrainedYetLeavesTheBaseItsBits) {
   const TemporaryDirectory dir;
-  const File file(dir, "llama", true, kMixed, DType::f32);
+  const File file(dir, "llama", true, kFusedTypes, DType::f32);
   Arena arena;
   const Compute c{arena};
   const ModelSpec base = model_spec(coded_config("llama", true));
@@ -127,7 +127,7 @@ TEST(CodedBase, AnAdapterThatIsNotTrainedYetLeavesTheBaseItsBits) {
 // The slope in f64 of the decoded model against the gradient in f32 beside the coded one.
 TEST(CodedBase, GradientsAgreeWithFiniteDifferencesInF64) {
   const TemporaryDirectory dir;
-  const File file(dir, "llama", false, kMixed, DType::f32);
+  const File file(dir, "llama", false, kFusedTypes, DType::f32);
   Arena arena;
   ModelWeights coded = file.load(file.coded, DType::f32, arena);
   Pass got = pass(file.coded, coded, DType::f32, {arena, Multiply::exact});
@@ -159,7 +159,7 @@ TEST(CodedBase, TakesTheBytesOfItsBlocksAndOfItsAdapters) {
   const TemporaryDirectory dir;
   for (const DType dtype : {DType::f32, DType::bf16})
     for (const bool tied : {false, true}) {
-      const File file(dir, "llama", tied, kMixed, dtype);
+      const File file(dir, "llama", tied, kFusedTypes, dtype);
       Arena arena;
       file.load(file.coded, dtype, arena);
       int64_t bytes = 0, full = 0;
@@ -172,7 +172,7 @@ TEST(CodedBase, TakesTheBytesOfItsBlocksAndOfItsAdapters) {
 
 TEST(CodedBase, NothingStaysCodedInF64OrWhereItIsTrained) {
   const TemporaryDirectory dir;
-  const File file(dir, "llama", false, kMixed, DType::f64);
+  const File file(dir, "llama", false, kFusedTypes, DType::f64);
   EXPECT_FALSE(has_stored_matrices(file.coded));
   ModelSpec trained = file.dense;
   trained.units[1].frozen = false;

@@ -11,6 +11,7 @@
 #include "formats/safetensors/write.h"
 #include "kernels/cpu/coded_matmul.h"
 #include "kernels/dispatch.h"
+#include "model/changed_weights_testing.h"
 #include "model/check_weights.h"
 #include "model/coded_model_testing.h"
 #include "model/coded_tensors.h"
@@ -187,15 +188,6 @@ TEST(CodedDirectory, WhatStaysCodedCountsItsRowsBytes) {
   EXPECT_EQ(streamed + bands.table.extent.bytes, coded);
 }
 
-void rewrite(const std::string& dir, const std::function<void(std::vector<TensorToWrite>&)>& change) {
-  const Weights file(dir + "/model.safetensors");
-  std::vector<TensorToWrite> tensors;
-  for (size_t i = 0; i < file.size(); ++i)
-    tensors.push_back(
-        {std::string(file[i].name), *file[i].dtype, {file[i].shape.begin(), file[i].shape.end()}, file[i].bytes, {}});
-  change(tensors);
-  write_safetensors(real_io(), dir + "/model.safetensors", tensors);
-}
 TensorToWrite& named(std::vector<TensorToWrite>& tensors, const std::string& name) {
   return *std::ranges::find(tensors, name, &TensorToWrite::name);
 }
@@ -205,7 +197,7 @@ TEST(CodedDirectory, WhatIsWrongWithAFileIsNamed) {
   const std::string down = "model.layers.0.mlp.down_proj.weight";
   const auto refuses = [&](const char* words, const std::function<void(std::vector<TensorToWrite>&)>& change) {
     const Written w(dir, "llama", WeightType::lc3);
-    rewrite(w.dir, change);
+    rewrite_weights(w.dir, change);
     EXPECT_TRUE(throws(ErrorKind::bad_file, words, [&] {
       Arena arena;
       load_weights(w.spec, w.dir, DType::f32, arena);

@@ -13,11 +13,15 @@
 #include "formats/gguf/model.h"
 #include "formats/gguf/write.h"
 #include "kernels/cpu/decode.h"
+#include "model/file_bands.h"
 #include "model/gguf_slots.h"
 #include "model/model_testing.h"
 #include "model/visit_weights.h"
 
 namespace tern {
+
+/// So small that these models have many bands.
+inline constexpr BandSizes kSmallBands{.most = 1500, .least = 1};
 
 /// The logits of all positions of one sequence.
 inline Tensor logits_of(const ModelSpec& spec, const ModelWeights& weights, const std::vector<int32_t>& tokens,

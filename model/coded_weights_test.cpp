@@ -14,8 +14,8 @@
 namespace tern {
 namespace {
 
-const std::vector<WeightType> kMixed = {WeightType::q4_k, WeightType::q6_k, WeightType::q8_0, WeightType::iq4_xs,
-                                        WeightType::q5_1, WeightType::q2_k, WeightType::f16};
+const std::vector<WeightType> kMixedTypes = {WeightType::q4_k, WeightType::q6_k, WeightType::q8_0, WeightType::iq4_xs,
+                                             WeightType::q5_1, WeightType::q2_k, WeightType::f16};
 
 void expect_decoded_bits(const std::string& path, DType dtype, size_t num_tokens) {
   const ModelSpec spec = model_spec(gguf_config(Gguf(path)));
@@ -35,7 +35,7 @@ TEST(CodedWeights, LogitsAreThoseOfDecodedWeightsUnderEverySet) {
     for (const bool tied : {false, true}) {
       if (std::string(family) == "gpt2" && !tied) continue;
       const std::string path = dir / (std::string(family) + (tied ? "_tied.gguf" : ".gguf"));
-      write_coded_model(coded_config(family, tied), kMixed, path);
+      write_coded_model(coded_config(family, tied), kMixedTypes, path);
       for (const Isa isa : available_isas()) {
         force_isa(isa);
         SCOPED_TRACE(std::string(family) + (tied ? ", tied, " : ", ") + std::string(name_of(isa)));
@@ -51,7 +51,7 @@ TEST(CodedWeights, LogitsAreThoseOfDecodedWeightsUnderEverySet) {
 TEST(CodedWeights, AFusedLayerIsPiecesOfItsFilesTypesWhereTheyLie) {
   const TemporaryDirectory dir;
   const std::string path = dir / "m.gguf";
-  write_coded_model(coded_config("llama", false), kMixed, path);
+  write_coded_model(coded_config("llama", false), kMixedTypes, path);
   const Gguf file(path);
   const ModelSpec spec = model_spec(gguf_config(file));
   Arena arena;

@@ -14,9 +14,9 @@
 namespace tern {
 namespace {
 
-constexpr int64_t kTokens = 11;  // of each rank
+constexpr int64_t kTokensOfRank = 11;  // of each rank
 
-ModelSpec spec_of(const std::string& family, int64_t experts) {
+ModelSpec expert_spec(const std::string& family, int64_t experts) {
   HfConfig c = tiny_config(family);
   c.num_experts = experts;
   if (c.expert_groups > 1) c.expert_groups = 2, c.top_groups = 1;
@@ -44,20 +44,20 @@ void choose_alike(ModelWeights& w) {
     if (auto* m = std::get_if<MoeWeights>(&unit)) dense_rows(m->router).fill_zero();
 }
 
-struct Batch {
+struct RankBatch {
   std::vector<int32_t> tokens, targets;
   std::optional<RopeTable> rope;
   Rows rows;
-  Batch(const ModelSpec& spec, int rank)
-      : tokens(random_tokens(kTokens, spec.vocab, 3 + static_cast<uint64_t>(rank))),
-        targets(random_tokens(kTokens, spec.vocab, 50 + static_cast<uint64_t>(rank))) {
-    if (spec.turns()) rope = rope_table(spec, kTokens, kTokens);
-    rows = make_rows(tokens, {0, 5, kTokens}, rope ? &*rope : nullptr);
+  RankBatch(const ModelSpec& spec, int rank)
+      : tokens(random_tokens(kTokensOfRank, spec.vocab, 3 + static_cast<uint64_t>(rank))),
+        targets(random_tokens(kTokensOfRank, spec.vocab, 50 + static_cast<uint64_t>(rank))) {
+    if (spec.turns()) rope = rope_table(spec, kTokensOfRank, kTokensOfRank);
+    rows = make_rows(tokens, {0, 5, kTokensOfRank}, rope ? &*rope : nullptr);
   }
-  Batch(const Batch&) = delete;
+  RankBatch(const RankBatch&) = delete;
 };
 
-struct Case {
+struct ExpertCase {
   std::string family;
   int64_t experts;
   int ranks;
@@ -65,16 +65,16 @@ struct Case {
   double capacity = 1;  // less than what some routing needs
 };
 
-void expect_gradients_of_one(const Case& k) {
+void expect_gradients_of_one(const ExpertCase& k) {
   SCOPED_TRACE(fmt::format("{}, {} experts on {} ranks{}", k.family, k.experts, k.ranks, k.alike ? ", alike" : ""));
-  const ModelSpec spec = spec_of(k.family, k.experts);
+  const ModelSpec spec = expert_spec(k.family, k.experts);
   Arena arena;
   ModelWeights weights = random_weights(spec, DType::f64, arena, 7);
   if (k.alike) choose_alike(weights);
   ModelWeights want = zero_gradients(spec, DType::f64, arena);
   std::vector<double> losses;
   for (int r = 0; r < k.ranks; ++r) {
-    const Batch batch(spec, r);
+    const RankBatch batch(spec, r);
     losses.push_back(add_gradients(spec, weights, batch.rows, batch.targets, 0.25, want, {arena}));
   }
   with_comms(k.ranks, {.baton = true}, [&](Comm& comm) {
@@ -84,7 +84,7 @@ void expect_gradients_of_one(const Case& k) {
     drop_others(spec, comm.rank(), k.ranks, own), drop_others(spec, comm.rank(), k.ranks, got);
     RoutedRows routed;
     const ExpertRanks group{comm, k.capacity, routed};
-    const Batch batch(spec, comm.rank());
+    const RankBatch batch(spec, comm.rank());
     const double loss =
         add_gradients(spec, own, batch.rows, batch.targets, 0.25, got, {.arena = memory, .experts = &group});
     EXPECT_EQ(memory.current()[static_cast<size_t>(MemoryClass::workspace)], 0);
@@ -124,7 +124,7 @@ TEST(ExpertParallel, RanksThatGetNoRowComputeAlong) {
 }
 
 Tensor input_of(const ModelSpec& spec, DType dtype, int rank, Arena& arena) {
-  const Tensor x = arena.allocate(dtype, {kTokens, spec.width}, MemoryClass::activations);
+  const Tensor x = arena.allocate(dtype, {kTokensOfRank, spec.width}, MemoryClass::activations);
   fill_normal(x, 0.5, 9 + static_cast<uint64_t>(rank));
   return x;
 }
@@ -134,14 +134,14 @@ TEST(ExpertParallel, ForwardLeavesTheRowsOfOneRankToTheBit) {
   for (const char* family : {"mixtral", "qwen2_moe", "deepseek_v3", "gpt_oss"})
     for (const DType dtype : {DType::f32, DType::bf16})
       for (const Multiply multiply : {Multiply::exact, Multiply::fast}) {
-        const ModelSpec spec = spec_of(family, 8);
+        const ModelSpec spec = expert_spec(family, 8);
         const int u = mixture_of(spec);
         const auto at = static_cast<size_t>(u);
         with_comms(4, {.baton = true}, [&](Comm& comm) {
           Arena arena;
           ModelWeights weights = random_weights(spec, dtype, arena, 7);
           const Tensor x = input_of(spec, dtype, comm.rank(), arena);
-          const Batch batch(spec, comm.rank());
+          const RankBatch batch(spec, comm.rank());
           const Compute alone{.arena = arena, .multiply = multiply};
           const Tensor want = unit_forward(spec, u, weights.units[at], batch.rows, x, nullptr, nullptr, alone);
           drop_others(spec, comm.rank(), 4, weights);
@@ -180,7 +180,7 @@ RowsSent rows_of(const Routing& r, int64_t experts, Comm& comm) {
 // Buffers and temporaries each at their most, as the executor counts them; and messages.
 void expect_closed_forms(const std::string& family, DType dtype, Multiply multiply, int ranks, double capacity,
                          bool alike = false) {
-  const ModelSpec spec = spec_of(family, 8);
+  const ModelSpec spec = expert_spec(family, 8);
   const int u = mixture_of(spec);
   const auto at = static_cast<size_t>(u);
   with_comms(ranks, {.baton = true}, [&](Comm& comm) {
@@ -191,9 +191,9 @@ void expect_closed_forms(const std::string& family, DType dtype, Multiply multip
     RoutedRows counts;
     const ExpertRanks group{comm, capacity, counts};
     const Compute c{.arena = arena, .multiply = multiply, .experts = &group};
-    const Batch batch(spec, comm.rank());
+    const RankBatch batch(spec, comm.rank());
     const Tensor x = input_of(spec, dtype, comm.rank(), arena);
-    const CostQuery query{.tokens = kTokens,
+    const CostQuery query{.tokens = kTokensOfRank,
                           .dtype = dtype,
                           .scratch = scratch_bytes(multiply, dtype),
                           .expert = ranks,

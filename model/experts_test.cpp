@@ -7,6 +7,7 @@
 
 #include "base/io.h"
 #include "base/json.h"
+#include "base/source_dir_testing.h"
 #include "formats/hf/fields.h"
 #include "formats/safetensors/index.h"
 #include "formats/safetensors/write.h"
@@ -157,7 +158,7 @@ TEST(Experts, LayersThatPredictFurtherTokensAreNotRead) {
 
 // Many logits are equal: who wins, and what it weighs.
 TEST(Experts, EqualScoresAreChosenAsTheReferenceChooses) {
-  const std::string place = std::string(TERN_SOURCE_DIR) + "/tests/golden/routers.json";
+  const std::string place = source_dir() + "/tests/golden/routers.json";
   const Json golden = parse_json(read_text_file(place, 1 << 20), place, {});
   ASSERT_GE(golden.size(), 9u);
   for (const Json& g : golden) {

@@ -10,6 +10,7 @@
 
 #include "base/io.h"
 #include "base/json.h"
+#include "base/source_dir_testing.h"
 #include "formats/hf/fields.h"
 #include "formats/small_file.h"
 #include "model/fragment.h"
@@ -23,12 +24,11 @@
 namespace tern {
 namespace {
 
-constexpr double kLogits = 1e-5, kGradients = 1e-4;  // the bounds for f32
 constexpr uint64_t kSigns = 4;
 
 double sign(uint64_t k, uint64_t i) { return golden_bits(golden_hash(fmt::format("signs {}", k)), i) & 1 ? 1 : -1; }
 
-std::string folder_of_goldens() { return std::string(TERN_SOURCE_DIR) + "/tests/golden/families"; }
+std::string folder_of_goldens() { return source_dir() + "/tests/golden/families"; }
 
 std::vector<std::string> names() {
   std::vector<std::string> all;
@@ -126,7 +126,7 @@ void expect_gradients(const Family& f, ModelWeights& gradients) {
       EXPECT_LE(own, 1e-6 * largest) << name;
       EXPECT_TRUE(name.ends_with("k_proj.bias") || name.ends_with("key.bias")) << name;
     } else {
-      EXPECT_LE(of_file[name].error(want), kGradients) << name;
+      EXPECT_LE(of_file[name].error(want), kGradientsBound) << name;
     }
   }
   EXPECT_EQ(of_file.size(), f.golden["gradients"].size());
@@ -146,14 +146,14 @@ TEST_P(Families, LogitsAndEveryGradientInF32) {
     for (int64_t r = 0; r < logits.rows(); ++r) {
       Products p;
       for (int64_t v = 0; v < vocab; ++v) p.add(static_cast<uint64_t>(v), element(logits, r * vocab + v));
-      EXPECT_LE(p.error(f.golden["logits"][static_cast<size_t>(r)]), kLogits) << "row " << r;
+      EXPECT_LE(p.error(f.golden["logits"][static_cast<size_t>(r)]), kLogitsBound) << "row " << r;
     }
     double difference = 0, norm = 0;
     for (int64_t v = 0; v < vocab; ++v) {
       const double want = f.golden["last_logits"][static_cast<size_t>(v)].get<double>();
       difference += std::pow(element(logits, (logits.rows() - 1) * vocab + v) - want, 2), norm += want * want;
     }
-    EXPECT_LE(std::sqrt(difference / norm), kLogits);
+    EXPECT_LE(std::sqrt(difference / norm), kLogitsBound);
 
     ModelWeights gradients = zero_gradients(f.spec, DType::f32, arena);
     const double loss = add_gradients(f.spec, weights, f.rows, f.targets, 1 / f.num_targets(), gradients, c);
@@ -261,7 +261,7 @@ TEST(FamilyTable, NoOtherCodeAsksAModelForItsFamily) {
   int files = 0;
   for (const char* folder : {"apps", "base", "comm", "eval", "exec", "formats", "infer", "kernels", "model", "plan",
                              "planner", "program", "report", "spec", "train"})
-    for (const fs::directory_entry& entry : fs::recursive_directory_iterator(fs::path(TERN_SOURCE_DIR) / folder)) {
+    for (const fs::directory_entry& entry : fs::recursive_directory_iterator(fs::path(source_dir()) / folder)) {
       const std::string path = entry.path().string();
       if (!(path.ends_with(".cpp") || path.ends_with(".h")) || path.find("_test") != path.npos) continue;
       const std::string text = read_text_file(path, 1 << 24);

@@ -18,26 +18,24 @@
 namespace tern {
 namespace {
 
-constexpr BandSizes kSmall{.most = 1500, .least = 1};
-
 std::vector<bool> some_stay(size_t count, int percent, uint64_t seed) {
   std::vector<bool> stays;
   for (size_t i = 0; i < count; ++i) stays.push_back(static_cast<int>(random_u64({seed, 5}, i) % 100) < percent);
   return stays;
 }
 
-struct Case {
+struct BandCase {
   std::string path;
   DType dtype = DType::f32;
   int percent = 50;
   RingSettings ring = {.slots = 3, .threads = 2};
 };
 
-void expect_the_bits_of_resident_weights(const ModelSpec& spec, const Case& test) {
+void expect_the_bits_of_resident_weights(const ModelSpec& spec, const BandCase& test) {
   SCOPED_TRACE(fmt::format("{} % stay, {} slots, {} threads, {}", test.percent, test.ring.slots, test.ring.threads,
                            name_of(test.dtype)));
   Arena arena, whole;
-  const FileBands bands = file_bands(spec, test.path, test.dtype, kSmall);
+  const FileBands bands = file_bands(spec, test.path, test.dtype, kSmallBands);
   const std::vector<PassExtent> extents = pass_extents(bands, test.dtype);
   const std::vector<bool> stays = some_stay(extents.size(), test.percent, 17);
   const CacheSettings cache = bands.experts.empty() ? CacheSettings{} : CacheSettings{.slots = {2, 2}};
@@ -119,7 +117,7 @@ TEST(FileBands, WhatStaysAndTheRingTakeTheBytesThatAreForetold) {
   Arena some;
   save_model(spec, config, random_weights(spec, DType::f32, some, 3), DType::bf16, path, real_io());
   for (const int percent : {0, 40, 100}) {
-    const FileBands bands = file_bands(spec, path, DType::bf16, kSmall);
+    const FileBands bands = file_bands(spec, path, DType::bf16, kSmallBands);
     const std::vector<bool> stays = some_stay(pass_extents(bands, DType::bf16).size(), percent, 17);
     Arena arena;
     const StreamedModel model =
@@ -140,7 +138,7 @@ TEST(FileBands, ADiskThatFailsNamesTheFile) {
   const std::string path = dir / "model";
   Arena arena;
   save_model(spec, config, random_weights(spec, DType::f32, arena, 3), DType::bf16, path, real_io());
-  const FileBands bands = file_bands(spec, path, DType::bf16, kSmall);
+  const FileBands bands = file_bands(spec, path, DType::bf16, kSmallBands);
   const size_t count = pass_extents(bands, DType::bf16).size();
   const OpenedBlocks opened = open_blocks(bands.paths);
   const StreamedModel model = load_streamed(

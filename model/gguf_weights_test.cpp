@@ -26,12 +26,12 @@ namespace {
 
 constexpr const char* kModels[] = {"llama", "llama_tied", "mistral", "gpt2"};
 
-struct Golden {
+struct LoadedGolden {
   Arena arena;
   HfConfig config;
   ModelSpec spec;
   ModelWeights weights;
-  explicit Golden(const std::string& name)
+  explicit LoadedGolden(const std::string& name)
       : config(read_hf_config(golden("models/" + name + "/config.json"))),
         spec(model_spec(config)),
         weights(load_weights(spec, golden("models/" + name), DType::f32, arena)) {}
@@ -47,7 +47,7 @@ TEST(GgufModel, WhatIsExportedIsReadAsTheSameModelToTheBit) {
   const TemporaryDirectory dir;
   for (const char* name : kModels) {
     SCOPED_TRACE(name);
-    Golden g(name);
+    LoadedGolden g(name);
     const std::string path = dir / (std::string(name) + ".gguf");
     g.save(WeightType::f32, path);
     const Gguf file(path);
@@ -227,7 +227,7 @@ TEST(GgufModel, WhatLlamaCppFixesInItsCodeIsRefused) {
 TEST(GgufModel, RowsOfQueriesAndKeysOfLlamaAreInterleavedInTheFile) {
   const TemporaryDirectory dir;
   for (const char* name : {"llama", "gpt2"}) {
-    Golden g(name);
+    LoadedGolden g(name);
     const std::string path = dir / (std::string(name) + ".gguf");
     g.save(WeightType::f32, path);
     const Gguf file(path);
@@ -248,7 +248,7 @@ TEST(GgufModel, RowsOfQueriesAndKeysOfLlamaAreInterleavedInTheFile) {
 
 TEST(GgufModel, HalfAndQuantizedExportsReadBackAsTheirRounding) {
   const TemporaryDirectory dir;
-  Golden g("llama");
+  LoadedGolden g("llama");
   for (const auto& [type, bound] :
        {std::pair{WeightType::f16, 1e-3}, {WeightType::bf16, 4e-3}, {WeightType::q8_0, 1.0 / 254 + 1e-3}}) {
     const std::string path = dir / (std::to_string(static_cast<int>(type)) + ".gguf");
@@ -266,7 +266,7 @@ TEST(GgufModel, HalfAndQuantizedExportsReadBackAsTheirRounding) {
 
 TEST(GgufModel, ATableThatIsNotLlama3sStaysATable) {
   const TemporaryDirectory dir;
-  Golden g("llama");
+  LoadedGolden g("llama");
   g.save(WeightType::f32, dir / "m.gguf");
   std::string bytes = read_bytes(dir / "m.gguf");
   const std::vector<float> divisors = gguf_rope_divisors(g.config);
@@ -284,7 +284,7 @@ TEST(GgufModel, ATableThatIsNotLlama3sStaysATable) {
 // One change of a good file's key or tensor name, and what is said.
 TEST(GgufModelMalformed, WhatDoesNotBelongTogetherIsNamed) {
   const TemporaryDirectory dir;
-  Golden g("llama");
+  LoadedGolden g("llama");
   g.save(WeightType::f32, dir / "m.gguf");
   const std::string good = read_bytes(dir / "m.gguf");
   const auto read = [&](const std::string& from, const std::string& to, size_t skip = 0) {
@@ -323,7 +323,7 @@ TEST(GgufModelMutationsSlow, EveryMutationIsReadOrRefusedWithinItsMemory) {
   const TemporaryDirectory dir;
   std::vector<std::string> seeds;
   for (const char* name : kModels) {
-    Golden g(name);
+    LoadedGolden g(name);
     const Tokenizer tokenizer = Tokenizer::load(golden("tokenizers/sentencepiece_like/tokenizer.json"));
     GgufMetadata metadata;
     add_gguf_config(metadata, g.config);

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "base/io.h"
+#include "base/source_dir_testing.h"
 #include "formats/safetensors/index.h"
 #include "formats/safetensors/safetensors.h"
 #include "formats/safetensors/write.h"
@@ -23,9 +24,8 @@ namespace tern {
 namespace {
 
 constexpr int64_t kSteps = 10;
-constexpr double kLogits = 1e-5, kGradients = 1e-4;  // the bounds for f32
 
-struct Golden {
+struct GoldenModel {
   std::string name, dir;
   ModelSpec spec;
   Safetensors file;
@@ -34,9 +34,9 @@ struct Golden {
   Rows rows;
   double num_targets = 0;
 
-  explicit Golden(const std::string& model)
+  explicit GoldenModel(const std::string& model)
       : name(model),
-        dir(std::string(TERN_SOURCE_DIR) + "/tests/golden/models/" + model),
+        dir(source_dir() + "/tests/golden/models/" + model),
         spec(model_spec(read_hf_config(dir + "/config.json"))),
         file(dir + "/golden.safetensors"),
         rope(rope_table(spec, 64, 16)) {
@@ -64,7 +64,7 @@ struct Golden {
 
 std::vector<std::string> golden_models() {
   std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(std::string(TERN_SOURCE_DIR) + "/tests/golden/models"))
+  for (const auto& entry : std::filesystem::directory_iterator(source_dir() + "/tests/golden/models"))
     names.push_back(entry.path().filename().string());
   std::sort(names.begin(), names.end());
   return names;
@@ -82,7 +82,7 @@ double relative(const std::vector<double>& want, const std::function<double(int6
 }
 
 // Our rows of a fragment against the file's tensor `prefix + name`.
-double fragment_error(const Golden& g, const std::string& prefix, const Fragment& f, const Tensor& ours) {
+double fragment_error(const GoldenModel& g, const std::string& prefix, const Fragment& f, const Tensor& ours) {
   const int64_t width = ours.count() / ours.rows(), rows = f.row_end - f.row_begin;
   EXPECT_EQ(f.file_rows, rows);
   return relative(g.values(prefix + f.name), [&](int64_t i) {
@@ -90,7 +90,7 @@ double fragment_error(const Golden& g, const std::string& prefix, const Fragment
   });
 }
 
-std::vector<int32_t> every_row(const Golden& g) {
+std::vector<int32_t> every_row(const GoldenModel& g) {
   std::vector<int32_t> rows(g.tokens.size());
   for (size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<int32_t>(i);
   return rows;
@@ -110,7 +110,7 @@ double bf16_bound(const ModelSpec& spec, int directions) {
 class GoldenModels : public testing::TestWithParam<std::string> {};
 
 TEST_P(GoldenModels, LogitsInF32) {
-  const Golden g(GetParam());
+  const GoldenModel g(GetParam());
   for (const Multiply multiply : {Multiply::exact, Multiply::fast}) {
     Arena arena;
     const Compute c{arena, multiply};
@@ -119,12 +119,12 @@ TEST_P(GoldenModels, LogitsInF32) {
         head_logits(g.spec, weights, model_forward(g.spec, weights, g.rows, nullptr, c), every_row(g), c);
     const double error = relative(g.values("logits"), [&](int64_t i) { return element(logits, i); });
     RecordProperty("relative_error", fmt::format("{:.3g}", error));
-    EXPECT_LE(error, kLogits);
+    EXPECT_LE(error, kLogitsBound);
   }
 }
 
 TEST_P(GoldenModels, EveryGradientInF32) {
-  const Golden g(GetParam());
+  const GoldenModel g(GetParam());
   for (const Multiply multiply : {Multiply::exact, Multiply::fast}) {
     Arena arena;
     const Compute c{arena, multiply};
@@ -142,7 +142,7 @@ TEST_P(GoldenModels, EveryGradientInF32) {
       for (const Fragment& f : info.fragments) {
         const double error = fragment_error(g, "grad.", f, t);
         worst = std::max(worst, error);
-        EXPECT_LE(error, kGradients) << f.name;
+        EXPECT_LE(error, kGradientsBound) << f.name;
       }
     });
     RecordProperty("worst_relative_error", fmt::format("{:.3g}", worst));
@@ -150,7 +150,7 @@ TEST_P(GoldenModels, EveryGradientInF32) {
 }
 
 TEST_P(GoldenModels, TenAdamwSteps) {
-  const Golden g(GetParam());
+  const GoldenModel g(GetParam());
   Arena arena;
   const Compute c{arena, Multiply::fast};
   ModelWeights weights = load_weights(g.spec, g.dir, DType::f32, arena),
@@ -190,17 +190,17 @@ TEST_P(GoldenModels, TenAdamwSteps) {
         for (const int64_t begin : {int64_t{0}, 2 * third})
           EXPECT_LE(relative({want.begin() + begin, want.begin() + begin + third},
                              [&](int64_t i) { return element(t, begin + i); }),
-                    kGradients)
+                    kGradientsBound)
               << f.name << " from " << begin;
         continue;
       }
-      EXPECT_LE(fragment_error(g, "final.", f, t), kGradients) << f.name;
+      EXPECT_LE(fragment_error(g, "final.", f, t), kGradientsBound) << f.name;
     }
   });
 }
 
 TEST_P(GoldenModels, Bf16StaysWithinItsBound) {
-  const Golden g(GetParam());
+  const GoldenModel g(GetParam());
   const std::vector<double> want = g.values("logits"), theirs = g.values("logits_bf16");
   for (const Multiply multiply : {Multiply::exact, Multiply::fast}) {
     Arena arena;
@@ -250,7 +250,7 @@ struct ExportFolder {
 TEST_P(GoldenModels, AShardedExportReloadsToTheSameLogits) {
   const ExportFolder folder;
   const std::string& out = folder.path;
-  const Golden g(GetParam());
+  const GoldenModel g(GetParam());
   Arena arena;
   const Compute c{arena};
   ModelWeights weights = allocate_weights(g.spec, DType::f32, MemoryClass::weights, arena);

@@ -18,36 +18,36 @@ namespace {
 constexpr const char* kName = "model.layers.0.self_attn.q_proj.weight";
 constexpr int64_t kOut = 32, kIn = 128;
 
-struct Case {
+struct PackedCase {
   const char* file;
   HfPacking packing;
   std::optional<WeightType> type;
 };
-const Case kCases[] = {{"gptq.4-128-symmetric", HfPacking::gptq, WeightType::q4_0},
-                       {"gptq.4-64", HfPacking::gptq, WeightType::u4},
-                       {"gptq_v2.4-64", HfPacking::gptq_v2, WeightType::u4},
-                       {"gptq.4-32", HfPacking::gptq, {}},
-                       {"gptq.4-32-act-order", HfPacking::gptq, {}},
-                       {"gptq.3-64", HfPacking::gptq, WeightType::u3},
-                       {"gptq.2-64", HfPacking::gptq, WeightType::u2},
-                       {"gptq.8-128-symmetric", HfPacking::gptq, WeightType::q8_0},
-                       {"gptq.8-64", HfPacking::gptq, {}},
-                       {"awq.4-64", HfPacking::awq, WeightType::u4},
-                       {"awq.4-128", HfPacking::awq, WeightType::u4},
-                       {"compressed.4-128-symmetric", HfPacking::compressed, WeightType::q4_0},
-                       {"compressed.4-64", HfPacking::compressed, WeightType::u4},
-                       {"compressed.4-32-act-order", HfPacking::compressed, {}},
-                       {"compressed.8-128-symmetric", HfPacking::compressed, WeightType::q8_0},
-                       {"compressed.int8", HfPacking::compressed, WeightType::q8_0},
-                       {"compressed.mxfp4", HfPacking::compressed, WeightType::mxfp4},
-                       {"bitsandbytes.nf4", HfPacking::bitsandbytes, WeightType::nf4},
-                       {"bitsandbytes.nf4-nested", HfPacking::bitsandbytes, WeightType::nf4},
-                       {"bitsandbytes.nf4-128", HfPacking::bitsandbytes, WeightType::nf4}};
+const PackedCase kCases[] = {{"gptq.4-128-symmetric", HfPacking::gptq, WeightType::q4_0},
+                             {"gptq.4-64", HfPacking::gptq, WeightType::u4},
+                             {"gptq_v2.4-64", HfPacking::gptq_v2, WeightType::u4},
+                             {"gptq.4-32", HfPacking::gptq, {}},
+                             {"gptq.4-32-act-order", HfPacking::gptq, {}},
+                             {"gptq.3-64", HfPacking::gptq, WeightType::u3},
+                             {"gptq.2-64", HfPacking::gptq, WeightType::u2},
+                             {"gptq.8-128-symmetric", HfPacking::gptq, WeightType::q8_0},
+                             {"gptq.8-64", HfPacking::gptq, {}},
+                             {"awq.4-64", HfPacking::awq, WeightType::u4},
+                             {"awq.4-128", HfPacking::awq, WeightType::u4},
+                             {"compressed.4-128-symmetric", HfPacking::compressed, WeightType::q4_0},
+                             {"compressed.4-64", HfPacking::compressed, WeightType::u4},
+                             {"compressed.4-32-act-order", HfPacking::compressed, {}},
+                             {"compressed.8-128-symmetric", HfPacking::compressed, WeightType::q8_0},
+                             {"compressed.int8", HfPacking::compressed, WeightType::q8_0},
+                             {"compressed.mxfp4", HfPacking::compressed, WeightType::mxfp4},
+                             {"bitsandbytes.nf4", HfPacking::bitsandbytes, WeightType::nf4},
+                             {"bitsandbytes.nf4-nested", HfPacking::bitsandbytes, WeightType::nf4},
+                             {"bitsandbytes.nf4-128", HfPacking::bitsandbytes, WeightType::nf4}};
 
 // A tensor that is one matrix.
 Fragment whole(const std::string& name, int64_t out) { return {name, 0, out, false, 0, out}; }
 
-std::string path_of(const Case& c) { return golden("packed/" + std::string(c.file) + ".safetensors"); }
+std::string path_of(const PackedCase& c) { return golden("packed/" + std::string(c.file) + ".safetensors"); }
 ModelSpec any_spec() { return model_spec(tiny_config("llama")); }
 
 testing::AssertionResult same(std::span<const float> got, std::span<const std::byte> want) {
@@ -63,7 +63,7 @@ testing::AssertionResult same(std::span<const float> got, std::span<const std::b
 
 TEST(HfQuantizedMatrix, NumbersAndBlocksAreThoseOfTheFormatsToTheBit) {
   const ModelSpec spec = any_spec();
-  for (const Case& c : kCases) {
+  for (const PackedCase& c : kCases) {
     SCOPED_TRACE(c.file);
     const Weights file(path_of(c));
     const auto m = find_hf_quantized(spec, file, c.packing, whole(kName, kOut), kIn);
@@ -132,7 +132,7 @@ TEST(HfQuantizedMatrix, WhatDoesNotFitIsNamed) {
 
 TEST(HfQuantizedMutationsSlow, EveryMutationIsReadOrRefused) {
   std::vector<std::string> seeds;
-  for (const Case& c : kCases) seeds.push_back(read_bytes(path_of(c)));
+  for (const PackedCase& c : kCases) seeds.push_back(read_bytes(path_of(c)));
   const TemporaryDirectory dir;
   const ModelSpec spec = any_spec();
   survive_mutations(seeds,

@@ -72,7 +72,7 @@ struct Branch {
   int64_t row_begin = 0, row_end = 0, rank = 0;
   double scale = 1;       // alpha/rank, or alpha/√rank
   Tensor a = {}, b = {};  // (rank, in/pool); ((row_end - row_begin)/repeat, rank)
-  int64_t pool = 1;       // a multiplies the means of each `pool` neighbouring columns of x, instead of x
+  int64_t pool = 1;       // `a` multiplies the means of each `pool` neighbouring columns of x, instead of x
   int64_t repeat = 1;     // b's output j is added to `repeat` neighbouring columns of y, from row_begin + j·repeat on
   double dropout = 0;     // the share of a's inputs that is dropped if Compute::dropout is set
   uint64_t stream = 0;    // dropout's stream of random numbers

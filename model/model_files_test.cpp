@@ -11,6 +11,7 @@
 #include "kernels/cpu/matmul.h"
 #include "kernels/dispatch.h"
 #include "model/allocate_weights.h"
+#include "model/changed_weights_testing.h"
 #include "model/check_weights.h"
 #include "model/initial_weights.h"
 #include "model/model_testing.h"
@@ -58,18 +59,6 @@ void expect_error(const std::function<void()>& call, const std::vector<std::stri
   }
 }
 
-// The weights file with one change, written over the old one.
-void rewrite(const std::string& dir, const std::function<void(std::vector<TensorToWrite>&)>& change) {
-  const Weights file(dir + "/model.safetensors");
-  std::vector<TensorToWrite> entries;
-  for (size_t i = 0; i < file.size(); ++i) {
-    const TensorView v = file[i];
-    entries.push_back({std::string(v.name), *v.dtype, {v.shape.begin(), v.shape.end()}, v.bytes, {}});
-  }
-  change(entries);
-  write_safetensors(real_io(), dir + "/model.safetensors", entries);
-}
-
 TEST(ModelFiles, WhatIsSavedLoadsWithTheSameBits) {
   for (const char* family : {"llama", "mistral", "gpt2"})
     for (const DType dtype : {DType::f32, DType::bf16, DType::f64}) {
@@ -101,7 +90,7 @@ TEST(ModelFiles, LoadingRoundsToTheDtypeAskedFor) {
 TEST(ModelFiles, TheBareModelsNamesHarmlessBuffersAndAnEqualTiedHeadAreRead) {
   Saved s(tiny_config("gpt2"));
   static const std::vector<std::byte> mask(16 * 16);
-  rewrite(s.dir.path, [](std::vector<TensorToWrite>& entries) {
+  rewrite_weights(s.dir.path, [](std::vector<TensorToWrite>& entries) {
     std::span<const std::byte> table;
     std::vector<int64_t> shape;
     for (TensorToWrite& e : entries) {
@@ -138,7 +127,7 @@ TEST(ModelFiles, ErrorsNameFileTensorAndShapes) {
   expect_error(load(c), {"self_attn.q_proj.bias", "is missing"});
   expect_error([&] { load_weights(s.spec, s.dir.path + "/nowhere", DType::f32, s.arena); }, {"no model.safetensors"});
 
-  rewrite(s.dir.path, [](std::vector<TensorToWrite>& entries) {
+  rewrite_weights(s.dir.path, [](std::vector<TensorToWrite>& entries) {
     for (TensorToWrite& e : entries)
       if (e.name == "model.norm.weight") e.dtype = DType::i32;
   });
@@ -274,7 +263,7 @@ TEST(CheckWeights, WholeWeightsHaveNoProblem) {
 
 TEST(CheckWeights, EveryMissingMisshapedAndForeignTensorIsNamedAtOnce) {
   const Saved s(tiny_config("llama"));
-  rewrite(s.dir.path, [](std::vector<TensorToWrite>& all) {
+  rewrite_weights(s.dir.path, [](std::vector<TensorToWrite>& all) {
     std::erase_if(all, [](const TensorToWrite& t) { return t.name == "model.norm.weight"; });
     for (TensorToWrite& t : all) {
       if (t.name == "model.layers.0.self_attn.q_proj.weight") std::swap(t.shape[0], t.shape[1]), t.shape.push_back(1);

@@ -23,6 +23,9 @@
 
 namespace tern {
 
+/// How far f32 may be from a reference framework.
+inline constexpr double kLogitsBound = 1e-5, kGradientsBound = 1e-4;  // the bounds for f32
+
 /// A model of a few thousand parameters, with the family's own defaults; awkward sizes on purpose.
 inline HfConfig tiny_config(const std::string& family) {
   HfConfig c;

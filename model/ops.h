@@ -77,8 +77,8 @@ void add_gradient(const Tensor& x, const Tensor& dw);
 /// copy_columns: y (rows, n) = columns [column, column + n) of x. add_columns: those columns of y += factor·x (rows, n).
 void copy_columns(const Tensor& x, int64_t column, const Tensor& y);
 void add_columns(double factor, const Tensor& x, const Tensor& y, int64_t column);
-/// add_repeated_columns: columns column + j·repeat + i of y, for every i < repeat, += factor·column j of x. sum_columns is
-/// its backward without the factor: column j of y (rows, n) = the sum of columns column + j·repeat + i of x, in order of i.
+/// add_repeated_columns adds factor·(column j of x) to `repeat` neighbouring columns of y, from y's column `column` + j·repeat on.
+/// sum_columns is its backward without the factor: column j of y (rows, n) = the sum of those `repeat` columns of x, in order.
 void add_repeated_columns(double factor, const Tensor& x, int64_t repeat, const Tensor& y, int64_t column);
 void sum_columns(const Tensor& x, int64_t column, int64_t repeat, const Tensor& y);
 /// Columns [column, column + n) of every row of y = x (rows, n).

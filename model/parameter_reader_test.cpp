@@ -16,11 +16,11 @@
 namespace tern {
 namespace {
 
-struct Golden {
+struct GoldenFiles {
   HfConfig config;
   ModelSpec spec;
   std::string path;
-  explicit Golden(const std::string& name)
+  explicit GoldenFiles(const std::string& name)
       : config(read_hf_config(golden("models/" + name + "/config.json"))),
         spec(model_spec(config)),
         path(golden("models/" + name)) {}
@@ -43,7 +43,7 @@ TEST(ParameterReader, ReadsWhatLoadWeightsLoadsAndHoldsOneAtATime) {
   for (const char* name : {"llama", "llama_tied", "gpt2"})
     for (const bool gguf : {false, true}) {
       SCOPED_TRACE(std::string(name) + (gguf ? ", GGUF" : ""));
-      const Golden g(name);
+      const GoldenFiles g(name);
       const std::string path = gguf ? g.as_gguf(dir, {WeightType::f16, WeightType::f32}) : g.path;
       Arena whole, one;
       ModelWeights weights = load_weights(g.spec, path, DType::f32, whole);
@@ -58,13 +58,13 @@ TEST(ParameterReader, ReadsWhatLoadWeightsLoadsAndHoldsOneAtATime) {
 }
 
 TEST(ParameterReader, FilesThatDoNotBelongToTheModelAreRefusedAtOnce) {
-  const Golden g("llama"), other("gpt2");
+  const GoldenFiles g("llama"), other("gpt2");
   EXPECT_TRUE(throws(ErrorKind::bad_file, "model.embed_tokens.weight", [&] { ParameterReader(g.spec, other.path); }));
 }
 
 TEST(RoundingError, OfEachTypeStaysWithinHalfAStep) {
   const TemporaryDirectory dir;
-  const Golden g("llama");
+  const GoldenFiles g("llama");
   // Of numbers that fill ±m evenly a step of s leaves s/√12 of m/√3: s/2m. Weights are denser near 0, so a little more.
   struct Case {
     WeightType type;
@@ -91,7 +91,7 @@ TEST(RoundingError, OfEachTypeStaysWithinHalfAStep) {
 
 TEST(RoundingError, TablesHaveATypeOfTheirOwnAndRowsThatFillNoBlockAreF16) {
   const TemporaryDirectory dir;
-  const Golden g("llama");
+  const GoldenFiles g("llama");
   int64_t as_f16 = -1;
   const Gguf file(g.as_gguf(dir, {WeightType::q4_0, WeightType::q8_0}, &as_f16));
   EXPECT_EQ(file.find_tensor("token_embd.weight")->type->name, "Q8_0");

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <string>
 
+#include "base/source_dir_testing.h"
 #include "formats/hf/config.h"
 #include "formats/safetensors/safetensors.h"
 
@@ -15,7 +16,7 @@ namespace {
 
 // dev/golden/models.py: per case a tensor, the frequencies and last the attention factor; its config in the metadata.
 TEST(RopeTable, FrequenciesAreThoseOfTransformersForEveryRule) {
-  const Safetensors golden(fmt::format("{}/tests/golden/rope/rope.safetensors", TERN_SOURCE_DIR));
+  const Safetensors golden(fmt::format("{}/tests/golden/rope/rope.safetensors", source_dir()));
   ASSERT_GE(golden.size(), 11u);
   for (size_t c = 0; c < golden.size(); ++c) {
     const std::string name(golden[c].name);

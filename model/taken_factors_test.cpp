@@ -4,6 +4,7 @@
 #include "model/initial_weights.h"
 
 #include "base/error.h"
+#include "formats/format_test_support.h"
 #include "formats/hf/config.h"
 #include "formats/safetensors/safetensors.h"
 #include "model/adapter_files.h"
@@ -14,7 +15,6 @@
 namespace tern {
 namespace {
 
-const std::string kGolden = std::string(TERN_SOURCE_DIR) + "/tests/golden/";
 constexpr std::array kInits{AdapterInit::pissa, AdapterInit::olora};
 
 // scale·b·a of a branch, in f64.
@@ -54,10 +54,10 @@ TEST(TakenFactors, AndWhatIsLeftAreTheWeight) {
 }
 
 TEST(TakenFactors, AreThoseOfPeft) {
-  const std::string base = kGolden + "models/llama";
+  const std::string base = golden("models/llama");
   const PeftConfig config{.targets = {.names = {"q_proj", "v_proj", "down_proj"}}, .rank = 3, .alpha = 5};
   const ModelSpec spec = with_adapters(model_spec(read_hf_config(base + "/config.json")), config, "test");
-  const Safetensors golden(kGolden + "adapter_inits.safetensors");
+  const Safetensors of_peft(golden("adapter_inits.safetensors"));
   for (const AdapterInit init : kInits) {
     Arena arena;
     ModelWeights weights = load_weights(spec, base, DType::f32, arena);
@@ -75,7 +75,7 @@ TEST(TakenFactors, AreThoseOfPeft) {
       for (const Branch& b : linear.branches) {
         const auto place = std::ranges::find_if(
             places, [&](const AdaptedPlace& p) { return p.unit == info.unit && p.module == b.module; });
-        const auto want = golden.find(std::string(name_of(init)) + "." + place->path);
+        const auto want = of_peft.find(std::string(name_of(init)) + "." + place->path);
         if (!want) continue;
         ++found;
         const std::vector<double> change = change_of(b);
@@ -95,7 +95,7 @@ TEST(TakenFactors, AreThoseOfPeft) {
 
 // What learned beside the rest of the weight says beside the whole weight what it said.
 TEST(TakenFactors, BecomeAnAdapterOfTwiceTheRank) {
-  const std::string base = kGolden + "models/llama";
+  const std::string base = golden("models/llama");
   for (const bool stabilized : {false, true})
     for (const AdapterInit init : kInits) {
       const PeftConfig config{.targets = {.all_linear = true}, .rank = 3, .alpha = 5, .rank_stabilized = stabilized};

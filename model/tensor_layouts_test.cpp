@@ -11,7 +11,7 @@ namespace tern {
 namespace {
 
 // Sizes that 2 and 4 ranks divide.
-ModelSpec spec_of(const std::string& family, bool tied = true) {
+ModelSpec layouts_spec(const std::string& family, bool tied = true) {
   HfConfig c = tiny_config(family);
   c.tie_word_embeddings = tied;
   c.num_attention_heads = 8, c.intermediate_size = 48, c.vocab_size = 1024;  // tables outweigh the rows
@@ -47,7 +47,7 @@ class TensorLayouts : public testing::TestWithParam<std::tuple<const char*, int>
 
 TEST_P(TensorLayouts, TheCheapestIsMegatrons) {
   const auto& [family, ranks] = GetParam();
-  const ModelSpec spec = spec_of(family);
+  const ModelSpec spec = layouts_spec(family);
   const DerivedLayouts d = derive_layouts(spec, {.ranks = ranks, .rows = 24, .sequences = 1});
   expect_the_table(spec, d.parameters, ranks);
   for (const ParameterLayout& p : d.parameters) EXPECT_EQ(p.kept, p.used) << p.name;
@@ -57,7 +57,7 @@ TEST_P(TensorLayouts, TheCheapestIsMegatrons) {
 
 TEST_P(TensorLayouts, ShapesAloneGiveTheSame) {
   const auto& [family, ranks] = GetParam();
-  const ModelSpec spec = spec_of(family);
+  const ModelSpec spec = layouts_spec(family);
   expect_the_table(spec, alternating_layouts(spec, ranks), ranks);
 }
 
@@ -67,23 +67,23 @@ INSTANTIATE_TEST_SUITE_P(Families, TensorLayouts,
                                           testing::Values(2, 4)));
 
 TEST(DerivedLayouts, RowsStayWholeWhereNormsMay) {
-  const DerivedLayouts d = derive_layouts(spec_of("llama"), {.ranks = 4, .rows = 24, .all_in_parts = false});
+  const DerivedLayouts d = derive_layouts(layouts_spec("llama"), {.ranks = 4, .rows = 24, .all_in_parts = false});
   for (size_t u = 1; u < d.rows.size(); ++u) EXPECT_EQ(d.rows[u], whole()) << u;
 }
 
 // Megatron splits every table of tokens by the vocabulary. A table that the head does not share is cheaper by columns: an exchange
 // of columns for rows sends an n-th of what a sum does.
 TEST(DerivedLayouts, ATableOfItsOwnLiesByColumns) {
-  const ModelSpec spec = spec_of("llama", false);
+  const ModelSpec spec = layouts_spec("llama", false);
   const DerivedLayouts d = derive_layouts(spec, {.ranks = 4, .rows = 24}),
-                       tied = derive_layouts(spec_of("llama"), {.ranks = 4, .rows = 24});
+                       tied = derive_layouts(layouts_spec("llama"), {.ranks = 4, .rows = 24});
   EXPECT_EQ(d.parameters[0].name, "embed.tokens");
   EXPECT_EQ(d.parameters[0].kept, split(1));
   EXPECT_EQ(tied.forward_bytes - d.forward_bytes, 3 * 24 * spec.width * 2 * 3 / 4);
 }
 
 TEST(DerivedLayouts, ManyRowsGatherWeightsAndFewDoNot) {
-  const ModelSpec spec = spec_of("llama", false);
+  const ModelSpec spec = layouts_spec("llama", false);
   // Rows of many whole sequences outweigh the weights: each rank takes its own and gathers the matrices (ZeRO 3).
   const DerivedLayouts many = derive_layouts(spec, {.ranks = 4, .rows = 64 * 512, .sequences = 64});
   for (const ParameterLayout& p : many.parameters) EXPECT_EQ(p.used, whole()) << p.name;
@@ -98,7 +98,7 @@ TEST(DerivedLayouts, ManyRowsGatherWeightsAndFewDoNot) {
 }
 
 TEST(DerivedLayouts, BytesAreTheClosedForm) {
-  const ModelSpec spec = spec_of("llama");
+  const ModelSpec spec = layouts_spec("llama");
   const int64_t n = 4, rows = 24, unit = (n - 1) * rows * spec.width * 2;  // a gather of the rows by all, in bf16
   const DerivedLayouts d = derive_layouts(spec, {.ranks = 4, .rows = rows});
   const int64_t units = 2 * spec.layers;
@@ -110,7 +110,7 @@ TEST(DerivedLayouts, BytesAreTheClosedForm) {
 
 // Both ends may use a tied table in unlike ways, and each is told.
 TEST(DerivedLayouts, ATiedTableIsToldAtBothEnds) {
-  const ModelSpec spec = spec_of("llama");
+  const ModelSpec spec = layouts_spec("llama");
   const DerivedLayouts d = derive_layouts(spec, {.ranks = 4, .rows = 64 * 512, .sequences = 64});
   ASSERT_EQ(d.parameters.front().name, "embed.tokens");
   ASSERT_EQ(d.parameters.back().name, "embed.tokens");
@@ -129,14 +129,14 @@ TEST(DerivedLayouts, WhatCannotBeIsRefused) {
     }
     return "";
   };
-  const ModelSpec spec = spec_of("llama");
+  const ModelSpec spec = layouts_spec("llama");
   EXPECT_NE(message(spec, {.ranks = 1, .rows = 8}).find("at least two ranks"), std::string::npos);
   EXPECT_NE(message(spec, {.ranks = 2, .rows = 9, .sequences = 2}).find("whole sequences"), std::string::npos);
   EXPECT_NE(message(spec, {.ranks = 8, .rows = 24})
                 .find("layer 0 has 8 heads and 4 key/value heads, a micro-batch has 1 sequence"),
             std::string::npos);
-  EXPECT_NE(message(spec_of("mixtral"), {.ranks = 2, .rows = 8}).find("layer 0 has experts"), std::string::npos);
-  EXPECT_NE(message(spec_of("bert"), {.ranks = 2, .rows = 8}).find("an encoder"), std::string::npos);
+  EXPECT_NE(message(layouts_spec("mixtral"), {.ranks = 2, .rows = 8}).find("layer 0 has experts"), std::string::npos);
+  EXPECT_NE(message(layouts_spec("bert"), {.ranks = 2, .rows = 8}).find("an encoder"), std::string::npos);
   ModelSpec frozen = spec;
   frozen.units[3].frozen = true;
   EXPECT_NE(message(frozen, {.ranks = 2, .rows = 8}).find("layer 1 is frozen"), std::string::npos);

@@ -23,17 +23,17 @@ HfConfig config_of(const std::string& family, int64_t keys = 8) {
   return c;
 }
 
-struct Batch {
+struct TensorBatch {
   std::vector<int32_t> tokens, targets;
   std::optional<RopeTable> rope;
   Rows rows;
-  Batch(const ModelSpec& spec, int64_t count) : tokens(random_tokens(count, spec.vocab, 3)) {
+  TensorBatch(const ModelSpec& spec, int64_t count) : tokens(random_tokens(count, spec.vocab, 3)) {
     targets = random_tokens(count, spec.vocab, 4);
     targets[1] = -1;
     if (spec.turns()) rope = rope_table(spec, count, count);
     rows = make_rows(tokens, {0, 5, count}, rope ? &*rope : nullptr);
   }
-  Batch(const Batch&) = delete;
+  TensorBatch(const TensorBatch&) = delete;
 };
 
 struct Result {
@@ -42,7 +42,7 @@ struct Result {
   ModelWeights gradients;
 };
 
-Result on_one_rank(const ModelSpec& spec, const Batch& batch, DType dtype, double scale) {
+Result on_one_rank(const ModelSpec& spec, const TensorBatch& batch, DType dtype, double scale) {
   Result r;
   const ModelWeights weights = random_weights(spec, dtype, r.arena, 7);
   r.gradients = zero_gradients(spec, dtype, r.arena);
@@ -59,7 +59,7 @@ void take_parts(const ModelSpec& spec, ModelWeights& whole, ModelWeights& own, i
 }
 
 // The gradients that ranks have in parts, put together; where several hold the same, they are asked to be equal.
-Result on_ranks(const ModelSpec& spec, const Batch& batch, DType dtype, double scale, int ranks) {
+Result on_ranks(const ModelSpec& spec, const TensorBatch& batch, DType dtype, double scale, int ranks) {
   Result all;
   all.gradients = zero_gradients(spec, dtype, all.arena);
   std::mutex one_at_a_time;
@@ -93,7 +93,7 @@ Result on_ranks(const ModelSpec& spec, const Batch& batch, DType dtype, double s
 }
 
 void expect_gradients_of_one(const std::string& name, const ModelSpec& spec, DType dtype, double bound) {
-  const Batch batch(spec, 13);
+  const TensorBatch batch(spec, 13);
   Result want = on_one_rank(spec, batch, dtype, 0.25);
   for (const int ranks : {2, 4, 8}) {
     SCOPED_TRACE(name + " on " + std::to_string(ranks));
@@ -166,7 +166,7 @@ TEST(TensorParallel, APartOfEveryWeightPutTogetherIsTheWholeToTheBit) {
 void expect_bytes(const ModelSpec& spec, DType dtype, Multiply multiply, Comm& comm) {
   const int ranks = comm.size();
   const ModelSpec part = tensor_part(spec, ranks);
-  const Batch batch(spec, 16);
+  const TensorBatch batch(spec, 16);
   Arena arena;
   const ModelWeights weights = random_weights(part, dtype, arena, 1);
   ModelWeights gradients = zero_gradients(part, dtype, arena);

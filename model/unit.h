@@ -1,6 +1,6 @@
 #pragma once
 // The forward and the two backward passes of each unit, written once for training and inference. f32 and
-// bf16 run on the CPU kernels, f64 on their plain twins. T tokens of a ragged batch; D width.
+// bf16 run on the CPU kernels, f64 as model/ops.h says. T tokens of a ragged batch; D width.
 
 #include <cstdint>
 #include <span>
@@ -36,7 +36,7 @@ double head_forward_loss(const ModelSpec&, const HeadWeights&, const Rows&, cons
 /// -log p(target) per row (0 where target < 0), tile by tile and without gradients, for evaluation.
 std::vector<double> head_losses(const ModelSpec&, WeightSource, const Tensor& x_TD, std::span<const int32_t> targets,
                                 const Compute&);
-/// Logits (rows.size(), V) of the rows of x that `rows` numbers, in f32 (f64 if x is f64).
+/// Logits (rows.size(), V) of some rows of x, in f32 (f64 if x is f64). `rows`: the indices of those rows.
 Tensor head_logits(const ModelSpec&, WeightSource, const Tensor& x_TD, std::span<const int32_t> rows, const Compute&);
 
 /// The whole forward pass, which keeps nothing for a backward pass; for scores of texts, embeddings and calibration.

@@ -26,7 +26,7 @@ void attention_weight_branch(const AttentionSpec& u, const AttentionWeights& w, 
 /// Attention's part of thread_memory.
 ThreadBytes attention_thread_bytes(const AttentionSpec&, const ThreadWork&);
 
-// Latent attention (model/latent.cpp): computes the rows of queries, keys and values that attention reads, and the gradients of this step.
+// Latent attention (model/latent.cpp): computes the rows of queries, keys and values that attention reads; backward, the gradients of that.
 void latent_forward(const AttentionSpec& u, const LatentWeights& w, Tensor normed_TD, const Tensor& qkv_TC,
                     LatentSaved* saved, const Compute&);
 LatentSaved allocate_latent(const AttentionSpec& u, int64_t rows, DType, const Compute&);

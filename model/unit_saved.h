@@ -23,7 +23,7 @@ struct EmbedSaved {
   Tensor x_TD, mean_T, rstd_T;
 };
 struct LatentSaved {
-  Tensor query_TR, query_rstd, kv_TR, kv_rstd;  // kept: narrow rows (R wide) before their norms; kv_TR: rotated key too
+  Tensor query_TR, query_rstd, kv_TR, kv_rstd;  // kept: narrow rows (R wide) before their norms; kv_TR: before rope too
   Tensor dquery_TR, dkv_TR, dquery_norm, dkv_norm;  // left for backward_weight: gradients of rows and of norm weights
 };
 struct AttentionSaved {

@@ -1,7 +1,7 @@
 #pragma once
-// Where a pass gets the units' weights from. It holds a lease on one unit's weights while
-// it runs the unit, so that weights that are gathered from other ranks or read from a disk
-// take memory for that time only. For resident weights acquire and release do nothing.
+// Where a pass gets the units' weights from. A pass holds a lease on a unit's weights while
+// it runs the unit, so that weights that are read from a disk take memory for that time only.
+// For weights that stay in memory acquire and release do nothing.
 
 #include <utility>
 

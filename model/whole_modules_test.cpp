@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/io.h"
+#include "base/source_dir_testing.h"
 #include "formats/hf/config.h"
 #include "formats/safetensors/safetensors.h"
 #include "formats/safetensors/write.h"
@@ -30,8 +31,8 @@ struct WholeCase {
   PeftConfig config;
   ModelSpec spec;
   WholeCase(const std::string& name, const std::string& of)
-      : dir(std::string(TERN_SOURCE_DIR) + "/tests/golden/adapters/" + name),
-        base(std::string(TERN_SOURCE_DIR) + "/tests/golden/models/" + of),
+      : dir(source_dir() + "/tests/golden/adapters/" + name),
+        base(source_dir() + "/tests/golden/models/" + of),
         model(read_hf_config(base + "/config.json")),
         config(read_peft_config(peft_config_file(dir))),
         spec(with_adapters(model_spec(model), config, dir, AdapterParts::all)) {}
@@ -201,7 +202,7 @@ TEST(WholeModules, ThoseThatAreTrainedAreReadAsPeftsAre) {
       {"gpt2", {"wte", "wpe", "ln_f", "lm_head"}}};
   for (const auto& [of, saved] : cases) {
     SCOPED_TRACE(std::string(of) + " " + saved.back());
-    const std::string base = std::string(TERN_SOURCE_DIR) + "/tests/golden/models/" + of;
+    const std::string base = source_dir() + "/tests/golden/models/" + of;
     const ModelSpec model = model_spec(read_hf_config(base + "/config.json"));
     PeftConfig config;
     config.targets.all_linear = true, config.rank = 2, config.alpha = 2, config.saved = saved;
@@ -232,7 +233,7 @@ TEST(WholeModules, WhatIsTrainedTogetherIsNamedTogether) {
     PeftConfig config;
     config.targets.all_linear = targets.empty(), config.targets.names = std::move(targets);
     config.rank = 2, config.saved = std::move(saved);
-    const HfConfig model = read_hf_config(std::string(TERN_SOURCE_DIR) + "/tests/golden/models/" + of + "/config.json");
+    const HfConfig model = read_hf_config(source_dir() + "/tests/golden/models/" + of + "/config.json");
     try {
       with_saved_modules(with_adapters(model_spec(model), config, "x", AdapterParts::all), config, "--save-modules");
     } catch (const Error& e) { return std::string(e.what()); }

@@ -30,7 +30,7 @@ struct UnitFacts {
   int64_t forward_workspace = 0, unsaved_workspace = 0, backward_workspace = 0;
   bool remade_by_attention = false, remade_by_full = false;  // whether Recompute::attention, ::full recomputes it
   bool shares_table = false;       // reads the embedding's table (tied head, bridge); in a pipeline: has a copy
-  int64_t own_table_gradient = 0;  // elements (spec/unit_cost.h); counted only with one stage and without bytes_of
+  int64_t own_table_gradient = 0;  // own_table_gradient (spec/unit_cost.h): more gradients, if there is one stage
 };
 
 /// Costs of a model's layers under one mesh and micro-batch size. The referenced objects must outlive a LayerCosts.
@@ -38,7 +38,7 @@ class LayerCosts {
  public:
   /// `other_groups`: the cluster has nodes of other types, so the first and the last stage may lie in different nodes
   /// even if this machine is one node. `bytes_of`: a framework. If has_own_bytes is true of the framework, its formulas
-  /// count the bytes of weights, states and activations; times of moving them follow.
+  /// count the bytes of weights, states and activations, and transfers take the time of these bytes.
   LayerCosts(const ModelSpec&, const TrainJob&, const Machine&, const Mesh&, int64_t micro_batch,
              bool other_groups = false, std::optional<Framework> bytes_of = {}, FrameworkRun run = {});
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "base/source_dir_testing.h"
 #include "hardware/rates.h"
 #include "plan/comm_cost.h"
 #include "plan/legality.h"
@@ -13,10 +14,10 @@ namespace tern {
 namespace {
 
 Machine h100(const char* file = "h100-node.toml") {
-  return machine_of(read_cluster(std::string(TERN_SOURCE_DIR "/examples/hardware/") + file), 0);
+  return machine_of(read_cluster(source_dir() + "/examples/hardware/" + file), 0);
 }
 
-struct Case {
+struct LayerCase {
   ModelSpec spec = *preset_model("llama-2-7b");
   TrainJob job{.batch = 64, .seq = 4096};
   Machine machine = h100();
@@ -51,7 +52,7 @@ TEST(Layers, AreBlocksAndEqualOnesShareAKind) {
 // The first and the last stage exchange the gradient of their table; in one node that is no matter of the network.
 TEST(TiedHead, ItsGradientLeavesTheNodeOnlyWhereThereAreSeveral) {
   const auto head = [](double network, int64_t nodes, bool other_groups) {
-    Case c;
+    LayerCase c;
     c.spec = *preset_model("gpt2-xl");
     c.job = {.batch = 64, .seq = 1024};
     c.mesh.data = 4;
@@ -79,7 +80,7 @@ void expect_shared(int64_t bytes, int64_t copies, int64_t per_element, int64_t e
 TEST(Zero, PersistentBytesAreThePublishedOnes) {
   for (const auto& [gradients, g] : {std::pair{DType::bf16, 2}, {DType::f32, 4}})
     for (const int64_t n : {2, 4, 8}) {
-      Case c;
+      LayerCase c;
       c.job.gradients = gradients;
       c.mesh.data = n;
       const int64_t p = block_parameters(c.spec);
@@ -97,7 +98,7 @@ TEST(Zero, PersistentBytesAreThePublishedOnes) {
 
 // To the byte: what spec/owner.h deals, unit by unit.
 TEST(Zero, SharesAreTheWidestThatAreDealt) {
-  Case c;
+  LayerCase c;
   for (const int64_t n : {2, 3, 8}) {
     c.mesh.data = n;
     int64_t elements = 0;
@@ -112,7 +113,7 @@ TEST(Zero, SharesAreTheWidestThatAreDealt) {
 // Traffic in elements: 2Ψ for stages 0 to 2 (all-reduce, or reduce-scatter and gather), 3Ψ for stage 3, when links have
 // no latency and gradients are as wide as weights.
 TEST(Zero, TrafficIsTwoAndThreeTimesTheParameters) {
-  Case c;
+  LayerCase c;
   c.job.gradients = DType::bf16;
   c.mesh.data = 8;
   c.machine.levels[0].latency_ps = 0;
@@ -127,7 +128,7 @@ TEST(Zero, TrafficIsTwoAndThreeTimesTheParameters) {
 }
 
 TEST(Zero, GathersThatComputeDoesNotHideShow) {
-  Case c;
+  LayerCase c;
   c.mesh.data = 8;
   c.job.seq = 128;
   const CostVector plain = c.cost({.zero = 0}), sharded = c.cost({.zero = 3});
@@ -142,7 +143,7 @@ TEST(Zero, GathersThatComputeDoesNotHideShow) {
 // Twin: what a block holds, summed by hand. Bytes per token of a llama-2 block in bf16: attention x 2D, rstd 4, qkv 6D,
 // context 2D, lse 4H; mlp x 2D, rstd 4, up 4F.
 TEST(Activations, HeldBytesAreTheHandSum) {
-  Case c;
+  LayerCase c;
   const int64_t T = 4096, D = 4096, H = 32, F = 11008;
   const int64_t attention = 4 + 6 * D + 2 * D + 4 * H, mlp = 4 + 4 * F;
   EXPECT_EQ(c.cost({}).held[0], T * (2 * D + attention + 2 * D + mlp));
@@ -150,13 +151,13 @@ TEST(Activations, HeldBytesAreTheHandSum) {
   EXPECT_EQ(c.cost({.recompute = Recompute::full}).held[0], T * (2 * D + 2 * D));
   // Tensor ranks share all of it: the linears' part by heads and widths, the norms' part by rows.
   for (const int64_t t : {2, 4, 8}) {
-    Case split = c;
+    LayerCase split = c;
     split.mesh.tensor = t;
     EXPECT_EQ(split.cost({}).held[0] * t, c.cost({}).held[0]);
     EXPECT_EQ(split.cost({.recompute = Recompute::full}).held[0] * t, T * 4 * D);
   }
   // Context ranks share the tokens.
-  Case ring = c;
+  LayerCase ring = c;
   ring.mesh.context = 4;
   EXPECT_EQ(ring.cost({}).held[0] * 4, c.cost({}).held[0]);
   // On the host, the device holds two layers' worth on their way.
@@ -170,7 +171,7 @@ TEST(Activations, HeldBytesAreTheHandSum) {
 // Korthikanti et al. 2023, arXiv:2205.05198, counts sbh·34/t for a block with dropout that keeps every input; ours
 // keeps neither the norms' outputs (2 + 2), nor the activation's (8), nor masks (1 + 1), and has statistics instead.
 TEST(Activations, OfAGptBlockAreLessThanTheTextbookSum) {
-  Case c;
+  LayerCase c;
   c.spec = *preset_model("gpt2-xl");
   c.job.seq = 1024;
   const int64_t sbh = 1024 * 1600, statistics = 1024 * (8 + 8 + 4 * 25);
@@ -180,7 +181,7 @@ TEST(Activations, OfAGptBlockAreLessThanTheTextbookSum) {
 }
 
 TEST(Recompute, AddsTheForwardItRepeats) {
-  Case c;
+  LayerCase c;
   const CostVector none = c.cost({}), full = c.cost({.recompute = Recompute::full}),
                    some = c.cost({.recompute = Recompute::attention});
   EXPECT_EQ(none.recompute, 0);
@@ -192,7 +193,7 @@ TEST(Recompute, AddsTheForwardItRepeats) {
 }
 
 TEST(Time, IsNearTheModelsFlops) {
-  Case c;
+  LayerCase c;
   const CostVector v = c.cost({});
   const double flops = 6.0 * double(block_parameters(c.spec)) * 4096 + 12.0 * 4096 * 4096 * 4097 / 2;
   const double seconds = double(v.forward + v.backward + v.weight) * 1e-12;
@@ -202,7 +203,7 @@ TEST(Time, IsNearTheModelsFlops) {
 
 // Twin: 2·12 bytes of states, 4 of the gradient, 2 of the weight.
 TEST(Time, AnUpdateMovesItsBytesAtItsOwnRate) {
-  Case c;
+  LayerCase c;
   c.machine.device.update = {{DType::f32, 1e9}, {DType::bf16, 3e9}};
   const auto bytes = static_cast<double>(block_parameters(c.spec)) * (2 * 12 + 4 + 2);
   EXPECT_EQ(c.cost({}).update, ps_of(bytes, 3e9) + c.machine.device.launch_ps);
@@ -210,7 +211,7 @@ TEST(Time, AnUpdateMovesItsBytesAtItsOwnRate) {
 
 // Heads of 64 at half of the pace of those of 128: what a block takes more is its attention's.
 TEST(Time, AttentionIsThatOfTheModelsHeads) {
-  Case c;
+  LayerCase c;
   const auto forward = [&](double at_64, double at_128) {
     AttentionRates r{at_64, at_64};
     c.machine.device.attention_of = {{DType::bf16, 64, r}};
@@ -239,7 +240,7 @@ TEST(Time, MoreBandwidthIsNeverSlowerAndLongerIsNeverFaster) {
         for (const Mesh& mesh : {Mesh{.data = 8, .expert = 8}, Mesh{.tensor = 4, .data = 2, .expert = 2},
                                  Mesh{.tensor = 2, .context = 2, .data = 2, .expert = 2, .expert_tensor = 2},
                                  Mesh{.context = 4, .data = 2, .ulysses = true}}) {
-          Case c;
+          LayerCase c;
           c.spec = *preset_model(model);
           c.mesh = mesh;
           c.job.seq = 512;
@@ -254,7 +255,7 @@ TEST(Time, MoreBandwidthIsNeverSlowerAndLongerIsNeverFaster) {
               EXPECT_LE(sum(c.cost(s, layer)), before) << model << " zero " << zero << " layer " << layer;
               *rate = was;
             }
-            Case longer = c, wider = c;
+            LayerCase longer = c, wider = c;
             longer.job.seq = 1024;
             wider.micro_batch = 2;
             EXPECT_GE(sum(longer.cost(s, layer)), before);
@@ -285,7 +286,7 @@ TEST(Collectives, AreTheTextbooks) {
 }
 
 TEST(Context, ARingHidesItsTransfersBehindLongSequences) {
-  Case c;
+  LayerCase c;
   c.job.seq = 65536;
   const int64_t alone = c.cost({}).forward;
   c.mesh.context = 8;
@@ -296,7 +297,7 @@ TEST(Context, ARingHidesItsTransfersBehindLongSequences) {
 }
 
 TEST(Experts, ReplicasOfExpertsAreFewer) {
-  Case c;
+  LayerCase c;
   c.spec = *preset_model("mixtral-8x7b");
   c.mesh = {.data = 8, .expert = 8};
   const UnitCost moe = unit_cost(c.spec.units[2], {.expert = 8});
@@ -307,7 +308,7 @@ TEST(Experts, ReplicasOfExpertsAreFewer) {
 }
 
 TEST(TiedTables, ACopyIsHeldWhereStagesPart) {
-  Case c;
+  LayerCase c;
   c.spec = *preset_model("gpt2");
   c.job.seq = 1024;
   c.mesh.data = 2;
@@ -321,7 +322,7 @@ TEST(TiedTables, ACopyIsHeldWhereStagesPart) {
 }
 
 TEST(Frozen, LayersSynchroniseTheirAdaptersAlone) {
-  Case c;
+  LayerCase c;
   c.mesh.data = 8;
   const int64_t full = c.cost({}).persistent[0];
   c.spec = with_adapters(c.spec, 8);
@@ -333,7 +334,7 @@ TEST(Frozen, LayersSynchroniseTheirAdaptersAlone) {
 }
 
 TEST(Legality, SaysTheRule) {
-  Case c;
+  LayerCase c;
   const auto rule = [&](const Mesh& m, int64_t micro = 1) { return why_illegal(c.spec, c.job, c.machine, m, micro); };
   EXPECT_EQ(rule({.tensor = 8}), "");
   EXPECT_EQ(rule({.tensor = 3}), "tensor 3: does not divide 32 heads");

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/io.h"
+#include "base/source_dir_testing.h"
 #include "base/text.h"
 #include "formats/hf/config.h"
 #include "hardware/cluster.h"
@@ -139,7 +140,7 @@ TEST(PublishedMemory, IsOursWithinTenPercentOrTheTableSaysWhyNot) {
 }
 
 TEST(PublishedMemory, TheTableHasTheseNumbers) {
-  const std::string page = real_io().read(TERN_SOURCE_DIR "/docs/memory-figures.md");
+  const std::string page = real_io().read(source_dir() + "/docs/memory-figures.md");
   size_t rows = 0;
   for (const std::string_view line : split(page, '\n'))
     if (line.starts_with("| M")) ++rows;

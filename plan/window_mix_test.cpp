@@ -70,12 +70,12 @@ Cut brute_cut(const std::vector<LengthCount>& rows, const AttentionSpec& a, int6
   return {pairs / tokens * static_cast<double>(seq), split / draws};
 }
 
-struct Case {
+struct MixCase {
   const char* name;
   std::vector<LengthCount> rows;
   int64_t seq;
 };
-const std::vector<Case> kAwkward{
+const std::vector<MixCase> kAwkward{
     {"ones", {{1, 5}}, 7},
     {"all as long as a window", {{8, 3}}, 8},
     {"windows and double windows", {{8, 3}, {16, 1}, {40, 2}}, 8},
@@ -90,7 +90,7 @@ const std::vector<Case> kAwkward{
 };
 
 TEST(WindowMix, PackedPairsAndSplitsAreThoseOfBruteForce) {
-  for (const Case& c : kAwkward)
+  for (const MixCase& c : kAwkward)
     for (const AttentionSpec& a : {causal(), causal(3), causal(1), causal(50), both_ways()}) {
       const WindowMix mix(sequence_lengths(c.rows), Batching::packed);
       const Cut want = brute_cut(c.rows, a, c.seq);
@@ -143,7 +143,7 @@ TEST(WindowMix, LengthsEqualToSeqAreNoLengths) {
 }
 
 TEST(WindowMix, PaddedSharesAreThoseOfBruteForce) {
-  for (const Case& c : kAwkward) {
+  for (const MixCase& c : kAwkward) {
     const WindowMix mix(sequence_lengths(c.rows), Batching::padded);
     int64_t sequences = 0, kept = 0, cut = 0, pairs = 0;
     for (const auto& [length, count] : c.rows)

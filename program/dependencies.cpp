@@ -58,14 +58,13 @@ struct Finder {
   }
 
   void births_and_waits() {
-    std::map<std::tuple<int, BufferKind, int, int, Tier>, int> born;
-    const auto key = [](int rank, const Buffer& b) { return std::tuple{rank, b.kind, b.unit, b.micro, b.tier}; };
+    std::map<BufferKey, int> born;
     for (int k = 0; k < count; ++k) {
       const Instruction& i = program.instructions[k];
       for (const Buffer& b : i.reads)
-        if (const auto it = born.find(key(i.rank, b)); it != born.end()) arc(k, it->second);
-      for (const BufferBytes& b : i.allocates) born[key(i.rank, b.buffer)] = k;
-      for (const Buffer& b : i.frees) born.erase(key(i.rank, b));
+        if (const auto it = born.find(buffer_key(i.rank, b)); it != born.end()) arc(k, it->second);
+      for (const BufferBytes& b : i.allocates) born[buffer_key(i.rank, b.buffer)] = k;
+      for (const Buffer& b : i.frees) born.erase(buffer_key(i.rank, b));
       for (const int w : i.waits) {
         if (w >= 0 && w < count)
           arc(k, w);

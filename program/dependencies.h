@@ -4,11 +4,16 @@
 
 #include <cstdint>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "program/program.h"
 
 namespace tern {
+
+/// A buffer of a rank: rank, kind, unit, micro-batch, tier.
+using BufferKey = std::tuple<int, BufferKind, int, int, Tier>;
+inline BufferKey buffer_key(int rank, const Buffer& b) { return {rank, b.kind, b.unit, b.micro, b.tier}; }
 
 /// The graph of a Program; instructions are numbered by their place in the list.
 struct Dependencies {

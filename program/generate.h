@@ -14,7 +14,7 @@ Placement placement_of(const ModelSpec&, std::span<const CostQuery> micro_batche
                        const UpdateConfig& = update_config(UpdateRule::adamw));
 
 /// One optimizer step with gradient accumulation. Each micro-batch runs the FORWARD of every unit, then, from the head to the
-/// embedding, BACKWARD_INPUT and BACKWARD_WEIGHT of each unit. The step ends as in `lower`. All layers have one mode of recomputation.
+/// embedding, each unit's BACKWARD_INPUT (but the embedding's) and BACKWARD_WEIGHT. The step ends as in `lower`. All layers have one mode of recomputation.
 /// Recompute  A recomputed unit's FORWARD keeps only the output; RECOMPUTE runs the same forward again and keeps `saved`. `attention`
 ///            recomputes units that hold an attention, `full` also MLPs and mixtures of experts (is_recomputed, spec/recompute.h).
 ///            The inputs of all units are kept, so each unit is recomputed from its own input.

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "program/checksum.h"
+#include "program/faults_testing.h"
 #include "program/generate.h"
 #include "program/placement_testing.h"
 #include "program/plan_program.h"
@@ -365,13 +366,7 @@ TEST(Lower, TracesEveryRankOnItsOwnClocks) {
 }
 
 // Mutations of Programs for many ranks: each must be found, and by its sentence.
-void expect_fault(const Program& p, const std::string& sentence) {
-  const std::vector<std::string> faults = validate(p);
-  EXPECT_TRUE(std::any_of(faults.begin(), faults.end(),
-                          [&](const std::string& f) { return f.find(sentence) != std::string::npos; }))
-      << "wanted '" << sentence << "' among " << faults.size()
-      << " faults, first: " << (faults.empty() ? "-" : faults[0]);
-}
+
 int find(const Program& p, const std::string& text, int rank) {
   for (size_t k = 0; k < p.instructions.size(); ++k)
     if (p.instructions[k].rank == rank && to_string(p.instructions[k]) == text) return static_cast<int>(k);

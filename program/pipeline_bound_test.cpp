@@ -10,17 +10,14 @@
 namespace tern {
 namespace {
 
-using Int = int64_t;
-using Ints = std::vector<int64_t>;
-
-constexpr auto& kAll = kPipelineSchedules;
-
-struct Draw {
+struct BoundDraw {
   std::mt19937_64 random;
-  Int between(Int low, Int high) { return low + static_cast<Int>(random() % static_cast<uint64_t>(high - low + 1)); }
-  Ints list(int n, Int low, Int high) {
-    Ints v(n);
-    for (Int& x : v) x = between(low, high);
+  int64_t between(int64_t low, int64_t high) {
+    return low + static_cast<int64_t>(random() % static_cast<uint64_t>(high - low + 1));
+  }
+  std::vector<int64_t> list(int n, int64_t low, int64_t high) {
+    std::vector<int64_t> v(n);
+    for (int64_t& x : v) x = between(low, high);
     return v;
   }
   PipelineShape shape(PipelineSchedule s) {
@@ -32,8 +29,8 @@ struct Draw {
   // Transfers none, light or heavy; every third with pauses before and after the step; some operations take no time.
   PipelineTimes times(const PipelineShape& shape, int kind) {
     const int s = shape.num_virtual_stages(), d = shape.num_devices;
-    const Int send = std::array<Int, 3>{0, 150, 1000}[kind % 3], pause = kind % 9 >= 6 ? 2000 : 0;
-    const Int least = kind % 10 == 0 ? 0 : 500;
+    const int64_t send = std::array<int64_t, 3>{0, 150, 1000}[kind % 3], pause = kind % 9 >= 6 ? 2000 : 0;
+    const int64_t least = kind % 10 == 0 ? 0 : 500;
     return {list(s, least, 1500), list(s, least, 2000), list(s, least, 1000), list(s - 1, 0, send),
             list(s - 1, 0, send), list(d, 0, pause),    list(d, 0, pause)};
   }
@@ -44,13 +41,13 @@ struct Tightness {
   double worst = 0;
 };
 Tightness never_above(PipelineSchedule s, int instances) {
-  Draw draw{std::mt19937_64{40 + static_cast<uint64_t>(s)}};
+  BoundDraw draw{std::mt19937_64{40 + static_cast<uint64_t>(s)}};
   Tightness t;
   for (; t.instances < instances; ++t.instances) {
     const PipelineShape shape = draw.shape(s);
     const PipelineTimes times = draw.times(shape, t.instances);
-    const Int makespan = run_pipeline(shape, pipeline_order(shape, times), times).makespan;
-    const Int bound = pipeline_lower_bound(shape, times);
+    const int64_t makespan = run_pipeline(shape, pipeline_order(shape, times), times).makespan;
+    const int64_t bound = pipeline_lower_bound(shape, times);
     EXPECT_LE(bound, makespan) << name_of(s) << " instance " << t.instances << ": p " << shape.num_devices << " m "
                                << shape.num_micro << " v " << shape.chunks_per_device;
     t.equal += bound == makespan;
@@ -61,7 +58,7 @@ Tightness never_above(PipelineSchedule s, int instances) {
 }
 
 TEST(PipelineBound, IsNeverAboveTheSimulator) {
-  for (const PipelineSchedule s : kAll) never_above(s, 1800);
+  for (const PipelineSchedule s : kPipelineSchedules) never_above(s, 1800);
 }
 
 // So that it does not rot: the shares and the looseness that the README gives, with some room.
@@ -76,21 +73,21 @@ TEST(PipelineBound, StaysAsTightAsItWas) {
 }
 
 TEST(PipelineBound, OfLessIsABoundOfMore) {
-  Draw draw{std::mt19937_64{77}};
+  BoundDraw draw{std::mt19937_64{77}};
   for (int k = 0; k < 4000; ++k) {
-    const PipelineShape shape = draw.shape(kAll[k % kAll.size()]);
-    PipelineTimes times = draw.times(shape, k / static_cast<int>(kAll.size()));
-    const Int more = pipeline_lower_bound(shape, times);
-    for (Ints* list : {&times.forward, &times.backward, &times.weight, &times.send_forward, &times.send_backward,
-                       &times.begin, &times.tail})
-      for (Int& x : *list) x -= draw.between(0, x);
+    const PipelineShape shape = draw.shape(kPipelineSchedules[k % kPipelineSchedules.size()]);
+    PipelineTimes times = draw.times(shape, k / static_cast<int>(kPipelineSchedules.size()));
+    const int64_t more = pipeline_lower_bound(shape, times);
+    for (std::vector<int64_t>* list : {&times.forward, &times.backward, &times.weight, &times.send_forward,
+                                       &times.send_backward, &times.begin, &times.tail})
+      for (int64_t& x : *list) x -= draw.between(0, x);
     ASSERT_LE(pipeline_lower_bound(shape, times), more) << name_of(shape.schedule) << " " << k;
   }
 }
 
 // The bound of two families of paths is one of ours: never tighter.
 TEST(PipelineBound, IsAtLeastTheOneWithoutCycles) {
-  Draw draw{std::mt19937_64{78}};
+  BoundDraw draw{std::mt19937_64{78}};
   int tighter = 0;
   for (int k = 0; k < 1800; ++k) {
     const PipelineShape shape = draw.shape(PipelineSchedule::one_f_one_b);
@@ -98,17 +95,17 @@ TEST(PipelineBound, IsAtLeastTheOneWithoutCycles) {
     std::fill(t.begin.begin(), t.begin.end(), 0);
     std::fill(t.tail.begin(), t.tail.end(), 0);
     const int p = shape.num_devices;
-    const Int c = shape.num_micro;
-    Int all = 0, before = 0, simple = 0;
+    const int64_t c = shape.num_micro;
+    int64_t all = 0, before = 0, simple = 0;
     const auto stage = [&](int i) { return t.forward[i] + t.backward[i] + t.weight[i]; };
     for (int i = 0; i < p; ++i) all += stage(i) + (i + 1 < p ? t.send_forward[i] + t.send_backward[i] : 0);
     for (int i = 0; i < p; ++i) {
-      const Int hold = std::min<Int>(c, p - i);
+      const int64_t hold = std::min<int64_t>(c, p - i);
       simple = std::max(
           {simple, before + c * stage(i), all + (c - 1) * (t.backward[i] + t.weight[i]) + (c - hold) * t.forward[i]});
       before += stage(i) + (i + 1 < p ? t.send_forward[i] + t.send_backward[i] : 0);
     }
-    const Int bound = pipeline_lower_bound(shape, t);
+    const int64_t bound = pipeline_lower_bound(shape, t);
     ASSERT_GE(bound, simple) << k;
     tighter += bound > simple;
   }
@@ -118,26 +115,29 @@ TEST(PipelineBound, IsAtLeastTheOneWithoutCycles) {
 TEST(PipelineBound, SeesWhatTransfersCostBalancedStages) {
   for (const int p : {2, 4, 8}) {
     const PipelineShape shape{PipelineSchedule::one_f_one_b, p, 1, 8 * p};
-    const PipelineTimes t{Ints(p, 1000),    Ints(p, 2000), Ints(p, 0), Ints(p - 1, 300),
-                          Ints(p - 1, 300), Ints(p, 0),    Ints(p, 0)};
-    const Int makespan = run_pipeline(shape, pipeline_order(shape, t), t).makespan;
+    const PipelineTimes t{std::vector<int64_t>(p, 1000),    std::vector<int64_t>(p, 2000),
+                          std::vector<int64_t>(p, 0),       std::vector<int64_t>(p - 1, 300),
+                          std::vector<int64_t>(p - 1, 300), std::vector<int64_t>(p, 0),
+                          std::vector<int64_t>(p, 0)};
+    const int64_t makespan = run_pipeline(shape, pipeline_order(shape, t), t).makespan;
     EXPECT_GE(pipeline_lower_bound(shape, t) * 100, makespan * 99) << p;
-    EXPECT_GE(makespan * 100, (8 * p + p - 1) * Int{3000} * 107) << p;  // a tenth each way, and plain 1F1B pays for it
+    EXPECT_GE(makespan * 100, (8 * p + p - 1) * int64_t{3000} * 107)
+        << p;  // a tenth each way, and plain 1F1B pays for it
   }
 }
 
 TEST(PipelineCut, IsTheMakespanWhereItWasTakenAndABoundElsewhere) {
-  Draw draw{std::mt19937_64{79}};
+  BoundDraw draw{std::mt19937_64{79}};
   int tight = 0, others = 0;
   for (int k = 0; k < 1600; ++k) {
-    const PipelineShape shape = draw.shape(kAll[k % kAll.size()]);
-    const PipelineTimes times = draw.times(shape, k / static_cast<int>(kAll.size()));
+    const PipelineShape shape = draw.shape(kPipelineSchedules[k % kPipelineSchedules.size()]);
+    const PipelineTimes times = draw.times(shape, k / static_cast<int>(kPipelineSchedules.size()));
     const PipelineOrder order = pipeline_order(shape, times);
     const PipelineCut cut = pipeline_cut(prepare_pipeline(shape, order), times);
     ASSERT_EQ(value(cut, times), run_pipeline(shape, order, times).makespan) << k << " " << name_of(shape.schedule);
     for (int other = 0; other < 3; ++other) {
       const PipelineTimes elsewhere = draw.times(shape, k + other);
-      const Int makespan = run_pipeline(shape, order, elsewhere).makespan, bound = value(cut, elsewhere);
+      const int64_t makespan = run_pipeline(shape, order, elsewhere).makespan, bound = value(cut, elsewhere);
       ASSERT_LE(bound, makespan) << k << " " << name_of(shape.schedule);
       tight += bound * 100 >= makespan * 95;
       ++others;
@@ -151,7 +151,7 @@ TEST(PipelineCut, OfABalancedPipelinePassesEveryMicroBatchOfOneStage) {
   const PipelineTimes t{{1, 5, 1}, {1, 5, 1}, {0, 0, 0}, {0, 0}, {0, 0}, {0, 0, 0}, {2, 0, 0}};
   const PipelineCut cut = pipeline_cut(prepare_pipeline(shape, pipeline_order(shape, t)), t);
   EXPECT_EQ(cut.forward[1] + cut.backward[1], 20);  // the slow stage, all of it
-  EXPECT_EQ(cut.tail, (Ints{1, 0, 0}));
+  EXPECT_EQ(cut.tail, (std::vector<int64_t>{1, 0, 0}));
   EXPECT_EQ(value(cut, t), 1 + 10 * 10 + 1 + 2);
 }
 

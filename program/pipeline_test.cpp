@@ -18,8 +18,6 @@ namespace {
 using Int = int64_t;
 using Ints = std::vector<int64_t>;
 
-constexpr auto& kAll = kPipelineSchedules;
-
 int chunks_of(PipelineSchedule s) { return least_chunks(s); }
 
 PipelineTimes equal_times(const PipelineShape& shape, Int f, Int b, Int w, Int send = 0) {
@@ -186,7 +184,7 @@ struct Draw {
 };
 
 TEST(PipelineOrders, HoldEveryOperationInOrderOfMicroBatchesForAllShapes) {
-  for (const PipelineSchedule s : kAll)
+  for (const PipelineSchedule s : kPipelineSchedules)
     for (int p = 1; p <= 9; ++p)
       for (int m = 1; m <= 20; ++m) {
         if (s == PipelineSchedule::interleaved && m % p != 0) continue;
@@ -281,7 +279,7 @@ TEST(PipelineRunTest, EqualsThePlainTwinOnRandomInstances) {
   PipelineScratch scratch;
   PipelineRun run;
   for (int k = 0; k < 400; ++k) {
-    const PipelineShape shape = draw.shape(kAll[k % kAll.size()]);
+    const PipelineShape shape = draw.shape(kPipelineSchedules[k % kPipelineSchedules.size()]);
     const PipelineTimes times = draw.times(shape);
     const PipelineOrder order = pipeline_order(shape, times);
     run_pipeline(prepare_pipeline(shape, order), times, scratch, run);
@@ -313,7 +311,7 @@ TEST(PipelineRunTest, SkippedRoundsChangeNoTime) {
   PipelineRun walked, skipped;
   std::map<PipelineSchedule, int> ran, jumped;
   for (int k = 0; k < 1600; ++k) {
-    PipelineShape shape = draw.shape(kAll[k % kAll.size()]);
+    PipelineShape shape = draw.shape(kPipelineSchedules[k % kPipelineSchedules.size()]);
     shape.num_micro = shape.num_devices * static_cast<int>(1 + draw.up_to(30));
     const PipelineTimes times = draw.times(shape);
     PreparedPipeline prepared = prepare_pipeline(shape, pipeline_order(shape, times));

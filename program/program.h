@@ -17,8 +17,8 @@ enum class Opcode : uint8_t {  // what an instruction does
   backward_input,
   backward_weight,
   recompute,
-  reduce,  // adds a tied table's two gradients (MeshAxis::none), or those of `axis`'s ranks (all: by --aggregator's rule)
-           // micro −1: after the layer's last backward; m (axes none, tensor, keys): after micro-batch m's backward
+  reduce,  // adds up gradients: of a tied table's two uses (MeshAxis::none), or of the ranks of `axis` (all: --aggregator)
+  // micro −1: after the layer's last backward (`all`: after all layers'); m (axes none, tensor, keys): after micro-batch m's backward
   norm,    // computes the norm of all gradients, and refuses gradients that are not finite (unit −1, micro −1)
   update,  // a unit's optimizer step (micro −1). With --update-in-backward it runs within the backward and reads the layer's `summand`
   send,    // sends a stage's output, or the gradient of its input, to the rank `peer`
@@ -46,7 +46,7 @@ enum class MeshAxis : uint8_t {
 };
 
 /// What an instruction occupies. Each rank has one compute, one host_link (the rank's share of the host's link), one
-/// gradient_link, one disk, and a link to every other rank. A resource runs one instruction at a time, in list order (RECVs apart).
+/// gradient_link, one disk, and a link to every other rank. A resource runs one instruction at a time, in list order. RECVs take none: each runs while its SEND runs. exec/executor.h says where the executor departs from that.
 enum class Resource : uint8_t { compute, link, host_link, gradient_link, disk };
 
 /// What a buffer holds. One buffer = (kind, unit, micro-batch, tier) on one rank.
@@ -84,7 +84,7 @@ struct Instruction {  // one entry of the list
   std::vector<Buffer> frees;           // buffers that end with it; may name what this instruction allocates
   int64_t workspace_bytes = 0;         // peak of temporaries while it runs, besides reads and allocates
   int64_t flops = 0, bytes_moved = 0;
-  // From here on: what moves between ranks of the run, or between the device and lower tiers (LOAD, STORE, UPDATE of states on disk).
+  // The virtual stage. Then: what is moved between ranks of the run, or between the device and lower tiers (LOAD, STORE, UPDATE of states on disk).
   int stage = 0, peer = -1;        // its virtual stage; the device that a SEND goes to or a RECV comes from
   MeshAxis axis = MeshAxis::none;  // of a collective
   int64_t message_bytes = 0;       // what is moved (UPDATE, states on disk: read + written); collective: whole tensor

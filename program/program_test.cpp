@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/json.h"
+#include "program/faults_testing.h"
 #include "program/generate.h"
 #include "program/instruction_times.h"
 #include "program/link_bytes.h"
@@ -36,15 +37,6 @@ void erase_one(std::vector<T>& list, Match match) {
   const auto it = std::find_if(list.begin(), list.end(), match);
   ASSERT_NE(it, list.end()) << "the planted fault found nothing to break";
   list.erase(it);
-}
-
-// The fault must be reported, and by this sentence.
-void expect_fault(const Program& p, const std::string& sentence) {
-  const auto faults = validate(p);
-  EXPECT_TRUE(std::any_of(faults.begin(), faults.end(),
-                          [&](const std::string& f) { return f.find(sentence) != std::string::npos; }))
-      << "wanted '" << sentence << "' among " << faults.size()
-      << " faults, first: " << (faults.empty() ? "-" : faults[0]);
 }
 
 TEST(TrainingProgram, IsValidForEveryModeAndCount) {

@@ -2,16 +2,12 @@
 
 #include <algorithm>
 #include <map>
-#include <tuple>
 
 #include "base/error.h"
 #include "program/dependencies.h"
 
 namespace tern {
 namespace {
-
-using Key = std::tuple<int, BufferKind, int, int, Tier>;  // rank and buffer
-Key buffer_key(int rank, const Buffer& b) { return {rank, b.kind, b.unit, b.micro, b.tier}; }
 
 void add(TierBytes& now, Tier tier, int64_t bytes) { now[static_cast<size_t>(tier)] += bytes; }
 
@@ -38,7 +34,7 @@ void replay(const Program& program, Simulation& s) {
   std::vector<int64_t> resident;
   for (const TierBytes& bytes : now) resident.push_back(bytes[0]);
   s.peak = now;
-  std::map<Key, int64_t> bytes_of;
+  std::map<BufferKey, int64_t> bytes_of;
   for (size_t place = 0; place < program.instructions.size(); ++place) {
     const Instruction& i = program.instructions[place];
     TierBytes& alive = now[i.rank];

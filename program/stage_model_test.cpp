@@ -8,7 +8,7 @@
 namespace tern {
 namespace {
 
-using Ints = std::vector<int64_t>;
+using TimesOfStages = std::vector<int64_t>;
 
 // Three layers on two stages: [0, 1], [2].
 Instance three_layers(PipelineSchedule schedule) {
@@ -27,30 +27,30 @@ const Assignment kTwoAndOne{{0, 0, 1}, {0, 0, 0}};
 
 TEST(StageModel, AddsALayersTimesByHand) {
   const PipelineTimes t = stage_times(three_layers(PipelineSchedule::one_f_one_b), kTwoAndOne);
-  EXPECT_EQ(t.forward, (Ints{10 + 11 + 10 + 2, 10 + 2}));
-  EXPECT_EQ(t.backward, (Ints{2 * (20 + 7) + 13 + 3, 20 + 7 + 3}));
-  EXPECT_EQ(t.weight, (Ints{10, 5}));
-  EXPECT_EQ(t.send_forward, (Ints{17}));
-  EXPECT_EQ(t.send_backward, (Ints{19}));
-  EXPECT_EQ(t.begin, (Ints{8, 4}));
+  EXPECT_EQ(t.forward, (TimesOfStages{10 + 11 + 10 + 2, 10 + 2}));
+  EXPECT_EQ(t.backward, (TimesOfStages{2 * (20 + 7) + 13 + 3, 20 + 7 + 3}));
+  EXPECT_EQ(t.weight, (TimesOfStages{10, 5}));
+  EXPECT_EQ(t.send_forward, (TimesOfStages{17}));
+  EXPECT_EQ(t.send_backward, (TimesOfStages{19}));
+  EXPECT_EQ(t.begin, (TimesOfStages{8, 4}));
   // Layer 1 leaves 50 on the link, of which layer 0's 20 + 7 + 5 and the resharding's 13 work off 45; 30 more come.
-  EXPECT_EQ(t.tail, (Ints{50 - 45 + 30 + 12, 30 + 6}));
+  EXPECT_EQ(t.tail, (TimesOfStages{50 - 45 + 30 + 12, 30 + 6}));
 }
 
 TEST(StageModel, AWeightGradientOfItsOwnAloneHidesSynchronisation) {
   const PipelineTimes t = stage_times(three_layers(PipelineSchedule::zb_h1), kTwoAndOne);
-  EXPECT_EQ(t.tail, (Ints{50 - 5 + 30 + 12, 30 + 6}));
+  EXPECT_EQ(t.tail, (TimesOfStages{50 - 5 + 30 + 12, 30 + 6}));
 }
 
 TEST(StageModel, TakesTheHostLinkWhereThatIsLonger) {
   Instance in = three_layers(PipelineSchedule::one_f_one_b);
   in.cost[0][0].host_forward = 100, in.cost[2][0].host_backward = 100, in.cost[0][0].host_backward = 40;
   PipelineTimes t = stage_times(in, kTwoAndOne);
-  EXPECT_EQ(t.forward, (Ints{100, 12}));
-  EXPECT_EQ(t.backward, (Ints{70, 100 - 5}));  // one operation takes backward + weight
+  EXPECT_EQ(t.forward, (TimesOfStages{100, 12}));
+  EXPECT_EQ(t.backward, (TimesOfStages{70, 100 - 5}));  // one operation takes backward + weight
   in.schedule = PipelineSchedule::zb_h2;
   t = stage_times(in, kTwoAndOne);
-  EXPECT_EQ(t.backward, (Ints{70, 100}));
+  EXPECT_EQ(t.backward, (TimesOfStages{70, 100}));
 }
 
 TEST(StageModel, AddsUpTheChunksOfADevice) {
@@ -59,9 +59,10 @@ TEST(StageModel, AddsUpTheChunksOfADevice) {
   in.cost.push_back(in.cost[0]);
   in.within.push_back({{1, 1}}), in.across.push_back({{23, 29}});
   const PipelineTimes t = stage_times(in, {{0, 1, 2, 3}, {0, 0, 0, 0}});
-  EXPECT_EQ(t.begin, (Ints{8, 8}));
-  EXPECT_EQ(t.send_forward, (Ints{200, 17, 23}));
-  EXPECT_EQ(t.tail, (Ints{30 - 5 + 30 + 12, 30 - 5 + 50 + 12}));  // last virtual stage first: 3 then 0, 2 then 1
+  EXPECT_EQ(t.begin, (TimesOfStages{8, 8}));
+  EXPECT_EQ(t.send_forward, (TimesOfStages{200, 17, 23}));
+  EXPECT_EQ(t.tail,
+            (TimesOfStages{30 - 5 + 30 + 12, 30 - 5 + 50 + 12}));  // last virtual stage first: 3 then 0, 2 then 1
 }
 
 TEST(StageModel, AddsUpBytesAndTheirPeak) {

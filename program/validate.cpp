@@ -13,9 +13,6 @@
 namespace tern {
 namespace {
 
-using Key = std::tuple<int, BufferKind, int, int, Tier>;  // rank and buffer
-Key key(int rank, const Buffer& b) { return {rank, b.kind, b.unit, b.micro, b.tier}; }
-
 struct Life {
   bool alive = false;
   std::vector<int> readers;  // places, of this life
@@ -32,7 +29,7 @@ struct Checker {
   const Program& program;
   bool training;
   std::vector<std::string> faults{};
-  std::map<Key, Life> lives{};                       // present: was born once
+  std::map<BufferKey, Life> lives{};                 // present: was born once
   std::map<std::tuple<Opcode, int, int>, int> at{};  // (op, unit, micro) -> place
   std::vector<int> rank_of_unit = std::vector<int>(std::max(program.num_units, 0), -1);
   std::vector<int> norm_at = std::vector<int>(std::max(program.num_ranks, 0), -1), reduce_at = norm_at;
@@ -91,12 +88,12 @@ struct Checker {
     twice(born, "allocates");
     twice(i.frees, "frees");
     for (const Buffer& b : i.reads) {
-      Life& life = lives[key(i.rank, b)];
+      Life& life = lives[buffer_key(i.rank, b)];
       if (!life.alive) fault("reads {}, which is not alive", to_string(b));
       life.readers.push_back(place);
     }
     for (const Buffer& b : born) {
-      const auto [it, fresh] = lives.try_emplace(key(i.rank, b));
+      const auto [it, fresh] = lives.try_emplace(buffer_key(i.rank, b));
       if (it->second.alive)
         fault("allocates {}, which is alive", to_string(b));
       else if (!fresh && i.op != Opcode::gather && i.op != Opcode::load)
@@ -104,7 +101,7 @@ struct Checker {
       it->second = {.alive = true, .readers = {}};
     }
     for (const Buffer& b : i.frees) {
-      Life& life = lives[key(i.rank, b)];
+      Life& life = lives[buffer_key(i.rank, b)];
       if (!life.alive) fault("frees {}, which is not alive", to_string(b));
       for (const int reader : life.readers)
         if (!certainly_before(reader, i)) fault("frees {}, which [{}] may still read", to_string(b), reader);
@@ -264,7 +261,7 @@ struct Checker {
     find_ranks();
     if (!faults.empty()) return;  // the rest counts on them
     for (int rank = 0; rank < static_cast<int>(program.resident.size()); ++rank)
-      for (const BufferBytes& b : program.resident[rank]) lives[key(rank, b.buffer)].alive = true;
+      for (const BufferBytes& b : program.resident[rank]) lives[buffer_key(rank, b.buffer)].alive = true;
     for (place = 0; place < static_cast<int>(program.instructions.size()); ++place) {
       const Instruction& i = program.instructions[place];
       buffers(i);

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/io.h"
+#include "base/source_dir_testing.h"
 #include "formats/format_test_support.h"
 #include "formats/safetensors/safetensors.h"
 #include "kernels/cpu/decode.h"
@@ -18,7 +19,7 @@ constexpr size_t kBlockBytes = 36;
 
 template <class T>
 std::vector<T> golden_numbers(const std::string& name) {
-  const std::string bytes = real_io().read(std::string(TERN_SOURCE_DIR "/tests/golden/weight_types/") + name);
+  const std::string bytes = real_io().read(source_dir() + "/tests/golden/weight_types/" + name);
   std::vector<T> numbers(bytes.size() / sizeof(T));
   std::memcpy(numbers.data(), bytes.data(), bytes.size());
   return numbers;
@@ -29,7 +30,7 @@ TEST(NormalFloat, CodesAndScalesAreBitsandbytes) {
   std::vector<float> x = golden_numbers<float>("nf4.numbers");
   ASSERT_EQ(static_cast<int64_t>(x.size()), kOut * kIn);
   const std::vector<std::byte> blocks = gptq_blocks(WeightType::nf4, x, kOut, kIn, {});
-  const Safetensors file(TERN_SOURCE_DIR "/tests/golden/packed/bitsandbytes.nf4.safetensors");
+  const Safetensors file(source_dir() + "/tests/golden/packed/bitsandbytes.nf4.safetensors");
   const std::string name = "model.layers.0.self_attn.q_proj.weight";
   const auto codes = file.find(name), scales = file.find(name + ".absmax"), numbers = file.find("expected");
   ASSERT_TRUE(codes && scales && numbers);

@@ -6,12 +6,13 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "base/source_dir_testing.h"
 
 namespace tern {
 namespace {
 
 std::string golden(const std::string& name) {
-  std::ifstream in(TERN_SOURCE_DIR "/tests/golden/report/" + name, std::ios::binary);
+  std::ifstream in(source_dir() + "/tests/golden/report/" + name, std::ios::binary);
   EXPECT_TRUE(in) << name;
   std::ostringstream bytes;
   bytes << in.rdbuf();

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/io.h"
+#include "base/source_dir_testing.h"
 #include "infer/constrain/constraint.h"
 #include "serve/client_testing.h"
 #include "serve/fields.h"
@@ -15,13 +16,13 @@
 namespace tern {
 namespace {
 
-constexpr uint32_t kSeed = 20261123;
+constexpr uint32_t kAskSeed = 20261123;
 
-struct Rig {
-  ModelDescription model = describe_model(TERN_SOURCE_DIR "/examples/novels-6m", std::nullopt);
+struct AskRig {
+  ModelDescription model = describe_model(source_dir() + "/examples/novels-6m", std::nullopt);
   std::optional<ChatPrompt> chat;
   ServedModel served;
-  Rig() {
+  AskRig() {
     const std::string file = testing::TempDir() + "ask_template.jinja";
     write_file_atomically(real_io(), file,
                           "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}assistant:");
@@ -92,13 +93,13 @@ testing::AssertionResult refused(Kind kind, const Json& body, const std::string&
 }
 
 TEST(Ask, FineRequestsAreTaken) {
-  Rig rig;
+  AskRig rig;
   for (const auto& [kind, text] : kFine) EXPECT_NO_THROW(read(kind, parse_json(text, ""), rig.served)) << text;
 }
 
 // Each field gets values of another kind or out of its range, each name a typing mistake.
 TEST(Ask, AThousandMalformedRequestsAreRefusedByTheNameOfTheField) {
-  Rig rig;
+  AskRig rig;
   int count = 0;
   for (const auto& [kind, text] : kFine) {
     const Json fine = parse_json(text, "");
@@ -165,7 +166,7 @@ TEST(Ask, AThousandMalformedRequestsAreRefusedByTheNameOfTheField) {
 }
 
 TEST(Ask, WhatIsNestedIsNamedByItsPlace) {
-  Rig rig;
+  AskRig rig;
   const std::tuple<Kind, const char*, const char*> cases[] = {
       {Kind::chat, R"({"messages":[{"role":"user","content":"a"},{"role":"pirate","content":"b"}]})",
        "messages[1].role"},
@@ -211,7 +212,7 @@ TEST(Ask, WhatIsNestedIsNamedByItsPlace) {
 }
 
 TEST(Ask, NothingIsCutAndBothLengthsAreTold) {
-  Rig rig;
+  AskRig rig;
   rig.served.context = 20;
   const auto message = [&](const Json& body) -> std::string {
     try {
@@ -236,7 +237,7 @@ TEST(Ask, NothingIsCutAndBothLengthsAreTold) {
 }
 
 TEST(Ask, NullIsAsIfItWereNotThere) {
-  Rig rig;
+  AskRig rig;
   const Json body = parse_json(
       R"({"messages":[{"role":"user","content":"a","name":null}],"tools":null,"tool_choice":null,"stop":null,"seed":null,
 "temperature":null,"stream":null,"stream_options":null,"logprobs":null,"user":"someone","metadata":{"a":"b"}})",
@@ -248,7 +249,7 @@ TEST(Ask, NullIsAsIfItWereNotThere) {
 }
 
 TEST(Ask, AGrammarOfARequestIsReadAndBounded) {
-  Rig rig;
+  AskRig rig;
   const auto asked = [&](const std::string& grammar) {
     return read_completion({{"prompt", "a"}, {"grammar", grammar}}, rig.served, 1).prompts[0].constraint;
   };
@@ -278,8 +279,8 @@ TEST(Ask, AGrammarOfARequestIsReadAndBounded) {
 
 // Bytes changed, lost, doubled: a request is read or refused as one, and nothing else happens.
 TEST(Ask, TenThousandMutationsOfBodiesAreReadOrRefused) {
-  Rig rig;
-  std::mt19937 random(kSeed);
+  AskRig rig;
+  std::mt19937 random(kAskSeed);
   int refusals = 0;
   for (int i = 0; i < 10000; ++i) {
     const auto& [kind, fine] = kFine[random() % std::size(kFine)];
@@ -311,7 +312,7 @@ TEST(Ask, TenThousandMutationsOfBodiesAreReadOrRefused) {
       EXPECT_NO_THROW(parse_json(error_body(e), ""));
       ++refusals;
     } catch (const Error& e) {
-      EXPECT_EQ(e.kind(), ErrorKind::bad_file) << "seed " << kSeed << ", mutation " << i;
+      EXPECT_EQ(e.kind(), ErrorKind::bad_file) << "seed " << kAskSeed << ", mutation " << i;
       ++refusals;
     }
   }

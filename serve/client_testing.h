@@ -20,6 +20,7 @@
 #include "base/io.h"
 #include "base/json.h"
 #include "base/rng.h"
+#include "base/source_dir_testing.h"
 #include "base/text.h"
 #include "infer/chat_prompt.h"
 #include "infer/load.h"
@@ -242,7 +243,7 @@ struct Novels {
   RopeTable rope;
   ServedModel served;
   explicit Novels(const Adapters& adapters = {})
-      : model(describe_model(TERN_SOURCE_DIR "/examples/novels-6m", std::nullopt)),
+      : model(describe_model(source_dir() + "/examples/novels-6m", std::nullopt)),
         rope(rope_table(model.spec, 512, 512)) {
     for (const auto& [name, dir] : adapters) {
       take_adapter_beside(model, name, dir);

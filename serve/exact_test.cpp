@@ -6,6 +6,7 @@
 #include <random>
 #include <regex>
 
+#include "base/source_dir_testing.h"
 #include "infer/constrain/constraint.h"
 #include "infer/speculate/draft_model.h"
 #include "infer/speculate/ngram.h"
@@ -14,11 +15,11 @@
 namespace tern {
 namespace {
 
-constexpr uint64_t kSeed = 20261123;
+constexpr uint64_t kExactSeed = 20261123;
 constexpr int kRequests = 64;
 
 Json random_request(uint64_t number) {
-  std::mt19937_64 random(kSeed * 1000 + number);
+  std::mt19937_64 random(kExactSeed * 1000 + number);
   const auto one_of = [&](int n) { return static_cast<int>(random() % static_cast<uint64_t>(n)); };
   static const char* kBeginnings[] = {"The old man looked at the sea, and", "It was a dark night",
                                       "\"Well,\" said the captain,", "She"};
@@ -125,7 +126,7 @@ struct Draft {
   KvPool pool;
   DraftProposer proposer;
   Draft(const char* name, int64_t pages)
-      : model(describe_model(std::string(TERN_SOURCE_DIR "/examples/") + name, std::nullopt)),
+      : model(describe_model(source_dir() + "/examples/" + name, std::nullopt)),
         weights(load_for_inference(model, arena)),
         rope(rope_table(model.spec, 512, 512)),
         pool(kv_shape(model.spec, 16, model.dtype), pages, arena),
@@ -181,7 +182,7 @@ TEST(ServedExactly, SixtyFourRequestsAtOnceSayWhatEachSaysAlone) {
     ServedRig rig(novels.served, novels.shape(c.setup.page_tokens), gate.hold(novels.executor()), c.setup, arena);
     const std::vector<Json> got = answers_at_once(rig, gate, bodies, c.preempts);
     for (size_t i = 0; i < kRequests; ++i)
-      EXPECT_EQ(got[i], want[i]) << "request " << i << " of seed " << kSeed << ": " << bodies[i];
+      EXPECT_EQ(got[i], want[i]) << "request " << i << " of seed " << kExactSeed << ": " << bodies[i];
     const double preemptions = rig.ask("GET", "/metrics.json").json()["num_preemptions_total"];
     EXPECT_EQ(preemptions > 0, c.preempts) << preemptions;
     rig.end();
@@ -194,19 +195,19 @@ TEST(ServedExactly, SixtyFourRequestsAtOnceSayWhatEachSaysAlone) {
 // The base and three adapters of unlike ranks and modules in one batch: each request gets the tokens and log-probabilities
 // that an engine with its adapter alone gives (as `generate --adapter`), at any chunk, preempted or not, from cached pages.
 TEST(ServedExactly, RequestsForAdaptersAndTheBaseShareABatch) {
-  const ModelSpec base = describe_model(TERN_SOURCE_DIR "/examples/novels-6m", std::nullopt).spec;
+  const ModelSpec base = describe_model(source_dir() + "/examples/novels-6m", std::nullopt).spec;
   const Novels::Adapters adapters = random_adapters(base);
   constexpr size_t kAsked = 32;
   std::vector<Json> bodies, want(kAsked);
   std::vector<int> which;
-  std::mt19937_64 random(kSeed);
+  std::mt19937_64 random(kExactSeed);
   for (uint64_t i = 0; i < kAsked; ++i) {
     which.push_back(static_cast<int>(random() % 4) - 1);
     bodies.push_back(random_request(i));
     if (which.back() != kNoAdapter) bodies.back()["model"] = adapters[static_cast<size_t>(which.back())].first;
   }
   for (int adapter = kNoAdapter; adapter < 3; ++adapter) {
-    ModelDescription model = describe_model(TERN_SOURCE_DIR "/examples/novels-6m", std::nullopt);
+    ModelDescription model = describe_model(source_dir() + "/examples/novels-6m", std::nullopt);
     if (adapter != kNoAdapter) take_adapter(model, adapters[static_cast<size_t>(adapter)].second);
     Arena arena;
     const ModelWeights weights = load_for_inference(model, arena);
@@ -249,7 +250,7 @@ TEST(ServedExactly, RequestsForAdaptersAndTheBaseShareABatch) {
 }
 
 TEST(ServedExactly, AdaptersAreModelsByName) {
-  const ModelSpec base = describe_model(TERN_SOURCE_DIR "/examples/novels-6m", std::nullopt).spec;
+  const ModelSpec base = describe_model(source_dir() + "/examples/novels-6m", std::nullopt).spec;
   Novels novels(random_adapters(base));
   Arena arena;
   ServedRig rig(novels.served, novels.shape(), novels.executor(), {}, arena);

@@ -2,13 +2,14 @@
 // Tests only: a back end without a model.
 
 #include "base/error.h"
+#include "base/source_dir_testing.h"
 #include "serve/client_testing.h"
 
 namespace tern {
 
 // A step takes `step_us`. The token that each sample draws depends on its position alone.
 struct Mock {
-  ModelDescription model = describe_model(TERN_SOURCE_DIR "/examples/novels-6m", std::nullopt);
+  ModelDescription model = describe_model(source_dir() + "/examples/novels-6m", std::nullopt);
   ServedModel served;
   std::atomic<int> step_us = 0;
   std::atomic<bool> fails = false;

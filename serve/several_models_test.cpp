@@ -3,6 +3,7 @@
 
 #include <array>
 
+#include "base/source_dir_testing.h"
 #include "infer/embedder.h"
 #include "serve/mock_testing.h"
 
@@ -84,7 +85,7 @@ TEST(SeveralModels, EachAnswersByItsNameAsAlone) {
 }
 
 TEST(SeveralModels, AreListedAndMissedByName) {
-  const ModelSpec base = describe_model(TERN_SOURCE_DIR "/examples/novels-6m", std::nullopt).spec;
+  const ModelSpec base = describe_model(source_dir() + "/examples/novels-6m", std::nullopt).spec;
   TwoModels two(random_adapters(base));
   const Json list = two.ask("GET", "/v1/models").json()["data"];
   ASSERT_EQ(list.size(), 5u) << list;

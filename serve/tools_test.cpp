@@ -19,12 +19,12 @@ const Json kTools = parse_json(
     "");
 
 // novels-6m under a template that knows tools; or a model that writes a given text, whatever it is asked.
-struct Rig {
+struct ToolsRig {
   Novels novels;
   std::optional<ChatPrompt> chat;
   std::vector<int32_t> script;
   Arena arena;
-  explicit Rig(const std::string& text) {
+  explicit ToolsRig(const std::string& text) {
     const std::string file =
         testing::TempDir() + testing::UnitTest::GetInstance()->current_test_info()->name() + ".jinja";
     write_file_atomically(real_io(), file, text);
@@ -35,7 +35,7 @@ struct Rig {
         std::make_shared<const TokenTexts>(token_texts(*novels.model.tokenizer, novels.model.spec.vocab));
     take_tool_marks(novels.served);
   }
-  explicit Rig(const ToolTemplate& t = kHermesTemplate) : Rig(t.text) {}
+  explicit ToolsRig(const ToolTemplate& t = kHermesTemplate) : ToolsRig(t.text) {}
   void say(const std::string& text) { script = novels.model.tokenizer->encode(text, {.add_special = false}); }
   BatchExecutor executor() {
     if (script.empty()) return novels.executor();
@@ -63,7 +63,7 @@ Json body_of(const Json& more = Json::object()) {
   body.update(more);
   return body;
 }
-Json ask(Rig& rig, const Json& body) {
+Json ask(ToolsRig& rig, const Json& body) {
   const ClientReply r = rig.serve()->ask("POST", "/v1/chat/completions", dump_json(body));
   EXPECT_EQ(r.status, 200) << r.body;
   return r.json();
@@ -75,7 +75,7 @@ constexpr const char* kCall =
     "\"light\", \"arguments\": {\"on\": true}}\n</tool_call>";
 
 TEST(Tools, AnAnswerIsReadAsContentAndCalls) {
-  Rig rig;
+  ToolsRig rig;
   rig.say(kCall);
   const Json choice = ask(rig, body_of())["choices"][0], message = choice["message"];
   EXPECT_EQ(choice["finish_reason"], "tool_calls");
@@ -95,7 +95,7 @@ TEST(Tools, EachFormOfATemplateIsRead) {
       {&kMistralListTemplate, "[TOOL_CALLS] [{\"name\": \"weather\", \"arguments\": {\"place\": \"Rom\"}}]"},
       {&kMistralNamedTemplate, "[TOOL_CALLS]weather[ARGS]{\"place\": \"Rom\"}"}};
   for (const auto& [form, text] : forms) {
-    Rig rig(*form);
+    ToolsRig rig(*form);
     rig.say(text);
     const Json message = ask(rig, body_of())["choices"][0]["message"];
     EXPECT_EQ(message["content"], nullptr) << text;
@@ -106,7 +106,7 @@ TEST(Tools, EachFormOfATemplateIsRead) {
 }
 
 TEST(Tools, AStreamHasTheCallsPieceByPiece) {
-  Rig rig;
+  ToolsRig rig;
   rig.say(kCall);
   Json body = body_of({{"stream", true}, {"logprobs", true}});
   const auto served = rig.serve();
@@ -145,7 +145,7 @@ TEST(Tools, AStreamHasTheCallsPieceByPiece) {
 }
 
 TEST(Tools, NoneMeansTextAndShowsTheModelNoTools) {
-  Rig rig;
+  ToolsRig rig;
   rig.say(kCall);
   const Json with = ask(rig, body_of()), none = ask(rig, body_of({{"tool_choice", "none"}}));
   EXPECT_EQ(none["choices"][0]["message"]["content"], kCall);
@@ -157,7 +157,7 @@ TEST(Tools, NoneMeansTextAndShowsTheModelNoTools) {
 // novels-6m has never seen a tool: what it writes is a call all the same.
 TEST(Tools, RequiredAndNamedCallsSatisfyTheirSchemas) {
   for (const ToolTemplate* form : kToolTemplates) {
-    Rig rig(*form);
+    ToolsRig rig(*form);
     const auto served = rig.serve();
     for (int seed = 0; seed < 6; ++seed) {
       const bool named = seed % 2 == 0;
@@ -179,7 +179,7 @@ TEST(Tools, RequiredAndNamedCallsSatisfyTheirSchemas) {
 
 // Of a tool that is strict no other call comes out, even where none is asked for; with parallel_tool_calls off one at most.
 TEST(Tools, StrictToolsAndSingleCallsAreKeptWhereTheModelMayChoose) {
-  Rig rig;
+  ToolsRig rig;
   rig.say("Hm.<tool_call>\n{\"name\": \"light\", \"arguments\": {\"on\": \"yes\"}}\n</tool_call>");
   Json body = body_of({{"temperature", 0}, {"max_tokens", 100}});
   EXPECT_EQ(ask(rig, body)["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"], "{\"on\": \"yes\"}");
@@ -195,7 +195,7 @@ TEST(Tools, StrictToolsAndSingleCallsAreKeptWhereTheModelMayChoose) {
 }
 
 TEST(Tools, AnAnswerCutInACallSaysSo) {
-  Rig rig;
+  ToolsRig rig;
   rig.say(kCall);
   const Json choice = ask(rig, body_of({{"max_tokens", static_cast<int>(rig.script.size()) - 8}}))["choices"][0];
   EXPECT_EQ(choice["finish_reason"], "length");
@@ -203,7 +203,7 @@ TEST(Tools, AnAnswerCutInACallSaysSo) {
 }
 
 TEST(Tools, AConversationGoesOnWithWhatTheToolSaid) {
-  Rig rig;
+  ToolsRig rig;
   Json body = body_of();
   body["messages"].push_back({{"role", "assistant"},
                               {"content", nullptr},
@@ -222,8 +222,8 @@ TEST(Tools, AConversationGoesOnWithWhatTheToolSaid) {
 }
 
 TEST(Tools, WhatIsWrongIsNamed) {
-  Rig rig, plain("{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}assistant:");
-  const auto refused = [](Rig& r, const Json& body) -> std::pair<std::string, std::string> {
+  ToolsRig rig, plain("{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}assistant:");
+  const auto refused = [](ToolsRig& r, const Json& body) -> std::pair<std::string, std::string> {
     try {
       read_chat(body, r.novels.served, 1);
     } catch (const ApiError& e) {

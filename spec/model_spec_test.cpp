@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/source_dir_testing.h"
 #include "formats/hf/config.h"
 #include "formats/hf/fields.h"
 #include "formats/mutations_testing.h"
@@ -50,7 +51,7 @@ TEST(ModelSpec, CountsTheParametersOfKnownModels) {
 
 std::vector<Json> family_configs() {
   std::vector<Json> all;
-  for (const auto& entry : std::filesystem::directory_iterator(std::string(TERN_SOURCE_DIR) + "/tests/golden/families"))
+  for (const auto& entry : std::filesystem::directory_iterator(source_dir() + "/tests/golden/families"))
     all.push_back(parse_json(read_text_file(entry.path(), 1 << 20), entry.path().string(), {}).at("config"));
   return all;
 }

@@ -35,7 +35,7 @@ struct GraphOperator {
   OperatorKind kind;
   std::vector<int> inputs;  // tensors
   int output;
-  std::vector<int64_t> heads{};  // of attention: its numbers of heads; to split columns, `ranks` must divide each
+  std::vector<int64_t> heads{};  // of attention: numbers of heads. Ranks that split its columns must divide each
 };
 
 struct OperatorGraph {

@@ -1,5 +1,5 @@
 #pragma once
-// Which of a unit's saved values are computed again before its backward instead of kept.
+// Which units' saved values are computed again before the backward instead of kept.
 
 #include <array>
 #include <cstdint>

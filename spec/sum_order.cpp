@@ -4,11 +4,11 @@
 
 namespace tern {
 
-SumFault check_sum_order(const SumOrder& order, int64_t num_ranks, int64_t num_micro) {
+SumFault check_sum_order(const SumOrder& order, int64_t num_shares, int64_t num_micro) {
   if (order.groups < 1 || num_micro % order.groups != 0) return SumFault::micro_not_divided;
-  if (num_ranks < 1 || order.groups % num_ranks != 0) return SumFault::ranks_not_divided;
-  const auto each = static_cast<uint64_t>(order.groups / num_ranks);
-  return num_ranks == 1 || std::has_single_bit(each) ? SumFault::none : SumFault::not_a_subtree;
+  if (num_shares < 1 || order.groups % num_shares != 0) return SumFault::shares_not_divided;
+  const auto each = static_cast<uint64_t>(order.groups / num_shares);
+  return num_shares == 1 || std::has_single_bit(each) ? SumFault::none : SumFault::not_a_subtree;
 }
 
 std::vector<TreePair> tree_pairs(int leaves) {

@@ -17,9 +17,9 @@ struct SumOrder {
   friend bool operator==(const SumOrder&, const SumOrder&) = default;
 };
 
-/// Why `num_ranks` data shares cannot sum `num_micro` micro-batches in this order; none: the data shares can.
-enum class SumFault : uint8_t { none, micro_not_divided, ranks_not_divided, not_a_subtree };
-SumFault check_sum_order(const SumOrder&, int64_t num_ranks, int64_t num_micro);
+/// Why `num_shares` data shares cannot sum `num_micro` micro-batches in this order; none: the data shares can.
+enum class SumFault : uint8_t { none, micro_not_divided, shares_not_divided, not_a_subtree };
+SumFault check_sum_order(const SumOrder&, int64_t num_shares, int64_t num_micro);
 
 /// The tree over `leaves` summands: neighbours in pairs, level by level. A summand without a neighbour goes up alone.
 /// Leaf `left` becomes left + right, in this order; at the end leaf 0 is the sum.

@@ -71,7 +71,7 @@ TEST(SumOrder, EveryNumberOfRanksThatIsAllowedMakesTheSameTree) {
 
 TEST(SumOrder, WhatDoesNotDivideIsToldApart) {
   EXPECT_EQ(check_sum_order({4}, 2, 6), SumFault::micro_not_divided);
-  EXPECT_EQ(check_sum_order({4}, 3, 8), SumFault::ranks_not_divided);
+  EXPECT_EQ(check_sum_order({4}, 3, 8), SumFault::shares_not_divided);
   EXPECT_EQ(check_sum_order({6}, 2, 6), SumFault::not_a_subtree);
   EXPECT_EQ(check_sum_order({6}, 1, 6), SumFault::none);
   EXPECT_EQ(check_sum_order({6}, 3, 12), SumFault::none);

@@ -49,13 +49,13 @@ struct UnitCost {
   int64_t parameters = 0, parameter_bytes = 0;        // adapters included
   int64_t trained = 0;                                // parameters that have a gradient
   int64_t gradient_bytes = 0;                         // of the trained parameters, and own_table_gradient
-  int64_t expert_parameters = 0, expert_trained = 0;  // the experts' part of `parameters`, `trained`; fewer replicas
+  int64_t expert_parameters = 0, expert_trained = 0;  // the experts' part of the two: fewer ranks replicate it
   int64_t output_bytes = 0;                           // y, the next unit's x (0 for the head: it ends in a loss)
   int64_t saved_bytes = 0;                            // kept by FORWARD for the backward, beside the input x
   int64_t left_bytes = 0;                             // left by BACKWARD_INPUT for BACKWARD_WEIGHT, beside dy
   int64_t forward_workspace = 0, backward_input_workspace = 0, backward_weight_workspace = 0;  // peak of temporaries
   int64_t unsaved_workspace = 0;  // of a forward that keeps nothing (saved == nullptr: inference, or the first pass
-                                  // before a RECOMPUTE); of the head: that of head_losses
+                                  // before a RECOMPUTE); of the head: workspace of head_losses (model/unit.h)
   // Under tensor parallelism: bytes of the whole tensors that a pass gathers by rows, or sums and scatters by rows, over the
   // tensor group.
   int64_t forward_exchanged = 0, backward_input_exchanged = 0, backward_weight_exchanged = 0;
@@ -77,9 +77,9 @@ inline constexpr int64_t kNumbersOfARow = 3;
 /// the passes (program/lower.h says when), so that the order of the sum does not depend on the schedule. 0 for other units, and for a frozen head.
 int64_t own_table_gradient(const Unit&, const CostQuery&);
 
-/// Rows that the experts of one rank compute. If the rank has all experts: top_k · tokens. Else: ceil(f · top_k · tokens)
-/// with f = min(capacity_factor, expert). An f above 1 leaves room for more than an even share. `tokens`:
-/// the rank's part of the tokens (as for norms); all tokens if each expert is split too (expert_tensor > 1).
+/// Rows that the experts of one rank compute. If the rank has all experts: top_k · t. Else: ceil(f · top_k · t)
+/// with f = min(capacity_factor, expert). An f above 1 leaves room for more than an even share. t is computed from CostQuery::tokens:
+/// the rank's part of them (as for norms); all of them if each expert is split too (expert_tensor > 1).
 int64_t expert_rows(const MoeSpec&, const CostQuery&);
 
 }  // namespace tern

@@ -40,8 +40,8 @@ struct RuleOption {
 /// The rules that read the option, with their defaults: "0.95 for adamw, muon; 0.99 for lion".
 std::string defaults_of(std::string_view option);
 
-/// Computes a number of one parameter (elements or FLOPs) in closed form from its kind, its size and the rule's options.
 struct UpdateConfig;
+/// Computes a number of one parameter (elements or FLOPs) in closed form from its kind, its size and the rule's options.
 using ParameterNumber = int64_t (*)(const UpdateConfig&, const ParameterForm&);
 /// The number of the parameter's elements.
 inline int64_t each_element(const UpdateConfig&, const ParameterForm& p) { return p.elements(); }
@@ -93,7 +93,7 @@ const UpdateRuleRow& row_of(UpdateRule);
 struct UpdateConfig {
   UpdateRule rule;
   std::vector<double> options;  // in the order of UpdateRuleRow::options
-  double clip = 1.0;            // limit of the global norm of all gradients, applied before the rule sees them; 0: none
+  double clip = 1.0;            // limit of the norm of all gradients: larger ones are scaled down to it; 0: none
   /// Errors: TERN_CHECK, if the rule has no such option.
   double option(std::string_view name) const;
   void set_option(std::string_view name, double value);

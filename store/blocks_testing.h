@@ -14,6 +14,15 @@
 
 namespace tern {
 
+inline constexpr int64_t kTestBlock = 64;
+
+/// A file of so many bytes, unlike from block to block.
+inline std::vector<std::byte> patterned_file(int64_t count) {
+  std::vector<std::byte> bytes(static_cast<size_t>(count));
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i * 7 + i / 256);
+  return bytes;
+}
+
 /// Bytes of the caller's as files, in blocks of `alignment`.
 class MemoryBlocks : public BlockFiles {
  public:

@@ -14,12 +14,10 @@
 namespace tern {
 namespace {
 
-constexpr int64_t kBlock = 64;
-
 struct Cache {
   Cache(BlockFiles& files, const std::vector<CacheItem>& items, const CacheSettings& settings, int threads)
       : bytes(ExtentCache::bytes_for(items, settings.slots, files.alignment())),
-        memory(std::aligned_alloc(kBlock, static_cast<size_t>(bytes)), &std::free),
+        memory(std::aligned_alloc(kTestBlock, static_cast<size_t>(bytes)), &std::free),
         cache(files, items, settings, threads, {static_cast<std::byte*>(memory.get()), static_cast<size_t>(bytes)}) {}
   int64_t bytes;
   std::unique_ptr<void, decltype(&std::free)> memory;
@@ -31,12 +29,6 @@ std::vector<CacheItem> some_items(int count) {
   std::vector<CacheItem> items;
   for (int i = 0; i < count; ++i) items.push_back({{{0, 211 * i, 37 + 5 * i}, {0, 9000 + 97 * i, 41}}, i % 2});
   return items;
-}
-
-std::vector<std::byte> file_of(int64_t count) {
-  std::vector<std::byte> bytes(static_cast<size_t>(count));
-  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i * 7 + i / 256);
-  return bytes;
 }
 
 // Some of the items in an order of their own.
@@ -69,8 +61,8 @@ void use_all(ExtentCache& cache, const std::vector<CacheItem>& items, const std:
 
 // Over slots, threads, policies and lists of any length: each item's own bytes; what is read is what decisions alone say.
 TEST(ExtentCache, GivesEachItemItsBytesAndReadsWhatIsSaid) {
-  const std::vector<std::byte> file = file_of(12'000);
-  MemoryBlocks files({file}, kBlock);
+  const std::vector<std::byte> file = patterned_file(12'000);
+  MemoryBlocks files({file}, kTestBlock);
   const std::vector<CacheItem> items = some_items(20);
   for (const auto& slots : {std::vector<int>{1, 1}, {2, 3}, {5, 2}, {10, 10}})
     for (const int threads : {1, 3})
@@ -104,8 +96,8 @@ TEST(ExtentCache, GivesEachItemItsBytesAndReadsWhatIsSaid) {
 
 // A list that is given up in the middle leaves nothing wrong behind, and a failed read is tried again by the next list.
 TEST(ExtentCache, WhatFailedOrWasDroppedIsReadAgain) {
-  const std::vector<std::byte> file = file_of(12'000);
-  MemoryBlocks memory({file}, kBlock);
+  const std::vector<std::byte> file = patterned_file(12'000);
+  MemoryBlocks memory({file}, kTestBlock);
   FaultyBlocks files(memory, [](int64_t k, int64_t wanted) { return k % 7 == 3 ? -EIO : wanted; });
   const std::vector<CacheItem> items = some_items(20);
   Cache c(files, items, {.slots = {3, 3}}, 2);

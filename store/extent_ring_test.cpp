@@ -11,12 +11,10 @@
 namespace tern {
 namespace {
 
-constexpr int64_t kBlock = 64;
-
 struct Ring {
   Ring(BlockFiles& files, std::vector<Extent> order, const RingSettings& settings)
       : bytes(CyclicRing::bytes_for(order, settings.slots, files.alignment())),
-        memory(std::aligned_alloc(kBlock, static_cast<size_t>(bytes)), &std::free),
+        memory(std::aligned_alloc(kTestBlock, static_cast<size_t>(bytes)), &std::free),
         ring(files, std::move(order), settings, {static_cast<std::byte*>(memory.get()), static_cast<size_t>(bytes)}) {}
   int64_t bytes;
   std::unique_ptr<void, decltype(&std::free)> memory;
@@ -30,15 +28,9 @@ std::vector<Extent> some_extents(int count) {
   return order;
 }
 
-std::vector<std::byte> file_of(int64_t count) {
-  std::vector<std::byte> bytes(static_cast<size_t>(count));
-  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i * 7 + i / 256);
-  return bytes;
-}
-
 TEST(CyclicRing, GivesEveryExtentInOrderOverManyPasses) {
-  const std::vector<std::byte> file = file_of(4000);
-  MemoryBlocks files({file}, kBlock);
+  const std::vector<std::byte> file = patterned_file(4000);
+  MemoryBlocks files({file}, kTestBlock);
   const std::vector<Extent> order = some_extents(7);
   int64_t pass_bytes = 0;
   for (const Extent& e : order) pass_bytes += e.bytes;
@@ -63,8 +55,8 @@ TEST(CyclicRing, GivesEveryExtentInOrderOverManyPasses) {
 }
 
 TEST(CyclicRing, PlacesThatAreLeftOutArePassedOver) {
-  const std::vector<std::byte> file = file_of(4000);
-  MemoryBlocks inner({file}, kBlock);
+  const std::vector<std::byte> file = patterned_file(4000);
+  MemoryBlocks inner({file}, kTestBlock);
   const std::vector<Extent> order = some_extents(9);
   for (const int slots : {1, 3, 12}) {
     FaultyBlocks files(inner, [](int64_t, int64_t wanted) { return wanted; });
@@ -85,16 +77,16 @@ TEST(CyclicRing, PlacesThatAreLeftOutArePassedOver) {
 }
 
 TEST(CyclicRing, OncePassesReadNothingTwice) {
-  MemoryBlocks files({file_of(4000)}, kBlock);
+  MemoryBlocks files({patterned_file(4000)}, kTestBlock);
   Ring r(files, some_extents(5), {.slots = 4, .threads = 3, .cyclic = false});
   for (int place = 0; place < 5; ++place) const ExtentLease lease(r.ring, place);
   int64_t blocks = 0;
-  for (const Extent& e : some_extents(5)) blocks += blocks_of(e, kBlock).bytes;
+  for (const Extent& e : some_extents(5)) blocks += blocks_of(e, kTestBlock).bytes;
   EXPECT_EQ(r.ring.counts().read_bytes, blocks);
 }
 
 TEST(CyclicRing, AFailedReadIsToldToWhoNeedsIt) {
-  MemoryBlocks inner({file_of(4000)}, kBlock);
+  MemoryBlocks inner({patterned_file(4000)}, kTestBlock);
   FaultyBlocks files(inner, [](int64_t k, int64_t wanted) { return k == 2 ? -EIO : wanted; });
   Ring r(files, some_extents(5), {.slots = 4, .threads = 1});
   { const ExtentLease first(r.ring, 0); }
@@ -106,7 +98,7 @@ TEST(CyclicRing, AFailedReadIsToldToWhoNeedsIt) {
 }
 
 TEST(CyclicRing, EndsWhileThreadsReadAndWait) {
-  MemoryBlocks inner({file_of(4000)}, kBlock);
+  MemoryBlocks inner({patterned_file(4000)}, kTestBlock);
   PacedBlocks files(inner, 1e-5);
   for (int i = 0; i < 20; ++i) {
     Ring r(files, some_extents(6), {.slots = 3, .threads = 3});
@@ -115,7 +107,7 @@ TEST(CyclicRing, EndsWhileThreadsReadAndWait) {
 }
 
 TEST(CyclicRing, RecordsItsReads) {
-  MemoryBlocks files({file_of(4000)}, kBlock);
+  MemoryBlocks files({patterned_file(4000)}, kTestBlock);
   Ring r(files, some_extents(4), {.slots = 1, .threads = 1});
   { const ExtentLease lease(r.ring, 0); }
   r.ring.record_reads(true);
@@ -130,10 +122,10 @@ TEST(CyclicRing, TakesTheTimeOfItsTwinOnTheVirtualClock) {
   constexpr int kExtents = 10;
   constexpr int64_t kLoadNs = 8'000'000, kForwardNs = 6'000'000;
   std::vector<Extent> order;
-  for (int i = 0; i < kExtents; ++i) order.push_back({0, i * kBlock, kBlock});
-  MemoryBlocks inner({file_of(kExtents * kBlock)}, kBlock);
+  for (int i = 0; i < kExtents; ++i) order.push_back({0, i * kTestBlock, kTestBlock});
+  MemoryBlocks inner({patterned_file(kExtents * kTestBlock)}, kTestBlock);
   for (const int slots : {1, 2, 4}) {
-    PacedBlocks files(inner, 1e-9 * kLoadNs / kBlock);
+    PacedBlocks files(inner, 1e-9 * kLoadNs / kTestBlock);
     const int64_t begin_ns = real_clock().now_ns();
     Ring r(files, order, {.slots = slots, .threads = 2, .cyclic = false});
     for (int place = 0; place < kExtents; ++place) {

@@ -13,12 +13,12 @@
 #include "base/bug.h"
 #include "base/error.h"
 #include "base/rounding.h"
+#include "store/blocks_testing.h"
 #include "store/scratch_testing.h"
 
 namespace tern {
 namespace {
 
-constexpr int64_t kBlock = 64;
 const std::vector<int64_t> kImages = {640, 100, 1000, 64, 333, 1};
 
 struct ImageRig {
@@ -34,8 +34,8 @@ struct ImageRig {
 // Some blocks of an image of so many bytes.
 std::vector<BlockRun> some_runs(int64_t bytes, std::mt19937& random) {
   std::vector<BlockRun> runs;
-  for (int64_t at = 0; at < bytes; at += kBlock)
-    if (random() % 3 != 0) runs.push_back({at, at + kBlock});
+  for (int64_t at = 0; at < bytes; at += kTestBlock)
+    if (random() % 3 != 0) runs.push_back({at, at + kTestBlock});
   return joined_runs(std::move(runs));
 }
 
@@ -53,7 +53,7 @@ struct ImageModel {
   int64_t wrong = 0;
   std::vector<ImageCounts::Moved> moved = std::vector<ImageCounts::Moved>(kImages.size());
   explicit ImageModel(uint32_t seed) : random(seed) {
-    for (const int64_t bytes : kImages) images.emplace_back(static_cast<size_t>(round_up(bytes, kBlock)));
+    for (const int64_t bytes : kImages) images.emplace_back(static_cast<size_t>(round_up(bytes, kTestBlock)));
   }
   // `until`: the image at which the pass is abandoned, while it is held.
   void pass(ImageRing& ring, int until = static_cast<int>(kImages.size())) {
@@ -84,7 +84,7 @@ TEST(ImageRing, EachPassFindsWhatEarlierOnesWroteAndMovesNothingElse) {
   for (const int slots : {1, 2, 3, 6, 9})
     for (const int threads : {1, 2, 5}) {
       SCOPED_TRACE(std::to_string(slots) + " slots, " + std::to_string(threads) + " threads");
-      MemoryScratch file(ImageRing::file_bytes_for(kImages, kBlock), kBlock);
+      MemoryScratch file(ImageRing::file_bytes_for(kImages, kTestBlock), kTestBlock);
       ImageRig rig(file, kImages, {.slots = slots, .threads = threads});
       ImageModel model(static_cast<uint32_t>(10 * slots + threads));
       for (int pass = 0; pass < 40; ++pass) model.pass(rig.ring);
@@ -103,7 +103,7 @@ TEST(ImageRing, EachPassFindsWhatEarlierOnesWroteAndMovesNothingElse) {
 }
 
 TEST(ImageRing, AnAbandonedPassWritesNothingOfWhatWasHeld) {
-  MemoryScratch file(ImageRing::file_bytes_for(kImages, kBlock), kBlock);
+  MemoryScratch file(ImageRing::file_bytes_for(kImages, kTestBlock), kTestBlock);
   ImageRig rig(file, kImages, {.slots = 2, .threads = 3});
   ImageModel model(7);
   for (int pass = 0; pass < 60; ++pass) model.pass(rig.ring, pass % 8);  // 6 and 7: to the end
@@ -115,10 +115,12 @@ TEST(ImageRing, AnAbandonedPassWritesNothingOfWhatWasHeld) {
 // Long images go in pieces; short reads and writes go on where they ended.
 TEST(ImageRing, ShortReadsAndWritesGoOn) {
   const std::vector<int64_t> images = {(int64_t{5} << 20) + 64, int64_t{3} << 20};
-  MemoryScratch file(ImageRing::file_bytes_for(images, kBlock), kBlock);
-  file.on_read = [](int64_t k, int64_t wanted) { return k % 5 == 1 ? int64_t{-EINTR} : std::max(kBlock, wanted / 2); };
+  MemoryScratch file(ImageRing::file_bytes_for(images, kTestBlock), kTestBlock);
+  file.on_read = [](int64_t k, int64_t wanted) {
+    return k % 5 == 1 ? int64_t{-EINTR} : std::max(kTestBlock, wanted / 2);
+  };
   file.on_write = [](int64_t k, int64_t wanted) {
-    return k % 4 == 2 ? int64_t{-EAGAIN} : std::max(kBlock, wanted / 3);
+    return k % 4 == 2 ? int64_t{-EAGAIN} : std::max(kTestBlock, wanted / 3);
   };
   ImageRig rig(file, images, {.slots = 2, .threads = 3});
   std::vector<ImageMoves> all;
@@ -146,7 +148,7 @@ std::string message_of(const std::function<void()>& f) {
 }
 
 TEST(ImageRing, AReadThatFailsIsToldAndMayBeTriedAgain) {
-  MemoryScratch file(ImageRing::file_bytes_for(kImages, kBlock), kBlock);
+  MemoryScratch file(ImageRing::file_bytes_for(kImages, kTestBlock), kTestBlock);
   bool fails = false;
   file.on_read = [&](int64_t, int64_t wanted) { return fails ? int64_t{-EIO} : wanted; };
   ImageRig rig(file, kImages, {.slots = 2, .threads = 2});
@@ -158,14 +160,14 @@ TEST(ImageRing, AReadThatFailsIsToldAndMayBeTriedAgain) {
   rig.ring.abandon();
   fails = false;
   // What the failed pass wrote before its end is unknown here; what it did not begin is as it was.
-  rig.ring.begin(std::vector<ImageMoves>(kImages.size(), ImageMoves{{{0, kBlock}}, {}}));
+  rig.ring.begin(std::vector<ImageMoves>(kImages.size(), ImageMoves{{{0, kTestBlock}}, {}}));
   EXPECT_NO_THROW(rig.ring.acquire(0));
   rig.ring.release();
   rig.ring.abandon();
 }
 
 TEST(ImageRing, AWriteThatFailsEndsTheNextPass) {
-  MemoryScratch file(ImageRing::file_bytes_for(kImages, kBlock), kBlock);
+  MemoryScratch file(ImageRing::file_bytes_for(kImages, kTestBlock), kTestBlock);
   file.on_write = [](int64_t, int64_t) { return int64_t{-ENOSPC}; };
   ImageRig rig(file, kImages, {.slots = 6, .threads = 2});
   const std::string message = message_of([&] {
@@ -180,7 +182,7 @@ TEST(ImageRing, AWriteThatFailsEndsTheNextPass) {
 }
 
 TEST(ImageRing, TakesImagesInTheirOrderAlone) {
-  MemoryScratch file(ImageRing::file_bytes_for(kImages, kBlock), kBlock);
+  MemoryScratch file(ImageRing::file_bytes_for(kImages, kTestBlock), kTestBlock);
   ImageRig rig(file, kImages, {.slots = 2, .threads = 1});
   EXPECT_THROW(rig.ring.acquire(0), Bug);
   EXPECT_THROW(rig.ring.begin({}), Bug);

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "base/memory_io.h"
+#include "base/source_dir_testing.h"
 #include "formats/tokenizer/tokenizer.h"
 #include "train/run_dir.h"
 #include "train/trainer.h"
@@ -35,7 +36,7 @@ struct RisingRun {
     EXPECT_NE(::mkdtemp(folder.data()), nullptr);
     ::setenv("XDG_CACHE_HOME", folder.c_str(), 1);
     TrainSettings& s = settings;
-    s.tokenizer = TERN_SOURCE_DIR "/tests/golden/tokenizers/byte_level";
+    s.tokenizer = source_dir() + "/tests/golden/tokenizers/byte_level";
     s.model = folder + "/config.json", s.data = folder + "/text.txt", s.valid_data = folder + "/other.txt";
     s.output = "run", s.from_scratch = true, s.multiply = Multiply::exact;
     s.seq = 8, s.batch = s.micro_batch = 2, s.eval_every = 1, s.eval_batches = 3, s.log_every = 1;

@@ -11,7 +11,7 @@ namespace tern {
 namespace {
 
 // Four heads of each kind: four ranks can share them out.
-TrainSettings short_run(const RunInputs& inputs, DType dtype) {
+TrainSettings short_context_run(const RunInputs& inputs, DType dtype) {
   TrainSettings s = settings_of(inputs, dtype);
   s.schedule.total_steps = 2, s.eval_every = 2, s.checkpoint_every = 0;
   s.batch = 4;
@@ -21,7 +21,7 @@ TrainSettings short_run(const RunInputs& inputs, DType dtype) {
 TEST(TrainContext, AnyCompositionIsNearOneRank) {
   for (const bool tied : {false, true}) {
     const RunInputs inputs(tied, 2, 4, 4);
-    TrainSettings s = short_run(inputs, DType::f64);
+    TrainSettings s = short_context_run(inputs, DType::f64);
     s.optimizer = update_config(UpdateRule::sgd);
     RunsOfOneRank one(s);
     expect_near(one, {.context = tied ? 2 : 4});
@@ -38,7 +38,7 @@ TEST(TrainContext, AnyCompositionIsNearOneRank) {
 TEST(TrainContext, InARingAnyCompositionIsNearOneRank) {
   for (const bool tied : {false, true}) {
     const RunInputs inputs(tied, 2, 4, 2);
-    TrainSettings s = short_run(inputs, DType::f64);
+    TrainSettings s = short_context_run(inputs, DType::f64);
     s.optimizer = update_config(UpdateRule::sgd);
     RunsOfOneRank one(s);
     expect_near(one, {.context = tied ? 2 : 4, .ring = true});
@@ -66,7 +66,7 @@ TEST(TrainContext, HeadsThatAreNormedOrSlopedAreNearOneRank) {
  "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "hidden_act": "silu")"),
         std::string(R"("model_type": "bloom", "architectures": ["BloomForCausalLM"], "n_head": 4)")}) {
     write_file_atomically(real_io(), inputs.path + "/config.json", "{" + of_family + ", " + common + "}");
-    TrainSettings s = short_run(inputs, DType::f64);
+    TrainSettings s = short_context_run(inputs, DType::f64);
     s.optimizer = update_config(UpdateRule::sgd);
     RunsOfOneRank one(s);
     expect_near(one, {.context = 2});
@@ -79,7 +79,7 @@ TEST(TrainContext, InOtherTypesAndWithOtherRules) {
   const RunInputs inputs(true, 2, 4, 2);
   for (const DType dtype : {DType::f32, DType::bf16})
     for (const UpdateRule rule : {UpdateRule::adamw, UpdateRule::muon}) {
-      TrainSettings s = short_run(inputs, dtype);
+      TrainSettings s = short_context_run(inputs, dtype);
       s.optimizer = update_config(rule);
       SCOPED_TRACE(fmt::format("{} {}", name_of(dtype), name_of(rule)));
       MemoryIo one;
@@ -97,7 +97,7 @@ TEST(TrainContext, InOtherTypesAndWithOtherRules) {
 
 TEST(TrainContext, AStoppedRunGoesOnUnderAnotherMesh) {
   const RunInputs inputs(true, 2, 4, 4);
-  TrainSettings s = short_run(inputs, DType::f64);
+  TrainSettings s = short_context_run(inputs, DType::f64);
   s.optimizer = update_config(UpdateRule::sgd);
   s.schedule.total_steps = 4, s.eval_every = 0, s.valid_data.clear();
   const MeshCase meshes[] = {

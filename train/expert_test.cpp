@@ -40,7 +40,7 @@ void write_mixture(const RunInputs& inputs, const Mixture& m, bool tied = false)
                   m.type, m.architecture, vocab, tied, m.more));
 }
 
-TrainSettings short_run(const RunInputs& inputs, DType dtype) {
+TrainSettings short_expert_run(const RunInputs& inputs, DType dtype) {
   TrainSettings s = settings_of(inputs, dtype);
   s.schedule.total_steps = 2, s.eval_every = 2, s.checkpoint_every = 0;
   return s;
@@ -51,7 +51,7 @@ TEST(TrainExperts, EveryMixtureIsNearOneRank) {
     SCOPED_TRACE(m->type);
     const RunInputs inputs(false);
     write_mixture(inputs, *m);
-    TrainSettings s = short_run(inputs, DType::f64);
+    TrainSettings s = short_expert_run(inputs, DType::f64);
     s.optimizer = update_config(UpdateRule::sgd);
     RunsOfOneRank one(s);
     expect_near(one, {.data = 2, .experts = 2});
@@ -64,7 +64,7 @@ TEST(TrainExperts, AnyCompositionIsNearOneRank) {
   for (const bool tied : {false, true}) {
     const RunInputs inputs(tied);
     write_mixture(inputs, kShared, tied);
-    TrainSettings s = short_run(inputs, DType::f64);
+    TrainSettings s = short_expert_run(inputs, DType::f64);
     s.optimizer = update_config(UpdateRule::sgd);
     RunsOfOneRank one(s);
     for (const int zero : {1, 2, 3}) {
@@ -85,7 +85,7 @@ TEST(TrainExperts, InOtherTypesAndWithOtherRules) {
   for (const DType dtype : {DType::f32, DType::bf16})
     for (const UpdateRule rule : {UpdateRule::adamw, UpdateRule::muon, UpdateRule::lamb})
       for (const int zero : {0, 2}) {
-        TrainSettings s = short_run(inputs, dtype);
+        TrainSettings s = short_expert_run(inputs, dtype);
         s.optimizer = update_config(rule);
         SCOPED_TRACE(fmt::format("{} {} zero {}", name_of(dtype), name_of(rule), zero));
         MemoryIo io, one;
@@ -99,7 +99,7 @@ TEST(TrainExperts, InOtherTypesAndWithOtherRules) {
 TEST(TrainExperts, InF32WeightsAreNearThoseOfOneRank) {
   const RunInputs inputs(false);
   write_mixture(inputs, kMixtral);
-  TrainSettings s = short_run(inputs, DType::f32);
+  TrainSettings s = short_expert_run(inputs, DType::f32);
   s.optimizer = update_config(UpdateRule::sgd);
   for (const int experts : {2, 4}) {
     SCOPED_TRACE(experts);
@@ -116,7 +116,7 @@ TEST(TrainExperts, InF32WeightsAreNearThoseOfOneRank) {
 TEST(TrainExperts, SumGroupsAreNearOneRank) {
   const RunInputs inputs(false);
   write_mixture(inputs, kMixtral);
-  TrainSettings s = short_run(inputs, DType::f64);
+  TrainSettings s = short_expert_run(inputs, DType::f64);
   s.optimizer = update_config(UpdateRule::sgd);
   MemoryIo one, two;
   const TrainResult want = train_on(s, 1, one);
@@ -130,7 +130,7 @@ TEST(TrainExperts, SumGroupsAreNearOneRank) {
 TEST(TrainExperts, NoRowIsDroppedWhereThereIsNoRoomForIt) {
   const RunInputs inputs(false);
   write_mixture(inputs, kMixtral);
-  TrainSettings s = short_run(inputs, DType::f64);
+  TrainSettings s = short_expert_run(inputs, DType::f64);
   s.optimizer = update_config(UpdateRule::sgd);
   MemoryIo wide, narrow;
   const TrainResult want = train_in_mesh(s, {.data = 4, .experts = 4}, wide);
@@ -151,7 +151,7 @@ TEST(TrainExperts, NoRowIsDroppedWhereThereIsNoRoomForIt) {
 TEST(TrainExperts, RowsWithoutRoomAreToldWhenTheyFirstCome) {
   const RunInputs inputs(false);
   write_mixture(inputs, kMixtral);
-  TrainSettings s = short_run(inputs, DType::f32);
+  TrainSettings s = short_expert_run(inputs, DType::f32);
   const auto told = [&](double capacity, int64_t steps) {
     s.schedule.total_steps = steps;
     MemoryIo io;
@@ -181,7 +181,7 @@ TEST(TrainExperts, RowsWithoutRoomAreToldWhenTheyFirstCome) {
 TEST(TrainExperts, TheSameRunHasTheSameBitsOverAnyTransport) {
   const RunInputs inputs(false);
   write_mixture(inputs, kShared);
-  const TrainSettings s = settings_in_mesh(short_run(inputs, DType::f32), {.data = 4, .zero = 1, .experts = 2});
+  const TrainSettings s = settings_in_mesh(short_expert_run(inputs, DType::f32), {.data = 4, .zero = 1, .experts = 2});
   MemoryIo first, again, sockets;
   const TrainResult want = train_on(s, 4, first), same = train_on(s, 4, again);
   EXPECT_TRUE(bits_of(same, again) == bits_of(want, first));
@@ -200,7 +200,7 @@ TEST(TrainExperts, TheSameRunHasTheSameBitsOverAnyTransport) {
 TEST(TrainExperts, AStoppedRunGoesOnUnderAnotherMesh) {
   const RunInputs inputs(false);
   write_mixture(inputs, kShared);
-  TrainSettings s = short_run(inputs, DType::f64);
+  TrainSettings s = short_expert_run(inputs, DType::f64);
   s.optimizer = update_config(UpdateRule::sgd);
   s.schedule.total_steps = 4, s.eval_every = 0, s.valid_data.clear();
   const MeshCase meshes[] = {{},
@@ -228,7 +228,7 @@ TEST(TrainExperts, WhatIsNotRunIsRefusedByNameBeforeAnythingIsWritten) {
   const RunInputs inputs(false);
   write_mixture(inputs, kMixtral);
   const auto refusal = [&](const std::function<void(TrainSettings&)>& change, int experts, int ranks) -> std::string {
-    TrainSettings s = short_run(inputs, DType::f32);
+    TrainSettings s = short_expert_run(inputs, DType::f32);
     s.expert_ranks = experts, s.sum_order.groups = ranks;
     change(s);
     MemoryIo io;

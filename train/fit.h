@@ -43,8 +43,8 @@ struct PredictedMemory {
 
 /// The bytes that an evaluation takes for one micro-batch, with the exact kernels.
 RankBytes evaluation_bytes(const ModelSpec&, const TrainSettings&);
-/// The predicted peak of a run with these settings. `process_bytes`: of the program itself, see program_bytes(). Errors: those of shares_of;
-/// does_not_fit, if a micro-batch takes more bytes than an int64_t counts.
+/// The predicted peak of a run with these settings. `process_bytes`: of the program itself, see program_bytes(). Errors: those of shares_of
+/// (train/rank_place.h); does_not_fit, if a micro-batch takes more bytes than an int64_t counts.
 PredictedMemory predict_memory(const ModelSpec&, const TrainSettings&, int64_t process_bytes);
 
 /// The breakdown as a small table, one class per line.

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/io.h"
+#include "base/source_dir_testing.h"
 #include "formats/data/token_data_testing.h"
 #include "formats/safetensors/index.h"
 #include "formats/safetensors/shards.h"
@@ -22,7 +23,7 @@ struct Sharded {
   std::string path = testing::TempDir() + "tern-inputs-XXXXXX";
   TrainSettings settings;
   Sharded() {
-    const std::string golden = TERN_SOURCE_DIR "/tests/golden/models/llama";
+    const std::string golden = source_dir() + "/tests/golden/models/llama";
     EXPECT_NE(::mkdtemp(path.data()), nullptr);
     write_file_atomically(real_io(), path + "/config.json", real_io().read(golden + "/config.json"));
     const Weights file(golden + "/model.safetensors");

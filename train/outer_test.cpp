@@ -52,7 +52,7 @@ TEST(TrainOuter, AveragingAfterEachStepOfPlainSgdIsSummingGradients) {
   }
 }
 
-std::vector<OuterConfig> configs() {
+std::vector<OuterConfig> outer_configs() {
   return {
       {.every = 2},
       {.every = 3, .rate = 0.7, .momentum = 0.9},
@@ -89,7 +89,7 @@ int64_t predicted_bytes(const RunInputs& inputs, const TrainSettings& s, int ran
 // that was left alone. Without `everything` each config in one type, killed once, in the run's later half.
 void expect_bits_after_kills(bool everything) {
   const RunInputs inputs(false);
-  const std::vector<OuterConfig> all = configs();
+  const std::vector<OuterConfig> all = outer_configs();
   constexpr std::array kTypes{DType::f32, DType::bf16, DType::f64};
   constexpr std::array kTenths{3, 6, 9};  // of what is sent behind the first two steps
   for (size_t c = 0; c < all.size(); ++c)

@@ -33,7 +33,7 @@ struct PlannedValue {
   std::string value;
 };
 /// The values of seq, batch, micro-batch, optimizer, dtype, ranks, tensor-parallel, context-parallel, expert-parallel; of context-by, if ranks share
-/// out rows; of zero and recompute, if planned_zero and planned_mode have one value for all layers.
+/// out rows; of zero and recompute, if planned_zero and planned_mode have a value.
 std::vector<PlannedValue> planned_values(const Plan&);
 
 /// Sets seq, batch, micro_batch, dtype, zero, recompute, states_on_disk, plan and plan_path; train_settings has set the other planned_values before.
@@ -42,7 +42,7 @@ std::vector<PlannedValue> planned_values(const Plan&);
 void apply_plan(const Plan&, const Options&, TrainSettings&);
 
 /// Checks that the plan can be run with this model. Errors: usage: the plan is for another model; it is a pipeline with replicas whose first device
-/// has both embedding and tied head; those of shares_of.
+/// has both embedding and tied head; those of make_shares and make_mesh_shares (update/shares.h).
 void check_planned_model(const ModelSpec&, const TrainSettings&);
 
 /// The recomputation mode that all layers between embedding and head have; nullopt: the layers differ.

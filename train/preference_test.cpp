@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/memory_io.h"
+#include "base/source_dir_testing.h"
 #include "formats/data/token_data_testing.h"
 #include "formats/hf/config.h"
 #include "formats/peft/config.h"
@@ -21,34 +22,20 @@
 #include "model/visit_weights.h"
 #include "report/metrics_log.h"
 #include "train/trainer.h"
+#include "train/trainer_testing.h"
 
 namespace tern {
 namespace {
 
-const std::string kGolden = TERN_SOURCE_DIR "/tests/golden/dpo/";
+const std::string kDpoGolden = source_dir() + "/tests/golden/dpo/";
 constexpr double kBeta = 0.1;
 
-struct Folder {
-  std::string path = testing::TempDir() + "tern-preference-XXXXXX";
-  Folder() {
-    EXPECT_NE(::mkdtemp(path.data()), nullptr);
-    ::setenv("XDG_CACHE_HOME", path.c_str(), 1);
-  }
-  ~Folder() { remove_all(real_io(), path); }
-  Folder(const Folder&) = delete;
-};
-
-std::vector<MetricRow> logged(Io& io) { return parse_metrics(io.read("run/logs/metrics.jsonl"), "log").rows; }
-double value_of(const MetricRow& row, const std::string& tag) {
-  for (const auto& [name, value] : row.values)
-    if (name == tag) return value;
-  return NAN;
-}
+std::vector<MetricRow> rows_of_log(Io& io) { return parse_metrics(io.read("run/logs/metrics.jsonl"), "log").rows; }
 
 TEST(PreferenceSlow, FiftyStepsAreThoseOfTrl) {
-  const Folder folder;
+  const RunFolder folder;
   TrainSettings s;
-  s.model = TERN_SOURCE_DIR "/examples/novels-6m", s.data = kGolden + "pairs.jsonl", s.output = "run";
+  s.model = source_dir() + "/examples/novels-6m", s.data = kDpoGolden + "pairs.jsonl", s.output = "run";
   s.seq = 48, s.batch = 4, s.micro_batch = 1, s.shuffle = false;
   s.schedule = {.kind = LearningRateKind::constant,
                 .peak = 1e-3,
@@ -58,15 +45,15 @@ TEST(PreferenceSlow, FiftyStepsAreThoseOfTrl) {
                 .total_steps = 50};
   s.optimizer = update_config(UpdateRule::adamw, {{"weight-decay", 0}, {"beta2", 0.999}});
   s.optimizer.clip = 1, s.log_every = 1, s.checkpoint_every = 0;
-  s.adapter = AdapterSettings{.config = read_peft_config(kGolden + "begin/adapter_config.json"),
-                              .begin = kGolden + "begin",
+  s.adapter = AdapterSettings{.config = read_peft_config(kDpoGolden + "begin/adapter_config.json"),
+                              .begin = kDpoGolden + "begin",
                               .preference = kBeta};
   MemoryIo io;
   const TrainResult result = train(s, {}, io);
   EXPECT_EQ(result.byte_mismatches, 0);
   EXPECT_LE(result.counted_peak_bytes, result.predicted.tensors());
-  const auto want = read_json_file(kGolden + "losses.json").get<std::vector<double>>();
-  const std::vector<MetricRow> rows = logged(io);
+  const auto want = read_json_file(kDpoGolden + "losses.json").get<std::vector<double>>();
+  const std::vector<MetricRow> rows = rows_of_log(io);
   ASSERT_EQ(rows.size(), want.size());
   for (size_t i = 0; i < rows.size(); ++i)
     EXPECT_NEAR(value_of(rows[i], "train/loss"), want[i], 0.01 * want[i]) << "step " << i + 1;
@@ -76,7 +63,7 @@ TEST(PreferenceSlow, FiftyStepsAreThoseOfTrl) {
 
 struct Pairs {
   ModelSpec spec =
-      with_adapters(model_spec(read_hf_config(TERN_SOURCE_DIR "/tests/golden/models/llama/config.json")), 3, 0.7);
+      with_adapters(model_spec(read_hf_config(source_dir() + "/tests/golden/models/llama/config.json")), 3, 0.7);
   RopeTable rope = rope_table(spec, 16, 16);
   std::vector<MicroBatch> answers;
   Pairs() {
@@ -140,7 +127,7 @@ TEST(Preference, OfANewAdapterIsLogTwo) {
 }
 
 TEST(Preference, ShuffledPairsStayPairs) {
-  const Folder folder;
+  const RunFolder folder;
   std::vector<uint16_t> tokens(7 * 2 * 5 + 1, 1);
   std::vector<int64_t> documents;
   for (int64_t d = 0; d <= 14; ++d) documents.push_back(d * 5);

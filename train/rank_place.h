@@ -33,12 +33,12 @@ struct RankPlace {
     return (of_device * replicas + of_replica) * tensor.ranks + of_place;
   }
 };
-/// The place of rank `rank` of the settings' ranks. Errors  those of placement_of, if the settings' plan has several stages.
+/// The place of rank `rank` of the settings' ranks. Errors: those of placement_of, if the settings' plan has several stages.
 RankPlace rank_place(const ModelSpec&, const TrainSettings&, int rank);
 /// The model with all layers, but with the matrices as this rank has them: whole, or in a tensor group the rank's part of each matrix.
 ModelSpec part_of_rank(const ModelSpec&, const TensorPlace&);
 
-/// Which elements of each parameter's weights, gradients and optimizer state this rank keeps, under the settings' ZeRO stages.
+/// Which elements of each parameter's weights, gradients and optimizer state this rank keeps, under the settings' ZeRO stages. Errors: those of make_shares and make_mesh_shares.
 Shares shares_of(const ModelSpec&, const TrainSettings&, const RankPlace&);
 
 }  // namespace tern

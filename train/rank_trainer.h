@@ -29,10 +29,10 @@
 
 namespace tern {
 
-/// One rank's run of train() (train/trainer.h). It makes everything that a step needs once. Its functions lie in files by subject: what
+/// One rank's run of train() (train/trainer.h). What steps need is made once, before the first. Its functions lie in files by subject: what
 /// comes before the first step in rank_trainer_begin.cpp, the loop over steps in trainer.cpp, a step in rank_trainer_step.cpp and
-/// rank_trainer_zeroth.cpp, and what is evaluated, saved and exported in rank_trainer_publish.cpp
-/// (where it reads weights from: rank_trainer_zeroth.cpp).
+/// rank_trainer_zeroth.cpp, and what is evaluated, saved and exported in rank_trainer_publish.cpp. Two functions that say where weights
+/// are read, weights_to_read and parameter_reader, lie in rank_trainer_zeroth.cpp.
 class RankTrainer {
  public:
   RankTrainer(const TrainSettings& settings, const TrainHooks& hooks, Io& io, Worker worker);
@@ -84,7 +84,7 @@ class RankTrainer {
     std::vector<RankRows> rows{};        // of each rank; empty without expert groups
   };
   StepReport step(std::vector<MicroBatch>& batches, int64_t targets);
-  // A step without backward passes (rank_trainer_zeroth.cpp).
+  // In rank_trainer_zeroth.cpp: a step without backward passes, and the three functions after it.
   StepReport zeroth_step(std::vector<MicroBatch>& batches, int64_t targets);
   void begin_gradient_source();
   // Updates units that lie in a file. Before the call they may lack the update of the last step.
@@ -104,7 +104,7 @@ class RankTrainer {
   void tell_slow_rank(const Totals& totals);
   // Notes the first step in which experts' rows took more memory than was predicted.
   void tell_uneven_rows(const Totals& totals);
-  // Called when a step was faster than the probe. Other programs can only slow the probe down, so the probe was disturbed.
+  // Called when a step was faster than the probe of the machine's peak. Other programs can only slow the probe down, so the probe was disturbed.
   void raise_peak(StepReport& report);
   // If the disk refuses the trace, a note says so and the run goes on.
   void write_trace(const ExecuteResult& run);
@@ -141,9 +141,9 @@ class RankTrainer {
   bool in_stages() const { return place_.in_stages(); }
   // Whether ranks hold only parts of their layers' weights: under ZeRO 3, and in tensor and expert groups.
   bool parts_alone() const { return is_whole_for_a_while(s_); }
-  // Where an evaluation reads weights: in whole_model, or in the file of units.
+  // Where an evaluation reads weights: in whole_model, or in the file of units (rank_trainer_zeroth.cpp).
   WeightSource weights_to_read();
-  // Reads parameters that lie in a file; empty if all of whole_model is in memory.
+  // Reads parameters that lie in a file; empty if all of whole_model is in memory (rank_trainer_zeroth.cpp).
   ReadParameter parameter_reader();
   const ModelWeights& whole_model() const { return in_stages() || parts_alone() || s_.outer ? whole_ : state_.weights; }
 
@@ -162,7 +162,7 @@ class RankTrainer {
   int64_t message_bytes_ = 0;  // the peak of the memory in which all ranks' messages wait
   RankPlace place_;
   RankGroups groups_;
-  ModelWeights whole_;  // on the first rank, if its own weights are not the whole model: what is evaluated and written
+  ModelWeights whole_;  // on the first rank: what is evaluated and written, if not its own weights (whole_model)
   Arena whole_arena_;   // of a whole_ that is there only while it is evaluated or written
   Arena state_arena_;   // not the worker's arena, so that the writer's staging does not disturb the executor's counts
   TrainState state_;

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "base/memory_io.h"
+#include "base/source_dir_testing.h"
 #include "base/threads_testing.h"
 #include "comm/decorators.h"
 #include "comm/thread_world.h"
@@ -19,7 +20,7 @@
 
 namespace tern {
 
-inline const std::string kTokenizer = TERN_SOURCE_DIR "/tests/golden/tokenizers/byte_level";
+inline const std::string kTokenizer = source_dir() + "/tests/golden/tokenizers/byte_level";
 
 // A small Llama's config.json in `directory`.
 inline void write_tiny_config(const std::string& directory, int layers, bool tied, int heads = 2, int kv_heads = 1) {

@@ -37,7 +37,7 @@ TEST(TrainRobust, TheMeanIsThePlainRunToTheBit) {
     }
 }
 
-std::vector<RobustConfig> configs() {
+std::vector<RobustConfig> robust_configs() {
   std::vector<RobustConfig> list;
   for (const Aggregator a : {Aggregator::mean, Aggregator::krum, Aggregator::median, Aggregator::trimmed_mean,
                              Aggregator::geometric_median, Aggregator::centered_clipping})
@@ -50,7 +50,7 @@ std::vector<RobustConfig> configs() {
 // One process killed at a message, or all stopped: the same command leaves the bits of a run that was left alone.
 TEST(TrainRobust, BytesAreThePredictedOnesAndAKilledRunGoesOnToTheSameBits) {
   const RunInputs inputs(false);
-  for (const RobustConfig& config : configs())
+  for (const RobustConfig& config : robust_configs())
     for (const DType dtype :
          config.mixing == Mixing::none ? std::vector{DType::f32, DType::bf16} : std::vector{DType::f64}) {
       SCOPED_TRACE(fmt::format("{} {}", kAggregatorNames[static_cast<size_t>(config.aggregator)], name_of(dtype)));

@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/fault_io.h"
 #include "base/memory_io.h"
+#include "base/source_dir_testing.h"
 #include "formats/safetensors/safetensors.h"
 #include "model/allocate_weights.h"
 #include "model/visit_weights.h"
@@ -20,7 +21,7 @@
 namespace tern {
 namespace {
 
-const std::string kModel = TERN_SOURCE_DIR "/tests/golden/models/llama";
+const std::string kModel = source_dir() + "/tests/golden/models/llama";
 
 // A model whose every weight is `value`, and where it goes.
 struct Exported {
@@ -31,7 +32,7 @@ struct Exported {
     TrainSettings s;
     s.model = kModel, s.seq = 8;
     in = load_inputs(s);
-    in.tokenizer = Tokenizer::load(TERN_SOURCE_DIR "/tests/golden/tokenizers/byte_level");
+    in.tokenizer = Tokenizer::load(source_dir() + "/tests/golden/tokenizers/byte_level");
     weights = allocate_weights(in.spec, DType::f32, MemoryClass::weights, arena);
   }
   void write(Io& io, int64_t step) {

@@ -83,7 +83,7 @@ struct TrainSettings {
   std::optional<int64_t> memory_bytes;  // --memory
   std::optional<double> max_seconds;
   bool dry_run = false;
-  // If set, the plan gives each layer's recomputation; `recompute` is then that of all layers, or Recompute::none if they differ.
+  // If set, the plan gives each layer's recomputation; `recompute` is then planned_mode(plan), or Recompute::none if that is empty.
   std::optional<Plan> plan;
   std::string plan_path;               // --plan; empty: no plan
   std::optional<RobustConfig> robust;  // --aggregator; absent: gradients are summed

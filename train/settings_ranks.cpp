@@ -48,7 +48,7 @@ void check_ranks(const TrainSettings& s) {
                   groups == shares ? "ranks" : "sum-groups",
                   micros == 1 ? std::string("1 micro-batch") : fmt::format("{} micro-batches", micros), s.batch,
                   s.micro_batch, groups == shares ? counted(groups, "rank") : counted(groups, "group"), remedy);
-    case SumFault::ranks_not_divided:
+    case SumFault::shares_not_divided:
       throw Error(ErrorKind::usage, "--sum-groups: {} cannot be shared out to --ranks {}; choose {}",
                   counted(groups, "group"), shares, remedy);
     default:

@@ -1,5 +1,5 @@
 #pragma once
-// The Placement of a training step that has a backward. Its Program is lowered from it, for prediction and for execution.
+// The Placement of a training step that has a backward. `lower` makes the step's Program of it, which is both priced and executed.
 
 #include <cstdint>
 

@@ -8,6 +8,7 @@
 #include "comm/ranks_testing.h"
 #include "model/model_files.h"
 #include "train/inputs.h"
+#include "train/mesh_testing.h"
 #include "train/rank_place.h"
 #include "train/ranks_testing.h"
 #include "train/state_tensors.h"
@@ -21,28 +22,6 @@ TrainResult train_in_parts(TrainSettings s, int tensor, int data, Io& io, const 
                            const std::atomic<bool>& stop = kNeverStops) {
   s.tensor = tensor, s.sum_order.groups = data;
   return train_on(s, tensor * data, io, hooks, stop);
-}
-
-template <class T>
-double difference(const TensorView& got, const TensorView& want) {
-  double apart = 0, norm = 0;
-  for (size_t at = 0; at < want.bytes.size(); at += sizeof(T)) {
-    T a, b;
-    std::memcpy(&a, got.bytes.data() + at, sizeof(T)), std::memcpy(&b, want.bytes.data() + at, sizeof(T));
-    apart += std::pow(static_cast<double>(a) - static_cast<double>(b), 2), norm += std::pow(static_cast<double>(b), 2);
-  }
-  return norm > 0 ? std::sqrt(apart / norm) : apart;
-}
-
-// The state that two runs left, tensor by tensor.
-template <class T>
-void expect_near(const TrainResult& got, Io& a, const TrainResult& want, Io& b, double bound) {
-  const CheckpointData is(a, got.checkpoint, 0), was(b, want.checkpoint, 0);
-  ASSERT_EQ(is.tensors().size(), was.tensors().size());
-  for (size_t i = 0; i < was.tensors().size(); ++i) {
-    const TensorView one = was.tensors()[i];
-    EXPECT_LE(difference<T>(is.tensors().get(one.name), one), bound) << one.name;
-  }
 }
 
 TEST(TrainTensor, LeavesTheStateOfOneRank) {
@@ -61,7 +40,7 @@ TEST(TrainTensor, LeavesTheStateOfOneRank) {
       EXPECT_LE(std::abs(*got.loss - *want.loss) / *want.loss, 1e-12);
       ASSERT_TRUE(got.evaluation && want.evaluation);
       EXPECT_LE(std::abs(got.evaluation->loss - want.evaluation->loss) / want.evaluation->loss, 1e-12);
-      expect_near<double>(got, parts, want, one, 1e-12);
+      expect_near(got, parts, want, one, 1e-12);
     }
   }
 }
@@ -130,7 +109,7 @@ TEST(TrainTensor, AStoppedRunGoesOnUnderAnyMesh) {
       EXPECT_EQ(train_in_parts(s, before.first, before.second, io, hooks, stop).end, TrainEnd::interrupted);
       const TrainResult r = train_in_parts(s, after.first, after.second, io);
       EXPECT_GE(r.first_step, 3);
-      expect_near<double>(r, io, want, whole, 1e-12);
+      expect_near(r, io, want, whole, 1e-12);
     }
 }
 

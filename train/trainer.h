@@ -89,10 +89,10 @@ struct TrainResult {
 
 /// Runs one rank of a training run from its beginning, or from the newest checkpoint in OUT, to its end.
 /// Order   the same binary, machine, threads and settings give the same bits, resumed or not, recomputed or not.
-/// Workers any number of threads of one process may train at once, if each thread has another Worker and another --output. Each run has
+/// Workers threads of one process may train at once, each with its own Worker: the ranks of one run, and runs of different --output. Each run has
 ///         the bits that the run would have alone in a process. A run computes with the calling thread's team of threads.
 /// Ranks   all ranks of the Worker's world call train with the same settings and Io. Each rank has the state or a part of the state (ZeRO,
-///         stages, groups), and a data share of every step's micro-batches. Gradients are summed in the settings' order (spec/sum_order.h). The number
+///         stages, groups), and computes with the micro-batches of its data share. Gradients are summed in the settings' order (spec/sum_order.h). The number
 ///         of data shares changes no bit, unless stages or ZeRO 2 or 3 fix the order (train/settings_ranks.h). Before each step the ranks agree on the number of targets, and on whether to stop.
 ///         Rank 0 checks memory and disk, packs data, evaluates, logs and commits checkpoints; its result and hooks are those of the run.
 /// Stops   when the Worker's `stop` becomes true, or after max_seconds. The run then finishes its step and writes a checkpoint and OUT/model.

@@ -17,27 +17,18 @@
 #include "base/error.h"
 #include "base/fault_io.h"
 #include "base/memory_io.h"
+#include "base/source_dir_testing.h"
 #include "formats/data/token_data_testing.h"
 #include "formats/hf/config.h"
 #include "formats/safetensors/safetensors.h"
 #include "report/metrics_log.h"
 #include "train/checkpoint.h"
+#include "train/trainer_testing.h"
 
 namespace tern {
 namespace {
 
-const std::string kGolden = TERN_SOURCE_DIR "/tests/golden/";
-
-// A folder for what a run reads, and for the cache of the machine's peak.
-struct Folder {
-  std::string path = testing::TempDir() + "tern-trainer-XXXXXX";
-  Folder() {
-    EXPECT_NE(::mkdtemp(path.data()), nullptr);
-    ::setenv("XDG_CACHE_HOME", path.c_str(), 1);
-  }
-  ~Folder() { remove_all(real_io(), path); }
-  Folder(const Folder&) = delete;
-};
+const std::string kTrainGolden = source_dir() + "/tests/golden/";
 
 std::string tiny_config(int64_t vocab) {
   return fmt::format(
@@ -49,10 +40,10 @@ std::string tiny_config(int64_t vocab) {
 
 // Text, so that the run packs it; a model drawn from scratch; all that is written goes to `run` of the Io.
 struct TextRun {
-  Folder folder;
+  RunFolder folder;
   TrainSettings settings;
   TextRun() {
-    settings.tokenizer = kGolden + "tokenizers/byte_level";
+    settings.tokenizer = kTrainGolden + "tokenizers/byte_level";
     settings.model = folder.path + "/config.json";
     settings.data = folder.path + "/text.txt";
     settings.output = "run";
@@ -80,11 +71,6 @@ std::vector<MetricRow> logged(Io& io) {
   for (size_t begin = 0, end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1)
     rows.push_back(parse_metric_line(std::string_view(text).substr(begin, end - begin), "log"));
   return rows;
-}
-double value_of(const MetricRow& row, const std::string& tag) {
-  for (const auto& [name, value] : row.values)
-    if (name == tag) return value;
-  return NAN;
 }
 
 // What a run leaves, but for times and speeds.
@@ -120,7 +106,7 @@ double norm_of_difference(const std::vector<double>& a, const std::vector<double
 class TrainGolden : public testing::TestWithParam<const char*> {};
 
 TEST_P(TrainGolden, TenStepsOfTheLoopAreTheReferenceFrameworks) {
-  const std::string dir = kGolden + "models/" + GetParam();
+  const std::string dir = kTrainGolden + "models/" + GetParam();
   const Safetensors golden(dir + "/golden.safetensors");
   const TensorView ids = golden.get("tokens");
   const int64_t sequences = ids.shape[0], seq = ids.shape[1];
@@ -133,7 +119,7 @@ TEST_P(TrainGolden, TenStepsOfTheLoopAreTheReferenceFrameworks) {
   for (int64_t d = 0; d <= sequences; ++d) documents.push_back(d * seq);
   documents.push_back(sequences * seq + 1);
 
-  const Folder folder;
+  const RunFolder folder;
   write_token_file(folder.path + "/data.tokens", data, documents, read_hf_config(dir + "/config.json").vocab_size);
   TrainSettings s;
   s.model = dir, s.data = folder.path + "/data.tokens", s.output = "run";

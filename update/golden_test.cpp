@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "base/json.h"
+#include "base/source_dir_testing.h"
 #include "kernels/cpu/dynamic_codes.h"
 #include "kernels/kernel_testing.h"
 #include "model/golden_weights_testing.h"
@@ -36,7 +37,7 @@ UpdateConfig config_from(UpdateRule rule, const Json& options) {
 }
 
 Json golden_file(const std::string& name) {
-  std::ifstream file(std::string(TERN_SOURCE_DIR) + "/tests/golden/" + name);
+  std::ifstream file(source_dir() + "/tests/golden/" + name);
   return Json::parse(file);
 }
 

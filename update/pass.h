@@ -29,7 +29,7 @@ struct TensorNorm {
 struct UpdatePass {
   OptimizerState& state;
   const UpdateConfig& config;
-  // In the order of state.infos, in the model's storage. A tensor is the whole parameter or, if the parameter is shared
+  // In the order of state.infos. A tensor is the whole parameter in the model's storage or, if the parameter is shared
   // out, only this rank's part.
   std::vector<Tensor> weights, gradients;
   std::vector<double> rate_factors{};  // of each parameter, where not all learn at the same rate; empty: 1
@@ -55,7 +55,7 @@ UpdatePass make_update_pass(const ModelSpec&, OptimizerState&, const UpdateConfi
 void add_gradient_parts(UpdatePass&, DType wide, Arena&);
 
 /// A parameter of the pass as the functions of a rule take it: whole, or this rank's interval. `parameter`: index in
-/// state.infos. Allocates nothing.
+/// state.infos. Allocates no elements.
 UpdateShard shard_of(const UpdatePass&, const UpdateNorm&, size_t parameter);
 
 /// For rules that take gradients at other weights than the saved ones; for other rules put_weights_at does nothing. saved:

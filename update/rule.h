@@ -45,7 +45,7 @@ struct UpdateShard {
 struct UpdateFunctions {
   /// Changes masters and slots, and `compute` where it is apart from the masters; sets the gradient to zero.
   void (*step)(const UpdateShard&);
-  /// Called before `step`: returns the sums that the row declares, over one block or less. It may change slots and gradient; of a rule with sums over the model it changes nothing.
+  /// Called before `step`, for one block or less: returns its part of the sums that the row declares. If the sums are over the model, it must leave all tensors as they are.
   UpdateSumValues (*measure)(const UpdateShard&) = nullptr;
   /// For rules that compute at other weights than the masters: writes `compute` from masters and slots, bit for bit as `step` does.
   void (*place)(const UpdateShard&) = nullptr;

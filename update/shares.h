@@ -24,7 +24,7 @@ struct Shares {
 
   bool is_shared(size_t parameter) const { return !owners.empty() && !owners[parameter].empty(); }
   std::vector<bool>
-      gradients_apart{};  // for each unit whether its gradients are shared out too (ZeRO 2); empty: no unit's are
+      gradients_apart{};  // for each unit whether its gradients are shared out too (ZeRO 2, 3); empty: no unit's are
   std::vector<bool>
       weights_apart{};  // for each unit whether its weights are shared out too (ZeRO 3); empty: no unit's are
   // held[p]: this rank has parameter p or a part of p. in_world[p]: which rank of the world keeps which elements of p (in a tensor
@@ -71,8 +71,8 @@ bool is_expert(const ParameterInfo&);
 /// The place in the expert group of the rank that has an expert's parameter. Errors: TERN_CHECK: no expert's parameter.
 int place_of_expert(const ModelSpec&, const ParameterInfo&, int expert_ranks);
 
-/// This rank's part, as one row of numbers (the whole keeps its shape), of a tensor that holds the whole parameter. A tensor that already holds only
-/// the part is returned as it is.
+/// Of a tensor that holds the whole parameter, this rank's part as one row of numbers; if the rank keeps all of the parameter, the tensor in its
+/// own shape. A tensor that already holds only the part is returned as it is.
 Tensor own_part(const Shares&, size_t parameter, int64_t elements, const Tensor&);
 
 /// For each replica, views of the elements that it keeps in these tensors, for reduce_scatter_sum and all_gather. tensors[i]

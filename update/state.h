@@ -16,7 +16,7 @@ namespace tern {
 
 /// Entries are in the order of trained_parameters(spec). master: f32 (f64 for f64 models); unless has_own_masters, the very tensors of the
 /// weights. slots: for each slot of the rule's row one tensor per parameter, empty where nothing is kept. Of a parameter that is shared
-/// out, master and slots (slot_part) hold this rank's interval, as one row of numbers (the whole keeps its shape); empty if it has none.
+/// out, master and slots (slot_part) hold this rank's interval as one row of numbers. They are empty if this rank keeps no element of it.
 struct OptimizerState {
   Shares shares{};
   std::vector<ParameterInfo> infos;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/source_dir_testing.h"
 #include "infer/load.h"
 #include "serve/service.h"
 
@@ -43,7 +44,7 @@ int main(int argc, char** argv) {
   const double tokens_per_s = argc > 1 ? std::atof(argv[1]) : 20;
   const int64_t running = argc > 2 ? std::atoll(argv[2]) : 512;
   constexpr int64_t kContext = 512, kPage = 16;
-  const ModelDescription model = describe_model(TERN_SOURCE_DIR "/examples/novels-6m", std::nullopt);
+  const ModelDescription model = describe_model(source_dir() + "/examples/novels-6m", std::nullopt);
   ServedModel served;
   served.name = "mock";
   served.tokenizer = &*model.tokenizer;

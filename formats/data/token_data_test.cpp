@@ -11,6 +11,7 @@
 #include "base/memory_io.h"
 #include "base/process_memory.h"
 #include "base/rng.h"
+#include "base/source_dir_testing.h"
 #include "base/utf8.h"
 #include "formats/chat/template_files.h"
 #include "formats/chat/training.h"
@@ -50,8 +51,7 @@ class TokenDataTest : public testing::Test {
     return ids;
   }
   std::filesystem::path folder_;
-  Tokenizer tokenizer_ =
-      Tokenizer::load(std::filesystem::path(TERN_SOURCE_DIR) / "tests/golden/tokenizers/llama3_like");
+  Tokenizer tokenizer_ = Tokenizer::load(std::filesystem::path(source_dir()) / "tests/golden/tokenizers/llama3_like");
 };
 
 TEST_F(TokenDataTest, DocumentsArePartedByTheLineAndEndWithEos) {
@@ -309,8 +309,7 @@ TEST_F(TokenDataTest, PacksOnceAndFindsItAgain) {
   for (const auto& entry : std::filesystem::directory_iterator(folder_ / "cache"))
     EXPECT_EQ(entry.last_write_time(), stamp);
   EXPECT_EQ(all(first), all(second));
-  const Tokenizer other =
-      Tokenizer::load(std::filesystem::path(TERN_SOURCE_DIR) / "tests/golden/tokenizers/byte_level");
+  const Tokenizer other = Tokenizer::load(std::filesystem::path(source_dir()) / "tests/golden/tokenizers/byte_level");
   pack({input}, tokenizer_, folder_ / "a.safetensors");
   EXPECT_THROW(load_or_pack(folder_ / "a.safetensors", other, folder_ / "cache"), Error);
 }
@@ -347,8 +346,7 @@ TEST_F(TokenDataTest, ATokenFileIsKnownByItsContentAndNotByItsName) {
   EXPECT_FALSE(is_token_file(folder_ / "none"));
   EXPECT_FALSE(is_token_file(write("a.tokens", "text that says \"tern-tokens-1\"\n")));
   EXPECT_FALSE(is_token_file(write("b.tokens", "")));
-  const Tokenizer other =
-      Tokenizer::load(std::filesystem::path(TERN_SOURCE_DIR) / "tests/golden/tokenizers/byte_level");
+  const Tokenizer other = Tokenizer::load(std::filesystem::path(source_dir()) / "tests/golden/tokenizers/byte_level");
   EXPECT_THROW(load_or_pack(folder_ / "data.tokens", other, folder_ / "cache"), Error);
 }
 

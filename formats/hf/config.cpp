@@ -13,8 +13,6 @@
 namespace tern {
 namespace {
 
-using Null = HfFields::Null;
-
 constexpr size_t kMaxConfigBytes = 4 << 20;
 
 // Keys that cannot change what a causal language model computes. Source: the common keys of transformers'
@@ -141,7 +139,7 @@ int64_t needed(HfFields& fields, const HfFamily& family, std::string_view field)
 }
 
 void must_be(HfFields& fields, std::string_view key, bool expected, std::string_view why) {
-  const std::optional<bool> value = fields.boolean(key, Null::absent);
+  const std::optional<bool> value = fields.boolean(key, HfFields::Null::absent);
   if (value && *value != expected) fields.fail(key, "{}, {}; expected {}", *value, why, expected);
 }
 
@@ -193,8 +191,8 @@ void read_token_ids(HfFields& fields, const HfDefaults& defaults, HfConfig& conf
 }
 
 void read_dtype(HfFields& fields, HfConfig& config) {
-  const std::optional<std::string> now = fields.text("dtype", Null::absent),
-                                   old = fields.text("torch_dtype", Null::absent);
+  const std::optional<std::string> now = fields.text("dtype", HfFields::Null::absent),
+                                   old = fields.text("torch_dtype", HfFields::Null::absent);
   if (now && old && *now != *old) fields.fail("torch_dtype", "'{}', but dtype is '{}'; keep one of them", *old, *now);
   if (!now && !old) return;
   const std::string& name = now ? *now : *old;
@@ -227,7 +225,7 @@ constexpr std::string_view kEncoderHeads[] = {"Model",
 
 void read_architectures(HfFields& fields, HfConfig& config) {
   const bool encoder = !hf_family(config).blocks.causal;
-  config.architectures = fields.texts("architectures", Null::absent).value_or(std::vector<std::string>{});
+  config.architectures = fields.texts("architectures", HfFields::Null::absent).value_or(std::vector<std::string>{});
   for (const std::string& name : config.architectures) {
     const auto ends = [&](std::string_view ending) { return name.ends_with(ending); };
     const bool language = ends("ForCausalLM") || ends("LMHeadModel") || ends("Model");
@@ -271,7 +269,7 @@ void read_sizes(HfFields& fields, const HfFamily& family, HfConfig& c) {
   if (!d.intermediate_factor)
     c.intermediate_size = needed(fields, family, "intermediate_size");
   else if (has_hf_key(family, "intermediate_size"))
-    c.intermediate_size = fields.integer(hf_key(family.name, "intermediate_size"), Null::absent)
+    c.intermediate_size = fields.integer(hf_key(family.name, "intermediate_size"), HfFields::Null::absent)
                               .value_or(*d.intermediate_factor * c.hidden_size);
   else
     c.intermediate_size = *d.intermediate_factor * c.hidden_size;
@@ -279,13 +277,13 @@ void read_sizes(HfFields& fields, const HfFamily& family, HfConfig& c) {
   c.num_key_value_heads = c.num_attention_heads;
   if (const std::string_view key = hf_key(family.name, "num_key_value_heads"); family.has_kv_heads) {
     const bool said = fields.has(key);
-    c.num_key_value_heads = fields.integer(key, Null::absent)
+    c.num_key_value_heads = fields.integer(key, HfFields::Null::absent)
                                 .value_or(said ? c.num_attention_heads : d.kv_heads.value_or(c.num_attention_heads));
   }
   std::optional<int64_t> head_dim;
   if (family.has_head_dim) {
     const bool said = fields.has("head_dim");
-    head_dim = fields.integer("head_dim", Null::absent);
+    head_dim = fields.integer("head_dim", HfFields::Null::absent);
     if (!said && d.head_dim) head_dim = d.head_dim;
   } else if (const Json* v = fields.take("head_dim");
              v && !v->is_null() &&
@@ -311,7 +309,7 @@ void read_sizes(HfFields& fields, const HfFamily& family, HfConfig& c) {
                                       ? "the length such models were trained on"
                                       : "as transformers does"));
   }
-  if (const std::optional<int64_t> length = fields.integer("max_sequence_length", Null::absent);
+  if (const std::optional<int64_t> length = fields.integer("max_sequence_length", HfFields::Null::absent);
       length && *length != c.max_position_embeddings)
     c.notes.push_back(fmt::format("{}: max_sequence_length {} is not used; max_position_embeddings {} holds",
                                   fields.place(), *length, c.max_position_embeddings));
@@ -324,14 +322,14 @@ void read_option(HfFields& fields, const HfOption& option, HfConfig& c) {
                    return fields.boolean(name);
                  }).value_or(absent != 0);
   else if (const auto* number = std::get_if<double HfConfig::*>(&option.to))
-    c.*(*number) = fields.number(option.key, Null::absent).value_or(absent);
+    c.*(*number) = fields.number(option.key, HfFields::Null::absent).value_or(absent);
   else if (const auto* whole = std::get_if<int64_t HfConfig::*>(&option.to))
     c.*(*whole) = read_either(fields, option.key, option.alias, [&](std::string_view name) {
-                    return fields.integer(name, Null::absent);
+                    return fields.integer(name, HfFields::Null::absent);
                   }).value_or(static_cast<int64_t>(absent));
   else
     c.*std::get<std::optional<double> HfConfig::*>(option.to) =
-        fields.has(option.key) ? fields.number(option.key, Null::absent) : option.absent;
+        fields.has(option.key) ? fields.number(option.key, HfFields::Null::absent) : option.absent;
 }
 
 void read_family(HfFields& fields, const HfFamily& family, HfConfig& c) {
@@ -346,13 +344,13 @@ void read_family(HfFields& fields, const HfFamily& family, HfConfig& c) {
   c.attention_bias = d.attention_bias, c.mlp_bias = d.mlp_bias;
   for (const HfOption& option : family.options) read_option(fields, option, c);
   for (const std::string_view key : family.hidden_again)
-    if (const auto again = fields.integer(key, Null::absent); again && *again != c.hidden_size)
+    if (const auto again = fields.integer(key, HfFields::Null::absent); again && *again != c.hidden_size)
       fields.fail(key, "{}, but hidden_size is {}; tern does not have a table of another width", *again, c.hidden_size);
   if (family.settle)
     if (const std::string complaint = family.settle(c); !complaint.empty())
       throw Error(ErrorKind::bad_file, "{}: {}", fields.place(), complaint);
   if (!family.blocks.causal)
-    if (const auto kind = fields.text("position_embedding_type", Null::absent); kind && *kind != "absolute")
+    if (const auto kind = fields.text("position_embedding_type", HfFields::Null::absent); kind && *kind != "absolute")
       fields.fail("position_embedding_type", "'{}', positions tern does not have; expected absolute", *kind);
   for (const std::string_view key : family.unfollowed)
     if (const Json* value = fields.take(key); value && !value->is_null() && *value != Json(c.hidden_act))
@@ -366,7 +364,7 @@ void read_family(HfFields& fields, const HfFamily& family, HfConfig& c) {
     for (const char* key : {"rope_parameters", "rope_scaling", "rope_theta"})
       if (c.alibi) fields.take(key);  // falcon's files have them beside alibi
   c.attention_dropout =
-      fields.number(hf_key(family.name, "attention_dropout"), Null::absent).value_or(d.attention_dropout);
+      fields.number(hf_key(family.name, "attention_dropout"), HfFields::Null::absent).value_or(d.attention_dropout);
   c.tie_word_embeddings = fields.boolean("tie_word_embeddings").value_or(d.tied);
   read_hf_layers(fields, family, c);
   read_hf_experts(fields, family, c);

@@ -11,8 +11,6 @@
 namespace tern {
 namespace {
 
-using Null = HfFields::Null;
-
 // All alike: an empty list says it.
 std::vector<bool> unless_all(std::vector<bool> layers) {
   return std::all_of(layers.begin(), layers.end(), [](bool x) { return x; }) ? std::vector<bool>{} : layers;
@@ -47,13 +45,13 @@ std::vector<bool> usual_windows(HfFields& fields, const HfFamily& family, const 
       windowed.push_back(!c.rotary_layers.empty() && !c.rotary_layers[static_cast<size_t>(i)]);
   } else if (family.blocks.windows == HfWindows::switched || family.blocks.windows == HfWindows::switched_even) {
     const bool even = family.blocks.windows == HfWindows::switched_even;
-    const int64_t full = fields.integer("max_window_layers", Null::absent).value_or(28);
+    const int64_t full = fields.integer("max_window_layers", HfFields::Null::absent).value_or(28);
     for (int64_t i = 0; i < c.num_hidden_layers; ++i) windowed.push_back(even ? i % 2 == 0 && i < full : i >= full);
   } else if (family.blocks.full_every == 1) {  // dots1
-    const int64_t full = fields.integer("max_window_layers", Null::absent).value_or(62);
+    const int64_t full = fields.integer("max_window_layers", HfFields::Null::absent).value_or(62);
     for (int64_t i = 0; i < c.num_hidden_layers; ++i) windowed.push_back(i >= full);
   } else {
-    const auto pattern = fields.integer("sliding_window_pattern", Null::absent);
+    const auto pattern = fields.integer("sliding_window_pattern", HfFields::Null::absent);
     if (!pattern && family.blocks.full_every == 0 && c.sliding_window)
       fields.fail("layer_types", "missing; a {} model with a sliding_window needs it", family.name);
     const int64_t every = pattern.value_or(std::max<int64_t>(family.blocks.full_every, 1));
@@ -76,14 +74,14 @@ void read_hf_layers(HfFields& fields, const HfFamily& family, HfConfig& c) {
       fields.fail("sliding_window", "{}, but a {} model has none; expected null, or model_type mistral",
                   shown_value(*window), family.name);
   } else {
-    c.sliding_window = window ? fields.integer("sliding_window", Null::absent) : family.defaults.window;
+    c.sliding_window = window ? fields.integer("sliding_window", HfFields::Null::absent) : family.defaults.window;
   }
   if ((listed || windows == HfWindows::switched_every) &&
-      !fields.boolean("use_sliding_window", Null::absent).value_or(false)) {
+      !fields.boolean("use_sliding_window", HfFields::Null::absent).value_or(false)) {
     fields.take("max_window_layers");
     c.sliding_window = {};
   }
-  const std::optional<std::vector<std::string>> kinds = fields.texts("layer_types", Null::absent);
+  const std::optional<std::vector<std::string>> kinds = fields.texts("layer_types", HfFields::Null::absent);
   if (!each) {
     if (kinds)
       for (const std::string& kind : *kinds)

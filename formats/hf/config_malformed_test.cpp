@@ -14,11 +14,11 @@ namespace {
 using nlohmann::json;
 
 /// A key of a whole file replaced by JSON text (not parsed: NaN and doubled keys are wanted), or removed by "".
-struct Malformed {
+struct MalformedConfig {
   std::string family, key, value, says;
 };
 
-std::string file(const Malformed& c) {
+std::string file(const MalformedConfig& c) {
   std::vector<std::pair<std::string, std::string>> keys;
   if (c.family == "gpt2") {
     keys = {{"model_type", "\"gpt2\""}, {"vocab_size", "100"}, {"n_embd", "32"},
@@ -61,8 +61,8 @@ const std::string kYarn = R"("rope_type":"yarn","factor":2)",
                   kLlama3 = R"("rope_type":"llama3","factor":8,"low_freq_factor":1,"high_freq_factor":4)",
                   kLong = R"("rope_type":"longrope","original_max_position_embeddings":32)";
 
-std::vector<Malformed> cases() {
-  std::vector<Malformed> c{
+std::vector<MalformedConfig> malformed_configs() {
+  std::vector<MalformedConfig> c{
       // family
       {"llama", "model_type", "", "model_type: missing; expected one of llama, mistral, gpt2"},
       {"llama", "model_type", "null", "model_type: null, expected a string"},
@@ -379,9 +379,9 @@ std::vector<Malformed> cases() {
 }
 
 TEST(HfConfigMalformed, EachIsAnErrorThatSaysWhat) {
-  const std::vector<Malformed> all = cases();
+  const std::vector<MalformedConfig> all = malformed_configs();
   ASSERT_GE(all.size(), 150u);
-  for (const Malformed& c : all) {
+  for (const MalformedConfig& c : all) {
     const std::string text = file(c);
     EXPECT_TRUE(throws(ErrorKind::bad_file, c.says, [&] { parse_hf_config(text, "dir/config.json"); }))
         << text.substr(0, 300);

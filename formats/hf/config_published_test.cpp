@@ -15,7 +15,7 @@
 namespace tern {
 namespace {
 
-Json or_null(const std::optional<int64_t>& value) { return value ? Json(*value) : Json(nullptr); }
+Json id_or_null(const std::optional<int64_t>& value) { return value ? Json(*value) : Json(nullptr); }
 
 Json ours(const HfConfig& c) {
   Json out = {{"vocab_size", c.vocab_size},
@@ -27,8 +27,8 @@ Json ours(const HfConfig& c) {
               {"max_position_embeddings", c.max_position_embeddings},
               {"norm_eps", c.norm_eps},
               {"tie_word_embeddings", c.tie_word_embeddings},
-              {"bos_token_id", or_null(c.bos_token_id)},
-              {"pad_token_id", or_null(c.pad_token_id)}};
+              {"bos_token_id", id_or_null(c.bos_token_id)},
+              {"pad_token_id", id_or_null(c.pad_token_id)}};
   out["eos_token_id"] = c.eos_token_ids.empty()       ? Json(nullptr)
                         : c.eos_token_ids.size() == 1 ? Json(c.eos_token_ids[0])
                                                       : Json(c.eos_token_ids);

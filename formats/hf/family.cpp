@@ -11,8 +11,6 @@
 namespace tern {
 namespace {
 
-using C = HfConfig;
-
 constexpr HfNames with_norms_after(HfNames n) {
   n.attention_norm = n.mlp_norm = "";
   n.attention_post_norm = "model.layers.#.post_attention_layernorm";
@@ -77,7 +75,8 @@ std::vector<HfFamily> make_families() {
                    {"hidden_act", "activation_function"},
                    {"norm_eps", "layer_norm_epsilon"},
                    {"attention_dropout", "attn_pdrop"}},
-       .options = {{"resid_pdrop", &C::residual_dropout, 0.1}, {"embd_pdrop", &C::embedding_dropout, 0.1}},
+       .options = {{"resid_pdrop", &HfConfig::residual_dropout, 0.1},
+                   {"embd_pdrop", &HfConfig::embedding_dropout, 0.1}},
        .fixed = {{"scale_attn_weights", true, "attention without 1/sqrt(head size), which tern does not have", true},
                  {"scale_attn_by_inverse_layer_idx", false, "attention scaled by layer, which tern does not have"},
                  {"add_cross_attention", false, "cross-attention, which tern does not have"}},
@@ -142,10 +141,10 @@ std::vector<HfFamily> make_families() {
                .renamed = {{"norm_eps", "rms_norm_eps"}},
                .options = {kAttentionBias,
                            kMlpBias,
-                           {"embedding_multiplier", &C::embedding_multiplier, 1},
-                           {"logits_scaling", &C::logits_scaling, 1},
-                           {"residual_multiplier", &C::residual_multiplier, 1},
-                           {"attention_multiplier", &C::attention_multiplier, 1}},
+                           {"embedding_multiplier", &HfConfig::embedding_multiplier, 1},
+                           {"logits_scaling", &HfConfig::logits_scaling, 1},
+                           {"residual_multiplier", &HfConfig::residual_multiplier, 1},
+                           {"attention_multiplier", &HfConfig::attention_multiplier, 1}},
                .names = kLlamaNames});
   f.push_back(
       {.name = "phi3",
@@ -155,7 +154,7 @@ std::vector<HfFamily> make_families() {
        .defaults = {.context = 4096, .norm_eps = 1e-5, .bos = 1, .eos = 32000, .pad = 32000, .partial_rotary = 1},
        .has_head_dim = false,
        .renamed = {{"norm_eps", "rms_norm_eps"}},
-       .options = {{"resid_pdrop", &C::residual_dropout}, {"embd_pdrop", &C::embedding_dropout}},
+       .options = {{"resid_pdrop", &HfConfig::residual_dropout}, {"embd_pdrop", &HfConfig::embedding_dropout}},
        .fixed = {{"attention_bias", false, "and phi3 has no biases"},
                  {"mlp_bias", false, "and phi3 has no biases"},
                  {"lm_head_bias", false, "and phi3 has no biases"}},
@@ -201,9 +200,9 @@ std::vector<HfFamily> make_families() {
                .defaults = gemma2_defaults,
                .renamed = {{"norm_eps", "rms_norm_eps"}, {"hidden_act", "hidden_activation"}},
                .options = {kAttentionBias,
-                           {"query_pre_attn_scalar", &C::query_pre_attn_scalar, 256, "", true},
-                           {"attn_logit_softcapping", &C::attn_logit_softcapping, 50},
-                           {"final_logit_softcapping", &C::final_logit_softcapping, 30}},
+                           {"query_pre_attn_scalar", &HfConfig::query_pre_attn_scalar, 256, "", true},
+                           {"attn_logit_softcapping", &HfConfig::attn_logit_softcapping, 50},
+                           {"final_logit_softcapping", &HfConfig::final_logit_softcapping, 30}},
                .fixed = {causal},
                .harmless = {"hidden_act", "sliding_window_size"},
                .names = with_norms_around(kLlamaNames)});
@@ -218,8 +217,8 @@ std::vector<HfFamily> make_families() {
                .defaults = gemma3_defaults,
                .renamed = {{"norm_eps", "rms_norm_eps"}, {"hidden_act", "hidden_activation"}},
                .options = {kAttentionBias,
-                           {"query_pre_attn_scalar", &C::query_pre_attn_scalar, 256, "", true},
-                           {"final_logit_softcapping", &C::final_logit_softcapping, {}}},
+                           {"query_pre_attn_scalar", &HfConfig::query_pre_attn_scalar, 256, "", true},
+                           {"final_logit_softcapping", &HfConfig::final_logit_softcapping, {}}},
                .fixed = {causal},
                .unfollowed = {"attn_logit_softcapping"},
                .harmless = {"hidden_act"},

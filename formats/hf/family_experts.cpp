@@ -9,8 +9,6 @@ namespace tern {
 
 namespace {
 
-using C = HfConfig;
-
 constexpr HfNames with_experts(HfNames n) {
   n.router = "model.layers.#.mlp.gate";
   n.expert_up = "model.layers.#.mlp.experts.@.gate_proj,model.layers.#.mlp.experts.@.up_proj";
@@ -81,13 +79,13 @@ HfFamily gpt_oss() {
                        .rope = yarn},
           .any_width = true,
           .renamed = {{"norm_eps", "rms_norm_eps"}},
-          .options = {{"attention_bias", &C::attention_bias, 1},
-                      {"num_local_experts", &C::num_experts, 128, "num_experts"},
-                      {"num_experts_per_tok", &C::experts_per_token, 4, "experts_per_token"},
-                      {"swiglu_alpha", &C::gate_alpha, 1.702},
-                      {"swiglu_limit", &C::gate_limit, 7},
-                      {"output_router_logits", &C::router_loss},
-                      {"router_aux_loss_coef", &C::router_loss_coefficient, 0.001}},
+          .options = {{"attention_bias", &HfConfig::attention_bias, 1},
+                      {"num_local_experts", &HfConfig::num_experts, 128, "num_experts"},
+                      {"num_experts_per_tok", &HfConfig::experts_per_token, 4, "experts_per_token"},
+                      {"swiglu_alpha", &HfConfig::gate_alpha, 1.702},
+                      {"swiglu_limit", &HfConfig::gate_limit, 7},
+                      {"output_router_logits", &HfConfig::router_loss},
+                      {"router_aux_loss_coef", &HfConfig::router_loss_coefficient, 0.001}},
           .harmless = {"initial_context_length"},  // original_max_position_embeddings again
           .names = with_stacked_experts(kLlamaNames)};
 }
@@ -102,17 +100,17 @@ void add_deepseek(std::vector<HfFamily>& f) {
               .any_width = true,
               .renamed = {{"norm_eps", "rms_norm_eps"}},
               .options = {kAttentionBias,
-                          {"n_routed_experts", &C::num_experts, 64},
-                          {"num_experts_per_tok", &C::experts_per_token},
-                          {"moe_intermediate_size", &C::expert_size, 1407},
-                          {"routed_scaling_factor", &C::expert_scaling, 1},
-                          {"n_group", &C::expert_groups, 1},
-                          {"topk_group", &C::top_groups, 1},
-                          {"kv_lora_rank", &C::kv_rank, 512},
-                          {"qk_nope_head_dim", &C::plain_head_dim, 128},
-                          {"v_head_dim", &C::value_head_dim, 128},
-                          {"output_router_logits", &C::router_loss},
-                          {"aux_loss_alpha", &C::router_loss_coefficient, 0.001}},
+                          {"n_routed_experts", &HfConfig::num_experts, 64},
+                          {"num_experts_per_tok", &HfConfig::experts_per_token},
+                          {"moe_intermediate_size", &HfConfig::expert_size, 1407},
+                          {"routed_scaling_factor", &HfConfig::expert_scaling, 1},
+                          {"n_group", &HfConfig::expert_groups, 1},
+                          {"topk_group", &HfConfig::top_groups, 1},
+                          {"kv_lora_rank", &HfConfig::kv_rank, 512},
+                          {"qk_nope_head_dim", &HfConfig::plain_head_dim, 128},
+                          {"v_head_dim", &HfConfig::value_head_dim, 128},
+                          {"output_router_logits", &HfConfig::router_loss},
+                          {"aux_loss_alpha", &HfConfig::router_loss_coefficient, 0.001}},
               .fixed = {{"norm_topk_prob", false, "which transformers' model does not follow and the original does"},
                         {"mlp_bias", false, "and deepseek_v2 has no biases there"}},
               .harmless = {"ep_size", "seq_aux", "qk_head_dim"},
@@ -122,20 +120,20 @@ void add_deepseek(std::vector<HfFamily>& f) {
   v3.blocks.sigmoid_router = true;
   v3.defaults.context = 4096, v3.defaults.bos = 0, v3.defaults.eos = 1;
   v3.options = {kAttentionBias,
-                {"n_routed_experts", &C::num_experts, 256},
-                {"num_experts_per_tok", &C::experts_per_token, 8},
-                {"moe_intermediate_size", &C::expert_size, 2048},
-                {"routed_scaling_factor", &C::expert_scaling, 2.5},
-                {"n_group", &C::expert_groups, 8},
-                {"topk_group", &C::top_groups, 4},
-                {"norm_topk_prob", &C::normalized_experts, 1},
-                {"kv_lora_rank", &C::kv_rank, 512},
-                {"qk_nope_head_dim", &C::plain_head_dim, 128},
-                {"v_head_dim", &C::value_head_dim, 128},
-                {"rope_interleave", &C::rope_interleaved, 1},
-                {"num_nextn_predict_layers", &C::predicting_layers, 1, "num_mtp_layers"},
-                {"output_router_logits", &C::router_loss},
-                {"aux_loss_alpha", &C::router_loss_coefficient, 0.001}};
+                {"n_routed_experts", &HfConfig::num_experts, 256},
+                {"num_experts_per_tok", &HfConfig::experts_per_token, 8},
+                {"moe_intermediate_size", &HfConfig::expert_size, 2048},
+                {"routed_scaling_factor", &HfConfig::expert_scaling, 2.5},
+                {"n_group", &HfConfig::expert_groups, 8},
+                {"topk_group", &HfConfig::top_groups, 4},
+                {"norm_topk_prob", &HfConfig::normalized_experts, 1},
+                {"kv_lora_rank", &HfConfig::kv_rank, 512},
+                {"qk_nope_head_dim", &HfConfig::plain_head_dim, 128},
+                {"v_head_dim", &HfConfig::value_head_dim, 128},
+                {"rope_interleave", &HfConfig::rope_interleaved, 1},
+                {"num_nextn_predict_layers", &HfConfig::predicting_layers, 1, "num_mtp_layers"},
+                {"output_router_logits", &HfConfig::router_loss},
+                {"aux_loss_alpha", &HfConfig::router_loss_coefficient, 0.001}};
   v3.fixed = {};
   f.push_back(std::move(v2));
   f.push_back(std::move(v3));
@@ -144,8 +142,8 @@ void add_deepseek(std::vector<HfFamily>& f) {
 }  // namespace
 
 void add_families_of_experts(std::vector<HfFamily>& f) {
-  const HfOption loss{"output_router_logits", &C::router_loss},
-      coefficient{"router_aux_loss_coef", &C::router_loss_coefficient, 0.001};
+  const HfOption loss{"output_router_logits", &HfConfig::router_loss},
+      coefficient{"router_aux_loss_coef", &HfConfig::router_loss_coefficient, 0.001};
   f.push_back(
       {.name = "mixtral",
        .architecture = "MixtralForCausalLM",
@@ -154,9 +152,9 @@ void add_families_of_experts(std::vector<HfFamily>& f) {
        .defaults = {.kv_heads = 8, .context = 131072, .norm_eps = 1e-5, .bos = 1, .eos = 2, .rope_theta = 1000000},
        .any_width = true,
        .renamed = {{"norm_eps", "rms_norm_eps"}},
-       .options = {{"num_local_experts", &C::num_experts, 8, "num_experts"},
-                   {"num_experts_per_tok", &C::experts_per_token, 2},
-                   {"router_jitter_noise", &C::router_jitter},
+       .options = {{"num_local_experts", &HfConfig::num_experts, 8, "num_experts"},
+                   {"num_experts_per_tok", &HfConfig::experts_per_token, 2},
+                   {"router_jitter_noise", &HfConfig::router_jitter},
                    loss,
                    coefficient},
        .names = with_mixtral_experts(kLlamaNames)});
@@ -167,12 +165,12 @@ void add_families_of_experts(std::vector<HfFamily>& f) {
                .defaults = {.kv_heads = 16, .context = 32768, .attention_bias = true, .window = 4096},
                .has_head_dim = false,
                .renamed = {{"norm_eps", "rms_norm_eps"}},
-               .options = {{"qkv_bias", &C::attention_bias, 1},
-                           {"num_experts", &C::num_experts, 60},
-                           {"num_experts_per_tok", &C::experts_per_token, 4},
-                           {"moe_intermediate_size", &C::expert_size, 1408},
-                           {"shared_expert_intermediate_size", &C::shared_expert_size, 5632},
-                           {"norm_topk_prob", &C::normalized_experts},
+               .options = {{"qkv_bias", &HfConfig::attention_bias, 1},
+                           {"num_experts", &HfConfig::num_experts, 60},
+                           {"num_experts_per_tok", &HfConfig::experts_per_token, 4},
+                           {"moe_intermediate_size", &HfConfig::expert_size, 1408},
+                           {"shared_expert_intermediate_size", &HfConfig::shared_expert_size, 5632},
+                           {"norm_topk_prob", &HfConfig::normalized_experts},
                            loss,
                            coefficient},
                .names = with_shared_expert(kLlamaNames)});
@@ -185,10 +183,10 @@ void add_families_of_experts(std::vector<HfFamily>& f) {
        .any_width = true,
        .renamed = {{"norm_eps", "rms_norm_eps"}},
        .options = {kAttentionBias,
-                   {"num_experts", &C::num_experts, 128, "num_local_experts"},
-                   {"num_experts_per_tok", &C::experts_per_token, 8},
-                   {"moe_intermediate_size", &C::expert_size, 768},
-                   {"norm_topk_prob", &C::normalized_experts},
+                   {"num_experts", &HfConfig::num_experts, 128, "num_local_experts"},
+                   {"num_experts_per_tok", &HfConfig::experts_per_token, 8},
+                   {"moe_intermediate_size", &HfConfig::expert_size, 768},
+                   {"norm_topk_prob", &HfConfig::normalized_experts},
                    loss,
                    coefficient},
        .harmless = {"max_window_layers"},

@@ -9,8 +9,6 @@ namespace tern {
 
 namespace {
 
-using C = HfConfig;
-
 constexpr HfNames with_norms_after_branches(HfNames n) {
   n.attention_norm = n.mlp_norm = "";
   n.attention_post_norm = "model.layers.#.post_attention_layernorm";
@@ -53,14 +51,14 @@ constexpr HfNames kExaoneNames{.tokens = "transformer.wte",
 constexpr HfRename kRmsEps{"norm_eps", "rms_norm_eps"};
 
 // All queries, then the one key and value of all heads; without multi_query the rows come by heads.
-std::string settle_bigcode(C& c) {
+std::string settle_bigcode(HfConfig& c) {
   if (!c.multi_query) return "multi_query: false, rows of queries, keys and values by heads; expected true";
   c.num_key_value_heads = 1;
   return "";
 }
 
 // The releases have one switch for q, k, v and one for the other matrices; transformers has them together.
-std::string settle_internlm3(C& c) {
+std::string settle_internlm3(HfConfig& c) {
   if (c.attention_bias != c.mlp_bias)
     return "qkv_bias and bias differ, which tern does not have; expected both or none";
   return "";
@@ -80,10 +78,10 @@ void add_coders(std::vector<HfFamily>& f) {
                             .bos = 50256,
                             .eos = 50256},
                .renamed = {{"norm_eps", "norm_epsilon"}},
-               .options = {{"use_bias", &C::attention_bias, 1},
-                           {"use_bias", &C::mlp_bias, 1},
-                           {"residual_dropout", &C::residual_dropout},
-                           {"embedding_dropout", &C::embedding_dropout}},
+               .options = {{"use_bias", &HfConfig::attention_bias, 1},
+                           {"use_bias", &HfConfig::mlp_bias, 1},
+                           {"residual_dropout", &HfConfig::residual_dropout},
+                           {"embedding_dropout", &HfConfig::embedding_dropout}},
                .fixed = {{"scale_attn_weights", true, "attention without 1/sqrt(head size), which tern does not have"}},
                // what the releases say again, in the words of the family before
                .harmless = {"activation_function", "attention_softmax_in_fp32", "layer_norm_epsilon", "mlp_type",
@@ -113,9 +111,9 @@ void add_coders(std::vector<HfFamily>& f) {
                    {"hidden_act", "activation_function"},
                    {"norm_eps", "layer_norm_epsilon"},
                    {"attention_dropout", "attn_pdrop"}},
-       .options = {{"multi_query", &C::multi_query, 1},
-                   {"resid_pdrop", &C::residual_dropout, 0.1},
-                   {"embd_pdrop", &C::embedding_dropout, 0.1}},
+       .options = {{"multi_query", &HfConfig::multi_query, 1},
+                   {"resid_pdrop", &HfConfig::residual_dropout, 0.1},
+                   {"embd_pdrop", &HfConfig::embedding_dropout, 0.1}},
        .fixed = {{"scale_attn_weights", true, "attention without 1/sqrt(head size), which tern does not have", true},
                  {"add_cross_attention", false, "cross-attention, which tern does not have"}},
        // the heads for classification, arithmetic in a wider type, and the releases' own server
@@ -146,7 +144,8 @@ void add_llama_like(std::vector<HfFamily>& f) {
        .any_width = true,
        .renamed = {kRmsEps},
        // transformers writes the second names
-       .options = {{"qkv_bias", &C::attention_bias, 0, "attention_bias"}, {"bias", &C::mlp_bias, 0, "mlp_bias"}},
+       .options = {{"qkv_bias", &HfConfig::attention_bias, 0, "attention_bias"},
+                   {"bias", &HfConfig::mlp_bias, 0, "mlp_bias"}},
        .settle = settle_internlm3,
        .names = kLlamaNames});
   f.push_back(
@@ -159,7 +158,7 @@ void add_llama_like(std::vector<HfFamily>& f) {
        .renamed = {{"num_hidden_layers", "num_layers", "num_hidden_layers"},
                    {"hidden_act", "activation_function", "hidden_act"},
                    {"norm_eps", "layer_norm_epsilon", "rms_norm_eps"}},
-       .options = {kAttentionBias, kMlpBias, {"embed_dropout", &C::embedding_dropout}},
+       .options = {kAttentionBias, kMlpBias, {"embed_dropout", &HfConfig::embedding_dropout}},
        .names = kExaoneNames});
   f.push_back(
       {.name = "seed_oss",
@@ -169,9 +168,9 @@ void add_llama_like(std::vector<HfFamily>& f) {
        .defaults = {.head_dim = 128, .context = 524288, .attention_dropout = 0.1, .bos = 0, .eos = 2, .pad = 1},
        .any_width = true,
        .renamed = {kRmsEps},
-       .options = {{"attention_bias", &C::attention_bias, 1},
+       .options = {{"attention_bias", &HfConfig::attention_bias, 1},
                    kMlpBias,
-                   {"residual_dropout", &C::residual_dropout, 0.1}},
+                   {"residual_dropout", &HfConfig::residual_dropout, 0.1}},
        .fixed = {{"attention_out_bias", false, "a bias behind attention, which tern's seed_oss does not have", true}},
        .names = kLlamaNames});
   f.push_back(
@@ -182,9 +181,9 @@ void add_llama_like(std::vector<HfFamily>& f) {
        .defaults = {.kv_heads = 32, .context = 4096, .norm_eps = 1e-5, .bos = 0, .eos = 0, .partial_rotary = 0.25},
        .has_head_dim = false,
        .renamed = {{"norm_eps", "layer_norm_eps"}},
-       .options = {{"use_qkv_bias", &C::attention_bias},
-                   {"use_parallel_residual", &C::parallel_residual},
-                   {"hidden_dropout", &C::residual_dropout}},
+       .options = {{"use_qkv_bias", &HfConfig::attention_bias},
+                   {"use_parallel_residual", &HfConfig::parallel_residual},
+                   {"hidden_dropout", &HfConfig::residual_dropout}},
        .fixed = {{"qk_layernorm", false, "layer norms of each head's own, which tern does not have"}},
        .names = kLlamaNames});
 }
@@ -257,7 +256,7 @@ void add_turned_in_pairs(std::vector<HfFamily>& f) {
                             .rope_theta = 500000},
                .any_width = true,
                .renamed = {kRmsEps},
-               .options = {{"use_bias", &C::attention_bias}, {"use_bias", &C::mlp_bias}},
+               .options = {{"use_bias", &HfConfig::attention_bias}, {"use_bias", &HfConfig::mlp_bias}},
                .names = names});
   names.up = "model.layers.#.mlp.gate_up_proj";
   HfFamily glm{.name = "glm",
@@ -272,7 +271,7 @@ void add_turned_in_pairs(std::vector<HfFamily>& f) {
                             .partial_rotary = 0.5},
                .any_width = true,
                .renamed = {kRmsEps},
-               .options = {{"attention_bias", &C::attention_bias, 1}},
+               .options = {{"attention_bias", &HfConfig::attention_bias, 1}},
                .names = names};
   HfFamily glm4 = glm;
   glm4.name = "glm4", glm4.architecture = "Glm4ForCausalLM";
@@ -292,10 +291,10 @@ HfFamily youtu() {
           .any_width = true,
           .renamed = {kRmsEps},
           .options = {kAttentionBias,
-                      {"kv_lora_rank", &C::kv_rank, 512},
-                      {"qk_nope_head_dim", &C::plain_head_dim, 128},
-                      {"v_head_dim", &C::value_head_dim, 128},
-                      {"rope_interleave", &C::rope_interleaved, 1}},
+                      {"kv_lora_rank", &HfConfig::kv_rank, 512},
+                      {"qk_nope_head_dim", &HfConfig::plain_head_dim, 128},
+                      {"v_head_dim", &HfConfig::value_head_dim, 128},
+                      {"rope_interleave", &HfConfig::rope_interleaved, 1}},
           .fixed = {{"mlp_bias", false, "and youtu has no biases there"}},
           .harmless = {"embedding_initializer_range", "qk_head_dim"},
           .names = with_latents_alone(kLlamaNames)};
@@ -323,7 +322,7 @@ HfFamily biogpt() {
           .has_kv_heads = false,
           .has_head_dim = false,
           .renamed = {{"norm_eps", ""}, {"attention_dropout", "attention_probs_dropout_prob"}},
-          .options = {{"hidden_dropout_prob", &C::residual_dropout, 0.1}},
+          .options = {{"hidden_dropout_prob", &HfConfig::residual_dropout, 0.1}},
           .fixed = {{"scale_embedding", true, "an embedding that is not multiplied, which tern's biogpt does not have",
                      true}},
           .unfollowed = {"layer_norm_eps"},  // its norms have PyTorch's default

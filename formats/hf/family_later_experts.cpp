@@ -9,8 +9,6 @@ namespace tern {
 
 namespace {
 
-using C = HfConfig;
-
 constexpr HfNames with_experts_alone(HfNames n) {
   n.router = "model.layers.#.mlp.gate";
   n.expert_up = "model.layers.#.mlp.experts.@.gate_proj,model.layers.#.mlp.experts.@.up_proj";
@@ -35,25 +33,25 @@ HfFamily olmoe() {
           .has_head_dim = false,
           .renamed = {kEpsOfRms},
           .options = {kAttentionBias,
-                      {"num_experts", &C::num_experts, 64, "num_local_experts"},
-                      {"num_experts_per_tok", &C::experts_per_token, 8},
-                      {"norm_topk_prob", &C::normalized_experts},
-                      {"output_router_logits", &C::router_loss},
-                      {"router_aux_loss_coef", &C::router_loss_coefficient, 0.01}},
+                      {"num_experts", &HfConfig::num_experts, 64, "num_local_experts"},
+                      {"num_experts_per_tok", &HfConfig::experts_per_token, 8},
+                      {"norm_topk_prob", &HfConfig::normalized_experts},
+                      {"output_router_logits", &HfConfig::router_loss},
+                      {"router_aux_loss_coef", &HfConfig::router_loss_coefficient, 0.01}},
           .names = with_experts_alone(with_head_norms(kLlamaNames))};
 }
 
 // DeepSeek-V3's experts behind ordinary attention.
 std::vector<HfOption> options_of_sigmoid_experts(double experts, double per_token, double size, double normalized) {
   return {kAttentionBias,
-          {"n_routed_experts", &C::num_experts, experts, "num_local_experts"},
-          {"num_experts_per_tok", &C::experts_per_token, per_token},
-          {"moe_intermediate_size", &C::expert_size, size},
-          {"routed_scaling_factor", &C::expert_scaling, 1},
-          {"n_group", &C::expert_groups, 1},
-          {"topk_group", &C::top_groups, 1},
-          {"norm_topk_prob", &C::normalized_experts, normalized},
-          {"output_router_logits", &C::router_loss}};
+          {"n_routed_experts", &HfConfig::num_experts, experts, "num_local_experts"},
+          {"num_experts_per_tok", &HfConfig::experts_per_token, per_token},
+          {"moe_intermediate_size", &HfConfig::expert_size, size},
+          {"routed_scaling_factor", &HfConfig::expert_scaling, 1},
+          {"n_group", &HfConfig::expert_groups, 1},
+          {"topk_group", &HfConfig::top_groups, 1},
+          {"norm_topk_prob", &HfConfig::normalized_experts, normalized},
+          {"output_router_logits", &HfConfig::router_loss}};
 }
 
 HfFamily dots1() {
@@ -76,7 +74,7 @@ HfFamily dots1() {
 
 HfFamily glm4_moe() {
   std::vector<HfOption> options = options_of_sigmoid_experts(128, 8, 1408, 1);
-  options.push_back({"num_nextn_predict_layers", &C::predicting_layers, 1, "num_mtp_layers"});
+  options.push_back({"num_nextn_predict_layers", &HfConfig::predicting_layers, 1, "num_mtp_layers"});
   return {
       .name = "glm4_moe",  // GLM-4.5-Air
       .architecture = "Glm4MoeForCausalLM",
@@ -110,9 +108,9 @@ HfFamily vaultgemma() {
                    .window = 4096},
       .renamed = {kEpsOfRms, {"hidden_act", "hidden_activation"}},
       .options = {kAttentionBias,
-                  {"query_pre_attn_scalar", &C::query_pre_attn_scalar, 256, "", true},
-                  {"attn_logit_softcapping", &C::attn_logit_softcapping, 50},
-                  {"final_logit_softcapping", &C::final_logit_softcapping, 30}},
+                  {"query_pre_attn_scalar", &HfConfig::query_pre_attn_scalar, 256, "", true},
+                  {"attn_logit_softcapping", &HfConfig::attn_logit_softcapping, 50},
+                  {"final_logit_softcapping", &HfConfig::final_logit_softcapping, 30}},
       .harmless = {"hidden_act"},
       .names = names};
 }

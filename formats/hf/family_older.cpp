@@ -9,8 +9,6 @@ namespace tern {
 
 namespace {
 
-using C = HfConfig;
-
 constexpr HfNames kFalconNames{.tokens = "transformer.word_embeddings",
                                .attention_norm = "transformer.h.#.input_layernorm",
                                .qkv = "%transformer.h.#.self_attention.query_key_value",
@@ -26,7 +24,7 @@ constexpr HfNames with_embed_norm(HfNames n) {
 }
 
 // Falcon says in several switches how many heads its keys have, and how its norms stand.
-std::string settle_falcon(C& c) {
+std::string settle_falcon(HfConfig& c) {
   if (!c.new_decoder_architecture) c.num_key_value_heads = c.multi_query ? 1 : c.num_attention_heads;
   if (c.new_decoder_architecture && !c.parallel_residual)
     return "parallel_attn: false, but new_decoder_architecture runs both beside each other";
@@ -42,7 +40,7 @@ std::string settle_falcon(C& c) {
 
 // Longer than a screen: a table, one row per family.
 void add_older_families(std::vector<HfFamily>& f) {
-  const HfOption hidden_dropout{"hidden_dropout", &C::residual_dropout};
+  const HfOption hidden_dropout{"hidden_dropout", &HfConfig::residual_dropout};
   f.push_back({.name = "gpt_neox",  // also Pythia
                .architecture = "GPTNeoXForCausalLM",
                .prefix = "gpt_neox.",
@@ -60,8 +58,8 @@ void add_older_families(std::vector<HfFamily>& f) {
                .renamed = {{"norm_eps", "layer_norm_eps"},
                            {"rope_theta", "rotary_emb_base", "rope_theta"},
                            {"partial_rotary_factor", "rotary_pct", "partial_rotary_factor"}},
-               .options = {{"attention_bias", &C::attention_bias, 1},
-                           {"use_parallel_residual", &C::parallel_residual, 1},
+               .options = {{"attention_bias", &HfConfig::attention_bias, 1},
+                           {"use_parallel_residual", &HfConfig::parallel_residual, 1},
                            hidden_dropout},
                .harmless = {"classifier_dropout", "attention_probs_dropout_prob", "hidden_dropout_prob"},
                .names = {.tokens = "gpt_neox.embed_in",
@@ -86,9 +84,9 @@ void add_older_families(std::vector<HfFamily>& f) {
                    {"hidden_act", "activation_function"},
                    {"norm_eps", ""},
                    {"initializer_range", "init_std"}},
-       .options = {{"enable_bias", &C::attention_bias, 1},
-                   {"enable_bias", &C::mlp_bias, 1},
-                   {"dropout", &C::residual_dropout, 0.1}},
+       .options = {{"enable_bias", &HfConfig::attention_bias, 1},
+                   {"enable_bias", &HfConfig::mlp_bias, 1},
+                   {"dropout", &HfConfig::residual_dropout, 0.1}},
        .fixed = {{"do_layer_norm_before", true, "norms after the sum, which tern's opt does not have", true},
                  {"layer_norm_elementwise_affine", true, "norms without weights, which tern does not have", true},
                  {"_remove_final_layer_norm", false, "no last norm, which tern does not have"}},
@@ -151,13 +149,13 @@ void add_older_families(std::vector<HfFamily>& f) {
                            {"intermediate_size", "ffn_hidden_size"},
                            {"hidden_act", "activation"},
                            {"norm_eps", "layer_norm_epsilon"}},
-               .options = {{"bias", &C::attention_bias},
-                           {"bias", &C::mlp_bias},
-                           {"alibi", &C::alibi},
-                           {"multi_query", &C::multi_query, 1},
-                           {"new_decoder_architecture", &C::new_decoder_architecture},
-                           {"parallel_attn", &C::parallel_residual, 1},
-                           {.key = "num_ln_in_parallel_attn", .to = &C::parallel_norms, .zero_is_null = true},
+               .options = {{"bias", &HfConfig::attention_bias},
+                           {"bias", &HfConfig::mlp_bias},
+                           {"alibi", &HfConfig::alibi},
+                           {"multi_query", &HfConfig::multi_query, 1},
+                           {"new_decoder_architecture", &HfConfig::new_decoder_architecture},
+                           {"parallel_attn", &HfConfig::parallel_residual, 1},
+                           {.key = "num_ln_in_parallel_attn", .to = &HfConfig::parallel_norms, .zero_is_null = true},
                            hidden_dropout},
                .fixed = {{"apply_residual_connection_post_layernorm", false,
                           "a residual stream of normed rows, which tern does not have"}},

@@ -14,8 +14,6 @@
 namespace tern {
 namespace {
 
-using Null = HfFields::Null;
-
 constexpr size_t kMaxBytes = 4 << 20;
 
 // Bookkeeping, run-time switches, outputs asked for, settings of beam search or assisted decoding that do nothing
@@ -97,7 +95,7 @@ bool is_off(const Json& value, double off) {
 
 std::optional<double> number_between(HfFields& fields, std::string_view key, double min, double max,
                                      bool above_min = false) {
-  const std::optional<double> value = fields.number(key, Null::absent);
+  const std::optional<double> value = fields.number(key, HfFields::Null::absent);
   if (value && !(std::isfinite(*value) && (above_min ? *value > min : *value >= min) && *value <= max))
     fields.fail(key, "{}, expected {} {}{}", *value, above_min ? "more than" : "at least", min,
                 max < 1e300 ? fmt::format(" and at most {}", max) : "");
@@ -105,7 +103,7 @@ std::optional<double> number_between(HfFields& fields, std::string_view key, dou
 }
 
 std::optional<int64_t> whole_at_least(HfFields& fields, std::string_view key, int64_t min) {
-  const std::optional<int64_t> value = fields.integer(key, Null::absent);
+  const std::optional<int64_t> value = fields.integer(key, HfFields::Null::absent);
   if (value && (*value < min || *value > INT32_MAX)) fields.fail(key, "{}, expected {} to 2147483647", *value, min);
   return value;
 }
@@ -134,7 +132,7 @@ GenerationConfig parse_generation_config(std::string_view text, std::string_view
   const Json json = parse_json(text, place, {.max_bytes = kMaxBytes});
   HfFields fields(json, std::string(place));
   GenerationConfig g;
-  g.do_sample = fields.boolean("do_sample", Null::absent);
+  g.do_sample = fields.boolean("do_sample", HfFields::Null::absent);
   g.temperature = number_between(fields, "temperature", 0, 1e300);
   g.top_k = whole_at_least(fields, "top_k", 0);
   g.top_p = number_between(fields, "top_p", 0, 1);
@@ -145,7 +143,7 @@ GenerationConfig parse_generation_config(std::string_view text, std::string_view
   g.bos_token_id = token_id(fields, g, "bos_token_id");
   g.pad_token_id = token_id(fields, g, "pad_token_id");
   g.eos_token_ids = token_ids(fields, g, "eos_token_id");
-  g.stop_strings = fields.texts("stop_strings", Null::absent).value_or(std::vector<std::string>{});
+  g.stop_strings = fields.texts("stop_strings", HfFields::Null::absent).value_or(std::vector<std::string>{});
   for (const std::string& stop : g.stop_strings)
     if (stop.empty()) fields.fail("stop_strings", "holds an empty string, expected text to stop at");
   if (const std::optional<int64_t> n = whole_at_least(fields, "num_return_sequences", 1); n && *n != 1)

@@ -19,7 +19,6 @@ namespace {
 
 constexpr JsonLimits kLimits{.max_bytes = 1 << 20, .max_depth = 16, .max_string_bytes = 1 << 20};
 constexpr size_t kMostModules = 16;
-using Null = HfFields::Null;
 
 // Keys that change no vector: sizes that the weights say, switches for speed, how vectors are compared, releases.
 constexpr std::string_view kPoolingSizes[] = {"word_embedding_dimension", "embedding_dimension"};
@@ -70,7 +69,7 @@ struct Directory {
 };
 
 std::optional<int64_t> read_length(HfFields& fields, const char* key) {
-  const std::optional<double> n = fields.number(key, Null::absent);
+  const std::optional<double> n = fields.number(key, HfFields::Null::absent);
   if (!n) return {};
   if (!(*n >= 1)) fields.fail(key, "{}, expected at least 1", *n);
   if (*n > 1e9) return {};  // "no limit", as tokenizers spell it
@@ -79,7 +78,7 @@ std::optional<int64_t> read_length(HfFields& fields, const char* key) {
 
 // A text that must be what tern does.
 void must_say(HfFields& fields, const char* key, std::string_view expected) {
-  const std::optional<std::string> said = fields.text(key, Null::absent);
+  const std::optional<std::string> said = fields.text(key, HfFields::Null::absent);
   if (said && *said != expected) fields.fail(key, "{}, which tern does not have; expected {}", shown(*said), expected);
 }
 
@@ -92,18 +91,20 @@ void read_pooling(const File& file, SentenceConfig& config) {
                   name_of(*found), name_of(pooling));
     found = pooling;
   };
-  for (const std::string& mode : fields.texts("pooling_mode", Null::absent).value_or(std::vector<std::string>{})) {
+  for (const std::string& mode :
+       fields.texts("pooling_mode", HfFields::Null::absent).value_or(std::vector<std::string>{})) {
     const auto known = std::ranges::find(kNames, mode, &Name::new_name);
     if (known == kNames.end() || mode.empty()) fields.fail("pooling_mode", "{}, which tern does not have", shown(mode));
     take(known->pooling, "pooling_mode");
   }
   for (const Name& n : kNames)
-    if (!n.old_key.empty() && fields.boolean(n.old_key, Null::absent).value_or(false)) take(n.pooling, n.old_key);
+    if (!n.old_key.empty() && fields.boolean(n.old_key, HfFields::Null::absent).value_or(false))
+      take(n.pooling, n.old_key);
   for (const auto& [key, value] : file.json.items())
     if (key.starts_with("pooling_mode_") && value == true &&
         std::ranges::find(kNames, key, &Name::old_key) == kNames.end())
       fields.fail(key, "true, a pooling tern does not have");
-  config.include_prompt = fields.boolean("include_prompt", Null::absent).value_or(true);
+  config.include_prompt = fields.boolean("include_prompt", HfFields::Null::absent).value_or(true);
   fields.finish(kPoolingSizes);
   if (!found) fields.fail("pooling_mode", "no pooling is named");
   config.pooling = *found;
@@ -119,7 +120,7 @@ void read_normalize(const File& file) {
 std::optional<int64_t> read_transformer(const File& file) {
   HfFields fields = file.fields();
   const std::optional<int64_t> length = read_length(fields, "max_seq_length");
-  if (fields.boolean("do_lower_case", Null::absent).value_or(false))
+  if (fields.boolean("do_lower_case", HfFields::Null::absent).value_or(false))
     fields.fail("do_lower_case",
                 "true: texts made lower case before the tokenizer, which tern does not do; give them so");
   must_say(fields, "transformer_task", "feature-extraction");
@@ -199,7 +200,7 @@ void read_prompts(const File& file, SentenceConfig& config) {
       if (!text.get<std::string>().empty())
         named.push_back(fmt::format("{} ({})", shown(name), quote_json(text.get<std::string>().substr(0, 80))));
     }
-  if (const auto name = fields.text("default_prompt_name", Null::absent)) {
+  if (const auto name = fields.text("default_prompt_name", HfFields::Null::absent)) {
     if (!prompts || !prompts->contains(*name))
       fields.fail("default_prompt_name", "{} is none of prompts", shown(*name));
     config.prefix = (*prompts)[*name].get<std::string>();

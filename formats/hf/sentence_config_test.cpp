@@ -16,7 +16,7 @@ struct Files {
   std::string normalize = "";
 };
 
-std::optional<SentenceConfig> read(const Files& f) {
+std::optional<SentenceConfig> read_files(const Files& f) {
   return parse_sentence_config("dir", [&](const std::string& name) -> std::optional<std::string> {
     const std::string& text = name == "modules.json"                        ? f.modules
                               : name == "1_Pooling/config.json"             ? f.pooling
@@ -29,7 +29,7 @@ std::optional<SentenceConfig> read(const Files& f) {
 }
 
 TEST(SentenceConfig, ReadsBothFormsOfTheFiles) {
-  const SentenceConfig old = read({}).value();
+  const SentenceConfig old = read_files({}).value();
   EXPECT_EQ(old.pooling, Pooling::mean);
   EXPECT_TRUE(old.normalize);
   EXPECT_EQ(old.max_tokens, 256);
@@ -37,30 +37,32 @@ TEST(SentenceConfig, ReadsBothFormsOfTheFiles) {
   ASSERT_EQ(old.notes.size(), 1U);
   EXPECT_NE(old.notes[0].find("query: "), std::string::npos);
   const SentenceConfig now =
-      read({.modules = R"([{"type":"a.b.Transformer","path":""},{"type":"c.Pooling","path":"1_Pooling"}])",
-            .pooling = R"({"embedding_dimension":8,"pooling_mode":"lasttoken","include_prompt":true})",
-            .bert = "",
-            .prompts = R"({"prompts":{"q":"search: "},"default_prompt_name":"q"})"})
+      read_files({.modules = R"([{"type":"a.b.Transformer","path":""},{"type":"c.Pooling","path":"1_Pooling"}])",
+                  .pooling = R"({"embedding_dimension":8,"pooling_mode":"lasttoken","include_prompt":true})",
+                  .bert = "",
+                  .prompts = R"({"prompts":{"q":"search: "},"default_prompt_name":"q"})"})
           .value();
   EXPECT_EQ(now.pooling, Pooling::last);
   EXPECT_FALSE(now.normalize);
   EXPECT_FALSE(now.max_tokens);
   EXPECT_EQ(now.prefix, "search: ");
-  EXPECT_FALSE(read({.modules = "", .pooling = "", .bert = "", .prompts = ""}));
-  EXPECT_EQ(read({.modules = "", .pooling = R"({"pooling_mode_cls_token":true})", .bert = "", .prompts = ""})->pooling,
-            Pooling::cls);
+  EXPECT_FALSE(read_files({.modules = "", .pooling = "", .bert = "", .prompts = ""}));
+  EXPECT_EQ(
+      read_files({.modules = "", .pooling = R"({"pooling_mode_cls_token":true})", .bert = "", .prompts = ""})->pooling,
+      Pooling::cls);
 }
 
 // As sentence-transformers 6.2 saves a model (observed).
 TEST(SentenceConfig, ReadsWhatTheNewestReleaseWrites) {
   const SentenceConfig c =
-      read({.pooling = R"({"embedding_dimension":8,"pooling_mode":"mean","include_prompt":true})",
-            .bert = R"({"transformer_task":"feature-extraction","modality_config":{"text":{"method":"forward",)"
-                    R"("method_output_name":"last_hidden_state"}},"module_output_name":"token_embeddings"})",
-            .prompts = R"({"__version__":{"pytorch":"2.15.0","sentence_transformers":"6.2.0","transformers":"5.23.0"},)"
-                       R"("default_prompt_name":null,"model_type":"SentenceTransformer","prompts":{"document":"",)"
-                       R"("query":""},"similarity_fn_name":"cosine"})",
-            .normalize = R"({"module_input_name":"sentence_embedding","module_output_name":"sentence_embedding"})"})
+      read_files(
+          {.pooling = R"({"embedding_dimension":8,"pooling_mode":"mean","include_prompt":true})",
+           .bert = R"({"transformer_task":"feature-extraction","modality_config":{"text":{"method":"forward",)"
+                   R"("method_output_name":"last_hidden_state"}},"module_output_name":"token_embeddings"})",
+           .prompts = R"({"__version__":{"pytorch":"2.15.0","sentence_transformers":"6.2.0","transformers":"5.23.0"},)"
+                      R"("default_prompt_name":null,"model_type":"SentenceTransformer","prompts":{"document":"",)"
+                      R"("query":""},"similarity_fn_name":"cosine"})",
+           .normalize = R"({"module_input_name":"sentence_embedding","module_output_name":"sentence_embedding"})"})
           .value();
   EXPECT_EQ(c.pooling, Pooling::mean);
   EXPECT_TRUE(c.normalize);
@@ -84,8 +86,8 @@ TEST(SentenceConfig, RowsOfPromptsThatAreLeftOutAreToldOf) {
     ASSERT_EQ(c->notes.size(), 1U);
     EXPECT_NE(c->notes[0].find("which tern does not do"), std::string::npos) << c->notes[0];
   }
-  EXPECT_FALSE(
-      read({.pooling = pooling, .prompts = R"({"prompts":{"q":"x"},"default_prompt_name":"q"})"})->include_prompt);
+  EXPECT_FALSE(read_files({.pooling = pooling, .prompts = R"({"prompts":{"q":"x"},"default_prompt_name":"q"})"})
+                   ->include_prompt);
 }
 
 TEST(SentenceConfig, TheLengthIsFoundUnderItsOlderNames) {
@@ -101,7 +103,7 @@ TEST(SentenceConfigMalformed, SaysWhatIsWrong) {
   const auto expect = [](const char* want, const std::function<void(Files&)>& change) {
     Files f;
     change(f);
-    EXPECT_TRUE(throws(ErrorKind::bad_file, want, [&] { read(f); }));
+    EXPECT_TRUE(throws(ErrorKind::bad_file, want, [&] { read_files(f); }));
   };
   expect("expected a list", [](auto& f) { f.modules = "{}"; });
   expect("no Pooling", [](auto& f) { f.modules = R"([{"type":"Transformer","path":""}])"; });
@@ -143,7 +145,7 @@ TEST(SentenceConfigMutationsSlow, LoadOrAreErrorsWithinBoundedMemory) {
   const Files f;
   survive_mutations_of_sets({{f.modules, f.pooling, f.bert, f.prompts}}, [](const std::vector<std::string>& all) {
     const auto there = [](const std::string& text) { return text.empty() ? " " : text; };
-    read({there(all[0]), there(all[1]), there(all[2]), there(all[3])});
+    read_files({there(all[0]), there(all[1]), there(all[2]), there(all[3])});
   });
 }
 

@@ -11,7 +11,6 @@
 namespace tern {
 namespace {
 
-using Null = HfFields::Null;
 constexpr size_t kMaxPeftBytes = size_t{4} << 20;
 
 // They change nothing of what an adapter computes.
@@ -113,9 +112,9 @@ void refuse_what_is_set(HfFields& fields, const Json& json) {
 PeftConfig parse_peft_config(std::string_view text, std::string_view place) {
   const Json json = parse_json(text, place, {.max_bytes = kMaxPeftBytes});
   HfFields fields(json, std::string(place));
-  const std::string type = fields.text("peft_type", Null::absent).value_or("");
+  const std::string type = fields.text("peft_type", HfFields::Null::absent).value_or("");
   if (type != "LORA") fields.fail("peft_type", "\"{}\", expected \"LORA\": tern reads no other kind of adapter", type);
-  if (const auto task = fields.text("task_type", Null::absent); task && *task != "CAUSAL_LM")
+  if (const auto task = fields.text("task_type", HfFields::Null::absent); task && *task != "CAUSAL_LM")
     fields.fail("task_type", "\"{}\", expected \"CAUSAL_LM\" or null", *task);
   PeftConfig c;
   c.targets = targets_of(fields, "target_modules");
@@ -123,16 +122,16 @@ PeftConfig parse_peft_config(std::string_view text, std::string_view place) {
   c.excluded = targets_of(fields, "exclude_modules");
   if (c.excluded.all_linear) fields.fail("exclude_modules", "\"all-linear\" would exclude every module");
   c.saved = saved_modules(fields);
-  c.rank = whole(fields, "r", fields.number("r", Null::absent).value_or(8));
-  c.alpha = positive(fields, "lora_alpha", fields.number("lora_alpha", Null::absent).value_or(8));
+  c.rank = whole(fields, "r", fields.number("r", HfFields::Null::absent).value_or(8));
+  c.alpha = positive(fields, "lora_alpha", fields.number("lora_alpha", HfFields::Null::absent).value_or(8));
   for (const auto& [module, rank] : pattern_of(fields, "rank_pattern"))
     c.rank_pattern.emplace_back(module, whole(fields, "rank_pattern", rank));
   c.alpha_pattern = pattern_of(fields, "alpha_pattern");
-  c.rank_stabilized = fields.boolean("use_rslora", Null::absent).value_or(false);
-  c.magnitude = fields.boolean("use_dora", Null::absent).value_or(false);
-  c.dropout = fields.number("lora_dropout", Null::absent).value_or(0);
+  c.rank_stabilized = fields.boolean("use_rslora", HfFields::Null::absent).value_or(false);
+  c.magnitude = fields.boolean("use_dora", HfFields::Null::absent).value_or(false);
+  c.dropout = fields.number("lora_dropout", HfFields::Null::absent).value_or(0);
   if (!(c.dropout >= 0 && c.dropout < 1)) fields.fail("lora_dropout", "{}, expected 0 to 1", c.dropout);
-  c.base_model = fields.text("base_model_name_or_path", Null::absent).value_or("");
+  c.base_model = fields.text("base_model_name_or_path", HfFields::Null::absent).value_or("");
   read_layers(fields, c);
   refuse_base_changes(fields);
   refuse_what_is_set(fields, json);

@@ -12,7 +12,7 @@
 namespace tern {
 namespace {
 
-struct Malformed {
+struct MalformedIndex {
   std::string name, json, says;
 };
 
@@ -23,7 +23,7 @@ TEST(SafetensorsIndex, EachMalformedOneIsAnErrorThatSaysWhat) {
   const std::string big((1 << 20) + 1, 'x');
   std::string deep;
   for (int i = 0; i < 10000; ++i) deep += "[";
-  const std::vector<Malformed> cases{
+  const std::vector<MalformedIndex> cases{
       {"empty", "", "i.json"},
       {"blank", "  \n", "i.json"},
       {"array", "[]", "the index is array, expected an object"},
@@ -77,7 +77,7 @@ TEST(SafetensorsIndex, EachMalformedOneIsAnErrorThatSaysWhat) {
       {"size 1e300", "{\"metadata\":{\"total_size\":1e300}}", "total_size is"},
   };
   ASSERT_GE(cases.size(), 40u);
-  for (const Malformed& c : cases) {
+  for (const MalformedIndex& c : cases) {
     EXPECT_TRUE(throws(ErrorKind::bad_file, c.says, [&] { parse_safetensors_index(c.json, "i.json"); })) << c.name;
   }
 }

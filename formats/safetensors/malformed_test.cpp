@@ -11,7 +11,7 @@
 namespace tern {
 namespace {
 
-struct Malformed {
+struct MalformedFile {
   std::string name, file, says;
 };
 
@@ -42,11 +42,11 @@ std::string nested(size_t depth, std::string_view open) {
   return text;
 }
 
-std::vector<Malformed> cases() {
+std::vector<MalformedFile> malformed_files() {
   const std::string ok = entry("a", "U8", "[2]", "[0,2]");
   const std::string max64 = "9223372036854775807", over64 = "9223372036854775808", maxu64 = "18446744073709551615";
   const std::string dim31 = "2147483648", big = std::string((1 << 20) + 1, 'x');
-  std::vector<Malformed> c{
+  std::vector<MalformedFile> c{
       // the frame
       {"no bytes", "", "0 bytes, expected at least the 8"},
       {"one byte", "x", "1 bytes, expected at least the 8"},
@@ -256,9 +256,9 @@ std::vector<Malformed> cases() {
 }
 
 TEST(SafetensorsMalformed, EachIsAnErrorThatSaysWhat) {
-  const std::vector<Malformed> all = cases();
+  const std::vector<MalformedFile> all = malformed_files();
   ASSERT_GE(all.size(), 120u);
-  for (const Malformed& c : all) {
+  for (const MalformedFile& c : all) {
     EXPECT_TRUE(throws(ErrorKind::bad_file, c.says, [&] {
       Safetensors::over(std::as_bytes(std::span(c.file)), "f.safetensors");
     })) << c.name;
@@ -270,7 +270,7 @@ TEST(SafetensorsMalformed, EachIsAnErrorThatSaysWhat) {
 
 TEST(SafetensorsMalformed, AFileOnDiskIsJudgedTheSame) {
   TemporaryDirectory dir;
-  const std::vector<Malformed> all = cases();
+  const std::vector<MalformedFile> all = malformed_files();
   for (size_t i = 0; i < all.size(); i += 10) {
     write_bytes(dir / "x.safetensors", all[i].file);
     EXPECT_TRUE(throws(ErrorKind::bad_file, all[i].says, [&] { Safetensors file(dir / "x.safetensors"); }))

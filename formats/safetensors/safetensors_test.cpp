@@ -232,8 +232,8 @@ TEST(SafetensorsWrite, AFailureAnywhereLeavesTheOldFileWhole) {
 }
 
 TEST(SafetensorsWrite, PropertyWhatIsWrittenIsReadBack) {
-  std::mt19937_64 random(test_seed());
-  RecordProperty("seed", static_cast<int>(test_seed()));
+  std::mt19937_64 random(mutation_seed());
+  RecordProperty("seed", static_cast<int>(mutation_seed()));
   TemporaryDirectory dir;
   constexpr std::array kTypes{DType::f64, DType::f32, DType::bf16, DType::f16, DType::i64,    DType::i32,
                               DType::i16, DType::u16, DType::i8,   DType::u8,  DType::boolean};

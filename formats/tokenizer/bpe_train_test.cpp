@@ -8,21 +8,21 @@
 #include "base/error.h"
 #include "base/rng.h"
 #include "base/utf8.h"
+#include "formats/tokenizer/golden_testing.h"
 #include "formats/tokenizer/strings_testing.h"
 #include "formats/tokenizer/tokenizer_impl.h"
 
 namespace tern {
 namespace {
 
-const std::filesystem::path kGolden = std::filesystem::path(TERN_SOURCE_DIR) / "tests/golden/tokenizers";
-
 class BpeTrainParity : public testing::TestWithParam<std::pair<const char*, SplitPattern>> {};
 
 // The merges of the reference's trainer on the first 6,000 parity strings, one hash per merge.
 TEST_P(BpeTrainParity, MergesAreTheReferences) {
   const auto [name, pattern] = GetParam();
-  const auto alphabet = nlohmann::json::parse(std::ifstream(kGolden / "alphabet.json"));
-  const auto golden = nlohmann::json::parse(std::ifstream(kGolden / (std::string("trained_") + name + ".json")));
+  const auto alphabet = nlohmann::json::parse(std::ifstream(kTokenizerGolden / "alphabet.json"));
+  const auto golden =
+      nlohmann::json::parse(std::ifstream(kTokenizerGolden / (std::string("trained_") + name + ".json")));
   ParityStrings strings(alphabet);
   std::string text;
   int left = 6000;

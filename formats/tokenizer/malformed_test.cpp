@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/rng.h"
 #include "formats/mutations_testing.h"
+#include "formats/tokenizer/json_edit_testing.h"
 #include "formats/tokenizer/tokenizer.h"
 #include "formats/tokenizer/tokenizer_impl.h"
 
@@ -37,15 +38,9 @@ const char* kSound = R"({
     "vocab": {"<s>": 0, "<unk>": 1, "a": 2, "b": 3, "c": 4, "ab": 5, "abc": 6, "_": 7, "_a": 8}, "merges": [["a", "b"], "ab c", ["_", "a"]]}
 })";
 
-struct Edit {
-  const char* path;   // JSON pointer
-  const char* value;  // what to put there; "" removes it
-  const char* want;   // in the message
-};
-
 // Wrong types for every place that has a type, then what is wrong otherwise.
 // clang-format off
-const Edit kEdits[] = {
+const JsonEdit kEdits[] = {
     {"/version", "2", "version"}, {"/version", "\"2.0\"", "version '2.0'"}, {"/version", "null", "version"}, {"/versions", "1", "unknown key 'versions'"},
     {"/model", "", "'model' is missing"}, {"/model", "null", "model"}, {"/model", "[]", "model"}, {"/model", "3", "model"}, {"/model", "\"BPE\"", "model"},
     {"/model/type", "\"Unigram\"", "unknown key 'dropout'"}, {"/model/type", "\"WordPiece\"", "unknown key 'dropout'"}, {"/model/type", "\"WordLevel\"", "WordLevel"},
@@ -121,24 +116,14 @@ std::string message_of(const std::string& json, const std::string& config = "") 
   return "no error";
 }
 
-std::string edited(const Edit& edit) {
-  Json j = Json::parse(kSound);
-  const Json::json_pointer at(edit.path);
-  if (*edit.value)
-    j[at] = Json::parse(edit.value);
-  else
-    j = j.patch({{{"op", "remove"}, {"path", edit.path}}});
-  return j.dump();
-}
-
 TEST(TokenizerMalformed, TheSoundFileLoads) {
   EXPECT_EQ(message_of(kSound), "no error");
   EXPECT_GE(std::size(kEdits), 150u);
 }
 
 TEST(TokenizerMalformed, EveryEditIsAnErrorThatNamesIt) {
-  for (const Edit& edit : kEdits) {
-    const std::string message = message_of(edited(edit));
+  for (const JsonEdit& edit : kEdits) {
+    const std::string message = message_of(with_edit(kSound, edit));
     EXPECT_NE(message.find(edit.want), std::string::npos)
         << edit.path << " = " << edit.value << "\n  got: " << message << "\n  want: " << edit.want;
     EXPECT_EQ(message.rfind("t.json", 0), 0u) << message;

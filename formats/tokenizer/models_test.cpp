@@ -8,11 +8,13 @@
 
 #include "base/error.h"
 #include "base/rng.h"
+#include "base/source_dir_testing.h"
 #include "base/utf8.h"
 #include "formats/mutations_testing.h"
 #include "formats/tokenizer/byte_trie.h"
 #include "formats/tokenizer/charsmap.h"
 #include "formats/tokenizer/graphemes.h"
+#include "formats/tokenizer/json_edit_testing.h"
 #include "formats/tokenizer/strings_testing.h"
 #include "formats/tokenizer/tokenizer.h"
 #include "formats/tokenizer/tokenizer_impl.h"
@@ -141,20 +143,9 @@ TEST(Graphemes, AreWhatPeopleTakeForOneCharacter) {
   EXPECT_EQ(grapheme_end("\n\u0301", 0), 1u);
 }
 
-struct Edit {
-  const char* path;   // JSON pointer
-  const char* value;  // what to put there; "" removes it
-  const char* want;   // in the message
-};
-
-std::string message_of(const std::string& sound, const Edit& edit) {
-  Json j = Json::parse(sound);
-  if (*edit.value)
-    j[Json::json_pointer(edit.path)] = Json::parse(edit.value);
-  else
-    j = j.patch({{{"op", "remove"}, {"path", edit.path}}});
+std::string message_of(const std::string& sound, const JsonEdit& edit) {
   try {
-    Tokenizer::from_json(j.dump(), "", "t.json");
+    Tokenizer::from_json(with_edit(sound, edit), "", "t.json");
   } catch (const Error& e) {
     EXPECT_EQ(e.kind(), ErrorKind::bad_file) << e.what();
     return e.what();
@@ -163,7 +154,7 @@ std::string message_of(const std::string& sound, const Edit& edit) {
 }
 
 TEST(TokenizerModelsMalformed, EveryEditIsAnErrorThatNamesIt) {
-  const Edit unigram[] = {
+  const JsonEdit unigram[] = {
       {"/model/vocab", "", "'vocab' is missing"},
       {"/model/vocab", "{}", "vocab: object"},
       {"/model/vocab", "[]", "no pieces"},
@@ -184,11 +175,11 @@ TEST(TokenizerModelsMalformed, EveryEditIsAnErrorThatNamesIt) {
       {"/normalizer/precompiled_charsmap", "\"AAAA\"", "3 bytes of rules"},
       {"/normalizer/precompiled_charsmap", "\"/////w==\"", "trie of 4294967295 bytes"},
   };
-  for (const Edit& edit : unigram) {
+  for (const JsonEdit& edit : unigram) {
     const std::string message = message_of(unigram_json(), edit);
     EXPECT_NE(message.find(edit.want), std::string::npos) << edit.path << " = " << edit.value << "\n  got: " << message;
   }
-  const Edit word_piece[] = {
+  const JsonEdit word_piece[] = {
       {"/model/vocab", "", "'vocab' is missing"},
       {"/model/vocab", "[]", "vocab"},
       {"/model/vocab/x", "7", "belongs to both"},
@@ -208,7 +199,7 @@ TEST(TokenizerModelsMalformed, EveryEditIsAnErrorThatNamesIt) {
       {"/post_processor/sep", "[\"[SEP]\"]", "[token, id]"},
       {"/post_processor/cls", "[\"[CLS]\", 99]", "id 99"},
   };
-  for (const Edit& edit : word_piece) {
+  for (const JsonEdit& edit : word_piece) {
     const std::string message = message_of(kWordPiece, edit);
     EXPECT_NE(message.find(edit.want), std::string::npos) << edit.path << " = " << edit.value << "\n  got: " << message;
   }
@@ -239,7 +230,7 @@ TEST(TokenizerModels, NothingIsReplacedInAnEmptyTextAndAnEmptyLastPieceCounts) {
 
 // What decoding gives is fixed under encoding and decoding once more, and a stream says the same in whole characters.
 TEST(TokenizerModels, DecodedTextDecodesToItselfAndStreamsInWholeCharacters) {
-  const std::filesystem::path golden = std::filesystem::path(TERN_SOURCE_DIR) / "tests/golden/tokenizers";
+  const std::filesystem::path golden = std::filesystem::path(source_dir()) / "tests/golden/tokenizers";
   const nlohmann::json alphabet = nlohmann::json::parse(std::ifstream(golden / "alphabet.json"));
   for (const char* name : {"bert_uncased", "t5_like", "xlmr_like", "unigram_bytes", "gemma_like", "bloom_like"}) {
     const Tokenizer t = Tokenizer::load(golden / "families" / (std::string(name) + ".json"));
@@ -266,7 +257,7 @@ TEST(TokenizerModels, DecodedTextDecodesToItselfAndStreamsInWholeCharacters) {
 
 // BERT's older directories have a list of pieces and no tokenizer.json.
 TEST(WordPiece, AListOfPiecesIsTheSameTokenizer) {
-  const std::filesystem::path source(TERN_SOURCE_DIR);
+  const std::filesystem::path source(source_dir());
   for (const bool lowercase : {true, false}) {
     std::ifstream file(source / "tests/golden/tokenizers/families" /
                        (lowercase ? "bert_uncased.json" : "bert_cased.json"));

@@ -6,23 +6,17 @@
 #include <fstream>
 #include <sstream>
 
+#include "formats/tokenizer/golden_testing.h"
 #include "formats/tokenizer/strings_testing.h"
 #include "formats/tokenizer/tokenizer.h"
 
 namespace tern {
 namespace {
 
-const std::filesystem::path kGolden = std::filesystem::path(TERN_SOURCE_DIR) / "tests/golden/tokenizers";
-
 nlohmann::json read_golden(const std::string& name) {
-  std::ifstream file(kGolden / name);
-  EXPECT_TRUE(file.good()) << (kGolden / name);
+  std::ifstream file(kTokenizerGolden / name);
+  EXPECT_TRUE(file.good()) << (kTokenizerGolden / name);
   return nlohmann::json::parse(file);
-}
-
-const nlohmann::json& alphabet() {
-  static const nlohmann::json a = read_golden("alphabet.json");
-  return a;
 }
 
 void expect_blocks(const std::vector<std::string>& got, const nlohmann::json& want, const std::string& what) {
@@ -35,7 +29,7 @@ void expect_blocks(const std::vector<std::string>& got, const nlohmann::json& wa
 
 void expect_reference_ids(const Tokenizer& t, const std::string& name, bool add_special) {
   const nlohmann::json golden = read_golden(name + ".ids.json");
-  ParityStrings strings(alphabet());
+  ParityStrings strings(parity_alphabet());
   BlockHashes hashes(kParityBlock);
   for (int i = 0; i < kParityStrings; ++i) {
     const std::string text = strings.next();
@@ -72,21 +66,16 @@ void expect_reference_text(const Tokenizer& t, const std::string& name, uint32_t
 void expect_saved_ones_give_the_same_ids(const Tokenizer& t) {
   const Tokenizer again = Tokenizer::from_json(t.to_json(), t.config_json());
   EXPECT_EQ(again.hash(), t.hash());
-  ParityStrings strings(alphabet(), 3);
+  ParityStrings strings(parity_alphabet(), 3);
   for (int i = 0; i < 500; ++i) {
     const std::string text = strings.next();
     ASSERT_EQ(again.encode(text), t.encode(text)) << text;
   }
 }
 
-std::filesystem::path data_folder() {
-  const char* data = std::getenv("TERN_DATA");
-  return data ? std::filesystem::path(data) / "tokenizers" : std::filesystem::path();
-}
-
 TEST(TokenizerParity, StringsAreTheOracles) {
   const nlohmann::json golden = read_golden("strings.json");
-  ParityStrings strings(alphabet());
+  ParityStrings strings(parity_alphabet());
   BlockHashes hashes(kParityBlock);
   for (int i = 0; i < kParityStrings; ++i) {
     const std::string text = strings.next();
@@ -99,12 +88,12 @@ TEST(TokenizerParity, StringsAreTheOracles) {
 class SmallTokenizers : public testing::TestWithParam<const char*> {};
 TEST_P(SmallTokenizers, IdsAndTextsAreTheReferences) {
   const std::string name = GetParam();
-  const Tokenizer t = Tokenizer::load(kGolden / name);
+  const Tokenizer t = Tokenizer::load(kTokenizerGolden / name);
   expect_reference_ids(t, name, true);
   expect_reference_text(t, name, static_cast<uint32_t>(t.vocab_size()));
 }
 TEST_P(SmallTokenizers, SavedOnesGiveTheSameIds) {
-  expect_saved_ones_give_the_same_ids(Tokenizer::load(kGolden / GetParam()));
+  expect_saved_ones_give_the_same_ids(Tokenizer::load(kTokenizerGolden / GetParam()));
 }
 INSTANTIATE_TEST_SUITE_P(Golden, SmallTokenizers,
                          testing::Values("byte_level", "llama3_like", "sentencepiece_like", "metaspace", "splits"));
@@ -113,12 +102,12 @@ INSTANTIATE_TEST_SUITE_P(Golden, SmallTokenizers,
 class FamilyTokenizers : public testing::TestWithParam<const char*> {};
 TEST_P(FamilyTokenizers, IdsAndTextsAreTheReferences) {
   const std::string name = std::string("families/") + GetParam();
-  const Tokenizer t = Tokenizer::load(kGolden / (name + ".json"));
+  const Tokenizer t = Tokenizer::load(kTokenizerGolden / (name + ".json"));
   expect_reference_ids(t, name, true);
   expect_reference_text(t, name, static_cast<uint32_t>(t.vocab_size()));
 }
 TEST_P(FamilyTokenizers, SavedOnesGiveTheSameIds) {
-  const Tokenizer t = Tokenizer::load(kGolden / (std::string("families/") + GetParam() + ".json"));
+  const Tokenizer t = Tokenizer::load(kTokenizerGolden / (std::string("families/") + GetParam() + ".json"));
   expect_saved_ones_give_the_same_ids(t);
 }
 INSTANTIATE_TEST_SUITE_P(Golden, FamilyTokenizers,
@@ -129,8 +118,8 @@ INSTANTIATE_TEST_SUITE_P(Golden, FamilyTokenizers,
                          [](const auto& family) { return std::string(family.param); });
 
 TEST(TokenizerParity, Gpt2IdsAndTextsAreTheReferences) {
-  if (data_folder().empty()) GTEST_SKIP() << "TERN_DATA is not set: no GPT-2 vocabulary here";
-  const Tokenizer t = Tokenizer::load(data_folder() / "gpt2");
+  if (published_tokenizers().empty()) GTEST_SKIP() << "TERN_DATA is not set: no GPT-2 vocabulary here";
+  const Tokenizer t = Tokenizer::load(published_tokenizers() / "gpt2");
   EXPECT_EQ(t.vocab_size(), 50257);
   EXPECT_EQ(t.eos(), 50256);
   expect_reference_ids(t, "gpt2", true);
@@ -138,8 +127,8 @@ TEST(TokenizerParity, Gpt2IdsAndTextsAreTheReferences) {
 }
 
 TEST(TokenizerParity, Llama2IdsAndTextsAreTheReferences) {
-  if (data_folder().empty()) GTEST_SKIP() << "TERN_DATA is not set: no Llama 2 tokenizer here";
-  const Tokenizer t = Tokenizer::load(data_folder() / "llama2");
+  if (published_tokenizers().empty()) GTEST_SKIP() << "TERN_DATA is not set: no Llama 2 tokenizer here";
+  const Tokenizer t = Tokenizer::load(published_tokenizers() / "llama2");
   EXPECT_EQ(t.vocab_size(), 32000);
   EXPECT_EQ(t.bos(), 1);
   EXPECT_EQ(t.eos(), 2);
@@ -150,8 +139,8 @@ TEST(TokenizerParity, Llama2IdsAndTextsAreTheReferences) {
 }
 
 TEST(TokenizerParity, Llama3IdsAndTextsAreTheReferences) {
-  if (data_folder().empty()) GTEST_SKIP() << "TERN_DATA is not set: no Llama 3 ranks here";
-  const Tokenizer t = Tokenizer::load(data_folder() / "llama3");
+  if (published_tokenizers().empty()) GTEST_SKIP() << "TERN_DATA is not set: no Llama 3 ranks here";
+  const Tokenizer t = Tokenizer::load(published_tokenizers() / "llama3");
   EXPECT_EQ(t.vocab_size(), 128256);
   EXPECT_EQ(t.bos(), 128000);
   EXPECT_TRUE(t.adds_bos());
@@ -160,9 +149,10 @@ TEST(TokenizerParity, Llama3IdsAndTextsAreTheReferences) {
 }
 
 TEST(TokenizerParity, Gpt2AgreesWithPublishedVectors) {
-  if (data_folder().empty()) GTEST_SKIP() << "TERN_DATA is not set: no test vectors here";
-  std::ifstream inputs(data_folder() / "vectors/gpt-2.inp"), outputs(data_folder() / "vectors/gpt-2.out");
-  const Tokenizer t = Tokenizer::load(data_folder() / "gpt2");
+  if (published_tokenizers().empty()) GTEST_SKIP() << "TERN_DATA is not set: no test vectors here";
+  std::ifstream inputs(published_tokenizers() / "vectors/gpt-2.inp"),
+      outputs(published_tokenizers() / "vectors/gpt-2.out");
+  const Tokenizer t = Tokenizer::load(published_tokenizers() / "gpt2");
   const std::string all((std::istreambuf_iterator<char>(inputs)), {});
   const std::string mark = "\n__ggml_vocab_test__\n";
   int count = 0;

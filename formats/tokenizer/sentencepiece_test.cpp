@@ -14,6 +14,7 @@
 #include "base/process_memory.h"
 #include "formats/format_test_support.h"
 #include "formats/mutations_testing.h"
+#include "formats/tokenizer/golden_testing.h"
 #include "formats/tokenizer/sentencepiece.h"
 #include "formats/tokenizer/sentencepiece_file.h"
 #include "formats/tokenizer/strings_testing.h"
@@ -23,7 +24,6 @@
 namespace tern {
 namespace {
 
-const std::filesystem::path kGolden = std::filesystem::path(TERN_SOURCE_DIR) / "tests/golden/tokenizers";
 constexpr EncodeOptions kAsText{.add_special = false, .allow_special = false};
 
 std::string bytes_of(const std::filesystem::path& path) {
@@ -31,18 +31,14 @@ std::string bytes_of(const std::filesystem::path& path) {
   return std::string((std::istreambuf_iterator<char>(file)), {});
 }
 
-std::filesystem::path data_folder() {
-  const char* data = std::getenv("TERN_DATA");
-  return data ? std::filesystem::path(data) / "tokenizers" : std::filesystem::path();
-}
-
 Tokenizer tokenizer_of(const SentencePieceModel& model) {
   return finish_tokenizer(tokenizer_of_sentencepiece(model, "test"), {});
 }
 
 void expect_ids_of_the_library(const Tokenizer& t, const std::string& name) {
-  const nlohmann::json golden = nlohmann::json::parse(bytes_of(kGolden / "sentencepiece" / (name + ".ids.json")));
-  const nlohmann::json alphabet = nlohmann::json::parse(bytes_of(kGolden / "alphabet.json"));
+  const nlohmann::json golden =
+      nlohmann::json::parse(bytes_of(kTokenizerGolden / "sentencepiece" / (name + ".ids.json")));
+  const nlohmann::json alphabet = nlohmann::json::parse(bytes_of(kTokenizerGolden / "alphabet.json"));
   ParityStrings strings(alphabet);
   BlockHashes hashes(kParityBlock);
   for (int i = 0; i < kParityStrings; ++i) {
@@ -58,11 +54,11 @@ void expect_ids_of_the_library(const Tokenizer& t, const std::string& name) {
 
 class SentencePieceModels : public testing::TestWithParam<const char*> {};
 TEST_P(SentencePieceModels, IdsAreTheLibrarys) {
-  const std::filesystem::path path = kGolden / "sentencepiece" / (std::string(GetParam()) + ".model");
+  const std::filesystem::path path = kTokenizerGolden / "sentencepiece" / (std::string(GetParam()) + ".model");
   expect_ids_of_the_library(Tokenizer::load(path), GetParam());
 }
 TEST_P(SentencePieceModels, SavedOnesAreTheSame) {
-  const Tokenizer t = Tokenizer::load(kGolden / "sentencepiece" / (std::string(GetParam()) + ".model"));
+  const Tokenizer t = Tokenizer::load(kTokenizerGolden / "sentencepiece" / (std::string(GetParam()) + ".model"));
   const TemporaryDirectory d;
   t.save(std::filesystem::path(d / "saved"));
   const Tokenizer again = Tokenizer::load(std::filesystem::path(d / "saved"));
@@ -104,9 +100,9 @@ TEST(SentencePiece, DecodesBlanksAtTheBeginningAsTheLibraryDoes) {
 }
 
 TEST(SentencePiece, Llama2sOwnModelGivesTheLibrarysIds) {
-  if (data_folder().empty()) GTEST_SKIP() << "TERN_DATA is not set: no Llama 2 model here";
+  if (published_tokenizers().empty()) GTEST_SKIP() << "TERN_DATA is not set: no Llama 2 model here";
   const Tokenizer t =
-      tokenizer_of(read_sentencepiece(bytes_of(data_folder() / "llama2/tokenizer.model"), "tokenizer.model"));
+      tokenizer_of(read_sentencepiece(bytes_of(published_tokenizers() / "llama2/tokenizer.model"), "tokenizer.model"));
   EXPECT_EQ(t.bos(), 1);
   EXPECT_EQ(t.eos(), 2);
   EXPECT_EQ(t.decode(t.encode("Hello 🦙!", kAsText)), "Hello 🦙!");
@@ -115,10 +111,10 @@ TEST(SentencePiece, Llama2sOwnModelGivesTheLibrarysIds) {
 
 // tokenizer.json was converted from the model: what both can say is the same ids.
 TEST(SentencePiece, Llama2sModelAndItsTokenizerJsonAgree) {
-  if (data_folder().empty()) GTEST_SKIP() << "TERN_DATA is not set: no Llama 2 model here";
-  const Tokenizer model = Tokenizer::load(data_folder() / "llama2/tokenizer.model");
-  const Tokenizer json = Tokenizer::load(data_folder() / "llama2/tokenizer.json");
-  const nlohmann::json alphabet = nlohmann::json::parse(bytes_of(kGolden / "alphabet.json"));
+  if (published_tokenizers().empty()) GTEST_SKIP() << "TERN_DATA is not set: no Llama 2 model here";
+  const Tokenizer model = Tokenizer::load(published_tokenizers() / "llama2/tokenizer.model");
+  const Tokenizer json = Tokenizer::load(published_tokenizers() / "llama2/tokenizer.json");
+  const nlohmann::json alphabet = nlohmann::json::parse(bytes_of(kTokenizerGolden / "alphabet.json"));
   ParityStrings strings(alphabet);
   int different = 0;
   for (int i = 0; i < kParityStrings; ++i) {
@@ -129,7 +125,7 @@ TEST(SentencePiece, Llama2sModelAndItsTokenizerJsonAgree) {
 }
 
 TEST(SentencePiece, ControlTextIsAControlTokenOnlyWhereAllowed) {
-  const Tokenizer t = Tokenizer::load(kGolden / "sentencepiece/bpe_user.model");
+  const Tokenizer t = Tokenizer::load(kTokenizerGolden / "sentencepiece/bpe_user.model");
   const int32_t sep = t.id_of("[SEP]").value();
   EXPECT_EQ(std::ranges::count(t.encode("a[SEP]b"), sep), 1);
   EXPECT_EQ(std::ranges::count(t.encode("a[SEP]b", kAsText), sep), 0);
@@ -217,7 +213,7 @@ class SentencePieceMutationsSlow : public testing::TestWithParam<const char*> {}
 TEST_P(SentencePieceMutationsSlow, LoadOrAreErrorsWithinBoundedMemory) {
   const std::string sound = std::string_view(GetParam()) == "small"
                                 ? write_sentencepiece(small_model())
-                                : bytes_of(kGolden / "sentencepiece" / (std::string(GetParam()) + ".model"));
+                                : bytes_of(kTokenizerGolden / "sentencepiece" / (std::string(GetParam()) + ".model"));
   survive_mutations({sound},
                     [](const std::string& bytes) {
                       const Tokenizer t = tokenizer_of(read_sentencepiece(bytes, "m"));

@@ -16,6 +16,7 @@
 #include "formats/tokenizer/added.h"
 #include "formats/tokenizer/bpe.h"
 #include "formats/tokenizer/bpe_train.h"
+#include "formats/tokenizer/golden_testing.h"
 #include "formats/tokenizer/regex.h"
 #include "formats/tokenizer/scan.h"
 #include "formats/tokenizer/strings_testing.h"
@@ -24,13 +25,7 @@
 namespace tern {
 namespace {
 
-const std::filesystem::path kGolden = std::filesystem::path(TERN_SOURCE_DIR) / "tests/golden/tokenizers";
-
-Tokenizer golden(const std::string& name) { return Tokenizer::load(kGolden / name); }
-const nlohmann::json& alphabet() {
-  static const nlohmann::json a = nlohmann::json::parse(std::ifstream(kGolden / "alphabet.json"));
-  return a;
-}
+Tokenizer golden_tokenizer(const std::string& name) { return Tokenizer::load(kTokenizerGolden / name); }
 
 class TemporaryFolder {
  public:
@@ -57,26 +52,26 @@ std::string message_of(const std::filesystem::path& path) {
 }
 
 TEST(Tokenizer, ByteLevelDecodeUndoesEncode) {
-  const Tokenizer t = golden("llama3_like");  // its NFC leaves what is composed already alone
+  const Tokenizer t = golden_tokenizer("llama3_like");  // its NFC leaves what is composed already alone
   for (const std::string text :
        {"Hello, world!", " two  spaces ", "line\r\nend\n\n", "日本語 😀", "a\tb", "'tis don't", ""})
     EXPECT_EQ(t.decode(t.encode(text, {.add_special = false})), text);
 }
 
 TEST(Tokenizer, EveryByteSurvives) {
-  const Tokenizer t = golden("llama3_like");
+  const Tokenizer t = golden_tokenizer("llama3_like");
   std::string text;
   for (uint32_t c = 0; c < 0x180; ++c) append_utf8(text, c);
   EXPECT_EQ(t.decode(t.encode(text, {.add_special = false})), text);
 }
 
 TEST(Tokenizer, InvalidUtf8ReadsAsReplacementCharacters) {
-  const Tokenizer t = golden("byte_level");
+  const Tokenizer t = golden_tokenizer("byte_level");
   EXPECT_EQ(t.encode("a\xFF\xC3z"), t.encode("a\xEF\xBF\xBD\xEF\xBF\xBDz"));
 }
 
 TEST(Tokenizer, SpecialTextIsPlainTextOnRequest) {
-  const Tokenizer t = golden("byte_level");
+  const Tokenizer t = golden_tokenizer("byte_level");
   const int32_t eos = t.eos().value();
   EXPECT_EQ(t.encode("<|endoftext|>"), std::vector<int32_t>{eos});
   const auto plain = t.encode("<|endoftext|>", {.allow_special = false});
@@ -85,7 +80,7 @@ TEST(Tokenizer, SpecialTextIsPlainTextOnRequest) {
 }
 
 TEST(Tokenizer, AddsWhatTheTemplateSays) {
-  const Tokenizer t = golden("sentencepiece_like");
+  const Tokenizer t = golden_tokenizer("sentencepiece_like");
   const auto with = t.encode("abc"), without = t.encode("abc", {.add_special = false});
   ASSERT_EQ(with.size(), without.size() + 2);
   EXPECT_EQ(with.front(), t.bos());
@@ -95,14 +90,14 @@ TEST(Tokenizer, AddsWhatTheTemplateSays) {
 }
 
 TEST(Tokenizer, SkipsSpecialTokensWhenDecoding) {
-  const Tokenizer t = golden("sentencepiece_like");
+  const Tokenizer t = golden_tokenizer("sentencepiece_like");
   const auto ids = t.encode("hello");
   EXPECT_EQ(t.decode(ids), "<s> hello</s>");
   EXPECT_EQ(t.decode(ids, {.skip_special = true}), "hello");
 }
 
 TEST(Tokenizer, CleanUpRemovesSpacesBeforePunctuation) {
-  const Tokenizer t = golden("llama3_like");
+  const Tokenizer t = golden_tokenizer("llama3_like");
   const auto ids = t.encode("well , it 's done .", {.add_special = false});
   EXPECT_EQ(t.decode(ids), "well , it 's done .");
   EXPECT_EQ(t.decode(ids, {.clean_up = true}), "well, it's done.");
@@ -110,7 +105,7 @@ TEST(Tokenizer, CleanUpRemovesSpacesBeforePunctuation) {
 
 TEST(Tokenizer, StreamedPartsAreTheWholeAndEndAtCharacters) {
   for (const char* name : {"byte_level", "llama3_like", "sentencepiece_like", "metaspace", "splits"}) {
-    const Tokenizer t = golden(name);
+    const Tokenizer t = golden_tokenizer(name);
     Lcg rng(11);
     for (int round = 0; round < 300; ++round) {
       std::vector<int32_t> ids(1 + rng.below(30));
@@ -129,7 +124,7 @@ TEST(Tokenizer, StreamedPartsAreTheWholeAndEndAtCharacters) {
 }
 
 TEST(Tokenizer, AStreamShowsTextBeforeItEnds) {
-  const Tokenizer t = golden("llama3_like");
+  const Tokenizer t = golden_tokenizer("llama3_like");
   const auto ids = t.encode("Hello there 😀 you", {.add_special = false});
   StreamingDecoder decoder(t);
   std::string early;
@@ -139,9 +134,9 @@ TEST(Tokenizer, AStreamShowsTextBeforeItEnds) {
 }
 
 TEST(Tokenizer, ManyThreadsGetTheSameIds) {
-  const Tokenizer t = golden("byte_level");
+  const Tokenizer t = golden_tokenizer("byte_level");
   std::vector<std::string> texts;
-  ParityStrings strings(alphabet(), 5);
+  ParityStrings strings(parity_alphabet(), 5);
   for (int i = 0; i < 400; ++i) texts.push_back(strings.next());
   std::vector<std::vector<int32_t>> want;
   for (const auto& text : texts) want.push_back(t.encode(text));
@@ -158,7 +153,7 @@ TEST(Tokenizer, ManyThreadsGetTheSameIds) {
 
 TEST(Tokenizer, AMegabyteWithoutSpacesIsNotQuadratic) {
   for (const char* name : {"byte_level", "sentencepiece_like"}) {
-    const Tokenizer t = golden(name);
+    const Tokenizer t = golden_tokenizer(name);
     const auto seconds = [&](size_t bytes) {
       Lcg rng(1);
       std::string text(bytes, 'a');
@@ -191,7 +186,8 @@ TEST(Tokenizer, CutsDoNotChangeIds) {
   std::string text;
   for (int i = 0; i < 2000; ++i) text += i % 7 ? " quick" : i % 3 ? ".\n\n  the " : " 12 don't tern u\u0308 x";
   TemporaryFolder folder;
-  for (const Tokenizer& t : {golden("byte_level"), golden("llama3_like"), metaspace_tokenizer(folder)}) {
+  for (const Tokenizer& t :
+       {golden_tokenizer("byte_level"), golden_tokenizer("llama3_like"), metaspace_tokenizer(folder)}) {
     const auto whole = t.encode(text, {.add_special = false});
     for (int i = 0; i < 50; ++i) {
       const TextCut cut = t.find_cut(text, 200 + rng.below(9000));
@@ -202,12 +198,12 @@ TEST(Tokenizer, CutsDoNotChangeIds) {
     }
     EXPECT_EQ(t.find_cut(std::string(9000, 'x'), 5000).end, 0u) << "a text without words";
   }
-  EXPECT_EQ(golden("sentencepiece_like").find_cut(text, 1000).end, 0u) << "its merges reach over spaces";
+  EXPECT_EQ(golden_tokenizer("sentencepiece_like").find_cut(text, 1000).end, 0u) << "its merges reach over spaces";
 }
 
 TEST(Tokenizer, ReadsTheConfigBesideIt) {
   TemporaryFolder folder;
-  std::filesystem::copy(kGolden / "byte_level/tokenizer.json", folder.path / "tokenizer.json");
+  std::filesystem::copy(kTokenizerGolden / "byte_level/tokenizer.json", folder.path / "tokenizer.json");
   folder.write("tokenizer_config.json",
                R"({"bos_token": {"content": "tern"}, "eos_token": "<mask>", "chat_template": "x"})");
   const Tokenizer t = Tokenizer::load(folder.path);
@@ -332,7 +328,7 @@ TEST_P(Scanners, AgreeWithOniguruma) {
   ASSERT_EQ(engine.scanner(), kind);
   engine.without_scanner();
   ASSERT_FALSE(engine.scanner());
-  ParityStrings strings(alphabet(), 17);
+  ParityStrings strings(parity_alphabet(), 17);
   for (int i = 0; i < 3000; ++i) expect_same_pieces(kind, engine, strings.next());
   // What the patterns hesitate about, in every order.
   const std::vector<std::string> parts = {" ",   "  ", "\n", "\r", "\t",     "\u00a0", "a",  "B",  "é",  "Ǆ",

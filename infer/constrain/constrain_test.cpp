@@ -13,22 +13,13 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "infer/constrain/automaton_testing.h"
 #include "infer/constrain/constraint.h"
 #include "infer/constrain/json_schema.h"
 
 namespace tern {
 namespace {
 
-bool takes(Automaton& a, std::string_view text) {
-  int32_t state = a.start();
-  for (const char c : text)
-    if ((state = a.next(state, static_cast<uint8_t>(c))) == Automaton::kDead) return false;
-  return a.accepts(state);
-}
-bool takes(const std::string& gbnf, std::string_view text) {
-  Automaton a(parse_gbnf(gbnf, "test.gbnf"));
-  return takes(a, text);
-}
 std::string schema_of(const std::string& text) { return gbnf_of_schema(parse_json(text, "test"), "schema.json"); }
 std::string refusal(const std::function<void()>& run) {
   try {

@@ -36,7 +36,7 @@ constexpr const char* kSilent[] = {"title",    "description", "default",  "examp
 constexpr const char* kTypes[] = {"string", "number", "integer", "boolean", "null", "array", "object"};
 constexpr size_t kMostKeyBytes = 256;
 constexpr int64_t kMostCount = 100'000;
-constexpr size_t kMostBytes = size_t{4} << 20;
+constexpr size_t kMostGrammarBytes = size_t{4} << 20;
 
 // A key as a part of a JSON pointer.
 std::string pointer_part(const std::string& key) {
@@ -76,7 +76,7 @@ struct Writer {
   }
   void define(const std::string& name, const std::string& body) {
     rules += fmt::format("{} ::= {}\n", name, body);
-    if (rules.size() > kMostBytes) fail("", "makes a grammar of more than 4 MiB");
+    if (rules.size() > kMostGrammarBytes) fail("", "makes a grammar of more than 4 MiB");
   }
 
   std::string schema(const Json&, const std::string& path);

@@ -15,19 +15,14 @@
 #include "base/error.h"
 #include "base/io.h"
 #include "base/json.h"
+#include "base/source_dir_testing.h"
 #include "base/text.h"
 #include "infer/constrain/automaton.h"
+#include "infer/constrain/automaton_testing.h"
 #include "infer/constrain/json_schema.h"
 
 namespace tern {
 namespace {
-
-bool takes(Automaton& a, std::string_view text) {
-  int32_t state = a.start();
-  for (const char c : text)
-    if ((state = a.next(state, static_cast<uint8_t>(c))) == Automaton::kDead) return false;
-  return a.accepts(state);
-}
 
 enum class Numbers { as_they_are, whole, with_point };
 
@@ -77,7 +72,7 @@ bool is_left_out(const Json& schema, const Json& document) {
 }
 
 TEST(JsonSchemaSuite, InvalidIsNeverWrittenAndValidCanBe) {
-  const std::string text = real_io().read(TERN_SOURCE_DIR "/tests/golden/json_schema/draft2020-12.jsonl");
+  const std::string text = real_io().read(source_dir() + "/tests/golden/json_schema/draft2020-12.jsonl");
   int schemas = 0, valid = 0, invalid = 0, without = 0;
   std::map<std::string, int> refused;
   bool first = true;

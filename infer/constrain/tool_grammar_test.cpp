@@ -11,6 +11,7 @@
 #include "formats/chat/template.h"
 #include "formats/chat/tool_reader.h"
 #include "formats/chat/tool_templates_testing.h"
+#include "infer/constrain/automaton_testing.h"
 #include "infer/constrain/constraint.h"
 
 namespace tern {
@@ -28,14 +29,6 @@ std::vector<ToolSyntax> syntaxes() {
   std::string why;
   for (const ToolTemplate* t : kToolTemplates) all.push_back(*tool_syntax(ChatTemplate(t->text, "t", {}), why));
   return all;
-}
-
-bool takes(const std::string& gbnf, std::string_view text) {
-  Automaton a(parse_gbnf(gbnf, "test.gbnf"));
-  int32_t state = a.start();
-  for (const char c : text)
-    if ((state = a.next(state, static_cast<uint8_t>(c))) == Automaton::kDead) return false;
-  return a.accepts(state);
 }
 
 TEST(ToolGrammar, TakesCallsAsTheTemplateSpellsThem) {

@@ -11,14 +11,14 @@
 namespace tern {
 namespace {
 
-constexpr int32_t kVocab = 4;
-constexpr int64_t kLength = 4, kTexts = 25'000;  // 100,000 drawn tokens
-const KvShape kShape{.layers = {{1, 1}}, .page_tokens = 4, .type = KvType::f32};
+constexpr int32_t kRejectionVocab = 4;
+constexpr int64_t kLength = 4, kRejectionTexts = 25'000;  // 100,000 drawn tokens
+const KvShape kRejectionShape{.layers = {{1, 1}}, .page_tokens = 4, .type = KvType::f32};
 
 // What a model thinks of the token behind `last`.
 std::vector<float> scores(uint64_t model, int32_t last, int64_t position) {
   std::vector<float> s;
-  for (int32_t id = 0; id < kVocab; ++id)
+  for (int32_t id = 0; id < kRejectionVocab; ++id)
     s.push_back(1.5f * static_cast<float>(random_normal({model, static_cast<uint64_t>(last + 10 * position)},
                                                         static_cast<uint64_t>(id))));
   return s;
@@ -32,9 +32,9 @@ BatchExecutor executor(uint64_t model, VirtualClock& clock, double step_ms) {
       for (int64_t i = work.begin + work.count - 1 - work.guesses; work.wants_logits && i < work.begin + work.count;
            ++i)
         for (const float x : scores(model, work.sequence->tokens[static_cast<size_t>(i)], i + 1)) logits->push_back(x);
-    const auto rows = static_cast<int64_t>(logits->size()) / kVocab;
+    const auto rows = static_cast<int64_t>(logits->size()) / kRejectionVocab;
     clock.advance_ns(static_cast<int64_t>(1e6 * (step_ms + 0.05 * static_cast<double>(rows))));
-    return Tensor::borrow(DType::f32, {rows, kVocab}, logits->data(), logits);
+    return Tensor::borrow(DType::f32, {rows, kRejectionVocab}, logits->data(), logits);
   };
 }
 
@@ -84,9 +84,9 @@ struct Outcome {
 Outcome write_texts(uint64_t draft_model, const SamplingOptions& sampling, bool fast, bool measured) {
   Arena arena;
   VirtualClock clock;
-  KvPool pool(kShape, 400, arena), draft_pool(kShape, 400, arena);
+  KvPool pool(kRejectionShape, 400, arena), draft_pool(kRejectionShape, 400, arena);
   DraftProposer draft(draft_pool, executor(draft_model, clock, 0.1),
-                      {.rows = 64, .context = 20, .vocab = kVocab, .draws_from = kVocab});
+                      {.rows = 64, .context = 20, .vocab = kRejectionVocab, .draws_from = kRejectionVocab});
   Engine engine(pool, executor(1, clock, 20), nullptr,
                 {{.token_budget = 128, .chunk = 64, .max_running = 32},
                  20,
@@ -95,7 +95,7 @@ Outcome write_texts(uint64_t draft_model, const SamplingOptions& sampling, bool 
                 clock);
   Request request;
   request.prompt = {0}, request.sampling = sampling;
-  request.num_samples = kTexts, request.max_tokens = kLength;
+  request.num_samples = kRejectionTexts, request.max_tokens = kLength;
   engine.submit(request);
   Counts counted, chances;
   while (!engine.idle())
@@ -103,7 +103,7 @@ Outcome write_texts(uint64_t draft_model, const SamplingOptions& sampling, bool 
       if (e.finished) ++counted[e.finished->token_ids];
   std::vector<int32_t> history = {0};
   add_chances(sampling, history, 1, chances);
-  return {surprise(counted, chances, kTexts), *engine.speculation()};
+  return {surprise(counted, chances, kRejectionTexts), *engine.speculation()};
 }
 
 TEST(RejectionSlow, TextsAreAsLikelyAsWithoutGuesses) {

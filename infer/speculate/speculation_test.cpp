@@ -16,8 +16,8 @@
 namespace tern {
 namespace {
 
-constexpr uint64_t kSeed = 20261124;
-constexpr int64_t kContext = 90;
+constexpr uint64_t kGuessingSeed = 20261124;
+constexpr int64_t kGuessingContext = 90;
 
 // Texts of the fake model's tokens; the last three write nothing.
 std::shared_ptr<const TokenTexts> texts() {
@@ -27,9 +27,9 @@ std::shared_ptr<const TokenTexts> texts() {
   return std::make_shared<const TokenTexts>(token_texts(t));
 }
 
-Request request_of(uint64_t number) {
+Request guessing_request(uint64_t number) {
   Request r;
-  std::mt19937_64 random(kSeed + number);
+  std::mt19937_64 random(kGuessingSeed + number);
   const auto one_of = [&](int n) { return static_cast<int>(random() % static_cast<uint64_t>(n)); };
   const std::vector<int32_t> period = {3, 7, one_of(kFakeVocab), 7};
   const int length = 1 + one_of(40), kind = one_of(3);
@@ -52,39 +52,40 @@ Request request_of(uint64_t number) {
 }
 
 // What each sample says without guesses, alone.
-struct Said {
+struct SampleOutput {
   std::vector<int32_t> tokens;  // the ending one, too
   std::vector<double> log_probabilities;
   FinishReason reason = FinishReason::none;
-  bool operator==(const Said&) const = default;
+  bool operator==(const SampleOutput&) const = default;
 };
-using Texts = std::map<std::pair<uint64_t, int64_t>, Said>;  // by request and sample
+using Texts = std::map<std::pair<uint64_t, int64_t>, SampleOutput>;  // by request and sample
 
-struct Setting {
+struct GuessingSetting {
   int64_t page = 4, pages = 400, budget = 64, chunk = 16;
   bool cache = false;
 };
 
-Texts run(std::span<const uint64_t> numbers, const Setting& s, const SpeculationSettings& speculation,
+Texts run(std::span<const uint64_t> numbers, const GuessingSetting& s, const SpeculationSettings& speculation,
           const std::function<void(uint64_t id, uint64_t number)>& submitted, SpeculationFigures* figures,
           int64_t* preemptions, const Clock& clock = VirtualClock()) {
   Arena arena;
   KvPool pool({.layers = {{1, 1}}, .page_tokens = s.page, .type = KvType::f32}, s.pages, arena);
   Texts said;
   {
-    Engine engine(pool, fake_model, nullptr,
-                  {{.token_budget = s.budget, .chunk = s.chunk, .max_running = 64}, kContext, s.cache, speculation},
-                  clock);
+    Engine engine(
+        pool, fake_model, nullptr,
+        {{.token_budget = s.budget, .chunk = s.chunk, .max_running = 64}, kGuessingContext, s.cache, speculation},
+        clock);
     std::map<uint64_t, uint64_t> number_of;
     std::mt19937 random(1);
     for (size_t i = 0; i < numbers.size() || !engine.idle();) {
       for (; i < numbers.size() && (engine.idle() || random() % 2); ++i) {
-        const uint64_t id = engine.submit(request_of(numbers[i]));
+        const uint64_t id = engine.submit(guessing_request(numbers[i]));
         number_of[id] = numbers[i];
         if (submitted) submitted(id, numbers[i]);
       }
       for (const Event& event : engine.step()) {
-        Said& one = said[{number_of.at(event.request), event.sample}];
+        SampleOutput& one = said[{number_of.at(event.request), event.sample}];
         if (event.drawn) {
           one.tokens.push_back(event.drawn->id);
           one.log_probabilities.push_back(event.drawn->log_probability);
@@ -105,14 +106,15 @@ class Oracle : public Proposer {
  public:
   Oracle(const Texts& texts, double wrong) : texts_(texts), wrong_(wrong) {}
   void submitted(uint64_t id, uint64_t number) {
-    for (int64_t i = 0; i < request_of(number).num_samples; ++i) who_[id + static_cast<uint64_t>(i)] = {number, i};
+    for (int64_t i = 0; i < guessing_request(number).num_samples; ++i)
+      who_[id + static_cast<uint64_t>(i)] = {number, i};
   }
   std::vector<std::vector<Guess>> propose(std::span<const ProposalAsk> asks) override {
     std::vector<std::vector<Guess>> all;
     for (const ProposalAsk& ask : asks) {
       const auto who = who_.at(ask.sequence);
       const std::vector<int32_t>& said = texts_.at(who).tokens;
-      EXPECT_EQ(ask.tokens.size(), request_of(who.first).prompt.size() + static_cast<size_t>(ask.num_generated));
+      EXPECT_EQ(ask.tokens.size(), guessing_request(who.first).prompt.size() + static_cast<size_t>(ask.num_generated));
       std::vector<Guess>& guesses = all.emplace_back();
       for (auto i = ask.num_generated; i < std::ssize(said) && std::ssize(guesses) < ask.most; ++i) {
         const bool is_wrong = std::uniform_real_distribution<double>()(random_) < wrong_;
@@ -146,20 +148,21 @@ TEST(Speculation, NoGuessChangesATokenOrALogProbability) {
     numbers.push_back(i);
     want.merge(run({&i, 1}, {}, {}, {}, nullptr, nullptr));
   }
-  const Setting settings[] = {{.pages = 2000, .budget = 600, .chunk = 100},
-                              {.page = 1, .pages = 3000, .budget = 100},
-                              {.page = 3, .pages = 70, .budget = 40, .chunk = 7},
-                              {.page = 4, .pages = 50, .budget = 50, .chunk = 5, .cache = true},
-                              {.page = 16, .pages = 20, .budget = 30, .chunk = 16, .cache = true},
-                              {.page = 5, .pages = 800, .budget = 200, .chunk = 33, .cache = true}};
+  const GuessingSetting settings[] = {{.pages = 2000, .budget = 600, .chunk = 100},
+                                      {.page = 1, .pages = 3000, .budget = 100},
+                                      {.page = 3, .pages = 70, .budget = 40, .chunk = 7},
+                                      {.page = 4, .pages = 50, .budget = 50, .chunk = 5, .cache = true},
+                                      {.page = 16, .pages = 20, .budget = 30, .chunk = 16, .cache = true},
+                                      {.page = 5, .pages = 800, .budget = 200, .chunk = 33, .cache = true}};
   int64_t all_preemptions = 0;
-  for (const Setting& s : settings) {
-    SCOPED_TRACE(testing::Message() << "seed " << kSeed << ", pages of " << s.page << ", chunks of " << s.chunk);
+  for (const GuessingSetting& s : settings) {
+    SCOPED_TRACE(testing::Message() << "seed " << kGuessingSeed << ", pages of " << s.page << ", chunks of "
+                                    << s.chunk);
     NgramProposer ngram;
     Oracle right(want, 0), wrong(want, 1), mixed(want, 0.3);
     Arena arena;
     KvPool draft_pool(kFakeShape, 300, arena), other_pool(kFakeShape, 300, arena);
-    const DraftLimits limits{.rows = 50, .context = kContext, .vocab = kFakeVocab, .draws_from = kFakeVocab};
+    const DraftLimits limits{.rows = 50, .context = kGuessingContext, .vocab = kFakeVocab, .draws_from = kFakeVocab};
     DraftProposer same_model(draft_pool, fake_model, limits), other_model(other_pool, worse_model, limits);
     for (Proposer* proposer :
          std::initializer_list<Proposer*>{nullptr, &ngram, &right, &wrong, &mixed, &same_model, &other_model})
@@ -219,7 +222,7 @@ TEST(Speculation, TheClockChangesNoTokenAndNoLogProbability) {
     NgramProposer ngram;
     Arena arena;
     KvPool draft_pool(kFakeShape, 300, arena);
-    const DraftLimits limits{.rows = 50, .context = kContext, .vocab = kFakeVocab, .draws_from = kFakeVocab};
+    const DraftLimits limits{.rows = 50, .context = kGuessingContext, .vocab = kFakeVocab, .draws_from = kFakeVocab};
     DraftProposer draft(draft_pool, fake_model, limits, clock);
     for (Proposer* proposer : std::initializer_list<Proposer*>{&ngram, &draft})
       for (const bool cache : {false, true}) {
@@ -276,7 +279,7 @@ TEST(Ngram, TheLongestAndLatestPlaceIsFound) {
 }
 
 TEST(Ngram, FindsWhatASearchFromTheEndFinds) {
-  std::mt19937 random(kSeed);
+  std::mt19937 random(kGuessingSeed);
   std::vector<int32_t> text;
   NgramIndex index;
   for (int i = 0; i < 600; ++i) {

@@ -19,7 +19,7 @@ struct AttentionShape {
   int64_t out_stride;
   bool causal = true;             // false: every query sees every key, and there is no window
   float softcap = 0;              // scores become softcap·tanh(score/softcap) before any bias; 0: none
-  const float* slopes = nullptr;  // (heads), or null: adds slope_factor·slope·(j - p) to key j's score at position p
+  const float* slopes = nullptr;  // (heads), or null: query p's score for key j is raised by slope_factor·slope·(j - p)
   bool slopes_in_bf16 =
       false;  // true: slope_factor·(bf16(slope·j) - bf16(slope·p)) is added instead; the slopes are rounded to bf16
               // already

@@ -7,15 +7,15 @@
 namespace tern {
 namespace {
 
-struct Size {
+struct LogitsSize {
   int64_t rows, vocab;
 };
-constexpr Size kSizes[] = {{1, 1}, {3, 7}, {7, 31}, {2, 33}, {5, 64}, {4, 65}, {3, 1000}, {2, 32003}};
+constexpr LogitsSize kLogitsSizes[] = {{1, 1}, {3, 7}, {7, 31}, {2, 33}, {5, 64}, {4, 65}, {3, 1000}, {2, 32003}};
 
-struct Case {
+struct CrossEntropyCase {
   std::vector<float> logits, weights;
   std::vector<int32_t> targets;
-  explicit Case(Size s, double spread = 3)
+  explicit CrossEntropyCase(LogitsSize s, double spread = 3)
       : logits(random_values<float>("logits", s.rows * s.vocab, spread, -20)),
         weights(random_values<float>("weights", s.rows, 0.5, 1)) {
     for (int64_t r = 0; r < s.rows; ++r)
@@ -31,10 +31,10 @@ double relative_error(int64_t vocab, double range) {
 
 TEST(CrossEntropy, MatchesRefOnOddTails) {
   for_each_isa([] {
-    for (const Size s : kSizes)
+    for (const LogitsSize s : kLogitsSizes)
       for (const bool weighted : {false, true}) {
         SCOPED_TRACE(testing::Message() << s.rows << " rows of " << s.vocab << ", weighted " << weighted);
-        const Case c(s);
+        const CrossEntropyCase c(s);
         const auto weights = weighted ? c.weights : std::vector<float>();
         auto want = doubles(c.logits);
         std::vector<double> want_losses(c.targets.size());
@@ -58,7 +58,7 @@ TEST(CrossEntropy, MatchesRefOnOddTails) {
 
 TEST(CrossEntropy, GradientIsTheSlopeOfTheLoss) {
   constexpr int64_t kRows = 4, kVocab = 37;
-  const Case c({kRows, kVocab});
+  const CrossEntropyCase c({kRows, kVocab});
   const auto logits = doubles(c.logits), weights = doubles(c.weights),
              direction = doubles(random_values<float>("d", kRows * kVocab));
   auto gradient = logits;
@@ -94,7 +94,7 @@ TEST(CrossEntropy, HugeLogitsStayFiniteAndNanShows) {
 
 TEST(CrossEntropy, ARowHasTheSameBitsAloneAndInABatch) {
   constexpr int64_t kRows = 33, kVocab = 1003;
-  const Case c({kRows, kVocab});
+  const CrossEntropyCase c({kRows, kVocab});
   for_each_isa([&] {
     std::vector<float> one = c.logits, two = c.logits, alone = c.logits, l1(kRows), l2(kRows), la(kRows);
     with_threads(1, [&] { cross_entropy_forward_backward(kVocab, c.targets, c.weights, 0.5f, one, l1); });

@@ -8,6 +8,7 @@
 #include <random>
 
 #include "base/bug.h"
+#include "base/source_dir_testing.h"
 #include "kernels/cpu/coded_rows_testing.h"
 #include "kernels/kernel_testing.h"
 
@@ -144,7 +145,7 @@ TEST(Decode, LearnedTypesAreRowTimesBlockTimesTableOfAnyBytesUnderEverySet) {
 
 template <class T>
 std::vector<T> golden_file(const std::string& name) {
-  std::ifstream file(std::string(TERN_SOURCE_DIR) + "/tests/golden/weight_types/" + name, std::ios::binary);
+  std::ifstream file(source_dir() + "/tests/golden/weight_types/" + name, std::ios::binary);
   const std::vector<char> bytes{std::istreambuf_iterator<char>(file), {}};
   std::vector<T> values(bytes.size() / sizeof(T));
   std::memcpy(values.data(), bytes.data(), values.size() * sizeof(T));

@@ -8,18 +8,18 @@
 namespace tern {
 namespace {
 
-struct Size {
+struct HeadLossSize {
   int64_t rows, vocab, width;
 };
-constexpr Size kSizes[] = {{1, 1, 1},      {7, 31, 33},   {33, 70, 48},  {64, 256, 32},
-                           {31, 1000, 96}, {130, 515, 7}, {512, 300, 40}};
+constexpr HeadLossSize kHeadLossSizes[] = {{1, 1, 1},      {7, 31, 33},   {33, 70, 48},  {64, 256, 32},
+                                           {31, 1000, 96}, {130, 515, 7}, {512, 300, 40}};
 
-struct Case {
-  Size s;
+struct HeadLossCase {
+  HeadLossSize s;
   std::vector<bf16> x, w;
   std::vector<float> old;
   std::vector<int32_t> targets;
-  Case(Size size, double spread) : s(size) {
+  HeadLossCase(HeadLossSize size, double spread) : s(size) {
     x = random_values<bf16>("x", s.rows * s.width, spread);
     w = random_values<bf16>("w", s.vocab * s.width, 0.5);
     old = random_values<float>("dw", s.vocab * s.width, 0.01);
@@ -32,7 +32,7 @@ struct Result {
   Guarded<float> losses, dw;
   Guarded<bf16> dx;
   Guarded<uint8_t> scratch;
-  Result(const Case& c, float scale)
+  Result(const HeadLossCase& c, float scale)
       : losses(c.targets.size()),
         dw(c.old),
         dx(c.x.size()),
@@ -45,11 +45,6 @@ struct Result {
 template <class Check>
 void for_each_isa_with_a_fused_head(Check check) {
   for_each_isa_that(has_head_loss, "has a fused head", check);
-}
-
-std::vector<double> magnitudes(std::vector<double> v) {
-  for (double& x : v) x = std::abs(x);
-  return v;
 }
 
 /// |got - want| <= relative·terms + absolute, elementwise; NaN fails.
@@ -67,11 +62,11 @@ testing::AssertionResult within_terms(Guarded<T>& got, const std::vector<double>
 /// z errs by a sum of `width` products in f32, which softmax takes as a relative error. An element of dz has two more
 /// roundings to bf16; one that is a target's is a difference of softmax and 1, so both count. Sums of dz err by as
 /// much of the sum of their terms' magnitudes; dx is rounded once more.
-void matches(Size s, double spread) {
+void matches(HeadLossSize s, double spread) {
   SCOPED_TRACE(testing::Message() << s.rows << " rows, vocabulary " << s.vocab << ", width " << s.width << ", spread "
                                   << spread);
   constexpr float kScale = 0.25f;
-  const Case c(s, spread);
+  const HeadLossCase c(s, spread);
   std::vector<double> losses(c.targets.size()), dx(c.x.size()), dw = doubles(c.old);
   head_loss_ref(s.vocab, s.width, c.targets, kScale, doubles(c.x), doubles(c.w), losses, dx, dw);
   const auto rows = static_cast<size_t>(s.rows), vocab = static_cast<size_t>(s.vocab);
@@ -95,19 +90,19 @@ void matches(Size s, double spread) {
 
 TEST(HeadLoss, MatchesRefOnOddTailsAndAddsToTheGradient) {
   for_each_isa_with_a_fused_head([] {
-    for (const Size s : kSizes) matches(s, 1);
+    for (const HeadLossSize s : kHeadLossSizes) matches(s, 1);
   });
 }
 
 TEST(HeadLoss, LargeLogitsNeitherOverflowNorVanish) {
   for_each_isa_with_a_fused_head([] {
-    for (const Size s : {Size{33, 700, 64}, Size{40, 300, 33}}) matches(s, 40);
+    for (const HeadLossSize s : {HeadLossSize{33, 700, 64}, HeadLossSize{40, 300, 33}}) matches(s, 40);
   });
 }
 
 TEST(HeadLoss, RowsWithoutLossGiveNothing) {
   for_each_isa_with_a_fused_head([] {
-    Case c({20, 300, 40}, 1);
+    HeadLossCase c({20, 300, 40}, 1);
     std::fill(c.targets.begin(), c.targets.end(), -1);
     Result got(c, 1);
     EXPECT_TRUE(is_close(got.losses, std::vector<double>(20), {}));
@@ -120,7 +115,7 @@ TEST(HeadLoss, RepeatsItsBits) {
   for_each_isa_with_a_fused_head([] {
     for (const int threads : {1, 2})
       with_threads(threads, [] {
-        const Case c({70, 1100, 48}, 1);
+        const HeadLossCase c({70, 1100, 48}, 1);
         Result one(c, 0.5f), two(c, 0.5f);
         EXPECT_TRUE(same_bits(two.losses.values(), one.losses.values()));
         EXPECT_TRUE(same_bits(two.dx.values(), one.dx.values()));

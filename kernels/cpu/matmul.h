@@ -13,8 +13,8 @@
 
 namespace tern {
 
-/// Bytes of a packed weight (n, k): panels of rows; in a panel the outer index is the column (for bf16 a pair of columns), the
-/// inner index the row; rows that the last panel lacks are zero. If reads_plain_weights(dtype): w itself, row-major.
+/// The number of bytes of a packed weight (n, k): groups of rows, each stored column by column (bf16: two columns by two columns). The last
+/// group is filled up with rows of zeros. If reads_plain_weights(dtype), the packed weight is w itself, row-major.
 int64_t packed_bytes(DType, int64_t n, int64_t k);
 /// Packs w (n, k) row-major into `packed` (packed_bytes). The layout depends on the active instruction set
 /// (kernels/dispatch.h).

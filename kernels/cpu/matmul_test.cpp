@@ -8,18 +8,11 @@
 namespace tern {
 namespace {
 
-struct Size {
-  int64_t m, n, k;
-};
-constexpr Size kSizes[] = {{1, 1, 1},      {1, 7, 31},   {2, 31, 7},   {7, 33, 1},     {5, 64, 33},   {6, 65, 128},
-                           {13, 127, 129}, {33, 1, 257}, {97, 31, 64}, {100, 70, 300}, {3, 1000, 31}, {31, 7, 1000}};
-std::string text(Size s) {
+constexpr ProductSize kMatmulSizes[] = {{1, 1, 1},    {1, 7, 31},     {2, 31, 7},     {7, 33, 1},
+                                        {5, 64, 33},  {6, 65, 128},   {13, 127, 129}, {33, 1, 257},
+                                        {97, 31, 64}, {100, 70, 300}, {3, 1000, 31},  {31, 7, 1000}};
+std::string text(ProductSize s) {
   return "m " + std::to_string(s.m) + ", n " + std::to_string(s.n) + ", k " + std::to_string(s.k);
-}
-
-std::vector<double> magnitudes(std::vector<double> v) {
-  for (double& x : v) x = std::abs(x);
-  return v;
 }
 
 /// |got - want| <= γ·Σ|terms| + roundoff(T)·|want| for each element; γ for a sum of `count` products in f32, the bias
@@ -47,7 +40,7 @@ std::vector<std::byte> packed(const std::vector<T>& w, int64_t n, int64_t k) {
 }
 
 template <class T, class Out>
-void exact_matches(Size s, bool with_bias, bool add) {
+void exact_matches(ProductSize s, bool with_bias, bool add) {
   SCOPED_TRACE(testing::Message() << text(s) << ", bias " << with_bias << ", add " << add);
   const auto x = random_values<T>("x", s.m * s.k), w = random_values<T>("w", s.n * s.k);
   const auto bias = random_values<T>("bias", with_bias ? s.n : 0, 10);
@@ -62,7 +55,7 @@ void exact_matches(Size s, bool with_bias, bool add) {
 
 TEST(Matmul, ExactProductMatchesRefOnOddTails) {
   for_each_isa([] {
-    for (const Size s : kSizes)
+    for (const ProductSize s : kMatmulSizes)
       for (const bool bias : {false, true})
         for (const bool add : {false, true}) {
           exact_matches<float, float>(s, bias, add);
@@ -73,7 +66,7 @@ TEST(Matmul, ExactProductMatchesRefOnOddTails) {
 }
 
 template <class T>
-void gradients_match(Size s) {
+void gradients_match(ProductSize s) {
   SCOPED_TRACE(text(s));
   const auto dy = random_values<T>("dy", s.m * s.n), w = random_values<T>("w", s.n * s.k),
              x = random_values<T>("x", s.m * s.k);
@@ -97,7 +90,7 @@ void gradients_match(Size s) {
 
 TEST(Matmul, GradientsMatchRefOnOddTailsAndAccumulate) {
   for_each_isa([] {
-    for (const Size s : kSizes) {
+    for (const ProductSize s : kMatmulSizes) {
       gradients_match<float>(s);
       gradients_match<bf16>(s);
     }
@@ -264,7 +257,7 @@ TEST(Matmul, FewRowsHaveTheSameBitsForAnyThreadCount) {  // threads that take fr
 
 TEST(Matmul, UnpackedRowsAreThePackedOnes) {
   for_each_isa([] {
-    for (const Size s : kSizes) {
+    for (const ProductSize s : kMatmulSizes) {
       const auto w32 = random_values<float>("w", s.n * s.k);
       const auto w16 = random_values<bf16>("w", s.n * s.k);
       const auto p32 = packed(w32, s.n, s.k), p16 = packed(w16, s.n, s.k);

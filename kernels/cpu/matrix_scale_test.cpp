@@ -7,10 +7,10 @@
 namespace tern {
 namespace {
 
-const std::pair<int64_t, int64_t> kSizes[] = {{1, 1}, {1, 33}, {31, 1}, {7, 65}, {130, 9}, {300, 200}};
+const std::pair<int64_t, int64_t> kScaledSizes[] = {{1, 1}, {1, 33}, {31, 1}, {7, 65}, {130, 9}, {300, 200}};
 
 TEST(MatrixScale, SquaresAndScalesOfRowsAndColumns) {
-  for (const auto& [rows, columns] : kSizes) {
+  for (const auto& [rows, columns] : kScaledSizes) {
     const auto x = random_values<float>("x", rows * columns);
     const auto at = [&, width = columns](int64_t r, int64_t c) {
       return static_cast<double>(x[static_cast<size_t>(r * width + c)]);

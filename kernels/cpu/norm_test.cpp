@@ -8,18 +8,18 @@
 namespace tern {
 namespace {
 
-struct Size {
+struct NormSize {
   int64_t rows, width;
 };
-constexpr Size kSizes[] = {{1, 1}, {3, 7}, {7, 31}, {2, 33}, {5, 64}, {4, 65}, {31, 100}, {3, 1000}};
+constexpr NormSize kNormSizes[] = {{1, 1}, {3, 7}, {7, 31}, {2, 33}, {5, 64}, {4, 65}, {31, 100}, {3, 1000}};
 constexpr float kEps = 1e-5f;
 
 template <class T>
-struct Case {
+struct NormCase {
   std::vector<T> x, w, b, dy, dx0;
   std::vector<float> dw0, db0;
   double largest_term = 0;  // of dx, before its terms cancel
-  explicit Case(Size s)
+  explicit NormCase(NormSize s)
       : x(random_values<T>("x", s.rows * s.width, 2, 0.5)),
         w(random_values<T>("w", s.width)),
         b(random_values<T>("b", s.width)),
@@ -38,9 +38,9 @@ double largest(const std::vector<double>& v) {
 double sum_error(int64_t n) { return (static_cast<double>(n) / 4 + 16) * kRoundoff<float>; }
 
 template <class T>
-void rms_matches(Size s) {
+void rms_matches(NormSize s) {
   SCOPED_TRACE(testing::Message() << "rows " << s.rows << ", width " << s.width);
-  const Case<T> c(s);
+  const NormCase<T> c(s);
   const auto x = doubles(c.x), w = doubles(c.w), dy = doubles(c.dy);
   std::vector<double> y(x.size()), rstd(static_cast<size_t>(s.rows)), dx(x.size()), sum_dx = doubles(c.dx0),
                                                                                     dw = doubles(c.dw0);
@@ -76,8 +76,8 @@ void rms_matches(Size s) {
 
 // An offset is the same as a weight that holds it.
 template <class T>
-void offset_is_part_of_the_weight(Size s) {
-  Case<T> c(s);
+void offset_is_part_of_the_weight(NormSize s) {
+  NormCase<T> c(s);
   for (T& w : c.w) w = rounded<T>(std::round(8 * value_of(w)) / 8);  // so that w + 1 is exact
   std::vector<T> moved;
   for (const T w : c.w) moved.push_back(rounded<T>(value_of(w) + 1));
@@ -92,14 +92,14 @@ void offset_is_part_of_the_weight(Size s) {
 }
 TEST(Norm, AnOffsetIsPartOfTheWeight) {
   for_each_isa([] {
-    for (const Size s : kSizes) offset_is_part_of_the_weight<float>(s), offset_is_part_of_the_weight<bf16>(s);
+    for (const NormSize s : kNormSizes) offset_is_part_of_the_weight<float>(s), offset_is_part_of_the_weight<bf16>(s);
   });
 }
 
 template <class T>
-void layer_matches(Size s) {
+void layer_matches(NormSize s) {
   SCOPED_TRACE(testing::Message() << "rows " << s.rows << ", width " << s.width);
-  const Case<T> c(s);
+  const NormCase<T> c(s);
   const float eps = s.width == 1 ? 0.5f : kEps;  // one column: the variance is zero
   const auto x = doubles(c.x), w = doubles(c.w), b = doubles(c.b), dy = doubles(c.dy);
   std::vector<double> y(x.size()), bare(x.size()), mean(static_cast<size_t>(s.rows)), rstd(mean.size());
@@ -142,19 +142,19 @@ void layer_matches(Size s) {
 
 TEST(RmsNorm, MatchesRefOnAwkwardSizes) {
   for_each_isa([] {
-    for (const Size s : kSizes) rms_matches<float>(s), rms_matches<bf16>(s);
+    for (const NormSize s : kNormSizes) rms_matches<float>(s), rms_matches<bf16>(s);
   });
 }
 TEST(LayerNorm, MatchesRefOnAwkwardSizes) {
   for_each_isa([] {
-    for (const Size s : kSizes) layer_matches<float>(s), layer_matches<bf16>(s);
+    for (const NormSize s : kNormSizes) layer_matches<float>(s), layer_matches<bf16>(s);
   });
 }
 
 TEST(Norm, RowsDoNotDependOnTheirNeighbours) {
   for_each_isa([] {
-    constexpr Size s = {9, 77};
-    const Case<float> c(s);
+    constexpr NormSize s = {9, 77};
+    const NormCase<float> c(s);
     Guarded<float> all(c.x.size()), one(77), layer_all(c.x.size()), layer_one(77);
     rms_norm<float>(c.x, c.w, kEps, all.span(), {});
     layer_norm<float>(c.x, c.w, c.b, kEps, layer_all.span(), {}, {});
@@ -170,8 +170,8 @@ TEST(Norm, RowsDoNotDependOnTheirNeighbours) {
 
 TEST(Norm, ThreadsChangeNoBit) {
   for_each_isa([] {
-    constexpr Size s = {701, 330};
-    const Case<bf16> c(s);
+    constexpr NormSize s = {701, 330};
+    const NormCase<bf16> c(s);
     const auto run = [&](int threads) {
       struct Results {
         Guarded<bf16> y, z, dx, dz;

@@ -6,9 +6,9 @@
 namespace tern {
 namespace {
 
-struct Case {
+struct OptimizerCase {
   std::vector<float> weight, m, v;
-  explicit Case(int64_t n)
+  explicit OptimizerCase(int64_t n)
       : weight(random_values<float>("w", n)),
         m(random_values<float>("m", n, 0.1)),
         v(random_values<float>("v", n, 0.01)) {
@@ -20,7 +20,7 @@ std::vector<float> gradient_of(int step, int64_t n) { return random_values<float
 TEST(Adamw, TenStepsMatchRefFromStateThatIsNotZero) {
   for_each_isa([] {
     for (const int64_t n : {1, 7, 31, 33, 1000}) {
-      const Case c(n);
+      const OptimizerCase c(n);
       Guarded<float> w(c.weight), m(c.m), v(c.v);
       Guarded<bf16> compute(c.weight.size());
       auto want_w = doubles(c.weight), want_m = doubles(c.m), want_v = doubles(c.v);
@@ -53,7 +53,7 @@ TEST(Adamw, TenStepsMatchRefFromStateThatIsNotZero) {
 TEST(Adamw, ClearingTheGradientChangesNothingElse) {
   for_each_isa([] {
     for (const int64_t n : {1, 31, 1000}) {
-      const Case c(n);
+      const OptimizerCase c(n);
       const AdamwStep step = {.learning_rate = 1e-2,
                               .beta1 = 0.9,
                               .beta2 = 0.95,
@@ -76,7 +76,7 @@ TEST(Sgd, StepsMatchRefWithAndWithoutMomentum) {
   for_each_isa([] {
     for (const int64_t n : {1, 7, 31, 33, 1000})
       for (const double momentum : {0.0, 0.9}) {
-        const Case c(n);
+        const OptimizerCase c(n);
         Guarded<float> w(c.weight), u(momentum > 0 ? c.m : std::vector<float>{});
         Guarded<bf16> compute(c.weight.size());
         auto want_w = doubles(c.weight), want_u = doubles(u.values());
@@ -96,7 +96,7 @@ TEST(Sgd, StepsMatchRefWithAndWithoutMomentum) {
 TEST(Lion, StepsMatchRefWithoutATie) {
   for_each_isa([] {
     for (const int64_t n : {1, 7, 31, 33, 1000}) {
-      const Case c(n);
+      const OptimizerCase c(n);
       Guarded<float> w(c.weight), m(c.m);
       Guarded<bf16> compute(c.weight.size());
       auto want_w = doubles(c.weight), want_m = doubles(c.m);
@@ -121,7 +121,7 @@ TEST(Lion, StepsMatchRefWithoutATie) {
 TEST(Lamb, MomentsSumsAndStepMatchRef) {
   for_each_isa([] {
     for (const int64_t n : {1, 7, 33, 1000, 5000}) {
-      const Case c(n);
+      const OptimizerCase c(n);
       Guarded<float> w(c.weight), m(c.m), v(c.v), g(gradient_of(1, n));
       Guarded<bf16> compute(c.weight.size());
       auto want_w = doubles(c.weight), want_m = doubles(c.m), want_v = doubles(c.v);
@@ -151,7 +151,7 @@ TEST(Lamb, MomentsSumsAndStepMatchRef) {
 TEST(ScheduleFree, StepsMatchRefAndThePlaceComesAgain) {
   for_each_isa([] {
     for (const int64_t n : {1, 7, 33, 1000}) {
-      const Case c(n);
+      const OptimizerCase c(n);
       Guarded<float> x(c.weight), d(c.m), v(c.v), y(c.weight.size()), x2(c.weight), d2(c.m), v2(c.v),
           again(c.weight.size());
       Guarded<bf16> narrow(c.weight.size());
@@ -186,7 +186,7 @@ TEST(ScheduleFree, StepsMatchRefAndThePlaceComesAgain) {
 TEST(Directions, LookAheadDirectionAndDecayedSquaresMatchRef) {
   for_each_isa([] {
     for (const int64_t n : {1, 7, 33, 1000}) {
-      const Case c(n);
+      const OptimizerCase c(n);
       Guarded<float> g(gradient_of(1, n)), b(c.m), w(c.weight);
       Guarded<bf16> compute(c.weight.size());
       auto want_g = doubles(gradient_of(1, n)), want_b = doubles(c.m), want_w = doubles(c.weight);
@@ -237,7 +237,7 @@ TEST(Optimizer, ThreadsChangeNoBit) {
                             .weight_decay = 0.1,
                             .step = 3,
                             .gradient_scale = 1};
-    const Case c(kCount);
+    const OptimizerCase c(kCount);
     Guarded<float> w1(c.weight), m1(c.m), v1(c.v), w2(c.weight), m2(c.m), v2(c.v);
     with_threads(1, [&] { adamw_step(step, g, w1.span(), m1.span(), v1.span(), {}); });
     with_threads(2, [&] { adamw_step(step, g, w2.span(), m2.span(), v2.span(), {}); });

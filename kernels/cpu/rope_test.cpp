@@ -26,11 +26,11 @@ std::vector<int32_t> positions_of(int64_t rows) {
   for (int64_t r = 0; r < rows; ++r) p.push_back(static_cast<int32_t>((r * 7 + 3) % kPositions));
   return p;
 }
-constexpr RopeShape kShapes[] = {{.rows = 1, .row_stride = 2, .heads = 1, .head_dim = 2, .rotary_dim = 2},
-                                 {.rows = 7, .row_stride = 70, .heads = 3, .head_dim = 14, .rotary_dim = 14},
-                                 {.rows = 5, .row_stride = 100, .heads = 3, .head_dim = 33, .rotary_dim = 10},
-                                 {.rows = 4, .row_stride = 256, .heads = 4, .head_dim = 64, .rotary_dim = 64},
-                                 {.rows = 3, .row_stride = 400, .heads = 3, .head_dim = 128, .rotary_dim = 96}};
+constexpr RopeShape kRopeShapes[] = {{.rows = 1, .row_stride = 2, .heads = 1, .head_dim = 2, .rotary_dim = 2},
+                                     {.rows = 7, .row_stride = 70, .heads = 3, .head_dim = 14, .rotary_dim = 14},
+                                     {.rows = 5, .row_stride = 100, .heads = 3, .head_dim = 33, .rotary_dim = 10},
+                                     {.rows = 4, .row_stride = 256, .heads = 4, .head_dim = 64, .rotary_dim = 64},
+                                     {.rows = 3, .row_stride = 400, .heads = 3, .head_dim = 128, .rotary_dim = 96}};
 
 template <class T>
 void matches(const RopeShape& shape, bool inverse) {
@@ -52,7 +52,7 @@ void matches(const RopeShape& shape, bool inverse) {
 
 TEST(Rope, MatchesRefAndLeavesTheRest) {
   for_each_isa([] {
-    for (const RopeShape& shape : kShapes)
+    for (const RopeShape& shape : kRopeShapes)
       for (const bool inverse : {false, true}) matches<float>(shape, inverse), matches<bf16>(shape, inverse);
   });
 }
@@ -60,7 +60,7 @@ TEST(Rope, MatchesRefAndLeavesTheRest) {
 // ⟨Rx, y⟩ = ⟨x, R⁻¹y⟩: the backward is the transpose of the forward.
 TEST(Rope, InverseIsTheTransposeOfTheForward) {
   for_each_isa([] {
-    for (const RopeShape& shape : kShapes) {
+    for (const RopeShape& shape : kRopeShapes) {
       const auto t = tables_of(shape.rotary_dim / 2);
       const auto positions = positions_of(shape.rows);
       const auto x = random_values<float>("x", shape.rows * shape.row_stride),

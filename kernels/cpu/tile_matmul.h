@@ -1,5 +1,5 @@
 #pragma once
-// Products of bf16 on the tile unit; kernels/cpu/matmul.cpp calls them where the instruction set has one. Shapes, order and errors as in
+// Products of bf16 on the tile unit; kernels/cpu/matmul.cpp calls them where the instruction set has one. Shapes and order as in
 // kernels/cpu/matmul.h. Each thread keeps scratch for what it packs, as much as its largest product so far took. tile_*_scratch return the
 // scratch of one product with the present number of threads; more rows m never give fewer bytes.
 

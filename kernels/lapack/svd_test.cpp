@@ -13,7 +13,7 @@ namespace tern {
 namespace {
 
 using Matrix = std::vector<double>;
-constexpr int64_t kShapes[][2] = {{1, 1}, {1, 7}, {7, 1}, {5, 5}, {13, 4}, {4, 13}, {33, 32}};
+constexpr int64_t kSvdShapes[][2] = {{1, 1}, {1, 7}, {7, 1}, {5, 5}, {13, 4}, {4, 13}, {33, 32}};
 
 Matrix random_matrix(int64_t count, uint64_t seed) {
   Matrix m(static_cast<size_t>(count));
@@ -45,7 +45,7 @@ void expect_near(const Matrix& got, const Matrix& want, double tolerance) {
 }
 
 TEST(ThinSvd, MultipliesBackAndIsOrthogonal) {
-  for (const auto& [m, n] : kShapes) {
+  for (const auto& [m, n] : kSvdShapes) {
     SCOPED_TRACE(std::to_string(m) + " x " + std::to_string(n));
     const int64_t k = std::min(m, n);
     const Matrix x = random_matrix(m * n, 1);
@@ -67,7 +67,7 @@ TEST(ThinSvd, MultipliesBackAndIsOrthogonal) {
 }
 
 TEST(ThinQr, MultipliesBackAndIsOrthogonal) {
-  for (const auto& [m, n] : kShapes) {
+  for (const auto& [m, n] : kSvdShapes) {
     SCOPED_TRACE(std::to_string(m) + " x " + std::to_string(n));
     const int64_t k = std::min(m, n);
     const Matrix x = random_matrix(m * n, 2);

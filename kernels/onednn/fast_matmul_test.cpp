@@ -14,11 +14,8 @@
 namespace tern {
 namespace {
 
-struct Size {
-  int64_t m, n, k;
-};
-constexpr Size kSizes[] = {{1, 1, 1},      {7, 31, 33},    {33, 64, 7},    {64, 96, 128},
-                           {31, 1000, 33}, {130, 70, 515}, {1000, 33, 31}, {60, 512, 40}};
+constexpr ProductSize kFastMatmulSizes[] = {{1, 1, 1},      {7, 31, 33},    {33, 64, 7},    {64, 96, 128},
+                                            {31, 1000, 33}, {130, 70, 515}, {1000, 33, 31}, {60, 512, 40}};
 
 template <class T>
 double largest(std::span<const T> v) {
@@ -34,7 +31,8 @@ double largest(const std::vector<T>& v) {
 /// Scratch of exactly the promised size, between canaries, not aligned to anything above 16.
 struct Scratch {
   Guarded<uint8_t> bytes;
-  Scratch(LinearProduct p, DType t, Size s) : bytes(static_cast<size_t>(fast_scratch_bytes(p, t, s.m, s.n, s.k))) {}
+  Scratch(LinearProduct p, DType t, ProductSize s)
+      : bytes(static_cast<size_t>(fast_scratch_bytes(p, t, s.m, s.n, s.k))) {}
   std::span<std::byte> span() { return std::as_writable_bytes(bytes.span()); }
 };
 
@@ -47,7 +45,7 @@ Tolerance sum_error(int64_t count, double a, double b, double others) {
 }
 
 template <class T, class Out>
-void forward_matches(Size s) {
+void forward_matches(ProductSize s) {
   const auto x = random_values<T>("x", s.m * s.k), w = random_values<T>("w", s.n * s.k);
   for (const bool with_bias : {false, true}) {
     const auto bias = random_values<T>("bias", with_bias ? s.n : 0, 10);
@@ -64,7 +62,7 @@ void forward_matches(Size s) {
 }
 
 template <class T>
-void gradients_match(Size s) {
+void fast_gradients_match(ProductSize s) {
   const auto dy = random_values<T>("dy", s.m * s.n), w = random_values<T>("w", s.n * s.k),
              x = random_values<T>("x", s.m * s.k);
   for (const bool add : {false, true}) {
@@ -93,14 +91,14 @@ void gradients_match(Size s) {
 TEST(FastMatmul, MatchesRefOnOddTailsAndRepeatsItsBits) {
   EXPECT_FALSE(fast_matmul_name().empty());
   EXPECT_EQ(fast_matmul_name(DType::f32).find("bf16"), std::string::npos) << "of this type alone";
-  for (const Size s : kSizes) {
+  for (const ProductSize s : kFastMatmulSizes) {
     SCOPED_TRACE(testing::Message() << fast_matmul_name() << ": m " << s.m << ", n " << s.n << ", k " << s.k
                                     << ", TERN_TEST_SEED=" << test_seed());
     forward_matches<float, float>(s);
     forward_matches<bf16, bf16>(s);
     forward_matches<bf16, float>(s);
-    gradients_match<float>(s);
-    gradients_match<bf16>(s);
+    fast_gradients_match<float>(s);
+    fast_gradients_match<bf16>(s);
   }
 }
 
@@ -127,7 +125,7 @@ TEST(FastMatmul, SaysWhoMultipliesWhat) {
 
 /// Where own kernels are said to multiply, the bits are theirs.
 TEST(FastMatmul, AForcedSetIsNotLeftByTheLibrary) {
-  constexpr Size kSize = {33, 70, 515};
+  constexpr ProductSize kSize = {33, 70, 515};
   const auto x = random_values<float>("x", kSize.m * kSize.k), w = random_values<float>("w", kSize.n * kSize.k);
   for_each_isa([&] {
     if (active_isa() >= chosen_isa() && active_isa() != Isa::portable) return;
@@ -146,7 +144,7 @@ TEST(FastMatmul, AForcedSetIsNotLeftByTheLibrary) {
 [[noreturn]] void multiply_under(Isa isa) {
   setenv("TERN_ISA", std::string(name_of(isa)).c_str(), 1);
   forward_matches<float, float>({33, 70, 515});
-  gradients_match<bf16>({33, 70, 515});
+  fast_gradients_match<bf16>({33, 70, 515});
   const std::map<Isa, std::set<std::string_view>> allowed = {
       {Isa::avx2, {"sse41", "avx", "avx2"}},
       {Isa::avx512, {"sse41", "avx", "avx2", "avx512_core"}},
@@ -176,7 +174,7 @@ TEST(FastMatmul, EmptyProductsAreLegal) {
 }
 
 TEST(FastMatmul, TooLittleScratchIsRefused) {
-  constexpr Size kSize = {64, 96, 128};
+  constexpr ProductSize kSize = {64, 96, 128};
   for (const DType t : {DType::f32, DType::bf16}) {
     const int64_t bytes = fast_scratch_bytes(LinearProduct::forward, t, kSize.m, kSize.n, kSize.k);
     EXPECT_GE(bytes, 0);

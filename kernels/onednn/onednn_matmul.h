@@ -37,8 +37,8 @@ bool onednn_can(DType);
 std::string_view onednn_instructions();
 int64_t onednn_scratch_bytes(const OnednnProduct&);
 /// The most bytes that a call allocates from the C library and frees again, all threads together, with the present
-/// number of threads. 0 unless oneDNN has only its general kernels ("gemm": f32 on avx2), which copy blocks of both
-/// factors. Never falls as m grows.
+/// number of threads. 0 unless oneDNN has only its general kernels ("gemm": f32 on avx2; an f32 product that
+/// it has no other kernel for), which copy blocks of both factors. Never falls as m grows.
 int64_t onednn_hidden_bytes(const OnednnProduct&);
 /// The closed form of onednn_hidden_bytes for the general kernels.
 int64_t onednn_general_bytes(const OnednnProduct&, bool avx512, int threads);

@@ -17,6 +17,7 @@
 #include "base/threads_testing.h"
 #include "kernels/cpu/matmul.h"
 #include "kernels/dispatch.h"
+#include "kernels/kernel_testing.h"
 #include "kernels/onednn/fast_matmul.h"
 #include "kernels/onednn/onednn_matmul.h"
 
@@ -64,18 +65,15 @@ void __libc_free(void*);
 namespace tern {
 namespace {
 
-struct Size {
-  int64_t m, n, k;
-};
 // Result rows, columns and sums of every kind: long and short, beyond a block, of one row.
-constexpr std::array<Size, 7> kSizes = {
+constexpr std::array<ProductSize, 7> kMemorySizes = {
     {{256, 4096, 64}, {700, 600, 300}, {600, 11000, 8}, {4100, 500, 8}, {1, 3000, 900}, {33, 31, 3000}, {300, 24, 24}}};
 
 int64_t said_ever = 0, taken_ever = 0;
 
 /// Calls twice; says on standard error what was not as said. The first call makes the kernel.
 template <class Call>
-bool takes(const char* what, Size s, int64_t said, Call call) {
+bool takes(const char* what, ProductSize s, int64_t said, Call call) {
   call();
   taken = peak = 0;
   watching = true;
@@ -91,7 +89,7 @@ bool takes(const char* what, Size s, int64_t said, Call call) {
 }
 
 template <class T>
-bool takes_what_was_said(Size s) {
+bool takes_what_was_said(ProductSize s) {
   constexpr DType kType = DTypeOf<T>::value;
   const std::vector<T> x(static_cast<size_t>(s.m * s.k)), w(static_cast<size_t>(s.n * s.k)),
       dy(static_cast<size_t>(s.m * s.n));
@@ -111,12 +109,13 @@ bool takes_what_was_said(Size s) {
                [&] { multiply_fast_weight_gradient<T>(dy, x, s.m, s.n, s.k, dw, scratch); });
 }
 
-[[noreturn]] void multiply_under(Isa isa) {
+[[noreturn]] void measure_under(Isa isa) {
   setenv("TERN_ISA", std::string(name_of(isa)).c_str(), 1);
   bool well = true;
   for (const int threads : {2, 5})
     with_threads(threads, [&] {
-      for (const Size s : kSizes) well = takes_what_was_said<float>(s) && takes_what_was_said<bf16>(s) && well;
+      for (const ProductSize s : kMemorySizes)
+        well = takes_what_was_said<float>(s) && takes_what_was_said<bf16>(s) && well;
     });
   // A part of the products does without: but where none takes anything, nothing was seen.
   if (said_ever > 0 && taken_ever == 0) {
@@ -130,7 +129,7 @@ bool takes_what_was_said(Size s) {
 TEST(OnednnMemoryDeathTest, AProductTakesNoMoreThanWasSaidUnderAnySet) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   for (const Isa isa : available_isas())
-    EXPECT_EXIT(multiply_under(isa), testing::ExitedWithCode(0), "") << name_of(isa);
+    EXPECT_EXIT(measure_under(isa), testing::ExitedWithCode(0), "") << name_of(isa);
 }
 
 TEST(OnednnMemory, GrowsWithRowsAndThreads) {

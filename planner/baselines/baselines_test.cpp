@@ -9,7 +9,7 @@
 namespace tern {
 namespace {
 
-RandomInstance case_of(int seed) {
+RandomInstance baseline_case(int seed) {
   return {.layers = 6,
           .strategies = 3,
           .stages = 1 + seed % 3,
@@ -22,7 +22,7 @@ RandomInstance case_of(int seed) {
 TEST(Baselines, NoneIsBetterThanTheSearch) {
   int beaten = 0, found = 0;
   for (int seed = 0; seed < 60; ++seed) {
-    const Instance in = random_instance(case_of(seed), static_cast<uint64_t>(seed));
+    const Instance in = random_instance(baseline_case(seed), static_cast<uint64_t>(seed));
     const SearchResult best = search(in);
     const Baseline all = exhaustive(in);
     ASSERT_EQ(all.found, best.found);
@@ -42,7 +42,7 @@ TEST(Baselines, NoneIsBetterThanTheSearch) {
 
 TEST(Baselines, FixedStagesAreKeptAndNeverBetter) {
   for (int seed = 0; seed < 40; ++seed) {
-    const Instance in = random_instance(case_of(seed), static_cast<uint64_t>(seed));
+    const Instance in = random_instance(baseline_case(seed), static_cast<uint64_t>(seed));
     const SearchResult whole = search(in);
     const SearchResult even = search(fix_stages(in, even_layer_counts(in)));
     // Brute force over the even split.
@@ -65,7 +65,7 @@ TEST(Baselines, FixedStagesAreKeptAndNeverBetter) {
 TEST(Baselines, KeptStrategiesAreThoseOfTheWhole) {
   const int kept[] = {2, 0};
   for (int seed = 0; seed < 40; ++seed) {
-    const Instance in = random_instance(case_of(seed), static_cast<uint64_t>(seed));
+    const Instance in = random_instance(baseline_case(seed), static_cast<uint64_t>(seed));
     const SearchResult r = search(keep_strategies(in, kept));
     if (!r.found) continue;
     Assignment a = r.assignment;

@@ -58,6 +58,9 @@ struct Prefix {
   bool reachable = false;
 };
 
+/// A whole number below x; 0 for x ≤ 0. Doubles carry sums of integers below 2^60 to about 1e-13; this gives up more than that.
+inline int64_t floor_safely(double x) { return x <= 0 ? 0 : static_cast<int64_t>(x * (1 - 1e-11)) - 1; }
+
 /// The suffix that begins with `stage`, given the one after it.
 Suffix extend(const Chain&, int stage, const StageCost&, const LinkCost&, const Suffix& next);
 /// The bound of an assignment whose stages from `stage` on are `s` and whose stages before it cost at least `p`.

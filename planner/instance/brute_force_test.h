@@ -8,6 +8,10 @@
 
 namespace tern {
 
+/// Schedules of one chunk to a stage, with a backward pass in one piece.
+inline constexpr PipelineSchedule kPlainSchedules[] = {PipelineSchedule::gpipe, PipelineSchedule::one_f_one_b,
+                                                       PipelineSchedule::deep_one_f_one_b};
+
 inline void for_each_assignment(const Instance& in, const std::function<void(const Assignment&)>& visit) {
   const int layers = in.num_layers(), stages = in.num_stages * in.chunks_per_stage;
   Assignment a{std::vector<int>(layers, 0), std::vector<int>(layers, 0)};

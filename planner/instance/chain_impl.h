@@ -56,7 +56,7 @@ struct Chain {
   bool exact_memory = true;    // a stage that keeps its rule fits
   bool order_fixed = true;     // the order ignores times: smaller stage times never give a larger makespan
   bool backwards_end = false;  // chunks: a device's last operations are backwards that wait for the next stage
-  int layers = 0, stages = 0, devices = 0;  // virtual stages
+  int layers = 0, stages = 0, devices = 0;  // `stages`: virtual stages
   int64_t micro = 1;
   std::vector<std::vector<UnitState>> states;  // (layers)(states)
   std::vector<StageRule> rule;                 // (stages)

@@ -8,25 +8,23 @@ namespace tern {
 namespace {
 
 constexpr int kPriceSteps = 12;
-constexpr int kPriceAgain = 8;                // rounds between two searches for the price of memory
-constexpr int kPatience = 16;                 // rounds without a better bound
-constexpr double kDearer = 0.5;               // of a device's price in a round, for each time its room is overdrawn
-constexpr double kLeastDear = 1e-6;           // so that a device can become dear again
-constexpr int64_t kMostOperations = 300'000;  // of a pipeline whose paths are followed
+constexpr int kPriceAgain = 8;       // rounds between two searches for the price of memory
+constexpr int kPatience = 16;        // rounds without a better bound
+constexpr double kDearer = 0.5;      // of a device's price in a round, for each time its room is overdrawn
+constexpr double kLeastDear = 1e-6;  // so that a device can become dear again
 
-// Sums of doubles that carry integers: gives up more than they can be wrong by.
-int64_t floor_safely(double x) { return x <= 0 ? 0 : x >= 1e18 ? kNever : static_cast<int64_t>(x * (1 - 1e-11)) - 1; }
+int64_t floor_or_never(double x) { return x >= 1e18 ? kNever : floor_safely(x); }
 
 // Stage times of what assignments pass on average: a stage takes the larger of its compute and its share of the host
 // link; a device's backlog is the largest sum over the stages from its lowest one on.
-struct Times {
+struct MeanTimes {
   PipelineTimes times;
   std::vector<size_t> backlog_until;  // per device: stages below it count
 };
-Times times_of(const Chain& chain, const PathTerms& t) {
+MeanTimes times_of(const Chain& chain, const PathTerms& t) {
   const size_t stages = static_cast<size_t>(chain.stages), devices = static_cast<size_t>(chain.devices);
   const auto whole = [](double x) { return static_cast<int64_t>(std::llround(x)); };
-  Times out{.times = {}, .backlog_until = std::vector<size_t>(devices, 0)};
+  MeanTimes out{.times = {}, .backlog_until = std::vector<size_t>(devices, 0)};
   PipelineTimes& p = out.times;
   std::vector<double> backlog(devices, 0), most(devices, 0);
   for (size_t s = 0; s < stages; ++s) {
@@ -48,7 +46,7 @@ Times times_of(const Chain& chain, const PathTerms& t) {
 
 // The longest path at those times, as weights.
 PathTerms longest_path(const Chain& chain, const PreparedPipeline& prepared, const PathTerms& amounts) {
-  const Times at = times_of(chain, amounts);
+  const MeanTimes at = times_of(chain, amounts);
   const PipelineCut cut = pipeline_cut(prepared, at.times);
   const auto wide = [](const std::vector<int64_t>& x) { return std::vector<double>(x.begin(), x.end()); };
   const std::vector<double> none(static_cast<size_t>(chain.stages), 0);
@@ -110,16 +108,17 @@ std::vector<double> dearer_where_short(const Relaxation& relaxation, const std::
 
 int64_t mean_bound(const Chain& chain) {
   Relaxation relaxation(chain);
-  return floor_safely(best_mean(chain, relaxation).bound);
+  return floor_or_never(best_mean(chain, relaxation).bound);
 }
 
 // Two players that answer each other's average: one with the longest path, one with the assignment least along it.
 CutBound cut_bound(const Chain& chain, int64_t upper_bound, int rounds) {
   Relaxation relaxation(chain);
   const Start start = best_mean(chain, relaxation);
-  CutBound out{.bound = floor_safely(start.bound), .weights = start.weights, .mu = start.mu, .dear = relaxation.dear()};
+  CutBound out{
+      .bound = floor_or_never(start.bound), .weights = start.weights, .mu = start.mu, .dear = relaxation.dear()};
   const int64_t operations = int64_t{3} * chain.stages * chain.micro;
-  if (!chain.order_fixed || operations > kMostOperations || out.bound >= upper_bound) return out;
+  if (!chain.order_fixed || operations > kMostOperationsFollowed || out.bound >= upper_bound) return out;
   PathTerms amounts = relaxation.even_amounts(), weights = start.weights;
   const PipelineShape shape = shape_of(*chain.in);
   const PreparedPipeline prepared = prepare_pipeline(shape, pipeline_order(shape, times_of(chain, amounts).times));
@@ -131,7 +130,7 @@ CutBound cut_bound(const Chain& chain, int64_t upper_bound, int rounds) {
       relaxation.price_memory(weights, kPriceSteps);
       mu = relaxation.mu();
     }
-    if (const int64_t bound = floor_safely(relaxation.least(weights, mu)); bound > out.bound)
+    if (const int64_t bound = floor_or_never(relaxation.least(weights, mu)); bound > out.bound)
       out.bound = bound, out.weights = weights, out.mu = mu, out.dear = relaxation.dear(), better = round;
     if (round - better >= kPatience) break;
     mix_in(amounts, relaxation.amounts(relaxation.assignment()), share);

@@ -14,7 +14,7 @@
 namespace tern {
 namespace {
 
-RandomInstance case_of(int seed) {
+RandomInstance improved_case(int seed) {
   const PipelineSchedule schedule = kPipelineSchedules[static_cast<size_t>(seed) % kPipelineSchedules.size()];
   RandomInstance r{
       .layers = 7 + seed % 5, .strategies = 1 + seed % 4, .stages = 1 + seed / 7 % 3, .micro = 4 + seed % 3};
@@ -29,7 +29,7 @@ RandomInstance case_of(int seed) {
 TEST(Improve, NoMoveOfASingleLayerIsFaster) {
   int improved = 0, judged = 0;
   for (int seed = 0; seed < 120; ++seed) {
-    const Instance in = random_instance(case_of(seed), static_cast<uint64_t>(seed));
+    const Instance in = random_instance(improved_case(seed), static_cast<uint64_t>(seed));
     const SearchResult first = search(in, {.simulations = 0, .labels = 50});
     if (!first.found) continue;
     const Improved better = improve(in, first.assignment);
@@ -49,7 +49,7 @@ TEST(Improve, NoMoveOfASingleLayerIsFaster) {
 TEST(Improve, AMoveIsTakenWhereItFitsAndIsFaster) {
   int taken = 0, refused = 0;
   for (int seed = 0; seed < 120; ++seed) {
-    RandomInstance r = case_of(seed);
+    RandomInstance r = improved_case(seed);
     r.host_link = seed % 5 == 0, r.tiers = seed % 10 == 0, r.begins = seed % 3 == 1;
     const Instance in = random_instance(r, static_cast<uint64_t>(seed));
     const SearchResult first = search(in, {.simulations = 0, .labels = 50});
@@ -123,7 +123,7 @@ TEST(OrderPeaks, AreThoseOfTheWholeOrder) {
 TEST(Improve, EndsByCountedOperations) {
   int judged = 0;
   for (int seed = 0; seed < 120; ++seed) {
-    const Instance in = random_instance(case_of(seed), static_cast<uint64_t>(seed));
+    const Instance in = random_instance(improved_case(seed), static_cast<uint64_t>(seed));
     const SearchResult first = search(in, {.simulations = 0, .labels = 50});
     if (!first.found) continue;
     const Improved all = improve(in, first.assignment);
@@ -147,7 +147,7 @@ TEST(Improve, EndsByCountedOperations) {
 // What is said to be slower without a simulation is slower.
 TEST(Improve, ABoundedPriceIsThePrice) {
   for (int seed = 0; seed < 60; ++seed) {
-    const Instance in = random_instance(case_of(seed), static_cast<uint64_t>(seed));
+    const Instance in = random_instance(improved_case(seed), static_cast<uint64_t>(seed));
     const SearchResult r = search(in, {.simulations = 0, .labels = 50});
     if (!r.found) continue;
     Pricer pricer(in);

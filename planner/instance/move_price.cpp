@@ -16,7 +16,6 @@ namespace tern {
 namespace {
 
 constexpr size_t kMostPaths = 24;
-constexpr int64_t kMostOperations = 300'000;  // of a pipeline whose paths are followed
 
 // A longest path, and its length at the times of the assignment that stands.
 struct Path {
@@ -227,7 +226,7 @@ std::optional<int64_t> MovePricer::State::faster() {
 
 // The longest path at the times of `moved`.
 void MovePricer::State::follow_path() {
-  if (timed || static_cast<int64_t>(prepared.steps.size()) > kMostOperations) return;
+  if (timed || static_cast<int64_t>(prepared.steps.size()) > kMostOperationsFollowed) return;
   ++walks;
   Path path{pipeline_cut(prepared, moved), 0};
   path.length = value(path.passes, times);

@@ -22,8 +22,8 @@ class MovePricer {
 
   /// Gives layer `u` that virtual stage and strategy if the result fits and is faster; returns whether it did. The stage
   /// is the layer's own, or a neighbouring one if the layer is the first or last of its stage and not the only one.
-  /// Each path that was the longest for an earlier assignment is a lower bound at any times (PipelineCut). A move is refused without
-  /// a simulation if such a path, at the times after the move, takes at least the present makespan.
+  /// The longest paths of earlier assignments are kept, as no assignment is faster than any path takes with its times. A move is refused
+  /// without a simulation if one of these paths, with the times after the move, takes at least the present makespan.
   bool take_if_faster(int u, int stage, int strategy);
 
  private:

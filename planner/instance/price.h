@@ -10,6 +10,9 @@
 
 namespace tern {
 
+/// The most operations of a pipeline whose longest paths the search follows.
+inline constexpr int64_t kMostOperationsFollowed = 300'000;
+
 /// An assignment's times and bytes.
 struct Priced {
   PipelineShape shape;

@@ -26,8 +26,8 @@ struct PathTerms {
 /// a += share·(b − a)
 void mix_in(PathTerms& a, const PathTerms& b, double share);
 
-/// Mixtures of paths, each of which gives a bound. One is the first micro-batch's way to the last stage and back. If each device has
-/// one stage and the order is fixed, it goes on with the forwards and backwards that are then left, as a mean over the devices. Every
+/// Mixtures of paths, each of which gives a bound. One is the first micro-batch's way to the last stage and back; if each device has
+/// one stage and the order is fixed, the forwards and backwards that are then left follow it, as a mean over the devices. Every
 /// other mixture is a mean over the devices of three parts: what precedes a device's work (its begin, or the first micro-batch's way
 /// to it), all its work, and what follows it (the device's tail, or the last micro-batch's way back).
 std::vector<PathTerms> mean_paths(const Chain&);
@@ -37,10 +37,10 @@ class Relaxation {
  public:
   explicit Relaxation(const Chain&);
 
-  /// The least of Σ weights · times + mu · Σ dear · (bytes − room) over all assignments, ps, where the second sum is
+  /// The least of Σ factors · times + mu · Σ dear · (bytes − room) over all assignments, ps, where the second sum is
   /// over the devices: at most the makespan of any assignment that fits. Keeps what assignment() and
   /// with_each_strategy() need.
-  double least(const PathTerms&, double mu);
+  double least(const PathTerms& factors, double mu);
   /// Sets the price of a byte on each device, as a multiple of mu: not negative; at first 1 on all.
   void set_dear(std::vector<double> dear);
   const std::vector<double>& dear() const { return dear_; }

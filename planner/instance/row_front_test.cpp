@@ -8,9 +8,9 @@
 namespace tern {
 namespace {
 
-using Row = std::vector<int64_t>;
+using FrontRow = std::vector<int64_t>;
 
-bool nowhere_larger(const Row& a, const Row& b) {
+bool nowhere_larger(const FrontRow& a, const FrontRow& b) {
   return std::equal(a.begin(), a.end(), b.begin(), [](int64_t x, int64_t y) { return x <= y; });
 }
 
@@ -19,13 +19,15 @@ TEST(RowFront, AnswersAsEveryRowAskedInTurn) {
   for (int numbers = 1; numbers <= 9; ++numbers)
     for (const int64_t range : {2, 5, 40}) {
       RowFront front(numbers);
-      std::vector<Row> kept;
+      std::vector<FrontRow> kept;
       int covered = 0;
       for (int i = 0; i < 300; ++i) {
-        Row row(static_cast<size_t>(numbers));
+        FrontRow row(static_cast<size_t>(numbers));
         for (int64_t& x : row) x = static_cast<int64_t>(draw() % static_cast<uint64_t>(range)) - 1;
-        const bool covers = std::any_of(kept.begin(), kept.end(), [&](const Row& k) { return nowhere_larger(k, row); });
-        const bool worse = std::any_of(kept.begin(), kept.end(), [&](const Row& k) { return nowhere_larger(row, k); });
+        const bool covers =
+            std::any_of(kept.begin(), kept.end(), [&](const FrontRow& k) { return nowhere_larger(k, row); });
+        const bool worse =
+            std::any_of(kept.begin(), kept.end(), [&](const FrontRow& k) { return nowhere_larger(row, k); });
         ASSERT_EQ(front.covers(row.data()), covers) << numbers << " numbers, row " << i;
         ASSERT_EQ(front.has_worse(row.data()), worse) << numbers << " numbers, row " << i;
         covered += covers;
@@ -36,14 +38,14 @@ TEST(RowFront, AnswersAsEveryRowAskedInTurn) {
       }
       EXPECT_GT(covered, 0);
       front.clear();
-      EXPECT_FALSE(front.covers(Row(static_cast<size_t>(numbers), 1000).data()));
-      EXPECT_FALSE(front.has_worse(Row(static_cast<size_t>(numbers), -1000).data()));
+      EXPECT_FALSE(front.covers(FrontRow(static_cast<size_t>(numbers), 1000).data()));
+      EXPECT_FALSE(front.has_worse(FrontRow(static_cast<size_t>(numbers), -1000).data()));
     }
 }
 
 TEST(RowFront, PlacesWithoutARowCoverNothing) {
   RowFront front(2);
-  const Row kept{5, 5}, largest{std::numeric_limits<int64_t>::max(), 4}, least{6, 6};
+  const FrontRow kept{5, 5}, largest{std::numeric_limits<int64_t>::max(), 4}, least{6, 6};
   front.push(kept.data());
   EXPECT_FALSE(front.covers(largest.data()));
   EXPECT_FALSE(front.has_worse(least.data()));

@@ -17,7 +17,7 @@ namespace {
 constexpr int64_t kMostLabelsOfEnumeration = 100'000;
 constexpr size_t kMostConsidered = 64;
 constexpr size_t kMostCaps = 128;           // of transient bytes
-constexpr int kRounds = 40;                 // of the relaxation
+constexpr int kRelaxationRounds = 40;       // of the relaxation
 constexpr int64_t kMostSteps = 50'000'000;  // operations simulated by the enumeration
 
 // A chain and what is known of it. The tables leave out stages that alone take longer than `reach`.
@@ -341,7 +341,7 @@ SearchResult search_caps(const Instance& in, const std::vector<int64_t>& caps, c
     const Kept whole = under_cap(in, cap);
     const bool filter = left.upper_bound < kNever;
     Kept kept;
-    if (filter) kept = strategies_below(whole.instance, left.upper_bound, kRounds);
+    if (filter) kept = strategies_below(whole.instance, left.upper_bound, kRelaxationRounds);
     if (filter && kept.bound >= left.upper_bound) {
       out.infeasible = false;
       out.bound_ps = std::min(out.bound_ps, kept.bound), out.model_bound_ps = std::min(out.model_bound_ps, kept.bound);

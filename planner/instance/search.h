@@ -24,9 +24,9 @@ struct SearchOptions {
   double seconds = std::numeric_limits<double>::infinity();  // wall clock; the answer then keeps its gap
   int64_t simulations = 20000;                               // most simulations after the bound search; a count, so the
                                                              // same on every machine
-  int64_t labels = 20'000'000;              // most partial stages in a round; above it the answer keeps its gap
-  int64_t bytes = int64_t{1} << 62;         // most bytes of partial plans at once, counted as on one thread
-  int threads = 1;                          // changes no byte of the answer
+  int64_t labels = 20'000'000;       // most partial stages, or pipelines, in a round; above it the answer keeps its gap
+  int64_t bytes = int64_t{1} << 62;  // most bytes of partial plans at once, counted as on one thread
+  int threads = 1;                   // changes no byte of the answer
   const std::atomic<bool>* stop = nullptr;  // set by another thread: the answer then keeps its gap
 };
 
@@ -38,7 +38,7 @@ struct SearchCounts {
   int64_t rounds = 0;     // of rising bound
 };
 
-/// The answer; times in ps. Order: the same bytes for any number of threads, unless `seconds` or `stop` ended the
+/// The answer; times in ps. It does not depend on the number of threads, unless `seconds` or `stop` ended the
 /// search.
 struct SearchResult {
   bool found = false;  // an assignment that fits, with value_ps < upper_bound

@@ -10,15 +10,12 @@
 namespace tern {
 namespace {
 
-const PipelineSchedule kPlain[] = {PipelineSchedule::gpipe, PipelineSchedule::one_f_one_b,
-                                   PipelineSchedule::deep_one_f_one_b};
-
-RandomInstance case_of(int seed) {
+RandomInstance searched_case(int seed) {
   return {.layers = 5 + seed % 4,
           .strategies = 3,
           .stages = 1 + seed % 3,
           .micro = 2 + seed % 6,
-          .schedule = kPlain[seed / 3 % 3],
+          .schedule = kPlainSchedules[seed / 3 % 3],
           .tails = seed % 2 == 0,
           .entries = seed % 3 == 0,
           .transients = seed % 4 == 0,
@@ -33,7 +30,7 @@ int64_t value(const Instance& in) {
 
 TEST(SearchProperties, MoreMemoryIsNeverWorse) {
   for (int seed = 0; seed < 60; ++seed) {
-    Instance in = random_instance(case_of(seed), static_cast<uint64_t>(seed));
+    Instance in = random_instance(searched_case(seed), static_cast<uint64_t>(seed));
     int64_t before = INT64_MAX;
     for (int step = 0; step < 4; ++step) {
       const int64_t now = value(in);
@@ -46,7 +43,7 @@ TEST(SearchProperties, MoreMemoryIsNeverWorse) {
 
 TEST(SearchProperties, FasterLinksAreNeverWorse) {
   for (int seed = 0; seed < 60; ++seed) {
-    RandomInstance r = case_of(seed);
+    RandomInstance r = searched_case(seed);
     r.link = 300;
     Instance in = random_instance(r, static_cast<uint64_t>(seed));
     const int64_t before = value(in);
@@ -58,7 +55,7 @@ TEST(SearchProperties, FasterLinksAreNeverWorse) {
 
 TEST(SearchProperties, FewerStrategiesAreNeverBetter) {
   for (int seed = 0; seed < 60; ++seed) {
-    Instance in = random_instance(case_of(seed), static_cast<uint64_t>(seed));
+    Instance in = random_instance(searched_case(seed), static_cast<uint64_t>(seed));
     const int64_t all = value(in);
     // Without strategy 1 in any layer: rows 0 and 2 stay.
     const auto without = [](std::vector<EdgeCost> e) { return std::vector<EdgeCost>{e[0], e[2], e[6], e[8]}; };
@@ -71,7 +68,7 @@ TEST(SearchProperties, FewerStrategiesAreNeverBetter) {
 
 TEST(SearchProperties, NamesOfStrategiesDoNotMatter) {
   for (int seed = 0; seed < 60; ++seed) {
-    const Instance in = random_instance(case_of(seed), static_cast<uint64_t>(seed));
+    const Instance in = random_instance(searched_case(seed), static_cast<uint64_t>(seed));
     Instance other = in;
     const int n = 3, order[] = {2, 0, 1};
     for (size_t u = 0; u < in.cost.size(); ++u) {
@@ -90,7 +87,7 @@ TEST(SearchProperties, NamesOfStrategiesDoNotMatter) {
 // A layer cut in two, joined where both halves keep the strategy: the old assignments are still there.
 TEST(SearchProperties, FinerLayersAreNeverWorse) {
   for (int seed = 0; seed < 60; ++seed) {
-    RandomInstance r = case_of(seed);
+    RandomInstance r = searched_case(seed);
     r.layers = 5;
     r.entries = false;
     const Instance in = random_instance(r, static_cast<uint64_t>(seed));
@@ -130,7 +127,7 @@ bool same(const SearchResult& a, const SearchResult& b) {
 
 TEST(SearchProperties, ThreadsChangeNothing) {
   for (int seed = 0; seed < 6; ++seed) {
-    RandomInstance r = case_of(seed);
+    RandomInstance r = searched_case(seed);
     r.layers = 14 + seed;
     r.stages = 2 + seed % 4;
     const Instance in = random_instance(r, static_cast<uint64_t>(seed));
@@ -143,7 +140,7 @@ TEST(SearchProperties, ThreadsChangeNothing) {
 TEST(SearchProperties, AnInterruptLeavesAValidPlanAndARightGap) {
   int with_gap = 0;
   for (int seed = 0; seed < 12; ++seed) {
-    RandomInstance r = case_of(seed);
+    RandomInstance r = searched_case(seed);
     r.layers = 20;
     r.stages = 4;
     r.strategies = 4;
@@ -176,7 +173,7 @@ TEST(SearchProperties, AStopFlagEndsTheSearch) {
 
 TEST(SearchProperties, AnUpperBoundPrunesAndOnlyThat) {
   for (int seed = 0; seed < 30; ++seed) {
-    const Instance in = random_instance(case_of(seed), static_cast<uint64_t>(seed));
+    const Instance in = random_instance(searched_case(seed), static_cast<uint64_t>(seed));
     const SearchResult whole = search(in);
     if (!whole.found) continue;
     const SearchResult none = search(in, {.upper_bound = whole.value_ps});

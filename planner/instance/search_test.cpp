@@ -47,8 +47,6 @@ void expect_equals_brute_force(const RandomInstance& r, uint64_t seed, Tally& ta
   EXPECT_EQ(got.simulator_gap(), 0);
 }
 
-const PipelineSchedule kPlain[] = {PipelineSchedule::gpipe, PipelineSchedule::one_f_one_b,
-                                   PipelineSchedule::deep_one_f_one_b};
 constexpr int kShown = 100;  // of each feature: optima of several stages that show it
 constexpr uint64_t kMost = 800;
 
@@ -59,7 +57,7 @@ RandomInstance drawn(RandomInstance r, uint64_t seed) {
   if (r.stages > 1) r.stages = 2 + i / 12 % 2;
   r.micro = 1 + i % 7;
   if (r.memory > 0) r.memory = 0.25 + 0.1 * (i % 7);
-  r.schedule = kPlain[i % 3];
+  r.schedule = kPlainSchedules[i % 3];
   return r;
 }
 
@@ -92,8 +90,8 @@ Witness both(const Witness& one, const Witness& other) {
 const Witness kSyncs = uses([](const CostVector& c) { return c.sync > 0; });
 const Witness kBegins = uses([](const CostVector& c) { return c.begin > 0; });
 const Witness kTransient = uses([](const CostVector& c) { return c.transient > 0; });
-const Witness kHost = uses([](const CostVector& c) { return c.host_forward > 0; });
-const Witness kTiers = uses([](const CostVector& c) { return c.persistent[1] > 0; });
+const Witness kUsesHost = uses([](const CostVector& c) { return c.host_forward > 0; });
+const Witness kUsesTiers = uses([](const CostVector& c) { return c.persistent[1] > 0; });
 bool unlike_strategies(const Instance&, const Assignment& a) {
   return std::count(a.strategy.begin(), a.strategy.end(), a.strategy[0]) < static_cast<int64_t>(a.strategy.size());
 }
@@ -127,12 +125,12 @@ TEST(SearchAgainstBruteForce, GradientSynchronisationAtTheEnd) { sweep({.tails =
 TEST(SearchAgainstBruteForce, StepsThatBeginLate) { sweep({.tails = true, .begins = true}, both(kSyncs, kBegins)); }
 TEST(SearchAgainstBruteForce, CostsOfEnteringAStage) { sweep({.entries = true}, entered); }
 TEST(SearchAgainstBruteForce, TransientMemory) { sweep({.transients = true}, kTransient); }
-TEST(SearchAgainstBruteForce, HostLink) { sweep({.host_link = true}, kHost); }
+TEST(SearchAgainstBruteForce, HostLink) { sweep({.host_link = true}, kUsesHost); }
 TEST(SearchAgainstBruteForce, HostLinkAndSynchronisation) {
-  sweep({.tails = true, .entries = true, .host_link = true}, both(kSyncs, kHost));
+  sweep({.tails = true, .entries = true, .host_link = true}, both(kSyncs, kUsesHost));
 }
 TEST(SearchAgainstBruteForce, MemoryTiers) {
-  sweep({.transients = true, .host_link = true, .tiers = true}, both(kTiers, kTransient));
+  sweep({.transients = true, .host_link = true, .tiers = true}, both(kUsesTiers, kTransient));
 }
 TEST(SearchAgainstBruteForce, SlowLinks) { sweep({.link = 400}, waits_for_links); }
 TEST(SearchAgainstBruteForce, WithoutResharding) { sweep({.resharding = false, .tails = true}, unlike_strategies); }
@@ -142,7 +140,7 @@ TEST(SearchAgainstBruteForce, EqualLayers) {
 TEST(SearchAgainstBruteForce, EqualLayersThatReshard) { sweep({.equal_layers = true}, reshards); }
 TEST(SearchAgainstBruteForce, Everything) {
   sweep({.tails = true, .begins = true, .entries = true, .transients = true, .host_link = true, .tiers = true},
-        both(both(kSyncs, kBegins), both(kHost, kTiers)));
+        both(both(kSyncs, kBegins), both(kUsesHost, kUsesTiers)));
 }
 TEST(SearchAgainstBruteForce, NothingFits) { sweep_infeasible({.memory = -0.4}, 100, 90); }
 TEST(SearchAgainstBruteForce, NothingFitsInTiers) {
@@ -178,7 +176,7 @@ TEST(SearchAgainstBruteForce, SingleLayerStages) {
                                .strategies = 2 + static_cast<int>(seed % 3),
                                .stages = n,
                                .micro = 1 + static_cast<int>(seed % 9),
-                               .schedule = kPlain[seed % 3],
+                               .schedule = kPlainSchedules[seed % 3],
                                .tails = seed % 2 == 0,
                                .memory = 0.5},
                               seed, tally);

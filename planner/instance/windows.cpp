@@ -14,9 +14,6 @@ double time_with_end(const Chain& chain, const OptionCost& c) {
   return static_cast<double>(unit_time(c)) + std::max(0.0, end) / static_cast<double>(chain.micro);
 }
 
-// Doubles carry sums of integers below 2^60 to about 1e-13; a bound gives up more than that.
-int64_t floor_safely(double x) { return x <= 0 ? 0 : static_cast<int64_t>(x * (1 - 1e-11)) - 1; }
-
 }  // namespace
 
 IntervalBounds::IntervalBounds(const Chain& chain, int64_t limit) : chain_(chain) {

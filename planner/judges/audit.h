@@ -30,8 +30,8 @@ struct PlanAudit {
   std::string reason;           // why it is not accepted
   int64_t proven_ps = 0;        // no judged choice takes less; at most the plan's bound_ps
   int64_t choices = 0;          // outer choices that were judged
-  std::array<int64_t, 5> by{};  // number of choices by AuditedBy; of AuditedBy::open the bound is below the
-                                // plan's bound_ps, so that proven_ps is below bound_ps too
+  std::array<int64_t, 5> by{};  // number of choices by AuditedBy. If any is AuditedBy::open, proven_ps is below the
+                                // plan's bound_ps
   bool unlike_left = false;     // pipelines over nodes of several types are in the space, but were not judged
   bool late = false;            // `seconds` or `stop` cut the audit short: work alone bounds the choices left
   double seconds = 0;
@@ -46,7 +46,7 @@ struct PlanAudit {
 std::span<const std::string_view> unjudged_keys();
 
 /// Judges a plan. `request`: model, job, space and `stop`; the request's `seconds` end the audit too.
-/// Order: the same answer on every machine, unless `seconds` or `stop` ended the audit. Errors: usage, as plan_model, if the
+/// The answer is the same on every machine, unless `seconds` or `stop` ended the audit. Errors: usage, as plan_model, if the
 /// question has no legal choice; a wrong plan is no error.
 PlanAudit audit_plan(const ModelSpec&, const Cluster&, const PlanRequest& request, const Plan&);
 

@@ -14,13 +14,13 @@
 namespace tern {
 namespace {
 
-constexpr double kFar = 1e300;
-constexpr int kPrices = 14;                   // of memory, tried by golden section
-constexpr int kRounds = 40;                   // paths in a mixture
-constexpr int64_t kMostOperations = 300'000;  // of a pipeline whose paths are followed
+constexpr double kAboveAll = 1e300;
+constexpr int kPrices = 14;                          // of memory, tried by golden section
+constexpr int kMostMixedPaths = 40;                  // paths in a mixture
+constexpr int64_t kMostAuditedOperations = 300'000;  // of a pipeline whose paths are followed
 constexpr int64_t kMostLabels = 30'000;
 
-double d(int64_t x) { return static_cast<double>(x); }
+double to_double(int64_t x) { return static_cast<double>(x); }
 // Sums of some thousand doubles that carry integers: gives up more than they can be wrong by.
 int64_t whole(double x) { return x <= 0 ? 0 : x > 1e18 ? int64_t{1} << 60 : static_cast<int64_t>(x * (1 - 1e-11)) - 1; }
 
@@ -47,7 +47,7 @@ class Audit {
     for (size_t u = 0; u < layers(); ++u)
       if (count_[u] > 0)
         for (const CostVector& c : in_.cost[u]) transient = std::min(transient, c.transient);
-    for (const TierBytes& c : in_.capacity) room_ += d(c[0] - transient);
+    for (const TierBytes& c : in_.capacity) room_ += to_double(c[0] - transient);
   }
 
   AuditedBound run(int64_t wanted) {
@@ -90,9 +90,10 @@ class Audit {
             for (const EdgeCost& e : in_.within[v]) behind = std::max(behind, e.backward);
       for (const CostVector& c : in_.cost[u]) {
         const int64_t gradient = c.recompute + c.backward + (split_ ? 0 : c.weight);
-        rows_[u].push_back({d(c.forward), d(gradient), d(split_ ? c.weight : 0), d(c.begin), d(c.update),
-                            d(c.sync - (split_ ? c.weight : gradient) - behind), d(c.persistent[0]), d(c.held[0]),
-                            d(c.held_weight)});
+        rows_[u].push_back({to_double(c.forward), to_double(gradient), to_double(split_ ? c.weight : 0),
+                            to_double(c.begin), to_double(c.update),
+                            to_double(c.sync - (split_ ? c.weight : gradient) - behind), to_double(c.persistent[0]),
+                            to_double(c.held[0]), to_double(c.held_weight)});
       }
     }
   }
@@ -131,7 +132,7 @@ class Audit {
     // A long order holds most where a short one does, which has the same operations up to its drain; GPipe and the V
     // shapes have none, and hold one at least too.
     PipelineShape shape = shape_;
-    const bool is_long = int64_t{3} * stages_ * in_.num_micro > kMostOperations;
+    const bool is_long = int64_t{3} * stages_ * in_.num_micro > kMostAuditedOperations;
     const bool steady = traits_of(shape.schedule).steady;
     if (is_long && steady) shape.num_micro = std::min(shape.num_micro, 4 * devices_);
     if (fixed_ && (!is_long || steady)) {
@@ -164,16 +165,16 @@ class Audit {
     double device = 0, all = 0, capacity = 0;
     for (size_t u = 0; u < layers(); ++u) {
       if (count_[u] == 0) continue;
-      double least = kFar, least_all = kFar;
+      double least = kAboveAll, least_all = kAboveAll;
       for (const CostVector& c : in_.cost[u]) {
         double bytes = 0;
-        for (size_t t = 0; t < kTiers; ++t) bytes += d(c.persistent[t] + c.held[t]);
-        least_all = std::min(least_all, bytes), least = std::min(least, d(c.persistent[0] + c.held[0]));
+        for (size_t t = 0; t < kTiers; ++t) bytes += to_double(c.persistent[t] + c.held[t]);
+        least_all = std::min(least_all, bytes), least = std::min(least, to_double(c.persistent[0] + c.held[0]));
       }
       device += count_[u] * least, all += count_[u] * least_all;
     }
     for (const TierBytes& c : in_.capacity)
-      for (size_t t = 0; t < kTiers; ++t) capacity += d(c[t]);
+      for (size_t t = 0; t < kTiers; ++t) capacity += to_double(c[t]);
     return device <= room_ && all <= capacity;
   }
 
@@ -182,7 +183,7 @@ class Audit {
     double best = 0, work = 0, bytes = 0;
     for (size_t u = 0; u < layers(); ++u) {
       if (count_[u] == 0) continue;
-      double time = kFar, least = kFar;
+      double time = kAboveAll, least = kAboveAll;
       for (const Row& r : rows_[u])
         time = std::min(time, micro_ * (r.forward + r.gradient + r.weight)), least = std::min(least, r.bytes + r.held);
       work += count_[u] * time, bytes += count_[u] * least;
@@ -194,7 +195,7 @@ class Audit {
         double sum = 0;
         for (size_t u = 0; u < layers(); ++u) {
           if (count_[u] == 0) continue;
-          double least = kFar;
+          double least = kAboveAll;
           for (const Row& r : rows_[u])
             least = std::min(least, micro_ * (r.forward + r.gradient + r.weight) + r.begin + r.update + share * r.sync +
                                         mu * (r.bytes + r.held));
@@ -210,13 +211,13 @@ class Audit {
   double fullest_device() const {
     std::vector<double> lead(devices(), 0);
     if (devices_ == stages_ && devices_ > 1) {
-      double least = kFar;
+      double least = kAboveAll;
       for (const auto& rows : rows_)
         for (const Row& r : rows) least = std::min(least, r.forward);
       std::vector<double> way;
       for (const auto& links : links_) {
-        way.push_back(kFar);
-        for (const EdgeCost& e : links) way.back() = std::min(way.back(), d(e.forward));
+        way.push_back(kAboveAll);
+        for (const EdgeCost& e : links) way.back() = std::min(way.back(), to_double(e.forward));
       }
       for (size_t i = 1; i < devices(); ++i)
         lead[i] = lead[i - 1] + least + way[in_.link_class.empty() ? 0 : static_cast<size_t>(in_.link_class[i - 1])];
@@ -225,7 +226,7 @@ class Audit {
     for (size_t kind = 0; kind < layers(); ++kind) {
       if (count_[kind] == 0) continue;
       const double count = count_[kind];
-      double work = kFar;
+      double work = kAboveAll;
       for (const Row& r : rows_[kind]) work = std::min(work, micro_ * (r.forward + r.gradient + r.weight));
       if (work <= 0) continue;
       double low = 0, high = work * count + lead.back();
@@ -244,7 +245,7 @@ class Audit {
   // to the first. Keeps what follow() needs.
   double least(const Passes& p, double mu) {
     passes_ = p, mu_ = mu;
-    cell_.assign(layers() * stages(), kFar);
+    cell_.assign(layers() * stages(), kAboveAll);
     choice_.assign(layers() * stages(), 0);
     for (size_t u = 0; u < layers(); ++u) {
       if (first_like_[u] != u) continue;
@@ -260,21 +261,22 @@ class Audit {
         }
       }
     }
-    after_.assign(layers() * stages(), kFar);
+    after_.assign(layers() * stages(), kAboveAll);
     for (size_t u = layers(); u-- > 0;)
       for (size_t s = 0; s < stages(); ++s) {
-        double rest = kFar;
+        double rest = kAboveAll;
         if (u + 1 == layers())
-          rest = s + 1 == stages() ? 0 : kFar;
+          rest = s + 1 == stages() ? 0 : kAboveAll;
         else
-          rest = std::min(after_[(u + 1) * stages() + s], s + 1 < stages() ? to_next(u, s) : kFar);
+          rest = std::min(after_[(u + 1) * stages() + s], s + 1 < stages() ? to_next(u, s) : kAboveAll);
         after_[u * stages() + s] = cell_[first_like_[u] * stages() + s] + rest;
       }
     return after_[0] - mu * room_;
   }
   double to_next(size_t u, size_t s) const {
     const double way =
-        is_link(s) ? passes_.over[s] * d(link(u, s).forward) + passes_.back[s] * d(link(u, s).backward) : 0;
+        is_link(s) ? passes_.over[s] * to_double(link(u, s).forward) + passes_.back[s] * to_double(link(u, s).backward)
+                   : 0;
     return way + after_[(u + 1) * stages() + s + 1];
   }
 
@@ -291,7 +293,7 @@ class Audit {
       a.forward[s] += r.forward, a.gradient[s] += r.gradient, a.weight[s] += r.weight, a.sync[s] += r.sync;
       a.begin[device] += r.begin, a.update[device] += r.update;
       if (u + 1 < layers() && s + 1 < stages() && to_next(u, s) <= after_[(u + 1) * stages() + s]) {
-        if (is_link(s)) a.over[s] = d(link(u, s).forward), a.back[s] = d(link(u, s).backward);
+        if (is_link(s)) a.over[s] = to_double(link(u, s).forward), a.back[s] = to_double(link(u, s).backward);
         ++s;
       }
     }
@@ -309,7 +311,7 @@ class Audit {
     synced.sync.assign(stages(), share);
     led.begin[0] = 1, led.update.assign(devices(), share);
     for (size_t s = 0; s + 1 < devices(); ++s) {
-      const double behind = share * d(devices_ - 1 - static_cast<int64_t>(s));
+      const double behind = share * to_double(devices_ - 1 - static_cast<int64_t>(s));
       led.forward[s] += behind, led.over[s] += behind;
     }
     Passes trip = no_passes(stages(), devices());
@@ -324,7 +326,7 @@ class Audit {
     double best = least(p, 0), bytes = 0;
     best_mu = 0;
     for (size_t u = 0; u < layers(); ++u) {
-      double l = kFar;
+      double l = kAboveAll;
       for (const Row& r : rows_[u]) l = std::min(l, r.bytes + r.held);
       if (count_[u] > 0) bytes += count_[u] * l;
     }
@@ -349,7 +351,7 @@ class Audit {
   // Two players: the longest path of the average assignment joins the mixture, the assignment least along the mixture
   // joins the average.
   int64_t along_paths(int64_t wanted) {
-    double best = 0, value = -kFar;
+    double best = 0, value = -kAboveAll;
     Passes mixture;
     for (Passes& p : first_mixtures()) {
       const double x = least(p, 0);
@@ -357,11 +359,12 @@ class Audit {
     }
     best = priced(mixture, best_mu_);
     double mu = best_mu_;
-    if (whole(best) >= wanted || !fixed_ || int64_t{3} * stages_ * in_.num_micro > kMostOperations) return whole(best);
+    if (whole(best) >= wanted || !fixed_ || int64_t{3} * stages_ * in_.num_micro > kMostAuditedOperations)
+      return whole(best);
     const PreparedPipeline ready = prepare_pipeline(shape_, pipeline_order(shape_, even_times()));
     least(mixture, mu);
     Amounts average = follow();
-    for (int round = 0; round < kRounds; ++round) {
+    for (int round = 0; round < kMostMixedPaths; ++round) {
       const double share = 2.0 / (round + 3);
       mix(mixture, longest_path(shape_, ready, average), share);
       double x = round % 8 == 7 ? priced(mixture, mu) : least(mixture, mu);
@@ -413,7 +416,7 @@ AuditedBound audit_work_bound(const Instance& in, int64_t wanted) {
     for (const CostVector& c : rows) least = std::min(least, c.forward + c.recompute + c.backward + c.weight);
     work += least;
   }
-  const int64_t bound = whole(d(work) * in.num_micro / in.num_stages);
+  const int64_t bound = whole(to_double(work) * in.num_micro / in.num_stages);
   return {bound >= wanted ? AuditedBy::work : AuditedBy::open, bound};
 }
 

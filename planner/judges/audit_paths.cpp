@@ -32,16 +32,16 @@ struct Event {
   int32_t before = -1, step = -1;  // the event before it; the operation, or the transfer of it
   bool transfer = false;
 };
-struct Walk {
+struct PipelineWalk {
   std::vector<Event> events;
   std::vector<int32_t> last;  // of each device
   std::vector<double> clock;
 };
 
 // One run of the pipeline in the order of its steps.
-Walk walk_through(const PipelineShape& shape, const PreparedPipeline& ready, const Amounts& a) {
+PipelineWalk walk_through(const PipelineShape& shape, const PreparedPipeline& ready, const Amounts& a) {
   const auto stages = static_cast<size_t>(shape.num_virtual_stages()), devices = a.begin.size();
-  Walk w{{}, std::vector<int32_t>(devices, -1), a.begin};
+  PipelineWalk w{{}, std::vector<int32_t>(devices, -1), a.begin};
   std::vector<double> link_free(static_cast<size_t>(ready.num_links), 0);
   std::vector<double> arrived(static_cast<size_t>(ready.num_arrivals), 0);
   std::vector<int32_t> on_link(static_cast<size_t>(ready.num_links), -1);

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/source_dir_testing.h"
 #include "plan/plan_file.h"
 #include "program/plan_program.h"
 #include "spec/presets.h"
@@ -15,16 +16,16 @@
 namespace tern {
 namespace {
 
-struct Case {
+struct AuditCase {
   ModelSpec spec;
   Cluster cluster;
   PlanRequest request;
 };
 
-Case small_case() {
-  Case c{.spec = *preset_model("llama-3-8b"),
-         .cluster = read_cluster(TERN_SOURCE_DIR "/examples/hardware/h100-node.toml"),
-         .request = {.model = "llama-3-8b"}};
+AuditCase small_case() {
+  AuditCase c{.spec = *preset_model("llama-3-8b"),
+              .cluster = read_cluster(source_dir() + "/examples/hardware/h100-node.toml"),
+              .request = {.model = "llama-3-8b"}};
   c.request.job = {.batch = 16, .seq = 4096};
   c.request.space.states = c.request.space.activations = {Tier::device};
   return c;
@@ -33,7 +34,7 @@ Case small_case() {
 // The audit and the search count the same choices, and agree about the plan; what the audit proves is near the search's
 // bound.
 TEST(Audit, AcceptsWhatTheSearchFinds) {
-  const Case c = small_case();
+  const AuditCase c = small_case();
   const PlanAnswer answer = plan_model(c.spec, c.cluster, c.request);
   ASSERT_TRUE(answer.found);
   Plan plan = answer.plan;
@@ -49,7 +50,7 @@ TEST(Audit, AcceptsWhatTheSearchFinds) {
 }
 
 TEST(Audit, RejectsWhatWasChanged) {
-  const Case c = small_case();
+  const AuditCase c = small_case();
   const PlanAnswer answer = plan_model(c.spec, c.cluster, c.request);
   ASSERT_TRUE(answer.found);
   Plan plan = answer.plan;
@@ -90,7 +91,7 @@ TEST(Audit, RejectsWhatWasChanged) {
 
 // Every leaf of the file, so that a new key cannot be forgotten: judged, or named among those that are not.
 TEST(Audit, EveryKeyOfThePlanIsJudgedOrSaidNotToBe) {
-  Case c = small_case();
+  AuditCase c = small_case();
   c.request.space.max_tensor = 2, c.request.space.max_context = 1;
   c.request.space.schedules = {PipelineSchedule::one_f_one_b, PipelineSchedule::interleaved};
   for (const int least_stages : {1, 2}) {
@@ -142,7 +143,7 @@ TEST(Audit, EveryKeyOfThePlanIsJudgedOrSaidNotToBe) {
 
 // Of what is not judged, at least what contradicts itself or the rest.
 TEST(Audit, RivalsMayNotContradictThePlan) {
-  const Case c = small_case();
+  const AuditCase c = small_case();
   Plan plan = plan_model(c.spec, c.cluster, c.request).plan;
   plan.bound_ps = audit_plan(c.spec, c.cluster, c.request, plan).proven_ps;
   const auto found =
@@ -169,7 +170,7 @@ TEST(Audit, RivalsMayNotContradictThePlan) {
 // A space that is narrower than the plan's own does not take it, and says what is outside; the count of choices is not
 // asked for that.
 TEST(Audit, JudgesTheSpaceThatIsAsked) {
-  Case c = small_case();
+  AuditCase c = small_case();
   c.request.space.zero = {0};
   c.request.space.max_tensor = 2, c.request.space.max_context = 1;
   c.request.space.schedules = {PipelineSchedule::one_f_one_b, PipelineSchedule::interleaved};
@@ -190,7 +191,7 @@ TEST(Audit, JudgesTheSpaceThatIsAsked) {
       {"operations", [](SearchSpace&, Plan& p) { p.choice.num_micro = 1 << 30; }},
   };
   for (const auto& [what, change] : narrower) {
-    Case n = c;
+    AuditCase n = c;
     Plan p = plan;
     change(n.request.space, p);
     const PlanAudit a = audit_plan(n.spec, n.cluster, n.request, p);
@@ -202,9 +203,9 @@ TEST(Audit, JudgesTheSpaceThatIsAsked) {
 
 // The order of nodes makes a plan faster than any on nodes of one type: what was bounded is not the whole space.
 TEST(Audit, OverUnlikeNodesItNeverAccepts) {
-  Case c{.spec = *preset_model("llama-2-7b"),
-         .cluster = read_cluster(TERN_SOURCE_DIR "/examples/hardware/mixed-desk.toml"),
-         .request = {.model = "llama-2-7b"}};
+  AuditCase c{.spec = *preset_model("llama-2-7b"),
+              .cluster = read_cluster(source_dir() + "/examples/hardware/mixed-desk.toml"),
+              .request = {.model = "llama-2-7b"}};
   c.request.job = {.batch = 8, .seq = 1024};
   c.request.space.max_tensor = c.request.space.max_context = 2, c.request.space.max_micro_batch = 1;
   c.request.space.schedules = {PipelineSchedule::one_f_one_b};
@@ -233,7 +234,7 @@ TEST(Audit, OverUnlikeNodesItNeverAccepts) {
 
 // What the time did not reach is bounded by its work, which is more than nothing.
 TEST(Audit, WithoutTimeTheWorkIsStillABound) {
-  Case c = small_case();
+  AuditCase c = small_case();
   const PlanAnswer answer = plan_model(c.spec, c.cluster, c.request);
   c.request.seconds = 1e-9;
   const PlanAudit a = audit_plan(c.spec, c.cluster, c.request, answer.plan);

@@ -10,7 +10,7 @@
 namespace tern {
 namespace {
 
-RandomInstance case_of(int seed) {
+RandomInstance certified_case(int seed) {
   return {.layers = 4 + seed % 7,
           .strategies = 2 + seed % 3,
           .stages = 1 + seed % 4,
@@ -37,7 +37,7 @@ TEST(Certificate, TrueOnesAreAccepted) {
   int accepted = 0;
   int64_t closed = 0;
   for (int seed = 0; seed < 120; ++seed) {
-    const Instance in = random_instance(case_of(seed), static_cast<uint64_t>(seed));
+    const Instance in = random_instance(certified_case(seed), static_cast<uint64_t>(seed));
     const SearchResult r = search(in, {.simulations = 0});
     if (!r.found) continue;
     const CertificateVerdict v = check_certificate(in, write_certificate(in, r));
@@ -53,7 +53,7 @@ TEST(Certificate, TrueOnesAreAccepted) {
 TEST(Certificate, MutatedOnesAreRejected) {
   int bounds = 0;
   for (int seed = 0; seed < 60; ++seed) {
-    const Instance in = random_instance(case_of(seed), static_cast<uint64_t>(seed));
+    const Instance in = random_instance(certified_case(seed), static_cast<uint64_t>(seed));
     const SearchResult r = search(in);
     if (!r.found) continue;
     const std::string good = write_certificate(in, r);
@@ -108,7 +108,7 @@ TEST(Certificate, MutatedOnesAreRejected) {
 }
 
 TEST(Certificate, PricesOnlyHelp) {
-  const Instance in = random_instance(case_of(13), 13);
+  const Instance in = random_instance(certified_case(13), 13);
   const SearchResult r = search(in);
   ASSERT_TRUE(r.found);
   std::string text = write_certificate(in, r);

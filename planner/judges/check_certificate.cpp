@@ -12,7 +12,7 @@ namespace {
 using Wide = __int128;
 constexpr int64_t kNone = int64_t{1} << 61;
 constexpr Wide kByteUnit = 1048576;
-constexpr Wide kFar = Wide{1} << 90;  // no way there
+constexpr Wide kUnreachable = Wide{1} << 90;  // no way there
 
 struct Claim {
   uint64_t hash = 0;
@@ -60,7 +60,7 @@ const std::vector<std::vector<EdgeCost>>& link_table(const Instance& in, int i) 
 int64_t held_by(const Instance& in, int i) { return most_in_flight(in.schedule, i, in.num_stages, in.num_micro); }
 
 // Layers of a stage, added from the last to the first. No number worse is better.
-struct Sum {
+struct StageSum {
   int64_t f = 0, b = 0, host_f = 0, host_b = 0, backlog = 0, update = 0, begin = 0, transient = 0;
   TierBytes bytes{};
   auto all() const {
@@ -68,7 +68,7 @@ struct Sum {
   }
 };
 
-void add(Sum& s, const Instance& in, int stage, int u, int k, const EdgeCost& behind, bool last) {
+void add(StageSum& s, const Instance& in, int stage, int u, int k, const EdgeCost& behind, bool last) {
   const CostVector& c = in.cost[u][k];
   const int64_t gradient = c.backward + c.recompute + c.weight;
   s.f += c.forward + behind.forward;
@@ -82,14 +82,14 @@ void add(Sum& s, const Instance& in, int stage, int u, int k, const EdgeCost& be
   for (int t = 0; t < kTiers; ++t) s.bytes[t] += c.persistent[t] + held_by(in, stage) * c.held[t];
 }
 
-bool fits(const Sum& s, const TierBytes& capacity) {
+bool fits(const StageSum& s, const TierBytes& capacity) {
   return s.bytes[0] + s.transient <= capacity[0] && s.bytes[1] <= capacity[1] && s.bytes[2] <= capacity[2];
 }
 
-struct Times {
+struct StageDurations {
   int64_t f = 0, b = 0, tail = 0, begin = 0;
 };
-Times times_of(const Sum& s, const CostVector& entry) {
+StageDurations times_of(const StageSum& s, const CostVector& entry) {
   return {std::max(s.f + entry.entry_forward, s.host_f), std::max(s.b, s.host_b), s.backlog + s.update, s.begin};
 }
 
@@ -98,7 +98,7 @@ const EdgeCost& edge(const std::vector<std::vector<EdgeCost>>& e, const Instance
 }
 
 // The pipeline, operation by operation: every device in its order, links one transfer after another.
-int64_t run(const Instance& in, const std::vector<Times>& t, const std::vector<EdgeCost>& link) {
+int64_t run(const Instance& in, const std::vector<StageDurations>& t, const std::vector<EdgeCost>& link) {
   const int p = in.num_stages, c = in.num_micro;
   std::vector<std::vector<int64_t>> forward(p, std::vector<int64_t>(c, -1)), backward = forward;  // arrival of inputs
   std::vector<int64_t> clock(p), up(p, 0), down(p, 0);
@@ -139,9 +139,9 @@ std::string check_answer(const Instance& in, const Claim& claim) {
   if (claim.stage.back() != in.num_stages - 1) return "another number of stages";
   for (int u = 0; u < layers; ++u)
     if (!of_type(in, claim.stage[u], u, claim.strategy[u])) return "a strategy on devices of another type";
-  std::vector<Times> times(in.num_stages);
+  std::vector<StageDurations> times(in.num_stages);
   std::vector<EdgeCost> link;
-  Sum sum;
+  StageSum sum;
   for (int u = layers - 1; u >= 0; --u) {
     const bool last = u + 1 == layers || claim.stage[u + 1] != claim.stage[u];
     if (last) sum = {};
@@ -164,7 +164,7 @@ struct Rest {
   auto all() const { return std::tie(t, y, z, g, mf, mb); }
 };
 
-Rest prepend(const Instance& in, int i, const Times& x, const EdgeCost& link, const Rest& n) {
+Rest prepend(const Instance& in, int i, const StageDurations& x, const EdgeCost& link, const Rest& n) {
   const int64_t c = in.num_micro, w = held_by(in, i), p = x.f + x.b, both = link.forward + link.backward;
   Rest r;
   r.t = n.t + p + both;
@@ -225,7 +225,7 @@ class Proof {
             for (int k = 0; k < static_cast<int>(in_.cost[u].size()); ++k) {
               const CostVector& c = in_.cost[u][k];
               if (!of_type(in_, i, u, k)) {
-                now.push_back(kFar);
+                now.push_back(kUnreachable);
                 continue;
               }
               Wide way = u == e - 1 ? Wide{c.entry_backward} * kByteUnit : -1;
@@ -240,7 +240,7 @@ class Proof {
               const Wide entered = way + Wide{c.entry_forward} * kByteUnit;
               if (whole < 0 || entered < whole) whole = entered;
             }
-            if (whole < 0) whole = kFar;
+            if (whole < 0) whole = kUnreachable;
             const Wide bound = (whole - Wide{price} * in_.capacity[i][0]) / kByteUnit;
             int64_t& best = least_[i][u][e];
             best = std::max<int64_t>(best == kNone ? 0 : best,
@@ -288,11 +288,11 @@ class Proof {
       largest = std::max(largest, most(i, a, e));
     }
     for (int exit = 0; exit < static_cast<int>(in_.cost[e - 1].size()); ++exit) {
-      std::vector<std::vector<Sum>> now(in_.cost[e - 1].size());
+      std::vector<std::vector<StageSum>> now(in_.cost[e - 1].size());
       for (int u = e - 1; u >= first; --u) {
-        std::vector<std::vector<Sum>> longer(in_.cost[u].size());
+        std::vector<std::vector<StageSum>> longer(in_.cost[u].size());
         for (int k = 0; k < static_cast<int>(in_.cost[u].size()); ++k) {
-          const auto grow = [&](Sum s, const EdgeCost& behind) {
+          const auto grow = [&](StageSum s, const EdgeCost& behind) {
             add(s, in_, i, u, k, behind, u == e - 1);
             if (of_type(in_, i, u, k) && fits(s, in_.capacity[i]) && s.f + s.b <= largest) keep(longer[k], s);
           };
@@ -301,15 +301,15 @@ class Proof {
             continue;
           }
           for (int l = 0; l < static_cast<int>(now.size()); ++l)
-            for (const Sum& s : now[l]) grow(s, edge(in_.within, in_, u, k, l));
+            for (const StageSum& s : now[l]) grow(s, edge(in_.within, in_, u, k, l));
         }
         now.swap(longer);
         for (const auto& front : now) labels_left_ -= static_cast<int64_t>(front.size());
         if (labels_left_ <= 0) return;
         const int64_t limit = most(i, u, e);
         for (int k = 0; k < static_cast<int>(now.size()); ++k)
-          for (const Sum& s : now[k]) {
-            const Times x = times_of(s, in_.cost[u][k]);
+          for (const StageSum& s : now[k]) {
+            const StageDurations x = times_of(s, in_.cost[u][k]);
             if (x.f + x.b <= limit) join(i, u, k, e, exit, x);
           }
       }
@@ -321,7 +321,7 @@ class Proof {
     return it != rest_.end() && std::get<0>(it->first) == i && std::get<1>(it->first) == u;
   }
 
-  void join(int i, int u, int k, int e, int exit, const Times& x) {
+  void join(int i, int u, int k, int e, int exit, const StageDurations& x) {
     auto& front = rest_[std::tuple{i, u, k}];
     --labels_left_;
     if (i + 1 == stages_) return keep(front, prepend(in_, i, x, {}, {}));

@@ -11,7 +11,7 @@ namespace tern {
 namespace {
 
 // A linear expression, each name once; written eight terms to a line, since LP readers limit lines.
-struct Sum {
+struct LinearSum {
   std::map<std::string, int64_t> terms;
   void add(int64_t factor, const std::string& name) {
     if (factor != 0) terms[name] += factor;
@@ -40,7 +40,7 @@ class Writer {
     link_.resize(std::max(0, stages_ - 1));
     for (auto& tier : bytes_) tier.resize(stages_);
     arcs();
-    Sum objective;
+    LinearSum objective;
     for (int i = 0; i < stages_; ++i) {
       objective.add(1, fmt::format("f{}", i));
       objective.add(1, fmt::format("b{}", i));
@@ -57,7 +57,7 @@ class Writer {
       at_least(text, fmt::format("b{}", i), host_backward_[i]);
       text += fmt::format(" t{0}: T - f{0} - b{0} >= 0\n", i);
       for (int t = 0; t < kTiers; ++t)
-        if (Sum& s = bytes_[t][i]; !s.terms.empty()) {
+        if (LinearSum& s = bytes_[t][i]; !s.terms.empty()) {
           if (t == 0) s.add(1, fmt::format("m{}", i));
           text += fmt::format(" c{}_{}:{} <= {}\n", i, t, s.text(), in_.capacity[i][t]);
         }
@@ -73,8 +73,8 @@ class Writer {
   }
 
  private:
-  void at_least(std::string& text, const std::string& name, const Sum& sum) {
-    Sum row;
+  void at_least(std::string& text, const std::string& name, const LinearSum& sum) {
+    LinearSum row;
     row.add(1, name);
     for (const auto& [x, factor] : sum.terms) row.add(-factor, x);
     text += fmt::format(" r{}:{} >= 0\n", rows_++, row.text());
@@ -141,9 +141,9 @@ class Writer {
   const int layers_, stages_;
   int rows_ = 0;
   std::vector<std::string> names_, transient_;
-  std::map<std::string, Sum> balance_;
-  std::vector<Sum> forward_, backward_, host_forward_, host_backward_, link_;
-  std::array<std::vector<Sum>, kTiers> bytes_;
+  std::map<std::string, LinearSum> balance_;
+  std::vector<LinearSum> forward_, backward_, host_forward_, host_backward_, link_;
+  std::array<std::vector<LinearSum>, kTiers> bytes_;
 };
 
 }  // namespace

@@ -32,7 +32,7 @@ struct OuterOutcome {
   double seconds = 0;
   PoolFamily pool;
 };
-/// Fills the answer's plan, shape and times. If look_around finds a faster plan, the faster plan replaces the best one.
+/// Fills the answer's plan, shape and times. If look_around (around_plan_impl.h) finds a faster plan, it becomes the answer's plan.
 void make_plan(const SpaceOfChoices&, const Cluster&, const PlanRequest&, OuterOutcome, PlanAnswer&);
 /// "rtx3090 × 2, rtx4080m × 1": the number of stages on each type of node; types in the order of their first stages.
 std::string nodes_of(const SpaceOfChoices&, const Candidate&);

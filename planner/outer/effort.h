@@ -17,7 +17,7 @@ struct EffortLimits {
   double seconds;        // of `tern plan` without --max-seconds; the library's requests have no limit of their own
   int64_t memory_bytes;  // that the whole process may take on one thread
   int64_t label_bytes;   // of all partial plans that are in memory at the same time
-  int64_t labels;        // of one round of a search; the same in every pass over the open choices
+  int64_t labels;        // partial plans in one round of one search
   std::array<int64_t, 3> simulations;  // of one search in the first, second, third pass over open choices; −1: no pass
   int relaxation_rounds;
   int64_t operations;  // that the local improvement of one plan may simulate

@@ -20,9 +20,9 @@ UniformPlan uniform_plan(const SpaceOfChoices&, const Candidate&, const BuiltIns
 UniformPlan first_fit(const SpaceOfChoices&, const Candidate&, BuiltInstance&, int64_t& left);
 /// A plan over unlike devices: each stage takes layers until the stage's share of the time or of the memory is used up.
 UniformPlan mixed_plan(const SpaceOfChoices&, const Candidate&, const BuiltInstance&);
-/// Gives every layer the fastest strategy. If a device lacks bytes, layer after layer takes a strategy of fewer bytes.
-/// Tries layers spread evenly by time; with several chunks also, chunk by chunk, equally many layers on each device (or
-/// one fewer). found is false if no plan with a makespan below `upper_bound` fits.
+/// Over unlike devices: mixed_plan. Otherwise every layer has the fastest strategy; if a device lacks bytes, layer after layer takes a
+/// strategy of fewer bytes. Stages are cut so that times are even and, with several chunks, also so that numbers of layers are even.
+/// found is false if no such plan with a makespan below `upper_bound` fits.
 UniformPlan repaired_plan(const SpaceOfChoices&, const Candidate&, const BuiltInstance&, int64_t upper_bound);
 /// A plan of layers=even. If no plan fits: the fewest bytes that an assignment lacks, and where the bytes are missing.
 struct EvenPlan {

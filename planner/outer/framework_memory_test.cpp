@@ -8,6 +8,7 @@
 
 #include "base/io.h"
 #include "base/rng.h"
+#include "base/source_dir_testing.h"
 #include "base/text.h"
 #include "formats/hf/config.h"
 #include "hardware/cluster.h"
@@ -228,31 +229,31 @@ double counted(const TitanRun& r) {
                      {});
 }
 
-struct Row {
+struct MemoryRow {
   std::string id;
   double published, ours;
   bool within;
 };
-std::vector<Row> rows() {
-  std::vector<Row> all;
+std::vector<MemoryRow> rows() {
+  std::vector<MemoryRow> all;
   for (const Run& r : megatron_runs()) all.push_back({r.id, r.published, counted(r), r.within});
   for (const TitanRun& r : kTitanRuns) all.push_back({r.id, r.published, counted(r), r.within});
   return all;
 }
-std::string row_of(const Row& r) {
+std::string row_of(const MemoryRow& r) {
   return fmt::format("| {:.4g} | {:.4g} | {:+.1f} % |", r.published, r.ours, 100 * (r.ours / r.published - 1));
 }
 
 TEST(FrameworkMemory, MeasuredRunsAreWithinTenPercentUnderTheirOwnBytes) {
-  for (const Row& r : rows()) EXPECT_EQ(std::abs(r.ours / r.published - 1) <= 0.1, r.within) << r.id << row_of(r);
+  for (const MemoryRow& r : rows()) EXPECT_EQ(std::abs(r.ours / r.published - 1) <= 0.1, r.within) << r.id << row_of(r);
 }
 
 TEST(FrameworkMemory, ThePageHasTheseNumbers) {
-  const std::string page = real_io().read(TERN_SOURCE_DIR "/docs/framework-memory.md");
+  const std::string page = real_io().read(source_dir() + "/docs/framework-memory.md");
   size_t lines = 0;
   for (const std::string_view line : split(page, '\n')) lines += line.starts_with("| F");
   EXPECT_EQ(lines, rows().size());
-  for (const Row& r : rows()) {
+  for (const MemoryRow& r : rows()) {
     const std::string want = row_of(r), key = fmt::format("| {} |", r.id);
     bool found = false;
     for (const std::string_view line : split(page, '\n'))

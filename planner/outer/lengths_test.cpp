@@ -1,6 +1,7 @@
 // Plans for sequences of unlike length: the search, the file and the audit beside those of one length.
 #include <gtest/gtest.h>
 
+#include "base/source_dir_testing.h"
 #include "plan/cost_model.h"
 #include "plan/job_windows.h"
 #include "plan/pinned.h"
@@ -17,11 +18,11 @@
 namespace tern {
 namespace {
 
-struct Case {
+struct LengthsCase {
   ModelSpec spec = *preset_model("llama-3-8b");
-  Cluster cluster = read_cluster(TERN_SOURCE_DIR "/examples/hardware/h100-node.toml");
+  Cluster cluster = read_cluster(source_dir() + "/examples/hardware/h100-node.toml");
   PlanRequest request{.model = "llama-3-8b", .job = {.batch = 16, .seq = 8192}};
-  Case() {
+  LengthsCase() {
     request.space.states = request.space.activations = {Tier::device};
     request.space.max_tensor = 2, request.space.max_context = 1;
     request.space.schedules = {PipelineSchedule::one_f_one_b};
@@ -41,7 +42,7 @@ struct Case {
 const std::vector<LengthCount> kMixed{{37, 400}, {700, 80}, {5000, 9}, {60000, 1}};
 
 TEST(PlanModelLengths, LengthsEqualToSeqGiveThePlanWithoutThem) {
-  Case c;
+  LengthsCase c;
   const Plan without = c.plan();
   for (const Batching b : {Batching::packed, Batching::padded}) {
     c.set_lengths({{8192, 77}}, b);
@@ -54,7 +55,7 @@ TEST(PlanModelLengths, LengthsEqualToSeqGiveThePlanWithoutThem) {
 }
 
 TEST(PlanModelLengths, ShorterSequencesCostLessAndMemoryIsThatOfAnyWindow) {
-  Case c;
+  LengthsCase c;
   c.request.space =
       pin(c.request.space, parse_pinned("tp=2,dp=4,pp=1,micro-batch=1,zero=1,recompute=full,layers=even"));
   const Plan whole = c.plan();
@@ -79,7 +80,7 @@ TEST(PlanModelLengths, ShorterSequencesCostLessAndMemoryIsThatOfAnyWindow) {
 // Attention of a rank costs by its pairs: what a unit takes beyond no attention at all follows their mean times the
 // slowest rank's share.
 TEST(PlanModelLengths, AttentionIsPricedByTheSlowestRanksPairs) {
-  Case c;
+  LengthsCase c;
   const Machine m = machine_of(c.cluster, 0);
   const AttentionSpec& a = *attention_of(c.spec.units[1]);
   const auto backward = [&](const TrainJob& job, int64_t data, int zero) {
@@ -107,11 +108,11 @@ TEST(PlanModelLengths, AttentionIsPricedByTheSlowestRanksPairs) {
 }
 
 TEST(PlanModelLengths, TheFileIsJudgedWithTheSameLengthsAndNoOthers) {
-  Case c;
+  LengthsCase c;
   c.set_lengths(kMixed);
   Plan plan = c.plan();
   EXPECT_LE(work_bound(c.spec, c.cluster, c.request.job), plan.step_ps);
-  EXPECT_LT(work_bound(c.spec, c.cluster, c.request.job), work_bound(c.spec, c.cluster, Case().request.job));
+  EXPECT_LT(work_bound(c.spec, c.cluster, c.request.job), work_bound(c.spec, c.cluster, LengthsCase().request.job));
   plan.bound_ps = audit_plan(c.spec, c.cluster, c.request, plan).proven_ps;
   const Plan read = parse_plan(plan_json(plan), "p");
   EXPECT_EQ(read, plan);

@@ -14,18 +14,19 @@
 namespace tern {
 namespace {
 
-struct Question {
+struct OptimumQuestion {
   ModelSpec spec;
   Cluster cluster;
   PlanRequest request;
 };
 
 // V shapes in every second, where answers come from a restricted family.
-Question question_of(int seed) {
+OptimumQuestion question_of(int seed) {
   const auto draw = [&](int64_t most, uint64_t what) {
     return static_cast<int64_t>(random_u64({.seed = static_cast<uint64_t>(seed)}, what) % static_cast<uint64_t>(most));
   };
-  Question q{small_model(6 + draw(9, 1)), small_cluster(int64_t{1} << (1 + draw(3, 2)), (6 + draw(20, 3)) * kGB), {}};
+  OptimumQuestion q{
+      small_model(6 + draw(9, 1)), small_cluster(int64_t{1} << (1 + draw(3, 2)), (6 + draw(20, 3)) * kGB), {}};
   q.request = {.model = "small", .job = {.batch = 8 << draw(3, 4), .seq = 1024 << draw(3, 5)}};
   SearchSpace& s = q.request.space;
   s.states = s.activations = {Tier::device};
@@ -35,7 +36,7 @@ Question question_of(int seed) {
 }
 
 // The instance of a plan's choice and its assignment, layers and strategies as the plan's file has them.
-std::pair<Instance, Assignment> instance_of(const Question& q, const Plan& p) {
+std::pair<Instance, Assignment> instance_of(const OptimumQuestion& q, const Plan& p) {
   const Machine m = machine_of(q.cluster, 0);
   const OuterChoice& c = p.choice;
   const LayerCosts costs(q.spec, q.request.job, m, c.mesh, c.micro_batch);
@@ -72,7 +73,7 @@ TEST(LocalOptimumSlow, NoMoveOfASingleLayerImprovesAReturnedPlan) {
   int found = 0, v_shaped = 0;
   for (int seed = 0; found < plans; ++seed) {
     ASSERT_LT(seed, 4 * plans);
-    const Question q = question_of(seed);
+    const OptimumQuestion q = question_of(seed);
     PlanRequest request = q.request;
     request.effort = SearchEffort::quick;
     const PlanAnswer a = plan_model(q.spec, q.cluster, request);

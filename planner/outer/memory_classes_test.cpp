@@ -9,6 +9,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/source_dir_testing.h"
 #include "planner/outer/plan_model.h"
 #include "planner/outer/twin_test.h"
 #include "spec/recompute.h"
@@ -79,7 +80,7 @@ TEST(PlannedMemory, WhatIsOffloadedLiesOnItsTierAndShardsDivide) {
 
 // Where stages lie on unlike nodes each has the costs of its own type.
 TEST(PlannedMemory, SumUpOverUnlikeNodesToo) {
-  const Cluster desk = read_cluster(TERN_SOURCE_DIR "/examples/hardware/mixed-desk.toml");
+  const Cluster desk = read_cluster(source_dir() + "/examples/hardware/mixed-desk.toml");
   PlanRequest r = request_of(PipelineSchedule::one_f_one_b, 8);
   r.job.seq = 512, r.space.max_micro_batch = 2;
   const PlanAnswer a = plan_model(*preset_model("gpt2"), desk, r);

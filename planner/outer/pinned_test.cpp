@@ -13,11 +13,11 @@
 namespace tern {
 namespace {
 
-struct Question {
+struct PinnedQuestion {
   ModelSpec spec = small_model(2);
   Cluster cluster = small_cluster(4, 6 * kGB);
   PlanRequest request{.model = "small"};
-  Question() {
+  PinnedQuestion() {
     request.job = {.batch = 4, .seq = 4096};
     request.space.schedules = {PipelineSchedule::one_f_one_b, PipelineSchedule::gpipe, PipelineSchedule::interleaved};
     request.space.max_chunks = 2;
@@ -36,7 +36,7 @@ bool has(const PinnedAxes& p, const OuterChoice& c) {
 }
 
 // One strategy for all, blocks in equal numbers.
-void try_even(const Question& q, const Instance& in, const OuterChoice& c, Best& best) {
+void try_even(const PinnedQuestion& q, const Instance& in, const OuterChoice& c, Best& best) {
   const std::vector<Layer> layers = layers_of(q.spec);
   const int V = c.num_stages * c.chunks_per_stage, blocks = static_cast<int>(layers.size()) - 2;
   if (blocks % V) return;
@@ -53,7 +53,7 @@ void try_even(const Question& q, const Instance& in, const OuterChoice& c, Best&
 
 TEST(PinnedSearch, APinThatSaysNothingOfThePlanIsSaid) {
   const auto said = [](const char* pins) {
-    Question q;
+    PinnedQuestion q;
     q.request.space = pin(q.request.space, parse_pinned(pins));
     const PlanAnswer a = plan_model(q.spec, q.cluster, q.request);
     EXPECT_TRUE(a.found) << pins;
@@ -68,7 +68,7 @@ TEST(PinnedSearch, APinThatSaysNothingOfThePlanIsSaid) {
 }
 
 TEST(PinnedSearch, EqualsPlainLoopsOverTheChoicesThatAreLeft) {
-  const Question q;
+  const PinnedQuestion q;
   const int64_t free = plan_model(q.spec, q.cluster, q.request).plan.step_ps;
   int differ = 0;
   for (const char* text : {"tp=2", "pp=2,schedule=gpipe", "dp=4", "micro-batches=2,tp=1", "cp=2", "cp=2,cp-by=ring",
@@ -99,7 +99,7 @@ TEST(PinnedSearch, EqualsPlainLoopsOverTheChoicesThatAreLeft) {
 }
 
 TEST(PinnedSearch, AllPinnedPricesOneConfiguration) {
-  Question q;
+  PinnedQuestion q;
   q.request.space = pin(q.request.space, parse_pinned("tp=2,cp=1,dp=1,pp=2,chunks=1,schedule=1f1b,micro-batch=2,zero=3,"
                                                       "recompute=full,states=device,activations=device,layers=even"));
   const PlanAnswer a = plan_model(q.spec, q.cluster, q.request);
@@ -108,12 +108,12 @@ TEST(PinnedSearch, AllPinnedPricesOneConfiguration) {
   EXPECT_EQ(a.plan.bound_ps, a.plan.step_ps);
   for (const PlannedLayers& l : a.plan.layers) EXPECT_EQ(to_string(l.strategy), "zero 3, recompute full");
   PlanRequest other = q.request;
-  other.space = pin(Question().request.space, parse_pinned("tp=2,zero=0"));
+  other.space = pin(PinnedQuestion().request.space, parse_pinned("tp=2,zero=0"));
   EXPECT_EQ(audit_plan(q.spec, q.cluster, other, a.plan).verdict, Verdict::rejected) << "outside the space";
 }
 
 TEST(PinnedSearch, APlanWhoseLayersLieUnevenlyIsNotInAnEvenSpace) {
-  Question q;
+  PinnedQuestion q;
   q.request.space = pin(q.request.space, parse_pinned("pp=2,layers=even"));
   const PlanAnswer a = plan_model(q.spec, q.cluster, q.request);
   ASSERT_TRUE(a.found);
@@ -125,7 +125,7 @@ TEST(PinnedSearch, APlanWhoseLayersLieUnevenlyIsNotInAnEvenSpace) {
 }
 
 TEST(PinnedSearch, WhatCannotBeNamesTheLimitItBreaks) {
-  const Question q;
+  const PinnedQuestion q;
   for (const auto& [pins, words] : std::vector<std::pair<const char*, const char*>>{
            {"tp=3", "tensor 3: does not divide 32 heads"},
            {"dp=3", "data 3 × micro-batch 1: does not divide a batch of 4"},
@@ -151,7 +151,7 @@ TEST(PinnedSearch, WhatCannotBeNamesTheLimitItBreaks) {
 }
 
 TEST(PinnedSearch, WhatDoesNotFitSaysHowMuchIsMissing) {
-  Question q;
+  PinnedQuestion q;
   q.cluster = small_cluster(4, 1 * kGB);
   q.request.space = pin(q.request.space, parse_pinned("tp=1,dp=4,pp=1,zero=0,recompute=none,layers=even"));
   const PlanAnswer a = plan_model(q.spec, q.cluster, q.request);

@@ -18,7 +18,7 @@ namespace tern {
 
 /// The question.
 struct PoolProblem {
-  std::vector<int> devices;  // for each type: how many stages its devices are enough for
+  std::vector<int> devices;  // of each type; here a device is what runs one stage: a whole tensor group
   int pipelines = 1;         // exactly so many; makespans of `solve` include the time to sum their gradients
   int num_micro = 1;         // of all pipelines together; each pipeline does one at least
   /// A lower bound: no pipeline that uses uses[t] devices of each type t does m micro-batches in less time.

@@ -5,6 +5,7 @@
 #include <chrono>
 
 #include "base/error.h"
+#include "base/source_dir_testing.h"
 #include "plan/legality.h"
 #include "plan/plan_file.h"
 #include "planner/instance/price.h"
@@ -209,7 +210,7 @@ TEST(PlanLimitsSlow, WorkAtThePeakIsBelowEveryPlan) {
 
 TEST(PlanLimitsSlow, ChoicesThatWereNotEnumeratedAreBoundedByTheWork) {
   const ModelSpec spec = *preset_model("llama-2-7b");
-  const Cluster cluster = read_cluster(TERN_SOURCE_DIR "/examples/hardware/h100-16384.toml");
+  const Cluster cluster = read_cluster(source_dir() + "/examples/hardware/h100-16384.toml");
   PlanRequest request{.model = "x", .job = {.batch = 2048, .seq = 4096}};
   request.seconds = 2;  // a busy machine too finds a plan within the gap below
   const PlanAnswer a = plan_model(spec, cluster, request);

@@ -69,7 +69,7 @@ struct PlanAnswer {
 
 /// Finds the plan of least makespan (run_pipeline's) in the space; of plans with equal makespan the one found first
 /// (docs/architecture.md has the order of the search). A pipeline's stages may lie on nodes of several types, with one mesh for all.
-/// Plan::restrictions says what was left out. Order: the same bytes whatever `threads`, unless `seconds` or `stop` ended it. Errors: usage, if no
+/// Plan::restrictions says what was left out. The answer does not depend on `threads`, unless `seconds` or `stop` ended the search. Errors: usage, if no
 /// choice is legal (names the broken rules, or the pins that no choice has), if the space has no strategy that its
 /// framework runs, or if every step may exceed kMostStepPs (names the cluster's file).
 PlanAnswer plan_model(const ModelSpec&, const Cluster&, const PlanRequest&);

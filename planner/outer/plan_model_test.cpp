@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/rng.h"
+#include "base/source_dir_testing.h"
 #include "plan/cost_model.h"
 #include "plan/legality.h"
 #include "plan/plan_file.h"
@@ -24,7 +25,7 @@
 namespace tern {
 namespace {
 
-struct Case {
+struct PlanModelCase {
   const char* name;
   int64_t layers, devices, batch, seq, memory;
   std::vector<PipelineSchedule> schedules;
@@ -37,7 +38,7 @@ struct Case {
 const Tier kDevice = Tier::device, kHost = Tier::host;
 
 TEST(PlanModel, EqualsPlainLoopsOverEverything) {
-  const std::vector<Case> cases{
+  const std::vector<PlanModelCase> cases{
       {"roomy",
        1,
        4,
@@ -117,7 +118,7 @@ TEST(PlanModel, EqualsPlainLoopsOverEverything) {
        {kDevice},
        {kDevice}},
   };
-  for (const Case& c : cases) {
+  for (const PlanModelCase& c : cases) {
     const ModelSpec spec = small_model(c.layers, c.tied ? "gpt2" : "llama-2-7b");
     const Cluster cluster = small_cluster(c.devices, c.memory);
     PlanRequest request{.model = c.name, .job = {.batch = c.batch, .seq = c.seq}};
@@ -335,7 +336,7 @@ TEST(PlanModelSlow, MixturesAndEncodersHavePlans) {
   request.space.schedules = {PipelineSchedule::one_f_one_b};
   request.space.states = request.space.activations = {Tier::device};
   request.space.ulysses = false, request.space.max_stages = 4, request.seconds = 5;
-  Cluster cluster = read_cluster(TERN_SOURCE_DIR "/examples/hardware/h100-16384.toml");
+  Cluster cluster = read_cluster(source_dir() + "/examples/hardware/h100-16384.toml");
   cluster.groups[0].count = 4;
   const PlanAnswer moe = plan_model(*preset_model("mixtral-8x7b"), cluster, request);
   ASSERT_TRUE(moe.found);

@@ -23,7 +23,7 @@ struct PlanQuestion {
   ModelSpec spec;
   Cluster cluster;
   PlanRequest request;           // job, space with its pinned axes, limits
-  std::vector<int64_t> batches;  // sequences per step, rising; of several, the one with most tokens/s is planned
+  std::vector<int64_t> batches;  // values of TrainJob::batch, rising; the one with most tokens/s is planned
   // What follows from the plan.
   std::optional<RunTerms> run;  // if set: the time and cost of a whole run are asked
   bool what_if = false;         // whether shadow prices are asked (planner/words/shadow_prices.h)

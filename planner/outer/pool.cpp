@@ -21,8 +21,8 @@ namespace {
 constexpr int64_t kMostGroups = 16;  // of devices, in the pool
 constexpr int kMostPipelines = 4;
 constexpr int64_t kMostMicro = 512;
-constexpr size_t kMostOrders = 24;
-constexpr int kRounds = 24;
+constexpr size_t kMostPoolOrders = 24;
+constexpr int kPoolRounds = 24;
 constexpr int64_t kLabels = 100'000, kSimulations = 50;
 
 // A machine whose replicas' gradients always cross the network, at the pace of the slowest node of the pool.
@@ -81,7 +81,7 @@ class PoolOf {
     const int stages = std::accumulate(uses.begin(), uses.end(), 0);
     const std::vector<int64_t> room(uses.begin(), uses.end());
     PoolProblem::Solved best{kNever, kNever};
-    auto [orders, complete] = orders_of(stages, room, kMostOrders);
+    auto [orders, complete] = orders_of(stages, room, kMostPoolOrders);
     if (std::count(uses.begin(), uses.end(), stages))  // one machine alone
       orders = {std::vector<int>(static_cast<size_t>(stages),
                                  static_cast<int>(std::find(uses.begin(), uses.end(), stages) - uses.begin()))},
@@ -95,7 +95,7 @@ class PoolOf {
       }
       SearchOptions options{
           .upper_bound = std::min(upper, best.makespan), .simulations = kSimulations, .labels = kLabels};
-      const CutBound cut = cut_bound(make_chain(in, Objective::simulated), options.upper_bound, kRounds);
+      const CutBound cut = cut_bound(make_chain(in, Objective::simulated), options.upper_bound, kPoolRounds);
       const SearchResult r =
           cut.bound < options.upper_bound ? search(in, options) : SearchResult{.bound_ps = cut.bound};
       best.bound = std::min(best.bound, r.infeasible ? kNever : std::max(r.bound_ps, cut.bound));

@@ -28,7 +28,7 @@
 namespace tern {
 namespace {
 
-std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
+std::string rough_percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
 
 // The best plan of the outcome's choice if memory had no end.
 UniformPlan plan_with_room(const SpaceOfChoices& space, const Instance& instance, const OuterOutcome& out,
@@ -48,14 +48,14 @@ std::string binding(const Instance& instance, const UniformPlan& with_room, cons
     const Priced faster = price(instance, with_room.assignment);
     return fmt::format("{} memory: with {} more (rank {}) this mesh would take {} less", name_of(faster.tier),
                        format_bytes(faster.missing_bytes), faster.device,
-                       percent(1 - static_cast<double>(with_room.makespan) / static_cast<double>(out.makespan)));
+                       rough_percent(1 - static_cast<double>(with_room.makespan) / static_cast<double>(out.makespan)));
   }
   const auto busiest = std::max_element(run.busy.begin(), run.busy.end());
   const double busy = static_cast<double>(*busiest) / static_cast<double>(out.makespan);
   return fmt::format(
       "compute and communication of rank {}, busy {} of the step; with more memory no faster plan of this mesh was "
       "found",
-      busiest - run.busy.begin(), percent(busy));
+      busiest - run.busy.begin(), rough_percent(busy));
 }
 
 // What looking around the best plan gives. Whatever is found that is faster is the plan then, and is looked around.

@@ -6,6 +6,7 @@
 #include <limits>
 #include <vector>
 
+#include "base/source_dir_testing.h"
 #include "plan/cost_model.h"
 #include "plan/legality.h"
 #include "planner/instance/price.h"
@@ -27,7 +28,7 @@ inline ModelSpec small_model(int64_t layers, const char* preset = "llama-2-7b") 
 }
 
 inline Cluster small_cluster(int64_t devices, int64_t memory_bytes) {
-  Cluster c = read_cluster(TERN_SOURCE_DIR "/examples/hardware/h100-node.toml");
+  Cluster c = read_cluster(source_dir() + "/examples/hardware/h100-node.toml");
   c.nodes[0].num_devices = c.nodes[0].link.devices = devices;
   c.devices[0].memory_bytes = memory_bytes + c.devices[0].reserved_bytes;
   return c;

@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "base/units.h"
 #include "plan/window_mix.h"
+#include "planner/words/plan_text.h"
 #include "spec/attended_pairs.h"
 #include "spec/unit_cost.h"
 
@@ -15,8 +16,6 @@ namespace tern {
 namespace {
 
 constexpr double kMost = 0.99;
-
-std::string percent(double share) { return fmt::format("{:.2f} %", 100 * share); }
 
 // Kinds of attention that differ in their pairs, as they first occur.
 std::vector<AttentionSpec> kinds_of(const ModelSpec& spec) {
@@ -126,18 +125,18 @@ std::string lengths_words(const ModelSpec& spec, const Plan& p) {
   line("real", fmt::format("{} real tokens/s, {} with padding: {} of the windows is padding, {} of all tokens are cut "
                            "away{}",
                            format_count(p.tokens_per_second()), format_count(p.window_tokens_per_second()),
-                           percent(1 - real), percent(mix.cut_tokens(seq)),
+                           percent_words(1 - real), percent_words(mix.cut_tokens(seq)),
                            packed ? fmt::format("; {} of the sequences lie in more than one window",
-                                                percent(mix.split_sequences(seq)))
+                                                percent_words(mix.split_sequences(seq)))
                                   : ""));
   const std::vector<AttentionSpec> kinds = kinds_of(spec);
   for (const AttentionSpec& a : kinds) {
     const auto whole = static_cast<double>(attended_pairs(a, seq));
     line("pairs", fmt::format("{} are computed in a window on average, {} of what one sequence of {} has, at most {}; "
                               "{} of them are real{}",
-                              format_count(mix.pairs(a, seq)), percent(mix.pairs(a, seq) / whole),
+                              format_count(mix.pairs(a, seq)), percent_words(mix.pairs(a, seq) / whole),
                               format_with_commas(seq), format_count(static_cast<double>(mix.most_pairs(a, seq))),
-                              percent(mix.real_pairs(a, seq) / mix.pairs(a, seq)),
+                              percent_words(mix.real_pairs(a, seq) / mix.pairs(a, seq)),
                               kinds.size() > 1 ? fmt::format(" ({})", name_of(a)) : ""));
     if (p.choice.mesh.data == 1 || !packed) continue;
     for (const Wait& w : waits_of(p)) {

@@ -12,8 +12,6 @@
 namespace tern {
 namespace {
 
-std::string percent(double share) { return fmt::format("{:.2f} %", 100 * share); }
-
 std::string layers_text(const Plan& p) {
   std::string text = "\nlayers\n";
   for (const PlannedLayers& l : p.layers)
@@ -108,9 +106,9 @@ std::string facts_text(const Plan& p, const Cluster& cluster, const PlanTextOpti
                                cluster.groups.size() > 1 ? ", on " + p.node : ""));
   line("plan", to_string(p.choice));
   line("layers", strategies_text(p));
-  line("step",
-       fmt::format("{}, {} {}tokens/s, {} of the devices' peak for the model's own work", step_words(p.step_ps),
-                   format_count(p.tokens_per_second()), p.job.lengths.given() ? "real " : "", percent(p.flops_share)));
+  line("step", fmt::format("{}, {} {}tokens/s, {} of the devices' peak for the model's own work", step_words(p.step_ps),
+                           format_count(p.tokens_per_second()), p.job.lengths.given() ? "real " : "",
+                           percent_words(p.flops_share)));
   if (!options.uncalibrated.empty()) line("", options.uncalibrated);
   if (p.error) line("error bar", error_bar_words(*p.error));
   line("memory", fullest_text(p));
@@ -125,7 +123,7 @@ std::string facts_text(const Plan& p, const Cluster& cluster, const PlanTextOpti
   const auto limits = static_cast<int64_t>(p.restrictions.size());
   line("proof",
        fmt::format("no choice is faster than {}: simulator gap {}, model gap {}{}", step_words(p.bound_ps),
-                   percent(p.simulator_gap()), percent(p.model_gap()),
+                   percent_words(p.simulator_gap()), percent_words(p.model_gap()),
                    options.details || limits == 0 ? "" : fmt::format("; within {}", counted(limits, "limit"))));
   if (options.details) return text;
   for (const std::string& note : options.notes) line("within", note);
@@ -164,6 +162,8 @@ std::string rivals_text(const Plan& p) {
 }
 
 }  // namespace
+
+std::string percent_words(double share) { return fmt::format("{:.2f} %", 100 * share); }
 
 std::array<int64_t, 5> memory_parts(const PlannedMemory& m) {
   return {m.weights, m.gradients, m.optimizer, m.activations, m.buffers};

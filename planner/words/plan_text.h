@@ -20,6 +20,8 @@ inline constexpr std::string_view kMemoryWords =
 
 /// The choice of the family's plan. If no plan of the family was seen: whether the family's bound excludes a faster one.
 std::string rival_words(const Plan&, const PlannedFamily&);
+/// "12.34 %" of a share of 0.1234.
+std::string percent_words(double share);
 /// A step's time with four significant digits, since a plan and its bound often agree in two.
 std::string step_words(int64_t ps);
 /// "its Program of 1,234 instructions takes the same time, instruction by instruction", or how much more or less.

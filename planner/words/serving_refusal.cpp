@@ -10,7 +10,7 @@
 namespace tern {
 namespace {
 
-constexpr size_t kMostAdvice = 4;
+constexpr size_t kMostServingAdvice = 4;
 
 // What near the request would do, the least intrusive first.
 std::vector<std::string> advice(const ServingQuestion& q) {
@@ -19,7 +19,7 @@ std::vector<std::string> advice(const ServingQuestion& q) {
   const InferenceJob& job = q.job;
   std::vector<std::string> out;
   const auto attempt = [&](const std::string& words, const InferenceJob& changed, const Cluster& machines) {
-    if (out.size() >= kMostAdvice || !plan_serving(spec, machines, changed).found) return false;
+    if (out.size() >= kMostServingAdvice || !plan_serving(spec, machines, changed).found) return false;
     out.push_back(words);
     return true;
   };
@@ -57,7 +57,7 @@ std::vector<std::string> advice(const ServingQuestion& q) {
     const int64_t middle = some + (too_many - some) / 2;
     (serves(middle) ? some : too_many) = middle;
   }
-  if (some > 0 && out.size() < kMostAdvice) out.push_back(fmt::format("--users {}", some));
+  if (some > 0 && out.size() < kMostServingAdvice) out.push_back(fmt::format("--users {}", some));
   for (InferenceJob j = job; !j.lengths && j.prompt >= 64;) {
     j.prompt /= 2;
     if (attempt(fmt::format("--prompt-tokens {}", j.prompt), j, cluster)) break;

@@ -6,11 +6,10 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "tests/e2e/in_folder_testing.h"
+#include "tests/e2e/novels_testing.h"
 
 namespace tern {
 namespace {
-
-const std::string kModel = TERN_SOURCE_DIR "/examples/novels-6m";
 
 class AdaptStreamSlow : public InFolder<AdaptStreamSlow> {
  protected:
@@ -28,7 +27,7 @@ class AdaptStreamSlow : public InFolder<AdaptStreamSlow> {
           "[[task]]\nname = \"sums\"\ndata = \"sums.txt\"\ntest = \"sums.txt\"\nsteps = 3\n");
   }
   static std::string learn(const std::string& method, const std::string& output) {
-    return "adapt " + kModel + " --stream tasks.toml --method " + method + " --output " + output +
+    return "adapt " + kNovels + " --stream tasks.toml --method " + method + " --output " + output +
            " --rank 2 --seq 32 --batch 2 --steps 4 --schedule constant --warmup-steps 0 --learning-rate 3e-3"
            " --eval-batches 2 --checkpoint-every 1 --statistics-windows 8";
   }
@@ -80,14 +79,14 @@ TEST_F(AdaptStreamSlow, KilledWithGatesItEndsWithTheSameBits) {
     EXPECT_TRUE(file(std::string("gates-parts") + same) == file(std::string("gates-whole") + same)) << same;
   // What was learned is used where there is no answer to write, too.
   const auto judged = [&](const std::string& rest) {
-    const Outcome eval = tern("eval " + kModel + " --json" + rest + " 2>errors");
+    const Outcome eval = tern("eval " + kNovels + " --json" + rest + " 2>errors");
     EXPECT_EQ(eval.code, 0) << file("errors");
     return parse_json(eval.text, "out");
   };
   const std::string text = " --data log.txt --window 32", gates = " --adapter gates-whole/02-sums/gated";
   const double with_gates = judged(text + gates)["perplexity"].get<double>();
   EXPECT_LT(with_gates, judged(text)["perplexity"].get<double>());
-  const Json compared = judged(text + gates + " --reference " + kModel);
+  const Json compared = judged(text + gates + " --reference " + kNovels);
   EXPECT_GT(compared["kl_divergence"].get<double>(), 0);
   EXPECT_NEAR(compared["perplexity"].get<double>(), with_gates, 1e-3 * with_gates);
   write("asked.jsonl",
@@ -97,7 +96,7 @@ TEST_F(AdaptStreamSlow, KilledWithGatesItEndsWithTheSameBits) {
 }
 
 TEST_F(AdaptStreamSlow, RefusesByName) {
-  expect_refusal(2, "adapt " + kModel + " --method inflora --data log.txt --output x",
+  expect_refusal(2, "adapt " + kNovels + " --method inflora --data log.txt --output x",
                  {"--method inflora", "--stream"});
   expect_refusal(2, learn("lora", "x"), {"--method lora", "--stream"});
   expect_refusal(2, learn("seqlora", "x") + " --energy 0.9", {"--energy", "seqlora"});
@@ -107,7 +106,7 @@ TEST_F(AdaptStreamSlow, RefusesByName) {
   expect_refusal(2, learn("gainlora", "x"), {"--gate-tokens 32", "--seq 32"});
   expect_refusal(2, learn("seqlora", "x") + " --eval-every 2", {"--eval-every", "--stream"});
   write("wrong.toml", "[[task]]\nname = \"a\"\ndata = \"log.txt\"\ntests = \"log.txt\"\n");
-  expect_refusal(4, "adapt " + kModel + " --method seqlora --stream wrong.toml --output x", {"wrong.toml", "test"});
+  expect_refusal(4, "adapt " + kNovels + " --method seqlora --stream wrong.toml --output x", {"wrong.toml", "test"});
 }
 
 }  // namespace

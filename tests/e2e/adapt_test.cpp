@@ -13,14 +13,14 @@
 #include "base/io.h"
 #include "base/json.h"
 #include "base/rng.h"
+#include "base/source_dir_testing.h"
 #include "formats/safetensors/safetensors.h"
 #include "tests/e2e/in_folder_testing.h"
+#include "tests/e2e/novels_testing.h"
 #include "tests/e2e/train_process.h"
 
 namespace tern {
 namespace {
-
-const std::string kModel = TERN_SOURCE_DIR "/examples/novels-6m";
 
 class Adapt : public InFolder<Adapt> {
  protected:
@@ -40,7 +40,7 @@ class Adapt : public InFolder<Adapt> {
   // Nats per token.
   static double loss_of(const std::string& eval) { return std::log(json(eval)["perplexity"].get<double>()); }
   static std::string train(const std::string& output, const std::string& rest) {
-    return "adapt " + kModel + " --data log.txt --output " + output +
+    return "adapt " + kNovels + " --data log.txt --output " + output +
            " --seq 32 --batch 4 --schedule constant --warmup-steps 0 --learning-rate 3e-3 " + rest;
   }
   static std::string file(const std::string& name) { return real_io().read(root_ + "/" + name); }
@@ -55,13 +55,13 @@ TEST_F(Adapt, LearnsInTheBytesForetoldAndMergesToTheSameLosses) {
   EXPECT_LT(8 * run["predicted_bytes"]["optimizer"].get<int64_t>(), run["predicted_bytes"]["weights"].get<int64_t>())
       << "of the adapter alone";
   EXPECT_TRUE(std::filesystem::exists(root_ + "/run/adapter/adapter_config.json"));
-  const std::string eval = "eval " + kModel + " --data log.txt --dtype f32";
+  const std::string eval = "eval " + kNovels + " --data log.txt --dtype f32";
   const double before = loss_of(eval), after = loss_of(eval + " --adapter run/adapter");
   EXPECT_LT(after, before - 0.3);
-  const Json merged = json("adapt merge " + kModel + " run/adapter --dtype f32 --output merged");
+  const Json merged = json("adapt merge " + kNovels + " run/adapter --dtype f32 --output merged");
   EXPECT_LT(merged["relative_error"].get<double>(), 1e-4);
   EXPECT_NEAR(loss_of("eval merged --data log.txt --dtype f32"), after, 1e-5);
-  EXPECT_EQ(json("generate " + kModel +
+  EXPECT_EQ(json("generate " + kNovels +
                  " --adapter run/adapter --prompt 'Log of' --max-tokens 8 --temperature 0 --dtype f32")["text"],
             json("generate merged --prompt 'Log of' --max-tokens 8 --temperature 0")["text"]);
 }
@@ -97,16 +97,16 @@ TEST_F(Adapt, TrainsTheTableAndTheHeadInTheBytesForetold) {
   EXPECT_GE(states(run) - states(plain), 2 * 4 * (4096 * 256 + 256));
   EXPECT_LE(states(run) - states(plain), 3 * 4 * (4096 * 256 + 256));
   EXPECT_EQ(parse_json(file("whole/adapter/adapter_config.json"), "config")["modules_to_save"].size(), 3u);
-  const std::string eval = "eval " + kModel + " --data log.txt --dtype f32";
+  const std::string eval = "eval " + kNovels + " --data log.txt --dtype f32";
   const double before = loss_of(eval), after = loss_of(eval + " --adapter whole/adapter");
   EXPECT_LT(after, before - 0.3);
   EXPECT_NE(after, loss_of(eval + " --adapter ranks/adapter"));
-  json("adapt merge " + kModel + " whole/adapter --dtype f32 --output whole-merged");
+  json("adapt merge " + kNovels + " whole/adapter --dtype f32 --output whole-merged");
   EXPECT_NEAR(loss_of("eval whole-merged --data log.txt --dtype f32"), after, 1e-5);
   expect_refusal(2, train("x", "--save-modules embed_tokens"), {"--save-modules embed_tokens", "lm_head"});
   expect_refusal(2, train("x", "--init pissa" + modules), {"--save-modules", "--init pissa"});
-  expect_refusal(2, "adapt " + kModel + " --method dpo --data pairs.jsonl --output x" + modules, {"--method dpo"});
-  expect_refusal(2, "adapt " + kModel + " --data log.txt --output x --begin whole/adapter", {"whole"});
+  expect_refusal(2, "adapt " + kNovels + " --method dpo --data pairs.jsonl --output x" + modules, {"--method dpo"});
+  expect_refusal(2, "adapt " + kNovels + " --data log.txt --output x --begin whole/adapter", {"whole"});
 }
 
 // DoRA and dropout: the bytes foretold, the same bits with recomputation, merged weights that give the adapter's losses, and beside
@@ -123,12 +123,12 @@ TEST_F(Adapt, LearnsLengthsOfRowsAndLeavesInputsOut) {
   const Json config = parse_json(file("dora/adapter/adapter_config.json"), "config");
   EXPECT_EQ(config["use_dora"], true);
   EXPECT_EQ(config["lora_dropout"], 0.1);
-  const std::string eval = "eval " + kModel + " --data log.txt --dtype f32 --max-tokens 500";
+  const std::string eval = "eval " + kNovels + " --data log.txt --dtype f32 --max-tokens 500";
   const double after = loss_of(eval + " --adapter dora/adapter");
   EXPECT_LT(after, loss_of(eval) - 0.2);
-  json("adapt merge " + kModel + " dora/adapter --dtype f32 --output dora-merged");
+  json("adapt merge " + kNovels + " dora/adapter --dtype f32 --output dora-merged");
   EXPECT_NEAR(loss_of("eval dora-merged --data log.txt --dtype f32 --max-tokens 500"), after, 1e-5);
-  json("quantize " + kModel + " --type q4_0 --table-type q4_0 --output dora.gguf");
+  json("quantize " + kNovels + " --type q4_0 --table-type q4_0 --output dora.gguf");
   json("export dora.gguf --dtype f32 --output dora-numbers");
   const std::string beside = " --data log.txt --seq 32 --batch 4 --steps 3 --method dora --multiply exact --output ";
   EXPECT_EQ(json("adapt dora.gguf" + beside + "dora-coded")["byte_mismatches"], 0);
@@ -141,11 +141,11 @@ TEST_F(Adapt, LearnsLengthsOfRowsAndLeavesInputsOut) {
 
 // Its file serves the model as it lies, though it learned beside what was left of it.
 TEST_F(Adapt, BeginsWithAPartOfTheWeights) {
-  const std::string eval = "eval " + kModel + " --data log.txt --dtype f32 --max-tokens 500";
+  const std::string eval = "eval " + kNovels + " --data log.txt --dtype f32 --max-tokens 500";
   const double before = loss_of(eval);
   for (const std::string init : {"pissa", "olora"}) {
     const std::string begin = "--init " + init + " --rank 4 --target v_proj,o_proj ";
-    json("adapt " + kModel + " --data log.txt --seq 32 --batch 4 --schedule constant --warmup-steps 0 --steps 1 " +
+    json("adapt " + kNovels + " --data log.txt --seq 32 --batch 4 --schedule constant --warmup-steps 0 --steps 1 " +
          begin + "--learning-rate 1e-12 --output " + init + "-begun");
     EXPECT_NEAR(loss_of(eval + " --adapter " + init + "-begun/adapter"), before, 1e-4);
     const Json run = json(train(init, begin + "--steps 12"));
@@ -153,10 +153,10 @@ TEST_F(Adapt, BeginsWithAPartOfTheWeights) {
     EXPECT_EQ(parse_json(file(init + "/adapter/adapter_config.json"), "config")["r"], 8);
     const double after = loss_of(eval + " --adapter " + init + "/adapter");
     EXPECT_LT(after, before - 0.3);
-    json("adapt merge " + kModel + " " + init + "/adapter --dtype f32 --output " + init + "-merged");
+    json("adapt merge " + kNovels + " " + init + "/adapter --dtype f32 --output " + init + "-merged");
     EXPECT_NEAR(loss_of("eval " + init + "-merged --data log.txt --dtype f32 --max-tokens 500"), after, 1e-5);
   }
-  json("quantize " + kModel + " --type q4_0 --table-type q4_0 --output begun.gguf");
+  json("quantize " + kNovels + " --type q4_0 --table-type q4_0 --output begun.gguf");
   expect_refusal(2, "adapt begun.gguf --data log.txt --output x --init pissa --seq 32", {"--init pissa", "codes"});
   expect_refusal(2, train("x", "--init olora --method dora"), {"--init olora", "dora"});
   expect_refusal(2, train("x", "--init orthogonal --rank 3"), {"--rank: 3"});
@@ -170,7 +170,7 @@ TEST_F(Adapt, GoesOnFromTheAdapterBesideLoftqsCodes) {
         R"({"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 4096, "hidden_size": 64,
  "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1,
  "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "tie_word_embeddings": true, "hidden_act": "silu"})");
-  json("train small --from-scratch --tokenizer " + kModel +
+  json("train small --from-scratch --tokenizer " + kNovels +
        " --data log.txt --output trained --seq 32 --batch 8 --steps 60 --learning-rate 5e-3");
   const std::string coding = "quantize trained/model --method loftq --table-type q8_0 ";
   const Json run = json(coding + "--type u2 --rank 4 --rounds 3 --output loftq");
@@ -197,9 +197,9 @@ TEST_F(Adapt, GoesOnFromTheAdapterBesideLoftqsCodes) {
 }
 
 TEST_F(Adapt, LearnsFromPairsOfAnswers) {
-  const std::string pairs = TERN_SOURCE_DIR "/tests/golden/dpo/pairs.jsonl";
+  const std::string pairs = source_dir() + "/tests/golden/dpo/pairs.jsonl";
   const auto on = [&](const std::string& output, const std::string& rest) {
-    return "adapt " + kModel + " --data " + pairs + " --output " + output +
+    return "adapt " + kNovels + " --data " + pairs + " --output " + output +
            " --method dpo --seq 48 --batch 4 --rank 4 --schedule constant --warmup-steps 0 --learning-rate 1e-3 " +
            rest;
   };
@@ -212,18 +212,18 @@ TEST_F(Adapt, LearnsFromPairsOfAnswers) {
   json(on("dpo-parts", "--steps 3 --adapter-dropout 0.1"));
   json(on("dpo-whole", "--steps 3 --adapter-dropout 0.1"));
   EXPECT_EQ(file("dpo-parts/adapter/adapter_model.safetensors"), file("dpo-whole/adapter/adapter_model.safetensors"));
-  expect_refusal(2, "adapt " + kModel + " --data " + pairs + " --output x --method dpo --seq 48 --batch 5",
+  expect_refusal(2, "adapt " + kNovels + " --data " + pairs + " --output x --method dpo --seq 48 --batch 5",
                  {"--batch: 5"});
   expect_refusal(2, on("x", "--micro-batch 2"), {"--micro-batch"});
   expect_refusal(2, on("x", "--init pissa"), {"--init pissa"});
   expect_refusal(2, train("x", "--dpo-beta 0.2"), {"--dpo-beta"});
   expect_refusal(4, train("x", "--method dpo"), {"log.txt", "no pair"});
-  expect_refusal(4, "adapt " + kModel + " --data " + pairs + " --output x --seq 48", {"pairs.jsonl: line 1", "dpo"});
+  expect_refusal(4, "adapt " + kNovels + " --data " + pairs + " --output x --seq 48", {"pairs.jsonl: line 1", "dpo"});
 }
 
 // Beside a base in codes: the adapter that the decoded base gives, to the bit, in the bytes foretold, for the same base.
 TEST_F(Adapt, LearnsBesideCodesWhatItLearnsBesideTheirNumbers) {
-  json("quantize " + kModel + " --type q4_0 --table-type q4_0 --output q.gguf");
+  json("quantize " + kNovels + " --type q4_0 --table-type q4_0 --output q.gguf");
   json("export q.gguf --dtype f32 --output q-numbers");
   const auto on = [](const std::string& model, const std::string& output, const std::string& rest) {
     return "adapt " + model + " --data log.txt --output " + output +
@@ -247,7 +247,7 @@ TEST_F(AdaptSlow, KilledBesideCodesItEndsWithTheSameBits) {
   constexpr uint64_t kSeed = 20261124;
   constexpr int kKills = 16;
   fmt::print("seed {}\n", kSeed);
-  json("quantize " + kModel + " --type u4 --output killed-base");
+  json("quantize " + kNovels + " --type u4 --output killed-base");
   const auto command = [](const std::string& method, const std::string& output) -> std::vector<std::string> {
     return {TERN_PROGRAM,
             "adapt",
@@ -329,7 +329,7 @@ TEST_F(Adapt, TakesTheBytesForetoldBesideEveryKindOfCodes) {
     const std::string type = given.substr(0, given.find(' ')), rest = given.substr(given.find(' '));
     const std::string base = type[0] == 'q' ? type + ".gguf" : type;
     SCOPED_TRACE(given);
-    json("quantize " + kModel + " --type " + type + " --output " + base);
+    json("quantize " + kNovels + " --type " + type + " --output " + base);
     const Json run =
         json("adapt " + base + " --data log.txt --output of-" + type + " --seq 32 --batch 4 --steps 2" + rest);
     EXPECT_EQ(run["byte_mismatches"], 0);
@@ -357,10 +357,10 @@ TEST_F(Adapt, BalancesRankAgainstInputsAndOutputs) {
     for (size_t k = 0; k < x.size(); ++k)
       ASSERT_EQ(x[k], is_a ? x[k / 2 * 2] : x[k / 8 / 2 * 16 + k % 8]) << t.name << " " << k;
   }
-  const std::string eval = "eval " + kModel + " --data log.txt --dtype f32";
+  const std::string eval = "eval " + kNovels + " --data log.txt --dtype f32";
   const double after = loss_of(eval + " --adapter balanced/adapter");
   EXPECT_LT(after, loss_of(eval) - 0.3);
-  json("adapt merge " + kModel + " balanced/adapter --dtype f32 --output balanced-merged");
+  json("adapt merge " + kNovels + " balanced/adapter --dtype f32 --output balanced-merged");
   EXPECT_NEAR(loss_of("eval balanced-merged --data log.txt --dtype f32"), after, 1e-5);
   const std::string again = "--method qblora --rank 8 --alpha 16 --steps 13";
   expect_refusal(2, train("balanced", again + " --pool 4"), {"--pool: 2 in the checkpoint, 4 now"});
@@ -375,7 +375,7 @@ TEST_F(Adapt, BalancesRankAgainstInputsAndOutputs) {
 
 // IR-QLoRA: LoRA with two numbers more for each matrix, in the bytes foretold; its files are ordinary LoRA, in use and merged.
 TEST_F(Adapt, ConnectsElasticallyAndWritesOrdinaryAdapters) {
-  json("quantize " + kModel + " --type nf4_1 --output base");
+  json("quantize " + kNovels + " --type nf4_1 --output base");
   const std::string adapt =
       "adapt base --data log.txt --dtype f32 --seq 32 --batch 4 --rank 4 --schedule constant "
       "--warmup-steps 0 --learning-rate 3e-3 --output ";
@@ -403,7 +403,7 @@ TEST_F(Adapt, MergesIntoOffsetsAndLosesNothing) {
   for (const auto& [type, method] : cases) {
     SCOPED_TRACE(type);
     const std::string base = "o-" + type + (type == "q4_1" ? ".gguf" : ""), run = "run-" + base;
-    json("quantize " + kModel + " --type " + type + " --output " + base);
+    json("quantize " + kNovels + " --type " + type + " --output " + base);
     json("adapt " + base + " --data log.txt --output " + run + " --method " + method +
          " --rank 8 --seq 32 --batch 4 --steps 10 --schedule constant --warmup-steps 0 --learning-rate "
          "1e-2");
@@ -418,7 +418,7 @@ TEST_F(Adapt, MergesIntoOffsetsAndLosesNothing) {
     if (type != "u4") continue;
     json("adapt " + base + " --data log.txt --output plain --seq 32 --batch 4 --steps 1");
     expect_refusal(2, "adapt merge " + base + " plain/adapter --offsets --output no", {"q_proj", "--method qalora"});
-    json("quantize " + kModel + " --type q4_0 --output zero.gguf");
+    json("quantize " + kNovels + " --type q4_0 --output zero.gguf");
     expect_refusal(2, "adapt merge zero.gguf " + run + "/adapter --offsets --output no.gguf",
                    {"Q4_0", "zero is a code"});
     expect_refusal(2, "adapt merge " + base + " " + run + "/adapter --offsets --dtype f32 --output no", {"--dtype"});
@@ -458,11 +458,11 @@ TEST_F(Adapt, CombinesAdaptersToOne) {
   EXPECT_EQ(cat["rank"], 5);
   EXPECT_LE(cat["norm"].get<double>(), cat["norms"][0].get<double>() + cat["norms"][1].get<double>());
   json(both + "--shares 0.75,0.5 --method svd --rank 5 --output svd");
-  const std::string eval = "eval " + kModel + " --data log.txt --dtype f32 --max-tokens 500";
+  const std::string eval = "eval " + kNovels + " --data log.txt --dtype f32 --max-tokens 500";
   const double sum = loss_of(eval + " --adapter cat");
   EXPECT_LT(sum, loss_of(eval) - 0.1);
   EXPECT_NEAR(loss_of(eval + " --adapter svd"), sum, 1e-5);
-  json("adapt merge " + kModel + " cat --dtype f32 --output cat-merged");
+  json("adapt merge " + kNovels + " cat --dtype f32 --output cat-merged");
   EXPECT_NEAR(loss_of("eval cat-merged --data log.txt --dtype f32 --max-tokens 500"), sum, 1e-5);
   for (const std::string method : {"ties_svd --density 0.5", "dare_linear_svd --density 0.5 --seed 3", "opcm"}) {
     const std::string out = method.substr(0, method.find(' '));
@@ -479,7 +479,7 @@ TEST_F(Adapt, CombinesAdaptersToOne) {
 
 // Modules that an adapter changes as a whole: merged they are a model's, with a head of its own where it was the table.
 TEST_F(Adapt, MergesModulesThatAnAdapterChangesAsAWhole) {
-  const std::string golden = TERN_SOURCE_DIR "/tests/golden/", gpt2 = golden + "models/gpt2";
+  const std::string golden = source_dir() + "/tests/golden/", gpt2 = golden + "models/gpt2";
   json("adapt merge " + gpt2 + " " + golden + "adapters/tables_tied --output untied");
   EXPECT_EQ(parse_json(file("untied/config.json"), "config.json")["tie_word_embeddings"], false);
   const Safetensors merged(root_ + "/untied/model.safetensors"), was(gpt2 + "/model.safetensors");
@@ -498,8 +498,8 @@ TEST_F(Adapt, MergesModulesThatAnAdapterChangesAsAWhole) {
 TEST_F(Adapt, RefusesByName) {
   expect_refusal(2, train("x", "--target q_proj,nothing"), {"--target nothing", "q_proj"});
   expect_refusal(2, train("x", "--target all-linear,q_proj"), {"--target"});
-  expect_refusal(4, "generate " + kModel + " --prompt x --adapter nowhere", {"nowhere", "adapter_config.json"});
-  expect_refusal(2, "adapt merge " + kModel + " run/adapter", {"--output"});
+  expect_refusal(4, "generate " + kNovels + " --prompt x --adapter nowhere", {"nowhere", "adapter_config.json"});
+  expect_refusal(2, "adapt merge " + kNovels + " run/adapter", {"--output"});
 }
 
 }  // namespace

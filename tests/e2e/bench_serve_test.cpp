@@ -5,11 +5,10 @@
 
 #include "base/json.h"
 #include "tests/e2e/in_folder_testing.h"
+#include "tests/e2e/novels_testing.h"
 
 namespace tern {
 namespace {
-
-const std::string kModel = TERN_SOURCE_DIR "/examples/novels-6m";
 
 class BenchServe : public InFolder<BenchServe> {
  protected:
@@ -23,7 +22,7 @@ class BenchServe : public InFolder<BenchServe> {
 
 TEST_F(BenchServe, MeasuresAModelThatItServes) {
   write("lengths", "length,count\n3,1\n9,2\n");
-  const Json users = json(kModel + " --users 3 --requests 12 --prompt-tokens 20 --output-lengths lengths --ttft 60s");
+  const Json users = json(kNovels + " --users 3 --requests 12 --prompt-tokens 20 --output-lengths lengths --ttft 60s");
   EXPECT_EQ(users["model"], "novels-6m");
   EXPECT_EQ(users["answered"], 12);
   EXPECT_EQ(users["within_targets"], 1.0);
@@ -32,7 +31,7 @@ TEST_F(BenchServe, MeasuresAModelThatItServes) {
   EXPECT_LE(users["ttft_s"]["median"], users["whole_s"]["median"]);
   EXPECT_GT(users["server"]["after"]["resident_bytes"], 1 << 20);
   const Json rate =
-      json(kModel + " --rate 50 --requests 10 --prompt-tokens 5 --max-tokens 2 -- --max-running 4 --context 64");
+      json(kNovels + " --rate 50 --requests 10 --prompt-tokens 5 --max-tokens 2 -- --max-running 4 --context 64");
   EXPECT_EQ(rate["answered"], 10);
   EXPECT_EQ(rate["server"]["ready"]["max_running"], 4);
   EXPECT_EQ(rate["server"]["ready"]["context"], 64);
@@ -40,7 +39,7 @@ TEST_F(BenchServe, MeasuresAModelThatItServes) {
 
 TEST_F(BenchServe, FindsTheMostUsersAndWhatWasForetold) {
   const Json found =
-      json(kModel + " --ttft 60s --tpot 0.001ms --requests 3 --prompt-tokens 5 --max-tokens 4 --hardware h100");
+      json(kNovels + " --ttft 60s --tpot 0.001ms --requests 3 --prompt-tokens 5 --max-tokens 4 --hardware h100");
   EXPECT_EQ(found["users_within_targets"], 0) << "nobody has a token in a microsecond";
   EXPECT_EQ(found["search"].size(), 1u);
   EXPECT_TRUE(found["forecast"].contains("users"));
@@ -48,17 +47,17 @@ TEST_F(BenchServe, FindsTheMostUsersAndWhatWasForetold) {
 
 TEST_F(BenchServe, SaysWhatIsWrong) {
   const std::pair<std::string, std::string> refusals[] = {
-      {kModel, "how much load"},
+      {kNovels, "how much load"},
       {"--users 1", "neither is given"},
-      {kModel + " --url http://127.0.0.1:1 --users 1", "not both"},
-      {kModel + " --users 1 --rate 2", "not both"},
+      {kNovels + " --url http://127.0.0.1:1 --users 1", "not both"},
+      {kNovels + " --users 1 --rate 2", "not both"},
       {"--url http://127.0.0.1:1 --users 1 -- --page 4", "names one"},
       {"--url https://127.0.0.1 --users 1", "TLS"},
       {"--url http://127.0.0.1:1 --users 1 --hardware h100", "a forecast is for MODEL"},
-      {kModel + " --users 1 --share 0.5", "--share"},
-      {kModel + " --users 1 --prompt-tokens 600", "--context"},
-      {kModel + " --users 1 -- --port 9", "--port behind --"},
-      {kModel + " --users 1 -- --speculate maybe", "--speculate"}};
+      {kNovels + " --users 1 --share 0.5", "--share"},
+      {kNovels + " --users 1 --prompt-tokens 600", "--context"},
+      {kNovels + " --users 1 -- --port 9", "--port behind --"},
+      {kNovels + " --users 1 -- --speculate maybe", "--speculate"}};
   for (const auto& [arguments, words] : refusals) {
     const Outcome o = tern("bench serve " + arguments + " 2>&1");
     EXPECT_EQ(o.code, 2) << arguments << ": " << o.text;

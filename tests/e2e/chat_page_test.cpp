@@ -7,12 +7,11 @@
 
 #include "serve/client_testing.h"
 #include "tests/e2e/in_folder_testing.h"
+#include "tests/e2e/novels_testing.h"
 #include "tests/e2e/train_process.h"
 
 namespace tern {
 namespace {
-
-const std::string kModel = TERN_SOURCE_DIR "/examples/novels-6m";
 
 uint16_t free_port() {
   const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
@@ -102,7 +101,7 @@ TEST_F(ChatPage, AnswersAreStreamedStoppedAndRefusedInABrowser) {
     GTEST_SKIP() << "no chromedriver on this machine (Debian: chromium-driver): the page is not tried in a browser";
   write("template.jinja", "{% for m in messages %}{{ m.content }}{% endfor %}");
   const uint16_t port = free_port();
-  Child server({TERN_PROGRAM, "serve", kModel, "--port", std::to_string(port), "--chat-template",
+  Child server({TERN_PROGRAM, "serve", kNovels, "--port", std::to_string(port), "--chat-template",
                 root_ + "/template.jinja", "--model-name", "tales"},
                root_ + "/log");
   ASSERT_TRUE(within(30, [&] { return Client(port).ask("GET", "/ready").status == 200; }))

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "base/source_dir_testing.h"
 #include "model/golden_weights_testing.h"
 #include "tests/e2e/in_folder_testing.h"
 
@@ -19,10 +20,10 @@ class Embed : public InFolder<Embed> {
  protected:
   static void SetUpTestSuite() {
     make_root("embed-program");
-    golden_ = read_json_file(TERN_SOURCE_DIR "/tests/golden/embeddings/bert.json");
+    golden_ = read_json_file(source_dir() + "/tests/golden/embeddings/bert.json");
     std::filesystem::create_directories(root_ + "/bert/1_Pooling");
     write_golden_model(golden_, root_ + "/bert");
-    std::filesystem::copy_file(TERN_SOURCE_DIR "/tests/golden/tokenizers/families/bert_uncased.json",
+    std::filesystem::copy_file(source_dir() + "/tests/golden/tokenizers/families/bert_uncased.json",
                                root_ + "/bert/tokenizer.json");
     write("bert/modules.json", golden_["cases"][0]["modules"].dump());  // mean, normalized
     write("bert/1_Pooling/config.json", golden_["cases"][0]["pooling_config"].dump());

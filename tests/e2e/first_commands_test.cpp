@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/json.h"
+#include "base/source_dir_testing.h"
 #include "tests/e2e/in_folder_testing.h"
 
 namespace tern {
@@ -97,7 +98,7 @@ TEST_F(FirstCommands, BytesThatAreNoUtf8AreRefusedReplacedOrLeftOut) {
   EXPECT_EQ(parse_json(skipped.text, "s")["tokens"], parse_json(whole.text, "w")["tokens"]);
   EXPECT_EQ(parse_json(skipped.text, "s")["text_bytes"], parse_json(whole.text, "w")["text_bytes"]);
   const std::string train =
-      "train " TERN_SOURCE_DIR
+      "train " + source_dir() +
       "/examples/tiny/config.json --from-scratch --tokenizer tok --data broken.txt --seq 4 --batch 1 "
       "--steps 1 --output ";
   expect_refusal(4, train + "run-error", {"--invalid-utf8"});

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "base/source_dir_testing.h"
 #include "model/golden_weights_testing.h"
 #include "tests/e2e/in_folder_testing.h"
 
@@ -15,7 +16,7 @@ class Models : public InFolder<Models> {
  protected:
   static void SetUpTestSuite() {
     make_root("models");
-    const std::string golden = TERN_SOURCE_DIR "/tests/golden/models/llama/";
+    const std::string golden = source_dir() + "/tests/golden/models/llama/";
     std::filesystem::create_directories(root_ + "/m");
     for (const char* name : {"config.json", "model.safetensors"})
       std::filesystem::copy_file(golden + name, root_ + "/m/" + name);
@@ -103,7 +104,7 @@ TEST_F(Models, AnotherArchitectureIsNoSlipOfThePen) {
 // Layers that predict further tokens are neither run nor written: what was written does not promise them.
 TEST_F(Models, AnExportDoesNotDeclareLayersItDoesNotHave) {
   std::filesystem::create_directories(root_ + "/v3");
-  write_golden_model(read_json_file(TERN_SOURCE_DIR "/tests/golden/families/deepseek_v3.json"), root_ + "/v3");
+  write_golden_model(read_json_file(source_dir() + "/tests/golden/families/deepseek_v3.json"), root_ + "/v3");
   ASSERT_EQ(read_json_file(root_ + "/v3/config.json").value("num_nextn_predict_layers", -1), 1);
   const Json out = json("export v3 --output v3-out");
   const std::string said = real_io().read(root_ + "/errors");
@@ -116,7 +117,7 @@ TEST_F(Models, AnExportDoesNotDeclareLayersItDoesNotHave) {
 
 TEST_F(Models, WhatATypeCannotHoldIsRefusedBeforeItIsWritten) {
   std::filesystem::create_directories(root_ + "/large");
-  Json golden = read_json_file(TERN_SOURCE_DIR "/tests/golden/families/llama2.json");
+  Json golden = read_json_file(source_dir() + "/tests/golden/families/llama2.json");
   golden["tensors"]["model.norm.weight"]["middle"] = 1e5;
   write_golden_model(golden, root_ + "/large");
   refused(2, "export large --dtype f16 --output large-out", "--dtype f16: the weights reach 1e+05");
@@ -164,7 +165,7 @@ TEST_F(Models, QuestionsAreAnsweredResumedAndRefused) {
 
 // dev/golden/tasks.py: transformers in the harness's way. A BOS that the tokenizer has and does not add stays out.
 TEST_F(Models, LikelihoodsAndAnswersOfATaskAreThoseOfTheHarness) {
-  const Json golden = read_json_file(TERN_SOURCE_DIR "/tests/golden/eval/tasks.json");
+  const Json golden = read_json_file(source_dir() + "/tests/golden/eval/tasks.json");
   ASSERT_EQ(golden["cases"].size(), 2u);
   std::string questions, prompts;
   for (const Json& q : golden["questions"]) questions += q.dump() + "\n";
@@ -175,7 +176,7 @@ TEST_F(Models, LikelihoodsAndAnswersOfATaskAreThoseOfTheHarness) {
       SCOPED_TRACE(name + ", " + c["bos"].get<std::string>());
       const std::string dir = "task-" + name;
       std::filesystem::create_directories(root_ + "/" + dir);
-      write_golden_model(read_json_file(TERN_SOURCE_DIR "/tests/golden/families/" + name + ".json"), root_ + "/" + dir);
+      write_golden_model(read_json_file(source_dir() + "/tests/golden/families/" + name + ".json"), root_ + "/" + dir);
       write(dir + "/tokenizer.json", c["tokenizer"].dump());
       write(dir + "/tokenizer_config.json", R"({"bos_token": "<s>", "eos_token": "</s>"})");
       const Json choices = json("eval " + dir + " --task choices.jsonl");
@@ -324,7 +325,7 @@ TEST_F(Models, InspectNamesWhatIsNotThereAndWhatItDidNotLookAt) {
 TEST_F(Models, InspectSaysWhatAFamilyIsMadeOf) {
   const auto inspected = [](const std::string& name) {
     std::filesystem::create_directories(root_ + "/family-" + name);
-    write_golden_model(read_json_file(TERN_SOURCE_DIR "/tests/golden/families/" + name + ".json"),
+    write_golden_model(read_json_file(source_dir() + "/tests/golden/families/" + name + ".json"),
                        root_ + "/family-" + name);
     return json("inspect family-" + name);
   };

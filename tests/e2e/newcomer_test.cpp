@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/rng.h"
+#include "base/source_dir_testing.h"
 #include "base/system.h"
 #include "formats/safetensors/safetensors.h"
 #include "tests/e2e/in_folder_testing.h"
@@ -27,7 +28,7 @@ class Newcomer : public InFolder<Newcomer> {
       text += std::string(words[random_u64({5, 5}, i) % words.size()]) + (i % 11 == 10 ? ".\n" : " ");
     write("text.txt", text);
     ASSERT_EQ(tern("tokenize --train --vocab-size 300 --input text.txt --output tokenizer 2>&1").code, 0);
-    const Outcome trained = tern("train " TERN_SOURCE_DIR
+    const Outcome trained = tern("train " + source_dir() +
                                  "/examples/tiny/recipe.toml --data text.txt --tokenizer tokenizer --steps 6 "
                                  "--warmup-steps 2 --output run --json 2>errors");
     ASSERT_EQ(trained.code, 0) << real_io().read(root_ + "/errors");
@@ -282,7 +283,8 @@ TEST_F(Newcomer, FlagsThatWouldDoNothingWhenTrainingAreRefused) {
   expect_refusal(2, train + "--schedule constant --min-learning-rate 1e-5", {"--min-learning-rate", "constant"});
   EXPECT_EQ(tern("config show train --schedule constant 2>/dev/null").text.find("a tenth of --learning-rate"),
             std::string::npos);
-  ASSERT_EQ(tern("train " TERN_SOURCE_DIR "/examples/tiny/recipe.toml --data text.txt --tokenizer tokenizer --steps 2 "
+  ASSERT_EQ(tern("train " + source_dir() +
+                 "/examples/tiny/recipe.toml --data text.txt --tokenizer tokenizer --steps 2 "
                  "--warmup-steps 1 --schedule constant --output constant 2>errors")
                 .code,
             0)

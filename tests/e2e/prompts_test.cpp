@@ -8,12 +8,12 @@
 #include <set>
 
 #include "tests/e2e/in_folder_testing.h"
+#include "tests/e2e/novels_testing.h"
 #include "tests/e2e/train_process.h"
 
 namespace tern {
 namespace {
 
-const std::string kModel = TERN_SOURCE_DIR "/examples/novels-6m";
 constexpr int kPrompts = 13;
 
 class Prompts : public InFolder<Prompts> {
@@ -44,7 +44,7 @@ class Prompts : public InFolder<Prompts> {
     return static_cast<int>(std::ranges::count(text, '\n'));
   }
   static std::string answer(const std::string& options) {
-    const Outcome o = tern("generate " + kModel + " --prompts p.jsonl " + options + " 2>errors");
+    const Outcome o = tern("generate " + kNovels + " --prompts p.jsonl " + options + " 2>errors");
     EXPECT_EQ(o.code, 0) << options << "\n" << real_io().read(root_ + "/errors");
     return o.text;
   }
@@ -58,7 +58,7 @@ TEST_F(Prompts, AreAnsweredInOrderAsEachAlone) {
     EXPECT_EQ(row["id"], 100 + i);
     EXPECT_EQ(row["index"], i);
     const Outcome alone = tern(
-        fmt::format("generate {} --prompt '{}' --max-tokens {} --json 2>/dev/null", kModel, text(i), 3 + 7 * (i % 4)));
+        fmt::format("generate {} --prompt '{}' --max-tokens {} --json 2>/dev/null", kNovels, text(i), 3 + 7 * (i % 4)));
     const Json one = parse_json(alone.text, "alone");
     EXPECT_EQ(row["text"], one["text"]);
     EXPECT_EQ(row["finish_reason"], one["finish_reason"]);
@@ -93,7 +93,7 @@ TEST_F(Prompts, AStopOrAKillLosesNothingThatWasWritten) {
   write("long.jsonl", lines);
   for (const int signal : {SIGINT, SIGKILL}) {
     const std::string out = fmt::format("{}/stopped-{}.jsonl", root_, signal), log = root_ + "/log";
-    std::vector<std::string> words{TERN_PROGRAM,          "generate", kModel, "--prompts",
+    std::vector<std::string> words{TERN_PROGRAM,          "generate", kNovels, "--prompts",
                                    root_ + "/long.jsonl", "--output", out};
     for (const char* word : {"--temperature", "0.7", "--ignore-eos", "--max-tokens", "100", "--batch", "2"})
       words.emplace_back(word);
@@ -116,12 +116,12 @@ TEST_F(Prompts, AStopOrAKillLosesNothingThatWasWritten) {
 
 TEST_F(Prompts, WhatTheyCannotMeanIsRefusedByName) {
   write("bad.jsonl", "\"a\"\n{\"text\": \"b\"}\n");
-  const std::string plain = "generate " + kModel + " --prompts ";
+  const std::string plain = "generate " + kNovels + " --prompts ";
   expect_refusal(4, plain + "bad.jsonl", {"bad.jsonl: line 2: has no \"prompt\""});
   expect_refusal(4, plain + "none.jsonl", {"none.jsonl"});
   expect_refusal(2, plain + "p.jsonl --prompt a", {"--prompt: beside --prompts"});
   expect_refusal(2, plain + "p.jsonl --json", {"JSON lines already"});
-  expect_refusal(2, "generate " + kModel + " --prompt a --batch 2", {"--batch: says something of --prompts"});
+  expect_refusal(2, "generate " + kNovels + " --prompt a --batch 2", {"--batch: says something of --prompts"});
   expect_refusal(2, plain + "p.jsonl --samples 2 --temperature 0", {"--samples 2"});
   write("long1.jsonl", "\"a\"\n\"" + std::string(9000, 'a') + "\"\n");
   expect_refusal(2, plain + "long1.jsonl", {"long1.jsonl: line 2: the prompt has"});

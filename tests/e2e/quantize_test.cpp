@@ -7,12 +7,12 @@
 
 #include "base/io.h"
 #include "base/json.h"
+#include "base/source_dir_testing.h"
 #include "tests/e2e/in_folder_testing.h"
+#include "tests/e2e/novels_testing.h"
 
 namespace tern {
 namespace {
-
-const std::string kModel = TERN_SOURCE_DIR "/examples/novels-6m";
 
 class Quantize : public InFolder<Quantize> {
  protected:
@@ -31,10 +31,10 @@ TEST_F(Quantize, FewerBitsCostMoreAndTheFileIsWhatItIsSaidToBe) {
   double error = 0, divergence = 0;
   for (const char* type : {"q8_0", "q5_1", "q4_1"}) {
     const std::string file = std::string(type) + ".gguf";
-    const Json q = json("quantize " + kModel + " --type " + type + " --output " + file);
+    const Json q = json("quantize " + kNovels + " --type " + type + " --output " + file);
     EXPECT_EQ(q["bytes"], static_cast<int64_t>(std::filesystem::file_size(root_ + "/" + file)));
     EXPECT_EQ(q["matrices_kept_wide"], 0);
-    const Json e = json("eval " + file + " --data t.txt --reference " + kModel);
+    const Json e = json("eval " + file + " --data t.txt --reference " + kNovels);
     EXPECT_GT(q["relative_error"].get<double>(), error) << type;
     EXPECT_GT(e["kl_divergence"].get<double>(), divergence) << type;
     error = q["relative_error"], divergence = e["kl_divergence"];
@@ -43,21 +43,21 @@ TEST_F(Quantize, FewerBitsCostMoreAndTheFileIsWhatItIsSaidToBe) {
 }
 
 TEST_F(Quantize, TheFileRunsAsItLiesWithTheTokensOfItsDecodedWeights) {
-  json("quantize " + kModel + " --type q4_0 --table-type q4_0 --output q.gguf");
+  json("quantize " + kNovels + " --type q4_0 --table-type q4_0 --output q.gguf");
   const std::string generate = "generate q.gguf --prompt 'The old man' --max-tokens 32 --dtype f32 --temperature 0";
   EXPECT_EQ(json(generate + " --weights mapped")["samples"], json(generate + " --weights copied")["samples"]);
   const std::string bytes = real_io().read(root_ + "/q.gguf");
-  json("quantize " + kModel + " --type q4_0 --table-type q4_0 --output one.gguf --threads 1");
+  json("quantize " + kNovels + " --type q4_0 --table-type q4_0 --output one.gguf --threads 1");
   EXPECT_EQ(real_io().read(root_ + "/one.gguf"), bytes) << "the same bytes for any number of threads";
 }
 
 TEST_F(Quantize, IntegersAreCloseTheSameUnderEverySetAndRefusedWhereThereAreNoCodes) {
-  json("quantize " + kModel + " --type q4_0 --output i.gguf");
+  json("quantize " + kNovels + " --type q4_0 --output i.gguf");
   write("i.txt", std::string("The horses were put to, and we drove off through the rain towards the old house on the "
                              "hill, where nobody had lived since the spring.\n"));
   const std::string eval = "eval i.gguf --data i.txt --dtype f32 ";
-  const double kept = json(eval + "--reference " + kModel)["kl_divergence"];
-  const double int8 = json(eval + "--arithmetic int8 --reference " + kModel)["kl_divergence"];
+  const double kept = json(eval + "--reference " + kNovels)["kl_divergence"];
+  const double int8 = json(eval + "--arithmetic int8 --reference " + kNovels)["kl_divergence"];
   EXPECT_NE(int8, kept);
   EXPECT_NEAR(int8, kept, 0.3 * kept);
   const std::string generate =
@@ -65,13 +65,13 @@ TEST_F(Quantize, IntegersAreCloseTheSameUnderEverySetAndRefusedWhereThereAreNoCo
   const Json here = json(generate);
   EXPECT_EQ(here["settings"]["arithmetic"], "int8");
   EXPECT_EQ(here["samples"], json(generate + " --threads 1 --chunk 2")["samples"]);
-  expect_refusal(2, "generate " + kModel + " --prompt x --arithmetic int8", {"--arithmetic int8", "holds none"});
+  expect_refusal(2, "generate " + kNovels + " --prompt x --arithmetic int8", {"--arithmetic int8", "holds none"});
   expect_refusal(2, generate + " --weights copied", {"--weights copied", "--arithmetic int8"});
 }
 
 TEST_F(Quantize, ADirectoryOfOwnTypesRunsIsInspectedAndExported) {
-  const Json u4 = json("quantize " + kModel + " --type u4 --output own"),
-             u2 = json("quantize " + kModel + " --type u2 --output two");
+  const Json u4 = json("quantize " + kNovels + " --type u4 --output own"),
+             u2 = json("quantize " + kNovels + " --type u2 --output two");
   EXPECT_LT(u2["bytes"], u4["bytes"]);
   EXPECT_LT(u4["relative_error"], u2["relative_error"]);
   const std::string generate = "generate own --prompt 'The old man' --max-tokens 24 --dtype f32 --temperature 0";
@@ -80,13 +80,13 @@ TEST_F(Quantize, ADirectoryOfOwnTypesRunsIsInspectedAndExported) {
   json("export own --output numbers --dtype f32");
   EXPECT_EQ(samples,
             json("generate numbers --prompt 'The old man' --max-tokens 24 --dtype f32 --temperature 0")["samples"]);
-  const Json nf4 = json("quantize " + kModel + " --type nf4 --output normal");
+  const Json nf4 = json("quantize " + kNovels + " --type nf4 --output normal");
   EXPECT_LT(nf4["bytes"], u4["bytes"]);
   EXPECT_LT(nf4["relative_error"], u2["relative_error"]);
   const std::string normal = "generate normal --prompt 'The old man' --max-tokens 24 --dtype f32 --temperature 0";
   EXPECT_EQ(json(normal + " --weights mapped")["samples"], json(normal + " --weights copied")["samples"]);
   EXPECT_NE(tern("inspect normal").text.find("NF4"), std::string::npos);
-  const Json shifted = json("quantize " + kModel + " --type nf4_1 --output shifted");
+  const Json shifted = json("quantize " + kNovels + " --type nf4_1 --output shifted");
   EXPECT_EQ(shifted["type"], "NF4_1");
   EXPECT_EQ(shifted["matrix_bytes"], u4["matrix_bytes"]) << "scale, offset and codes of 4 bits both";
   EXPECT_LT(shifted["relative_error"], u2["relative_error"]);
@@ -95,7 +95,7 @@ TEST_F(Quantize, ADirectoryOfOwnTypesRunsIsInspectedAndExported) {
   EXPECT_NE(tern("inspect shifted").text.find("NF4_1"), std::string::npos);
   EXPECT_NE(tern("inspect own").text.find("U4"), std::string::npos);
   EXPECT_NE(json(generate + " --arithmetic int8")["samples"], Json());
-  expect_refusal(2, "quantize " + kModel + " --type u4 --output own", {"not empty"});
+  expect_refusal(2, "quantize " + kNovels + " --type u4 --output own", {"not empty"});
 }
 
 // The report's figures are those of tern eval, whose models are whole in memory; both computed in f32.
@@ -103,7 +103,7 @@ TEST_F(Quantize, TheReportSaysWhatEvalWouldOnEveryText) {
   write("one.txt", std::string("It was on a dreary night of November that I beheld the accomplishment of my toils.\n"));
   write("two.txt", std::string("The ship lay still; the captain counted the birds, and nobody spoke of the wind.\n"));
   const std::string asked = " --type u3 --valid-data one.txt --valid-data two.txt --output ";
-  json("export " + kModel + " --dtype f32 --output plain");
+  json("export " + kNovels + " --dtype f32 --output plain");
   const Json q = json("quantize plain" + asked + "r --report r.json");
   const Json report = parse_json(real_io().read(root_ + "/r.json"), "r.json");
   EXPECT_EQ(report["bytes"], q["bytes"]);
@@ -123,14 +123,14 @@ TEST_F(Quantize, TheReportSaysWhatEvalWouldOnEveryText) {
   for (const Json& t : report["tensors"]) types.insert(t["type"].get<std::string>());
   EXPECT_EQ(types, (std::set<std::string>{"U3", "Q8_0", "numbers"}));
   for (const auto& [name, word] : {std::pair{"r.txt", "two.txt  "}, {"r.html", "<svg"}}) {
-    ASSERT_EQ(tern("quantize " + kModel + asked + "of-" + name + " --report " + name + " 2>&1").code, 0);
+    ASSERT_EQ(tern("quantize " + kNovels + asked + "of-" + name + " --report " + name + " 2>&1").code, 0);
     const std::string text = real_io().read(root_ + "/" + name);
     for (const char* each : {word, "KL divergence", "bits per byte", "layers.0.attention.qkv.weight", "±"})
       EXPECT_NE(text.find(each), std::string::npos) << name << " lacks " << each;
   }
-  expect_refusal(2, "quantize " + kModel + " --output z --report z.pdf", {"--report z.pdf", ".html"});
-  expect_refusal(2, "quantize " + kModel + " --output z --valid-data one.txt", {"--valid-data", "--report"});
-  expect_refusal(4, "quantize " + kModel + " --output z --report z.txt --valid-data none.txt", {"none.txt"});
+  expect_refusal(2, "quantize " + kNovels + " --output z --report z.pdf", {"--report z.pdf", ".html"});
+  expect_refusal(2, "quantize " + kNovels + " --output z --valid-data one.txt", {"--valid-data", "--report"});
+  expect_refusal(4, "quantize " + kNovels + " --output z --report z.txt --valid-data none.txt", {"none.txt"});
   EXPECT_FALSE(real_io().stat(root_ + "/z"));
 }
 
@@ -143,7 +143,7 @@ TEST_F(QuantizeSlow, LcqGoesOnBehindAKillToTheSameBytesForAnyThreads) {
     text += "On day " + std::to_string(i) + " the ship lay still; the captain counted " + std::to_string(i * i) +
             " birds.\n";
   write("birds.txt", text);
-  const std::string lcq = "quantize " + kModel + " --method lcq --bits 2 --data birds.txt --calibration-tokens 512";
+  const std::string lcq = "quantize " + kNovels + " --method lcq --bits 2 --data birds.txt --calibration-tokens 512";
   const Json q = json(lcq + " --output whole");
   EXPECT_GT(q["matrix_bytes"], 0);
   EXPECT_FALSE(real_io().stat(root_ + "/whole.partial"));
@@ -155,7 +155,7 @@ TEST_F(QuantizeSlow, LcqGoesOnBehindAKillToTheSameBytesForAnyThreads) {
   ASSERT_TRUE(real_io().stat(root_ + "/on.partial"));
   EXPECT_FALSE(real_io().stat(root_ + "/on"));
   expect_refusal(2,
-                 "quantize " + kModel + " --method lcq --bits 3 --data birds.txt --calibration-tokens 512 --output on",
+                 "quantize " + kNovels + " --method lcq --bits 3 --data birds.txt --calibration-tokens 512 --output on",
                  {"on.partial", "another run"});
   json(lcq + " --output on --threads 1");
   const auto weights = [&](const char* name) { return real_io().read(root_ + "/" + name + "/model.safetensors"); };
@@ -165,7 +165,7 @@ TEST_F(QuantizeSlow, LcqGoesOnBehindAKillToTheSameBytesForAnyThreads) {
 
 // Of a model that knows its text. What was measured before a stop is not measured again, nor for another target.
 TEST_F(Quantize, AMixtureTakesItsBytesAndIsTheSameForAnyThreadsAndBehindAStop) {
-  const std::string trained = TERN_SOURCE_DIR "/tests/golden/eval/trained";
+  const std::string trained = source_dir() + "/tests/golden/eval/trained";
   const std::string of = "quantize " + trained + " --method lcq --bits mixed --data " + trained + "/text.txt ",
                     mixed = of + "--calibration-tokens 256 --target-bytes ";
   const Json q = json(mixed + "20000 --output mix"), wide = json(mixed + "24000 --output wide --threads 1");
@@ -202,7 +202,7 @@ TEST_F(Quantize, AMixtureTakesItsBytesAndIsTheSameForAnyThreadsAndBehindAStop) {
 // The reference model reads what it wrote itself: prose for calibration, other prose to measure on.
 TEST_F(QuantizeSlow, GptqIsNearerAtTheSameBytesAndThreadsChangeNone) {
   const auto prose = [&](int seed, int samples) {
-    const Json out = json("generate " + kModel + " --prompt 'The old man' --max-tokens 400 --temperature 0.9 --seed " +
+    const Json out = json("generate " + kNovels + " --prompt 'The old man' --max-tokens 400 --temperature 0.9 --seed " +
                           std::to_string(seed) + " --samples " + std::to_string(samples));
     std::string all;
     for (const Json& sample : out["samples"]) all += sample["text"].get<std::string>() + "\n";
@@ -210,13 +210,13 @@ TEST_F(QuantizeSlow, GptqIsNearerAtTheSameBytesAndThreadsChangeNone) {
   };
   write("calibration.txt", prose(1, 8));
   write("t.txt", prose(2, 4));
-  const Json rtn = json("quantize " + kModel + " --type q4_0 --output rtn.gguf");
-  const std::string gptq = "quantize " + kModel + " --type q4_0 --method gptq --data calibration.txt";
+  const Json rtn = json("quantize " + kNovels + " --type q4_0 --output rtn.gguf");
+  const std::string gptq = "quantize " + kNovels + " --type q4_0 --method gptq --data calibration.txt";
   const Json near = json(gptq + " --output gptq.gguf");
   EXPECT_EQ(near["bytes"], rtn["bytes"]);
   EXPECT_GT(near["calibration_tokens"].get<int>(), 1000);
   const auto divergence = [&](const char* file) {
-    return json(std::string("eval ") + file + " --data t.txt --reference " + kModel)["kl_divergence"].get<double>();
+    return json(std::string("eval ") + file + " --data t.txt --reference " + kNovels)["kl_divergence"].get<double>();
   };
   const double before = divergence("rtn.gguf"), after = divergence("gptq.gguf");
   std::printf("KL divergence: %.4f rounded, %.4f by gptq\n", before, after);
@@ -227,35 +227,35 @@ TEST_F(QuantizeSlow, GptqIsNearerAtTheSameBytesAndThreadsChangeNone) {
 
 TEST_F(Quantize, WhatCannotBeIsRefusedAndLeavesNothing) {
   write("there.gguf", "x");
-  expect_refusal(2, "quantize " + kModel + " --output there.gguf", {"is there already"});
-  expect_refusal(2, "quantize " + kModel + " --type u4 --output q.gguf", {"--output q.gguf", "GGUF has no type U4"});
-  expect_refusal(2, "quantize " + kModel + " --type nf4 --output q.gguf", {"--output q.gguf", "GGUF has no type NF4"});
-  expect_refusal(2, "quantize " + kModel + " --type nf4_1 --output q.gguf", {"GGUF has no type NF4_1"});
-  expect_refusal(2, "quantize " + kModel + " --bits 3 --output q.gguf", {"--bits", "--method rtn"});
-  expect_refusal(2, "quantize " + kModel + " --method gptq --bits 3 --output q.gguf", {"--bits", "lcq"});
-  expect_refusal(2, "quantize " + kModel + " --bits mixed --output q",
+  expect_refusal(2, "quantize " + kNovels + " --output there.gguf", {"is there already"});
+  expect_refusal(2, "quantize " + kNovels + " --type u4 --output q.gguf", {"--output q.gguf", "GGUF has no type U4"});
+  expect_refusal(2, "quantize " + kNovels + " --type nf4 --output q.gguf", {"--output q.gguf", "GGUF has no type NF4"});
+  expect_refusal(2, "quantize " + kNovels + " --type nf4_1 --output q.gguf", {"GGUF has no type NF4_1"});
+  expect_refusal(2, "quantize " + kNovels + " --bits 3 --output q.gguf", {"--bits", "--method rtn"});
+  expect_refusal(2, "quantize " + kNovels + " --method gptq --bits 3 --output q.gguf", {"--bits", "lcq"});
+  expect_refusal(2, "quantize " + kNovels + " --bits mixed --output q",
                  {"--bits", "give --type, or choose --method lcq"});
-  expect_refusal(2, "quantize " + kModel + " --method gptq --rank 8 --output q", {"--rank", "choose --method loftq"});
-  expect_refusal(2, "quantize " + kModel + " --method lcq --type u4 --output q", {"--type", "--bits"});
-  expect_refusal(2, "quantize " + kModel + " --method lcq --bits 5 --output q", {"--bits", "2, 3"});
-  const std::string mixed = "quantize " + kModel + " --method lcq --bits mixed --data there.gguf --output q ";
+  expect_refusal(2, "quantize " + kNovels + " --method gptq --rank 8 --output q", {"--rank", "choose --method loftq"});
+  expect_refusal(2, "quantize " + kNovels + " --method lcq --type u4 --output q", {"--type", "--bits"});
+  expect_refusal(2, "quantize " + kNovels + " --method lcq --bits 5 --output q", {"--bits", "2, 3"});
+  const std::string mixed = "quantize " + kNovels + " --method lcq --bits mixed --data there.gguf --output q ";
   expect_refusal(2, mixed, {"--target-bytes is not given"});
   expect_refusal(2, mixed + "--target-bytes 1000", {"--target-bytes", "no mixture", "Q8_0"});
   expect_refusal(2, mixed + "--target-bytes 1GB", {"--target-bytes", "no mixture"});
-  expect_refusal(2, "quantize " + kModel + " --method lcq --bits 3 --data there.gguf --target-bytes 3MB --output q",
+  expect_refusal(2, "quantize " + kNovels + " --method lcq --bits 3 --data there.gguf --target-bytes 3MB --output q",
                  {"--target-bytes", "--bits mixed"});
-  expect_refusal(2, "quantize " + kModel + " --target-bytes 3MB --output q", {"--target-bytes", "--method rtn"});
-  expect_refusal(2, "quantize " + kModel + " --method lcq --bits 3 --data there.gguf --sensitivity s --output q",
+  expect_refusal(2, "quantize " + kNovels + " --target-bytes 3MB --output q", {"--target-bytes", "--method rtn"});
+  expect_refusal(2, "quantize " + kNovels + " --method lcq --bits 3 --data there.gguf --sensitivity s --output q",
                  {"--sensitivity", "--bits mixed"});
-  expect_refusal(2, "quantize " + kModel, {"--output is not given"});
-  expect_refusal(2, "quantize " + kModel + " --type q6_k --output q.gguf", {"--type", "q4_0"});
-  expect_refusal(3, "quantize " + kModel + " --output q.gguf --memory 4MiB", {"--memory"});
-  expect_refusal(2, "quantize " + kModel + " --method gptq --output q.gguf", {"--data is not given"});
+  expect_refusal(2, "quantize " + kNovels, {"--output is not given"});
+  expect_refusal(2, "quantize " + kNovels + " --type q6_k --output q.gguf", {"--type", "q4_0"});
+  expect_refusal(3, "quantize " + kNovels + " --output q.gguf --memory 4MiB", {"--memory"});
+  expect_refusal(2, "quantize " + kNovels + " --method gptq --output q.gguf", {"--data is not given"});
   write("few.txt", "a few words\n");
-  expect_refusal(2, "quantize " + kModel + " --method gptq --data few.txt --output q.gguf",
+  expect_refusal(2, "quantize " + kNovels + " --method gptq --data few.txt --output q.gguf",
                  {"at least a window of 512"});
-  expect_refusal(2, "quantize " + kModel + " --data few.txt --output q.gguf", {"--method gptq"});
-  expect_refusal(2, "quantize " + kModel + " --calibration-tokens 9 --output q.gguf",
+  expect_refusal(2, "quantize " + kNovels + " --data few.txt --output q.gguf", {"--method gptq"});
+  expect_refusal(2, "quantize " + kNovels + " --calibration-tokens 9 --output q.gguf",
                  {"--calibration-tokens", "--method rtn"});
   EXPECT_FALSE(real_io().stat(root_ + "/q.gguf"));
 }

@@ -11,11 +11,11 @@
 #include "base/io.h"
 #include "base/json.h"
 #include "base/shell_testing.h"
+#include "base/source_dir_testing.h"
+#include "tests/e2e/novels_testing.h"
 
 namespace tern {
 namespace {
-
-const std::string kModel = TERN_SOURCE_DIR "/examples/novels-6m";
 
 // Mary Shelley, Frankenstein, chapter 5 (1818): not among the books that the model was trained on.
 constexpr std::string_view kPassage =
@@ -28,7 +28,7 @@ constexpr std::string_view kPassage =
 double bits_per_byte(const std::string& text) {
   const std::string file = testing::TempDir() + "tern-passage.txt";
   write_file_atomically(real_io(), file, text);
-  const Outcome out = run_shell(TERN_PROGRAM " eval " + kModel + " --data " + file + " --json 2>/dev/null");
+  const Outcome out = run_shell(TERN_PROGRAM " eval " + kNovels + " --data " + file + " --json 2>/dev/null");
   std::filesystem::remove(file);
   EXPECT_EQ(out.code, 0) << out.text;
   return parse_json(out.text, "eval")["bits_per_byte"].get<double>();
@@ -46,7 +46,7 @@ TEST(ReferenceModel, KnowsProseFromItsLettersShuffled) {
 
 TEST(ReferenceModel, WritesWordsThatABookHas) {
   const Outcome out =
-      run_shell(TERN_PROGRAM " generate " + kModel +
+      run_shell(TERN_PROGRAM " generate " + kNovels +
                 " --prompt 'The old man looked at the sea, and' --max-tokens 80 --temperature 0 2>/dev/null");
   ASSERT_EQ(out.code, 0) << out.text;
   std::istringstream words(out.text);
@@ -60,10 +60,10 @@ TEST(ReferenceModel, WritesWordsThatABookHas) {
 
 // The same in 4.25 bits per weight: near enough, and read as it lies, in integers, with a cache in 8 bits.
 TEST(ReferenceModel, InLearnedTablesItIsNearlyItself) {
-  const std::string coded = kModel + "-lc4", file = testing::TempDir() + "tern-passage-lc4.txt";
+  const std::string coded = kNovels + "-lc4", file = testing::TempDir() + "tern-passage-lc4.txt";
   write_file_atomically(real_io(), file, std::string(kPassage));
   const Outcome out = run_shell(TERN_PROGRAM " eval " + coded + " --dtype f32 --arithmetic int8 --kv-dtype q8 --data " +
-                                file + " --reference " + kModel + " --json 2>/dev/null");
+                                file + " --reference " + kNovels + " --json 2>/dev/null");
   std::filesystem::remove(file);
   ASSERT_EQ(out.code, 0) << out.text;
   const Json e = parse_json(out.text, "eval");
@@ -82,7 +82,7 @@ TEST(ReferenceModel, TheRecipeOfTheLargerOneTrains) {
   for (int i = 0; i < 20; ++i) text += std::string(kPassage) + "\n";
   write_file_atomically(real_io(), dir / "text.txt", text);
   const Outcome out =
-      run_shell(TERN_PROGRAM " train " TERN_SOURCE_DIR "/examples/novels-15m/recipe.toml --data " +
+      run_shell(TERN_PROGRAM " train " + source_dir() + "/examples/novels-15m/recipe.toml --data " +
                 (dir / "text.txt").string() + " --valid-data " + (dir / "text.txt").string() + " --output " +
                 (dir / "run").string() + " --steps 1 --warmup-steps 1 --batch 1 --seq 64 --eval-batches 1 2>&1");
   EXPECT_EQ(out.code, 0) << out.text;

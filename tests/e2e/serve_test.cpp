@@ -7,16 +7,16 @@
 #include <regex>
 #include <set>
 
+#include "base/source_dir_testing.h"
 #include "base/text.h"
 #include "model/golden_weights_testing.h"
 #include "serve/client_testing.h"
 #include "tests/e2e/in_folder_testing.h"
+#include "tests/e2e/novels_testing.h"
 #include "tests/e2e/train_process.h"
 
 namespace tern {
 namespace {
-
-const std::string kModel = TERN_SOURCE_DIR "/examples/novels-6m";
 
 class Serve : public InFolder<Serve> {
  protected:
@@ -33,11 +33,11 @@ class Serve : public InFolder<Serve> {
   }
   // An encoder, in the folder `bert`.
   static std::string write_bert() {
-    const Json golden = read_json_file(TERN_SOURCE_DIR "/tests/golden/embeddings/bert.json");
+    const Json golden = read_json_file(source_dir() + "/tests/golden/embeddings/bert.json");
     const std::string bert = root_ + "/bert";
     std::filesystem::create_directories(bert);
     write_golden_model(golden, bert);
-    std::filesystem::copy_file(TERN_SOURCE_DIR "/tests/golden/tokenizers/families/bert_uncased.json",
+    std::filesystem::copy_file(source_dir() + "/tests/golden/tokenizers/families/bert_uncased.json",
                                bert + "/tokenizer.json", std::filesystem::copy_options::overwrite_existing);
     return bert;
   }
@@ -45,7 +45,7 @@ class Serve : public InFolder<Serve> {
 
 TEST_F(Serve, AnswersAsGenerateWritesAndEndsWhenAsked) {
   const std::string log = root_ + "/log";
-  Child child({TERN_PROGRAM, "serve", kModel, "--port", "0", "--memory", "400MiB"}, log);
+  Child child({TERN_PROGRAM, "serve", kNovels, "--port", "0", "--memory", "400MiB"}, log);
   const uint16_t port = port_of(child, log);
   ASSERT_NE(port, 0);
   const Json answer =
@@ -53,7 +53,7 @@ TEST_F(Serve, AnswersAsGenerateWritesAndEndsWhenAsked) {
           .ask("POST", "/v1/completions",
                R"({"prompt":"It was a dark","max_tokens":20,"temperature":0.9,"seed":5,"n":2,"return_token_ids":true})")
           .json();
-  const Outcome alone = tern("generate " + kModel +
+  const Outcome alone = tern("generate " + kNovels +
                              " --prompt 'It was a dark' --max-tokens 20 --temperature 0.9 --seed 5 --samples 2 --json");
   const Json written = parse_json(alone.text, "generate");
   for (size_t i = 0; i < 2; ++i) {
@@ -75,13 +75,13 @@ TEST_F(Serve, AGrammarIsKeptAsGenerateKeepsIt) {
   const std::string grammar = "root ::= verse{2}\nverse ::= [A-Z] [a-z ]{5,20} \"\\n\"\n";
   write("verse.gbnf", grammar);
   const std::string log = root_ + "/log7";
-  Child child({TERN_PROGRAM, "serve", kModel, "--port", "0"}, log);
+  Child child({TERN_PROGRAM, "serve", kNovels, "--port", "0"}, log);
   const uint16_t port = port_of(child, log);
   ASSERT_NE(port, 0) << real_io().read(log);
   const Json body = {{"prompt", "The sea"}, {"max_tokens", 60}, {"temperature", 0.9},
                      {"seed", 7},           {"n", 2},           {"grammar", grammar}};
   const Json answer = Client(port).ask("POST", "/v1/completions", dump_json(body)).json();
-  const Json alone = parse_json(tern("generate " + kModel +
+  const Json alone = parse_json(tern("generate " + kNovels +
                                      " --prompt 'The sea' --max-tokens 60 --temperature 0.9 --seed 7 --samples 2 "
                                      "--grammar verse.gbnf --json")
                                     .text,
@@ -99,7 +99,7 @@ TEST_F(Serve, AGrammarIsKeptAsGenerateKeepsIt) {
 // The table of calls in docs/serve.md has the rows of dev/serve/openai_client.py, no more and no fewer; where Python has the
 // public client, each is done. TERN_PYTHON names a Python that has it.
 TEST_F(Serve, ThePublicClientDoesEveryCallOfTheTable) {
-  const std::string script = TERN_SOURCE_DIR "/dev/serve/openai_client.py";
+  const std::string script = source_dir() + "/dev/serve/openai_client.py";
   const auto names = [](const std::string& text, const std::string& begin, const std::string& end,
                         const std::string& pattern) {
     std::set<std::string> found;
@@ -111,7 +111,7 @@ TEST_F(Serve, ThePublicClientDoesEveryCallOfTheTable) {
     return found;
   };
   const std::set<std::string> told =
-      names(real_io().read(TERN_SOURCE_DIR "/docs/serve.md"), "## Calls that are tried", "\n## ", "\n\\| `([a-z_]+)`");
+      names(real_io().read(source_dir() + "/docs/serve.md"), "## Calls that are tried", "\n## ", "\n\\| `([a-z_]+)`");
   const std::set<std::string> done = names(real_io().read(script), "\nROWS = [", "]", "([a-z_]+)");
   EXPECT_EQ(told, done);
   EXPECT_GE(done.size(), 24u);
@@ -119,8 +119,8 @@ TEST_F(Serve, ThePublicClientDoesEveryCallOfTheTable) {
   const std::string python = given ? given : "python3";
   if (run_shell(python + " -c 'import openai, jsonschema'").code != 0)
     GTEST_SKIP() << python << " has no openai and jsonschema (pip install openai jsonschema): the calls are not tried";
-  const Outcome o =
-      run_shell("env -u TERN_PYTHON " + python + " " + script + " --tern " TERN_PROGRAM " --model " + kModel + " 2>&1");
+  const Outcome o = run_shell("env -u TERN_PYTHON " + python + " " + script + " --tern " TERN_PROGRAM " --model " +
+                              kNovels + " 2>&1");
   EXPECT_EQ(o.code, 0) << o.text;
   EXPECT_NE(o.text.find(std::to_string(done.size()) + " of " + std::to_string(done.size()) + " rows"),
             std::string::npos)
@@ -129,7 +129,7 @@ TEST_F(Serve, ThePublicClientDoesEveryCallOfTheTable) {
 
 TEST_F(Serve, GuessesChangeNoAnswer) {
   const std::string generate =
-      "generate " + kModel + " --prompt 'It was a dark, a dark, a dark, a dark' --max-tokens 60 ";
+      "generate " + kNovels + " --prompt 'It was a dark, a dark, a dark, a dark' --max-tokens 60 ";
   for (const std::string draw : {"", "--temperature 0.7 --seed 3 --samples 3 "}) {
     const Json plain = parse_json(tern(generate + draw + "--json").text, "plain");
     const Json guessed =
@@ -144,7 +144,7 @@ TEST_F(Serve, GuessesChangeNoAnswer) {
   EXPECT_EQ(refused.code, 2);
   EXPECT_NE(refused.text.find("--draft-tokens: nothing is guessed without --speculate"), std::string::npos);
   const std::string log = root_ + "/log5";
-  Child child({TERN_PROGRAM, "serve", kModel, "--port", "0", "--speculate", "ngram"}, log);
+  Child child({TERN_PROGRAM, "serve", kNovels, "--port", "0", "--speculate", "ngram"}, log);
   const uint16_t port = port_of(child, log);
   ASSERT_NE(port, 0) << real_io().read(log);
   const Json answer = Client(port)
@@ -160,7 +160,7 @@ TEST_F(Serve, GuessesChangeNoAnswer) {
 
 TEST_F(Serve, OneOfSeveralSamplesIsPicked) {
   const std::string generate =
-      "generate " + kModel + " --prompt 'It was' --max-tokens 200 --temperature 0.9 --seed 3 --samples 5 --stop , ";
+      "generate " + kNovels + " --prompt 'It was' --max-tokens 200 --temperature 0.9 --seed 3 --samples 5 --stop , ";
   const Json all = parse_json(tern(generate + "--json").text, "all")["samples"];
   size_t best = 0, first = 0;
   for (size_t i = 0; i < all.size(); ++i) {
@@ -174,22 +174,22 @@ TEST_F(Serve, OneOfSeveralSamplesIsPicked) {
     EXPECT_EQ(picked["text"], all[which]["text"]);
     EXPECT_EQ(tern(generate + "--pick " + pick + " 2>/dev/null").text, all[which]["text"].get<std::string>() + "\n");
   }
-  expect_refusal(2, "generate " + kModel + " --prompt a --pick best", {"--samples"});
+  expect_refusal(2, "generate " + kNovels + " --prompt a --pick best", {"--samples"});
   // As many as are worth it: the gain of a fourth, 0.6·0.4³ = 0.038, is below.
-  const Json ruled = parse_json(tern("generate " + kModel +
+  const Json ruled = parse_json(tern("generate " + kNovels +
                                      " --prompt 'It was' --max-tokens 9 --temperature 0.9 "
                                      "--samples-rule 0.6,0.05 --pick best --json")
                                     .text,
                                 "ruled");
   EXPECT_EQ(ruled["samples"].size(), 3u);
-  expect_refusal(2, "generate " + kModel + " --prompt a --samples-rule 0.5,0.1 --samples 3", {"--samples-rule"});
-  expect_refusal(2, "generate " + kModel + " --prompt a --samples-rule 1.5,0.1", {"P,GAIN"});
+  expect_refusal(2, "generate " + kNovels + " --prompt a --samples-rule 0.5,0.1 --samples 3", {"--samples-rule"});
+  expect_refusal(2, "generate " + kNovels + " --prompt a --samples-rule 1.5,0.1", {"P,GAIN"});
 }
 
 TEST_F(Serve, AdaptersAnswerAsGenerateWritesWithEach) {
-  const ModelSpec base = describe_model(kModel, std::nullopt).spec;
+  const ModelSpec base = describe_model(kNovels, std::nullopt).spec;
   const auto adapters = random_adapters(base);
-  std::vector<std::string> words = {TERN_PROGRAM, "serve", kModel, "--port", "0"};
+  std::vector<std::string> words = {TERN_PROGRAM, "serve", kNovels, "--port", "0"};
   for (const auto& [name, dir] : adapters) words.insert(words.end(), {"--adapter", name + "=" + dir});
   const std::string log = root_ + "/log4";
   Child child(words, log);
@@ -201,14 +201,14 @@ TEST_F(Serve, AdaptersAnswerAsGenerateWritesWithEach) {
             .ask("POST", "/v1/completions",
                  R"({"prompt":"It was a dark","max_tokens":12,"temperature":0.9,"seed":5,"model":")" + name + "\"}")
             .json();
-    const Outcome alone = tern("generate " + kModel + " --adapter " + dir +
+    const Outcome alone = tern("generate " + kNovels + " --adapter " + dir +
                                " --prompt 'It was a dark' --max-tokens 12 --temperature 0.9 --seed 5 --json");
     EXPECT_EQ(answer["choices"][0]["text"], parse_json(alone.text, "generate")["samples"][0]["text"]) << name;
     EXPECT_EQ(answer["model"], name);
   }
   child.signal(SIGTERM);
   EXPECT_EQ(child.wait(), 0);
-  const std::string dir = adapters[0].second, serve = "serve " + kModel + " --port 0 --adapter ";
+  const std::string dir = adapters[0].second, serve = "serve " + kNovels + " --port 0 --adapter ";
   const std::pair<std::string, int> refusals[] = {{dir, 2},
                                                   {"=" + dir, 2},
                                                   {"a=", 2},
@@ -226,9 +226,9 @@ TEST_F(Serve, AdaptersAnswerAsGenerateWritesWithEach) {
 // A model that writes, its copy in 4.25 bits, and an encoder, each by its name; what does not fit together is refused before
 // anything is loaded.
 TEST_F(Serve, SeveralModelsAnswerByName) {
-  const std::string coded = TERN_SOURCE_DIR "/examples/novels-6m-lc4", bert = write_bert();
+  const std::string coded = source_dir() + "/examples/novels-6m-lc4", bert = write_bert();
   const std::string log = root_ + "/log6";
-  Child child({TERN_PROGRAM, "serve", kModel, "--port", "0", "--also", "small=" + coded, "--also", "vectors=" + bert},
+  Child child({TERN_PROGRAM, "serve", kNovels, "--port", "0", "--also", "small=" + coded, "--also", "vectors=" + bert},
               log);
   const uint16_t port = port_of(child, log);
   ASSERT_NE(port, 0) << real_io().read(log);
@@ -236,7 +236,7 @@ TEST_F(Serve, SeveralModelsAnswerByName) {
   const auto ask = [&](const std::string& name) {
     return Client(port).ask("POST", "/v1/completions", R"({"model":")" + name + R"(",)" + draw).json();
   };
-  const std::pair<std::string, std::string> writers[] = {{"novels-6m", kModel}, {"small", coded}};
+  const std::pair<std::string, std::string> writers[] = {{"novels-6m", kNovels}, {"small", coded}};
   for (const auto& [name, dir] : writers) {
     const Outcome alone =
         tern("generate " + dir + " --prompt 'It was a dark' --max-tokens 12 --temperature 0.9 --seed 5 --json");
@@ -250,13 +250,13 @@ TEST_F(Serve, SeveralModelsAnswerByName) {
   EXPECT_NE(ask("vectors")["error"]["message"].get<std::string>().find("encoder"), std::string::npos);
   child.signal(SIGTERM);
   EXPECT_EQ(child.wait(), 0);
-  const std::string serve = "serve " + kModel + " --port 0 ";
+  const std::string serve = "serve " + kNovels + " --port 0 ";
   const std::tuple<std::string, int, std::string> refusals[] = {
       {"--also " + coded, 2, "NAME=DIR"},
       {"--also novels-6m=" + coded, 2, "called so already"},
       {"--also a=" + coded + " --also a=" + coded, 2, "called so already"},
       {"--also a=nowhere", 4, "nowhere"},
-      {"--also a=" + kModel + " --memory 64MiB", 3, "2 models do not fit beside each other"}};
+      {"--also a=" + kNovels + " --memory 64MiB", 3, "2 models do not fit beside each other"}};
   for (const auto& [given, code, words] : refusals) {
     const Outcome o = tern(serve + given + " 2>&1");
     EXPECT_EQ(o.code, code) << given << ": " << o.text;
@@ -265,13 +265,13 @@ TEST_F(Serve, SeveralModelsAnswerByName) {
 }
 
 TEST_F(Serve, RefusesWhatWouldBeOpenOrWouldNotFit) {
-  const Outcome open = tern("serve " + kModel + " --host 0.0.0.0 --port 0 2>&1");
+  const Outcome open = tern("serve " + kNovels + " --host 0.0.0.0 --port 0 2>&1");
   EXPECT_EQ(open.code, 2);
   EXPECT_NE(open.text.find("TERN_API_KEY"), std::string::npos) << open.text;
-  const Outcome large = tern("serve " + kModel + " --port 0 --memory 30MiB 2>&1");
+  const Outcome large = tern("serve " + kNovels + " --port 0 --memory 30MiB 2>&1");
   EXPECT_EQ(large.code, 3) << large.text;
   EXPECT_NE(large.text.find("does not fit"), std::string::npos) << large.text;
-  EXPECT_EQ(tern("serve " + kModel + " --port 0 --context 513 2>&1").code, 2);
+  EXPECT_EQ(tern("serve " + kNovels + " --port 0 --context 513 2>&1").code, 2);
   EXPECT_EQ(tern("serve nowhere --port 0 2>&1").code, 4);
   const int taken = ::socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in at{};
@@ -280,7 +280,7 @@ TEST_F(Serve, RefusesWhatWouldBeOpenOrWouldNotFit) {
   ASSERT_EQ(::bind(taken, reinterpret_cast<sockaddr*>(&at), size), 0);
   ASSERT_EQ(::listen(taken, 1), 0);
   ASSERT_EQ(::getsockname(taken, reinterpret_cast<sockaddr*>(&at), &size), 0);
-  const Outcome busy = tern("serve " + kModel + " --port " + std::to_string(ntohs(at.sin_port)) + " 2>&1");
+  const Outcome busy = tern("serve " + kNovels + " --port " + std::to_string(ntohs(at.sin_port)) + " 2>&1");
   EXPECT_EQ(busy.code, 2);
   EXPECT_NE(busy.text.find("--port"), std::string::npos) << busy.text;
   ::close(taken);
@@ -289,7 +289,7 @@ TEST_F(Serve, RefusesWhatWouldBeOpenOrWouldNotFit) {
 // The cache has as many pages as memory holds, and what is counted stays within.
 TEST_F(Serve, LittleMemoryMeansFewerPages) {
   const auto pages = [](const std::string& memory) {
-    const Outcome o = tern("serve " + kModel + " --port 0 --json --max-running 64 --memory " + memory +
+    const Outcome o = tern("serve " + kNovels + " --port 0 --json --max-running 64 --memory " + memory +
                            " 2>/dev/null & p=$!; sleep 1; kill $p; wait $p");
     return o.text.empty() ? Json(0) : parse_json(o.text, "serve")["pages"];
   };
@@ -319,7 +319,7 @@ TEST_F(Serve, KeysComeFromTheEnvironmentOrAFile) {
   write("keys", "one\ntwo\n");
   const std::string log = root_ + "/log2";
   Child child(
-      {TERN_PROGRAM, "serve", kModel, "--port", "0", "--api-key-file", root_ + "/keys", "--model-name", "tales"}, log);
+      {TERN_PROGRAM, "serve", kNovels, "--port", "0", "--api-key-file", root_ + "/keys", "--model-name", "tales"}, log);
   const uint16_t port = port_of(child, log);
   ASSERT_NE(port, 0);
   EXPECT_EQ(Client(port).ask("GET", "/v1/models").status, 401);

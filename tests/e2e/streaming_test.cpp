@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "base/source_dir_testing.h"
 #include "base/system.h"
 #include "model/model_files.h"
 #include "model/model_testing.h"
@@ -15,7 +16,7 @@
 namespace tern {
 namespace {
 
-const std::string kSmall = TERN_SOURCE_DIR "/examples/novels-6m", kModel = "deep", kMixture = "mixture";
+const std::string kSmall = source_dir() + "/examples/novels-6m", kModel = "deep", kMixtureModel = "mixture";
 
 class Streaming : public InFolder<Streaming> {
  protected:
@@ -42,7 +43,7 @@ class Streaming : public InFolder<Streaming> {
     json["num_local_experts"] = 8, json["num_experts_per_tok"] = 2;
     json["tie_word_embeddings"] = false;
     for (const char* key : {"attention_bias", "mlp_bias", "head_dim"}) json.erase(key);  // which Mixtral has not
-    write_model(kMixture, json);
+    write_model(kMixtureModel, json);
   }
   static void write_model(const std::string& name, const Json& json) {
     const HfConfig config = parse_hf_config(json.dump(), "config.json");
@@ -136,14 +137,14 @@ TEST_F(Streaming, ServesACodedBaseWithAdaptersFromTheDisk) {
 // is counted; a prompt reads each expert once at most.
 TEST_F(Streaming, AMixtureReadsTheExpertsThatAreChosen) {
   write_mixture();
-  run("quantize " + kMixture + " --type u4 --output mixture4");
+  run("quantize " + kMixtureModel + " --type u4 --output mixture4");
   struct Verb {
     std::string before, after, key;
   };
   const Verb verbs[] = {{"generate ", " --prompt 'It was a dark' --max-tokens 12", "token_ids"},
                         {"eval ", " --data t.txt --window 200 --batch 4", "sum_loss"},
                         {"embed ", " --text 'It was a dark night'", "embeddings"}};
-  for (const std::string& model : {kMixture, std::string("mixture4")})
+  for (const std::string& model : {kMixtureModel, std::string("mixture4")})
     for (const Verb& verb : verbs) {
       const std::string plain = verb.before + model + verb.after;
       const Json whole = run(plain);

@@ -18,7 +18,7 @@
 namespace tern {
 namespace {
 
-constexpr const char* kConfig =
+constexpr const char* kTinyConfig =
     R"({"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 64, "hidden_size": 16,
  "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 64,
  "rms_norm_eps": 1e-5, "tie_word_embeddings": true, "hidden_act": "silu"})";
@@ -52,7 +52,7 @@ TinyRun::TinyRun()
     : root_((std::filesystem::temp_directory_path() / fmt::format("tern-e2e-{}-{}", ::getpid(), real_clock().now_ns()))
                 .string()) {
   make_dirs(real_io(), root_);
-  write_file_atomically(real_io(), root_ + "/config.json", std::string_view(kConfig));
+  write_file_atomically(real_io(), root_ + "/config.json", std::string_view(kTinyConfig));
   write_tokens(root_ + "/data.tokens");
   static const CacheHome cache;
 }

@@ -33,9 +33,9 @@ int main(int argc, char** argv) {
   }
   if (seeds.empty()) return 1;  // an empty corpus checks nothing
   std::erase_if(seeds, [](const std::string& bytes) { return bytes.empty() || bytes.size() > kMostBytes; });
-  std::mt19937_64 random(tern::test_seed());
+  std::mt19937_64 random(tern::mutation_seed());
   const tern::MutateNumbers change{.header = kMostBytes, .plain = 2};
-  std::fprintf(stderr, "mutations with TERN_TEST_SEED=%llu:", static_cast<unsigned long long>(tern::test_seed()));
+  std::fprintf(stderr, "mutations with TERN_TEST_SEED=%llu:", static_cast<unsigned long long>(tern::mutation_seed()));
   const int count = seeds.empty() ? 0 : tern::mutation_count();
   for (int i = 0; i < count; ++i) {
     std::fprintf(stderr, i % 20 == 19 ? " %d\n" : " %d", i);  // likewise

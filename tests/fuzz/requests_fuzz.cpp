@@ -12,6 +12,7 @@
 #include "base/exact_json.h"
 #include "base/io.h"
 #include "base/json.h"
+#include "base/source_dir_testing.h"
 #include "formats/chat/tool_templates_testing.h"
 #include "formats/tokenizer/tokenizer.h"
 #include "infer/chat_prompt.h"
@@ -23,7 +24,7 @@ namespace {
 
 using namespace tern;
 
-const char* const kModel = TERN_SOURCE_DIR "/examples/novels-6m";
+const std::string kModel = source_dir() + "/examples/novels-6m";
 
 // As `tern serve` offers it, under a template that knows tools.
 struct Offered {

@@ -8,6 +8,7 @@
 #include <random>
 #include <set>
 
+#include "base/source_dir_testing.h"
 #include "hardware/cluster.h"
 #include "model/linear.h"
 #include "planner/outer/plan_model.h"
@@ -106,7 +107,7 @@ std::optional<PinnedAxes> random_axes(const ModelSpec& spec, int devices, const 
 // A plan of so many devices, or none: what was asked for at random may not be legal.
 std::optional<Plan> random_plan(const ModelSpec& spec, const TrainSettings& s, int devices, const Tally& tally,
                                 Sampler& sample) {
-  Cluster cluster = read_cluster(TERN_SOURCE_DIR "/examples/hardware/h100-node.toml");
+  Cluster cluster = read_cluster(source_dir() + "/examples/hardware/h100-node.toml");
   cluster.nodes[0].num_devices = cluster.nodes[0].link.devices = devices;
   PlanRequest request{
       .model = "tiny",

@@ -1,0 +1,22 @@
+#pragma once
+// Tests only: a fault of a Program must be reported, and by its sentence.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "program/validate.h"
+
+namespace tern {
+
+inline void expect_fault(const Program& p, const std::string& sentence) {
+  const std::vector<std::string> faults = validate(p);
+  EXPECT_TRUE(std::any_of(faults.begin(), faults.end(),
+                          [&](const std::string& f) { return f.find(sentence) != std::string::npos; }))
+      << "wanted '" << sentence << "' among " << faults.size()
+      << " faults, first: " << (faults.empty() ? "-" : faults[0]);
+}
+
+}  // namespace tern
