@@ -17,8 +17,8 @@ struct Machine;
 struct EngineTraining {
   std::string why_not;  // why tern train cannot run the plan; "": it can
   bool packs = false;   // whether the plan is for sequences of different lengths, which tern train packs
-  std::string model;    // MODEL of `command`, quoted; "": tern train does not take it (a preset, a GGUF file)
-  std::string asks;     // further options that the command needs: " --from-scratch --tokenizer TOKENIZER"
+  std::string model;    // its MODEL, quoted; "": tern train does not take the planned one (a preset, a GGUF file)
+  std::string asks;     // options that it needs besides `command`: " --from-scratch --tokenizer TOKENIZER"
   /// The plan as options of `tern train`: "--plan plan.json" with the plan's file. Where no file was written, "--plan PLAN.json", or the plan's
   /// values, "--batch 16 --seq 256 … --optimizer adamw", if these options alone say all: one device, equal recomputation in all layers.
   std::string command;

@@ -17,8 +17,8 @@ enum class Opcode : uint8_t {  // what an instruction does
   backward_input,
   backward_weight,
   recompute,
-  reduce,  // adds up gradients: of a tied table's two uses (MeshAxis::none), or of the ranks of `axis` (all: --aggregator)
-  // micro −1: after the layer's last backward (`all`: after all layers'); m (axes none, tensor, keys): after micro-batch m's backward
+  reduce,  // adds up gradients of a tied table's two uses (MeshAxis::none), or of `axis`'s ranks (all: --aggregator);
+           // micro −1: after the layer's (all: the last layer's) last backward; m (none, tensor, keys): after that of m
   norm,    // computes the norm of all gradients, and refuses gradients that are not finite (unit −1, micro −1)
   update,  // a unit's optimizer step (micro −1). With --update-in-backward it runs within the backward and reads the layer's `summand`
   send,    // sends a stage's output, or the gradient of its input, to the rank `peer`
@@ -84,7 +84,7 @@ struct Instruction {  // one entry of the list
   std::vector<Buffer> frees;           // buffers that end with it; may name what this instruction allocates
   int64_t workspace_bytes = 0;         // peak of temporaries while it runs, besides reads and allocates
   int64_t flops = 0, bytes_moved = 0;
-  // The virtual stage. Then: what is moved between ranks of the run, or between the device and lower tiers (LOAD, STORE, UPDATE of states on disk).
+  // Where it runs, and what it moves between ranks of the run, or between the device and lower tiers (LOAD, STORE, UPDATE of states on disk).
   int stage = 0, peer = -1;        // its virtual stage; the device that a SEND goes to or a RECV comes from
   MeshAxis axis = MeshAxis::none;  // of a collective
   int64_t message_bytes = 0;       // what is moved (UPDATE, states on disk: read + written); collective: whole tensor

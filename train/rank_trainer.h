@@ -76,7 +76,7 @@ class RankTrainer {
   Agreed agree(const std::vector<MicroBatch>& batches);
 
   // --- a step (rank_trainer_step.cpp) ---
-  // Sums over all ranks. Losses are added in the order of micro-batches, as one rank adds them.
+  // Of all ranks together. Losses are added in the order of micro-batches, as one rank adds them.
   struct Totals {
     double loss_sum = 0;
     int64_t peak_bytes = 0, message_bytes = 0;

@@ -15,7 +15,7 @@ namespace tern {
 
 /// UPDATE(unit): makes the rule's step on every parameter of the unit, which also rounds the masters
 /// into bf16 weights. Afterwards the gradients of the unit are zero. Units may come in any order: same bits.
-/// Temporaries are the arena's (MemoryClass::workspace), as many bytes as update_workspace in spec/update_rule.h says.
+/// Temporaries are the arena's (MemoryClass::workspace), at most as many bytes as update_workspace in spec/update_rule.h says.
 /// Of a shared-out parameter it changes this rank's part. A rule's sums over a parameter are exchanged among the replicas.
 void update_unit(const UpdatePass&, const UpdateNorm&, int unit, Arena&, Comm* replicas = nullptr);
 /// The same for some parameters, by their places in state.infos.

@@ -21,7 +21,7 @@ struct SearchSpace {
   /// Tiers where optimizer states and activations may lie. Pipelines with several chunks per stage keep both on the device.
   std::vector<Tier> states{Tier::device, Tier::host, Tier::disk};
   std::vector<Tier> activations{Tier::device, Tier::host, Tier::disk};
-  /// All pins. The search obeys pins of the outer choice and the pin `layers`. Pins of strategies (sharding,
+  /// All pins. The search obeys pins of the outer choice, PinnedAxes::even and PinnedAxes::framework. Pins of strategies (sharding,
   /// recomputation, offloading) act through the lists above, which the function `pin` narrows when it sets `pinned`.
   PinnedAxes pinned;
 };
