@@ -10,7 +10,7 @@
 namespace tern {
 
 struct SolverVerdict {
-  std::string words;     // says that solver and search agree, or why there was no check
+  std::string words;     // whether solver and search agree, or why there was no check
   bool differs = false;  // whether the solver found another optimum, so that solver or search is wrong
 };
 /// Runs cbc or else highs, whatever program of that name is on the PATH. Failures are reported in the verdict, not thrown.
