@@ -137,8 +137,8 @@ Environment process_environment();
 /// `require_positionals`: false for `config show`, which may leave them out.
 /// Errors  usage: an unknown flag, key or TERN_ variable (with the nearest name);
 ///         a value that is missing, malformed or out of range; bad_file: the recipe.
-/// Paths   A relative path in a recipe is relative to the recipe's folder. MODEL is such a path only if it exists there; else it is
-///         a name in the cache. On the command line and in the environment, paths are relative to the working directory.
+/// Paths   A relative path in a recipe is relative to the recipe's folder. MODEL is such a path only if it exists there; else its
+///         text is left as it is. On the command line and in the environment, paths are relative to the working directory.
 Options resolve_options(const OptionTable&, std::string_view verb, const std::vector<std::string>& arguments,
                         const Environment&, bool require_positionals = true);
 

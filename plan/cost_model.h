@@ -30,7 +30,7 @@ struct UnitFacts {
   int64_t forward_workspace = 0, unsaved_workspace = 0, backward_workspace = 0;
   bool remade_by_attention = false, remade_by_full = false;  // whether Recompute::attention, ::full recomputes it
   bool shares_table = false;       // reads the embedding's table (tied head, bridge); in a pipeline: has a copy
-  int64_t own_table_gradient = 0;  // spec/unit_cost.h; several stages do not add it: their table's copy has it
+  int64_t own_table_gradient = 0;  // elements, see spec/unit_cost.h
 };
 
 /// Costs of a model's layers under one mesh and micro-batch size. The referenced objects must outlive a LayerCosts.

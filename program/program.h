@@ -17,8 +17,8 @@ enum class Opcode : uint8_t {  // what an instruction does
   backward_input,
   backward_weight,
   recompute,
-  reduce,  // adds up gradients of a tied table's two uses (MeshAxis::none), or of `axis`'s ranks (all: --aggregator)
-           // micro −1: after the layer's last backward (all: the step's); m (none, tensor, keys): after m's backward
+  reduce,  // adds up the gradients of a tied table's two uses (MeshAxis::none), or of the ranks of `axis`;
+           // micro −1: once a step, m: after the backward of micro-batch m (program/lower.h says when)
   norm,    // computes the norm of all gradients, and refuses gradients that are not finite (unit −1, micro −1)
   update,  // a unit's optimizer step (micro −1). With --update-in-backward it runs within the backward and reads the layer's `summand`
   send,    // sends a stage's output, or the gradient of its input, to the rank `peer`
