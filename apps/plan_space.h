@@ -12,8 +12,8 @@ namespace tern {
 SearchSpace space_of(const Options&);
 /// The choices that the options but --fix allow.
 SearchSpace space_without_pins(const Options&);
-/// For each given option that restricts the choices (but --emit and --offload), the space without it; if several are given, then the
-/// space without all of them.
+/// For each given option that restricts the choices (but --emit and --offload), the space without it; if several are given, as the
+/// last entry the space without all of them.
 std::vector<WiderSpace> wider_spaces(const Options&);
 
 }  // namespace tern

@@ -42,7 +42,7 @@ struct PlannedStage {
 struct PlannedProgram {
   uint32_t checksum = 0;  // of the Program
   int64_t instructions = 0;
-  /// Simulated. It exceeds Plan::step_ps where ranks wait until messages have left; with several chunks per stage it may be less.
+  /// Simulated. It exceeds Plan::step_ps where ranks wait until messages have left; with several chunks per device it may be less.
   int64_t step_ps = 0;
   friend bool operator==(const PlannedProgram&, const PlannedProgram&) = default;
 };
@@ -72,7 +72,7 @@ struct ChoiceCounts {
 struct PlannedError {
   std::string software;             // what the measured runs ran on
   int64_t rows = 0;                 // runs that were left out and predicted
-  int64_t low_ps = 0, high_ps = 0;  // the range in which nine tenths of the measured times lay, for this step
+  int64_t low_ps = 0, high_ps = 0;  // step_ps times the range in which nine tenths of measured / predicted lay
   double median = 0;                // of |predicted/measured − 1|
   friend bool operator==(const PlannedError&, const PlannedError&) = default;
 };

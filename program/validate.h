@@ -12,7 +12,7 @@ namespace tern {
 /// The rules that a Program breaks: one sentence each, which names the instruction by its place in the list. Empty: the
 /// Program is sound.
 /// Fields   rank (a device of the pipeline), unit, micro and peer in range; no negative size.
-/// Buffers  per rank, in list order. No living buffer is allocated. Only GATHER and LOAD allocate a freed buffer again.
+/// Buffers  per rank, in list order. No instruction allocates a buffer that is alive. Only GATHER and LOAD allocate a freed buffer again.
 ///          What is read or freed is alive. No buffer stands twice in an instruction's reads, nor in its allocates, nor in its
 ///          frees. None is freed while an instruction on another resource may read it. At the end only `persistent` ones are alive.
 /// Messages every SEND has its RECV and every RECV its SEND; no instructions wait for each other in a circle (the sentence then names them).

@@ -26,8 +26,8 @@ struct Priced {
   bool fits() const { return missing_bytes <= 0; }
 };
 
-/// An upper bound of every step's time, ps: a sum of the longest times, over strategies, of every layer's passes, transfers over the
-/// host link and messages.
+/// An upper bound of every step's time, ps: the sum of all times of all layers, each layer under the strategy with the largest sum, and of
+/// all messages; nothing runs beside anything else.
 double longest_step(const Instance&);
 
 /// Checks an instance. Errors: usage, naming the table, for an instance whose tables have the wrong sizes, negative
