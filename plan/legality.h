@@ -13,7 +13,7 @@ namespace tern {
 
 /// The most operations that a plan's pipeline may have; the search does not plan longer ones, the audit and calibration refuse them.
 inline constexpr int64_t kMostOperations = 4'000'000;
-/// Operations of a pipeline: three per micro-batch and virtual stage.
+/// Operations of a pipeline at most: three per micro-batch and virtual stage.
 inline int64_t operations_of(const OuterChoice& c) {
   return int64_t{3} * c.num_stages * c.chunks_per_stage * c.num_micro;
 }

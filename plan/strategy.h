@@ -27,7 +27,7 @@ struct OuterChoice {
   Mesh mesh;
   int num_stages = 1, chunks_per_stage = 1;
   PipelineSchedule schedule = kOneStageSchedule;
-  int64_t micro_batch = 1;  // windows (TrainJob::batch) per data share
+  int64_t micro_batch = 1;  // windows of a micro-batch, per data share
   int64_t num_micro = 1;
   int64_t devices() const { return mesh.devices() * num_stages; }
   friend bool operator==(const OuterChoice&, const OuterChoice&) = default;
