@@ -78,7 +78,7 @@ void add_gradient(const Tensor& x, const Tensor& dw);
 void copy_columns(const Tensor& x, int64_t column, const Tensor& y);
 void add_columns(double factor, const Tensor& x, const Tensor& y, int64_t column);
 /// add_repeated_columns adds factor·(column j of x) to `repeat` neighbouring columns of y, from y's column `column` + j·repeat on.
-/// sum_columns is its backward without the factor: column j of y (rows, n) = the sum of those `repeat` columns of x, in order.
+/// sum_columns: column j of y (rows, n) = the sum of `repeat` neighbouring columns of x, from x's column `column` + j·repeat on, in order.
 void add_repeated_columns(double factor, const Tensor& x, int64_t repeat, const Tensor& y, int64_t column);
 void sum_columns(const Tensor& x, int64_t column, int64_t repeat, const Tensor& y);
 /// Columns [column, column + n) of every row of y = x (rows, n).
