@@ -46,7 +46,7 @@ struct ExecuteInput {
   Comm* replicas = nullptr;
   // The ranks of `replicas` that have the same experts as this rank; nullptr: all ranks of `replicas`.
   Comm* same_experts = nullptr;
-  // The rank with the embedding and the rank with the head that have this rank's replica number and tensor place. nullptr: no stages, or neither is here.
+  // The rank with the embedding and the rank with the head that have this rank's replica number and tensor place. nullptr: no stages, or this rank is none of the two.
   Comm* tables = nullptr;
   // Needed for ZeRO 3: the model whose weights `weights` lends. It holds this rank's parts (allocate_own_weights), as update->weights
   // does. GATHER replaces a layer's parts by its whole weights, until the Program frees the gathered buffer.

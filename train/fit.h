@@ -23,7 +23,7 @@ struct PredictedMemory {
   int64_t staging =
       0;  // the copy that a checkpoint is written from; none if all ranks write it (keeps_apart) or states lie on the disk
   int64_t checkpoint = 0;  // of a checkpoint's tensors on the disk; no memory
-  int64_t messages = 0;    // what waits to be summed, of other ranks, and what a stage has sent in this step
+  int64_t messages = 0;    // received and not yet summed or read; in pipelines also what was sent in this step
   // The whole model on rank 0, while rank 0 evaluates or writes it (is_whole_for_a_while, train/mesh_fit.h).
   int64_t whole = 0;
   // The peak before there are gradients. In bf16 it has the f32 weights from which the masters are made; under ZeRO 3 it has the whole unit
