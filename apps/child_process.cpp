@@ -15,6 +15,7 @@
 #include <tuple>
 #include <utility>
 
+#include "apps/signals.h"
 #include "base/error.h"
 
 namespace tern {
@@ -36,6 +37,7 @@ bool read_some(int descriptor, const ChildOptions& options, ChildResult& result)
 [[noreturn]] void become(char* const* argv, const char* stdin_file, int output, bool join_stderr, int failure) {
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);  // who started it may be killed: then it stops too (training saves first)
   ::signal(SIGINT, SIG_DFL);
+  unblock_signals();
   const int input = ::open(stdin_file, O_RDONLY);
   if (input >= 0 && ::dup2(input, 0) == 0 && ::dup2(output, 1) == 1 && (!join_stderr || ::dup2(output, 2) == 2))
     ::execvp(argv[0], argv);

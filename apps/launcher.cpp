@@ -89,6 +89,7 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
   if (::getppid() != parent) ::_exit(127);
   ::setpgid(0, group);  // Ctrl-C reaches the launcher alone, which passes it on once
   for (const int number : {SIGINT, SIGTERM, SIGHUP}) ::signal(number, SIG_DFL);
+  unblock_signals();
   if (output >= 0) {
     const int nothing = ::open("/dev/null", O_RDONLY);
     ::dup2(nothing, 0), ::dup2(output, 1), ::dup2(output, 2);

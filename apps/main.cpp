@@ -146,6 +146,7 @@ int main(int argc, char** argv) {
   shorten_spin(argv);
   if (argc > 0 && *argv[0]) set_program_name(argv[0]);
   explain_file_signals();
+  take_signals_aside();
   try {
     return run(Arguments(argv + 1, argv + argc));
   } catch (const tern::Error& error) {

@@ -6,6 +6,8 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <system_error>
+#include <thread>
 
 #include "base/error.h"
 #include "base/mapped_file.h"
@@ -21,6 +23,13 @@ static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_alw
 std::atomic<const char*> told_at_once = nullptr;  // what the first signal writes
 struct sigaction old_interrupt, old_terminate, old_hangup;
 bool installed = false;
+
+void mask_signals(int how) {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&set, number);
+  pthread_sigmask(how, &set, nullptr);
+}
 
 // For signal handlers: takes no memory and no lock.
 void say(const char* text) { (void)!::write(STDERR_FILENO, text, std::strlen(text)); }
@@ -50,6 +59,18 @@ void on_bus_error(int, siginfo_t* info, void*) {
 }
 
 }  // namespace
+
+void unblock_signals() { mask_signals(SIG_UNBLOCK); }
+
+void take_signals_aside() {
+  mask_signals(SIG_BLOCK);
+  try {
+    std::thread([] {
+      unblock_signals();
+      for (;;) ::pause();
+    }).detach();
+  } catch (const std::system_error&) { unblock_signals(); }
+}
 
 void explain_file_signals() {
   struct sigaction action {};

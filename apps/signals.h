@@ -21,6 +21,12 @@ class StopSignals {
   StopSignals& operator=(const StopSignals&) = delete;
 };
 
+/// From here on a thread of its own takes SIGINT, SIGTERM and SIGHUP; they are blocked on the calling thread and on all that start later.
+/// oneDNN's f32 products (2.6, AVX2) point the stack pointer into a buffer on the heap: a handler that ran there overwrote what lies before
+/// it. Call it once in `main`, before other threads start. If the system gives no thread, signals are taken as before.
+void take_signals_aside();
+/// Unblocks these signals on the calling thread. It may be called between fork and exec, where a child must not keep them blocked.
+void unblock_signals();
 /// Sets handlers for the whole process. If a mapped file is truncated while it is read, the program ends with a message and
 /// the exit code of a bad file, instead of SIGBUS. If a file grows beyond `ulimit -f`, the write fails with an error.
 void explain_file_signals();

@@ -33,6 +33,7 @@ class Child {
   Child(const Child&) = delete;
   bool running();  // reaps it when it has ended
   void signal(int number);
+  pid_t pid() const { return pid_; }
   int wait();  // exit code, 128 + signal if one ended it
 
  private:

@@ -4,6 +4,9 @@
 #include <signal.h>
 #include <sys/resource.h>
 
+#include <filesystem>
+#include <fstream>
+
 #include "base/clock.h"
 #include "base/io.h"
 #include "tests/e2e/train_process.h"
@@ -43,6 +46,37 @@ TEST(TrainProcess, TerminatedRunSavesExits75AndGoesOnToTheSameBits) {
   EXPECT_TRUE(real_io().stat(out + "/model/config.json"));
   ASSERT_EQ(run_to_end(tiny.command(out), tiny.root(), &errors), 0) << errors;
   EXPECT_EQ(final_bits(out), final_bits(tiny.out(0)));
+}
+
+// Threads of a running program that do not block SIGINT, SIGTERM and SIGHUP all three; −1 among them: the first thread.
+std::vector<int64_t> threads_that_take_signals(pid_t pid) {
+  std::vector<int64_t> takers;
+  const std::string tasks = fmt::format("/proc/{}/task", pid);
+  for (const auto& task : std::filesystem::directory_iterator(tasks)) {
+    std::ifstream status(task.path() / "status");
+    std::string line;
+    while (std::getline(status, line))
+      if (line.starts_with("SigBlk:")) {
+        const uint64_t blocked = std::stoull(line.substr(7), nullptr, 16);
+        uint64_t stops = 0;
+        for (const int number : {SIGINT, SIGTERM, SIGHUP}) stops |= uint64_t{1} << (number - 1);
+        if ((blocked & stops) != stops) takers.push_back(task.path().filename() == fmt::to_string(pid) ? -1 : 1);
+      }
+  }
+  return takers;
+}
+
+// A handler that runs on a thread that multiplies writes where oneDNN has pointed the stack pointer: into the heap.
+TEST(TrainProcess, NoThreadThatComputesTakesTheSignalsThatStopARun) {
+  const TinyRun tiny;
+  const std::string out = tiny.out(0);
+  Child child(tiny.command(out, {"--threads", "2"}), tiny.root() + "/errors");
+  wait_for_checkpoint(child, out);
+  ASSERT_TRUE(child.running()) << real_io().read(tiny.root() + "/errors");
+  EXPECT_EQ(threads_that_take_signals(child.pid()), std::vector<int64_t>{1}) << "one thread, and not the first";
+  child.signal(SIGTERM);
+  const int code = child.wait();
+  EXPECT_TRUE(code == 75 || code == 0) << code;
 }
 
 // Ranks of one process: stopped politely or killed, and gone on with by any number of them, the bits are those of one that
