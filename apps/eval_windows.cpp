@@ -24,13 +24,6 @@
 namespace tern {
 namespace {
 
-// Documents with borders of their own: JSONL, or packed tokens.
-bool has_documents(const std::string& path) {
-  if (path == "-") return false;
-  const std::string extension = std::filesystem::path(path).extension();
-  return extension == ".jsonl" || extension == ".ndjson" || extension == ".safetensors" || is_token_file(path);
-}
-
 void limit_tokens(const Options& options, std::vector<int32_t>& tokens) {
   if (options.has("max-tokens") && static_cast<int64_t>(tokens.size()) > options.integer("max-tokens"))
     tokens.resize(static_cast<size_t>(options.integer("max-tokens")));

@@ -60,6 +60,12 @@ int64_t text_room(const Options& options) {
                                : there;
 }
 
+bool has_documents(const std::string& path) {
+  if (path == "-") return false;
+  const std::string extension = std::filesystem::path(path).extension();
+  return extension == ".jsonl" || extension == ".ndjson" || extension == ".safetensors" || is_token_file(path);
+}
+
 std::string read_text(const std::string& path, const TextRoom& room) {
   if (path == "-")
     return with_room_for_repair(read_stream(std::cin, 0, room, "standard input"), room, "standard input");

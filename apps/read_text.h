@@ -23,6 +23,8 @@ struct TextRoom {
 };
 /// The bytes that --memory allows or that the machine has, less those of the program and those that are resident now.
 int64_t text_room(const Options&);
+/// Whether `path` is a file of documents, a token file or JSONL, which load_or_pack (formats/data/pack.h) reads; else it is one text.
+bool has_documents(const std::string& path);
 /// Reads a whole file; "-": standard input. Errors: bad_file; does_not_fit: the text is larger than the room. The size is
 /// checked before reading, and again afterwards, as each byte that is no UTF-8 becomes three. A text of up to 1 MiB is
 /// always read; if per_byte is more than encoding takes (1 + kEncodeBytesPerByte), the 1 MiB shrinks in the same proportion.

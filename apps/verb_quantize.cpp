@@ -13,6 +13,8 @@
 #include "apps/gguf_output.h"
 #include "apps/hf_output.h"
 #include "apps/outputs.h"
+#include "apps/pack_line.h"
+#include "apps/private_folder.h"
 #include "apps/quantize_mixture.h"
 #include "apps/quantize_report.h"
 #include "apps/read_text.h"
@@ -97,6 +99,27 @@ WeightType type_of_matrices(const Options& options) {
   return weight_type_of_choice("lc" + options.text("bits"));
 }
 
+// The first `most` tokens of a file of documents, one document after the other, or of a text.
+std::vector<int32_t> first_of_documents(const Options& options, const Tokenizer& tokenizer, const std::string& path,
+                                        int64_t most) {
+  const PrivateFolder folder;
+  PackLine line;
+  PackOptions how = line.options();
+  how.memory_bytes = text_room(options);
+  const TokenData file = load_or_pack(path, tokenizer, folder.path, how);
+  line.finish();
+  std::vector<int32_t> tokens(static_cast<size_t>(std::min(most, file.num_tokens())));
+  file.read(0, tokens);
+  return tokens;
+}
+std::vector<int32_t> first_of_text(const Options& options, const Tokenizer& tokenizer, const std::string& path,
+                                   int64_t most) {
+  const std::string text = read_text(path, {.bytes = text_room(options)});
+  check_text(text, path);
+  bool whole = false;
+  return encode_at_most(tokenizer, text, static_cast<size_t>(most), whole, text_room(options), path);
+}
+
 // Windows of --data, as many as --calibration-tokens asks for; empty without calibration.
 CalibrationText calibration_of(const Options& options, const ModelDescription& model) {
   CalibrationText c;
@@ -110,9 +133,8 @@ CalibrationText calibration_of(const Options& options, const ModelDescription& m
   const std::string path = options.text("data");
   const int64_t wanted = options.integer("calibration-tokens");
   c.window = std::min({c.window, model_context(model), wanted});
-  bool whole = false;
-  c.tokens = encode_at_most(*model.tokenizer, read_text(path, {.bytes = text_room(options)}),
-                            static_cast<size_t>(wanted), whole, text_room(options), path);
+  c.tokens = has_documents(path) ? first_of_documents(options, *model.tokenizer, path, wanted)
+                                 : first_of_text(options, *model.tokenizer, path, wanted);
   if (static_cast<int64_t>(c.tokens.size()) < c.window)
     throw Error(ErrorKind::usage, "--data {}: {} tokens, calibration wants at least a window of {}", path,
                 c.tokens.size(), c.window);

@@ -25,8 +25,8 @@ struct Dependencies {
 };
 
 /// Instruction i waits for the previous instruction of i's rank on i's resource (a SEND: on the link to `peer`), for
-/// the instructions of i's rank that allocated the buffers that i reads, and for i's `waits`. A RECV waits for its SEND instead of
-/// the previous instruction on its resource. So in `order` a RECV follows its SEND, although on the simulator's clock
+/// the instructions of i's rank that allocated the buffers that i reads, and for i's `waits`. A RECV waits for its SEND, and for no
+/// other instruction on a link. So in `order` a RECV follows its SEND, although on the simulator's clock
 /// the two start and end together. The ranks and peers of the Program must be in range.
 Dependencies dependencies_of(const Program&);
 

@@ -30,7 +30,7 @@ std::vector<CountedForm> trained_forms(const Unit&, const CostQuery&);
 /// The same, from the unit's cost.
 std::vector<CountedForm> trained_forms(const Unit&, const CostQuery&, const UnitCost&);
 
-/// How many blocks of kUpdateBlock elements the trained parameters of a unit fill. No two parameters share a block. The
+/// How many blocks of kUpdateBlock elements (spec/update_rule.h) the trained parameters of a unit fill. No two parameters share a block. The
 /// unit is not split over a tensor group.
 int64_t trained_blocks(const Unit&);
 

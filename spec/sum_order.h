@@ -10,7 +10,7 @@ namespace tern {
 /// The micro-batches of a step, numbered over all data shares, fall into `groups` groups of equal length, in order. The
 /// gradients of a group start from zero and add up in order. The groups' sums are the leaves of a tree (tree_pairs).
 /// With one group there is no tree: the sum is a chain over all micro-batches.
-/// Shares Each of n data shares has groups / n groups, in order. If groups / n is a power of two, a data share's groups
+/// Shares: each of n data shares has groups / n groups, in order. If groups / n is a power of two, a data share's groups
 ///        are a whole subtree, and the data shares' sums are the leaves of the rest: the same bits for every such n.
 struct SumOrder {
   int64_t groups = 1;

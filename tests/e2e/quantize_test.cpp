@@ -69,6 +69,24 @@ TEST_F(Quantize, IntegersAreCloseTheSameUnderEverySetAndRefusedWhereThereAreNoCo
   expect_refusal(2, generate + " --weights copied", {"--weights copied", "--arithmetic int8"});
 }
 
+// Calibration reads what training and evaluation read: the tokens of a text are the same wherever they come from.
+TEST_F(Quantize, CalibrationReadsTokenFilesAndJsonlAndRefusesWhatIsNoText) {
+  const std::string text = "The horses were put to, and we drove off through the rain towards the old house.";
+  write("c.txt", text);
+  write("c.jsonl", "{\"text\": \"" + text + "\"}\n");
+  EXPECT_EQ(tern("tokenize " + kNovels + " --pack --input c.jsonl --output c.tokens 2>errors").code, 0);
+  const std::string quantize = "quantize " + kNovels + " --method gptq --type q4_0 --calibration-tokens 16 --data ";
+  json(quantize + "c.txt --output text.gguf");
+  json(quantize + "c.tokens --output tokens.gguf");
+  json(quantize + "c.jsonl --output jsonl.gguf");
+  const std::string bytes = real_io().read(root_ + "/text.gguf");
+  EXPECT_EQ(real_io().read(root_ + "/tokens.gguf"), bytes);
+  EXPECT_EQ(real_io().read(root_ + "/jsonl.gguf"), bytes);
+  write("latin.txt", text + " caf\xe9");
+  expect_refusal(4, quantize + "latin.txt --output no.gguf", {"latin.txt", "not UTF-8"});
+  expect_refusal(4, quantize + kNovels + "/model.safetensors --output no.gguf", {"not a token file"});
+}
+
 TEST_F(Quantize, ADirectoryOfOwnTypesRunsIsInspectedAndExported) {
   const Json u4 = json("quantize " + kNovels + " --type u4 --output own"),
              u2 = json("quantize " + kNovels + " --type u2 --output two");
