@@ -78,7 +78,8 @@ int exit_code_of(pid_t pid) {
 // While a child runs, Ctrl-C is the child's to answer: it reaches both, and we want to hear how the child ended.
 class IgnoreInterrupt {
  public:
-  IgnoreInterrupt() : before_(::signal(SIGINT, SIG_IGN)) {}
+  // By a handler: SIG_IGN would act when another thread takes the signal, which may be after the destructor.
+  IgnoreInterrupt() : before_(::signal(SIGINT, [](int) {})) {}
   ~IgnoreInterrupt() { ::signal(SIGINT, before_); }
 
  private:

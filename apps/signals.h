@@ -21,7 +21,7 @@ class StopSignals {
   StopSignals& operator=(const StopSignals&) = delete;
 };
 
-/// From here on a thread of its own takes SIGINT, SIGTERM and SIGHUP; they are blocked on the calling thread and on all that start later.
+/// From here on a thread of its own takes SIGINT, SIGTERM and SIGHUP; they are blocked on the calling thread and on all that start later (LineReader takes SIGINT itself while it reads).
 /// oneDNN's f32 products (2.6, AVX2) point the stack pointer into a buffer on the heap: a handler that ran there overwrote what lies before
 /// it. Call it once in `main`, before other threads start. If the system gives no thread, signals are taken as before.
 void take_signals_aside();

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -22,6 +23,7 @@ constexpr char kWhole = '\n';        // stands behind an answer that is whole
 // In the copy. Whatever this process does about its own faults, the copy's end it, without a core file.
 [[noreturn]] void answer_and_end(const std::function<std::string()>& run, int to) noexcept {
   for (const int number : {SIGILL, SIGSEGV, SIGBUS, SIGFPE, SIGABRT}) ::signal(number, SIG_DFL);
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // the signals that end the program may be blocked here
   const rlimit none{};
   ::setrlimit(RLIMIT_CORE, &none);
   const std::string answer = run() + kWhole;

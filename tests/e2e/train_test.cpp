@@ -70,7 +70,7 @@ std::vector<int64_t> threads_that_take_signals(pid_t pid) {
 TEST(TrainProcess, NoThreadThatComputesTakesTheSignalsThatStopARun) {
   const TinyRun tiny;
   const std::string out = tiny.out(0);
-  Child child(tiny.command(out, {"--threads", "2"}), tiny.root() + "/errors");
+  Child child(tiny.command(out, {"--threads", "2", "--steps", "100000"}), tiny.root() + "/errors");
   wait_for_checkpoint(child, out);
   ASSERT_TRUE(child.running()) << real_io().read(tiny.root() + "/errors");
   EXPECT_EQ(threads_that_take_signals(child.pid()), std::vector<int64_t>{1}) << "one thread, and not the first";
