@@ -7,8 +7,6 @@
 
 #include "apps/common.h"
 #include "apps/eval_windows.h"
-#include "apps/pack_line.h"
-#include "apps/private_folder.h"
 #include "apps/read_text.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -102,12 +100,7 @@ void take_document(const TokenData& file, int64_t begin, int64_t end, int32_t pr
 void take_documents(const Options& options, const Tokenizer& tokenizer, const std::string& data, int32_t prefix,
                     EvalWindows& work) {
   PerplexityReport& r = work.report;
-  const PrivateFolder folder;
-  PackLine line;
-  PackOptions how = line.options();
-  how.memory_bytes = text_room(options);
-  const TokenData file = load_or_pack(data, tokenizer, folder.path, how);
-  line.finish();
+  const TokenData file = load_documents(options, tokenizer, data);
   r.num_tokens = file.num_tokens();
   if (options.has("max-tokens")) r.num_tokens = std::min(r.num_tokens, options.integer("max-tokens"));
   check_windows_fit(options, r, file.num_documents(), file.has_loss());

@@ -7,6 +7,8 @@
 #include <iterator>
 
 #include "apps/common.h"
+#include "apps/pack_line.h"
+#include "apps/private_folder.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/options.h"
@@ -64,6 +66,16 @@ bool has_documents(const std::string& path) {
   if (path == "-") return false;
   const std::string extension = std::filesystem::path(path).extension();
   return extension == ".jsonl" || extension == ".ndjson" || extension == ".safetensors" || is_token_file(path);
+}
+
+TokenData load_documents(const Options& options, const Tokenizer& tokenizer, const std::string& path) {
+  const PrivateFolder folder;  // what is mapped outlives it
+  PackLine line;
+  PackOptions how = line.options();
+  how.memory_bytes = text_room(options);
+  TokenData file = load_or_pack(path, tokenizer, folder.path, how);
+  line.finish();
+  return file;
 }
 
 std::string read_text(const std::string& path, const TextRoom& room) {

@@ -25,6 +25,8 @@ struct TextRoom {
 int64_t text_room(const Options&);
 /// Whether `path` is a file of documents, a token file or JSONL, which load_or_pack (formats/data/pack.h) reads; else it is one text.
 bool has_documents(const std::string& path);
+/// The documents of such a file; JSONL is packed into a temporary file, and progress is shown.
+TokenData load_documents(const Options&, const Tokenizer&, const std::string& path);
 /// Reads a whole file; "-": standard input. Errors: bad_file; does_not_fit: the text is larger than the room. The size is
 /// checked before reading, and again afterwards, as each byte that is no UTF-8 becomes three. A text of up to 1 MiB is
 /// always read; if per_byte is more than encoding takes (1 + kEncodeBytesPerByte), the 1 MiB shrinks in the same proportion.

@@ -13,8 +13,6 @@
 #include "apps/gguf_output.h"
 #include "apps/hf_output.h"
 #include "apps/outputs.h"
-#include "apps/pack_line.h"
-#include "apps/private_folder.h"
 #include "apps/quantize_mixture.h"
 #include "apps/quantize_report.h"
 #include "apps/read_text.h"
@@ -102,12 +100,7 @@ WeightType type_of_matrices(const Options& options) {
 // The first `most` tokens of a file of documents, one document after the other, or of a text.
 std::vector<int32_t> first_of_documents(const Options& options, const Tokenizer& tokenizer, const std::string& path,
                                         int64_t most) {
-  const PrivateFolder folder;
-  PackLine line;
-  PackOptions how = line.options();
-  how.memory_bytes = text_room(options);
-  const TokenData file = load_or_pack(path, tokenizer, folder.path, how);
-  line.finish();
+  const TokenData file = load_documents(options, tokenizer, path);
   std::vector<int32_t> tokens(static_cast<size_t>(std::min(most, file.num_tokens())));
   file.read(0, tokens);
   return tokens;
