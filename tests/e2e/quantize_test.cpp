@@ -69,7 +69,7 @@ TEST_F(Quantize, IntegersAreCloseTheSameUnderEverySetAndRefusedWhereThereAreNoCo
   expect_refusal(2, generate + " --weights copied", {"--weights copied", "--arithmetic int8"});
 }
 
-// Calibration reads what training and evaluation read. This tokenizer adds no tokens to documents, so all three files hold the same ones.
+// Calibration reads what training and evaluation read. This tokenizer adds nothing before a document, so all three files begin alike.
 TEST_F(Quantize, CalibrationReadsTokenFilesAndJsonlAndRefusesWhatIsNoText) {
   const std::string text = "The horses were put to, and we drove off through the rain towards the old house.";
   write("c.txt", text);
