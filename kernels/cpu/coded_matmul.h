@@ -1,7 +1,7 @@
 #pragma once
 // Products with weights as a file codes them: rows are decoded as they are packed, at most 256 columns of some rows at a time,
 // so the whole decoded matrix is never in memory. Bits: those of multiply_exact with the decoded rows, rounded to T, whatever
-// m, the pieces and the number of threads are (kernels/cpu/matmul.h); rounding and chains are the same code. Tests compare them
+// m, the pieces and the number of threads are (kernels/cpu/matmul.h); both round and add by the same code. Tests compare them
 // with decode_blocks, pack_weight and multiply_exact.
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 #pragma once
-// The head of a language model in training, for sets with a tile unit: logits, loss and both gradients of the
+// The head of a language model in training, for sets with products of bf16: logits, loss and both gradients of the
 // projection, tile by tile in the cache, so that logits in f32 never exist. Twin: kernels/ref/head_loss_ref.h.
 //
 //   z = x·wᵀ,  loss_r = log Σ_v exp z_rv - z_r,target,  dz = scale·(softmax(z) - onehot(target)),
@@ -27,7 +27,7 @@ int64_t head_loss_scratch_bytes(int64_t rows, int64_t vocab, int64_t width);
 /// Shapes  x, dx (rows, width), w, dw (vocab, width), targets, losses (rows); rows <= kHeadLossRows, targets < vocab;
 ///         target < 0: no loss. dw is added to, dx overwritten.
 /// Order   fixed for a number of threads: each thread has a part of the vocabulary; dx adds the parts in part order.
-/// Errors  TERN_CHECK: sizes, scratch too small, an instruction set without tiles.
+/// Errors  TERN_CHECK: sizes, scratch too small, an instruction set without it.
 void head_loss(int64_t vocab, int64_t width, std::span<const int32_t> targets, float scale, std::span<const bf16> x,
                std::span<const bf16> w, std::span<float> losses, std::span<bf16> dx, std::span<float> dw,
                std::span<std::byte> scratch);

@@ -1,4 +1,4 @@
-// The fused head on the tile unit. Everything is computed with the vocabulary as rows, zᵀ = w·xᵀ, so that what belongs
+// The fused head on the tile unit, or on AVX512-BF16. Everything is computed with the vocabulary as rows, zᵀ = w·xᵀ, so that what belongs
 // to a row of x (its top, its sum, its log-sum-exp) lies along the lanes of a vector and no sum goes across lanes.
 
 #include "kernels/cpu/head_loss_table.h"
@@ -8,7 +8,7 @@
 namespace tern::TERN_ISA_NAMESPACE {
 namespace {
 
-#if defined(__AMX_BF16__)
+#if defined(__AVX512BF16__)
 
 constexpr int64_t kStep32 = 32;
 constexpr float kRoom = 60.0f;  // e^60 times a vocabulary's length is still finite in f32 and in bf16

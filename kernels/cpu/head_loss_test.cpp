@@ -124,7 +124,7 @@ TEST(HeadLoss, RepeatsItsBits) {
   });
 }
 
-TEST(HeadLoss, SetsWithoutTilesAskForNoScratch) {
+TEST(HeadLoss, SetsWithoutAFusedHeadAskForNoScratch) {
   for_each_isa([] { EXPECT_EQ(head_loss_scratch_bytes(8, 100, 32) > 0, has_head_loss()); });
 }
 

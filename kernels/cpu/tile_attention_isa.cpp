@@ -1,4 +1,4 @@
-// Attention of training on the tile unit. Scores are made with keys as rows and queries as columns, Sᵀ = K·Qᵀ: what
+// Attention of training on the tile unit, or on AVX512-BF16. Scores are made with keys as rows and queries as columns, Sᵀ = K·Qᵀ: what
 // belongs to a query (its maximum, its sum, its log-sum-exp, D) lies along the lanes of a vector, and no sum goes
 // across lanes.
 //
@@ -15,7 +15,7 @@
 namespace tern::TERN_ISA_NAMESPACE {
 namespace {
 
-#if defined(__AMX_BF16__)
+#if defined(__AVX512BF16__)
 
 constexpr int64_t kBlock = kTileAttentionBlock;
 constexpr int64_t kBlockElements = kBlock * kBlock;

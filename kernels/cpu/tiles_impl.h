@@ -1,5 +1,6 @@
 #pragma once
 // The tile unit (AMX-bf16), for *_isa.cpp files: its configuration, packing, and tile_block, the product that all others are made of.
+// AVX512-BF16 without the unit has the packing and tile_block too, by vectors.
 //
 // A tile holds 16 rows of 64 bytes. tdpbf16ps adds to a tile C (16 × 16 floats) the product of A (16 rows × 32 bf16)
 // and B (16 pairs of rows × 16 columns × 2 bf16): each element one sum in a fixed order, whatever the other rows and
@@ -9,7 +10,7 @@
 // Packed right factor: panels of 32 columns. A panel holds pairs of rows, interleaved column by column, 128 bytes per pair; its two tiles
 // alternate pair by pair and share 2 KiB. Both factors are padded with zeros to 32 elements of the summed dimension.
 
-#if defined(__AMX_BF16__)
+#if defined(__AVX512BF16__)
 
 #include "base/rounding.h"
 #include "kernels/cpu/small_gemm_impl.h"
@@ -23,6 +24,8 @@ constexpr int64_t kTileElements = kTileRows16 * kTileDepth;  // of bf16
 /// A compiler barrier: what was stored before is in memory from here on. GCC 12's intrinsics do not say that a tile load reads memory; for
 /// the configuration they name only 8 bytes of 64.
 inline __attribute__((always_inline)) void finish_stores() { asm volatile("" ::: "memory"); }
+
+#if defined(__AMX_BF16__)
 
 /// Configures this thread's tiles for the lifetime of the object, then releases them, so that a switch of threads has no tile state
 /// to save.
@@ -102,6 +105,58 @@ inline __attribute__((always_inline)) void tile_block(const bf16* a, int64_t str
                                                       float* c, int64_t c_stride = kTilePanel) {
   tile_block<kTwoStrips, kAdd, false>(a, strip, b, steps, c, c_stride, [](int64_t) {});
 }
+
+#else
+
+/// Without the unit there is nothing to configure.
+struct Tiles {
+  Tiles() {}
+  ~Tiles() {}
+};
+
+/// c + the products of 16 pairs with the pair at p.
+inline __attribute__((always_inline)) Vec add_pairs(Vec c, VecUint pairs, const bf16* p) {
+  asm("vdpbf16ps %2%{1to16%}, %1, %0" : "+v"(c) : "v"(pairs), "m"(*reinterpret_cast<const uint32_t*>(p)));
+  return c;
+}
+
+/// c (16 rows, 16 columns) = (kAdd: +=) a strip times one of a panel's two tiles, which begins at b.
+template <bool kAdd>
+inline __attribute__((always_inline)) void vector_block(const bf16* a, const bf16* b, int64_t steps, float* c,
+                                                        int64_t c_stride) {
+  Vec sum[kTileRows16];
+#pragma GCC unroll 16
+  for (int64_t r = 0; r < kTileRows16; ++r) sum[r] = kAdd ? load(c + r * c_stride) : splat(0.0f);
+  for (int64_t s = 0; s < steps; ++s, a += kTileElements - kTileDepth)
+    for (int64_t pair = 0; pair < kTileDepth; pair += 2, a += 2, b += 2 * kTileDepth) {
+      VecUint right;
+      __builtin_memcpy(&right, b, sizeof right);
+#pragma GCC unroll 16
+      for (int64_t r = 0; r < kTileRows16; ++r) sum[r] = add_pairs(sum[r], right, a + r * kTileDepth);
+    }
+#pragma GCC unroll 16
+  for (int64_t r = 0; r < kTileRows16; ++r) store(c + r * c_stride, sum[r]);
+}
+
+/// The same product as the unit's: each element one sum in order of the pairs, subnormals as zero.
+template <bool kTwoStrips, bool kAdd = false, class Meanwhile>
+inline __attribute__((always_inline)) void tile_block(const bf16* a, int64_t strip, const bf16* b, int64_t steps,
+                                                      float* c, int64_t c_stride, Meanwhile meanwhile) {
+  finish_stores();
+  for (int64_t half = 0; half < 2; ++half)
+    for (int64_t s = 0; s < (kTwoStrips ? 2 : 1); ++s)
+      vector_block<kAdd>(a + s * strip, b + half * kTileDepth, steps, c + s * kTileRows16 * c_stride + half * 16,
+                         c_stride);
+  for (int64_t s = 0; s < steps; ++s) meanwhile(s);
+}
+
+template <bool kTwoStrips, bool kAdd = false>
+inline __attribute__((always_inline)) void tile_block(const bf16* a, int64_t strip, const bf16* b, int64_t steps,
+                                                      float* c, int64_t c_stride = kTilePanel) {
+  tile_block<kTwoStrips, kAdd>(a, strip, b, steps, c, c_stride, [](int64_t) {});
+}
+
+#endif
 
 /// 16 dwords: the first `elements` bf16 at p, at most 32, then zeros.
 inline VecUint load_dwords(const bf16* p, int64_t elements) {

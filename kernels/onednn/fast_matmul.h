@@ -1,8 +1,8 @@
 #pragma once
 // Matrix products for training: by oneDNN if it is built in and was not measured to be slower, else by our own kernels
 // (fast_matmul_name() says which). oneDNN never uses instructions beyond the chosen set's (kernels/dispatch.h): if it cannot
-// be limited to them, our own kernels multiply. A row's bits depend on the other rows, as oneDNN picks kernels by shape;
-// they are the same for equal shapes, threads and machine. The caller provides the scratch memory, so that it is counted.
+// be limited to them, our own kernels multiply. A row's bits depend on the number of rows, as oneDNN picks kernels by
+// shape. They are the same for equal shapes, threads and machine. The caller provides the scratch memory, so that it is counted.
 
 #include <cstdint>
 #include <span>
