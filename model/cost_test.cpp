@@ -40,7 +40,8 @@ void expect_unit(const ModelSpec& spec, int index, const Rows& rows, DType dtype
   const UnitWeights& mine = weights.units[at];
   const Tensor x = arena.zeros(dtype, {T, spec.width}, MemoryClass::activations);
   const Tensor dy = arena.zeros(dtype, {T, spec.width}, MemoryClass::activations);
-  const std::vector<int32_t> targets = random_tokens(T, spec.vocab, 5);
+  std::vector<int32_t> targets = random_tokens(T, spec.vocab, 5);
+  if (T == 150) std::fill(targets.begin() + 5, targets.end(), -1);  // fewer rows with a loss take the same bytes
   const bool is_head = std::holds_alternative<HeadSpec>(unit.spec), is_embed = index == 0;
   SCOPED_TRACE(fmt::format("unit {}, {} tokens, {}, {}", index, T, name_of(dtype),
                            multiply == Multiply::fast ? "fast" : "exact"));

@@ -176,6 +176,9 @@ TEST(UnitCost, TrainingFlopsAreSixPerMultipliedParameterPlusAttention) {
   const ModelSpec adapted = with_adapters(m, 2);
   const double products = static_cast<double>(num_parameters(adapted)) - all;
   EXPECT_GT(products, 0);
+  EXPECT_DOUBLE_EQ(training_flops(m, 10, 100, 100), 100 * training_flops_per_token(m, 10));
+  EXPECT_DOUBLE_EQ(training_flops(m, 10, 100, 30),
+                   100 * training_flops_per_token(m, 10) - 70 * 6 * m.width * m.head().vocab);
   EXPECT_DOUBLE_EQ(training_flops_per_token(adapted, 10), 4 * (all - table) + 6 * products + 3 * 12 * 16 * 5.5);
 }
 

@@ -32,4 +32,11 @@ double training_flops_per_token(const ModelSpec& spec, const std::function<doubl
   return flops;
 }
 
+double training_flops(const ModelSpec& spec, int64_t seq, double tokens, double targets) {
+  const HeadSpec& head = spec.head();
+  const double of_head =
+      (spec.units.back().frozen ? 4.0 : 6.0) * static_cast<double>(head.width) * static_cast<double>(head.vocab);
+  return tokens * training_flops_per_token(spec, seq) - (tokens - targets) * of_head;
+}
+
 }  // namespace tern

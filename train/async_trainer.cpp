@@ -214,7 +214,9 @@ class AsyncServer {
     result_.seconds = seconds_between(begin_ns_, clock_.now_ns()) - result_.evaluation_seconds;
     const double tokens = static_cast<double>(s_.batch * s_.seq * (state_.train.step - result_.first_step));
     result_.tokens_per_s = result_.seconds > 0 ? tokens / result_.seconds : 0;
-    result_.flops_per_s = result_.tokens_per_s * training_flops_per_token(in_.spec, s_.seq);
+    result_.flops_per_s =
+        result_.seconds > 0 ? training_flops(in_.spec, s_.seq, tokens, static_cast<double>(targets_)) / result_.seconds
+                            : 0;
     if (state_.train.step < total()) result_.end = TrainEnd::interrupted;
   }
 
@@ -278,8 +280,10 @@ class AsyncServer {
     const int64_t now = clock_.now_ns();
     const double seconds = seconds_between(last_ns_, now);
     last_ns_ = now;
-    report.tokens_per_s = seconds > 0 ? static_cast<double>(s_.batch * s_.seq) / seconds : 0;
-    report.flops_per_s = report.tokens_per_s * training_flops_per_token(in_.spec, s_.seq);
+    targets_ += header.targets;
+    const auto tokens = static_cast<double>(s_.batch * s_.seq), targets = static_cast<double>(header.targets);
+    report.tokens_per_s = seconds > 0 ? tokens / seconds : 0;
+    report.flops_per_s = seconds > 0 ? training_flops(in_.spec, s_.seq, tokens, targets) / seconds : 0;
     report.memory_bytes = counted();
     result_.counted_peak_bytes = std::max(result_.counted_peak_bytes, report.memory_bytes);
     result_.last_step = state_.train.step;
@@ -391,6 +395,7 @@ class AsyncServer {
   std::vector<bool> alive_;  // of each worker: it is waited for
   bool draining_ = false, page_failed_ = false;
   int64_t evaluation_peak_ = 0, begin_ns_ = 0, last_ns_ = 0, page_ns_ = 0, text_room_ = 0, delay_ = 0;
+  int64_t targets_ = 0;  // tokens with a loss of all steps
 };
 
 void work_for(const TrainSettings& s, Io& io, Worker& worker) {

@@ -89,7 +89,7 @@ class RankTrainer {
   void begin_gradient_source();
   // Updates units that lie in a file. Before the call they may lack the update of the last step.
   void settle_zeroth_order();
-  double flops_per_token() const;
+  double flops_of(double tokens, double targets) const;
   // Runs a step. If a message of it arrived changed, runs it once more from zero gradients. Errors  peer: a message arrived changed again.
   ExecuteResult run_unchanged(const ExecuteInput&, int64_t number);
   // Checks the messages since the last check. `what`: the work that needed these messages. Errors  peer: a message arrived changed.
@@ -99,7 +99,7 @@ class RankTrainer {
   void change_gradients(int64_t number);
   ExecuteResult run_step(const ExecuteInput&, int64_t number);
   Totals gather_totals(const ExecuteResult& run, size_t micros);
-  void after_step(const ExecuteResult& run, const Totals& totals, StepReport& report);
+  void after_step(const ExecuteResult& run, const Totals& totals, int64_t targets, StepReport& report);
   // Notes a rank that is slower than the others; but not if groups share out matrices, rows or experts, as ranks then wait for each other in passes.
   void tell_slow_rank(const Totals& totals);
   // Notes the first step in which experts' rows took more memory than was predicted.
@@ -177,6 +177,7 @@ class RankTrainer {
   std::unique_ptr<MetricsLog> log_;
   std::unique_ptr<CheckpointWriter> writer_;
   SharedPlace writing_;  // if keeps_apart
+  int64_t targets_ = 0;  // tokens with a loss of all steps
   int64_t begin_ns_ = 0, last_ns_ = 0, page_ns_ = 0;
   int64_t text_room_ = 0;  // bytes a document may take while it is packed
   bool probe_beaten_ = false, traced_ = false, page_failed_ = false;

@@ -67,7 +67,7 @@ StepReport RankTrainer::step(std::vector<MicroBatch>& batches, int64_t targets) 
     result_.loss = report.loss = preference->loss;
     report.accuracy = preference->accuracy, report.margin = preference->margin;
   }
-  after_step(run, totals, report);
+  after_step(run, totals, targets, report);
   return report;
 }
 
@@ -161,7 +161,7 @@ RankTrainer::Totals RankTrainer::gather_totals(const ExecuteResult& run, size_t 
   return totals;
 }
 
-void RankTrainer::after_step(const ExecuteResult& run, const Totals& totals, StepReport& report) {
+void RankTrainer::after_step(const ExecuteResult& run, const Totals& totals, int64_t targets, StepReport& report) {
   if (!run.mismatches.empty()) {
     if (result_.byte_mismatches == 0)
       note(fmt::format("{}; this is a bug in tern's memory prediction", describe_mismatches(run)));
@@ -173,7 +173,8 @@ void RankTrainer::after_step(const ExecuteResult& run, const Totals& totals, Ste
   if (const int64_t later = state_.step - result_.first_step - 1; later > 0)
     result_.steady_step_seconds += (seconds - result_.steady_step_seconds) / static_cast<double>(later);
   report.tokens_per_s = rate(tokens, seconds);
-  report.flops_per_s = report.tokens_per_s * flops_per_token();
+  targets_ += targets;
+  report.flops_per_s = rate(flops_of(tokens, static_cast<double>(targets)), seconds);
   report.share_of_peak = result_.peak.flops_per_s > 0 ? report.flops_per_s / result_.peak.flops_per_s : 0;
   if (report.share_of_peak > 1) raise_peak(report);
   report.memory_bytes = state_bytes() + totals.peak_bytes;

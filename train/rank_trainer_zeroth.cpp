@@ -30,8 +30,8 @@ void RankTrainer::settle_zeroth_order() {
 }
 
 // Two of the three products that a step with a backward pass has of each matrix.
-double RankTrainer::flops_per_token() const {
-  const double training = training_flops_per_token(in_.spec, s_.seq);
+double RankTrainer::flops_of(double tokens, double targets) const {
+  const double training = training_flops(in_.spec, s_.seq, tokens, targets);
   return zeroth_ ? training * 2 / 3 : training;
 }
 
@@ -94,7 +94,7 @@ StepReport RankTrainer::zeroth_step(std::vector<MicroBatch>& batches, int64_t ta
   }
   state_.step = number;
   state_.samples += static_cast<uint64_t>(s_.batch);
-  after_step(run, totals, report);
+  after_step(run, totals, targets, report);
   return report;
 }
 

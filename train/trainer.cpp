@@ -83,9 +83,9 @@ void RankTrainer::train() {
   }
   if (leads() && uneven_) note(describe_all(*uneven_, s_.capacity_factor));
   result_.seconds = seconds_between(begin_ns_, clock_.now_ns()) - result_.evaluation_seconds;
-  result_.tokens_per_s =
-      rate(static_cast<double>(s_.batch * s_.seq * (state_.step - result_.first_step)), result_.seconds);
-  result_.flops_per_s = result_.tokens_per_s * flops_per_token();
+  const auto tokens = static_cast<double>(s_.batch * s_.seq * (state_.step - result_.first_step));
+  result_.tokens_per_s = rate(tokens, result_.seconds);
+  result_.flops_per_s = rate(flops_of(tokens, static_cast<double>(targets_)), result_.seconds);
   if (state_.step < total && result_.end != TrainEnd::stopped_early) result_.end = TrainEnd::interrupted;
   if (!s_.trace.empty() && !traced_)
     note(fmt::format(
