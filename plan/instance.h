@@ -70,7 +70,7 @@ inline constexpr double kMostStepPs = 0x1p60;
 /// into 64 bits.
 inline constexpr int64_t kNever = int64_t{1} << 60;
 
-/// In stage_type: layers on the device take strategies of all types. Only bounds over all orders of stages set this.
+/// In stage_type: layers on the device take strategies of all types. Set only to bound all orders of unlike devices at once.
 inline constexpr int kAnyType = -1;
 /// Whether a device of the pipeline of type `stage_type` may run strategy k of layer u.
 inline bool runs_on(const Instance& in, int stage_type, int u, int k) {

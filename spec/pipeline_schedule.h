@@ -29,8 +29,8 @@ enum class InFlight : uint8_t {
   twice_stages_left,  // min(c, 2·(P − i) − 1)
 };
 
-/// One row of the table; a trait that a row leaves out has the value below. If a row leaves out in_flight, bounds use only
-/// work and paths. The stage model (program/) never reads in_flight: it derives bytes from the order of operations.
+/// One row of the table; a trait that a row leaves out has the value below. Without in_flight, lower bounds of a step come
+/// only from each device's work and the longest path. The stage model (program/) never reads in_flight: it derives bytes from the order of operations.
 struct PipelineScheduleTraits {
   PipelineSchedule schedule;
   std::string_view name;  // in plan files, options and tables: "1f1b"

@@ -10,7 +10,7 @@
 
 namespace tern {
 
-/// The most operations of a pipeline whose longest paths the search follows.
+/// For a pipeline of more operations the search does not compute longest paths.
 inline constexpr int64_t kMostOperationsFollowed = 300'000;
 
 /// An assignment's times and bytes.

@@ -19,7 +19,7 @@ enum class Objective : uint8_t {
 /// What is searched for, and what ends the search.
 struct SearchOptions {
   Objective objective = Objective::simulated;
-  /// Only a smaller value is wanted (the best of another θ, say): the search stops when no smaller one can exist.
+  /// Only a value below this one is wanted. It may be the best of another θ. The search stops when no smaller value can exist.
   int64_t upper_bound = kNever;
   double seconds = std::numeric_limits<double>::infinity();  // wall clock; the answer then keeps its gap
   int64_t simulations = 20000;                               // most simulations after the bound search; a count, so the
