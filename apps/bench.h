@@ -63,8 +63,6 @@ std::vector<BenchTask> limit_tasks(const BenchSettings&, std::vector<std::string
 /// The tasks of tern's own work, on built-in models with random weights: a training step, a prompt, a decoded token, each in f32 and bf16. A task
 /// that would not fit in memory_bytes beside the others and the limits' buffer is left out, and a note says so.
 std::vector<BenchTask> work_tasks(const BenchSettings&, std::vector<std::string>& notes);
-/// Checks, before anything is measured, that the option's file can be written. Errors: usage: `path` is a folder, or its parent does not exist.
-void check_writable(const std::string& path, const char* option);
 /// Decodes tokens with a model so small that nearly all of the time is the engine's own cost. Unit: kernel calls per second;
 /// each layer, and the head, counts as kCallsPerLayer calls.
 BenchTask engine_calls_task();

@@ -232,15 +232,6 @@ int64_t beyond_caches() {
   return 4 * largest;
 }
 
-void check_writable(const std::string& path, const char* option) {
-  if (path.empty()) return;
-  const std::string folder = parent_path(path).empty() ? "." : parent_path(path);
-  const auto file = real_io().stat(path), parent = real_io().stat(folder);
-  if (!parent || !parent->is_directory)
-    throw Error(ErrorKind::usage, "--{} {}: there is no folder {}; make it, or choose another", option, path, folder);
-  if (file && file->is_directory) throw Error(ErrorKind::usage, "--{} {}: is a folder, expected a file", option, path);
-}
-
 std::vector<BenchTask> limit_tasks(const BenchSettings& settings, std::vector<std::string>& notes) {
   std::vector<BenchTask> tasks;
   add_units<float>(tasks);

@@ -13,6 +13,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "apps/outputs.h"
 #include "base/error.h"
 #include "base/system.h"
 #include "kernels/onednn/onednn_matmul.h"
@@ -121,11 +122,11 @@ TEST(Bench, FewRoundsConcludeNothing) {
 
 TEST(Bench, WhereResultsCannotBeWrittenIsSaidBeforeMeasuring) {
   const std::string directory = testing::TempDir();
-  EXPECT_THROW(check_writable(directory + "no-such-folder/x.svg", "output"), Error);
-  EXPECT_THROW(check_writable(directory, "output"), Error);
-  check_writable(directory + "x.svg", "output");
-  check_writable("x.svg", "output");
-  check_writable("", "output");
+  EXPECT_THROW(check_writable(directory + "no-such-folder/x.svg", "--output"), Error);
+  EXPECT_THROW(check_writable(directory, "--output"), Error);
+  check_writable(directory + "x.svg", "--output");
+  check_writable("x.svg", "--output");
+  check_writable("", "--output");
 }
 
 TEST(Bench, TheRooflineHasARoofPerProductAndAPointPerWork) {

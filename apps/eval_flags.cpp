@@ -12,7 +12,7 @@ void check_eval_flags(const Options& options) {
     throw Error(ErrorKind::usage,
                 "--data is not given; name a text, JSONL or token file to measure on, or questions with --task");
   if (task && reference) throw Error(ErrorKind::usage, "--reference belongs to --data; a task has its answers");
-  for (const char* flag : {"convention", "window", "stride"})
+  for (const char* flag : {"convention", "window", "stride", "answers", "chat-template"})
     if (task && options.given(flag)) throw Error(ErrorKind::usage, "--{} belongs to --data, not to --task", flag);
   for (const char* flag : {"extract", "extract-which", "ignore-case", "ignore-punctuation"})
     if (data && options.given(flag)) throw Error(ErrorKind::usage, "--{} belongs to --task, not to --data", flag);

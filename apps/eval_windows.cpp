@@ -9,10 +9,10 @@
 #include "apps/eval_windows.h"
 #include "apps/read_text.h"
 #include "base/error.h"
-#include "base/log.h"
 #include "base/options.h"
 #include "base/units.h"
 #include "eval/wikitext.h"
+#include "formats/chat/training.h"
 #include "formats/data/pack.h"
 #include "formats/data/text_data.h"
 #include "formats/data/token_data.h"
@@ -96,24 +96,21 @@ void take_document(const TokenData& file, int64_t begin, int64_t end, int32_t pr
   work.report.num_tokens += end - begin;
 }
 
-// Documents by themselves, as training sees them.
-void take_documents(const Options& options, const Tokenizer& tokenizer, const std::string& data, int32_t prefix,
+// Documents by themselves, as training sees them; the last may be cut.
+void take_documents(const Options& options, const ModelDescription& model, const std::string& data, int32_t prefix,
                     EvalWindows& work) {
   PerplexityReport& r = work.report;
-  const TokenData file = load_documents(options, tokenizer, data);
-  r.num_tokens = file.num_tokens();
-  if (options.has("max-tokens")) r.num_tokens = std::min(r.num_tokens, options.integer("max-tokens"));
+  const int64_t most = options.has("max-tokens") ? options.integer("max-tokens") : INT64_MAX - 1;
+  const TokenData file = load_documents(options, model, data, answers_from_name(options.text("answers")), most + 1);
+  r.num_tokens = std::min(file.num_tokens(), most);
   check_windows_fit(options, r, file.num_documents(), file.has_loss());
   constexpr int64_t kManyTokens = int64_t{1} << 20;  // after so many the file's pages are let go
   int64_t kept = 0;
   r.num_tokens = 0;
   for (int64_t d = 0; d < file.num_documents(); ++d) {
-    const int64_t begin = file.documents()[static_cast<size_t>(d)], end = file.documents()[static_cast<size_t>(d) + 1];
-    if (options.has("max-tokens") && end > options.integer("max-tokens")) {
-      log_info("{}: --max-tokens {} ends within document {} of {}; the ones before it are measured", data,
-               options.integer("max-tokens"), d + 1, file.num_documents());
-      break;
-    }
+    const int64_t begin = file.documents()[static_cast<size_t>(d)];
+    const int64_t end = std::min(file.documents()[static_cast<size_t>(d) + 1], most);
+    if (begin >= end) break;
     take_document(file, begin, end, prefix, work);
     if (end - kept > kManyTokens) file.let_go(), kept = end;
   }
@@ -131,7 +128,7 @@ EvalWindows stride_work(const Options& options, const ModelDescription& model, c
                 r.stride, r.window);
   const int32_t prefix = text_prefix(options, *model.tokenizer, r.bos_rule);
   if (has_documents(data))
-    take_documents(options, *model.tokenizer, data, prefix, work);
+    take_documents(options, model, data, prefix, work);
   else
     take_text(options, *model.tokenizer, data, prefix, work);
   return work;

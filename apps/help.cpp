@@ -19,7 +19,7 @@ constexpr std::string_view kExitCodes =
     "  3    it does not fit: memory or disk; the message says what would fit\n"
     "  4    a model, tokenizer, data or run file is missing, unreadable or malformed\n"
     "  5    another process of the job was lost or late\n"
-    "  6    --resume must, and no checkpoint verifies\n"
+    "  6    none of the checkpoints verifies; or --resume must, and there is none\n"
     "  7    training diverged: a loss or gradient is not a finite number; the last checkpoint stands\n"
     "  8    undecided: time or means ended before an answer was proven; the message says what holds\n"
     "  75   stopped on request after saving; the same command goes on\n"

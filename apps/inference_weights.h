@@ -45,7 +45,7 @@ WeightsChoice choose_weights_to_embed(const Options&, const ModelDescription&,
                                       std::span<const std::vector<int32_t>> texts, const EmbeddingSettings&,
                                       int64_t kept, const MemoryBudget&);
 /// The context of a verb that does not know its texts in advance: --context; else the context that the model allows, up to a usual length, halved
-/// until it fits, or, if weights stream, until keys and values take at most an eighth of memory. Errors: usage: the model allows less than --context.
+/// until it fits, or, if weights stream, until keys and values take at most an eighth of memory; but not below 512. Errors: usage: the model allows less than --context.
 int64_t choose_context(const Options&, const ModelDescription&, const MemoryBudget&,
                        const std::function<InferenceNeeds(int64_t context)>& needs_of);
 /// Whether weights can stream beside keys and values that take no more than an eighth of memory.

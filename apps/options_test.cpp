@@ -32,6 +32,11 @@ std::string error_of(std::string_view verb, const std::vector<std::string>& argu
   return "";
 }
 
+TEST(Options, AnotherVerbsOptionOneLetterOffIsMeantHere) {
+  EXPECT_NE(error_of("profile", {"--rank", "2"}).find("; did you mean '--ranks'? `"), std::string::npos);
+  EXPECT_NE(error_of("profile", {"--prompt", "x"}).find("generate; `"), std::string::npos);
+}
+
 TEST(OptionTable, IsConsistent) {
   const OptionTable& table = tern_options();
   std::set<std::string> verbs;

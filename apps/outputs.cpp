@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/io.h"
 #include "base/publish.h"
 #include "base/text.h"
 
@@ -82,10 +83,20 @@ void refuse_overwrites(const Options& o) {
   }
 }
 
+void check_writable(const std::string& path, std::string_view option) {
+  if (path.empty()) return;
+  const std::string folder = parent_path(path).empty() ? "." : parent_path(path);
+  const auto file = real_io().stat(path), parent = real_io().stat(folder);
+  if (!parent || !parent->is_directory)
+    throw Error(ErrorKind::usage, "{} {}: there is no folder {}; make it, or choose another", option,
+                make_printable(path), make_printable(folder));
+  if (file && file->is_directory)
+    throw Error(ErrorKind::usage, "{} {}: is a folder; name a file in it", option, make_printable(path));
+}
+
 void require_writable(const Options& o) {
   for (const auto& [option, path] : outputs_of(o)) {
-    if (fs::is_directory(path))
-      throw Error(ErrorKind::usage, "{} {}: is a directory; name a file in it", option, make_printable(path));
+    check_writable(path, option);
     const OutputFile trial(real_io(), path);
   }
 }

@@ -89,6 +89,7 @@ EngineTraining engine_training(const ModelSpec& spec, const Plan& p, const std::
   const ShareOfThreads threads(p.choice.devices());  // scratch of products may depend on them
   EngineTraining out{.why_not = why_not(spec, p), .packs = p.job.lengths.given()};
   name_model(p.model, out);
+  if (spec.context > 0 && p.job.seq > spec.context) out.asks += fmt::format(" --context {}", p.job.seq);
   if (!out.why_not.empty()) return out;
   TrainSettings s = settings_of(p);
   try {

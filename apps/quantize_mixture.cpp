@@ -6,6 +6,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "apps/signals.h"
 #include "base/clock.h"
 #include "base/crc32c.h"
 #include "base/error.h"
@@ -48,19 +49,26 @@ int64_t bytes_with(const ModelSpec& spec, GgufTypes types, WeightType all, DType
       bytes_with(model.spec, types, std::end(kMixtureTypes)[-1], dtype), name_of(types.tables));
 }
 
-std::vector<MatrixSensitivity> measure_all(const ModelSpec& spec, SensitivityMeter& meter) {
+std::vector<MatrixSensitivity> measure_all(const ModelSpec& spec, SensitivityMeter& meter, const std::string& kept) {
   const auto units = static_cast<int>(spec.units.size()) - 1;  // without the head
   std::vector<MatrixSensitivity> all;
   Progress progress("measure", units, real_clock(), {}, "units whose matrices were coded one by one");
   for (int unit = 0; unit < units; ++unit) {
     for (MatrixSensitivity& m : meter.measure(unit)) all.push_back(std::move(m));
     progress.update(unit + 1);
+    stop_if_asked(unit + 1, units, kept);
   }
   progress.finish();
   return all;
 }
 
 }  // namespace
+
+void stop_if_asked(int64_t done, int64_t units, const std::string& kept) {
+  if (stop_requested())
+    throw Error(ErrorKind::interrupted, "stopped after {} of {} units; {} keeps them, and the same command goes on",
+                done, units, kept);
+}
 
 std::map<std::string, WeightType> Mixture::types() const {
   std::map<std::string, WeightType> types;
@@ -91,7 +99,7 @@ Mixture choose_types(const Options& options, const ModelDescription& model, cons
                   crc32c(std::as_bytes(std::span(text.tokens))), text.window);
   SensitivityMeter meter(model.spec, model.dir.path, text, kMixtureTypes, divergence, arena, real_io(), measures,
                          settings);
-  const std::vector<MatrixSensitivity> measured = measure_all(model.spec, meter);
+  const std::vector<MatrixSensitivity> measured = measure_all(model.spec, meter, measures);
 
   const std::vector<ParameterInfo> infos = mixed_parameters(model.spec);
   TERN_CHECK(infos.size() == measured.size(), "{} matrices measured, {} in the mixture", measured.size(), infos.size());

@@ -41,6 +41,8 @@ void require_target(const Options&, const ModelDescription&, const GgufTypes& ty
 Mixture choose_types(const Options&, const ModelDescription&, const CalibrationText&, const GgufTypes& types,
                      DType dtype, const std::string& measures, Arena&);
 
+/// Errors: interrupted: a stop was requested. `kept`: the directory that has the first `done` of the units.
+void stop_if_asked(int64_t done, int64_t units, const std::string& kept);
 /// How many matrices have each type: "3 in LC2, 9 in LC3".
 std::string counts_text(const Mixture&);
 Json mixture_json(const Mixture&);

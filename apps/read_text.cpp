@@ -5,10 +5,13 @@
 #include <fstream>
 #include <iostream>
 #include <iterator>
+#include <optional>
+#include <utility>
 
 #include "apps/common.h"
 #include "apps/pack_line.h"
 #include "apps/private_folder.h"
+#include "apps/signals.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/options.h"
@@ -16,12 +19,17 @@
 #include "base/repair_utf8.h"
 #include "base/units.h"
 #include "base/utf8.h"
+#include "formats/chat/template_files.h"
+#include "formats/chat/training.h"
 #include "formats/data/text_data.h"
 #include "formats/tokenizer/tokenizer.h"
+#include "infer/load.h"
 #include "infer/memory_fit.h"
 
 namespace tern {
 namespace {
+
+bool is_jsonl(std::string_view path) { return path.ends_with(".jsonl") || path.ends_with(".ndjson"); }
 
 // Room for encoding a small text there always is; of one with which more is done, so much less is small.
 void require_text_room(int64_t bytes, const TextRoom& room, const std::string& where) {
@@ -63,18 +71,25 @@ int64_t text_room(const Options& options) {
 }
 
 bool has_documents(const std::string& path) {
-  if (path == "-") return false;
-  const std::string extension = std::filesystem::path(path).extension();
-  return extension == ".jsonl" || extension == ".ndjson" || extension == ".safetensors" || is_token_file(path);
+  return path != "-" && (is_jsonl(path) || path.ends_with(".safetensors") || is_token_file(path));
 }
 
-TokenData load_documents(const Options& options, const Tokenizer& tokenizer, const std::string& path) {
+TokenData load_documents(const Options& options, const ModelDescription& model, const std::string& path,
+                         Answers answers, int64_t most_tokens) {
+  const StopSignals signals;
   const PrivateFolder folder;  // what is mapped outlives it
   PackLine line;
   PackOptions how = line.options();
-  how.memory_bytes = text_room(options);
-  TokenData file = load_or_pack(path, tokenizer, folder.path, how);
+  how.memory_bytes = text_room(options), how.most_tokens = most_tokens;
+  std::optional<ChatTraining> chat;
+  if (is_jsonl(path)) {
+    ChatTemplates templates = read_chat_templates(model.dir.path);
+    replace_chat_templates(templates, options.text("chat-template"));
+    if (!templates.empty()) how.chat = &chat.emplace(std::move(templates), *model.tokenizer, answers);
+  }
+  TokenData file = load_or_pack(path, *model.tokenizer, folder.path, how);
   line.finish();
+  if (stop_requested()) throw Error(ErrorKind::interrupted, "{}: stopped; the same command starts anew", path);
   return file;
 }
 

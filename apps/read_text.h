@@ -14,6 +14,8 @@
 namespace tern {
 
 class Options;
+struct ModelDescription;
+enum class Answers : uint8_t;
 
 constexpr int64_t kSmallText = int64_t{1} << 20;  // bytes of texts and tokens that are read whatever the memory is
 /// The memory for a text.
@@ -25,8 +27,10 @@ struct TextRoom {
 int64_t text_room(const Options&);
 /// Whether `path` is a file of documents, a token file or JSONL, which load_or_pack (formats/data/pack.h) reads; else it is one text.
 bool has_documents(const std::string& path);
-/// The documents of such a file; JSONL is packed into a temporary file, and progress is shown.
-TokenData load_documents(const Options&, const Tokenizer&, const std::string& path);
+/// The documents of such a file, of JSONL up to the one that reaches `most_tokens`. JSONL is packed into a temporary file; progress is
+/// shown. Conversations are written by --chat-template or the model's template. Errors: interrupted: a stop was requested.
+TokenData load_documents(const Options&, const ModelDescription&, const std::string& path, Answers,
+                         int64_t most_tokens);
 /// Reads a whole file; "-": standard input. Errors: bad_file; does_not_fit: the text is larger than the room. The size is
 /// checked before reading, and again afterwards, as each byte that is no UTF-8 becomes three. A text of up to 1 MiB is
 /// always read; if per_byte is more than encoding takes (1 + kEncodeBytesPerByte), the 1 MiB shrinks in the same proportion.

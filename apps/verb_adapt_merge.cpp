@@ -39,10 +39,10 @@ DType stored_type(const Options& options, const ModelDescription& model) {
 void require_room_to_merge(const Options& options, const ModelDescription& model) {
   const MemoryBudget budget = memory_budget(options);
   const int64_t needed = num_parameters(model.spec) * size_of(model.dtype);
-  if (needed > budget.bytes)
-    throw Error(ErrorKind::does_not_fit,
-                "merge: the weights need {}, there are {} ({}); use a machine with more memory", format_bytes(needed),
-                format_bytes(budget.bytes), budget.source);
+  if (const std::string more = memory_remedy(budget, needed); needed > budget.bytes)
+    throw Error(ErrorKind::does_not_fit, "merge: the weights need {}, there are {} ({}); use {}", format_bytes(needed),
+                format_bytes(budget.bytes), budget.source,
+                more.empty() ? "a machine with more memory" : more + " or more");
 }
 
 // Everything of a directory but its weights, as it is.

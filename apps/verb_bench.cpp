@@ -6,6 +6,7 @@
 #include "apps/bench.h"
 #include "apps/bench_rounds.h"
 #include "apps/common.h"
+#include "apps/outputs.h"
 #include "apps/signals.h"
 #include "apps/verbs.h"
 #include "base/error.h"
@@ -48,7 +49,7 @@ int run_bench(const Options& options) {
                                .memory_bytes = budget.bytes,
                                .work = !options.flag("limits-only")};
   const std::string picture = options.text("output");
-  check_writable(picture, "output");
+  check_writable(picture, "--output");
   log_info("preparing: buffers and models within {} ({})", format_bytes(budget.bytes), budget.source);
   std::vector<std::string> notes;
   std::vector<BenchTask> tasks = limit_tasks(settings, notes);

@@ -247,10 +247,10 @@ Json answer_json(const Prompts& p, size_t index, const std::vector<Sample>& samp
   return json;
 }
 
-// Answers that are finished, until those before them are.
-class Answers {
+// AnswerLines that are finished, until those before them are.
+class AnswerLines {
  public:
-  Answers(Prompts& prompts, ResultLog* log) : prompts_(prompts), log_(log) {}
+  AnswerLines(Prompts& prompts, ResultLog* log) : prompts_(prompts), log_(log) {}
   void begin(uint64_t request, size_t index) {
     running_[request] = {index, {}, prompts_.requests[index].num_samples};
     running_[request].samples.resize(static_cast<size_t>(running_[request].left));
@@ -289,7 +289,7 @@ class Answers {
 };
 
 // Until all is written or a stop is asked for. The engine always has the next prompts waiting, no more.
-void answer_all(Engine& engine, Prompts& p, Answers& answers, int64_t batch) {
+void answer_all(Engine& engine, Prompts& p, AnswerLines& answers, int64_t batch) {
   Progress progress("generate", static_cast<int64_t>(p.requests.size()), real_clock(), {}, "prompts");
   progress.set_start(static_cast<int64_t>(p.written));
   size_t next = p.written;
@@ -354,7 +354,7 @@ int run_generate_prompts(const Options& options) {
   tell_kv_before(place, model, room.needs, prompts.halfway, loaded);
 
   const StopSignals signals;
-  Answers answers(prompts, log ? &*log : nullptr);
+  AnswerLines answers(prompts, log ? &*log : nullptr);
   const int64_t start_ns = real_clock().now_ns();
   naming_bad_weights(model, [&] {
     answer_all(writer.engine, prompts, answers, room.batch);

@@ -6,6 +6,7 @@
 
 #include "apps/common.h"
 #include "apps/embed_settings.h"
+#include "apps/inspect_adapter.h"
 #include "apps/inspect_words.h"
 #include "apps/layout_words.h"
 #include "apps/model_of.h"
@@ -428,6 +429,7 @@ int run_inspect(const Options& options) {
     return inspect_layouts(options, path);
   }
   if (is_token_file(path)) return inspect_tokens(options, path);
+  if (is_adapter_folder(path)) return inspect_adapter(options, path);
   const Inspected in = inspect(path);
   if (options.flag("json"))
     print_json(json_of(in));

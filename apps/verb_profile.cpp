@@ -9,6 +9,7 @@
 #include "apps/given_options.h"
 #include "apps/nccl_links.h"
 #include "apps/nccl_tests.h"
+#include "apps/outputs.h"
 #include "apps/profile.h"
 #include "apps/profile_file.h"
 #include "apps/read_text.h"
@@ -129,7 +130,7 @@ int run_profile(const Options& options) {
   std::string disk = options.text("disk");
   if (disk.empty()) disk = output.empty() ? "." : parent_path(output);
   if (disk.empty()) disk = ".";
-  check_writable(output, "output");
+  check_writable(output, "--output");
   const MemoryBudget budget = memory_budget(options);
   ProfiledMachine machine = this_machine(disk);
   const TeamLinks links = options.text("transport") == "tcp" ? TeamLinks::tcp : TeamLinks::memory;

@@ -29,6 +29,7 @@
 #include "base/text.h"
 #include "base/units.h"
 #include "formats/chat/template_files.h"
+#include "formats/chat/training.h"
 #include "formats/data/text_data.h"
 #include "formats/gguf/model.h"
 #include "formats/gguf/round_blocks.h"
@@ -50,10 +51,10 @@ namespace {
 constexpr std::string_view kOfRtn[] = {"output",     "method",  "type",   "table-type", "report",
                                        "valid-data", "threads", "memory", "json"};
 constexpr std::string_view kOfGptq[] = {"output", "method",     "type",    "table-type", "data", "calibration-tokens",
-                                        "report", "valid-data", "threads", "memory",     "json"};
+                                        "report", "valid-data", "threads", "memory",     "json", "chat-template"};
 constexpr std::string_view kOfLcq[] = {
     "output",     "method",  "bits",   "table-type", "data",         "calibration-tokens", "report",
-    "valid-data", "threads", "memory", "json",       "target-bytes", "sensitivity"};
+    "valid-data", "threads", "memory", "json",       "target-bytes", "sensitivity",        "chat-template"};
 
 constexpr std::string_view kOfLoftq[] = {"output", "method",     "rank",    "rounds", "type", "table-type",
                                          "report", "valid-data", "threads", "memory", "json"};
@@ -98,9 +99,9 @@ WeightType type_of_matrices(const Options& options) {
 }
 
 // The first `most` tokens of a file of documents, one document after the other, or of a text.
-std::vector<int32_t> first_of_documents(const Options& options, const Tokenizer& tokenizer, const std::string& path,
+std::vector<int32_t> first_of_documents(const Options& options, const ModelDescription& model, const std::string& path,
                                         int64_t most) {
-  const TokenData file = load_documents(options, tokenizer, path);
+  const TokenData file = load_documents(options, model, path, Answers::last, most);
   std::vector<int32_t> tokens(static_cast<size_t>(std::min(most, file.num_tokens())));
   file.read(0, tokens);
   return tokens;
@@ -126,7 +127,7 @@ CalibrationText calibration_of(const Options& options, const ModelDescription& m
   const std::string path = options.text("data");
   const int64_t wanted = options.integer("calibration-tokens");
   c.window = std::min({c.window, model_context(model), wanted});
-  c.tokens = has_documents(path) ? first_of_documents(options, *model.tokenizer, path, wanted)
+  c.tokens = has_documents(path) ? first_of_documents(options, model, path, wanted)
                                  : first_of_text(options, *model.tokenizer, path, wanted);
   if (static_cast<int64_t>(c.tokens.size()) < c.window)
     throw Error(ErrorKind::usage, "--data {}: {} tokens, calibration wants at least a window of {}", path,
@@ -206,12 +207,14 @@ std::string run_of(const Options& options, const CalibrationText& calibration, c
 }
 
 // All units' codes, chosen now or by a run before that did not come to its end.
-void choose_codes(const ModelSpec& spec, LayerCoder& coder) {
+void choose_codes(const ModelSpec& spec, LayerCoder& coder, const std::string& kept) {
+  const StopSignals signals(kStopsSafely);
   const auto units = static_cast<int64_t>(spec.units.size()) - 1;  // the head's matrix is a table of tokens
   Progress progress("quantize", units, real_clock(), {}, "units coded");
   for (int64_t unit = 0; unit < units; ++unit) {
     coder.code_until(static_cast<int>(unit));
     progress.update(unit + 1);
+    stop_if_asked(unit + 1, units, kept);
   }
   progress.finish();
 }
@@ -226,6 +229,7 @@ std::unique_ptr<LoftqCoder> loftq_coder(const Options& options, const ModelSpec&
 
 void mix_types(const Options& options, const ModelDescription& model, const CalibrationText& calibration,
                const std::string& out, Arena& arena, Quantized& q) {
+  const StopSignals signals(kStopsSafely);
   const std::string measures = options.has("sensitivity") ? options.text("sensitivity") : out + ".partial";
   q.mixture = choose_types(options, model, calibration, q.types, written_dtype(model), measures, arena);
   q.types.single = q.mixture.types();
@@ -246,7 +250,7 @@ Quantized quantize(const Options& options, const ModelDescription& model, const 
   std::optional<LayerCoder> coder;
   if (!calibration.tokens.empty()) {
     coder.emplace(model.spec, model.dir.path, calibration, q.types.matrices, arena, &store, q.types.single);
-    choose_codes(model.spec, *coder);
+    choose_codes(model.spec, *coder, out + ".partial");
   }
   ParameterReader from(model.spec, model.dir.path);
   OutputDirectory output(real_io(), out);  // comes to its place when it has been read back

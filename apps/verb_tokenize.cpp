@@ -206,6 +206,7 @@ int pack_file(const Options& options) {
   PackLine line;
   PackOptions how = line.options();
   ChatTemplates templates = read_chat_templates(options.positional("TOKENIZER"));
+  replace_chat_templates(templates, options.text("chat-template"));
   const std::optional<ChatTraining> chat =
       templates.empty() ? std::nullopt
                         : std::optional<ChatTraining>(std::in_place, std::move(templates), tokenizer,

@@ -105,10 +105,10 @@ class OptionReader {
     while (name.starts_with('-')) name.remove_prefix(1);
     const std::string others = verbs_with(name);
     if (std::find(names_.begin(), names_.end(), name) == names_.end() && !others.empty())
-      throw Error(ErrorKind::usage, "{} has no option {}: it belongs to {}{}; `{} help {}` lists what there is",
+      throw Error(ErrorKind::usage, "{} has no option {}: it belongs to {}{}{} `{} help {}` lists what there is",
                   verb_.name, flag, others,
                   verb_.command.empty() ? "" : fmt::format("; is the -- before '{}' missing?", verb_.command),
-                  program_name(), verb_.name);
+                  one_letter_off(name), program_name(), verb_.name);
     std::vector<std::string_view> candidates = names_;
     candidates.emplace_back("help");
     const std::string_view ours = familiar_option(name);
@@ -116,6 +116,13 @@ class OptionReader {
     const std::string hint = familiar ? did_you_mean(ours, {ours}, "--") : did_you_mean(name, candidates, "--");
     throw Error(ErrorKind::usage, "{} has no option {}{} `{} help {}` lists all options", verb_.name, flag,
                 hint.empty() ? ";" : hint, program_name(), verb_.name);
+  }
+
+  // "; did you mean …?" of an option of this verb that is one letter off; else ";".
+  std::string one_letter_off(std::string_view name) const {
+    for (const std::string_view own : names_)
+      if (edit_distance(own, name) == 1) return did_you_mean(own, {own}, "--");
+    return ";";
   }
 
   // In the order of `tern help`.

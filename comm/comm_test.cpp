@@ -18,6 +18,13 @@
 namespace tern {
 namespace {
 
+TEST(Messages, OfStagesAreNamedByUnitAndMicroBatch) {
+  const uint64_t number = (uint64_t{12} << 32 | 3) << 1;
+  EXPECT_EQ(describe_tag(tag_of(MessageKind::stage, number)), "output of unit 12, micro-batch 3");
+  EXPECT_EQ(describe_tag(tag_of(MessageKind::stage, number | 1)), "gradient of unit 12, micro-batch 3");
+  EXPECT_EQ(describe_tag(tag_of(MessageKind::all_gather, 17)), "all-gather 17");
+}
+
 TEST(SoloComm, IsATrueNoOp) {
   Arena arena;
   Tensor t = arena.allocate(DType::f32, {3}, MemoryClass::gradients);

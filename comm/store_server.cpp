@@ -249,7 +249,10 @@ struct StoreServer::State {
       if (c.left) continue;
       latest_s = std::max(latest_s, c.moved_s);
       if (c.gone && c.gone_s >= 0 && now - c.gone_s >= config.grace_s) {
-        fail(c.rank, ErrorKind::peer, fmt::format("rank {} was lost: its process ended without a word", c.rank));
+        fail(c.rank, ErrorKind::peer,
+             fmt::format(
+                 "rank {} was lost: its process ended and told the others nothing; what it wrote last may say why",
+                 c.rank));
         c.gone_s = -1;
       }
       if (c.gone) continue;

@@ -79,7 +79,8 @@ TEST(Store, AClosedConnectionIsALostRankUnlessItHasLeft) {
     std::this_thread::sleep_for(milliseconds(50));
   }
   ASSERT_TRUE(a.failed_within(5));
-  EXPECT_EQ(a.failure()->reason, "rank 2 was lost: its process ended without a word");
+  EXPECT_EQ(a.failure()->reason,
+            "rank 2 was lost: its process ended and told the others nothing; what it wrote last may say why");
 }
 
 TEST(Store, ARankWithoutASignOfLifeIsLost) {

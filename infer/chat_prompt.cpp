@@ -15,10 +15,7 @@ namespace {
 
 ChatTemplates templates_of(const std::string& model_path, const std::string& file) {
   ChatTemplates all = read_chat_templates(model_path);
-  if (!file.empty()) {
-    if (!real_io().stat(file)) throw Error(ErrorKind::bad_file, "--chat-template {}: is not there", file);
-    all.by_name = {{"default", {real_io().read(file), file}}};
-  }
+  replace_chat_templates(all, file);
   if (all.empty())
     throw Error(ErrorKind::usage,
                 "{}: brings no chat template: it is a base model that continues texts and was not taught to converse; "
@@ -37,6 +34,22 @@ bool speaks_of_calls(const Json& messages) {
                      [](const Json& m) { return m.value("role", "") == "tool" || m.contains("tool_calls"); });
 }
 
+// A given file may be no chat template at all. One that refuses so short a conversation is left to the real one.
+void require_words_of_users(const ChatTemplate& chat, const std::string& file) {
+  const Json messages = Json::array({{{"role", "user"}, {"content", "a"}}});
+  ChatRequest request;
+  request.messages = &messages;
+  request.add_generation_prompt = true;
+  bool writes = true;
+  try {
+    writes = !chat.render(request).user.empty();
+  } catch (const Error&) {}
+  if (!writes)
+    throw Error(ErrorKind::bad_file,
+                "--chat-template {}: writes nothing of what a user says; is it a chat template (Jinja, over messages)?",
+                file);
+}
+
 }  // namespace
 
 ChatPrompt::ChatPrompt(const std::string& model_path, const std::string& file, Tokenizer tokenizer)
@@ -49,6 +62,7 @@ ChatPrompt::ChatPrompt(const std::string& model_path, const std::string& file, T
   plain_ = chosen(source_of(all), false);
   if (const auto tools = all.by_name.find("tool_use"); tools != all.by_name.end())
     with_tools_ = chosen(tools->second, true);
+  if (!file.empty()) require_words_of_users(plain_->chat, file);
   syntax_ = tern::tool_syntax((with_tools_ ? *with_tools_ : *plain_).chat, why_no_tools_);
 }
 

@@ -71,8 +71,10 @@ void read_parameter(const Safetensors& file, const ParameterInfo& info, const Te
   const int64_t width = info.shape.rank == 2 ? info.shape[1] : 1;
   const std::vector<int64_t> shape(info.shape.sizes.begin(), info.shape.sizes.begin() + info.shape.rank);
   if (!std::ranges::equal(view->shape, shape))
-    throw Error(ErrorKind::bad_file, "{}: tensor '{}' has shape {}, the model and adapter_config.json imply {}",
-                file.path(), info.name, shape_text(view->shape), shape_text(shape));
+    throw Error(
+        ErrorKind::bad_file,
+        "{}: tensor '{}' has shape {}, the model and adapter_config.json imply {}; was it made for another model?",
+        file.path(), info.name, shape_text(view->shape), shape_text(shape));
   ops::by_dtype(to.dtype(), [&]<class T>() {
     T* numbers = to.span<T>().data();
     for (const Fragment& f : info.fragments) copy_fragment(*view, file.path(), f, width, numbers + f.row_begin * width);
@@ -106,8 +108,11 @@ void for_each_branch(const ModelSpec& spec, ModelWeights& weights, Visit&& visit
 
 std::string file_of(const std::string& dir, std::string_view name) {
   const std::string path = join_path(dir, name);
-  if (!real_io().stat(path))
-    throw Error(ErrorKind::bad_file, "{}: there is no {}; expected the directory of a PEFT adapter", dir, name);
+  if (!real_io().stat(path)) {
+    const std::string inner = join_path(dir, "adapter");  // where a run of `tern adapt` writes it
+    throw Error(ErrorKind::bad_file, "{}: there is no {}; expected the directory of a PEFT adapter{}", dir, name,
+                real_io().stat(join_path(inner, name)) ? ", as " + inner + " is" : "");
+  }
   return path;
 }
 

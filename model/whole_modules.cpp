@@ -86,8 +86,10 @@ TensorView adapter_tensor(const WholeFiles& files, const std::string& name, cons
     throw Error(ErrorKind::bad_file, "{}: tensor '{}' is missing; adapter_config.json implies it for this model",
                 files.adapter.path(), name);
   if (!std::ranges::equal(view->shape, shape))
-    throw Error(ErrorKind::bad_file, "{}: tensor '{}' has shape {}, the model and adapter_config.json imply {}",
-                files.adapter.path(), name, shape_text(view->shape), shape_text(shape));
+    throw Error(
+        ErrorKind::bad_file,
+        "{}: tensor '{}' has shape {}, the model and adapter_config.json imply {}; was it made for another model?",
+        files.adapter.path(), name, shape_text(view->shape), shape_text(shape));
   return *view;
 }
 

@@ -361,9 +361,17 @@ static void read_proof(const Json& json, const std::string& place, Plan& p) {
   proof.finish();
 }
 
+static Json parse_plan_json(std::string_view text, const std::string& place) {
+  try {
+    return parse_json(text, place, kLimits);
+  } catch (const Error& error) {
+    throw Error(error.kind(), "{}; expected a plan, the file that `tern plan --output PLAN.json` writes", error.what());
+  }
+}
+
 Plan parse_plan(std::string_view text, std::string_view where) {
   const std::string place(where);
-  const Json json = parse_json(text, place, kLimits);
+  const Json json = parse_plan_json(text, place);
   Fields f(json, place, "");
   if (const int64_t version = f.integer("version", 0); version != 1)
     f.raw().fail("version", "{}, this tern reads 1", version);

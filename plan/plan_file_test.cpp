@@ -92,6 +92,8 @@ TEST(PlanFile, WrongFilesGetMessagesThatTeach) {
   EXPECT_NE(message_of(plan_json(alone)).find("are more than 2147483648 devices"), std::string::npos);
   EXPECT_NE(message_of("[]").find("expected an object"), std::string::npos);
   EXPECT_NE(message_of("{"), "");
+  EXPECT_NE(message_of("steps = 5").find("; expected a plan, the file that `tern plan --output PLAN.json` writes"),
+            std::string::npos);
   Plan few = example();
   few.stages.pop_back();
   EXPECT_NE(message_of(plan_json(few)).find("predicted.stages: 1, expected one per virtual stage (2 × 1)"),

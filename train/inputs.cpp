@@ -276,7 +276,7 @@ std::optional<ChatTraining> chat_of(const TrainSettings& s, const TrainInputs& i
   if (!in.tokenizer) return {};
   ChatTemplates templates = read_chat_templates(in.dir.path);
   if (templates.empty() && !s.tokenizer.empty()) templates = read_chat_templates(s.tokenizer);
-  if (!s.chat_template.empty()) templates.by_name = {{"default", {real_io().read(s.chat_template), s.chat_template}}};
+  replace_chat_templates(templates, s.chat_template);
   if (templates.empty()) return {};
   return ChatTraining(std::move(templates), *in.tokenizer, learns_pairs(s) ? Answers::last : s.answers);
 }

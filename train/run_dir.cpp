@@ -70,6 +70,10 @@ void check_output(Io& io, const std::string& output, const ModelDir& model) {
           ErrorKind::usage,
           "--output {}: holds {}, which no run of tern made and this one would replace; choose another --output",
           output, name);
+  for (const std::string& name : io.list(output))
+    if (name.ends_with(".safetensors") || name.ends_with(".gguf"))
+      throw Error(ErrorKind::usage, "--output {}: is a model's folder (it holds {}); choose a folder of its own",
+                  output, name);
 }
 
 RunDirectory::RunDirectory(Io& io, const std::string& path, std::string export_name)

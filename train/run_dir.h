@@ -36,7 +36,7 @@ struct ExportOf {
 void copy_companions(Io&, const TrainInputs&, const std::string& directory);
 
 /// Refuses an OUT (--output) in which the run would replace what no run made: OUT is a file; OUT is a directory without a lock (every run makes one
-/// first) that holds a model, adapter, best, recipe.toml, logs or checkpoints; MODEL is OUT/model or lies in OUT/model; OUT is MODEL or lies in
+/// first) that holds a model, adapter, best, recipe.toml, logs, checkpoints or a file of weights; MODEL is OUT/model or lies in OUT/model; OUT is MODEL or lies in
 /// MODEL (allowed if MODEL is a bare config). Writes nothing. Errors: usage, naming what would be replaced.
 void check_output(Io&, const std::string& output, const ModelDir& model);
 

@@ -130,6 +130,13 @@ TEST(RunDirectory, AnOutputThatIsNoFolderIsRefusedBeforeAnythingRuns) {
   EXPECT_THROW(check_output(io, "file", model), Error);
   EXPECT_THROW(check_output(real_io(), "/dev/null", model), Error);
   EXPECT_NO_THROW(check_output(io, "new", model));
+  make_dirs(io, "theirs");
+  io.create("theirs/config.json");
+  EXPECT_NO_THROW(check_output(io, "theirs", model));
+  io.create("theirs/model-00001-of-2.safetensors");
+  EXPECT_THROW(check_output(io, "theirs", model), Error) << "a model of somebody";
+  io.create("theirs/lock");
+  EXPECT_NO_THROW(check_output(io, "theirs", model)) << "a run has been there";
 }
 
 TEST(RunDirectory, FollowsNoLinkOutOfIt) {

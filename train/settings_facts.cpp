@@ -124,8 +124,9 @@ SettingsChange compare_settings(const Manifest& checkpoint, const Facts& setting
   for (const auto& [key, now] : settings) {
     const std::string* then = find(checkpoint.settings, key);
     if (then ? *then == now : key == "sum-groups" && now == "1") continue;  // older checkpoints: one group
-    const std::string sentence =
-        fmt::format("{}: {} in the checkpoint, {} now", flag(key), then ? *then : "not set", now);
+    const bool in_words = now.find(' ') != std::string::npos;
+    const std::string sentence = fmt::format("{}: {} in the checkpoint, {}{}{}", flag(key), then ? *then : "not set",
+                                             in_words ? "now " : "", now, in_words ? "" : " now");
     if (key == "steps") {
       if (number(&now) < checkpoint.step)
         change.refused.push_back(sentence + fmt::format(", and step {} is done", checkpoint.step));

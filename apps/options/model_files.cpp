@@ -46,7 +46,7 @@ OptionRows inspect_rows() {
 OptionRows quantize_rows() {
   using enum OptionType;
   return {
-      {.name = "data", .verbs = "quantize", .type = path, .unit = "FILE", .help = "--method gptq, lcq: a text like those that the model will read, JSONL of such texts, or a token file", .env = "TERN_DATA_FILE"},
+      {.name = "data", .verbs = "quantize", .type = path, .unit = "FILE", .help = "--method gptq, lcq: a text like those that the model will read, JSONL of such texts or conversations, or a token file", .env = "TERN_DATA_FILE"},
       {.name = "output", .verbs = "quantize", .type = path, .unit = "FILE", .help = "the .gguf file to write, or the directory, in types of tern's own too; must not be there yet"},
       {.name = "method", .verbs = "quantize", .type = choice, .fallback = "rtn", .help = "rtn: every block by itself; gptq: scales searched, and errors taken back by later columns, for the inputs that --data gives; lcq: gptq with tables learned for each matrix; loftq: codes, and in OUT/adapter an adapter that makes up for their error as far as its rank can", .choices = {"rtn", "gptq", "lcq", "loftq"}},
       {.name = "rank", .verbs = "quantize", .type = integer, .fallback = "8", .unit = "R", .help = "--method loftq: rank of the adapter of each matrix", .min = 1, .max = 65536},

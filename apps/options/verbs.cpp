@@ -131,7 +131,7 @@ std::vector<VerbSpec> verb_rows() {
                     {"tern tokenize --train --vocab-size 8192 --input text.txt --output tokenizer",
                      "a new byte-level BPE"}}},
       {.name = "inspect",
-       .summary = "What a model directory holds, and whether its weights are whole",
+       .summary = "What a model directory, an adapter or a token file holds, and whether it is whole",
        .positionals = {model},
        .examples = {{"tern inspect run/model", "sizes, parameters, bytes; exit 4 if a file is cut short"},
                     {"tern inspect run/model --layouts 2",

@@ -117,4 +117,11 @@ ChatTemplates read_chat_templates(const fs::path& directory) {
   return out;
 }
 
+void replace_chat_templates(ChatTemplates& templates, const std::string& file) {
+  if (file.empty()) return;
+  if (!real_io().stat(file))
+    throw Error(ErrorKind::bad_file, "--chat-template: {} is not there; is the path right?", file);
+  templates.by_name = {{"default", {read_template(file), file}}};
+}
+
 }  // namespace tern

@@ -29,5 +29,7 @@ struct ChatTemplates {
 ///         all is no error here.
 /// Source  transformers 5.23.
 ChatTemplates read_chat_templates(const std::filesystem::path& directory);
+/// The template in `file` becomes the only one, "default"; an empty `file` changes nothing. Errors: bad_file.
+void replace_chat_templates(ChatTemplates&, const std::string& file);
 
 }  // namespace tern

@@ -292,7 +292,7 @@ TokenFileInfo pack(const std::vector<fs::path>& inputs, const Tokenizer& tokeniz
     current = input;
     reading = &reader;
     before = done;
-    for (TextDocument document; reader.next(document);) {
+    for (TextDocument document; files.num_tokens() < options.most_tokens && reader.next(document);) {
       packer.add(document, input.string());
       tell(before = done + reader.bytes_done());
     }
@@ -346,7 +346,8 @@ TokenData load_or_pack(const fs::path& data, const Tokenizer& tokenizer, const f
   }
   key += fmt::format("{}\n{}", tokenizer.hash(), static_cast<int>(options.invalid_utf8)) +
          (options.chat ? "\n" + options.chat->hash() : "") +
-         (options.window > 0 ? fmt::format("\npairs of {}", options.window) : "");
+         (options.window > 0 ? fmt::format("\npairs of {}", options.window) : "") +
+         (options.most_tokens < INT64_MAX ? fmt::format("\nuntil {}", options.most_tokens) : "");
   make_dirs(io, cache_dir.string());
   const fs::path packed =
       cache_dir / fmt::format("{}-{:016x}.tokens.safetensors", fs::canonical(data).stem().string(), hash_name(key));

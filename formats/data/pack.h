@@ -27,6 +27,7 @@ struct PackOptions {
   std::function<void(const std::string&)> tell = {};  // called with what a person should know: documents changed
   const ChatTraining* chat = nullptr;                 // for lines with messages; null: they are an error
   int64_t memory_bytes = INT64_MAX;  // memory that one document may take while it becomes tokens; more: does_not_fit
+  int64_t most_tokens = INT64_MAX;   // packing ends with the document that reaches so many
   int64_t window =
       0;  // not 0: only pairs of answers are packed, each answer with its prompt as a document of `window` tokens
   // Raised to the most bytes that a long document, or a long list of documents, was counted to take; unchanged if there

@@ -39,6 +39,20 @@ int64_t experts_of(const ModelSpec& spec) {
   return 0;
 }
 
+// "it is for --batch 8, not 16": the first value of two jobs that differs; "": none.
+std::string job_difference(const TrainJob& plan, const TrainJob& asked) {
+  const auto differ = [](const char* option, const auto& one, const auto& other) {
+    return one == other ? "" : fmt::format("it is for --{} {}, not {}", option, one, other);
+  };
+  for (std::string each : {differ("batch", plan.batch, asked.batch), differ("seq", plan.seq, asked.seq),
+                           differ("dtype", name_of(plan.dtype), name_of(asked.dtype)),
+                           differ("gradients", name_of(plan.gradients), name_of(asked.gradients)),
+                           differ("optimizer", name_of(plan.optimizer), name_of(asked.optimizer)),
+                           differ("capacity-factor", plan.capacity_factor, asked.capacity_factor)})
+    if (!each.empty()) return each;
+  return "";
+}
+
 /// Whether virtual stage s and the next lie in one node: stages fill nodes one after another.
 bool near(const Machine& m, const OuterChoice& c, int s) {
   const int64_t group = c.mesh.tensor * c.mesh.context, node = m.node.num_devices;
@@ -113,7 +127,7 @@ class PlanJudge {
     if (last_name(plan_.model) != last_name(request_.model))
       return fmt::format("it is of the model '{}', not of '{}'", make_printable(plan_.model), request_.model);
     if (plan_.job.lengths != request_.job.lengths) return "it is for sequences of other lengths, or batched otherwise";
-    if (!(plan_.job == request_.job)) return "it is of another job (batch, sequence, types or optimizer)";
+    if (std::string other = job_difference(plan_.job, request_.job); !other.empty()) return other;
     if (plan_.parameters != num_parameters(spec_))
       return fmt::format("it is of a model of {} parameters, this one has {}", plan_.parameters, num_parameters(spec_));
     if (std::string against = contradiction(); !against.empty()) return against;

@@ -87,6 +87,9 @@ TEST(Audit, RejectsWhatWasChanged) {
     EXPECT_FALSE(a.accepted()) << what;
     EXPECT_FALSE(a.reason.empty()) << what;
   }
+  AuditCase other = c;
+  other.request.job.batch = 32;
+  EXPECT_EQ(audit_plan(other.spec, other.cluster, other.request, plan).reason, "it is for --batch 16, not 32");
 }
 
 // Every leaf of the file, so that a new key cannot be forgotten: judged, or named among those that are not.

@@ -251,6 +251,30 @@ TEST_F(Models, AConversationKeepsItsKeysAndObeysItsCommands) {
   std::filesystem::copy_file(root_ + "/talk.json", root_ + "/talk.jsonl");
   EXPECT_EQ(tern("tokenize m --pack --input talk.jsonl --output x.safetensors 2>&1").code, 0);
   refused(4, "tokenize base --pack --input talk.jsonl --output y.safetensors", "--chat-template");
+  // A template of a file is as good as the model's own, to measure by too.
+  const std::string by_file = " --chat-template m/chat_template.jinja";
+  EXPECT_EQ(tern("tokenize base --pack --input talk.jsonl --output y.safetensors 2>&1" + by_file).code, 0);
+  EXPECT_EQ(real_io().read(root_ + "/y.safetensors"), real_io().read(root_ + "/x.safetensors"));
+  const Json own = json("eval m --data talk.jsonl"), given = json("eval base --data talk.jsonl" + by_file);
+  EXPECT_GT(own["scored_tokens"], 0);
+  EXPECT_LT(own["scored_tokens"], own["tokens"]) << "only answers are scored";
+  EXPECT_EQ(own["sum_loss"], given["sum_loss"]);
+  EXPECT_LT(json("eval m --data talk.jsonl --answers last")["scored_tokens"], own["scored_tokens"]);
+  refused(4, "eval base --data talk.jsonl", "--chat-template FILE");
+  refused(2, "eval m --task talk.jsonl --answers last", "--answers belongs to --data");
+  write("words.txt", "No template at all.");
+  refused(4, "chat base --chat-template words.txt </dev/null", "is it a chat template");
+}
+
+TEST_F(Models, MostTokensCutTheLastDocument) {
+  write("two.jsonl", "{\"text\": \"the first of them\"}\n{\"text\": \"and one more\"}\n{\"text\": \"not read\", 5}\n");
+  const Json one = json("eval m --data two.jsonl --max-tokens 5 --bos never"),
+             two = json("eval m --data two.jsonl --max-tokens 20 --bos never");
+  EXPECT_EQ(one["tokens"], 5);
+  EXPECT_EQ(one["scored_tokens"], 4);
+  EXPECT_EQ(two["tokens"], 20);
+  EXPECT_EQ(two["scored_tokens"], 18) << "17 + EOS of the first, two of the second";
+  refused(4, "eval m --data two.jsonl", "two.jsonl: line 3");
 }
 
 TEST_F(Models, TrainingOnConversationsSaysWhatIsLearnt) {

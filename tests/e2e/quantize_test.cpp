@@ -1,6 +1,8 @@
 // tern quantize as a person uses it: the reference model in fewer bits, still itself; what cannot be is refused by name.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <csignal>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -10,6 +12,7 @@
 #include "base/source_dir_testing.h"
 #include "tests/e2e/in_folder_testing.h"
 #include "tests/e2e/novels_testing.h"
+#include "tests/e2e/train_process.h"
 
 namespace tern {
 namespace {
@@ -82,6 +85,17 @@ TEST_F(Quantize, CalibrationReadsTokenFilesAndJsonlAndRefusesWhatIsNoText) {
   const std::string bytes = real_io().read(root_ + "/text.gguf");
   EXPECT_EQ(real_io().read(root_ + "/tokens.gguf"), bytes);
   EXPECT_EQ(real_io().read(root_ + "/jsonl.gguf"), bytes);
+  // No more is read than calibration wants; conversations are written by a template.
+  write("long.jsonl", "{\"text\": \"" + text + "\"}\nno JSON\n");
+  json(quantize + "long.jsonl --output long.gguf");
+  EXPECT_EQ(real_io().read(root_ + "/long.gguf"), bytes);
+  write("t.jinja", "{% for m in messages %}{{ m.content }}{% endfor %}");
+  write("talk.jsonl",
+        R"({"messages": [{"role": "user", "content": "The horses were put to, "},)"
+        R"({"role": "assistant", "content": "and we drove off through the rain towards the old house."}]})");
+  json(quantize + "talk.jsonl --chat-template t.jinja --output talk.gguf");
+  EXPECT_EQ(real_io().read(root_ + "/talk.gguf"), bytes);
+  expect_refusal(4, quantize + "talk.jsonl --output no.gguf", {"--chat-template FILE"});
   write("latin.txt", text + " caf\xe9");
   expect_refusal(4, quantize + "latin.txt --output no.gguf", {"latin.txt", "not UTF-8"});
   expect_refusal(4, quantize + kNovels + "/model.safetensors --output no.gguf", {"not a token file"});
@@ -182,6 +196,31 @@ TEST_F(QuantizeSlow, LcqGoesOnBehindAKillToTheSameBytesForAnyThreads) {
 }
 
 // Of a model that knows its text. What was measured before a stop is not measured again, nor for another target.
+TEST_F(Quantize, ACtrlCKeepsWhatIsCodedSaysWhereAndGoesOn) {
+  std::string prose;
+  for (int i = 0; i < 40; ++i)
+    prose += "The horses were put to, and we drove off through the rain towards the old house. ";
+  write("prose.txt", prose);
+  const std::vector<std::string> words = {
+      TERN_PROGRAM, "quantize",  kNovels,  "--method",           "gptq",
+      "--type",     "q4_0",      "--data", root_ + "/prose.txt", "--calibration-tokens",
+      "512",        "--threads", "1"};
+  const auto with = [&](const std::string& out) {
+    std::vector<std::string> all = words;
+    all.insert(all.end(), {"--output", root_ + "/" + out});
+    return all;
+  };
+  Child child(with("stopped.gguf"), root_ + "/said");
+  while (child.running() && !real_io().stat(root_ + "/stopped.gguf.partial")) ::usleep(1000);
+  child.signal(SIGINT);
+  ASSERT_EQ(child.wait(), 75) << real_io().read(root_ + "/said");
+  EXPECT_NE(real_io().read(root_ + "/said").find("stopped.gguf.partial keeps them, and the same command goes on"),
+            std::string::npos);
+  EXPECT_EQ(run_to_end(with("stopped.gguf"), root_), 0);
+  EXPECT_EQ(run_to_end(with("whole.gguf"), root_), 0);
+  EXPECT_EQ(real_io().read(root_ + "/stopped.gguf"), real_io().read(root_ + "/whole.gguf"));
+}
+
 TEST_F(Quantize, AMixtureTakesItsBytesAndIsTheSameForAnyThreadsAndBehindAStop) {
   const std::string trained = source_dir() + "/tests/golden/eval/trained";
   const std::string of = "quantize " + trained + " --method lcq --bits mixed --data " + trained + "/text.txt ",
