@@ -11,13 +11,15 @@ A task that one run on it alone does not bring past the model as it came (texts:
 label (questions: by 10 points), says nothing of forgetting: it is left out of the stream and listed. Order 1 is the one above (of questions that
 of O-LoRA's paper); the others are drawn by a fixed seed. Prints for each stream a table over all orders and seeds, with the spread, what is
 kept behind the last task and seconds; `--matrices` also the matrix of every method and order, means over seeds. `--small STEPS`: the model is one of
-0.4 million parameters, which is trained on novels first. What is done is not done again, what was stopped goes on. Needs nothing but Python's library.
+0.4 million parameters, which is trained on novels first. What is done is not done again, what was stopped goes on; --results FILE keeps every
+run's result in one file, from which another folder, or another machine, goes on. Needs nothing but Python's library.
 """
 import argparse, json, lzma, math, os, pathlib, random, statistics, sys
 
-from tern_runs import TernRuns, claim_folder
+from tern_runs import KnownRuns, TernRuns, claim_folder
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+DECIDES = "small bytes rows longest windows asked rank seq batch rate dtype"  # settings that decide a run's figures, beside the model
 METHODS = ("seqlora", "replay", "ewc", "olora", "inflora", "gainlora", "multitask")
 
 
@@ -112,6 +114,7 @@ class Study(TernRuns):
     def __init__(self, args, tasks):
         super().__init__(args)
         self.tasks = tasks
+        self.known = KnownRuns(args.results, {key: str(getattr(args, key)) for key in DECIDES.split()})
 
     def stream(self, order: list, method: str, seed: int) -> dict:
         a, steps = self.args, self.tasks.steps
@@ -120,13 +123,16 @@ class Study(TernRuns):
         end, batch = self.tasks.end, a.batch // self.tasks.longer
         tasks.write_text("".join(f'[[task]]\nname = "{n}"\ndata = "{n}{end}"\ntest = "{n}_test{end}"\n' for n in order), encoding="utf-8")
         result = a.work / name / "result.json"
+        if known := self.known.get(name):
+            return known
         if not result.exists():
             self.tern("adapt", a.model, "--stream", tasks.name, "--method", method, "--output", name, "--rank", a.rank,
                       "--seq", a.seq * self.tasks.longer, "--batch", batch, "--steps", steps, "--learning-rate", a.rate,
                       "--eval-batches", self.tasks.judged // batch, "--checkpoint-every", 0, "--seed", seed, "--dtype", a.dtype,
                       *(["--statistics-windows", a.windows] if method in ("inflora", "gainlora", "ewc") else []),
                       *(["--threads", a.threads] if a.threads else []))
-        return json.loads(result.read_text(encoding="utf-8"))
+        self.known.add(name, json.loads(result.read_text(encoding="utf-8")))
+        return self.known.get(name)
 
 
 def spread(values: list, digits: int = 3) -> str:
@@ -231,6 +237,7 @@ def main() -> int:
     p.add_argument("--dtype", default="f32", help="of tern: f32 or bf16")
     p.add_argument("--quick", action="store_true", help="three tasks each, one order, one seed, 4 steps: minutes, to see that it runs")
     p.add_argument("--matrices", action="store_true")
+    p.add_argument("--results", type=pathlib.Path, help="a line for each run that is done, on any machine")
     args = p.parse_args()
     if args.quick:
         args.texts, args.questions, args.orders, args.seeds = "plays,code,sums", "SST-2,agnews,COPA", 1, 1
@@ -240,7 +247,7 @@ def main() -> int:
         print("streams: TERN_DATA is not set; it names the folder of texts", file=sys.stderr)
         return 2
     args.tern, args.model, args.work = args.tern.resolve(), args.model.resolve(), args.work.resolve()
-    claim_folder(args, "model small bytes rows longest windows asked rank seq batch rate dtype")
+    claim_folder(args, "model " + DECIDES)
     if args.small:
         args.model = small_model(args, pathlib.Path(data))
     for name in args.streams.split(","):

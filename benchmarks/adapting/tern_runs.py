@@ -17,6 +17,27 @@ class TernRuns:
         return done.stdout
 
 
+class KnownRuns:
+    """Results by the names of their runs; with a file also those of other folders with the same settings, a line of JSON each."""
+
+    def __init__(self, path, settings: dict):
+        self.path, self.settings, self.results = path, settings, {}
+        if path and path.exists():
+            for line in path.read_text(encoding="utf-8").splitlines():
+                row = json.loads(line)
+                if row["settings"] == settings:
+                    self.results[row["run"]] = row["result"]
+
+    def get(self, run: str):
+        return self.results.get(run)
+
+    def add(self, run: str, result: dict) -> None:
+        self.results[run] = result
+        if self.path:
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps({"run": run, "settings": self.settings, "result": result}) + "\n")
+
+
 def claim_folder(args, keys: str) -> None:
     """Makes `args.work`, or goes on in it. Exits if what is done there was done with other settings: `keys` of them decide its figures."""
     args.work.mkdir(parents=True, exist_ok=True)

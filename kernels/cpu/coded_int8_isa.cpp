@@ -133,7 +133,7 @@ inline void put_in_order(const CodeGroups& from, Unpacked& to) {
 template <bool kBy16, bool kWithLeasts>
 struct DotsUnpacked {
   static constexpr int kMost = 128, kLess = 0;
-  static constexpr bool kAnySign = true, kScalesOf16 = kBy16, kLeasts = kWithLeasts;
+  static constexpr bool kAnySign = true, kBiased = false, kScalesOf16 = kBy16, kLeasts = kWithLeasts;
 };
 /// chains += the products of 256 numbers of a row of w and of x.
 inline void add_products(const Unpacked& w, const Rounded& x, Eight& chains) {
@@ -285,10 +285,12 @@ void unpack_stretch(const uint8_t* at, const RowCodebook& row, int64_t groups, S
     __builtin_memcpy(last, at, static_cast<size_t>(groups * Type::kBytes));
     at = last;
   }
-  codes = unpacked<Type>(at, row), scales = scales_of<Type>(at, row, groups);
-  if constexpr (Type::kLess > 0)
+  const auto read = Type::read(at);
+  codes = unpacked<Type>(read, Type::prepared(row)), scales = scales_of<Type>(read, row, groups);
+  constexpr int kAdded = Type::kBiased ? 128 : Type::kLess;
+  if constexpr (kAdded > 0)
     for (Codes* of : {&codes.j0.first, &codes.j0.second, &codes.j1.first, &codes.j1.second})
-      *of = _mm512_sub_epi8(*of, every_byte(Type::kLess));
+      *of = _mm512_sub_epi8(*of, every_byte(kAdded));
 }
 struct TypeOfRows {
   bool by_16 = false, has_leasts = false;

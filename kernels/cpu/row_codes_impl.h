@@ -16,6 +16,10 @@ namespace {
 struct Dots {
   static constexpr int kMost = 15, kLess = 0;
   static constexpr bool kAnySign = false, kLeasts = false, kScalesOf16 = false;
+  static constexpr bool kBiased = false;  // codes of any sign come with 128 added
+  // What scales() and codes() are given of a stretch, and codes() of its row.
+  static const uint8_t* read(const uint8_t* stretch) { return stretch; }
+  static const RowCodebook& prepared(const RowCodebook& row) { return row; }
   static constexpr int64_t kTogether = 1;  // stretches whose scales are made before the products of any of them
 };
 
@@ -210,74 +214,124 @@ struct DotsQ6K : Dots {
 
 #if defined(__AVX512VBMI__)
 
-/// Learned codes, with all tables of a matrix in one vector. A number's index there is its block's table number, then (the lower bits) its code.
+/// Bytes of a vector.
+struct alignas(64) VectorBytes {
+  uint8_t at[64];
+};
+inline Codes load_vector(const VectorBytes& bytes) { return _mm512_load_si512(&bytes); }
+inline Codes load_64(const uint8_t* at) { return _mm512_loadu_si512(at); }
+
+/// Learned codes. A byte 4·code + (the block's table number) is looked up in one vector that has the numbers of all four tables; where there are fewer
+/// than 64 they repeat, so that bits above the code do no harm. The numbers come with 128 added (kBiased).
 template <int kBits>
 struct DotsLearned : Dots {
   static constexpr int64_t kNumbers = 32, kBytes = 1 + 4 * kBits;
-  static constexpr bool kAnySign = true;
-  /// The first byte of each of eight blocks, in the lower half of the result.
-  static __m128i first_bytes(const uint8_t* b) {
-    constexpr int64_t kSecond =
-        8 * kBytes - 64 < 64 ? 8 * kBytes - 64 : 64;  // second load: ends with the blocks, or follows the first
-    const auto place = [](int64_t block) {
-      return static_cast<char>(block * kBytes < 64 ? block * kBytes : 64 + block * kBytes - kSecond);
-    };
-    const __m128i places = _mm_setr_epi8(place(0), place(1), place(2), place(3), place(4), place(5), place(6), place(7),
-                                         0, 0, 0, 0, 0, 0, 0, 0);
-    const Codes bytes = _mm512_permutex2var_epi8(_mm512_loadu_si512(b), _mm512_zextsi128_si512(places),
-                                                 _mm512_loadu_si512(b + kSecond));
-    return (__m128i)__builtin_shufflevector(bytes, bytes, 0, 1);
+  static constexpr bool kAnySign = true, kBiased = true;
+
+  // A stretch is read by two vectors, of LC2 by one: its bytes from first(j) and from second(j) on have those of groups j, j + 2, j + 4, j + 6.
+  static constexpr int64_t first(int64_t j) { return kBits == 3 ? 0 : 8 * j; }
+  static constexpr int64_t second(int64_t j) { return kBits == 3 ? 8 * kBytes - 64 : first(j) + 64; }
+  static constexpr uint8_t index(int64_t j, int64_t byte) {
+    return static_cast<uint8_t>(byte < first(j) + 64 ? byte - first(j) : byte - second(j) + 64);
   }
-  static void scales(const uint8_t* b, const RowCodebook& row, Eight* to, Eight*) {
-    const EightInt first = (EightInt)_mm256_cvtepu8_epi32(first_bytes(b));
-    const VecInt at = __builtin_shufflevector(first >> 2, first, 0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 3, 4, 5, 6, 7);
-    const VecInt all =
-        (VecInt)_mm512_permutex2var_ps(_mm512_loadu_ps(kBlockScales), (__m512i)at,  // indexed by its lower five bits
-                                       _mm512_loadu_ps(kBlockScales + 16));
-    const EightInt of = __builtin_shufflevector(all, all, 0, 1, 2, 3, 4, 5, 6, 7);
-    to[0] = eight(row.scale) * (Eight)(of ^ ((first << 24) & static_cast<int>(0x80000000u)));
+  /// Byte i of lane l is byte of(i) of group j + 2l.
+  template <class Of>
+  static constexpr VectorBytes in_lanes(int64_t j, const Of& of) {
+    VectorBytes v = {};
+    for (int64_t lane = 0; lane < 4; ++lane)
+      for (int64_t i = 0; i < 16; ++i) v.at[lane * 16 + i] = index(j, (j + lane * kApart) * kBytes + of(i));
+    return v;
   }
-  /// The indices of eight bytes, first to first + 7, twice.
-  static __m128i eight_twice(int64_t first) { return _mm_set1_epi64x(0x0706050403020100 + 0x0101010101010101 * first); }
-  /// Byte i of a lane becomes eight bits of the lane's half that it is in: those from bit `first` + i on.
-  static Codes eight_bits_from(Codes x, int64_t first) {
-    const int64_t places = 0x0706050403020100 + 0x0101010101010101 * (first + 64);  // bit positions count modulo 64
-    const Codes from = every_lane(_mm_set_epi64x(places + 0x0808080808080808, places));
-    return _mm512_maskz_multishift_epi64_epi8(~__mmask64{0}, from, x);
+  /// Those vectors of a stretch, for j = 0 and 1: most cross a line of the cache, so each is loaded once. LC3 has one pair.
+  struct Read {
+    Codes low[2], high[2];
+  };
+  static Read read(const uint8_t* stretch) {
+    Read r;
+    for (int64_t j = 0; j < (kBits == 3 ? 1 : 2); ++j) {
+      r.low[j] = load_64(stretch + first(j));
+      if (kBits != 2) r.high[j] = load_64(stretch + second(j));
+    }
+    return r;
   }
-  /// (x & mask) | table
-  static Codes place(Codes x, int mask, Codes table) {
-    return _mm512_ternarylogic_epi64(x, every_byte(mask), table, 0xea);
+  // By asm, or compilers would load again for each use.
+  static Codes gather(const Read& r, int64_t j, const VectorBytes& from) {
+    const Codes at = load_vector(from);
+    const int64_t pair = kBits == 3 ? 0 : j;
+    Codes bytes = r.low[pair];
+    if constexpr (kBits == 2)
+      asm("vpermb %1, %2, %0" : "=v"(bytes) : "v"(bytes), "v"(at));
+    else
+      asm("vpermt2b %1, %2, %0" : "+v"(bytes) : "v"(r.high[pair]), "v"(at));
+    return bytes;
+  }
+
+  static void scales(const Read& b, const RowCodebook& row, Eight* to, Eight*) {
+    static constexpr VectorBytes kFirst = [] {  // the first byte of each of eight blocks
+      VectorBytes v = {};
+      for (int64_t block = 0; block < 8; ++block) v.at[block] = index(0, block * kBytes);
+      return v;
+    }();
+    const Codes bytes = gather(b, 0, kFirst);
+    // Of i = 8a + b the scale is that of b, with a taken off the exponent: both halvings are exact.
+    const EightInt of = (EightInt)_mm256_cvtepu8_epi32((__m128i)__builtin_shufflevector(bytes, bytes, 0, 1));
+    const EightInt of_b = (EightInt)_mm256_permutevar8x32_ps(_mm256_loadu_ps(kBlockScales), (__m256i)(of >> 2));
+    const EightInt scale = of_b - (of << 18 & 3 << 23);
+    to[0] = eight(row.scale) * (Eight)(scale ^ (of << 24 & static_cast<int>(0x80000000u)));
+  }
+
+  /// The numbers of all tables, as they are looked up.
+  static Codes numbers(const RowCodebook& row) {
+    static constexpr VectorBytes kPlaces = [] {
+      VectorBytes v = {};
+      for (int place = 0; place < 64; ++place)
+        v.at[place] = static_cast<uint8_t>((place % 4) << kBits | (place / 4 % (1 << kBits)));
+      return v;
+    }();
+    constexpr __mmask64 kThere = kBits == 4 ? ~__mmask64{0} : (__mmask64{1} << (4 << kBits)) - 1;
+    const Codes tables = _mm512_maskz_loadu_epi8(kThere, row.tables);
+    return every_byte(-128) ^ (Codes)_mm512_maskz_permutexvar_epi8(~__mmask64{0}, load_vector(kPlaces), tables);
+  }
+  /// What the numbers of a row have in common.
+  struct Row {
+    Codes numbers;
+    float scale;
+  };
+  static Row prepared(const RowCodebook& row) { return {numbers(row), row.scale}; }
+
+  /// Where bits of `mask` are set those of x, else those of y.
+  static Codes chosen(int mask, Codes x, Codes y) { return _mm512_ternarylogic_epi64(x, every_byte(mask), y, 0xe2); }
+  /// The lower half of each lane rotated right by `low` bits, its upper half by `high` bits.
+  static Codes rotated_halves(Codes x, int64_t low, int64_t high) {
+    return _mm512_maskz_rorv_epi64(0xff, x, every_lane(_mm_set_epi64x(high, low)));
+  }
+  /// Byte i of a lane becomes eight bits of the lane's half that it is in: those from bit `from` + i on.
+  static Codes eight_bits_from(Codes x, int64_t from) {
+    const int64_t places = 0x0706050403020100 + 0x0101010101010101 * (from + 64);  // bit positions count modulo 64
+    const Codes bits = every_lane(_mm_set_epi64x(places + 0x0808080808080808, places));
+    return _mm512_maskz_multishift_epi64_epi8(~__mmask64{0}, bits, x);
   }
   template <int j>
-  static void codes(const uint8_t* blocks, const RowCodebook& row, Codes* first, Codes* second) {
-    const auto block = [&](int64_t lane) { return blocks + (j + lane * kApart) * kBytes; };
-    const __m128i tables = _mm_slli_epi16(_mm_and_si128(first_bytes(blocks), _mm_set1_epi8(3)), kBits);
-    const Codes table = look_up(
-        every_lane(tables), lanes_of([](int64_t lane) { return _mm_set1_epi8(static_cast<char>(j + lane * kApart)); }));
+  static void codes(const Read& b, const Row& row, Codes* to, Codes* to_second) {
+    static constexpr VectorBytes kTables = in_lanes(j, [](int64_t) { return 0; }),
+                                 kCodes = in_lanes(j, [](int64_t i) { return 1 + (kBits == 4 ? i : i % 8); }),
+                                 kUpper = in_lanes(j, [](int64_t i) { return kBits == 3 ? 9 + i % 4 : 0; });
+    const Codes table = gather(b, j, kTables), all = gather(b, j, kCodes);
     Codes at[2];
     if constexpr (kBits == 4) {
-      const Codes nibbles = load_lanes<kApart * kBytes>(block(0) + 1);
-      at[0] = place(nibbles, 15, table), at[1] = place(shifted(nibbles, 4), 15, table);
+      Codes left = _mm512_add_epi8(all, all);
+      asm("" : "+v"(left));
+      left = _mm512_add_epi8(left, left);
+      at[0] = chosen(60, left, table), at[1] = chosen(60, shifted(all, 2), table);
     } else {
-      // The 16 bytes loaded for a block reach beyond its end; those for the eighth block end with it, and begin before it.
-      constexpr auto more = [](int64_t lane) { return j + lane * kApart == 7 ? 16 - kBytes : 0; };
-      const Codes bytes = lanes_of([&](int64_t lane) { return load_16(block(lane) - more(lane)); });
-      const Codes pairs = look_up(bytes, lanes_of([&](int64_t lane) { return eight_twice(more(lane) + 1); }));
-      at[0] = place(shifted_halves(pairs, 0, 2), 3, table), at[1] = place(shifted_halves(pairs, 4, 6), 3, table);
+      at[0] = chosen(12, rotated_halves(all, 62, 0), table), at[1] = chosen(12, rotated_halves(all, 2, 4), table);
       if constexpr (kBits == 3) {
-        const Codes upper =
-            look_up(bytes, lanes_of([&](int64_t lane) { return eight_twice(more(lane) + 9); }));  // bit n: of number n
-        at[0] = place(eight_bits_from(upper, -2), 4, at[0]), at[1] = place(eight_bits_from(upper, 14), 4, at[1]);
+        const Codes upper = gather(b, j, kUpper);  // bit n: of number n
+        at[0] = chosen(16, eight_bits_from(upper, -4), at[0]), at[1] = chosen(16, eight_bits_from(upper, 12), at[1]);
       }
     }
-    const auto level = [&](Codes places) {
-      const auto* of_matrix = reinterpret_cast<const uint8_t*>(row.tables);
-      if constexpr (kBits == 2) return look_up(every_lane(load_16(of_matrix)), places);
-      const Codes all = _mm512_maskz_loadu_epi8(kBits == 3 ? 0xffffffffu : ~__mmask64{0}, of_matrix);
-      return (Codes)_mm512_maskz_permutexvar_epi8(~__mmask64{0}, places, all);
-    };
-    *first = level(at[0]), *second = level(at[1]);
+    *to = _mm512_maskz_permutexvar_epi8(~__mmask64{0}, at[0], row.numbers);
+    *to_second = _mm512_maskz_permutexvar_epi8(~__mmask64{0}, at[1], row.numbers);
   }
 };
 

@@ -87,11 +87,13 @@ struct Groups {
 
 inline Codes load_codes(const int8_t* at) { return _mm512_load_si512(at); }
 /// Adds four products to each of `sums`. With VNNI and kAnySign it multiplies w + 128 instead of w; then Rounded::less is to be added.
-template <bool kAnySign>
+template <class Type>
 inline Codes plus_fours(Codes sums, Codes w, Codes x) {
+  constexpr bool kAnySign = Type::kAnySign;
 #if defined(__AVX512VNNI__)
-  return _mm512_dpbusd_epi32(sums, kAnySign ? _mm512_xor_si512(w, every_byte(-128)) : w, x);
+  return _mm512_dpbusd_epi32(sums, kAnySign && !Type::kBiased ? _mm512_xor_si512(w, every_byte(-128)) : w, x);
 #else
+  static_assert(!Type::kBiased);
   // Multiplies |w|, up to 128, by x with w's sign. The codes of x are up to 127, so the sum of two such products fits 16 bits.
   const Codes magnitude = kAnySign ? _mm512_abs_epi8(w) : w;
   const Codes of_x = kAnySign ? _mm512_mask_sub_epi8(x, _mm512_movepi8_mask(w), _mm512_setzero_si512(), x) : x;
@@ -111,8 +113,8 @@ inline EightInt sums_of_eight(Codes even, Codes odd) {
 struct Stretch {
   Groups j0, j1;
 };
-template <class Type>
-inline Stretch unpacked(const uint8_t* at, const RowCodebook& row) {
+template <class Type, class Read, class Row>
+inline Stretch unpacked(const Read& at, const Row& row) {
   Stretch w;
   Type::template codes<0>(at, row, &w.j0.first, &w.j0.second);
   Type::template codes<1>(at, row, &w.j1.first, &w.j1.second);
@@ -122,8 +124,8 @@ inline Stretch unpacked(const uint8_t* at, const RowCodebook& row) {
 template <class Type>
 inline EightInt sums_of_groups(const Stretch& w, const Rounded& x) {
   const auto of = [](const Groups& g, const int8_t* at) {
-    const Codes firsts = plus_fours<Type::kAnySign>(_mm512_setzero_si512(), g.first, load_codes(at));
-    return plus_fours<Type::kAnySign>(firsts, g.second, load_codes(at + kToSecond));
+    const Codes firsts = plus_fours<Type>(_mm512_setzero_si512(), g.first, load_codes(at));
+    return plus_fours<Type>(firsts, g.second, load_codes(at + kToSecond));
   };
   const EightInt sums = sums_of_eight(of(w.j0, x.codes), of(w.j1, x.codes + 2 * kToSecond));
 #if defined(__AVX512VNNI__)
@@ -136,9 +138,8 @@ template <class Type, int kHalf>
 inline EightInt sums_of_sixteens(const Stretch& w, const Rounded& x) {
   const int8_t* at = x.codes + kHalf * kToSecond;
   const Codes zero = _mm512_setzero_si512();
-  const Codes even = plus_fours<Type::kAnySign>(zero, kHalf == 0 ? w.j0.first : w.j0.second, load_codes(at));
-  const Codes odd =
-      plus_fours<Type::kAnySign>(zero, kHalf == 0 ? w.j1.first : w.j1.second, load_codes(at + 2 * kToSecond));
+  const Codes even = plus_fours<Type>(zero, kHalf == 0 ? w.j0.first : w.j0.second, load_codes(at));
+  const Codes odd = plus_fours<Type>(zero, kHalf == 0 ? w.j1.first : w.j1.second, load_codes(at + 2 * kToSecond));
   const EightInt sums = sums_of_eight(even, odd);
 #if defined(__AVX512VNNI__)
   if (Type::kAnySign) return sums + x.less[kHalf];
@@ -178,8 +179,8 @@ inline Codes join_32(Codes ab, Codes cd) {
 struct Stretch {
   Groups j0, j1, j2, j3;  // j0: groups 0 and 4, j1: groups 1 and 5, and so on
 };
-template <class Type>
-inline Stretch unpacked(const uint8_t* at, const RowCodebook& row) {
+template <class Type, class Read, class Row>
+inline Stretch unpacked(const Read& at, const Row& row) {
   Stretch w;
   Type::template codes<0>(at, row, &w.j0.first, &w.j0.second);
   Type::template codes<1>(at, row, &w.j1.first, &w.j1.second);
@@ -286,8 +287,8 @@ inline Eight plus_products(const Stretch& w, const Scales& scales, const Rounded
 
 #if defined(__AVX2__)
 
-template <class Type>
-inline Scales scales_of(const uint8_t* blocks, const RowCodebook& row, int64_t groups) {
+template <class Type, class Read>
+inline Scales scales_of(const Read& blocks, const RowCodebook& row, int64_t groups) {
   Scales s;
   Type::scales(blocks, row, s.of, s.leasts);
   if (groups < 8) {
@@ -312,18 +313,20 @@ void row_dots(const uint8_t* blocks, const RowCodebook& row, int64_t groups, con
     __builtin_memset(last, 0, sizeof last);
     __builtin_memcpy(last, blocks + whole * kStretch, static_cast<size_t>(rest * Type::kBytes));
   }
+  const auto& prepared = Type::prepared(row);
   for (int64_t begin = 0; begin < stretches; begin += Type::kTogether) {
     const int64_t end = stretches - begin < Type::kTogether ? stretches : begin + Type::kTogether;
     Scales scales[Type::kTogether];
+    decltype(Type::read(blocks)) read[Type::kTogether];
     for (int64_t i = begin; i < end; ++i) {
-      const uint8_t* at = i < whole ? blocks + i * kStretch : last;
-      scales[i - begin] = scales_of<Type>(at, row, i < whole ? 8 : rest);
+      read[i - begin] = Type::read(i < whole ? blocks + i * kStretch : last);
+      scales[i - begin] = scales_of<Type>(read[i - begin], row, i < whole ? 8 : rest);
     }
     for (int64_t i = begin; i < end; ++i) {
       const uint8_t* at = i < whole ? blocks + i * kStretch : last;
 #pragma GCC unroll 5
       for (int64_t line = 0; line < kStretch; line += 64) __builtin_prefetch(at + kAhead + line, 0, kAheadTo);
-      const Stretch w = unpacked<Type>(at, row);
+      const Stretch w = unpacked<Type>(read[i - begin], prepared);
       const Rounded* of_x = x + i;
       for (int64_t r = 0; r < (kMany ? rows : 1); ++r, of_x += x_stride)
         chains[r] = plus_products<Type>(w, scales[i - begin], *of_x, chains[r]);
