@@ -20,6 +20,7 @@ Json question_of(const Options& options, const ModelDescription& model, const Ev
             {"convention", work.report.convention}, {"window", work.report.window},
             {"stride", work.report.stride},         {"windows", work.windows.size()},
             {"bos", work.report.bos_rule},          {"dtype", name_of(model.dtype)}};
+  if (options.has("max-tokens")) q["tokens"] = work.report.num_tokens;
   if (options.has("chat-template")) q["chat_template"] = file_identity(options.text("chat-template"));
   if (options.given("answers")) q["answers"] = options.text("answers");
   if (in_integers(options)) q["arithmetic"] = options.text("arithmetic");

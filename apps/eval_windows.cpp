@@ -100,8 +100,8 @@ void take_document(const TokenData& file, int64_t begin, int64_t end, int32_t pr
 void take_documents(const Options& options, const ModelDescription& model, const std::string& data, int32_t prefix,
                     EvalWindows& work) {
   PerplexityReport& r = work.report;
-  const int64_t most = options.has("max-tokens") ? options.integer("max-tokens") : INT64_MAX - 1;
-  const TokenData file = load_documents(options, model, data, answers_from_name(options.text("answers")), most + 1);
+  const int64_t most = options.has("max-tokens") ? options.integer("max-tokens") : INT64_MAX;
+  const TokenData file = load_documents(options, model, data, answers_from_name(options.text("answers")), most);
   r.num_tokens = std::min(file.num_tokens(), most);
   check_windows_fit(options, r, file.num_documents(), file.has_loss());
   constexpr int64_t kManyTokens = int64_t{1} << 20;  // after so many the file's pages are let go
@@ -224,6 +224,7 @@ int32_t text_prefix(const Options& options, const Tokenizer& tokenizer, std::str
 
 EvalWindows eval_windows(const Options& options, const ModelDescription& model) {
   const Convention convention = convention_from_name(options.text("convention"));
+  refuse_words_of_conversations(options, options.text("data"));
   EvalWindows work = make_work(options, model, convention, options.text("data"));
   work.report.convention = name_of(convention);
   if (work.windows.empty() || (!work.masks.empty() && work.report.num_scored == 0))

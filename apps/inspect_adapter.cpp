@@ -26,6 +26,14 @@ std::string words_of(const PeftTargets& targets) {
   if (!targets.regex.empty()) return fmt::format("modules that match {}", make_printable(targets.regex));
   return make_printable(fmt::format("{}", fmt::join(targets.names, ", ")));
 }
+// What departs from the one rank and scale.
+std::string exceptions_of(const PeftConfig& c) {
+  std::string text;
+  if (!c.rank_pattern.empty() || !c.alpha_pattern.empty()) text += "; other ranks or scales by pattern";
+  if (c.layers) text += "; of some layers";
+  if (!c.excluded.empty()) text += "; but not " + words_of(c.excluded);
+  return text;
+}
 
 void print_row(std::string_view key, const std::string& text) { print_out(fmt::format("{:<12} {}\n", key, text)); }
 
@@ -53,6 +61,7 @@ int inspect_adapter(const Options& options, const std::string& path) {
                 {"rank_stabilized", config.rank_stabilized},
                 {"dora", config.magnitude},
                 {"targets", words_of(config.targets)},
+                {"exceptions", !exceptions_of(config).empty()},
                 {"saved_modules", config.saved},
                 {"tensors", file.size()},
                 {"numbers", numbers},
@@ -63,7 +72,7 @@ int inspect_adapter(const Options& options, const std::string& path) {
     print_row("of model", config.base_model.empty() ? "not said" : make_printable(config.base_model));
     print_row("form", fmt::format("{} of rank {}, scale {} {}", config.magnitude ? "DoRA" : "LoRA", config.rank,
                                   config.alpha, config.rank_stabilized ? "/ √rank" : "/ rank"));
-    print_row("on", words_of(config.targets));
+    print_row("on", words_of(config.targets) + exceptions_of(config));
     if (!config.saved.empty()) print_row("whole", make_printable(fmt::format("{}", fmt::join(config.saved, ", "))));
     print_row("file", fmt::format("{} in {}, {}", format_count(static_cast<double>(numbers)) + " numbers",
                                   counted(static_cast<int64_t>(file.size()), "tensor"), format_bytes(bytes)));

@@ -21,6 +21,7 @@
 #include "base/utf8.h"
 #include "formats/chat/template_files.h"
 #include "formats/chat/training.h"
+#include "formats/data/data_files.h"
 #include "formats/data/text_data.h"
 #include "formats/tokenizer/tokenizer.h"
 #include "infer/load.h"
@@ -28,8 +29,6 @@
 
 namespace tern {
 namespace {
-
-bool is_jsonl(std::string_view path) { return path.ends_with(".jsonl") || path.ends_with(".ndjson"); }
 
 // Room for encoding a small text there always is; of one with which more is done, so much less is small.
 void require_text_room(int64_t bytes, const TextRoom& room, const std::string& where) {
@@ -85,12 +84,23 @@ TokenData load_documents(const Options& options, const ModelDescription& model, 
   if (is_jsonl(path)) {
     ChatTemplates templates = read_chat_templates(model.dir.path);
     replace_chat_templates(templates, options.text("chat-template"));
-    if (!templates.empty()) how.chat = &chat.emplace(std::move(templates), *model.tokenizer, answers);
+    try {
+      if (!templates.empty()) how.chat = &chat.emplace(std::move(templates), *model.tokenizer, answers);
+    } catch (const Error& error) {  // lines of text need none
+      log_info("{}; a line with messages will be refused", error.what());
+    }
   }
   TokenData file = load_or_pack(path, *model.tokenizer, folder.path, how);
   line.finish();
   if (stop_requested()) throw Error(ErrorKind::interrupted, "{}: stopped; the same command starts anew", path);
   return file;
+}
+
+void refuse_words_of_conversations(const Options& options, const std::string& path) {
+  for (const char* name : {"answers", "chat-template"})
+    if (options.knows(name) && options.given(name) && !is_jsonl(path))
+      throw Error(ErrorKind::usage, "--{} says nothing to {}: only JSONL (.jsonl, .ndjson) has conversations", name,
+                  path);
 }
 
 std::string read_text(const std::string& path, const TextRoom& room) {

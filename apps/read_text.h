@@ -31,6 +31,8 @@ bool has_documents(const std::string& path);
 /// shown. Conversations are written by --chat-template or the model's template. Errors: interrupted: a stop was requested.
 TokenData load_documents(const Options&, const ModelDescription&, const std::string& path, Answers,
                          int64_t most_tokens);
+/// Refuses --answers and --chat-template where `path` has no lines that could be conversations. Errors: usage.
+void refuse_words_of_conversations(const Options&, const std::string& path);
 /// Reads a whole file; "-": standard input. Errors: bad_file; does_not_fit: the text is larger than the room. The size is
 /// checked before reading, and again afterwards, as each byte that is no UTF-8 becomes three. A text of up to 1 MiB is
 /// always read; if per_byte is more than encoding takes (1 + kEncodeBytesPerByte), the 1 MiB shrinks in the same proportion.

@@ -21,6 +21,7 @@
 #include "base/progress.h"
 #include "base/repair_utf8.h"
 #include "base/units.h"
+#include "formats/data/data_files.h"
 #include "formats/data/jsonl.h"
 #include "formats/data/text_data.h"
 #include "infer/embedding.h"
@@ -43,7 +44,7 @@ std::string place_of(const Texts& t, size_t i) {
 
 // All of --input. Of a byte: itself, its text, the token that it may be; of a line: its text, its tokens and their number in
 // lists; of a long line also what encoding it takes, and of JSON reading it.
-std::string lines_of_input(const Options& options, const std::string& path, bool is_jsonl) {
+std::string lines_of_input(const Options& options, const std::string& path, bool lines) {
   constexpr int64_t kText = 2, kToken = 2 * sizeof(int32_t);
   constexpr int64_t kLine = 3 * sizeof(std::string) + 3 * sizeof(std::vector<int32_t>) + 64;
   std::string all = read_text(path, {text_room(options), kText + kToken});
@@ -54,7 +55,7 @@ std::string lines_of_input(const Options& options, const std::string& path, bool
     // Bytes that are no UTF-8 become three each.
     const size_t repaired = repaired_utf8_size(std::string_view(all).substr(begin, end - begin), Utf8Repair::mark);
     if (const auto bytes = static_cast<int64_t>(repaired); bytes > kSmallText)
-      require_text_fits(bytes, (kEncodeBytesPerByte + (is_jsonl ? kLineBytesPerByte : 0)) * bytes, room,
+      require_text_fits(bytes, (kEncodeBytesPerByte + (lines ? kLineBytesPerByte : 0)) * bytes, room,
                         fmt::format("{} line {}", path, line));
     begin = end + 1;
   }
@@ -68,17 +69,16 @@ Texts read_texts(const Options& options) {
                 "embed: give the texts by one of --text TEXT and --input FILE (one per line; -: standard input)");
   if (options.has("text")) return {{options.text("text")}, "--text"};
   const std::string& path = options.text("input");
-  const std::string ending = std::filesystem::path(path).extension().string();
-  const bool is_jsonl = ending == ".jsonl" || ending == ".ndjson";
+  const bool lines = is_jsonl(path);
   Texts t{{}, path == "-" ? "standard input" : path};
-  const std::string all = lines_of_input(options, path, is_jsonl);
+  const std::string all = lines_of_input(options, path, lines);
   for (size_t begin = 0; begin < all.size();) {
     const size_t end = std::min(all.find('\n', begin), all.size());
     std::string_view line = std::string_view(all).substr(begin, end - begin);
     begin = end + 1;
     if (line.ends_with('\r')) line.remove_suffix(1);
     const std::string place = place_of(t, t.texts.size());
-    if (!is_jsonl) {
+    if (!lines) {
       t.texts.emplace_back(line);
       continue;
     }

@@ -56,7 +56,13 @@ void print_report(const PerplexityReport& r) {
 }
 
 int run_perplexity(const Options& options, const ModelDescription& model) {
-  EvalWindows work = eval_windows(options, model);
+  EvalWindows work;
+  try {
+    work = eval_windows(options, model);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::interrupted) throw;
+    return stopped(error, false);
+  }
   std::optional<ResultLog> log;
   if (options.has("output")) open_log(options, question_of(options, model, work), log);
   std::vector<double> losses;

@@ -247,7 +247,7 @@ Json answer_json(const Prompts& p, size_t index, const std::vector<Sample>& samp
   return json;
 }
 
-// AnswerLines that are finished, until those before them are.
+// Answers that are finished, until those before them are.
 class AnswerLines {
  public:
   AnswerLines(Prompts& prompts, ResultLog* log) : prompts_(prompts), log_(log) {}

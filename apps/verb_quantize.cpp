@@ -125,6 +125,7 @@ CalibrationText calibration_of(const Options& options, const ModelDescription& m
   if (!model.tokenizer)
     throw Error(ErrorKind::usage, "--method {}: {} has no tokenizer to read --data with", method, model.dir.path);
   const std::string path = options.text("data");
+  refuse_words_of_conversations(options, path);
   const int64_t wanted = options.integer("calibration-tokens");
   c.window = std::min({c.window, model_context(model), wanted});
   c.tokens = has_documents(path) ? first_of_documents(options, model, path, wanted)

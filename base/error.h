@@ -17,7 +17,7 @@ enum class ErrorKind {
   does_not_fit = 3,   // memory or disk: the message says what would fit
   bad_file = 4,       // a model, tokenizer, data or adapter file that is missing, unreadable or malformed
   peer = 5,           // another rank was lost or late
-  no_checkpoint = 6,  // a resume was asked for, but no checkpoint is intact
+  no_checkpoint = 6,  // no checkpoint is intact, or none is there for --resume must
   diverged = 7,       // training produced a number that is not finite; the last checkpoint is kept
   undecided = 8,      // time or methods were not enough to prove an answer
   interrupted = 75,   // stopped on request; the same command continues the work

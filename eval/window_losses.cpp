@@ -34,15 +34,17 @@ std::vector<double> window_losses_from(size_t first, const ModelSpec& spec, cons
 
   std::vector<double> losses;
   for (; first < windows.size(); first += static_cast<size_t>(batch)) {
-    const BatchRows b = batches.rows(first);
-    Rows rows = make_rows(b.tokens, b.starts, spec.rope.kind == RopeKind::none ? nullptr : &rope);
+    const BatchRows b = batches.rows_with_prompts(first);
+    const size_t count = b.of_window.empty() ? b.starts.size() - 1 : b.of_window.size();
+    Rows rows = make_rows(b.tokens, b.starts, spec.rope.kind == RopeKind::none ? nullptr : &rope, b.follows);
     rows.kv = kv;
     const Tensor hidden = model_forward(spec, weights, rows, nullptr, compute);
     const std::vector<double> row_losses = head_losses(spec, weights, hidden, b.targets, compute);
     const size_t before = losses.size();
-    for (size_t w = 0; w + 1 < b.starts.size(); ++w) {
+    for (size_t w = 0; w < count; ++w) {
       double sum = 0;
-      for (int64_t r = b.starts[w]; r < b.starts[w + 1]; ++r) sum += row_losses[static_cast<size_t>(r)];
+      const size_t s = b.of_window.empty() ? w : b.of_window[w];
+      for (int64_t r = b.starts[s]; r < b.starts[s + 1]; ++r) sum += row_losses[static_cast<size_t>(r)];
       if (!std::isfinite(sum))
         throw NotFinite(
             "eval: the loss of window {} is not finite, though the model's weights may be: its scores leave the range "
@@ -51,8 +53,8 @@ std::vector<double> window_losses_from(size_t first, const ModelSpec& spec, cons
       losses.push_back(sum);
     }
     if (!on_losses(first, std::span(losses).subspan(before)))
-      throw Error(ErrorKind::interrupted, "eval: stopped on request after {} of {} windows",
-                  first + b.starts.size() - 1, windows.size());
+      throw Error(ErrorKind::interrupted, "eval: stopped on request after {} of {} windows", first + count,
+                  windows.size());
   }
   return losses;
 }

@@ -116,7 +116,7 @@ void require_executable(const Program&, int num_ranks = 1);
 ///           before the call.
 /// Errors    those of require_executable and of gradient_norm (diverged); usage: a micro-batch whose tokens a tensor group cannot share
 ///           equally; a pipeline with replicas whose first device holds both the embedding and the tied head. TERN_CHECK: the Program needs
-///           micro-batches, gradients, update or robust that the input lacks; no REDUCE joins a tied table of a Program without stages;
+///           micro-batches, gradients, update or robust that the input lacks; a Program without stages has a tied table and no REDUCE that adds its two gradients;
 ///           (debug builds) any mismatch. If the model's functions throw, the buffers are freed and the error passes through.
 ExecuteResult execute(const Program&, const ExecuteInput&);
 

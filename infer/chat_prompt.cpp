@@ -34,7 +34,7 @@ bool speaks_of_calls(const Json& messages) {
                      [](const Json& m) { return m.value("role", "") == "tool" || m.contains("tool_calls"); });
 }
 
-// A given file may be no chat template at all. One that refuses so short a conversation is left to the real one.
+// A given file may be no chat template at all. What refuses so short a conversation may take the user's own.
 void require_words_of_users(const ChatTemplate& chat, const std::string& file) {
   const Json messages = Json::array({{{"role", "user"}, {"content", "a"}}});
   ChatRequest request;

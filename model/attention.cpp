@@ -109,10 +109,25 @@ void run_attention(const AttentionShape& shape, std::span<const AttentionSequenc
     attention_forward<T>(shape, sequences, q, out, ops::span_or_none<float>(lse));
 }
 
-// Training in bf16 with the fast multiplier has its own attention where the processor has tiles, for plain scores.
+// Training in bf16 with the fast multiplier has its own attention on `amx_bf16` and `avx512_bf16`, for plain scores.
 bool on_tiles(const AttentionSpec& u, DType dtype, Multiply multiply) {
   return dtype == DType::bf16 && multiply == Multiply::fast && u.causal && u.softcap == 0 &&
          u.alibi == AlibiKind::none && has_tile_attention();
+}
+
+// A sequence that follows another one sees both ones' rows: each row of q, k and v is a page.
+template <class T>
+void follow(const AttentionSpec& u, const Rows& rows, size_t i, const T* qkv, std::vector<int32_t>& pages,
+            AttentionSequence<T>& s) {
+  TERN_CHECK(u.causal, "attention: a sequence follows another one, and every row sees all");
+  const auto of = static_cast<size_t>(rows.follows[i]);
+  for (const size_t sequence : {of, i})
+    for (int64_t row = rows.starts[sequence]; row < rows.starts[sequence + 1]; ++row)
+      pages.push_back(static_cast<int32_t>(row));
+  s.num_keys = std::ssize(pages);
+  s.keys = qkv + key_offset(u), s.values = qkv + value_offset(u);
+  s.pages = pages.data();
+  s.layout = {.page_tokens = 1, .page_stride = u.qkv_rows(), .key_stride = 0, .head_stride = u.head_dim};
 }
 
 // Every sequence attends to its own rows, of a context group all ranks' rows: with the heads of this one, or in a ring.
@@ -121,6 +136,8 @@ void attend_rows(const AttentionSpec& whole, const Rows& rows, const Tensor& qkv
                  const Tensor& lse, const Compute& c) {
   const AttentionSpec u = heads_of_context(whole, c);
   const std::vector<float> slopes = own_slopes(whole, c);
+  TERN_CHECK(rows.follows.empty() || (c.multiply == Multiply::exact && !in_ring(c)),
+             "attention: sequences follow others in a pass that is not exact, or in a ring");
   if (in_ring(c)) return ring_forward(kernel_shape(u, ring_stride(u), slopes), rows, qkv, context, lse, c);
   const AttentionShape shape = kernel_shape(u, u.qkv_rows(), slopes);
   if constexpr (std::is_same_v<T, bf16>)
@@ -132,10 +149,12 @@ void attend_rows(const AttentionSpec& whole, const Rows& rows, const Tensor& qkv
   const size_t num = rows.starts.size() - 1;
   const T* q = qkv.span<T>().data();
   std::vector<AttentionSequence<T>> sequences(num);
+  std::vector<std::vector<int32_t>> pages(rows.follows.size());
   for (size_t i = 0; i < num; ++i) {
     const int64_t begin = rows.starts[i], count = rows.starts[i + 1] - begin;
     const T* row = q + begin * u.qkv_rows();
     sequences[i] = {begin, count, count, row + key_offset(u), row + value_offset(u)};
+    if (rows_before(rows, i) > 0) follow(u, rows, i, q, pages[i], sequences[i]);
   }
   run_attention<T>(shape, sequences, q, context.span<T>().data(), lse);
 }

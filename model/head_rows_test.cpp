@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "model/model_testing.h"
+#include "model/ops.h"
 
 namespace tern {
 namespace {
@@ -56,6 +57,46 @@ void expect_rows_alone(const std::string& variant, const ModelSpec& spec, int64_
   const std::vector<Tensor*> a = trained_tensors(spec, whole), b = trained_tensors(spec, single);
   for (size_t i = 0; i < a.size(); ++i)
     for (int64_t k = 0; k < a[i]->count(); ++k) EXPECT_NEAR(element(*a[i], k), element(*b[i], k), 1e-12);
+}
+
+// Two tiles of the fused head (where the processor has one) and a tail, of which every third row has a loss: as those rows by themselves.
+TEST(HeadRows, TheFusedHeadSkipsRowsToo) {
+  constexpr int64_t kRows = 1100;
+  const ModelSpec spec = model_spec(tiny_config("llama"));
+  Arena arena;
+  arena.set_poison(true);
+  const Compute c{.arena = arena, .multiply = Multiply::fast};
+  const ModelWeights weights = random_weights(spec, DType::bf16, arena, 1);
+  const Tensor x = arena.allocate(DType::bf16, {kRows, spec.width}, MemoryClass::activations);
+  fill_normal(x, 1, 2);
+  std::vector<int32_t> targets = random_tokens(kRows, spec.vocab, 3), few;
+  std::vector<int64_t> with_loss;
+  for (int64_t row = 0; row < kRows; ++row) {
+    int32_t& target = targets[static_cast<size_t>(row)];
+    row % 3 == 0 ? with_loss.push_back(row), few.push_back(target) : void(target = -1);
+  }
+  const Tensor few_x = arena.allocate(DType::bf16, {std::ssize(few), spec.width}, MemoryClass::activations);
+  for (int64_t i = 0; i < std::ssize(few); ++i)
+    ops::copy(x.rows_view(with_loss[static_cast<size_t>(i)], with_loss[static_cast<size_t>(i)] + 1),
+              few_x.rows_view(i, i + 1));
+  ModelWeights whole = zero_gradients(spec, DType::bf16, arena), alone = zero_gradients(spec, DType::bf16, arena);
+  const HeadRun all = run_head(spec, weights, x, targets, whole, c),
+                some = run_head(spec, weights, few_x, few, alone, c);
+  EXPECT_NEAR(all.loss, some.loss, 1e-4 * some.loss);
+  int64_t next = 0;
+  for (int64_t row = 0; row < kRows; ++row) {
+    const Tensor dx = all.dx.rows_view(row, row + 1);
+    const bool has_loss = row % 3 == 0;
+    for (int64_t k = 0; k < spec.width; ++k) {
+      const double want = has_loss ? element(some.dx, next * spec.width + k) : 0;
+      EXPECT_NEAR(element(dx, k), want, has_loss ? 0.02 * std::abs(want) + 1e-3 : 0) << "row " << row;
+    }
+    next += has_loss;
+  }
+  const std::vector<Tensor*> a = trained_tensors(spec, whole), b = trained_tensors(spec, alone);
+  for (size_t i = 0; i < a.size(); ++i)
+    for (int64_t k = 0; k < a[i]->count(); ++k)
+      EXPECT_NEAR(element(*a[i], k), element(*b[i], k), 0.02 * std::abs(element(*b[i], k)) + 0.02);
 }
 
 TEST(HeadRows, RowsWithoutALossChangeNothingOfTheOthers) {

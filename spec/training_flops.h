@@ -17,7 +17,7 @@ double training_flops_per_token(const ModelSpec&, int64_t seq);
 double training_flops_per_token(const ModelSpec&, const std::function<double(const AttentionSpec&)>& pairs,
                                 double tokens);
 
-/// FLOPs of `tokens` tokens, of which `targets` have a loss. The head takes the rows that have one alone.
+/// FLOPs of `tokens` tokens, of which `targets` have a loss: in the head only those count.
 double training_flops(const ModelSpec&, int64_t seq, double tokens, double targets);
 
 }  // namespace tern

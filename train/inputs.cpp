@@ -300,8 +300,7 @@ Feed open_feed(const TrainSettings& s, const TrainInputs& in, const std::string&
   const std::vector<DataSource> named = data_sources(data);
   bool lines = false;
   for (const DataSource& source : named)
-    for (const std::string& file : data_files(source.path))
-      lines |= file.ends_with(".jsonl") || file.ends_with(".ndjson");
+    for (const std::string& file : data_files(source.path)) lines |= is_jsonl(file);
   const std::optional<ChatTraining> chat = lines ? chat_of(s, in) : std::nullopt;
   pack_options.chat = chat ? &*chat : nullptr;
   pack_options.invalid_utf8 = s.invalid_utf8;

@@ -72,8 +72,8 @@ void check_output(Io& io, const std::string& output, const ModelDir& model) {
           output, name);
   for (const std::string& name : io.list(output))
     if (name.ends_with(".safetensors") || name.ends_with(".gguf"))
-      throw Error(ErrorKind::usage, "--output {}: is a model's folder (it holds {}); choose a folder of its own",
-                  output, name);
+      throw Error(ErrorKind::usage, "--output {}: holds {}, which is no run's; choose a folder of its own", output,
+                  name);
 }
 
 RunDirectory::RunDirectory(Io& io, const std::string& path, std::string export_name)

@@ -20,7 +20,7 @@ struct TensorNorm {
   struct Part {
     int64_t from;     // elements from this one on are the same on several ranks of the tensor group
     int64_t holders;  // the number of these ranks; NORM divides the squares by this number
-    bool counts;      // whether this rank keeps this part (Shares::keepers; without ZeRO replica 0 does)
+    bool counts;      // true where NORM adds it: on its keeper (Shares::keepers), without ZeRO on replica 0
   };
   std::vector<Part> parts{};  // of each parameter
 };

@@ -16,7 +16,7 @@ run's result in one file, from which another folder, or another machine, goes on
 """
 import argparse, json, lzma, math, os, pathlib, random, statistics, sys
 
-from tern_runs import KnownRuns, TernRuns, claim_folder
+from tern_runs import KnownRuns, TernRuns, claim_folder, identity_of
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DECIDES = "small bytes rows longest windows asked rank seq batch rate dtype"  # settings that decide a run's figures, beside the model
@@ -114,7 +114,7 @@ class Study(TernRuns):
     def __init__(self, args, tasks):
         super().__init__(args)
         self.tasks = tasks
-        self.known = KnownRuns(args.results, {key: str(getattr(args, key)) for key in DECIDES.split()})
+        self.known = KnownRuns(args.results, {"model": identity_of(args.model), **{key: str(getattr(args, key)) for key in DECIDES.split()}})
 
     def stream(self, order: list, method: str, seed: int) -> dict:
         a, steps = self.args, self.tasks.steps

@@ -2,6 +2,7 @@
 import json
 import subprocess
 import sys
+import zlib
 
 
 class TernRuns:
@@ -17,6 +18,11 @@ class TernRuns:
         return done.stdout
 
 
+def identity_of(model) -> str:
+    """A model folder's name, with a checksum of its weights."""
+    return f"{model.name} {zlib.crc32((model / 'model.safetensors').read_bytes()):08x}"
+
+
 class KnownRuns:
     """Results by the names of their runs; with a file also those of other folders with the same settings, a line of JSON each."""
 
@@ -24,7 +30,10 @@ class KnownRuns:
         self.path, self.settings, self.results = path, settings, {}
         if path and path.exists():
             for line in path.read_text(encoding="utf-8").splitlines():
-                row = json.loads(line)
+                try:
+                    row = json.loads(line)
+                except json.JSONDecodeError:  # cut off by a stop
+                    continue
                 if row["settings"] == settings:
                     self.results[row["run"]] = row["result"]
 

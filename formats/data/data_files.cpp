@@ -12,8 +12,7 @@ namespace fs = std::filesystem;
 
 bool is_text(const fs::path& file) {
   const std::string extension = file.extension().string();
-  return extension == ".txt" || extension == ".text" || extension == ".md" || extension == ".jsonl" ||
-         extension == ".ndjson";
+  return extension == ".txt" || extension == ".text" || extension == ".md" || is_jsonl(file.native());
 }
 
 void add_files(const fs::path& folder, std::vector<std::string>& files) {
@@ -31,6 +30,8 @@ void add_files(const fs::path& folder, std::vector<std::string>& files) {
 }
 
 }  // namespace
+
+bool is_jsonl(std::string_view path) { return path.ends_with(".jsonl") || path.ends_with(".ndjson"); }
 
 std::vector<std::string> data_files(const std::string& path) {
   std::error_code ignored;

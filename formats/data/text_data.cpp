@@ -7,6 +7,7 @@
 #include "base/repair_utf8.h"
 #include "base/units.h"
 #include "base/utf8.h"
+#include "formats/data/data_files.h"
 #include "formats/data/jsonl.h"
 
 namespace tern {
@@ -82,7 +83,7 @@ DocumentReader::DocumentReader(const std::filesystem::path& path, InvalidUtf8 in
     : file_(path.string()), place_(path.string()), invalid_(invalid), memory_bytes_(memory_bytes) {
   const auto bytes = file_.bytes();
   all_ = {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-  is_json_ = path.extension() == ".jsonl" || path.extension() == ".ndjson";
+  is_json_ = is_jsonl(path.native());
   if (all_.empty()) throw Error(ErrorKind::bad_file, "{}: the file is empty; expected text", place_);
   refuse_compressed(all_, place_);
   if (path.extension() == ".json")

@@ -1,6 +1,6 @@
 #pragma once
-// Our own matrix products. A result element is one f32 sum over K in one fixed order that depends on K and the instruction set
-// alone, never on the number of rows, on other rows or on threads: kernels are row-invariant. T is float or bf16: inputs in T, sums
+// Our own matrix products. A result element is one f32 sum in an order that only the number of summands and the instruction set fix.
+// So in y and in dx a row's bits depend neither on other rows, nor on their number, nor on threads: row-invariant. T is float or bf16: inputs in T, sums
 // in f32, results rounded to the output type once.
 // Twin: kernels/ref/matmul_ref.h.
 

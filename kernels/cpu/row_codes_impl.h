@@ -228,7 +228,7 @@ struct DotsLearned : Dots {
   static constexpr int64_t kNumbers = 32, kBytes = 1 + 4 * kBits;
   static constexpr bool kAnySign = true, kBiased = true;
 
-  // A stretch is read by two vectors, of LC2 by one: its bytes from first(j) and from second(j) on have those of groups j, j + 2, j + 4, j + 6.
+  // The blocks of groups j, j + 2, j + 4, j + 6 lie in the 64 bytes of a stretch from first(j) on and, but for LC2, in those from second(j) on.
   static constexpr int64_t first(int64_t j) { return kBits == 3 ? 0 : 8 * j; }
   static constexpr int64_t second(int64_t j) { return kBits == 3 ? 8 * kBytes - 64 : first(j) + 64; }
   static constexpr uint8_t index(int64_t j, int64_t byte) {
@@ -243,15 +243,17 @@ struct DotsLearned : Dots {
     return v;
   }
   /// Those vectors of a stretch, for j = 0 and 1: most cross a line of the cache, so each is loaded once. LC3 has one pair.
+  static constexpr int64_t kPairs = kBits == 3 ? 1 : 2;
   struct Read {
-    Codes low[2], high[2];
+    Codes low[kPairs], high[kBits == 2 ? 1 : kPairs];
   };
   static Read read(const uint8_t* stretch) {
     Read r;
-    for (int64_t j = 0; j < (kBits == 3 ? 1 : 2); ++j) {
+    for (int64_t j = 0; j < kPairs; ++j) {
       r.low[j] = load_64(stretch + first(j));
-      if (kBits != 2) r.high[j] = load_64(stretch + second(j));
+      if constexpr (kBits != 2) r.high[j] = load_64(stretch + second(j));
     }
+    if constexpr (kBits == 2) r.high[0] = r.low[0];  // not used
     return r;
   }
   // By asm, or compilers would load again for each use.

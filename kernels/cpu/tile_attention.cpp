@@ -22,7 +22,7 @@ const TileAttentionTable& table() { return TERN_TABLE_OF(tile_attention_table, a
 
 /// With `sums`, that many of them.
 void check(const AttentionShape& s, std::span<const int64_t> starts, bool sums, size_t lse) {
-  TERN_CHECK(table().present, "tile_attention: {} has no tiles", name_of(active_isa()));
+  TERN_CHECK(table().present, "tile_attention: {} does not have it", name_of(active_isa()));
   TERN_CHECK(s.kv_heads > 0 && s.heads > 0 && s.heads % s.kv_heads == 0 && s.head_dim > 0 && s.scale > 0 &&
                  s.window >= 0 && s.q_stride >= s.heads * s.head_dim && s.kv_stride >= s.kv_heads * s.head_dim &&
                  s.out_stride >= s.heads * s.head_dim && s.causal && s.softcap == 0 && !s.slopes,

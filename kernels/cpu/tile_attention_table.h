@@ -1,5 +1,5 @@
 #pragma once
-// Attention on the tile unit of one instruction set. A task is one kv head of one sequence, or a part of it, on one thread;
+// Training's attention of one instruction set. A task is one kv head of one sequence, or a part of it, on one thread;
 // tile_attention.cpp deals tasks to threads.
 
 #include <cstdint>

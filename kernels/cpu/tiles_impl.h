@@ -114,9 +114,10 @@ struct Tiles {
   ~Tiles() {}
 };
 
+typedef uint32_t __attribute__((may_alias)) Pair;
 /// c + the products of 16 pairs with the pair at p.
 inline __attribute__((always_inline)) Vec add_pairs(Vec c, VecUint pairs, const bf16* p) {
-  asm("vdpbf16ps %2%{1to16%}, %1, %0" : "+v"(c) : "v"(pairs), "m"(*reinterpret_cast<const uint32_t*>(p)));
+  asm("vdpbf16ps %2%{1to16%}, %1, %0" : "+v"(c) : "v"(pairs), "m"(*reinterpret_cast<const Pair*>(p)));
   return c;
 }
 
@@ -138,7 +139,7 @@ inline __attribute__((always_inline)) void vector_block(const bf16* a, const bf1
   for (int64_t r = 0; r < kTileRows16; ++r) store(c + r * c_stride, sum[r]);
 }
 
-/// The same product as the unit's: each element one sum in order of the pairs, subnormals as zero.
+/// The same product: each element one sum in order of the pairs, subnormals as zero.
 template <bool kTwoStrips, bool kAdd = false, class Meanwhile>
 inline __attribute__((always_inline)) void tile_block(const bf16* a, int64_t strip, const bf16* b, int64_t steps,
                                                       float* c, int64_t c_stride, Meanwhile meanwhile) {

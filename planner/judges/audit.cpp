@@ -50,7 +50,7 @@ std::string job_difference(const TrainJob& plan, const TrainJob& asked) {
                            differ("optimizer", name_of(plan.optimizer), name_of(asked.optimizer)),
                            differ("capacity-factor", plan.capacity_factor, asked.capacity_factor)})
     if (!each.empty()) return each;
-  return "";
+  return plan == asked ? "" : "it is of another job";
 }
 
 /// Whether virtual stage s and the next lie in one node: stages fill nodes one after another.

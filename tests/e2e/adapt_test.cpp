@@ -64,6 +64,12 @@ TEST_F(Adapt, LearnsInTheBytesForetoldAndMergesToTheSameLosses) {
   EXPECT_EQ(json("generate " + kNovels +
                  " --adapter run/adapter --prompt 'Log of' --max-tokens 8 --temperature 0 --dtype f32")["text"],
             json("generate merged --prompt 'Log of' --max-tokens 8 --temperature 0")["text"]);
+  const Json inspected = json("inspect run/adapter");
+  EXPECT_EQ(inspected["rank"], 4);
+  EXPECT_EQ(inspected["finite"], true);
+  EXPECT_GT(inspected["numbers"], 0);
+  EXPECT_NE(tern("inspect run/adapter").text.find("LoRA of rank 4, scale 8 / rank"), std::string::npos);
+  expect_refusal(4, eval + " --adapter run", {"as run/adapter is"});
 }
 
 TEST_F(Adapt, AStoppedRunGoesOnToTheSameBits) {

@@ -195,7 +195,6 @@ TEST_F(QuantizeSlow, LcqGoesOnBehindAKillToTheSameBytesForAnyThreads) {
   EXPECT_FALSE(real_io().stat(root_ + "/on.partial"));
 }
 
-// Of a model that knows its text. What was measured before a stop is not measured again, nor for another target.
 TEST_F(Quantize, ACtrlCKeepsWhatIsCodedSaysWhereAndGoesOn) {
   std::string prose;
   for (int i = 0; i < 40; ++i)
@@ -221,6 +220,7 @@ TEST_F(Quantize, ACtrlCKeepsWhatIsCodedSaysWhereAndGoesOn) {
   EXPECT_EQ(real_io().read(root_ + "/stopped.gguf"), real_io().read(root_ + "/whole.gguf"));
 }
 
+// Of a model that knows its text. What was measured before a stop is not measured again, nor for another target.
 TEST_F(Quantize, AMixtureTakesItsBytesAndIsTheSameForAnyThreadsAndBehindAStop) {
   const std::string trained = source_dir() + "/tests/golden/eval/trained";
   const std::string of = "quantize " + trained + " --method lcq --bits mixed --data " + trained + "/text.txt ",
