@@ -28,7 +28,7 @@ class ThreadWorld {
   /// The transport of a rank; the world must outlive it.
   std::unique_ptr<Transport> transport(int rank);
 
-  /// Called on a rank's thread. `begin`, before its work, waits under a baton for the rank's turn. `end` says that its work is over.
+  /// A rank's thread calls `begin` before its work (with a baton it waits there for its turn), and `end` after it.
   void begin(int rank);
   void end(int rank);
   /// The rank that failed first; −1: none has failed.

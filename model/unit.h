@@ -23,7 +23,7 @@ Tensor unit_forward(const ModelSpec&, int unit, const UnitWeights&, const Rows&,
 Tensor unit_backward_input(const ModelSpec&, int unit, const UnitWeights&, const Rows&, const Tensor& dy_TD,
                            UnitSaved& saved, const Compute&);
 /// Adds this micro-batch's weight gradients to those in `gradients`. Gradients are f32 (f64
-/// of an f64 model), made by allocate_gradients. dy: the gradient of the unit's output; embed gets it here too.
+/// of an f64 model), made by allocate_gradients. dy: the gradient of the unit's output, also for embed.
 void unit_backward_weight(const ModelSpec&, int unit, const UnitWeights&, const Rows&, const Tensor& dy_TD,
                           UnitSaved& saved, UnitWeights& gradients, const Compute&);
 

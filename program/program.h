@@ -86,7 +86,7 @@ struct Instruction {  // one entry of the list
   int64_t flops = 0, bytes_moved = 0;
   // Where it runs, and what it moves between ranks of the run, or between the device and lower tiers (LOAD, STORE, UPDATE of states on disk).
   int stage = 0, peer = -1;        // its virtual stage; the device that a SEND goes to or a RECV comes from
-  MeshAxis axis = MeshAxis::none;  // of a collective
+  MeshAxis axis = MeshAxis::none;  // of a collective, and of a NORM or UPDATE that exchanges values between ranks
   int64_t message_bytes = 0;       // what is moved (UPDATE, states on disk: read + written); collective: whole tensor
   int64_t exchanged_bytes =
       0;  // of whole tensors that a pass gathers by rows, or sums and scatters by rows, over the tensor group
