@@ -59,7 +59,7 @@ struct ParallelWeights {
   MlpWeights mlp;
 };
 
-/// A unit's weights, by its kind. A bridge, which is planned but not run, has none (monostate).
+/// A unit's weights, by its kind. A bridge has none (monostate): `tern plan` places bridges, but no pass runs them.
 using UnitWeights =
     std::variant<std::monostate, EmbedWeights, AttentionWeights, MlpWeights, HeadWeights, ParallelWeights, MoeWeights>;
 /// Parallel to ModelSpec::units: units[i] are the weights of unit i.

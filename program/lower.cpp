@@ -165,12 +165,11 @@ class Lowerer {
       compute(std::move(i));
   }
 
-  void gather(int l, bool ends_at_once) {
+  void gather(int l) {
     bool first = true;
     for (Instruction& i : shared_.gathers(l, micro_)) {
       const Buffer whole{first ? BufferKind::gathered : BufferKind::gathered_experts, layer(l).first, micro_};
       i.allocates = {{whole, i.message_bytes}};
-      if (ends_at_once) i.frees = {whole};
       compute(std::move(i));
       first = false;
     }
@@ -429,7 +428,7 @@ class Lowerer {
       join(stores_, 1);
       make_room(l, Phase::forward);
       const int end = layer(l).first + layer(l).count;
-      gather(l, false);
+      gather(l);
       for (int u = layer(l).first; u < end; ++u) {
         Instruction i = forward_of(Opcode::forward, u);
         if (remakes(l, u)) keep_nothing(i);
@@ -451,7 +450,7 @@ class Lowerer {
       if (l > begin) load(l - 1);
       make_room(l, Phase::backward);
       const int first = layer(l).first, lowest = std::max(first, 1);
-      gather(l, split_ && lowest >= first + layer(l).count);
+      if (!split_ || lowest < first + layer(l).count) gather(l);  // in a split backward the embedding has nothing to do
       for (int u = first + layer(l).count - 1; u >= first; --u) {
         if (remakes(l, u)) remake(u);
         if (u > 0) backward_input(u, split_ && u == lowest ? shared_.gathered(l, micro_) : std::vector<Buffer>{});

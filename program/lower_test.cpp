@@ -59,6 +59,21 @@ TEST(Lower, UnitByUnitEqualsTheStageModelToThePicosecond) {
   EXPECT_GT(joins_free, all / 2);
 }
 
+// Its backward pass is empty where weights' gradients come later, and those read no weights.
+TEST(Lower, InASplitBackwardTheEmbeddingIsNotGathered) {
+  int gathers = 0, splits = 0;
+  for_random({}, 15, 8, [&](const PlacedCase& c, const Program& p) {
+    std::map<int, int> of_micro;  // GATHERs of the embedding's dense parameters
+    for (const Instruction& i : p.instructions)
+      if (i.op == Opcode::gather && i.unit == 0 && i.micro >= 0) ++of_micro[i.micro];
+    const bool split = splits_backward(c.plan.choice.schedule);
+    for (const auto& [micro, number] : of_micro) ASSERT_EQ(number, split ? 1 : 2) << micro;
+    gathers += !of_micro.empty(), splits += !of_micro.empty() && split;
+  });
+  EXPECT_GT(splits, 0);
+  EXPECT_GT(gathers, splits);
+}
+
 TEST(Lower, WithoutReplicasChunksAreEqualToo) {
   for_random({.replicas = false, .late_tables = false}, 15, 2, [&](const PlacedCase& c, const Program& p) {
     const Program free = without_joins(p);

@@ -103,7 +103,7 @@ struct Instruction {  // one entry of the list
 struct Program {  // the lists of all devices of the pipeline, one after another, or of one device
   int num_ranks = 1, num_units = 0, num_micro = 1;
   std::vector<Instruction> instructions;             // in issue order per rank
-  std::vector<std::vector<BufferBytes>> resident{};  // per rank, or empty: alive before, during and after the step
+  std::vector<std::vector<BufferBytes>> resident{};  // a list per rank, or none: alive before, during, after the step
   int64_t devices_per_rank = 1;  // devices of a stage's mesh: how many ranks of the run share each list
 };
 

@@ -10,7 +10,7 @@
 //          y' + r + of + ob,                        the later stages, and the transfers to them and from them
 //          c·p,                                     the device's own work
 //          t + (c − W)·f + (c − 1)·b,               the first round trip, then the rest of the device's work
-//          ((c − 1) div W + 1)·t,                   each forward waits for the backward of W micro-batches before it
+//          ((c − 1) div W + 1)·t,                   a forward waits for the backward of the micro-batch W before it
 //          t + (c − 1)·max(of, ob))                 the link carries one transfer after another
 //   z  from the first forward at i to the end of all devices from i on, tails included: max(z' + f + of, y + tail, c·p + tail)
 //   g  from the step's begin: max(g', begin + z)

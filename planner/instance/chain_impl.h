@@ -40,7 +40,7 @@ struct StageRule {
   int device = 0;
   int64_t held = 1, held_weight = 0;  // micro-batches at the peak
   int64_t joint_held = 0,
-          joint_held_weight = 0;  // if devices hold several stages: micro-batches at one moment of the device's order
+          joint_held_weight = 0;  // if devices hold several stages: micro-batches of this one at the device's peak
   int64_t in_flight = 1;          // forwards that may start before the first backward
   TierBytes capacity{};
   int type = kAnyType;  // of its devices

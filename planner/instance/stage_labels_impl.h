@@ -62,7 +62,7 @@ class StageLabels {
   void filter_three(const std::vector<int>& order, const std::vector<int64_t>& x, std::vector<int>& kept) const;
   int64_t filter_many(const std::vector<int>& order, const std::vector<int64_t>& x, std::vector<int>& kept) const;
   const int64_t* add(int u, int state, int option) const;
-  /// The most by which a label of `state` can cost more than a label of a second state (the index in spread_), over all states of layer u.
+  /// The most by which resharding from layer u into `state` of layer u + 1 costs more than into another state of it (the index in spread_).
   struct Spread {
     int64_t forward = -kNever, backward = -kNever;
     int state = 0;
