@@ -41,7 +41,7 @@ struct Compute {
   Multiply multiply = Multiply::exact;
   InputObserver* observer = nullptr;
   /// For several adapters side by side (Branch::adapter): the first row of each adapter, then the end of the last one's rows. Rows
-  /// before the first entry have none of these adapters; if empty, no row has. Branches with kEveryRow act on all rows in any case.
+  /// before the first entry have none of these adapters. If it is empty, no row has one. Branches with kEveryRow act on all rows in any case.
   std::span<const int64_t> adapter_rows = {};
   // In training only: the group of ranks that divide each matrix among them, and also the rows of each unit's input and output. Then
   // x, y and their gradients hold this rank's rows alone, and the ModelSpec is this rank's part (tensor_part).

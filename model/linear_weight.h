@@ -39,8 +39,8 @@ struct CodedPiece {
   int64_t rows, head_dim = 0;
   CodeTables tables = {};
 };
-/// Pieces stacked by rows, each of its own type. Forward and input gradient have the bits of the dense
-/// rows to which the pieces decode in the type of the computation (kernels/cpu/coded_matmul.h).
+/// Pieces stacked by rows, each of its own type. Forward and input gradient have the bits of the products
+/// with the rows decoded in the type of the computation (kernels/cpu/coded_matmul.h).
 /// in_integers: multiplied by kernels/cpu/coded_int8.h, which rounds the inputs; for the forward alone.
 struct CodedWeight {
   std::vector<CodedPiece> pieces;
@@ -56,7 +56,7 @@ struct WeightBand {
   int64_t head_dim = 0;
   CodeTables tables = {};
 };
-/// Bands stacked by rows. For the forward alone, which has the bits of the rows to which the bands decode.
+/// Bands stacked by rows. For the forward alone. It has the bits of the product with the decoded rows.
 struct BandedWeight {
   std::vector<WeightBand> bands;
 };

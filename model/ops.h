@@ -54,7 +54,7 @@ void norm_backward_weight(const NormSpec&, const Tensor& dy, const Tensor& x, co
                           const NormWeights& gradient);
 
 /// y = act(up). If the unit is gated, up_TG holds the gate too, and y = act(gate)·up; with bounds, the formula of GateBounds.
-/// activation_backward computes dup from up and dy, and y once more unless y is empty. y may be dy; kernels/cpu/activation.h says where dup may be up.
+/// activation_backward computes dup from up and dy, and y once more unless y is empty. y and dy may be one tensor; kernels/cpu/activation.h says when dup and up may be.
 void activation(const MlpSpec&, const Tensor& up_TG, const Tensor& y_TF);
 void activation_backward(const MlpSpec&, const Tensor& up_TG, const Tensor& dy_TF, const Tensor& y_TF,
                          const Tensor& dup_TG);

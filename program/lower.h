@@ -16,8 +16,8 @@ namespace tern {
 /// weight    BACKWARD_WEIGHT of each unit, last first, if the schedule splits backward passes
 /// step      The list begins with a GATHER (micro −1) of each layer under ZeRO 1 and 2, and ends with NORM and each
 ///           unit's UPDATE. With updates_in_backward the backward of a layer with gradients ends with the layer's UPDATEs.
-/// Gathers   The pass's last instruction on the layer frees the buffer of a ZeRO 3 GATHER. In a split backward that is the layer's last
-///           BACKWARD_INPUT, and the embedding has no GATHER. Without stages a GATHER of a tied head's layer brings the table too.
+/// Gathers   The pass's last instruction on the layer frees the buffer of a ZeRO 3 GATHER. If the backward is split, it is the layer's last
+///           BACKWARD_INPUT, and the backward has no GATHER of the embedding. Without stages a GATHER of a tied head's layer brings the table too.
 /// Sums      follow a layer's last BACKWARD_WEIGHT of the last micro-batch; under ZeRO 2 and 3 with replicas, of every micro-batch. In order:
 ///           - on the compute, in tensor groups: REDUCEs over `tensor` and `keys`, of parameters that several ranks of the axis hold
 ///           - on the gradient link, over replicas: REDUCE (ZeRO 0) or SCATTER (ZeRO 1, 2, 3); with aggregate_values one REDUCE over `all` before NORM

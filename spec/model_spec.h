@@ -60,8 +60,8 @@ enum class HeadNormKind : uint8_t { none, head, row };
 enum class AlibiKind : uint8_t { none, exact, bf16 };
 
 /// Latent attention: keys and values (and queries, if query_rank > 0) are projected from narrow rows after a norm of
-/// these rows. kv_rank 0: no latent attention. A head's query and key have `plain` elements without and `rotary` elements
-/// with rotary positions; the key's `rotary` elements are the same for all heads. A head's values have `value` elements.
+/// these rows. kv_rank 0: no latent attention. Of a head's query and key, `plain` elements get no rotary positions,
+/// `rotary` elements get them. The key's `rotary` elements are the same for all heads. A head's values have `value` elements.
 struct LatentSpec {
   int64_t query_rank = 0, kv_rank = 0, plain = 0, rotary = 0, value = 0;
   bool interleaved = true;  // the files hold rotary elements as pairs of neighbours, not as two halves

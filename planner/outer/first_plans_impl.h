@@ -15,7 +15,7 @@ struct UniformPlan {
 /// Spreads the layers evenly over the virtual stages by time and gives all layers one strategy, the fastest that fits.
 /// found is false if none fits.
 UniformPlan uniform_plan(const SpaceOfChoices&, const Candidate&, const BuiltInstance&);
-/// Over unlike devices mixed_plan, with layers=even even_plan; else the first plan of one strategy that fits, fewer bytes first. Subtracts the
+/// Over unlike devices: mixed_plan. With layers=even: even_plan. Else: tries strategies of fewer bytes first, one for all layers. Subtracts the
 /// work from `left` (PlanRequest::any_fit_within).
 UniformPlan first_fit(const SpaceOfChoices&, const Candidate&, BuiltInstance&, int64_t& left);
 /// A plan over unlike devices: each stage takes layers until the stage's share of the time or of the memory is used up.
