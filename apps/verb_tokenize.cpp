@@ -306,6 +306,9 @@ int encode(const Options& options) {
 
 int run_tokenize(const Options& options) {
   refuse_together(options);
+  for (const char* name : {"answers", "chat-template"})
+    if (options.given(name) && !options.flag("pack"))
+      throw Error(ErrorKind::usage, "tokenize: --{} is of --pack, which writes conversations; leave it out", name);
   if (options.flag("train")) return train(options);
   if (options.flag("pack")) return pack_file(options);
   return options.flag("decode") ? decode(options) : encode(options);

@@ -234,6 +234,7 @@ class OptionReader {
 
   static std::vector<std::string_view> without_prefix(const std::vector<std::string>& names) {
     std::vector<std::string_view> out;
+    out.reserve(names.size());
     for (const std::string& name : names) out.push_back(std::string_view(name).substr(5));
     return out;
   }

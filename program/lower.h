@@ -16,8 +16,8 @@ namespace tern {
 /// weight    BACKWARD_WEIGHT of each unit, last first, if the schedule splits backward passes
 /// step      The list begins with a GATHER (micro −1) of each layer under ZeRO 1 and 2, and ends with NORM and each
 ///           unit's UPDATE. With updates_in_backward the backward of a layer with gradients ends with the layer's UPDATEs.
-/// Gathers   The pass's last instruction on the layer frees the buffer of a ZeRO 3 GATHER. If the backward is split, it is the layer's last
-///           BACKWARD_INPUT, and the backward has no GATHER of the embedding. Without stages a GATHER of a tied head's layer brings the table too.
+/// Gathers   The pass's last instruction on the layer frees the buffer of a ZeRO 3 GATHER. In a split backward the layer's last
+///           BACKWARD_INPUT frees the buffer, and there is no GATHER of the embedding. Without stages a GATHER of a tied head's layer brings the table too.
 /// Sums      follow a layer's last BACKWARD_WEIGHT of the last micro-batch; under ZeRO 2 and 3 with replicas, of every micro-batch. In order:
 ///           - on the compute, in tensor groups: REDUCEs over `tensor` and `keys`, of parameters that several ranks of the axis hold
 ///           - on the gradient link, over replicas: REDUCE (ZeRO 0) or SCATTER (ZeRO 1, 2, 3); with aggregate_values one REDUCE over `all` before NORM
@@ -38,8 +38,8 @@ namespace tern {
 ///           - before a LOAD: all STOREs
 ///           - before a `summand` begins: all SCATTERs
 ///           - before NORM: all transfers
-///           - before a layer's forward, backward or weight gradients: all SCATTERs, if what they still hold takes more memory than the
-///             stage model counts there (make_room in lower.cpp)
+///           - before a layer's forward, backward or weight gradients: all SCATTERs, if the gradients that they still sum take more
+///             bytes than the stage model has for gradients during that work (make_room in lower.cpp)
 /// Groups    After u's last BACKWARD_WEIGHT in a group of micro-batches: MERGE, if leaf_step (spec/sum_order.h) adds or keeps sums.
 /// Order     A unit's weight gradients are added in the order of micro-batches, so every schedule gives the same bits.
 /// Sizes     a unit: unit_cost_in_mesh of Placement::query; a SEND: the unit's output; a collective: the whole tensor.

@@ -22,8 +22,8 @@ struct SearchOptions {
   /// Only a value below this one is wanted. It may be the best of another θ. The search stops when no smaller value can exist.
   int64_t upper_bound = kNever;
   double seconds = std::numeric_limits<double>::infinity();  // wall clock; the answer then keeps its gap
-  int64_t simulations = 20000;                               // most simulations after the bound search; a count, so the
-                                                             // same on every machine
+  int64_t simulations = 20000;                               // most simulations after the search over the bound model;
+                                                             // a count, so the same on every machine
   int64_t labels = 20'000'000;       // most partial stages, or pipelines, in a round; above it the answer keeps its gap
   int64_t bytes = int64_t{1} << 62;  // most bytes of partial plans at once, counted as on one thread
   int threads = 1;                   // changes no byte of the answer
@@ -50,7 +50,7 @@ struct SearchResult {
   int64_t bound_ps = 0;
   /// The bound model gives each assignment a lower bound of its objective, computed from the stages' times. model_ps:
   /// the least lower bound of the assignments seen. model_bound_ps: no assignment has a smaller lower bound. The two
-  /// are equal once the bound search is finished.
+  /// are equal once the search over the bound model is finished.
   int64_t model_ps = 0, model_bound_ps = 0;
 
   bool interrupted = false;  // seconds, stop, labels or bytes ended the search before it had proven its answer

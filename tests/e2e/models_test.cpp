@@ -262,6 +262,8 @@ TEST_F(Models, AConversationKeepsItsKeysAndObeysItsCommands) {
   EXPECT_LT(json("eval m --data talk.jsonl --answers last")["scored_tokens"], own["scored_tokens"]);
   refused(4, "eval base --data talk.jsonl", "--chat-template FILE");
   refused(2, "eval m --task talk.jsonl --answers last", "--answers belongs to --data");
+  refused(2, "eval m --data m/config.json --answers last", "only JSONL");
+  refused(2, "tokenize m --text a --chat-template m/chat_template.jinja", "--chat-template is of --pack");
   write("words.txt", "No template at all.");
   refused(4, "chat base --chat-template words.txt </dev/null", "is it a chat template");
 }
