@@ -37,7 +37,7 @@ struct SpaceOfChoices {
   std::vector<ChoiceTables> tables;
   std::vector<Candidate> candidates;     // legal and with room, in the order of enumeration
   std::vector<Candidate> bounded;        // with room, counted in too_many or too_long: bounded, never planned
-  int64_t too_many = 0, too_long = 0;    // choices: with more than kMostOperations operations; others, with too long steps
+  int64_t too_many = 0, too_long = 0;    // choices of more than kMostOperations operations; others of too long steps
   std::vector<std::vector<int>> orders;  // of mixed pipelines: each stage's machine, or kAnyType
   int64_t work_bound = 0;                // ps: no choice, enumerated or not, takes less
   int64_t no_room = 0;                   // legal choices without room, outside of too_many and too_long
