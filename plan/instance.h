@@ -57,7 +57,7 @@ struct Instance {
   // strategy_type is stage_type[i]; kAnyType: all strategies. Layers of equal layer_class have equal rows of strategy_type.
   std::vector<int> stage_type;                  // (P)
   std::vector<std::vector<int>> strategy_type;  // (L)(S_u)
-  // Links of unlike speed; empty: all links have the costs `across`. The link behind virtual stage s has class
+  // Links of unlike speed; empty: all links have the costs `across`. The link from virtual stage s to s + 1 has class
   // link_class[s]: class 0 has the costs `across`, class n the costs other_across[n − 1].
   std::vector<int> link_class;  // (P·v − 1)
   std::vector<std::vector<std::vector<EdgeCost>>> other_across;
@@ -80,7 +80,7 @@ inline bool runs_on(const Instance& in, int stage_type, int u, int k) {
 inline int type_of_stage(const Instance& in, int device) {
   return in.stage_type.empty() ? kAnyType : in.stage_type[static_cast<size_t>(device)];
 }
-/// Costs of the link behind virtual stage s, as Instance::across has them.
+/// Costs of the link from virtual stage s to s + 1, as Instance::across has them.
 inline const std::vector<std::vector<EdgeCost>>& links_behind(const Instance& in, int s) {
   const int c = in.link_class.empty() ? 0 : in.link_class[static_cast<size_t>(s)];
   return c == 0 ? in.across : in.other_across[static_cast<size_t>(c) - 1];

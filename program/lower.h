@@ -39,7 +39,7 @@ namespace tern {
 ///           - before a `summand` begins: all SCATTERs
 ///           - before NORM: all transfers
 ///           - before a layer's forward, backward or weight gradients: all SCATTERs, if the gradients that they still sum take more
-///             bytes than the stage model has for gradients during that work (make_room in lower.cpp)
+///             bytes than the layer's own gradients (in a forward of the head's stage: and the head's; make_room in lower.cpp)
 /// Groups    After u's last BACKWARD_WEIGHT in a group of micro-batches: MERGE, if leaf_step (spec/sum_order.h) adds or keeps sums.
 /// Order     A unit's weight gradients are added in the order of micro-batches, so every schedule gives the same bits.
 /// Sizes     a unit: unit_cost_in_mesh of Placement::query; a SEND: the unit's output; a collective: the whole tensor.

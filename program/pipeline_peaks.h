@@ -17,7 +17,7 @@ namespace tern {
 /// Shapes  held, held_weight, transient (virtual stages), result (devices).
 std::vector<int64_t> pipeline_peaks(const PipelineShape&, const PipelineOrder&, std::span<const int64_t> held,
                                     std::span<const int64_t> held_weight, std::span<const int64_t> transient);
-/// A device's peak in its two parts.
+/// A device's peak in its two parts: held, with held_weight in it, and transient.
 struct PipelinePeak {
   int64_t held = 0, transient = 0;
 };

@@ -7,7 +7,7 @@
 //   backward  max(Σ (backward + recompute) + Σ within.backward + entry_backward of e − 1, Σ host_backward − W).
 //             W: 0 if the schedule splits backward passes, else Σ weight
 //   weight    Σ weight, always. If the schedule does not split, one operation takes the time backward + weight
-//   sends     forward and backward of the edge (e − 1, e): those of the class of the link behind the stage
+//   sends     forward and backward of the edge (e − 1, e): those of the class of the link to the next stage
 //   begin     Σ begin over the device's stages
 //   tail      backlog + Σ update over the device's stages. backlog: what the gradient link still has to do after the
 //             last operation. The backlog starts at 0. For each layer u of the device, last layer first:
@@ -69,7 +69,7 @@ struct AssignmentBytes {
 AssignmentBytes stage_bytes(const Instance&, const Assignment&);
 /// The peak of each device: its persistent bytes and those at the order's peak.
 std::vector<TierBytes> peak_bytes(const PipelineShape&, const PipelineOrder&, const AssignmentBytes&);
-/// The parts of each device's peak in a tier, at the order's peak: peak_bytes = persistent + held + transient.
+/// The parts of each device's peak in a tier, at the order's peak: peak_bytes = persistent + held (held_weight in it) + transient.
 std::vector<PipelinePeak> peak_moments(const PipelineShape&, const PipelineOrder&, const AssignmentBytes&, Tier);
 
 }  // namespace tern
