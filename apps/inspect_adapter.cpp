@@ -46,11 +46,11 @@ bool is_adapter_folder(const std::string& path) {
 int inspect_adapter(const Options& options, const std::string& path) {
   const PeftConfig config = read_peft_config(peft_config_file(path));
   const Safetensors file(peft_weights_file(path));
-  int64_t numbers = 0, bytes = 0;
+  int64_t numbers = 0;
   for (size_t i = 0; i < file.size(); ++i) {
     int64_t count = 1;
     for (const int64_t size : file[i].shape) count *= size;
-    numbers += count, bytes += static_cast<int64_t>(file[i].bytes.size());
+    numbers += count;
   }
   const std::string bad = find_not_finite(Weights(file.path()));
   if (options.flag("json"))
@@ -65,7 +65,7 @@ int inspect_adapter(const Options& options, const std::string& path) {
                 {"saved_modules", config.saved},
                 {"tensors", file.size()},
                 {"numbers", numbers},
-                {"bytes", bytes},
+                {"bytes", file.data_bytes()},
                 {"finite", bad.empty()}});
   else {
     print_row("adapter", fmt::format("{} (a PEFT directory)", make_printable(path)));
@@ -74,8 +74,9 @@ int inspect_adapter(const Options& options, const std::string& path) {
                                   config.alpha, config.rank_stabilized ? "/ √rank" : "/ rank"));
     print_row("on", words_of(config.targets) + exceptions_of(config));
     if (!config.saved.empty()) print_row("whole", make_printable(fmt::format("{}", fmt::join(config.saved, ", "))));
-    print_row("file", fmt::format("{} in {}, {}", format_count(static_cast<double>(numbers)) + " numbers",
-                                  counted(static_cast<int64_t>(file.size()), "tensor"), format_bytes(bytes)));
+    print_row("file",
+              fmt::format("{} numbers in {}, {}", format_count(static_cast<double>(numbers)),
+                          counted(static_cast<int64_t>(file.size()), "tensor"), format_bytes(file.data_bytes())));
     print_out("\ntry: tern generate MODEL --adapter " + shell_quoted(path) + " --prompt 'Once upon a time'\n");
   }
   if (!bad.empty()) throw Error(ErrorKind::bad_file, "{}", bad);

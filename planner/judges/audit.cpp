@@ -17,6 +17,7 @@
 #include "plan/job_windows.h"
 #include "plan/legality.h"
 #include "plan/window_mix.h"
+#include "planner/judges/job_difference.h"
 #include "program/pipeline.h"
 #include "program/pipeline_peaks.h"
 #include "program/pipeline_run.h"
@@ -37,20 +38,6 @@ int64_t experts_of(const ModelSpec& spec) {
   for (const Unit& u : spec.units)
     if (const auto* e = std::get_if<MoeSpec>(&u.spec)) return e->experts;
   return 0;
-}
-
-// "it is for --batch 8, not 16": the first value of two jobs that differs; "": none.
-std::string job_difference(const TrainJob& plan, const TrainJob& asked) {
-  const auto differ = [](const char* option, const auto& one, const auto& other) {
-    return one == other ? "" : fmt::format("it is for --{} {}, not {}", option, one, other);
-  };
-  for (std::string each : {differ("batch", plan.batch, asked.batch), differ("seq", plan.seq, asked.seq),
-                           differ("dtype", name_of(plan.dtype), name_of(asked.dtype)),
-                           differ("gradients", name_of(plan.gradients), name_of(asked.gradients)),
-                           differ("optimizer", name_of(plan.optimizer), name_of(asked.optimizer)),
-                           differ("capacity-factor", plan.capacity_factor, asked.capacity_factor)})
-    if (!each.empty()) return each;
-  return plan == asked ? "" : "it is of another job";
 }
 
 /// Whether virtual stage s and the next lie in one node: stages fill nodes one after another.
