@@ -56,13 +56,7 @@ void print_report(const PerplexityReport& r) {
 }
 
 int run_perplexity(const Options& options, const ModelDescription& model) {
-  EvalWindows work;
-  try {
-    work = eval_windows(options, model);
-  } catch (const Error& error) {
-    if (error.kind() != ErrorKind::interrupted) throw;
-    return stopped(error, false);
-  }
+  EvalWindows work = eval_windows(options, model);
   std::optional<ResultLog> log;
   if (options.has("output")) open_log(options, question_of(options, model, work), log);
   std::vector<double> losses;
@@ -130,6 +124,9 @@ int run_eval(const Options& options) {
       if (options.has("task")) return run_task(options, model);
       return options.has("reference") ? run_compare_models(options, model) : run_perplexity(options, model);
     });
+  } catch (const Error& error) {  // a stop before anything was measured, while the text was packed
+    if (error.kind() != ErrorKind::interrupted) throw;
+    return stopped(error, false);
   } catch (const Json::exception& error) {  // a key or a type of a result that another program wrote
     if (!options.has("output")) throw;
     throw Error(ErrorKind::bad_file,
