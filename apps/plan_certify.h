@@ -1,5 +1,5 @@
 #pragma once
-// `tern plan --check` and `--certify`: code that shares with the search only what defines the question (planner/judges/audit.h) judges a plan and its bound.
+// `tern plan --check` and `--certify`: a plan and its bound are judged by code of their own (planner/judges/audit.h), which shares with the search only the question.
 
 #include <optional>
 #include <string>

@@ -23,7 +23,7 @@ struct MicroBatch {
   Rows rows;                     // what the model's functions read of the tokens
   // The first row's number in the step's batch; dropout's masks follow from these numbers (DropoutPlace)
   int64_t first_row = 0;
-  int64_t gap = 0;  // in a ring_part: row i < T/2 has number first_row + i, each later row i first_row + gap + i
+  int64_t gap = 0;                        // 0 but in a ring_part, whose rows from T/2 on have numbers greater by `gap`
   std::optional<double> loss_scale = {};  // if set, replaces ExecuteInput::loss_scale
   int64_t num_targets() const;            // targets that have a loss
 };

@@ -29,7 +29,7 @@ struct Summands {
   void end(const Buffer&);
   /// The summands that the instruction takes, by its layer and micro-batch. Errors  TERN_CHECK: none are alive.
   const std::vector<Tensor>& of(const Instruction&) const;
-  /// A SCATTER with the buffer's unit and the axis of its kind, by which CollectiveParts::parameters_of finds the buffer's parameters.
+  /// A SCATTER of the buffer. CollectiveParts::parameters_of takes it and gives the parameters whose gradients the buffer holds.
   static Instruction scatter_of(const Buffer&);
 
  private:

@@ -10,7 +10,7 @@
 
 namespace tern {
 
-/// The buffers of one run of one Program, by unit and micro-batch (at). The model keeps `saved` and `left` in one struct, UnitSaved.
+/// The buffers of one run of one Program, by unit and micro-batch (at). The model keeps `saved` and `left` together, in UnitSaved.
 struct UnitBuffers {
   int num_units;
   std::vector<Tensor> output, gradient;                          // empty where no such buffer is alive

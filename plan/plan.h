@@ -70,10 +70,11 @@ struct ChoiceCounts {
 
 /// How far the predicted step may be off, judged by runs that were measured and left out of the fit.
 struct PlannedError {
-  std::string software;             // what the measured runs ran on
-  int64_t rows = 0;                 // runs that were left out and predicted
-  int64_t low_ps = 0, high_ps = 0;  // step_ps times the range in which nine tenths of measured / predicted lay
-  double median = 0;                // of |predicted/measured − 1|
+  std::string software;  // what the measured runs ran on
+  int64_t rows = 0;      // runs that were left out and predicted
+  int64_t low_ps = 0,
+          high_ps = 0;  // of 90 % of the runs measured / predicted lay from low_ps / step_ps to high_ps / step_ps
+  double median = 0;    // of |predicted/measured − 1|
   friend bool operator==(const PlannedError&, const PlannedError&) = default;
 };
 

@@ -16,8 +16,8 @@ namespace tern {
 /// weight    BACKWARD_WEIGHT of each unit, last first, if the schedule splits backward passes
 /// step      The list begins with a GATHER (micro −1) of each layer under ZeRO 1 and 2, and ends with NORM and each
 ///           unit's UPDATE. With updates_in_backward the backward of a layer with gradients ends with the layer's UPDATEs.
-/// Gathers   The pass's last instruction on the layer frees the buffer of a ZeRO 3 GATHER. In a split backward the layer's last
-///           BACKWARD_INPUT frees the buffer, and there is no GATHER of the embedding. Without stages a GATHER of a tied head's layer brings the table too.
+/// Gathers   The pass's last instruction on the layer frees the buffer of a ZeRO 3 GATHER. In a split backward that is the
+///           layer's last BACKWARD_INPUT; the embedding is not gathered for a split backward. Without stages a GATHER of a tied head's layer brings the table too.
 /// Sums      follow a layer's last BACKWARD_WEIGHT of the last micro-batch; under ZeRO 2 and 3 with replicas, of every micro-batch. In order:
 ///           - on the compute, in tensor groups: REDUCEs over `tensor` and `keys`, of parameters that several ranks of the axis hold
 ///           - on the gradient link, over replicas: REDUCE (ZeRO 0) or SCATTER (ZeRO 1, 2, 3); with aggregate_values one REDUCE over `all` before NORM
@@ -38,8 +38,8 @@ namespace tern {
 ///           - before a LOAD: all STOREs
 ///           - before a `summand` begins: all SCATTERs
 ///           - before NORM: all transfers
-///           - before a layer's forward, backward or weight gradients: all SCATTERs, if the gradients that they still sum take more
-///             bytes than the layer's own gradients (in a forward of the head's stage: and the head's; make_room in lower.cpp)
+///           - before a layer's forward, backward or weight gradients: all SCATTERs, if the gradients of
+///             those not yet joined take more bytes than make_room (lower.cpp) allows
 /// Groups    After u's last BACKWARD_WEIGHT in a group of micro-batches: MERGE, if leaf_step (spec/sum_order.h) adds or keeps sums.
 /// Order     A unit's weight gradients are added in the order of micro-batches, so every schedule gives the same bits.
 /// Sizes     a unit: unit_cost_in_mesh of Placement::query; a SEND: the unit's output; a collective: the whole tensor.
@@ -48,9 +48,9 @@ namespace tern {
 ///           by the replicas. An UPDATE within the backward also counts the unit's NORM cost, and NORM counts nothing.
 /// Messages  between ranks, in bytes; none in a run of one rank. NORM: 8 (whether a rank refuses the gradients), and besides
 ///           - with tensor groups: 8 per rank of the run
-///           - else, with a pipeline or expert groups: 8·(1 + s) per block of kUpdateBlock trained parameters; s: the rule's sums over the model
+///           - else, with a pipeline or expert groups: 8·(1 + s) per block of kUpdateBlock trained parameters; s: how many sums over the model the rule makes
 ///           - else: 8·(1 + s) per block that is shared out
-///           UPDATE of a shared-out unit: 8·(the rule's sums over a parameter) per block.
+///           UPDATE of a shared-out unit: 8 per block for each sum over a parameter that the rule makes.
 /// Errors    usage: the schedule's order follows the stages' times, which the plan does not have.
 ///           TERN_CHECK: a stage without layers, fewer than two units, no such device, contradictions in the placement.
 Program lower(const ModelSpec&, const Placement&, int rank);

@@ -62,7 +62,7 @@ enum class BufferKind : uint8_t {
   summand,  // a layer's gradients of one micro-batch, until its SCATTER or its UPDATEs have ended
   summand_experts,
   persistent,  // a layer's parameters, gradients and optimizer states, alive throughout the step; `unit`: the layer's first unit
-  kept_sum,  // a unit's gradients of complete groups, until a MERGE adds them; `micro`: the last summed
+  kept_sum,  // a unit's gradients of complete groups, until a MERGE adds them; `micro`: the last micro-batch in the sum
 };
 struct Buffer {  // the name of a buffer
   BufferKind kind;
@@ -104,7 +104,7 @@ struct Program {  // the lists of all devices of the pipeline, one after another
   int num_ranks = 1, num_units = 0, num_micro = 1;
   std::vector<Instruction> instructions;             // in issue order per rank
   std::vector<std::vector<BufferBytes>> resident{};  // a list per rank, or none: alive before, during, after the step
-  int64_t devices_per_rank = 1;  // devices of a stage's mesh: how many ranks of the run share each list
+  int64_t devices_per_rank = 1;  // how many ranks of the run share each list: as many as a stage's mesh has devices
 };
 
 std::string_view name_of(Opcode);      // "FORWARD", …

@@ -10,11 +10,11 @@ namespace tern {
 /// Whether each replica updates only a share of layer l's trained parameters, and keeps only that share's states.
 bool is_shared_out(const Placement&, int l);
 
-/// Whether the rule is one that sums over all gradients of the model (UpdateSums), also if an option turns its sums off.
+/// Whether the rule is one that sums over all gradients of the model (UpdateSums). True even if an option turns its sums off.
 bool sums_over_model(const Placement&);
 
-/// NORM over the `trained` elements of a rank of the run. shared_blocks: how many blocks (kUpdateBlock) are summed by one rank each, which
-/// sends the sum to the others: blocks that are shared out; with a pipeline or expert groups all blocks. Not read in tensor groups.
+/// NORM over the `trained` elements of a rank of the run. shared_blocks: the number of blocks (kUpdateBlock) whose sum
+/// one rank computes and sends to the others. With a pipeline or expert groups these are all blocks, else those that are shared out. Not read in tensor groups.
 Instruction norm_instruction(const Placement&, int64_t trained, int64_t shared_blocks);
 
 /// The unit that an UPDATE changes.

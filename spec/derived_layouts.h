@@ -35,7 +35,7 @@ struct DerivedLayouts {
 
 /// The cheapest layouts. Within a unit every combination of signatures (spec/operator_graph.h) is tried; dynamic programming chooses
 /// the layouts of the rows between units. A change of layout costs the bytes of `redistribution`. Embedding and head each pay for a tied
-/// table. Equally cheap layouts: those whose parameters are used as they are kept come first, then fewer bytes on rank 0, then the table's order.
+/// table. Among equally cheap layouts those come first whose parameters are used as they are kept, then those with fewer bytes on rank 0.
 /// Errors: usage: fewer than two ranks; rows that are not whole sequences, or so many that bytes would not fit 62 bits; a unit without a
 /// graph, or an encoder; attention that so many ranks cannot divide.
 DerivedLayouts derive_layouts(const ModelSpec&, const LayoutQuestion&);

@@ -12,7 +12,7 @@ struct Mesh {
   int64_t expert = 1, expert_tensor = 1;
   bool ulysses = false;  // context by all-to-all over heads; false: a ring of keys and values
   int64_t devices() const { return tensor * context * data; }
-  /// Replicas, the ranks with the same dense parameters. `context` of them see the same micro-batches: one data share.
+  /// Replicas, the ranks with the same dense parameters. Each group of `context` replicas is one data share: it sees the same micro-batches.
   int64_t replicas() const { return context * data; }
   int64_t expert_replicas() const { return devices() / (expert * expert_tensor); }
   friend bool operator==(const Mesh&, const Mesh&) = default;

@@ -11,7 +11,7 @@
 
 namespace tern {
 
-/// A parameter, or what an operator takes or gives. T rows of a micro-batch.
+/// A parameter, or what an operator takes or gives. In shapes, T is the number of rows of a micro-batch.
 struct GraphTensor {
   std::string name;  // of a parameter: as model/visit_weights.h has it
   std::vector<int64_t> shape;
@@ -35,7 +35,7 @@ struct GraphOperator {
   OperatorKind kind;
   std::vector<int> inputs;  // tensors
   int output;
-  std::vector<int64_t> heads{};  // of attention: numbers of heads. Ranks that split its columns must divide each
+  std::vector<int64_t> heads{};  // numbers of heads, if attention: the number of ranks that split it must divide each
 };
 
 struct OperatorGraph {

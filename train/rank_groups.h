@@ -13,8 +13,8 @@
 
 namespace tern {
 
-/// This rank's end of each group; null if this rank is in no such group. Without stages, tensor groups and expert groups `replicas` is
-/// null too: the replicas are then the whole world.
+/// This rank's end of each group; null if this rank is in no such group. In a run that has no stages, no tensor groups and no expert
+/// groups, `replicas` is null too: the replicas are the whole world.
 struct RankGroups {
   std::unique_ptr<Comm> replicas;  // the ranks with the same layers and the same part of each matrix
   std::unique_ptr<Comm>

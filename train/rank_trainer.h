@@ -117,8 +117,8 @@ class RankTrainer {
   static double rate(double amount, double seconds) { return seconds > 0 ? amount / seconds : 0; }
 
   // --- what others see (rank_trainer_publish.cpp) ---
-  // Puts weights at WeightPoint::saved. With ZeRO 1 and 2 brings each rank's updated part to all ranks, with stages or parts_alone
-  // all parts to the first rank's whole_. With --outer whole_ gets the common weights. release_weights undoes this.
+  // Puts weights at WeightPoint::saved. Under ZeRO 1 and 2 it brings each rank's updated part to all ranks. With stages or
+  // parts_alone it brings all parts to the first rank's whole_. With --outer whole_ gets the common weights. release_weights undoes this.
   void gather_weights();
   void release_weights();
   // Evaluates the weights that gather_weights brought. False: a stop ended the evaluation before all its batches, each of which may take

@@ -35,7 +35,7 @@ struct SearchCounts {
   int64_t labels = 0;     // partial stages kept
   int64_t suffixes = 0;   // partial pipelines kept
   int64_t simulated = 0;  // assignments priced
-  int64_t rounds = 0;     // of rising bound
+  int64_t rounds = 0;     // of the search; each allows a higher bound than the one before
 };
 
 /// The answer; times in ps. It does not depend on the number of threads, unless `seconds` or `stop` ended the

@@ -29,8 +29,8 @@ struct PlanRequest {
   double seconds =
       std::numeric_limits<double>::infinity();  // wall clock; then the best plan so far is the answer, with its gap
   int threads = 1;
-  /// A limit on the work, in simulated operations. Pricing all layers for a mesh and micro-batch counts as 10,000, a choice as 100. 0:
-  /// search for the best plan. Above 0: the first plan that fits ends the search; PlanAnswer::plan has only `choice`.
+  /// A limit on the work, in simulated operations. Pricing all layers for a mesh and micro-batch counts as 10,000 of them, a choice
+  /// as 100. If 0, the best plan is searched. Above 0 the first plan that fits ends the search; PlanAnswer::plan has only `choice`.
   /// The search then skips, unless pinned: micro-batches of several sequences; Ulysses; schedules without least_memory
   /// (spec/pipeline_schedule.h) if the space has a one-chunk schedule with least_memory.
   int64_t any_fit_within = 0;
