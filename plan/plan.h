@@ -36,9 +36,9 @@ struct PlannedStage {
 };
 
 /// The plan's Program (program/lower.h), simulated (program/simulate.h) with the cost model's times. A Program depends
-/// on the multiplier's scratch bytes, and so does its checksum. A run's Program always includes these bytes (none in
-/// f64). A plan's Program includes those of the machine that plans, and only if the cluster file is a `tern profile`.
-/// Without them, or on another machine, the two checksums may differ.
+/// on the scratch bytes of matrix products, and so does its checksum. A run counts them always (f64: none). A plan
+/// counts those of the machine that plans, and only if the cluster file is a `tern profile`. If it does not count them,
+/// or the run is on another machine, the run's checksum may be another one.
 struct PlannedProgram {
   uint32_t checksum = 0;  // of the Program
   int64_t instructions = 0;
@@ -68,13 +68,13 @@ struct ChoiceCounts {
   friend bool operator==(const ChoiceCounts&, const ChoiceCounts&) = default;
 };
 
-/// How far the predicted step may be off, judged by runs that were measured and left out of the fit.
+/// How far the predicted step may be off, judged by runs that were measured and left out of the fit. Nine in ten of them took
+/// between low_ps / step_ps and high_ps / step_ps times as long as predicted.
 struct PlannedError {
   std::string software;  // what the measured runs ran on
   int64_t rows = 0;      // runs that were left out and predicted
-  int64_t low_ps = 0,
-          high_ps = 0;  // of 90 % of the runs measured / predicted lay from low_ps / step_ps to high_ps / step_ps
-  double median = 0;    // of |predicted/measured − 1|
+  int64_t low_ps = 0, high_ps = 0;
+  double median = 0;  // of |predicted/measured − 1|
   friend bool operator==(const PlannedError&, const PlannedError&) = default;
 };
 
@@ -97,8 +97,8 @@ struct Plan {
   std::string binds;       // what keeps the plan from being faster, in words
 
   // Proof. No plan of the space is faster than bound_ps. The bound model (planner/instance/search.h) gives each
-  // assignment a lower bound of the makespan. model_ps: the least such bound seen. model_bound_ps: no assignment of the space has a
-  // smaller one.
+  // assignment a lower bound of the makespan. model_ps: the smallest of the bounds that were looked at. model_bound_ps: a floor
+  // under the bounds of all assignments; equal to model_ps once all are looked at.
   int64_t bound_ps = 0, model_ps = 0, model_bound_ps = 0;
   ChoiceCounts counts;
   std::vector<std::string> restrictions;  // in words: what was searched only in part, and other notes for people

@@ -1,7 +1,7 @@
 #pragma once
 // Lowering: turns a placement into instruction lists, unit by unit, with the buffers that the executor will hold.
 // The parameter `rank` is a device of the pipeline (RankPlace::device). All ranks of the run at one device have the
-// same list. In the comments on groups, sums and messages, ranks are ranks of the run (RankPlace::rank).
+// same list. In the comments on tensor groups, sums over ranks and messages, ranks are ranks of the run (RankPlace::rank).
 
 #include "program/placement.h"
 #include "program/program.h"
@@ -22,8 +22,8 @@ namespace tern {
 ///           - on the compute, in tensor groups: REDUCEs over `tensor` and `keys`, of parameters that several ranks of the axis hold
 ///           - on the gradient link, over replicas: REDUCE (ZeRO 0) or SCATTER (ZeRO 1, 2, 3); with aggregate_values one REDUCE over `all` before NORM
 ///           - on the gradient link, last micro-batch only: REDUCE over `tables`, if the layer has a table copy
-///           Without stages a tied table's REDUCE follows the embedding's BACKWARD_WEIGHT of a group's last micro-batch
-///           (ZeRO 2, 3 with replicas: of each micro-batch), before the MERGE. exec/executor.h says when the executor runs each sum.
+///           Without stages a tied table's REDUCE follows the embedding's last BACKWARD_WEIGHT in each group of micro-batches
+///           (ZeRO 2, 3 with replicas: each BACKWARD_WEIGHT), before the MERGE. exec/executor.h says when the executor runs each sum.
 /// Buffers   output(u): from FORWARD(u) or RECV to BACKWARD_WEIGHT(u+1), which reads output(u) as x.
 ///           saved(u): from FORWARD(u), or from RECOMPUTE(u) just before the backward, to BACKWARD_WEIGHT(u).
 ///           gradient(u): from BACKWARD_INPUT(u+1) or RECV to BACKWARD_WEIGHT(u).

@@ -54,11 +54,11 @@ struct PlacementOptions {
   std::optional<UpdateConfig> update = {};  // the update rule's options; absent: their defaults
 };
 
-/// The placement of a plan. Every Placement comes from this function. Where the caller has no plan, it makes one by
-/// plan_on_one_device and changes the Placement of that one: train/step_placement.h (for a plan of one stage too) and
-/// program/generate.h. Each window counts as one full sequence, whatever the
-/// job's lengths. The last micro-batch has the rest of the batch. If the schedule's order follows the stages' times, `order` is
-/// made from the plan's times. Errors  usage: the plan is for another model: its number of layers or of parameters differs.
+/// The placement of a plan. Every Placement comes from this function; a caller that has no plan makes one by
+/// plan_on_one_device. Each window counts as one full sequence, whatever the job's lengths. The last micro-batch has the
+/// rest of the batch.
+/// If the schedule's order follows the stages' times, `order` is made from the plan's times.
+/// Errors  usage: the plan is for another model: its number of layers or of parameters differs.
 Placement placement_of(const ModelSpec&, const Plan&, PlacementOptions = {});
 
 /// A plan without times: all layers on one device, the job's batch in micro-batches of `micro_batch` sequences (the last

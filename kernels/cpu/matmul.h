@@ -1,5 +1,5 @@
 #pragma once
-// Our own matrix products. A result element is one f32 sum in an order that only the number of summands and the instruction set fix.
+// Our own matrix products. A result element is one f32 sum; the order of its summands depends only on their number and on the instruction set.
 // So in y and in dx a row's bits depend neither on other rows, nor on their number, nor on threads: row-invariant. T is float or bf16: inputs in T, sums
 // in f32, results rounded to the output type once.
 // Twin: kernels/ref/matmul_ref.h.
