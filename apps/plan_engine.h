@@ -19,8 +19,8 @@ struct EngineTraining {
   bool packs = false;   // whether the plan is for sequences of different lengths, which tern train packs
   std::string model;    // its MODEL, quoted; "": tern train does not take the planned one (a preset, a GGUF file)
   std::string asks;     // options that it needs besides `command`: " --from-scratch --tokenizer TOKENIZER"
-  /// The plan as options of `tern train`: "--plan plan.json" with the plan's file. Without a file: "--plan PLAN.json"; but a plan for one
-  /// device with equal recomputation in all layers is given as its values: "--batch 16 --seq 256 … --optimizer adamw".
+  /// The plan as options of `tern train`: "--plan plan.json" with the plan's file. Without a file, a plan for one device with equal
+  /// recomputation in all layers is given as its values, "--batch 16 --seq 256 … --optimizer adamw", any other as "--plan PLAN.json".
   std::string command;
   uint32_t program = 0;    // checksum of a step's Program; 0: the plan has none
   PredictedMemory memory;  // of a run whose only checkpoint comes after the last step

@@ -292,13 +292,16 @@ TEST(ProfileRanks, TheLinkGivesBackTheCollectivesItWasMadeOf) {
       f.add({.kind = kind, .m = bytes}, static_cast<double>(bytes) / (steps * kLatency + sent / kBandwidth));
     }
   ProfiledMachine m = machine();
-  m.ranks = kRanks, m.threads = 1;
+  m.ranks = m.cpus = kRanks, m.threads = 1;
   const Cluster c = parse_cluster(profile_toml(f.tasks, f.results, m), "test");
   EXPECT_EQ(c.num_devices(), kRanks);
   EXPECT_EQ(c.devices[0].memory_bytes, m.memory_bytes / kRanks);
   EXPECT_EQ(c.nodes[0].link.name, "ranks");
   EXPECT_NEAR(c.nodes[0].link.bandwidth, kBandwidth, 1e-3 * kBandwidth);
   EXPECT_NEAR(static_cast<double>(c.nodes[0].link.latency_ps) * 1e-12, kLatency, 1e-3 * kLatency);
+  EXPECT_FALSE(shares_cores(c.nodes[0]));
+  m.cpus = kRanks / 2;
+  EXPECT_EQ(parse_cluster(profile_toml(f.tasks, f.results, m), "test").nodes[0].devices_at_once, kRanks / 2);
   const Machine planned = machine_of(c, 0);
   const double all_reduce = static_cast<double>(all_reduce_ps(planned, {kRanks, 1}, 1 << 20)) * 1e-12;
   EXPECT_NEAR(all_reduce, 6 * kLatency + 1.5 * (1 << 20) / kBandwidth, 1e-2 * all_reduce);

@@ -103,8 +103,8 @@ void require_executable(const Program&, int num_ranks = 1);
 ///           message of the step came changed, all ranks end the step at NORM without throwing (ExecuteResult::changed). The bytes that a
 ///           rank sends and receives are compared with link_bytes (program/link_bytes.h).
 /// Beside    Without stages, a second thread runs each REDUCE or SCATTER over replicas (exec/sums_beside.h). The computing thread goes
-///           on with the list. Each NORM, each JOIN of what the sum reads, and each other instruction that may send or receive waits until
-///           the sum has ended. So all ranks send messages in the order of the list. The trace shows the time that the sum took.
+///           on with the list. Three kinds of instruction wait until the sum has ended: NORM, the JOIN that frees what the sum reads, and whatever
+///           else may send or receive. So all ranks send messages in the order of the list. The trace shows the time that the sum took.
 /// Early     An UPDATE that reads its layer's `summand` (--update-in-backward) runs within the backward, before NORM. The bits are those
 ///           of an UPDATE after NORM, as nothing is clipped. NORM then only adds up the squares. A gradient that is not finite ends the
 ///           step: by then some layers may be updated and others not.

@@ -231,6 +231,7 @@ NodeType read_node(const std::string& name, const TomlValue& value, const Cluste
   if (n.device == static_cast<int>(names.size()))
     f.fail("device", "'{}' is not defined{}", make_printable(device), did_you_mean(device, names));
   n.num_devices = f.integer("devices", 1, 4096);
+  if (f.has("devices_at_once")) n.devices_at_once = f.integer("devices_at_once", 1, n.num_devices);
   n.host_bytes = f.bytes("host_memory");
   n.host_reserved_bytes = f.bytes("host_reserved");
   if (n.host_reserved_bytes > n.host_bytes) f.fail("host_reserved", "more than the host has");
@@ -292,6 +293,10 @@ void read_groups(TomlFields& f, Cluster& c, const std::string& path) {
   int64_t nodes = 0;
   for (const NodeGroup& g : c.groups) nodes += g.count;
   if (nodes > kMaxDevices) f.fail("nodes", "{} nodes are more than is counted", nodes);
+  for (const NodeGroup& g : c.groups)
+    if (shares_cores(c.nodes[static_cast<size_t>(g.node)]) && nodes > 1)
+      f.fail("nodes", "{} nodes, expected one: the devices of '{}' share cores (devices_at_once)", nodes,
+             make_printable(c.nodes[static_cast<size_t>(g.node)].name));
   const int64_t reach = c.network.empty() ? 1 : c.network.back().nodes;
   if (nodes > reach)
     f.fail("network", "joins {} nodes, there are {}; the outermost [[network]] level must hold all", reach, nodes);
@@ -313,6 +318,8 @@ int64_t Cluster::num_devices() const {
   for (const NodeGroup& g : groups) n += g.count * nodes[static_cast<size_t>(g.node)].num_devices;
   return n;
 }
+
+bool shares_cores(const NodeType& node) { return node.devices_at_once > 0 && node.devices_at_once < node.num_devices; }
 
 bool Cluster::has_nodes_of(int device) const {
   return std::any_of(groups.begin(), groups.end(),
@@ -354,6 +361,12 @@ Cluster with_nodes(Cluster cluster, int64_t nodes) {
   if (cluster.groups.size() != 1)
     throw Error(ErrorKind::usage, "--nodes {}: '{}' has {} groups of nodes; give their counts in the file", nodes,
                 cluster.name, cluster.groups.size());
+  if (const NodeType& node = cluster.nodes[static_cast<size_t>(cluster.groups[0].node)];
+      nodes > 1 && shares_cores(node))
+    throw Error(ErrorKind::usage,
+                "--nodes {}: the devices of '{}' share cores (devices_at_once), which is planned for "
+                "one node alone",
+                nodes, node.name);
   const int64_t joined = cluster.network.empty() ? 1 : cluster.network.back().nodes;
   if (nodes > joined)
     throw Error(ErrorKind::usage, "--nodes {}: the network of '{}' joins {} nodes; add a [[network]] level to its file",

@@ -99,6 +99,22 @@ TEST(Cluster, WrongFilesGetMessagesThatTeach) {
   EXPECT_NE(with("name = \"8", "name = 8 \"").find("not valid TOML"), std::string::npos);
 }
 
+TEST(Cluster, DevicesThatShareCoresAreThoseOfOneNode) {
+  EXPECT_FALSE(shares_cores(parse_cluster(node_file(), "c.toml").nodes[0]));
+  const auto shared = [](int at_once) {
+    return replace_all(node_file(), "\ndevices = 8", fmt::format("\ndevices = 8\ndevices_at_once = {}", at_once));
+  };
+  const Cluster c = parse_cluster(shared(2), "c.toml");
+  EXPECT_EQ(c.nodes[0].devices_at_once, 2);
+  EXPECT_TRUE(shares_cores(c.nodes[0]));
+  EXPECT_FALSE(shares_cores(parse_cluster(shared(8), "c.toml").nodes[0]));
+  EXPECT_NE(message_of(shared(9)).find("devices_at_once: 9, expected 1 to 8"), std::string::npos)
+      << message_of(shared(9));
+  const std::string two = message_of(replace_all(shared(2), "count = 1", "count = 2"));
+  EXPECT_NE(two.find("2 nodes, expected one: the devices of 'dgx' share cores"), std::string::npos) << two;
+  EXPECT_THROW(with_nodes(c, 2), Error);
+}
+
 TEST(Cluster, EveryKeyIsCheckedWhereverItStands) {
   const std::string good = node_file();
   size_t tables = 0;

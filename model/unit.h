@@ -28,7 +28,7 @@ void unit_backward_weight(const ModelSpec&, int unit, const UnitWeights&, const 
                           UnitSaved& saved, UnitWeights& gradients, const Compute&);
 
 /// The head in training: final norm, logits, loss and both gradients, tile by tile in one pass, so that the logits never exist all at once.
-/// It adds the gradient of the projection; unit_backward_input of the head is then only the norm's.
+/// It adds the projection's weight gradient; unit_backward_input of the head then only goes back through the norm.
 /// targets (T), < 0: no loss. Returns Σ over targets of -log p. Gradients are those of `scale`·Σ.
 double head_forward_loss(const ModelSpec&, const HeadWeights&, const Rows&, const Tensor& x_TD,
                          std::span<const int32_t> targets, double scale, HeadSaved& saved, HeadWeights& gradients,

@@ -36,13 +36,14 @@ struct PlannedStage {
 };
 
 /// The plan's Program (program/lower.h), simulated (program/simulate.h) with the cost model's times. A Program depends
-/// on the scratch bytes of matrix products, and so does its checksum. A run counts them always (f64: none). A plan
-/// counts those of the machine that plans, and only if the cluster file is a `tern profile`. If it does not count them,
-/// or the run is on another machine, the run's checksum may be another one.
+/// on the scratch bytes of matrix products, and so does its checksum. A run always counts scratch bytes (f64 has none).
+/// A plan counts scratch bytes only if `tern profile` wrote the cluster file, and then those of the machine that plans. So a run's
+/// checksum may differ from its plan's.
 struct PlannedProgram {
   uint32_t checksum = 0;  // of the Program
   int64_t instructions = 0;
   /// Simulated. It exceeds Plan::step_ps where ranks wait until messages have left; with several chunks per device it may be less.
+  /// So may it where devices share cores: Plan::step_ps leaves a core idle while its device waits.
   int64_t step_ps = 0;
   friend bool operator==(const PlannedProgram&, const PlannedProgram&) = default;
 };

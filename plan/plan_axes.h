@@ -1,6 +1,6 @@
 #pragma once
-// The axes of a plan, one row each: their names and their values. --fix, plan files, the rival families and tables of
-// runs all use these rows. A new axis needs a member in the struct that keeps its value, a pin in PinnedAxes, and a row.
+// The axes of a plan, one row each: their names and their values. --fix, plan files, the families of other plans (PlannedFamily)
+// and tables of runs all use these rows. A new axis needs a member in the struct that keeps its value, a pin in PinnedAxes, and a row.
 
 #include <cstdint>
 #include <optional>
@@ -43,8 +43,8 @@ struct PlanPoint {
 
 /// An axis: its names, its values, and where its value is kept.
 struct PlanAxis {
-  enum class Part : uint8_t { mesh, pipeline, layer };  // mesh: the mesh's axes and the micro-batch, known before
-                                                        // stages are
+  /// mesh: the mesh's axes and the micro-batch; their values are known before stages are chosen.
+  enum class Part : uint8_t { mesh, pipeline, layer };
 
   std::string_view name;         // in --fix: "tp"
   std::string_view key;          // in plan files: "tensor"

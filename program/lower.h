@@ -38,19 +38,13 @@ namespace tern {
 ///           - before a LOAD: all STOREs
 ///           - before a `summand` begins: all SCATTERs
 ///           - before NORM: all transfers
-///           - before a layer's forward, backward or weight gradients: all SCATTERs, if the gradients of
-///             those not yet joined take more bytes than make_room (lower.cpp) allows
+///           - before a pass of a layer: all SCATTERs, if more gradients wait for theirs than make_room (lower.cpp) allows
 /// Groups    After u's last BACKWARD_WEIGHT in a group of micro-batches: MERGE, if leaf_step (spec/sum_order.h) adds or keeps sums.
 /// Order     A unit's weight gradients are added in the order of micro-batches, so every schedule gives the same bits.
 /// Sizes     a unit: unit_cost_in_mesh of Placement::query; a SEND: the unit's output; a collective: the whole tensor.
-/// Costs     per element, in words of 4 bytes (f64: 8): REDUCE of a tied table 1 flop, 4 words; NORM 2 flops, 1 word;
-///           MERGE 1 flop and 3 words per sum added, 3 words to keep a sum. UPDATE: update_cost, from ZeRO 1 on divided
-///           by the replicas. An UPDATE within the backward also counts the unit's NORM cost, and NORM counts nothing.
-/// Messages  between ranks, in bytes; none in a run of one rank. NORM: 8 (whether a rank refuses the gradients), and besides
-///           - with tensor groups: 8 per rank of the run
-///           - else, with a pipeline or expert groups: 8·(1 + s) per block of kUpdateBlock trained parameters; s: how many sums over the model the rule makes
-///           - else: 8·(1 + s) per block that is shared out
-///           UPDATE of a shared-out unit: 8 per block for each sum over a parameter that the rule makes.
+/// Costs     of a pass: unit_cost_in_mesh. Of NORM and UPDATE, and their messages: program/update_instructions.cpp. An UPDATE
+///           within the backward also counts its unit's NORM; the NORM then counts nothing. REDUCE of a tied table, in words of
+///           4 bytes (f64: 8) per element: 1 flop, 4 words. MERGE: 1 flop and 3 words per sum added, 3 words to keep a sum.
 /// Errors    usage: the schedule's order follows the stages' times, which the plan does not have.
 ///           TERN_CHECK: a stage without layers, fewer than two units, no such device, contradictions in the placement.
 Program lower(const ModelSpec&, const Placement&, int rank);

@@ -7,7 +7,7 @@
 #include "program/checksum.h"
 #include "program/instruction_times.h"
 #include "program/lower.h"
-#include "program/simulate.h"
+#include "program/shared_cores.h"
 
 namespace tern {
 
@@ -46,7 +46,11 @@ std::optional<PlannedProgram> program_of_plan(const ModelSpec& spec, const Clust
   }
   for (const PlannedStage& s : plan.stages) costs.links.push_back({s.send_forward_ps, s.send_backward_ps});
   const Program program = lower(spec, placement);
-  const Simulation s = simulate(program, instruction_times(program, spec, placement, costs));
+  const std::vector<int64_t> times = instruction_times(program, spec, placement, costs);
+  const NodeType& node = machines[0].node;
+  const Simulation s = shares_cores(node)
+                           ? simulate(program, times, SharedCores{node.num_devices, node.devices_at_once})
+                           : simulate(program, times);
   return PlannedProgram{checksum(program), std::ssize(program.instructions), s.makespan};
 }
 

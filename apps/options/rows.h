@@ -1,6 +1,6 @@
 #pragma once
-// The rows of the option table (apps/options.h). Each verb, or each group of similar verbs, has a file. Verbs that share
-// rows show them in their help in the order in which apps/options.cpp puts these parts.
+// The rows of the option table (apps/options.h). Each verb, or each group of similar verbs, has a file. apps/options.cpp
+// joins the lists of these functions; a verb's help has the order of that joined list.
 
 #include <string_view>
 #include <vector>

@@ -109,6 +109,10 @@ std::string facts_text(const Plan& p, const Cluster& cluster, const PlanTextOpti
   line("step", fmt::format("{}, {} {}tokens/s, {} of the devices' peak for the model's own work", step_words(p.step_ps),
                            format_count(p.tokens_per_second()), p.job.lengths.given() ? "real " : "",
                            percent_words(p.flops_share)));
+  if (const NodeType& node = cluster.nodes[static_cast<size_t>(cluster.groups[0].node)];
+      p.program && shares_cores(node))
+    line("", fmt::format("{} if a device that waits leaves its core to the others ({} of {} can compute at once)",
+                         step_words(p.program->step_ps), node.devices_at_once, node.num_devices));
   if (!options.uncalibrated.empty()) line("", options.uncalibrated);
   if (p.error) line("error bar", error_bar_words(*p.error));
   line("memory", fullest_text(p));
