@@ -37,7 +37,7 @@ struct ExecuteInput {
   double loss_scale = 1.0;                    // gradients are those of loss_scale · Σ −log p over the targets
   // Buffers come from compute.arena. During the run nothing else may allocate activations from that arena.
   Compute compute;
-  // The pass that NORM, UPDATE, MERGE and sums over ranks use; its gradients are views of `gradients` or, where ranks share gradients out, its own tensors.
+  // The UpdatePass that NORM, UPDATE, MERGE and sums over ranks use; its gradients are views of `gradients` or, where ranks share gradients out, its own tensors.
   const UpdatePass* update = nullptr;
   // Needed if the Program aggregates gradients: REDUCE over all ranks uses it.
   RobustStep* robust = nullptr;
@@ -110,8 +110,8 @@ void require_executable(const Program&, int num_ranks = 1);
 ///           step: by then some layers may be updated and others not.
 /// Stages    Each rank runs its device's list, for its data share's micro-batches; MeshPlace (update/shares.h) numbers the ranks. SEND sends a
 ///           copy, which stays until the step ends; message_bytes counts it. When NORM begins, the step's sums over `tables` (micro −1)
-///           run, then its sums over replicas; each of the two kinds in the list's order. Only the list of the device with the table's copy has the
-///           REDUCE over `tables`; the rank at the embedding takes part when its NORM begins. link_bytes are compared at the end.
+///           run, then its sums over replicas; each of the two kinds in the list's order. The REDUCE over `tables` is in the list of the head's device
+///           alone, which has a copy of the table; the embedding's device joins this sum when its NORM begins. link_bytes are compared at the end.
 /// Counting  `counted` holds the peaks of the arena's activations and of its workspace during each instruction, less what was there
 ///           before the call.
 /// Errors    those of require_executable and of gradient_norm (diverged); usage: a micro-batch whose tokens a tensor group cannot share

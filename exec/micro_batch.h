@@ -23,7 +23,7 @@ struct MicroBatch {
   Rows rows;                     // what the model's functions read of the tokens
   // The first row's number in the step's batch; dropout's masks follow from these numbers (DropoutPlace)
   int64_t first_row = 0;
-  int64_t gap = 0;                        // 0 but in a ring_part, whose rows from T/2 on have numbers greater by `gap`
+  int64_t gap = 0;                        // added to the number of each row from T/2 on; 0 except in a ring_part
   std::optional<double> loss_scale = {};  // if set, replaces ExecuteInput::loss_scale
   int64_t num_targets() const;            // targets that have a loss
 };

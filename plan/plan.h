@@ -43,7 +43,7 @@ struct PlannedProgram {
   uint32_t checksum = 0;  // of the Program
   int64_t instructions = 0;
   /// Simulated. It exceeds Plan::step_ps where ranks wait until messages have left; with several chunks per device it may be less.
-  /// So may it where devices share cores: Plan::step_ps leaves a core idle while its device waits.
+  /// Where devices share cores it may be less too: Plan::step_ps leaves a core idle while its device waits.
   int64_t step_ps = 0;
   friend bool operator==(const PlannedProgram&, const PlannedProgram&) = default;
 };
@@ -69,8 +69,8 @@ struct ChoiceCounts {
   friend bool operator==(const ChoiceCounts&, const ChoiceCounts&) = default;
 };
 
-/// How far the predicted step may be off, judged by runs that were measured and left out of the fit. Nine in ten of them took
-/// between low_ps / step_ps and high_ps / step_ps times as long as predicted.
+/// How far the predicted step may be off, judged by runs that were measured and left out of the fit. For a step of step_ps the
+/// range is low_ps to high_ps: of nine in ten runs, measured / predicted lay between low_ps / step_ps and high_ps / step_ps.
 struct PlannedError {
   std::string software;  // what the measured runs ran on
   int64_t rows = 0;      // runs that were left out and predicted
@@ -98,8 +98,8 @@ struct Plan {
   std::string binds;       // what keeps the plan from being faster, in words
 
   // Proof. No plan of the space is faster than bound_ps. The bound model (planner/instance/search.h) gives each
-  // assignment a lower bound of the makespan. model_ps: the smallest of the bounds that were looked at. model_bound_ps: a floor
-  // under the bounds of all assignments; equal to model_ps once all are looked at.
+  // assignment a lower bound of the makespan. model_ps: the least lower bound of the assignments seen. model_bound_ps: no
+  // assignment has a smaller lower bound. The two are equal once that search is finished.
   int64_t bound_ps = 0, model_ps = 0, model_bound_ps = 0;
   ChoiceCounts counts;
   std::vector<std::string> restrictions;  // in words: what was searched only in part, and other notes for people

@@ -16,7 +16,7 @@ namespace tern {
 /// weight    BACKWARD_WEIGHT of each unit, last first, if the schedule splits backward passes
 /// step      The list begins with a GATHER (micro −1) of each layer under ZeRO 1 and 2, and ends with NORM and each
 ///           unit's UPDATE. With updates_in_backward the backward of a layer with gradients ends with the layer's UPDATEs.
-/// Gathers   The pass's last instruction on the layer frees the buffer of a ZeRO 3 GATHER. In a split backward that is the
+/// Gathers   A ZeRO 3 GATHER serves one pass on one layer, whose last instruction frees its buffer. In a split backward that is the
 ///           layer's last BACKWARD_INPUT; the embedding is not gathered for a split backward. Without stages a GATHER of a tied head's layer brings the table too.
 /// Sums      follow a layer's last BACKWARD_WEIGHT of the last micro-batch; under ZeRO 2 and 3 with replicas, of every micro-batch. In order:
 ///           - on the compute, in tensor groups: REDUCEs over `tensor` and `keys`, of parameters that several ranks of the axis hold
@@ -38,13 +38,13 @@ namespace tern {
 ///           - before a LOAD: all STOREs
 ///           - before a `summand` begins: all SCATTERs
 ///           - before NORM: all transfers
-///           - before a pass of a layer: all SCATTERs, if more gradients wait for theirs than make_room (lower.cpp) allows
+///           - before a pass of a layer: all SCATTERs, if they hold more gradients than make_room (lower.cpp) allows
 /// Groups    After u's last BACKWARD_WEIGHT in a group of micro-batches: MERGE, if leaf_step (spec/sum_order.h) adds or keeps sums.
 /// Order     A unit's weight gradients are added in the order of micro-batches, so every schedule gives the same bits.
 /// Sizes     a unit: unit_cost_in_mesh of Placement::query; a SEND: the unit's output; a collective: the whole tensor.
 /// Costs     of a pass: unit_cost_in_mesh. Of NORM and UPDATE, and their messages: program/update_instructions.cpp. An UPDATE
-///           within the backward also counts its unit's NORM; the NORM then counts nothing. REDUCE of a tied table, in words of
-///           4 bytes (f64: 8) per element: 1 flop, 4 words. MERGE: 1 flop and 3 words per sum added, 3 words to keep a sum.
+///           within the backward also counts its unit's NORM; the NORM then counts nothing. The REDUCE of a tied table counts 1 flop
+///           and 4 words per element, a MERGE 1 flop and 3 words per sum added and 3 words to keep a sum; a word is 4 bytes (f64: 8).
 /// Errors    usage: the schedule's order follows the stages' times, which the plan does not have.
 ///           TERN_CHECK: a stage without layers, fewer than two units, no such device, contradictions in the placement.
 Program lower(const ModelSpec&, const Placement&, int rank);

@@ -94,8 +94,8 @@ struct Instruction {  // one entry of the list
       0;  // of this rank's tensors that a pass swaps over the context group of n ranks; 1/n of each tensor stays here
   int64_t ring_bytes =
       0;  // that a pass sends to the next rank of the context group; as many come from the previous rank
-  // That a pass sends (and receives) over the expert group of n ranks if all experts get equally many rows; the 1/n that stays here
-  // is included. routed_bytes: of rows, to experts and back; told_bytes: of messages that say how many rows will come.
+  // Two kinds of bytes that a pass sends (and receives) over the expert group of n ranks, if all experts get equally many rows: rows,
+  // to experts and back, and messages that say how many rows will come. Both include the 1/n that stays on this rank.
   int64_t routed_bytes = 0, told_bytes = 0;
   std::vector<int> waits;  // instructions that must end before, besides those that `reads` and `resource` imply
 };

@@ -16,7 +16,7 @@ class Options;
 struct TrainSettings;
 
 /// Why `tern train` cannot run this plan, in words that follow "the plan": "is in f16; tern train knows …". Empty: it can. It runs no plan with: expert
-/// beside tensor parallelism; tensor parallelism inside experts; replicas under ZeRO 3 if the schedule splits the backward; activations off the
+/// parallelism and tensor parallelism; experts whose matrices are split; replicas under ZeRO 3 if the schedule splits the backward; activations off the
 /// device; states off the device (but a plan for one device may have all of them on the disk); padded windows; gradients of another type than tern train's
 /// (wide_type); a dtype other than f32, bf16 and f64; a batch that is not micro_batch · num_micro · data.
 std::string why_not_trained(const Plan&);
@@ -32,8 +32,8 @@ struct PlannedValue {
   std::string_view name;
   std::string value;
 };
-/// The values of seq, batch, micro-batch, optimizer, dtype, ranks, tensor-parallel, context-parallel, expert-parallel; of context-by, if ranks share
-/// out rows; of zero and recompute, if planned_zero and planned_mode have a value.
+/// The values of seq, batch, micro-batch, optimizer, dtype, ranks, tensor-parallel, context-parallel, expert-parallel; with a context
+/// group also context-by; zero if planned_zero has a value, recompute if planned_mode has one.
 std::vector<PlannedValue> planned_values(const Plan&);
 
 /// Sets seq, batch, micro_batch, dtype, zero, recompute, states_on_disk, plan and plan_path; train_settings has set the other planned_values before.

@@ -117,7 +117,7 @@ class RankTrainer {
   static double rate(double amount, double seconds) { return seconds > 0 ? amount / seconds : 0; }
 
   // --- what others see (rank_trainer_publish.cpp) ---
-  // Puts weights at WeightPoint::saved. Under ZeRO 1 and 2 it brings each rank's updated part to all ranks. With stages or
+  // Turns the weights into those that are saved (WeightPoint::saved). Under ZeRO 1 and 2 it brings each rank's updated part to all ranks. With stages or
   // parts_alone it brings all parts to the first rank's whole_. With --outer whole_ gets the common weights. release_weights undoes this.
   void gather_weights();
   void release_weights();
@@ -184,7 +184,7 @@ class RankTrainer {
   std::optional<SlowRanks> slow_;     // on the first rank
   std::optional<UnevenRows> uneven_;  // where rows had no room
   BestEvaluation best_;               // on the first rank
-  std::optional<MetricRow> missed_;   // the row whose evaluation a stop ended, in the run that this one resumes
+  std::optional<MetricRow> missed_;   // if the resumed run was stopped in an evaluation: that evaluation's row
 };
 
 }  // namespace tern
