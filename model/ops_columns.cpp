@@ -5,6 +5,8 @@
 #include <type_traits>
 
 #include "kernels/cpu/parallel.h"
+#include "kernels/cpu/vector.h"
+#include "kernels/ref/vector_ref.h"
 #include "model/number.h"
 #include "model/ops.h"
 
@@ -36,15 +38,13 @@ void put_columns(const Tensor& x, const Tensor& y, int64_t column) {
 }
 
 void add_columns(double factor, const Tensor& x, const Tensor& y, int64_t column) {
+  if (x.count() == 0) return;
+  const int64_t width = x.count() / x.rows(), stride = y.count() / y.rows();
   by_dtype(x.dtype(), [&]<class T>() {
-    for_columns<T>(y, column, x, [&](T* to, const T* from, int64_t n) {
-      for (int64_t i = 0; i < n; ++i) {
-        if constexpr (std::is_same_v<T, bf16>)
-          to[i] = to_bf16(to_float(to[i]) + static_cast<float>(factor) * to_float(from[i]));
-        else
-          to[i] += static_cast<T>(factor) * from[i];
-      }
-    });
+    if constexpr (std::is_same_v<T, double>)
+      add_scaled_columns_ref(factor, x.span<T>(), width, y.span<T>(), stride, column);
+    else
+      add_scaled_columns<T>(static_cast<float>(factor), x.span<T>(), width, y.span<T>(), stride, column);
   });
 }
 

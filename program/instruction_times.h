@@ -22,9 +22,9 @@ struct PlacementCosts {
 ///                   reaches last. The UPDATEs of a layer's units divide the layer's update time in proportion to trained parameters.
 /// Collectives       A layer's first GATHER before the first forward (micro −1) takes the layer's `begin`. Without such a GATHER
 ///                   `begin` is added to the layer's first FORWARD. If a stage's pass begins with the layer, the layer's first GATHER for
-///                   this pass takes the layer's entry time. All other GATHERs take no time. A layer's sums on the gradient link together
-///                   take its `sync`, which the first of them whose micro is −1 or num_micro − 1 is given. All other sums, JOIN,
-///                   MERGE and NORM take no time.
+///                   this pass takes the layer's entry time. All other GATHERs take no time. Of a layer's sums on the gradient link, the
+///                   first whose micro is −1 or num_micro − 1 takes the layer's whole `sync`. All other sums, JOIN, MERGE and
+///                   NORM take no time.
 /// program/README.md says how closely a Program simulated with these times agrees with the stage model (stage_instance).
 std::vector<int64_t> instruction_times(const Program&, const ModelSpec&, const Placement&, const PlacementCosts&);
 

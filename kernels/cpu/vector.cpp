@@ -96,6 +96,21 @@ void add_bias(std::span<const T> bias, std::span<T> y) {
 }
 
 template <class T>
+void add_scaled_columns(float factor, std::span<const T> x, int64_t width, std::span<T> y, int64_t stride,
+                        int64_t column) {
+  if (x.empty()) return;
+  check_rows("add_scaled_columns", x.size(), static_cast<size_t>(width));
+  const int64_t rows = size_of_span(x) / width;
+  TERN_CHECK(size_of_span(y) == rows * stride && column >= 0 && column + width <= stride,
+             "add_scaled_columns: columns {} to {} of {}, {} elements for {} rows", column, column + width, stride,
+             y.size(), rows);
+  const auto kernel = active<T>().add_scaled;
+  parallel_ranges(rows, row_grain(width), 1, [&](int64_t begin, int64_t end) {
+    kernel(end - begin, width, factor, x.data() + begin * width, y.data() + begin * stride + column, stride);
+  });
+}
+
+template <class T>
 void bias_backward(std::span<const T> dy, std::span<float> db) {
   check_rows("bias_backward", dy.size(), db.size());
   const int64_t width = size_of_span(db), rows = size_of_span(dy) / width;
@@ -156,12 +171,13 @@ bool all_finite(std::span<const float> x) {
   return finite.load();
 }
 
-#define TERN_INSTANTIATE(T)                                                                              \
-  template void add<T>(std::span<const T>, std::span<T>);                                                \
-  template void add_bias<T>(std::span<const T>, std::span<T>);                                           \
-  template void bias_backward<T>(std::span<const T>, std::span<float>);                                  \
-  template void gather_rows<T>(std::span<const T>, int64_t, std::span<const int32_t>, std::span<T>);     \
-  template void gather_rows_add<T>(std::span<const T>, int64_t, std::span<const int32_t>, std::span<T>); \
+#define TERN_INSTANTIATE(T)                                                                                \
+  template void add<T>(std::span<const T>, std::span<T>);                                                  \
+  template void add_bias<T>(std::span<const T>, std::span<T>);                                             \
+  template void add_scaled_columns<T>(float, std::span<const T>, int64_t, std::span<T>, int64_t, int64_t); \
+  template void bias_backward<T>(std::span<const T>, std::span<float>);                                    \
+  template void gather_rows<T>(std::span<const T>, int64_t, std::span<const int32_t>, std::span<T>);       \
+  template void gather_rows_add<T>(std::span<const T>, int64_t, std::span<const int32_t>, std::span<T>);   \
   template void scatter_rows_add<T>(std::span<const T>, int64_t, std::span<const int32_t>, std::span<float>);
 TERN_INSTANTIATE(float)
 TERN_INSTANTIATE(bf16)

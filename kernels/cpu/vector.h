@@ -19,6 +19,11 @@ void add_and_clear(std::span<float> x, std::span<float> y);
 /// Each row of y (rows, width) += bias (width).
 template <class T>
 void add_bias(std::span<const T> bias, std::span<T> y);
+/// Columns [column, column + width) of each row of y (rows, stride) += factor·x (rows, width). The product is rounded to f32 before it
+/// is added, under every instruction set.
+template <class T>
+void add_scaled_columns(float factor, std::span<const T> x, int64_t width, std::span<T> y, int64_t stride,
+                        int64_t column);
 /// db (width) += Σ_rows dy, rows ascending.
 template <class T>
 void bias_backward(std::span<const T> dy, std::span<float> db);

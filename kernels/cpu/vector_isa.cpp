@@ -16,6 +16,16 @@ void add_bias(int64_t rows, int64_t width, const T* bias, T* y) {
 }
 
 template <class T>
+void add_scaled(int64_t rows, int64_t width, float factor, const T* x, T* y, int64_t stride) {
+  const Vec scale = splat(factor);
+  for (int64_t row = 0; row < rows; ++row, x += width, y += stride)
+    for_each_lanes(width, [&](int64_t i, int64_t n) {
+      const Vec more = load_some(x + i, n) * scale;
+      store_some(y + i, load_some(y + i, n) + more, n);
+    });
+}
+
+template <class T>
 void add_to_floats(int64_t count, const T* x, float* y) {
   for_each_lanes(count, [&](int64_t i, int64_t n) { store_some(y + i, load_some(y + i, n) + load_some(x + i, n), n); });
 }
@@ -97,7 +107,8 @@ bool all_finite(int64_t count, const float* x) {
 }
 
 template <class T>
-constexpr VectorKernels<T> kKernels = {add<T>, add_bias<T>, bias_backward<T>, gather_rows_add<T>, scatter_rows_add<T>};
+constexpr VectorKernels<T> kKernels = {add<T>,           add_bias<T>,        add_scaled<T>,
+                                       bias_backward<T>, gather_rows_add<T>, scatter_rows_add<T>};
 
 }  // namespace
 

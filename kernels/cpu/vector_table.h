@@ -13,6 +13,7 @@ template <class T>
 struct VectorKernels {
   void (*add)(int64_t count, const T* x, T* y);
   void (*add_bias)(int64_t rows, int64_t width, const T* bias, T* y);
+  void (*add_scaled)(int64_t rows, int64_t width, float factor, const T* x, T* y, int64_t stride);  // stride: of y
   // sums over rows of `width`, for columns [begin, end) only; scatter_rows_add likewise
   void (*bias_backward)(int64_t rows, int64_t width, int64_t begin, int64_t end, const T* dy, float* db);
   void (*gather_rows_add)(int64_t rows, int64_t width, const T* table, const int32_t* ids, T* y);

@@ -13,6 +13,13 @@ void add_bias_ref(std::span<const double> bias, std::span<double> y) {
   for (size_t i = 0; i < y.size(); ++i) y[i] += bias[i % bias.size()];
 }
 
+void add_scaled_columns_ref(double factor, std::span<const double> x, int64_t width, std::span<double> y,
+                            int64_t stride, int64_t column) {
+  const auto w = static_cast<size_t>(width);
+  for (size_t i = 0; i < x.size(); ++i)
+    y[i / w * static_cast<size_t>(stride) + static_cast<size_t>(column) + i % w] += factor * x[i];
+}
+
 void bias_backward_ref(std::span<const double> dy, std::span<double> db) {
   for (size_t i = 0; i < dy.size(); ++i) db[i % db.size()] += dy[i];
 }
