@@ -221,22 +221,25 @@ std::string describe(const ProfileNoise& n) {
   if (!n.too_noisy()) return "";
   return fmt::format(
       "this machine was too noisy: {} of {} figures spread by more than 10 % over the rounds (most: {}, {:.0f} %); "
-      "what "
-      "is predicted from them may be as far off; profile again when it is quiet",
+      "what is predicted from them may be as far off; profile again when it is quiet",
       n.wide, n.figures, n.widest, 100 * n.spread);
 }
 
 static bool shares_cpus(const ProfiledMachine& m) { return m.ranks > 1 && m.cpus > 0 && m.ranks * m.threads > m.cpus; }
-static int ranks_at_once(const ProfiledMachine& m) { return std::max(1, m.cpus / m.threads); }
+// 1: one rank alone takes all CPUs.
+static double ranks_at_once(const ProfiledMachine& m) {
+  return std::max(1.0, static_cast<double>(m.cpus) / static_cast<double>(m.threads));
+}
 
 std::string shared_cpus(const ProfiledMachine& m) {
   if (!shares_cpus(m)) return "";
   return fmt::format(
       "{} ranks of {} share {}: the rates are those with all ranks at work. A rank that waits leaves its CPU to "
-      "others; "
-      "the time of a plan's Program counts that, the search does not and takes pipelines for slower than they are. To "
-      "plan for this machine, measure with at most {}",
-      m.ranks, counted(m.threads, "thread"), counted(m.cpus, "CPU"), counted(ranks_at_once(m), "rank"));
+      "others. "
+      "The time of a plan's Program counts that; the search does not, so pipelines look slower to it than they are. "
+      "To plan for this machine, measure with at most {}",
+      m.ranks, counted(m.threads, "thread"), counted(m.cpus, "CPU"),
+      counted(static_cast<int64_t>(ranks_at_once(m)), "rank"));
 }
 
 // Longer than a screen: the file from top to bottom.
@@ -304,7 +307,7 @@ std::string profile_toml(const ProfileTasks& tasks, const std::vector<BenchResul
         add_table(out, dtype, use, points, peak[dtype]);
 
   out += fmt::format("\n[node.this]\ndevice = \"cpu\"\ndevices = {}\n", m.ranks);
-  if (shares_cpus(m)) out += fmt::format("devices_at_once = {}  # CPUs over threads of a rank\n", ranks_at_once(m));
+  if (shares_cpus(m)) out += fmt::format("devices_at_once = {:.6g}  # CPUs over threads of a rank\n", ranks_at_once(m));
   out +=
       fmt::format("host_memory = \"{}B\"  # the device's own\nhost_reserved = \"{}B\"  # nothing beside the device's\n",
                   m.memory_bytes, m.memory_bytes);

@@ -301,7 +301,10 @@ TEST(ProfileRanks, TheLinkGivesBackTheCollectivesItWasMadeOf) {
   EXPECT_NEAR(static_cast<double>(c.nodes[0].link.latency_ps) * 1e-12, kLatency, 1e-3 * kLatency);
   EXPECT_FALSE(shares_cores(c.nodes[0]));
   m.cpus = kRanks / 2;
-  EXPECT_EQ(parse_cluster(profile_toml(f.tasks, f.results, m), "test").nodes[0].devices_at_once, kRanks / 2);
+  EXPECT_EQ(parse_cluster(profile_toml(f.tasks, f.results, m), "test").nodes[0].devices_at_once, kRanks / 2.0);
+  m.cpus = 3, m.threads = 2;
+  EXPECT_EQ(parse_cluster(profile_toml(f.tasks, f.results, m), "test").nodes[0].devices_at_once, 1.5);
+  m.cpus = kRanks, m.threads = 1;
   const Machine planned = machine_of(c, 0);
   const double all_reduce = static_cast<double>(all_reduce_ps(planned, {kRanks, 1}, 1 << 20)) * 1e-12;
   EXPECT_NEAR(all_reduce, 6 * kLatency + 1.5 * (1 << 20) / kBandwidth, 1e-2 * all_reduce);

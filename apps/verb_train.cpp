@@ -74,6 +74,8 @@ Json json_of(const TrainSettings& s, const TrainResult& r) {
   json["program"]["checksum"] = fmt::format("{:08x}", r.program_checksum);
   if (s.plan && s.plan->program) json["program"]["planned_checksum"] = fmt::format("{:08x}", s.plan->program->checksum);
   if (s.plan) json["program"]["planned_step_seconds"] = static_cast<double>(s.plan->step_ps) * 1e-12;
+  if (s.plan && s.plan->program)
+    json["program"]["planned_program_seconds"] = static_cast<double>(s.plan->program->step_ps) * 1e-12;
   if (r.end == TrainEnd::planned_only) return json;
   json["loss"] = r.loss ? Json(*r.loss) : Json();
   json["steps_without_loss"] = r.idle_steps;

@@ -231,7 +231,7 @@ NodeType read_node(const std::string& name, const TomlValue& value, const Cluste
   if (n.device == static_cast<int>(names.size()))
     f.fail("device", "'{}' is not defined{}", make_printable(device), did_you_mean(device, names));
   n.num_devices = f.integer("devices", 1, 4096);
-  if (f.has("devices_at_once")) n.devices_at_once = f.integer("devices_at_once", 1, n.num_devices);
+  if (f.has("devices_at_once")) n.devices_at_once = f.number("devices_at_once", 1, static_cast<double>(n.num_devices));
   n.host_bytes = f.bytes("host_memory");
   n.host_reserved_bytes = f.bytes("host_reserved");
   if (n.host_reserved_bytes > n.host_bytes) f.fail("host_reserved", "more than the host has");
@@ -319,7 +319,9 @@ int64_t Cluster::num_devices() const {
   return n;
 }
 
-bool shares_cores(const NodeType& node) { return node.devices_at_once > 0 && node.devices_at_once < node.num_devices; }
+bool shares_cores(const NodeType& node) {
+  return node.devices_at_once > 0 && node.devices_at_once < static_cast<double>(node.num_devices);
+}
 
 bool Cluster::has_nodes_of(int device) const {
   return std::any_of(groups.begin(), groups.end(),

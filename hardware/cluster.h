@@ -109,9 +109,9 @@ struct NodeType {
   std::string name;
   int device = 0;           // index in Cluster::devices
   int64_t num_devices = 1;  // in a node
-  /// How many of its devices can compute at the same time without slowing each other down; 0: all. Fewer than
+  /// How many of its devices can compute at the same time without slowing each other down (3 CPUs, 2 threads each: 1.5); 0: all. Fewer than
   /// num_devices: they share cores, and rates are those of a device while all compute.
-  int64_t devices_at_once = 0;
+  double devices_at_once = 0;
   int64_t host_bytes = 0, host_reserved_bytes = 0;
   int64_t pinned_bytes = 0;   // most that may be page-locked
   double host_bandwidth = 0;  // bytes/s of main memory

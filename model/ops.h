@@ -90,7 +90,7 @@ void add_pooled_gradient(const Tensor& y, int64_t pool, const Tensor& x);
 /// Columns [column, column + n) of every row of y become bias + f·(y - bias), with
 /// factors f (n) in f64 and bias (n), or empty for 0. Each number is rounded once.
 void scale_columns(const Tensor& factors, const Tensor& bias, const Tensor& y, int64_t column);
-/// Dropout of x (rows, n): each number becomes 0 with probability `share`, or is divided by 1 - share. Which ones
+/// Dropout of x (rows, n): each number becomes 0 with probability `share`, or is multiplied by 1/(1 - share). Which ones
 /// become 0 depends on key, step and the place (first_row + row)·n + column alone.
 void drop(double share, RngKey, int64_t step, int64_t first_row, const Tensor& x);
 void add_and_clear(const Tensor& x, const Tensor& y);  // y += x, x = 0; f32 or f64

@@ -39,7 +39,9 @@ void put_columns(const Tensor& x, const Tensor& y, int64_t column) {
 
 void add_columns(double factor, const Tensor& x, const Tensor& y, int64_t column) {
   if (x.count() == 0) return;
+  TERN_CHECK(y.rows() == x.rows(), "columns of {} rows, given {}", y.rows(), x.rows());
   const int64_t width = x.count() / x.rows(), stride = y.count() / y.rows();
+  TERN_CHECK(column >= 0 && column + width <= stride, "columns {} to {} of {}", column, column + width, stride);
   by_dtype(x.dtype(), [&]<class T>() {
     if constexpr (std::is_same_v<T, double>)
       add_scaled_columns_ref(factor, x.span<T>(), width, y.span<T>(), stride, column);

@@ -54,8 +54,8 @@ struct PlacementOptions {
   std::optional<UpdateConfig> update = {};  // the update rule's options; absent: their defaults
 };
 
-/// The placement of a plan. Every Placement comes from this function; a caller that has no plan makes one by
-/// plan_on_one_device. Each window counts as one full sequence, whatever the job's lengths. The last micro-batch has the
+/// The placement of a plan. Every Placement comes from this function; a caller that has no plan makes a plan
+/// by plan_on_one_device. Each window counts as one full sequence, whatever the job's lengths. The last micro-batch has the
 /// rest of the batch.
 /// If the schedule's order follows the stages' times, `order` is made from the plan's times.
 /// Errors  usage: the plan is for another model: its number of layers or of parameters differs.

@@ -1,6 +1,7 @@
 #include "program/shared_cores.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <queue>
 #include <utility>
@@ -25,7 +26,10 @@ struct SharedClock {
   using Running = std::pair<int64_t, int>;  // `done` at its end; its place
   std::priority_queue<Running, std::vector<Running>, std::greater<>> running{};
   int64_t done = 0;  // ps of work that an instruction has done which runs since the beginning
-  __int128 now = 0;  // ps / cores.devices, so that every moment is a whole number
+  // Whole numbers, so that every machine gives the same ones: a moment in ps / (devices · kParts), at_once in 1 / kParts.
+  static constexpr int64_t kParts = 1024;
+  __int128 now = 0;
+  const int64_t at_once = std::llround(cores.at_once * kParts);
 
   void prepare() {
     for (size_t k = 0; k < ps.size(); ++k) {
@@ -35,7 +39,7 @@ struct SharedClock {
       if (left[k] == 0) ready.push_back(static_cast<int>(k));
     }
   }
-  int64_t moment() const { return static_cast<int64_t>(now / cores.devices); }
+  int64_t moment() const { return static_cast<int64_t>(now / (cores.devices * kParts)); }
 
   void end(int k, Simulation& s) {
     const int send = d.send_of[k];  // a RECV starts and ends with its SEND
@@ -60,7 +64,7 @@ struct SharedClock {
     for (start_ready(s); !running.empty(); start_ready(s)) {
       const auto [end_at, k] = running.top();
       const int64_t at_work = std::ssize(running) * program.devices_per_rank;
-      now += static_cast<__int128>(end_at - done) * std::max(at_work, cores.at_once);
+      now += static_cast<__int128>(end_at - done) * std::max(at_work * kParts, at_once);
       done = end_at;
       running.pop();
       end(k, s);
@@ -72,8 +76,8 @@ struct SharedClock {
 }  // namespace
 
 Simulation simulate(const Program& program, std::span<const int64_t> picoseconds, const SharedCores& cores) {
-  TERN_CHECK(cores.at_once >= 1 && cores.at_once <= cores.devices, "simulate: {} of {} devices at once", cores.at_once,
-             cores.devices);
+  TERN_CHECK(cores.at_once >= 1 && cores.at_once <= static_cast<double>(cores.devices),
+             "simulate: {} of {} devices at once", cores.at_once, cores.devices);
   TERN_CHECK(picoseconds.size() == program.instructions.size(), "simulate: {} times for {} instructions",
              picoseconds.size(), program.instructions.size());
   Simulation s = simulate(program);

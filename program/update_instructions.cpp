@@ -15,8 +15,8 @@ bool sums_over_model(const Placement& at) { return row_of(at.update.rule).sums.o
 bool is_shared_out(const Placement& at, int l) { return at.layers[l].strategy.zero >= 1 && at.mesh.replicas() > 1; }
 
 // Costs: 2 flops and a word of the wide type per element. Messages, none in a run of one rank: 8 bytes that say whether a rank refuses
-// the gradients; in tensor groups 8 for each rank of the run; else 8 for each shared block's sum of squares, and for each of the rule's
-// sums over the model.
+// the gradients; in tensor groups 8 for each rank of the run; else, for each shared block, 8 for its sum of squares and 8 for each of
+// the rule's sums over the model.
 Instruction norm_instruction(const Placement& at, int64_t trained, int64_t shared_blocks) {
   const int values = 1 + (sums_over_model(at) ? num_sums(at.update) : 0);
   const int64_t wide = size_of(wide_type(at.query(0, 0).dtype));
@@ -33,8 +33,8 @@ Instruction norm_instruction(const Placement& at, int64_t trained, int64_t share
                                        (at.mesh.tensor > 1 ? value_bytes(ranks, 1) : 0)};
 }
 
-// Costs: update_cost, from ZeRO 1 on divided by the replicas. Messages of a unit that is shared out: 8 bytes for each block and each of
-// the rule's sums over a parameter.
+// Costs: update_cost, from ZeRO 1 on divided by the replicas. Messages of a unit that is shared out: for each block 8 bytes for each of
+// the rule's sums over a parameter. States on the disk: the bytes read and written.
 Instruction update_instruction(const ModelSpec& spec, const Placement& at, const UnitCost& cost, const UpdatedUnit& u) {
   const Unit& unit = spec.units[u.unit];
   const CostQuery query = at.query(u.unit, 0);

@@ -16,7 +16,7 @@ class Options;
 struct TrainSettings;
 
 /// Why `tern train` cannot run this plan, in words that follow "the plan": "is in f16; tern train knows …". Empty: it can. It runs no plan with: expert
-/// parallelism together with tensor parallelism; experts whose matrices are split; replicas under ZeRO 3 if the schedule splits the backward; activations off the
+/// parallelism together with tensor parallelism; experts whose matrices are split; replicas of stages under ZeRO 3 if the schedule splits the backward; activations off the
 /// device; states off the device (but a plan for one device may have all of them on the disk); padded windows; gradients of another type than tern train's
 /// (wide_type); a dtype other than f32, bf16 and f64; a batch that is not micro_batch · num_micro · data.
 std::string why_not_trained(const Plan&);

@@ -12,7 +12,7 @@ namespace tern {
 /// Checks that the ranks can sum the step's micro-batches in the order asked for. Errors: usage, saying what does not
 /// divide what, and which sizes would do (train/nearest_order.h).
 void check_ranks(const TrainSettings&);
-/// Whether check_ranks finds that the ranks can sum them; for trying other sizes. It ignores that stages and ZeRO 2, 3 fix the order.
+/// Whether the ranks can sum the micro-batches in the order asked for; for trying other sizes. It ignores that stages and ZeRO 2, 3 fix the order.
 bool sums_in_order(const TrainSettings&);
 /// The ZeRO stage of each unit: that of its layer in the plan, or the settings'.
 std::vector<int> zero_of_units(const ModelSpec&, const TrainSettings&);

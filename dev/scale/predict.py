@@ -32,6 +32,7 @@ def cluster_of(toml, ranks, latency_us, rate):
     if ranks % each:
         sys.exit(f"predict.py: {ranks} ranks are no whole nodes of {each}")
     nodes = ranks // each
+    toml = re.sub(r"^devices_at_once = .*\n", "", toml, flags=re.M)  # the nodes to come have a core for each rank
     toml, changed = re.subn(r'(\[\[nodes\]\]\nnode = "this"\n)count = \d+', rf"\g<1>count = {nodes}", toml)
     if changed != 1:
         sys.exit("predict.py: the profile has no single [[nodes]] of its own node")

@@ -88,43 +88,46 @@ void element_wise_matches(int64_t count) {
 
 // To the bit the loop that rounds the product, then the sum; what lies beside the columns stays.
 template <class T>
-void scaled_columns_match(int64_t width, int64_t column, int64_t stride) {
+void scaled_columns_match(int64_t rows, int64_t width, int64_t column, int64_t stride) {
   SCOPED_TRACE(width);
-  constexpr int64_t kRows = 5;
   constexpr float kFactor = 0.7f;
-  const auto x = random_values<T>("x", kRows * width), y = random_values<T>("y", kRows * stride);
-  auto want = doubles(y);
-  add_scaled_columns_ref(kFactor, doubles(x), width, want, stride, column);
+  const auto x = random_values<T>("x", rows * width), y = random_values<T>("y", rows * stride);
+  const auto wide_x = doubles(x), wide_y = doubles(y);
+  auto want = wide_y;
+  add_scaled_columns_ref(kFactor, wide_x, width, want, stride, column);
   Guarded<T> got(y);
   add_scaled_columns<T>(kFactor, x, width, got.span(), stride, column);
   EXPECT_TRUE(is_close(got, want, kOneRounding<T>));
-  for (int64_t row = 0; row < kRows; ++row)
+  for (int64_t row = 0; row < rows; ++row)
     for (int64_t c = 0; c < stride; ++c) {
       const auto at = static_cast<size_t>(row * stride + c);
       if (c < column || c >= column + width) {
-        EXPECT_EQ(std::memcmp(&got.values()[at], &y[at], sizeof(T)), 0);
+        ASSERT_EQ(std::memcmp(&got.values()[at], &y[at], sizeof(T)), 0);
         continue;
       }
-      const volatile float more =
-          kFactor * static_cast<float>(doubles(x)[static_cast<size_t>(row * width + c - column)]);
-      const auto sum = static_cast<float>(doubles(y)[at]) + more;
+      const volatile float more = kFactor * static_cast<float>(wide_x[static_cast<size_t>(row * width + c - column)]);
+      const auto sum = static_cast<float>(wide_y[at]) + more;
       if constexpr (std::is_same_v<T, bf16>)
-        EXPECT_EQ(got.values()[at].bits, to_bf16(sum).bits);
+        ASSERT_EQ(got.values()[at].bits, to_bf16(sum).bits);
       else
-        EXPECT_EQ(got.values()[at], sum);
+        ASSERT_EQ(got.values()[at], sum);
     }
 }
 
 TEST(Vector, ScaledColumnsAreAddedToTheBitOfTheLoop) {
   for_each_isa([] {
     for (const int64_t width : kCounts) {
-      scaled_columns_match<float>(width, 3, width + 5);
-      scaled_columns_match<bf16>(width, 0, width);
-      scaled_columns_match<bf16>(width, 3, width + 5);
+      scaled_columns_match<float>(5, width, 3, width + 5);
+      scaled_columns_match<bf16>(5, width, 0, width);
+      scaled_columns_match<bf16>(5, width, 3, width + 5);
     }
   });
+  with_threads(3, [] { scaled_columns_match<bf16>(131, 1000, 3, 1005); });
   std::vector<float> x(6), y(8);
   EXPECT_THROW(add_scaled_columns<float>(1, x, 3, y, 4, 2), Bug);
+  EXPECT_THROW(add_scaled_columns<float>(1, x, 2, y, 4, 1), Bug);  // three rows, two rows
+  add_scaled_columns<float>(1, {}, 3, y, 4, 1);
+  EXPECT_EQ(y, std::vector<float>(8));
 }
 
 template <class T>

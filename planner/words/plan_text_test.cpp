@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "hardware/machines.h"
+
 namespace tern {
 namespace {
 
@@ -17,6 +19,18 @@ TEST(PlanText, AnErrorBarSaysHowManyRunsItRestsOn) {
             "2.000 s to 3.000 s, where all 19 runs of X that were left out lay; half within 2.60 %");
   e.rows = 1;
   EXPECT_EQ(error_bar_words(e), "2.000 s to 3.000 s, where the only run of X that was left out lay");
+}
+
+TEST(PlanText, SharedCoresHaveATimeOfTheirOwn) {
+  PlanAnswer a{.found = true};
+  a.plan.step_ps = 3'000'000'000'000, a.plan.ranks.resize(1);
+  a.plan.program = PlannedProgram{.instructions = 12, .step_ps = 2'000'000'000'000};
+  Cluster c = find_cluster("a100-80g");
+  const std::string words =
+      "2.000 s if a device that waits leaves its core to the others (1.5 of 8 can compute at once)";
+  EXPECT_EQ(plan_text(a, c, {.details = false}).find(words), std::string::npos);
+  c.nodes[static_cast<size_t>(c.groups[0].node)].devices_at_once = 1.5;
+  EXPECT_NE(plan_text(a, c, {.details = false}).find(words), std::string::npos) << plan_text(a, c, {.details = false});
 }
 
 }  // namespace
