@@ -9,6 +9,7 @@
 #include "adapt/accuracy.h"
 #include "adapt/gain_lora.h"
 #include "adapt/stream_methods.h"
+#include "adapt/stream_page.h"
 #include "adapt/task_model.h"
 #include "base/clock.h"
 #include "base/crc32c.h"
@@ -90,16 +91,25 @@ class Stream {
     if (s_.references && !learn_alone()) return false;
     const bool together = s_.method == StreamMethod::multitask;
     if ((s_.references || together) && !learn_together()) return false;
-    if (together) return true;
+    if (together) return write_page(), true;
     for (size_t t = 0; t < s_.tasks.size(); ++t) {
       if (!is_there(places_.in(t, "scores.json")) && !learn(t)) return false;
       take_scores(t);
       clear_behind(s_, t, io_);
+      if (t + 1 == s_.tasks.size() || !is_there(places_.in(t + 1, "scores.json"))) write_page();
       if (hooks_.done) hooks_.done(t, result_.scores);
     }
     return true;
   }
 
+  // A disk that refuses the page does not stop the stream, as in train/run_page_file.h.
+  void write_page() const {
+    try {
+      write_file_atomically(io_, places_.of_stream("page.html"), stream_page(s_, result_));
+    } catch (const Error& e) {
+      if (hooks_.note) hooks_.note(fmt::format("{}; the stream goes on without its page", e.what()));
+    }
+  }
   bool is_there(const std::string& path) const { return io_.stat(path).has_value(); }
   Json read_json(const std::string& path) const { return parse_json(io_.read(path), path); }
   void write_json(const std::string& path, const Json& json) const {

@@ -3,6 +3,7 @@
 //
 //   OUT/stream.json            the settings; a stream with other settings is refused
 //   OUT/before.json            scores of the model before the first task
+//   OUT/page.html              the scores as lines and tables (adapt/stream_page.h), written anew after each task
 //   OUT/01-NAME/run/           the task's run (train/run_dir.h), with the adapter
 //   OUT/01-NAME/begin/         InfLoRA, GainLoRA: the directions that A is given, a PEFT directory
 //   OUT/01-NAME/gated/         GainLoRA: all branches up to this task with their gates (adapt/gain_lora.h); removed when the next task is
@@ -61,6 +62,7 @@ struct StreamHooks {
   std::function<void(const std::string& what)> begun;          // when work begins that takes time
   std::function<TrainHooks(const TrainSettings&)> train;       // gives the hooks of a task's run
   std::function<void(size_t task, const StreamScores&)> done;  // when the model was scored after a task
+  std::function<void(const std::string&)> note;                // with a sentence that a person should read
 };
 
 /// What a finished task took.

@@ -129,13 +129,37 @@ TEST_F(Streams, BrokenOffAtAnyStepOrBorderTheyGoOnToTheSameBits) {
     EXPECT_GE(broken_off, 3) << name;
     EXPECT_EQ(run_stream(s).end, TrainEnd::finished);
     for (const char* file : {"01-t0/scores.json", "02-t1/scores.json", "01-t0/run/adapter/adapter_model.safetensors",
-                             "02-t1/run/adapter/adapter_model.safetensors"})
+                             "02-t1/run/adapter/adapter_model.safetensors", "page.html"})
       EXPECT_EQ(read(name + "-parts/" + file), read(name + "-whole/" + file)) << name << " " << file;
     if (method == StreamMethod::gainlora) {
       for (const char* file : {"02-t1/gated/gates.safetensors", "02-t1/memory.safetensors"})
         EXPECT_EQ(read(name + "-parts/" + file), read(name + "-whole/" + file)) << file;
     }
   }
+}
+
+// Where a stream is broken off after a task its page shows that far, and is read again; without the page it goes on.
+TEST_F(Streams, ThePageIsWrittenAfterEachTaskAndMayFail) {
+  const StreamSettings s = stream("page", StreamMethod::seqlora);
+  StreamHooks hooks;
+  std::vector<std::string> pages, notes;
+  hooks.done = [&](size_t, const StreamScores&) {
+    pages.push_back(read("page/page.html"));
+    remove_all(real_io(), root_ + "/page/page.html");
+    make_dirs(real_io(), root_ + "/page/page.html/a folder in its place");
+  };
+  hooks.note = [&](const std::string& text) { notes.push_back(text); };
+  EXPECT_ANY_THROW(run_stream(s, hooks)) << "the second page cannot be read";
+  ASSERT_EQ(pages.size(), 1u);
+  EXPECT_NE(pages[0].find("1 of 2 tasks"), std::string::npos);
+  EXPECT_NE(pages[0].find("http-equiv"), std::string::npos);
+  ASSERT_EQ(notes.size(), 1u);
+  EXPECT_NE(notes[0].find("goes on without its page"), std::string::npos);
+  remove_all(real_io(), root_ + "/page/page.html");
+  EXPECT_EQ(run_stream(s).end, TrainEnd::finished);
+  const std::string whole = read("page/page.html");
+  EXPECT_EQ(whole.find("http-equiv"), std::string::npos);
+  EXPECT_NE(whole.find("All tasks are learned"), std::string::npos);
 }
 
 TEST_F(Streams, PenaltiesAndReplayChangeTheSecondTaskAlone) {
@@ -163,6 +187,7 @@ TEST_F(Streams, ReferencesStandBesideTheMatrix) {
   EXPECT_LT(r.scores.alone[1], r.scores.before[1]);
   StreamSettings together = stream("together", StreamMethod::multitask);
   EXPECT_EQ(run_stream(together).scores.together, r.scores.together);
+  EXPECT_EQ(read("together/page.html").find("<svg"), std::string::npos) << "no tasks after one another";
 }
 
 TEST_F(Streams, RefuseByName) {

@@ -91,6 +91,7 @@ struct StreamTalk {
       progress.reset();
       log_info("{} …", what);
     };
+    h.note = [](const std::string& text) { log_info("{}", text); };
     h.train = [this](const TrainSettings&) {
       TrainHooks train;
       train.begun = [this](int64_t first, int64_t total) {
@@ -169,6 +170,7 @@ int run_adapt_stream(const Options& options) {
     throw Error(ErrorKind::interrupted, "stopped after {} of {} tasks with everything saved; the same command goes on",
                 r.scores.rows.size(), s.tasks.size());
   write_file_atomically(real_io(), join_path(s.train.output, "result.json"), dump_json(json, 1) + "\n");
+  log_info("page {}", join_path(s.train.output, "page.html"));
   if (options.flag("json"))
     print_json(json);
   else

@@ -50,7 +50,12 @@ Ticks axis_ticks(const LinePlot& plot, bool horizontal) {
     }
   if (low > high) low = high = 1;  // nothing to show: an empty plane, and the note below says how many were left out
   if (scale == Scale::log) return log_ticks(low, high);
-  return linear_ticks(low, high, horizontal ? 7 : 5);
+  int target = horizontal ? 7 : 5;
+  if ((horizontal ? plot.x : plot.y).whole) {  // no more ticks than whole numbers
+    low = std::floor(low), high = std::max(std::ceil(high), low + 1);
+    target = static_cast<int>(std::min<double>(target, high - low));
+  }
+  return linear_ticks(low, high, target);
 }
 
 std::string axes(const LinePlot& plot, const Plane& plane) {

@@ -15,6 +15,7 @@ enum class Scale { linear, log };
 struct Axis {
   std::string label = {};
   Scale scale = Scale::linear;
+  bool whole = false;  // linear: ticks at whole numbers only, for values that count something
 };
 
 /// A curve.

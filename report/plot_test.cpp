@@ -62,6 +62,18 @@ TEST(LinePlotSvg, PlacesPowersEvenlyOnALogScale) {
   EXPECT_TRUE(has(svg(plot), "points=\"64.0,56.0 384.0,188.0 704.0,320.0\"")) << svg(plot);
 }
 
+TEST(LinePlotSvg, CountsInWholeNumbers) {
+  for (const double last : {1.0, 3.0, 9.0}) {
+    LinePlot plot = falling();
+    plot.series[0].x = {0, 1, last};
+    plot.series[0].y = {40, 20, 10};  // none of its ticks is a number of the other axis
+    plot.y.scale = Scale::log, plot.x.whole = true;
+    const std::string out = svg(plot);
+    EXPECT_FALSE(has(out, ">0.5<") || has(out, ">0.0<")) << out;
+    EXPECT_TRUE(has(out, ">0<") && has(out, last < 9 ? ">1<" : ">8<")) << out;
+  }
+}
+
 TEST(LinePlotSvg, BreaksTheLineAndCountsWhatItCannotShow) {
   LinePlot plot = falling();
   plot.series[0] = {.name = "A", .x = {0, 1, 2, 3, 4, 5}, .y = {4, 3, NAN, 2, INFINITY, 1}};

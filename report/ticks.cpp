@@ -50,7 +50,7 @@ void check_range(double low, double high) {
 
 Ticks linear_ticks(double low, double high, int target) {
   check_range(low, high);
-  TERN_CHECK(target >= 2, "ticks: {} ticks", target);
+  TERN_CHECK(target >= 1, "ticks: {} ticks", target);
   // A range too narrow for doubles to tell its ticks apart counts as empty.
   if (high - low <= 1e-12 * std::max(std::abs(low), std::abs(high))) {
     const double margin = low == 0 ? 1 : std::abs(low) * 0.5;

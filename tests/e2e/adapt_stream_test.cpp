@@ -44,6 +44,7 @@ TEST_F(AdaptStreamSlow, KilledAtAnyTimeItEndsWithTheSameBits) {
     const Json result = parse_json(o.text, "out");
     EXPECT_EQ(result["matrix"].size(), 2u);
     EXPECT_LT(result["matrix"][0][0].get<double>(), result["before"][0].get<double>());
+    EXPECT_NE(file("errors").find("page " + whole + "/page.html"), std::string::npos) << file("errors");
     EXPECT_TRUE(result.contains("FT") && result.contains("BWT") && result.contains("FWT"));
     int kills = 0;
     for (;; ++kills) {  // each part is longer by an eighth of the whole, so that the longest stage ends in one
@@ -55,8 +56,8 @@ TEST_F(AdaptStreamSlow, KilledAtAnyTimeItEndsWithTheSameBits) {
       EXPECT_EQ(again.code, 137) << file("errors");
     }
     EXPECT_GE(kills, 3) << "killed too seldom to show anything";
-    for (const char* same :
-         {"/01-log/scores.json", "/02-sums/scores.json", "/02-sums/run/adapter/adapter_model.safetensors"})
+    for (const char* same : {"/01-log/scores.json", "/02-sums/scores.json",
+                             "/02-sums/run/adapter/adapter_model.safetensors", "/page.html"})
       EXPECT_EQ(file(parts + same), file(whole + same)) << method << same;
   }
 }
