@@ -1,10 +1,11 @@
 #pragma once
-// The function of the verb `tern adapt combine`; those of other verbs are in apps/verbs.h.
+// The functions of the verbs `tern adapt combine` and `tern adapt extract`; those of other verbs are in apps/verbs.h.
 
 namespace tern {
 
 class Options;
 
 int run_adapt_combine(const Options&);
+int run_adapt_extract(const Options&);
 
 }  // namespace tern

@@ -1,5 +1,5 @@
 #pragma once
-// A function for each verb that computes (adapt combine: verb_adapt_combine.h), and for adapt --stream and generate --prompts.
+// A function for each verb that computes (adapt combine and adapt extract: verb_adapt_combine.h), and for adapt --stream and generate --prompts.
 // It returns the exit code; main.cpp catches what it throws.
 
 namespace tern {

@@ -1,5 +1,4 @@
 // What --method, --rank and their kin say of an adapter.
-#include <algorithm>
 #include <string>
 
 #include "base/error.h"
@@ -7,37 +6,15 @@
 #include "model/adapter_files.h"
 #include "model/initial_weights.h"
 #include "model/taken_factors.h"
+#include "train/adapter_targets.h"
 #include "train/settings_impl.h"
 
 namespace tern {
 namespace {
 
-// Names with commas between them, or given one by one.
-std::vector<std::string> names_from(const Options& o, const char* option) {
-  std::vector<std::string> names;
-  for (const std::string& given : o.list(option))
-    for (size_t at = 0; at <= given.size();) {
-      const size_t end = std::min(given.find(',', at), given.size());
-      if (end > at) names.push_back(given.substr(at, end - at));
-      at = end + 1;
-    }
-  return names;
-}
-
-// --target, "all-linear", or not given: every matrix of the layers.
-PeftTargets targets_from(const Options& o) {
-  PeftTargets targets;
-  targets.names = names_from(o, "target");
-  targets.all_linear = targets.names.empty() || std::ranges::count(targets.names, "all-linear") > 0;
-  if (targets.all_linear && targets.names.size() > 1)
-    throw Error(ErrorKind::usage, "--target: all-linear has every matrix of the layers; leave the other names out");
-  if (targets.all_linear) targets.names.clear();
-  return targets;
-}
-
 // --save-modules: what is trained as a whole beside the adapters.
 void take_saved_modules(const Options& o, AdapterSettings& a) {
-  a.config.saved = names_from(o, "save-modules");
+  a.config.saved = listed_names(o, "save-modules");
   if (a.config.saved.empty()) return;
   const auto refuse = [](std::string_view with, std::string_view why) {
     throw Error(ErrorKind::usage, "--save-modules: with {} {}; leave one of the two out", with, why);

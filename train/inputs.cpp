@@ -25,6 +25,7 @@
 #include "model/taken_factors.h"
 #include "model/visit_weights.h"
 #include "spec/presets.h"
+#include "train/adapter_targets.h"
 
 namespace tern {
 namespace {
@@ -114,15 +115,10 @@ uint32_t weights_crc(const std::string& path) {
   return crc;
 }
 
-// Each name of --target by itself, so that none is passed over.
 ModelSpec adapted(ModelSpec spec, const AdapterSettings& adapter) {
   const PeftConfig& config = adapter.config;
+  require_targets(spec, config);
   try {
-    for (const std::string& name : config.targets.names) {
-      PeftConfig one = config;
-      one.targets.names = {name}, one.saved.clear();
-      with_adapters(spec, one, "--target " + name);
-    }
     if (config.saved.empty() || !adapter.begin.empty()) return with_adapters(std::move(spec), config, "--target");
     spec = with_adapters(std::move(spec), config, "--save-modules", AdapterParts::all);
     return with_saved_modules(std::move(spec), config, "--save-modules");

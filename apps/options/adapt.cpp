@@ -1,4 +1,4 @@
-// What an adapter is and learns (adapt), and how several become one (adapt combine).
+// What an adapter is and learns (adapt), how several become one (adapt combine), and one from two models (adapt extract).
 #include "apps/options/rows.h"
 
 #include "adapt/combine.h"
@@ -28,7 +28,7 @@ OptionRows adapt_rows() {
       {.name = "adapter-dropout", .verbs = "adapt", .type = real, .fallback = "0", .unit = "SHARE", .help = "share of the inputs of A that a step leaves out, drawn by counted numbers: the same after a resume and with --recompute", .min = 0, .max = 1},
       {.name = "dpo-beta", .verbs = "adapt", .type = real, .fallback = "0.1", .unit = "BETA", .help = "of --method dpo: how fast a pair's loss falls with the gain of the chosen answer over the rejected one, both in log-probability beyond the model's without its adapter", .min = 0, .max = 1e6},
       {.name = "lora-plus-ratio", .verbs = "adapt", .type = real, .fallback = "1", .unit = "RATIO", .help = "B learns at RATIO times the rate of A (LoRA+, whose authors suggest 16)", .min = 0, .max = 1e6},
-      {.name = "target", .verbs = "adapt", .type = list, .unit = "MODULES", .help = "names of matrices as the model's files have them, such as q_proj,v_proj; not given: all of the layers"},
+      {.name = "target", .verbs = "adapt adapt-extract", .type = list, .unit = "MODULES", .help = "names of matrices as the model's files have them, such as q_proj,v_proj; not given: all of the layers"},
       {.name = "save-modules", .verbs = "adapt", .type = list, .unit = "MODULES", .help = "modules trained as a whole beside the adapters and kept in their directory (PEFT's modules_to_save): tables of tokens or positions, and the last norm with the head, such as embed_tokens,lm_head,model.norm"},
       {.name = "begin", .verbs = "adapt", .type = path, .unit = "DIR", .help = "a PEFT directory whose adapter is trained on, with its rank, alpha and targets"},
       {.name = "init", .verbs = "adapt", .type = choice, .fallback = "true", .help = "how A begins (B begins with zeros): true: uniform within 1/√in; gaussian: normal, 1/rank; and how both begin: orthogonal: in directions of which A has one half and B the other; pissa: as the leading singular directions of the weight, which then stays without them; olora: as the first columns and rows of its orthogonal factors", .choices = {"true", "gaussian", "orthogonal", "pissa", "olora"}},
@@ -38,13 +38,14 @@ OptionRows adapt_rows() {
 OptionRows adapt_combine_rows() {
   using enum OptionType;
   return {
-      {.name = "output", .verbs = "adapt-combine", .type = path, .unit = "DIR", .help = "the PEFT directory to write; must not be there yet"},
+      {.name = "output", .verbs = "adapt-combine adapt-extract", .type = path, .unit = "DIR", .help = "the PEFT directory to write; must not be there yet"},
       {.name = "adapter", .verbs = "adapt-combine", .type = list, .unit = "DIR", .help = "a PEFT directory (LoRA), such as run/adapter; given once for each"},
       {.name = "shares", .verbs = "adapt-combine", .type = list, .unit = "NUMBERS", .help = "how much each adapter counts, such as 1,0.5; may be negative; not given: 1 each"},
       {.name = "method", .verbs = "adapt-combine", .type = choice, .fallback = "cat", .help = "cat: the sum, by factors beside each other; svd: the sum, cut to --rank; linear: A and B summed each by itself; ties: numbers that agree in sign; magnitude_prune, dare_linear: the largest numbers, or random ones; NAME_svd: of the products B·A, not of A and B; opcm: one after the other, each without what lies in the directions of those before", .choices = combination_names()},
       {.name = "density", .verbs = "adapt-combine", .type = real, .unit = "SHARE", .help = "of methods that leave numbers out: share of each adapter's that stay", .min = 0, .max = 1, .above_min = true},
       {.name = "majority-sign", .verbs = "adapt-combine", .type = choice, .fallback = "total", .help = "of ties: the sign of the sum, or the more frequent one", .choices = {"total", "frequency"}},
       {.name = "rank", .verbs = "adapt-combine", .type = integer, .unit = "R", .help = "of methods by singular values: rank of the result; not given: the largest among the adapters", .min = 1, .max = 65536},
+      {.name = "rank", .verbs = "adapt-extract", .type = integer, .fallback = "16", .unit = "R", .help = "how many singular values of each matrix's difference are kept", .min = 1, .max = 65536},
       {.name = "seed", .verbs = "adapt-combine", .type = integer, .fallback = "1", .unit = "N", .help = "of the numbers that dare leaves out", .min = 0},
   };
 }

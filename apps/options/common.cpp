@@ -8,7 +8,7 @@ namespace tern {
 OptionRows machine_rows() {
   using enum OptionType;
   return {
-      {.name = "threads", .verbs = "train adapt generate chat eval embed serve export quantize plan demo bench profile adapt-merge adapt-combine", .type = integer, .unit = "N", .help = "compute threads; not given: the cores this process may use", .min = 1, .max = 4096},
+      {.name = "threads", .verbs = "train adapt generate chat eval embed serve export quantize plan demo bench profile adapt-merge adapt-combine adapt-extract", .type = integer, .unit = "N", .help = "compute threads; not given: the cores this process may use", .min = 1, .max = 4096},
       {.name = "memory", .verbs = "train adapt tokenize generate chat eval embed serve export quantize bench profile adapt-merge", .type = bytes, .unit = "SIZE", .help = "most memory to use, such as 4GiB; not given: what the machine has free", .min = 1},
   };
 }
@@ -25,7 +25,7 @@ OptionRows demo_rows() {
 OptionRows json_rows() {
   using enum OptionType;
   return {
-      {.name = "json", .verbs = "train adapt generate chat eval embed serve tokenize inspect export quantize plan plan-calibrate plan-table compare doctor demo bench bench-serve profile adapt-merge adapt-combine new version", .type = flag, .help = "machine-readable output on standard output"},
+      {.name = "json", .verbs = "train adapt generate chat eval embed serve tokenize inspect export quantize plan plan-calibrate plan-table compare doctor demo bench bench-serve profile adapt-merge adapt-combine adapt-extract new version", .type = flag, .help = "machine-readable output on standard output"},
   };
 }
 // clang-format on

@@ -25,7 +25,7 @@ OptionRows outer_rows();            // train: ranks that average their weights r
 OptionRows async_rows();            // train: a server and its workers
 OptionRows launch_rows();           // launch, and what train has in common with it
 OptionRows adapt_rows();            // adapt
-OptionRows adapt_combine_rows();    // adapt combine
+OptionRows adapt_combine_rows();    // adapt combine, adapt extract
 OptionRows new_model_rows();        // new
 OptionRows model_file_rows();       // export, adapt merge
 OptionRows inspect_rows();          // inspect

@@ -52,6 +52,18 @@ std::vector<VerbSpec> verb_rows() {
        .details =
            "The methods are PEFT's (add_weighted_adapter) and OPCM. The model itself is not read. docs/adapting.md "
            "says what each computes."},
+      {.name = "adapt extract",
+       .summary = "An adapter from two models: what TUNED has beyond BASE, cut to a low rank by singular values",
+       .positionals = {{"BASE", "the model that the adapter will stand beside: a model directory or a GGUF file"},
+                       {"TUNED", "a model of the same family and sizes, such as BASE after training"}},
+       .examples = {{"tern adapt extract BASE TUNED --output difference", "rank 16 of every matrix of the layers"},
+                    {"tern adapt extract BASE TUNED --rank 64 --target q_proj,v_proj --output difference",
+                     "more of fewer matrices"},
+                    {"tern generate BASE --adapter difference --prompt 'Once'", "the base with it"}},
+       .details =
+           "Both models are read matrix by matrix, whatever form they have; their size need not fit in memory. How "
+           "much of the difference the rank keeps is printed. Tables of tokens, norms and biases have no adapter: "
+           "those that differ are named."},
       {.name = "new",
        .summary = "Write the configuration of a new model, of the sizes given, for tern train --from-scratch",
        .examples = {{"tern new --layers 6 --width 256 --heads 4 --tokenizer tok --output small", "a Llama of 6 layers"},

@@ -86,6 +86,7 @@ def verbs_of(root):
         Verb("adapt merge", ["adapt", "merge", m1, r + "/adm1/adapter"], ["adapt", "merge", m2, r + "/adm2/adapter"], "merged", NEW),
         Verb("adapt combine", ["adapt", "combine", "--adapter", r + "/adm1/adapter", "--adapter", r + "/adm2/adapter", "--shares", "1,0.5"],
              ["adapt", "combine", "--adapter", r + "/adm1/adapter", "--adapter", r + "/adm2/adapter", "--shares", "0.2,0.5"], "both", NEW),
+        Verb("adapt extract", ["adapt", "extract", m1, m2, "--rank", "2"], ["adapt", "extract", m1, m2, "--rank", "3"], "difference", NEW),
         Verb("new", ["new", "--layers", "2", "--width", "32", "--heads", "2", "--tokenizer", tok],
              ["new", "--layers", "3", "--width", "32", "--heads", "2", "--tokenizer", tok], "fresh", NEW),
         Verb("tokenize pack", ["tokenize", tok, "--pack", "--input", a], ["tokenize", tok, "--pack", "--input", b], "packed", FILE),
