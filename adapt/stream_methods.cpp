@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <memory>
@@ -11,7 +12,9 @@
 #include "adapt/replay_text.h"
 #include "adapt/task_model.h"
 #include "base/error.h"
+#include "base/process_memory.h"
 #include "base/publish.h"
+#include "base/system.h"
 #include "model/adapter_files.h"
 #include "model/visit_weights.h"
 
@@ -84,6 +87,12 @@ void write_memory(const StreamSettings& s, size_t t, const std::string& to, Io& 
   write_matrices(matrices, to, io);
 }
 
+// What a document may take while it becomes tokens: what the run may take, or what is free. No model is there yet.
+int64_t room_for_text(const TrainSettings& s) {
+  if (!s.memory_bytes) return read_memory_facts().available_bytes;
+  return std::max<int64_t>(*s.memory_bytes - read_process_memory().resident_bytes, 0);
+}
+
 bool has_memory(StreamMethod m) { return folds(m) || m == StreamMethod::ewc; }
 
 // replay's share of task t, its end by the kind of the data.
@@ -140,7 +149,8 @@ void join_data(const StreamSettings& s, const std::vector<std::string>& data, co
                 "{}: has no tokenizer, with which the data of several tasks are put together; give "
                 "--tokenizer DIR",
                 s.train.model);
-  pack(std::vector<std::filesystem::path>(data.begin(), data.end()), *in.tokenizer, to, {}, io);
+  pack(std::vector<std::filesystem::path>(data.begin(), data.end()), *in.tokenizer, to,
+       {.invalid_utf8 = s.train.invalid_utf8, .memory_bytes = room_for_text(s.train)}, io);
 }
 
 void before_task(const StreamSettings& s, size_t t, Io& io) {

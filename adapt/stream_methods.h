@@ -20,7 +20,7 @@ TrainSettings task_settings(const StreamSettings&, size_t t);
 TrainSettings learned_settings(const StreamSettings&, size_t t);
 /// Sets total_steps; a warm-up that is longer becomes a tenth of it.
 void take_steps(TrainSettings&, int64_t steps);
-/// Writes the texts `data` as one token file, `to`. Errors: those of pack.
+/// Writes the texts `data` as one token file, `to`, read by the settings' invalid_utf8 within their memory_bytes. Errors: those of pack.
 void join_data(const StreamSettings&, const std::vector<std::string>& data, const std::string& to, Io&);
 
 /// The memories of inputs that the tasks before t left; none for the first task.

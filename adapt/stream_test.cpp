@@ -190,6 +190,26 @@ TEST_F(Streams, ReferencesStandBesideTheMatrix) {
   EXPECT_EQ(read("together/page.html").find("<svg"), std::string::npos) << "no tasks after one another";
 }
 
+TEST_F(Streams, JoinedTextsAreReadByTheSettings) {
+  StreamSettings s = stream("joined", StreamMethod::replay);
+  const std::string broken = root_ + "/broken.txt", solid = root_ + "/solid.txt", to = root_ + "/joined.safetensors";
+  write_file_atomically(real_io(), broken, "a\xFF tern\n");
+  write_file_atomically(real_io(), solid, std::string(size_t{2} << 20, 'x'));  // nowhere to cut it
+  const auto message = [&](const std::string& path) -> std::string {
+    try {
+      join_data(s, {s.tasks[0].data, path}, to, real_io());
+    } catch (const Error& e) { return e.what(); }
+    return "";
+  };
+  EXPECT_NE(message(broken).find("broken.txt"), std::string::npos) << message(broken);
+  EXPECT_FALSE(is_there("joined.safetensors"));
+  s.train.invalid_utf8 = InvalidUtf8::replace;
+  EXPECT_EQ(message(broken), "");
+  EXPECT_TRUE(is_there("joined.safetensors"));
+  s.train.memory_bytes = 1 << 20;
+  EXPECT_NE(message(solid).find("which takes up to"), std::string::npos) << message(solid);
+}
+
 TEST_F(Streams, RefuseByName) {
   const auto message = [](const StreamSettings& s) -> std::string {
     try {

@@ -36,6 +36,10 @@ void refuse_options_of_others(const Options& o, StreamMethod method) {
   for (const auto& [name, methods] : kOf)
     if (o.given(name) && std::ranges::count(methods, method) == 0)
       throw Error(ErrorKind::usage, "--{}: says nothing to --method {}; leave it out", name, name_of(method));
+  if ((method == inflora || method == gainlora) && o.given("init") && o.text("init") != "true")
+    throw Error(ErrorKind::usage,
+                "--init {}: --method {} makes A of the inputs of each task and begins B with zeros; leave it out",
+                o.text("init"), name_of(method));
 }
 
 StreamSettings settings_from(const Options& o) {

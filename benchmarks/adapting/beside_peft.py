@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 """LoRA by `tern adapt` beside PEFT: losses of the same steps, tokens a second, and memory beyond the base's weights.
 
-    benchmarks/adapting/beside_peft.py --work DIR --text FILE [--model DIR] [--rounds 3] [--steps 12] [--compare-steps 200] [--quick]
+    benchmarks/adapting/beside_peft.py --work DIR --text FILE [--model DIR] [--rounds 3] [--steps 12] [--compare-steps 200] [--coded lc4,q4_0]
+        [--quick]
 
 Without --model a model of 1.1 billion parameters (TinyLlama's shape) is drawn at random with the tokenizer --tokenizer. Memory is the highest
 resident after the model was read, less the model's own weights. Both begin from one
 adapter, read the same windows in the same order, and update by AdamW alike. First the losses of --compare-steps on --compare-model (a small
 one; 0: not); then rounds in turn of tern, PEFT eager and PEFT compiled in --dtype on the same threads, medians of steps after the second. Where a
 processor has no instructions for bf16 PyTorch's products of it are slow: float32 is PEFT's best there. Fewer --layers of the same widths are
-that model's shape in less time. Needs torch, transformers, peft and safetensors.
+that model's shape in less time. --coded: each round also has tern beside the model put into codes of these types (QLoRA), by `tern
+quantize`; beyond the base is there beyond the codes. Needs torch, transformers, peft and safetensors.
 """
 import argparse, json, pathlib, statistics, subprocess, sys, time
 
@@ -120,6 +122,19 @@ def draw_model(args) -> pathlib.Path:
     return where
 
 
+def coded_model(args, model, kind) -> pathlib.Path:
+    """Its codes: a GGUF file, or a directory for types of tern's own."""
+    where = args.work / f"coded-{pathlib.Path(model).name}-{kind}{'.gguf' if kind.startswith('q') else ''}"
+    if not where.exists():
+        how = ["--method", "lcq", "--bits", kind[2:], "--data", args.text] if kind.startswith("lc") else ["--type", kind]
+        subprocess.run([str(w) for w in [args.tern, "quantize", model, *how, "--output", where, "--threads", args.threads]], check=True)
+    return where
+
+
+def bytes_of(model: pathlib.Path) -> int:
+    return sum(f.stat().st_size for f in ([model] if model.is_file() else model.glob("*.safetensors")))
+
+
 def compare_losses(args) -> None:
     small = args.compare_model
     begin = first_adapter(args, small, "float32")
@@ -146,6 +161,7 @@ def main() -> int:
     p.add_argument("--threads", type=int, default=2)
     p.add_argument("--layers", type=int, default=22, help="of a model that is drawn")
     p.add_argument("--dtype", choices=("bfloat16", "float32"), default="bfloat16", help="of the rounds")
+    p.add_argument("--coded", default="", metavar="TYPES", help="types of tern quantize, and lc2, lc3, lc4: tern beside these too")
     p.add_argument("--begin", help=argparse.SUPPRESS)
     for name in ("--peft", "--compiled"):
         p.add_argument(name, action="store_true", help=argparse.SUPPRESS)
@@ -162,12 +178,19 @@ def main() -> int:
         return 0
     model, dtype = args.model or draw_model(args), args.dtype
     begin, found = first_adapter(args, model, dtype), {"tern": [], "PEFT": [], "PEFT compiled": []}
+    coded = {kind: coded_model(args, model, kind) for kind in filter(None, args.coded.split(","))}
+    found |= {f"tern beside {kind}": [] for kind in coded}
     for _ in range(args.rounds):  # in turn, so that what else the machine does falls on all
         found["tern"].append(tern(args, model, "timed", args.steps, dtype))
+        for kind, base in coded.items():
+            found[f"tern beside {kind}"].append(tern(args, base, f"timed-{kind}", args.steps, dtype))
         found["PEFT"].append(peft(args, model, begin, args.steps, dtype))
         found["PEFT compiled"].append(peft(args, model, begin, args.steps, dtype, compiled=True))
     for run in found["tern"]:
         run["beyond"] = run["resident"] - found["PEFT"][0]["base"]
+    for kind, base in coded.items():
+        for run in found[f"tern beside {kind}"]:
+            run["beyond"] = run["resident"] - bytes_of(base)
     print("| | tokens/s | of each round | resident beyond the base, MiB |\n|---|---|---|---|")
     for name, runs in found.items():
         rates = [run["tokens_per_s"] for run in runs]

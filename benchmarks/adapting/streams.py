@@ -10,7 +10,7 @@ labels among those of at most --windows questions is the score. docs/continual.m
 A task that one run on it alone does not bring past the model as it came (texts: by 0.05 bits per byte), or past always giving the commonest
 label (questions: by 10 points), says nothing of forgetting: it is left out of the stream and listed. Order 1 is the one above (of questions that
 of O-LoRA's paper); the others are drawn by a fixed seed. Prints for each stream a table over all orders and seeds, with the spread, what is
-kept behind the last task and seconds; `--matrices` also the matrix of every method and order, means over seeds. `--small STEPS`: the model is one of
+kept behind the last task and seconds (the median, as what else the machine does falls on few runs); `--matrices` also the matrix of every method and order, means over seeds. `--small STEPS`: the model is one of
 0.4 million parameters, which is trained on novels first. What is done is not done again, what was stopped goes on; --results FILE keeps every
 run's result in one file, from which another folder, or another machine, goes on. Needs nothing but Python's library.
 """
@@ -140,15 +140,15 @@ def spread(values: list, digits: int = 3) -> str:
 
 
 def row(method: str, runs: list) -> str:
-    """Mean and standard deviation over orders and seeds."""
+    """Mean and standard deviation over orders and seeds; of seconds the median."""
     def number(key):
         return spread([r[key] for r in runs]) if all(isinstance(r.get(key), float) for r in runs) else ""
     if method == "multitask":
         averages = [statistics.mean(r["together"]) for r in runs]
         return f"| {method} | {spread(averages)} | | | | | |"
     kept = statistics.mean(r["costs"][-1]["kept_bytes"] for r in runs) / 1024
-    seconds = spread([sum(c["seconds"] for c in r["costs"]) for r in runs], 1)
-    return f"| {method} | {number('AP')} | {number('FT')} | {number('BWT')} | {number('FWT')} | {kept:,.0f} | {seconds} |"
+    seconds = statistics.median(sum(c["seconds"] for c in r["costs"]) for r in runs)
+    return f"| {method} | {number('AP')} | {number('FT')} | {number('BWT')} | {number('FWT')} | {kept:,.0f} | {seconds:,.0f} |"
 
 
 def matrix(name: str, runs: list) -> str:

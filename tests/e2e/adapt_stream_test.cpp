@@ -103,6 +103,8 @@ TEST_F(AdaptStreamSlow, RefusesByName) {
   expect_refusal(2, learn("seqlora", "x") + " --energy 0.9", {"--energy", "seqlora"});
   expect_refusal(2, learn("seqlora", "x") + " --data log.txt", {"--data", "tasks.toml"});
   expect_refusal(2, learn("inflora", "x") + " --gate-tokens 9", {"--gate-tokens", "inflora"});
+  expect_refusal(2, learn("inflora", "x") + " --init gaussian", {"--init gaussian", "inflora"});
+  expect_refusal(2, learn("gainlora", "x") + " --init orthogonal", {"--init orthogonal", "gainlora"});
   expect_refusal(2, learn("gainlora", "x") + " --gate-tokens 8 --micro-batch 2", {"--micro-batch 2", "gainlora"});
   expect_refusal(2, learn("gainlora", "x"), {"--gate-tokens 32", "--seq 32"});
   expect_refusal(2, learn("seqlora", "x") + " --eval-every 2", {"--eval-every", "--stream"});
