@@ -23,6 +23,12 @@ namespace tern {
 namespace {
 
 // What says something to one or two methods alone.
+// Whether somebody asked for it: a recipe that a run wrote holds every default too.
+bool is_asked_for(const Options& o, std::string_view name) {
+  const Options::Value& v = o.value(name);
+  return o.given(name) && !(v.origin == Origin::recipe && v.text == v.spec->fallback);
+}
+
 void refuse_options_of_others(const Options& o, StreamMethod method) {
   using enum StreamMethod;
   const std::pair<const char*, std::vector<StreamMethod>> kOf[] = {{"inflora-mode", {inflora, gainlora}},
@@ -34,7 +40,7 @@ void refuse_options_of_others(const Options& o, StreamMethod method) {
                                                                    {"penalty", {olora, ewc}},
                                                                    {"replay-share", {replay}}};
   for (const auto& [name, methods] : kOf)
-    if (o.given(name) && std::ranges::count(methods, method) == 0)
+    if (is_asked_for(o, name) && std::ranges::count(methods, method) == 0)
       throw Error(ErrorKind::usage, "--{}: says nothing to --method {}; leave it out", name, name_of(method));
   if ((method == inflora || method == gainlora) && o.given("init") && o.text("init") != "true")
     throw Error(ErrorKind::usage,
