@@ -8,6 +8,9 @@
 
 namespace tern {
 
+/// Whether somebody asked for the option's value: it was given, and not merely as a default in a recipe, where a run writes them all.
+bool is_asked_for(const Options&, std::string_view name);
+
 /// Refuses every option that was given on the command line or in a recipe and is not one of `allowed`. Options from the
 /// environment are not refused, as they are set for many commands. `why` follows "VERB: --NAME " in the message, such as "is
 /// of training and says nothing about --inference; leave it out". Errors: usage.

@@ -8,6 +8,7 @@
 
 #include "adapt/stream.h"
 #include "apps/common.h"
+#include "apps/given_options.h"
 #include "apps/signals.h"
 #include "apps/threads.h"
 #include "apps/verbs.h"
@@ -23,12 +24,6 @@ namespace tern {
 namespace {
 
 // What says something to one or two methods alone.
-// Whether somebody asked for it: a recipe that a run wrote holds every default too.
-bool is_asked_for(const Options& o, std::string_view name) {
-  const Options::Value& v = o.value(name);
-  return o.given(name) && !(v.origin == Origin::recipe && v.text == v.spec->fallback);
-}
-
 void refuse_options_of_others(const Options& o, StreamMethod method) {
   using enum StreamMethod;
   const std::pair<const char*, std::vector<StreamMethod>> kOf[] = {{"inflora-mode", {inflora, gainlora}},

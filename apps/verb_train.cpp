@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/common.h"
+#include "apps/given_options.h"
 #include "apps/pack_line.h"
 #include "apps/rank_process.h"
 #include "apps/read_text.h"
@@ -272,7 +273,7 @@ int run_adapt(const Options& options) {
   if (options.has("stream")) return run_adapt_stream(options);
   for (const char* name : {"inflora-mode", "energy", "statistics-windows", "gate-width", "gate-tokens", "gate-updates",
                            "penalty", "replay-share", "references"})
-    if (options.given(name))
+    if (is_asked_for(options, name))
       throw Error(ErrorKind::usage, "--{}: is for tasks one after another; name them with --stream TASKS.toml", name);
   constexpr std::array<std::string_view, 8> kOneTask{"lora",    "rslora", "qalora",  "qblora",
                                                      "qablora", "dora",   "irqlora", "dpo"};

@@ -136,10 +136,9 @@ struct TrainedParts {
 TrainedParts predict_units(const ModelSpec& spec, const TrainSettings& s, int64_t wide, PredictedMemory& predicted) {
   TrainedParts parts;
   const std::vector<int> zero = zero_of_units(spec, s);
-  predicted.weights = num_parameters(spec) * size_of(s.dtype) + num_fixed_numbers(spec) * wide;
-  for (const Unit& unit : spec.units) predicted.weights += unit.stored.bytes - unit.stored.elements * size_of(s.dtype);
   for (size_t u = 0; u < spec.units.size(); ++u) {
     const UnitCost cost = unit_cost(spec.units[u], {.dtype = s.dtype});
+    predicted.weights += cost.parameter_bytes;
     predicted.gradients += s.update_in_backward ? own_table_gradient(spec.units[u], {}) * wide : cost.gradient_bytes;
     parts.trained += cost.trained;
     const int64_t states = state_bytes(s.optimizer, s.dtype, trained_forms(spec.units[u], {}));
