@@ -503,6 +503,7 @@ TEST_F(Adapt, MergesModulesThatAnAdapterChangesAsAWhole) {
 
 TEST_F(Adapt, RefusesByName) {
   expect_refusal(2, train("x", "--target q_proj,nothing"), {"--target nothing", "q_proj"});
+  expect_refusal(2, train("x", "--target 'q_proj, nothing'"), {"--target nothing", "q_proj"});
   expect_refusal(2, train("x", "--target all-linear,q_proj"), {"--target"});
   expect_refusal(4, "generate " + kNovels + " --prompt x --adapter nowhere", {"nowhere", "adapter_config.json"});
   expect_refusal(2, "adapt merge " + kNovels + " run/adapter", {"--output"});
