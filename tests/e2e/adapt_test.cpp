@@ -480,6 +480,7 @@ TEST_F(Adapt, CombinesAdaptersToOne) {
   expect_refusal(2, both + "--density 0.5 --output no", {"--density", "cat"});
   expect_refusal(2, both + "--shares 1 --output no", {"--shares", "2 adapters"});
   expect_refusal(2, both + "--output cat", {"cat"});
+  expect_refusal(2, "adapt combine first/adapter second/adapter --output no", {"first/adapter", "--adapter a/adapter"});
   expect_refusal(4, "adapt combine --adapter nowhere --output no", {"nowhere"});
 }
 
