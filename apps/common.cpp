@@ -7,6 +7,7 @@
 #include <ctime>
 #include <nlohmann/json.hpp>
 
+#include "apps/adapter_base.h"
 #include "apps/common.h"
 #include "apps/threads.h"
 #include "base/error.h"
@@ -71,7 +72,10 @@ MemoryBudget memory_budget(const Options& options) {
 
 ModelDescription described_model(const Options& options) {
   ModelDescription model = describe_model(options.positional("MODEL"), dtype_option(options));
-  if (options.has("adapter")) take_adapter(model, options.text("adapter"));
+  if (options.has("adapter")) {
+    take_adapter(model, options.text("adapter"));
+    warn_of_other_base(model, options.text("adapter"));
+  }
   return model;
 }
 

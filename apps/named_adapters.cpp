@@ -1,5 +1,6 @@
 #include "apps/named_adapters.h"
 
+#include "apps/adapter_base.h"
 #include "base/error.h"
 #include "base/options.h"
 #include "base/text.h"
@@ -30,6 +31,7 @@ void take_named_adapters(const Options& options, const std::string& model_name, 
         throw Error(ErrorKind::usage, "--adapter {}: {} is called so already; a name is one adapter's", given,
                     other.dir);
     take_adapter_beside(model, name, dir);
+    warn_of_other_base(model, dir);
   }
 }
 

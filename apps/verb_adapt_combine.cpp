@@ -9,6 +9,7 @@
 
 #include "adapt/adapter_file.h"
 #include "adapt/combine.h"
+#include "apps/adapter_base.h"
 #include "apps/common.h"
 #include "apps/hf_output.h"
 #include "base/error.h"
@@ -65,7 +66,8 @@ std::vector<AdapterFile> read_all(const std::vector<std::string>& dirs) {
   for (const std::string& dir : dirs) {
     files.push_back(read_adapter_file(dir));
     const std::string &first = files.front().config.base_model, &base = files.back().config.base_model;
-    if (base != first) log_warn("{} was trained on '{}', {} on '{}'", dir, base, dirs.front(), first);
+    if (base != first && !names_one_model(base, first))
+      log_warn("{} was trained on '{}', {} on '{}'", dir, base, dirs.front(), first);
   }
   return files;
 }

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
+#include "apps/adapter_base.h"
 #include "apps/common.h"
 #include "apps/gguf_output.h"
 #include "apps/hf_output.h"
@@ -59,6 +61,14 @@ void copy_beside(const std::string& from, const std::vector<std::string>& weight
   }
 }
 
+// The share of the adapter that rounding took, where it is large, with what keeps more of it.
+void warn_of_rounding(const MergeError& error, std::string_view remedy) {
+  constexpr double kSmall = 0.05;
+  if (error.relative() > kSmall)
+    log_warn("rounding took {:.3g} % of what the adapter adds{}{}", 100 * error.relative(), remedy.empty() ? "" : "; ",
+             remedy);
+}
+
 constexpr const char* kNotMergeable = "merged they would be the same for every prompt";
 
 // --offsets: the base stays as it is coded.
@@ -69,6 +79,7 @@ int merge_offsets(const Options& options, ModelDescription model, const std::str
   model.dir.is_gguf() ? check_gguf_output(out) : check_hf_output(out);
   take_adapter(model, adapter);
   refuse_gated_adapter(model, kNotMergeable);
+  warn_of_other_base(model, adapter);
   if (const auto whole = whole_modules(model.spec, read_peft_config(peft_config_file(adapter)), adapter);
       !whole.empty())
     throw Error(ErrorKind::usage, "{}: it changes {} as a whole, which offsets cannot; merge without --offsets",
@@ -92,6 +103,9 @@ int merge_offsets(const Options& options, ModelDescription model, const std::str
     copy_beside(model.dir.path, real_io().list(made), made, real_io());
     output.publish();
   }
+  warn_of_rounding(merged.error, model.dir.is_gguf() ? "offsets in a GGUF file are f16; those of a directory that tern "
+                                                       "quantize --type u4 writes are f32 and keep it"
+                                                     : "");
   if (options.flag("json")) {
     print_json({{"model", options.positional("MODEL")},
                 {"adapter", adapter},
@@ -128,6 +142,7 @@ int run_adapt_merge(const Options& options) {
   check_hf_output(out);
   take_adapter(model, adapter);
   refuse_gated_adapter(model, kNotMergeable);
+  warn_of_other_base(model, adapter);
   require_room_to_merge(options, model);
   Arena arena;
   ModelWeights weights = load_weights(model.spec, model.dir.path, model.dtype, arena);
@@ -143,6 +158,7 @@ int run_adapt_merge(const Options& options) {
   write_companions(model, read_chat_templates(model.dir.path), made, real_io());
   const int64_t bytes = bytes_in(real_io(), made);
   output.publish();
+  warn_of_rounding(error, size_of(stored) < size_of(DType::f32) ? "--dtype f32 keeps it" : "");
   if (options.flag("json")) {
     print_json({{"model", options.positional("MODEL")},
                 {"adapter", adapter},

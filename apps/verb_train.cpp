@@ -195,9 +195,11 @@ void tell_end(const TrainSettings& s, const TrainResult& r) {
   if (r.idle_steps > 0)
     log_info("{} of {} steps had no token with a loss and made no update", format_with_commas(r.idle_steps),
              format_with_commas(steps));
+  // An adapter's directory has no template, and MODEL keeps its own.
+  const std::string with_template = s.chat_template.empty() ? "" : " --chat-template " + shell_quoted(s.chat_template);
   if (ended(r) && s.adapter)
-    log_info("try: {} {} {} --adapter {}", program_name(), r.converses ? "chat" : "generate", shell_quoted(s.model),
-             shell_quoted(r.model));
+    log_info("try: {} {} {} --adapter {}{}", program_name(), r.converses ? "chat" : "generate", shell_quoted(s.model),
+             shell_quoted(r.model), r.converses ? with_template : "");
   else if (ended(r) && r.converses)
     log_info("try: {} chat {}", program_name(), shell_quoted(r.model));
   else if (ended(r))

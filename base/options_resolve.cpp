@@ -246,9 +246,12 @@ class OptionReader {
       if (i >= result_.positionals_.size()) {
         std::vector<std::string> takes;
         for (const PositionalSpec& positional : verb_.positionals) takes.emplace_back(positional.name);
+        if (takes.empty())
+          throw Error(ErrorKind::usage, "'{}' is one argument too many: {} takes options only{}", given_positionals_[i],
+                      verb_.name, for_example());
         throw Error(ErrorKind::usage,
                     "'{}' is one argument too many: {} takes {}; put quotes around a text with blanks",
-                    given_positionals_[i], verb_.name, takes.empty() ? "none" : join(takes, ", "));
+                    given_positionals_[i], verb_.name, join(takes, ", "));
       }
       auto& [name, value] = result_.positionals_[i];
       set_option_value(value, given_positionals_[i], Origin::command_line, name);
@@ -262,12 +265,15 @@ class OptionReader {
                                       : std::string(example);
   }
 
+  std::string for_example() const {
+    return verb_.examples.empty() ? "" : "; for example: " + as_typed(verb_.examples.front().first);
+  }
+
   void check_positionals() const {
     for (size_t i = 0; i < verb_.positionals.size(); ++i) {
       const PositionalSpec& positional = verb_.positionals[i];
       if (!positional.required || !result_.positionals_[i].second.text.empty()) continue;
-      throw Error(ErrorKind::usage, "{} needs {}: {}{}", verb_.name, positional.name, positional.help,
-                  verb_.examples.empty() ? "" : "; for example: " + as_typed(verb_.examples.front().first));
+      throw Error(ErrorKind::usage, "{} needs {}: {}{}", verb_.name, positional.name, positional.help, for_example());
     }
   }
 

@@ -170,6 +170,20 @@ void find_weights(ModelDir& model, const std::vector<std::string>& names, bool n
   if (exists(join_path(path, "model/config.json")))
     throw Error(ErrorKind::bad_file, "{}: no config.json; the model of this run lies in {}", path,
                 join_path(path, "model"));
+  if (exists(join_path(path, "adapter/adapter_config.json")))
+    throw Error(ErrorKind::bad_file, "{}: no config.json; {} is the adapter of this run", path,
+                join_path(path, "adapter"));
+  if (has("gates.json")) {
+    const auto branch = std::ranges::find_if(
+        names, [&](const std::string& name) { return exists(join_path(path, name + "/adapter_config.json")); });
+    throw Error(ErrorKind::bad_file,
+                "{}: an adapter of --method gainlora (several with gates), not a whole model; give the base model, and "
+                "this directory by --adapter{}",
+                path,
+                branch == names.end()
+                    ? ""
+                    : fmt::format("; tern inspect reads one of its adapters: {}", join_path(path, *branch)));
+  }
   if (has("adapter_config.json"))
     throw Error(ErrorKind::bad_file,
                 "{}: an adapter, not a whole model; give the base model named in adapter_config.json", path);

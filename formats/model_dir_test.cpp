@@ -113,6 +113,8 @@ TEST(ModelDir, WhatTernDoesNotReadIsRefusedByName) {
   EXPECT_TRUE(refuses({{"params.json", "{}"}}, "the makers' own format"));
   EXPECT_TRUE(refuses({{"notes.txt", ""}}, "no config.json among 1 files"));
   EXPECT_TRUE(refuses({{"model/config.json", kConfig}}, "the model of this run lies in"));
+  EXPECT_TRUE(refuses({{"adapter/adapter_config.json", "{}"}}, "/adapter is the adapter of this run"));
+  EXPECT_TRUE(refuses({{"gates.json", "{}"}, {"0-plays/adapter_config.json", "{}"}}, "reads one of its adapters: "));
   EXPECT_TRUE(
       refuses({{"config.json", R"({"quantization_config":{"quant_method":"aqlm"}})"}, {"model.safetensors", kEmpty}},
               "quantized by method \"aqlm\""));

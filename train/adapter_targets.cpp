@@ -1,9 +1,11 @@
 #include "train/adapter_targets.h"
 
 #include <algorithm>
+#include <string_view>
 
 #include "base/error.h"
 #include "base/options.h"
+#include "base/text.h"
 #include "model/adapter_files.h"
 
 namespace tern {
@@ -11,11 +13,8 @@ namespace tern {
 std::vector<std::string> listed_names(const Options& o, const char* option) {
   std::vector<std::string> names;
   for (const std::string& given : o.list(option))
-    for (size_t at = 0; at <= given.size();) {
-      const size_t end = std::min(given.find(',', at), given.size());
-      if (end > at) names.push_back(given.substr(at, end - at));
-      at = end + 1;
-    }
+    for (const std::string_view part : split(given, ','))
+      if (const std::string_view name = trim(part); !name.empty()) names.emplace_back(name);
   return names;
 }
 

@@ -11,7 +11,7 @@ namespace tern {
 class Options;
 struct ModelSpec;
 
-/// The names that an option of type list gives: with commas between them, or one by one.
+/// The names that an option of type list gives: with commas (and blanks) between them, or one by one.
 std::vector<std::string> listed_names(const Options&, const char* option);
 /// What --target says: names, or every matrix of the layers ("all-linear", or not given). Errors  usage: all-linear beside other names.
 PeftTargets targets_from(const Options&);

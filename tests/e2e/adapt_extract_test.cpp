@@ -11,6 +11,7 @@
 #include "base/io.h"
 #include "base/json.h"
 #include "base/source_dir_testing.h"
+#include "base/text.h"
 #include "tests/e2e/in_folder_testing.h"
 #include "tests/e2e/novels_testing.h"
 
@@ -95,6 +96,26 @@ TEST_F(AdaptExtract, TakesABaseInCodes) {
   EXPECT_LT(got["kept"].get<double>(), 1);
   EXPECT_NE(errors().find("embed_tokens"), std::string::npos) << errors();
   EXPECT_LT(loss_of("coded.gguf --adapter beside"), loss_of("coded.gguf"));
+}
+
+// Its adapter_config.json names kNovels: beside another model that is said, and nothing else changes.
+TEST_F(AdaptExtract, SaysThatAnAdapterIsOfAnotherModel) {
+  const std::string said = "run/adapter was trained on", order = " --adapter run/adapter --prompt x --max-tokens 1";
+  json("generate tuned" + order);
+  EXPECT_NE(errors().find(said), std::string::npos) << errors();
+  EXPECT_NE(errors().find("the model is 'tuned'"), std::string::npos) << errors();
+  json("adapt merge tuned run/adapter --dtype f32 --output twice");
+  EXPECT_NE(errors().find(said), std::string::npos) << errors();
+  json("generate " + kNovels + order);
+  EXPECT_EQ(errors().find(said), std::string::npos) << errors();
+  // The model was moved since.
+  std::filesystem::copy(root_ + "/run/adapter", root_ + "/before");
+  const std::string config = real_io().read(root_ + "/before/adapter_config.json");
+  write("before/adapter_config.json", replace_all(config, kNovels, "/gone/novels-6m"));
+  json("generate " + kNovels + " --adapter before --prompt x --max-tokens 1");
+  EXPECT_EQ(errors().find("was trained on"), std::string::npos) << errors();
+  json("generate tuned --adapter before --prompt x --max-tokens 1");
+  EXPECT_NE(errors().find("was trained on '/gone/novels-6m'"), std::string::npos) << errors();
 }
 
 TEST_F(AdaptExtract, RefusesByName) {

@@ -480,6 +480,7 @@ TEST_F(Adapt, CombinesAdaptersToOne) {
   expect_refusal(2, both + "--density 0.5 --output no", {"--density", "cat"});
   expect_refusal(2, both + "--shares 1 --output no", {"--shares", "2 adapters"});
   expect_refusal(2, both + "--output cat", {"cat"});
+  expect_refusal(2, "adapt combine first/adapter second/adapter --output no", {"first/adapter", "--adapter a/adapter"});
   expect_refusal(4, "adapt combine --adapter nowhere --output no", {"nowhere"});
 }
 
@@ -503,6 +504,7 @@ TEST_F(Adapt, MergesModulesThatAnAdapterChangesAsAWhole) {
 
 TEST_F(Adapt, RefusesByName) {
   expect_refusal(2, train("x", "--target q_proj,nothing"), {"--target nothing", "q_proj"});
+  expect_refusal(2, train("x", "--target 'q_proj, nothing'"), {"--target nothing", "q_proj"});
   expect_refusal(2, train("x", "--target all-linear,q_proj"), {"--target"});
   expect_refusal(4, "generate " + kNovels + " --prompt x --adapter nowhere", {"nowhere", "adapter_config.json"});
   expect_refusal(2, "adapt merge " + kNovels + " run/adapter", {"--output"});
