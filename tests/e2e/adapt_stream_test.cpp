@@ -98,13 +98,13 @@ TEST_F(AdaptStreamSlow, KilledWithGatesItEndsWithTheSameBits) {
 
 // The recipe of a task's run has the defaults of every method; only what somebody changed is refused.
 TEST_F(AdaptStreamSlow, ARecipeThatItWroteIsTaken) {
-  ASSERT_EQ(tern(learn("replay", "first") + " 2>errors").code, 0) << file("errors");
+  ASSERT_EQ(tern(learn("ewc", "first") + " 2>errors").code, 0) << file("errors");
   const std::string recipe = "first/01-log/run/recipe.toml";
   EXPECT_EQ(tern("adapt " + recipe + " --output again 2>errors").code, 0) << file("errors");
   const char* weights = "/02-sums/run/adapter/adapter_model.safetensors";
   EXPECT_EQ(file(std::string("again") + weights), file(std::string("first") + weights));
   EXPECT_EQ(tern("adapt " + recipe + " --output other --energy 0.9 2>errors").code, 2);
-  EXPECT_NE(file("errors").find("--energy: says nothing to --method replay"), std::string::npos) << file("errors");
+  EXPECT_NE(file("errors").find("--energy: says nothing to --method ewc"), std::string::npos) << file("errors");
 }
 
 TEST_F(AdaptStreamSlow, RefusesByName) {
