@@ -234,10 +234,9 @@ static double ranks_at_once(const ProfiledMachine& m) {
 std::string shared_cpus(const ProfiledMachine& m) {
   if (!shares_cpus(m)) return "";
   return fmt::format(
-      "{} ranks of {} share {}: the rates are those with all ranks at work. A rank that waits leaves its CPU to "
-      "others. "
-      "The time of a plan's Program counts that; the search does not, so pipelines look slower to it than they are. "
-      "To plan for this machine, measure with at most {}",
+      "{} ranks of {} share {}: the rates are those with all ranks at work. The time of a plan's Program counts "
+      "that a rank that waits leaves its CPU to others; the search does not, so pipelines look slower to it than they "
+      "are. To plan for this machine, measure with at most {}",
       m.ranks, counted(m.threads, "thread"), counted(m.cpus, "CPU"),
       counted(static_cast<int64_t>(ranks_at_once(m)), "rank"));
 }
