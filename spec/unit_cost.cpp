@@ -195,9 +195,9 @@ UnitCost cost(const HeadSpec& u, const Sizes& z) {
   c.forward_workspace = c.unsaved_workspace + (rounded ? tile * V * z.s : 0) + (u.softcap != 0 ? tile * V * z.g : 0) +
                         std::max(widest(kInputGradient), z.frozen ? 0 : widest(kWeightGradient));
   const int64_t fused_tile = std::min(T, kFusedHeadTile);
-  const bool in_one = !z.split() && !z.frozen && u.softcap == 0;
+  const bool in_one = !z.frozen && u.softcap == 0;
   const int64_t fused = in_one ? z(kHeadLoss, fused_tile, V, D) : 0;
-  if (fused > 0) c.forward_workspace = fused_tile * D * z.s + fused;
+  if (fused > 0) c.forward_workspace = (z.split() ? normed : fused_tile * D * z.s) + fused;
   if (z.split())
     c.forward_exchanged = 2 * z.gathered(D) + z.query.tensor * T * kNumbersOfARow * int64_t{sizeof(double)};
   c.forward_flops = (z.frozen ? 4 : 6) * T * V * D;  // logits, their input's gradient, the table's

@@ -40,6 +40,14 @@ int64_t num_parts(int64_t vocab) {
   return std::clamp<int64_t>(vocab / kHeadBlock, 1, std::max(1, omp_get_max_threads()));
 }
 
+// A rank with none of the vocabulary still takes part in what the ranks do.
+void join_without_part(std::span<float> losses, std::span<bf16> dx, const JoinHeadParts& join) {
+  std::vector<float> lse(losses.size(), -std::numeric_limits<float>::infinity());
+  std::ranges::fill(losses, 0.0f);
+  std::ranges::fill(dx, bf16{});
+  if (join) join(lse, losses);
+}
+
 }  // namespace
 
 bool has_head_loss() { return table().present; }
@@ -59,7 +67,7 @@ int64_t head_loss_scratch_bytes(int64_t rows, int64_t vocab, int64_t width) {
 
 void head_loss(const HeadLossTable& kernels, int64_t vocab, int64_t width, std::span<const int32_t> targets,
                float scale, std::span<const bf16> x, std::span<const bf16> w, std::span<float> losses,
-               std::span<bf16> dx, std::span<float> dw, std::span<std::byte> scratch) {
+               std::span<bf16> dx, std::span<float> dw, std::span<std::byte> scratch, const JoinHeadParts& join) {
   const auto rows = static_cast<int64_t>(targets.size());
   const auto size = [](auto s) { return static_cast<int64_t>(s.size()); };
   TERN_CHECK(kernels.present, "head_loss: this instruction set has no fused head");
@@ -68,7 +76,8 @@ void head_loss(const HeadLossTable& kernels, int64_t vocab, int64_t width, std::
                  size(scratch) >= head_loss_scratch_bytes(kernels, rows, vocab, width),
              "head_loss: {} rows, {} losses, x {}, dx {}, w {}, dw {} of {} × {}, {} bytes of scratch", rows,
              losses.size(), x.size(), dx.size(), w.size(), dw.size(), vocab, width, scratch.size());
-  if (rows == 0 || vocab == 0 || width == 0) return;
+  if (rows == 0 || width == 0) return;
+  if (vocab == 0) return join_without_part(losses, dx, join);
 
   HeadLossTask task{.rows = rows,
                     .vocab = vocab,
@@ -88,19 +97,24 @@ void head_loss(const HeadLossTable& kernels, int64_t vocab, int64_t width, std::
 
   const int64_t blocks = ceil_div(vocab, kHeadBlock);
   const auto begin = [&](int64_t part) { return std::min(vocab, blocks * part / parts * kHeadBlock); };
+  // Fewer threads than parts may have come; each part is whole work of its own between the barriers.
+  const auto for_parts = [&](auto work) {
+    for (int64_t part = omp_get_thread_num(); part < parts; part += omp_get_num_threads()) work(part);
+  };
 #pragma omp parallel num_threads(static_cast <int>(parts)) if (parts > 1)
   {
-    // Fewer threads than parts may have come; each part is whole work of its own between the barriers.
-    const int64_t first = omp_get_thread_num(), team = omp_get_num_threads();
-    const auto for_parts = [&](auto work) {
-      for (int64_t part = first; part < parts; part += team) work(part);
-    };
     for_parts([&](int64_t part) { kernels.pack(task, part, parts); });
 #pragma omp barrier
     for_parts([&](int64_t part) { kernels.forward(task, own[part], begin(part), begin(part + 1)); });
-#pragma omp barrier
-#pragma omp single
-    kernels.combine(task, own.data(), parts);
+  }
+  kernels.combine(task, own.data(), parts);
+  if (join)
+    join({task.lse, static_cast<size_t>(rows)}, losses);
+  else
+    for (int64_t r = 0; r < rows; ++r)
+      if (targets[r] >= 0) losses[r] += task.lse[r];
+#pragma omp parallel num_threads(static_cast <int>(parts)) if (parts > 1)
+  {
     for_parts([&](int64_t part) { kernels.backward(task, own[part], begin(part), begin(part + 1)); });
 #pragma omp barrier
     for_parts([&](int64_t part) { kernels.finish(task, own.data(), part, parts); });
@@ -109,8 +123,8 @@ void head_loss(const HeadLossTable& kernels, int64_t vocab, int64_t width, std::
 
 void head_loss(int64_t vocab, int64_t width, std::span<const int32_t> targets, float scale, std::span<const bf16> x,
                std::span<const bf16> w, std::span<float> losses, std::span<bf16> dx, std::span<float> dw,
-               std::span<std::byte> scratch) {
-  head_loss(table(), vocab, width, targets, scale, x, w, losses, dx, dw, scratch);
+               std::span<std::byte> scratch, const JoinHeadParts& join) {
+  head_loss(table(), vocab, width, targets, scale, x, w, losses, dx, dw, scratch, join);
 }
 
 }  // namespace tern

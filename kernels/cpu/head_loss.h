@@ -11,6 +11,8 @@
 // kept in f32 would be off by one.
 
 #include <cstdint>
+#include <functional>
+#include <limits>
 #include <span>
 
 #include "base/dtype.h"
@@ -24,19 +26,24 @@ constexpr int64_t kHeadLossRows = 512;
 bool has_head_loss();
 /// Scratch for up to `rows` rows with the present number of threads; 0 if the active set has none.
 int64_t head_loss_scratch_bytes(int64_t rows, int64_t vocab, int64_t width);
-/// Shapes  x, dx (rows, width), w, dw (vocab, width), targets, losses (rows); rows <= kHeadLossRows, targets < vocab;
-///         target < 0: no loss. dw is added to, dx overwritten.
+/// A target that lies in another rank's part of the vocabulary.
+constexpr int32_t kTargetElsewhere = std::numeric_limits<int32_t>::max();
+/// What ranks that share out the vocabulary do between the passes; called on the calling thread. It is given, of each row, lse = log Σ exp z
+/// over this rank's part (an empty part: −inf) and −z_target (0: elsewhere, or no loss). It sets lse to that of all parts; losses are its own.
+using JoinHeadParts = std::function<void(std::span<float> lse, std::span<float> minus_target)>;
+/// Shapes  x, dx (rows, width), w, dw (vocab, width), targets, losses (rows); rows <= kHeadLossRows, targets < vocab or
+///         kTargetElsewhere; target < 0: no loss. dw is added to, dx overwritten. With `join`, losses are what it leaves in minus_target.
 /// Order   fixed for a number of threads: each thread has a part of the vocabulary; dx adds the parts in part order.
 /// Errors  TERN_CHECK: sizes, scratch too small, an instruction set without it.
 void head_loss(int64_t vocab, int64_t width, std::span<const int32_t> targets, float scale, std::span<const bf16> x,
                std::span<const bf16> w, std::span<float> losses, std::span<bf16> dx, std::span<float> dw,
-               std::span<std::byte> scratch);
+               std::span<std::byte> scratch, const JoinHeadParts& join = {});
 
 /// The same on the kernels of one set: for its self-test.
 struct HeadLossTable;
 int64_t head_loss_scratch_bytes(const HeadLossTable&, int64_t rows, int64_t vocab, int64_t width);
 void head_loss(const HeadLossTable&, int64_t vocab, int64_t width, std::span<const int32_t> targets, float scale,
                std::span<const bf16> x, std::span<const bf16> w, std::span<float> losses, std::span<bf16> dx,
-               std::span<float> dw, std::span<std::byte> scratch);
+               std::span<float> dw, std::span<std::byte> scratch, const JoinHeadParts& join = {});
 
 }  // namespace tern

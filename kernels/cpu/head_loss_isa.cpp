@@ -134,7 +134,8 @@ void combine(const HeadLossTask& t, const HeadLossThread* own, int64_t threads) 
     for (int64_t i = 0; i < threads; ++i) total += load(own[i].sum + r) * exp(load(own[i].top + r) - top);
     for (int64_t lane = 0; lane < kLanes; ++lane) t.lse[r + lane] = top[lane] + __builtin_logf(total[lane]);
   }
-  for (int64_t r = 0; r < t.rows; ++r) t.losses[r] = t.targets[r] < 0 ? 0.0f : t.lse[r] - target_logit(t, r);
+  for (int64_t r = 0; r < t.rows; ++r)
+    t.losses[r] = t.targets[r] < 0 || t.targets[r] >= t.vocab ? 0.0f : -target_logit(t, r);
 }
 
 /// Two rows of e (of the vocabulary) become dz: as a left factor at `left`, as a right factor at `rows`.

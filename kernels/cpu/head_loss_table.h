@@ -42,7 +42,7 @@ struct HeadLossTable {
   void (*pack)(const HeadLossTask&, int64_t thread, int64_t threads);
   /// First pass over [first, last) of the vocabulary, both multiples of 32 or the end.
   void (*forward)(const HeadLossTask&, const HeadLossThread&, int64_t first, int64_t last);
-  /// lse and losses of all rows from the sums of `threads` threads.
+  /// lse of all rows from the sums of `threads` threads, and losses = −z_target, 0 where the target is not in this vocabulary.
   void (*combine)(const HeadLossTask&, const HeadLossThread*, int64_t threads);
   /// Second pass.
   void (*backward)(const HeadLossTask&, const HeadLossThread&, int64_t first, int64_t last);

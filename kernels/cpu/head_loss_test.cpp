@@ -124,6 +124,72 @@ TEST(HeadLoss, RepeatsItsBits) {
   });
 }
 
+/// The vocabulary in parts, as ranks share it out: the last is what is left, the one before is empty.
+struct Parts {
+  Guarded<float> losses, dw;
+  std::vector<double> dx;
+  Parts(const HeadLossCase& c, float scale, int64_t cut) : losses(c.targets.size()), dw(c.old), dx(c.x.size()) {
+    const int64_t begins[] = {0, cut, cut, c.s.vocab};
+    std::vector<std::vector<float>> lse, minus_target;
+    const auto pass = [&](int part, const JoinHeadParts& join, std::span<float> own_losses, std::span<bf16> own_dx,
+                          std::span<float> own_dw) {
+      const int64_t begin = begins[part], vocab = begins[part + 1] - begin;
+      std::vector<int32_t> targets;
+      for (const int32_t t : c.targets)
+        targets.push_back(t < 0                             ? -1
+                          : t >= begin && t < begin + vocab ? static_cast<int32_t>(t - begin)
+                                                            : kTargetElsewhere);
+      std::vector<std::byte> scratch(static_cast<size_t>(head_loss_scratch_bytes(c.s.rows, vocab, c.s.width)));
+      const auto at = static_cast<size_t>(begin * c.s.width), count = static_cast<size_t>(vocab * c.s.width);
+      head_loss(vocab, c.s.width, targets, scale, c.x, std::span(c.w).subspan(at, count), own_losses, own_dx,
+                own_dw.subspan(at, count), scratch, join);
+    };
+    for (int part = 0; part < 3; ++part) {  // what each has to tell
+      std::vector<float> told(c.targets.size()), unused_dw(c.old.size());
+      std::vector<bf16> unused_dx(c.x.size());
+      pass(
+          part, [&](std::span<float> own, std::span<float>) { lse.emplace_back(own.begin(), own.end()); }, told,
+          unused_dx, unused_dw);
+      minus_target.push_back(told);
+    }
+    for (int part = 0; part < 3; ++part) {
+      std::vector<bf16> own_dx(c.x.size());
+      const auto join = [&](std::span<float> own, std::span<float> loss) {
+        for (size_t r = 0; r < own.size(); ++r) {
+          const float top = std::max({lse[0][r], lse[1][r], lse[2][r]});
+          float sum = 0, target = 0;
+          for (int k = 0; k < 3; ++k) sum += std::exp(lse[k][r] - top), target += minus_target[k][r];
+          own[r] = top + std::log(sum);
+          loss[r] = c.targets[r] < 0 ? 0 : own[r] + target;
+        }
+      };
+      pass(part, join, losses.span(), own_dx, dw.span());
+      for (size_t i = 0; i < dx.size(); ++i) dx[i] += value_of(own_dx[i]);
+    }
+  }
+};
+
+TEST(HeadLoss, PartsOfTheVocabularyAreTheWhole) {
+  for_each_isa_with_a_fused_head([] {
+    for (const auto [s, cut] : {std::pair{HeadLossSize{7, 31, 33}, 8}, {{64, 256, 32}, 32}, {{130, 515, 7}, 300}}) {
+      SCOPED_TRACE(s.vocab);
+      const HeadLossCase c(s, 4);
+      Result whole(c, 0.25f);
+      Parts got(c, 0.25f, cut);
+      const auto most = [](const std::vector<double>& v) {
+        double m = 0;
+        for (const double x : v) m = std::max(m, std::abs(x));
+        return m;
+      };
+      const std::vector<double> losses = doubles(whole.losses.values()), dx = doubles(whole.dx.values()),
+                                dw = doubles(whole.dw.values());
+      EXPECT_TRUE(is_close(got.losses, losses, {.absolute = 1e-4, .relative = 1e-5}));
+      for (size_t i = 0; i < dx.size(); ++i) ASSERT_NEAR(got.dx[i], dx[i], 4 * kRoundoff<bf16> * most(dx)) << i;
+      EXPECT_TRUE(is_close(got.dw, dw, {.absolute = 4 * kRoundoff<bf16> * most(dw), .relative = 0}));
+    }
+  });
+}
+
 TEST(HeadLoss, SetsWithoutAFusedHeadAskForNoScratch) {
   for_each_isa([] { EXPECT_EQ(head_loss_scratch_bytes(8, 100, 32) > 0, has_head_loss()); });
 }
