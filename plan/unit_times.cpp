@@ -154,9 +154,7 @@ ExchangeTimes exchange_times(const Pricing& z, const Unit& unit, int64_t width, 
     return {both, both};
   }
   const auto forward = [&](const MatrixProduct& p) { return z.product(p.m, p.n, p.k, 1); };
-  const auto backward = [&](const MatrixProduct& p) {
-    return z.product(p.m, p.k, p.n, 1, ProductUse::input_gradient);
-  };
+  const auto backward = [&](const MatrixProduct& p) { return z.product(p.m, p.k, p.n, 1, ProductUse::input_gradient); };
   return {z.gather_beside(width, forward(before)) + z.scatter_beside(width, forward(behind)),
           z.gather_beside(width, backward(behind)) + z.scatter_beside(width, backward(before))};
 }

@@ -125,10 +125,9 @@ struct OneRank {
   }
   // The most rows that a sum over the tensor group gives a rank at once, of its `rows`: half of them where all sums pass beside products.
   int64_t summed_rows(int64_t rows) const {
-    const bool in_halves =
-        of.s.tensor_overlap && !place.has_first() && !place.has_last() &&
-        multiplies_rows_alone(of.s.multiply, of.s.dtype, ProductKind::forward) &&
-        multiplies_rows_alone(of.s.multiply, of.s.dtype, ProductKind::input_gradient);
+    const bool in_halves = of.s.tensor_overlap && !place.has_first() && !place.has_last() &&
+                           multiplies_rows_alone(of.s.multiply, of.s.dtype, ProductKind::forward) &&
+                           multiplies_rows_alone(of.s.multiply, of.s.dtype, ProductKind::input_gradient);
     return in_halves ? ceil_div(rows, 2) : rows;
   }
   int64_t messages() const {

@@ -117,8 +117,9 @@ void apply_plan(const Plan& p, const Options& o, TrainSettings& s) {
     if ((number ? fmt::format("{}", o.integer(name)) : o.text(name)) != value) refuse(name, value);
   }
   if (o.given("tp-comm-overlap") && o.flag("tp-comm-overlap") != planned_overlap(p))
-    throw Error(ErrorKind::usage, "--plan {}: the plan is {} --tp-comm-overlap, but {} says {}; leave one of the two out",
-                o.text("plan"), planned_overlap(p) ? "with" : "without", o.value("tp-comm-overlap").where,
+    throw Error(ErrorKind::usage,
+                "--plan {}: the plan is {} --tp-comm-overlap, but {} says {}; leave one of the two out", o.text("plan"),
+                planned_overlap(p) ? "with" : "without", o.value("tp-comm-overlap").where,
                 o.flag("tp-comm-overlap") ? "on" : "off");
   if (p.choice.mesh.expert > 1 && o.given("capacity-factor") && o.real("capacity-factor") != p.job.capacity_factor)
     refuse("capacity-factor", fmt::format("{}", p.job.capacity_factor));

@@ -56,9 +56,8 @@ RankGroups rank_groups(const ModelSpec& spec, const RankPlace& at, double capaci
   groups.tensor = group(ours);
   if (same_keys.size() > 1) groups.keys = group(same_keys);
   if (tensor_overlap) groups.beside = std::make_unique<ExchangeBeside>();
-  groups.matrices = std::make_unique<const TensorRanks>(
-      TensorRanks{*groups.tensor, tokens_of(spec.vocab, at.tensor.place, at.tensor.ranks), groups.keys.get(),
-                  groups.beside.get()});
+  groups.matrices = std::make_unique<const TensorRanks>(TensorRanks{
+      *groups.tensor, tokens_of(spec.vocab, at.tensor.place, at.tensor.ranks), groups.keys.get(), groups.beside.get()});
   return groups;
 }
 
