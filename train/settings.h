@@ -56,8 +56,8 @@ struct TrainSettings {
   std::optional<int64_t> context;
   int ranks = 1;   // of the whole run: pipeline devices × data shares × context_ranks × tensor
   int tensor = 1;  // --tensor-parallel: so many neighbouring ranks share out each matrix
-  bool tensor_overlap =
-      false;              // --tp-comm-overlap: their exchanges of rows pass beside products (model/tensor_pairs.cpp)
+  // --tp-comm-overlap: the exchanges of these ranks pass beside products (model/tensor_pairs.cpp).
+  bool tensor_overlap = false;
   int context_ranks = 1;  // --context-parallel: so many ranks share out the rows of each micro-batch
   bool context_ring =
       false;             // --context-by ring: keys and values go round those ranks; false: ranks swap rows for heads

@@ -134,7 +134,7 @@ TEST(TrainTensor, BesideProductsARunHasTheSameBitsInTheMemoryThatWasPredicted) {
         expect_whole(got);
         EXPECT_TRUE(bits_of(got, beside) == bits_of(want, in_place));
         EXPECT_EQ(*got.loss, *want.loss);
-        EXPECT_EQ(got.predicted.tensors() < want.predicted.tensors(), p.stages == 3) << "halves wait to be summed";
+        EXPECT_EQ(got.predicted.messages < want.predicted.messages, p.stages == 3) << "halves wait to be summed";
       }
     }
   }
