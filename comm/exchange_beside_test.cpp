@@ -10,6 +10,7 @@
 #include <string>
 #include <thread>
 
+#include "base/bug.h"
 #include "base/error.h"
 #include "comm/decorators.h"
 #include "comm/ranks_testing.h"

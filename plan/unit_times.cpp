@@ -59,17 +59,17 @@ struct Pricing {
   int64_t gather_rows(int64_t width) const { return all_gather_ps(machine, tensor(), T() * width * s()); }
   int64_t scatter_rows(int64_t width) const { return reduce_scatter_ps(machine, tensor(), T() * width * s()); }
 
-  // What a gather of rows adds to the time `product` of the product that reads them, by halves beside it (model/tensor_pairs.cpp):
+  // What a gather of rows adds to the time `ps` of the product that reads them, by halves beside it (model/tensor_pairs.cpp):
   //   max(gather of half 0, product of own rows) + max(gather of half 1, product of the others' half 0) + product of the others' half 1
-  int64_t gather_beside(int64_t width, int64_t product) const {
-    const int64_t own = product / mesh.tensor, last = (product - own) / 2, middle = product - own - last;
-    return std::max(half_exchanged(width, 0), own) + std::max(half_exchanged(width, 1), middle) + last - product;
+  int64_t gather_beside(int64_t width, int64_t ps) const {
+    const int64_t own = ps / mesh.tensor, last = (ps - own) / 2, middle = ps - own - last;
+    return std::max(half_exchanged(width, 0), own) + std::max(half_exchanged(width, 1), middle) + last - ps;
   }
   // The same of the sum to the ranks' rows, behind the product that makes the summands:
   //   product of half 0 + max(product of half 1, sum of half 0) + sum of half 1
-  int64_t scatter_beside(int64_t width, int64_t product) const {
-    const int64_t last = product / 2, first = product - last;
-    return first + std::max(last, half_exchanged(width, 0)) + half_exchanged(width, 1) - product;
+  int64_t scatter_beside(int64_t width, int64_t ps) const {
+    const int64_t last = ps / 2, first = ps - last;
+    return first + std::max(last, half_exchanged(width, 0)) + half_exchanged(width, 1) - ps;
   }
   // Half of every rank's rows, the first with the odd one.
   int64_t half_exchanged(int64_t width, int half) const {
@@ -175,13 +175,13 @@ UnitTimes attention_times(const Pricing& z, const Unit& unit, const AttentionSpe
   add_context(z, part, forward, backward, cost.trained > 0, t);
   if (z.mesh.tensor > 1) {
     const int64_t gather = z.gather_rows(u.width), scatter = z.scatter_rows(u.width), more = u.cross ? 2 : 1;
-    const ExchangeTimes pairs = u.latent.present()
-                                    ? ExchangeTimes{gather + scatter, gather + scatter}
-                                    : exchange_times(z, unit, u.width, {z.T(), part.qkv_rows(), u.width, 1, true},
-                                                     {z.T(), u.width, part.value_rows(), 1, true});
-    t.forward += (more - 1) * gather + pairs.forward;
+    const ExchangeTimes exchanges = u.latent.present()
+                                        ? ExchangeTimes{gather + scatter, gather + scatter}
+                                        : exchange_times(z, unit, u.width, {z.T(), part.qkv_rows(), u.width, 1, true},
+                                                         {z.T(), u.width, part.value_rows(), 1, true});
+    t.forward += (more - 1) * gather + exchanges.forward;
     t.weight += cost.trained ? std::max<int64_t>(0, more * gather - t.backward) : 0;  // rows again, behind the backward
-    t.backward += (more - 1) * scatter + pairs.backward;
+    t.backward += (more - 1) * scatter + exchanges.backward;
   }
   return t;
 }
@@ -190,11 +190,11 @@ UnitTimes mlp_times(const Pricing& z, const Unit& unit, const MlpSpec& u, const 
   UnitTimes t = kernel_times(z, unit, cost);
   if (z.mesh.tensor > 1) {
     const int64_t hidden = shard_of(u.hidden, z.mesh.tensor), up = u.gated ? 2 * hidden : hidden;
-    const ExchangeTimes pairs =
+    const ExchangeTimes exchanges =
         exchange_times(z, unit, u.width, {z.T(), up, u.width, 1, true}, {z.T(), u.width, hidden, 1, true});
     t.weight += cost.trained ? std::max<int64_t>(0, z.gather_rows(u.width) - t.backward) : 0;
-    t.forward += pairs.forward;
-    t.backward += pairs.backward;
+    t.forward += exchanges.forward;
+    t.backward += exchanges.backward;
   }
   return t;
 }
