@@ -247,6 +247,24 @@ TEST_F(PlanVerb, EmitWritesWhatOnlyThatFrameworkRunsAndRefusesWhatItHasNot) {
   }
 }
 
+// The price, the words, the file; what has no group is refused; a judge asks for the same.
+TEST_F(PlanVerb, ExchangesBesideProductsArePricedSaidAndWritten) {
+  const std::string plan = "plan llama-2-7b" + kNode + kJob + " --fix tp=2,recompute=none";
+  const Outcome off = tern(plan + " --output off.json"), on = tern(plan + " --tp-comm-overlap --output on.json");
+  ASSERT_EQ(off.code, 0) << off.text;
+  ASSERT_EQ(on.code, 0) << on.text;
+  EXPECT_FALSE(has(off, "--tp-comm-overlap"));
+  EXPECT_TRUE(has(on, "exchanges of rows pass beside products (--tp-comm-overlap)")) << on.text;
+  EXPECT_FALSE(json_of("off.json")["job"].contains("tp_comm_overlap"));
+  EXPECT_EQ(json_of("on.json")["job"]["tp_comm_overlap"], true);
+  EXPECT_LT(json_of("on.json")["predicted"]["step_ps"], json_of("off.json")["predicted"]["step_ps"]);
+  EXPECT_TRUE(has(tern(plan + " --check on.json"), "it is for --tp-comm-overlap on, not off"));
+  EXPECT_NE(tern(plan + " --tp-comm-overlap --check on.json").code, 4);
+  const Outcome one = tern("plan llama-2-7b" + kNode + kJob + " --fix tp=1 --tp-comm-overlap");
+  EXPECT_EQ(one.code, 2);
+  EXPECT_TRUE(has(one, "which --fix tp=1 excludes; leave one of the two out")) << one.text;
+}
+
 TEST_F(PlanVerb, ThePageAndThePictureStandAlone) {
   const std::string ask = "plan llama-2-7b" + kNode + kJob + " --fix pp=2";
   const Outcome o = tern(ask + " --html plan.html --picture plan.svg");

@@ -39,6 +39,7 @@ TrainSettings settings_of(const Plan& p) {
   s.seq = p.job.seq, s.batch = p.job.batch, s.micro_batch = p.choice.micro_batch;
   s.dtype = p.job.dtype, s.plan = p, s.plan_path = "PLAN";
   s.ranks = static_cast<int>(p.choice.devices()), s.tensor = static_cast<int>(p.choice.mesh.tensor);
+  s.tensor_overlap = planned_overlap(p);
   s.context_ranks = static_cast<int>(p.choice.mesh.context);
   s.context_ring = s.context_ranks > 1 && !p.choice.mesh.ulysses, s.sum_order.groups = p.choice.mesh.data;
   s.expert_ranks = static_cast<int>(p.choice.mesh.expert), s.capacity_factor = p.job.capacity_factor;

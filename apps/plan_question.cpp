@@ -109,8 +109,11 @@ TrainJob job_of(const Options& o, const ModelSpec& spec, int64_t batch, bool cal
           .gradients = gradients_of(o, calibrated),
           .optimizer = update_rule_from_name(o.text("optimizer")),
           .capacity_factor = o.real("capacity-factor"),
+          .tensor_overlap = o.flag("tp-comm-overlap"),
           .lengths = job_lengths(o, spec)};
 }
+
+int64_t widest_tensor(const SearchSpace& space) { return space.pinned.tensor.value_or(space.max_tensor); }
 
 PlanQuestion question_of(const Options& o, ModelSpec spec, Cluster cluster, std::vector<int64_t> batches,
                          bool calibrated) {
@@ -162,6 +165,10 @@ PlanCommand plan_command(const Options& o, ModelSpec spec, Cluster cluster) {
     c.outputs.html = o.text("html"), c.outputs.picture = o.text("picture");
   }
   require_positions(q.spec, q.request.job.seq, "--seq");
+  if (const SearchSpace& space = q.request.space; q.request.job.tensor_overlap && widest_tensor(space) == 1)
+    throw Error(ErrorKind::usage,
+                "plan: --tp-comm-overlap is of tensor parallelism, which --{} excludes; leave one of the two out",
+                space.pinned.tensor ? "fix tp=1" : "max-tensor 1");
   return c;
 }
 
@@ -188,6 +195,7 @@ void refuse_beside_check(const Options& o) {
                                        "zero",
                                        "allow-recompute",
                                        "capacity-factor",
+                                       "tp-comm-overlap",
                                        "max-micro-batch",
                                        "offload",
                                        "max-tensor",

@@ -138,6 +138,44 @@ TEST_F(TrainPlan, OfTensorGroupsLowersToTheProgramThatEachRankRuns) {
   EXPECT_EQ(refusal(p, {"--tensor-parallel", "2"}), "taken");
 }
 
+// Exchanges beside products: as the plan says, and the list stays the same.
+TEST_F(TrainPlan, ExchangesPassBesideProductsAsThePlanSays) {
+  const ModelSpec spec = small_model();
+  Plan p = small_plan();
+  p.choice.mesh.tensor = 2, p.choice.mesh.data = 2, p.job.batch = 12;
+  EXPECT_FALSE(train_settings(options(p)).tensor_overlap);
+  EXPECT_NE(refusal(p, {"--tp-comm-overlap"}).find("the plan is without --tp-comm-overlap"), std::string::npos);
+  const TrainSettings plain = train_settings(options(p));
+  p.job.tensor_overlap = true;
+  const TrainSettings s = train_settings(options(p));
+  EXPECT_TRUE(s.tensor_overlap);
+  EXPECT_NE(s.recipe_toml.find("tp-comm-overlap = true  # the plan"), std::string::npos) << s.recipe_toml;
+  const uint32_t planned = checksum(lower(spec, p, 0, {.scratch = scratch_bytes(s.multiply, s.dtype)}));
+  EXPECT_EQ(planned, checksum(lower(spec, step_placement(spec, s, rank_batch(s)), 0)));
+  EXPECT_EQ(planned, checksum(lower(spec, step_placement(spec, plain, rank_batch(plain)), 0)));
+  EXPECT_EQ(refusal(p, {"--tp-comm-overlap"}), "taken");
+  EXPECT_NE(refusal(p, {"--tp-comm-overlap=off"}).find("the plan is with --tp-comm-overlap"), std::string::npos);
+  p.choice.mesh.tensor = 1, p.choice.mesh.data = 4,
+  p.job.batch = 24;  // a plan that was asked so and shares out no matrices
+  EXPECT_FALSE(train_settings(options(p)).tensor_overlap);
+}
+
+TEST_F(TrainPlan, ExchangesBesideProductsAreOfTensorGroups) {
+  const auto settings = [](std::vector<std::string> words) {
+    words.insert(words.begin(), {"MODEL", "--dry-run"});
+    return train_settings(resolve_options(tern_options(), "train", words, {}, false));
+  };
+  EXPECT_TRUE(settings({"--ranks", "2", "--tensor-parallel", "2", "--tp-comm-overlap"}).tensor_overlap);
+  EXPECT_FALSE(settings({"--ranks", "2", "--tensor-parallel", "2"}).tensor_overlap);
+  try {
+    settings({"--ranks", "2", "--tp-comm-overlap"});
+    ADD_FAILURE() << "no error";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::usage);
+    EXPECT_STREQ(e.what(), "--tp-comm-overlap: no ranks share out matrices; give --tensor-parallel");
+  }
+}
+
 // Rows shared out, beside matrices and replicas: the list that was priced.
 TEST_F(TrainPlan, OfContextGroupsLowersToTheProgramThatEachRankRuns) {
   const ModelSpec spec = small_model();

@@ -2,9 +2,14 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <memory>
 #include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
 
 #include "base/error.h"
+#include "comm/decorators.h"
 #include "comm/ranks_testing.h"
 #include "exec/tensor_testing.h"
 #include "program/generate.h"
@@ -37,11 +42,22 @@ Stepped on_one(const Case& c, const UpdateConfig& config, int steps) {
   return one;
 }
 
-Stepped on_mesh(const Case& c, const UpdateConfig& config, int steps, int ranks, int data, Recompute recompute) {
+// How the ranks of a mesh run.
+struct MeshRun {
+  bool beside = false;  // exchanges beside products
+  bool baton = true;
+  std::optional<int64_t> killed_at = {};  // rank 1 dies at this message of its own
+};
+
+Stepped on_mesh(const Case& c, const UpdateConfig& config, int steps, int ranks, int data, Recompute recompute,
+                const MeshRun& how = {}) {
   Stepped all;
   std::mutex one_at_a_time;
-  with_comms(ranks * data, {.baton = true}, [&](Comm& world) {
-    TensorPart run(c, config, world, ranks);
+  run_ranks(ranks * data, {.baton = how.baton}, [&](std::unique_ptr<Transport> transport) {
+    if (how.killed_at && transport->rank() == 1)
+      transport = faulty(std::move(transport), {TransportFaultKind::kill, *how.killed_at});
+    Comm world(std::move(transport));
+    TensorPart run(c, config, world, ranks, how.beside);
     RankShare share = keep_share(run.whole, world.rank() / ranks, data);
     for (CostQuery& q : share.costs) q.tensor = ranks;
     Placement placed = placement_of(run.whole.spec, share.costs, recompute, config);
@@ -126,6 +142,42 @@ TEST(ExecuteTensor, InF32WithinRounding) {
       c.dtype = DType::f32, c.multiply = multiply;
       expect_weights_of_one(c, 1e-5);
     }
+}
+
+// Sums over replicas pass beside the compute too, but never while rows are exchanged. A rank has an odd number of rows: 3 of 6, or 5 of 20.
+TEST(ExecuteTensor, BesideProductsStepsHaveTheSameBitsAndCountThePlannedBytes) {
+  for (Case c : {kLlama, kGpt2})
+    for (const DType dtype : {DType::f64, DType::f32})
+      for (const Multiply multiply : {Multiply::exact, Multiply::fast})
+        for (const auto& [ranks, data] : {std::pair(2, 1), std::pair(4, 1), std::pair(2, 2)}) {
+          c.dtype = dtype, c.multiply = multiply, c.seq = ranks == 4 ? 20 : 6;
+          c.micro.assign(kTensorMicro, 1);
+          SCOPED_TRACE(std::string(c.name) + " in " + std::string(name_of(dtype)) + " on " + std::to_string(ranks));
+          const Recompute recompute = data == 2 ? Recompute::full : Recompute::none;
+          const UpdateConfig config = update_config(UpdateRule::sgd);
+          Stepped want = on_mesh(c, config, 2, ranks, data, recompute);
+          for (const bool baton : {false, true}) {
+            Stepped got = on_mesh(c, config, 2, ranks, data, recompute, {.beside = true, .baton = baton});
+            EXPECT_EQ(got.loss, want.loss);
+            EXPECT_EQ(got.norm, want.norm);
+            const ModelSpec spec = spec_of(c);
+            EXPECT_TRUE(bits(spec, got.weights) == bits(spec, want.weights));
+          }
+        }
+}
+
+// A rank that dies at one of its first messages, most of which pass beside products.
+TEST(ExecuteTensor, ARankThatDiesWhileRowsPassBesideProductsEndsTheStepOfAll) {
+  Case c = kLlama;
+  c.micro.assign(kTensorMicro, 1);
+  for (int64_t at = 0; at < 24; at += 5) {
+    std::string said = "no error";
+    try {
+      on_mesh(c, update_config(UpdateRule::sgd), 1, 2, 1, Recompute::none,
+              {.beside = true, .baton = false, .killed_at = at});
+    } catch (const Error& e) { said = e.what(); }
+    EXPECT_NE(said.find("rank 1: killed on purpose at"), std::string::npos) << at << ": " << said;
+  }
 }
 
 TEST(ExecuteTensor, RowsThatRanksDoNotDivideAreRefusedByName) {

@@ -21,9 +21,11 @@ struct TensorPart {
   OptimizerState state;
   std::optional<UpdatePass> update;
   std::optional<Comm> tensor, replicas, keys;
+  std::optional<ExchangeBeside> exchange;
   std::optional<TensorRanks> group;
 
-  TensorPart(const Case& c, const UpdateConfig& config, Comm& world, int ranks)
+  /// `beside`: the group's exchanges pass beside products.
+  TensorPart(const Case& c, const UpdateConfig& config, Comm& world, int ranks, bool beside = false)
       : whole(c, config), spec(tensor_part(whole.spec, ranks)) {
     const int place = world.rank() % ranks, first = world.rank() - place;
     std::vector<int> ours, alike, same;
@@ -34,7 +36,8 @@ struct TensorPart {
     for (const int r : ranks_of_same_keys(whole.spec, place, ranks)) same.push_back(first + r);
     tensor.emplace(group_of(world.transport(), ours)), replicas.emplace(group_of(world.transport(), alike));
     if (same.size() > 1) keys.emplace(group_of(world.transport(), same));
-    group.emplace(TensorRanks{*tensor, tokens_of(whole.spec.vocab, place, ranks), keys ? &*keys : nullptr});
+    group.emplace(TensorRanks{*tensor, tokens_of(whole.spec.vocab, place, ranks), keys ? &*keys : nullptr,
+                              beside ? &exchange.emplace() : nullptr});
 
     weights = allocate_weights(spec, c.dtype, MemoryClass::weights, arena);
     const std::vector<ParameterInfo> infos = parameters(whole.spec);

@@ -308,7 +308,7 @@ void attention_forward_branch(const AttentionSpec& u, const ModelSpec& spec, con
     latent_forward(u, w.latent, normed_rows(u.norm, w.norm, x, stats.mean_T, stats.rstd_T, c), qkv,
                    saved ? &latent : nullptr, c);
   else
-    linear_forward(w.qkv, all_rows(normed_rows(u.norm, w.norm, x, stats.mean_T, stats.rstd_T, c), T, c), qkv, c);
+    gathered_forward(w.qkv, normed_rows(u.norm, w.norm, x, stats.mean_T, stats.rstd_T, c), qkv, c);
   if (swaps && !head_norms) {
     turn(u, spec, rows, false, qkv);
     qkv = rows_for_heads(std::move(qkv), qkv_sections(u), std::move(swapped), c);
@@ -369,8 +369,7 @@ void scores_backward(const AttentionSpec& whole, const Rows& rows, const Tensor&
 void attend_backward(const AttentionSpec& u, const ModelSpec& spec, const AttentionWeights& w, const Rows& rows,
                      const Tensor& df, AttentionSaved& saved, const Compute& c) {
   const Tensor dcontext = c.arena.allocate(df.dtype(), saved.context_TE.shape(), MemoryClass::workspace);
-  const Tensor all_df = all_rows(df, dcontext.rows(), c);
-  latent_dcontext(u, w.out, all_df, dcontext, c);
+  const Tensor all_df = latent_dcontext(u, w.out, df, dcontext, c);  // kept to the end, as unit_cost counts
   const bool head_norms = u.head_norm != HeadNormKind::none;
   const Tensor qkv = head_norms ? prepared(u, spec, w, rows, saved.qkv_TC, {}, {}, true, c) : saved.qkv_TC;
   scores_backward(u, rows, qkv, dcontext, saved, saved.dqkv_TC, c);
@@ -388,7 +387,7 @@ void context_backward(const AttentionSpec& u, const ModelSpec& spec, const Atten
                       const Tensor& df, AttentionSaved& saved, const Compute& c) {
   const int64_t T = saved.dqkv_TC.rows(), E = u.heads * u.head_dim;
   Tensor dcontext = c.arena.allocate(df.dtype(), {T, E}, MemoryClass::workspace);
-  latent_dcontext(u, w.out, all_rows(df, T, c), dcontext, c);
+  latent_dcontext(u, w.out, df, dcontext, c);
   dcontext = rows_for_heads(std::move(dcontext), std::array{E}, {}, c);
   Tensor qkv = saved.qkv_TC;
   if (u.head_norm != HeadNormKind::none)

@@ -10,6 +10,7 @@
 #include "kernels/ref/heads_ref.h"
 #include "model/linear.h"
 #include "model/ops.h"
+#include "model/tensor_ranks.h"
 #include "model/unit_impl.h"
 
 namespace tern {
@@ -221,13 +222,14 @@ Tensor latent_values(const AttentionSpec& u, const Tensor& context, const Comput
 }
 
 // dcontext from the gradient of its value parts.
-void latent_dcontext(const AttentionSpec& u, const Linear& out, const Tensor& df, const Tensor& dcontext,
-                     const Compute& c) {
-  if (u.value_rows() == u.heads * u.head_dim) return linear_backward_input(out, df, dcontext, c);
+Tensor latent_dcontext(const AttentionSpec& u, const Linear& out, const Tensor& df, const Tensor& dcontext,
+                       const Compute& c) {
+  if (u.value_rows() == u.heads * u.head_dim) return gathered_backward_input(out, df, dcontext, c);
   const Tensor dvalues = scratch_rows(dcontext, u.value_rows(), c);
-  linear_backward_input(out, df, dvalues, c);
+  Tensor all_df = gathered_backward_input(out, df, dvalues, c);
   copy_pieces({dvalues, 0, u.latent.value}, {dcontext, 0, u.head_dim}, u.heads, u.latent.value);
   zero_pieces({dcontext, u.latent.value, u.head_dim}, u.heads, u.head_dim - u.latent.value);
+  return all_df;
 }
 
 }  // namespace tern

@@ -127,6 +127,14 @@ int64_t library_bytes(Multiply multiply, DType dtype, ProductKind product, int64
   return 0;
 }
 
+bool multiplies_rows_alone(Multiply multiply, DType dtype, ProductKind product) {
+  const bool forward = product == ProductKind::forward;
+  TERN_CHECK(forward || product == ProductKind::input_gradient, "multiplies_rows_alone: product {}",
+             static_cast<int>(product));
+  if (dtype == DType::f64 || multiply == Multiply::exact) return true;
+  return !is_by_onednn(forward ? LinearProduct::forward : LinearProduct::input_gradient, dtype);
+}
+
 int64_t forward_scratch_bytes(const Linear& linear, int64_t rows, DType dtype, Multiply multiply) {
   if (!std::holds_alternative<DenseWeight>(linear.weight) || dtype == DType::f64 || rows == 0) return 0;
   if (multiply == Multiply::fast) return fast_scratch_bytes(LinearProduct::forward, dtype, rows, linear.out, linear.in);

@@ -30,6 +30,10 @@ int64_t library_bytes(Multiply, DType, ProductKind, int64_t m, int64_t n, int64_
 /// file) are multiplied as they lie; if not, they are decoded for the time of a product.
 bool multiplies_as_streamed(WeightType, int64_t head_dim, int64_t place, DType);
 
+/// Whether a row of a forward product or of an input gradient has the same bits, whatever rows are multiplied with it: not if
+/// oneDNN multiplies (docs/numerics.md). Errors: TERN_CHECK: another kind of product.
+bool multiplies_rows_alone(Multiply, DType, ProductKind);
+
 /// Bytes of scratch that linear_forward needs for `rows` rows; they depend on the weight's form.
 /// forward_scratch makes this scratch once for several calls that share it (the head's tiles).
 int64_t forward_scratch_bytes(const Linear&, int64_t rows, DType, Multiply);

@@ -12,7 +12,7 @@ void mlp_forward_branch(const MlpSpec& u, const MlpWeights& w, int64_t T, const 
   NormStatistics stats;
   if (saved) stats = allocate_statistics(u.norm, x.rows(), dtype, c);
   Tensor up = c.arena.allocate(dtype, {T, w.up.out}, saved ? MemoryClass::activations : MemoryClass::workspace);
-  linear_forward(w.up, all_rows(normed_rows(u.norm, w.norm, x, stats.mean_T, stats.rstd_T, c), T, c), up, c);
+  gathered_forward(w.up, normed_rows(u.norm, w.norm, x, stats.mean_T, stats.rstd_T, c), up, c);
   if (saved) {
     saved->x_TD = x, saved->mean_T = stats.mean_T, saved->rstd_T = stats.rstd_T, saved->up_TG = up;
     saved->dup_TG = saved->hidden_TF = saved->dnormed_TD = {};
@@ -32,7 +32,7 @@ void mlp_backward_branch(const MlpSpec& u, const MlpWeights& w, const Tensor& df
   const DType dtype = df.dtype();
   saved.hidden_TF = c.arena.allocate(dtype, {T, u.hidden}, left);
   if (u.norm.present()) saved.dnormed_TD = c.arena.allocate(dtype, df.shape(), left);
-  linear_backward_input(w.down, all_rows(df, T, c), saved.hidden_TF, c);
+  gathered_backward_input(w.down, df, saved.hidden_TF, c);
   ops::activation_backward(u, saved.up_TG, saved.hidden_TF, saved.hidden_TF, saved.up_TG);
   saved.dup_TG = std::move(saved.up_TG);
   if (!u.norm.present()) return rows_backward_input(w.up, saved.dup_TG, dx, c);

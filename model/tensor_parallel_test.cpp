@@ -1,4 +1,6 @@
 // Tensor and sequence parallelism: a model's parts on so many ranks compute the gradients of the whole on one.
+#include <fmt/format.h>
+
 #include <mutex>
 
 #include "base/error.h"
@@ -40,6 +42,14 @@ struct Result {
   double loss = 0;
   Arena arena;
   ModelWeights gradients;
+  LinkBytes links;  // of all ranks
+};
+
+// How a group runs.
+struct GroupRun {
+  bool beside = false;  // exchanges beside products
+  Multiply multiply = Multiply::exact;
+  bool baton = true;
 };
 
 Result on_one_rank(const ModelSpec& spec, const TensorBatch& batch, DType dtype, double scale) {
@@ -59,11 +69,12 @@ void take_parts(const ModelSpec& spec, ModelWeights& whole, ModelWeights& own, i
 }
 
 // The gradients that ranks have in parts, put together; where several hold the same, they are asked to be equal.
-Result on_ranks(const ModelSpec& spec, const TensorBatch& batch, DType dtype, double scale, int ranks) {
+Result on_ranks(const ModelSpec& spec, const TensorBatch& batch, DType dtype, double scale, int ranks,
+                const GroupRun& how = {}) {
   Result all;
   all.gradients = zero_gradients(spec, dtype, all.arena);
   std::mutex one_at_a_time;
-  with_comms(ranks, {.baton = true}, [&](Comm& comm) {
+  with_comms(ranks, {.baton = how.baton}, [&](Comm& comm) {
     const int rank = comm.rank();
     const ModelSpec part = tensor_part(spec, ranks);
     Arena arena;
@@ -76,15 +87,18 @@ Result on_ranks(const ModelSpec& spec, const TensorBatch& batch, DType dtype, do
     const std::vector<int> same = ranks_of_same_keys(spec, rank, ranks);
     std::optional<Comm> keys;
     if (same.size() > 1) keys.emplace(group_of(comm.transport(), same));
-    const TensorRanks group{comm, tokens_of(spec.vocab, rank, ranks), keys ? &*keys : nullptr};
-    const Compute c{.arena = arena, .tensor = &group};
+    ExchangeBeside beside;
+    const TensorRanks group{comm, tokens_of(spec.vocab, rank, ranks), keys ? &*keys : nullptr,
+                            how.beside ? &beside : nullptr};
+    const Compute c{.arena = arena, .multiply = how.multiply, .tensor = &group};
     const double loss = add_gradients(part, weights, batch.rows, batch.targets, scale, gradients, c);
+    const LinkBytes links = comm.bytes();
     EXPECT_EQ(arena.current()[static_cast<size_t>(MemoryClass::workspace)], 0);
     sum_shared_gradients(part, gradients, group);
     join_tied_gradients(part, gradients);
     const std::lock_guard lock(one_at_a_time);
     if (all.loss != 0) EXPECT_EQ(loss, all.loss) << "all ranks know the whole loss";
-    all.loss = loss;
+    all.loss = loss, all.links += links;
     const std::vector<ParameterInfo> infos = parameters(spec);
     const std::vector<Tensor*> from = tensors(part, gradients), to = tensors(spec, all.gradients);
     for (size_t p = 0; p < infos.size(); ++p) put_part(tensor_holding(spec, infos[p], rank, ranks), *from[p], *to[p]);
@@ -120,6 +134,29 @@ void for_each_family(const std::function<void(const std::string&, const ModelSpe
 TEST(TensorParallel, EveryGradientIsThatOfOneRank) {
   for_each_family(
       [](const std::string& name, const ModelSpec& spec) { expect_gradients_of_one(name, spec, DType::f64, 1e-12); });
+}
+
+// Rows that no number of ranks divides: of 8 ranks 7 have one of the 9, so that their second half is empty.
+TEST(TensorParallel, BesideProductsEveryBitAndByteIsThatOfExchangesInTheirPlaces) {
+  for_each_family([](const std::string& name, const ModelSpec& spec) {
+    for (const int ranks : {2, 4, 8}) {
+      const TensorBatch batch(spec, ranks == 8 ? 9 : 13);
+      for (const DType dtype : {DType::f64, DType::f32, DType::bf16}) {
+        SCOPED_TRACE(fmt::format("{} in {} on {}", name, name_of(dtype), ranks));
+        GroupRun how{.multiply = ranks == 4 ? Multiply::fast : Multiply::exact};
+        Result want = on_ranks(spec, batch, dtype, 0.25, ranks, how);
+        how.beside = true, how.baton = ranks == 8;
+        Result got = on_ranks(spec, batch, dtype, 0.25, ranks, how);
+        EXPECT_EQ(got.loss, want.loss);
+        EXPECT_EQ(got.links, want.links);
+        EXPECT_GT(want.links.sent, 0);
+        const std::vector<ParameterInfo> infos = parameters(spec);
+        const std::vector<Tensor*> is = tensors(spec, got.gradients), was = tensors(spec, want.gradients);
+        for (size_t p = 0; p < infos.size(); ++p)
+          if (was[p]->count() > 0) EXPECT_TRUE(same_bits(*is[p], *was[p])) << infos[p].name;
+      }
+    }
+  });
 }
 
 TEST(TensorParallelSlow, AVocabularyThatNoNumberOfRanksDivides) {
@@ -163,14 +200,15 @@ TEST(TensorParallel, APartOfEveryWeightPutTogetherIsTheWholeToTheBit) {
 }
 
 // What the passes of each unit take on a rank is what spec/unit_cost.h says of it, where all parts are equal.
-void expect_bytes(const ModelSpec& spec, DType dtype, Multiply multiply, Comm& comm) {
+void expect_bytes(const ModelSpec& spec, DType dtype, Multiply multiply, bool is_beside, Comm& comm) {
   const int ranks = comm.size();
   const ModelSpec part = tensor_part(spec, ranks);
   const TensorBatch batch(spec, 16);
   Arena arena;
   const ModelWeights weights = random_weights(part, dtype, arena, 1);
   ModelWeights gradients = zero_gradients(part, dtype, arena);
-  const TensorRanks group{comm, tokens_of(spec.vocab, comm.rank(), ranks)};
+  ExchangeBeside beside;
+  const TensorRanks group{comm, tokens_of(spec.vocab, comm.rank(), ranks), nullptr, is_beside ? &beside : nullptr};
   const Compute c{.arena = arena, .multiply = multiply, .tensor = &group};
   const Tensor x = arena.zeros(dtype, {16 / ranks, spec.width}, MemoryClass::activations);
   const Tensor dy = arena.zeros(dtype, x.shape(), MemoryClass::activations);
@@ -214,10 +252,11 @@ TEST(TensorParallel, BytesAreThoseOfTheClosedForms) {
       c.vocab_size = 40;
       const ModelSpec spec = model_spec(c);
       for (const DType dtype : {DType::f64, DType::f32, DType::bf16})
-        for (const Multiply multiply : {Multiply::exact, Multiply::fast}) {
-          SCOPED_TRACE(std::string(family) + " in " + std::string(name_of(dtype)) + " on " + std::to_string(ranks));
-          with_comms(ranks, {.baton = true}, [&](Comm& comm) { expect_bytes(spec, dtype, multiply, comm); });
-        }
+        for (const Multiply multiply : {Multiply::exact, Multiply::fast})
+          for (const bool beside : {false, true}) {
+            SCOPED_TRACE(fmt::format("{} in {} on {}{}", family, name_of(dtype), ranks, beside ? ", beside" : ""));
+            with_comms(ranks, {.baton = true}, [&](Comm& comm) { expect_bytes(spec, dtype, multiply, beside, comm); });
+          }
     }
 }
 

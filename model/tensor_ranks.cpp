@@ -43,15 +43,6 @@ void sum_to_own_rows(const Tensor& summand, const Tensor& own, const Compute& c)
   ops::copy(summand.rows_view(mine.begin, mine.end), own);
 }
 
-void columns_forward(const Linear& linear, const Tensor& x, const Tensor& y, const Compute& c) {
-  if (!c.tensor) return linear_forward(linear, x, y, c);
-  Linear part = linear;
-  if (c.tensor->comm.rank() > 0) part.bias = {};  // added once
-  const Tensor summand = c.arena.allocate(y.dtype(), {x.rows(), y.shape()[1]}, MemoryClass::workspace);
-  linear_forward(part, x, summand, c);
-  sum_to_own_rows(summand, y, c);
-}
-
 void columns_backward_weight(const Linear& linear, const Tensor& dy, const Tensor& x, const Linear& gradient,
                              const Compute& c) {
   if (!c.tensor) return linear_backward_weight(linear, dy, x, gradient, c);
@@ -59,13 +50,6 @@ void columns_backward_weight(const Linear& linear, const Tensor& dy, const Tenso
   part.bias = {};
   linear_backward_weight(linear, all_rows(dy, x.rows(), c), x, part, c);
   if (!gradient.bias.empty()) ops::bias_backward(dy, gradient.bias);
-}
-
-void rows_backward_input(const Linear& linear, const Tensor& dy, const Tensor& dx, const Compute& c) {
-  if (!c.tensor) return linear_backward_input(linear, dy, dx, c);
-  const Tensor summand = c.arena.allocate(dx.dtype(), {dy.rows(), dx.shape()[1]}, MemoryClass::workspace);
-  linear_backward_input(linear, dy, summand, c);
-  sum_to_own_rows(summand, dx, c);
 }
 
 }  // namespace tern

@@ -5,6 +5,7 @@
 // the reverse. Source: Shoeybi et al. 2019, arXiv:1909.08053; rows: Korthikanti et al. 2022, arXiv:2205.05198.
 
 #include "comm/comm.h"
+#include "comm/exchange_beside.h"
 #include "model/unit.h"
 #include "spec/layout.h"
 
@@ -18,6 +19,8 @@ struct TensorRanks {
       tokens;  // the rows of the vocabulary that this rank has; its table may have further rows of zeros, which belong to
                // no token
   Comm* same_keys = nullptr;  // the ranks with this rank's key/value heads, if there are fewer such heads than ranks
+  // If set, on every rank: rows of a product are exchanged by halves, which pass beside the product (tensor_pairs.cpp).
+  ExchangeBeside* beside = nullptr;
 };
 
 /// The interval of `rows` rows that this rank has; all of them without a group.
@@ -29,6 +32,10 @@ void complete_rows(const Tensor& all, const Compute&);
 /// own = this rank's rows of Σ over ranks of `summand`, summed in the order that comm/comm.h states. `summand` is overwritten.
 void sum_to_own_rows(const Tensor& summand, const Tensor& own, const Compute&);
 
+/// The products of model/linear.h for a matrix of which each rank has some rows. own: this rank's tokens, whole width; y and dx: all tokens, one
+/// column for each of these rows (dx: of the matrix's columns). Returns the gathered tokens, as all_rows does.
+Tensor gathered_forward(const Linear&, const Tensor& own, const Tensor& y, const Compute&);
+Tensor gathered_backward_input(const Linear&, const Tensor& own, const Tensor& dx, const Compute&);
 /// The products of model/linear.h for a matrix of which each rank has some columns. x: all tokens, as wide as these columns; y and dy: this
 /// rank's tokens, whole width. Each rank has the whole bias; its gradient comes from this rank's tokens alone, so the group must add it up.
 void columns_forward(const Linear&, const Tensor& x, const Tensor& y, const Compute&);

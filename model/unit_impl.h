@@ -36,8 +36,9 @@ void latent_backward(const AttentionSpec& u, const LatentWeights& w, const Tenso
 void latent_weight(const AttentionSpec& u, const LatentWeights& w, const Tensor& dqkv_TC, const LatentSaved& saved,
                    const NormWeights& norm, const Tensor& x_TD, LatentWeights& g, const Compute&);
 Tensor latent_values(const AttentionSpec& u, const Tensor& context_TE, const Compute&);
-void latent_dcontext(const AttentionSpec& u, const Linear& out, const Tensor& df_TD, const Tensor& dcontext_TE,
-                     const Compute&);
+/// df: this rank's rows. Returns all rows (all_rows), which `out` multiplied.
+Tensor latent_dcontext(const AttentionSpec& u, const Linear& out, const Tensor& df_TD, const Tensor& dcontext_TE,
+                       const Compute&);
 
 // rows: of all ranks of a tensor group.
 void mlp_forward_branch(const MlpSpec& u, const MlpWeights& w, int64_t rows, const Tensor& x_TD, const Tensor& out_TD,

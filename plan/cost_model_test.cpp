@@ -285,6 +285,62 @@ TEST(Collectives, AreTheTextbooks) {
   EXPECT_TRUE(near(send_ps(m, 4, true, bytes), 2e6 + bytes / nv * 1e12));
 }
 
+// Of an MLP, by hand: T = 4,096 tokens, D = 4,096, 11,008 hidden, gate and up stacked. On a slow link the halves wait for each other, on
+// a fast one a gather is hidden whole and of a sum the second half shows.
+TEST(TensorOverlap, AnMlpTakesTheLongerOfExchangeAndProductByHalves) {
+  for (const int64_t n : {2, 4, 8})
+    for (const double rate : {0.01, 0.3, 1.0, 100.0}) {
+      LayerCase c;
+      c.mesh.tensor = n;
+      c.machine.levels[0].bandwidth *= rate;
+      const auto mlp = [&] { return LayerCosts(c.spec, c.job, c.machine, c.mesh, 1).units()[2]; };
+      const UnitFacts off = mlp();
+      c.job.tensor_overlap = true;
+      const UnitFacts on = mlp();
+      const int64_t T = 4096, D = 4096, F = 11008 / n;
+      const DeviceType& d = c.machine.device;
+      const auto product = [&](int64_t m, int64_t k, int64_t columns, ProductUse use) {
+        const auto bytes = static_cast<double>(2 * (m * k + k * columns + m * columns));
+        return std::max(matmul_ps(d, DType::bf16, m, columns, k, use), ps_of(bytes, d.memory_bandwidth)) + d.launch_ps;
+      };
+      const int64_t whole = all_gather_ps(c.machine, {n, 1}, T * D * 2), half = all_gather_ps(c.machine, {n, 1}, T * D);
+      // Own rows, then half of the others' and the other half of them; half and half.
+      const auto gathered = [&](int64_t p) {
+        const int64_t own = p / n, last = (p - own) / 2, middle = p - own - last;
+        return std::max(half, own) + std::max(half, middle) + last;
+      };
+      const auto summed = [&](int64_t p) { return p - p / 2 + std::max(p / 2, half) + half; };
+      const int64_t up = product(T, D, 2 * F, ProductUse::any), down = product(T, F, D, ProductUse::any);
+      EXPECT_EQ(on.forward - off.forward, gathered(up) + summed(down) - (up + down + 2 * whole)) << n << ", " << rate;
+      const int64_t dn = product(T, 2 * F, D, ProductUse::input_gradient),
+                    dh = product(T, D, F, ProductUse::input_gradient);
+      EXPECT_EQ(on.backward - off.backward, gathered(dh) + summed(dn) - (dh + dn + 2 * whole)) << n << ", " << rate;
+      EXPECT_EQ(on.weight, off.weight);
+      EXPECT_LT(on.forward, off.forward);
+      if (rate == 100.0 && n == 2) EXPECT_EQ(gathered(up), up) << "a gather is hidden whole";
+      if (rate == 0.01) EXPECT_GE(on.forward - off.forward + up + down + 2 * whole, 4 * half) << "a slow link shows";
+    }
+}
+
+TEST(TensorOverlap, ChangesNoPriceWithoutGroupsOnSharedCoresOrBesideAdapters) {
+  const auto costs = [](LayerCase c, bool overlap) {
+    c.job.tensor_overlap = overlap;
+    std::vector<CostVector> all;
+    for (size_t l = 0; l < layers_of(c.spec).size(); ++l) all.push_back(c.cost({}, static_cast<int>(l)));
+    return all;
+  };
+  LayerCase c;
+  EXPECT_EQ(costs(c, true), costs(c, false)) << "one rank";
+  c.mesh.tensor = 2;
+  EXPECT_NE(costs(c, true), costs(c, false));
+  LayerCase shared = c;
+  shared.machine.node.devices_at_once = 1;
+  EXPECT_EQ(costs(shared, true), costs(shared, false));
+  LayerCase adapted = c;
+  adapted.spec = with_adapters(adapted.spec, 8);
+  EXPECT_EQ(costs(adapted, true), costs(adapted, false));
+}
+
 TEST(Context, ARingHidesItsTransfersBehindLongSequences) {
   LayerCase c;
   c.job.seq = 65536;

@@ -94,6 +94,7 @@ EmittedPlan megatron(const ModelSpec& spec, const Plan& p, const LayerStrategy& 
   f.add("micro-batch-size", c.micro_batch), f.add("global-batch-size", p.job.batch);
   f.add("tensor-model-parallel-size", m.tensor);
   if (m.tensor > 1) f.add("sequence-parallel");
+  if (m.tensor > 1 && p.job.tensor_overlap) f.add("tp-comm-overlap");
   f.add("context-parallel-size", m.context);
   if (m.context > 1) f.add("cp-comm-type", m.ulysses ? "a2a" : "p2p");
   f.add("pipeline-model-parallel-size", c.num_stages);

@@ -107,6 +107,19 @@ TEST(EmitMegatron, EveryAxisHasItsFlag) {
   EXPECT_EQ(e.text.rfind("#!/bin/sh\n", 0), 0u);
 }
 
+TEST(EmitMegatron, ExchangesBesideProductsAreAskedForInTensorGroups) {
+  for (const auto& [tensor, overlap] : {std::pair{2, true}, {2, false}, {1, true}}) {
+    Plan p = even_plan_of(llama(), {.mesh = {.tensor = tensor, .data = 4}, .num_micro = 2}, {.zero = 1});
+    p.job.tensor_overlap = overlap;
+    EXPECT_EQ(value_of(emit_plan(Framework::megatron, llama(), p, 8), "tp-comm-overlap") != "(none)",
+              tensor == 2 && overlap);
+  }
+  for (const Framework f : {Framework::torchtitan, Framework::deepspeed})
+    EXPECT_NE(why_no_model(f, llama(), {.seq = 4096, .tensor_overlap = true}).find("has not --tp-comm-overlap"),
+              std::string::npos)
+        << name_of(f);
+}
+
 // f32 gradients of 16-bit weights are asked for by name: f16 keeps its own without.
 TEST(EmitMegatron, GradientsAreKeptAsThePlanCountsThem) {
   Plan p = even_plan_of(llama(), {.mesh = {.data = 8}, .num_micro = 2}, {.zero = 1});

@@ -107,6 +107,7 @@ std::string_view name_of(Framework f) {
 
 std::string why_no_model(Framework f, const ModelSpec& spec, const TrainJob& job) {
   std::string why = wrong_types(f, job);
+  if (why.empty() && job.tensor_overlap && f != Framework::megatron) why = "--tp-comm-overlap";
   if (why.empty()) why = no_model_words(spec);
   if (why.empty() && f == Framework::megatron) why = beyond_megatron(spec);
   if (why.empty() && f == Framework::torchtitan && torchtitan_model(spec).empty())

@@ -34,6 +34,7 @@ Json job_json(const TrainJob& j) {
                {"gradients", name_of(j.gradients)},
                {"optimizer", name_of(j.optimizer)},
                {"capacity_factor", j.capacity_factor}};
+  if (j.tensor_overlap) json["tp_comm_overlap"] = true;
   if (const JobLengths& l = j.lengths; l.given())
     json["lengths"] = {
         {"batching", name_of(l.batching)}, {"sequences", l.sequences}, {"tokens", l.tokens}, {"crc32c", l.crc}};
@@ -153,6 +154,7 @@ TrainJob read_job(const Json& json, const std::string& place) {
   j.dtype = f.choice("dtype", kDTypes), j.gradients = f.choice("gradients", kDTypes);
   j.optimizer = f.choice("optimizer", kUpdateRules);
   j.capacity_factor = f.number("capacity_factor");
+  if (f.has("tp_comm_overlap")) j.tensor_overlap = f.boolean("tp_comm_overlap");
   if (const Json* lengths = f.optional("lengths")) {
     Fields l(*lengths, place, "job.lengths.");
     j.lengths = {.batching = l.choice("batching", std::array{Batching::packed, Batching::padded}),

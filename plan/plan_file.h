@@ -13,7 +13,7 @@ namespace tern {
 /// under the key "report" and are not read back. Errors: none; numbers are finite by construction.
 std::string plan_json(const Plan&);
 std::string plan_json(const Plan&, const Json& report);
-/// Reads a plan. Errors: bad_file "PLACE: KEY: …" if the text is no plan of this version: unknown or missing keys (lengths, stages, program, error and report may be missing),
+/// Reads a plan. Errors: bad_file "PLACE: KEY: …" if the text is no plan of this version: unknown or missing keys (lengths, tp_comm_overlap, stages, program, error and report may be missing),
 /// wrong types, layers that leave holes, stages out of order, degrees below one.
 Plan parse_plan(std::string_view json, std::string_view place);
 Plan read_plan(const std::string& path);

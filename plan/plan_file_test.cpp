@@ -57,6 +57,17 @@ TEST(PlanFile, WhatIsReadBackIsTheSamePlanAndTheSameBytes) {
   EXPECT_DOUBLE_EQ(p.tokens_per_second(), 65536);
 }
 
+TEST(PlanFile, ExchangesBesideProductsAreWrittenOnlyWhereTheyWereAskedFor) {
+  Plan p = example();
+  EXPECT_EQ(plan_json(p).find("tp_comm_overlap"), std::string::npos);
+  p.job.tensor_overlap = true;
+  const std::string text = plan_json(p);
+  EXPECT_EQ(parse_plan(text, "p.json"), p);
+  EXPECT_NE(
+      message_of(replace_all(text, "\"tp_comm_overlap\": true", "\"tp_comm_overlap\": 1")).find("tp_comm_overlap"),
+      std::string::npos);
+}
+
 TEST(PlanFile, WrongFilesGetMessagesThatTeach) {
   const std::string good = plan_json(example());
   ASSERT_EQ(message_of(good), "");

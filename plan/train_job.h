@@ -35,7 +35,9 @@ struct TrainJob {
   UpdateRule optimizer = UpdateRule::adamw;  // with its options' defaults
   double capacity_factor = 1.25;  // of mixtures of experts: how many rows an expert rank has room for, as a multiple
                                   // of an even share
-  JobLengths lengths = {};        // not given: one sequence of `seq` tokens to a window
+  // Exchanges of rows in tensor groups pass beside the products before and behind them (model/tensor_pairs.cpp).
+  bool tensor_overlap = false;
+  JobLengths lengths = {};  // not given: one sequence of `seq` tokens to a window
   friend bool operator==(const TrainJob&, const TrainJob&) = default;
 };
 

@@ -58,6 +58,24 @@ struct Pricing {
   RankGroup experts() const { return {mesh.expert, mesh.expert_tensor}; }
   int64_t gather_rows(int64_t width) const { return all_gather_ps(machine, tensor(), T() * width * s()); }
   int64_t scatter_rows(int64_t width) const { return reduce_scatter_ps(machine, tensor(), T() * width * s()); }
+
+  // What a gather of rows adds to the time `ps` of the product that reads them, by halves beside it (model/tensor_pairs.cpp):
+  //   max(gather of half 0, product of own rows) + max(gather of half 1, product of the others' half 0) + product of the others' half 1
+  int64_t gather_beside(int64_t width, int64_t ps) const {
+    const int64_t own = ps / mesh.tensor, last = (ps - own) / 2, middle = ps - own - last;
+    return std::max(half_exchanged(width, 0), own) + std::max(half_exchanged(width, 1), middle) + last - ps;
+  }
+  // The same of the sum to the ranks' rows, behind the product that makes the summands:
+  //   product of half 0 + max(product of half 1, sum of half 0) + sum of half 1
+  int64_t scatter_beside(int64_t width, int64_t ps) const {
+    const int64_t last = ps / 2, first = ps - last;
+    return first + std::max(last, half_exchanged(width, 0)) + half_exchanged(width, 1) - ps;
+  }
+  // Half of every rank's rows, the first with the odd one.
+  int64_t half_exchanged(int64_t width, int half) const {
+    const int64_t rows = half == 0 ? ceil_div(N(), 2) : N() / 2;
+    return all_gather_ps(machine, tensor(), rows * mesh.tensor * width * s());
+  }
 };
 
 // Products and what passes over memory beside them. Elementwise work: two kernels, for the norm and for the rest.
@@ -123,6 +141,24 @@ void add_context(const Pricing& z, const AttentionSpec& part, int64_t forward, i
   t.backward += exposed(2 * bytes, backward) + z.launches(2 * (n - 1));  // keys, values and their gradients
 }
 
+// What a tensor group's exchanges around two products add: rows come together before the one, and summands go to the ranks' rows behind
+// the other; backward the reverse. Where devices share cores an exchange is work of the cores, beside which nothing is hidden; products
+// with adapters are not cut.
+struct ExchangeTimes {
+  int64_t forward, backward;
+};
+ExchangeTimes exchange_times(const Pricing& z, const Unit& unit, int64_t width, const MatrixProduct& before,
+                             const MatrixProduct& behind) {
+  if (!z.job.tensor_overlap || shares_cores(z.machine.node) || !unit.adapters.empty()) {
+    const int64_t both = z.gather_rows(width) + z.scatter_rows(width);
+    return {both, both};
+  }
+  const auto forward = [&](const MatrixProduct& p) { return z.product(p.m, p.n, p.k, 1); };
+  const auto backward = [&](const MatrixProduct& p) { return z.product(p.m, p.k, p.n, 1, ProductUse::input_gradient); };
+  return {z.gather_beside(width, forward(before)) + z.scatter_beside(width, forward(behind)),
+          z.gather_beside(width, backward(behind)) + z.scatter_beside(width, backward(before))};
+}
+
 UnitTimes attention_times(const Pricing& z, const Unit& unit, const AttentionSpec& u, const UnitCost& cost) {
   UnitTimes t = kernel_times(z, unit, cost);
   AttentionSpec part = u;
@@ -139,25 +175,31 @@ UnitTimes attention_times(const Pricing& z, const Unit& unit, const AttentionSpe
   add_context(z, part, forward, backward, cost.trained > 0, t);
   if (z.mesh.tensor > 1) {
     const int64_t gather = z.gather_rows(u.width), scatter = z.scatter_rows(u.width), more = u.cross ? 2 : 1;
-    t.forward += more * gather + scatter;
+    const ExchangeTimes exchanges = u.latent.present()
+                                        ? ExchangeTimes{gather + scatter, gather + scatter}
+                                        : exchange_times(z, unit, u.width, {z.T(), part.qkv_rows(), u.width, 1, true},
+                                                         {z.T(), u.width, part.value_rows(), 1, true});
+    t.forward += (more - 1) * gather + exchanges.forward;
     t.weight += cost.trained ? std::max<int64_t>(0, more * gather - t.backward) : 0;  // rows again, behind the backward
-    t.backward += gather + more * scatter;
+    t.backward += (more - 1) * scatter + exchanges.backward;
   }
   return t;
 }
 
-UnitTimes mlp_times(const Pricing& z, const Unit& unit, int64_t width, const UnitCost& cost) {
+UnitTimes mlp_times(const Pricing& z, const Unit& unit, const MlpSpec& u, const UnitCost& cost) {
   UnitTimes t = kernel_times(z, unit, cost);
   if (z.mesh.tensor > 1) {
-    const int64_t gather = z.gather_rows(width), scatter = z.scatter_rows(width);
-    t.weight += cost.trained ? std::max<int64_t>(0, gather - t.backward) : 0;
-    t.forward += gather + scatter;
-    t.backward += gather + scatter;
+    const int64_t hidden = shard_of(u.hidden, z.mesh.tensor), up = u.gated ? 2 * hidden : hidden;
+    const ExchangeTimes exchanges =
+        exchange_times(z, unit, u.width, {z.T(), up, u.width, 1, true}, {z.T(), u.width, hidden, 1, true});
+    t.weight += cost.trained ? std::max<int64_t>(0, z.gather_rows(u.width) - t.backward) : 0;
+    t.forward += exchanges.forward;
+    t.backward += exchanges.backward;
   }
   return t;
 }
 
-// The two branches read one gathered input, as attention alone would, and are reduced together.
+// The two branches read one gathered input, as attention alone would, and are reduced together, beside attention's products at most.
 UnitTimes parallel_times(const Pricing& z, const Unit& unit, const ParallelSpec& u, const UnitCost& cost) {
   return attention_times(z, unit, u.attention, cost);
 }
@@ -193,7 +235,7 @@ UnitTimes table_times(const Pricing& z, int64_t width, const UnitCost& cost) {
 
 UnitTimes times_by_kind(const Pricing& z, const Unit& unit, const UnitCost& cost) {
   if (const auto* u = std::get_if<AttentionSpec>(&unit.spec)) return attention_times(z, unit, *u, cost);
-  if (const auto* u = std::get_if<MlpSpec>(&unit.spec)) return mlp_times(z, unit, u->width, cost);
+  if (const auto* u = std::get_if<MlpSpec>(&unit.spec)) return mlp_times(z, unit, *u, cost);
   if (const auto* u = std::get_if<ParallelSpec>(&unit.spec)) return parallel_times(z, unit, *u, cost);
   if (const auto* u = std::get_if<MoeSpec>(&unit.spec)) return moe_times(z, unit, *u, cost);
   if (const auto* u = std::get_if<HeadSpec>(&unit.spec)) return head_times(z, unit, *u, cost);

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 
+#include "base/rounding.h"
 #include "base/wide_type.h"
 #include "exec/stage_messages.h"
+#include "model/linear.h"
 #include "model/tensor_parts.h"
 #include "model/visit_weights.h"
 #include "plan/layers.h"
@@ -121,6 +123,13 @@ struct OneRank {
     }
     return most;
   }
+  // The most rows that a sum over the tensor group gives a rank at once, of its `rows`: half of them where all sums pass beside products.
+  int64_t summed_rows(int64_t rows) const {
+    const bool in_halves = of.s.tensor_overlap && !place.has_first() && !place.has_last() &&
+                           multiplies_rows_alone(of.s.multiply, of.s.dtype, ProductKind::forward) &&
+                           multiplies_rows_alone(of.s.multiply, of.s.dtype, ProductKind::input_gradient);
+    return in_halves ? ceil_div(rows, 2) : rows;
+  }
   int64_t messages() const {
     const auto staged = [&](int64_t elements, int ranks) {
       return staging_elements((elements + ranks - 1) / ranks, ranks) * of.wide;
@@ -140,7 +149,8 @@ struct OneRank {
                   heads = first_attention(of.spec).kv_heads;
     const auto same_keys = static_cast<int>(heads < of.s.tensor ? of.s.tensor / heads : 1);
     const AlikeParameters n = alike();
-    bytes += std::max(staging_elements(rows * of.spec.width, of.s.tensor) * of.size, staged(n.all, of.s.tensor));
+    bytes += std::max(staging_elements(summed_rows(rows) * of.spec.width, of.s.tensor) * of.size,
+                      staged(n.all, of.s.tensor));
     return same_keys > 1 ? bytes + staged(n.keys, same_keys) : bytes;
   }
 };

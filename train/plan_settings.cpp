@@ -80,6 +80,8 @@ std::optional<Recompute> planned_mode(const Plan& p) {
   return alike ? std::optional(modes[1]) : std::nullopt;
 }
 
+bool planned_overlap(const Plan& p) { return p.job.tensor_overlap && p.choice.mesh.tensor > 1; }
+
 std::optional<int> planned_zero(const Plan& p) {
   const int first = p.layers.front().strategy.zero;
   const bool alike = std::ranges::all_of(p.layers, [&](const PlannedLayers& l) { return l.strategy.zero == first; });
@@ -114,6 +116,11 @@ void apply_plan(const Plan& p, const Options& o, TrainSettings& s) {
     const bool number = o.value(name).spec->type == OptionType::integer;
     if ((number ? fmt::format("{}", o.integer(name)) : o.text(name)) != value) refuse(name, value);
   }
+  if (o.given("tp-comm-overlap") && o.flag("tp-comm-overlap") != planned_overlap(p))
+    throw Error(ErrorKind::usage,
+                "--plan {}: the plan is {} --tp-comm-overlap, but {} says {}; leave one of the two out", o.text("plan"),
+                planned_overlap(p) ? "with" : "without", o.value("tp-comm-overlap").where,
+                o.flag("tp-comm-overlap") ? "on" : "off");
   if (p.choice.mesh.expert > 1 && o.given("capacity-factor") && o.real("capacity-factor") != p.job.capacity_factor)
     refuse("capacity-factor", fmt::format("{}", p.job.capacity_factor));
   if (!planned_mode(p) && o.given("recompute")) refuse("recompute", "a mode for each layer");

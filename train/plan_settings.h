@@ -37,7 +37,7 @@ struct PlannedValue {
 std::vector<PlannedValue> planned_values(const Plan&);
 
 /// Sets seq, batch, micro_batch, dtype, zero, recompute, states_on_disk, plan and plan_path; train_settings has set the other planned_values before.
-/// Errors: usage: an option contradicts one of planned_values or, with expert parallelism, the plan's capacity factor; or an option gives one
+/// Errors: usage: an option contradicts one of planned_values, planned_overlap or, with expert parallelism, the plan's capacity factor; or an option gives one
 /// recomputation mode or ZeRO stage for all layers, while the plan's layers differ.
 void apply_plan(const Plan&, const Options&, TrainSettings&);
 
@@ -45,6 +45,8 @@ void apply_plan(const Plan&, const Options&, TrainSettings&);
 /// has both embedding and tied head; those of make_shares and make_mesh_shares (update/shares.h).
 void check_planned_model(const ModelSpec&, const TrainSettings&);
 
+/// Whether the plan has tensor groups whose exchanges pass beside products.
+bool planned_overlap(const Plan&);
 /// The recomputation mode that all layers between embedding and head have; nullopt: the layers differ.
 std::optional<Recompute> planned_mode(const Plan&);
 /// The ZeRO stage that all layers have; nullopt: the layers differ.

@@ -15,7 +15,8 @@ int64_t RankGroups::staging_bytes() const {
   return bytes + (routed ? routed->beyond.peak_total() : 0);
 }
 
-RankGroups rank_groups(const ModelSpec& spec, const RankPlace& at, double capacity_factor, Comm& world) {
+RankGroups rank_groups(const ModelSpec& spec, const RankPlace& at, double capacity_factor, bool tensor_overlap,
+                       Comm& world) {
   RankGroups groups;
   const auto group = [&](const std::vector<int>& ranks) {
     return std::make_unique<Comm>(group_of(world.transport(), ranks));
@@ -54,8 +55,9 @@ RankGroups rank_groups(const ModelSpec& spec, const RankPlace& at, double capaci
   for (const int t : ranks_of_same_keys(spec, at.tensor.place, at.tensor.ranks)) same_keys.push_back(ours[t]);
   groups.tensor = group(ours);
   if (same_keys.size() > 1) groups.keys = group(same_keys);
-  groups.matrices = std::make_unique<const TensorRanks>(
-      TensorRanks{*groups.tensor, tokens_of(spec.vocab, at.tensor.place, at.tensor.ranks), groups.keys.get()});
+  if (tensor_overlap) groups.beside = std::make_unique<ExchangeBeside>();
+  groups.matrices = std::make_unique<const TensorRanks>(TensorRanks{
+      *groups.tensor, tokens_of(spec.vocab, at.tensor.place, at.tensor.ranks), groups.keys.get(), groups.beside.get()});
   return groups;
 }
 

@@ -22,7 +22,8 @@ struct RankGroups {
   std::unique_ptr<Comm> tensor;  // the rank's tensor group
   // The ranks of `tensor` with the same key/value heads as this rank, if there are others.
   std::unique_ptr<Comm> keys;
-  std::unique_ptr<const TensorRanks> matrices;  // made of `tensor` and `keys`
+  std::unique_ptr<ExchangeBeside> beside;       // of a tensor group whose exchanges pass beside products
+  std::unique_ptr<const TensorRanks> matrices;  // made of `tensor`, `keys` and `beside`
   std::unique_ptr<Comm> context;                // the rank's context group
   std::unique_ptr<const ContextRanks> rows;     // made of `context`
   std::unique_ptr<Comm> experts;                // the rank's expert group
@@ -33,7 +34,7 @@ struct RankGroups {
 };
 
 /// Makes the groups over the world's transport, which must outlive the groups; sends nothing.
-/// capacity_factor: TrainSettings::capacity_factor, for the expert group.
-RankGroups rank_groups(const ModelSpec&, const RankPlace&, double capacity_factor, Comm& world);
+/// capacity_factor, tensor_overlap: those of TrainSettings, for the expert group and the tensor group.
+RankGroups rank_groups(const ModelSpec&, const RankPlace&, double capacity_factor, bool tensor_overlap, Comm& world);
 
 }  // namespace tern

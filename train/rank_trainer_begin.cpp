@@ -115,6 +115,7 @@ void RankTrainer::require_same_run() {
   Facts facts = settings_facts(s_, identify(s_, in_, *feed_));
   for (Facts::value_type& fact : made_by(s_, worker_.threads)) facts.push_back(std::move(fact));
   facts.emplace_back("program", fmt::format("{:08x}", result_.program_checksum));
+  facts.emplace_back("tp-comm-overlap", s_.tensor_overlap ? "on" : "off");  // the same bits, but other messages
   require_equal_facts(world(), facts);
 }
 
@@ -235,7 +236,7 @@ void RankTrainer::prepare() {
   }
   if (hooks_.companion) hooks_.companion->join(state_.weights);
   if (keeps_a()) leave_a_undecayed(state_.optimizer.infos);
-  groups_ = rank_groups(in_.spec, place_, s_.capacity_factor, world());
+  groups_ = rank_groups(in_.spec, place_, s_.capacity_factor, s_.tensor_overlap, world());
   if (leads() && in_stages() && !parts_alone())
     whole_ = allocate_weights(in_.spec, s_.dtype, MemoryClass::weights, state_arena_);
   if (in_.spec.rope.kind != RopeKind::none) rope_ = rope_table(in_.spec, s_.seq, s_.seq);

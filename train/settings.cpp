@@ -101,6 +101,11 @@ int tensor_from(const Options& o, const std::optional<Plan>& plan) {
   return static_cast<int>(plan ? plan->choice.mesh.tensor : o.integer("tensor-parallel"));
 }
 
+bool tensor_overlap_from(const Options& o, const std::optional<Plan>& plan) {
+  if (!o.knows("tp-comm-overlap")) return false;
+  return plan ? planned_overlap(*plan) : o.flag("tp-comm-overlap");
+}
+
 int context_ranks_from(const Options& o, const std::optional<Plan>& plan) {
   if (!o.knows("context-parallel")) return 1;
   return static_cast<int>(plan ? plan->choice.mesh.context : o.integer("context-parallel"));
@@ -149,6 +154,8 @@ std::vector<DerivedValue> derived_values(const Options& o) {
       if (!o.given(name))
         list.push_back({name, o.value(name).spec->type == OptionType::integer ? value : quote_json(value),
                         fmt::format("the plan {}", o.text("plan"))});
+  if (plan && planned_overlap(*plan) && !o.given("tp-comm-overlap"))
+    list.push_back({"tp-comm-overlap", "true", fmt::format("the plan {}", o.text("plan"))});
   for (DerivedValue& value : outer_defaults(o)) list.push_back(std::move(value));
   const UpdateRule rule = rule_from(o, plan);
   if (asks_for_async(o) && !o.given("optimizer")) list.push_back({"optimizer", "\"sgd\"", "--async"});
@@ -231,6 +238,7 @@ TrainSettings train_settings(const Options& o) {
   s.schedule = schedule_from(o);
   const std::optional<Plan> plan = o.knows("plan") ? plan_option(o) : std::nullopt;
   s.ranks = ranks_from(o, plan), s.tensor = tensor_from(o, plan);
+  s.tensor_overlap = tensor_overlap_from(o, plan);
   s.context_ranks = context_ranks_from(o, plan), s.context_ring = context_ring_from(o, plan);
   s.expert_ranks = expert_ranks_from(o, plan);
   if (o.knows("capacity-factor")) s.capacity_factor = plan ? plan->job.capacity_factor : o.real("capacity-factor");

@@ -54,8 +54,10 @@ struct TrainSettings {
   int64_t seq = 256, batch = 32, micro_batch = 32;  // seq in tokens; batch and micro_batch in sequences
   // The longest sequence that the trained model declares; absent: as MODEL does.
   std::optional<int64_t> context;
-  int ranks = 1;          // of the whole run: pipeline devices × data shares × context_ranks × tensor
-  int tensor = 1;         // --tensor-parallel: so many neighbouring ranks share out each matrix
+  int ranks = 1;   // of the whole run: pipeline devices × data shares × context_ranks × tensor
+  int tensor = 1;  // --tensor-parallel: so many neighbouring ranks share out each matrix
+  // --tp-comm-overlap: the exchanges of these ranks pass beside products (model/tensor_pairs.cpp).
+  bool tensor_overlap = false;
   int context_ranks = 1;  // --context-parallel: so many ranks share out the rows of each micro-batch
   bool context_ring =
       false;             // --context-by ring: keys and values go round those ranks; false: ranks swap rows for heads

@@ -88,6 +88,9 @@ void check_settings(const Options& o, const TrainSettings& s) {
   check_ranks(s);
   if (s.context_ranks == 1 && o.knows("context-by") && o.given("context-by") && o.text("context-by") == "ring")
     throw Error(ErrorKind::usage, "{}: no ranks share out rows; give --context-parallel", o.value("context-by").where);
+  if (s.tensor == 1 && o.knows("tp-comm-overlap") && o.flag("tp-comm-overlap"))
+    throw Error(ErrorKind::usage, "{}: no ranks share out matrices; give --tensor-parallel",
+                o.value("tp-comm-overlap").where);
   if (s.expert_ranks == 1 && o.knows("capacity-factor") && o.given("capacity-factor"))
     throw Error(ErrorKind::usage, "{}: no ranks share out experts; give --expert-parallel",
                 o.value("capacity-factor").where);

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/rounding.h"
 #include "base/text.h"
+#include "model/linear.h"
 #include "model/ring_attention.h"
 #include "model/tensor_parts.h"
 #include "model/visit_weights.h"
@@ -61,6 +62,12 @@ void check_tensor_ranks(const ModelSpec& spec, const TrainSettings& s) {
         fmt::format("--optimizer {} needs whole matrices or sums over the model, which no rank has; choose one of {}",
                     name_of(s.optimizer.rule), others));
   }
+  if (s.tensor_overlap && !multiplies_rows_alone(s.multiply, s.dtype, ProductKind::forward) &&
+      !multiplies_rows_alone(s.multiply, s.dtype, ProductKind::input_gradient))
+    throw Error(ErrorKind::usage,
+                "--tp-comm-overlap: oneDNN multiplies {} here, and a row's bits would depend on how its products are "
+                "cut, so none is; give --multiply exact, or leave it out",
+                name_of(s.dtype));
   if (s.micro_batch * s.seq / s.context_ranks % s.tensor != 0)
     refuse(fmt::format("a micro-batch of {} tokens cannot be shared out in equal parts; choose another --seq",
                        s.micro_batch * s.seq));

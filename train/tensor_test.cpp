@@ -6,7 +6,9 @@
 
 #include "base/error.h"
 #include "comm/ranks_testing.h"
+#include "model/linear.h"
 #include "model/model_files.h"
+#include "spec/recompute.h"
 #include "train/inputs.h"
 #include "train/mesh_testing.h"
 #include "train/rank_place.h"
@@ -113,6 +115,51 @@ TEST(TrainTensor, AStoppedRunGoesOnUnderAnyMesh) {
     }
 }
 
+// Alone, with replicas that share out the state, and in stages, of which the middle one sums nothing but halves. Five rows to a rank.
+TEST(TrainTensor, BesideProductsARunHasTheSameBitsInTheMemoryThatWasPredicted) {
+  for (const bool tied : {false, true}) {
+    const RunInputs inputs(tied, 3);
+    for (const DType dtype : {DType::f64, DType::f32, DType::bf16}) {
+      TrainSettings s = settings_of(inputs, dtype);
+      s.multiply = Multiply::exact, s.seq = 10, s.schedule.total_steps = 3;
+      for (const MeshCase& p : {MeshCase{.tensor = 2}, MeshCase{.data = 2, .tensor = 2, .zero = 1},
+                                MeshCase{.stages = 3, .tensor = 2, .recompute = Recompute::full}}) {
+        SCOPED_TRACE(fmt::format("{}, {}", to_string(p), name_of(dtype)));
+        MemoryIo in_place, beside;
+        s.tensor_overlap = false;
+        const TrainResult want = train_in_mesh(s, p, in_place);
+        expect_whole(want);
+        s.tensor_overlap = true;
+        const TrainResult got = train_in_mesh(s, p, beside);
+        expect_whole(got);
+        EXPECT_TRUE(bits_of(got, beside) == bits_of(want, in_place));
+        EXPECT_EQ(*got.loss, *want.loss);
+        EXPECT_EQ(got.predicted.messages < want.predicted.messages, p.stages == 3) << "halves wait to be summed";
+      }
+    }
+  }
+}
+
+TEST(TrainTensor, ARankThatDiesWhileRowsPassBesideProductsEndsTheRun) {
+  const RunInputs inputs(false);
+  TrainSettings s = settings_of(inputs, DType::f64);
+  s.tensor = 2, s.sum_order.groups = 1, s.tensor_overlap = true;
+  std::atomic<int64_t> sends = 0;
+  {
+    MemoryIo io;
+    train_on(s, 2, io, {}, kNeverStops, counts_sends_of(1, sends));
+  }
+  for (const int64_t part : {3, 5, 8}) {
+    MemoryIo io;
+    try {
+      train_on(s, 2, io, {}, kNeverStops, kills(1, sends * part / 10));
+      ADD_FAILURE() << "no error";
+    } catch (const Error& e) {
+      EXPECT_NE(std::string(e.what()).find("rank 1: killed on purpose at"), std::string::npos) << e.what();
+    }
+  }
+}
+
 TEST(TrainTensor, WhatIsNotRunIsRefusedByNameBeforeAnythingIsWritten) {
   const RunInputs inputs(true);
   const auto refusal = [&](const std::function<void(TrainSettings&)>& change, int tensor = 2,
@@ -133,6 +180,10 @@ TEST(TrainTensor, WhatIsNotRunIsRefusedByNameBeforeAnythingIsWritten) {
                 .find("--tensor-parallel 4: unit 1 has 2 heads, which 4 ranks cannot share out; choose 2"),
             std::string::npos);
   EXPECT_NE(refusal([](TrainSettings& s) { s.seq = 7; }).find("7 tokens cannot be shared out"), std::string::npos);
+  const bool cuts = multiplies_rows_alone(Multiply::fast, DType::f32, ProductKind::forward) ||
+                    multiplies_rows_alone(Multiply::fast, DType::f32, ProductKind::input_gradient);
+  const std::string uncut = refusal([](TrainSettings& s) { s.tensor_overlap = true; });
+  EXPECT_EQ(uncut.find("--tp-comm-overlap: oneDNN multiplies f32 here"), cuts ? std::string::npos : 0) << uncut;
   for (const UpdateRule rule : {UpdateRule::muon, UpdateRule::lamb, UpdateRule::adafactor, UpdateRule::adamw8bit})
     EXPECT_NE(refusal([&](TrainSettings& s) {
                 s.optimizer = update_config(rule);

@@ -21,6 +21,7 @@ OptionRows rank_rows() {
       {.name = "expert-parallel", .verbs = "train", .type = integer, .fallback = "1", .unit = "N", .help = "ranks that share out the experts of each mixture: each has an N-th, and tokens go to the ranks of their experts; N divides the experts and the ranks that have the same layers", .min = 1, .max = 1024},
       {.name = "capacity-factor", .verbs = "train", .type = real, .fallback = "1.25", .unit = "X", .help = "of --expert-parallel: rows that the predicted memory of a rank's experts has room for, as a multiple of an even share; no row is dropped, what comes beyond takes more memory", .min = 1, .max = 64},
       {.name = "tensor-parallel", .verbs = "train", .type = integer, .fallback = "1", .unit = "N", .help = "ranks that share out each matrix, attention heads and the vocabulary, and the rows between layers; N divides --ranks, the rest are replicas", .min = 1, .max = 1024},
+      {.name = "tp-comm-overlap", .verbs = "train", .type = flag, .help = "of --tensor-parallel: rows are exchanged by halves, beside the products that read or make them: the same bits; with --plan as the plan says"},
       {.name = "zero", .verbs = "train", .type = text, .fallback = "0", .unit = "N", .help = "ZeRO: what --ranks share out instead of keeping a copy each: 0 nothing, 1 the optimizer's state, 2 gradients too, summed over ranks with each micro-batch, 3 weights too, which come together for each pass through a layer; one rank has all of it"},
   };
 }

@@ -2,6 +2,7 @@
 """Two processes on a link of 200 Mbit: how much of the time of messages passes behind compute, and that the bits stay.
 
     paced.py [--tern ./tern] [--mbit 200] [--cases 15m,7m] [--dtypes f32] [--rounds 3] [--seconds 30] [--quick] [--results paced.jsonl]
+    paced.py --tensor [the same options]
 
 Needs root, ip and tc (Debian: iproute2). Makes two network namespaces (tern-a, tern-b) joined by a veth pair, each end shaped by tbf, and
 removes them again. Each model is run with its table tied to the head and untied, a rank of one thread in each namespace, 200 Mbit each way.
@@ -16,6 +17,11 @@ removes them again. Each model is run with its table tied to the head and untied
 
 Bytes are those that left by the link, headers and all. Then six steps are run on the link, and
 on two threads of one process: the weights must have the same bits. A run that is in --results is not done again.
+
+--tensor: instead of two replicas a tensor group of two, which exchanges rows in each pass. Each model (untied) trains with its exchanges
+in their places and beside products (--tp-comm-overlap), one after the other in each round, with --multiply exact: products by oneDNN are
+not cut. link: what the link needs for a step's bytes one way. hidden: (step in place − step beside) / link. The weights of six steps on
+the link, in place and beside, and on two threads beside, must have the same bits.
 """
 import argparse
 import hashlib
@@ -138,6 +144,48 @@ def same_bits(a, folder, dtype, work):
     return {"same": sums[0] == sums[1]}
 
 
+GROUP = ["--tensor-parallel", 2, "--multiply", "exact", "--threads", 1]
+EXCHANGES = {"in_place": [], "beside": ["--tp-comm-overlap"]}
+
+
+def in_group(a, folder, dtype, work):
+    """A tensor group of two, with its exchanges in their places, then beside products."""
+    row, out = {}, work / "out"
+    for name, more in EXCHANGES.items():
+        shutil.rmtree(out, ignore_errors=True)
+        before = Link.sent()
+        on_the_link(train_words(a.tern, folder, out, a.seconds, ["--dtype", dtype, *GROUP, *more]), work / "cache", (STOPPED, FINISHED))
+        steps, all_steps = steps_of(out)
+        row |= {f"{name}_s": statistics.median(steps), f"{name}_steps": len(steps), f"{name}_wire_bytes": (Link.sent() - before) / all_steps}
+    link = row["in_place_wire_bytes"] * 8e-6 / a.mbit
+    return {**row, "link_s": link, "hidden": (row["in_place_s"] - row["beside_s"]) / link}
+
+
+def group_bits(a, folder, dtype, work):
+    sums = []
+    for linked, more in ((True, []), (True, EXCHANGES["beside"]), (False, EXCHANGES["beside"])):
+        out = work / "bits"
+        shutil.rmtree(out, ignore_errors=True)
+        words = train_words(a.tern, folder, out, 10000, ["--dtype", dtype, *GROUP, *more, "--steps", 6])
+        if linked:
+            on_the_link(words, work / "cache", (FINISHED,))
+        else:
+            checked([*words, "--ranks", 2], env={"XDG_CACHE_HOME": str(work / "cache")})
+        sums.append(hashlib.sha256((out / "model/model.safetensors").read_bytes()).hexdigest())
+    return {"same": len(set(sums)) == 1}
+
+
+def tell_groups(a, rows, bits):
+    print(f"{a.mbit} Mbit, a tensor group of two × one thread, {stamp()}\n\n| | in place, ms a step | beside | link | hidden of it | MB sent a step, in place, beside | bits |"
+          "\n|---|---|---|---|---|---|---|")
+    for name, of_case in rows.items():
+        in_place, beside, link = (1e3 * middle(of_case, k)[0] for k in ("in_place_s", "beside_s", "link_s"))
+        hidden, least, most = middle(of_case, "hidden")
+        sent = ", ".join(f"{middle(of_case, f'{k}_wire_bytes')[0] / 1e6:.1f}" for k in EXCHANGES)
+        print(f"| {name} | {in_place:.0f} | {beside:.0f} | {link:.0f} | {100 * hidden:.0f} % ({100 * least:.0f} – {100 * most:.0f}) | {sent} | "
+              f"{ {True: 'the same', False: 'OTHERS', None: 'not run'}[bits.get(name)]} |")
+
+
 def tell(a, rows, bits):
     print(f"{a.mbit} Mbit, two ranks × one thread, {stamp()}\n\n| | step, ms | t | t_serial | t_bound | won | MB sent a step | bits of threads |\n|---|---|---|---|---|---|---|---|")
     for name, of_case in rows.items():
@@ -156,19 +204,21 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=int, default=30)
     parser.add_argument("--quick", action="store_true", help="one round of the 7M model for 8 seconds: whether it runs")
+    parser.add_argument("--tensor", action="store_true", help="a tensor group, its exchanges in their places and beside products")
     parser.add_argument("--results", default="paced.jsonl")
     a = parser.parse_args()
     if a.quick:
         a.rounds, a.seconds, a.cases = 1, 8, "7m"
     if os.geteuid() != 0 or not shutil.which("ip") or not shutil.which("tc"):
         sys.exit("paced.py: needs root, ip and tc (Debian: iproute2)")
+    measure, same, print_table, kind = (in_group, group_bits, tell_groups, " tensor group") if a.tensor else (one, same_bits, tell, "")
     results, rows, bits = Results(a.results), {}, {}
     cases = []
     work = pathlib.Path(tempfile.mkdtemp())
     try:
         Link(a.mbit)
         for case in a.cases.split(","):
-            for tied in (True, False):
+            for tied in (False,) if a.tensor else (True, False):
                 folder = work / f"{case}-{'tied' if tied else 'untied'}"
                 make(case, folder)
                 config = json.loads((folder / "config.json").read_text())
@@ -177,19 +227,20 @@ def main():
         for turn in range(a.rounds):
             for folder, dtype in cases:
                 name = f"{folder.name} {dtype}"
-                row = results.tried(f"{name} {a.mbit} Mbit {a.seconds} s round {turn}", lambda f=folder, d=dtype: one(a, f, d, work))
+                row = results.tried(f"{name}{kind} {a.mbit} Mbit {a.seconds} s round {turn}", lambda f=folder, d=dtype: measure(a, f, d, work))
                 if row:
                     rows.setdefault(name, []).append(row)
-                    print(f"{row['key']}: {1e3 * row['step_s']:.0f} ms", file=sys.stderr)
+                    told = ", ".join(f"{1e3 * row[k]:.0f} ms" for k in ("step_s", "in_place_s", "beside_s") if k in row)
+                    print(f"{row['key']}: {told}", file=sys.stderr)
         for folder, dtype in cases:
             name = f"{folder.name} {dtype}"
-            row = results.tried(f"{name} {a.mbit} Mbit bits", lambda f=folder, d=dtype: same_bits(a, f, d, work))
+            row = results.tried(f"{name}{kind} {a.mbit} Mbit bits", lambda f=folder, d=dtype: same(a, f, d, work))
             if row:
                 bits[name] = row["same"]
     finally:  # of a script that is stopped what there is
         Link.remove()
         shutil.rmtree(work, ignore_errors=True)
-        tell(a, rows, bits)
+        print_table(a, rows, bits)
     sys.exit(0 if len(bits) == len(cases) and all(bits.values()) else 1)
 
 

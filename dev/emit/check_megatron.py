@@ -51,6 +51,7 @@ for question, plan in emitted.emitted(given.tern, "megatron"):
     emitted.check("zero", fsdp or int(a.use_distributed_optimizer), layer["zero"])
     emitted.check("f32 gradients", a.accumulate_allreduce_grads_in_fp32, job["gradients"] == "f32" and job["dtype"] != "f32")
     emitted.check("sequence parallel", a.sequence_parallel, choice["tensor"] > 1)
+    emitted.check("exchanges beside products", a.tp_comm_overlap, job.get("tp_comm_overlap", False) and choice["tensor"] > 1)
     print(f"accepted: {question}\n          tp {a.tensor_model_parallel_size} cp {a.context_parallel_size} dp "
           f"{a.data_parallel_size} pp {a.pipeline_model_parallel_size}, {len(sys.argv) - 1} words")
 print(f"Megatron-LM of megatron-core {megatron.core.__version__}: every command line is accepted and read as the plan says")

@@ -11,6 +11,7 @@ CASES = {
         ("llama-2-13b", "h100", 2, 64, 4096, ["--fix", "tp=4,pp=2,zero=1,recompute=full"]),
         ("llama-3-8b", "h100", 1, 16, 8192, ["--fix", "tp=2,cp=2,dp=2,recompute=none"]),
         ("llama-3-8b", "h100", 1, 16, 8192, ["--fix", "cp=4,cp-by=ulysses"]),
+        ("llama-3-8b", "h100", 1, 16, 8192, ["--fix", "tp=2,dp=4", "--tp-comm-overlap"]),
         ("llama-3-8b", "h100", 1, 32, 8192, ["--fix", "dp=8,zero=3"]),
         ("llama-3-8b", "h100", 1, 32, 8192, ["--fix", "dp=8,zero=2"]),
         ("llama-3-70b", "h100", 8, 256, 8192, ["--fix", "schedule=interleaved,pp=4,tp=8", "--gradients", "bf16"]),

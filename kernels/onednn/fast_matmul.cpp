@@ -144,6 +144,8 @@ std::string fast_matmul_name(DType dtype) {
   return onednn_multiplies(dtype, LinearProduct::forward) ? library_name() : own_name(dtype);
 }
 
+bool is_by_onednn(LinearProduct product, DType dtype) { return onednn_multiplies(dtype, product); }
+
 std::vector<MatmulChoice> fast_matmul_choices() {
   std::vector<MatmulChoice> choices;
   for (const DType dtype : {DType::f32, DType::bf16})

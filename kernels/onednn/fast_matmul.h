@@ -33,6 +33,8 @@ struct MatmulChoice {
   std::string text;      // for `tern doctor`
 };
 std::vector<MatmulChoice> fast_matmul_choices();
+/// Whether oneDNN multiplies. false: our own kernels do, so a row's bits do not depend on the number of rows.
+bool is_by_onednn(LinearProduct, DType);
 
 /// Bytes of scratch that a product of this shape needs with the present number of OpenMP
 /// threads: the most over its variants (bias, add, output type). m rows, w (n, k). f32 and bf16.

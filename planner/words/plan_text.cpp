@@ -93,6 +93,14 @@ std::string fullest_text(const Plan& p) {
   return text;
 }
 
+// What --tp-comm-overlap does to the plan's time.
+std::string overlap_words(const Plan& p, const NodeType& node) {
+  if (p.choice.mesh.tensor == 1) return "no rows to exchange beside products (--tp-comm-overlap): tp 1";
+  if (shares_cores(node))
+    return "exchanges of rows pass beside products (--tp-comm-overlap), priced as if behind them: devices share cores";
+  return "exchanges of rows pass beside products (--tp-comm-overlap)";
+}
+
 // The answer, one line under each key.
 std::string facts_text(const Plan& p, const Cluster& cluster, const PlanTextOptions& options) {
   std::string text;
@@ -109,8 +117,9 @@ std::string facts_text(const Plan& p, const Cluster& cluster, const PlanTextOpti
   line("step", fmt::format("{}, {} {}tokens/s, {} of the devices' peak for the model's own work", step_words(p.step_ps),
                            format_count(p.tokens_per_second()), p.job.lengths.given() ? "real " : "",
                            percent_words(p.flops_share)));
-  if (const NodeType& node = cluster.nodes[static_cast<size_t>(cluster.groups[0].node)];
-      p.program && shares_cores(node))
+  const NodeType& node = cluster.nodes[static_cast<size_t>(cluster.groups[0].node)];
+  if (p.job.tensor_overlap) line("", overlap_words(p, node));
+  if (p.program && shares_cores(node))
     line("", fmt::format("{} if a device that waits leaves its core to the others ({} of {} can compute at once)",
                          step_words(p.program->step_ps), node.devices_at_once, node.num_devices));
   if (!options.uncalibrated.empty()) line("", options.uncalibrated);

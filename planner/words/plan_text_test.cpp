@@ -33,5 +33,21 @@ TEST(PlanText, SharedCoresHaveATimeOfTheirOwn) {
   EXPECT_NE(plan_text(a, c, {.details = false}).find(words), std::string::npos) << plan_text(a, c, {.details = false});
 }
 
+TEST(PlanText, ExchangesBesideProductsAreSaidWhereTheyWereAskedFor) {
+  PlanAnswer a{.found = true};
+  a.plan.step_ps = 3'000'000'000'000, a.plan.ranks.resize(1);
+  Cluster c = find_cluster("a100-80g");
+  const auto says = [&](std::string_view words) {
+    return plan_text(a, c, {.details = false}).find(words) != std::string::npos;
+  };
+  EXPECT_FALSE(says("--tp-comm-overlap"));
+  a.plan.job.tensor_overlap = true;
+  EXPECT_TRUE(says("no rows to exchange beside products (--tp-comm-overlap): tp 1"));
+  a.plan.choice.mesh.tensor = 2;
+  EXPECT_TRUE(says("exchanges of rows pass beside products (--tp-comm-overlap)\n"));
+  c.nodes[static_cast<size_t>(c.groups[0].node)].devices_at_once = 1.5;
+  EXPECT_TRUE(says("priced as if behind them: devices share cores"));
+}
+
 }  // namespace
 }  // namespace tern
