@@ -3,57 +3,19 @@
 // Source: Shoeybi et al. 2019, arXiv:1909.08053, §3, with one exchange for its three.
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
-#include <type_traits>
 #include <vector>
 
 #include "base/wide_type.h"
-#include "kernels/cpu/cross_entropy.h"
 #include "kernels/cpu/parallel.h"
 #include "model/linear.h"
 #include "model/ops.h"
+#include "model/row_part_impl.h"
 #include "model/tensor_ranks.h"
 #include "model/unit_impl.h"
 #include "spec/unit_cost.h"
 
 namespace tern {
 namespace {
-
-// Of a row on one rank, whose logits z become numbers e with exp(z) = e·exp(most).
-struct RowPart {
-  double most = -std::numeric_limits<double>::infinity();
-  double sum = 0;     // of e
-  double target = 0;  // its logit, where this rank has it
-};
-
-// e = exp(z - max z)
-RowPart part_of_row(std::span<double> z, int64_t target) {
-  RowPart part;
-  if (target >= 0) part.target = z[static_cast<size_t>(target)];
-  part.most = *std::ranges::max_element(z);
-  for (double& x : z) part.sum += x = std::exp(x - part.most);
-  return part;
-}
-// e = softmax z, by the kernel of a whole vocabulary: its loss is log Σ exp(z) - z_k, its gradient softmax z but at k.
-RowPart part_of_row(std::span<float> z, int64_t target) {
-  const auto k = static_cast<int32_t>(std::max<int64_t>(target, 0));
-  float& at = z[static_cast<size_t>(k)];
-  const double z_k = at;
-  float loss = 0;
-  cross_entropy_forward_backward(static_cast<int64_t>(z.size()), {&k, 1}, {}, 1, z, {&loss, 1});
-  const RowPart part{.most = loss + z_k, .sum = 1, .target = target < 0 ? 0 : z_k};
-  at = static_cast<float>(std::exp(z_k - part.most));
-  return part;
-}
-
-// In rank order.
-RowPart joined(std::span<const RowPart> parts) {
-  RowPart all;
-  for (const RowPart& p : parts) all.most = std::max(all.most, p.most);
-  for (const RowPart& p : parts) all.sum += p.sum * std::exp(p.most - all.most), all.target += p.target;
-  return all;
-}
 
 // Logits (rows, this rank's vocabulary) become their gradients; Σ of the losses.
 template <class T>
@@ -76,7 +38,6 @@ double shared_cross_entropy(std::span<const int32_t> targets, double scale, cons
     const int64_t target = own_target(r);
     parts[static_cast<size_t>(rank * rows + r)] = part_of_row(row(r), target < tokens ? target : -1);
   });
-  static_assert(sizeof(RowPart) == kNumbersOfARow * sizeof(double));
   const Tensor exchanged = Tensor::borrow(DType::f64, {ranks, rows * kNumbersOfARow}, parts.data());
   RankParts by_rank(static_cast<size_t>(ranks));
   for (int r = 0; r < ranks; ++r) by_rank[static_cast<size_t>(r)].push_back(exchanged.rows_view(r, r + 1));
@@ -89,8 +50,8 @@ double shared_cross_entropy(std::span<const int32_t> targets, double scale, cons
     std::vector<RowPart> of_row;
     for (int k = 0; k < ranks; ++k) of_row.push_back(parts[static_cast<size_t>(k * rows + r)]);
     const RowPart all = joined(of_row);
-    losses[static_cast<size_t>(r)] = std::log(all.sum) + all.most - all.target;
-    const auto factor = static_cast<T>(scale / all.sum * std::exp(of_row[static_cast<size_t>(rank)].most - all.most));
+    losses[static_cast<size_t>(r)] = loss_of_row(all);
+    const auto factor = static_cast<T>(factor_of_part(of_row[static_cast<size_t>(rank)], all, scale));
     for (T& x : own) x *= factor;
     const int64_t target = own_target(r);
     if (target >= 0 && target < tokens) own[static_cast<size_t>(target)] -= static_cast<T>(scale);
