@@ -8,7 +8,7 @@
 //   T  on each part   dW_r += (f_r·e - w·onehot(k))ᵀ·n
 // Under a cap z' = c·tanh(z/c) stands for z, and e, G_r and onehot(k) are multiplied by the slope 1 - (z'/c)² of their element.
 // A row without a loss has z and e for nothing: its e, A, G, f and dn are 0. m_r may be any number with exp(z) = e·exp(m_r).
-// Source: Yeung et al. 2024, arXiv:2411.05288, Algorithm 2; loss weight, masks and cap are ours.
+// Source: Yeung et al. 2024, arXiv:2411.05288, Algorithm 2 (recalled); loss weight, masks and cap are ours.
 
 #include <span>
 #include <vector>

@@ -35,9 +35,9 @@ namespace tern {
 ///         saved of a part T·V_d·s + T·(4; f64: 8).
 /// Errors  usage, naming the reason: a tied or frozen head, another schedule than 1F1B, one device, replicas, groups or ZeRO,
 ///         activations off the device, sums over groups of micro-batches.
-/// Source  Yeung et al. 2024, arXiv:2411.05288, Algorithm 2 (one barrier) and its 1F1B order. The paper sums the input's
-///         gradient over all devices in two exchanges; here each device sends both of its summands at once, which is twice as many bytes
-///         and one exchange. The paper spreads the embedding too; here it stays on the first device.
+/// Source  Yeung et al. 2024, arXiv:2411.05288, Algorithm 2 (one barrier; p + 1 by figure 10); the lists' closed form is ours. The paper's
+///         devices sum the input's gradient in two exchanges behind each other (recalled); here each sends both of its summands at once,
+///         twice as many bytes in one exchange. The paper spreads the embedding too; here it stays on the first device.
 Program spread_head(const ModelSpec&, const Placement&);
 
 }  // namespace tern
