@@ -90,7 +90,8 @@ struct ExecuteResult {
 
 /// Refuses a Program that this executor cannot run on `num_ranks` ranks.
 /// Errors  usage, naming the first fault: `num_ranks`, the ranks of the run, is not Program::num_ranks · devices_per_rank; ZeRO 3
-///         with a split backward; bytes off the device, except states on the disk in a run of one rank; an unknown instruction.
+///         with a split backward; bytes off the device, except states on the disk in a run of one rank; a spread head
+///         (Program::head_parts); an unknown instruction.
 void require_executable(const Program&, int num_ranks = 1);
 
 /// Runs the Program once. A forward Program (without backward passes) computes the losses and does not touch gradients.

@@ -2,11 +2,13 @@
 // stages, tied tables and recomputation.
 #include <gtest/gtest.h>
 
+#include "base/error.h"
 #include "comm/group.h"
 #include "comm/ranks_testing.h"
 #include "exec/executor_testing.h"
 #include "exec/stage_messages.h"
 #include "program/generate.h"
+#include "program/spread_head.h"
 #include "program/validate.h"
 #include "spec/recompute.h"
 
@@ -206,6 +208,23 @@ TEST_P(Pipelines, AndWithReplicasOfEachStage) {
 TEST(PipelineRules, EveryUpdateRule) {
   for (const UpdateRule rule : kUpdateRules)
     expect_equal({.schedule = PipelineSchedule::one_f_one_b, .stages = 2, .rule = rule}, DType::bf16, true);
+}
+
+TEST(PipelineRules, ASpreadHeadIsRefusedByName) {
+  const PipelineCase p{.schedule = PipelineSchedule::one_f_one_b, .stages = 2};
+  const Case c = model_of(p, DType::f32, false);
+  Bench run(c);
+  const Placement placed = placement_of_pipeline(run.spec, p, c);
+  EXPECT_NO_THROW(require_executable(lower(run.spec, placed), 2));
+  try {
+    require_executable(spread_head(run.spec, placed), 2);
+    ADD_FAILURE() << "taken";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::usage);
+    EXPECT_NE(std::string(e.what()).find("spreads the head over 2 devices by rows of the vocabulary"),
+              std::string::npos)
+        << e.what();
+  }
 }
 
 }  // namespace

@@ -9,6 +9,12 @@
 namespace tern {
 
 void require_executable(const Program& program, int num_ranks) {
+  if (program.head_parts > 0)
+    throw Error(
+        ErrorKind::usage,
+        "the step spreads the head over {} devices by rows of the vocabulary (vocabulary parallelism), which tern "
+        "does not run yet: leave the head on the last device",
+        program.head_parts);
   const int64_t devices = program.num_ranks * program.devices_per_rank;
   if (num_ranks > 1 && devices != num_ranks)
     throw Error(ErrorKind::usage, "this step needs {} devices in {} stages, the run has {} ranks", devices,

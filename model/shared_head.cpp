@@ -3,17 +3,14 @@
 // Source: Shoeybi et al. 2019, arXiv:1909.08053, §3, with one exchange for its three.
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
-#include <type_traits>
 #include <vector>
 
 #include "base/wide_type.h"
-#include "kernels/cpu/cross_entropy.h"
 #include "kernels/cpu/head_loss.h"
 #include "kernels/cpu/parallel.h"
 #include "model/linear.h"
 #include "model/ops.h"
+#include "model/row_part_impl.h"
 #include "model/tensor_ranks.h"
 #include "model/unit_impl.h"
 #include "spec/unit_cost.h"
@@ -22,44 +19,8 @@
 namespace tern {
 namespace {
 
-// Of a row on one rank, whose logits z become numbers e with exp(z) = e·exp(most).
-struct RowPart {
-  double most = -std::numeric_limits<double>::infinity();
-  double sum = 0;     // of e
-  double target = 0;  // its logit, where this rank has it
-};
-
-// e = exp(z - max z)
-RowPart part_of_row(std::span<double> z, int64_t target) {
-  RowPart part;
-  if (target >= 0) part.target = z[static_cast<size_t>(target)];
-  part.most = *std::ranges::max_element(z);
-  for (double& x : z) part.sum += x = std::exp(x - part.most);
-  return part;
-}
-// e = softmax z, by the kernel of a whole vocabulary: its loss is log Σ exp(z) - z_k, its gradient softmax z but at k.
-RowPart part_of_row(std::span<float> z, int64_t target) {
-  const auto k = static_cast<int32_t>(std::max<int64_t>(target, 0));
-  float& at = z[static_cast<size_t>(k)];
-  const double z_k = at;
-  float loss = 0;
-  cross_entropy_forward_backward(static_cast<int64_t>(z.size()), {&k, 1}, {}, 1, z, {&loss, 1});
-  const RowPart part{.most = loss + z_k, .sum = 1, .target = target < 0 ? 0 : z_k};
-  at = static_cast<float>(std::exp(z_k - part.most));
-  return part;
-}
-
-// In rank order.
-RowPart joined(std::span<const RowPart> parts) {
-  RowPart all;
-  for (const RowPart& p : parts) all.most = std::max(all.most, p.most);
-  for (const RowPart& p : parts) all.sum += p.sum * std::exp(p.most - all.most), all.target += p.target;
-  return all;
-}
-
 // The rows of all ranks, rank after rank; each has filled in its own.
 void exchange(std::vector<RowPart>& parts, Comm& comm) {
-  static_assert(sizeof(RowPart) == kNumbersOfARow * sizeof(double));
   const int64_t ranks = comm.size(), numbers = std::ssize(parts) / ranks * kNumbersOfARow;
   const Tensor exchanged = Tensor::borrow(DType::f64, {ranks, numbers}, parts.data());
   RankParts by_rank;
@@ -71,7 +32,6 @@ RowPart joined(std::span<const RowPart> parts, int64_t row, int64_t rows) {
   for (int64_t at = row; at < std::ssize(parts); at += rows) of_row.push_back(parts[static_cast<size_t>(at)]);
   return joined(of_row);
 }
-double loss_of(const RowPart& all) { return std::log(all.sum) + all.most - all.target; }
 
 // Logits (rows, this rank's vocabulary) become their gradients; Σ of the losses.
 template <class T>
@@ -101,9 +61,8 @@ double shared_cross_entropy(std::span<const int32_t> targets, double scale, cons
     std::ranges::fill(z.subspan(static_cast<size_t>(r * vocab + tokens), static_cast<size_t>(vocab - tokens)), T{0});
     if (targets[static_cast<size_t>(r)] < 0) return static_cast<void>(std::ranges::fill(own, T{0}));
     const RowPart all = joined(parts, r, rows);
-    losses[static_cast<size_t>(r)] = loss_of(all);
-    const double most = parts[static_cast<size_t>(rank * rows + r)].most;
-    const auto factor = static_cast<T>(scale / all.sum * std::exp(most - all.most));
+    losses[static_cast<size_t>(r)] = loss_of_row(all);
+    const auto factor = static_cast<T>(factor_of_part(parts[static_cast<size_t>(rank * rows + r)], all, scale));
     for (T& x : own) x *= factor;
     const int64_t target = own_target(r);
     if (target >= 0 && target < tokens) own[static_cast<size_t>(target)] -= static_cast<T>(scale);
@@ -169,7 +128,7 @@ double fused_shared_loss(const HeadWeights& w, const Tensor& normed, std::span<c
         if (own[r] < 0) continue;
         const RowPart all = joined(parts, static_cast<int64_t>(r), m);
         lse[r] = static_cast<float>(all.most + std::log(all.sum));
-        loss += loss_of(all);
+        loss += loss_of_row(all);
       }
     };
     std::vector<float> unused(own.size());  // the losses are summed above

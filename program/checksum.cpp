@@ -39,6 +39,7 @@ uint32_t checksum(const Program& p) {
   Bytes own;
   own.add(p.num_ranks), own.add(p.num_units), own.add(p.num_micro), own.add(p.devices_per_rank);
   own.add(p.resident);
+  if (p.head_parts > 0) own.add(p.head_parts);
   own.add(static_cast<int64_t>(p.instructions.size()));
   uint32_t crc = crc32c(own.text);
   for (const Instruction& i : p.instructions) {

@@ -82,7 +82,7 @@ struct Hoister {
   Program rebuild() {
     std::vector<int> new_place(order.size());
     for (size_t n = 0; n < order.size(); ++n) new_place[order[n]] = static_cast<int>(n);
-    Program q{p.num_ranks, p.num_units, p.num_micro, {}, std::move(p.resident), p.devices_per_rank};
+    Program q{p.num_ranks, p.num_units, p.num_micro, {}, std::move(p.resident), p.devices_per_rank, p.head_parts};
     q.instructions.reserve(order.size());
     for (const int k : order) {
       q.instructions.push_back(std::move(p.instructions[k]));

@@ -105,6 +105,9 @@ struct Program {  // the lists of all devices of the pipeline, one after another
   std::vector<Instruction> instructions;             // in issue order per rank
   std::vector<std::vector<BufferBytes>> resident{};  // a list per rank, or none: alive before, during, after the step
   int64_t devices_per_rank = 1;  // how many ranks of the run share each list: as many as a stage's mesh has devices
+  // If not 0, the head is spread over the ranks (program/spread_head.h): the last head_parts units are its parts, one on each
+  // rank, and the unit before them is the head's norm alone.
+  int head_parts = 0;
 };
 
 std::string_view name_of(Opcode);      // "FORWARD", …

@@ -42,6 +42,10 @@ struct Checker {
   }
 
   int last() const { return program.num_units - 1; }
+  // Of a spread head (program/spread_head.h) its norm, behind which its parts stand.
+  int head() const { return last() - program.head_parts; }
+  bool is_part(int unit) const { return unit > head(); }
+  int input_of(int unit) const { return is_part(unit) ? head() : unit - 1; }
   int place_of(Opcode op, int unit, int micro) const {
     const auto it = at.find({op, unit, micro});
     return it == at.end() ? -1 : it->second;
@@ -109,15 +113,15 @@ struct Checker {
     }
   }
 
+  void need(const Instruction& i, const Buffer& b) {
+    if (std::find(i.reads.begin(), i.reads.end(), b) == i.reads.end()) fault("does not read {}", to_string(b));
+  }
   void needs(const Instruction& i, std::initializer_list<BufferKind> own) {
-    const auto need = [&](Buffer b) {
-      if (std::find(i.reads.begin(), i.reads.end(), b) == i.reads.end()) fault("does not read {}", to_string(b));
-    };
-    if (i.unit > 0) need({BufferKind::output, i.unit - 1, i.micro});
+    if (i.unit > 0) need(i, {BufferKind::output, input_of(i.unit), i.micro});
     for (const BufferKind kind : own) {
-      if (kind == BufferKind::gradient && i.unit == last()) continue;
+      if (kind == BufferKind::gradient && i.unit == last() && program.head_parts == 0) continue;
       if (kind != BufferKind::gradient && i.unit == 0) continue;
-      need({kind, i.unit, i.micro});
+      need(i, {kind, i.unit, i.micro});
     }
   }
 
@@ -139,7 +143,7 @@ struct Checker {
     }
     switch (i.op) {
       case Opcode::forward:
-        if (u > 0) after_neighbour(Opcode::forward, u - 1, i);
+        if (u > 0) after_neighbour(Opcode::forward, input_of(u), i);
         if (u == last() && m > 0) after(Opcode::forward, u, m - 1);
         return needs(i, {});
       case Opcode::recompute:
@@ -149,11 +153,16 @@ struct Checker {
       case Opcode::backward_input:
         if (u == 0) fault("the embedding has none");
         after(Opcode::forward, u, m);
-        if (u < last()) after_neighbour(Opcode::backward_input, u + 1, i);
+        if (is_part(u)) return join_parts(i);
+        if (u < last()) after_neighbour(Opcode::backward_input, u == head() ? last() : u + 1, i);
         return needs(i, {BufferKind::saved, BufferKind::gradient});
       case Opcode::backward_weight:
-        u == 0 ? after_neighbour(Opcode::backward_input, 1, i) : after(Opcode::backward_input, u, m);
         if (m > 0) after(Opcode::backward_weight, u, m - 1);
+        if (is_part(u)) {
+          after_neighbour(Opcode::backward_input, last(), i);
+          return needs(i, {BufferKind::saved, BufferKind::gradient});
+        }
+        u == 0 ? after_neighbour(Opcode::backward_input, 1, i) : after(Opcode::backward_input, u, m);
         return needs(i, {BufferKind::saved, BufferKind::gradient, BufferKind::left});
       case Opcode::merge:
         return merge(i);
@@ -167,6 +176,13 @@ struct Checker {
       default:
         return;
     }
+  }
+
+  // Joins what the FORWARDs of all parts of a spread head left, and adds the loss.
+  void join_parts(const Instruction& i) {
+    if (i.unit != last()) return fault("the last part of the head joins the parts");
+    if (i.micro > 0) after(Opcode::backward_input, i.unit, i.micro - 1);
+    for (int part = head() + 1; part <= last(); ++part) need(i, {BufferKind::output, part, i.micro});
   }
 
   void update(const Instruction& i) {
@@ -221,6 +237,9 @@ struct Checker {
       if (rank_of_unit[i.unit] < 0) rank_of_unit[i.unit] = i.rank;
       if (rank_of_unit[i.unit] != i.rank) fault("on rank {}; the unit began on rank {}", i.rank, rank_of_unit[i.unit]);
     }
+    for (int part = 0; part < program.head_parts; ++part)
+      if (const int rank = rank_of_unit[head() + 1 + part]; rank != part)
+        faults.push_back(fmt::format("part {} of the head is on rank {}", part, rank));
   }
 
   void whole() {
@@ -231,7 +250,7 @@ struct Checker {
       for (int u = 0; u < program.num_units; ++u) {
         missing(Opcode::forward, u, m);
         if (!training) continue;
-        if (u > 0) missing(Opcode::backward_input, u, m);
+        if (u > 0 && (!is_part(u) || u == last())) missing(Opcode::backward_input, u, m);
         missing(Opcode::backward_weight, u, m);
       }
     for (int rank = 0; training && rank < program.num_ranks; ++rank)
@@ -246,6 +265,11 @@ struct Checker {
   }
 
   bool numbers() {
+    if (program.head_parts != 0 && (program.head_parts != program.num_ranks || head() < 1)) {
+      faults.push_back(fmt::format("a head in {} parts on {} ranks, {} units: expected a part on each rank",
+                                   program.head_parts, program.num_ranks, program.num_units));
+      return false;
+    }
     if (program.num_ranks >= 1 && program.num_units >= 2 && program.num_micro >= 1 &&
         (program.resident.empty() || static_cast<int>(program.resident.size()) == program.num_ranks))
       return true;

@@ -37,6 +37,9 @@ namespace tern {
 ///          FORWARD's routed_bytes. A BACKWARD_INPUT's routed_bytes divided by its FORWARD's is one ratio for the whole
 ///          Program, in (1, 2]. told_bytes are equal in a unit's FORWARDs and RECOMPUTEs, more than 0 if it sends rows, and
 ///          0 in BACKWARD_INPUTs.
+/// Parts    of a spread head (Program::head_parts): part d is on rank d. Its FORWARD reads the norm's output. The BACKWARD_INPUT of the last
+///          part, the only one, reads the outputs of all parts, comes in the order of micro-batches and before the norm's
+///          BACKWARD_INPUT. The BACKWARD_WEIGHT of a part reads the part's gradient.
 /// `training` false: a forward program, with FORWARD alone.
 std::vector<std::string> validate(const Program&, bool training = true);
 
