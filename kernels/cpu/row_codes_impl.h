@@ -221,8 +221,9 @@ struct alignas(64) VectorBytes {
 inline Codes load_vector(const VectorBytes& bytes) { return _mm512_load_si512(&bytes); }
 inline Codes load_64(const uint8_t* at) { return _mm512_loadu_si512(at); }
 
-/// Learned codes. A byte 4·code + (the block's table number) is looked up in one vector that has the numbers of all four tables; where there are fewer
-/// than 64 they repeat, so that bits above the code do no harm. The numbers come with 128 added (kBiased).
+/// Learned codes. A byte that has a code and the number of the block's table is looked up in one vector with the numbers of all four tables: LC4
+/// 16·table + code, as the tables lie; the others 4·code + table, where numbers repeat, so that bits above the code do no harm. The numbers
+/// come with 128 added (kBiased).
 template <int kBits>
 struct DotsLearned : Dots {
   static constexpr int64_t kNumbers = 32, kBytes = 1 + 4 * kBits;
@@ -246,6 +247,7 @@ struct DotsLearned : Dots {
   static constexpr int64_t kPairs = kBits == 3 ? 1 : 2;
   struct Read {
     Codes low[kPairs], high[kBits == 2 ? 1 : kPairs];
+    Codes firsts;  // the first byte of each of the eight blocks
   };
   static Read read(const uint8_t* stretch) {
     Read r;
@@ -254,6 +256,12 @@ struct DotsLearned : Dots {
       if constexpr (kBits != 2) r.high[j] = load_64(stretch + second(j));
     }
     if constexpr (kBits == 2) r.high[0] = r.low[0];  // not used
+    static constexpr VectorBytes kFirsts = [] {
+      VectorBytes v = {};
+      for (int64_t block = 0; block < 8; ++block) v.at[block] = index(0, block * kBytes);
+      return v;
+    }();
+    r.firsts = gather(r, 0, kFirsts);
     return r;
   }
   // By asm, or compilers would load again for each use.
@@ -269,17 +277,14 @@ struct DotsLearned : Dots {
   }
 
   static void scales(const Read& b, const RowCodebook& row, Eight* to, Eight*) {
-    static constexpr VectorBytes kFirst = [] {  // the first byte of each of eight blocks
-      VectorBytes v = {};
-      for (int64_t block = 0; block < 8; ++block) v.at[block] = index(0, block * kBytes);
-      return v;
-    }();
-    const Codes bytes = gather(b, 0, kFirst);
-    // Of i = 8a + b the scale is that of b, with a taken off the exponent: both halvings are exact.
-    const EightInt of = (EightInt)_mm256_cvtepu8_epi32((__m128i)__builtin_shufflevector(bytes, bytes, 0, 1));
-    const EightInt of_b = (EightInt)_mm256_permutevar8x32_ps(_mm256_loadu_ps(kBlockScales), (__m256i)(of >> 2));
-    const EightInt scale = of_b - (of << 18 & 3 << 23);
-    to[0] = eight(row.scale) * (Eight)(scale ^ (of << 24 & static_cast<int>(0x80000000u)));
+    const EightInt of = (EightInt)_mm256_cvtepu8_epi32((__m128i)__builtin_shufflevector(b.firsts, b.firsts, 0, 1));
+    const __m512i which = _mm512_zextsi256_si512((__m256i)(of >> 2));  // the sign, bit 5, does not count
+    const __m512 scales =
+        _mm512_maskz_permutex2var_ps(0xff, _mm512_loadu_ps(kBlockScales), which, _mm512_loadu_ps(kBlockScales + 16));
+    const __m256i sign = _mm256_set1_epi32(static_cast<int>(0x80000000u));
+    to[0] =
+        eight(row.scale) * (Eight)_mm256_ternarylogic_epi32((__m256i)_mm512_castps512_ps256(scales),
+                                                            (__m256i)(of << 24), sign, 0x78);  // scale ^ (of & sign)
   }
 
   /// The numbers of all tables, as they are looked up.
@@ -287,7 +292,7 @@ struct DotsLearned : Dots {
     static constexpr VectorBytes kPlaces = [] {
       VectorBytes v = {};
       for (int place = 0; place < 64; ++place)
-        v.at[place] = static_cast<uint8_t>((place % 4) << kBits | (place / 4 % (1 << kBits)));
+        v.at[place] = static_cast<uint8_t>(kBits == 4 ? place : (place % 4) << kBits | (place / 4 % (1 << kBits)));
       return v;
     }();
     constexpr __mmask64 kThere = kBits == 4 ? ~__mmask64{0} : (__mmask64{1} << (4 << kBits)) - 1;
@@ -315,16 +320,25 @@ struct DotsLearned : Dots {
   }
   template <int j>
   static void codes(const Read& b, const Row& row, Codes* to, Codes* to_second) {
-    static constexpr VectorBytes kTables = in_lanes(j, [](int64_t) { return 0; }),
+    static constexpr VectorBytes kOwn = [] {  // each lane's block
+      VectorBytes v = {};
+      for (int64_t i = 0; i < 64; ++i) v.at[i] = static_cast<uint8_t>(j + i / 16 * kApart);
+      return v;
+    }();
+    static constexpr VectorBytes kFirst = in_lanes(j, [](int64_t) { return 0; }),
                                  kCodes = in_lanes(j, [](int64_t i) { return 1 + (kBits == 4 ? i : i % 8); }),
                                  kUpper = in_lanes(j, [](int64_t i) { return kBits == 3 ? 9 + i % 4 : 0; });
-    const Codes table = gather(b, j, kTables), all = gather(b, j, kCodes);
+    Codes table;
+    if constexpr (kBits == 2) {
+      table = gather(b, j, kFirst);
+    } else {  // one uop in the place of the three of two vectors' bytes
+      table = kBits == 4 ? shifted_left(b.firsts, 4) : b.firsts;
+      asm("vpermb %0, %1, %0" : "+v"(table) : "v"(load_vector(kOwn)));
+    }
+    const Codes all = gather(b, j, kCodes);
     Codes at[2];
     if constexpr (kBits == 4) {
-      Codes left = _mm512_add_epi8(all, all);
-      asm("" : "+v"(left));
-      left = _mm512_add_epi8(left, left);
-      at[0] = chosen(60, left, table), at[1] = chosen(60, shifted(all, 2), table);
+      at[0] = chosen(15, all, table), at[1] = chosen(15, shifted(all, 4), table);
     } else {
       at[0] = chosen(12, rotated_halves(all, 62, 0), table), at[1] = chosen(12, rotated_halves(all, 2, 4), table);
       if constexpr (kBits == 3) {

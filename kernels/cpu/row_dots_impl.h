@@ -16,11 +16,11 @@ constexpr int64_t kCodeLanes = 1, kApart = 8;
 
 /// One stretch of a row of x: 256 consecutive numbers, rounded; zeros behind the row's end. codes: in the order of row_codes_impl.h's vectors.
 /// sums: each group's scale times the sum of its codes; sums_of_16: the same for its first 16 codes and for its second 16. less: -128 times
-/// the sums of a group's first and second 16 codes, which corrects products with codes of w that are too large by a constant.
+/// the sums of a group's first and second 16 codes (less_of_32: of all), which corrects products with codes of w that are too large by a constant.
 struct Rounded {
   alignas(64) int8_t codes[256];
   Eight scales, sums, sums_of_16[2];
-  EightInt less[2];
+  EightInt less[2], less_of_32;
 };
 constexpr int64_t kToSecond = 16 * kCodeLanes;  // from a group's first sixteen codes to its second
 constexpr int64_t place_of_group(int64_t group) { return group % kApart * 2 * kToSecond + group / kApart * 16; }
@@ -129,7 +129,7 @@ inline EightInt sums_of_groups(const Stretch& w, const Rounded& x) {
   };
   const EightInt sums = sums_of_eight(of(w.j0, x.codes), of(w.j1, x.codes + 2 * kToSecond));
 #if defined(__AVX512VNNI__)
-  if (Type::kAnySign) return sums + (x.less[0] + x.less[1]);
+  if (Type::kAnySign) return sums + x.less_of_32;
 #endif
   return sums;
 }
@@ -278,7 +278,7 @@ inline Eight plus_products(const Stretch& w, const Scales& scales, const Rounded
     if constexpr (Type::kLeasts)
       chains = fused(scales.leasts[1], x.sums_of_16[1], fused(scales.leasts[0], x.sums_of_16[0], chains));
   } else {
-    const Eight sums = less_constant<Type>(sums_of_groups<Type>(w, x), x.less[0] + x.less[1]);
+    const Eight sums = less_constant<Type>(sums_of_groups<Type>(w, x), x.less_of_32);
     chains = fused(sums, scales.of[0] * x.scales, chains);
     if constexpr (Type::kLeasts) chains = fused(scales.leasts[0], x.sums, chains);
   }
