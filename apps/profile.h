@@ -20,6 +20,7 @@ struct ProfileSettings {
   int64_t memory_bytes = 0;  // that the buffers of all ranks together may take
   int ranks = 1;             // ranks that work at the same time, as threads of this process
   int threads = 1;           // of each rank
+  int cpus = 0;              // that this process may use; 0: not known
   TeamLinks links = TeamLinks::memory;
 };
 
@@ -70,8 +71,13 @@ ProfileTasks profile_tasks(const ProfileSettings&);
 void add_product_tasks(const ProfileSettings&, ProfileTasks&);
 void add_kernel_tasks(const ProfileSettings&, ProfileTasks&);
 
+/// How many ranks of so many threads can compute at the same time without slowing each other down: as many as have CPUs, at least 1 (one
+/// rank alone may take all CPUs), at most all of them. cpus 0, not known: all.
+double ranks_at_once(int ranks, int threads, int cpus);
 /// The tasks if several ranks work at the same time, each with its own buffers. Collectives between ranks take the place of
-/// the loopback. A rate is the mean over ranks, but one rank alone measures the disk.
+/// the loopback. A rate is the mean over ranks, but one rank alone measures the disk. Where ranks share CPUs, as many ranks as have
+/// CPUs compute at the same time while the others wait, and a rate is what is left of theirs to each rank when all compute: a rank that
+/// the system takes off its CPU in the middle of a measurement would tell of that and not of its kernels. Collectives take all ranks.
 ProfileTasks profile_tasks_of_ranks(const ProfileSettings&);
 bool is_collective(FigureKind);
 

@@ -225,16 +225,14 @@ std::string describe(const ProfileNoise& n) {
       n.wide, n.figures, n.widest, 100 * n.spread);
 }
 
-static bool shares_cpus(const ProfiledMachine& m) { return m.ranks > 1 && m.cpus > 0 && m.ranks * m.threads > m.cpus; }
-// 1: one rank alone takes all CPUs.
-static double ranks_at_once(const ProfiledMachine& m) {
-  return std::max(1.0, static_cast<double>(m.cpus) / static_cast<double>(m.threads));
-}
+static double ranks_at_once(const ProfiledMachine& m) { return ranks_at_once(m.ranks, m.threads, m.cpus); }
+static bool shares_cpus(const ProfiledMachine& m) { return ranks_at_once(m) < m.ranks; }
 
 std::string shared_cpus(const ProfiledMachine& m) {
   if (!shares_cpus(m)) return "";
   return fmt::format(
-      "{} ranks of {} share {}: the rates are those with all ranks at work. The time of a plan's Program counts "
+      "{} ranks of {} share {}: each rate is the share of a rank when all of them compute. The time of a plan's "
+      "Program counts "
       "that a rank that waits leaves its CPU to others; the search does not, so pipelines look slower to it than they "
       "are. To plan for this machine, measure with at most {}",
       m.ranks, counted(m.threads, "thread"), counted(m.cpus, "CPU"),
@@ -261,7 +259,7 @@ std::string profile_toml(const ProfileTasks& tasks, const std::vector<BenchResul
   out +=
       fmt::format("version = 1\nname = {}\n\n[device.cpu]\nengine = \"tern\"  # rates of this engine's own kernels\n",
                   toml_text(fmt::format("{}, {}", m.name, team_of(m))));
-  if (m.ranks > 1) out += "# a device is a rank: its share of the memory; rates with all ranks at work\n";
+  if (m.ranks > 1) out += "# a device is a rank: its share of the memory, and of the rates when all ranks compute\n";
   const RoundSpread memory = figures.one(FigureKind::memory_read), copy = figures.one(FigureKind::memory_copy);
   out += fmt::format("memory = \"{}B\"  # of the machine, or of the control group\n", m.memory_bytes / m.ranks);
   out += fmt::format("reserved = \"{}B\"  # in use when this was measured, and the program itself\n",

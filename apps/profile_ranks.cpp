@@ -82,17 +82,20 @@ void add_collectives(const ProfileSettings& s, const std::shared_ptr<RankTeam>& 
       out.add({.kind = kind, .m = bytes / 4 / s.ranks * 4 * s.ranks}, collective_task(team, rooms, kind, bytes));
 }
 
-// One task of each rank at the same time.
-BenchTask beside_each_other(const std::shared_ptr<RankTeam>& team, std::vector<BenchTask> of_ranks) {
+// One task of each of the first ranks at the same time, as many as have CPUs.
+BenchTask beside_each_other(const std::shared_ptr<RankTeam>& team, std::vector<BenchTask> of_ranks, double at_once) {
   BenchTask task = of_ranks.front();
-  task.once = [team, of_ranks = std::move(of_ranks)] {
+  const double share =
+      at_once / static_cast<double>(of_ranks.size());  // of a CPU's time, to each rank when all compute
+  of_ranks.resize(static_cast<size_t>(at_once));
+  task.once = [team, of_ranks = std::move(of_ranks), share] {
     std::vector<double> rates(of_ranks.size());
     team->run([&](Comm& comm) {
       const auto rank = static_cast<size_t>(comm.rank());
       comm.barrier();
-      rates[rank] = of_ranks[rank].once();
+      if (rank < rates.size()) rates[rank] = of_ranks[rank].once();
     });
-    return std::accumulate(rates.begin(), rates.end(), 0.0) / static_cast<double>(rates.size());
+    return share * std::accumulate(rates.begin(), rates.end(), 0.0) / static_cast<double>(rates.size());
   };
   return task;
 }
@@ -102,6 +105,10 @@ BenchTask beside_each_other(const std::shared_ptr<RankTeam>& team, std::vector<B
 bool is_collective(FigureKind kind) {
   return kind == FigureKind::all_reduce || kind == FigureKind::all_gather || kind == FigureKind::reduce_scatter ||
          kind == FigureKind::all_to_all;
+}
+
+double ranks_at_once(int ranks, int threads, int cpus) {
+  return cpus == 0 ? ranks : std::clamp(static_cast<double>(cpus) / threads, 1.0, static_cast<double>(ranks));
 }
 
 ProfileTasks profile_tasks_of_ranks(const ProfileSettings& settings) {
@@ -117,6 +124,7 @@ ProfileTasks profile_tasks_of_ranks(const ProfileSettings& settings) {
   }
   ProfileTasks out;
   out.notes = lists[0].notes;
+  const double at_once = ranks_at_once(settings.ranks, settings.threads, settings.cpus);
   size_t next = 0;  // of the ranks that leave the disk alone
   for (size_t k = 0; k < lists[0].tasks.size(); ++k) {
     const ProfileFigure& figure = lists[0].figures[k];
@@ -127,7 +135,7 @@ ProfileTasks profile_tasks_of_ranks(const ProfileSettings& settings) {
     std::vector<BenchTask> of_ranks{lists[0].tasks[k]};
     for (size_t rank = 1; rank < lists.size(); ++rank) of_ranks.push_back(lists[rank].tasks.at(next));
     ++next;
-    out.add(figure, beside_each_other(team, std::move(of_ranks)));
+    out.add(figure, beside_each_other(team, std::move(of_ranks), at_once));
   }
   add_collectives(settings, team, out);
   return out;

@@ -160,6 +160,15 @@ TEST(Profile, SaysWhenRanksShareCpus) {
   EXPECT_NE(said.find("at most 2 ranks"), std::string::npos) << said;
 }
 
+TEST(Profile, KnowsHowManyRanksComputeAtOnce) {
+  EXPECT_EQ(ranks_at_once(4, 1, 0), 4);  // not known
+  EXPECT_EQ(ranks_at_once(4, 1, 8), 4);
+  EXPECT_EQ(ranks_at_once(4, 1, 2), 2);
+  EXPECT_EQ(ranks_at_once(4, 2, 3), 1.5);
+  EXPECT_EQ(ranks_at_once(4, 8, 4), 1);
+  EXPECT_EQ(ranks_at_once(1, 4, 2), 1);
+}
+
 // The planner takes each use's own rates: halving one alone makes its pass slower and leaves the others.
 TEST(Profile, EachPassIsPricedByItsOwnProducts) {
   const auto facts = [](ProductUse slow) {

@@ -139,8 +139,13 @@ int run_profile(const Options& options) {
   const bool quick = options.flag("quick");
   const int rounds = static_cast<int>(options.has("rounds") ? options.integer("rounds") : quick ? 3 : 5);
   log_info("preparing: buffers, and two files of 256 MiB under {} that are removed again", disk);
-  const ProfileSettings settings{
-      .quick = quick, .disk = disk, .memory_bytes = budget.bytes, .ranks = ranks, .threads = threads, .links = links};
+  const ProfileSettings settings{.quick = quick,
+                                 .disk = disk,
+                                 .memory_bytes = budget.bytes,
+                                 .ranks = ranks,
+                                 .threads = threads,
+                                 .cpus = machine.cpus,
+                                 .links = links};
   const ProfileTasks tasks = ranks > 1 ? profile_tasks_of_ranks(settings) : profile_tasks(settings);
   for (const std::string& note : tasks.notes) log_warn("{}", note);
   const StopSignals signals;
