@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/io.h"
 #include "formats/chat/template_files.h"
+#include "formats/gguf/model.h"
 
 namespace tern {
 
@@ -29,6 +30,11 @@ void write_companions(const ModelDescription& model, const ChatTemplates& templa
 }
 
 void check_hf_output(const std::string& out) {
+  if (is_gguf_path(out))
+    throw Error(ErrorKind::usage,
+                "--output {}: a directory is written here, and this is the name of a file; name a directory ('tern "
+                "export --format gguf' makes a file of it)",
+                out);
   const auto info = real_io().stat(out);
   if (info && !info->is_directory)
     throw Error(ErrorKind::usage, "--output {}: is a file; name a new directory (a .gguf file: --format gguf)", out);

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <string>
 
+#include "apps/hf_output.h"
 #include "apps/options.h"
 #include "base/error.h"
 #include "base/io.h"
@@ -78,6 +79,14 @@ TEST_F(Outputs, OtherFilesMayBeReplaced) {
                            "plan @/m --hardware h100 --output @/m/plan.json", "train @/m --data @/a --output @/m",
                            "profile --import - --output @/a", "compare @/a @/b --output @/c.html"})
     EXPECT_EQ(refusal(line), "") << line;
+}
+
+TEST_F(Outputs, ADirectoryIsNotCalledAsAFileOfAModelIs) {
+  try {
+    check_hf_output("new.gguf");
+    FAIL() << "taken";
+  } catch (const Error& e) { EXPECT_NE(std::string(e.what()).find("a directory is written here"), std::string::npos); }
+  check_hf_output(folder_ + "/new");
 }
 
 }  // namespace

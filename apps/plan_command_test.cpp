@@ -259,7 +259,8 @@ TEST_F(PlanVerb, ExchangesBesideProductsArePricedSaidAndWritten) {
   EXPECT_EQ(json_of("on.json")["job"]["tp_comm_overlap"], true);
   EXPECT_LT(json_of("on.json")["predicted"]["step_ps"], json_of("off.json")["predicted"]["step_ps"]);
   EXPECT_TRUE(has(tern(plan + " --check on.json"), "it is for --tp-comm-overlap on, not off"));
-  EXPECT_NE(tern(plan + " --tp-comm-overlap --check on.json").code, 4);
+  EXPECT_EQ(tern(plan + " --tp-comm-overlap --check on.json").code, 0);
+  EXPECT_TRUE(has(tern(plan + " --tp-comm-overlap --adapters 8"), "products with --adapters are not cut"));
   const Outcome one = tern("plan llama-2-7b" + kNode + kJob + " --fix tp=1 --tp-comm-overlap");
   EXPECT_EQ(one.code, 2);
   EXPECT_TRUE(has(one, "which --fix tp=1 excludes; leave one of the two out")) << one.text;

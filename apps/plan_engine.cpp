@@ -22,6 +22,7 @@
 #include "plan/layers.h"
 #include "spec/recompute.h"
 #include "train/plan_settings.h"
+#include "train/tensor_groups.h"
 
 namespace tern {
 namespace {
@@ -95,6 +96,7 @@ EngineTraining engine_training(const ModelSpec& spec, const Plan& p, const std::
   TrainSettings s = settings_of(p);
   try {
     check_planned_model(spec, s);
+    check_tensor_ranks(spec, s);
     out.memory = predict_memory(spec, s, 0);
     s.checkpoint_every = 1;
     out.saving = predict_memory(spec, s, 0);

@@ -169,6 +169,9 @@ PlanCommand plan_command(const Options& o, ModelSpec spec, Cluster cluster) {
     throw Error(ErrorKind::usage,
                 "plan: --tp-comm-overlap is of tensor parallelism, which --{} excludes; leave one of the two out",
                 space.pinned.tensor ? "fix tp=1" : "max-tensor 1");
+  if (q.request.job.tensor_overlap && o.has("adapters"))
+    throw Error(ErrorKind::usage,
+                "plan: --tp-comm-overlap: products with --adapters are not cut; leave one of the two out");
   return c;
 }
 

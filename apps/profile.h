@@ -74,6 +74,10 @@ void add_kernel_tasks(const ProfileSettings&, ProfileTasks&);
 /// How many ranks of so many threads can compute at the same time without slowing each other down: as many as have CPUs, at least 1 (one
 /// rank alone may take all CPUs), at most all of them. cpus 0, not known: all.
 double ranks_at_once(int ranks, int threads, int cpus);
+/// One task of the tasks of a team's ranks: the first ranks run theirs at the same time, ⌊at_once⌋ of them, while the others wait. Its rate is what
+/// is left of theirs to each rank when all compute: their mean times at_once, or ⌊at_once⌋ where the memory binds the task, over all ranks.
+BenchTask beside_each_other(const std::shared_ptr<RankTeam>&, std::vector<BenchTask> of_ranks, double at_once,
+                            FigureKind);
 /// The tasks if several ranks work at the same time, each with its own buffers. Collectives between ranks take the place of
 /// the loopback. A rate is the mean over ranks, but one rank alone measures the disk. Where ranks share CPUs, as many ranks as have
 /// CPUs compute at the same time while the others wait, and a rate is what is left of theirs to each rank when all compute: a rank that

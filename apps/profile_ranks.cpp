@@ -1,6 +1,7 @@
 // Ranks at work side by side, and what they do together.
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <memory>
 #include <numeric>
 
@@ -82,12 +83,20 @@ void add_collectives(const ProfileSettings& s, const std::shared_ptr<RankTeam>& 
       out.add({.kind = kind, .m = bytes / 4 / s.ranks * 4 * s.ranks}, collective_task(team, rooms, kind, bytes));
 }
 
-// One task of each of the first ranks at the same time, as many as have CPUs.
-BenchTask beside_each_other(const std::shared_ptr<RankTeam>& team, std::vector<BenchTask> of_ranks, double at_once) {
+// Whether the memory binds it, which ranks share whether they have CPUs or not.
+bool is_of_memory(FigureKind kind) {
+  return kind == FigureKind::memory_read || kind == FigureKind::memory_copy || kind == FigureKind::weight_read ||
+         kind == FigureKind::mapped_read || kind == FigureKind::elementwise || kind == FigureKind::update;
+}
+
+}  // namespace
+
+BenchTask beside_each_other(const std::shared_ptr<RankTeam>& team, std::vector<BenchTask> of_ranks, double at_once,
+                            FigureKind kind) {
   BenchTask task = of_ranks.front();
-  const double share =
-      at_once / static_cast<double>(of_ranks.size());  // of a CPU's time, to each rank when all compute
-  of_ranks.resize(static_cast<size_t>(at_once));
+  const double measured = std::floor(at_once), all = static_cast<double>(of_ranks.size());
+  const double share = (is_of_memory(kind) ? measured : at_once) / all;
+  of_ranks.resize(static_cast<size_t>(measured));
   task.once = [team, of_ranks = std::move(of_ranks), share] {
     std::vector<double> rates(of_ranks.size());
     team->run([&](Comm& comm) {
@@ -99,8 +108,6 @@ BenchTask beside_each_other(const std::shared_ptr<RankTeam>& team, std::vector<B
   };
   return task;
 }
-
-}  // namespace
 
 bool is_collective(FigureKind kind) {
   return kind == FigureKind::all_reduce || kind == FigureKind::all_gather || kind == FigureKind::reduce_scatter ||
@@ -135,7 +142,7 @@ ProfileTasks profile_tasks_of_ranks(const ProfileSettings& settings) {
     std::vector<BenchTask> of_ranks{lists[0].tasks[k]};
     for (size_t rank = 1; rank < lists.size(); ++rank) of_ranks.push_back(lists[rank].tasks.at(next));
     ++next;
-    out.add(figure, beside_each_other(team, std::move(of_ranks), at_once));
+    out.add(figure, beside_each_other(team, std::move(of_ranks), at_once, figure.kind));
   }
   add_collectives(settings, team, out);
   return out;

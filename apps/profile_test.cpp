@@ -169,6 +169,26 @@ TEST(Profile, KnowsHowManyRanksComputeAtOnce) {
   EXPECT_EQ(ranks_at_once(1, 4, 2), 1);
 }
 
+TEST(ProfileRanks, AsManyRanksAsHaveCpusWorkAndEachHasItsShareOfTheRate) {
+  const auto team = std::make_shared<RankTeam>(4, 1, TeamLinks::memory);
+  const auto rate = [&](double at_once, FigureKind kind, int expected_calls) {
+    std::atomic<int> calls = 0;
+    std::vector<BenchTask> tasks(4);
+    for (int rank = 0; rank < 4; ++rank)
+      tasks[static_cast<size_t>(rank)].once = [&calls, rank] {
+        ++calls;
+        return 10.0 * (rank + 1);
+      };
+    const double got = beside_each_other(team, tasks, at_once, kind).once();
+    EXPECT_EQ(calls, expected_calls);
+    return got;
+  };
+  EXPECT_DOUBLE_EQ(rate(4, FigureKind::product, 4), 25);
+  EXPECT_DOUBLE_EQ(rate(2, FigureKind::product, 2), 15.0 * 2 / 4);
+  EXPECT_DOUBLE_EQ(rate(1.5, FigureKind::product, 1), 10 * 1.5 / 4);
+  EXPECT_DOUBLE_EQ(rate(1.5, FigureKind::memory_read, 1), 10 * 1.0 / 4);  // one rank had all of the memory's
+}
+
 // The planner takes each use's own rates: halving one alone makes its pass slower and leaves the others.
 TEST(Profile, EachPassIsPricedByItsOwnProducts) {
   const auto facts = [](ProductUse slow) {

@@ -22,8 +22,9 @@ void require_equal_facts(Comm& comm, std::span<const std::pair<std::string, std:
   const auto who = static_cast<int>(first % comm.size());
   const std::string of_0 = comm.broadcast(mine, 0), of_other = comm.broadcast(mine, who);
   throw Error(ErrorKind::usage,
-              "{}: rank 0 has {}, rank {} has {}; all ranks need the same, or they would train unlike models", name,
-              of_0, who, of_other);
+              "{}: rank 0 has {}, rank {} has {}; all ranks need the same, or they would train unlike models or wait "
+              "for each other",
+              name, of_0, who, of_other);
 }
 
 }  // namespace tern

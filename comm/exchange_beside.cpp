@@ -15,7 +15,8 @@ ExchangeBeside::~ExchangeBeside() {
 void ExchangeBeside::post(std::function<void()> exchange) {
   if (!thread_.joinable()) thread_ = std::jthread([this] { run(); });
   const std::scoped_lock lock(mutex_);
-  TERN_CHECK(!exchange_ && !failure_, "ExchangeBeside: nobody has waited for the exchange before");
+  TERN_CHECK(!posted_, "ExchangeBeside: nobody has waited for the last exchange");
+  posted_ = true;
   exchange_ = std::move(exchange);
   changed_.notify_all();
 }
@@ -27,12 +28,14 @@ void ExchangeBeside::await_end(std::unique_lock<std::mutex>& lock) {
 void ExchangeBeside::wait() {
   std::unique_lock lock(mutex_);
   await_end(lock);
+  posted_ = false;
   if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
 }
 
 void ExchangeBeside::drop() noexcept {
   std::unique_lock lock(mutex_);
   await_end(lock);
+  posted_ = false;
   failure_ = nullptr;
 }
 

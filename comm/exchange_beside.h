@@ -13,7 +13,7 @@ namespace tern {
 /// One exchange at a time. The computing thread makes all calls. From `post` until `wait` or `drop` has returned, only the second thread,
 /// which runs the exchange, may use the world's transport.
 /// Threads   The first `post` starts the second thread, which has no team of threads.
-/// Errors    TERN_CHECK: `post` before the exchange before it was waited for or dropped. What an exchange throws is thrown by `wait`; the
+/// Errors    TERN_CHECK: `post` before the last exchange was waited for or dropped. What an exchange throws is thrown by `wait`; the
 ///           next exchange then begins as if nothing had failed.
 /// End       The destructor waits until an exchange under way ends, or fails because another rank failed.
 class ExchangeBeside {
@@ -38,6 +38,7 @@ class ExchangeBeside {
   std::condition_variable changed_;
   std::function<void()> exchange_;  // the one under way; empty: none
   std::exception_ptr failure_;      // of the last one
+  bool posted_ = false;             // and neither waited for nor dropped
   bool stops_ = false;
   std::jthread thread_;  // the last member: the thread ends before the members that it uses
 };

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <future>
 #include <memory>
 #include <string>
 #include <thread>
@@ -37,6 +38,17 @@ TEST(ExchangeBeside, RunsWhileItsPosterGoesOnAndOneAfterTheOther) {
     posted.wait();
     EXPECT_EQ(more, i + 1);
   }
+}
+
+TEST(ExchangeBeside, OneThatEndedIsStillToBeWaitedFor) {
+  ExchangeBeside beside;
+  std::promise<void> ended;
+  beside.post([&] { ended.set_value(); });
+  ended.get_future().wait();
+  EXPECT_THROW(beside.post([] {}), Bug);
+  beside.drop();
+  beside.post([] {});
+  beside.wait();
 }
 
 TEST(ExchangeBeside, WhatItThrowsComesOutOfTheWaitOnce) {

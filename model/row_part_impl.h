@@ -8,6 +8,7 @@
 #include <span>
 
 #include "kernels/cpu/cross_entropy.h"
+#include "spec/layout.h"
 #include "spec/unit_cost.h"
 
 namespace tern {
@@ -19,6 +20,11 @@ struct RowPart {
   double target = 0;  // its logit, where this rank has it
 };
 static_assert(sizeof(RowPart) == kNumbersOfARow * sizeof(double));
+
+/// Where a target stands in the rows of the vocabulary that a rank has; −1: not among them.
+inline int64_t place_in_part(const Interval& tokens, int32_t target) {
+  return tokens.begin <= target && target < tokens.end ? target - tokens.begin : -1;
+}
 
 /// e = exp(z - max z). target: its place in z, or less than 0.
 inline RowPart part_of_row(std::span<double> z, int64_t target) {

@@ -42,7 +42,7 @@ double shared_cross_entropy(std::span<const int32_t> targets, double scale, cons
   const std::span<T> z = logits.span<T>();
   const int64_t tokens = group.tokens.size();  // columns behind them are nobody's
   const auto row = [&](int64_t r) { return z.subspan(static_cast<size_t>(r * vocab), static_cast<size_t>(tokens)); };
-  const auto own_target = [&](int64_t r) { return targets[static_cast<size_t>(r)] - group.tokens.begin; };
+  const auto own_target = [&](int64_t r) { return place_in_part(group.tokens, targets[static_cast<size_t>(r)]); };
   std::vector<RowPart> parts(static_cast<size_t>(ranks * rows));  // rank after rank
   const auto each_row = [&](auto&& visit) {
     parallel_ranges(rows, 1, 1, [&](int64_t begin, int64_t end) {
@@ -51,8 +51,7 @@ double shared_cross_entropy(std::span<const int32_t> targets, double scale, cons
   };
   each_row([&](int64_t r) {
     if (tokens == 0 || targets[static_cast<size_t>(r)] < 0) return;
-    const int64_t target = own_target(r);
-    parts[static_cast<size_t>(rank * rows + r)] = part_of_row(row(r), target < tokens ? target : -1);
+    parts[static_cast<size_t>(rank * rows + r)] = part_of_row(row(r), own_target(r));
   });
   exchange(parts, group.comm);
   std::vector<double> losses(static_cast<size_t>(rows));
@@ -64,8 +63,7 @@ double shared_cross_entropy(std::span<const int32_t> targets, double scale, cons
     losses[static_cast<size_t>(r)] = loss_of_row(all);
     const auto factor = static_cast<T>(factor_of_part(parts[static_cast<size_t>(rank * rows + r)], all, scale));
     for (T& x : own) x *= factor;
-    const int64_t target = own_target(r);
-    if (target >= 0 && target < tokens) own[static_cast<size_t>(target)] -= static_cast<T>(scale);
+    if (const int64_t target = own_target(r); target >= 0) own[static_cast<size_t>(target)] -= static_cast<T>(scale);
   });
   double sum = 0;
   for (const double loss : losses) sum += loss;
@@ -115,8 +113,8 @@ double fused_shared_loss(const HeadWeights& w, const Tensor& normed, std::span<c
     const int64_t end = std::min(begin + rows, T), m = end - begin;
     std::vector<int32_t> own;
     for (const int32_t target : targets.subspan(static_cast<size_t>(begin), static_cast<size_t>(m))) {
-      const int64_t at = target - group.tokens.begin;
-      own.push_back(target < 0 ? -1 : at >= 0 && at < tokens ? static_cast<int32_t>(at) : kTargetElsewhere);
+      const int64_t at = place_in_part(group.tokens, target);
+      own.push_back(target < 0 ? -1 : at < 0 ? kTargetElsewhere : static_cast<int32_t>(at));
     }
     const auto join = [&](std::span<float> lse, std::span<float> minus_target) {
       std::vector<RowPart> parts(static_cast<size_t>(ranks * m));  // rank after rank

@@ -131,6 +131,33 @@ void for_each_family(const std::function<void(const std::string&, const ModelSpe
   f("gemma2, 2 key/value heads", model_spec(gemma));
 }
 
+// In bf16, where the active set has a fused head: parts of the vocabulary that are ragged or empty, a second tile of rows, no targets at all.
+TEST(TensorParallel, TheHeadInOneKernelIsThatOfOneRank) {
+  for (const int64_t vocab : {37, 9})
+    for (const int64_t rows : {13, 600})
+      for (const bool masked : {false, true}) {
+        HfConfig config = config_of("llama");
+        config.vocab_size = vocab;
+        const ModelSpec spec = model_spec(config);
+        TensorBatch batch(spec, rows);
+        if (masked) std::ranges::fill(batch.targets, -1);
+        const Result want = on_one_rank(spec, batch, DType::bf16, 0.25);
+        for (const int ranks : {2, 8}) {
+          SCOPED_TRACE(
+              fmt::format("vocabulary {}, {} rows on {} ranks{}", vocab, rows, ranks, masked ? ", masked" : ""));
+          const Result got = on_ranks(spec, batch, DType::bf16, 0.25, ranks, {.multiply = Multiply::fast});
+          EXPECT_NEAR(got.loss, want.loss, 0.01 * want.loss);
+          const auto& is = std::get<HeadWeights>(got.gradients.units.back());
+          const auto& was = std::get<HeadWeights>(want.gradients.units.back());
+          const Tensor &of_matrix = dense_rows(is.projection), &wanted = dense_rows(was.projection);
+          if (masked)
+            for (const float g : of_matrix.span<float>()) EXPECT_EQ(g, 0);
+          else
+            EXPECT_LE(relative_error(of_matrix, wanted), 0.03);
+        }
+      }
+}
+
 TEST(TensorParallel, EveryGradientIsThatOfOneRank) {
   for_each_family(
       [](const std::string& name, const ModelSpec& spec) { expect_gradients_of_one(name, spec, DType::f64, 1e-12); });

@@ -24,11 +24,6 @@ void put_number(double x, double& to) { to = x; }
 void put_number(double x, float& to) { to = static_cast<float>(x); }
 void put_number(double x, bf16& to) { to = to_bf16(static_cast<float>(x)); }
 
-// The place of a row's target in a part; -1: the part lacks it, or the row has no loss.
-int64_t place_in_part(const Interval& tokens, int32_t target) {
-  return tokens.begin <= target && target < tokens.end ? target - tokens.begin : -1;
-}
-
 // A tile's logits become e, 0 in rows without a loss.
 template <class T>
 void softmax_of_part(double cap, const Interval& tokens, std::span<const int32_t> targets, const Tensor& logits,

@@ -10,7 +10,7 @@ namespace tern {
 
 /// Devices that share cores, as ranks that are threads or processes of one machine do (NodeType::devices_at_once).
 struct SharedCores {
-  int64_t devices = 1;  // that were at work when the times of instructions were measured
+  int64_t devices = 1;  // among which the rates were shared out that the times of instructions follow from
   double at_once = 1;   // of them can compute at the same time without slowing each other down; read to 1/1024
 };
 

@@ -66,8 +66,8 @@ void check_tensor_ranks(const ModelSpec& spec, const TrainSettings& s) {
       !multiplies_rows_alone(s.multiply, s.dtype, ProductKind::input_gradient))
     throw Error(ErrorKind::usage,
                 "--tp-comm-overlap: oneDNN multiplies {} here, and a row's bits would depend on how its products are "
-                "cut, so none is; give --multiply exact, or leave it out",
-                name_of(s.dtype));
+                "cut, so none is; {}",
+                name_of(s.dtype), s.plan ? "plan without it" : "give --multiply exact, or leave it out");
   if (s.micro_batch * s.seq / s.context_ranks % s.tensor != 0)
     refuse(fmt::format("a micro-batch of {} tokens cannot be shared out in equal parts; choose another --seq",
                        s.micro_batch * s.seq));

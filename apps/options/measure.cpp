@@ -43,7 +43,7 @@ OptionRows profile_rows() {
       {.name = "quick", .verbs = "profile", .type = flag, .help = "fewer shapes and rounds"},
       {.name = "rounds", .verbs = "profile", .type = integer, .unit = "N", .help = "times that every figure is measured; not given: 5, with --quick 3", .min = 1, .max = 10000},
       {.name = "disk", .verbs = "profile", .type = path, .unit = "DIR", .help = "read and write two files of 256 MiB, made and removed under this directory; not given: that of --output, else this one"},
-      {.name = "ranks", .verbs = "profile", .type = integer, .fallback = "1", .unit = "N", .help = "measure with so many ranks at work at the same time, threads of this process, and collectives between them: the file has a device for each, which tern plan shares work out to and tern train --plan runs; --threads is of each rank", .min = 1, .max = 1024},
+      {.name = "ranks", .verbs = "profile", .type = integer, .fallback = "1", .unit = "N", .help = "measure for so many ranks, threads of this process (at work at the same time: as many as have CPUs), and collectives between all of them: the file has a device for each, which tern plan shares work out to and tern train --plan runs; --threads is of each rank", .min = 1, .max = 1024},
       {.name = "transport", .verbs = "profile", .type = choice, .fallback = "memory", .help = "of --ranks: by what they talk in collectives: the memory that threads of one process share, or tcp on 127.0.0.1, as processes of one machine do (tern launch)", .choices = {"memory", "tcp"}},
       {.name = "import", .verbs = "profile", .type = list, .unit = "FILE", .help = "measure nothing: read the output of nccl-tests (all_reduce_perf, all_gather_perf, …); may be given several times; -: standard input"},
   };

@@ -71,7 +71,7 @@ OptionRows plan_rows() {
       {.name = "optimizer", .verbs = "plan", .type = choice, .fallback = "adamw", .help = "update rule, for its states' bytes", .choices = update_rule_names()},
       {.name = "adapters", .verbs = "plan", .type = integer, .unit = "RANK", .help = "freeze the model, train low-rank products of this rank in its layers", .min = 1, .max = 65536},
       {.name = "capacity-factor", .verbs = "plan", .type = real, .fallback = "1.25", .unit = "X", .help = "mixtures of experts: rows an expert's rank makes room for, as a multiple of an even share", .min = 1, .max = 64},
-      {.name = "tp-comm-overlap", .verbs = "plan", .type = flag, .help = "tensor parallelism: price exchanges of rows by halves, beside the products that read or make them; tern train runs such a plan so"},
+      {.name = "tp-comm-overlap", .verbs = "plan", .type = flag, .help = "tensor parallelism: price exchanges of rows by halves, beside the products that read or make them; tern train --plan then exchanges them so"},
       {.name = "effort", .verbs = "plan", .type = choice, .fallback = "normal", .help = effort_help(), .choices = efforts()},
       {.name = "max-seconds", .verbs = "plan", .type = seconds, .unit = "TIME", .help = "stop searching after this time and state the gap; not given: as --effort says; --certify may take as long again, without it as long as it needs", .min = 0, .above_min = true},
       // The space it is looked for in.

@@ -104,7 +104,7 @@ void round_row(const T* x, int64_t count, Rounded* to) {
       to->sums[g] = scale * static_cast<float>(first + second);
       to->sums_of_16[0][g] = scale * static_cast<float>(first),
       to->sums_of_16[1][g] = scale * static_cast<float>(second);
-      to->less[0][g] = -128 * first, to->less[1][g] = -128 * second, to->less_of_32[g] = -128 * (first + second);
+      to->less[g] = -128 * (first + second), to->less_of_first[g] = -128 * first;
       __builtin_memcpy(to->codes + place_of_group(g), codes, 16);
       __builtin_memcpy(to->codes + place_of_group(g) + kToSecond, codes + 16, 16);
     }

@@ -29,7 +29,7 @@ int64_t head_loss_scratch_bytes(int64_t rows, int64_t vocab, int64_t width);
 /// A target that lies in another rank's part of the vocabulary.
 constexpr int32_t kTargetElsewhere = std::numeric_limits<int32_t>::max();
 /// What ranks that share out the vocabulary do between the passes; called on the calling thread. It is given, of each row, lse = log Σ exp z
-/// over this rank's part (an empty part: −inf) and −z_target (0: elsewhere, or no loss). It sets lse to that of all parts; losses are its own.
+/// over this rank's part (an empty part: −inf) and −z_target (0: elsewhere, or no loss). It replaces lse by that of all parts, and leaves the losses in minus_target.
 using JoinHeadParts = std::function<void(std::span<float> lse, std::span<float> minus_target)>;
 /// Shapes  x, dx (rows, width), w, dw (vocab, width), targets, losses (rows); rows <= kHeadLossRows, targets < vocab or
 ///         kTargetElsewhere; target < 0: no loss. dw is added to, dx overwritten. With `join`, losses are what it leaves in minus_target.

@@ -16,12 +16,17 @@ constexpr int64_t kCodeLanes = 1, kApart = 8;
 
 /// One stretch of a row of x: 256 consecutive numbers, rounded; zeros behind the row's end. codes: in the order of row_codes_impl.h's vectors.
 /// sums: each group's scale times the sum of its codes; sums_of_16: the same for its first 16 codes and for its second 16. less: -128 times
-/// the sums of a group's first and second 16 codes (less_of_32: of all), which corrects products with codes of w that are too large by a constant.
+/// the sums of a group's codes (less_of_first: of its first 16), which corrects products with codes of w that are too large by a constant.
 struct Rounded {
   alignas(64) int8_t codes[256];
   Eight scales, sums, sums_of_16[2];
-  EightInt less[2], less_of_32;
+  EightInt less, less_of_first;
 };
+/// Of a group's first 16 codes (kHalf 0) or its second 16.
+template <int kHalf>
+inline EightInt less_of_half(const Rounded& x) {
+  return kHalf == 0 ? x.less_of_first : x.less - x.less_of_first;
+}
 constexpr int64_t kToSecond = 16 * kCodeLanes;  // from a group's first sixteen codes to its second
 constexpr int64_t place_of_group(int64_t group) { return group % kApart * 2 * kToSecond + group / kApart * 16; }
 
@@ -129,7 +134,7 @@ inline EightInt sums_of_groups(const Stretch& w, const Rounded& x) {
   };
   const EightInt sums = sums_of_eight(of(w.j0, x.codes), of(w.j1, x.codes + 2 * kToSecond));
 #if defined(__AVX512VNNI__)
-  if (Type::kAnySign) return sums + x.less_of_32;
+  if (Type::kAnySign) return sums + x.less;
 #endif
   return sums;
 }
@@ -142,7 +147,7 @@ inline EightInt sums_of_sixteens(const Stretch& w, const Rounded& x) {
   const Codes odd = plus_fours<Type>(zero, kHalf == 0 ? w.j1.first : w.j1.second, load_codes(at + 2 * kToSecond));
   const EightInt sums = sums_of_eight(even, odd);
 #if defined(__AVX512VNNI__)
-  if (Type::kAnySign) return sums + x.less[kHalf];
+  if (Type::kAnySign) return sums + less_of_half<kHalf>(x);
 #endif
   return sums;
 }
@@ -272,13 +277,13 @@ inline Eight less_constant(EightInt sums, EightInt less) {
 template <class Type>
 inline Eight plus_products(const Stretch& w, const Scales& scales, const Rounded& x, Eight chains) {
   if constexpr (Type::kScalesOf16) {
-    const Eight first = less_constant<Type>(sums_of_sixteens<Type, 0>(w, x), x.less[0]);
-    const Eight second = less_constant<Type>(sums_of_sixteens<Type, 1>(w, x), x.less[1]);
+    const Eight first = less_constant<Type>(sums_of_sixteens<Type, 0>(w, x), less_of_half<0>(x));
+    const Eight second = less_constant<Type>(sums_of_sixteens<Type, 1>(w, x), less_of_half<1>(x));
     chains = fused(second, scales.of[1] * x.scales, fused(first, scales.of[0] * x.scales, chains));
     if constexpr (Type::kLeasts)
       chains = fused(scales.leasts[1], x.sums_of_16[1], fused(scales.leasts[0], x.sums_of_16[0], chains));
   } else {
-    const Eight sums = less_constant<Type>(sums_of_groups<Type>(w, x), x.less_of_32);
+    const Eight sums = less_constant<Type>(sums_of_groups<Type>(w, x), x.less);
     chains = fused(sums, scales.of[0] * x.scales, chains);
     if constexpr (Type::kLeasts) chains = fused(scales.leasts[0], x.sums, chains);
   }
