@@ -115,6 +115,10 @@ EngineTraining engine_training(const ModelSpec& spec, const Plan& p, const std::
   return out;
 }
 
+bool runs_here(const ModelSpec& spec, const Cluster& cluster, const Plan& plan) {
+  return !is_engine(cluster) || engine_training(spec, plan, "").why_not.empty();
+}
+
 std::string describe_times(const ModelSpec& spec, const Plan& p, const Machine& m) {
   const LayerCosts costs(spec, p.job, m, p.choice.mesh, p.choice.micro_batch);
   std::vector<Recompute> modes;  // of each unit

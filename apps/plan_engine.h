@@ -30,6 +30,8 @@ struct EngineTraining {
 /// search's, it includes the scratch bytes of matrix products on this machine, the tiles of its kernels for the head, and
 /// the copy from which a checkpoint is written. `file`: the plan's file; "": it was not written.
 EngineTraining engine_training(const ModelSpec&, const Plan&, const std::string& file);
+/// Whether `tern train` would run this plan. True for clusters that are not of tern's own ranks: what runs there is not known here.
+bool runs_here(const ModelSpec&, const Cluster&, const Plan&);
 /// The options with which a plan for this cluster is lowered to a Program. If `tern profile` wrote the cluster file, on this
 /// machine or another, they include the scratch bytes that `tern train` uses by default on this machine.
 PlacementOptions engine_placement(const Cluster&, DType);

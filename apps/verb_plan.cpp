@@ -80,11 +80,33 @@ void require_question(const Options& o) {
   if (!missing.empty()) throw Error(ErrorKind::usage, "plan: {} must be given; see `tern help plan`", missing);
 }
 
+// tern train does not run every mixture of ZeRO stages over the layers. Of the plans without ZeRO 3 and those with it in all layers, the best that
+// runs takes the answer's place, and the question's space is narrowed to its own.
+void prefer_what_runs(PlanQuestion& q, PlanAnswer& answer) {
+  if (!answer.found || stop_requested() || runs_here(q.spec, q.cluster, answer.plan)) return;
+  const SearchSpace whole = q.request.space;
+  for (const bool three : {false, true}) {
+    PlanRequest request = q.request;
+    std::erase_if(request.space.zero, [&](int zero) { return (zero == 3) != three; });
+    if (request.space.zero.empty() || request.space.zero == whole.zero) continue;
+    PlanAnswer other = plan_model(q.spec, q.cluster, request);
+    if (!other.found || !runs_here(q.spec, q.cluster, other.plan)) continue;
+    if (q.request.space.zero != whole.zero && other.plan.step_ps >= answer.plan.step_ps) continue;
+    answer = std::move(other), q.request.space = request.space;
+  }
+}
+
 PlanAnswer search(PlanQuestion& q, bool json) {
   SearchLine line;
   q.request.progress = [&](int64_t left, int64_t best_ps) { line.update(left, best_ps); };
   PlanAnswer answer = plan_model(q.spec, q.cluster, q.request);
+  const int64_t best_ps = answer.found ? answer.plan.step_ps : 0;
+  prefer_what_runs(q, answer);
   q.request.progress = {};
+  if (answer.found && answer.plan.step_ps != best_ps)
+    log_info(
+        "plan: a step of {:.1f} % less has ZeRO 3 in some layers only, which tern train does not run for this model",
+        100 - 100 * static_cast<double>(best_ps) / static_cast<double>(answer.plan.step_ps));
   if (!answer.found && !stop_requested()) {
     const Refusal refusal = refusal_of(q, answer);
     if (json) print_out(refusal.json);

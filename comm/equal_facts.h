@@ -9,8 +9,9 @@
 
 namespace tern {
 
-/// `facts`: names and values, in words that a person can act on. Every rank calls it with the same names in the same order.
-/// Errors  usage, on every rank: some rank's value differs from rank 0's. The message has the first such fact and both values.
+/// `facts`: names and values, in words that a person can act on. Every rank calls it; ranks may have unlike facts.
+/// Errors  usage, on every rank: some rank's value differs from rank 0's, or only one of the two ranks has the fact ("none"). The message has
+///         the first such fact, in rank 0's order, then in the other's, and both values.
 void require_equal_facts(Comm&, std::span<const std::pair<std::string, std::string>> facts);
 
 }  // namespace tern

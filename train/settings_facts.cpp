@@ -96,6 +96,22 @@ Facts settings_facts(const TrainSettings& s, const RunIdentity& id) {
   return f;
 }
 
+Facts recipe_facts(const std::string& recipe_toml) {
+  Facts f;
+  for (size_t begin = 0, end = 0; begin < recipe_toml.size(); begin = end + 1) {
+    end = std::min(recipe_toml.find('\n', begin), recipe_toml.size());
+    const std::string line = recipe_toml.substr(begin, end - begin);
+    const size_t equals = line.find(" = ");
+    if (line.starts_with('#') || equals == std::string::npos) continue;
+    const std::string name = line.substr(0, equals);
+    if (name == "output" || name == "memory" || name == "threads") continue;
+    std::string value = line.substr(equals + 3, line.find("  # ", equals) - equals - 3);
+    if (value.starts_with('"') && value.ends_with('"') && value.size() > 1) value = value.substr(1, value.size() - 2);
+    f.emplace_back(name, value.find('/') == std::string::npos ? value : "a path");
+  }
+  return f;
+}
+
 // What is trained on what, then what makes a run another kind of run, then the rest.
 size_t place_of(const std::string& sentence) {
   constexpr std::array<std::string_view, 12> kFirst{"model",        "tokenizer",   "data",          "--method",

@@ -18,6 +18,10 @@ struct RunIdentity {
 /// The settings and identities as facts for a manifest.
 Facts settings_facts(const TrainSettings&, const RunIdentity&);
 
+/// What ranks of one run need alike of their recipes (TrainSettings::recipe_toml), before they exchange anything: each option and its value, of a
+/// path that it is given. Not what each rank or machine has for itself: output, memory, threads.
+Facts recipe_facts(const std::string& recipe_toml);
+
 /// What differs between a checkpoint's facts and the present ones, each as a sentence: "--seq: 128 in the checkpoint, 256 now".
 struct SettingsChange {
   // With these the run would not be the one that was begun: another model, data, tokenizer, seq, batch, seed, shuffle, dtype, rate,

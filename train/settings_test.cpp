@@ -184,5 +184,16 @@ TEST(CompareSettings, SaysNothingOfWhatChangesNoBit) {
   EXPECT_TRUE(c.warned.empty());
 }
 
+TEST(RecipeFacts, AreWhatRanksNeedAlike) {
+  const Facts facts = recipe_facts(
+      "# a comment = 1\nmodel = \"/a/config.json\"\noutput = \".\"  # here\nsteps = 60  # --steps\nschedule = "
+      "\"cosine\"  # default\n"
+      "threads = 1\ndata = [\"/a/b\", \"/a/c\"]\nshuffle = true");
+  const Facts wanted = {
+      {"model", "a path"}, {"steps", "60"}, {"schedule", "cosine"}, {"data", "a path"}, {"shuffle", "true"}};
+  EXPECT_EQ(facts, wanted);
+  EXPECT_TRUE(recipe_facts("").empty());
+}
+
 }  // namespace
 }  // namespace tern

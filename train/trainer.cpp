@@ -5,12 +5,14 @@
 #include <array>
 
 #include "base/error.h"
+#include "comm/equal_facts.h"
 #include "kernels/dispatch.h"
 #include "train/async_trainer.h"
 #include "train/label_flip.h"
 #include "train/metric_rows.h"
 #include "train/rank_trainer.h"
 #include "train/run_checks.h"
+#include "train/settings_facts.h"
 #include "train/settings_ranks.h"
 #include "train/stop.h"
 #include "train/update_notes.h"
@@ -124,6 +126,7 @@ RankTrainer::Agreed RankTrainer::agree(const std::vector<MicroBatch>& batches) {
 }
 
 TrainResult train(const TrainSettings& settings, const TrainHooks& hooks, Io& io, Worker worker) {
+  require_equal_facts(*worker.world, recipe_facts(settings.recipe_toml));
   if (settings.async) return train_async(settings, hooks, io, std::move(worker));
   return RankTrainer(settings, hooks, io, std::move(worker)).run();
 }

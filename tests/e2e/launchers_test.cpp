@@ -106,6 +106,10 @@ TEST(Launch, RanksOfUnlikeWorldsDataOrSettingsAreRefusedByNameOnAll) {
   };
   both_say(with("--seed", "2"), "seed: rank 0 has 1, rank 1 has 2");
   both_say(with("--learning-rate", "1e-3"), "learning-rate: rank 0 has 0.01, rank 1 has 0.001");
+  both_say(with("--optimizer", "lion"), "optimizer: rank 0 has adamw, rank 1 has lion");
+  both_say(with("--aggregator", "mean"), "aggregator: rank 0 has none, rank 1 has mean");
+  both_say(with("--log-every", "7"), "log-every: rank 0 has ");
+  both_say(with("--trace", (tiny.root() + "/trace.json").c_str()), "trace: rank 0 has none, rank 1 has a path");
   const std::string other = tiny.root() + "/other.tokens";
   std::string bytes = real_io().read(tiny.root() + "/data.tokens");
   bytes[bytes.size() / 2] ^= 1;
