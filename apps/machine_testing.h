@@ -2,14 +2,14 @@
 // A machine as tern profile describes one, for tests of plans.
 
 #include <cstdint>
+#include <string_view>
 
 #include "hardware/cluster.h"
 
 namespace tern {
 
-// A machine with rates of tern's own engine. `disk_read` and `disk_write` are in bytes/s.
-inline Cluster machine_of_tern(int64_t memory_bytes, double disk_read = 1e9, double disk_write = 5e8) {
-  Cluster c = parse_cluster(R"(version = 1
+// The file of a machine with rates of tern's own engine: one device, offloads to host and disk.
+inline constexpr std::string_view kMachineOfTern = R"(version = 1
 name = "here"
 [device.cpu]
 engine = "tern"
@@ -43,8 +43,11 @@ network = { bandwidth = "1GB/s", share = 1 }
 [[nodes]]
 node = "this"
 count = 1
-)",
-                            "here.toml");
+)";
+
+// `disk_read` and `disk_write` are in bytes/s.
+inline Cluster machine_of_tern(int64_t memory_bytes, double disk_read = 1e9, double disk_write = 5e8) {
+  Cluster c = parse_cluster(kMachineOfTern, "here.toml");
   c.devices[0].memory_bytes = memory_bytes;
   c.nodes[0].disk_read = disk_read, c.nodes[0].disk_write = disk_write;
   return c;

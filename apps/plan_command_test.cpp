@@ -7,6 +7,7 @@
 #include <cctype>
 #include <string>
 
+#include "apps/machine_testing.h"
 #include "apps/plan_verb_testing.h"
 #include "base/io.h"
 #include "base/json.h"
@@ -410,6 +411,18 @@ TEST_F(PlanVerb, ASolverThatCrashesOrErrsIsReported) {
   const Outcome differs = tern(plan, "PATH=" + folder_ + ":$PATH");
   EXPECT_EQ(differs.code, 8) << differs.text;
   EXPECT_TRUE(has(differs, "cbc finds 1 ps")) << differs.text;
+}
+
+// The table that embedding and head share lies under ZeRO 3 with both or with neither.
+TEST_F(PlanVerb, APlanForTernsOwnRanksIsOneThatTernTrainRuns) {
+  put("two.toml", replace_all(std::string(kMachineOfTern), "devices = 1\n", "devices = 2\n"));
+  const std::string plan =
+      "plan " + source_dir() + "/examples/tiny/config.json --hardware two.toml --batch 16 --seq 64";
+  const Outcome found = tern(plan + " --dtype f32 --offload none --fix dp=2 --zero 0,3 --output p.json");
+  ASSERT_EQ(found.code, 0) << found.text;
+  EXPECT_TRUE(has(found, "ZeRO 3 in some layers alone, which tern train does not run for this model")) << found.text;
+  EXPECT_TRUE(has(found, "--plan p.json")) << found.text;
+  EXPECT_FALSE(has(found, "does not run this plan")) << found.text;
 }
 
 }  // namespace

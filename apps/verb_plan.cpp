@@ -105,7 +105,7 @@ PlanAnswer search(PlanQuestion& q, bool json) {
   q.request.progress = {};
   if (answer.found && answer.plan.step_ps != best_ps)
     log_info(
-        "plan: a step of {:.1f} % less has ZeRO 3 in some layers only, which tern train does not run for this model",
+        "plan: a step {:.1f} % shorter needs ZeRO 3 in some layers alone, which tern train does not run for this model",
         100 - 100 * static_cast<double>(best_ps) / static_cast<double>(answer.plan.step_ps));
   if (!answer.found && !stop_requested()) {
     const Refusal refusal = refusal_of(q, answer);
