@@ -145,13 +145,17 @@ struct TrainTalk {
   }
 };
 
+std::string planned_words(const PlannedStep& step) {
+  return format_seconds(static_cast<double>(step.ps) * 1e-12) + (step.of_program ? " by the time of its Program" : "");
+}
+
 // Beside the measured time of a step: what the plan says. The first step makes kernels and pages, so it is left out.
 std::string beside_plan(const TrainSettings& s, const TrainResult& r) {
   if (!s.plan || r.steady_step_seconds <= 0) return "";
-  const double planned = static_cast<double>(s.plan->step_ps) * 1e-12;
+  const PlannedStep step = planned_step(*s.plan);
   return fmt::format("; a step took {} on average from the second on, the plan for {} says {} ({:+.1f} %)",
-                     format_seconds(r.steady_step_seconds), s.plan->hardware, format_seconds(planned),
-                     100 * (r.steady_step_seconds / planned - 1));
+                     format_seconds(r.steady_step_seconds), s.plan->hardware, planned_words(step),
+                     100 * (r.steady_step_seconds / (static_cast<double>(step.ps) * 1e-12) - 1));
 }
 
 bool ended(const TrainResult& r) { return r.end == TrainEnd::finished || r.end == TrainEnd::stopped_early; }
@@ -159,8 +163,8 @@ bool ended(const TrainResult& r) { return r.end == TrainEnd::finished || r.end =
 void tell_end(const TrainSettings& s, const TrainResult& r) {
   if (r.end == TrainEnd::planned_only) {
     log_info("it fits; predicted memory:\n{}{}nothing was written (--dry-run)", describe(r.predicted),
-             s.plan ? fmt::format("the plan's Program has the checksum {:08x}; it says {} a step\n", r.program_checksum,
-                                  format_seconds(static_cast<double>(s.plan->step_ps) * 1e-12))
+             s.plan ? fmt::format("the plan's Program has the checksum {:08x}; a step takes {}, says the plan\n",
+                                  r.program_checksum, planned_words(planned_step(*s.plan)))
                     : "");
     return;
   }
