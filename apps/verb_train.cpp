@@ -237,6 +237,15 @@ void require_launched_ranks(const Options& options, const LaunchedRank& launched
                                                   : fmt::format("{} -n {}", launched.launcher, devices));
 }
 
+// How many ranks with --threads each have the CPUs of this process to share. Other launchers than tern launch may give each rank its own.
+int64_t ranks_that_share_cpus(const Options& options, const std::optional<LaunchedRank>& launched) {
+  if (launched) return launched->rank != 0 ? 0 : launched->launcher == "tern launch" ? launched->local_size : 1;
+  if (!options.knows("ranks") || !options.has("threads")) return 1;
+  if (options.flag("async")) return options.has("workers") ? options.integer("workers") : 1;
+  const std::optional<Plan> plan = plan_option(options);
+  return plan ? plan->choice.devices() : options.integer("ranks");
+}
+
 struct Trained {
   TrainSettings settings;
   TrainResult result;
@@ -291,7 +300,7 @@ int run_adapt(const Options& options) {
 
 int run_train(const Options& options) {
   const std::optional<LaunchedRank> launched = launched_rank();
-  const int threads = apply_threads(options);
+  const int threads = apply_threads(options, ranks_that_share_cpus(options, launched));
   return_freed_blocks();  // oneDNN's kernels take blocks and free them
   TrainTalk talk;
   const auto [settings, result] = [&] {
