@@ -122,8 +122,7 @@ void require_fit(const ModelSpec& spec, const TrainSettings& s, const PredictedM
       message += fmt::format("\n  {:<52} {:>10}", a.flags, format_bytes(a.memory.total()));
   }
   message += states_on_disk_would_do(spec, s, process_bytes, budget);
-  if (s.memory_bytes)
-    message += fmt::format("\nor {}, if the machine has it", enough_memory(memory, process_bytes));
+  if (s.memory_bytes) message += fmt::format("\nor {}, if the machine has it", enough_memory(memory, process_bytes));
   throw Error(ErrorKind::does_not_fit, "{}", message);
 }
 

@@ -264,11 +264,10 @@ std::string peak_words(double flops_per_s) {
 }
 
 void tell_share(Words& w, const ModelSpec& spec, const Cluster& cluster, const Plan& p) {
-  w.line("MFU",
-         fmt::format("{:.2f} % = {} a token × {} tokens/s ÷ {} of {}", 100 * p.flops_share,
-                     fmt::format("{:.3g} GFLOP", training_flops_per_token(spec, p.job) * 1e-9),
-                     format_count(p.tokens_per_second()),
-                     peak_words(peak_of_used(cluster, p)), counted(p.choice.devices(), "device")));
+  w.line("MFU", fmt::format("{:.2f} % = {} a token × {} tokens/s ÷ {} of {}", 100 * p.flops_share,
+                            fmt::format("{:.3g} GFLOP", training_flops_per_token(spec, p.job) * 1e-9),
+                            format_count(p.tokens_per_second()), peak_words(peak_of_used(cluster, p)),
+                            counted(p.choice.devices(), "device")));
   w.line("", mfu_formula(p));
 }
 
