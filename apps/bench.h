@@ -44,6 +44,7 @@ struct BenchSettings {
   std::string disk;          // the directory whose disk is measured; empty: none
   int64_t memory_bytes = 0;  // the most that the buffers may take
   bool work = true;          // false: only limits are measured
+  std::string more_memory;   // what would let the memory read pass all caches, in words; empty: more --memory
 };
 
 /// A data cache of the first CPU, as the kernel describes it.

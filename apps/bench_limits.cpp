@@ -12,6 +12,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/io.h"
+#include "base/process_memory.h"
+#include "base/rounding.h"
 #include "base/system.h"
 #include "base/text.h"
 #include "base/threads.h"
@@ -243,10 +245,15 @@ std::vector<BenchTask> limit_tasks(const BenchSettings& settings, std::vector<st
                 "bench: a buffer of {} would be left for the memory read, at least 64 MiB are needed; free memory or "
                 "raise --memory to 512 MiB",
                 format_bytes(bytes));
-  if (bytes < beyond)
-    notes.push_back(fmt::format(
-        "the memory read passes {}, the largest cache has {}: a part may come from it; --memory {} and more would do",
-        format_bytes(bytes), format_bytes(beyond / 4), format_bytes(4 * beyond)));
+  if (bytes < beyond) {
+    constexpr int64_t kMiB = int64_t{1} << 20;  // 8: the program's own share differs from one start to another
+    notes.push_back(
+        fmt::format("the memory read passes {}, the largest cache has {}: a part may come from it; {} would do",
+                    format_bytes(bytes), format_bytes(beyond / 4),
+                    settings.more_memory.empty()
+                        ? fmt::format("--memory {}MiB or more", ceil_div(4 * beyond + program_bytes(), kMiB) + 8)
+                        : settings.more_memory));
+  }
   const auto buffer = std::make_shared<ReadBuffer>(bytes);
   add_cache_reads(tasks, buffer);
   add_memory_reads(tasks, buffer);

@@ -31,11 +31,10 @@ std::string today() {
   return std::strftime(text, sizeof text, "%Y-%m-%d", gmtime_r(&now, &parts)) > 0 ? text : "";
 }
 
-int apply_threads(const Options& options) {
+int apply_threads(const Options& options, int64_t ranks) {
   const int64_t wished = options.has("threads") ? options.integer("threads") : 0;
-  if (const int usable = read_cpu_facts().num_usable; wished > usable)
-    log_warn("{}: {} threads on the {} this process may use take turns, which is slower than {}",
-             options.value("threads").where, wished, counted(usable, "CPU"), usable);
+  if (const std::string turns = threads_that_take_turns(ranks, wished, read_cpu_facts().num_usable); !turns.empty())
+    log_warn("{}: {}", options.value("threads").where, turns);
   const int threads = set_compute_threads(static_cast<int>(wished));
   const Isa isa = active_isa();
   const char* wanted = std::getenv("TERN_ISA");

@@ -1,6 +1,7 @@
 #pragma once
 // What several verbs do alike: common options, the description of a model, output.
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -20,9 +21,10 @@ struct ModelSpec;
 
 /// The day in UTC, as 2026-11-22.
 std::string today();
-/// Sets the number of compute threads to --threads, or to the CPUs that this process may use, and returns it. Warns if the kernels in use are
+/// Sets the number of compute threads to --threads, or to the CPUs that this process may use, and returns it. Warns if `ranks` ranks with --threads
+/// each have more threads than there are CPUs (0 ranks: another process warns), and if the kernels in use are
 /// slower than those that the processor could run, unless TERN_ISA asked for them. Errors: usage: TERN_ISA.
-int apply_threads(const Options&);
+int apply_threads(const Options&, int64_t ranks = 1);
 /// The value of --dtype, if it is given.
 std::optional<DType> dtype_option(const Options&);
 /// The value of --kv-dtype, if it is given and is not the type in which keys and values are computed. Errors: usage: it is wider.

@@ -187,6 +187,9 @@ std::string describe(const EngineTraining& e, int64_t capacity) {
   };
   for (const auto& [name, bytes] : e.memory.classes())
     if (name != "staging" && name != "scratch" && name != "data" && name != "process") line(name, bytes, "");
+  if (e.saving.staging > 0)
+    line("staging", e.saving.staging,
+         " from which a checkpoint is written; after the last step in place of activations");
   line("tensors at their most", e.memory.tensors(), ", as the trainer predicts and counts them");
   line("with checkpoints", e.saving.tensors(), " where one is saved on the way");
   if (e.memory.tensors() > capacity)

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "apps/machine_testing.h"
+#include "base/units.h"
 #include "planner/outer/plan_model.h"
 #include "spec/presets.h"
 
@@ -32,6 +33,12 @@ TEST(PlanEngine, StatesOnTheDiskAreNotCountedInMemory) {
   EXPECT_LT(disk.memory.optimizer, device.memory.optimizer / 2);
   EXPECT_EQ(disk.saving.staging, 0);
   EXPECT_GT(device.saving.staging, 0);
+  const std::string table = describe(device, int64_t{1} << 40);
+  EXPECT_NE(table.find("\n  staging "), std::string::npos) << table;
+  EXPECT_NE(table.find(" " + format_with_commas(device.saving.staging) + " bytes from which a checkpoint"),
+            std::string::npos)
+      << table;
+  EXPECT_EQ(describe(disk, int64_t{1} << 40).find("\n  staging "), std::string::npos);
   EXPECT_EQ(engine_training(spec, plan_of(spec, Tier::disk), "a plan.json").command, "--plan 'a plan.json'");
 }
 

@@ -10,6 +10,7 @@
 #include "apps/profile_buffers.h"
 #include "base/error.h"
 #include "base/process_memory.h"
+#include "base/rounding.h"
 #include "base/units.h"
 
 namespace tern {
@@ -76,7 +77,19 @@ BenchTask copy_task(int64_t most) {
           }};
 }
 
+// A quick profile does not wait for more memory than this to be filled.
+constexpr int64_t kMostOfQuick = int64_t{3} << 30;
+
 }  // namespace
+
+std::string memory_past_caches(const ProfileSettings& settings, int64_t left, int64_t beyond, int64_t program) {
+  const int64_t wanted = 2 * beyond;  // as many bytes again are copied
+  if (settings.quick && wanted > kMostOfQuick) return "a profile without --quick, and with more --memory,";
+  constexpr int64_t kMiB = int64_t{1} << 20;  // 8: the program's own share differs from one start to another
+  const int64_t each = settings.memory_bytes + settings.memory_bytes / 8 + 3 * std::max<int64_t>(0, wanted - left);
+  return fmt::format("--memory {}MiB or more{}", ceil_div(settings.ranks * each + program, kMiB) + 8,
+                     settings.ranks > 1 ? fmt::format(", of all {} ranks together,", settings.ranks) : "");
+}
 
 void ProfileTasks::add(ProfileFigure figure, BenchTask task) {
   task.name = name_of_figure(figure);
@@ -93,18 +106,21 @@ ProfileTasks profile_tasks(const ProfileSettings& settings) {
                 format_bytes(settings.memory_bytes), settings.ranks > 1 ? " of each rank" : "", format_bytes(kLeast),
                 3 * settings.ranks);
   ProfileTasks out;
-  const int64_t before = read_process_memory().resident_bytes;
+  const int64_t before = read_process_memory().resident_bytes, program = program_bytes();
   add_product_tasks(settings, out);
   add_kernel_tasks(settings, out);
-  // A quick profile does not wait for more memory than this to be filled.
   const int64_t held = read_process_memory().resident_bytes - before;
-  const int64_t left = std::min(settings.memory_bytes - held - kAtWork, settings.quick ? int64_t{3} << 30 : INT64_MAX);
+  const int64_t spare = settings.memory_bytes - held - kAtWork;
+  const int64_t left = settings.quick ? std::min(spare, kMostOfQuick) : spare;
   constexpr int64_t kReads = int64_t{256} << 20;  // the least for what is read and copied
   if (left < kReads)
     throw Error(ErrorKind::does_not_fit,
                 "profile: {} of {} are left for reads and copies, which take {}; raise --memory", format_bytes(left),
                 format_bytes(settings.memory_bytes), format_bytes(kReads));
-  for (BenchTask& task : limit_tasks({.disk = settings.disk, .memory_bytes = 2 * left}, out.notes)) {
+  const BenchSettings limits{.disk = settings.disk,
+                             .memory_bytes = 2 * left,
+                             .more_memory = memory_past_caches(settings, spare, beyond_caches(), program)};
+  for (BenchTask& task : limit_tasks(limits, out.notes)) {
     if (task.name == "memory read")
       out.add({.kind = FigureKind::memory_read}, std::move(task));
     else if (task.name == "disk read")

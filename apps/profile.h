@@ -24,6 +24,11 @@ struct ProfileSettings {
   TeamLinks links = TeamLinks::memory;
 };
 
+/// What would let each rank's memory read pass `beyond` bytes, in words: the --memory of all ranks and of the program, which takes `program` bytes.
+/// memory_bytes is here what one rank may take; `left` of it are for reads and copies. The rest is held by other buffers, which
+/// grow by an eighth of memory_bytes and two thirds of what is added to it at most.
+std::string memory_past_caches(const ProfileSettings&, int64_t left, int64_t beyond, int64_t program);
+
 /// What the rate of a task means in the file.
 enum class FigureKind : uint8_t {
   product,  // of size m × n × k, for ProfileFigure::use

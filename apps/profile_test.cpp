@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/process_memory.h"
 #include "base/threads.h"
+#include "base/units.h"
 #include "hardware/rates.h"
 #include "plan/comm_cost.h"
 #include "plan/cost_model.h"
@@ -239,6 +240,22 @@ TEST(ProfileBuffers, ColdNumbersComeInTurn) {
 
 TEST(Profile, TooLittleMemoryIsSaid) {
   EXPECT_THROW(profile_tasks({.quick = true, .memory_bytes = int64_t{64} << 20}), Error);
+}
+
+// The option is of all ranks together, and of the program too.
+TEST(Profile, TheMemoryThatWouldDoIsThatOfAllRanks) {
+  constexpr int64_t kGiB = int64_t{1} << 30;
+  const auto offered = [](int ranks) {
+    const ProfileSettings settings{.quick = true, .memory_bytes = 4 * kGiB, .ranks = ranks};
+    const std::string words = memory_past_caches(settings, kGiB, kGiB, kGiB / 16);
+    EXPECT_TRUE(words.starts_with("--memory ")) << words;
+    return parse_bytes(words.substr(9, words.find(' ', 9) - 9), "the note");
+  };
+  EXPECT_GE(offered(1), 7 * kGiB) << "a gigabyte more is read, and the other buffers grow with the memory";
+  EXPECT_GE(offered(4), 4 * 7 * kGiB);
+  EXPECT_LT(offered(4), 4 * offered(1)) << "the program is there once";
+  EXPECT_NE(memory_past_caches({.quick = true, .memory_bytes = 4 * kGiB}, kGiB, 2 * kGiB, 0).find("without --quick"),
+            std::string::npos);
 }
 
 constexpr int64_t kMay = int64_t{2816} << 20, kSlack = int64_t{64} << 20;  // the least; code, stacks, results

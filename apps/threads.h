@@ -2,8 +2,12 @@
 // Sets how many threads OpenMP uses. No other file of the program does.
 
 #include <cstdint>
+#include <string>
 
 namespace tern {
+
+/// What to say if `ranks` ranks of `threads` threads each share `usable` CPUs and fewer threads would be faster; "": nothing.
+std::string threads_that_take_turns(int64_t ranks, int64_t threads, int usable);
 
 /// Sets the number of threads of all teams that the calling thread starts from now on, and returns it. 0: as many as the
 /// CPUs that this process may use (affinity, control group quota). It does not change the teams of other threads.

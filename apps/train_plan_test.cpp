@@ -73,6 +73,18 @@ TEST_F(TrainPlan, DecidesSizesTypeOptimizerAndEachLayersRecomputation) {
   EXPECT_NE(s.recipe_toml.find("dtype = \"bf16\"  # the plan"), std::string::npos) << s.recipe_toml;
 }
 
+// What a run is compared with.
+TEST_F(TrainPlan, TheTimeOfItsProgramIsStrongerThanTheStageModels) {
+  Plan plan = small_plan();
+  EXPECT_EQ(planned_step(plan).ps, plan.step_ps);
+  EXPECT_FALSE(planned_step(plan).of_program);
+  plan.program = PlannedProgram{.instructions = 12, .step_ps = plan.step_ps};
+  EXPECT_FALSE(planned_step(plan).of_program);
+  plan.program->step_ps = plan.step_ps / 2;
+  EXPECT_EQ(planned_step(plan).ps, plan.step_ps / 2);
+  EXPECT_TRUE(planned_step(plan).of_program);
+}
+
 TEST_F(TrainPlan, LowersToTheProgramThatTheTrainerRunsByItsChecksum) {
   const ModelSpec spec = small_model();
   const TrainSettings s = train_settings(options(small_plan()));

@@ -145,13 +145,17 @@ struct TrainTalk {
   }
 };
 
+std::string planned_words(const PlannedStep& step) {
+  return format_seconds(static_cast<double>(step.ps) * 1e-12) + (step.of_program ? " by the time of its Program" : "");
+}
+
 // Beside the measured time of a step: what the plan says. The first step makes kernels and pages, so it is left out.
 std::string beside_plan(const TrainSettings& s, const TrainResult& r) {
   if (!s.plan || r.steady_step_seconds <= 0) return "";
-  const double planned = static_cast<double>(s.plan->step_ps) * 1e-12;
+  const PlannedStep step = planned_step(*s.plan);
   return fmt::format("; a step took {} on average from the second on, the plan for {} says {} ({:+.1f} %)",
-                     format_seconds(r.steady_step_seconds), s.plan->hardware, format_seconds(planned),
-                     100 * (r.steady_step_seconds / planned - 1));
+                     format_seconds(r.steady_step_seconds), s.plan->hardware, planned_words(step),
+                     100 * (r.steady_step_seconds / (static_cast<double>(step.ps) * 1e-12) - 1));
 }
 
 bool ended(const TrainResult& r) { return r.end == TrainEnd::finished || r.end == TrainEnd::stopped_early; }
@@ -159,8 +163,8 @@ bool ended(const TrainResult& r) { return r.end == TrainEnd::finished || r.end =
 void tell_end(const TrainSettings& s, const TrainResult& r) {
   if (r.end == TrainEnd::planned_only) {
     log_info("it fits; predicted memory:\n{}{}nothing was written (--dry-run)", describe(r.predicted),
-             s.plan ? fmt::format("the plan's Program has the checksum {:08x}; it says {} a step\n", r.program_checksum,
-                                  format_seconds(static_cast<double>(s.plan->step_ps) * 1e-12))
+             s.plan ? fmt::format("the plan's Program has the checksum {:08x}; a step takes {}, says the plan\n",
+                                  r.program_checksum, planned_words(planned_step(*s.plan)))
                     : "");
     return;
   }
@@ -233,6 +237,15 @@ void require_launched_ranks(const Options& options, const LaunchedRank& launched
                                                   : fmt::format("{} -n {}", launched.launcher, devices));
 }
 
+// How many ranks with --threads each have the CPUs of this process to share. Other launchers than tern launch may give each rank its own.
+int64_t ranks_that_share_cpus(const Options& options, const std::optional<LaunchedRank>& launched) {
+  if (launched) return launched->rank != 0 ? 0 : launched->launcher == "tern launch" ? launched->local_size : 1;
+  if (!options.knows("ranks") || !options.has("threads")) return 1;
+  if (options.flag("async")) return options.has("workers") ? options.integer("workers") : 1;
+  const std::optional<Plan> plan = plan_option(options);
+  return plan ? plan->choice.devices() : options.integer("ranks");
+}
+
 struct Trained {
   TrainSettings settings;
   TrainResult result;
@@ -287,7 +300,7 @@ int run_adapt(const Options& options) {
 
 int run_train(const Options& options) {
   const std::optional<LaunchedRank> launched = launched_rank();
-  const int threads = apply_threads(options);
+  const int threads = apply_threads(options, ranks_that_share_cpus(options, launched));
   return_freed_blocks();  // oneDNN's kernels take blocks and free them
   TrainTalk talk;
   const auto [settings, result] = [&] {

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/memory_io.h"
+#include "base/units.h"
 #include "formats/hf/config.h"
 #include "formats/hf/family.h"
 #include "spec/recompute.h"
@@ -105,6 +106,29 @@ TEST(Fit, RefusalNamesBothFiguresTheBreakdownAndThreeWaysOut) {
     FAIL() << "no error";
   } catch (const Error& e) {
     EXPECT_NE(std::string(e.what()).find("choose a smaller model"), std::string::npos) << e.what();
+  }
+}
+
+// The bytes of the process differ from one start to another: what is recommended leaves room for that.
+TEST(Fit, TheMemoryThatIsRecommendedIsEnoughForTheNextStart) {
+  constexpr int64_t kMiB = int64_t{1} << 20;
+  const ModelSpec spec = spec_of();
+  TrainSettings s = settings();
+  s.memory_bytes = kMiB;
+  for (const int64_t process : {30 * kMiB, 200 * kMiB}) {
+    const PredictedMemory predicted = predict_memory(spec, s, process);
+    try {
+      require_fit(spec, s, predicted, process, *s.memory_bytes, "allowed by --memory");
+      FAIL() << "no error";
+    } catch (const Error& e) {
+      const std::string text = e.what(), before = "or --memory ";
+      const size_t at = text.find(before);
+      ASSERT_NE(at, std::string::npos) << text;
+      const size_t end = text.find(',', at);
+      const int64_t offered = parse_bytes(text.substr(at + before.size(), end - at - before.size()), "the refusal");
+      const int64_t later = process + (process > 100 * kMiB ? 40 : 8) * kMiB;
+      EXPECT_NO_THROW(require_fit(spec, s, predict_memory(spec, s, later), later, offered, "allowed by --memory"));
+    }
   }
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/rounding.h"
 #include "base/units.h"
 #include "spec/recompute.h"
 #include "train/settings_ranks.h"
@@ -96,6 +97,12 @@ static std::string states_on_disk_would_do(const ModelSpec& spec, const TrainSet
       format_bytes(memory.total()));
 }
 
+// A --memory that is enough for the next start too: the bytes of a process differ by a few MiB from one start to another.
+static std::string enough_memory(const PredictedMemory& memory, int64_t process_bytes) {
+  constexpr int64_t kMiB = int64_t{1} << 20;
+  return fmt::format("--memory {}MiB", ceil_div(memory.total() + std::max(8 * kMiB, process_bytes / 5), kMiB));
+}
+
 void require_fit(const ModelSpec& spec, const TrainSettings& s, const PredictedMemory& memory, int64_t process_bytes,
                  int64_t budget, const std::string& source) {
   if (memory.total() <= budget) return;
@@ -115,7 +122,7 @@ void require_fit(const ModelSpec& spec, const TrainSettings& s, const PredictedM
       message += fmt::format("\n  {:<52} {:>10}", a.flags, format_bytes(a.memory.total()));
   }
   message += states_on_disk_would_do(spec, s, process_bytes, budget);
-  if (s.memory_bytes) message += fmt::format("\nor --memory {}, if the machine has it", format_bytes(memory.total()));
+  if (s.memory_bytes) message += fmt::format("\nor {}, if the machine has it", enough_memory(memory, process_bytes));
   throw Error(ErrorKind::does_not_fit, "{}", message);
 }
 

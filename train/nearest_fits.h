@@ -23,7 +23,7 @@ std::vector<Alternative> nearest_fits(const ModelSpec&, const TrainSettings&, in
                                       int count = 3);
 
 /// Refuses a run whose predicted memory is more than `budget` bytes. `source`: where the budget comes from, in words for people.
-/// Errors: does_not_fit, with the bytes of each class and, without a plan, the nearest settings that fit.
+/// Errors: does_not_fit, with the bytes of each class and, without a plan, the nearest settings that fit and a --memory with which it would.
 void require_fit(const ModelSpec&, const TrainSettings&, const PredictedMemory&, int64_t process_bytes, int64_t budget,
                  const std::string& source);
 

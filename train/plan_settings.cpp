@@ -66,6 +66,11 @@ std::optional<Plan> plan_option(const Options& o) {
   return plan;
 }
 
+PlannedStep planned_step(const Plan& p) {
+  if (!p.program || p.program->step_ps <= 0 || p.program->step_ps == p.step_ps) return {.ps = p.step_ps};
+  return {.ps = p.program->step_ps, .of_program = true};
+}
+
 std::vector<Recompute> planned_recompute(const Plan& p) {
   std::vector<Recompute> modes;
   for (const PlannedLayers& l : p.layers) modes.insert(modes.end(), static_cast<size_t>(l.count), l.strategy.recompute);

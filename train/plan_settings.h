@@ -27,6 +27,14 @@ bool states_lie_on_disk(const Plan&);
 /// The plan that --plan names; none without --plan. Errors: those of read_plan; usage, in the words of why_not_trained.
 std::optional<Plan> plan_option(const Options&);
 
+/// What a run's step is compared with: the time of the plan's Program, if it has one; else the stage model's. Where ranks share cores (devices_at_once in the
+/// cluster file), only the Program's counts that a rank that waits leaves its core to others.
+struct PlannedStep {
+  int64_t ps = 0;
+  bool of_program = false;  // whether it differs from the stage model's
+};
+PlannedStep planned_step(const Plan&);
+
 /// An option whose value the plan decides, and this value as one would type it.
 struct PlannedValue {
   std::string_view name;

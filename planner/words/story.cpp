@@ -256,13 +256,18 @@ Json story_json(const ModelSpec& spec, const Cluster& cluster, const Plan& p, co
 
 namespace {
 
+// Of small machines too with digits enough for the division beside it.
+std::string peak_words(double flops_per_s) {
+  if (flops_per_s >= 1e13) return format_with_commas(std::llround(flops_per_s * 1e-12)) + " TFLOP/s";
+  if (flops_per_s >= 1e11) return format_with_commas(std::llround(flops_per_s * 1e-9)) + " GFLOP/s";
+  return fmt::format("{:.3g} GFLOP/s", flops_per_s * 1e-9);
+}
+
 void tell_share(Words& w, const ModelSpec& spec, const Cluster& cluster, const Plan& p) {
-  w.line("MFU",
-         fmt::format("{:.2f} % = {} a token × {} tokens/s ÷ {} of {}", 100 * p.flops_share,
-                     fmt::format("{:.3g} GFLOP", training_flops_per_token(spec, p.job) * 1e-9),
-                     format_count(p.tokens_per_second()),
-                     fmt::format("{} TFLOP/s", format_with_commas(std::llround(peak_of_used(cluster, p) * 1e-12))),
-                     counted(p.choice.devices(), "device")));
+  w.line("MFU", fmt::format("{:.2f} % = {} a token × {} tokens/s ÷ {} of {}", 100 * p.flops_share,
+                            fmt::format("{:.3g} GFLOP", training_flops_per_token(spec, p.job) * 1e-9),
+                            format_count(p.tokens_per_second()), peak_words(peak_of_used(cluster, p)),
+                            counted(p.choice.devices(), "device")));
   w.line("", mfu_formula(p));
 }
 

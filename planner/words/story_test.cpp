@@ -41,6 +41,20 @@ TEST_F(PlanStoryWords, OfARowSearchedToItsEndTheBestAreMarked) {
   EXPECT_EQ(json()["node_counts"][0]["front"], true);
 }
 
+TEST_F(PlanStoryWords, ThePeakOfASmallMachineIsNotRoundedToNothing) {
+  ASSERT_TRUE(answer_.found);
+  const auto details = [&](double peak) {
+    Cluster small = cluster_;
+    for (DeviceType& d : small.devices)
+      for (auto& [dtype, rate] : d.peak) rate = peak;
+    return story_words(spec_, small, answer_.plan, story_, true);
+  };
+  for (const auto& [peak, words] : {std::pair{12.5e12, " ÷ 100 TFLOP/s of 8 devices"},
+                                    {153.25e9, " ÷ 1,226 GFLOP/s of 8 devices"},
+                                    {1.25e9, " ÷ 10 GFLOP/s of 8 devices"}})
+    EXPECT_NE(details(peak).find(words), std::string::npos) << details(peak);
+}
+
 TEST_F(PlanStoryWords, OfARowThatWasCutNothingIsMarkedAndItIsSaid) {
   story_.nodes[1].cut = true;
   story_.nodes[2].searched = false, story_.nodes[2].cut = true;
