@@ -36,7 +36,8 @@ void run_as_rank(const LaunchedRank& launched, Carrier carrier, double silence_s
   std::optional<EndSignals> signals(std::in_place, "stopped while waiting for other ranks");
   std::unique_ptr<StoreServer> server;
   if (launched.serves_store) {
-    const std::string host = is_loopback(launched.store.host) ? "127.0.0.1" : "";
+    const std::string& known = launched.store.host;  // as the other ranks know it
+    const std::string host = !is_loopback(known) ? "" : known == "localhost" ? "127.0.0.1" : known;
     server = std::make_unique<StoreServer>(
         HostPort{host, launched.store.port},
         StoreConfig{.size = launched.size, .token = launched.token, .silence_s = silence_s}, launched.more_ports);

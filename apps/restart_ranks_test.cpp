@@ -44,7 +44,7 @@ TEST(RestartRanks, APlanHasAllOfItsRanks) {
   p.job = {.batch = 24, .seq = 16, .dtype = DType::bf16, .optimizer = UpdateRule::sgd};
   p.choice = {.micro_batch = 2, .num_micro = 3};
   p.choice.mesh.data = 4;
-  p.layers = {{.first = 0, .count = 5}};
+  p.layers = {{.first = 0, .count = 5, .strategy = {}}};
   p.ranks.resize(1);
   p.step_ps = 5'000'000'000;
   std::ofstream(path) << plan_json(p);

@@ -135,10 +135,12 @@ TEST(Launch, ASignalEndsARankThatWaitsForAnotherAtOnce) {
     for (const auto& [name, value] : torchrun_variables(0, 2, port.number())) words.push_back(name + "=" + value);
     const Words command = tiny.command(tiny.out(0), {"--comm-timeout", "60"});
     words.insert(words.end(), command.begin(), command.end());
-    const std::string said = tiny.root() + "/said";
+    const std::string said = fmt::format("{}/said-{}", tiny.root(), number);
     Child child(words, said);
-    while (child.running() && real_io().read(said).find("for rank 1 to connect") == std::string::npos)
-      real_clock().sleep_ns(10'000'000);
+    const auto waits = [&] {
+      return real_io().stat(said) && real_io().read(said).find("for rank 1 to connect") != std::string::npos;
+    };
+    while (child.running() && !waits()) real_clock().sleep_ns(10'000'000);
     const auto begin = std::chrono::steady_clock::now();
     child.signal(number);
     EXPECT_EQ(child.wait(), 128 + number) << real_io().read(said);
