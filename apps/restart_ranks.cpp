@@ -18,16 +18,19 @@ RankUnit rank_unit_of(const std::vector<std::string>& arguments, Environment env
     const Options o = resolve_options(tern_options(), "train", arguments, environment);
     if (const std::optional<Plan> plan = plan_option(o)) {
       const int devices = static_cast<int>(plan->choice.devices());
-      return {devices, fmt::format("the plan is of {}", devices)};
+      return {.ranks = devices, .why = fmt::format("the plan is of {}", devices)};
     }
     if (o.value("ranks").origin == Origin::command_line) {
       const int ranks = static_cast<int>(o.integer("ranks"));
-      return {ranks, fmt::format("--ranks {} is given", ranks)};
+      return {.ranks = ranks, .why = fmt::format("--ranks {} is given", ranks)};
     }
-    const int64_t sharers = std::lcm(o.integer("context-parallel"), o.integer("expert-parallel"));
-    const int group = static_cast<int>(o.integer("tensor-parallel") * sharers);
+    const int tensor = static_cast<int>(o.integer("tensor-parallel"));
+    const int context = static_cast<int>(o.integer("context-parallel"));
+    const int group = tensor * std::lcm(context, static_cast<int>(o.integer("expert-parallel")));
     if (group == 1) return {};
-    return {group, fmt::format("groups of {} share the model or its rows out", group)};
+    return {.ranks = group,
+            .per_share = tensor * context,
+            .why = fmt::format("groups of {} share the model or its rows out", group)};
   } catch (const std::exception&) { return {}; }
 }
 

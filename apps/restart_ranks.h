@@ -11,6 +11,8 @@ namespace tern {
 /// A command of `tern train` runs on multiples of so many ranks.
 struct RankUnit {
   int ranks = 1;
+  int per_share =
+      1;  // ranks that compute one share of the batch together: --tensor-parallel times --context-parallel; 1 if all ranks are fixed
   std::string why;  // "--ranks 4 is given"; empty: any number does
 };
 

@@ -32,6 +32,7 @@ TEST(RestartRanks, GroupsAndRanksOfACommandAreItsUnit) {
   EXPECT_EQ(unit_of({"--tensor-parallel", "4"}), 4);
   EXPECT_EQ(unit_of({"--tensor-parallel", "2", "--context-parallel", "3"}), 6);
   EXPECT_EQ(unit_of({"--context-parallel", "2", "--expert-parallel", "4"}), 4);
+  EXPECT_EQ(rank_unit_of({"MODEL", "--context-parallel", "2", "--expert-parallel", "4"}, {}).per_share, 2);
   EXPECT_EQ(unit_of({}, {{"TERN_TENSOR_PARALLEL", "2"}}), 2);
   EXPECT_EQ(unit_of({"--ranks", "4"}), 4);
   EXPECT_EQ(unit_of({}, {{"TERN_RANKS", "4"}}), 1);

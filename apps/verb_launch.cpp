@@ -1,6 +1,8 @@
 // tern launch: a verb on several ranks of this machine, each a process.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "apps/child_process.h"
 #include "apps/launcher.h"
 #include "apps/restart_ranks.h"
@@ -44,7 +46,8 @@ int run_launch(const Options& options) {
   const int least = may_shrink ? static_cast<int>(options.integer("min-ranks")) : config.ranks;
   const RankUnit unit = may_shrink ? rank_unit_of(arguments, process_environment()) : RankUnit{};
   // Fewer ranks have to sum as the first ones did. A --sum-groups of the command is stronger.
-  if (may_shrink) ::setenv("TERN_SUM_GROUPS", fmt::format("{}", config.ranks).c_str(), 0);
+  if (ranks_after_loss(config.ranks, least, unit.ranks) < config.ranks)
+    ::setenv("TERN_SUM_GROUPS", fmt::format("{}", std::max(1, config.ranks / unit.per_share)).c_str(), 0);
   for (int64_t restart = 0;; ++restart) {
     const LaunchEnd end = launch(config);
     if (end.lost.empty()) return end.exit_code;
