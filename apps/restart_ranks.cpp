@@ -12,7 +12,7 @@
 
 namespace tern {
 
-RankUnit rank_unit_of(const std::vector<std::string>& arguments, Environment environment) {
+RankUnit rank_unit_of(const std::vector<std::string>& arguments, int ranks, Environment environment) {
   environment.erase("TERN_RANKS");  // the launcher gives each rank its own
   try {
     const Options o = resolve_options(tern_options(), "train", arguments, environment);
@@ -21,9 +21,11 @@ RankUnit rank_unit_of(const std::vector<std::string>& arguments, Environment env
       return {.ranks = devices, .why = fmt::format("the plan is of {}", devices)};
     }
     if (o.value("ranks").origin == Origin::command_line) {
-      const int ranks = static_cast<int>(o.integer("ranks"));
-      return {.ranks = ranks, .why = fmt::format("--ranks {} is given", ranks)};
+      const int given = static_cast<int>(o.integer("ranks"));
+      return {.ranks = given, .why = fmt::format("--ranks {} is given", given)};
     }
+    if (const std::string& zero = o.text("zero"); zero == "2" || zero == "3")
+      return {.ranks = ranks, .why = fmt::format("--zero {} sums each micro-batch over all", zero)};
     const int tensor = static_cast<int>(o.integer("tensor-parallel"));
     const int context = static_cast<int>(o.integer("context-parallel"));
     const int group = tensor * std::lcm(context, static_cast<int>(o.integer("expert-parallel")));

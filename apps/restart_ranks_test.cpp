@@ -14,7 +14,7 @@ namespace {
 
 int unit_of(std::vector<std::string> words, const Environment& environment = {}) {
   words.insert(words.begin(), {"MODEL", "--dry-run"});
-  return rank_unit_of(words, environment).ranks;
+  return rank_unit_of(words, 8, environment).ranks;
 }
 
 TEST(RestartRanks, HalfWhereThatIsAMultipleOfTheUnit) {
@@ -28,13 +28,15 @@ TEST(RestartRanks, HalfWhereThatIsAMultipleOfTheUnit) {
 
 TEST(RestartRanks, GroupsAndRanksOfACommandAreItsUnit) {
   EXPECT_EQ(unit_of({}), 1);
-  EXPECT_EQ(rank_unit_of({"MODEL", "--dry-run"}, {}).why, "");
+  EXPECT_EQ(rank_unit_of({"MODEL", "--dry-run"}, 8, {}).why, "");
   EXPECT_EQ(unit_of({"--tensor-parallel", "4"}), 4);
   EXPECT_EQ(unit_of({"--tensor-parallel", "2", "--context-parallel", "3"}), 6);
   EXPECT_EQ(unit_of({"--context-parallel", "2", "--expert-parallel", "4"}), 4);
-  EXPECT_EQ(rank_unit_of({"MODEL", "--context-parallel", "2", "--expert-parallel", "4"}, {}).per_share, 2);
+  EXPECT_EQ(rank_unit_of({"MODEL", "--context-parallel", "2", "--expert-parallel", "4"}, 8, {}).per_share, 2);
   EXPECT_EQ(unit_of({}, {{"TERN_TENSOR_PARALLEL", "2"}}), 2);
   EXPECT_EQ(unit_of({"--ranks", "4"}), 4);
+  EXPECT_EQ(unit_of({"--zero", "1"}), 1);
+  EXPECT_EQ(unit_of({"--zero", "2"}), 8);
   EXPECT_EQ(unit_of({}, {{"TERN_RANKS", "4"}}), 1);
   EXPECT_EQ(unit_of({"--no-such-option"}), 1);
 }
@@ -49,7 +51,7 @@ TEST(RestartRanks, APlanHasAllOfItsRanks) {
   p.ranks.resize(1);
   p.step_ps = 5'000'000'000;
   std::ofstream(path) << plan_json(p);
-  const RankUnit unit = rank_unit_of({"MODEL", "--dry-run", "--plan", path}, {});
+  const RankUnit unit = rank_unit_of({"MODEL", "--dry-run", "--plan", path}, 4, {});
   EXPECT_EQ(unit.ranks, 4);
   EXPECT_EQ(unit.why, "the plan is of 4");
   ::unlink(path.c_str());

@@ -44,7 +44,7 @@ int run_launch(const Options& options) {
   const std::vector<std::string> arguments(options.command().begin() + 1, options.command().end());
   const bool may_shrink = options.has("min-ranks");
   const int least = may_shrink ? static_cast<int>(options.integer("min-ranks")) : config.ranks;
-  const RankUnit unit = may_shrink ? rank_unit_of(arguments, process_environment()) : RankUnit{};
+  const RankUnit unit = may_shrink ? rank_unit_of(arguments, config.ranks, process_environment()) : RankUnit{};
   // Fewer ranks have to sum as the first ones did. A --sum-groups of the command is stronger.
   if (ranks_after_loss(config.ranks, least, unit.ranks) < config.ranks)
     ::setenv("TERN_SUM_GROUPS", fmt::format("{}", std::max(1, config.ranks / unit.per_share)).c_str(), 0);
