@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <exception>
+#include <utility>
 
+#include "apps/signals.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "comm/decorators.h"
@@ -31,9 +33,11 @@ Environment with_launched_ranks(Environment environment) {
 
 void run_as_rank(const LaunchedRank& launched, Carrier carrier, double silence_s,
                  const std::function<void(std::shared_ptr<Comm>)>& work) {
+  std::optional<EndSignals> signals(std::in_place, "stopped while waiting for other ranks");
   std::unique_ptr<StoreServer> server;
   if (launched.serves_store) {
-    const std::string host = is_loopback(launched.store.host) ? "127.0.0.1" : "";
+    const std::string& known = launched.store.host;  // as the other ranks know it
+    const std::string host = !is_loopback(known) ? "" : known == "localhost" ? "127.0.0.1" : known;
     server = std::make_unique<StoreServer>(
         HostPort{host, launched.store.port},
         StoreConfig{.size = launched.size, .token = launched.token, .silence_s = silence_s}, launched.more_ports);
@@ -47,8 +51,10 @@ void run_as_rank(const LaunchedRank& launched, Carrier carrier, double silence_s
     const auto fault = environment.find("TERN_FAULT");
     std::unique_ptr<Transport> links =
         carrier == Carrier::mpi ? make_mpi_transport(store, me) : make_process_transport(store, me);
-    work(std::make_shared<Comm>(
-        with_ledger(with_fault(std::move(links), fault == environment.end() ? "" : fault->second))));
+    auto comm = std::make_shared<Comm>(
+        with_ledger(with_fault(std::move(links), fault == environment.end() ? "" : fault->second)));
+    signals.reset();
+    work(std::move(comm));
   } catch (const Error& e) {
     store->abort(fmt::format("rank {} failed: {}", launched.rank, e.what()), e.kind());
     if (server && e.kind() == ErrorKind::usage) server->await_all(std::min(silence_s, kComesLate));

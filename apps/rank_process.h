@@ -21,6 +21,7 @@ Environment with_launched_ranks(Environment);
 enum class Carrier : uint8_t { tcp, mpi };
 
 /// Joins the run and calls `work`. If `work` throws, the other ranks are told why; if another rank fails, this throws.
+/// Until all ranks are connected a signal ends the process (EndSignals); `work` may make a StopSignals of its own.
 /// Errors  peer: a rank was lost, or is silent for longer than silence_s seconds; usage: no such host, a taken port; those of another
 ///         rank's failure, of make_mpi_transport and of `work`.
 void run_as_rank(const LaunchedRank&, Carrier, double silence_s,

@@ -21,6 +21,7 @@ static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_alw
                   std::atomic<const char*>::is_always_lock_free,
               "a signal handler may touch them");
 std::atomic<const char*> told_at_once = nullptr;  // what the first signal writes
+std::atomic<bool> at_terminal = false;            // where the last words go
 struct sigaction old_interrupt, old_terminate, old_hangup;
 bool installed = false;
 
@@ -41,6 +42,34 @@ void on_signal(int number) {
   stopping = true;
   if (const char* text = told_at_once.load()) say("\n"), say(text), say("\n");
   errno = error;
+}
+
+void on_end_signal(int number) {
+  if (at_terminal) say("\n");  // after ^C
+  if (const char* text = told_at_once.load()) say("tern: "), say(text), say("\n");
+  ::_exit(128 + number);
+}
+
+void take_over(void (*handler)(int), const char* told) {
+  TERN_CHECK(!installed, "StopSignals, EndSignals: one is alive already");
+  installed = true;
+  told_at_once = told;
+  struct sigaction action {};
+  action.sa_handler = handler;
+  sigemptyset(&action.sa_mask);
+  action.sa_flags = SA_RESTART;  // system calls under way go on; the loop looks at the flag
+  sigaction(SIGINT, &action, &old_interrupt);
+  sigaction(SIGTERM, &action, &old_terminate);
+  sigaction(SIGHUP, nullptr, &old_hangup);  // the terminal is gone; nohup has it ignored, and so it stays
+  if (old_hangup.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, nullptr);
+}
+
+void restore_handlers() {
+  sigaction(SIGINT, &old_interrupt, nullptr);
+  sigaction(SIGTERM, &old_terminate, nullptr);
+  sigaction(SIGHUP, &old_hangup, nullptr);
+  told_at_once = nullptr;
+  installed = false;
 }
 
 // Nothing here may take memory or a lock.
@@ -81,27 +110,14 @@ void explain_file_signals() {
   ::signal(SIGXFSZ, SIG_IGN);  // EFBIG then
 }
 
-StopSignals::StopSignals(const char* told) {
-  TERN_CHECK(!installed, "StopSignals: one is alive already");
-  installed = true;
-  told_at_once = ::isatty(STDERR_FILENO) == 1 ? told : nullptr;
-  struct sigaction action {};
-  action.sa_handler = on_signal;
-  sigemptyset(&action.sa_mask);
-  action.sa_flags = SA_RESTART;  // system calls under way go on; the loop looks at the flag
-  sigaction(SIGINT, &action, &old_interrupt);
-  sigaction(SIGTERM, &action, &old_terminate);
-  sigaction(SIGHUP, nullptr, &old_hangup);  // the terminal is gone; nohup has it ignored, and so it stays
-  if (old_hangup.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, nullptr);
-}
+StopSignals::StopSignals(const char* told) { take_over(on_signal, ::isatty(STDERR_FILENO) == 1 ? told : nullptr); }
+StopSignals::~StopSignals() { restore_handlers(); }
 
-StopSignals::~StopSignals() {
-  sigaction(SIGINT, &old_interrupt, nullptr);
-  sigaction(SIGTERM, &old_terminate, nullptr);
-  sigaction(SIGHUP, &old_hangup, nullptr);
-  told_at_once = nullptr;
-  installed = false;
+EndSignals::EndSignals(const char* last_words) {
+  at_terminal = ::isatty(STDERR_FILENO) == 1;
+  take_over(on_end_signal, last_words);
 }
+EndSignals::~EndSignals() { restore_handlers(); }
 
 bool stop_requested() { return requested.load() != 0; }
 int stop_signal() { return requested.load(); }

@@ -21,6 +21,17 @@ class StopSignals {
   StopSignals& operator=(const StopSignals&) = delete;
 };
 
+/// While it lives, the first SIGINT, SIGTERM or SIGHUP writes "tern: " and `last_words` to standard error, and ends the process at once with
+/// 130, 143 or 129: for waits in which nothing has begun. The destructor restores the handlers that were there before. No StopSignals may
+/// live beside it. The text must outlive the object.
+class EndSignals {
+ public:
+  explicit EndSignals(const char* last_words);
+  ~EndSignals();
+  EndSignals(const EndSignals&) = delete;
+  EndSignals& operator=(const EndSignals&) = delete;
+};
+
 /// From here on a thread of its own takes SIGINT, SIGTERM and SIGHUP; they are blocked on the calling thread and on all that start later (LineReader takes SIGINT itself while it reads).
 /// oneDNN's f32 products (2.6, AVX2) point the stack pointer into a buffer on the heap: a handler that ran there overwrote what lies before
 /// it. Call it once in `main`, before other threads start. If the system gives no thread, signals are taken as before.

@@ -74,6 +74,35 @@ TEST(StopSignals, TheFirstIsAcknowledgedOnATerminal) {
   EXPECT_EQ(told_on_first_signal(false), "");
 }
 
+TEST(EndSignals, TheFirstEndsWithLastWords) {
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
+    int ends[2];
+    ASSERT_EQ(::pipe(ends), 0);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::dup2(ends[1], STDERR_FILENO);
+      ::signal(SIGHUP, SIG_DFL);
+      const EndSignals signals("nothing has begun");
+      ::raise(number);
+      ::_exit(1);
+    }
+    ::close(ends[1]);
+    std::string said;
+    for (char c; ::read(ends[0], &c, 1) == 1;) said += c;
+    ::close(ends[0]);
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFEXITED(status));
+    EXPECT_EQ(WEXITSTATUS(status), 128 + number);
+    EXPECT_EQ(said, "tern: nothing has begun\n");
+  }
+  { const EndSignals signals("gives way"); }
+  const StopSignals signals;
+  ::raise(SIGINT);
+  EXPECT_EQ(stop_signal(), SIGINT);
+  clear_stop();
+}
+
 TEST(FileSignals, AMappedFileThatIsCutShortEndsWithAMessageAndTheCodeOfABadFile) {
   const std::string path = testing::TempDir() + "tern-cut-" + std::to_string(::getpid());
   write_file_atomically(real_io(), path, std::string(100'000, 'x'));

@@ -1,8 +1,11 @@
 // tern launch: a verb on several ranks of this machine, each a process.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "apps/child_process.h"
 #include "apps/launcher.h"
+#include "apps/restart_ranks.h"
 #include "apps/signals.h"
 #include "apps/verbs.h"
 #include "base/error.h"
@@ -32,20 +35,19 @@ LaunchConfig config_of(const Options& options) {
   return config;
 }
 
-// After a loss: half as many where that is allowed, which keeps the order of sums.
-int ranks_after_loss(int ranks, const Options& options) {
-  const bool may_halve = options.has("min-ranks") && ranks % 2 == 0 && ranks / 2 >= options.integer("min-ranks");
-  return may_halve ? ranks / 2 : ranks;
-}
-
 }  // namespace
 
 int run_launch(const Options& options) {
   LaunchConfig config = config_of(options);
   const StopSignals signals;
   const int64_t restarts = options.integer("max-restarts");
+  const std::vector<std::string> arguments(options.command().begin() + 1, options.command().end());
+  const bool may_shrink = options.has("min-ranks");
+  const int least = may_shrink ? static_cast<int>(options.integer("min-ranks")) : config.ranks;
+  const RankUnit unit = may_shrink ? rank_unit_of(arguments, config.ranks, process_environment()) : RankUnit{};
   // Fewer ranks have to sum as the first ones did. A --sum-groups of the command is stronger.
-  if (options.has("min-ranks")) ::setenv("TERN_SUM_GROUPS", fmt::format("{}", config.ranks).c_str(), 0);
+  if (ranks_after_loss(config.ranks, least, unit.ranks) < config.ranks)
+    ::setenv("TERN_SUM_GROUPS", fmt::format("{}", std::max(1, config.ranks / unit.per_share)).c_str(), 0);
   for (int64_t restart = 0;; ++restart) {
     const LaunchEnd end = launch(config);
     if (end.lost.empty()) return end.exit_code;
@@ -54,10 +56,12 @@ int run_launch(const Options& options) {
           ErrorKind::peer,
           "{}; all ranks have ended{}. The same command goes on from the last checkpoint, or begins anew without one",
           end.lost, restart > 0 ? fmt::format(" after {}", counted(restart, "restart")) : "");
-    config.ranks = ranks_after_loss(config.ranks, options);
+    const int wanted = ranks_after_loss(config.ranks, least, 1);
+    config.ranks = ranks_after_loss(config.ranks, least, unit.ranks);
     config.again = true;
-    log_warn("{}; starting again with {}, from the last checkpoint if there is one (restart {} of {})", end.lost,
-             counted(config.ranks, "rank"), restart + 1, restarts);
+    log_warn("{}; starting again with {}{}, from the last checkpoint if there is one (restart {} of {})", end.lost,
+             counted(config.ranks, "rank"), config.ranks > wanted ? fmt::format(" (not fewer, as {})", unit.why) : "",
+             restart + 1, restarts);
   }
 }
 

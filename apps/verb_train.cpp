@@ -251,11 +251,14 @@ struct Trained {
   TrainResult result;
 };
 
-// `threads`: of this machine's cores, shared out to its ranks unless --threads says how many each has.
-Trained train_with(const Options& options, const std::optional<LaunchedRank>& launched, TrainTalk& talk, int threads) {
+// `threads`: of this machine's cores, shared out to its ranks unless --threads says how many each has. `signals` get their value when there
+// may be something to save: at once, or when all ranks are connected.
+Trained train_with(const Options& options, const std::optional<LaunchedRank>& launched, TrainTalk& talk, int threads,
+                   std::optional<StopSignals>& signals) {
   const auto share = [&](int ranks) { return options.has("threads") ? threads : std::max(1, threads / ranks); };
   Trained done;
   if (!launched) {
+    signals.emplace(kStopsSafely);  // also while data are packed: what is half-written is cleared away
     if (options.knows("transport") && options.text("transport") == "mpi")
       throw Error(ErrorKind::usage,
                   "--transport mpi: this process is a run of its own; start its ranks with mpirun -n N tern train ...");
@@ -271,6 +274,7 @@ Trained train_with(const Options& options, const std::optional<LaunchedRank>& la
   const Carrier carrier =
       options.knows("transport") && options.text("transport") == "mpi" ? Carrier::mpi : Carrier::tcp;
   run_as_rank(*launched, carrier, options.real("comm-timeout"), [&](std::shared_ptr<Comm> comm) {
+    signals.emplace(launched->rank != 0 ? nullptr : kStopsSafely);
     require_launched_ranks(options, *launched);
     done.settings = train_settings(options);
     if (launched->rank == 0) tell_rate(options, done.settings);
@@ -305,9 +309,8 @@ int run_train(const Options& options) {
   TrainTalk talk;
   const auto [settings, result] = [&] {
     ::signal(SIGPIPE, SIG_IGN);  // who reads the log may go; the run goes on
-    // Also while data are packed: what is half-written is cleared away.
-    const StopSignals signals(launched && launched->rank != 0 ? nullptr : kStopsSafely);
-    return train_with(options, launched, talk, threads);
+    std::optional<StopSignals> signals;
+    return train_with(options, launched, talk, threads, signals);
   }();
   if (launched && launched->rank != 0)  // rank 0 tells it
     return result.end == TrainEnd::interrupted ? static_cast<int>(ErrorKind::interrupted) : 0;

@@ -56,6 +56,19 @@ TEST(Launch, AFaultDoesNotComeBackInARestart) {
       << errors;
 }
 
+TEST(Launch, ARestartHasANumberOfRanksThatTheCommandCanHave) {
+  const TinyRun tiny;
+  std::string errors;
+  Words words = launched(2, tiny.command(tiny.out(1), {"--micro-batch", "1", "--tensor-parallel", "2"}),
+                         {"--max-restarts", "1", "--min-ranks", "1"});
+  words.insert(words.begin(), {"/usr/bin/env", "TERN_FAULT=die@1@20"});
+  EXPECT_EQ(run_to_end(words, tiny.root(), &errors), 0) << errors;
+  EXPECT_NE(
+      errors.find("starting again with 2 ranks (not fewer, as groups of 2 share the model or its rows out), from"),
+      std::string::npos)
+      << errors;
+}
+
 TEST(LaunchSlow, AStoppedRankIsLostAfterTheTimeoutAndNoneIsLeft) {
   EndlessRun run(2);
   const auto begin = std::chrono::steady_clock::now();

@@ -1,8 +1,10 @@
 // Training under the variables of other launchers: the bits of one process, and who is refused.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <functional>
 #include <map>
 #include <string>
@@ -126,6 +128,30 @@ TEST(Launch, RanksOfUnlikeWorldsDataOrSettingsAreRefusedByNameOnAll) {
                  return tiny.command(tiny.out(0), {"--comm-timeout", "5"});
                }),
            "rank 1 was started as one of 4 ranks, this run has 2");
+}
+
+// Nothing has begun, so there is nothing to save.
+TEST(Launch, ASignalEndsARankThatWaitsForAnotherAtOnce) {
+  const TinyRun tiny;
+  const TakenPort port;
+  for (const int number : {SIGINT, SIGTERM}) {
+    Words words{"/usr/bin/env"};
+    for (const auto& [name, value] : torchrun_variables(0, 2, port.number())) words.push_back(name + "=" + value);
+    const Words command = tiny.command(tiny.out(0), {"--comm-timeout", "60"});
+    words.insert(words.end(), command.begin(), command.end());
+    const std::string said = fmt::format("{}/said-{}", tiny.root(), number);
+    Child child(words, said);
+    const auto waits = [&] {
+      return real_io().stat(said) && real_io().read(said).find("for rank 1 to connect") != std::string::npos;
+    };
+    while (child.running() && !waits()) real_clock().sleep_ns(10'000'000);
+    const auto begin = std::chrono::steady_clock::now();
+    child.signal(number);
+    EXPECT_EQ(child.wait(), 128 + number) << real_io().read(said);
+    EXPECT_LT(seconds_since(begin), 5);
+    EXPECT_NE(real_io().read(said).find("tern: stopped while waiting for other ranks"), std::string::npos)
+        << real_io().read(said);
+  }
 }
 
 }  // namespace
