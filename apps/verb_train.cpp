@@ -91,6 +91,7 @@ Json json_of(const TrainSettings& s, const TrainResult& r) {
   json["counted_peak_bytes"] = r.counted_peak_bytes;
   json["peak_resident_bytes"] = r.peak_resident_bytes;
   json["byte_mismatches"] = r.byte_mismatches;
+  if (num_ranks(s) > 1 && !s.async) json["sent_bytes"] = r.sent_bytes;
   if (s.outer) json["outer_bytes"] = r.outer_bytes;
   json["checkpoint"] = r.checkpoint;
   json[s.adapter ? "adapter" : "model"] = r.model;

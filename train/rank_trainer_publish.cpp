@@ -158,12 +158,17 @@ void RankTrainer::finish() {
   result_.last_step = state_.step;
   worker_.arena = Arena();  // what it keeps of freed activations goes back: staging takes their place
   const int64_t resident = worker_.processes_here > 0 && !leads() ? read_process_memory().peak_resident_bytes : 0;
-  std::array<int64_t, 3> mismatches{result_.byte_mismatches, resident, outer_ ? outer_->sent_bytes : 0};
+  std::array<int64_t, 4> mismatches{result_.byte_mismatches, resident, outer_ ? outer_->sent_bytes : 0,
+                                    world().bytes().sent};
   world().all_reduce(mismatches, Combine::sum);
   if (result_.byte_mismatches == 0 && mismatches[0] > 0)
     note("another rank counted other bytes than predicted; this is a bug in tern's memory prediction");
   result_.byte_mismatches = mismatches[0], result_.outer_bytes = mismatches[2];
+  result_.sent_bytes = mismatches[3];
   if (leads() && outer_) tell_outer();
+  if (const int64_t steps = state_.step - result_.first_step; leads() && world().size() > 1 && steps > 0)
+    note(fmt::format("all ranks together sent {} in {}, {} a step on average", format_bytes(result_.sent_bytes),
+                     counted(steps, "step"), format_bytes(result_.sent_bytes / steps)));
   if (state_.stored) tell_stored();
   const bool moved = state_.step > result_.first_step, saves = moved || result_.checkpoint.empty();
   if (saves) {

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/fault_io.h"
 #include "base/rng.h"
+#include "base/wide_type.h"
 #include "comm/decorators.h"
 #include "model/allocate_weights.h"
 #include "model/initial_weights.h"
@@ -33,6 +34,10 @@ void expect_bits_of_one(TrainSettings s, const std::vector<int>& numbers, int ze
     EXPECT_EQ(r.end, TrainEnd::finished);
     EXPECT_EQ(r.byte_mismatches, 0);
     EXPECT_EQ(r.counted_peak_bytes, r.predicted.tensors());
+    // Sums of all gradients in each step, and what is agreed on beside them.
+    const int64_t sums = r.last_step * 2 * (ranks - 1) * size_of(wide_type(s.dtype)) * r.num_parameters;
+    if (zero == 0) EXPECT_GE(r.sent_bytes, sums);
+    if (zero == 0) EXPECT_LE(r.sent_bytes, sums + sums / 4 + (ranks - 1) * (int64_t{64} << 10));
     ASSERT_TRUE(r.evaluation && r.loss);
     if (!one) one = r, want = bits_of(r, io);
     EXPECT_TRUE(bits_of(r, io) == want);

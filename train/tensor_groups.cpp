@@ -65,8 +65,7 @@ void check_tensor_ranks(const ModelSpec& spec, const TrainSettings& s) {
   if (s.tensor_overlap && !multiplies_rows_alone(s.multiply, s.dtype, ProductKind::forward) &&
       !multiplies_rows_alone(s.multiply, s.dtype, ProductKind::input_gradient))
     throw Error(ErrorKind::usage,
-                "--tp-comm-overlap: oneDNN multiplies {} here, and a row's bits would depend on how its products are "
-                "cut, so none is; {}",
+                "--tp-comm-overlap: oneDNN makes the products of {} here, and cutting them would change bits; {}",
                 name_of(s.dtype), s.plan ? "plan without it" : "give --multiply exact, or leave it out");
   if (s.micro_batch * s.seq / s.context_ranks % s.tensor != 0)
     refuse(fmt::format("a micro-batch of {} tokens cannot be shared out in equal parts; choose another --seq",

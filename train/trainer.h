@@ -79,11 +79,12 @@ struct TrainResult {
   int64_t counted_peak_bytes = 0;  // most at any time, of all ranks: states with the peak of a step, evaluation or save
   int64_t peak_resident_bytes = 0;
   int64_t num_parameters = 0, byte_mismatches = 0;
-  uint32_t program_checksum = 0;               // of a step's Program (program/checksum.h)
-  std::string best_model;                      // the directory of --keep-best; empty: none
-  std::string checkpoint, model;               // newest checkpoint and exported directory; empty: none
-  bool converses = false;                      // the model has a chat template
-  int64_t outer_bytes = 0;                     // sent for outer averages by all ranks, since this process began
+  uint32_t program_checksum = 0;  // of a step's Program (program/checksum.h)
+  std::string best_model;         // the directory of --keep-best; empty: none
+  std::string checkpoint, model;  // newest checkpoint and exported directory; empty: none
+  bool converses = false;         // the model has a chat template
+  int64_t sent_bytes = 0;         // by all ranks to each other, up to the last checkpoint, since this process began
+  int64_t outer_bytes = 0;        // sent for outer averages by all ranks, since this process began
   std::optional<StoredStatesReport> stored{};  // of --states disk
 };
 
