@@ -51,11 +51,6 @@ void check_shapes(const Linear& linear, const Tensor& rows_in, const Tensor& row
              to_string(rows_out.shape()));
 }
 
-// Whether kernels read the blocks of coded weights; else their rows are decoded for the time of a product.
-bool multiplies_blocks(Multiply multiply, DType dtype) {
-  return multiply == Multiply::exact && multiplies_coded(dtype);
-}
-
 }  // namespace
 
 bool is_trained(const Linear& gradient) { return !std::holds_alternative<NotTrained>(gradient.weight); }
@@ -66,74 +61,6 @@ const Tensor& dense_rows(const Linear& linear) {
   return dense->rows;
 }
 Tensor& dense_rows(Linear& linear) { return const_cast<Tensor&>(dense_rows(std::as_const(linear))); }
-
-ScratchBytes scratch_bytes(Multiply multiply, DType dtype) {
-  if (dtype == DType::f64) return {};
-  return [=](ProductKind product, int64_t m, int64_t n, int64_t k) -> int64_t {
-    const bool fast = multiply == Multiply::fast;
-    switch (product) {
-      case ProductKind::forward:
-        if (fast) return fast_scratch_bytes(LinearProduct::forward, dtype, m, n, k);
-        [[fallthrough]];
-      case ProductKind::expert_forward:
-        return reads_plain_weights(dtype) ? 0 : packed_bytes(dtype, n, k);
-      case ProductKind::input_gradient:
-        return fast ? fast_scratch_bytes(LinearProduct::input_gradient, dtype, m, n, k) : 0;
-      case ProductKind::weight_gradient:
-        return fast ? fast_scratch_bytes(LinearProduct::weight_gradient, dtype, m, n, k) : 0;
-      case ProductKind::decoded:
-        return multiplies_blocks(multiply, dtype) ? 0 : n * k * size_of(dtype);
-      case ProductKind::head_loss:
-        return fast && dtype == DType::bf16 ? head_loss_scratch_bytes(m, n, k) : 0;
-    }
-    return 0;
-  };
-}
-
-ThreadBytes thread_bytes(Multiply multiply, DType dtype, ProductKind product, int64_t m, int64_t n, int64_t k) {
-  if (dtype == DType::f64) return {};
-  const bool fast = multiply == Multiply::fast;
-  switch (product) {
-    case ProductKind::forward:
-      return fast ? fast_thread_bytes(LinearProduct::forward, dtype, m, n, k) : forward_thread_bytes(dtype, m, n, k);
-    case ProductKind::input_gradient:
-      return fast ? fast_thread_bytes(LinearProduct::input_gradient, dtype, m, n, k) : nn_thread_bytes(dtype, m, n, k);
-    case ProductKind::weight_gradient:
-      return fast ? fast_thread_bytes(LinearProduct::weight_gradient, dtype, m, n, k) : tn_thread_bytes(dtype, m, n, k);
-    case ProductKind::expert_forward:  // and its gradients, for which unit_cost has no workspace to ask about
-      return most(forward_thread_bytes(dtype, m, n, k),
-                  most(nn_thread_bytes(dtype, m, n, k), tn_thread_bytes(dtype, m, n, k)));
-    case ProductKind::head_loss:
-    case ProductKind::decoded:
-      return {};  // its scratch is the arena's
-  }
-  return {};
-}
-
-int64_t library_bytes(Multiply multiply, DType dtype, ProductKind product, int64_t m, int64_t n, int64_t k) {
-  if (dtype == DType::f64 || multiply != Multiply::fast) return 0;
-  switch (product) {
-    case ProductKind::forward:
-      return fast_library_bytes(LinearProduct::forward, dtype, m, n, k);
-    case ProductKind::input_gradient:
-      return fast_library_bytes(LinearProduct::input_gradient, dtype, m, n, k);
-    case ProductKind::weight_gradient:
-      return fast_library_bytes(LinearProduct::weight_gradient, dtype, m, n, k);
-    case ProductKind::expert_forward:
-    case ProductKind::head_loss:
-    case ProductKind::decoded:
-      return 0;  // own kernels
-  }
-  return 0;
-}
-
-bool multiplies_rows_alone(Multiply multiply, DType dtype, ProductKind product) {
-  const bool forward = product == ProductKind::forward;
-  TERN_CHECK(forward || product == ProductKind::input_gradient, "multiplies_rows_alone: product {}",
-             static_cast<int>(product));
-  if (dtype == DType::f64 || multiply == Multiply::exact) return true;
-  return !is_by_onednn(forward ? LinearProduct::forward : LinearProduct::input_gradient, dtype);
-}
 
 int64_t forward_scratch_bytes(const Linear& linear, int64_t rows, DType dtype, Multiply multiply) {
   if (!std::holds_alternative<DenseWeight>(linear.weight) || dtype == DType::f64 || rows == 0) return 0;

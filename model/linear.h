@@ -30,6 +30,9 @@ int64_t library_bytes(Multiply, DType, ProductKind, int64_t m, int64_t n, int64_
 /// file) are multiplied as they lie; if not, they are decoded for the time of a product.
 bool multiplies_as_streamed(WeightType, int64_t head_dim, int64_t place, DType);
 
+/// Whether kernels read the blocks of coded weights; else their rows are decoded for the time of a product.
+bool multiplies_blocks(Multiply, DType);
+
 /// Whether a row of a forward product or of an input gradient has the same bits, whatever rows are multiplied with it: not if
 /// oneDNN multiplies (docs/numerics.md). Errors: TERN_CHECK: another kind of product.
 bool multiplies_rows_alone(Multiply, DType, ProductKind);

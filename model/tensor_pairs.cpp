@@ -88,36 +88,28 @@ void sum_beside(const Tensor& summand, const MultiplyRows& multiply, const Tenso
   ops::copy(summand.rows_view(mine.begin, mine.end), own);
 }
 
-// Room for all rows, with this rank's in their place.
-Tensor room_with_own(const Tensor& own, int64_t rows, const Compute& c) {
-  const Tensor all = c.arena.allocate(own.dtype(), {rows, own.shape()[1]}, MemoryClass::workspace);
-  const Interval mine = own_rows(rows, c);
-  ops::copy(own, all.rows_view(mine.begin, mine.end));
+}  // namespace
+
+// to = the product of `own` rows of all ranks, which it returns; beside their gather where the product is cut.
+static Tensor gathered(const Linear& linear, ProductKind product, const Tensor& own, const Tensor& to,
+                       const Compute& c) {
+  const bool is_forward = product == ProductKind::forward;
+  if (!c.tensor || !is_cut(linear, product, to.rows(), own.dtype(), c)) {
+    const Tensor all = all_rows(own, to.rows(), c);
+    is_forward ? linear_forward(linear, all, to, c) : linear_backward_input(linear, all, to, c);
+    return all;
+  }
+  const Tensor all = room_with_own(own, to.rows(), c);
+  gather_beside(all, is_forward ? forward_of(linear, all, to, c) : backward_input_of(linear, all, to, c), c);
   return all;
 }
 
-}  // namespace
-
 Tensor gathered_forward(const Linear& linear, const Tensor& own, const Tensor& y, const Compute& c) {
-  if (!c.tensor || !is_cut(linear, ProductKind::forward, y.rows(), own.dtype(), c)) {
-    const Tensor all = all_rows(own, y.rows(), c);
-    linear_forward(linear, all, y, c);
-    return all;
-  }
-  const Tensor all = room_with_own(own, y.rows(), c);
-  gather_beside(all, forward_of(linear, all, y, c), c);
-  return all;
+  return gathered(linear, ProductKind::forward, own, y, c);
 }
 
 Tensor gathered_backward_input(const Linear& linear, const Tensor& own, const Tensor& dx, const Compute& c) {
-  if (!c.tensor || !is_cut(linear, ProductKind::input_gradient, dx.rows(), own.dtype(), c)) {
-    const Tensor all = all_rows(own, dx.rows(), c);
-    linear_backward_input(linear, all, dx, c);
-    return all;
-  }
-  const Tensor all = room_with_own(own, dx.rows(), c);
-  gather_beside(all, backward_input_of(linear, all, dx, c), c);
-  return all;
+  return gathered(linear, ProductKind::input_gradient, own, dx, c);
 }
 
 void columns_forward(const Linear& linear, const Tensor& x, const Tensor& y, const Compute& c) {

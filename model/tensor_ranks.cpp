@@ -28,11 +28,16 @@ void complete_rows(const Tensor& all, const Compute& c) {
   c.tensor->comm.all_gather(by_rank(all, c.tensor->comm.size()));
 }
 
-Tensor all_rows(const Tensor& own, int64_t rows, const Compute& c) {
-  if (!c.tensor) return own;
+Tensor room_with_own(const Tensor& own, int64_t rows, const Compute& c) {
   const Tensor all = c.arena.allocate(own.dtype(), {rows, own.shape()[1]}, MemoryClass::workspace);
   const Interval mine = own_rows(rows, c);
   ops::copy(own, all.rows_view(mine.begin, mine.end));
+  return all;
+}
+
+Tensor all_rows(const Tensor& own, int64_t rows, const Compute& c) {
+  if (!c.tensor) return own;
+  const Tensor all = room_with_own(own, rows, c);
   complete_rows(all, c);
   return all;
 }

@@ -25,6 +25,8 @@ struct TensorRanks {
 
 /// The interval of `rows` rows that this rank has; all of them without a group.
 Interval own_rows(int64_t rows, const Compute&);
+/// Workspace for all `rows` rows, with this rank's own in their place. In a group.
+Tensor room_with_own(const Tensor& own, int64_t rows, const Compute&);
 /// All `rows` rows, gathered into workspace from each rank's own. Without a group `own` itself.
 Tensor all_rows(const Tensor& own, int64_t rows, const Compute&);
 /// The same in place: `all` already holds this rank's rows; those of the other ranks are gathered into it.
