@@ -9,6 +9,7 @@
 #include "kernels/cpu/decode_impl.h"
 #include "kernels/cpu/finish_impl.h"
 #include "kernels/cpu/int8_tiles_impl.h"
+#include "kernels/cpu/learned_rows_impl.h"
 #include "kernels/cpu/row_dots_impl.h"
 
 namespace tern::TERN_ISA_NAMESPACE {
@@ -16,7 +17,7 @@ namespace {
 
 constexpr int64_t kInt8Panel = 64;  // rows of w
 constexpr int64_t kXRows = 64;      // of x at most, so that a row of w is unpacked or fetched once for many
-constexpr int64_t kRounded = kInt8Columns / 256;  // of x: what a thread keeps on its stack, 224 KiB
+constexpr int64_t kRounded = kInt8Columns / 256;  // of x: what a thread keeps on its stack, 224 or (VBMI) 352 KiB
 constexpr int64_t kInt8Parallel = 1 << 16;        // multiply-adds: below, starting threads costs more than it gives
 constexpr int64_t kUnpacked = 8;  // rows of w at a time: what was stored in parts is not loaded whole at once
 constexpr float kRoundToEven = 12582912.0f;  // 1.5·2^23: adding it rounds to an integer in the lowest bits
@@ -107,6 +108,10 @@ void round_row(const T* x, int64_t count, Rounded* to) {
       to->less[g] = -128 * (first + second), to->less_of_first[g] = -128 * first;
       __builtin_memcpy(to->codes + place_of_group(g), codes, 16);
       __builtin_memcpy(to->codes + place_of_group(g) + kToSecond, codes + 16, 16);
+#if defined(__AVX512VBMI__)
+      for (int64_t four = 0; four < 8; ++four)
+        __builtin_memcpy(to->by_lanes + place_of_four(g, four), codes + 4 * four, 4);
+#endif
     }
   }
 }
@@ -133,7 +138,7 @@ inline void put_in_order(const CodeGroups& from, Unpacked& to) {
 template <bool kBy16, bool kWithLeasts>
 struct DotsUnpacked {
   static constexpr int kMost = 128, kLess = 0;
-  static constexpr bool kAnySign = true, kBiased = false, kScalesOf16 = kBy16, kLeasts = kWithLeasts;
+  static constexpr bool kAnySign = true, kScalesOf16 = kBy16, kLeasts = kWithLeasts;
 };
 /// chains += the products of 256 numbers of a row of w and of x.
 inline void add_products(const Unpacked& w, const Rounded& x, Eight& chains) {
@@ -211,6 +216,27 @@ void multiply_as_they_lie(const CodedRows& piece, const RowDots* dots, int64_t f
     }
 }
 
+/// The same, two rows of w at a time; the last one alone is multiplied twice.
+void multiply_pairs(const CodedRows& piece, const PairDots* dots, int64_t first, int64_t number, int64_t k,
+                    const RoundedRows& x, float* sums) {
+  const BlockDecoder& type = decode_table.of[static_cast<int>(piece.type)];
+  const int64_t row_bytes = type.row_header_bytes + k / type.block_elements * type.block_bytes;
+  for (int64_t i = 0; i < x.rows; i += kDotRows)
+    for (int64_t r = 0; r < number; r += 2) {
+      const int64_t rows = smaller(kDotRows, x.rows - i), of_w = smaller(2, number - r);
+      PairOfRows w = {{}, {}, piece.tables};
+      for (int64_t of = 0; of < 2; ++of) {
+        const int64_t place = place_of_row(piece, first + r + smaller(of, of_w - 1));
+        const uint8_t* row = piece.bytes + place * row_bytes;
+        w.blocks[of] = row + type.row_header_bytes, w.scales[of] = to_float(number_at<bf16>(row));
+      }
+      float both[kDotRows][2];
+      dots[rows > 1](w, k / 32, x.x + i * x.x_stride, x.x_stride, rows, both);
+      for (int64_t of_x = 0; of_x < rows; ++of_x)
+        for (int64_t of = 0; of < of_w; ++of) sums[(i + of_x) * kInt8Panel + r + of] = both[of_x][of];
+    }
+}
+
 /// The same with rows [column, column + columns) of all pieces.
 void multiply_panel(const CodedRows* piece, int64_t column, int64_t columns, int64_t k, const RoundedRows& x,
                     float* sums) {
@@ -219,6 +245,10 @@ void multiply_panel(const CodedRows* piece, int64_t column, int64_t columns, int
     const int64_t number = smaller(columns - done, piece->count - column);
     float* of = sums + done;
     done += number;
+    if (const PairDots* dots = pair_dots_of(piece->type)) {
+      multiply_pairs(*piece, dots, column, number, k, x, of);
+      continue;
+    }
     if (const RowDots* dots = row_dots_of(piece->type)) {
       multiply_as_they_lie(*piece, dots, column, number, k, x, of);
       continue;

@@ -156,9 +156,14 @@ TEST(CodedInt8, AnyRowsThreadsTailsAndPiecesGiveTheSameBits) {
   tail.add(WeightType::lc3, 7);
   CodedCase one{.k = 32};
   one.add(WeightType::q5_0, 1);
+  CodedCase learned{.k = 288};  // rows are multiplied by pairs: an odd row ends a piece, a panel of 64 and the matrix
+  learned.add(WeightType::lc4, 63);
+  learned.add(WeightType::lc3, 1);
+  learned.add(WeightType::lc2, 48, 8);
+  learned.add(WeightType::lc4, 17);
   for (const int threads : {1, 2})
     with_threads(threads, [&] {
-      for (const CodedCase* c : {&mixed, &tail, &one})
+      for (const CodedCase* c : {&mixed, &tail, &one, &learned})
         for (const int64_t m : {1, 2, 3, 8, 9, 63, 64, 65})
           expect_twins_bits<float, float>(*c, random_values<float>("x", m * c->k), m % 2 == 0);
     });

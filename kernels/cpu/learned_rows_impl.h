@@ -1,0 +1,229 @@
+#pragma once
+// Dot products of two rows of learned codes (learned_codes.h) and up to eight rounded rows of x, with the codes unpacked in registers (AVX-512 with
+// VBMI). Only for *_isa.cpp files. A vector has 16 lanes of four bytes: of a stretch, 256 numbers in blocks g = 0 … 7, lane 8h + g has four
+// consecutive numbers of block g. So a lane adds up products of its block alone, and the sums of two rows fill one vector.
+
+#include "kernels/cpu/row_dots_impl.h"
+
+namespace tern::TERN_ISA_NAMESPACE {
+namespace {
+
+/// Two rows of a matrix.
+struct PairOfRows {
+  const uint8_t* blocks[2];
+  float scales[2];
+  const int8_t* tables;
+};
+using PairDots = void (*)(const PairOfRows&, int64_t groups, const Rounded* x, int64_t x_stride, int64_t rows,
+                          float (*to)[2]);
+
+#if defined(__AVX512VBMI__)
+
+/// Where Rounded::by_lanes has the codes [4·four, 4·four + 4) of a group.
+constexpr int64_t place_of_four(int64_t group, int64_t four) { return 64 * (four / 2) + 4 * (8 * (four % 2) + group); }
+
+/// A stretch's numbers: byte b of lane 8h + g of of[j] is number 8j + 4h + b of block g, as row.numbers has it (128 added). first: in all
+/// bytes of these lanes the first byte of block g.
+struct LearnedStretch {
+  Codes of[4], first;
+};
+
+template <int kBits>
+struct LearnedRows {
+  using Dots = DotsLearned<kBits>;
+  static constexpr int64_t kBytes = Dots::kBytes, kStretch = 8 * kBytes;
+
+  static Codes looked_up(Codes at, Codes numbers) { return _mm512_maskz_permutexvar_epi8(~__mmask64{0}, at, numbers); }
+
+  /// Two vectors that hold `kLength` bytes of a stretch from `kBegin` on, and byte of(g, i) of them for byte i of lanes g and of(g, i + 4) for that
+  /// of lanes 8 + g.
+  template <int64_t kBegin, int64_t kLength>
+  struct Window {
+    static constexpr int64_t kSecond = kBegin + kLength - 64;
+    Codes low, high;
+    explicit Window(const uint8_t* stretch)
+        : low(load_64(stretch + kBegin)), high(kLength > 64 ? load_64(stretch + kSecond) : low) {}
+    template <class Of>
+    static constexpr VectorBytes places(const Of& of) {
+      VectorBytes v = {};
+      for (int64_t i = 0; i < 64; ++i) {
+        const int64_t byte = of(i / 4 % 8, i % 4 + i / 32 * 4);
+        v.at[i] = static_cast<uint8_t>(byte < kBegin + 64 ? byte - kBegin : byte - kSecond + 64);
+      }
+      return v;
+    }
+    // By asm, or compilers would load again for each use.
+    Codes at(const VectorBytes& places) const {
+      const Codes from = load_vector(places);
+      Codes bytes = low;
+      if constexpr (kLength > 64)
+        asm("vpermt2b %1, %2, %0" : "+v"(bytes) : "v"(high), "v"(from));
+      else
+        asm("vpermb %1, %2, %0" : "=v"(bytes) : "v"(low), "v"(from));
+      return bytes;
+    }
+  };
+  /// Some bytes of a stretch, of(g, i) as above, of which some lie behind 64 bytes from its begin on. These come, kBack bytes earlier, to places that
+  /// nothing else needs: one load with a mask and one permutation of one vector, where two vectors take more.
+  template <int64_t kBack>
+  struct Merged {
+    uint64_t moved = 0;
+    VectorBytes places = {};
+    template <class Of>
+    static constexpr Merged of(const Of& of) {
+      Merged m;
+      for (int64_t i = 0; i < 64; ++i) {
+        const int64_t byte = of(i / 4 % 8, i % 4 + i / 32 * 4);
+        m.places.at[i] = static_cast<uint8_t>(byte < 64 ? byte : byte - kBack);
+        if (byte >= 64) m.moved |= uint64_t{1} << (byte - kBack);
+      }
+      return m;
+    }
+    /// Whether no byte is moved to a place that is needed.
+    template <class Of>
+    constexpr bool is_sound(const Of& of) const {
+      for (int64_t i = 0; i < 64; ++i)
+        if (const int64_t byte = of(i / 4 % 8, i % 4 + i / 32 * 4); byte < 64 && (moved >> byte & 1) != 0) return false;
+      return true;
+    }
+    Codes at(Codes first_64, const uint8_t* stretch) const {
+      const Codes both = _mm512_mask_loadu_epi8(first_64, moved, stretch + kBack);
+      return looked_up(load_vector(places), both);
+    }
+  };
+  /// For each j: the bits of two lanes from which byte b of lane 8h + g takes eight, so that the bit of number 8j + 4h + b is its bit 4.
+  struct FourVectors {
+    VectorBytes of[4];
+  };
+  static constexpr FourVectors to_bit_4() {
+    FourVectors v = {};
+    for (int64_t j = 0; j < 4; ++j)
+      for (int64_t i = 0; i < 64; ++i)
+        v.of[j].at[i] = static_cast<uint8_t>((i / 4 % 2 * 32 + 8 * j + i / 32 * 4 + i % 4 - 4) & 63);
+    return v;
+  }
+  static constexpr int64_t head(int64_t g, int64_t) { return g * kBytes; }
+  template <int64_t kFrom>
+  static constexpr int64_t place(int64_t g, int64_t i) {
+    return g * kBytes + kFrom + i;
+  }
+  static constexpr int64_t upper(int64_t g, int64_t i) { return g * kBytes + 9 + i % 4; }
+  using Heads = Merged<kBits == 4 ? 60 : kBits == 3 ? 32 : 0>;
+  static constexpr Heads kHeads = Heads::of(head);
+  static_assert(kHeads.is_sound(head));
+
+  static LearnedStretch unpacked(const uint8_t* stretch, Codes numbers) {
+    LearnedStretch w;
+    using All = Window<0, kBits == 4 ? 128 : kStretch>;
+    static constexpr VectorBytes kCodes = All::places(place<1>);
+    const All at(stretch);
+    const Codes all = at.at(kCodes);
+    w.first = kHeads.at(at.low, stretch);
+    if constexpr (kBits == 4) {
+      using Second = Window<8, 128>;
+      static constexpr VectorBytes kMore = Second::places(place<9>);
+      const Codes table = shifted_left(w.first, 4), codes[2] = {all, Second(stretch).at(kMore)};
+      for (int half = 0; half < 2; ++half) {
+        w.of[half] = looked_up(Dots::chosen(15, codes[half], table), numbers);
+        w.of[2 + half] = looked_up(Dots::chosen(15, shifted(codes[half], 4), table), numbers);
+      }
+    } else {
+      // The code of number 8j + i: bits 2j and 2j + 1 of byte i.
+      Codes codes[4] = {shifted_left(all, 2), all, shifted(all, 2), shifted(all, 4)};
+      for (Codes& c : codes) c = Dots::chosen(12, c, w.first);
+      if constexpr (kBits == 3) {
+        using Uppers = Merged<43>;
+        static constexpr Uppers kUppers = Uppers::of(upper);
+        static_assert(kUppers.is_sound(upper));
+        static constexpr FourVectors kToBit4 = to_bit_4();
+        const Codes words = kUppers.at(at.low, stretch);  // bit n of the lane: of number n
+        for (int j = 0; j < 4; ++j) {
+          const Codes bits = _mm512_maskz_multishift_epi64_epi8(~__mmask64{0}, load_vector(kToBit4.of[j]), words);
+          codes[j] = Dots::chosen(16, bits, codes[j]);
+        }
+      }
+      for (int j = 0; j < 4; ++j) w.of[j] = looked_up(codes[j], numbers);
+    }
+    return w;
+  }
+
+  /// The scales of the blocks of two rows, those of the second behind those of the first; zeros behind the rows' ends.
+  static __m512 scales(const LearnedStretch& a, const LearnedStretch& b, __m512 of_rows, __mmask16 there) {
+    const __m512i first = _mm512_mask_mov_epi32(a.first, 0xff00, b.first);
+    const __m512i which = _mm512_srli_epi32(first, 2);  // of its bits five count
+    const __m512 of =
+        _mm512_maskz_permutex2var_ps(0xffff, _mm512_loadu_ps(kBlockScales), which, _mm512_loadu_ps(kBlockScales + 16));
+    const __m512i sign = _mm512_set1_epi32(static_cast<int>(0x80000000u));  // of the lane, which is the byte's
+    const __m512 with_sign = (__m512)_mm512_ternarylogic_epi32((__m512i)of, first, sign, 0x78);  // of ^ (first & sign)
+    return _mm512_maskz_mul_ps(there, of_rows, with_sign);
+  }
+};
+
+/// Writes to to[r], for each r < rows, the products of both rows of w, which have `groups` blocks, with row r of x, which begins at x + r·x_stride.
+/// kMany: for any number of rows of x up to kDotRows; else for one row.
+template <int kBits, bool kMany>
+void pair_dots(const PairOfRows& w, int64_t groups, const Rounded* x, int64_t x_stride, int64_t rows, float (*to)[2]) {
+  using Type = LearnedRows<kBits>;
+  constexpr int64_t kStretch = Type::kStretch;
+  __m512 chains[kMany ? kDotRows : 1] = {};  // eight of the first row, then eight of the second
+  alignas(64) uint8_t last[2][kStretch];     // the last stretches if they are not whole, then zeros
+  const uint8_t *first = w.blocks[0], *second = w.blocks[1];
+  const Codes numbers = Type::Dots::numbers({w.tables, 0});
+  const __m512 of_rows = _mm512_mask_mov_ps(_mm512_set1_ps(w.scales[0]), 0xff00, _mm512_set1_ps(w.scales[1]));
+  for (; groups > 0; groups -= 8, first += kStretch, second += kStretch, ++x) {
+    __mmask16 there = 0xffff;
+    if (groups < 8) {
+      there = static_cast<__mmask16>(((1 << groups) - 1) * 0x101);
+      __builtin_memset(last, 0, sizeof last);
+      __builtin_memcpy(last[0], first, static_cast<size_t>(groups * Type::kBytes));
+      __builtin_memcpy(last[1], second, static_cast<size_t>(groups * Type::kBytes));
+      first = last[0], second = last[1];
+    }
+    prefetch_behind<kStretch>(first), prefetch_behind<kStretch>(second);
+    const LearnedStretch a = Type::unpacked(first, numbers), b = Type::unpacked(second, numbers);
+    const __m512 scales = Type::scales(a, b, of_rows, there);
+    const Rounded* of_x = x;
+    for (int64_t r = 0; r < (kMany ? rows : 1); ++r, of_x += x_stride) {
+      const Codes less = _mm512_zextsi256_si512((__m256i)of_x->less);
+      Codes of_a = less, of_b = less;
+      for (int j = 0; j < 4; ++j) {
+        const Codes codes = load_codes(of_x->by_lanes + 64 * j);
+        of_a = _mm512_dpbusd_epi32(of_a, a.of[j], codes), of_b = _mm512_dpbusd_epi32(of_b, b.of[j], codes);
+      }
+      const VecInt outer = (VecInt)_mm512_mask_mov_epi32(of_a, 0xff00, of_b);
+      const VecInt sums = outer + (VecInt)_mm512_maskz_shuffle_i64x2(0xff, of_a, of_b, 0x4e);
+      const __m512 both = scales * _mm512_maskz_broadcast_f32x8(0xffff, (__m256)of_x->scales);
+      chains[r] = _mm512_fmadd_ps(_mm512_maskz_cvtepi32_ps(0xffff, (__m512i)sums), both, chains[r]);
+    }
+  }
+  for (int64_t r = 0; r < (kMany ? rows : 1); ++r) {
+    Eight of_row[2];
+    __builtin_memcpy(of_row, &chains[r], 64);
+    to[r][0] = sum_of_chains(of_row[0]), to[r][1] = sum_of_chains(of_row[1]);
+  }
+}
+
+template <int kBits>
+constexpr PairDots kPairDots[2] = {pair_dots<kBits, false>, pair_dots<kBits, true>};
+/// The PairDots of a type, for one row of x and for more. nullptr: the type has none.
+inline const PairDots* pair_dots_of(WeightType type) {
+  switch (type) {
+    case WeightType::lc4:
+      return kPairDots<4>;
+    case WeightType::lc3:
+      return kPairDots<3>;
+    case WeightType::lc2:
+      return kPairDots<2>;
+    default:
+      return nullptr;
+  }
+}
+
+#else
+
+inline const PairDots* pair_dots_of(WeightType) { return nullptr; }
+
+#endif
+
+}  // namespace
+}  // namespace tern::TERN_ISA_NAMESPACE
