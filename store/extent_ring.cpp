@@ -71,8 +71,8 @@ void CyclicRing::read_ahead() {
     lock.lock();
     counts_.read_bytes += read.read;
     if (records_)
-      reads_.push_back({static_cast<int>(turn % num_places()), turn, round_up(read.read, files_.alignment()), begin_ns,
-                        end_ns});
+      reads_.push_back(
+          {static_cast<int>(turn % num_places()), turn, round_up(read.read, files_.alignment()), begin_ns, end_ns});
     slot.busy = false, slot.ready = true, slot.bytes = read.bytes, slot.error = error;
     ready_.notify_all();
     if (slot.turn < use_) free_.notify_all();  // it was passed over meanwhile

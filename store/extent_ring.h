@@ -41,8 +41,8 @@ struct RingRead {
 /// One use of an extent, from acquire to release.
 struct RingLease {
   int place = 0;
-  int64_t turn = 0;      // that of its RingRead
-  int64_t asked_ns = 0;  // when acquire was called
+  int64_t turn = 0;                  // that of its RingRead
+  int64_t asked_ns = 0;              // when acquire was called
   int64_t begin_ns = 0, end_ns = 0;  // when the extent was there; when it was given back
 };
 

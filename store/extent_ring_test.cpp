@@ -145,7 +145,9 @@ TEST(CyclicRing, RecordsItsLeases) {
       EXPECT_EQ(l.place, static_cast<int>(i % 4));
       EXPECT_LE(before, l.asked_ns);
       EXPECT_LE(l.asked_ns, l.begin_ns);
-      if (i >= static_cast<size_t>(slots)) { EXPECT_LE(read_end[i], l.begin_ns); }  // others may come before the recording
+      if (i >= static_cast<size_t>(slots)) {
+        EXPECT_LE(read_end[i], l.begin_ns);
+      }  // others may come before the recording
       EXPECT_LE(l.begin_ns, l.end_ns);
       before = l.end_ns;
     }

@@ -96,10 +96,10 @@ class ImageRing {
   enum class SlotState : uint8_t { empty, reading, ready, held, writing };
   struct Slot {
     SlotState state = SlotState::empty;
-    std::vector<BlockRun> pieces;  // of the read or write that is under way
-    size_t next = 0;               // the first that nobody has begun
-    size_t left = 0;               // that have not ended
-    std::exception_ptr error{};    // of a read
+    std::vector<BlockRun> pieces;     // of the read or write that is under way
+    size_t next = 0;                  // the first that nobody has begun
+    size_t left = 0;                  // that have not ended
+    std::exception_ptr error{};       // of a read
     int64_t begin_ns = 0, bytes = 0;  // of the move that is under way: when its first piece began; what has been moved
   };
   struct Job {
