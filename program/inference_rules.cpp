@@ -94,7 +94,8 @@ struct InferenceChecker {
     if (b.unit != i.unit || b.micro != i.micro || b.part != i.part)
       fault("brings {}, which is another's", to_string(b));
     RingOfLoads& ring = b.kind == BufferKind::extent ? extents : keys;
-    if (b.kind == BufferKind::keys && i.micro > 0) begin_after(i, last_of_step[static_cast<size_t>(i.micro) - 1]);
+    if (b.kind == BufferKind::keys && i.micro > 0 && is_first_of_step(i))
+      begin_after(i, last_of_step[static_cast<size_t>(i.micro) - 1]);
     const int64_t turn = std::ssize(ring.loads) - ring.slots;
     if (turn >= 0) {
       const Loaded* earlier = ring.slots > 0 ? &ring.loads[static_cast<size_t>(turn)] : nullptr;
@@ -104,6 +105,10 @@ struct InferenceChecker {
         fault("does not wait for [{}], which frees its slot", earlier->freed_at);
     }
     ring.loads.push_back({b});
+  }
+  // Later ones follow it on the disk.
+  bool is_first_of_step(const Instruction& i) const {
+    return keys.loads.empty() || keys.loads.back().buffer.micro != i.micro;
   }
   void begin_after(const Instruction& i, int forward) {
     if (forward < 0 || !awaits(i, forward)) fault("does not wait for the end of the step before");
