@@ -125,7 +125,7 @@ int first_place(const BandedWeight& banded) {
 
 void cut_loaded(const Linear& linear, const CyclicRing& ring, PartCutter& cutter) {
   const auto* banded = std::get_if<BandedWeight>(&linear.weight);
-  if (!banded || is_read_when_chosen(*banded)) return;
+  if (!banded) return;
   for (const WeightBand& band : banded->bands) cutter.band(band.ring ? ring.block_bytes(band.place) : 0);
   cutter.end_matrix();
 }
@@ -199,6 +199,8 @@ StepWeights step_weights(const ModelSpec& spec, WeightSource source) {
   });
   std::ranges::stable_sort(linears, {}, [](const PlacedLinear& l) { return std::pair{l.unit, l.place}; });
   for (const PlacedLinear& l : linears) {
+    if (const auto* banded = std::get_if<BandedWeight>(&l.linear->weight); banded && is_read_when_chosen(*banded))
+      continue;
     InferenceUnit& unit = w.units[static_cast<size_t>(l.unit)];
     unit.products.push_back(loaded_room(*l.linear, w.ring, w.dtype));
     PartCutter cutter(unit.parts);

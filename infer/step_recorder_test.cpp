@@ -127,6 +127,29 @@ TEST(StepRecorder, StepsThatStreamDoWhatTheirListSays) {
   }
 }
 
+// Experts are read when they are chosen: a note says that these reads are not listed; all others are.
+TEST(StepRecorder, NotesThatExpertsAreNotListed) {
+  const StepModel m("mixtral");
+  StepLoaded whole(m, nullptr);
+  const RecordedRun want(m, whole, 0, kThreeSteps);
+  int streamed = 0;
+  for (const int64_t percent : {50, 70, 90}) {
+    const auto plan = m.plan(percent, {.slots = 2, .threads = 2});
+    if (!plan) continue;
+    ++streamed;
+    StepLoaded loaded(m, &*plan);
+    const RecordedRun got(m, loaded, 0, kThreeSteps);
+    EXPECT_EQ(got.logits, want.logits);
+    const RecordedSteps r = recorded_steps(m.model.spec, got.recorder, got.pool);
+    EXPECT_EQ(validate(r.program, ProgramKind::inference), std::vector<std::string>{});
+    ASSERT_FALSE(r.notes.empty());
+    EXPECT_NE(r.notes.back().find("experts"), std::string::npos) << r.notes.back();
+    for (size_t k = 0; k < r.events.size(); ++k)
+      if (r.moved[k] >= 0) { EXPECT_EQ(r.moved[k], r.program.instructions[k].message_bytes); }
+  }
+  EXPECT_GT(streamed, 0);
+}
+
 // Who asks for nothing is told nothing, and computes the same.
 TEST(StepRecorder, RecordsAsManyStepsAsItWasAskedFor) {
   const StepModel m("llama");
