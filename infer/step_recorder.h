@@ -31,9 +31,10 @@ struct RecordedStep {
 };
 
 struct RecorderSettings {
-  int64_t first = 0;          // how many steps are left out first
-  int64_t count = 1;          // how many are recorded then
-  bool only_decodes = false;  // others than those that only decode, without guesses, are neither counted nor recorded
+  int64_t first = 0;  // how many steps are left out first
+  int64_t count = 1;  // how many are recorded then
+  // Steps that do not only decode, or that have guesses, are neither counted nor recorded.
+  bool only_decodes = false;
 };
 
 /// Records the steps of one executor. Rings are recorded from its first step on, so that reads ahead of the first recorded step are known.
@@ -79,9 +80,9 @@ class StepRecorder {
 /// Recorded steps beside their Program.
 struct RecordedSteps {
   Program program;
-  std::vector<TraceEvent>
-      events;  // one for each instruction; seconds from the begin of the first recorded step, so reads ahead begin before 0
-  std::vector<int64_t> moved;  // of each LOAD and STORE: the bytes that were counted, −1: not recorded; of others −1
+  // One for each instruction, in seconds from the begin of the first recorded step: reads ahead of it begin before 0.
+  std::vector<TraceEvent> events;
+  std::vector<int64_t> moved;           // bytes counted of each LOAD and STORE; −1: not recorded, and of others
   std::vector<InstructionBytes> bytes;  // of each FORWARD: counted in its unit; all parts have the unit's peaks
   std::vector<std::string> mismatches;  // each count that is not what the Program says
   std::vector<std::string> notes;       // what was not recorded

@@ -210,7 +210,7 @@ class InferenceLowerer {
   std::vector<int> layers_;  // of the step: units whose keys lie on the disk
   size_t next_layer_ = 0;
   struct {
-    int forward = -1, store = -1;  // places of the last FORWARD, and of the step's last STORE; −1 before there is one
+    int forward = -1, store = -1;  // of the last FORWARD; of the step's last STORE; −1 before there is one
   } step_end_;
 };
 

@@ -26,7 +26,8 @@ struct InferenceUnit {
   // the part uses no extent.
   std::vector<int64_t> parts;
   std::vector<ProductRoom> products;  // of matrices that take workspace; of two of one shape the larger sum counts
-  int64_t table_row_bytes = 0;  // of the embedding, if its table stays in a file: a token reads its row to workspace
+  // Of the embedding, if its table stays in a file: a token reads its row to workspace.
+  int64_t table_row_bytes = 0;
 };
 
 /// Bytes of a layer whose keys and values lie on the disk.
@@ -35,18 +36,18 @@ struct KeysMoved {
 };
 
 struct InferenceStep {
-  CostQuery
-      query;  // of the whole batch; the scratch function is asked for products that no ProductRoom is of (adapters)
+  // Of the whole batch. The scratch function is asked for products that no ProductRoom is of (adapters).
+  CostQuery query;
   int64_t logit_rows = 0;                      // 0: the head does not run
   std::vector<std::optional<KeysMoved>> keys;  // of each unit; empty: no keys lie on the disk
 };
 
-/// What lower_inference reads. Slots without extents, or without keys, are no slots: 0.
+/// What lower_inference reads.
 struct InferenceInput {
-  std::vector<InferenceUnit>
-      units;  // as many as the model has, or none: all weights stay, and products need no workspace
+  // As many as the model has, or none: all weights stay, and products need no workspace.
+  std::vector<InferenceUnit> units;
   std::vector<InferenceStep> steps;
-  int extent_slots = 0, keys_slots = 0;
+  int extent_slots = 0, keys_slots = 0;                // 0: no extents are read; no keys are
   int64_t extent_slot_bytes = 0, keys_slot_bytes = 0;  // of one
   int64_t weight_bytes = 0, page_bytes = 0;            // of what stays in memory
 };

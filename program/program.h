@@ -1,5 +1,6 @@
 #pragma once
-// Program: one training step, or steps of inference, as an instruction list for each rank. A rank here is a device of the pipeline. All ranks
+// Program: one training step as an instruction list for each rank, or some steps of inference (program/inference_program.h).
+// A rank here is a device of the pipeline. All ranks
 // of the run at that device have the same list. Comments on collectives, MeshAxis and groups speak of ranks of the run.
 // An instruction says what is computed, allocated, read, freed, sent. Validator, simulator and executor read the list.
 
@@ -26,10 +27,10 @@ enum class Opcode : uint8_t {  // what an instruction does
   gather,  // makes a layer's parameters whole from the parts of the ranks of `axis`; micro −1 (ZeRO 1 and 2): before the
            // first forward; m (ZeRO 3): for one pass over micro-batch m
   scatter,  // sums a layer's gradients over `axis`; each rank keeps its part. micro −1: gradients of the step; m: of micro-batch m
-  load,  // moves bytes from a lower tier to the device; of inference: an extent of weights, or a layer's keys and values
-  store,  // moves bytes from the device to a lower tier; of inference: a layer's keys and values, which get new rows
-  join,   // waits for a transfer (SEND, STORE, SCATTER) that ran beside the compute, and frees what the transfer read
-  merge,  // at the end of a group of micro-batches (spec/sum_order.h): adds the kept sums in `reads` to the unit's
+  load,     // moves bytes from a lower tier to the device
+  store,    // moves bytes from the device to a lower tier
+  join,     // waits for a transfer (SEND, STORE, SCATTER) that ran beside the compute, and frees what the transfer read
+  merge,    // at the end of a group of micro-batches (spec/sum_order.h): adds the kept sums in `reads` to the unit's
   // gradients, the last sum first. If the MERGE allocates a buffer, the MERGE then copies the gradients there and sets
   // the gradients to zero
 };
@@ -65,7 +66,7 @@ enum class BufferKind : uint8_t {
   kept_sum,  // a unit's gradients of complete groups, until a MERGE adds them; `micro`: the last micro-batch in the sum
   // Of inference (program/inference_program.h). The first two lie in slots, so they have no bytes of their own; the others are resident.
   extent,       // weights that one part of a FORWARD uses, from their LOAD to the part's end
-  keys,         // a layer's keys and values, from their LOAD to the end of their STORE; `unit`: the layer's attention
+  keys,         // a layer's keys and values, from their LOAD to their STORE; `unit`: of the layer's attention
   extent_slot,  // room for an extent; `unit`: the number of the slot
   keys_slot,    // room for a layer's keys and values; `unit`: the number of the slot
   weights,      // all weights that stay in memory

@@ -100,7 +100,7 @@ class ImageRing {
     size_t next = 0;                  // the first that nobody has begun
     size_t left = 0;                  // that have not ended
     std::exception_ptr error{};       // of a read
-    int64_t begin_ns = 0, bytes = 0;  // of the move that is under way: when its first piece began; what has been moved
+    int64_t begin_ns = 0, bytes = 0;  // of the move that is under way, if moves are recorded
   };
   struct Job {
     int64_t turn = 0;
