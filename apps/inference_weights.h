@@ -64,6 +64,8 @@ class InferenceWeights {
   const ModelWeights& weights() const { return stream_ ? streamed_.weights : whole_; }
   std::string_view name() const { return name_; }  // "packed", …; "streamed"
   bool streams() const { return stream_ != nullptr; }
+  const StreamPlan* stream() const { return stream_; }  // null: nothing streams
+  const StreamRates& rates() const { return rates_; }   // measured if anything streams
   /// A lower bound of a pass's seconds: reading what streams and `more_bytes` more, or the products if they take longer. 0: nothing streams.
   double least_pass_s(int64_t more_bytes) const;
   /// The share of the bound that decoding reached, in words; empty if nothing streams or nothing was decoded.

@@ -16,7 +16,7 @@ namespace {
 bool turns(const ModelSpec& spec) { return spec.rope.kind != RopeKind::none; }
 
 BatchExecutor executor_of(const ModelDescription& model, const ModelWeights& weights, const RopeTable* rope,
-                          Arena& arena) {
+                          Arena& arena, StepRecorder* recorder) {
   if (is_gated(model)) return gated_executor(model.spec, weights, read_gated_adapter(model.adapter), rope, arena);
   if (std::ranges::any_of(model.offered, &OfferedAdapter::gated)) {
     std::vector<SideAdapter> side;
@@ -26,7 +26,7 @@ BatchExecutor executor_of(const ModelDescription& model, const ModelWeights& wei
     }
     return side_executor(model.spec, weights, std::move(side), rope, arena);
   }
-  return model_executor(model.spec, weights, rope, arena, static_cast<int>(model.beside.size()));
+  return model_executor(model.spec, weights, rope, arena, static_cast<int>(model.beside.size()), recorder);
 }
 
 std::shared_ptr<KvOnDisk> keys_on_disk(const ModelDescription& model, const InferenceNeeds& needs,
@@ -57,11 +57,12 @@ void refuse_gated_adapter(const ModelDescription& model, std::string_view what) 
 }
 
 ModelEngine::ModelEngine(const ModelDescription& model, const ModelWeights& weights, const InferenceNeeds& needs,
-                         const EngineLimits& limits, Arena& arena, const std::string& kv_directory)
+                         const EngineLimits& limits, Arena& arena, const std::string& kv_directory,
+                         StepRecorder* recorder)
     : rope(turns(model.spec) ? rope_table(model.spec, limits.context, limits.context) : RopeTable{}),
       pool(kv_shape(model.spec, model.dtype, needs), kv_pages(needs), arena,
            keys_on_disk(model, needs, kv_directory, arena)),
-      engine(pool, executor_of(model, weights, turns(model.spec) ? &rope : nullptr, arena), &*model.tokenizer,
+      engine(pool, executor_of(model, weights, turns(model.spec) ? &rope : nullptr, arena, recorder), &*model.tokenizer,
              limits_for(model, limits), real_clock()) {}
 
 }  // namespace tern

@@ -17,9 +17,9 @@ void refuse_gated_adapter(const ModelDescription&, std::string_view what);
 /// An engine with a KV cache of the size that the needs give. It can run all adapters beside the model. Model, weights and arena must outlive it.
 struct ModelEngine {
   /// `kv_directory`: the folder for the keys and values of the needs.kv_on_disk layers that lie on its disk. Errors:
-  /// does_not_fit from the arena; those of open_kv_on_disk.
+  /// does_not_fit from the arena; those of open_kv_on_disk. `recorder`: told of each step; not of a model with gated adapters.
   ModelEngine(const ModelDescription&, const ModelWeights&, const InferenceNeeds&, const EngineLimits&, Arena&,
-              const std::string& kv_directory = {});
+              const std::string& kv_directory = {}, StepRecorder* recorder = nullptr);
 
   RopeTable rope;  // empty: the model has no rotary positions
   KvPool pool;

@@ -8,6 +8,7 @@
 
 #include "apps/common.h"
 #include "apps/continuation.h"
+#include "apps/generate_trace.h"
 #include "apps/inference_weights.h"
 #include "apps/kv_place.h"
 #include "apps/model_engine.h"
@@ -233,7 +234,10 @@ bool write_samples(Engine& engine, const Request& request, bool stream, const st
 }  // namespace
 
 int run_generate(const Options& options) {
-  if (options.has("prompts")) return run_generate_prompts(options);
+  if (options.has("prompts")) {
+    refuse_trace_of_prompts(options);
+    return run_generate_prompts(options);
+  }
   check_options(options);
   const int threads = apply_threads(options);
   const std::string prompt = read_prompt(options);
@@ -252,6 +256,7 @@ int run_generate(const Options& options) {
                              .adapters = model.beside,
                              .kv = kv_option(options, model.dtype)};
   SpeculationChoice speculation(options, draft_option(options, model), request.num_samples);
+  GenerateTrace trace(options, model, request, needs.context, speculation.budget() > 0);
   const MemoryBudget budget = speculation.beside_draft(memory_budget(options), needs.context);
   const int64_t program = program_bytes();
   const KvPlace place = kv_place(options);
@@ -261,7 +266,7 @@ int run_generate(const Options& options) {
   const InferenceWeights loaded(options, model, room.weights, request.max_tokens * request.num_samples, arena);
   speculation.load(model.spec.vocab, arena);
   room.limits.speculation = speculation.settings();
-  ModelEngine writer(model, loaded.weights(), room.needs, room.limits, arena, place.directory);
+  ModelEngine writer(model, loaded.weights(), room.needs, room.limits, arena, place.directory, trace.recorder());
   tell_kv_before(place, model, room.needs, halfway_of(asked, needs.context), loaded);
   const double load_s = seconds_between(start_ns, real_clock().now_ns());
   if (model.tokenizer->has_chat_template())
@@ -278,6 +283,7 @@ int run_generate(const Options& options) {
   const bool interrupted =
       naming_bad_weights(model, [&] { return write_samples(writer.engine, request, stream, pick, w); });
 
+  trace.write(model.spec, loaded, writer.pool);
   if (json)
     print_json(written_json(options, w));
   else if (stream)

@@ -109,7 +109,7 @@ TEST(ZerothOrder, ThePassesAreThoseOfWeightsThatWereMovedByHandInThePredictedByt
     constexpr double kDistance = 1e-2;
     ZerothBench run(c, plain_sgd());
     const Program p = two_forwards(run.spec, run.costs);
-    EXPECT_EQ(validate(p, false), std::vector<std::string>{});
+    EXPECT_EQ(validate(p, ProgramKind::forward), std::vector<std::string>{});
     const int64_t before = run.arena.current_total();
     PerturbedWeights moved(run.spec, run.weights, *run.update, {kDistance, 5}, nullptr, run.arena);
     EXPECT_EQ(run.arena.current_total() - before, perturbed_bytes(run.spec, c.dtype));

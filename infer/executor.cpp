@@ -1,10 +1,18 @@
 #include "infer/executor.h"
 
 #include <algorithm>
+#include <compare>
+#include <map>
+#include <memory>
+#include <optional>
+#include <utility>
 
 #include "base/error.h"
 #include "infer/kv_on_disk.h"
 #include "infer/ragged.h"
+#include "infer/step_program.h"
+#include "infer/step_recorder.h"
+#include "spec/attended_pairs.h"
 
 namespace tern {
 namespace {
@@ -44,37 +52,100 @@ Laid lay_out(const Batch& batch, int adapters) {
   return laid;
 }
 
-int kv_layer_of(const Unit& unit) {
-  const AttentionSpec* attention = attention_of(unit);
-  return attention && !attention->cross ? unit.layer : -1;
+// What the Program of a step depends on.
+struct ListShape {
+  int64_t tokens, logit_rows;
+  std::vector<int> layers_on_disk;
+  friend auto operator<=>(const ListShape&, const ListShape&) = default;
+};
+
+bool reads_keys(const Instruction& i) { return std::ranges::count(i.reads, BufferKind::keys, &Buffer::kind) > 0; }
+
+bool only_decodes(const Batch& batch) {
+  return std::ranges::all_of(batch, [](const Work& w) { return w.kind == WorkKind::decode && w.guesses == 0; });
 }
 
-// model_forward, with layers of keys and values that come and go.
-Tensor forward_with_keys(const ModelSpec& spec, WeightSource weights, const Rows& rows, KvView& view, KvStep& step,
-                         const Compute& c) {
-  Tensor x;
-  for (int unit = 0; unit + 1 < static_cast<int>(spec.units.size()); ++unit) {
-    const WeightLease lease = weights.acquire(unit);
-    const int layer = kv_layer_of(spec.units[static_cast<size_t>(unit)]);
-    step.acquire(layer);
-    x = unit_forward(spec, unit, *lease, rows, x, nullptr, &view, c);
-    step.release(layer);
+class ListExecutor {
+ public:
+  ListExecutor(const ModelSpec& spec, WeightSource weights, const RopeTable* rope, Arena& arena, int adapters,
+               StepRecorder* recorder)
+      : spec_(spec), weights_(weights), rope_(rope), arena_(arena), adapters_(adapters), recorder_(recorder) {}
+
+  Tensor run(const Batch& batch, const KvPool& pool) {
+    Laid laid = lay_out(batch, adapters_);
+    KvView view = pool.view(laid.caches);
+    const StepBatch shape = shape_of(laid, view, pool);
+    const Program& list = list_of(shape, pool);
+    StepRecorder* const recorder = recorder_ && !recorder_->complete() ? recorder_ : nullptr;
+    if (recorder) recorder->begin_step(shape, only_decodes(batch), *step_weights_, pool.on_disk(), arena_);
+    Tensor logits;
+    {
+      KvStep keys(pool, view, laid.counts);
+      logits = follow(list, laid, view, keys, recorder);
+    }
+    if (recorder) recorder->end_step();
+    return logits;
   }
-  return x;
-}
+
+ private:
+  StepBatch shape_of(const Laid& laid, const KvView& view, const KvPool& pool) const {
+    StepBatch shape{.tokens = laid.ragged.num_rows(), .logit_rows = std::ssize(laid.logit_rows)};
+    if (const KvOnDisk* disk = pool.on_disk()) shape.layers.assign(disk->layers().begin(), disk->layers().end());
+    if (recorder_)
+      for (size_t i = 0; i < laid.counts.size(); ++i)
+        shape.attended_pairs += attended_pairs(laid.counts[i], view.past[i], 0);
+    return shape;
+  }
+
+  const Program& list_of(const StepBatch& shape, const KvPool& pool) {
+    constexpr size_t kMostLists = 64;  // chunks of prompts may have any length
+    ListShape key{shape.tokens, shape.logit_rows, shape.layers};
+    if (const auto found = lists_.find(key); found != lists_.end()) return found->second;
+    if (!step_weights_) step_weights_ = step_weights(spec_, weights_);
+    if (lists_.size() >= kMostLists) lists_.clear();
+    return lists_.emplace(std::move(key), step_program(spec_, *step_weights_, {&shape, 1}, &pool)).first->second;
+  }
+
+  // LOADs and STOREs are done by the rings; a part behind part 0 begins within its unit's forward, with the lease of its extent.
+  Tensor follow(const Program& list, Laid& laid, KvView& view, KvStep& keys, StepRecorder* recorder) {
+    const Compute c{.arena = arena_, .multiply = Multiply::exact, .adapter_rows = laid.adapter_rows};
+    const Rows& rows = laid.ragged.rows(rope_);
+    const int head = static_cast<int>(spec_.units.size()) - 1, last = laid.logit_rows.empty() ? head - 1 : head;
+    Tensor x;
+    for (const Instruction& i : list.instructions) {
+      if (i.op != Opcode::forward || i.part > 0) continue;
+      const int layer = reads_keys(i) ? kv_layer_of(spec_.units[static_cast<size_t>(i.unit)]) : -1;
+      if (i.unit == head) {
+        if (recorder) recorder->begin_unit(i.unit);
+        x = head_logits(spec_, weights_, x, laid.logit_rows, c);
+      } else {
+        const WeightLease lease = weights_.acquire(i.unit);
+        keys.acquire(layer);
+        if (recorder) recorder->begin_unit(i.unit);
+        x = unit_forward(spec_, i.unit, *lease, rows, x, nullptr, &view, c);
+      }
+      if (recorder) recorder->end_unit(i.unit == last ? x.bytes() : 0);
+      keys.release(layer);
+    }
+    return laid.logit_rows.empty() ? Tensor() : x;
+  }
+
+  const ModelSpec& spec_;
+  WeightSource weights_;
+  const RopeTable* rope_;
+  Arena& arena_;
+  int adapters_;
+  StepRecorder* recorder_;
+  std::optional<StepWeights> step_weights_;
+  std::map<ListShape, Program> lists_;
+};
 
 }  // namespace
 
 BatchExecutor model_executor(const ModelSpec& spec, WeightSource weights, const RopeTable* rope, Arena& arena,
-                             int adapters) {
-  return [&spec, weights, rope, &arena, adapters](const Batch& batch, const KvPool& pool) {
-    Laid laid = lay_out(batch, adapters);
-    KvView view = pool.view(laid.caches);
-    const Compute compute{.arena = arena, .multiply = Multiply::exact, .adapter_rows = laid.adapter_rows};
-    KvStep step(pool, view, laid.counts);
-    const Tensor hidden = forward_with_keys(spec, weights, laid.ragged.rows(rope), view, step, compute);
-    return laid.logit_rows.empty() ? Tensor() : head_logits(spec, weights, hidden, laid.logit_rows, compute);
-  };
+                             int adapters, StepRecorder* recorder) {
+  const auto executor = std::make_shared<ListExecutor>(spec, weights, rope, arena, adapters, recorder);
+  return [executor](const Batch& batch, const KvPool& pool) { return executor->run(batch, pool); };
 }
 
 }  // namespace tern

@@ -62,7 +62,8 @@ ModelWeights branches_by_sequence(const ModelSpec& spec, const ModelWeights& wei
 // nullptr: the model as it is.
 using SideOf = std::function<const SideAdapter*(const Sequence&)>;
 
-Tensor run_sides(const ModelSpec& spec, const ModelWeights& weights, const SideOf& side_of, int adapters,
+// `alike`: runs batches in which no sequence has gates.
+Tensor run_sides(const ModelSpec& spec, const ModelWeights& weights, const SideOf& side_of, const BatchExecutor& alike,
                  const RopeTable* rope, Arena& arena, const Batch& batch, const KvPool& pool) {
   std::vector<const SideAdapter*> sides;
   for (const Work& work : batch) sides.push_back(side_of(*work.sequence));
@@ -70,7 +71,7 @@ Tensor run_sides(const ModelSpec& spec, const ModelWeights& weights, const SideO
   if (std::ranges::none_of(sides, [](const SideAdapter* side) { return side && side->gates; })) {
     for (const SideAdapter* side : sides) numbers.push_back(side ? side->first : kNoAdapter);
     const AsAdapters as(batch, numbers);
-    return model_executor(spec, weights, rope, arena, adapters)(batch, pool);
+    return alike(batch, pool);
   }
   std::vector<Strengths> strengths;
   for (size_t i = 0; i < batch.size(); ++i) {
@@ -87,9 +88,10 @@ Tensor run_sides(const ModelSpec& spec, const ModelWeights& weights, const SideO
 BatchExecutor gated_executor(const ModelSpec& spec, const ModelWeights& weights, GatedAdapter gated,
                              const RopeTable* rope, Arena& arena) {
   const auto all = std::make_shared<const SideAdapter>(SideAdapter{.first = 0, .gates = std::move(gated)});
-  return [&spec, &weights, all, rope, &arena](const Batch& batch, const KvPool& pool) {
+  const BatchExecutor alike = model_executor(spec, weights, rope, arena);
+  return [&spec, &weights, all, alike, rope, &arena](const Batch& batch, const KvPool& pool) {
     const SideOf side_of = [&](const Sequence&) { return all.get(); };
-    return run_sides(spec, weights, side_of, 0, rope, arena, batch, pool);
+    return run_sides(spec, weights, side_of, alike, rope, arena, batch, pool);
   };
 }
 
@@ -99,12 +101,13 @@ BatchExecutor side_executor(const ModelSpec& spec, const ModelWeights& weights, 
   for (const SideAdapter& one : side)
     adapters = std::max(adapters, one.first + (one.gates ? static_cast<int>(one.gates->branches.size()) : 1));
   const auto all = std::make_shared<const std::vector<SideAdapter>>(std::move(side));
-  return [&spec, &weights, all, adapters, rope, &arena](const Batch& batch, const KvPool& pool) {
+  const BatchExecutor alike = model_executor(spec, weights, rope, arena, adapters);
+  return [&spec, &weights, all, alike, rope, &arena](const Batch& batch, const KvPool& pool) {
     const SideOf side_of = [&](const Sequence& s) -> const SideAdapter* {
       TERN_CHECK(s.adapter < static_cast<int>(all->size()), "side_executor: adapter {} of {}", s.adapter, all->size());
       return s.adapter == kNoAdapter ? nullptr : &(*all)[static_cast<size_t>(s.adapter)];
     };
-    return run_sides(spec, weights, side_of, adapters, rope, arena, batch, pool);
+    return run_sides(spec, weights, side_of, alike, rope, arena, batch, pool);
   };
 }
 

@@ -196,6 +196,8 @@ void KvOnDisk::copy_page(int32_t from, int32_t to) {
 void KvOnDisk::begin(const KvView& view, std::span<const int64_t> new_tokens) {
   KvPass pass = plan_kv_pass(shape_, num_pages_, layers_, view, new_tokens, copies_, file_->alignment());
   const KvMoved moved = pass.moved();
+  step_moves_.clear();
+  for (const ImageMoves& m : pass.moves) step_moves_.push_back({bytes_of(m.reads), bytes_of(m.writes)});
   ring_->begin(std::move(pass.moves));
   planned_.read += moved.read, planned_.written += moved.written;
 }

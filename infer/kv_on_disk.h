@@ -78,6 +78,14 @@ class KvOnDisk {
   void abandon() noexcept { ring_->abandon(); }
 
   KvMoved planned() const { return planned_; }  // of all steps that have begun
+  /// The layers that are held, in order, and what each of them moves in the step that began last.
+  std::span<const int> layers() const { return layers_; }
+  std::span<const KvMoved> step_moves() const { return step_moves_; }
+  int num_slots() const { return ring_->num_slots(); }
+  int64_t slot_bytes() const { return ring_->slot_bytes(); }
+  /// As ImageRing's; image i is that of the i-th of `layers`, pass p is step p.
+  void record(bool on) { ring_->record(on); }
+  std::vector<ImageMove> take_moves() { return ring_->take_moves(); }
   ImageCounts counts() const { return ring_->counts(); }
   int64_t file_bytes() const { return file_bytes_; }
 
@@ -90,6 +98,7 @@ class KvOnDisk {
   Tensor memory_;
   std::unique_ptr<ImageRing> ring_;
   KvMoved planned_;
+  std::vector<KvMoved> step_moves_;
 };
 
 /// Makes a KvOnDisk over a file without a name on the disk of `directory`; the file ends with the process. `note`: why the file

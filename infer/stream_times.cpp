@@ -8,7 +8,6 @@
 #include "kernels/cpu/coded_matmul.h"
 #include "kernels/cpu/matmul.h"
 #include "model/linear.h"
-#include "store/pass_time.h"
 
 namespace tern {
 namespace {
@@ -110,8 +109,7 @@ double mean_experts_s(const FileExperts& unit, const StreamRates& rates, double 
 
 }  // namespace
 
-StreamTimes stream_times(const StreamPlan& plan, const StreamRates& rates, double hits) {
-  StreamTimes times;
+std::vector<PassStep> pass_steps(const StreamPlan& plan, const StreamRates& rates) {
   std::vector<PassStep> steps;
   const auto ps = [](int64_t bytes, double rate) { return picoseconds(static_cast<double>(bytes), rate); };
   size_t at = 0;
@@ -121,9 +119,17 @@ StreamTimes stream_times(const StreamPlan& plan, const StreamRates& rates, doubl
       const BlockRange blocks = blocks_of(band.extent, kStreamAlignment);
       steps.push_back({.load_ps = stays ? 0 : ps(blocks.bytes, rates.disk),
                        .forward_ps = stays ? ps(band.extent.bytes, rates.kept) : ps(band.extent.bytes, rates.coded)});
-      times.disk_s += 1e-12 * static_cast<double>(steps.back().load_ps);
-      times.products_s += 1e-12 * static_cast<double>(steps.back().forward_ps);
     }
+  return steps;
+}
+
+StreamTimes stream_times(const StreamPlan& plan, const StreamRates& rates, double hits) {
+  StreamTimes times;
+  const std::vector<PassStep> steps = pass_steps(plan, rates);
+  for (const PassStep& step : steps) {
+    times.disk_s += 1e-12 * static_cast<double>(step.load_ps);
+    times.products_s += 1e-12 * static_cast<double>(step.forward_ps);
+  }
   const int64_t pass_ps = steady_pass_ps(steps, plan.ring.slots);
   times.pass_s = 1e-12 * static_cast<double>(pass_ps);
   for (const FileExperts& unit : plan.bands.experts) times.pass_s += mean_experts_s(unit, rates, hits, times);

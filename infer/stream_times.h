@@ -3,8 +3,10 @@
 
 #include <cstdint>
 #include <string_view>
+#include <vector>
 
 #include "infer/stream_plan.h"
+#include "store/pass_time.h"
 
 namespace tern {
 
@@ -23,6 +25,9 @@ struct StreamRates {
 };
 /// Measures `kept` and `coded` for some milliseconds, with 64 MiB of weights, or with half of what the plan will hold if that is less.
 void measure_products(const StreamPlan&, DType, StreamRates&);
+
+/// The steps of a decoded token, one for each band of the plan: the disk's time for the bands that stream, and the products' times.
+std::vector<PassStep> pass_steps(const StreamPlan&, const StreamRates&);
 
 /// The seconds of a decoded token.
 struct StreamTimes {

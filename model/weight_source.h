@@ -45,6 +45,8 @@ class WeightSource {
   WeightLease acquire(int unit) const {
     return lender_ ? WeightLease(*lender_, unit) : WeightLease(resident_->units.at(static_cast<size_t>(unit)));
   }
+  /// The resident weights; null: a lender provides them.
+  const ModelWeights* resident() const { return resident_; }
 
  private:
   const ModelWeights* resident_ = nullptr;

@@ -14,6 +14,7 @@ struct Bytes {
   }
   void add(const Buffer& b) {
     add(static_cast<int64_t>(b.kind)), add(b.unit), add(b.micro), add(static_cast<int64_t>(b.tier));
+    if (b.part != 0) add(b.part);
   }
   void add(const BufferBytes& b) { add(b.buffer), add(b.bytes); }
   template <class T>
@@ -30,6 +31,7 @@ struct Bytes {
     add(i.waits);
     const std::vector<int64_t> group{i.exchanged_bytes, i.swapped_bytes, i.ring_bytes, i.routed_bytes, i.told_bytes};
     if (group != std::vector<int64_t>(group.size())) add(group);
+    if (i.part != 0) add(i.part);
   }
 };
 

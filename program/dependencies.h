@@ -11,9 +11,9 @@
 
 namespace tern {
 
-/// A buffer of a rank: rank, kind, unit, micro-batch, tier.
-using BufferKey = std::tuple<int, BufferKind, int, int, Tier>;
-inline BufferKey buffer_key(int rank, const Buffer& b) { return {rank, b.kind, b.unit, b.micro, b.tier}; }
+/// A buffer of a rank: rank, kind, unit, micro-batch, tier, part.
+using BufferKey = std::tuple<int, BufferKind, int, int, Tier, int>;
+inline BufferKey buffer_key(int rank, const Buffer& b) { return {rank, b.kind, b.unit, b.micro, b.tier, b.part}; }
 
 /// The graph of a Program; instructions are numbered by their place in the list.
 struct Dependencies {

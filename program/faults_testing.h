@@ -11,8 +11,8 @@
 
 namespace tern {
 
-inline void expect_fault(const Program& p, const std::string& sentence) {
-  const std::vector<std::string> faults = validate(p);
+inline void expect_fault(const Program& p, const std::string& sentence, ProgramKind kind = ProgramKind::training) {
+  const std::vector<std::string> faults = validate(p, kind);
   EXPECT_TRUE(std::any_of(faults.begin(), faults.end(),
                           [&](const std::string& f) { return f.find(sentence) != std::string::npos; }))
       << "wanted '" << sentence << "' among " << faults.size()

@@ -12,9 +12,10 @@ std::string_view name_of(Opcode op) {
 }
 
 std::string_view name_of(BufferKind kind) {
-  constexpr std::string_view names[] = {"output",     "saved",    "gradient",         "left",    "remade",
-                                        "held",       "gathered", "gathered_experts", "summand", "summand_experts",
-                                        "persistent", "kept_sum"};
+  constexpr std::string_view names[] = {
+      "output",           "saved",     "gradient",        "left",       "remade",   "held",   "gathered",
+      "gathered_experts", "summand",   "summand_experts", "persistent", "kept_sum", "extent", "keys",
+      "extent_slot",      "keys_slot", "weights",         "pages"};
   return names[static_cast<size_t>(kind)];
 }
 
@@ -29,9 +30,17 @@ std::string_view name_of(MeshAxis axis) {
 }
 
 std::string to_string(const Buffer& b) {
-  if (b.tier == Tier::device) return fmt::format("{}(unit {}, micro {})", name_of(b.kind), b.unit, b.micro);
-  return fmt::format("{}(unit {}, micro {}, {})", name_of(b.kind), b.unit, b.micro, name_of(b.tier));
+  std::string text = fmt::format("{}(unit {}, micro {}", name_of(b.kind), b.unit, b.micro);
+  if (b.tier != Tier::device) text += fmt::format(", {}", name_of(b.tier));
+  if (b.part != 0) text += fmt::format(", part {}", b.part);
+  return text + ")";
 }
+
+namespace {
+
+bool is_moved_in_inference(const Buffer& b) { return b.kind == BufferKind::extent || b.kind == BufferKind::keys; }
+
+}  // namespace
 
 std::string to_string(const Instruction& i) {
   if (i.op == Opcode::norm) return std::string(name_of(i.op));
@@ -40,7 +49,12 @@ std::string to_string(const Instruction& i) {
   if (i.op == Opcode::send && !i.reads.empty()) return fmt::format("SEND {} to rank {}", to_string(i.reads[0]), i.peer);
   if (i.op == Opcode::recv && !i.allocates.empty())
     return fmt::format("RECV {} from rank {}", to_string(i.allocates[0].buffer), i.peer);
-  return fmt::format("{} unit {} micro {}", name_of(i.op), i.unit, i.micro);
+  if (i.op == Opcode::load && !i.allocates.empty() && is_moved_in_inference(i.allocates[0].buffer))
+    return fmt::format("LOAD {}", to_string(i.allocates[0].buffer));
+  if (i.op == Opcode::store && !i.reads.empty() && is_moved_in_inference(i.reads[0]))
+    return fmt::format("STORE {}", to_string(i.reads[0]));
+  std::string text = fmt::format("{} unit {} micro {}", name_of(i.op), i.unit, i.micro);
+  return i.part == 0 ? text : fmt::format("{} part {}", text, i.part);
 }
 
 }  // namespace tern

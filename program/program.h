@@ -1,5 +1,6 @@
 #pragma once
-// Program: one training step as an instruction list for each rank. A rank here is a device of the pipeline. All ranks
+// Program: one training step as an instruction list for each rank, or some steps of inference (program/inference_program.h).
+// A rank here is a device of the pipeline. All ranks
 // of the run at that device have the same list. Comments on collectives, MeshAxis and groups speak of ranks of the run.
 // An instruction says what is computed, allocated, read, freed, sent. Validator, simulator and executor read the list.
 
@@ -49,7 +50,7 @@ enum class MeshAxis : uint8_t {
 /// gradient_link, one disk, and a link to every other rank. A resource runs one instruction at a time, in list order. RECVs take none: each runs while its SEND runs. exec/executor.h says where the executor departs from that.
 enum class Resource : uint8_t { compute, link, host_link, gradient_link, disk };
 
-/// What a buffer holds. One buffer = (kind, unit, micro-batch, tier) on one rank.
+/// What a buffer holds. One buffer = (kind, unit, micro-batch, tier, part) on one rank.
 enum class BufferKind : uint8_t {
   output,    // a unit's output y, which is the next unit's input x
   saved,     // what FORWARD keeps (or RECOMPUTE makes again) for the backward, besides x
@@ -63,11 +64,19 @@ enum class BufferKind : uint8_t {
   summand_experts,
   persistent,  // a layer's parameters, gradients and optimizer states, alive throughout the step; `unit`: the layer's first unit
   kept_sum,  // a unit's gradients of complete groups, until a MERGE adds them; `micro`: the last micro-batch in the sum
+  // Of inference (program/inference_program.h). The first two lie in slots, so they have no bytes of their own; the others are resident.
+  extent,       // weights that one part of a FORWARD uses, from their LOAD to the part's end
+  keys,         // a layer's keys and values, from their LOAD to their STORE; `unit`: of the layer's attention
+  extent_slot,  // room for an extent; `unit`: the number of the slot
+  keys_slot,    // room for a layer's keys and values; `unit`: the number of the slot
+  weights,      // all weights that stay in memory
+  pages,        // keys and values that stay in memory
 };
 struct Buffer {  // the name of a buffer
   BufferKind kind;
   int unit, micro;
   Tier tier = Tier::device;
+  int part = 0;  // of an extent: the part of the FORWARD that uses it
   friend bool operator==(const Buffer&, const Buffer&) = default;
 };
 struct BufferBytes {  // a buffer and its size
@@ -78,6 +87,7 @@ struct BufferBytes {  // a buffer and its size
 struct Instruction {  // one entry of the list
   Opcode op = Opcode::forward;
   int rank = 0, unit = 0, micro = 0;  // rank: a device of the pipeline; unit: index in ModelSpec::units
+  int part = 0;  // of a FORWARD of inference that stands in parts; of the LOAD of an extent: the part that uses it
   Resource resource = Resource::compute;
   std::vector<Buffer> reads;           // buffers that must be alive before it
   std::vector<BufferBytes> allocates;  // buffers that are alive from its start
@@ -114,9 +124,10 @@ std::string_view name_of(Opcode);      // "FORWARD", …
 std::string_view name_of(BufferKind);  // "output", …
 std::string_view name_of(Resource);    // "compute", …
 std::string_view name_of(MeshAxis);    // "replicas", …
-/// "saved(unit 3, micro 0)"; for a buffer off the device ", host" or ", disk" stands before the closing parenthesis.
+/// "saved(unit 3, micro 0)"; for a buffer off the device ", host" or ", disk", and for a part ", part 2", stands before the closing parenthesis.
 std::string to_string(const Buffer&);
-/// "BACKWARD_INPUT unit 3 micro 0"; SEND and RECV name what travels, "SEND output(unit 3, micro 0) to rank 1".
+/// "BACKWARD_INPUT unit 3 micro 0", "FORWARD unit 3 micro 0 part 2" (part 0 is not named); SEND and RECV name what travels,
+/// "SEND output(unit 3, micro 0) to rank 1", and so do LOAD and STORE of inference, "LOAD keys(unit 3, micro 0)".
 std::string to_string(const Instruction&);
 
 }  // namespace tern

@@ -59,7 +59,7 @@ TEST(TrainingProgram, RecomputesTheUnitsAskedFor) {
 
 TEST(ForwardProgram, IsValidAndHoldsTwoOutputsAtMost) {
   const Program p = forward_program(small_spec(3), micros(2));
-  EXPECT_EQ(validate(p, false), std::vector<std::string>{});
+  EXPECT_EQ(validate(p, ProgramKind::forward), std::vector<std::string>{});
   const Simulation s = simulate(p);
   for (size_t i = 0; i < p.instructions.size(); ++i)
     EXPECT_LE(s.replay[i].before, 8 * 16 * 4) << to_string(p.instructions[i]);

@@ -55,9 +55,9 @@ void append_run(std::string& out, std::span<const TraceEvent> events, std::strin
     fmt::format_to(
         to,
         R"({}{{"name":{},"cat":"{}","ph":"X","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f},"args":{{"unit":{},"micro":{},)"
-        R"("flops":{},"bytes_moved":{},"buffer_bytes":{},"peak_bytes":{}}}}})",
+        R"("flops":{},"bytes_moved":{},"message_bytes":{},"buffer_bytes":{},"peak_bytes":{}}}}})",
         separator(), quote_json(e.name), name_of(e.op), pid, track_of(e).thread, e.start_s * 1e6, e.duration_s * 1e6,
-        e.unit, e.micro, e.flops, e.bytes_moved, e.buffer_bytes, e.peak_bytes);
+        e.unit, e.micro, e.flops, e.bytes_moved, e.message_bytes, e.buffer_bytes, e.peak_bytes);
     fmt::format_to(to, R"({}{{"name":"memory","ph":"C","pid":{},"ts":{:.3f},"args":{{"buffers":{},"workspace":{}}}}})",
                    separator(), pid, e.start_s * 1e6, e.buffer_bytes, e.peak_bytes - e.buffer_bytes);
   }
@@ -78,6 +78,7 @@ TraceEvent trace_event(const Instruction& i, double start_s, double duration_s, 
           .duration_s = duration_s,
           .flops = i.flops,
           .bytes_moved = i.bytes_moved,
+          .message_bytes = i.message_bytes,
           .buffer_bytes = buffer_bytes,
           .peak_bytes = peak_bytes};
 }

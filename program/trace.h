@@ -20,8 +20,8 @@ struct TraceEvent {
   int rank = 0, unit = 0, micro = 0, peer = -1;
   Resource resource = Resource::compute;
   double start_s = 0, duration_s = 0;
-  int64_t flops = 0, bytes_moved = 0;
-  int64_t buffer_bytes = 0, peak_bytes = 0;  // buffers alive; the peak of buffers and temporaries together
+  int64_t flops = 0, bytes_moved = 0, message_bytes = 0;  // Instruction says what these are
+  int64_t buffer_bytes = 0, peak_bytes = 0;               // buffers alive; the peak of buffers and temporaries together
 };
 
 /// The event of an instruction.

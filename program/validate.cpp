@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "program/dependencies.h"
+#include "program/inference_rules.h"
 #include "program/routed_rows.h"
 
 namespace tern {
@@ -25,12 +26,29 @@ bool is_unit_work(Opcode op) {
          op == Opcode::recompute || op == Opcode::update || op == Opcode::merge;
 }
 
+bool is_resident(BufferKind kind) {
+  switch (kind) {
+    case BufferKind::persistent:
+    case BufferKind::extent_slot:
+    case BufferKind::keys_slot:
+    case BufferKind::weights:
+    case BufferKind::pages:
+      return true;
+    default:
+      return false;
+  }
+}
+
+Buffer buffer_of(const BufferKey& k) {
+  return {std::get<1>(k), std::get<2>(k), std::get<3>(k), std::get<4>(k), std::get<5>(k)};
+}
+
 struct Checker {
   const Program& program;
-  bool training;
+  ProgramKind program_kind;
   std::vector<std::string> faults{};
-  std::map<BufferKey, Life> lives{};                 // present: was born once
-  std::map<std::tuple<Opcode, int, int>, int> at{};  // (op, unit, micro) -> place
+  std::map<BufferKey, Life> lives{};                      // present: was born once
+  std::map<std::tuple<Opcode, int, int, int>, int> at{};  // (op, unit, micro, part) -> place
   std::vector<int> rank_of_unit = std::vector<int>(std::max(program.num_units, 0), -1);
   std::vector<int> norm_at = std::vector<int>(std::max(program.num_ranks, 0), -1), reduce_at = norm_at;
   int place = 0;
@@ -41,13 +59,14 @@ struct Checker {
                                  fmt::format(format, std::forward<Args>(args)...)));
   }
 
+  bool training() const { return program_kind == ProgramKind::training; }
   int last() const { return program.num_units - 1; }
   // Of a spread head (program/spread_head.h) its norm, behind which its parts stand.
   int head() const { return last() - program.head_parts; }
   bool is_part(int unit) const { return unit > head(); }
   int input_of(int unit) const { return is_part(unit) ? head() : unit - 1; }
   int place_of(Opcode op, int unit, int micro) const {
-    const auto it = at.find({op, unit, micro});
+    const auto it = at.find({op, unit, micro, 0});
     return it == at.end() ? -1 : it->second;
   }
 
@@ -66,7 +85,7 @@ struct Checker {
     if (i.op == Opcode::send && i.reads.size() != 1) fault("sends {} buffers, expected one", i.reads.size());
     if (i.op == Opcode::recv && i.allocates.size() != 1) fault("receives {} buffers, expected one", i.allocates.size());
     if (i.workspace_bytes < 0 || i.flops < 0 || i.bytes_moved < 0 || i.message_bytes < 0 || i.exchanged_bytes < 0 ||
-        i.swapped_bytes < 0 || i.ring_bytes < 0 || i.routed_bytes < 0 || i.told_bytes < 0)
+        i.swapped_bytes < 0 || i.ring_bytes < 0 || i.routed_bytes < 0 || i.told_bytes < 0 || i.part < 0)
       fault("a negative cost");
     for (const BufferBytes& b : i.allocates)
       if (b.bytes < 0) fault("{} has {} bytes", to_string(b.buffer), b.bytes);
@@ -137,14 +156,14 @@ struct Checker {
     const int u = i.unit, m = i.micro;
     if (norm_at[i.rank] >= 0 && i.op != Opcode::update) fault("comes after NORM");
     if (is_unit_work(i.op)) {
-      if (const int first = place_of(i.op, u, m); first >= 0) fault("a second time; first at [{}]", first);
-      at.emplace(std::tuple{i.op, u, m}, place);
+      const auto [first, fresh] = at.try_emplace({i.op, u, m, i.part}, place);
+      if (!fresh) fault("a second time; first at [{}]", first->second);
       if (i.op != Opcode::update && place_of(Opcode::update, u, -1) >= 0) fault("comes after UPDATE unit {}", u);
     }
     switch (i.op) {
       case Opcode::forward:
         if (u > 0) after_neighbour(Opcode::forward, input_of(u), i);
-        if (u == last() && m > 0) after(Opcode::forward, u, m - 1);
+        if (u == last() && m > 0 && program_kind != ProgramKind::inference) after(Opcode::forward, u, m - 1);
         return needs(i, {});
       case Opcode::recompute:
         after(Opcode::forward, u, m);
@@ -248,20 +267,19 @@ struct Checker {
     };
     for (int m = 0; m < program.num_micro; ++m)
       for (int u = 0; u < program.num_units; ++u) {
-        missing(Opcode::forward, u, m);
-        if (!training) continue;
+        if (program_kind != ProgramKind::inference || u < last()) missing(Opcode::forward, u, m);
+        if (!training()) continue;
         if (u > 0 && (!is_part(u) || u == last())) missing(Opcode::backward_input, u, m);
         missing(Opcode::backward_weight, u, m);
       }
-    for (int rank = 0; training && rank < program.num_ranks; ++rank)
+    for (int rank = 0; training() && rank < program.num_ranks; ++rank)
       if (norm_at[rank] < 0) faults.push_back(fmt::format("no NORM on rank {}", rank));
-    for (int u = 0; training && u < program.num_units; ++u)
+    for (int u = 0; training() && u < program.num_units; ++u)
       if (place_of(Opcode::update, u, -1) < 0) faults.push_back(fmt::format("no UPDATE unit {}", u));
     for (const auto& [k, life] : lives)
-      if (life.alive && std::get<BufferKind>(k) != BufferKind::persistent)
-        faults.push_back(fmt::format("{} is still alive at the end (rank {})",
-                                     to_string(Buffer{std::get<1>(k), std::get<2>(k), std::get<3>(k), std::get<4>(k)}),
-                                     std::get<0>(k)));
+      if (life.alive && !is_resident(std::get<BufferKind>(k)))
+        faults.push_back(
+            fmt::format("{} is still alive at the end (rank {})", to_string(buffer_of(k)), std::get<0>(k)));
   }
 
   bool numbers() {
@@ -290,27 +308,30 @@ struct Checker {
       const Instruction& i = program.instructions[place];
       buffers(i);
       order(i);
-      if (!training && i.op != Opcode::forward) fault("in a forward program");
+      if (program_kind == ProgramKind::forward && i.op != Opcode::forward) fault("in a forward program");
     }
     whole();
-    const std::vector<std::string> rows = faults_of_routed_rows(program);
-    faults.insert(faults.end(), rows.begin(), rows.end());
+    const auto add = [&](const std::vector<std::string>& more) {
+      faults.insert(faults.end(), more.begin(), more.end());
+    };
+    add(faults_of_routed_rows(program));
+    if (program_kind == ProgramKind::inference) add(faults_of_inference(program));
     const Dependencies d = dependencies_of(program);
-    faults.insert(faults.end(), d.faults.begin(), d.faults.end());
+    add(d.faults);
     if (d.order.size() < program.instructions.size()) faults.push_back("deadlock: " + describe_deadlock(program, d));
   }
 };
 
 }  // namespace
 
-std::vector<std::string> validate(const Program& program, bool training) {
-  Checker checker{program, training};
+std::vector<std::string> validate(const Program& program, ProgramKind kind) {
+  Checker checker{program, kind};
   checker.run();
   return std::move(checker.faults);
 }
 
-void check_valid(const Program& program, bool training) {
-  const std::vector<std::string> faults = validate(program, training);
+void check_valid(const Program& program, ProgramKind kind) {
+  const std::vector<std::string> faults = validate(program, kind);
   TERN_CHECK(faults.empty(), "program: {} faults, the first: {}", faults.size(), faults[0]);
 }
 

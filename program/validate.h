@@ -2,6 +2,7 @@
 // The validator: what must hold for any Program, whoever generated or rewrote it. A run validates its Program before
 // the first step.
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -9,12 +10,15 @@
 
 namespace tern {
 
+/// What a Program is of: an optimizer step; the forward of an evaluation; steps of inference.
+enum class ProgramKind : uint8_t { training, forward, inference };
+
 /// The rules that a Program breaks: one sentence each, which names the instruction by its place in the list. Empty: the
 /// Program is sound.
 /// Fields   rank (a device of the pipeline), unit, micro and peer in range; no negative size.
 /// Buffers  per rank, in list order. No instruction allocates a buffer that is alive. Only GATHER and LOAD allocate a freed buffer again.
 ///          What is read or freed is alive. No buffer stands twice in an instruction's reads, nor in its allocates, nor in its
-///          frees. None is freed while an instruction on another resource may read it. At the end only `persistent` ones are alive.
+///          frees. None is freed while an instruction on another resource may read it. At the end only resident ones are alive.
 /// Messages every SEND has its RECV and every RECV its SEND; no instructions wait for each other in a circle (the sentence then names them).
 /// Order    per micro-batch: FORWARD(u) after FORWARD(u−1); BACKWARD_INPUT(u) after FORWARD(u) and BACKWARD_INPUT(u+1);
 ///          RECOMPUTE(u) between FORWARD(u) and BACKWARD_INPUT(u), at most once; BACKWARD_WEIGHT(u) after
@@ -40,10 +44,17 @@ namespace tern {
 /// Parts    of a spread head (Program::head_parts): part d is on rank d. Its FORWARD reads the norm's output. The BACKWARD_INPUT of the last
 ///          part, the only one, reads the outputs of all parts, comes in the order of micro-batches and before the norm's
 ///          BACKWARD_INPUT. The BACKWARD_WEIGHT of a part reads the part's gradient.
-/// `training` false: a forward program, with FORWARD alone.
-std::vector<std::string> validate(const Program&, bool training = true);
+/// A forward program has FORWARD alone. A program of inference (program/inference_program.h) has FORWARD, LOAD and STORE, on one rank; for it:
+/// Whole    in every step every unit runs its FORWARD, except that the head may be left out. FORWARDs come in the order of steps, units and
+///          parts, each once; a unit has as many parts in every step.
+/// Extents  each LOAD brings one extent, for the FORWARD part of its unit, micro and part. That part reads it and frees it, and no other does.
+/// Keys     each other LOAD brings a layer's keys. Part 0 of the layer's FORWARD reads them; a STORE behind the last part frees them, and waits for that
+///          part. No LOAD of a step's keys begins before the last FORWARD of the step before has ended.
+/// Slots    the n-th LOAD of extents, or of keys, begins only after the (n − slots)-th one's buffer was freed: it waits for the instruction that
+///          freed it. `slots`: as many as resident buffers extent_slot, or keys_slot.
+std::vector<std::string> validate(const Program&, ProgramKind = ProgramKind::training);
 
 /// Checks that validate finds nothing. Errors: TERN_CHECK with the first few sentences.
-void check_valid(const Program&, bool training = true);
+void check_valid(const Program&, ProgramKind = ProgramKind::training);
 
 }  // namespace tern

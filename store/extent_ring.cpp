@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/rounding.h"
 #include "store/read_extent.h"
 
 namespace tern {
@@ -69,7 +70,9 @@ void CyclicRing::read_ahead() {
     const int64_t end_ns = clock_.now_ns();
     lock.lock();
     counts_.read_bytes += read.read;
-    if (records_) reads_.push_back({static_cast<int>(turn % num_places()), begin_ns, end_ns});
+    if (records_)
+      reads_.push_back(
+          {static_cast<int>(turn % num_places()), turn, round_up(read.read, files_.alignment()), begin_ns, end_ns});
     slot.busy = false, slot.ready = true, slot.bytes = read.bytes, slot.error = error;
     ready_.notify_all();
     if (slot.turn < use_) free_.notify_all();  // it was passed over meanwhile
@@ -79,6 +82,7 @@ void CyclicRing::read_ahead() {
 std::span<const std::byte> CyclicRing::acquire(int place) {
   TERN_CHECK(0 <= place && place < num_places(), "CyclicRing: place {} of {}", place, num_places());
   std::unique_lock lock(mutex_);
+  const int64_t asked_ns = records_ ? clock_.now_ns() : 0;
   TERN_CHECK(!held_, "CyclicRing: place {} is acquired before the last one was released", place);
   const int64_t at = use_ % num_places(), turn = use_ + (place - at + num_places()) % num_places();
   TERN_CHECK(settings_.cyclic || turn < num_places(), "CyclicRing: place {} comes but once", place);
@@ -96,6 +100,7 @@ std::span<const std::byte> CyclicRing::acquire(int place) {
   }
   if (slot.error) std::rethrow_exception(slot.error);
   held_ = true;
+  if (records_) leases_.push_back({place, turn, asked_ns, clock_.now_ns(), 0});
   ++counts_.used, counts_.used_bytes += static_cast<int64_t>(slot.bytes.size());
   return slot.bytes;
 }
@@ -104,6 +109,7 @@ void CyclicRing::release(int) noexcept {
   {
     const std::lock_guard lock(mutex_);
     held_ = false;
+    if (records_ && !leases_.empty() && leases_.back().turn == use_) leases_.back().end_ns = clock_.now_ns();
     ++use_;
   }
   free_.notify_one();
@@ -114,7 +120,7 @@ RingCounts CyclicRing::counts() const {
   return counts_;
 }
 
-void CyclicRing::record_reads(bool on) {
+void CyclicRing::record(bool on) {
   const std::lock_guard lock(mutex_);
   records_ = on;
 }
@@ -122,6 +128,14 @@ void CyclicRing::record_reads(bool on) {
 std::vector<RingRead> CyclicRing::take_reads() {
   const std::lock_guard lock(mutex_);
   return std::exchange(reads_, {});
+}
+
+std::vector<RingLease> CyclicRing::take_leases() {
+  const std::lock_guard lock(mutex_);
+  const bool open = held_ && !leases_.empty() && leases_.back().end_ns == 0;
+  std::vector<RingLease> rest;
+  if (open) rest.push_back(leases_.back()), leases_.pop_back();
+  return std::exchange(leases_, std::move(rest));
 }
 
 }  // namespace tern

@@ -34,7 +34,16 @@ struct RingCounts {
 /// One extent on its way from the disk.
 struct RingRead {
   int place = 0;
+  int64_t turn = 0;   // counted on from pass to pass: place + pass·num_places
+  int64_t bytes = 0;  // from the disk, in whole blocks: the last one of a file counts whole
   int64_t begin_ns = 0, end_ns = 0;
+};
+/// One use of an extent, from acquire to release.
+struct RingLease {
+  int place = 0;
+  int64_t turn = 0;                  // that of its RingRead
+  int64_t asked_ns = 0;              // when acquire was called
+  int64_t begin_ns = 0, end_ns = 0;  // when the extent was there; when it was given back
 };
 
 /// Lends extents by their places, for the time of a product.
@@ -65,9 +74,16 @@ class CyclicRing final : public ExtentRing {
 
   int num_places() const { return static_cast<int>(order_.size()); }
   RingCounts counts() const;
-  /// record_reads(true): from now on each read is recorded until take_reads takes it.
-  void record_reads(bool on);
+  int num_slots() const { return static_cast<int>(slots_.size()); }
+  int64_t slot_bytes() const { return slot_bytes_; }
+  const Extent& extent(int place) const { return order_[static_cast<size_t>(place)]; }
+  /// The bytes that the disk reads for the extent at `place`: whole blocks.
+  int64_t block_bytes(int place) const { return blocks_of(extent(place), files_.alignment()).bytes; }
+  /// record(true): from now on each read that ends and each lease that begins is recorded until it is taken.
+  void record(bool on);
   std::vector<RingRead> take_reads();
+  /// Leases that have ended, in their order.
+  std::vector<RingLease> take_leases();
 
  private:
   struct Slot {
@@ -96,6 +112,7 @@ class CyclicRing final : public ExtentRing {
   bool held_ = false, stop_ = false, records_ = false;
   RingCounts counts_;
   std::vector<RingRead> reads_;
+  std::vector<RingLease> leases_;
   std::vector<std::thread> threads_;
 };
 

@@ -110,11 +110,57 @@ TEST(CyclicRing, RecordsItsReads) {
   MemoryBlocks files({patterned_file(4000)}, kTestBlock);
   Ring r(files, some_extents(4), {.slots = 1, .threads = 1});
   { const ExtentLease lease(r.ring, 0); }
-  r.ring.record_reads(true);
+  r.ring.record(true);
   for (const int place : {1, 2, 3, 0}) const ExtentLease lease(r.ring, place);
   const std::vector<RingRead> reads = r.ring.take_reads();
   EXPECT_GE(reads.size(), 3u);
-  for (const RingRead& read : reads) EXPECT_LE(read.begin_ns, read.end_ns);
+  for (const RingRead& read : reads) {
+    EXPECT_LE(read.begin_ns, read.end_ns);
+    EXPECT_EQ(read.bytes, r.ring.block_bytes(read.place));
+    EXPECT_EQ(read.turn % 4, read.place);
+  }
+}
+
+// A lease is of the read of its turn, which ended before; the next one is asked for behind it. What is held is not taken yet.
+TEST(CyclicRing, RecordsItsLeases) {
+  MemoryBlocks files({patterned_file(4000)}, kTestBlock);
+  for (const int slots : {1, 2, 5}) {
+    Ring r(files, some_extents(4), {.slots = slots, .threads = 2});
+    r.ring.record(true);
+    for (int i = 0; i < 9; ++i) const ExtentLease lease(r.ring, i % 4);
+    std::vector<RingLease> leases;
+    {
+      const ExtentLease held(r.ring, 1);
+      leases = r.ring.take_leases();
+      ASSERT_EQ(leases.size(), 9u);
+    }
+    EXPECT_EQ(r.ring.take_leases().size(), 1u);
+    std::vector<int64_t> read_end(9, INT64_MAX);  // of each turn
+    for (const RingRead& read : r.ring.take_reads())
+      if (read.turn < 9) read_end[static_cast<size_t>(read.turn)] = read.end_ns;
+    int64_t before = 0;
+    for (size_t i = 0; i < leases.size(); ++i) {
+      const RingLease& l = leases[i];
+      EXPECT_EQ(l.turn, static_cast<int64_t>(i));
+      EXPECT_EQ(l.place, static_cast<int>(i % 4));
+      EXPECT_LE(before, l.asked_ns);
+      EXPECT_LE(l.asked_ns, l.begin_ns);
+      if (i >= static_cast<size_t>(slots)) {
+        EXPECT_LE(read_end[i], l.begin_ns);
+      }  // others may come before the recording
+      EXPECT_LE(l.begin_ns, l.end_ns);
+      before = l.end_ns;
+    }
+  }
+}
+
+// The last block of a file counts whole.
+TEST(CyclicRing, ReadsAtTheEndOfAFileAreOfWholeBlocks) {
+  MemoryBlocks files({patterned_file(1000)}, kTestBlock);  // 15 blocks and 40 bytes
+  Ring r(files, {{0, 0, 100}, {0, 930, 70}}, {.slots = 2, .threads = 1});
+  r.ring.record(true);
+  for (int i = 0; i < 6; ++i) const ExtentLease lease(r.ring, i % 2);
+  for (const RingRead& read : r.ring.take_reads()) EXPECT_EQ(read.bytes, 128);
 }
 
 // The ring and its twin on the virtual clock: a paced disk and products that sleep.

@@ -1,6 +1,7 @@
 #include "store/image_ring.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 #include "base/rounding.h"
@@ -126,6 +127,7 @@ bool ImageRing::take(Job& job) {
     std::deque<int64_t>& turns = write ? writes_ : reads_;
     if (turns.empty()) continue;
     Slot& slot = slot_of(turns.front());
+    if (slot.next == 0) slot.begin_ns = records_ ? clock_.now_ns() : 0, slot.bytes = 0;
     job = {turns.front(), slot.pieces[slot.next++], write};
     if (slot.next == slot.pieces.size()) turns.pop_front();
     return true;
@@ -142,13 +144,17 @@ int64_t ImageRing::move(const Job& job) const {
 }
 
 // The lock is held.
-void ImageRing::end(const Job& job, int64_t bytes, std::exception_ptr error) {
+void ImageRing::end(const Job& job, int64_t bytes, std::exception_ptr error, int64_t end_ns) {
   Slot& slot = slot_of(job.turn);
   ImageCounts::Moved& moved = counts_.images[image_of(job.turn)];
   (job.write ? moved.written_bytes : moved.read_bytes) += bytes;
   std::exception_ptr& first = job.write ? write_error_ : slot.error;
   if (error && !first) first = std::move(error);
+  slot.bytes += bytes;
   if (--slot.left == 0) {
+    if (records_ && slot.begin_ns != 0 && !first)
+      recorded_.push_back({static_cast<int>(image_of(job.turn)), job.turn / num_images(), job.write, slot.bytes,
+                           slot.begin_ns, end_ns});
     slot.state = job.write ? SlotState::empty : SlotState::ready;
     if (job.write) begin_reads();
   }
@@ -168,8 +174,9 @@ void ImageRing::work() {
     try {
       bytes = move(job);
     } catch (...) { error = std::current_exception(); }
+    const int64_t end_ns = clock_.now_ns();
     lock.lock();
-    end(job, bytes, std::move(error));
+    end(job, bytes, std::move(error), end_ns);
   }
 }
 
@@ -254,6 +261,16 @@ void ImageRing::settle() {
   wait(lock,
        [this] { return std::ranges::none_of(slots_, [](const Slot& s) { return s.state == SlotState::writing; }); });
   if (write_error_) std::rethrow_exception(write_error_);
+}
+
+void ImageRing::record(bool on) {
+  const std::lock_guard lock(mutex_);
+  records_ = on;
+}
+
+std::vector<ImageMove> ImageRing::take_moves() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(recorded_, {});
 }
 
 ImageCounts ImageRing::counts() const {

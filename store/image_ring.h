@@ -44,6 +44,15 @@ struct ImageCounts {
   int64_t written_bytes() const;
 };
 
+/// One read, or write, of an image's runs.
+struct ImageMove {
+  int image = 0;
+  int64_t pass = 0;  // from 0; the image's turn is image + pass·num_images
+  bool write = false;
+  int64_t bytes = 0;
+  int64_t begin_ns = 0, end_ns = 0;  // of its first and its last piece
+};
+
 class ImageRing {
  public:
   /// How many of `slots` slots these images use, and the bytes of all of them. An image is never in two slots.
@@ -76,15 +85,22 @@ class ImageRing {
   int num_images() const { return static_cast<int>(image_bytes_.size()); }
   int64_t alignment() const { return file_.alignment(); }
   ImageCounts counts() const;
+  int num_slots() const { return static_cast<int>(slots_.size()); }
+  int64_t slot_bytes() const { return slot_bytes_; }
+  /// record(true): from now on each move that ends without an error is recorded until take_moves takes it; of an abandoned
+  /// read, what was moved. An image of which nothing is moved has no record.
+  void record(bool on);
+  std::vector<ImageMove> take_moves();
 
  private:
   enum class SlotState : uint8_t { empty, reading, ready, held, writing };
   struct Slot {
     SlotState state = SlotState::empty;
-    std::vector<BlockRun> pieces;  // of the read or write that is under way
-    size_t next = 0;               // the first that nobody has begun
-    size_t left = 0;               // that have not ended
-    std::exception_ptr error{};    // of a read
+    std::vector<BlockRun> pieces;     // of the read or write that is under way
+    size_t next = 0;                  // the first that nobody has begun
+    size_t left = 0;                  // that have not ended
+    std::exception_ptr error{};       // of a read
+    int64_t begin_ns = 0, bytes = 0;  // of the move that is under way, if moves are recorded
   };
   struct Job {
     int64_t turn = 0;
@@ -94,7 +110,7 @@ class ImageRing {
   void work();
   bool take(Job&);
   int64_t move(const Job&) const;
-  void end(const Job&, int64_t bytes, std::exception_ptr error);
+  void end(const Job&, int64_t bytes, std::exception_ptr error, int64_t end_ns);
   void begin_reads();
   bool all_at_rest() const;
   Slot& slot_of(int64_t turn) { return slots_[static_cast<size_t>(turn) % slots_.size()]; }
@@ -116,9 +132,10 @@ class ImageRing {
   int64_t next_ = 0;                    // the turn that is read next; turns count images on from pass to pass
   int64_t use_ = 0;                     // the turn that is acquired next, or is held
   int64_t limit_ = 0;                   // the first turn of the pass to come
-  bool stop_ = false;
+  bool stop_ = false, records_ = false;
   std::exception_ptr write_error_;
   ImageCounts counts_;
+  std::vector<ImageMove> recorded_;
   std::vector<std::thread> threads_;
 };
 

@@ -46,6 +46,37 @@ TEST(ImageRing, RunsAreJoined) {
   EXPECT_EQ(bytes_of(std::vector<BlockRun>{{0, 192}, {256, 320}}), 256);
 }
 
+// Each move once, in the bytes that its pass was told, between its acquire and its settling.
+TEST(ImageRing, RecordsItsMoves) {
+  std::mt19937 random(3);
+  for (const int slots : {1, 2, 6})
+    for (const int threads : {1, 3}) {
+      MemoryScratch file(ImageRing::file_bytes_for(kImages, kTestBlock), kTestBlock);
+      ImageRig r(file, kImages, {.slots = slots, .threads = threads});
+      r.ring.record(true);
+      for (int64_t pass = 0; pass < 4; ++pass) {
+        std::vector<ImageMoves> moves;
+        for (const int64_t bytes : kImages) moves.push_back({some_runs(bytes, random), some_runs(bytes, random)});
+        r.ring.begin(moves);
+        for (int i = 0; i < r.ring.num_images(); ++i) r.ring.acquire(i), r.ring.release();
+        r.ring.settle();
+        std::vector<ImageCounts::Moved> moved(kImages.size());
+        for (const ImageMove& m : r.ring.take_moves()) {
+          EXPECT_EQ(m.pass, pass);
+          EXPECT_LE(m.begin_ns, m.end_ns);
+          int64_t& bytes = m.write ? moved[static_cast<size_t>(m.image)].written_bytes
+                                   : moved[static_cast<size_t>(m.image)].read_bytes;
+          EXPECT_EQ(bytes, 0);
+          bytes = m.bytes;
+        }
+        for (size_t i = 0; i < moves.size(); ++i) {
+          EXPECT_EQ(moved[i].read_bytes, bytes_of(moves[i].reads));
+          EXPECT_EQ(moved[i].written_bytes, bytes_of(moves[i].writes));
+        }
+      }
+    }
+}
+
 // What the file should hold of each image; passes read some blocks, write others.
 struct ImageModel {
   std::vector<std::vector<std::byte>> images;

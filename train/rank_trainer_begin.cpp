@@ -98,7 +98,7 @@ void RankTrainer::predict() {
   place_ = rank_place(in_.spec, s_, worker_.rank());
   if (s_.perturbation) {
     all_ = program_ = zeroth_program(in_.spec, s_);
-    check_valid(all_, false);
+    check_valid(all_, ProgramKind::forward);
   } else {
     const Placement placement = step_placement(in_.spec, s_, rank_batch(s_));
     all_ = lower(in_.spec, placement);

@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "base/source_dir_testing.h"
@@ -188,6 +189,48 @@ TEST_F(Streaming, ManyPromptsShareEachPass) {
   EXPECT_NE(said().find("the weights do not fit"), std::string::npos) << said();
   EXPECT_EQ(said().find("12 prompts, up to 1 at a time"), std::string::npos) << said();
   EXPECT_EQ(many.text, whole.text);
+}
+
+// The events of one run of a trace, by name: the bytes that the disk moved.
+std::multimap<std::string, int64_t> events_of(const Json& trace, const std::string& run) {
+  std::multimap<std::string, int64_t> events;
+  Json process;
+  for (const Json& e : trace["traceEvents"]) {
+    if (e["name"] == "process_name" && e["args"]["name"] == run) process = e["pid"];
+    if (e["ph"] == "X" && e["pid"] == process) events.emplace(e["name"], e["args"]["message_bytes"]);
+  }
+  return events;
+}
+
+// Of weights that stream the trace has the predicted and the measured run of the same instructions and bytes, else the measured one alone.
+TEST_F(Streaming, TraceHoldsThreeTokensAsPredictedAndAsMeasured) {
+  const std::string plain = "generate " + kModel + " --prompt 'It was a dark' --max-tokens 6 --ignore-eos";
+  const Json whole = run(plain + " --trace whole.json");
+  EXPECT_NE(said().find("trace of tokens 3 to 5 written to whole.json"), std::string::npos) << said();
+  const auto resident = events_of(parse_json(real_io().read(root_ + "/whole.json"), "trace"), "measured");
+  EXPECT_EQ(resident.size(), 3u * 66);  // of 32 layers, embedding and head
+  EXPECT_TRUE(resident.contains("FORWARD unit 65 micro 2"));
+  EXPECT_EQ(real_io().read(root_ + "/whole.json").find("predicted"), std::string::npos);
+
+  const Json streamed = run(plain + " --memory " + least_memory(plain) + " --trace streamed.json");
+  EXPECT_EQ(streamed["token_ids"], whole["token_ids"]);
+  EXPECT_NE(said().find("trace of tokens 3 to 5 written to streamed.json"), std::string::npos) << said();
+  EXPECT_EQ(said().find("counted bytes differ"), std::string::npos) << said();
+  const Json trace = parse_json(real_io().read(root_ + "/streamed.json"), "trace");
+  const auto predicted = events_of(trace, "predicted"), measured = events_of(trace, "measured");
+  EXPECT_EQ(predicted, measured);
+  EXPECT_GT(measured.size(), resident.size());
+  int64_t bytes = 0;
+  for (const auto& [name, moved] : measured) bytes += moved;
+  EXPECT_GE(bytes, 3 * streamed["streaming"]["bytes_per_token"].get<int64_t>());
+}
+
+TEST_F(Streaming, ATraceThatWouldShowNothingIsRefusedByName) {
+  const std::string plain = "generate " + kModel + " --prompt a --trace t.json";
+  expect_refusal(2, plain + " --max-tokens 4", {"--trace", "tokens 3 to 5", "--max-tokens"});
+  expect_refusal(2, plain + " --speculate ngram", {"--trace", "--speculate"});
+  expect_refusal(2, "generate " + kModel + " --prompts q.jsonl --trace t.json", {"--trace", "--prompts"});
+  expect_refusal(2, plain + "/nowhere/t.json", {"--trace", "no folder"});
 }
 
 // Of the model that is there, and what is refused; a model of many layers, a long text and other sizes are among the slow tests.

@@ -1,0 +1,286 @@
+#include "infer/step_program.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "base/error.h"
+#include "kernels/cpu/coded_matmul.h"
+#include "kernels/cpu/matmul.h"
+#include "model/linear.h"
+#include "model/visit_weights.h"
+
+namespace tern {
+namespace {
+
+// Cuts a unit's FORWARD into parts, matrix by matrix in the order of a pass.
+class PartCutter {
+ public:
+  explicit PartCutter(std::vector<int64_t>& parts) : parts_(parts) {}
+  // The part in which a band is multiplied. `bytes`: that the disk reads for it; 0: it stays.
+  int band(int64_t bytes) {
+    if (bytes == 0) end_run();
+    if (bytes > 0) parts_.push_back(bytes), in_run_ = true;
+    return static_cast<int>(parts_.size());
+  }
+  void end_matrix() { end_run(); }
+
+ private:
+  void end_run() {
+    if (std::exchange(in_run_, false)) parts_.push_back(0);
+  }
+  std::vector<int64_t>& parts_;
+  bool in_run_ = false;
+};
+
+// The unit in which each matrix of the plan is multiplied.
+std::vector<int> units_of_matrices(const ModelSpec& spec, const FileBands& bands) {
+  std::map<std::string, int> unit_of;
+  for (const ParameterInfo& info : parameters(spec)) unit_of.emplace(info.name, info.unit);
+  std::vector<int> units;
+  for (const FileMatrix& m : bands.matrices)
+    units.push_back(m.head ? static_cast<int>(spec.units.size()) - 1 : unit_of.at(m.name));
+  return units;
+}
+
+// Bytes of a matrix' rows that are decoded, and then packed, before an exact product.
+int64_t decoded_bytes(int64_t rows, int64_t in, DType dtype) {
+  const bool packs = dtype != DType::f64 && !reads_plain_weights(dtype);
+  return rows * in * size_of(dtype) + (packs ? packed_bytes(dtype, rows, in) : 0);
+}
+
+// The bands of one matrix, and the workspace of its products as planned.
+ProductRoom planned_room(const FileMatrix& m, std::vector<bool>::const_iterator stays, DType dtype) {
+  ProductRoom room{.out = m.out, .in = m.in};
+  int64_t run = 0, coded_run = 0;
+  bool before = false;
+  for (const FileBand& band : m.bands) {
+    const bool stay = *stays++;
+    const bool coded = stay && kept_bytes(band, m.in, dtype) < packed_bytes(dtype, band.rows, m.in);
+    run = stay && before ? run + band.rows : band.rows;
+    coded_run = coded ? coded_run + band.rows : 0;
+    before = stay;
+    if (run < m.out) room.widest = std::max(room.widest, run);
+    if (multiplies_coded(dtype)) continue;
+    if (coded) room.bytes = std::max(room.bytes, decoded_bytes(coded_run, m.in, dtype));
+    if (!stay && !multiplies_as_streamed(band.type, band.head_dim, band.extent.offset, dtype))
+      room.bytes = std::max(room.bytes, band.rows * m.in * size_of(dtype));
+  }
+  return room;
+}
+
+int64_t coded_room(const CodedWeight& w, int64_t rows, int64_t in, DType dtype) {
+  return w.in_integers || multiplies_blocks(Multiply::exact, dtype) ? 0 : decoded_bytes(rows, in, dtype);
+}
+
+int64_t band_room(const WeightBand& band, const CyclicRing* ring, int64_t in, DType dtype) {
+  if (!band.ring) {
+    const auto* coded = std::get_if<CodedWeight>(&band.kept);
+    return coded ? coded_room(*coded, band.rows, in, dtype) : 0;
+  }
+  const int64_t offset = ring ? ring->extent(band.place).offset : 0;
+  return multiplies_as_streamed(band.type, band.head_dim, offset, dtype) ? 0 : band.rows * in * size_of(dtype);
+}
+
+// The workspace of a loaded matrix' products.
+ProductRoom loaded_room(const Linear& linear, const CyclicRing* ring, DType dtype) {
+  ProductRoom room{.out = linear.out, .in = linear.in};
+  if (const auto* coded = std::get_if<CodedWeight>(&linear.weight))
+    room.bytes = coded_room(*coded, linear.out, linear.in, dtype);
+  else if (const auto* banded = std::get_if<BandedWeight>(&linear.weight)) {
+    for (const WeightBand& band : banded->bands) {
+      room.widest = std::max(room.widest, band.rows);
+      room.bytes = std::max(room.bytes, band_room(band, ring, linear.in, dtype));
+    }
+    if (room.widest == linear.out) room.widest = 0;
+  } else {
+    room.bytes = forward_scratch_bytes(linear, 1, dtype, Multiply::exact);
+  }
+  return room;
+}
+
+// A linear of a unit, and its first place in the ring's order; linears without one keep their order.
+struct PlacedLinear {
+  int unit = 0, place = -1;
+  const Linear* linear = nullptr;
+};
+
+CyclicRing* ring_of(const BandedWeight& banded) {
+  for (const WeightBand& band : banded.bands)
+    if (auto* ring = dynamic_cast<CyclicRing*>(band.ring)) return ring;
+  return nullptr;
+}
+
+bool is_read_when_chosen(const BandedWeight& banded) {
+  return std::ranges::any_of(banded.bands,
+                             [](const WeightBand& band) { return band.ring && !dynamic_cast<CyclicRing*>(band.ring); });
+}
+
+int first_place(const BandedWeight& banded) {
+  for (const WeightBand& band : banded.bands)
+    if (band.ring) return band.place;
+  return -1;
+}
+
+void cut_loaded(const Linear& linear, const CyclicRing& ring, PartCutter& cutter) {
+  const auto* banded = std::get_if<BandedWeight>(&linear.weight);
+  if (!banded) return;
+  for (const WeightBand& band : banded->bands) cutter.band(band.ring ? ring.block_bytes(band.place) : 0);
+  cutter.end_matrix();
+}
+
+int64_t table_row_bytes(const ModelWeights& weights) {
+  const FileTable& table = embed_of(weights).tokens_in_file;
+  return table.rows.files ? table.rows.row_bytes : 0;
+}
+
+int64_t page_bytes(const KvPool& pool) {
+  const KvShape& shape = pool.shape();
+  int64_t bytes = 0;
+  for (size_t l = 0; l < shape.layers.size(); ++l) {
+    const KvLayer& layer = shape.layers[l];
+    if (pool.on_disk() && pool.on_disk()->holds(static_cast<int>(l))) continue;
+    bytes += 2 * layer.kv_heads * kv_row_bytes(shape.type, layer.head_dim) * shape.page_tokens * pool.num_pages();
+  }
+  return bytes;
+}
+
+}  // namespace
+
+int kv_layer_of(const Unit& unit) {
+  const AttentionSpec* attention = attention_of(unit);
+  return attention && !attention->cross ? unit.layer : -1;
+}
+
+StepWeights step_weights(const ModelSpec& spec, DType dtype, const StreamPlan& plan) {
+  StepWeights w{.dtype = dtype, .units = std::vector<InferenceUnit>(spec.units.size())};
+  const std::vector<int> units = units_of_matrices(spec, plan.bands);
+  std::vector<Extent> streamed;
+  size_t at = 0;
+  for (size_t i = 0; i < units.size(); ++i) {
+    const FileMatrix& m = plan.bands.matrices[i];
+    InferenceUnit& unit = w.units[static_cast<size_t>(units[i])];
+    unit.products.push_back(planned_room(m, plan.stays.begin() + static_cast<ptrdiff_t>(at), dtype));
+    PartCutter cutter(unit.parts);
+    for (const FileBand& band : m.bands) {
+      const bool stays = plan.stays[at++];
+      cutter.band(stays ? 0 : blocks_of(band.extent, kStreamAlignment).bytes);
+      if (!stays) streamed.push_back(band.extent);
+    }
+    cutter.end_matrix();
+  }
+  if (const FileBand& table = plan.bands.table; table.rows > 0)
+    w.units.front().table_row_bytes = table.extent.bytes / table.rows;
+  w.slots = streamed.empty() ? 0 : plan.ring.slots;
+  w.slot_bytes = streamed.empty() ? 0 : CyclicRing::bytes_for(streamed, 1, kStreamAlignment);
+  w.weight_bytes = plan.fit.weights;
+  w.reads_experts = plan.experts.count > 0;
+  return w;
+}
+
+StepWeights step_weights(const ModelSpec& spec, WeightSource source) {
+  StepWeights w{.units = std::vector<InferenceUnit>(spec.units.size())};
+  {
+    const WeightLease lease = source.acquire(0);
+    w.dtype = std::get<EmbedWeights>(*lease).tokens.dtype();
+  }
+  if (!source.resident()) return w;
+  auto& weights = const_cast<ModelWeights&>(*source.resident());  // only read
+  std::vector<PlacedLinear> linears;
+  for_each_linear(spec, weights, [&](const ParameterInfo& info, const Linear& linear) {
+    const bool head = &linear == &head_of(weights).projection;
+    PlacedLinear placed{.unit = head ? static_cast<int>(spec.units.size()) - 1 : info.unit, .linear = &linear};
+    if (const auto* banded = std::get_if<BandedWeight>(&linear.weight)) {
+      if (is_read_when_chosen(*banded)) w.reads_experts = true;
+      if (CyclicRing* ring = ring_of(*banded)) w.ring = ring, placed.place = first_place(*banded);
+    }
+    linears.push_back(placed);
+  });
+  std::ranges::stable_sort(linears, {}, [](const PlacedLinear& l) { return std::pair{l.unit, l.place}; });
+  for (const PlacedLinear& l : linears) {
+    if (const auto* banded = std::get_if<BandedWeight>(&l.linear->weight); banded && is_read_when_chosen(*banded))
+      continue;
+    InferenceUnit& unit = w.units[static_cast<size_t>(l.unit)];
+    unit.products.push_back(loaded_room(*l.linear, w.ring, w.dtype));
+    PartCutter cutter(unit.parts);
+    if (w.ring) cut_loaded(*l.linear, *w.ring, cutter);
+  }
+  w.units.front().table_row_bytes = table_row_bytes(weights);
+  if (w.ring) w.slots = w.ring->num_slots(), w.slot_bytes = w.ring->slot_bytes();
+  return w;
+}
+
+InferenceStep step_of(const ModelSpec& spec, const StepWeights& weights, const StepBatch& batch) {
+  InferenceStep step{.query = {.tokens = batch.tokens, .attended_pairs = batch.attended_pairs, .dtype = weights.dtype},
+                     .logit_rows = batch.logit_rows};
+  const DType dtype = weights.dtype;
+  std::vector<int64_t> ranks;  // of adapters, whose matrices are not packed beforehand
+  for (const Unit& unit : spec.units)
+    for (const ModuleAdapter& adapter : unit.adapters) ranks.push_back(adapter.rank);
+  if (!ranks.empty() && dtype != DType::f64 && !reads_plain_weights(dtype))
+    step.query.scratch = [dtype, ranks](ProductKind, int64_t, int64_t n, int64_t k) -> int64_t {
+      return std::ranges::count(ranks, n) + std::ranges::count(ranks, k) > 0 ? packed_bytes(dtype, n, k) : 0;
+    };
+  if (batch.layers.empty()) return step;
+  TERN_CHECK(batch.moved.empty() || batch.moved.size() == batch.layers.size(), "step_of: {} layers, {} of them moved",
+             batch.layers.size(), batch.moved.size());
+  for (const Unit& unit : spec.units) {
+    const auto at = std::ranges::find(batch.layers, kv_layer_of(unit));
+    if (at == batch.layers.end()) {
+      step.keys.emplace_back();
+      continue;
+    }
+    const KvMoved moved = batch.moved.empty() ? KvMoved{} : batch.moved[static_cast<size_t>(at - batch.layers.begin())];
+    step.keys.push_back(KeysMoved{moved.read, moved.written});
+  }
+  return step;
+}
+
+Program step_program(const ModelSpec& spec, const StepWeights& weights, std::span<const StepBatch> batches,
+                     const KvPool* pool) {
+  InferenceInput in{.units = weights.units,
+                    .extent_slots = weights.slots,
+                    .extent_slot_bytes = weights.slot_bytes,
+                    .weight_bytes = weights.weight_bytes};
+  for (const StepBatch& batch : batches) in.steps.push_back(step_of(spec, weights, batch));
+  if (pool) in.page_bytes = page_bytes(*pool);
+  if (pool && pool->on_disk())
+    in.keys_slots = pool->on_disk()->num_slots(), in.keys_slot_bytes = pool->on_disk()->slot_bytes();
+  return lower_inference(spec, in);
+}
+
+std::vector<int64_t> step_times(const Program& program, const ModelSpec& spec, const StreamPlan& plan,
+                                const StreamRates& rates) {
+  struct PartTimes {
+    int64_t load_ps = 0, forward_ps = 0;
+  };
+  std::map<std::pair<int, int>, PartTimes> times;  // (unit, part)
+  const std::vector<PassStep> steps = pass_steps(plan, rates);
+  const std::vector<int> units = units_of_matrices(spec, plan.bands);
+  std::vector<std::vector<int64_t>> parts(spec.units.size());
+  size_t at = 0;
+  for (size_t i = 0; i < units.size(); ++i) {
+    PartCutter cutter(parts[static_cast<size_t>(units[i])]);
+    for (const FileBand& band : plan.bands.matrices[i].bands) {
+      const int part = cutter.band(plan.stays[at] ? 0 : blocks_of(band.extent, kStreamAlignment).bytes);
+      PartTimes& t = times[{units[i], part}];
+      t.load_ps += steps[at].load_ps, t.forward_ps += steps[at].forward_ps;
+      ++at;
+    }
+    cutter.end_matrix();
+  }
+  std::vector<int64_t> ps;
+  for (const Instruction& i : program.instructions) {
+    const PartTimes t = times[{i.unit, i.part}];
+    if (i.op == Opcode::forward)
+      ps.push_back(t.forward_ps);
+    else if (i.part > 0)
+      ps.push_back(t.load_ps);
+    else
+      ps.push_back(rates.disk > 0 ? static_cast<int64_t>(static_cast<double>(i.message_bytes) / rates.disk * 1e12) : 0);
+  }
+  return ps;
+}
+
+}  // namespace tern

@@ -1,0 +1,104 @@
+#pragma once
+// What steps of inference did, instruction by instruction of their Program: when, and in how many bytes. A model_executor tells a StepRecorder
+// of each step; recorded_steps then puts the records beside the list.
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "infer/step_program.h"
+#include "program/simulate.h"
+#include "program/trace.h"
+#include "tensor/arena.h"
+
+namespace tern {
+
+/// One unit's FORWARD.
+struct RecordedUnit {
+  int unit = 0;
+  int64_t begin_ns = 0, end_ns = 0;  // begin: its keys are there
+  InstructionBytes
+      bytes;  // of the arena, beside what was alive before the step; without what the step gives its caller
+};
+struct RecordedStep {
+  StepBatch batch;
+  int64_t begin_ns = 0, end_ns = 0;
+  int64_t keys_pass = 0;  // ImageMove::pass of its keys
+  std::vector<RecordedUnit> units;
+  std::vector<RingLease> leases;
+};
+
+struct RecorderSettings {
+  int64_t first = 0;  // how many steps are left out first
+  int64_t count = 1;  // how many are recorded then
+  // Steps that do not only decode, or that have guesses, are neither counted nor recorded.
+  bool only_decodes = false;
+};
+
+/// Records the steps of one executor. Rings are recorded from its first step on, so that reads ahead of the first recorded step are known.
+class StepRecorder {
+ public:
+  explicit StepRecorder(const RecorderSettings& settings, Clock& clock = real_clock())
+      : settings_(settings), clock_(clock) {}
+  StepRecorder(const StepRecorder&) = delete;
+  StepRecorder& operator=(const StepRecorder&) = delete;
+
+  /// Whether as many steps as wanted are recorded. Nothing is recorded after that.
+  bool complete() const { return std::ssize(steps_) == settings_.count; }
+  std::span<const RecordedStep> steps() const { return steps_; }
+  const StepWeights& weights() const { return weights_; }
+  std::span<const RingRead> reads() const { return reads_; }
+  std::span<const ImageMove> moves() const { return moves_; }
+
+  /// Called by the executor, in this order. A step that is begun and not ended, because it threw, is forgotten. `on_disk`: may be null.
+  void begin_step(const StepBatch&, bool only_decodes, const StepWeights&, KvOnDisk* on_disk, Arena&);
+  void begin_unit(int unit);
+  void end_unit(int64_t given_bytes);  // given_bytes: of activations that belong to the caller from here on
+  void end_step();
+
+ private:
+  int64_t now(MemoryClass c) const { return arena_->current()[static_cast<size_t>(c)]; }
+
+  RecorderSettings settings_;
+  Clock& clock_;
+  StepWeights weights_;
+  KvOnDisk* on_disk_ = nullptr;
+  Arena* arena_ = nullptr;
+  int64_t seen_ = 0;       // steps that counted
+  bool wanted_ = false;    // the step at hand is recorded
+  RecordedStep step_;      // at hand
+  int64_t before_ = 0;     // activations before the step
+  int64_t workspace_ = 0;  // before the unit
+  std::optional<PeakScope> scope_;
+  std::vector<RecordedStep> steps_;
+  std::vector<RingRead> reads_;
+  std::vector<ImageMove> moves_;
+};
+
+/// Recorded steps beside their Program.
+struct RecordedSteps {
+  Program program;
+  // One for each instruction, in seconds from the begin of the first recorded step: reads ahead of it begin before 0.
+  std::vector<TraceEvent> events;
+  std::vector<int64_t> moved;           // bytes counted of each LOAD and STORE; −1: not recorded, and of others
+  std::vector<InstructionBytes> bytes;  // of each FORWARD: counted in its unit; all parts have the unit's peaks
+  std::vector<std::string> mismatches;  // each count that is not what the Program says
+  std::vector<std::string> notes;       // what was not recorded
+};
+/// A LOAD lasts as long as its read. A part with an extent begins when the extent is there, and ends when it is given back if a part without extent
+/// follows, else when the next extent is asked for; a part without extent, and part 0, end when the next extent is asked for, or with the unit.
+/// The Program's replay says the device bytes: compared are those before part 0, those after the last part, and both peaks.
+/// Notes say that experts are not listed, and of how many LOADs no record is there, because they ended before the first step was recorded.
+/// `pool`: of the executor's batches. Errors: TERN_CHECK: leases that the list does not have, or has and which are missing.
+RecordedSteps recorded_steps(const ModelSpec&, const StepRecorder&, const KvPool& pool);
+
+/// What the simulator foretells of steps such as the recorded ones, once the ring has filled: events of the same instructions, in seconds from the begin of the
+/// first one's first FORWARD. Times: step_times.
+std::vector<TraceEvent> predicted_steps(const ModelSpec&, const StreamPlan&, const StreamRates&, const StepRecorder&,
+                                        const KvPool& pool);
+/// Moves both runs by the same time, so that neither begins before 0.
+void begin_at_zero(std::vector<TraceEvent>& one, std::vector<TraceEvent>& other);
+
+}  // namespace tern

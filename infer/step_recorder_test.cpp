@@ -1,0 +1,228 @@
+// What steps did, beside their list: a model that streams, with its keys in memory or on a disk, does what its Program says, to the byte.
+#include "infer/step_recorder.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "base/clock.h"
+#include "infer/engine.h"
+#include "infer/run.h"
+#include "infer/step_testing.h"
+#include "program/validate.h"
+#include "store/blocks_testing.h"
+#include "store/scratch_testing.h"
+
+namespace tern {
+namespace {
+
+// One run of a prompt of 19 tokens in chunks of 7, then 6 tokens: steps of 7, 7, 5, 1, 1, … tokens, of which the first two make no logits.
+struct RecordedRun {
+  RecordedRun(const StepModel& m, StepLoaded& loaded, int64_t keys_on_disk, const RecorderSettings& settings = {})
+      : recorder(settings),
+        pool(kv_shape(m.model.spec, 4, m.model.dtype), kv_pages(StepModel::needs()), arena, disk(m, keys_on_disk)) {
+    const RopeTable rope = rope_table(m.model.spec, 28, 28);
+    const BatchExecutor inner = model_executor(m.model.spec, loaded.weights(), &rope, loaded.arena, 0, &recorder);
+    const auto execute = [&](const Batch& batch, const KvPool& of) {
+      Tensor out = inner(batch, of);
+      if (!out.empty()) logits.insert(logits.end(), out.span<float>().begin(), out.span<float>().end());
+      return out;
+    };
+    EngineLimits limits{.context = 28};
+    limits.scheduler.chunk = limits.scheduler.token_budget = 7;
+    Engine engine(pool, execute, nullptr, limits, real_clock());
+    Request request;
+    request.prompt = random_tokens(19, m.model.spec.vocab, 5);
+    request.max_tokens = 6;
+    run_request(engine, request, {}, {}, nullptr);
+  }
+  std::shared_ptr<KvOnDisk> disk(const StepModel& m, int64_t layers) {
+    if (layers == 0) return nullptr;
+    const KvShape shape = kv_shape(m.model.spec, 4, m.model.dtype);
+    const int64_t pages = kv_pages(StepModel::needs());
+    return std::make_shared<KvOnDisk>(std::make_unique<MemoryScratch>(kv_file_bytes(shape, pages, layers, 64), 64),
+                                      shape, pages, layers, arena);
+  }
+  Arena arena;
+  StepRecorder recorder;
+  KvPool pool;
+  std::vector<float> logits;
+};
+
+constexpr RecorderSettings kThreeSteps{.first = 1, .count = 3};  // without logits, the prompt's end, a token
+
+void expect_as_listed(const RecordedSteps& r, const char* what) {
+  EXPECT_EQ(validate(r.program, ProgramKind::inference), std::vector<std::string>{}) << what;
+  EXPECT_TRUE(r.mismatches.empty()) << what << ": " << r.mismatches.size() << ", first " << r.mismatches[0];
+  ASSERT_EQ(r.events.size(), r.program.instructions.size());
+  for (size_t k = 0; k < r.events.size(); ++k) {
+    const Instruction& i = r.program.instructions[k];
+    EXPECT_GE(r.events[k].duration_s, 0) << what << ": " << to_string(i);
+    if (i.op != Opcode::forward && r.moved[k] >= 0) {
+      EXPECT_EQ(r.moved[k], i.message_bytes) << what << ": " << to_string(i);
+    }
+  }
+}
+
+// Each part begins behind the LOAD of its extent and behind the part before it; a STORE behind its unit.
+void expect_in_order(const RecordedSteps& r) {
+  double compute_end = -1e9;
+  std::map<Buffer, double, decltype([](const Buffer& a, const Buffer& b) {
+             return std::tie(a.micro, a.unit, a.part) < std::tie(b.micro, b.unit, b.part);
+           })>
+      loaded;
+  constexpr double kNs = 1e-9;
+  for (size_t k = 0; k < r.events.size(); ++k) {
+    const Instruction& i = r.program.instructions[k];
+    const TraceEvent& e = r.events[k];
+    if (i.op == Opcode::load && r.moved[k] > 0) loaded[i.allocates[0].buffer] = e.start_s + e.duration_s;
+    if (i.op == Opcode::forward) {
+      EXPECT_GE(e.start_s, compute_end - kNs) << to_string(i);
+      compute_end = e.start_s + e.duration_s;
+      for (const Buffer& b : i.reads)
+        if (b.kind != BufferKind::output && loaded.contains(b)) {
+          EXPECT_GE(e.start_s, loaded[b] - kNs) << to_string(i);
+        }
+    }
+    if (i.op == Opcode::store && r.moved[k] > 0) { EXPECT_GE(e.start_s, compute_end - kNs) << to_string(i); }
+  }
+}
+
+TEST(StepRecorder, StepsThatStreamDoWhatTheirListSays) {
+  for (const char* family : {"llama", "gemma3_text"}) {
+    const StepModel m(family);
+    StepLoaded whole(m, nullptr);
+    const RecordedRun want(m, whole, 0, kThreeSteps);
+    ASSERT_EQ(want.recorder.steps().size(), 3u);
+    expect_as_listed(recorded_steps(m.model.spec, want.recorder, want.pool), "all weights stay");
+    int streamed = 0;
+    for (const int64_t percent : {45, 70, 100})
+      for (const int slots : {1, 2, 4})
+        for (const int threads : {1, 3})
+          for (const int64_t keys : {0, 2, 6}) {
+            const auto plan = m.plan(percent, {.slots = slots, .threads = threads});
+            if (!plan || plan->streamed_bytes == 0) continue;
+            const std::string what =
+                fmt::format("{}, {} %, {} slots, {} threads, {} layers", family, percent, slots, threads, keys);
+            StepLoaded loaded(m, &*plan);
+            const RecordedRun got(m, loaded, keys, kThreeSteps);
+            EXPECT_EQ(got.logits, want.logits) << what;
+            const RecordedSteps r = recorded_steps(m.model.spec, got.recorder, got.pool);
+            expect_as_listed(r, what.c_str());
+            expect_in_order(r);
+            int64_t loads = 0, unknown = 0, stores = 0;
+            for (size_t k = 0; k < r.events.size(); ++k) {
+              const Instruction& i = r.program.instructions[k];
+              loads += i.op == Opcode::load && i.part > 0, stores += i.op == Opcode::store;
+              unknown += i.op != Opcode::forward && r.moved[k] < 0;
+            }
+            EXPECT_GT(loads, 0);
+            EXPECT_EQ(stores, 3 * keys);
+            if (loads > 3 * slots) { EXPECT_EQ(unknown, 0) << what; }
+            EXPECT_EQ(r.notes.empty(), unknown == 0);
+            ++streamed;
+          }
+    EXPECT_GT(streamed, 20);
+  }
+}
+
+// Experts are read when they are chosen: a note says that these reads are not listed; all others are.
+TEST(StepRecorder, NotesThatExpertsAreNotListed) {
+  const StepModel m("mixtral");
+  StepLoaded whole(m, nullptr);
+  const RecordedRun want(m, whole, 0, kThreeSteps);
+  int streamed = 0;
+  for (const int64_t percent : {50, 70, 90}) {
+    const auto plan = m.plan(percent, {.slots = 2, .threads = 2});
+    if (!plan) continue;
+    ++streamed;
+    StepLoaded loaded(m, &*plan);
+    const RecordedRun got(m, loaded, 0, kThreeSteps);
+    EXPECT_EQ(got.logits, want.logits);
+    const RecordedSteps r = recorded_steps(m.model.spec, got.recorder, got.pool);
+    EXPECT_EQ(validate(r.program, ProgramKind::inference), std::vector<std::string>{});
+    ASSERT_FALSE(r.notes.empty());
+    EXPECT_NE(r.notes.back().find("experts"), std::string::npos) << r.notes.back();
+    for (size_t k = 0; k < r.events.size(); ++k)
+      if (r.moved[k] >= 0) { EXPECT_EQ(r.moved[k], r.program.instructions[k].message_bytes); }
+  }
+  EXPECT_GT(streamed, 0);
+}
+
+// Who asks for nothing is told nothing, and computes the same.
+TEST(StepRecorder, RecordsAsManyStepsAsItWasAskedFor) {
+  const StepModel m("llama");
+  StepLoaded whole(m, nullptr);
+  for (const auto& [settings, steps, tokens] :
+       {std::tuple<RecorderSettings, size_t, int64_t>{{.first = 0, .count = 2}, 2, 7},
+        {{.first = 2, .count = 3, .only_decodes = true}, 3, 1},
+        {{.first = 4, .count = 3, .only_decodes = true}, 1, 1},
+        {{.first = 3, .count = 100}, 5, 1}}) {
+    const RecordedRun run(m, whole, 0, settings);
+    EXPECT_EQ(run.recorder.steps().size(), steps);
+    EXPECT_EQ(run.recorder.complete(), static_cast<int64_t>(steps) == settings.count);
+    EXPECT_EQ(run.recorder.steps().front().batch.tokens, tokens);
+  }
+}
+
+TEST(StepRecorder, PredictsTheInstructionsThatItRecorded) {
+  const StepModel m("llama");
+  const auto plan = m.plan(70, {.slots = 2, .threads = 2});
+  ASSERT_TRUE(plan && plan->streamed_bytes > 0);
+  StepLoaded loaded(m, &*plan);
+  const RecordedRun run(m, loaded, 3, {.first = 1, .count = 3, .only_decodes = true});
+  RecordedSteps measured = recorded_steps(m.model.spec, run.recorder, run.pool);
+  const StreamRates rates{.disk = 1e9, .kept = 2e9, .coded = 1e9};
+  std::vector<TraceEvent> predicted = predicted_steps(m.model.spec, *plan, rates, run.recorder, run.pool);
+  std::multiset<std::string> names, want;
+  for (const TraceEvent& e : predicted) names.insert(fmt::format("{}: {}", e.name, e.message_bytes));
+  for (const TraceEvent& e : measured.events) want.insert(fmt::format("{}: {}", e.name, e.message_bytes));
+  EXPECT_EQ(names, want);
+  begin_at_zero(predicted, measured.events);
+  double first = 1e9;
+  for (const auto* events : {&predicted, &measured.events})
+    for (const TraceEvent& e : *events) first = std::min(first, e.start_s);
+  EXPECT_NEAR(first, 0, 1e-12);
+}
+
+// Files that a test owns, read at a disk's pace.
+class PacedFiles final : public BlockFiles {
+ public:
+  PacedFiles(std::unique_ptr<BlockFiles> inner, double seconds_per_byte)
+      : inner_(std::move(inner)), paced_(*inner_, seconds_per_byte) {}
+  int64_t alignment() const override { return inner_->alignment(); }
+  const std::string& path(int file) const override { return inner_->path(file); }
+  int64_t read(int file, int64_t offset, std::span<std::byte> into) override { return paced_.read(file, offset, into); }
+
+ private:
+  std::unique_ptr<BlockFiles> inner_;
+  PacedBlocks paced_;
+};
+
+// A busy machine may be slower, but no record is faster than the disk.
+TEST(StepRecorder, NoRecordIsFasterThanAPacedDisk) {
+  constexpr double kSecondsPerByte = 2e-8;
+  const StepModel m("llama");
+  const auto plan = m.plan(60, {.slots = 3, .threads = 2});
+  ASSERT_TRUE(plan && plan->streamed_bytes > 0);
+  StepLoaded loaded(m, &*plan, std::make_unique<PacedFiles>(open_blocks(plan->bands.paths).files, kSecondsPerByte));
+  const RecordedRun run(m, loaded, 0, kThreeSteps);
+  const RecordedSteps r = recorded_steps(m.model.spec, run.recorder, run.pool);
+  expect_as_listed(r, "paced");
+  int64_t bytes = 0, largest = 0;
+  double first = 1e9, last = 0;
+  for (size_t k = 0; k < r.events.size(); ++k) {
+    if (r.program.instructions[k].op != Opcode::load || r.moved[k] < 0) continue;
+    const TraceEvent& e = r.events[k];
+    EXPECT_GE(e.duration_s, 0.9 * kSecondsPerByte * static_cast<double>(r.moved[k])) << e.name;
+    bytes += r.moved[k], largest = std::max(largest, r.moved[k]);
+    first = std::min(first, e.start_s), last = std::max(last, e.start_s + e.duration_s);
+  }
+  // At its begin another read may have been under way for each thread.
+  EXPECT_GE(last - first, 0.9 * kSecondsPerByte * static_cast<double>(bytes - 2 * largest));
+  EXPECT_GT(bytes, 0);
+}
+
+}  // namespace
+}  // namespace tern

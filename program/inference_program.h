@@ -1,0 +1,74 @@
+#pragma once
+// Inference as a Program: what steps of inference on one device read from the disk, compute and write, in order. A step is one batch: a
+// chunk of a prompt, or one token of each sequence. A micro-batch of the Program is a step.
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "program/program.h"
+#include "spec/unit_cost.h"
+
+namespace tern {
+
+/// What products with one (out, in) matrix take as workspace, beside what unit_cost counts.
+struct ProductRoom {
+  int64_t out = 0, in = 0;
+  // Rows of the widest product with a part of the matrix, which first writes its columns of y to workspace if there are several rows;
+  // 0: the matrix is multiplied whole.
+  int64_t widest = 0;
+  int64_t bytes = 0;  // of rows that are decoded or packed for the time of a product
+};
+
+/// What a unit's weights say of every step.
+struct InferenceUnit {
+  // The parts of its FORWARD behind part 0, in order: the bytes that the disk reads (whole blocks) for the extent that the part uses, or 0:
+  // the part uses no extent.
+  std::vector<int64_t> parts;
+  std::vector<ProductRoom> products;  // of matrices that take workspace; of two of one shape the larger sum counts
+  // Of the embedding, if its table stays in a file: a token reads its row to workspace.
+  int64_t table_row_bytes = 0;
+};
+
+/// Bytes of a layer whose keys and values lie on the disk.
+struct KeysMoved {
+  int64_t read = 0, written = 0;  // before its unit's FORWARD; behind it
+};
+
+struct InferenceStep {
+  // Of the whole batch. The scratch function is asked for products that no ProductRoom is of (adapters).
+  CostQuery query;
+  int64_t logit_rows = 0;                      // 0: the head does not run
+  std::vector<std::optional<KeysMoved>> keys;  // of each unit; empty: no keys lie on the disk
+};
+
+/// What lower_inference reads.
+struct InferenceInput {
+  // As many as the model has, or none: all weights stay, and products need no workspace.
+  std::vector<InferenceUnit> units;
+  std::vector<InferenceStep> steps;
+  int extent_slots = 0, keys_slots = 0;                // 0: no extents are read; no keys are
+  int64_t extent_slot_bytes = 0, keys_slot_bytes = 0;  // of one
+  int64_t weight_bytes = 0, page_bytes = 0;            // of what stays in memory
+};
+
+/// The list of these steps on one device; micro = the number of the step.
+/// FORWARD   in parts. Part 0 runs until the unit uses its first extent. A part that uses an extent waits for the extent's LOAD, and ends
+///           when the extent is given back; a part behind it that uses none (InferenceUnit::parts) runs until the next extent. All parts
+///           read the unit's input; part 0 reads the keys of a layer on the disk, and allocates the output; the last part frees the input.
+/// LOAD      of extent k, counted over all steps, waits for the part that used extent k − extent_slots. It stands in the list where it may
+///           first begin: the first extent_slots LOADs at the begin, each other one behind the part that it waits for. So the first
+///           extents of a step are read while the step before computes.
+/// Keys      The LOAD of the i-th layer on the disk, counted in its step, waits for the STORE of layer i − keys_slots. The first keys_slots of a step
+///           wait for the end of the step before: for its last FORWARD and its last STORE, for which the step's first FORWARD waits too. A STORE
+///           waits for its unit's FORWARD. Each layer on the disk has a LOAD and a STORE, even if they move no bytes.
+/// Head      Its FORWARD makes logits of logit_rows rows. They belong to the caller, so the list frees them with the head's last part. Drawing
+///           tokens from them is not in the list.
+/// Bytes     Extents and keys lie in slots, which are resident; so `extent` and `keys` have 0 bytes, and no LOAD allocates any on
+///           the device. message_bytes of LOAD and STORE: what the disk moves. Outputs and workspace are unit_cost's of a forward that keeps
+///           nothing, and ProductRoom's; the workspace of all parts of a unit is the unit's peak. Flops and bytes_moved of a unit stand at its part 0.
+/// Experts   of a mixture are read as its router chooses: these reads are not in the list, nor is what their products take as workspace.
+/// Errors    TERN_CHECK: numbers of units that differ; extents or keys without slots; fewer than two units.
+Program lower_inference(const ModelSpec&, const InferenceInput&);
+
+}  // namespace tern
