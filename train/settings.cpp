@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <string>
 #include <utility>
 
@@ -14,13 +13,14 @@
 #include "base/units.h"
 #include "spec/recompute.h"
 #include "spec/update_words.h"
+#include "train/group_advice.h"
+#include "train/inputs.h"
 #include "train/option_origin.h"
 #include "train/outer_settings.h"
 #include "train/plan_settings.h"
 #include "train/robust_settings.h"
 #include "train/settings_impl.h"
 #include "train/settings_ranks.h"
-#include "train/tensor_groups.h"
 #include "train/zeroth_run.h"
 
 namespace tern {
@@ -125,11 +125,16 @@ SumOrder sum_order_from(const Options& o, const std::optional<Plan>& plan = {}) 
   return {plan ? plan->choice.mesh.data : std::max(1, ranks_from(o, plan) / shared)};
 }
 
-// As large as the groups of a step allow; of pairs each answer has a weight of its own.
+// Of pairs each answer has a weight of its own.
 int64_t derived_micro_batch(const Options& o) {
-  if (learns_pairs(o)) return 1;
-  const int64_t batch = o.integer("batch"), groups = sum_order_from(o).groups;
-  return batch % groups == 0 ? batch / groups : batch;
+  return learns_pairs(o) ? 1 : micro_batch_of_groups(o.integer("batch"), sum_order_from(o).groups);
+}
+
+// For advice alone; a model that cannot be read is refused in its turn.
+std::optional<ModelSpec> known_model(const TrainSettings& s) {
+  try {
+    return load_inputs(s).spec;
+  } catch (const Error&) { return {}; }
 }
 
 int zero_stage(const std::string& text) {
@@ -207,19 +212,19 @@ Resume resume_from_name(std::string_view name) {
 
 // Groups of ranks that share something out are equally large.
 static void check_groups(const TrainSettings& s) {
-  if (s.ranks % s.tensor != 0) {
-    const std::string others = numbers_that_do([&](int n) { return s.ranks % n == 0; });
-    throw Error(ErrorKind::usage, "--tensor-parallel: {} does not divide --ranks {}; choose {}{}--ranks {}", s.tensor,
-                s.ranks, others, others.empty() ? "" : ", or ", (s.ranks / s.tensor + 1) * s.tensor);
-  }
+  const auto advice = [&](int GroupSizes::*axis) {
+    const std::optional<ModelSpec> model = known_model(s);
+    return group_advice(s, model ? &*model : nullptr, axis);
+  };
+  if (s.ranks % s.tensor != 0)
+    throw Error(ErrorKind::usage, "--tensor-parallel: {} does not divide --ranks {}; {}", s.tensor, s.ranks,
+                advice(&GroupSizes::tensor));
   if (s.ranks % (s.tensor * s.context_ranks) != 0)
-    throw Error(ErrorKind::usage, "--context-parallel: groups of {} do not divide --ranks {}; choose --ranks {}",
-                s.tensor * s.context_ranks, s.ranks,
-                (s.ranks / (s.tensor * s.context_ranks) + 1) * s.tensor * s.context_ranks);
-  if (const int sharers = num_sharers(s), both = std::lcm(s.expert_ranks, s.context_ranks); sharers % s.expert_ranks)
-    throw Error(ErrorKind::usage,
-                "--expert-parallel: groups of {} do not divide the {} that have the same layers; choose --ranks {}",
-                s.expert_ranks, counted(sharers, "rank"), s.ranks / sharers * (sharers / both + 1) * both);
+    throw Error(ErrorKind::usage, "--context-parallel: groups of {} do not divide --ranks {}; {}",
+                s.tensor * s.context_ranks, s.ranks, advice(&GroupSizes::context));
+  if (const int sharers = num_sharers(s); sharers % s.expert_ranks != 0)
+    throw Error(ErrorKind::usage, "--expert-parallel: groups of {} do not divide the {} that have the same layers; {}",
+                s.expert_ranks, counted(sharers, "rank"), advice(&GroupSizes::expert));
 }
 
 TrainSettings train_settings(const Options& o) {
@@ -233,6 +238,7 @@ TrainSettings train_settings(const Options& o) {
   s.from_scratch = o.knows("from-scratch") && o.flag("from-scratch");
   s.seq = o.integer("seq"), s.batch = o.integer("batch");
   s.micro_batch = o.has("micro-batch") ? o.integer("micro-batch") : derived_micro_batch(o);
+  s.fixed_micro_batch = o.has("micro-batch"), s.fixed_groups = o.knows("sum-groups") && o.has("sum-groups");
   if (o.knows("zero")) s.zero = zero_stage(o.text("zero"));
   if (o.knows("context") && o.has("context")) s.context = o.integer("context");
   s.schedule = schedule_from(o);

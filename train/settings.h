@@ -65,6 +65,8 @@ struct TrainSettings {
   double capacity_factor = 1.25;  // of expert_ranks: room of a rank's experts in rows, as a multiple of an even share
   int zero = 0;                   // of every layer, unless a plan gives each layer a ZeRO stage (zero_of_units)
   SumOrder sum_order;             // --sum-groups, over the micro-batches of all data shares
+  // Whether --sum-groups and the micro-batch were asked for; else they follow from the ranks (train/group_advice.h).
+  bool fixed_groups = false, fixed_micro_batch = false;
   LearningRateSchedule schedule;  // total_steps: --steps
   UpdateConfig optimizer = update_config(UpdateRule::adamw);
   DType dtype = DType::f32;
