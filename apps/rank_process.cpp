@@ -13,6 +13,7 @@
 #include "comm/ledger.h"
 #include "comm/mpi_world.h"
 #include "comm/process_world.h"
+#include "comm/rank_spots.h"
 
 namespace tern {
 
@@ -63,8 +64,11 @@ void run_as_rank(const LaunchedRank& launched, Carrier carrier, double silence_s
   try {
     const Environment environment = process_environment();
     const auto fault = environment.find("TERN_FAULT");
+    tell_spot(*store, launched);
     std::unique_ptr<Transport> links =
         carrier == Carrier::mpi ? make_mpi_transport(store, me) : make_process_transport(store, me);
+    if (const std::string text = launched.rank == 0 ? fault_of_spots(*store, launched) : ""; !text.empty())
+      log_warn("{}", text);
     auto comm = std::make_shared<Comm>(
         with_ledger(with_fault(std::move(links), fault == environment.end() ? "" : fault->second)));
     signals.reset();

@@ -136,6 +136,30 @@ TEST(Launch, RanksOfUnlikeWorldsDataOrSettingsAreRefusedByName) {
            "rank 1 was started as one of 4 ranks, this run has 2");
 }
 
+// Both say that they are the first of this machine.
+TEST(Launch, RanksWithOneLocalRankAreWarnedOfAndRun) {
+  const TinyRun tiny;
+  const TakenPort port;
+  const Words command = tiny.command(tiny.out(0), {"--steps", "4"});
+  const auto both = [&](bool alike) {
+    return run_pair(
+        tiny,
+        [&](int rank) {
+          Variables all = torchrun_variables(rank, 2, port.number());
+          if (alike) all["LOCAL_RANK"] = "0";
+          return all;
+        },
+        [&](int) { return command; });
+  };
+  constexpr const char* kWarning =
+      "ranks 0 and 1 are on one machine, and the variables of both say that they are its rank 0";
+  const Together pair = both(true), again = both(false);
+  EXPECT_EQ(pair.codes[0], 0) << pair.said[0];
+  EXPECT_NE(pair.said[0].find(kWarning), std::string::npos) << pair.said[0];
+  EXPECT_EQ(pair.said[1], "");
+  EXPECT_EQ(again.said[0].find("LOCAL_RANK"), std::string::npos) << again.said[0];
+}
+
 // The same fault on all ranks is told once; a fault of one rank alone by that rank, and by rank 0, which learns of it.
 TEST(Launch, TheSameErrorIsToldOnce) {
   const TinyRun tiny;
