@@ -11,6 +11,7 @@
 
 #include "apps/common.h"
 #include "apps/given_options.h"
+#include "apps/idle_options.h"
 #include "apps/pack_line.h"
 #include "apps/rank_process.h"
 #include "apps/read_text.h"
@@ -265,6 +266,8 @@ Trained train_with(const Options& options, const std::optional<LaunchedRank>& la
                   "--transport mpi: this process is a run of its own; start its ranks with mpirun -n N tern train ...");
     done.settings = train_settings(options);
     tell_rate(options, done.settings);
+    if (options.knows("ranks"))
+      for (const std::string& text : idle_words(options, process_environment(), done.settings)) log_info("{}", text);
     const TrainHooks hooks = talk.hooks(done.settings);
     const int ranks = num_ranks(done.settings);
     done.result = ranks == 1 ? train(done.settings, hooks, real_io(), {.stop = stop_flag()})
