@@ -160,6 +160,7 @@ int run_adapt_stream(const Options& options) {
   apply_threads(options);
   return_freed_blocks();
   const StreamSettings s = settings_from(options);
+  for (const std::string& text : overruled_options(options)) log_info("{}", text);
   if (options.flag("dry-run")) {
     const TrainResult plan = forecast_stream(s);
     log_info("it fits; predicted memory of a task's run:\n{}nothing was written (--dry-run)", describe(plan.predicted));

@@ -113,8 +113,9 @@ Json json_of(const TrainSettings& s, const TrainResult& r) {
   return json;
 }
 
-// The default rate is one for adamw: who chose another rule hears which rates suit it.
-void tell_rate(const Options& o, const TrainSettings& s) {
+// What a recipe says and the run does not do. And the default rate is one for adamw: who chose another rule hears which rates suit it.
+void tell_derived(const Options& o, const TrainSettings& s) {
+  for (const std::string& text : overruled_options(o)) log_info("{}", text);
   const UpdateRule rule = s.optimizer.rule;
   if (o.given("learning-rate") || takes_adamw_rates(rule)) return;
   log_info("--learning-rate {} is the default, which suits adamw; rates of {}: {}", s.schedule.peak, name_of(rule),
@@ -265,7 +266,7 @@ Trained train_with(const Options& options, const std::optional<LaunchedRank>& la
       throw Error(ErrorKind::usage,
                   "--transport mpi: this process is a run of its own; start its ranks with mpirun -n N tern train ...");
     done.settings = train_settings(options);
-    tell_rate(options, done.settings);
+    tell_derived(options, done.settings);
     if (options.knows("ranks"))
       for (const std::string& text : idle_words(options, process_environment(), done.settings)) log_info("{}", text);
     const TrainHooks hooks = talk.hooks(done.settings);
@@ -281,7 +282,7 @@ Trained train_with(const Options& options, const std::optional<LaunchedRank>& la
     signals.emplace(launched->rank != 0 ? nullptr : kStopsSafely);
     require_launched_ranks(options, *launched);
     done.settings = train_settings(options);
-    if (launched->rank == 0) tell_rate(options, done.settings);
+    if (launched->rank == 0) tell_derived(options, done.settings);
     set_compute_threads(share(launched->local_size));
     done.result = train(done.settings, launched->rank == 0 ? talk.hooks(done.settings) : TrainHooks{}, real_io(),
                         {.world = std::move(comm), .stop = stop_flag(), .processes_here = launched->local_size});

@@ -33,10 +33,17 @@ bool has_option(UpdateRule rule, std::string_view name) {
 // In decimals, so that a tenth of 3 is 0.3 and not 0.30000000000000004.
 double tenth(double x) { return std::stod(fmt::format("{:.15g}", x / 10)); }
 
-// The default warm-up must not make a short run impossible; one that was asked for is checked.
+// A recipe is tried with few --steps: its warm-up is then longer than the run.
+bool outgrows_recipe_warmup(const Options& o) {
+  return o.value("warmup-steps").origin == Origin::recipe && o.value("steps").origin > Origin::recipe &&
+         o.integer("warmup-steps") > o.integer("steps");
+}
+
+// Neither the default warm-up nor a recipe's must make a short run impossible; one that was asked for with these steps is checked.
 int64_t warmup_steps(const Options& o) {
   const int64_t steps = o.integer("warmup-steps");
-  return o.given("warmup-steps") ? steps : std::min(steps, o.integer("steps") / 10);
+  if (o.given("warmup-steps") && !outgrows_recipe_warmup(o)) return steps;
+  return std::min(steps, o.integer("steps") / 10);
 }
 
 LearningRateSchedule schedule_from(const Options& o) {
@@ -188,11 +195,22 @@ std::vector<DerivedValue> derived_values(const Options& o) {
     list.push_back({"sum-groups", number(sum_order_from(o, plan).groups), "--ranks"});
   if (!o.given("min-learning-rate") && o.text("schedule") != "constant")
     list.push_back({"min-learning-rate", number(tenth(o.real("learning-rate"))), "a tenth of --learning-rate"});
-  if (const int64_t steps = warmup_steps(o); !o.given("warmup-steps") && steps != o.integer("warmup-steps"))
-    list.push_back({"warmup-steps", number(steps), "a tenth of --steps, as the run is short"});
+  if (const int64_t steps = warmup_steps(o); steps != o.integer("warmup-steps"))
+    list.push_back({"warmup-steps", number(steps),
+                    outgrows_recipe_warmup(o)
+                        ? fmt::format("a tenth of --steps, as the {} of the recipe are more than the run has",
+                                      o.integer("warmup-steps"))
+                        : "a tenth of --steps, as the run is short"});
   if (!o.given("decay-steps") && o.text("schedule") == "wsd")
     list.push_back({"decay-steps", number(o.integer("steps") / 10), "a tenth of --steps"});
   return list;
+}
+
+std::vector<std::string> overruled_options(const Options& o) {
+  std::vector<std::string> sentences;
+  for (const DerivedValue& d : derived_values(o))
+    if (o.given(d.name)) sentences.push_back(fmt::format("--{} {}: {}", d.name, d.value, d.why));
+  return sentences;
 }
 
 std::string_view name_of(Multiply m) { return m == Multiply::fast ? "fast" : "exact"; }

@@ -103,7 +103,7 @@ struct TrainSettings {
 /// micro-batch is larger than the batch, the schedule does not fit the run, …; those of plan_option and apply_plan.
 TrainSettings train_settings(const Options&);
 
-/// A value that the verb derives for an option that is not given.
+/// A value that the verb derives for an option that is not given; and the warm-up of a recipe, where --steps of elsewhere are fewer.
 struct DerivedValue {
   std::string_view name;
   std::string value;  // as one would type it
@@ -111,6 +111,8 @@ struct DerivedValue {
 };
 /// The derived values, in no fixed order. Errors: those of plan_option.
 std::vector<DerivedValue> derived_values(const Options&);
+/// A sentence for people about each derived value that takes the place of a given one. Errors: as above.
+std::vector<std::string> overruled_options(const Options&);
 
 std::string_view name_of(Multiply);  // "fast", "exact"
 /// The value with this name. Errors: usage for any other word.
