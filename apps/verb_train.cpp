@@ -9,6 +9,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "apps/beside_plan.h"
 #include "apps/common.h"
 #include "apps/given_options.h"
 #include "apps/idle_options.h"
@@ -148,26 +149,13 @@ struct TrainTalk {
   }
 };
 
-std::string planned_words(const PlannedStep& step) {
-  return format_seconds(static_cast<double>(step.ps) * 1e-12) + (step.of_program ? " by the time of its Program" : "");
-}
-
-// Beside the measured time of a step: what the plan says. The first step makes kernels and pages, so it is left out.
-std::string beside_plan(const TrainSettings& s, const TrainResult& r) {
-  if (!s.plan || r.steady_step_seconds <= 0) return "";
-  const PlannedStep step = planned_step(*s.plan);
-  return fmt::format("; a step took {} on average from the second on, the plan for {} says {} ({:+.1f} %)",
-                     format_seconds(r.steady_step_seconds), s.plan->hardware, planned_words(step),
-                     100 * (r.steady_step_seconds / (static_cast<double>(step.ps) * 1e-12) - 1));
-}
-
 bool ended(const TrainResult& r) { return r.end == TrainEnd::finished || r.end == TrainEnd::stopped_early; }
 
 void tell_end(const TrainSettings& s, const TrainResult& r) {
   if (r.end == TrainEnd::planned_only) {
     log_info("it fits; predicted memory:\n{}{}nothing was written (--dry-run)", describe(r.predicted),
              s.plan ? fmt::format("the plan's Program has the checksum {:08x}; a step takes {}, says the plan\n",
-                                  r.program_checksum, planned_words(planned_step(*s.plan)))
+                                  r.program_checksum, planned_words(*s.plan))
                     : "");
     return;
   }
@@ -191,7 +179,7 @@ void tell_end(const TrainSettings& s, const TrainResult& r) {
         r.checkpoints > 0 ? fmt::format("; {} held the steps up for {}", counted(r.checkpoints, "checkpoint"),
                                         format_seconds(r.checkpoint_seconds))
                           : "",
-        r.loss ? fmt::format("; the last loss {:.4f}", *r.loss) : "", beside_plan(s, r));
+        r.loss ? fmt::format("; the last loss {:.4f}", *r.loss) : "", s.plan ? beside_plan(*s.plan, r) : "");
   log_info(
       "memory: tensors {} at their most (predicted {}); with the program itself {} resident (predicted at most {})",
       format_bytes(r.counted_peak_bytes), format_bytes(r.predicted.tensors()), format_bytes(r.peak_resident_bytes),
