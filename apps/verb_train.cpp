@@ -9,6 +9,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "apps/adapter_base.h"
 #include "apps/beside_plan.h"
 #include "apps/common.h"
 #include "apps/given_options.h"
@@ -114,9 +115,10 @@ Json json_of(const TrainSettings& s, const TrainResult& r) {
   return json;
 }
 
-// What a recipe says and the run does not do. And the default rate is one for adamw: who chose another rule hears which rates suit it.
+// What a recipe says and the run does not do; an adapter of another model. And the default rate is one for adamw: who chose another rule hears which rates suit it.
 void tell_derived(const Options& o, const TrainSettings& s) {
   for (const std::string& text : overruled_options(o)) log_info("{}", text);
+  if (s.adapter && !s.adapter->begin.empty()) warn_of_other_base(s.model, s.adapter->begin);
   const UpdateRule rule = s.optimizer.rule;
   if (o.given("learning-rate") || takes_adamw_rates(rule)) return;
   log_info("--learning-rate {} is the default, which suits adamw; rates of {}: {}", s.schedule.peak, name_of(rule),

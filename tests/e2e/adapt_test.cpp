@@ -185,6 +185,7 @@ TEST_F(Adapt, GoesOnFromTheAdapterBesideLoftqsCodes) {
   ASSERT_EQ(errors.size(), 3u);
   EXPECT_LT(errors[1], errors[0]);
   EXPECT_LT(errors[2], errors[1]);
+  EXPECT_GT(run["relative_error_of_codes"].get<double>(), errors[2]) << "of the same matrices, without the adapter";
   const std::string eval = " --data log.txt --dtype f32 --max-tokens 500";
   const double whole = loss_of("eval trained/model" + eval), codes = loss_of("eval loftq" + eval),
                beside = loss_of("eval loftq --adapter loftq/adapter" + eval);
@@ -201,6 +202,10 @@ TEST_F(Adapt, GoesOnFromTheAdapterBesideLoftqsCodes) {
   expect_refusal(2, on + "--method dora --output x", {"--method dora", "--begin"});
   expect_refusal(2, coding + "--output x.gguf", {"loftq"});
   expect_refusal(2, coding + "--type u2 --rank 200 --output x", {"--rank: 200"});
+  std::filesystem::copy(root_ + "/loftq", root_ + "/other", std::filesystem::copy_options::recursive);
+  tern("adapt other --begin loftq/adapter --data log.txt --seq 32 --dry-run 2>errors");
+  EXPECT_NE(real_io().read(root_ + "/errors").find("was trained on 'loftq', the model is 'other'"), std::string::npos)
+      << real_io().read(root_ + "/errors");
 }
 
 TEST_F(Adapt, LearnsFromPairsOfAnswers) {
