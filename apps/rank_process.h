@@ -26,7 +26,8 @@ struct ToldByFirstRank {
   ErrorKind kind;
 };
 
-/// Joins the run and calls `work`. Rank 0 warns of two ranks that are the same one of a machine. If `work` throws, the other ranks are told why; if another rank fails, this throws.
+/// Joins the run and calls `work`. If `work` throws, the other ranks are told why; if another rank fails, this throws. Rank 0 warns of two
+/// ranks that are the same one of a machine.
 /// Until all ranks are connected a signal ends the process (EndSignals); `work` may make a StopSignals of its own.
 /// Errors  peer: a rank was lost, or is silent for longer than silence_s seconds; usage: no such host, a taken port; those of another
 ///         rank's failure, of make_mpi_transport and of `work`. ToldByFirstRank in their place on other ranks than 0 where rank 0 fails with

@@ -115,7 +115,8 @@ Json json_of(const TrainSettings& s, const TrainResult& r) {
   return json;
 }
 
-// What a recipe says and the run does not do; an adapter of another model. And the default rate is one for adamw: who chose another rule hears which rates suit it.
+// What a recipe says and the run does not do; an adapter of another model. And the default rate is one for adamw: who chose another
+// rule hears which rates suit it.
 void tell_derived(const Options& o, const TrainSettings& s) {
   for (const std::string& text : overruled_options(o)) log_info("{}", text);
   if (s.adapter && !s.adapter->begin.empty()) warn_of_other_base(s.model, s.adapter->begin);
