@@ -15,6 +15,7 @@
 #include "base/crc32c.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "base/units.h"
 #include "train/settings_facts.h"
 
 namespace tern {
@@ -76,10 +77,9 @@ class Stream {
 
   StreamResult run() {
     if (gives_a(s_.method)) require_given_a_stays(s_);
-    make_dirs(io_, s_.train.output);
-    require_same_stream();
     for (const StreamTask& task : s_.tasks) result_.scores.tasks.push_back(task.name);
     result_.scores.accuracy = tests_have_choices(s_.tasks);
+    require_same_stream();
     result_.end = go_through() ? TrainEnd::finished : TrainEnd::interrupted;
     return std::move(result_);
   }
@@ -126,9 +126,11 @@ class Stream {
     if (!is_there(path)) {
       if (s_.train.resume == Resume::must)
         throw Error(ErrorKind::no_checkpoint, "--resume must: {} holds no stream", s_.train.output);
-      if (!io_.list(s_.train.output).empty())
+      if (is_there(s_.train.output) && !io_.list(s_.train.output).empty())
         throw Error(ErrorKind::usage, "--output {}: holds other things than a stream of tasks; choose an empty folder",
                     s_.train.output);
+      forecast_stream(s_);  // refuses here what the first task would, so that nothing is left behind
+      make_dirs(io_, s_.train.output);
       return write_file_atomically(io_, path, dump_json(now, 1) + "\n");
     }
     if (s_.train.resume == Resume::never)
@@ -280,6 +282,25 @@ std::string_view name_of(StreamMethod method) { return kMethods[static_cast<size
 
 StreamResult run_stream(const StreamSettings& s, const StreamHooks& hooks, Io& io, const std::atomic<bool>& stop) {
   return Stream(s, hooks, io, stop).run();
+}
+
+std::string describe_stream(const StreamSettings& s) {
+  const auto steps_of = [&](const StreamTask& t) { return t.steps.value_or(s.train.schedule.total_steps); };
+  const auto tasks = std::ssize(s.tasks);
+  std::string each;
+  int64_t all = 0;
+  for (const StreamTask& t : s.tasks) {
+    each += fmt::format("{}{} ({})", each.empty() ? "" : ", ", t.name, counted(steps_of(t), "step"));
+    all += steps_of(t);
+  }
+  const bool together = s.method == StreamMethod::multitask;
+  std::string text =
+      fmt::format("{} by --method {}, {}: {}", counted(tasks, "task"), name_of(s.method),
+                  together ? fmt::format("all in one run of {}", counted(all, "step")) : "one after another", each);
+  if (s.references)
+    text += fmt::format("; with --references also a run on each alone{}",
+                        together ? "" : fmt::format(", and one of {} on all together", counted(all, "step")));
+  return text;
 }
 
 TrainResult forecast_stream(const StreamSettings& s, const TrainHooks& hooks) {

@@ -85,9 +85,13 @@ struct StreamResult {
 /// Learns the tasks that are not done yet, one after another, and scores the model after each.
 /// Order   a stream that was killed and started again, at any step or between tasks, gives the same bits as one that was not.
 /// Disk    at most two models with merged adapters lie there at once; of a finished task its adapter and scores stay.
-/// Stops   as train. Errors: those of train; usage: OUT holds another stream, or streams do not take a setting.
+/// Stops   as train. Errors: those of train; usage: OUT holds another stream, or streams do not take a setting. What is
+///         refused before the first task leaves no OUT.
 StreamResult run_stream(const StreamSettings&, const StreamHooks& = {}, Io& = real_io(),
                         const std::atomic<bool>& stop = kNeverStops);
+
+/// The stream in a sentence: the method, each task with its steps, and the runs of StreamSettings::references.
+std::string describe_stream(const StreamSettings&);
 
 /// Predicts the memory of a task's run (TrainResult::predicted). It is the same for all tasks; under gainlora it is that of the last task,
 /// which is the most. Nothing is written.

@@ -24,8 +24,15 @@ StreamTask task_of(const TomlValue& table, const std::string& path) {
   StreamTask task{.name = fields.text("name"), .data = {}, .test = {}, .steps = {}};
   if (!is_plain(task.name))
     fields.fail("name", "'{}', expected at most 64 letters, digits, - and _, as it names a directory", task.name);
-  task.data = beside(path, fields.text("data"));
-  task.test = beside(path, fields.text("test"));
+  const auto file = [&](const char* key) {
+    const std::string at = beside(path, fields.text(key));
+    const auto info = real_io().stat(at);
+    if (!info) fields.fail(key, "{} is not there, expected a path beside this file, or from / on", at);
+    if (!info->is_directory && !info->is_special && info->size_bytes == 0)
+      fields.fail(key, "{} is empty, expected a text", at);
+    return at;
+  };
+  task.data = file("data"), task.test = file("test");
   if (fields.has("steps")) task.steps = fields.integer("steps", 1, int64_t{1} << 40);
   fields.finish();
   return task;

@@ -20,7 +20,8 @@ struct StreamTask {
   std::string name, data, test;
   std::optional<int64_t> steps;
 };
-/// The tasks of such a file, in order. Errors: bad_file "PATH:LINE: …": no task, two tasks of one name, an unknown key.
+/// The tasks of such a file, in order. Errors: bad_file "PATH:LINE: …": no task, two tasks of one name, an unknown key, data or a test that
+/// is not there or empty.
 std::vector<StreamTask> read_stream_file(const std::string& path);
 
 }  // namespace tern

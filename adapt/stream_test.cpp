@@ -99,6 +99,38 @@ TEST_F(Streams, DirectionsOfTheSecondTaskAreOrthogonalToTheMemoryWithinF32) {
   EXPECT_EQ(compared, 14);
 }
 
+TEST_F(Streams, ARefusalBeforeTheFirstTaskLeavesNothing) {
+  const auto refused = [&](const StreamSettings& s) {
+    EXPECT_THROW(run_stream(s), Error);
+    EXPECT_FALSE(is_there("refused"));
+  };
+  StreamSettings s = stream("refused", StreamMethod::seqlora);
+  s.train.adapter->config.rank = 1000;
+  refused(s);
+  s = stream("refused", StreamMethod::seqlora);
+  s.tasks[1].data = root_ + "/none.txt";
+  refused(s);
+  s = stream("refused", StreamMethod::seqlora);
+  write_file_atomically(real_io(), root_ + "/asked.jsonl",
+                        std::string_view("{\"prompt\": \"a\", \"choices\": [\"b\", \"c\"], \"answer\": 0}\n"));
+  s.tasks[1].test = root_ + "/asked.jsonl";
+  refused(s);
+  s = stream("refused", StreamMethod::seqlora);
+  s.train.resume = Resume::must;
+  refused(s);
+}
+
+TEST_F(Streams, ASentenceTellsAllTasksAndRuns) {
+  StreamSettings s = stream("told", StreamMethod::ewc, 3);
+  s.tasks[1].steps = 1;
+  EXPECT_EQ(describe_stream(s), "3 tasks by --method ewc, one after another: t0 (4 steps), t1 (1 step), t2 (4 steps)");
+  s.references = true;
+  EXPECT_NE(describe_stream(s).find("; with --references also a run on each alone, and one of 9 steps on all together"),
+            std::string::npos);
+  s.method = StreamMethod::multitask, s.references = false;
+  EXPECT_NE(describe_stream(s).find("3 tasks by --method multitask, all in one run of 9 steps: t0"), std::string::npos);
+}
+
 TEST_F(Streams, BrokenOffAtAnyStepOrBorderTheyGoOnToTheSameBits) {
   for (const StreamMethod method : kStreams) {
     const std::string name(name_of(method));

@@ -8,7 +8,6 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "formats/peft/config.h"
-#include "infer/load.h"
 #include "model/adapter_files.h"
 #include "model/gated_adapter.h"
 
@@ -37,14 +36,14 @@ bool names_one_model(const std::string& one, const std::string& other) {
          last_part(one) == last_part(other);
 }
 
-void warn_of_other_base(const ModelDescription& model, const std::string& dir) {
+void warn_of_other_base(const std::string& model, const std::string& dir) {
   const std::vector<std::string> parts =
       is_gated_adapter(dir) ? read_gated_adapter(dir).branches : std::vector<std::string>{dir};
   for (const std::string& part : parts) {
     const std::string base = read_peft_config(peft_config_file(part)).base_model;
-    if (base.empty() || names_one_model(base, model.dir.name)) continue;
+    if (base.empty() || names_one_model(base, model)) continue;
     log_warn("{} was trained on '{}', the model is '{}'; beside another model it may mean nothing", dir,
-             make_printable(base), model.dir.name);
+             make_printable(base), model);
     return;
   }
 }

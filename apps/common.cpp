@@ -73,7 +73,7 @@ ModelDescription described_model(const Options& options) {
   ModelDescription model = describe_model(options.positional("MODEL"), dtype_option(options));
   if (options.has("adapter")) {
     take_adapter(model, options.text("adapter"));
-    warn_of_other_base(model, options.text("adapter"));
+    warn_of_other_base(model.dir.name, options.text("adapter"));
   }
   return model;
 }

@@ -152,7 +152,7 @@ int main(int argc, char** argv) {
     return run(Arguments(argv + 1, argv + argc));
   } catch (const tern::Error& error) {
     return fail(static_cast<int>(error.kind()), error.what());
-  } catch (const std::bad_alloc&) {
+  } catch (const tern::ToldByFirstRank& error) { return static_cast<int>(error.kind); } catch (const std::bad_alloc&) {
     return fail(static_cast<int>(ErrorKind::does_not_fit),
                 "out of memory: lower --batch, --seq or --context, or free memory");
   } catch (const std::filesystem::filesystem_error& error) {  // before what it is derived from

@@ -31,7 +31,7 @@ void take_named_adapters(const Options& options, const std::string& model_name, 
         throw Error(ErrorKind::usage, "--adapter {}: {} is called so already; a name is one adapter's", given,
                     other.dir);
     take_adapter_beside(model, name, dir);
-    warn_of_other_base(model, dir);
+    warn_of_other_base(model.dir.name, dir);
   }
 }
 

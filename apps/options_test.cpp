@@ -15,6 +15,7 @@
 #include "base/rng.h"
 #include "base/source_dir_testing.h"
 #include "base/text.h"
+#include "train/settings.h"
 
 namespace tern {
 namespace {
@@ -251,6 +252,32 @@ TEST(ConfigShow, ShowsWhatHoldsWhereTheVerbDerivesIt) {
   EXPECT_EQ(options["warmup-steps"]["origin"], "command line");
   EXPECT_TRUE(options["decay-steps"]["value"].is_null()) << "cosine has none";
   EXPECT_EQ(show({"--steps", "7000"})["warmup-steps"]["origin"], "default");
+}
+
+// Of a recipe that is tried with few steps the warm-up alone would make the run impossible.
+TEST(ConfigShow, AShortRunOfARecipeHasAShorterWarmup) {
+  const std::string path = testing::TempDir() + "tern-warmup-recipe.toml";
+  write_file_atomically(real_io(), path, std::string_view("model = \"MODEL\"\nsteps = 60\nwarmup-steps = 10\n"));
+  const auto of = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {path, "--dry-run"});
+    return resolve_options(tern_options(), "train", more, {});
+  };
+  const auto warmup = [&](const std::vector<std::string>& more) {
+    return train_settings(of(more)).schedule.warmup_steps;
+  };
+  EXPECT_EQ(warmup({}), 10);
+  EXPECT_EQ(warmup({"--steps", "10"}), 10);
+  EXPECT_EQ(warmup({"--steps", "9"}), 0);
+  EXPECT_EQ(overruled_options(of({"--steps", "9"})),
+            std::vector<std::string>{
+                "--warmup-steps 0: a tenth of --steps, as the 10 of the recipe are more than the run has"});
+  EXPECT_EQ(overruled_options(of({"--steps", "10"})), std::vector<std::string>{});
+  EXPECT_NE(train_settings(of({"--steps", "9"})).recipe_toml.find("warmup-steps = 0  # a tenth of --steps"),
+            std::string::npos)
+      << "which the run's own recipe says, so that it goes on with the same bits";
+  EXPECT_THROW(warmup({"--steps", "9", "--warmup-steps", "10"}), Error) << "both were asked for";
+  write_file_atomically(real_io(), path, std::string_view("model = \"MODEL\"\nsteps = 9\nwarmup-steps = 10\n"));
+  EXPECT_THROW(warmup({}), Error) << "the recipe contradicts itself";
 }
 
 }  // namespace

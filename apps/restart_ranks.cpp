@@ -2,11 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <exception>
 #include <numeric>
 #include <optional>
 
 #include "apps/options.h"
+#include "base/error.h"
 #include "plan/plan.h"
 #include "train/plan_settings.h"
 
@@ -33,7 +33,9 @@ RankUnit rank_unit_of(const std::vector<std::string>& arguments, int ranks, Envi
     return {.ranks = group,
             .per_share = tensor * context,
             .why = fmt::format("groups of {} share the model or its rows out", group)};
-  } catch (const std::exception&) { return {}; }
+  } catch (const Error& e) {
+    return {.ranks = ranks, .why = fmt::format("the command is not understood: {}", e.what())};
+  }
 }
 
 int ranks_after_loss(int ranks, int least, int unit) {

@@ -38,7 +38,8 @@ TEST(RestartRanks, GroupsAndRanksOfACommandAreItsUnit) {
   EXPECT_EQ(unit_of({"--zero", "1"}), 1);
   EXPECT_EQ(unit_of({"--zero", "2"}), 8);
   EXPECT_EQ(unit_of({}, {{"TERN_RANKS", "4"}}), 1);
-  EXPECT_EQ(unit_of({"--no-such-option"}), 1);
+  EXPECT_EQ(unit_of({"--no-such-option"}), 8) << "no rule is known, which is not to have none";
+  EXPECT_NE(rank_unit_of({"MODEL", "--no-such-option"}, 8, {}).why.find("no-such-option"), std::string::npos);
 }
 
 TEST(RestartRanks, APlanHasAllOfItsRanks) {

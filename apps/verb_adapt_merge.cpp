@@ -79,7 +79,7 @@ int merge_offsets(const Options& options, ModelDescription model, const std::str
   model.dir.is_gguf() ? check_gguf_output(out) : check_hf_output(out);
   take_adapter(model, adapter);
   refuse_gated_adapter(model, kNotMergeable);
-  warn_of_other_base(model, adapter);
+  warn_of_other_base(model.dir.name, adapter);
   if (const auto whole = whole_modules(model.spec, read_peft_config(peft_config_file(adapter)), adapter);
       !whole.empty())
     throw Error(ErrorKind::usage, "{}: it changes {} as a whole, which offsets cannot; merge without --offsets",
@@ -142,7 +142,7 @@ int run_adapt_merge(const Options& options) {
   check_hf_output(out);
   take_adapter(model, adapter);
   refuse_gated_adapter(model, kNotMergeable);
-  warn_of_other_base(model, adapter);
+  warn_of_other_base(model.dir.name, adapter);
   require_room_to_merge(options, model);
   Arena arena;
   ModelWeights weights = load_weights(model.spec, model.dir.path, model.dtype, arena);

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "adapt/stream.h"
+#include "apps/adapter_base.h"
 #include "apps/common.h"
 #include "apps/given_options.h"
 #include "apps/signals.h"
@@ -160,9 +161,14 @@ int run_adapt_stream(const Options& options) {
   apply_threads(options);
   return_freed_blocks();
   const StreamSettings s = settings_from(options);
+  for (const std::string& text : overruled_options(options)) log_info("{}", text);
+  if (!s.train.adapter->begin.empty()) warn_of_other_base(s.train.model, s.train.adapter->begin);
   if (options.flag("dry-run")) {
     const TrainResult plan = forecast_stream(s);
-    log_info("it fits; predicted memory of a task's run:\n{}nothing was written (--dry-run)", describe(plan.predicted));
+    log_info("{}", describe_stream(s));
+    log_info("it fits; predicted memory of {}:\n{}nothing was written (--dry-run)",
+             s.method == StreamMethod::gainlora ? "the last task's run, which needs most" : "each task's run",
+             describe(plan.predicted));
     return 0;
   }
   ::signal(SIGPIPE, SIG_IGN);

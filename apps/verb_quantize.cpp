@@ -162,7 +162,8 @@ struct Quantized {
   std::vector<RoundingError> errors;
   int64_t tensor_bytes = 0;          // in a directory: of the weights' files without their headers
   Mixture mixture;                   // of --bits mixed
-  std::vector<double> round_errors;  // of loftq, after each round
+  std::set<std::string> of_loftq;    // matrices that have its codes
+  std::vector<double> round_errors;  // of these with the adapter, after each round
   int64_t calibration_tokens = 0;
   double seconds = 0;
 };
@@ -270,7 +271,7 @@ Quantized quantize(const Options& options, const ModelDescription& model, const 
   const std::unique_ptr<LoftqCoder> beside = loftq_coder(options, model.spec, read, arena);
   const CodeMatrix code = [&](const ParameterInfo& info, WeightType type) -> const CodedMatrix& {
     begin(info);
-    if (beside && has_codes(model.spec, info)) return beside->code(info, type);
+    if (beside && has_codes(model.spec, info)) return q.of_loftq.insert(info.name), beside->code(info, type);
     return coder && has_codes(model.spec, info) ? coder->code(info) : rounded.of(info, type);
   };
   if (q.gguf) {
@@ -295,6 +296,14 @@ Quantized quantize(const Options& options, const ModelDescription& model, const 
   store.remove();
   q.seconds = seconds_between(start_ns, real_clock().now_ns());
   return q;
+}
+
+// Of loftq's matrices without the adapter.
+double codes_error(const Quantized& q) {
+  std::vector<RoundingError> coded;
+  for (const RoundingError& e : q.errors)
+    if (q.of_loftq.contains(e.parameter)) coded.push_back(e);
+  return total_of(coded).relative();
 }
 
 double bits_per_weight(const Quantized& q) {
@@ -324,6 +333,7 @@ Json json_of(const Options& options, const Quantized& q, const std::string& out)
           {"bits_per_weight", bits_per_weight(q)},
           {"matrices_kept_wide", q.num_wide},
           {"relative_error", total.relative()},
+          {"relative_error_of_codes", q.round_errors.empty() ? Json() : Json(codes_error(q))},
           {"relative_error_of_rounds", q.round_errors},
           {"tensors", std::move(tensors)},
           {"seconds", q.seconds}};
@@ -346,7 +356,8 @@ void tell(const Options& options, const ModelDescription& model, const Quantized
   if (!q.round_errors.empty()) {
     std::string rounds;
     for (const double e : q.round_errors) rounds += fmt::format("{}{:.2f} %", rounds.empty() ? "" : ", ", 100 * e);
-    print_out(fmt::format("with the adapter in {}/adapter: {} after each round\n", out, rounds));
+    print_out(fmt::format("of the coded matrices alone: {:.2f} %; with the adapter in {}/adapter {} after each round\n",
+                          100 * codes_error(q), out, rounds));
   }
   if (model.tokenizer)
     log_info("how much worse it predicts: tern eval {} --data TEXT --reference {}", out, options.positional("MODEL"));

@@ -9,8 +9,11 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "apps/adapter_base.h"
+#include "apps/beside_plan.h"
 #include "apps/common.h"
 #include "apps/given_options.h"
+#include "apps/idle_options.h"
 #include "apps/pack_line.h"
 #include "apps/rank_process.h"
 #include "apps/read_text.h"
@@ -112,8 +115,11 @@ Json json_of(const TrainSettings& s, const TrainResult& r) {
   return json;
 }
 
-// The default rate is one for adamw: who chose another rule hears which rates suit it.
-void tell_rate(const Options& o, const TrainSettings& s) {
+// What a recipe says and the run does not do; an adapter of another model. And the default rate is one for adamw: who chose another
+// rule hears which rates suit it.
+void tell_derived(const Options& o, const TrainSettings& s) {
+  for (const std::string& text : overruled_options(o)) log_info("{}", text);
+  if (s.adapter && !s.adapter->begin.empty()) warn_of_other_base(s.model, s.adapter->begin);
   const UpdateRule rule = s.optimizer.rule;
   if (o.given("learning-rate") || takes_adamw_rates(rule)) return;
   log_info("--learning-rate {} is the default, which suits adamw; rates of {}: {}", s.schedule.peak, name_of(rule),
@@ -146,26 +152,13 @@ struct TrainTalk {
   }
 };
 
-std::string planned_words(const PlannedStep& step) {
-  return format_seconds(static_cast<double>(step.ps) * 1e-12) + (step.of_program ? " by the time of its Program" : "");
-}
-
-// Beside the measured time of a step: what the plan says. The first step makes kernels and pages, so it is left out.
-std::string beside_plan(const TrainSettings& s, const TrainResult& r) {
-  if (!s.plan || r.steady_step_seconds <= 0) return "";
-  const PlannedStep step = planned_step(*s.plan);
-  return fmt::format("; a step took {} on average from the second on, the plan for {} says {} ({:+.1f} %)",
-                     format_seconds(r.steady_step_seconds), s.plan->hardware, planned_words(step),
-                     100 * (r.steady_step_seconds / (static_cast<double>(step.ps) * 1e-12) - 1));
-}
-
 bool ended(const TrainResult& r) { return r.end == TrainEnd::finished || r.end == TrainEnd::stopped_early; }
 
 void tell_end(const TrainSettings& s, const TrainResult& r) {
   if (r.end == TrainEnd::planned_only) {
     log_info("it fits; predicted memory:\n{}{}nothing was written (--dry-run)", describe(r.predicted),
              s.plan ? fmt::format("the plan's Program has the checksum {:08x}; a step takes {}, says the plan\n",
-                                  r.program_checksum, planned_words(planned_step(*s.plan)))
+                                  r.program_checksum, planned_words(*s.plan))
                     : "");
     return;
   }
@@ -189,7 +182,7 @@ void tell_end(const TrainSettings& s, const TrainResult& r) {
         r.checkpoints > 0 ? fmt::format("; {} held the steps up for {}", counted(r.checkpoints, "checkpoint"),
                                         format_seconds(r.checkpoint_seconds))
                           : "",
-        r.loss ? fmt::format("; the last loss {:.4f}", *r.loss) : "", beside_plan(s, r));
+        r.loss ? fmt::format("; the last loss {:.4f}", *r.loss) : "", s.plan ? beside_plan(*s.plan, r) : "");
   log_info(
       "memory: tensors {} at their most (predicted {}); with the program itself {} resident (predicted at most {})",
       format_bytes(r.counted_peak_bytes), format_bytes(r.predicted.tensors()), format_bytes(r.peak_resident_bytes),
@@ -264,7 +257,9 @@ Trained train_with(const Options& options, const std::optional<LaunchedRank>& la
       throw Error(ErrorKind::usage,
                   "--transport mpi: this process is a run of its own; start its ranks with mpirun -n N tern train ...");
     done.settings = train_settings(options);
-    tell_rate(options, done.settings);
+    tell_derived(options, done.settings);
+    if (options.knows("ranks"))
+      for (const std::string& text : idle_words(options, process_environment(), done.settings)) log_info("{}", text);
     const TrainHooks hooks = talk.hooks(done.settings);
     const int ranks = num_ranks(done.settings);
     done.result = ranks == 1 ? train(done.settings, hooks, real_io(), {.stop = stop_flag()})
@@ -278,7 +273,7 @@ Trained train_with(const Options& options, const std::optional<LaunchedRank>& la
     signals.emplace(launched->rank != 0 ? nullptr : kStopsSafely);
     require_launched_ranks(options, *launched);
     done.settings = train_settings(options);
-    if (launched->rank == 0) tell_rate(options, done.settings);
+    if (launched->rank == 0) tell_derived(options, done.settings);
     set_compute_threads(share(launched->local_size));
     done.result = train(done.settings, launched->rank == 0 ? talk.hooks(done.settings) : TrainHooks{}, real_io(),
                         {.world = std::move(comm), .stop = stop_flag(), .processes_here = launched->local_size});

@@ -1,12 +1,11 @@
 #pragma once
 // An exchange of messages that runs beside the compute, on a second thread of the rank.
 
-#include <condition_variable>
-#include <exception>
+#include <cstddef>
 #include <functional>
-#include <mutex>
-#include <thread>
 #include <utility>
+
+#include "comm/second_thread.h"
 
 namespace tern {
 
@@ -19,7 +18,7 @@ namespace tern {
 class ExchangeBeside {
  public:
   ExchangeBeside() = default;
-  ~ExchangeBeside();
+  ~ExchangeBeside() { drop(); }
   ExchangeBeside(const ExchangeBeside&) = delete;
 
   /// Begins the exchange and returns at once. Nobody else may write what the exchange reads, or read or write what it writes, until
@@ -31,16 +30,9 @@ class ExchangeBeside {
   void drop() noexcept;
 
  private:
-  void run();
-  void await_end(std::unique_lock<std::mutex>&);
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::function<void()> exchange_;  // the one under way; empty: none
-  std::exception_ptr failure_;      // of the last one
-  bool posted_ = false;             // and neither waited for nor dropped
-  bool stops_ = false;
-  std::jthread thread_;  // the last member: the thread ends before the members that it uses
+  size_t count_ = 0;     // exchanges posted
+  bool posted_ = false;  // the last one, and neither waited for nor dropped
+  SecondThread thread_;
 };
 
 /// Posts an exchange and sees to it that it ends before this object does: declare it behind what the exchange reads and writes.

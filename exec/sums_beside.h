@@ -2,18 +2,15 @@
 // Sums over ranks that run beside the compute. A second thread runs the sums one after the other, in the order of the
 // list. So every rank makes the same calls in the same order as without that thread, and gets the same bits.
 
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
-#include <exception>
 #include <functional>
-#include <mutex>
 #include <span>
-#include <thread>
 #include <vector>
 
 #include "base/clock.h"
 #include "comm/comm.h"
+#include "comm/second_thread.h"
 #include "program/program.h"
 
 namespace tern {
@@ -33,7 +30,6 @@ struct SummedBeside {
 class SumsBeside {
  public:
   SumsBeside(const Clock& clock, const Comm* world) : clock_(clock), world_(world) {}
-  ~SumsBeside();
   SumsBeside(const SumsBeside&) = delete;
 
   /// Whether some posted sum has not yet been returned by `ended`, `wait` or `wait_for`.
@@ -53,19 +49,13 @@ class SumsBeside {
     std::function<void()> sum;
     SummedBeside told;
   };
-  void run();
   std::vector<SummedBeside> take(size_t least);
 
   const Clock& clock_;
   const Comm* world_;
-  size_t posted_ = 0, told_ = 0;  // sums posted, and returned; only the computing thread uses these counts
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<Posted> sums_;  // not returned yet; the first ended_ of them have ended
-  size_t ended_ = 0;
-  std::exception_ptr failure_;
-  bool stops_ = false;
-  std::jthread thread_;  // the last member: the thread ends before the members that it uses
+  std::deque<Posted> sums_;       // not returned yet; each stays where it is while others come and go at the ends
+  size_t posted_ = 0, told_ = 0;  // sums posted, and returned
+  SecondThread thread_;           // the last member: it ends before the sums that it runs
 };
 
 }  // namespace tern

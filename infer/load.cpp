@@ -63,9 +63,9 @@ namespace {
 
 void put_beside(ModelDescription& d, const std::string& name, const std::string& dir) {
   const std::string file = peft_config_file(dir);
-  peft_weights_file(dir);
-  d.beside.push_back(
-      {name, dir, with_adapters(d.spec, read_peft_config(file), fmt::format("{}: target_modules", file))});
+  ModelSpec adapted = with_adapters(d.spec, read_peft_config(file), fmt::format("{}: target_modules", file));
+  check_adapter(adapted, dir, d.dtype);
+  d.beside.push_back({name, dir, std::move(adapted)});
 }
 
 // The branches of a gated adapter stand beside the model, its gates say how much each counts.

@@ -63,21 +63,27 @@ BranchInfo infos_of(const AdaptedPlace& place, const Branch& branch) {
   return infos;
 }
 
-void read_parameter(const Safetensors& file, const ParameterInfo& info, const Tensor& to) {
+// Errors: it is missing, or has another shape.
+TensorView checked_view(const Safetensors& file, const ParameterInfo& info) {
   const auto view = file.find(info.name);
   if (!view)
     throw Error(ErrorKind::bad_file, "{}: tensor '{}' is missing; adapter_config.json implies it for this model",
                 file.path(), info.name);
-  const int64_t width = info.shape.rank == 2 ? info.shape[1] : 1;
   const std::vector<int64_t> shape(info.shape.sizes.begin(), info.shape.sizes.begin() + info.shape.rank);
   if (!std::ranges::equal(view->shape, shape))
     throw Error(
         ErrorKind::bad_file,
         "{}: tensor '{}' has shape {}, the model and adapter_config.json imply {}; was it made for another model?",
         file.path(), info.name, shape_text(view->shape), shape_text(shape));
+  return *view;
+}
+
+void read_parameter(const Safetensors& file, const ParameterInfo& info, const Tensor& to) {
+  const TensorView view = checked_view(file, info);
+  const int64_t width = info.shape.rank == 2 ? info.shape[1] : 1;
   ops::by_dtype(to.dtype(), [&]<class T>() {
     T* numbers = to.span<T>().data();
-    for (const Fragment& f : info.fragments) copy_fragment(*view, file.path(), f, width, numbers + f.row_begin * width);
+    for (const Fragment& f : info.fragments) copy_fragment(view, file.path(), f, width, numbers + f.row_begin * width);
     for (int64_t i = 0; i < to.count(); ++i)
       if (const auto x = number_as<double>(numbers[i]); !std::isfinite(x))
         throw Error(ErrorKind::bad_file, "{}: tensor '{}' holds {}, expected numbers that {} holds", file.path(),
@@ -210,8 +216,10 @@ Branch written_out(const Branch& b, Arena& arena) {
 std::string peft_config_file(const std::string& dir) { return file_of(dir, "adapter_config.json"); }
 std::string peft_weights_file(const std::string& dir) { return file_of(dir, "adapter_model.safetensors"); }
 
-void load_adapters(const ModelSpec& spec, const std::string& dir, DType dtype, ModelWeights& weights, Arena& arena,
-                   const std::vector<std::string>& others) {
+// Magnitudes are read by `read_magnitude(file, info, branch)`.
+template <class ReadMagnitude>
+static void fill_branches(const ModelSpec& spec, const std::string& dir, DType dtype, ModelWeights& weights,
+                          Arena& arena, const std::vector<std::string>& others, ReadMagnitude&& read_magnitude) {
   const Safetensors file(peft_weights_file(dir));
   for_each_adapter(spec, weights, [&](const ParameterInfo& info, Tensor& t) {
     if (t.empty()) t = arena.allocate(dtype, info.shape, MemoryClass::weights);
@@ -224,13 +232,25 @@ void load_adapters(const ModelSpec& spec, const std::string& dir, DType dtype, M
     read_parameter(file, infos.b, b.b);
     if (!b.has_magnitude) return;
     claimed.insert(infos.magnitude.name);
-    read_magnitudes(file, infos.magnitude, b);
+    read_magnitude(file, infos.magnitude, b);
   });
   for (size_t i = 0; i < file.size(); ++i)
     if (!claimed.contains(file[i].name))
       throw Error(ErrorKind::bad_file,
                   "{}: tensor '{}' belongs to no adapter or module that adapter_config.json gives this model",
                   file.path(), file[i].name);
+}
+
+void load_adapters(const ModelSpec& spec, const std::string& dir, DType dtype, ModelWeights& weights, Arena& arena,
+                   const std::vector<std::string>& others) {
+  fill_branches(spec, dir, dtype, weights, arena, others, read_magnitudes);
+}
+
+void check_adapter(const ModelSpec& adapted, const std::string& dir, DType dtype) {
+  Arena beside;
+  ModelWeights own = empty_weights(adapted);
+  fill_branches(adapted, dir, dtype, own, beside, {},
+                [](const Safetensors& file, const ParameterInfo& info, const Branch&) { checked_view(file, info); });
 }
 
 void load_adapter_beside(const ModelSpec& adapted, const std::string& model_dir, const std::string& dir, DType dtype,

@@ -41,6 +41,9 @@ std::string peft_weights_file(const std::string& dir);
 /// tensor: a tensor is missing, has another shape or type, holds NaN or infinity, or belongs to no branch and is not one of `others`.
 void load_adapters(const ModelSpec&, const std::string& dir, DType, ModelWeights& weights, Arena&,
                    const std::vector<std::string>& others = {});
+/// Reads the adapter in `dir` and lets it go again, so that one which cannot be loaded is refused before anything large is. Of magnitudes it
+/// looks at names and shapes. `adapted`: the model with this adapter. Errors: those of load_adapters.
+void check_adapter(const ModelSpec& adapted, const std::string& dir, DType);
 /// Adds a further adapter to weights that may already have others: the new branches are those of adapter `number` (Branch::adapter). `adapted`:
 /// the model in `model_dir` with this adapter alone. Its magnitudes become fixed factors of rows (Branch::factors). Errors: as above.
 void load_adapter_beside(const ModelSpec& adapted, const std::string& model_dir, const std::string& dir, DType,

@@ -157,13 +157,18 @@ std::string error_with(const AdapterCase& c, const std::function<void(std::vecto
   write_changed_adapter(c.dir, out, change);
   Arena arena;
   ModelWeights weights = empty_weights(c.spec);
-  try {
-    load_adapters(c.spec, out, DType::f32, weights, arena);
-  } catch (const Error& e) {
-    EXPECT_EQ(e.kind(), ErrorKind::bad_file);
-    return e.what();
-  }
-  return "accepted";
+  const auto error_of = [](const std::function<void()>& read) -> std::string {
+    try {
+      read();
+    } catch (const Error& e) {
+      EXPECT_EQ(e.kind(), ErrorKind::bad_file);
+      return e.what();
+    }
+    return "accepted";
+  };
+  const std::string error = error_of([&] { load_adapters(c.spec, out, DType::f32, weights, arena); });
+  EXPECT_EQ(error_of([&] { check_adapter(c.spec, out, DType::f32); }), error) << "before anything is loaded";
+  return error;
 }
 
 TEST(PeftFiles, AMissingAnUnusedAndAWrongTensorAreNamed) {

@@ -11,6 +11,12 @@
 
 namespace tern {
 
+/// What the validator says first; "": nothing.
+inline std::string first_fault(const Program& p) {
+  const std::vector<std::string> faults = validate(p);
+  return faults.empty() ? "" : faults[0];
+}
+
 inline void expect_fault(const Program& p, const std::string& sentence, ProgramKind kind = ProgramKind::training) {
   const std::vector<std::string> faults = validate(p, kind);
   EXPECT_TRUE(std::any_of(faults.begin(), faults.end(),

@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "base/bug.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "program/checksum.h"
@@ -21,11 +20,6 @@
 
 namespace tern {
 namespace {
-
-std::string first_fault(const Program& p) {
-  const std::vector<std::string> faults = validate(p);
-  return faults.empty() ? "" : faults[0];
-}
 
 template <class Check>
 void for_random(const CaseParts& parts, int each, uint64_t seed, Check check) {
@@ -114,19 +108,6 @@ TEST(Lower, WithActivationsOffTheDeviceIsSoundAndCountsThemThere) {
   EXPECT_GT(stored, 1000);
 }
 
-// Two stages, two micro-batches, two data ranks: layers embedding, block | block, head.
-PlacedCase small_case(int zero = 0) {
-  Plan p{.job = {.batch = 4, .seq = 16, .dtype = DType::f32}};
-  p.choice = {.mesh = {.data = 2}, .num_stages = 2, .num_micro = 2};
-  const LayerStrategy strategy{.zero = zero, .recompute = Recompute::full};
-  p.layers = {{.first = 0, .count = 2, .stage = 0, .strategy = strategy},
-              {.first = 2, .count = 2, .stage = 1, .strategy = strategy}};
-  return {small_spec(), std::move(p)};
-}
-Program small() {
-  const PlacedCase c = small_case();
-  return lower(c.spec, c.placement);
-}
 std::string text_of(const Program& p) {
   std::string text;
   for (const Instruction& i : p.instructions) text += to_string(i) + "\n";
@@ -134,7 +115,7 @@ std::string text_of(const Program& p) {
 }
 
 TEST(Lower, WritesTheListOfARank) {
-  const PlacedCase c = small_case();
+  const PlacedCase c = small_placed();
   const std::string first = text_of(lower(c.spec, c.placement, 0)), second = text_of(lower(c.spec, c.placement, 1));
   EXPECT_EQ(second.substr(0, second.find("RECV output(unit 2, micro 1)")),
             "RECV output(unit 2, micro 0) from rank 0\nFORWARD unit 3 micro 0\nFORWARD unit 4 micro 0\n"
@@ -149,7 +130,7 @@ TEST(Lower, WritesTheListOfARank) {
 }
 
 TEST(Lower, MessagesAreTheBoundaryTensorAndCollectivesNameTheirAxis) {
-  const PlacedCase zero3 = small_case(3);
+  const PlacedCase zero3 = small_placed(3);
   const Program p = lower(zero3.spec, zero3.placement);
   ASSERT_EQ(first_fault(p), "");
   int gathers = 0, messages = 0;
@@ -233,7 +214,7 @@ TEST(Lower, RefusesAnotherModelsPlanAndAnOrderItDoesNotKnow) {
     }
     return std::string("taken");
   };
-  const PlacedCase c = small_case();
+  const PlacedCase c = small_placed();
   EXPECT_NE(refusal([&] { lower(small_spec(3), c.plan, 0); }).find("the plan is of another model"), std::string::npos);
   EXPECT_NE(refusal([&] { lower(small_spec(2, false), c.plan, 0); }).find("another model"), std::string::npos);
   Plan timed = c.plan;
@@ -318,7 +299,7 @@ TEST(Lower, APlanIsNotPricedByItsProgramWhereThatIsTooLong) {
 }
 
 TEST(Checksum, ChangesWithEveryField) {
-  const Program p = small();
+  const Program p = small_program();
   const auto changed = [&](auto change) {
     Program q = p;
     change(q);
@@ -361,7 +342,7 @@ TEST(Checksum, ChangesWithEveryField) {
 }
 
 TEST(Lower, TracesEveryRankOnItsOwnClocks) {
-  const PlacedCase c = small_case();
+  const PlacedCase c = small_placed();
   const Program p = lower(c.spec, c.placement);
   const Simulation s = simulate(p, c.prices_of(p));
   const Json json = parse_json(chrome_trace(trace_of(p, s), "predicted"), "trace");
@@ -378,125 +359,6 @@ TEST(Lower, TracesEveryRankOnItsOwnClocks) {
   for (const char* name : {"compute", "gradient link"}) EXPECT_EQ(named(name), 2) << name;
   for (const char* name : {"link to rank 0", "link from rank 0", "link to rank 1", "link from rank 1"})
     EXPECT_EQ(named(name), 1) << name;
-}
-
-// Mutations of Programs for many ranks: each must be found, and by its sentence.
-
-int find(const Program& p, const std::string& text, int rank) {
-  for (size_t k = 0; k < p.instructions.size(); ++k)
-    if (p.instructions[k].rank == rank && to_string(p.instructions[k]) == text) return static_cast<int>(k);
-  ADD_FAILURE() << "no " << text << " on rank " << rank;
-  return 0;
-}
-Instruction& at(Program& p, const std::string& text, int rank) { return p.instructions[find(p, text, rank)]; }
-// Takes an instruction out; places in `waits` move with it.
-void erase(Program& p, int place) {
-  p.instructions.erase(p.instructions.begin() + place);
-  for (Instruction& i : p.instructions) {
-    std::erase(i.waits, place);
-    for (int& w : i.waits) w -= w > place;
-  }
-}
-
-TEST(ValidateManyRanks, FindsMessagesWithoutPartner) {
-  Program p = small();
-  erase(p, find(p, "SEND output(unit 2, micro 1) to rank 1", 0));
-  expect_fault(p, "RECV output(unit 2, micro 1) from rank 0: no SEND for it");
-  p = small();
-  at(p, "RECV gradient(unit 2, micro 0) from rank 1", 0).allocates[0].buffer.micro = 1;
-  expect_fault(p, "SEND gradient(unit 2, micro 0) to rank 0: no RECV for it");
-  p = small();
-  at(p, "SEND output(unit 2, micro 1) to rank 1", 0).peer = 0;
-  expect_fault(p, "peer 0 of 2 ranks");
-}
-
-TEST(ValidateManyRanks, FindsADeadlockAndNamesItsParties) {
-  Program p = small();
-  const int wait_on = find(p, "BACKWARD_WEIGHT unit 5 micro 1", 1);
-  at(p, "FORWARD unit 1 micro 1", 0).waits.push_back(wait_on);
-  expect_fault(p, "deadlock: rank 0 at [");
-  expect_fault(p, "FORWARD unit 1 micro 1, which waits for [" + std::to_string(wait_on) + "] BACKWARD_WEIGHT unit 5");
-  expect_fault(p, "; rank 1 at [");
-}
-
-TEST(ValidateManyRanks, FindsBrokenLives) {
-  Program p = small();
-  at(p, "BACKWARD_WEIGHT unit 3 micro 0", 1).frees.clear();
-  expect_fault(p, "left(unit 3, micro 0) is still alive at the end (rank 1)");
-  p = small();
-  at(p, "BACKWARD_WEIGHT unit 3 micro 0", 1).frees.push_back({BufferKind::persistent, 3, -1});
-  EXPECT_EQ(first_fault(p).find("persistent"), std::string::npos);
-  at(p, "BACKWARD_WEIGHT unit 4 micro 1", 1).frees.push_back({BufferKind::persistent, 3, -1});
-  expect_fault(p, "frees persistent(unit 3, micro -1), which is not alive");
-}
-
-TEST(ValidateManyRanks, FindsAFreeBesideAReaderOnAnotherClock) {
-  Program p = small();
-  const int send = find(p, "SEND output(unit 2, micro 0) to rank 1", 0);
-  at(p, "JOIN output(unit 2, micro 0)", 0).waits.clear();
-  expect_fault(p, "frees output(unit 2, micro 0), which [" + std::to_string(send) + "] may still read");
-}
-
-TEST(ValidateManyRanks, FindsWrongOrder) {
-  const auto swapped = [](const std::string& a, const std::string& b, int rank) {
-    Program p = small();
-    std::swap(at(p, a, rank), at(p, b, rank));
-    return p;
-  };
-  expect_fault(swapped("FORWARD unit 3 micro 0", "FORWARD unit 4 micro 0", 1), "comes before FORWARD unit 3 micro 0");
-  expect_fault(swapped("BACKWARD_INPUT unit 3 micro 0", "BACKWARD_INPUT unit 4 micro 0", 1),
-               "comes before BACKWARD_INPUT unit 4 micro 0");
-  expect_fault(swapped("RECOMPUTE unit 3 micro 0", "BACKWARD_INPUT unit 3 micro 0", 1),
-               "comes after its BACKWARD_INPUT");
-  expect_fault(swapped("BACKWARD_WEIGHT unit 4 micro 0", "BACKWARD_WEIGHT unit 4 micro 1", 1),
-               "comes before BACKWARD_WEIGHT unit 4 micro 0");
-  Program p = small();
-  at(p, "FORWARD unit 3 micro 1", 1).reads.clear();
-  expect_fault(p, "does not read output(unit 2, micro 1)");
-  p = small();
-  at(p, "BACKWARD_INPUT unit 2 micro 1", 0).reads.clear();
-  expect_fault(p, "does not read gradient(unit 2, micro 1)");
-}
-
-TEST(ValidateManyRanks, FindsAStepThatEndsTooEarlyOrElsewhere) {
-  Program p = small();
-  at(p, "REDUCE unit 3", 1).waits.clear();
-  expect_fault(p, "does not wait for BACKWARD_WEIGHT unit 3 micro 1");
-  p = small();
-  at(p, "NORM", 1).waits.clear();
-  expect_fault(p, "does not wait for the last reduction of rank 1");
-  p = small();
-  std::swap(at(p, "NORM", 0), at(p, "REDUCE unit 0", 0));
-  expect_fault(p, "comes after NORM");
-  p = small();
-  erase(p, find(p, "NORM", 0));
-  expect_fault(p, "no NORM on rank 0");
-  p = small();
-  at(p, "FORWARD unit 4 micro 1", 1).rank = 0;
-  expect_fault(p, "on rank 0; the unit began on rank 1");
-}
-
-TEST(ValidateManyRanks, FindsFieldsOutOfRange) {
-  const auto changed = [](auto change, const std::string& sentence) {
-    Program p = small();
-    change(at(p, "FORWARD unit 4 micro 0", 1));
-    expect_fault(p, sentence);
-  };
-  changed([](Instruction& i) { i.unit = 6; }, "unit 6 of 6");
-  changed([](Instruction& i) { i.micro = -1; }, "micro-batch -1 of 2");
-  changed([](Instruction& i) { i.rank = 2; }, "rank 2 of 2");
-  changed([](Instruction& i) { i.message_bytes = -1; }, "a negative cost");
-  changed([](Instruction& i) { i.allocates.push_back({{BufferKind::saved, 4, 0}, -5}); }, "has -5 bytes");
-  changed([](Instruction& i) { i.waits.push_back(1000); }, "waits for [1000], which is not there");
-  Program p = small();
-  p.resident.pop_back();
-  expect_fault(p, "resident buffers of 1 ranks");
-}
-
-TEST(Simulate, RefusesWhatCannotRun) {
-  Program p = small();
-  p.instructions[0].waits.push_back(static_cast<int>(p.instructions.size()) - 1);
-  EXPECT_THROW(simulate(p, std::vector<int64_t>(p.instructions.size(), 1)), Bug);
 }
 
 }  // namespace

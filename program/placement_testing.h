@@ -127,6 +127,20 @@ inline PlacedCase random_placed(PipelineSchedule schedule, const CaseParts& part
   return {std::move(spec), std::move(p)};
 }
 
+/// Two stages, two micro-batches, two data ranks: layers embedding, block | block, head.
+inline PlacedCase small_placed(int zero = 0) {
+  Plan p{.job = {.batch = 4, .seq = 16, .dtype = DType::f32}};
+  p.choice = {.mesh = {.data = 2}, .num_stages = 2, .num_micro = 2};
+  const LayerStrategy strategy{.zero = zero, .recompute = Recompute::full};
+  p.layers = {{.first = 0, .count = 2, .stage = 0, .strategy = strategy},
+              {.first = 2, .count = 2, .stage = 1, .strategy = strategy}};
+  return {small_spec(), std::move(p)};
+}
+inline Program small_program() {
+  const PlacedCase c = small_placed();
+  return lower(c.spec, c.placement);
+}
+
 /// The times of the same list, if what a transfer reads could wait for ever: no JOIN waits.
 inline Program without_joins(Program p) {
   for (Instruction& i : p.instructions)

@@ -154,6 +154,32 @@ ModelSpec balanced(ModelSpec spec, const AdapterSettings& adapter) {
   return spec;
 }
 
+// A branch has at most as many directions as the shorter side of its part of the matrix.
+void check_rank(const ModelSpec& spec, const AdapterSettings& adapter, TrainInputs& in) {
+  if (!adapter.begin.empty()) return;  // it is as it is
+  int64_t modules = 0, short_ones = 0, most = 0;
+  std::string shortest;
+  int64_t least = INT64_MAX;
+  ModelWeights shapes = empty_weights(spec);
+  for_each_linear(spec, shapes, [&](const ParameterInfo& info, const Linear& linear) {
+    for (const Branch& b : linear.branches) {
+      const int64_t side = std::min((b.row_end - b.row_begin) / adapter.repeat, linear.in / adapter.pool);
+      ++modules, short_ones += side < b.rank, most = std::max(most, side);
+      if (side < least) least = side, shortest = fmt::format("{} of '{}'", name_of(b.module), info.name);
+    }
+  });
+  const int64_t rank = adapter.config.rank;
+  if (short_ones == 0) return;
+  if (short_ones == modules)
+    throw Error(ErrorKind::usage,
+                "--rank: {}; no matrix with an adapter has more than {} directions, and a larger rank learns nothing "
+                "that this one does not; choose at most {}",
+                rank, most, most);
+  in.notes.push_back(fmt::format(
+      "--rank {}: {} of {} matrices with an adapter have fewer directions ({} has {}); there the rest is of no use",
+      rank, short_ones, modules, shortest, least));
+}
+
 ModelSpec with_elastic_connections(ModelSpec spec) {
   for (Unit& unit : spec.units)
     for (ModuleAdapter& a : unit.adapters) a.elastic = true;
@@ -193,6 +219,7 @@ TrainInputs load_inputs(const TrainSettings& s) {
         in.spec.family);
   if (s.adapter) {
     in.spec = balanced(adapted(std::move(in.spec), *s.adapter), *s.adapter);
+    check_rank(in.spec, *s.adapter, in);
     if (s.adapter->elastic) in.spec = with_elastic_connections(std::move(in.spec));
     in.spec = with_stored_matrices(with_dropout(std::move(in.spec), s.adapter->config.dropout), in.dir.path, s.dtype);
   }

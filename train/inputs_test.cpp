@@ -90,6 +90,34 @@ TEST(TrainInputs, AFolderWithoutATextIsNoData) {
   remove_all(real_io(), s.data);
 }
 
+// A matrix has as many directions as its shorter side is long.
+TEST(TrainInputs, ARankBeyondEveryMatrixIsRefusedAndBeyondSomeIsTold) {
+  Sharded model;
+  const auto with_rank = [&](int64_t rank) {
+    model.settings.adapter = AdapterSettings{};
+    model.settings.adapter->config.targets.all_linear = true;
+    model.settings.adapter->config.rank = rank;
+    std::string notes;
+    try {
+      for (const std::string& note : load_inputs(model.settings).notes) notes += note + "\n";
+    } catch (const Error& e) {
+      EXPECT_EQ(e.kind(), ErrorKind::usage);
+      return std::string(e.what());
+    }
+    return notes;
+  };
+  const ModelSpec spec = load_inputs(model.settings).spec;
+  const AttentionSpec& attention = *attention_of(spec.units[1]);
+  const int64_t narrow = attention.kv_heads * attention.head_dim, wide = attention.width;
+  ASSERT_LT(narrow, wide);
+  EXPECT_EQ(with_rank(narrow).find("--rank"), std::string::npos) << with_rank(narrow);
+  const std::string told = with_rank(narrow + 1);
+  EXPECT_NE(told.find("matrices with an adapter have fewer directions (key of '"), std::string::npos) << told;
+  EXPECT_EQ(with_rank(wide).find("no matrix with an adapter"), std::string::npos) << with_rank(wide);
+  EXPECT_NE(with_rank(wide + 1).find("choose at most " + std::to_string(wide)), std::string::npos)
+      << with_rank(wide + 1);
+}
+
 TEST(TrainInputs, ALongerSequenceThanTheModelDeclaresNeedsASayso) {
   Sharded model;
   const int64_t declared = load_inputs(model.settings).spec.context;

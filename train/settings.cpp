@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <string>
 #include <utility>
 
@@ -14,13 +13,14 @@
 #include "base/units.h"
 #include "spec/recompute.h"
 #include "spec/update_words.h"
+#include "train/group_advice.h"
+#include "train/inputs.h"
 #include "train/option_origin.h"
 #include "train/outer_settings.h"
 #include "train/plan_settings.h"
 #include "train/robust_settings.h"
 #include "train/settings_impl.h"
 #include "train/settings_ranks.h"
-#include "train/tensor_groups.h"
 #include "train/zeroth_run.h"
 
 namespace tern {
@@ -33,10 +33,17 @@ bool has_option(UpdateRule rule, std::string_view name) {
 // In decimals, so that a tenth of 3 is 0.3 and not 0.30000000000000004.
 double tenth(double x) { return std::stod(fmt::format("{:.15g}", x / 10)); }
 
-// The default warm-up must not make a short run impossible; one that was asked for is checked.
+// A recipe is tried with few --steps: its warm-up is then longer than the run.
+bool outgrows_recipe_warmup(const Options& o) {
+  return o.value("warmup-steps").origin == Origin::recipe && o.value("steps").origin > Origin::recipe &&
+         o.integer("warmup-steps") > o.integer("steps");
+}
+
+// Neither the default warm-up nor a recipe's must make a short run impossible; one that was asked for with these steps is checked.
 int64_t warmup_steps(const Options& o) {
   const int64_t steps = o.integer("warmup-steps");
-  return o.given("warmup-steps") ? steps : std::min(steps, o.integer("steps") / 10);
+  if (o.given("warmup-steps") && !outgrows_recipe_warmup(o)) return steps;
+  return std::min(steps, o.integer("steps") / 10);
 }
 
 LearningRateSchedule schedule_from(const Options& o) {
@@ -125,11 +132,16 @@ SumOrder sum_order_from(const Options& o, const std::optional<Plan>& plan = {}) 
   return {plan ? plan->choice.mesh.data : std::max(1, ranks_from(o, plan) / shared)};
 }
 
-// As large as the groups of a step allow; of pairs each answer has a weight of its own.
+// Of pairs each answer has a weight of its own.
 int64_t derived_micro_batch(const Options& o) {
-  if (learns_pairs(o)) return 1;
-  const int64_t batch = o.integer("batch"), groups = sum_order_from(o).groups;
-  return batch % groups == 0 ? batch / groups : batch;
+  return learns_pairs(o) ? 1 : micro_batch_of_groups(o.integer("batch"), sum_order_from(o).groups);
+}
+
+// For advice alone; a model that cannot be read is refused in its turn.
+std::optional<ModelSpec> known_model(const TrainSettings& s) {
+  try {
+    return load_inputs(s).spec;
+  } catch (const Error&) { return {}; }
 }
 
 int zero_stage(const std::string& text) {
@@ -183,11 +195,22 @@ std::vector<DerivedValue> derived_values(const Options& o) {
     list.push_back({"sum-groups", number(sum_order_from(o, plan).groups), "--ranks"});
   if (!o.given("min-learning-rate") && o.text("schedule") != "constant")
     list.push_back({"min-learning-rate", number(tenth(o.real("learning-rate"))), "a tenth of --learning-rate"});
-  if (const int64_t steps = warmup_steps(o); !o.given("warmup-steps") && steps != o.integer("warmup-steps"))
-    list.push_back({"warmup-steps", number(steps), "a tenth of --steps, as the run is short"});
+  if (const int64_t steps = warmup_steps(o); steps != o.integer("warmup-steps"))
+    list.push_back({"warmup-steps", number(steps),
+                    outgrows_recipe_warmup(o)
+                        ? fmt::format("a tenth of --steps, as the {} of the recipe are more than the run has",
+                                      o.integer("warmup-steps"))
+                        : "a tenth of --steps, as the run is short"});
   if (!o.given("decay-steps") && o.text("schedule") == "wsd")
     list.push_back({"decay-steps", number(o.integer("steps") / 10), "a tenth of --steps"});
   return list;
+}
+
+std::vector<std::string> overruled_options(const Options& o) {
+  std::vector<std::string> sentences;
+  for (const DerivedValue& d : derived_values(o))
+    if (o.given(d.name)) sentences.push_back(fmt::format("--{} {}: {}", d.name, d.value, d.why));
+  return sentences;
 }
 
 std::string_view name_of(Multiply m) { return m == Multiply::fast ? "fast" : "exact"; }
@@ -207,19 +230,19 @@ Resume resume_from_name(std::string_view name) {
 
 // Groups of ranks that share something out are equally large.
 static void check_groups(const TrainSettings& s) {
-  if (s.ranks % s.tensor != 0) {
-    const std::string others = numbers_that_do([&](int n) { return s.ranks % n == 0; });
-    throw Error(ErrorKind::usage, "--tensor-parallel: {} does not divide --ranks {}; choose {}{}--ranks {}", s.tensor,
-                s.ranks, others, others.empty() ? "" : ", or ", (s.ranks / s.tensor + 1) * s.tensor);
-  }
+  const auto advice = [&](int GroupSizes::*axis) {
+    const std::optional<ModelSpec> model = known_model(s);
+    return group_advice(s, model ? &*model : nullptr, axis);
+  };
+  if (s.ranks % s.tensor != 0)
+    throw Error(ErrorKind::usage, "--tensor-parallel: {} does not divide --ranks {}; {}", s.tensor, s.ranks,
+                advice(&GroupSizes::tensor));
   if (s.ranks % (s.tensor * s.context_ranks) != 0)
-    throw Error(ErrorKind::usage, "--context-parallel: groups of {} do not divide --ranks {}; choose --ranks {}",
-                s.tensor * s.context_ranks, s.ranks,
-                (s.ranks / (s.tensor * s.context_ranks) + 1) * s.tensor * s.context_ranks);
-  if (const int sharers = num_sharers(s), both = std::lcm(s.expert_ranks, s.context_ranks); sharers % s.expert_ranks)
-    throw Error(ErrorKind::usage,
-                "--expert-parallel: groups of {} do not divide the {} that have the same layers; choose --ranks {}",
-                s.expert_ranks, counted(sharers, "rank"), s.ranks / sharers * (sharers / both + 1) * both);
+    throw Error(ErrorKind::usage, "--context-parallel: groups of {} do not divide --ranks {}; {}",
+                s.tensor * s.context_ranks, s.ranks, advice(&GroupSizes::context));
+  if (const int sharers = num_sharers(s); sharers % s.expert_ranks != 0)
+    throw Error(ErrorKind::usage, "--expert-parallel: groups of {} do not divide the {} that have the same layers; {}",
+                s.expert_ranks, counted(sharers, "rank"), advice(&GroupSizes::expert));
 }
 
 TrainSettings train_settings(const Options& o) {
@@ -233,6 +256,7 @@ TrainSettings train_settings(const Options& o) {
   s.from_scratch = o.knows("from-scratch") && o.flag("from-scratch");
   s.seq = o.integer("seq"), s.batch = o.integer("batch");
   s.micro_batch = o.has("micro-batch") ? o.integer("micro-batch") : derived_micro_batch(o);
+  s.fixed_micro_batch = o.has("micro-batch"), s.fixed_groups = o.knows("sum-groups") && o.has("sum-groups");
   if (o.knows("zero")) s.zero = zero_stage(o.text("zero"));
   if (o.knows("context") && o.has("context")) s.context = o.integer("context");
   s.schedule = schedule_from(o);

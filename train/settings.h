@@ -65,6 +65,8 @@ struct TrainSettings {
   double capacity_factor = 1.25;  // of expert_ranks: room of a rank's experts in rows, as a multiple of an even share
   int zero = 0;                   // of every layer, unless a plan gives each layer a ZeRO stage (zero_of_units)
   SumOrder sum_order;             // --sum-groups, over the micro-batches of all data shares
+  // Whether --sum-groups and the micro-batch were asked for; else they follow from the ranks (train/group_advice.h).
+  bool fixed_groups = false, fixed_micro_batch = false;
   LearningRateSchedule schedule;  // total_steps: --steps
   UpdateConfig optimizer = update_config(UpdateRule::adamw);
   DType dtype = DType::f32;
@@ -101,7 +103,7 @@ struct TrainSettings {
 /// micro-batch is larger than the batch, the schedule does not fit the run, …; those of plan_option and apply_plan.
 TrainSettings train_settings(const Options&);
 
-/// A value that the verb derives for an option that is not given.
+/// A value that the verb derives for an option that is not given; and the warm-up of a recipe, where --steps of elsewhere are fewer.
 struct DerivedValue {
   std::string_view name;
   std::string value;  // as one would type it
@@ -109,6 +111,8 @@ struct DerivedValue {
 };
 /// The derived values, in no fixed order. Errors: those of plan_option.
 std::vector<DerivedValue> derived_values(const Options&);
+/// A sentence for people about each derived value that takes the place of a given one. Errors: as above.
+std::vector<std::string> overruled_options(const Options&);
 
 std::string_view name_of(Multiply);  // "fast", "exact"
 /// The value with this name. Errors: usage for any other word.

@@ -30,6 +30,12 @@ inline int data_parallel_size(const TrainSettings& s) {
 /// The number of replicas: ranks that have the same layers and the same part of each matrix. Gradients are summed over them, and ZeRO shares
 /// out among them. The ranks of a context group count one by one.
 inline int num_sharers(const TrainSettings& s) { return data_parallel_size(s) * s.context_ranks; }
+/// The micro-batch of a run that does not say it: as large as the groups of sums allow.
+inline int64_t micro_batch_of_groups(int64_t batch, int64_t groups) {
+  return batch % groups == 0 ? batch / groups : batch;
+}
+/// In so many equal parts a context group has the rows of a sequence; a ring gives each of its ranks two.
+inline int64_t parts_of_rows(const TrainSettings& s) { return s.context_ring ? 2 * s.context_ranks : s.context_ranks; }
 /// Sequences of a step in one data share.
 inline int64_t rank_batch(const TrainSettings& s) { return s.batch / data_parallel_size(s); }
 

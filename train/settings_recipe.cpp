@@ -79,7 +79,7 @@ std::string recipe_text(const Options& o, const TrainSettings& s) {
   }
   for (const auto& [name, value] : o.values()) {
     const bool given = value.set && value.origin != Origin::fallback;
-    const DerivedValue* worked_out = given ? nullptr : derived(name);
+    const DerivedValue* worked_out = derived(name);
     if (absent(name) || (!value.set && !worked_out)) continue;
     if (name == "output" && given)
       out += fmt::format("{} = \".\"  # this file's folder, wherever it is moved ({})\n", name, value.where);

@@ -7,12 +7,13 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/rounding.h"
-#include "base/text.h"
+#include "model/context_ranks.h"
 #include "model/linear.h"
 #include "model/ring_attention.h"
 #include "model/tensor_parts.h"
 #include "model/visit_weights.h"
+#include "train/group_advice.h"
+#include "train/settings_ranks.h"
 
 namespace tern {
 
@@ -25,34 +26,21 @@ bool updates_each_element(UpdateRule rule) {
          num_sums(update_config(rule)) == 0 && row.grain({ParameterKind::matrix, 8, 8}) == UpdateGrain::interval;
 }
 
-// The greatest number below `most` that divides n.
-int64_t nearest_divisor(int64_t n, int64_t most) {
-  while (n % most != 0) --most;
-  return most;
+std::string other_seq(const TrainSettings& s, const ModelSpec& spec) {
+  const int64_t seq = nearest_seq(s, spec);
+  return seq > 0 ? fmt::format("--seq {}", seq) : "another --seq";
 }
 
 }  // namespace
-
-std::string numbers_that_do(const std::function<bool(int ranks)>& will_do) {
-  std::vector<std::string> numbers;
-  for (int ranks = 2; ranks <= 1024 && numbers.size() < 8; ++ranks)
-    if (will_do(ranks)) numbers.push_back(std::to_string(ranks));
-  if (numbers.size() < 2) return join(numbers, "");
-  const std::string last = numbers.back();
-  numbers.pop_back();
-  return join(numbers, ", ") + " or " + last;
-}
 
 void check_tensor_ranks(const ModelSpec& spec, const TrainSettings& s) {
   if (s.tensor == 1) return;
   const auto refuse = [&](const std::string& why) {
     throw Error(ErrorKind::usage, "--tensor-parallel {}: {}", s.tensor, why);
   };
-  if (const std::string fault = why_not_in_parts(spec, s.tensor); !fault.empty()) {
-    const std::string others = numbers_that_do([&](int ranks) { return why_not_in_parts(spec, ranks).empty(); });
+  if (const std::string fault = why_not_in_parts(spec, s.tensor); !fault.empty())
     refuse(fmt::format("{}, which {} ranks cannot share out; {}", fault, s.tensor,
-                       others.empty() ? "leave it out" : "choose " + others));
-  }
+                       group_advice(s, &spec, &GroupSizes::tensor)));
   if (s.robust) refuse("--aggregator takes whole gradients of each rank; leave one of the two out");
   if (!updates_each_element(s.optimizer.rule)) {
     std::string others;
@@ -68,8 +56,8 @@ void check_tensor_ranks(const ModelSpec& spec, const TrainSettings& s) {
                 "--tp-comm-overlap: oneDNN makes the products of {} here, and cutting them would change bits; {}",
                 name_of(s.dtype), s.plan ? "plan without it" : "give --multiply exact, or leave it out");
   if (s.micro_batch * s.seq / s.context_ranks % s.tensor != 0)
-    refuse(fmt::format("a micro-batch of {} tokens cannot be shared out in equal parts; choose another --seq",
-                       s.micro_batch * s.seq));
+    refuse(fmt::format("a micro-batch of {} tokens cannot be shared out in equal parts; choose {}",
+                       s.micro_batch * s.seq, other_seq(s, spec)));
 }
 
 void check_context_ranks(const ModelSpec& spec, const TrainSettings& s) {
@@ -87,14 +75,15 @@ void check_context_ranks(const ModelSpec& spec, const TrainSettings& s) {
     if (!fault.empty() && s.context_ring)
       refuse(fmt::format("unit {} {}, which no ring takes; choose --context-by ulysses, or 1", u, fault));
     if (fault.empty()) continue;
-    const std::string others = numbers_that_do([&](int ranks) { return why_not_in_context(*a, ranks).empty(); });
-    refuse(fmt::format("unit {} {}, which {} ranks cannot share out; choose {}{}--context-by ring", u, fault,
-                       s.context_ranks, others, others.empty() ? "" : ", or "));
+    TrainSettings ring = s;
+    ring.context_ring = true;
+    refuse(fmt::format("unit {} {}, which {} ranks cannot share out; {}{}", u, fault, s.context_ranks,
+                       groups_run(ring, &spec) ? "say --context-by ring, or " : "",
+                       group_advice(s, &spec, &GroupSizes::context)));
   }
-  const int64_t parts = s.context_ring ? 2 * s.context_ranks : s.context_ranks;
-  if (s.seq % parts != 0)
-    refuse(fmt::format("the {} tokens of --seq cannot be shared out in {} equal parts; choose --seq {}", s.seq, parts,
-                       parts * ceil_div(s.seq, parts)));
+  if (const int64_t parts = parts_of_rows(s); s.seq % parts != 0)
+    refuse(fmt::format("the {} tokens of --seq cannot be shared out in {} equal parts; choose {}", s.seq, parts,
+                       other_seq(s, spec)));
 }
 
 void check_expert_ranks(const ModelSpec& spec, const TrainSettings& s) {
@@ -109,8 +98,8 @@ void check_expert_ranks(const ModelSpec& spec, const TrainSettings& s) {
     if (unit.frozen || !unit.adapters.empty())
       refuse("frozen weights and adapters train on whole copies; leave --expert-parallel out");
     if (u && u->experts % s.expert_ranks != 0)
-      refuse(fmt::format("the {} experts of a layer cannot be shared out in equal parts; choose {}", u->experts,
-                         nearest_divisor(u->experts, s.expert_ranks)));
+      refuse(fmt::format("the {} experts of a layer cannot be shared out in equal parts; {}", u->experts,
+                         group_advice(s, &spec, &GroupSizes::expert)));
   }
   if (!mixture)
     refuse("the model has no experts; leave --expert-parallel out: --zero shares out what ranks keep of any model");

@@ -2,9 +2,6 @@
 // Ranks that share out each matrix (--tensor-parallel), the rows of each micro-batch (--context-parallel) or the experts (--expert-parallel):
 // which runs they can do, and which elements each rank counts in NORM.
 
-#include <functional>
-#include <string>
-
 #include "train/rank_groups.h"
 #include "train/rank_place.h"
 #include "train/settings.h"
@@ -21,9 +18,6 @@ void check_context_ranks(const ModelSpec&, const TrainSettings&);
 
 /// Checks that the ranks of an expert group (TrainSettings::expert_ranks) can share the experts. Errors: as above.
 void check_expert_ranks(const ModelSpec&, const TrainSettings&);
-
-/// The numbers of ranks from 2 to 1024 for which will_do is true, at most eight of them, in words: "2 or 4"; "" if there is none.
-std::string numbers_that_do(const std::function<bool(int ranks)>& will_do);
 
 /// Which elements NORM counts on this rank, so that over all ranks each element counts once. `part`: tensor_part of the model.
 TensorNorm tensor_norm(const ModelSpec& part, const RankPlace&, const RankGroups&, const Shares&);

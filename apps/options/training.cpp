@@ -30,7 +30,7 @@ OptionRows training_rows() {
       {.name = "learning-rate", .verbs = "train adapt", .type = real, .fallback = "3e-4", .unit = "RATE", .help = "peak learning rate", .min = 0, .max = 1e6},
       {.name = "min-learning-rate", .verbs = "train adapt", .type = real, .unit = "RATE", .help = "where the schedule ends; not given: a tenth of the peak", .min = 0, .max = 1e6},
       {.name = "schedule", .verbs = "train adapt", .type = choice, .fallback = "cosine", .help = "course of the rate after the warm-up", .choices = {"cosine", "linear", "constant", "wsd"}},
-      {.name = "warmup-steps", .verbs = "train adapt", .type = integer, .fallback = "100", .unit = "N", .help = "steps over which the rate rises linearly from 0; of a run shorter than 1,000 steps a tenth of them, if it is not given", .min = 0, .max = 1e12},
+      {.name = "warmup-steps", .verbs = "train adapt", .type = integer, .fallback = "100", .unit = "N", .help = "steps over which the rate rises linearly from 0; of a run shorter than 1,000 steps a tenth of them, if it is not given, or is longer than --steps in a recipe", .min = 0, .max = 1e12},
       {.name = "decay-steps", .verbs = "train adapt", .type = integer, .unit = "N", .help = "length of the final fall of schedule wsd; not given: a tenth of --steps", .min = 0, .max = 1e12},
       // The update.
       {.name = "optimizer", .verbs = "train adapt", .type = choice, .fallback = "adamw", .help = "update rule", .choices = update_rule_names()},

@@ -101,6 +101,10 @@ std::string overlap_words(const Plan& p, const NodeType& node) {
   return "exchanges of rows pass beside products (--tp-comm-overlap)";
 }
 
+const NodeType& first_node(const Cluster& cluster) {
+  return cluster.nodes[static_cast<size_t>(cluster.groups[0].node)];
+}
+
 // The answer, one line under each key.
 std::string facts_text(const Plan& p, const Cluster& cluster, const PlanTextOptions& options) {
   std::string text;
@@ -117,7 +121,7 @@ std::string facts_text(const Plan& p, const Cluster& cluster, const PlanTextOpti
   line("step", fmt::format("{}, {} {}tokens/s, {} of the devices' peak for the model's own work", step_words(p.step_ps),
                            format_count(p.tokens_per_second()), p.job.lengths.given() ? "real " : "",
                            percent_words(p.flops_share)));
-  const NodeType& node = cluster.nodes[static_cast<size_t>(cluster.groups[0].node)];
+  const NodeType& node = first_node(cluster);
   if (p.job.tensor_overlap) line("", overlap_words(p, node));
   if (p.program && shares_cores(node))
     line("", fmt::format("{} if a device that waits leaves its core to the others ({} of {} can compute at once)",
@@ -145,14 +149,18 @@ std::string facts_text(const Plan& p, const Cluster& cluster, const PlanTextOpti
 }
 
 // How the answer was found, and what it speaks of.
-std::string search_text(const PlanAnswer& a) {
+std::string search_text(const PlanAnswer& a, const Cluster& cluster) {
   const Plan& p = a.plan;
   std::string text = "\n";
   const auto line = [&](std::string_view key, const std::string& words) { text += labelled(key, words); };
   line("words",
        "tp, cp, ep, dp: ranks by tensor, context, expert × its tensor, data; pp: stages × chunks on each; "
        "micro-batch: sequences × how many");
-  if (p.program) line("program", program_words(p));
+  if (p.program && shares_cores(first_node(cluster)))
+    line("program", fmt::format("its {}, one by one, take the second time of the step above",
+                                counted(p.program->instructions, "instruction")));
+  else if (p.program)
+    line("program", program_words(p));
   line("search", fmt::format("{} outer choices: {} closed by a bound, {} by search, {} open; {} {}, {} in {}",
                              format_with_commas(p.counts.legal), format_with_commas(p.counts.by_bound),
                              format_with_commas(p.counts.by_search), format_with_commas(p.counts.open),
@@ -225,9 +233,9 @@ std::string error_bar_words(const PlannedError& e) {
 
 std::string plan_text(const PlanAnswer& a, const Cluster& cluster, const PlanTextOptions& options) {
   const std::string facts = facts_text(a.plan, cluster, options);
-  return options.details
-             ? facts + search_text(a) + layers_text(a.plan) + memory_text(a.plan, a.memory) + rivals_text(a.plan)
-             : facts;
+  return options.details ? facts + search_text(a, cluster) + layers_text(a.plan) + memory_text(a.plan, a.memory) +
+                               rivals_text(a.plan)
+                         : facts;
 }
 
 }  // namespace tern

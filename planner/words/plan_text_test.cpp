@@ -23,7 +23,7 @@ TEST(PlanText, AnErrorBarSaysHowManyRunsItRestsOn) {
 
 TEST(PlanText, SharedCoresHaveATimeOfTheirOwn) {
   PlanAnswer a{.found = true};
-  a.plan.step_ps = 3'000'000'000'000, a.plan.ranks.resize(1);
+  a.plan.step_ps = 3'000'000'000'000, a.plan.ranks.resize(1), a.memory.resize(1);
   a.plan.program = PlannedProgram{.instructions = 12, .step_ps = 2'000'000'000'000};
   Cluster c = find_cluster("a100-80g");
   const std::string words =
@@ -31,6 +31,10 @@ TEST(PlanText, SharedCoresHaveATimeOfTheirOwn) {
   EXPECT_EQ(plan_text(a, c, {.details = false}).find(words), std::string::npos);
   c.nodes[static_cast<size_t>(c.groups[0].node)].devices_at_once = 1.5;
   EXPECT_NE(plan_text(a, c, {.details = false}).find(words), std::string::npos) << plan_text(a, c, {.details = false});
+  const std::string all = plan_text(a, c, {.details = true});
+  EXPECT_NE(all.find("its 12 instructions, one by one, take the second time of the step above"), std::string::npos)
+      << all;
+  EXPECT_EQ(all.find("2.000 s", all.find("2.000 s") + 1), std::string::npos) << "the same time is told once: " << all;
 }
 
 TEST(PlanText, ExchangesBesideProductsAreSaidWhereTheyWereAskedFor) {

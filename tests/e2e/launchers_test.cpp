@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "base/clock.h"
@@ -91,7 +92,7 @@ TEST(Launch, AStrayProcessIsRefusedAndTheRunGoesOnToItsBits) {
   EXPECT_TRUE(model(1) == model(0));
 }
 
-TEST(Launch, RanksOfUnlikeWorldsDataOrSettingsAreRefusedByNameOnAll) {
+TEST(Launch, RanksOfUnlikeWorldsDataOrSettingsAreRefusedByName) {
   const TinyRun tiny;
   const TakenPort port;
   const auto both_say = [&](const Together& pair, const std::string& text) {
@@ -100,23 +101,28 @@ TEST(Launch, RanksOfUnlikeWorldsDataOrSettingsAreRefusedByNameOnAll) {
       EXPECT_NE(pair.said[rank].find(text), std::string::npos) << pair.said[rank];
     }
   };
+  const auto first_says = [&](const Together& pair, const std::string& text) {
+    EXPECT_NE(pair.said[0].find(text), std::string::npos) << pair.said[0];
+    EXPECT_EQ(pair.said[1], "");
+    for (const int code : pair.codes) EXPECT_EQ(code, 2) << pair.said[0];
+  };
   const auto usual = [&](int rank) { return torchrun_variables(rank, 2, port.number()); };
   const auto with = [&](const char* option, const char* value) {
     return run_pair(tiny, usual, [&, option, value](int rank) {
       return rank == 0 ? tiny.command(tiny.out(0)) : tiny.command(tiny.out(0), {option, value});
     });
   };
-  both_say(with("--seed", "2"), "seed: rank 0 has 1, rank 1 has 2");
-  both_say(with("--learning-rate", "1e-3"), "learning-rate: rank 0 has 0.01, rank 1 has 0.001");
-  both_say(with("--optimizer", "lion"), "optimizer: rank 0 has adamw, rank 1 has lion");
-  both_say(with("--aggregator", "mean"), "aggregator: rank 0 has none, rank 1 has mean");
-  both_say(with("--log-every", "7"), "log-every: rank 0 has ");
-  both_say(with("--trace", (tiny.root() + "/trace.json").c_str()), "trace: rank 0 has none, rank 1 has a path");
+  first_says(with("--seed", "2"), "seed: rank 0 has 1, rank 1 has 2");
+  first_says(with("--learning-rate", "1e-3"), "learning-rate: rank 0 has 0.01, rank 1 has 0.001");
+  first_says(with("--optimizer", "lion"), "optimizer: rank 0 has adamw, rank 1 has lion");
+  first_says(with("--aggregator", "mean"), "aggregator: rank 0 has none, rank 1 has mean");
+  first_says(with("--log-every", "7"), "log-every: rank 0 has ");
+  first_says(with("--trace", (tiny.root() + "/trace.json").c_str()), "trace: rank 0 has none, rank 1 has a path");
   const std::string other = tiny.root() + "/other.tokens";
   std::string bytes = real_io().read(tiny.root() + "/data.tokens");
   bytes[bytes.size() / 2] ^= 1;
   write_file_atomically(real_io(), other, std::string_view(bytes));
-  both_say(with("--data", other.c_str()), "data: rank 0 has ");
+  first_says(with("--data", other.c_str()), "data: rank 0 has ");
   both_say(run_pair(
                tiny,
                [&](int rank) {
@@ -128,6 +134,56 @@ TEST(Launch, RanksOfUnlikeWorldsDataOrSettingsAreRefusedByNameOnAll) {
                  return tiny.command(tiny.out(0), {"--comm-timeout", "5"});
                }),
            "rank 1 was started as one of 4 ranks, this run has 2");
+}
+
+// Both say that they are the first of this machine.
+TEST(Launch, RanksWithOneLocalRankAreWarnedOfAndRun) {
+  const TinyRun tiny;
+  const TakenPort port;
+  const Words command = tiny.command(tiny.out(0), {"--steps", "4"});
+  const auto both = [&](bool alike) {
+    return run_pair(
+        tiny,
+        [&](int rank) {
+          Variables all = torchrun_variables(rank, 2, port.number());
+          if (alike) all["LOCAL_RANK"] = "0";
+          return all;
+        },
+        [&](int) { return command; });
+  };
+  constexpr const char* kWarning =
+      "ranks 0 and 1 are on one machine, and the variables of both say that they are its rank 0";
+  const Together pair = both(true), again = both(false);
+  EXPECT_EQ(pair.codes[0], 0) << pair.said[0];
+  EXPECT_NE(pair.said[0].find(kWarning), std::string::npos) << pair.said[0];
+  EXPECT_EQ(pair.said[1], "");
+  EXPECT_EQ(again.said[0].find("LOCAL_RANK"), std::string::npos) << again.said[0];
+}
+
+// The same fault on all ranks is told once; a fault of one rank alone by that rank, and by rank 0, which learns of it.
+TEST(Launch, TheSameErrorIsToldOnce) {
+  const TinyRun tiny;
+  const TakenPort port;
+  const auto usual = [&](int rank) { return torchrun_variables(rank, 2, port.number()); };
+  const auto alike = [&](const Words& more) {
+    const Words command = tiny.command(tiny.out(0), more);
+    return run_pair(tiny, usual, [&](int) { return command; });
+  };
+  for (const auto& [more, code, text] :
+       {std::tuple{Words{"--micro-batch", "3"}, 2, "--micro-batch: 3 does not divide"},
+        {Words{"--tensor-parallel", "4", "--ranks", "2"}, 2, "--tensor-parallel: 4 does not divide --ranks 2"},
+        {Words{"--data", tiny.root() + "/none.tokens"}, 4, "none.tokens"}}) {
+    const Together pair = alike(more);
+    EXPECT_EQ(pair.codes[0], code) << pair.said[0];
+    EXPECT_NE(pair.codes[1], 0);
+    EXPECT_NE(pair.said[0].find(text), std::string::npos) << pair.said[0];
+    EXPECT_EQ(pair.said[1], "");
+  }
+  const Together unlike = run_pair(tiny, usual, [&](int rank) {
+    return rank == 0 ? tiny.command(tiny.out(0)) : tiny.command(tiny.out(0), {"--micro-batch", "3"});
+  });
+  for (int rank = 0; rank < 2; ++rank)
+    EXPECT_NE(unlike.said[rank].find("--micro-batch: 3 does not divide"), std::string::npos) << unlike.said[rank];
 }
 
 // Nothing has begun, so there is nothing to save.

@@ -221,6 +221,13 @@ TEST_F(Serve, AdaptersAnswerAsGenerateWritesWithEach) {
     EXPECT_EQ(o.code, code) << given << ": " << o.text;
     if (code == 3) { EXPECT_NE(o.text.find("of adapters)"), std::string::npos) << o.text; }
   }
+  std::filesystem::copy(dir, root_ + "/unlike");  // tensors of another rank than it says
+  Json config = parse_json(real_io().read(dir + "/adapter_config.json"), dir);
+  config["r"] = config["r"].get<int64_t>() + 1;
+  write("unlike/adapter_config.json", dump_json(config));
+  const Outcome o = tern(serve + "a=" + root_ + "/unlike 2>&1");
+  EXPECT_EQ(o.code, 4) << o.text;
+  EXPECT_EQ(o.text.find("listening"), std::string::npos) << "refused before anybody can ask: " << o.text;
 }
 
 // A model that writes, its copy in 4.25 bits, and an encoder, each by its name; what does not fit together is refused before

@@ -1,0 +1,34 @@
+#include "apps/beside_plan.h"
+
+#include <fmt/format.h>
+
+#include "base/options.h"
+#include "base/units.h"
+#include "train/plan_settings.h"
+
+namespace tern {
+
+// Fewer steps are often held up by something else.
+static constexpr int64_t kStepsCompared = 3;
+
+std::string planned_words(const Plan& p) {
+  const PlannedStep step = planned_step(p);
+  return format_seconds(static_cast<double>(step.ps) * 1e-12) + (step.of_program ? " by the time of its Program" : "");
+}
+
+std::string beside_plan(const Plan& p, const TrainResult& r) {
+  if (r.steady_step_seconds <= 0) return "";
+  const std::string took =
+      fmt::format("; a step took {} on average from the second on", format_seconds(r.steady_step_seconds));
+  if (p.program && p.program->checksum != r.program_checksum)
+    return fmt::format("{}; the plan's {} are of another Program, for {}", took, planned_words(p), p.hardware);
+  const std::string says = fmt::format("{}, the plan for {} says {}", took, p.hardware, planned_words(p));
+  if (r.last_step - r.first_step - r.idle_steps <= kStepsCompared) return says + " (too few steps to compare)";
+  const double ratio = r.steady_step_seconds / (static_cast<double>(planned_step(p).ps) * 1e-12);
+  if (ratio > 0.5 && ratio < 2) return fmt::format("{} ({:+.1f} %)", says, 100 * (ratio - 1));
+  return fmt::format("{}, {} as long: plan for a profile of the machine as it is now (`{} profile`)", says,
+                     ratio >= 2 ? fmt::format("{:.1f} times", ratio) : fmt::format("{:.2f} times", ratio),
+                     program_name());
+}
+
+}  // namespace tern
