@@ -98,12 +98,14 @@ class ListExecutor {
   }
 
   const Program& list_of(const StepBatch& shape, const KvPool& pool) {
-    constexpr size_t kMostLists = 64;  // chunks of prompts may have any length
+    constexpr size_t kMostInstructions = 8192;  // of all lists, some megabytes; chunks of prompts may have any length
     ListShape key{shape.tokens, shape.logit_rows, shape.layers};
     if (const auto found = lists_.find(key); found != lists_.end()) return found->second;
     if (!step_weights_) step_weights_ = step_weights(spec_, weights_);
-    if (lists_.size() >= kMostLists) lists_.clear();
-    return lists_.emplace(std::move(key), step_program(spec_, *step_weights_, {&shape, 1}, &pool)).first->second;
+    Program list = step_program(spec_, *step_weights_, {&shape, 1}, &pool);
+    kept_ += list.instructions.size();
+    if (kept_ > kMostInstructions) lists_.clear(), kept_ = list.instructions.size();
+    return lists_.emplace(std::move(key), std::move(list)).first->second;
   }
 
   // LOADs and STOREs are done by the rings; a part behind part 0 begins within its unit's forward, with the lease of its extent.
@@ -138,6 +140,7 @@ class ListExecutor {
   StepRecorder* recorder_;
   std::optional<StepWeights> step_weights_;
   std::map<ListShape, Program> lists_;
+  size_t kept_ = 0;  // instructions of lists_
 };
 
 }  // namespace
