@@ -142,6 +142,26 @@ TEST(RunPricer, GradientsJoinTheirSumsOnceOrWithinTheProduct) {
   EXPECT_GT(weight(GradientSums::apart, 1), apart);
 }
 
+TEST(RunPricer, OperandsOf8BitProductsAreNarrowedAndTheHeadStaysIn16) {
+  PublishedRun r = run(1, 1, 1, 4, 16, 2, 4096);
+  const auto prices = [&](double rate, double top) {
+    r.product_rate = rate;
+    const RunPricer p(r, a100(), "t.csv", kept());
+    return p.prices_on(machine(with_constants(a100(), r.job.dtype, with(kTop, top)), p)).layers;
+  };
+  // At twice the rate half the share of the peak takes as long, so what is left is the operands': x and the weights forward, dy backward.
+  const auto wide = prices(1, 1), narrow = prices(2, 0.5);
+  const Machine m = machine_of(a100(), 0);
+  const auto took = [&](double elements, int64_t products) {
+    return elements * 6 / m.device.memory_bandwidth * 1e12 + 2.0 * static_cast<double>(products * m.device.launch_ps);
+  };
+  const double T = 4096, D = 4096;
+  EXPECT_NEAR(static_cast<double>(narrow[1].forward - wide[1].forward), took(T * D * (3 + 4) + 12 * D * D, 4), 10);
+  EXPECT_NEAR(static_cast<double>(narrow[1].backward - wide[1].backward), took(T * D * (3 + 1 + 4 + 1), 4), 10);
+  EXPECT_EQ(narrow[1].weight, wide[1].weight);
+  EXPECT_EQ(prices(2, 0.5)[2].forward, prices(1, 0.5)[2].forward);
+}
+
 TEST(RunPricer, TensorRanksShareNormsAndHideReductionsAsTheRowSays) {
   for (const int64_t ranks : {1, 2, 8}) {
     PublishedRun r = run(ranks, 1, 1, 4, 16, 2, 4096);

@@ -51,6 +51,11 @@ struct Pricing {
     const int64_t least = ps_of(bytes, machine.device.memory_bandwidth);
     return counted_ps(p.count, std::max(multiplied(p.n, p.k, p.m, ProductUse::weight_gradient), least)) + launches(1);
   }
+  // Operands of products in 8 bits: each is read for its largest magnitude, read again, and written in the layouts of
+  // both products that read it.
+  int64_t narrowed(int64_t elements) const {
+    return framework().product_rate > 1 ? moved(elements * (2 * s() + 2)) + launches(2) : 0;
+  }
   int64_t product_bytes(const MatrixProduct& p) const { return (p.m * p.k + p.k * p.n + p.m * p.n) * s() * p.count; }
   // Over `half` keys half of the share is reached.
   int64_t attention(int64_t flops, double share, double half) const {
@@ -100,8 +105,8 @@ UnitTimes kernel_times(const Pricing& z, const Unit& unit, const UnitCost& cost)
   const GradientSums sums = z.framework().sums;
   int64_t bytes[3]{cost.forward_bytes_moved, cost.backward_input_bytes_moved, cost.backward_weight_bytes_moved};
   for (const MatrixProduct& p : unit_products(unit, z.query)) {
-    t.products += z.product(p.m, p.n, p.k, p.count);
-    t.backward += z.product(p.m, p.k, p.n, p.count, ProductUse::input_gradient);
+    t.products += z.product(p.m, p.n, p.k, p.count) + z.narrowed((p.m + p.n) * p.k * p.count);
+    t.backward += z.product(p.m, p.k, p.n, p.count, ProductUse::input_gradient) + z.narrowed(p.m * p.n * p.count);
     for (int64_t& b : bytes) b -= z.product_bytes(p);
     if (!p.trained) continue;
     if (sums == GradientSums::in_products)
@@ -128,7 +133,8 @@ UnitTimes kernel_times(const Pricing& z, const Unit& unit, const UnitCost& cost)
 UnitTimes head_times(const Pricing& z, const Unit& unit, const HeadSpec& u, const UnitCost& cost) {
   UnitTimes t;
   const MatrixProduct p = unit_products(unit, z.query).front();
-  const double times = z.mesh.tensor == 1 ? z.framework().whole_head : 1;
+  // Its products stay in 16 bits. Source: TorchTitan's "output" filter; Megatron's output layer is not TransformerEngine's.
+  const double times = (z.mesh.tensor == 1 ? z.framework().whole_head : 1) * z.framework().product_rate;
   if (has_table(z.machine.device, z.job.dtype, ProductUse::head)) {
     t.forward = counted_ps(3, z.multiplied(p.m, p.n, p.k, ProductUse::head, times)) + z.launches(3);
   } else {
