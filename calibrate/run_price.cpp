@@ -21,7 +21,8 @@ ModelSpec model_of(const PublishedRun& run, const std::string& path) {
                        .width = run.width,
                        .layers = run.layers,
                        .heads = run.heads,
-                       .context = run.job.seq});
+                       .context = run.job.seq,
+                       .kv_heads = run.kv_heads});
   if (std::optional<ModelSpec> preset = preset_model(run.model)) return *std::move(preset);
   std::vector<std::string_view> names = preset_names();
   throw Error(ErrorKind::bad_file, "{}:{}: model: '{}' is no preset ({}){}", path, run.line, run.model,
@@ -110,7 +111,9 @@ bool RunPricer::inside(const Machine& m, int s) const {
 
 Machine RunPricer::with_products(const Machine& machine) const {
   Machine m = machine;
-  m.device.framework.product_rate = run_.product_rate;
+  FrameworkCosts& f = m.device.framework;
+  f.product_rate = run_.product_rate;
+  f.sums = run_.sums, f.whole_norms = run_.whole_norms, f.reduces_beside = run_.reduces_beside;
   return m;
 }
 
@@ -118,7 +121,7 @@ LayerPrices RunPricer::prices_on(const Machine& any) const {
   const Machine machine = with_products(any);
   const OuterChoice& c = run_.choice;
   const LayerCosts costs(few_, run_.job, machine, c.mesh, c.micro_batch);
-  const auto cost = [&](size_t i) { return costs.cost(few_layers_[i], run_.strategy, c.num_stages > 1); };
+  const auto cost = [&](size_t i) { return costs.cost(few_layers_[i], run_.strategy, c.num_stages > 1, run_.part); };
   return {{cost(0), cost(1), cost(2)}, costs.edge(few_layers_[1], false), costs.edge(few_layers_[1], true)};
 }
 
@@ -127,7 +130,8 @@ bool RunPricer::shares_prices_with(const RunPricer& other) const {
   TrainJob job = a.job;
   job.batch = b.job.batch;
   return job == b.job && a.choice.mesh == b.choice.mesh && a.choice.micro_batch == b.choice.micro_batch &&
-         (a.choice.num_stages > 1) == (b.choice.num_stages > 1) && a.strategy == b.strategy &&
+         (a.choice.num_stages > 1) == (b.choice.num_stages > 1) && a.strategy == b.strategy && a.part == b.part &&
+         a.sums == b.sums && a.whole_norms == b.whole_norms && a.reduces_beside == b.reduces_beside &&
          a.product_rate == b.product_rate && num_nodes_ == other.num_nodes_ && few_.units == other.few_.units;
 }
 
@@ -171,7 +175,7 @@ Instance RunPricer::full_instance(const Machine& any) const {
   const std::vector<Layer> layers = layers_of(spec);
   std::vector<EdgeCost> far, near;
   for (const Layer& layer : layers) {
-    in.cost.push_back({costs.cost(layer, run_.strategy, c.num_stages > 1)});
+    in.cost.push_back({costs.cost(layer, run_.strategy, c.num_stages > 1, run_.part)});
     far.push_back(costs.edge(layer, false)), near.push_back(costs.edge(layer, true));
   }
   in.other_across.resize(1);

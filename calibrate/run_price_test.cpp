@@ -60,6 +60,12 @@ std::vector<PublishedRun> runs_of_all_kinds() {
   PublishedRun llama = run(4, 1, 4, 1, 8);
   llama.model = "llama-3-8b", llama.choice.mesh.context = 2, llama.job.dtype = DType::bf16, llama.product_rate = 2;
   runs.push_back(llama);
+  for (const PartRecompute part : kPartRecomputes) {
+    runs.push_back(run(2, 2, 2, 1, 8));
+    runs.back().strategy.recompute = Recompute::none, runs.back().part = part, runs.back().kv_heads = 4;
+    runs.back().sums = part == PartRecompute::scores ? GradientSums::apart : GradientSums::in_products;
+    runs.back().whole_norms = runs.back().reduces_beside = part != PartRecompute::operations;
+  }
   PublishedRun mixture = run(2, 4, 2, 1, 8);
   mixture.model = "mixtral-8x7b", mixture.choice.mesh.expert = 4, mixture.job.dtype = DType::bf16;
   runs.push_back(mixture);
@@ -78,6 +84,124 @@ TEST(RunPricer, EqualsTheStageModelOfEveryLayer) {
     const PipelineTimes t = stage_times(in, a);
     EXPECT_EQ(pricer.step_ps(m), run_pipeline(shape, pipeline_order(shape, t), t).makespan) << to_string(r.choice);
   }
+}
+
+// A block's prices under one change of the row and of the constants.
+CostVector block_of(const PublishedRun& r, const Constants& c = nominal_constants()) {
+  const RunPricer p(r, a100(), "t.csv", kept());
+  return p.prices_on(machine(with_constants(a100(), r.job.dtype, c), p)).layers[1];
+}
+Constants with(size_t constant, double value) {
+  Constants c = nominal_constants();
+  c[constant] = value;
+  return c;
+}
+constexpr size_t kTop = 0, kAttention = 3, kPasses = 5, kIssue = 6;  // places in constant_specs()
+
+TEST(RunPricer, PartsOfABlockAreMadeAgain) {
+  PublishedRun r = run(2, 1, 1, 16, 16, 2, 2048);
+  const auto again = [&](PartRecompute part, Recompute whole, Constants c = nominal_constants()) {
+    r.part = part, r.strategy.recompute = whole;
+    c[kIssue] = 0;
+    return static_cast<double>(block_of(r, c).recompute);
+  };
+  const double full = again(PartRecompute::none, Recompute::full);
+  EXPECT_EQ(again(PartRecompute::none, Recompute::none), 0);
+  EXPECT_NEAR(again(PartRecompute::second_blocks, Recompute::none), full / 2, 1);
+  const double scores = again(PartRecompute::scores, Recompute::none);
+  EXPECT_GT(scores, 0);
+  EXPECT_EQ(again(PartRecompute::scores, Recompute::none, with(kTop, 0.4)), scores);
+  EXPECT_EQ(again(PartRecompute::scores, Recompute::none, with(kPasses, 4)), scores);
+  EXPECT_NEAR(again(PartRecompute::scores, Recompute::none, with(kAttention, 0.275)), 2 * scores, 0.02 * scores);
+  // Of the products keys, the output and, without a gate, the second of two: as many multiply-adds as half of them.
+  const double operations = again(PartRecompute::operations, Recompute::none);
+  EXPECT_GT(operations, scores);
+  EXPECT_LT(operations, full - scores);
+  EXPECT_EQ(again(PartRecompute::operations, Recompute::none, with(kAttention, 0.275)), operations);
+  const double slower = again(PartRecompute::operations, Recompute::none, with(kTop, 0.425)) - operations;
+  const double all_slower = again(PartRecompute::none, Recompute::full, with(kTop, 0.425)) - full;
+  EXPECT_NEAR(slower, all_slower / 2, 0.03 * all_slower);
+}
+
+TEST(RunPricer, GradientsJoinTheirSumsOnceOrWithinTheProduct) {
+  PublishedRun r = run(2, 1, 1, 2, 16, 2, 4096);
+  const auto weight = [&](GradientSums sums, double passes) {
+    r.sums = sums;
+    return block_of(r, with(kPasses, passes)).weight;
+  };
+  const int64_t apart = weight(GradientSums::apart, 1), within = weight(GradientSums::in_products, 1);
+  // Read the gradient, read the sum, write it, at two bytes each: 12·4096²/2 elements and four times a launch.
+  const Machine m = machine_of(a100(), 0);
+  const double bytes = 6.0 * 12 * 4096 * 4096 / 2;
+  EXPECT_NEAR(static_cast<double>(apart - within),
+              bytes / m.device.memory_bandwidth * 1e12 + 4.0 * static_cast<double>(m.device.launch_ps),
+              0.02 * static_cast<double>(apart - within));
+  EXPECT_EQ(weight(GradientSums::apart, 5) - weight(GradientSums::in_products, 5), apart - within);
+  EXPECT_GT(weight(GradientSums::passes, 5) - weight(GradientSums::in_products, 5), apart - within);
+  r.job.gradients = DType::f32;
+  EXPECT_GT(weight(GradientSums::apart, 1), apart);
+}
+
+TEST(RunPricer, OperandsOf8BitProductsAreNarrowedAndTheHeadStaysIn16) {
+  PublishedRun r = run(1, 1, 1, 4, 16, 2, 4096);
+  const auto prices = [&](double rate, double top) {
+    r.product_rate = rate;
+    const RunPricer p(r, a100(), "t.csv", kept());
+    return p.prices_on(machine(with_constants(a100(), r.job.dtype, with(kTop, top)), p)).layers;
+  };
+  // At twice the rate half the share of the peak takes as long, so what is left is the operands': x and the weights forward, dy backward.
+  const auto wide = prices(1, 1), narrow = prices(2, 0.5);
+  const Machine m = machine_of(a100(), 0);
+  const auto took = [&](double elements, int64_t products) {
+    return elements * 6 / m.device.memory_bandwidth * 1e12 + 2.0 * static_cast<double>(products * m.device.launch_ps);
+  };
+  const double T = 4096, D = 4096;
+  EXPECT_NEAR(static_cast<double>(narrow[1].forward - wide[1].forward), took(T * D * (3 + 4) + 12 * D * D, 4), 10);
+  EXPECT_NEAR(static_cast<double>(narrow[1].backward - wide[1].backward), took(T * D * (3 + 1 + 4 + 1), 4), 10);
+  EXPECT_EQ(narrow[1].weight, wide[1].weight);
+  EXPECT_EQ(prices(2, 0.5)[2].forward, prices(1, 0.5)[2].forward);
+}
+
+TEST(RunPricer, TensorRanksShareNormsAndHideReductionsAsTheRowSays) {
+  for (const int64_t ranks : {1, 2, 8}) {
+    PublishedRun r = run(ranks, 1, 1, 4, 16, 2, 4096);
+    const CostVector own = block_of(r);
+    r.whole_norms = true;
+    const CostVector whole = block_of(r);
+    r.whole_norms = false, r.reduces_beside = true;
+    const CostVector beside = block_of(r);
+    EXPECT_EQ(beside.forward, own.forward);
+    EXPECT_EQ(beside.weight, own.weight);
+    if (ranks == 1) {
+      EXPECT_EQ(whole.forward, own.forward);
+      EXPECT_EQ(beside.backward, own.backward);
+    } else {
+      EXPECT_GT(whole.forward, own.forward);
+      EXPECT_GT(whole.backward, own.backward);
+      EXPECT_LT(beside.backward, own.backward);
+    }
+  }
+}
+
+TEST(RunPricer, FewerKeyHeadsTakeLessTimeAndRowsShareOnlyWhatIsAlike) {
+  PublishedRun r = run(2, 1, 1, 4, 16, 2, 2048);
+  const CostVector all = block_of(r);
+  r.kv_heads = 16;
+  EXPECT_EQ(block_of(r).forward, all.forward);
+  r.kv_heads = 4;
+  EXPECT_LT(block_of(r).forward, all.forward);
+  const RunPricer pricer(r, a100(), "t.csv", kept());
+  EXPECT_TRUE(pricer.shares_prices_with(RunPricer(r, a100(), "t.csv", kept())));
+  const auto shared = [&](const auto& change) {
+    PublishedRun other = r;
+    change(other);
+    return pricer.shares_prices_with(RunPricer(other, a100(), "t.csv", kept()));
+  };
+  EXPECT_FALSE(shared([](PublishedRun& x) { x.part = PartRecompute::scores; }));
+  EXPECT_FALSE(shared([](PublishedRun& x) { x.sums = GradientSums::apart; }));
+  EXPECT_FALSE(shared([](PublishedRun& x) { x.whole_norms = true; }));
+  EXPECT_FALSE(shared([](PublishedRun& x) { x.reduces_beside = true; }));
+  EXPECT_FALSE(shared([](PublishedRun& x) { x.kv_heads = 8; }));
 }
 
 TEST(RunPricer, BlocksLieEvenlyFewerBesideEmbeddingAndHead) {

@@ -27,12 +27,16 @@ constexpr std::array kJobColumns{
     Column{"global batch"},
     Column{"hidden size"},
     Column{"attention heads"},
+    Column{"key/value heads"},
     Column{"layers", {"# layers"}},
     Column{"sequence length"},
     Column{"model"},
     Column{"dtype"},
     Column{"vocabulary"},
     Column{"products"},
+    Column{"sequence parallelism"},
+    Column{"tensor overlap"},
+    Column{"gradient sums"},
     Column{"iteration time (ms)"},
     Column{"tokens/s/gpu"},
     Column{"parameters (billion)"},
@@ -156,6 +160,18 @@ void read_axis(const Row& row, const PlanAxis& a, PlanPoint& point, int64_t fall
   a.set(point, row.integer(a.column, a.most_in_table, fallback, a.least));
 }
 
+// Whether the axis `recompute` of the row says that a part of a block is made again, and which.
+bool read_part(const Row& row, const PlanAxis& recompute, PartRecompute& part) {
+  const std::string word = lowercase(row.text(recompute.column));
+  if (word.empty() || std::find(recompute.values.begin(), recompute.values.end(), word) != recompute.values.end())
+    return false;
+  std::vector<std::string_view> words = recompute.values;
+  for (const PartRecompute p : kPartRecomputes)
+    if (p != PartRecompute::none) words.push_back(name_of(p));
+  part = kPartRecomputes[row.choice(recompute.column, words, 0) - recompute.values.size() + 1];
+  return true;
+}
+
 // The axes of the row, of which data ranks are what is left of the devices.
 void read_axes(const Row& row, PublishedRun& run, const RunDefaults& defaults) {
   PlanPoint point{.choice = {.schedule = defaults.schedule},
@@ -170,6 +186,10 @@ void read_axes(const Row& row, PublishedRun& run, const RunDefaults& defaults) {
       continue;
     }
     if (a.key == "schedule" && c.chunks_per_stage > 1) point.choice.schedule = PipelineSchedule::interleaved;
+    if (a.key == "recompute" && read_part(row, a, run.part)) {
+      a.set(point, static_cast<int64_t>(Recompute::none));
+      continue;
+    }
     read_axis(row, a, point, a.get(point));
   }
   const int64_t rest = c.mesh.tensor * c.mesh.context * c.num_stages;
@@ -200,8 +220,10 @@ PublishedRun run_of(const Row& row, int line, const RunDefaults& defaults) {
     run.layers = row.integer("layers", 4096);
     run.vocabulary = row.integer("vocabulary", 1 << 26, defaults.vocabulary);
     if (run.width % run.heads) row.fail("attention heads", "{} do not divide a width of {}", run.heads, run.width);
+    run.kv_heads = row.integer("key/value heads", 1 << 16, run.heads);
+    if (run.heads % run.kv_heads) row.fail("key/value heads", "{} do not divide {} heads", run.kv_heads, run.heads);
   } else {
-    for (const char* size : {"hidden size", "attention heads", "layers", "vocabulary"})
+    for (const char* size : {"hidden size", "attention heads", "key/value heads", "layers", "vocabulary"})
       if (!row.text(size).empty())
         row.fail(size, "given beside model '{}', which says it; give one of the two", make_printable(run.model));
   }
@@ -213,6 +235,12 @@ PublishedRun run_of(const Row& row, int line, const RunDefaults& defaults) {
   TERN_CHECK(usual < types.size(), "parse_runs: dtype {}", name_of(defaults.dtype));
   run.job.dtype = types[row.choice("dtype", dtypes, usual)];
   run.job.gradients = run.job.dtype == DType::f16 ? DType::f16 : DType::f32;
+  const size_t overlap = row.choice("tensor overlap", {"off", "gradients", "on"}, 0);
+  run.job.tensor_overlap = overlap == 2, run.reduces_beside = overlap == 1;
+  run.whole_norms = row.choice("sequence parallelism", {"on", "off"}, 0) == 1;
+  if (!row.text("gradient sums").empty())
+    run.sums =
+        row.choice("gradient sums", {"apart", "in products"}, 0) == 1 ? GradientSums::in_products : GradientSums::apart;
   run.product_rate = row.choice("products", {"16-bit", "8-bit"}, 0) == 1 ? 2 : 1;
 
   read_axes(row, run, defaults);

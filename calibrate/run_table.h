@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "hardware/cluster.h"
 #include "plan/strategy.h"
 #include "plan/train_job.h"
 #include "spec/recompute.h"
@@ -23,13 +24,16 @@ struct PublishedRun {
   int line = 0;        // of the table
   std::string model;   // a preset's name; "": gpt2's blocks of the sizes below
   std::string source;  // column "source", for the reader
-  int64_t vocabulary = 0, width = 0, heads = 0, layers = 0;
+  int64_t vocabulary = 0, width = 0, heads = 0, kv_heads = 0, layers = 0;  // kv_heads 0: as many as heads
   TrainJob job;
   bool experts_stated = true;  // whether the row says how experts are spread, as a mixture's row must
   OuterChoice choice;          // every stage with an equal share of the blocks; num_micro from the batch
   LayerStrategy strategy;
-  double product_rate = 1;  // column "products": "8-bit" 2, else 1
-  double seconds = 0;       // measured, of one step; 0: not stated
+  PartRecompute part = PartRecompute::none;  // beside Recompute::none
+  GradientSums sums = GradientSums::passes;
+  bool whole_norms = false, reduces_beside = false;  // see FrameworkCosts
+  double product_rate = 1;                           // column "products": "8-bit" 2, else 1
+  double seconds = 0;                                // measured, of one step; 0: not stated
   RunUse use = RunUse::fit;
   int64_t devices() const { return choice.devices(); }
 };
@@ -44,14 +48,16 @@ struct RunDefaults {
 };
 
 /// Reads a table. Columns  by name, whatever case and order. Of the shape: "gpus", "global batch", "micro batch",
-/// "hidden size",
-///          "attention heads", "layers", "sequence length", or "model" in place of the three sizes. Parallel degrees:
-///          "tensor parallelism", "data parallelism", "pipeline parallelism", "context parallelism",
-///          "expert parallelism" (a mixture must have it), "expert tensor parallelism" (of mixtures), "virtual stages"
-///          (chunks of blocks on each stage); a degree left out is 1, data what is left of the gpus. How: "schedule",
-///          "recompute", "zero", "dtype", "vocabulary", "products" (16-bit, 8-bit). Measured: "iteration time (ms)" or
-///          "tokens/s/gpu". "parameters (billion)" and "source"
-///          are for the reader; "use" says fit, score or pair.
+///          "hidden size", "attention heads", "key/value heads" (as many if left out), "layers", "sequence length", or
+///          "model" in place of the sizes. Parallel degrees: "tensor parallelism", "data parallelism", "pipeline
+///          parallelism", "context parallelism", "expert parallelism" (a mixture must have it), "expert tensor
+///          parallelism" (of mixtures), "virtual stages" (chunks of blocks on each stage); a degree left out is 1, data
+///          what is left of the gpus. How: "schedule", "recompute" (Recompute's words, or PartRecompute's), "zero",
+///          "dtype", "vocabulary", "products" (16-bit, 8-bit), "sequence parallelism" (on, off: norms of all rows on
+///          each tensor rank), "tensor overlap" (off; gradients: sums of input gradients beside weight gradients; on:
+///          all exchanges beside products), "gradient sums" (apart, in products; left out: as elementwise work). Measured: "iteration time
+///          (ms)" or "tokens/s/gpu". "parameters (billion)" and "source" are for the reader; "use" says fit, score or
+///          pair.
 /// Gradients are kept in f16 where weights are, in f32 otherwise.
 /// Errors   bad_file "PATH:LINE: COLUMN: fact, expectation" for unknown or missing columns, cells that are no number or
 /// out of range, degrees that do not multiply to the gpus, batches that do not divide, sizes beside a model, chunks on

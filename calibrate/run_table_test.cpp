@@ -75,6 +75,38 @@ TEST(RunTable, ReadsHowExpertsAreSpread) {
   EXPECT_FALSE(runs[2].experts_stated);
 }
 
+TEST(RunTable, ReadsWhatAFrameworkMakesAgainHidesAndSums) {
+  const std::string header =
+      "gpus,global batch,hidden size,attention heads,key/value heads,layers,sequence length,tensor parallelism,"
+      "recompute,sequence parallelism,tensor overlap,gradient sums\n";
+  const auto runs = parse_runs(header +
+                                   "2,2,1024,16,4,2,64,2,Scores,off,gradients,apart\n"
+                                   "2,2,1024,16,,2,64,2,operations,on,on,in products\n"
+                                   "2,2,1024,16,16,2,64,2,second blocks,,,\n2,2,1024,16,,2,64,2,full,,off,\n",
+                               "t.csv");
+  EXPECT_EQ(runs[0].kv_heads, 4);
+  EXPECT_EQ(runs[0].part, PartRecompute::scores);
+  EXPECT_EQ(runs[1].part, PartRecompute::operations);
+  EXPECT_EQ(runs[2].part, PartRecompute::second_blocks);
+  EXPECT_EQ(runs[3].part, PartRecompute::none);
+  for (size_t i = 0; i < 3; ++i) EXPECT_EQ(runs[i].strategy.recompute, Recompute::none);
+  EXPECT_EQ(runs[3].strategy.recompute, Recompute::full);
+  EXPECT_TRUE(runs[0].whole_norms && runs[0].reduces_beside && !runs[0].job.tensor_overlap);
+  EXPECT_TRUE(!runs[1].whole_norms && !runs[1].reduces_beside && runs[1].job.tensor_overlap);
+  EXPECT_TRUE(!runs[2].whole_norms && !runs[2].reduces_beside && !runs[2].job.tensor_overlap);
+  EXPECT_EQ(runs[0].sums, GradientSums::apart);
+  EXPECT_EQ(runs[1].sums, GradientSums::in_products);
+  EXPECT_EQ(runs[2].sums, GradientSums::passes);
+  EXPECT_EQ(runs[1].kv_heads, 16);
+  const auto row = [&](const std::string& cells) { return failure_of(header + "2,2,1024,16," + cells + "\n"); };
+  EXPECT_NE(row("5,2,64,2,none,,,").find("t.csv:2: key/value heads: 5 do not divide 16 heads"), std::string::npos);
+  EXPECT_NE(row("4,2,64,2,score,,,").find("recompute: 'score' is none of"), std::string::npos);
+  EXPECT_NE(row("4,2,64,2,score,,,").find("did you mean 'scores'"), std::string::npos);
+  EXPECT_NE(row("4,2,64,2,none,no,,").find("sequence parallelism: 'no' is none of on, off"), std::string::npos);
+  EXPECT_NE(row("4,2,64,2,none,,half,").find("tensor overlap: 'half' is none of"), std::string::npos);
+  EXPECT_NE(row("4,2,64,2,none,,,fused").find("gradient sums: 'fused' is none of"), std::string::npos);
+}
+
 TEST(RunTable, SaysWhatIsWrongAndWhere) {
   const std::string header =
       "gpus,global batch,micro batch,hidden size,attention heads,layers,sequence length,tensor parallelism,iteration "
@@ -102,7 +134,7 @@ TEST(RunTable, SaysWhatIsWrongAndWhere) {
   EXPECT_NE(model("virtual stages", "1,,4").find("virtual stages: 4 chunks on each stage of a pipeline of one"),
             std::string::npos);
   EXPECT_EQ(model("hidden size", "1,,"), "read");
-  for (const char* size : {"hidden size", "attention heads", "layers", "vocabulary"})
+  for (const char* size : {"hidden size", "attention heads", "key/value heads", "layers", "vocabulary"})
     EXPECT_NE(model(size, "1,,64").find(std::string(size) + ": given beside model 'llama-2-7b'"), std::string::npos)
         << size;
   std::string many = header;

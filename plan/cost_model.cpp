@@ -24,11 +24,20 @@ struct FactsQuery {
   CostQuery query;
 };
 
+// What each kind of recomputation in part adds, for units of blocks.
+std::array<int64_t, kPartRecomputes.size()> made_again_of(const Unit& unit, const UnitTimes& t) {
+  if (!is_recomputed(unit, Recompute::full)) return {};
+  const auto products =
+      static_cast<int64_t>(std::llround(static_cast<double>(t.products) * second_products_share(unit)));
+  return {0, t.scores, t.forward - t.scores - t.products + products, t.forward / 2};
+}
+
 UnitFacts facts_of(const FactsQuery& z, const Unit& unit, int64_t input_bytes) {
   const UnitCost c = unit_cost_in_mesh(unit, z.query, z.mesh);
   const UnitTimes t = unit_times(z.job, z.machine, z.mesh, z.query, unit, c);
   UnitFacts f;
   f.forward = t.forward, f.backward = t.backward, f.weight = t.weight;
+  f.made_again = made_again_of(unit, t);
   f.parameters[0] = c.parameters - c.expert_parameters, f.parameters[1] = c.expert_parameters;
   f.trained[0] = c.trained - c.expert_trained, f.trained[1] = c.expert_trained;
   const std::vector<CountedForm> forms = trained_forms(unit, z.query, c);
@@ -211,13 +220,13 @@ void LayerCosts::add_activations(const Layer& layer, const LayerStrategy& st, Co
   c.held[static_cast<size_t>(st.activations)] = held;
 }
 
-CostVector LayerCosts::cost(const Layer& layer, const LayerStrategy& st, bool pipelined) const {
+CostVector LayerCosts::cost(const Layer& layer, const LayerStrategy& st, bool pipelined, PartRecompute part) const {
   CostVector c;
   const std::vector<UnitFacts>& units = st.zero >= 2 && !waiting_.empty() ? waiting_ : units_;
   for (int i = 0; i < layer.count; ++i) {
     const UnitFacts& u = units[static_cast<size_t>(layer.first + i)];
     c.forward += u.forward, c.backward += u.backward, c.weight += u.weight;
-    if (is_remade(u, st.recompute)) c.recompute += u.forward;
+    c.recompute += is_remade(u, st.recompute) ? u.forward : u.made_again[static_cast<size_t>(part)];
   }
   add_activations(layer, st, c);
   if (pipelined && !bytes_of_)

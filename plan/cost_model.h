@@ -2,6 +2,7 @@
 // The cost model: what a layer costs on a rank of a mesh, as the integer cost vector of plan/instance.h. Closed forms
 // of spec/unit_cost.h for bytes and work, rates of a Machine for time. docs: plan/README.md has the formulas.
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -23,9 +24,10 @@ namespace tern {
 /// Figures of a unit that do not depend on the strategy, on one rank, for one micro-batch.
 struct UnitFacts {
   int64_t forward = 0, backward = 0, weight = 0;  // ps, communication of the tensor, context and expert axes included
-  int64_t parameters[2]{}, trained[2]{};          // [0] dense, [1] experts'
-  int64_t state_bytes[2]{};                       // of the update rule, for trained parameters
-  WidestShare widest[2];                          // the most that one replica keeps if the replicas shard state
+  std::array<int64_t, kPartRecomputes.size()> made_again{};  // ps, by PartRecompute; of a block: on average
+  int64_t parameters[2]{}, trained[2]{};                     // [0] dense, [1] experts'
+  int64_t state_bytes[2]{};                                  // of the update rule, for trained parameters
+  WidestShare widest[2];  // the most that one replica keeps if the replicas shard state
   int64_t input_bytes = 0, output_bytes = 0, saved_bytes = 0, left_bytes = 0;
   int64_t forward_workspace = 0, unsaved_workspace = 0, backward_workspace = 0;
   bool remade_by_attention = false, remade_by_full = false;  // whether Recompute::attention, ::full recomputes it
@@ -42,8 +44,9 @@ class LayerCosts {
   LayerCosts(const ModelSpec&, const TrainJob&, const Machine&, const Mesh&, int64_t micro_batch,
              bool other_groups = false, std::optional<Framework> bytes_of = {}, FrameworkRun run = {});
 
-  /// `pipelined`: more than one stage, so a tied head and an encoder's bridge hold tables of their own.
-  CostVector cost(const Layer&, const LayerStrategy&, bool pipelined) const;
+  /// `pipelined`: more than one stage, so a tied head and an encoder's bridge hold tables of their own. `part` adds to
+  /// the recomputation's time alone: the bytes are those of the strategy.
+  CostVector cost(const Layer&, const LayerStrategy&, bool pipelined, PartRecompute part = PartRecompute::none) const;
   /// Splits cost().persistent by what the bytes are for; activations and buffers are 0.
   PlannedMemoryByTier persistent(const Layer&, const LayerStrategy&, bool pipelined) const;
   /// The cost of the link between a layer and the next one in another stage. `inside`: neighbouring stages lie in one node.

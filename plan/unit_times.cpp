@@ -1,7 +1,9 @@
 #include "plan/unit_times.h"
 
 #include <algorithm>
+#include <array>
 
+#include "base/wide_type.h"
 #include "hardware/rates.h"
 #include "plan/comm_cost.h"
 #include "plan/cost_model.h"
@@ -43,6 +45,17 @@ struct Pricing {
     const int64_t least = ps_of(bytes, machine.device.memory_bandwidth);
     return counted_ps(count, std::max(multiplied(m, n, k, use, times), least)) + launches(1);
   }
+  // A product that adds its result to a sum of gradients. Bytes: both factors, the sum read and written.
+  int64_t summing_product(const MatrixProduct& p) const {
+    const auto bytes = static_cast<double>((p.m * p.n + p.m * p.k) * s() + 2 * p.n * p.k * size_of(job.gradients));
+    const int64_t least = ps_of(bytes, machine.device.memory_bandwidth);
+    return counted_ps(p.count, std::max(multiplied(p.n, p.k, p.m, ProductUse::weight_gradient), least)) + launches(1);
+  }
+  // Operands of products in 8 bits: each is read for its largest magnitude, read again, and written in the layouts of
+  // both products that read it.
+  int64_t narrowed(int64_t elements) const {
+    return framework().product_rate > 1 ? moved(elements * (2 * s() + 2)) + launches(2) : 0;
+  }
   int64_t product_bytes(const MatrixProduct& p) const { return (p.m * p.k + p.k * p.n + p.m * p.n) * s() * p.count; }
   // Over `half` keys half of the share is reached.
   int64_t attention(int64_t flops, double share, double half) const {
@@ -78,18 +91,38 @@ struct Pricing {
   }
 };
 
+// Bytes that a row's norm and residual move in each pass of a block's unit, see spec/unit_cost.cpp.
+std::array<int64_t, 3> norm_row_bytes(const Pricing& z, const Unit& unit) {
+  const AttentionSpec* a = attention_of(unit);
+  const MlpSpec* m = mlp_of(unit);
+  const int64_t row = a ? a->width * z.s() : m ? m->width * z.s() : 0;
+  return {3 * row, 3 * row, 4 * row};
+}
+
 // Products and what passes over memory beside them. Elementwise work: two kernels, for the norm and for the rest.
 UnitTimes kernel_times(const Pricing& z, const Unit& unit, const UnitCost& cost) {
   UnitTimes t;
+  const GradientSums sums = z.framework().sums;
   int64_t bytes[3]{cost.forward_bytes_moved, cost.backward_input_bytes_moved, cost.backward_weight_bytes_moved};
   for (const MatrixProduct& p : unit_products(unit, z.query)) {
-    t.forward += z.product(p.m, p.n, p.k, p.count);
-    t.backward += z.product(p.m, p.k, p.n, p.count, ProductUse::input_gradient);
-    if (p.trained) t.weight += z.product(p.n, p.k, p.m, p.count, ProductUse::weight_gradient);
+    t.products += z.product(p.m, p.n, p.k, p.count) + z.narrowed((p.m + p.n) * p.k * p.count);
+    t.backward += z.product(p.m, p.k, p.n, p.count, ProductUse::input_gradient) + z.narrowed(p.m * p.n * p.count);
     for (int64_t& b : bytes) b -= z.product_bytes(p);
+    if (!p.trained) continue;
+    if (sums == GradientSums::in_products)
+      t.weight += z.summing_product(p);
+    else
+      t.weight += z.product(p.n, p.k, p.m, p.count, ProductUse::weight_gradient);
+    if (sums == GradientSums::passes) continue;
+    const int64_t elements = p.n * p.k * p.count;
+    bytes[2] -= elements * (2 * size_of(wide_type(z.job.dtype)) - z.s());  // counted among them as sums
+    if (sums == GradientSums::apart)
+      t.weight += z.moved(elements * (z.s() + 2 * size_of(z.job.gradients))) + z.launches(1);
   }
+  if (z.framework().whole_norms)
+    for (size_t i = 0; i < 3; ++i) bytes[i] += (z.T() - z.N()) * norm_row_bytes(z, unit)[i];
   const auto rest = [&](int64_t left) { return left > 0 ? z.passed(left) + z.launches(2) : z.launches(2); };
-  t.forward += rest(bytes[0]);
+  t.forward += t.products + rest(bytes[0]);
   t.backward += rest(bytes[1]);
   if (cost.trained) t.weight += rest(bytes[2]);
   return t;
@@ -100,7 +133,8 @@ UnitTimes kernel_times(const Pricing& z, const Unit& unit, const UnitCost& cost)
 UnitTimes head_times(const Pricing& z, const Unit& unit, const HeadSpec& u, const UnitCost& cost) {
   UnitTimes t;
   const MatrixProduct p = unit_products(unit, z.query).front();
-  const double times = z.mesh.tensor == 1 ? z.framework().whole_head : 1;
+  // Its products stay in 16 bits. Source: TorchTitan's "output" filter; Megatron's output layer is not TransformerEngine's.
+  const double times = (z.mesh.tensor == 1 ? z.framework().whole_head : 1) * z.framework().product_rate;
   if (has_table(z.machine.device, z.job.dtype, ProductUse::head)) {
     t.forward = counted_ps(3, z.multiplied(p.m, p.n, p.k, ProductUse::head, times)) + z.launches(3);
   } else {
@@ -159,6 +193,12 @@ ExchangeTimes exchange_times(const Pricing& z, const Unit& unit, int64_t width, 
           z.gather_beside(width, backward(behind)) + z.scatter_beside(width, backward(before))};
 }
 
+// What of the sum of a unit's input gradients over the tensor group passes beside its weight gradients.
+int64_t hidden_reduction(const Pricing& z, int64_t scatter, int64_t weight) {
+  if (!z.framework().reduces_beside || z.job.tensor_overlap || shares_cores(z.machine.node)) return 0;
+  return std::min(scatter, weight);
+}
+
 UnitTimes attention_times(const Pricing& z, const Unit& unit, const AttentionSpec& u, const UnitCost& cost) {
   UnitTimes t = kernel_times(z, unit, cost);
   AttentionSpec part = u;
@@ -171,7 +211,7 @@ UnitTimes attention_times(const Pricing& z, const Unit& unit, const AttentionSpe
   };
   const int64_t forward = z.attention(4 * pairs, rates.forward, rates.forward_half) + scores(1);
   const int64_t backward = z.attention(10 * pairs, rates.backward, rates.backward_half) + scores(2);
-  t.forward += forward, t.backward += backward;
+  t.forward += forward, t.backward += backward, t.scores = forward;
   add_context(z, part, forward, backward, cost.trained > 0, t);
   if (z.mesh.tensor > 1) {
     const int64_t gather = z.gather_rows(u.width), scatter = z.scatter_rows(u.width), more = u.cross ? 2 : 1;
@@ -181,7 +221,7 @@ UnitTimes attention_times(const Pricing& z, const Unit& unit, const AttentionSpe
                                                          {z.T(), u.width, part.value_rows(), 1, true});
     t.forward += (more - 1) * gather + exchanges.forward;
     t.weight += cost.trained ? std::max<int64_t>(0, more * gather - t.backward) : 0;  // rows again, behind the backward
-    t.backward += (more - 1) * scatter + exchanges.backward;
+    t.backward += (more - 1) * scatter + exchanges.backward - hidden_reduction(z, scatter, t.weight);
   }
   return t;
 }
@@ -194,7 +234,7 @@ UnitTimes mlp_times(const Pricing& z, const Unit& unit, const MlpSpec& u, const 
         exchange_times(z, unit, u.width, {z.T(), up, u.width, 1, true}, {z.T(), u.width, hidden, 1, true});
     t.weight += cost.trained ? std::max<int64_t>(0, z.gather_rows(u.width) - t.backward) : 0;
     t.forward += exchanges.forward;
-    t.backward += exchanges.backward;
+    t.backward += exchanges.backward - hidden_reduction(z, z.scatter_rows(u.width), t.weight);
   }
   return t;
 }

@@ -25,17 +25,18 @@ def run(*command):
     return done.stdout
 
 
-def calibrate(tern, table, folder):
+def calibrate(tern, table, hardware, folder):
     out = folder / (table + ".toml")
-    run(tern, "plan", "calibrate", PUBLISHED / (table + ".csv"), "--hardware", "h100", "--output", out)
+    run(tern, "plan", "calibrate", PUBLISHED / (table + ".csv"), "--hardware", hardware, "--output", out)
     return out
 
 
 def interleaved_over_1f1b(tern, folder):
     table = "torchtitan_h100_fp8"
     rows = json.loads(run(tern, "plan", "table", PUBLISHED / (table + ".csv"), "--calibration",
-                          calibrate(tern, table, folder), "--json"))["rows"]
-    slow, fast = sorted((r for r in rows if r["use"] == "pair"), key=lambda r: -r["measured"])
+                          calibrate(tern, table, PUBLISHED / "grand_teton_h100.toml", folder), "--json"))["rows"]
+    job = [r for r in rows if r["model"] == "llama-3-405b" and "micro-batch 4" in r["run"]]
+    slow, fast = sorted(job, key=lambda r: -r["measured"])
     print("| pair | published | predicted | steps |\n|---|---|---|---|")
     print(f"| interleaved over 1F1B, Llama-3-405B on 512 H100 | {slow['measured'] / fast['measured']:.2f} | "
           f"{slow['predicted'] / fast['predicted']:.2f} | {slow['predicted'] / 1e3:.1f} and "
@@ -43,7 +44,7 @@ def interleaved_over_1f1b(tern, folder):
 
 
 def context_over_none(tern, folder, seconds):
-    calibration = calibrate(tern, "megatron_core_h100_fp8", folder)
+    calibration = calibrate(tern, "megatron_core_h100_fp8", "h100", folder)
     for thousands, (published, devices) in CONTEXT.items():
         seq = 1024 * thousands
         plans = [json.loads(run(tern, "plan", "llama-2-7b", "--hardware", "h100", "--nodes", devices // 8, "--seq", seq,

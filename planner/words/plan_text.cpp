@@ -205,7 +205,7 @@ std::string uncalibrated_words(const Cluster& cluster) {
   const bool measured = std::any_of(cluster.devices.begin(), cluster.devices.end(),
                                     [](const DeviceType& d) { return d.engine == "tern"; });
   return measured ? ""
-                  : "uncalibrated: rates of data sheets; published runs took 0.74 to 2.65 times as long "
+                  : "uncalibrated: rates of data sheets; published runs took 0.74 to 2.59 times as long "
                     "(docs/calibration.md)";
 }
 
