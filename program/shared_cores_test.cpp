@@ -73,10 +73,11 @@ void expect_work_is_shared(const TimedCase& t, const SharedCores& cores, const S
     done[moment] = sum, last = moment, running += more[moment];
   }
   for (size_t k = 0; k < n; ++k)
-    if (t.ps[k] > 0 && d.send_of[k] < 0)
+    if (t.ps[k] > 0 && d.send_of[k] < 0) {
       ASSERT_NEAR(done[s.end[k]] - done[s.start[k]], static_cast<double>(t.ps[k]),
                   4.0 * static_cast<double>(n))  // each moment is a whole picosecond
           << k;
+    }
 }
 
 TEST(SharedCores, WorkIsSharedAmongWhatRuns) {
