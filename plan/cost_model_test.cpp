@@ -317,9 +317,7 @@ TEST(TensorOverlap, AnMlpTakesTheLongerOfExchangeAndProductByHalves) {
       EXPECT_EQ(on.backward - off.backward, gathered(dh) + summed(dn) - (dh + dn + 2 * whole)) << n << ", " << rate;
       EXPECT_EQ(on.weight, off.weight);
       EXPECT_LT(on.forward, off.forward);
-      if (rate == 100.0 && n == 2) {
-        EXPECT_EQ(gathered(up), up) << "a gather is hidden whole";
-      }
+      if (rate == 100.0 && n == 2) { EXPECT_EQ(gathered(up), up) << "a gather is hidden whole"; }
       if (rate == 0.01) {
         EXPECT_GE(on.forward - off.forward + up + down + 2 * whole, 4 * half) << "a slow link shows";
       }

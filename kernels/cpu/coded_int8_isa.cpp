@@ -1,6 +1,6 @@
 // Products of coded weights in integers (coded_int8.h says which numbers). A thread rounds up to kXRows rows of x and multiplies
-// them with panels of kInt8Panel rows of w. A row of w is multiplied as it lies (row_dots_impl.h), or its codes are unpacked 256
-// numbers at a time, once for all those rows of x.
+// them with panels of kInt8Panel rows of w. A row of w is multiplied as it lies (row_dots_impl.h; with VBMI two rows of learned codes
+// at a time, learned_rows_impl.h), or its codes are unpacked 256 numbers at a time, once for all those rows of x.
 
 #include "base/rounding.h"
 #include "kernels/cpu/coded_int8.h"
@@ -17,7 +17,7 @@ namespace {
 
 constexpr int64_t kInt8Panel = 64;  // rows of w
 constexpr int64_t kXRows = 64;      // of x at most, so that a row of w is unpacked or fetched once for many
-constexpr int64_t kRounded = kInt8Columns / 256;  // of x: what a thread keeps on its stack, 224 or (VBMI) 352 KiB
+constexpr int64_t kRounded = kInt8Columns / 256;  // of x: on a thread's stack, 224 or (VBMI) 352 KiB at most
 constexpr int64_t kInt8Parallel = 1 << 16;        // multiply-adds: below, starting threads costs more than it gives
 constexpr int64_t kUnpacked = 8;  // rows of w at a time: what was stored in parts is not loaded whole at once
 constexpr float kRoundToEven = 12582912.0f;  // 1.5·2^23: adding it rounds to an integer in the lowest bits
@@ -108,9 +108,9 @@ void round_row(const T* x, int64_t count, Rounded* to) {
       to->less[g] = -128 * (first + second), to->less_of_first[g] = -128 * first;
       __builtin_memcpy(to->codes + place_of_group(g), codes, 16);
       __builtin_memcpy(to->codes + place_of_group(g) + kToSecond, codes + 16, 16);
-#if defined(__AVX512VBMI__)
+#if defined(__AVX512VBMI__) && defined(__AVX512VNNI__)
       for (int64_t four = 0; four < 8; ++four)
-        __builtin_memcpy(to->by_lanes + place_of_four(g, four), codes + 4 * four, 4);
+        __builtin_memcpy(to->by_elements + place_of_four(g, four), codes + 4 * four, 4);
 #endif
     }
   }
@@ -219,16 +219,13 @@ void multiply_as_they_lie(const CodedRows& piece, const RowDots* dots, int64_t f
 /// The same, two rows of w at a time; the last one alone is multiplied twice.
 void multiply_pairs(const CodedRows& piece, const PairDots* dots, int64_t first, int64_t number, int64_t k,
                     const RoundedRows& x, float* sums) {
-  const BlockDecoder& type = decode_table.of[static_cast<int>(piece.type)];
-  const int64_t row_bytes = type.row_header_bytes + k / type.block_elements * type.block_bytes;
   for (int64_t i = 0; i < x.rows; i += kDotRows)
     for (int64_t r = 0; r < number; r += 2) {
       const int64_t rows = smaller(kDotRows, x.rows - i), of_w = smaller(2, number - r);
       PairOfRows w = {{}, {}, piece.tables};
       for (int64_t of = 0; of < 2; ++of) {
-        const int64_t place = place_of_row(piece, first + r + smaller(of, of_w - 1));
-        const uint8_t* row = piece.bytes + place * row_bytes;
-        w.blocks[of] = row + type.row_header_bytes, w.scales[of] = to_float(number_at<bf16>(row));
+        const CodedRow row = coded_row(piece, first + r + smaller(of, of_w - 1), k);
+        w.blocks[of] = row.at, w.scales[of] = row.codebook.scale;
       }
       float both[kDotRows][2];
       dots[rows > 1](w, k / 32, x.x + i * x.x_stride, x.x_stride, rows, both);

@@ -1,7 +1,7 @@
 #pragma once
 // Dot products of two rows of learned codes (learned_codes.h) and up to eight rounded rows of x, with the codes unpacked in registers (AVX-512 with
-// VBMI). Only for *_isa.cpp files. A vector has 16 lanes of four bytes: of a stretch, 256 numbers in blocks g = 0 … 7, lane 8h + g has four
-// consecutive numbers of block g. So a lane adds up products of its block alone, and the sums of two rows fill one vector.
+// VNNI and VBMI). Only for *_isa.cpp files. A stretch is 256 numbers, groups g = 0 … 7 of 32. Of a vector's 16 elements of four bytes, element 8h + g has
+// four consecutive numbers of group g. So an element adds up products of its group alone, and the sums of two rows fill one vector.
 
 #include "kernels/cpu/row_dots_impl.h"
 
@@ -11,19 +11,19 @@ namespace {
 /// Two rows of a matrix.
 struct PairOfRows {
   const uint8_t* blocks[2];
-  float scales[2];
-  const int8_t* tables;
+  float scales[2];       // of the rows' headers
+  const int8_t* tables;  // of the matrix
 };
 using PairDots = void (*)(const PairOfRows&, int64_t groups, const Rounded* x, int64_t x_stride, int64_t rows,
                           float (*to)[2]);
 
-#if defined(__AVX512VBMI__)
+#if defined(__AVX512VBMI__) && defined(__AVX512VNNI__)
 
-/// Where Rounded::by_lanes has the codes [4·four, 4·four + 4) of a group.
+/// Where Rounded::by_elements has the codes [4·four, 4·four + 4) of a group.
 constexpr int64_t place_of_four(int64_t group, int64_t four) { return 64 * (four / 2) + 4 * (8 * (four % 2) + group); }
 
-/// A stretch's numbers: byte b of lane 8h + g of of[j] is number 8j + 4h + b of block g, as row.numbers has it (128 added). first: in all
-/// bytes of these lanes the first byte of block g.
+/// A stretch's numbers: byte b of element 8h + g of of[j] is number 8j + 4h + b of group g, as DotsLearned::numbers has it (128 added). first: in
+/// all bytes of these elements the first byte of group g's block.
 struct LearnedStretch {
   Codes of[4], first;
 };
@@ -35,55 +35,66 @@ struct LearnedRows {
 
   static Codes looked_up(Codes at, Codes numbers) { return _mm512_maskz_permutexvar_epi8(~__mmask64{0}, at, numbers); }
 
-  /// Two vectors that hold `kLength` bytes of a stretch from `kBegin` on, and byte of(g, i) of them for byte i of lanes g and of(g, i + 4) for that
-  /// of lanes 8 + g.
+  /// The place in a stretch that `place` gives byte i of a vector: place(g, b) for byte b of element g, place(g, 4 + b) for that of element 8 + g.
+  template <class Place>
+  static constexpr int64_t place_of_byte(const Place& place, int64_t i) {
+    return place(i / 4 % 8, i % 4 + i / 32 * 4);
+  }
+  // Such places: of the block's first byte; of its bytes from kFrom on; of LC3's upper bits.
+  static constexpr int64_t head(int64_t g, int64_t) { return g * kBytes; }
+  template <int64_t kFrom>
+  static constexpr int64_t after(int64_t g, int64_t i) {
+    return g * kBytes + kFrom + i;
+  }
+  static constexpr int64_t upper(int64_t g, int64_t i) { return g * kBytes + 9 + i % 4; }
+
+  /// The bytes [kBegin, kBegin + kLength) of a stretch in two vectors.
   template <int64_t kBegin, int64_t kLength>
   struct Window {
     static constexpr int64_t kSecond = kBegin + kLength - 64;
+    static_assert(kBegin >= 0 && kLength > 64 && kLength <= 128 && kBegin + kLength <= kStretch);
     Codes low, high;
-    explicit Window(const uint8_t* stretch)
-        : low(load_64(stretch + kBegin)), high(kLength > 64 ? load_64(stretch + kSecond) : low) {}
-    template <class Of>
-    static constexpr VectorBytes places(const Of& of) {
+    explicit Window(const uint8_t* stretch) : low(load_64(stretch + kBegin)), high(load_64(stretch + kSecond)) {}
+    template <class Place>
+    static constexpr VectorBytes places(const Place& place) {
       VectorBytes v = {};
       for (int64_t i = 0; i < 64; ++i) {
-        const int64_t byte = of(i / 4 % 8, i % 4 + i / 32 * 4);
+        const int64_t byte = place_of_byte(place, i);
+        if (byte < kBegin || byte >= kBegin + kLength) __builtin_unreachable();  // an error of compilation
         v.at[i] = static_cast<uint8_t>(byte < kBegin + 64 ? byte - kBegin : byte - kSecond + 64);
       }
       return v;
     }
     // By asm, or compilers would load again for each use.
     Codes at(const VectorBytes& places) const {
-      const Codes from = load_vector(places);
       Codes bytes = low;
-      if constexpr (kLength > 64)
-        asm("vpermt2b %1, %2, %0" : "+v"(bytes) : "v"(high), "v"(from));
-      else
-        asm("vpermb %1, %2, %0" : "=v"(bytes) : "v"(low), "v"(from));
+      asm("vpermt2b %1, %2, %0" : "+v"(bytes) : "v"(high), "v"(load_vector(places)));
       return bytes;
     }
   };
-  /// Some bytes of a stretch, of(g, i) as above, of which some lie behind 64 bytes from its begin on. These come, kBack bytes earlier, to places that
-  /// nothing else needs: one load with a mask and one permutation of one vector, where two vectors take more.
+
+  /// Few bytes of a stretch in one vector: those below 64 at their places, later ones kBack places earlier, where nothing is needed. One masked load
+  /// and one permutation take two operations, Window three.
   template <int64_t kBack>
   struct Merged {
     uint64_t moved = 0;
     VectorBytes places = {};
-    template <class Of>
-    static constexpr Merged of(const Of& of) {
+    template <class Place>
+    static constexpr Merged of(const Place& place) {
       Merged m;
       for (int64_t i = 0; i < 64; ++i) {
-        const int64_t byte = of(i / 4 % 8, i % 4 + i / 32 * 4);
+        const int64_t byte = place_of_byte(place, i);
+        if (byte >= kStretch || byte - kBack >= 64) __builtin_unreachable();
         m.places.at[i] = static_cast<uint8_t>(byte < 64 ? byte : byte - kBack);
         if (byte >= 64) m.moved |= uint64_t{1} << (byte - kBack);
       }
       return m;
     }
     /// Whether no byte is moved to a place that is needed.
-    template <class Of>
-    constexpr bool is_sound(const Of& of) const {
+    template <class Place>
+    constexpr bool is_sound(const Place& place) const {
       for (int64_t i = 0; i < 64; ++i)
-        if (const int64_t byte = of(i / 4 % 8, i % 4 + i / 32 * 4); byte < 64 && (moved >> byte & 1) != 0) return false;
+        if (const int64_t byte = place_of_byte(place, i); byte < 64 && (moved >> byte & 1) != 0) return false;
       return true;
     }
     Codes at(Codes first_64, const uint8_t* stretch) const {
@@ -91,7 +102,7 @@ struct LearnedRows {
       return looked_up(load_vector(places), both);
     }
   };
-  /// For each j: the bits of two lanes from which byte b of lane 8h + g takes eight, so that the bit of number 8j + 4h + b is its bit 4.
+  /// For each j: the bits of two elements from which byte b of element 8h + g takes eight, so that the bit of number 8j + 4h + b is its bit 4.
   struct FourVectors {
     VectorBytes of[4];
   };
@@ -102,12 +113,6 @@ struct LearnedRows {
         v.of[j].at[i] = static_cast<uint8_t>((i / 4 % 2 * 32 + 8 * j + i / 32 * 4 + i % 4 - 4) & 63);
     return v;
   }
-  static constexpr int64_t head(int64_t g, int64_t) { return g * kBytes; }
-  template <int64_t kFrom>
-  static constexpr int64_t place(int64_t g, int64_t i) {
-    return g * kBytes + kFrom + i;
-  }
-  static constexpr int64_t upper(int64_t g, int64_t i) { return g * kBytes + 9 + i % 4; }
   using Heads = Merged<kBits == 4 ? 60 : kBits == 3 ? 32 : 0>;
   static constexpr Heads kHeads = Heads::of(head);
   static_assert(kHeads.is_sound(head));
@@ -115,13 +120,13 @@ struct LearnedRows {
   static LearnedStretch unpacked(const uint8_t* stretch, Codes numbers) {
     LearnedStretch w;
     using All = Window<0, kBits == 4 ? 128 : kStretch>;
-    static constexpr VectorBytes kCodes = All::places(place<1>);
+    static constexpr VectorBytes kCodes = All::places(after<1>);
     const All at(stretch);
     const Codes all = at.at(kCodes);
     w.first = kHeads.at(at.low, stretch);
     if constexpr (kBits == 4) {
       using Second = Window<8, 128>;
-      static constexpr VectorBytes kMore = Second::places(place<9>);
+      static constexpr VectorBytes kMore = Second::places(after<9>);
       const Codes table = shifted_left(w.first, 4), codes[2] = {all, Second(stretch).at(kMore)};
       for (int half = 0; half < 2; ++half) {
         w.of[half] = looked_up(Dots::chosen(15, codes[half], table), numbers);
@@ -136,7 +141,7 @@ struct LearnedRows {
         static constexpr Uppers kUppers = Uppers::of(upper);
         static_assert(kUppers.is_sound(upper));
         static constexpr FourVectors kToBit4 = to_bit_4();
-        const Codes words = kUppers.at(at.low, stretch);  // bit n of the lane: of number n
+        const Codes words = kUppers.at(at.low, stretch);  // bit n of an element: of number n
         for (int j = 0; j < 4; ++j) {
           const Codes bits = _mm512_maskz_multishift_epi64_epi8(~__mmask64{0}, load_vector(kToBit4.of[j]), words);
           codes[j] = Dots::chosen(16, bits, codes[j]);
@@ -147,19 +152,19 @@ struct LearnedRows {
     return w;
   }
 
-  /// The scales of the blocks of two rows, those of the second behind those of the first; zeros behind the rows' ends.
+  /// The scales of the groups of two rows, those of the second behind those of the first; zeros behind the rows' ends.
   static __m512 scales(const LearnedStretch& a, const LearnedStretch& b, __m512 of_rows, __mmask16 there) {
     const __m512i first = _mm512_mask_mov_epi32(a.first, 0xff00, b.first);
-    const __m512i which = _mm512_srli_epi32(first, 2);  // of its bits five count
+    const __m512i which = (__m512i)((VecUint)first >> 2);  // of its bits five count
     const __m512 of =
         _mm512_maskz_permutex2var_ps(0xffff, _mm512_loadu_ps(kBlockScales), which, _mm512_loadu_ps(kBlockScales + 16));
-    const __m512i sign = _mm512_set1_epi32(static_cast<int>(0x80000000u));  // of the lane, which is the byte's
+    const __m512i sign = _mm512_set1_epi32(static_cast<int>(0x80000000u));  // of the element, which is the byte's
     const __m512 with_sign = (__m512)_mm512_ternarylogic_epi32((__m512i)of, first, sign, 0x78);  // of ^ (first & sign)
     return _mm512_maskz_mul_ps(there, of_rows, with_sign);
   }
 };
 
-/// Writes to to[r], for each r < rows, the products of both rows of w, which have `groups` blocks, with row r of x, which begins at x + r·x_stride.
+/// For each r < rows: to[r][i] = the product of row i of w, which has `groups` groups, with row r of x, at x + r·x_stride. Bits: those of row_dots.
 /// kMany: for any number of rows of x up to kDotRows; else for one row.
 template <int kBits, bool kMany>
 void pair_dots(const PairOfRows& w, int64_t groups, const Rounded* x, int64_t x_stride, int64_t rows, float (*to)[2]) {
@@ -179,7 +184,7 @@ void pair_dots(const PairOfRows& w, int64_t groups, const Rounded* x, int64_t x_
       __builtin_memcpy(last[1], second, static_cast<size_t>(groups * Type::kBytes));
       first = last[0], second = last[1];
     }
-    prefetch_behind<kStretch>(first), prefetch_behind<kStretch>(second);
+    prefetch_ahead<kStretch>(first), prefetch_ahead<kStretch>(second);
     const LearnedStretch a = Type::unpacked(first, numbers), b = Type::unpacked(second, numbers);
     const __m512 scales = Type::scales(a, b, of_rows, there);
     const Rounded* of_x = x;
@@ -187,7 +192,7 @@ void pair_dots(const PairOfRows& w, int64_t groups, const Rounded* x, int64_t x_
       const Codes less = _mm512_zextsi256_si512((__m256i)of_x->less);
       Codes of_a = less, of_b = less;
       for (int j = 0; j < 4; ++j) {
-        const Codes codes = load_codes(of_x->by_lanes + 64 * j);
+        const Codes codes = load_codes(of_x->by_elements + 64 * j);
         of_a = _mm512_dpbusd_epi32(of_a, a.of[j], codes), of_b = _mm512_dpbusd_epi32(of_b, b.of[j], codes);
       }
       const VecInt outer = (VecInt)_mm512_mask_mov_epi32(of_a, 0xff00, of_b);

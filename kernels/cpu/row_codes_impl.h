@@ -16,8 +16,7 @@ namespace {
 struct Dots {
   static constexpr int kMost = 15, kLess = 0;
   static constexpr bool kAnySign = false, kLeasts = false, kScalesOf16 = false;
-  static constexpr bool kBiased = false;   // codes of any sign come with 128 added
-  static constexpr bool kByPairs = false;  // rows are multiplied by learned_rows_impl.h instead
+  static constexpr bool kBiased = false;  // codes of any sign come with 128 added: not for row_dots
   // What scales() and codes() are given of a stretch, and codes() of its row.
   static const uint8_t* read(const uint8_t* stretch) { return stretch; }
   static const RowCodebook& prepared(const RowCodebook& row) { return row; }
@@ -224,11 +223,11 @@ inline Codes load_64(const uint8_t* at) { return _mm512_loadu_si512(at); }
 
 /// Learned codes. A byte that has a code and the number of the block's table is looked up in one vector with the numbers of all four tables: LC4
 /// 16·table + code, as the tables lie; the others 4·code + table, where numbers repeat, so that bits above the code do no harm. The numbers
-/// come with 128 added (kBiased).
+/// come with 128 added (kBiased). For tiles alone; few rows of x are multiplied by learned_rows_impl.h.
 template <int kBits>
 struct DotsLearned : Dots {
   static constexpr int64_t kNumbers = 32, kBytes = 1 + 4 * kBits;
-  static constexpr bool kAnySign = true, kBiased = true, kByPairs = true;
+  static constexpr bool kAnySign = true, kBiased = true;
 
   // The blocks of groups j, j + 2, j + 4, j + 6 lie in the 64 bytes of a stretch from first(j) on and, but for LC2, in those from second(j) on.
   static constexpr int64_t first(int64_t j) { return kBits == 3 ? 0 : 8 * j; }

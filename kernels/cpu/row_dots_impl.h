@@ -19,8 +19,8 @@ constexpr int64_t kCodeLanes = 1, kApart = 8;
 /// the sums of a group's codes (less_of_first: of its first 16), which corrects products with codes of w that are too large by a constant.
 struct Rounded {
   alignas(64) int8_t codes[256];
-#if defined(__AVX512VBMI__)
-  int8_t by_lanes[256];  // the same codes in the order of learned_rows_impl.h
+#if defined(__AVX512VBMI__) && defined(__AVX512VNNI__)
+  int8_t by_elements[256];  // the same codes in the order of learned_rows_impl.h
 #endif
   Eight scales, sums, sums_of_16[2];
   EightInt less, less_of_first;
@@ -75,19 +75,20 @@ constexpr int64_t kDotRows = 8;  // rows of x at most: with 2,048 numbers each t
 
 #if defined(__AVX2__)
 
-/// Prefetches what follows the kBytes bytes at `at` in some time: the processor's own prefetching ends with a page. With AVX-512 lines come to L2 first,
-/// from far ahead, and to L1 from nearer: L1 of these machines can wait for too few lines of memory at once. (Of a plain read's rate on two cores of a
-/// Xeon, with L2 alone from 6 KiB ahead and with both: Q8_0 0.91 and 1.0, Q4_K 0.84 and 0.91, LC4 0.78 and 0.90.)
+/// Prefetches what will be read soon after the kBytes bytes at `at`: the processor's own prefetching ends with a page. With AVX-512 each line comes to L2
+/// from far ahead and to L1 from nearer, as L1 can wait for few lines of memory at once. (Two virtual cores of a Xeon, 2026-11-30, a loop of row_dots
+/// over 300 MB, share of a plain read's rate with L2 alone from 6 KiB ahead and with both: Q8_0 0.91, 1.0, Q4_K 0.84, 0.91, LC4 0.78, 0.90.)
 template <int64_t kBytes>
-inline void prefetch_behind(const uint8_t* at) {
+inline void prefetch_ahead(const uint8_t* at) {
+#if defined(__AVX512F__)
+  constexpr int64_t kToL2 = 14336, kToL1 = 3072;
+#else
+  constexpr int64_t kToL2 = 0, kToL1 = 1536;
+#endif
 #pragma GCC unroll 5
   for (int64_t line = 0; line < kBytes; line += 64) {
-#if defined(__AVX512F__)
-    __builtin_prefetch(at + 14336 + line, 0, 2);
-    __builtin_prefetch(at + 3072 + line, 0, 3);
-#else
-    __builtin_prefetch(at + 1536 + line, 0, 3);
-#endif
+    if constexpr (kToL2 > 0) __builtin_prefetch(at + kToL2 + line, 0, 2);
+    __builtin_prefetch(at + kToL1 + line, 0, 3);
   }
 }
 
@@ -319,6 +320,7 @@ void row_dots(const uint8_t* blocks, const RowCodebook& row, int64_t groups, con
               int64_t rows, float* to, int64_t stride) {
   constexpr int64_t kStretch = 256 / Type::kNumbers * Type::kBytes;
   static_assert(Type::kNumbers == 32 || Type::kNumbers == 256);
+  static_assert(!Type::kBiased);  // plus_fours adds 128 itself
   Eight chains[kMany ? kDotRows : 1] = {};
   alignas(32) uint8_t last[kStretch];  // the last stretch if it is not whole, then zeros
   const int64_t whole = groups / 8, rest = groups % 8, stretches = whole + (rest > 0);
@@ -336,7 +338,7 @@ void row_dots(const uint8_t* blocks, const RowCodebook& row, int64_t groups, con
       scales[i - begin] = scales_of<Type>(read[i - begin], row, i < whole ? 8 : rest);
     }
     for (int64_t i = begin; i < end; ++i) {
-      prefetch_behind<kStretch>(i < whole ? blocks + i * kStretch : last);
+      prefetch_ahead<kStretch>(i < whole ? blocks + i * kStretch : last);
       const Stretch w = unpacked<Type>(read[i - begin], prepared);
       const Rounded* of_x = x + i;
       for (int64_t r = 0; r < (kMany ? rows : 1); ++r, of_x += x_stride)
@@ -379,7 +381,7 @@ constexpr RowDots kDotsOf[2] = {row_dots<Type, false>, row_dots<Type, true>};
 /// codes are unpacked to memory first.
 inline const RowDots* row_dots_of(WeightType type) {
   return of_dots<const RowDots*>(type, [](auto dots) -> const RowDots* {
-    if constexpr (decltype(dots)::kByPairs)
+    if constexpr (decltype(dots)::kBiased)
       return nullptr;
     else
       return kDotsOf<decltype(dots)>;
