@@ -54,7 +54,7 @@ GenerateTrace::GenerateTrace(const Options& options, const ModelDescription& mod
     throw Error(ErrorKind::usage,
                 "--trace: shows tokens {} to {}, and at most {} will be written; give more --max-tokens", kTracedFrom,
                 kLeastTokens, most);
-  recorder_.emplace(RecorderSettings{.first = kTracedFrom - 2, .count = kTracedTokens, .only_decodes = true});
+  recorder_.emplace(RecorderSettings{.first = kTracedFrom - 2, .count = kTracedTokens, .only_single_tokens = true});
 }
 
 void GenerateTrace::write(const ModelSpec& spec, const InferenceWeights& weights, const KvPool& pool) const {
