@@ -2,9 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <exception>
 
-#include "apps/common.h"
 #include "apps/inference_weights.h"
 #include "apps/model_engine.h"
 #include "base/error.h"
@@ -12,6 +11,7 @@
 #include "base/log.h"
 #include "base/options.h"
 #include "base/text.h"
+#include "base/units.h"
 #include "train/step_trace.h"
 
 namespace tern {
@@ -49,29 +49,33 @@ GenerateTrace::GenerateTrace(const Options& options, const ModelDescription& mod
         ErrorKind::usage,
         "--trace: shows steps of one token each, and --speculate and --draft make others; leave them or --trace out");
   refuse_gated_adapter(model, "--trace: not written for them");
-  const int64_t most = std::min<int64_t>(request.max_tokens, context - std::ssize(request.prompt));
-  if (most < kLeastTokens)
+  // The samples that follow the first one take a step each before their first token, so their steps have other tokens.
+  steps_ = request.num_samples > 1 ? "three steps" : fmt::format("tokens {} to {}", kTracedFrom, kLeastTokens);
+  // First what was asked for: a context that is not given follows from it.
+  if (request.max_tokens < kLeastTokens)
+    throw Error(ErrorKind::usage, "--trace: shows {}, and at most {} will be written; give --max-tokens {} or more",
+                steps_, counted(request.max_tokens, "token"), kLeastTokens);
+  const int64_t room = context - std::ssize(request.prompt);
+  if (room < kLeastTokens)
     throw Error(ErrorKind::usage,
-                "--trace: shows tokens {} to {}, and at most {} will be written; give more --max-tokens", kTracedFrom,
-                kLeastTokens, most);
-  recorder_.emplace(RecorderSettings{.first = kTracedFrom - 2, .count = kTracedTokens, .only_decodes = true});
+                "--trace: shows {}, and the context of {} leaves {} behind the prompt; give a shorter prompt{}", steps_,
+                context, room, context < model_context(model) ? " or more --context" : "");
+  recorder_.emplace(RecorderSettings{.first = kTracedFrom - 2, .count = kTracedTokens, .only_single_tokens = true});
 }
 
 void GenerateTrace::write(const ModelSpec& spec, const InferenceWeights& weights, const KvPool& pool) const {
   if (!recorder_) return;
   if (!recorder_->complete())
-    return log_info("--trace {}: not written, as the text ended before its {}th token", make_printable(path_),
-                    kLeastTokens);
+    return log_info("--trace {}: not written, as the text ended before {} had run", make_printable(path_), steps_);
   try {
     RecordedSteps recorded = recorded_steps(spec, *recorder_, pool);
     write_file_atomically(real_io(), path_, trace_text(spec, weights, *recorder_, pool, recorded));
-    log_info("trace of tokens {} to {} written to {}: open it in ui.perfetto.dev", kTracedFrom, kLeastTokens,
-             make_printable(path_));
+    log_info("trace of {} written to {}: open it in ui.perfetto.dev", steps_, make_printable(path_));
     for (const std::string& note : recorded.notes) log_info("--trace: {}", note);
     if (!recorded.mismatches.empty())
       log_info("--trace: counted bytes differ from the list at {} places, first {}", recorded.mismatches.size(),
                recorded.mismatches[0]);
-  } catch (const Error& e) { log_info("--trace {}: not written: {}", make_printable(path_), e.what()); }
+  } catch (const std::exception& e) { log_info("--trace {}: not written: {}", make_printable(path_), e.what()); }
 }
 
 }  // namespace tern

@@ -1,5 +1,5 @@
 #pragma once
-// tern generate --trace: what three decoded tokens read, compute and write, as it was foretold and as it was measured.
+// tern generate --trace: what three decoded tokens read, compute and write, as it was predicted and as it was measured.
 
 #include <cstdint>
 #include <optional>
@@ -29,6 +29,7 @@ class GenerateTrace {
 
  private:
   std::string path_;
+  std::string steps_;  // which ones it shows, in words
   std::optional<StepRecorder> recorder_;
 };
 

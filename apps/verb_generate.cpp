@@ -283,13 +283,13 @@ int run_generate(const Options& options) {
   const bool interrupted =
       naming_bad_weights(model, [&] { return write_samples(writer.engine, request, stream, pick, w); });
 
-  trace.write(model.spec, loaded, writer.pool);
   if (json)
     print_json(written_json(options, w));
   else if (stream)
     tell_end(w);
   else
     pick == "all" ? print_samples(w) : tell_picked(w);
+  trace.write(model.spec, loaded, writer.pool);
   return interrupted ? 128 + stop_signal() : 0;
 }
 

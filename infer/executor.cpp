@@ -12,6 +12,7 @@
 #include "infer/ragged.h"
 #include "infer/step_program.h"
 #include "infer/step_recorder.h"
+#include "program/validate.h"
 #include "spec/attended_pairs.h"
 
 namespace tern {
@@ -52,16 +53,16 @@ Laid lay_out(const Batch& batch, int adapters) {
   return laid;
 }
 
-// What the Program of a step depends on.
+// What the order of a step's FORWARDs depends on, and which of them read keys of the disk.
 struct ListShape {
-  int64_t tokens, logit_rows;
+  bool makes_logits;
   std::vector<int> layers_on_disk;
   friend auto operator<=>(const ListShape&, const ListShape&) = default;
 };
 
 bool reads_keys(const Instruction& i) { return std::ranges::count(i.reads, BufferKind::keys, &Buffer::kind) > 0; }
 
-bool only_decodes(const Batch& batch) {
+bool only_single_tokens(const Batch& batch) {
   return std::ranges::all_of(batch, [](const Work& w) { return w.kind == WorkKind::decode && w.guesses == 0; });
 }
 
@@ -77,7 +78,8 @@ class ListExecutor {
     const StepBatch shape = shape_of(laid, view, pool);
     const Program& list = list_of(shape, pool);
     StepRecorder* const recorder = recorder_ && !recorder_->complete() ? recorder_ : nullptr;
-    if (recorder) recorder->begin_step(shape, only_decodes(batch), *step_weights_, pool.on_disk(), arena_);
+    if (recorder && !step_weights_) step_weights_ = step_weights(spec_, weights_);
+    if (recorder) recorder->begin_step(shape, only_single_tokens(batch), *step_weights_, pool.on_disk(), arena_);
     Tensor logits;
     {
       KvStep keys(pool, view, laid.counts);
@@ -90,21 +92,20 @@ class ListExecutor {
  private:
   StepBatch shape_of(const Laid& laid, const KvView& view, const KvPool& pool) const {
     StepBatch shape{.tokens = laid.ragged.num_rows(), .logit_rows = std::ssize(laid.logit_rows)};
-    if (const KvOnDisk* disk = pool.on_disk()) shape.layers.assign(disk->layers().begin(), disk->layers().end());
+    if (const KvOnDisk* disk = pool.on_disk())
+      shape.layers_on_disk.assign(disk->layers().begin(), disk->layers().end());
     if (recorder_)
       for (size_t i = 0; i < laid.counts.size(); ++i)
-        shape.attended_pairs += attended_pairs(laid.counts[i], view.past[i], 0);
+        shape.attended_pairs += attended_pairs(laid.counts[i], view.past[i], 0);  // as if no layer had a window
     return shape;
   }
 
   const Program& list_of(const StepBatch& shape, const KvPool& pool) {
-    constexpr size_t kMostInstructions = 8192;  // of all lists, some megabytes; chunks of prompts may have any length
-    ListShape key{shape.tokens, shape.logit_rows, shape.layers};
+    ListShape key{shape.logit_rows > 0, shape.layers_on_disk};
     if (const auto found = lists_.find(key); found != lists_.end()) return found->second;
-    if (!step_weights_) step_weights_ = step_weights(spec_, weights_);
-    Program list = step_program(spec_, *step_weights_, {&shape, 1}, &pool);
-    kept_ += list.instructions.size();
-    if (kept_ > kMostInstructions) lists_.clear(), kept_ = list.instructions.size();
+    const StepBatch one{.tokens = 1, .logit_rows = key.makes_logits, .layers_on_disk = key.layers_on_disk};
+    Program list = step_program(spec_, StepWeights{}, {&one, 1}, &pool);
+    check_valid(list, ProgramKind::inference);
     return lists_.emplace(std::move(key), std::move(list)).first->second;
   }
 
@@ -115,7 +116,7 @@ class ListExecutor {
     const int head = static_cast<int>(spec_.units.size()) - 1, last = laid.logit_rows.empty() ? head - 1 : head;
     Tensor x;
     for (const Instruction& i : list.instructions) {
-      if (i.op != Opcode::forward || i.part > 0) continue;
+      if (i.op != Opcode::forward) continue;
       const int layer = reads_keys(i) ? kv_layer_of(spec_.units[static_cast<size_t>(i.unit)]) : -1;
       if (i.unit == head) {
         if (recorder) recorder->begin_unit(i.unit);
@@ -138,9 +139,8 @@ class ListExecutor {
   Arena& arena_;
   int adapters_;
   StepRecorder* recorder_;
-  std::optional<StepWeights> step_weights_;
-  std::map<ListShape, Program> lists_;
-  size_t kept_ = 0;  // instructions of lists_
+  std::optional<StepWeights> step_weights_;  // that the recorder was told of
+  std::map<ListShape, Program> lists_;       // without parts, batches of one token: as long whatever a step has
 };
 
 }  // namespace

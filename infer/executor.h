@@ -15,8 +15,9 @@ class StepRecorder;  // infer/step_recorder.h
 using BatchExecutor = std::function<Tensor(const Batch&, const KvPool&)>;
 /// The executor that runs a model, with the exact kernels. It leases the weights of one unit at a time. `adapters`: the number of adapters beside the
 /// model (model/adapter_files.h, load_adapter_beside); sequences with different adapters run in one forward. Layers of the pool that lie on the disk
-/// come and go unit by unit (infer/kv_on_disk.h). It runs the FORWARDs of the step's Program (infer/step_program.h), which it lowers once for each shape of a
-/// batch; the rings of weights and of keys do what the Program's LOADs and STOREs say. `recorder`: told what each step did. Its arguments must outlive it.
+/// come and go unit by unit (infer/kv_on_disk.h). It runs the FORWARDs of the step's Program (infer/step_program.h); the rings of weights and of keys do what
+/// the Program's LOADs and STOREs say. Products find their extents by themselves, so the list that it follows has no parts; it is lowered and validated once for batches with
+/// logits and once for those without. `recorder`: told what each step did. Its arguments must outlive it.
 /// Errors: those of KvOnDisk; TERN_CHECK: a sequence names an adapter beyond these.
 BatchExecutor model_executor(const ModelSpec&, WeightSource, const RopeTable*, Arena&, int adapters = 0,
                              StepRecorder* recorder = nullptr);

@@ -12,6 +12,7 @@
 
 #include "infer/kv_cache.h"
 #include "model/kv_view.h"
+#include "program/inference_program.h"
 #include "store/image_ring.h"
 
 namespace tern {
@@ -28,11 +29,6 @@ constexpr int64_t kv_thread_bytes() { return kKvThreads * (int64_t{96} << 10); }
 int64_t kv_memory_bytes(const KvShape&, int64_t num_pages, int64_t on_disk, int64_t alignment = kKvAlignment);
 int64_t kv_file_bytes(const KvShape&, int64_t num_pages, int64_t on_disk, int64_t alignment = kKvAlignment);
 
-struct KvMoved {
-  int64_t read = 0, written = 0;
-  int64_t bytes() const { return read + written; }
-  friend bool operator==(const KvMoved&, const KvMoved&) = default;
-};
 /// Bytes that a step moves if each of `sequences` sequences, with `past` keys, gets one more:
 ///   read = 2·Σ_layers sequences·⌈past/page_tokens⌉·page,  written = 2·Σ_layers sequences·(the blocks of the row of each head)
 /// Exact where a page is whole blocks and no two sequences share one; else up to two blocks more or less for each page.

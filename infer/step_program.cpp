@@ -51,8 +51,8 @@ int64_t decoded_bytes(int64_t rows, int64_t in, DType dtype) {
 }
 
 // The bands of one matrix, and the workspace of its products as planned.
-ProductRoom planned_room(const FileMatrix& m, std::vector<bool>::const_iterator stays, DType dtype) {
-  ProductRoom room{.out = m.out, .in = m.in};
+ProductWorkspace planned_workspace(const FileMatrix& m, std::vector<bool>::const_iterator stays, DType dtype) {
+  ProductWorkspace most{.out = m.out, .in = m.in};
   int64_t run = 0, coded_run = 0;
   bool before = false;
   for (const FileBand& band : m.bands) {
@@ -61,43 +61,43 @@ ProductRoom planned_room(const FileMatrix& m, std::vector<bool>::const_iterator 
     run = stay && before ? run + band.rows : band.rows;
     coded_run = coded ? coded_run + band.rows : 0;
     before = stay;
-    if (run < m.out) room.widest = std::max(room.widest, run);
+    if (run < m.out) most.widest_rows = std::max(most.widest_rows, run);
     if (multiplies_coded(dtype)) continue;
-    if (coded) room.bytes = std::max(room.bytes, decoded_bytes(coded_run, m.in, dtype));
+    if (coded) most.decoded_bytes = std::max(most.decoded_bytes, decoded_bytes(coded_run, m.in, dtype));
     if (!stay && !multiplies_as_streamed(band.type, band.head_dim, band.extent.offset, dtype))
-      room.bytes = std::max(room.bytes, band.rows * m.in * size_of(dtype));
+      most.decoded_bytes = std::max(most.decoded_bytes, band.rows * m.in * size_of(dtype));
   }
-  return room;
+  return most;
 }
 
-int64_t coded_room(const CodedWeight& w, int64_t rows, int64_t in, DType dtype) {
+int64_t coded_workspace(const CodedWeight& w, int64_t rows, int64_t in, DType dtype) {
   return w.in_integers || multiplies_blocks(Multiply::exact, dtype) ? 0 : decoded_bytes(rows, in, dtype);
 }
 
-int64_t band_room(const WeightBand& band, const CyclicRing* ring, int64_t in, DType dtype) {
+int64_t band_workspace(const WeightBand& band, const CyclicRing* ring, int64_t in, DType dtype) {
   if (!band.ring) {
     const auto* coded = std::get_if<CodedWeight>(&band.kept);
-    return coded ? coded_room(*coded, band.rows, in, dtype) : 0;
+    return coded ? coded_workspace(*coded, band.rows, in, dtype) : 0;
   }
   const int64_t offset = ring ? ring->extent(band.place).offset : 0;
   return multiplies_as_streamed(band.type, band.head_dim, offset, dtype) ? 0 : band.rows * in * size_of(dtype);
 }
 
 // The workspace of a loaded matrix' products.
-ProductRoom loaded_room(const Linear& linear, const CyclicRing* ring, DType dtype) {
-  ProductRoom room{.out = linear.out, .in = linear.in};
+ProductWorkspace loaded_workspace(const Linear& linear, const CyclicRing* ring, DType dtype) {
+  ProductWorkspace most{.out = linear.out, .in = linear.in};
   if (const auto* coded = std::get_if<CodedWeight>(&linear.weight))
-    room.bytes = coded_room(*coded, linear.out, linear.in, dtype);
+    most.decoded_bytes = coded_workspace(*coded, linear.out, linear.in, dtype);
   else if (const auto* banded = std::get_if<BandedWeight>(&linear.weight)) {
     for (const WeightBand& band : banded->bands) {
-      room.widest = std::max(room.widest, band.rows);
-      room.bytes = std::max(room.bytes, band_room(band, ring, linear.in, dtype));
+      most.widest_rows = std::max(most.widest_rows, band.rows);
+      most.decoded_bytes = std::max(most.decoded_bytes, band_workspace(band, ring, linear.in, dtype));
     }
-    if (room.widest == linear.out) room.widest = 0;
+    if (most.widest_rows == linear.out) most.widest_rows = 0;
   } else {
-    room.bytes = forward_scratch_bytes(linear, 1, dtype, Multiply::exact);
+    most.decoded_bytes = forward_scratch_bytes(linear, 1, dtype, Multiply::exact);
   }
-  return room;
+  return most;
 }
 
 // A linear of a unit, and its first place in the ring's order; linears without one keep their order.
@@ -161,7 +161,7 @@ StepWeights step_weights(const ModelSpec& spec, DType dtype, const StreamPlan& p
   for (size_t i = 0; i < units.size(); ++i) {
     const FileMatrix& m = plan.bands.matrices[i];
     InferenceUnit& unit = w.units[static_cast<size_t>(units[i])];
-    unit.products.push_back(planned_room(m, plan.stays.begin() + static_cast<ptrdiff_t>(at), dtype));
+    unit.products.push_back(planned_workspace(m, plan.stays.begin() + static_cast<ptrdiff_t>(at), dtype));
     PartCutter cutter(unit.parts);
     for (const FileBand& band : m.bands) {
       const bool stays = plan.stays[at++];
@@ -202,7 +202,7 @@ StepWeights step_weights(const ModelSpec& spec, WeightSource source) {
     if (const auto* banded = std::get_if<BandedWeight>(&l.linear->weight); banded && is_read_when_chosen(*banded))
       continue;
     InferenceUnit& unit = w.units[static_cast<size_t>(l.unit)];
-    unit.products.push_back(loaded_room(*l.linear, w.ring, w.dtype));
+    unit.products.push_back(loaded_workspace(*l.linear, w.ring, w.dtype));
     PartCutter cutter(unit.parts);
     if (w.ring) cut_loaded(*l.linear, *w.ring, cutter);
   }
@@ -222,17 +222,18 @@ InferenceStep step_of(const ModelSpec& spec, const StepWeights& weights, const S
     step.query.scratch = [dtype, ranks](ProductKind, int64_t, int64_t n, int64_t k) -> int64_t {
       return std::ranges::count(ranks, n) + std::ranges::count(ranks, k) > 0 ? packed_bytes(dtype, n, k) : 0;
     };
-  if (batch.layers.empty()) return step;
-  TERN_CHECK(batch.moved.empty() || batch.moved.size() == batch.layers.size(), "step_of: {} layers, {} of them moved",
-             batch.layers.size(), batch.moved.size());
+  if (batch.layers_on_disk.empty()) return step;
+  TERN_CHECK(batch.moved.empty() || batch.moved.size() == batch.layers_on_disk.size(),
+             "step_of: {} layers, {} of them moved", batch.layers_on_disk.size(), batch.moved.size());
   for (const Unit& unit : spec.units) {
-    const auto at = std::ranges::find(batch.layers, kv_layer_of(unit));
-    if (at == batch.layers.end()) {
+    const auto at = std::ranges::find(batch.layers_on_disk, kv_layer_of(unit));
+    if (at == batch.layers_on_disk.end()) {
       step.keys.emplace_back();
       continue;
     }
-    const KvMoved moved = batch.moved.empty() ? KvMoved{} : batch.moved[static_cast<size_t>(at - batch.layers.begin())];
-    step.keys.push_back(KeysMoved{moved.read, moved.written});
+    const KvMoved moved =
+        batch.moved.empty() ? KvMoved{} : batch.moved[static_cast<size_t>(at - batch.layers_on_disk.begin())];
+    step.keys.emplace_back(moved);
   }
   return step;
 }
@@ -278,7 +279,7 @@ std::vector<int64_t> step_times(const Program& program, const ModelSpec& spec, c
     else if (i.part > 0)
       ps.push_back(t.load_ps);
     else
-      ps.push_back(rates.disk > 0 ? static_cast<int64_t>(static_cast<double>(i.message_bytes) / rates.disk * 1e12) : 0);
+      ps.push_back(picoseconds(static_cast<double>(i.message_bytes), rates.disk));
   }
   return ps;
 }

@@ -27,15 +27,15 @@ struct StepWeights {
 /// stream; so products with bands that stay have a part in which no slot is held. Its products' workspace is that of planned bands: loading may
 /// cut the bands of a matrix that stay into several products.
 StepWeights step_weights(const ModelSpec&, DType, const StreamPlan&);
-/// As loaded: the same parts, and the workspace to the byte. The weights of a lender (model/weight_source.h) have no parts.
+/// As loaded: the same parts, and the workspace of the products that loading made. The weights of a lender (model/weight_source.h) have no parts.
 StepWeights step_weights(const ModelSpec&, WeightSource);
 
 /// What a step's batch says of its list.
 struct StepBatch {
   int64_t tokens = 0, logit_rows = 0;
-  int64_t attended_pairs = 0;  // of FLOPs alone
-  std::vector<int> layers;     // whose keys and values lie on the disk
-  std::vector<KvMoved> moved;  // by each of them; may be empty: not known, 0
+  int64_t attended_pairs = 0;       // of FLOPs alone, as if no layer had a window
+  std::vector<int> layers_on_disk;  // whose keys and values lie there
+  std::vector<KvMoved> moved;       // by each of them; may be empty: not known, 0
 };
 /// The step of lower_inference. Adapters that run beside the model are not in it.
 InferenceStep step_of(const ModelSpec&, const StepWeights&, const StepBatch&);
@@ -46,7 +46,7 @@ int kv_layer_of(const Unit&);
 Program step_program(const ModelSpec&, const StepWeights&, std::span<const StepBatch>, const KvPool* pool);
 
 /// The picoseconds of each instruction of a Program of step_weights(plan), as stream_times has them: a product's time is that of one row, whatever the
-/// step's tokens; keys are read and written at the disk's rate; attention, norms and the like take no time. Experts are not in it.
+/// step's tokens; keys are read and written at the rate of the weights' disk; attention, norms and the like take no time. Experts are not in it.
 std::vector<int64_t> step_times(const Program&, const ModelSpec&, const StreamPlan&, const StreamRates&);
 
 }  // namespace tern

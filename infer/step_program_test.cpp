@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 #include <random>
+#include <tuple>
 
 #include "formats/format_test_support.h"
 #include "infer/step_testing.h"
@@ -112,7 +113,7 @@ TEST(StepProgram, TakesTheImagePassTimesOfKeysThatAreOnlyReadOrHaveOneSlot) {
     for (size_t u = 0; u < spec.units.size(); ++u) {
       forward_ps.push_back(draw(15));
       if (kv_layer_of(spec.units[u]) >= 0 && draw(3) > 0) {
-        in.steps[0].keys[u] = KeysMoved{.read = draw(20), .written = draw(writes)};
+        in.steps[0].keys[u] = KvMoved{.read = draw(20), .written = draw(writes)};
         images.push_back({.read_ps = in.steps[0].keys[u]->read,
                           .write_ps = in.steps[0].keys[u]->written,
                           .before_ps = std::exchange(between, 0),
@@ -148,7 +149,7 @@ TEST(StepProgram, AStepReadsItsKeysWhenTheStepBeforeHasEnded) {
     for (int m = 0; m < 3; ++m) {
       in.steps.push_back({.query = {.tokens = 1}, .logit_rows = 1});
       for (const Unit& unit : spec.units)
-        in.steps.back().keys.push_back(kv_layer_of(unit) >= 0 ? std::optional(KeysMoved{7, written}) : std::nullopt);
+        in.steps.back().keys.push_back(kv_layer_of(unit) >= 0 ? std::optional(KvMoved{7, written}) : std::nullopt);
     }
     const Program p = lower_inference(spec, in);
     std::vector<int64_t> ps;

@@ -8,9 +8,12 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "infer/step_program.h"
 #include "program/simulate.h"
 #include "program/trace.h"
+#include "store/extent_ring.h"
+#include "store/image_ring.h"
 #include "tensor/arena.h"
 
 namespace tern {
@@ -19,8 +22,8 @@ namespace tern {
 struct RecordedUnit {
   int unit = 0;
   int64_t begin_ns = 0, end_ns = 0;  // begin: its keys are there
-  InstructionBytes
-      bytes;  // of the arena, beside what was alive before the step; without what the step gives its caller
+  // Of the arena, beside what was alive before the step; without what the step gives its caller.
+  InstructionBytes bytes;
 };
 struct RecordedStep {
   StepBatch batch;
@@ -33,8 +36,8 @@ struct RecordedStep {
 struct RecorderSettings {
   int64_t first = 0;  // how many steps are left out first
   int64_t count = 1;  // how many are recorded then
-  // Steps that do not only decode, or that have guesses, are neither counted nor recorded.
-  bool only_decodes = false;
+  // Steps that do more than decode one token of each sequence are neither counted nor recorded: with tokens of a prompt, or with guesses.
+  bool only_single_tokens = false;
 };
 
 /// Records the steps of one executor. Rings are recorded from its first step on, so that reads ahead of the first recorded step are known.
@@ -52,10 +55,11 @@ class StepRecorder {
   std::span<const RingRead> reads() const { return reads_; }
   std::span<const ImageMove> moves() const { return moves_; }
 
-  /// Called by the executor, in this order. A step that is begun and not ended, because it threw, is forgotten. `on_disk`: may be null.
-  void begin_step(const StepBatch&, bool only_decodes, const StepWeights&, KvOnDisk* on_disk, Arena&);
+  /// Called by the executor, in this order. A step that is begun and not ended, because it threw, is forgotten and not counted. `on_disk`: may be null.
+  void begin_step(const StepBatch&, bool only_single_tokens, const StepWeights&, KvOnDisk* on_disk, Arena&);
   void begin_unit(int unit);
-  void end_unit(int64_t given_bytes);  // given_bytes: of activations that belong to the caller from here on
+  /// `given_bytes`: of the step's last unit, those of its output, which belongs to the caller from here on and which the list frees here.
+  void end_unit(int64_t given_bytes);
   void end_step();
 
  private:
@@ -66,7 +70,8 @@ class StepRecorder {
   StepWeights weights_;
   KvOnDisk* on_disk_ = nullptr;
   Arena* arena_ = nullptr;
-  int64_t seen_ = 0;       // steps that counted
+  int64_t seen_ = 0;       // steps that counted and have ended
+  bool counts_ = false;    // the step at hand counts
   bool wanted_ = false;    // the step at hand is recorded
   RecordedStep step_;      // at hand
   int64_t before_ = 0;     // activations before the step
@@ -89,12 +94,13 @@ struct RecordedSteps {
 };
 /// A LOAD lasts as long as its read. A part with an extent begins when the extent is there, and ends when it is given back if a part without extent
 /// follows, else when the next extent is asked for; a part without extent, and part 0, end when the next extent is asked for, or with the unit.
-/// The Program's replay says the device bytes: compared are those before part 0, those after the last part, and both peaks.
+/// The Program's replay says the device bytes: compared are those before part 0, those after the last part, and both peaks; but no workspace of a
+/// unit whose experts are read when they are chosen.
 /// Notes say that experts are not listed, and of how many LOADs no record is there, because they ended before the first step was recorded.
 /// `pool`: of the executor's batches. Errors: TERN_CHECK: leases that the list does not have, or has and which are missing.
 RecordedSteps recorded_steps(const ModelSpec&, const StepRecorder&, const KvPool& pool);
 
-/// What the simulator foretells of steps such as the recorded ones, once the ring has filled: events of the same instructions, in seconds from the begin of the
+/// What the simulator predicts of steps such as the recorded ones, once the ring has filled: events of the same instructions, in seconds from the begin of the
 /// first one's first FORWARD. Times: step_times.
 std::vector<TraceEvent> predicted_steps(const ModelSpec&, const StreamPlan&, const StreamRates&, const StepRecorder&,
                                         const KvPool& pool);

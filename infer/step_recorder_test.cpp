@@ -1,10 +1,15 @@
 // What steps did, beside their list: a model that streams, with its keys in memory or on a disk, does what its Program says, to the byte.
 #include "infer/step_recorder.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <memory>
 #include <set>
+#include <tuple>
 
 #include "base/clock.h"
 #include "infer/engine.h"
@@ -19,14 +24,20 @@ namespace {
 
 // One run of a prompt of 19 tokens in chunks of 7, then 6 tokens: steps of 7, 7, 5, 1, 1, … tokens, of which the first two make no logits.
 struct RecordedRun {
-  RecordedRun(const StepModel& m, StepLoaded& loaded, int64_t keys_on_disk, const RecorderSettings& settings = {})
-      : recorder(settings),
-        pool(kv_shape(m.model.spec, 4, m.model.dtype), kv_pages(StepModel::needs()), arena, disk(m, keys_on_disk)) {
+  RecordedRun(const StepModel& m, StepLoaded& loaded, int64_t keys_on_disk, const RecorderSettings& settings = {},
+              int64_t samples = 1)
+      : num_pages(kv_pages(StepModel::needs(samples))),
+        recorder(settings),
+        pool(kv_shape(m.model.spec, 4, m.model.dtype), num_pages, arena, disk(m, keys_on_disk)) {
     const RopeTable rope = rope_table(m.model.spec, 28, 28);
     const BatchExecutor inner = model_executor(m.model.spec, loaded.weights(), &rope, loaded.arena, 0, &recorder);
     const auto execute = [&](const Batch& batch, const KvPool& of) {
       Tensor out = inner(batch, of);
-      if (!out.empty()) logits.insert(logits.end(), out.span<float>().begin(), out.span<float>().end());
+      if (out.empty()) return out;
+      if (out.dtype() == DType::f64)
+        logits.insert(logits.end(), out.span<double>().begin(), out.span<double>().end());
+      else
+        logits.insert(logits.end(), out.span<float>().begin(), out.span<float>().end());
       return out;
     };
     EngineLimits limits{.context = 28};
@@ -35,19 +46,20 @@ struct RecordedRun {
     Request request;
     request.prompt = random_tokens(19, m.model.spec.vocab, 5);
     request.max_tokens = 6;
+    request.num_samples = samples;
     run_request(engine, request, {}, {}, nullptr);
   }
   std::shared_ptr<KvOnDisk> disk(const StepModel& m, int64_t layers) {
     if (layers == 0) return nullptr;
     const KvShape shape = kv_shape(m.model.spec, 4, m.model.dtype);
-    const int64_t pages = kv_pages(StepModel::needs());
-    return std::make_shared<KvOnDisk>(std::make_unique<MemoryScratch>(kv_file_bytes(shape, pages, layers, 64), 64),
-                                      shape, pages, layers, arena);
+    return std::make_shared<KvOnDisk>(std::make_unique<MemoryScratch>(kv_file_bytes(shape, num_pages, layers, 64), 64),
+                                      shape, num_pages, layers, arena);
   }
   Arena arena;
+  int64_t num_pages;
   StepRecorder recorder;
   KvPool pool;
-  std::vector<float> logits;
+  std::vector<double> logits;
 };
 
 constexpr RecorderSettings kThreeSteps{.first = 1, .count = 3};  // without logits, the prompt's end, a token
@@ -127,6 +139,143 @@ TEST(StepRecorder, StepsThatStreamDoWhatTheirListSays) {
   }
 }
 
+// Whole, and over limits, slots and keys on the disk. Returns how many of these runs streamed.
+int expect_as_listed_streamed(const StepModel& m, int64_t samples, const std::string& model) {
+  StepLoaded whole(m, nullptr);
+  const RecordedRun want(m, whole, 0, kThreeSteps, samples);
+  EXPECT_EQ(want.recorder.steps().size(), 3u);
+  EXPECT_EQ(want.recorder.steps().back().batch.tokens, samples);
+  expect_as_listed(recorded_steps(m.model.spec, want.recorder, want.pool), model.c_str());
+  int streamed = 0;
+  for (const int64_t percent : {15, 25, 45, 70, 100})
+    for (const int slots : {1, 3})
+      for (const int64_t keys : {0, 1}) {
+        const auto plan = m.plan(percent, {.slots = slots, .threads = 2});
+        if (!plan || plan->streamed_bytes == 0) continue;
+        StepLoaded loaded(m, &*plan);
+        const RecordedRun got(m, loaded, keys, kThreeSteps, samples);
+        const std::string what = fmt::format("{}, {} %, {} slots, {} layers", model, percent, slots, keys);
+        EXPECT_EQ(got.logits, want.logits) << what;
+        expect_as_listed(recorded_steps(m.model.spec, got.recorder, got.pool), what.c_str());
+        ++streamed;
+      }
+  return streamed;
+}
+
+// Bands that are decoded, types that are not packed, and steps of two sequences take other workspace.
+TEST(StepRecorder, StepsOfOtherTypesDoWhatTheirListSays) {
+  for (const auto& [stored, computed] :
+       {std::pair{DType::f32, DType::f32}, {DType::bf16, DType::f32}, {DType::f32, DType::bf16}})
+    EXPECT_GT(expect_as_listed_streamed(StepModel("llama", stored, computed), 1,
+                                        fmt::format("{} in {}", name_of(stored), name_of(computed))),
+              3);
+  expect_as_listed_streamed(StepModel("llama", DType::f32, DType::f64), 1, "f64");  // no limit here makes it stream
+}
+TEST(StepRecorder, StepsOfTwoSamplesDoWhatTheirListSays) {
+  for (const DType dtype : {DType::bf16, DType::f32})
+    EXPECT_GT(expect_as_listed_streamed(StepModel("llama", dtype, dtype), 2,
+                                        fmt::format("two samples in {}", name_of(dtype))),
+              3);
+}
+TEST(StepRecorder, StepsOfACodedFileDoWhatTheirListSays) {
+  for (const DType dtype : {DType::bf16, DType::f32})
+    EXPECT_GT(expect_as_listed_streamed(StepModel({WeightType::q4_0, WeightType::q6_k, WeightType::bf16}, dtype), 1,
+                                        fmt::format("GGUF in {}", name_of(dtype))),
+              1);
+}
+
+// Two steps of one token, of which the second is recorded: each unit takes what the list says of it, and unit 1 keeps `more` bytes beside it.
+RecordedSteps play_list(const ModelSpec& spec, const StepWeights& weights, int64_t more) {
+  Arena arena;
+  const KvPool pool(kv_shape(spec, 4, DType::f32), 1, arena, nullptr);
+  const StepBatch batch{.tokens = 1, .logit_rows = 1};
+  const Program list = step_program(spec, weights, {&batch, 1}, &pool);
+  StepRecorder recorder({.first = 1, .count = 1});
+  int turn = 0;
+  for (int step = 0; step < 2; ++step) {
+    recorder.begin_step(batch, true, weights, nullptr, arena);
+    Tensor x, y, kept;
+    for (const Instruction& i : list.instructions) {
+      if (i.op != Opcode::forward) continue;
+      if (i.part == 0) {
+        recorder.begin_unit(i.unit);
+        y = arena.bytes(i.allocates[0].bytes, MemoryClass::activations);
+        const Tensor temporaries = arena.bytes(i.workspace_bytes, MemoryClass::workspace);
+        if (i.unit == 1 && more > 0) kept = arena.bytes(more, MemoryClass::activations);
+      } else {
+        const ExtentLease lease(*weights.ring, turn++ % weights.ring->num_places());
+      }
+      const auto parts = static_cast<int>(weights.units[static_cast<size_t>(i.unit)].parts.size());
+      if (i.part < parts) continue;
+      x = std::move(y);
+      recorder.end_unit(i.unit + 1 == list.num_units ? x.bytes() : 0);
+    }
+    recorder.end_step();
+  }
+  return recorded_steps(spec, recorder, pool);
+}
+
+TEST(StepRecorder, NamesABufferThatTheListDoesNotHave) {
+  const ModelSpec spec = model_spec(tiny_config("llama"));
+  StepWeights weights;
+  weights.units.resize(spec.units.size());
+  EXPECT_EQ(play_list(spec, weights, 0).mismatches, std::vector<std::string>{});
+  const std::vector<std::string> found = play_list(spec, weights, 64).mismatches;
+  ASSERT_FALSE(found.empty());
+  EXPECT_NE(found[0].find("FORWARD unit 1 micro 0: "), std::string::npos) << found[0];
+  for (const std::string& one : found) EXPECT_EQ(one.find("in temporaries"), std::string::npos) << one;
+}
+
+TEST(StepRecorder, NamesAReadOfOneBlockTooMany) {
+  const ModelSpec spec = model_spec(tiny_config("llama"));
+  MemoryBlocks files({patterned_file(4000)}, kTestBlock);
+  const std::vector<Extent> order{{0, 0, 100}, {0, 500, 200}, {0, 1000, 300}};
+  const int64_t bytes = CyclicRing::bytes_for(order, 1, kTestBlock);
+  const std::unique_ptr<void, decltype(&std::free)> memory(std::aligned_alloc(kTestBlock, static_cast<size_t>(bytes)),
+                                                           &std::free);
+  for (const int64_t too_many : {int64_t{0}, kTestBlock}) {
+    CyclicRing ring(files, order, {.slots = 1, .threads = 1},
+                    {static_cast<std::byte*>(memory.get()), static_cast<size_t>(bytes)});
+    StepWeights weights{.ring = &ring, .slots = 1, .slot_bytes = ring.slot_bytes()};
+    weights.units.resize(spec.units.size());
+    weights.units[1].parts = {ring.block_bytes(0), ring.block_bytes(1) - too_many};
+    weights.units[3].parts = {ring.block_bytes(2)};
+    const RecordedSteps r = play_list(spec, weights, 0);
+    ASSERT_EQ(r.mismatches.size(), too_many > 0 ? 1u : 0u);
+    if (too_many > 0) {
+      EXPECT_NE(r.mismatches[0].find("LOAD extent(unit 1, micro 0, part 2): "), std::string::npos) << r.mismatches[0];
+    }
+  }
+}
+
+// A step that throws is begun again: it counts once.
+TEST(StepRecorder, AStepThatDidNotEndIsNotCounted) {
+  Arena arena;
+  StepRecorder recorder({.first = 1, .count = 1});
+  const auto begin = [&] { recorder.begin_step({.tokens = 1}, true, {}, nullptr, arena); };
+  begin();
+  begin();
+  recorder.end_step();
+  EXPECT_TRUE(recorder.steps().empty());
+  begin();
+  recorder.end_step();
+  EXPECT_EQ(recorder.steps().size(), 1u);
+}
+
+// What it keeps does not grow with the steps that it leaves out: of their reads it drops those that they used.
+TEST(StepRecorder, KeepsNoReadsOfStepsThatItLeavesOut) {
+  const StepModel m("llama");
+  const auto plan = m.plan(60, {.slots = 3, .threads = 2});
+  ASSERT_TRUE(plan && plan->streamed_bytes > 0);
+  StepLoaded loaded(m, &*plan);
+  const RecordedRun run(m, loaded, 0, {.first = 6, .count = 2});
+  ASSERT_TRUE(run.recorder.complete());
+  const int64_t first = run.recorder.steps().front().leases.front().turn;
+  ASSERT_GT(first, 10);
+  EXPECT_FALSE(run.recorder.reads().empty());
+  for (const RingRead& read : run.recorder.reads()) EXPECT_GE(read.turn, first);
+}
+
 // Experts are read when they are chosen: a note says that these reads are not listed; all others are.
 TEST(StepRecorder, NotesThatExpertsAreNotListed) {
   const StepModel m("mixtral");
@@ -144,6 +293,7 @@ TEST(StepRecorder, NotesThatExpertsAreNotListed) {
     EXPECT_EQ(validate(r.program, ProgramKind::inference), std::vector<std::string>{});
     ASSERT_FALSE(r.notes.empty());
     EXPECT_NE(r.notes.back().find("experts"), std::string::npos) << r.notes.back();
+    EXPECT_TRUE(r.mismatches.empty()) << r.mismatches.size() << ", first " << r.mismatches[0];
     for (size_t k = 0; k < r.events.size(); ++k)
       if (r.moved[k] >= 0) { EXPECT_EQ(r.moved[k], r.program.instructions[k].message_bytes); }
   }
@@ -156,8 +306,8 @@ TEST(StepRecorder, RecordsAsManyStepsAsItWasAskedFor) {
   StepLoaded whole(m, nullptr);
   for (const auto& [settings, steps, tokens] :
        {std::tuple<RecorderSettings, size_t, int64_t>{{.first = 0, .count = 2}, 2, 7},
-        {{.first = 2, .count = 3, .only_decodes = true}, 3, 1},
-        {{.first = 4, .count = 3, .only_decodes = true}, 1, 1},
+        {{.first = 2, .count = 3, .only_single_tokens = true}, 3, 1},
+        {{.first = 4, .count = 3, .only_single_tokens = true}, 1, 1},
         {{.first = 3, .count = 100}, 5, 1}}) {
     const RecordedRun run(m, whole, 0, settings);
     EXPECT_EQ(run.recorder.steps().size(), steps);
@@ -171,7 +321,7 @@ TEST(StepRecorder, PredictsTheInstructionsThatItRecorded) {
   const auto plan = m.plan(70, {.slots = 2, .threads = 2});
   ASSERT_TRUE(plan && plan->streamed_bytes > 0);
   StepLoaded loaded(m, &*plan);
-  const RecordedRun run(m, loaded, 3, {.first = 1, .count = 3, .only_decodes = true});
+  const RecordedRun run(m, loaded, 3, {.first = 1, .count = 3, .only_single_tokens = true});
   RecordedSteps measured = recorded_steps(m.model.spec, run.recorder, run.pool);
   const StreamRates rates{.disk = 1e9, .kept = 2e9, .coded = 1e9};
   std::vector<TraceEvent> predicted = predicted_steps(m.model.spec, *plan, rates, run.recorder, run.pool);

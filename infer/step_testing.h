@@ -13,6 +13,7 @@
 #include "infer/load.h"
 #include "infer/memory_fit.h"
 #include "infer/stream_plan.h"
+#include "model/coded_model_testing.h"
 #include "model/load_streamed.h"
 #include "model/model_testing.h"
 
@@ -20,7 +21,7 @@ namespace tern {
 
 /// Of many layers: weights, not what threads keep, are most of what it takes.
 struct StepModel {
-  explicit StepModel(const char* family) {
+  explicit StepModel(const char* family, DType stored = DType::bf16, DType computed = DType::bf16) {
     HfConfig config = tiny_config(family);
     config.hidden_size = 96, config.intermediate_size = 160, config.vocab_size = 400;
     config.num_hidden_layers = std::max<int64_t>(config.num_hidden_layers, 6);
@@ -29,11 +30,16 @@ struct StepModel {
       config.windowed_layers.push_back(config.windowed_layers[i++]);
     const ModelSpec spec = model_spec(config);
     Arena arena;
-    save_model(spec, config, random_weights(spec, DType::f32, arena, 3), DType::bf16, dir / "model", real_io());
-    model = describe_model(dir / "model", DType::bf16);
+    save_model(spec, config, random_weights(spec, DType::f32, arena, 3), stored, dir / "model", real_io());
+    model = describe_model(dir / "model", computed);
   }
-  static InferenceNeeds needs() {
-    return {.context = 28, .sequences = 1, .page_tokens = 4, .iteration_tokens = 7, .logit_rows = 1};
+  /// A GGUF file, its matrices in turn of these types.
+  StepModel(const std::vector<WeightType>& types, DType computed) {
+    write_coded_model(coded_config("llama", false), types, dir / "model.gguf");
+    model = describe_model(dir / "model.gguf", computed);
+  }
+  static InferenceNeeds needs(int64_t sequences = 1) {
+    return {.context = 28, .sequences = sequences, .page_tokens = 4, .iteration_tokens = 7, .logit_rows = 1};
   }
   /// With so many percent of what it takes whole; nullopt: that is too little.
   std::optional<StreamPlan> plan(int64_t percent, const RingSettings& ring) const {

@@ -62,9 +62,9 @@ double expected_bytes(const StreamPlan& plan, int64_t tokens, double hits) {
   return bytes;
 }
 
-namespace {
-
 int64_t picoseconds(double bytes, double rate) { return rate > 0 ? static_cast<int64_t>(bytes / rate * 1e12) : 0; }
+
+namespace {
 
 // Seconds of loading and of multiplying one expert's matrices.
 struct MatrixTimes {

@@ -26,6 +26,9 @@ struct StreamRates {
 /// Measures `kept` and `coded` for some milliseconds, with 64 MiB of weights, or with half of what the plan will hold if that is less.
 void measure_products(const StreamPlan&, DType, StreamRates&);
 
+/// What so many bytes take at a rate in bytes per second; 0 if the rate is not known (0).
+int64_t picoseconds(double bytes, double rate);
+
 /// The steps of a decoded token, one for each band of the plan: the disk's time for the bands that stream, and the products' times.
 std::vector<PassStep> pass_steps(const StreamPlan&, const StreamRates&);
 

@@ -15,12 +15,12 @@ struct ExtentUse {
   int64_t bytes;
 };
 
-// The most bytes of workspace that a product of `rows` rows with an (n, k) matrix takes; nullopt: no ProductRoom is of it.
-std::optional<int64_t> room_of(const InferenceUnit& unit, int64_t rows, int64_t n, int64_t k, int64_t element) {
+// The most bytes of workspace that a product of `rows` rows with an (n, k) matrix takes; nullopt: no ProductWorkspace is of it.
+std::optional<int64_t> workspace_of(const InferenceUnit& unit, int64_t rows, int64_t n, int64_t k, int64_t element) {
   std::optional<int64_t> most;
-  for (const ProductRoom& p : unit.products)
+  for (const ProductWorkspace& p : unit.products)
     if (p.out == n && p.in == k)
-      most = std::max(most.value_or(0), (rows > 1 ? rows * p.widest * element : 0) + p.bytes);
+      most = std::max(most.value_or(0), (rows > 1 ? rows * p.widest_rows * element : 0) + p.decoded_bytes);
   return most;
 }
 
@@ -130,7 +130,7 @@ class InferenceLowerer {
     const ScratchBytes others = query.scratch;
     query.scratch = [&weights, element, &others](ProductKind kind, int64_t m, int64_t n, int64_t k) -> int64_t {
       if (kind == ProductKind::forward)
-        if (const auto room = room_of(weights, m, n, k, element)) return *room;
+        if (const auto bytes = workspace_of(weights, m, n, k, element)) return *bytes;
       return others ? others(kind, m, n, k) : 0;
     };
     const UnitCost cost = unit_cost(spec_.units[static_cast<size_t>(u)], query);
@@ -144,16 +144,16 @@ class InferenceLowerer {
     const HeadSpec& u = spec_.head();
     const DType dtype = now().query.dtype;
     const int64_t rows = now().logit_rows, size = size_of(dtype), wide = size_of(wide_type(dtype));
-    const auto room = room_of(weights_of(head()), rows, u.vocab, u.width, wide);
+    const auto products = workspace_of(weights_of(head()), rows, u.vocab, u.width, wide);
     i.allocates.push_back({output(head()), rows * u.vocab * wide});
-    workspace_ = 2 * rows * u.width * size + room.value_or(0);
+    workspace_ = 2 * rows * u.width * size + products.value_or(0);
     i.flops = 2 * rows * u.vocab * u.width;
     i.bytes_moved = u.vocab * u.width * size + rows * (u.vocab * wide + 4 * u.width * size);
   }
 
   // --- keys and values on the disk ---
 
-  std::optional<KeysMoved> moved(int u) const {
+  std::optional<KvMoved> moved(int u) const {
     return now().keys.empty() ? std::nullopt : now().keys[static_cast<size_t>(u)];
   }
 

@@ -12,12 +12,12 @@
 namespace tern {
 
 /// What products with one (out, in) matrix take as workspace, beside what unit_cost counts.
-struct ProductRoom {
+struct ProductWorkspace {
   int64_t out = 0, in = 0;
   // Rows of the widest product with a part of the matrix, which first writes its columns of y to workspace if there are several rows;
   // 0: the matrix is multiplied whole.
-  int64_t widest = 0;
-  int64_t bytes = 0;  // of rows that are decoded or packed for the time of a product
+  int64_t widest_rows = 0;
+  int64_t decoded_bytes = 0;  // of rows that are decoded or packed for the time of a product
 };
 
 /// What a unit's weights say of every step.
@@ -25,21 +25,23 @@ struct InferenceUnit {
   // The parts of its FORWARD behind part 0, in order: the bytes that the disk reads (whole blocks) for the extent that the part uses, or 0:
   // the part uses no extent.
   std::vector<int64_t> parts;
-  std::vector<ProductRoom> products;  // of matrices that take workspace; of two of one shape the larger sum counts
+  std::vector<ProductWorkspace> products;  // of matrices that take workspace; of two of one shape the larger sum counts
   // Of the embedding, if its table stays in a file: a token reads its row to workspace.
   int64_t table_row_bytes = 0;
 };
 
-/// Bytes of a layer whose keys and values lie on the disk.
-struct KeysMoved {
-  int64_t read = 0, written = 0;  // before its unit's FORWARD; behind it
+/// Bytes of keys and values on the disk. Of a layer in a step: read before its unit's FORWARD, written behind it.
+struct KvMoved {
+  int64_t read = 0, written = 0;
+  int64_t bytes() const { return read + written; }
+  friend bool operator==(const KvMoved&, const KvMoved&) = default;
 };
 
 struct InferenceStep {
-  // Of the whole batch. The scratch function is asked for products that no ProductRoom is of (adapters).
+  // Of the whole batch. The scratch function is asked for products that no ProductWorkspace is of (adapters).
   CostQuery query;
-  int64_t logit_rows = 0;                      // 0: the head does not run
-  std::vector<std::optional<KeysMoved>> keys;  // of each unit; empty: no keys lie on the disk
+  int64_t logit_rows = 0;                    // 0: the head does not run
+  std::vector<std::optional<KvMoved>> keys;  // of each unit; empty: no keys lie on the disk
 };
 
 /// What lower_inference reads.
@@ -66,7 +68,9 @@ struct InferenceInput {
 ///           tokens from them is not in the list.
 /// Bytes     Extents and keys lie in slots, which are resident; so `extent` and `keys` have 0 bytes, and no LOAD allocates any on
 ///           the device. message_bytes of LOAD and STORE: what the disk moves. Outputs and workspace are unit_cost's of a forward that keeps
-///           nothing, and ProductRoom's; the workspace of all parts of a unit is the unit's peak. Flops and bytes_moved of a unit stand at its part 0.
+///           nothing, and ProductWorkspace's; the workspace of all parts of a unit is the unit's peak. Flops and bytes_moved of a unit stand at its part 0.
+/// Disk      is one resource that does one thing after the other, in list order. The rings depart from that: several threads read at once, writes
+///           of keys go first, and the two rings run beside each other, perhaps on two disks (--kv-dir).
 /// Experts   of a mixture are read as its router chooses: these reads are not in the list, nor is what their products take as workspace.
 /// Errors    TERN_CHECK: numbers of units that differ; extents or keys without slots; fewer than two units.
 Program lower_inference(const ModelSpec&, const InferenceInput&);

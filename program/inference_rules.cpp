@@ -7,6 +7,8 @@
 #include <map>
 #include <utility>
 
+#include "program/dependencies.h"
+
 namespace tern {
 namespace {
 
@@ -20,10 +22,15 @@ struct RingOfLoads {
   BufferKind kind;
   int64_t slots = 0;
   std::vector<Loaded> loads{};
+  std::map<BufferKey, size_t> first{};  // LOAD of each buffer
 
   Loaded* find(const Buffer& b) {
-    const auto it = std::ranges::find(loads, b, &Loaded::buffer);
-    return it == loads.end() ? nullptr : &*it;
+    const auto it = first.find(buffer_key(0, b));
+    return it == first.end() ? nullptr : &loads[it->second];
+  }
+  void add(const Buffer& b) {
+    first.try_emplace(buffer_key(0, b), loads.size());
+    loads.push_back({b});
   }
 };
 
@@ -104,7 +111,7 @@ struct InferenceChecker {
       else if (!awaits(i, earlier->freed_at))
         fault("does not wait for [{}], which frees its slot", earlier->freed_at);
     }
-    ring.loads.push_back({b});
+    ring.add(b);
   }
   // Later ones follow it on the disk.
   bool is_first_of_step(const Instruction& i) const {

@@ -1,7 +1,7 @@
 #pragma once
 // Program: one training step as an instruction list for each rank, or some steps of inference (program/inference_program.h).
-// A rank here is a device of the pipeline. All ranks
-// of the run at that device have the same list. Comments on collectives, MeshAxis and groups speak of ranks of the run.
+// A rank here is a device of the pipeline. All ranks of the run at that device have the same list. Comments on collectives, MeshAxis and groups
+// speak of ranks of the run.
 // An instruction says what is computed, allocated, read, freed, sent. Validator, simulator and executor read the list.
 
 #include <cstdint>

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <map>
+#include <numeric>
 #include <utility>
 
 #include "base/json.h"
@@ -25,17 +27,50 @@ Track track_of(const TraceEvent& e) {
   return {kFirstLink + 2 * e.peer, fmt::format("link to rank {}", e.peer)};
 }
 
+// An event's place among the threads of its rank, in whole nanoseconds.
+struct PlacedEvent {
+  int thread = 0;
+  int64_t begin_ns = 0, end_ns = 0;
+};
+
+// Whole picoseconds first: where one simulated event ends as the next one begins, both round to the same nanosecond.
+int64_t nanoseconds(double seconds) { return std::llround(std::round(seconds * 1e12) / 1000); }
+
+// Viewers want events of one thread not to overlap, and a disk may do several things at a time. So a track has as many lanes as it takes:
+// each event goes to the first one that is free. `names`: of each (rank, thread).
+std::vector<PlacedEvent> place_events(std::span<const TraceEvent> events,
+                                      std::map<std::pair<int, int>, std::string>& names) {
+  constexpr int kLane = 1'000'000;  // behind the thread of any link
+  std::vector<PlacedEvent> placed;
+  for (const TraceEvent& e : events)
+    placed.push_back({.begin_ns = nanoseconds(e.start_s), .end_ns = nanoseconds(e.start_s + e.duration_s)});
+  std::vector<size_t> order(events.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(order, {}, [&](size_t i) { return placed[i].begin_ns; });
+  std::map<std::pair<int, int>, std::vector<int64_t>> ends;  // of each lane's last event so far
+  for (const size_t i : order) {
+    const TraceEvent& e = events[i];
+    const Track track = track_of(e);
+    std::vector<int64_t>& lanes = ends[{e.rank, track.thread}];
+    const auto free = std::ranges::find_if(lanes, [&](int64_t end_ns) { return end_ns <= placed[i].begin_ns; });
+    const auto lane = static_cast<int>(free - lanes.begin());
+    if (free == lanes.end()) lanes.push_back(0);
+    lanes[static_cast<size_t>(lane)] = placed[i].end_ns;
+    placed[i].thread = track.thread + kLane * lane;
+    names.try_emplace({e.rank, placed[i].thread}, lane == 0 ? track.name : fmt::format("{} {}", track.name, lane + 1));
+  }
+  return placed;
+}
+
 // Appends the events of one run; process ids are rank·stride + offset.
 void append_run(std::string& out, std::span<const TraceEvent> events, std::string_view process, int stride,
                 int offset) {
   int num_ranks = 0;
-  std::map<std::pair<int, int>, std::string> others;  // (rank, thread) beside compute
-  for (const TraceEvent& e : events) {
-    num_ranks = std::max(num_ranks, e.rank + 1);
-    if (e.resource == Resource::compute) continue;
-    const Track t = track_of(e);
-    others.try_emplace({e.rank, t.thread}, t.name);
-  }
+  for (const TraceEvent& e : events) num_ranks = std::max(num_ranks, e.rank + 1);
+  std::map<std::pair<int, int>, std::string> threads;  // of each (rank, thread) its name
+  for (int rank = 0; rank < num_ranks; ++rank)
+    threads.emplace(std::pair{rank, static_cast<int>(Resource::compute)}, name_of(Resource::compute));
+  const std::vector<PlacedEvent> placed = place_events(events, threads);
   auto to = std::back_inserter(out);
   const auto separator = [&] { return out.back() == '[' ? "\n" : ",\n"; };
   for (int rank = 0; rank < num_ranks; ++rank) {
@@ -44,22 +79,24 @@ void append_run(std::string& out, std::span<const TraceEvent> events, std::strin
         quote_json(num_ranks == 1 ? std::string(process) : fmt::format("{}, rank {}", process, rank));
     fmt::format_to(to, R"({}{{"name":"process_name","ph":"M","pid":{},"tid":0,"args":{{"name":{}}}}})", separator(),
                    pid, name);
-    fmt::format_to(to, R"({}{{"name":"thread_name","ph":"M","pid":{},"tid":0,"args":{{"name":"compute"}}}})",
-                   separator(), pid);
-    for (auto other = others.lower_bound({rank, 0}); other != others.end() && other->first.first == rank; ++other)
+    for (auto t = threads.lower_bound({rank, 0}); t != threads.end() && t->first.first == rank; ++t)
       fmt::format_to(to, R"({}{{"name":"thread_name","ph":"M","pid":{},"tid":{},"args":{{"name":{}}}}})", separator(),
-                     pid, other->first.second, quote_json(other->second));
+                     pid, t->first.second, quote_json(t->second));
   }
-  for (const TraceEvent& e : events) {
+  for (size_t i = 0; i < events.size(); ++i) {
+    const TraceEvent& e = events[i];
+    const auto [thread, begin_ns, end_ns] = placed[i];
+    const double begin_us = 1e-3 * static_cast<double>(begin_ns),
+                 duration_us = 1e-3 * static_cast<double>(end_ns - begin_ns);
     const int pid = e.rank * stride + offset;
     fmt::format_to(
         to,
         R"({}{{"name":{},"cat":"{}","ph":"X","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f},"args":{{"unit":{},"micro":{},)"
         R"("flops":{},"bytes_moved":{},"message_bytes":{},"buffer_bytes":{},"peak_bytes":{}}}}})",
-        separator(), quote_json(e.name), name_of(e.op), pid, track_of(e).thread, e.start_s * 1e6, e.duration_s * 1e6,
-        e.unit, e.micro, e.flops, e.bytes_moved, e.message_bytes, e.buffer_bytes, e.peak_bytes);
+        separator(), quote_json(e.name), name_of(e.op), pid, thread, begin_us, duration_us, e.unit, e.micro, e.flops,
+        e.bytes_moved, e.message_bytes, e.buffer_bytes, e.peak_bytes);
     fmt::format_to(to, R"({}{{"name":"memory","ph":"C","pid":{},"ts":{:.3f},"args":{{"buffers":{},"workspace":{}}}}})",
-                   separator(), pid, e.start_s * 1e6, e.buffer_bytes, e.peak_bytes - e.buffer_bytes);
+                   separator(), pid, begin_us, e.buffer_bytes, e.peak_bytes - e.buffer_bytes);
   }
 }
 

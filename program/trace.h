@@ -28,9 +28,10 @@ struct TraceEvent {
 TraceEvent trace_event(const Instruction&, double start_s, double duration_s, int64_t buffer_bytes, int64_t peak_bytes);
 
 /// One JSON document. `process` names the run ("predicted", "measured"). Each rank is a process of the trace. Its threads are
-/// its resources, except that the link becomes two threads for each peer: one to the peer, one from the peer. The thread of compute and
-/// all threads with events have names.
-/// Times are written in microseconds with three decimals.
+/// its resources, except that the link becomes two threads for each peer: one to the peer, one from the peer. Events of one thread never
+/// overlap, as viewers want it: what runs beside others of its resource goes to a further thread ("disk", "disk 2", …). The thread of compute
+/// and all threads with events have names.
+/// Times are written in microseconds with three decimals: begins and ends are rounded, and a duration is their difference.
 std::string chrome_trace(std::span<const TraceEvent>, std::string_view process);
 /// Two runs in one document, as processes 2·rank and 2·rank + 1.
 std::string chrome_trace(std::span<const TraceEvent> predicted, std::span<const TraceEvent> measured);

@@ -136,7 +136,9 @@ TEST(CyclicRing, RecordsItsLeases) {
     }
     EXPECT_EQ(r.ring.take_leases().size(), 1u);
     std::vector<int64_t> read_end(9, INT64_MAX);  // of each turn
-    for (const RingRead& read : r.ring.take_reads())
+    const std::vector<RingRead> reads = r.ring.take_reads();
+    EXPECT_GE(reads.size(), 4u);  // of nine; as many as there are slots may have come before the recording
+    for (const RingRead& read : reads)
       if (read.turn < 9) read_end[static_cast<size_t>(read.turn)] = read.end_ns;
     int64_t before = 0;
     for (size_t i = 0; i < leases.size(); ++i) {
@@ -160,7 +162,9 @@ TEST(CyclicRing, ReadsAtTheEndOfAFileAreOfWholeBlocks) {
   Ring r(files, {{0, 0, 100}, {0, 930, 70}}, {.slots = 2, .threads = 1});
   r.ring.record(true);
   for (int i = 0; i < 6; ++i) const ExtentLease lease(r.ring, i % 2);
-  for (const RingRead& read : r.ring.take_reads()) EXPECT_EQ(read.bytes, 128);
+  const std::vector<RingRead> reads = r.ring.take_reads();
+  EXPECT_GE(reads.size(), 4u);
+  for (const RingRead& read : reads) EXPECT_EQ(read.bytes, 128);
 }
 
 // The ring and its twin on the virtual clock: a paced disk and products that sleep.

@@ -47,7 +47,7 @@ OptionRows generation_rows() {
       {.name = "kv-place", .verbs = "generate", .type = choice, .fallback = "auto", .help = "where keys and values lie: in memory, or on a disk, from which each step reads them layer by layer; auto: the keys of none, a quarter, half, three quarters or all of the layers lie on the disk, whichever moves the fewest bytes for a token; none while all fits in memory. Changes speed and memory, not the result", .choices = {"auto", "memory", "disk"}},
       {.name = "kv-dir", .verbs = "generate", .type = path, .unit = "DIR", .help = "a folder on the disk that keys and values may lie on, in a file without a name that ends with the command; not given: $TMPDIR, else /var/tmp"},
       {.name = "page", .verbs = "generate serve", .type = integer, .fallback = "16", .unit = "TOKENS", .help = "tokens per page of the key-value cache; does not change the result", .min = 1, .max = 65536},
-      {.name = "trace", .verbs = "generate", .type = path, .unit = "FILE", .help = "write a Chrome trace of the third to the fifth token: what each reads from the disk and computes, as measured and, if weights are read from the disk, as predicted; if all weights fit there is no prediction. Not with --prompts or guessed tokens"},
+      {.name = "trace", .verbs = "generate", .type = path, .unit = "FILE", .help = "write a Chrome trace (open it in ui.perfetto.dev) of three steps, of one sample tokens 3 to 5: reads and computation as measured and, if weights are read from the disk, as predicted. Needs --max-tokens 5 or more; not with --prompts, --speculate, --draft or a gated adapter"},
   };
 }
 

@@ -19,7 +19,7 @@ def read_runs(path):
     with open(path, encoding="utf-8") as file:
         events = json.load(file)["traceEvents"]
     names = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
-    threads = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"}
+    threads = {(e["pid"], e["tid"]): e["args"]["name"].split()[0] for e in events if e["name"] == "thread_name"}  # "disk 2" is the disk's
     runs = {name: {resource: [] for resource in RESOURCES} for name in COLOURS if name in names.values()}
     tokens = {name: {} for name in runs}
     for e in events:

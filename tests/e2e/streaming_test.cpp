@@ -227,7 +227,8 @@ TEST_F(Streaming, TraceHoldsThreeTokensAsPredictedAndAsMeasured) {
 
 TEST_F(Streaming, ATraceThatWouldShowNothingIsRefusedByName) {
   const std::string plain = "generate " + kModel + " --prompt a --trace t.json";
-  expect_refusal(2, plain + " --max-tokens 4", {"--trace", "tokens 3 to 5", "--max-tokens"});
+  expect_refusal(2, plain + " --max-tokens 4", {"--trace", "tokens 3 to 5", "--max-tokens 5 or more"});
+  expect_refusal(2, plain + " --context 4", {"--trace", "the context of 4 leaves 3", "more --context"});
   expect_refusal(2, plain + " --speculate ngram", {"--trace", "--speculate"});
   expect_refusal(2, "generate " + kModel + " --prompts q.jsonl --trace t.json", {"--trace", "--prompts"});
   expect_refusal(2, plain + "/nowhere/t.json", {"--trace", "no folder"});
