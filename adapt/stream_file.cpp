@@ -27,7 +27,7 @@ StreamTask task_of(const TomlValue& table, const std::string& path) {
   const auto file = [&](const char* key) {
     const std::string at = beside(path, fields.text(key));
     const auto info = real_io().stat(at);
-    if (!info) fields.fail(key, "{} is not there, expected a path beside this file, or from / on", at);
+    if (!info) fields.fail(key, "{} is not there, expected a path relative to this file, or an absolute one", at);
     if (!info->is_directory && !info->is_special && info->size_bytes == 0)
       fields.fail(key, "{} is empty, expected a text", at);
     return at;

@@ -11,8 +11,8 @@ namespace tern {
 /// The plan's time of a step: "2.51 ms", "2.51 ms by the time of its Program".
 std::string planned_words(const Plan&);
 
-/// Behind what a run took: "; a step took …, the plan for … says …". The first step makes kernels and pages, so it is left out. How much
-/// that is stands there where the two can be compared: the plan was priced as the Program that ran, and three steps were measured.
+/// Behind what a run took: "; a step took …, the plan for … says …". The first step makes kernels and pages, so it is left out. The
+/// share is given unless the plan's Program is another one, or fewer than three steps followed the first.
 /// "": there was no step after the first.
 std::string beside_plan(const Plan&, const TrainResult&);
 

@@ -66,6 +66,14 @@ std::string few_words(const Calibration& c) {
                      counted(static_cast<int64_t>(c.left_out.rows), "run"));
 }
 
+std::string unlike_words(const Calibration& c) {
+  if (c.traits) return "";
+  return "the calibration does not say how its runs computed (products, gradient sums, sequence parallelism, sums of "
+         "input gradients: the "
+         "file is old, or its runs differ): the plan is priced as a table's row that says none of it, so the error bar "
+         "may not hold; calibrate anew, by rows that agree";
+}
+
 Json errors_json(const PredictionErrors& e) {
   return {{"rows", e.rows},
           {"median", e.median},
@@ -113,7 +121,7 @@ std::string table_rows_text(const PricedTable& t) {
             {}};
   for (size_t k = 0; k < t.rows.size(); ++k) {
     const PublishedRun& r = t.runs.run(t.rows[k]);
-    out.rows.push_back({fmt::format("{}", r.line), make_printable(model_words(r)), to_string(r.choice),
+    out.rows.push_back({fmt::format("{}", r.line), make_printable(model_words(r)), run_words(r),
                         seconds_words(t.predicted[k]), r.seconds > 0 ? seconds_words(r.seconds) : "",
                         r.seconds > 0 ? fmt::format("{:+.1f} %", 100 * (t.predicted[k] / r.seconds - 1)) : "",
                         r.use == RunUse::fit ? "" : std::string(name_of(r.use))});
@@ -145,7 +153,7 @@ Json table_json(const PricedTable& t) {
     const PublishedRun& r = t.runs.run(t.rows[k]);
     Json row{{"line", r.line},
              {"model", make_printable(model_words(r))},
-             {"run", to_string(r.choice)},
+             {"run", run_words(r)},
              {"predicted", 1e3 * t.predicted[k]}};
     if (t.calibration && t.calibration->left_out.rows) {
       const ErrorBar bar = error_bar(*t.calibration, t.predicted[k]);

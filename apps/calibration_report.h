@@ -19,6 +19,8 @@ namespace tern {
 std::optional<PlannedError> planned_error(const Calibration&, int64_t step_ps);
 /// A warning that a calibration's errors come from too few runs to say much; "": there is nothing to warn of.
 std::string few_words(const Calibration&);
+/// A note that a plan under this calibration is priced by another formula than its rows were; "": there is none.
+std::string unlike_words(const Calibration&);
 Json errors_json(const PredictionErrors&);
 std::string errors_words(const PredictionErrors&);
 /// The constants, one a line, with their nominal values and bounds.

@@ -11,7 +11,8 @@ std::vector<std::string> idle_words(const Options& o, const Environment& environ
   std::vector<std::string> words;
   const bool alone = s.ranks == 1 && !s.async;
   const std::string here = alone ? "this run has one rank" : "the ranks of this run are threads of one process";
-  constexpr const char* kProcesses = "tern launch, srun, mpirun and torchrun start processes";
+  constexpr const char* kProcesses =
+      "it is for ranks that are processes, which tern launch, srun, mpirun or torchrun start";
   if (is_asked_for(o, "comm-timeout") && o.value("comm-timeout").origin != Origin::environment)
     words.push_back(
         fmt::format("--comm-timeout {}: does nothing, as {}; {}", o.value("comm-timeout").text, here, kProcesses));

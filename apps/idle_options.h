@@ -1,5 +1,5 @@
 #pragma once
-// What a run of `tern train` in one process was asked for and does not do: it is of ranks that are processes, or of several ranks.
+// Options of `tern train` that do nothing in a run in one process, because they are for several ranks or for ranks that are processes.
 
 #include <string>
 #include <vector>

@@ -18,7 +18,7 @@ std::string idle_of(std::vector<std::string> words, const Environment& environme
   return fmt::format("{}", fmt::join(idle_words(o, environment, train_settings(o)), "\n"));
 }
 
-constexpr const char* kStart = "tern launch, srun, mpirun and torchrun start processes";
+constexpr const char* kStart = "it is for ranks that are processes, which tern launch, srun, mpirun or torchrun start";
 
 TEST(IdleOptions, OfProcessesAndOfSeveralRanksAreToldWhereTheyDoNothing) {
   EXPECT_EQ(idle_of({}), "");

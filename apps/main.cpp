@@ -1,5 +1,6 @@
 // The command: finds the verb, resolves its options, runs it, and turns what was thrown into a message and an exit
 // code.
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -132,6 +133,12 @@ int fail(int code, std::string_view message) {
   return code;
 }
 
+// A rank's own log is not to end without a word. What goes to a terminal or a launcher's pipe stands beside rank 0's words.
+bool says_into_file() {
+  struct stat info {};
+  return ::fstat(STDERR_FILENO, &info) == 0 && S_ISREG(info.st_mode);
+}
+
 // libgomp's threads spin for milliseconds at every barrier before they sleep. Where another program has the core of the
 // one they wait for, training took 14 times as long as with a short spin, which costs nothing on a quiet machine
 // (dev/LOG.md). The library reads its settings while it is loaded, before main, so the program starts itself once more;
@@ -152,7 +159,10 @@ int main(int argc, char** argv) {
     return run(Arguments(argv + 1, argv + argc));
   } catch (const tern::Error& error) {
     return fail(static_cast<int>(error.kind()), error.what());
-  } catch (const tern::ToldByFirstRank& error) { return static_cast<int>(error.kind); } catch (const std::bad_alloc&) {
+  } catch (const tern::ToldByFirstRank& error) {
+    const int code = static_cast<int>(error.kind);
+    return says_into_file() ? fail(code, "rank 0 says why this run ends") : code;
+  } catch (const std::bad_alloc&) {
     return fail(static_cast<int>(ErrorKind::does_not_fit),
                 "out of memory: lower --batch, --seq or --context, or free memory");
   } catch (const std::filesystem::filesystem_error& error) {  // before what it is derived from

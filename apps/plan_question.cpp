@@ -140,6 +140,7 @@ PlanCommand plan_command(const Options& o, ModelSpec spec, Cluster cluster) {
     c.calibration = read_calibration(c.calibration_path);
     cluster = calibrated(cluster, *c.calibration, dtype_from_name(o.text("dtype")));
     if (const std::string few = few_words(*c.calibration); !few.empty()) log_warn("{}", few);
+    if (const std::string unlike = unlike_words(*c.calibration); !unlike.empty()) log_warn("{}", unlike);
   }
   if (o.given("capacity-factor") && std::ranges::none_of(spec.units, [](const Unit& u) { return moe_of(u); }))
     throw Error(ErrorKind::usage,

@@ -23,10 +23,10 @@ static constexpr double kComesLate = 5;
 // closed, and wait longer for its reason (kToldWithin, comm/process_world.cpp).
 static constexpr double kFailsAlike = 1;
 
-// Whether rank 0 says what `e` says. Ranks that find the same fault in the same command are not told apart by it.
-static bool is_told_by_first(const StoreClient& store, int rank, const Error& e) {
+// Whether rank 0 says what `e` says. The same fault, found by all ranks, is told once.
+static bool is_told_by_first(const StoreClient& store, int rank, double silence_s, const Error& e) {
   if (rank == 0 || e.kind() == ErrorKind::interrupted) return false;
-  if (e.kind() != ErrorKind::peer) store.failed_within(kFailsAlike);
+  if (e.kind() != ErrorKind::peer) store.failed_within(std::min(silence_s, kFailsAlike));
   const std::optional<WorldFailure> failure = store.failure();
   if (!failure || failure->rank == rank) return false;
   const bool first_tells = failure->kind == ErrorKind::usage || failure->reason.starts_with("rank 0 failed: ");
@@ -74,7 +74,7 @@ void run_as_rank(const LaunchedRank& launched, Carrier carrier, double silence_s
     signals.reset();
     work(std::move(comm));
   } catch (const Error& e) {
-    if (is_told_by_first(*store, launched.rank, e)) throw ToldByFirstRank{e.kind()};
+    if (is_told_by_first(*store, launched.rank, silence_s, e)) throw ToldByFirstRank{e.kind()};
     store->abort(fmt::format("rank {} failed: {}", launched.rank, e.what()), e.kind());
     if (server && e.kind() == ErrorKind::usage) server->await_all(std::min(silence_s, kComesLate));
     throw;

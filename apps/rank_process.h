@@ -21,7 +21,8 @@ Environment with_launched_ranks(Environment);
 /// What carries messages between ranks that are processes.
 enum class Carrier : uint8_t { tcp, mpi };
 
-/// Thrown in place of an Error that rank 0 tells too: this process is to end with the code of `kind`, and to say nothing.
+/// Thrown in place of an Error that rank 0 tells too: this process is to end with the code of `kind`, and to say no more than that
+/// rank 0 tells.
 struct ToldByFirstRank {
   ErrorKind kind;
 };

@@ -17,7 +17,7 @@ struct RankUnit {
 
 /// All ranks where --plan or --ranks says how many, and of `ranks` under --zero 2 and 3, whose sums no other number has; else the smallest
 /// number that groups of --tensor-parallel, --context-parallel and --expert-parallel divide. `arguments`: those after `train`; `ranks`: with
-/// which it starts. A command that cannot be read has an unknown rule, so that all ranks come back; what is wrong with it its ranks say.
+/// which it starts. If the command cannot be read, all ranks are restarted; they say what is wrong with it.
 RankUnit rank_unit_of(const std::vector<std::string>& arguments, int ranks, Environment);
 
 /// Half as many, which keeps the order of sums; as many as before if half are fewer than `least`, or no multiple of `unit`.

@@ -77,6 +77,7 @@ Calibrated calibrate(const Options& o, const RunSet& runs, const Cluster& cluste
                 .rows = static_cast<int64_t>(rows.size()),
                 .constants = fit.constants};
   c.cluster = cluster_text(o.text("hardware"));
+  if (const AgreedTraits agreed = runs.traits(rows); agreed.differ.empty()) c.traits = agreed.traits;
   for (const FoldBy by : {FoldBy::rows, FoldBy::layout, FoldBy::model})
     if (name_of(by) == o.text("folds")) c.folds = by;
   std::vector<double> unseen;
@@ -147,6 +148,11 @@ int run_plan_calibrate(const Options& o) {
   else
     print_calibration(k, path);
   if (const std::string few = few_words(c); !few.empty()) log_warn("{}", few);
+  if (const auto differ = runs.traits(k.rows).differ; !differ.empty())
+    log_warn(
+        "the fitted rows differ in {}: the calibration says nothing of it, and `tern plan --calibration` prices "
+        "as a row that leaves these columns out",
+        join({differ.begin(), differ.end()}, ", "));
   if (const double off = errors_of(runs, k.rows, k.fitted).median; off > 0.5)
     log_warn(
         "calibrate: the fitted times are off by {:.0f} % (median): no constants within their bounds explain these "

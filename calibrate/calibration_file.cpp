@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <vector>
 
 #include "base/error.h"
 #include "base/io.h"
@@ -21,11 +23,43 @@ std::string number(double x) {
   return text.find_first_of(".en") == std::string::npos ? text + ".0" : text;
 }
 
+// Words as in the columns of tables.
+std::string_view sums_word(GradientSums s) {
+  return s == GradientSums::apart ? "apart" : s == GradientSums::in_products ? "in products" : "passes";
+}
+std::string traits_toml(const FrameworkTraits& t) {
+  std::string out = "\n[framework]  # how the runs computed; plans are priced likewise\n";
+  out += fmt::format("products = \"{}\"\n", t.product_rate > 1 ? "8-bit" : "16-bit");
+  out += fmt::format("gradient_sums = \"{}\"\n", sums_word(t.sums));
+  out += fmt::format("sequence_parallelism = \"{}\"\n", t.sequence_parallel ? "on" : "off");
+  return out + fmt::format("tensor_overlap = \"{}\"\n", t.hides_input_gradient_sums ? "gradients" : "off");
+}
+
+FrameworkTraits read_traits(const TomlValue& table, const std::string& path) {
+  TomlFields f(table, path, "framework.");
+  const auto place_of = [&](std::string_view key, const std::vector<std::string_view>& words) {
+    const std::string word = f.text(key);
+    const auto at = std::find(words.begin(), words.end(), word);
+    if (at == words.end())
+      f.fail(key, "'{}' is none of {}", make_printable(word), join({words.begin(), words.end()}, ", "));
+    return at - words.begin();
+  };
+  FrameworkTraits t;
+  t.product_rate = place_of("products", {"16-bit", "8-bit"}) == 1 ? 2 : 1;
+  const std::array sums{GradientSums::passes, GradientSums::apart, GradientSums::in_products};
+  t.sums = sums[static_cast<size_t>(
+      place_of("gradient_sums", {sums_word(sums[0]), sums_word(sums[1]), sums_word(sums[2])}))];
+  t.sequence_parallel = place_of("sequence_parallelism", {"on", "off"}) == 0;
+  t.hides_input_gradient_sums = place_of("tensor_overlap", {"off", "gradients"}) == 1;
+  f.finish();
+  return t;
+}
+
 }  // namespace
 
 std::string calibration_toml(const Calibration& c) {
   std::string out = "# Constants of tern's cost model, fitted to measured runs. docs/calibration.md explains each.\n";
-  out += "version = 1\n";
+  out += "version = 2\n";
   out += fmt::format("hardware = {}\ndevice = {}\n", toml_text(c.hardware), toml_text(c.device));
   out +=
       fmt::format("precision = \"{}\"\npeak = {}  # FLOP/s, of the data sheet\n", name_of(c.precision), number(c.peak));
@@ -36,6 +70,7 @@ std::string calibration_toml(const Calibration& c) {
     out += fmt::format("{} = {}  # {}, {} to {}: {}\n", s.name, number(c.constants[k]), s.unit, s.least, s.most,
                        s.meaning);
   }
+  if (c.traits) out += traits_toml(*c.traits);
   const PredictionErrors& e = c.left_out;
   const std::string cluster = "\n[cluster]\ntoml = \"\"\"\n" + escaped(c.cluster) + "\"\"\"\n";
   if (e.rows == 0) return out + cluster;
@@ -51,7 +86,8 @@ std::string calibration_toml(const Calibration& c) {
 Calibration parse_calibration(std::string_view toml, const std::string& path) {
   const TomlValue root = parse_toml(toml, path);
   TomlFields f(root, path);
-  f.version(1);
+  if (const int64_t version = f.integer("version", 1, 1 << 20); version > 2)
+    f.fail("version", "{}, this tern reads 1 and 2", version);
   Calibration c;
   c.hardware = f.text("hardware"), c.device = f.text("device");
   c.precision = f.dtype("precision");
@@ -64,6 +100,7 @@ Calibration parse_calibration(std::string_view toml, const std::string& path) {
     c.constants[i] = k.number(s.name, s.least, s.most);
   }
   k.finish();
+  if (const TomlValue* table = f.optional("framework", TomlValue::Kind::table)) c.traits = read_traits(*table, path);
   if (const TomlValue* table = f.optional("left_out", TomlValue::Kind::table)) {
     TomlFields e(*table, path, "left_out.");
     const std::string folds = e.text("folds");
@@ -114,6 +151,8 @@ Cluster calibrated(const Cluster& cluster, const Calibration& c, DType dtype) {
                     make_printable(c.device), own.memory_bandwidth, cluster.name, d.memory_bandwidth);
   }
   Cluster out = with_constants(cluster, dtype, c.constants);
+  for (size_t i = 0; i < out.devices.size(); ++i)
+    if (out.has_nodes_of(static_cast<int>(i))) out.devices[i].framework.traits = c.traits.value_or(FrameworkTraits{});
   out.name += fmt::format(", calibrated by {} runs of {}", c.rows, make_printable(c.software));
   return out;
 }

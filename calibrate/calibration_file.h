@@ -1,8 +1,9 @@
 #pragma once
 // The calibration file: constants for one (hardware, precision, software), what they were fitted to, and how far off
-// they are on rows they had not seen. TOML, version 1.
+// they are on rows they had not seen. TOML, version 2; version 1 does not say how the runs computed.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -21,6 +22,9 @@ struct Calibration {
   std::string data;      // the table's name
   std::string cluster;   // the cluster file's text, so that tables can be priced without it
   int64_t rows = 0;      // rows that the constants were fitted to
+  /// How these runs computed, by which plans are priced too. None: an old file, or the rows differ; plans then take the defaults, another
+  /// formula than the one that was fitted.
+  std::optional<FrameworkTraits> traits;
   Constants constants{};
   FoldBy folds = FoldBy::layout;
   PredictionErrors left_out;  // on rows left out by `folds`; rows 0: not known
@@ -33,7 +37,7 @@ std::string calibration_toml(const Calibration&);
 Calibration parse_calibration(std::string_view toml, const std::string& path);
 Calibration read_calibration(const std::string& path);
 
-/// The cluster with the calibration's rates. Its name says so, and a plan made for it is for that name alone.
+/// The cluster with the calibration's rates and traits. Its name says so, and a plan made for it is for that name alone.
 /// Errors  usage, if a device of the cluster's groups is not the calibration's, or the dtype is another.
 Cluster calibrated(const Cluster&, const Calibration&, DType);
 

@@ -15,6 +15,10 @@ Calibration some() {
                 .data = "runs.csv",
                 .cluster = cluster_text("a100-80g"),
                 .rows = 63,
+                .traits = FrameworkTraits{.product_rate = 2,
+                                          .sums = GradientSums::in_products,
+                                          .sequence_parallel = false,
+                                          .hides_input_gradient_sums = true},
                 .constants = nominal_constants(),
                 .folds = FoldBy::model};
   c.constants[0] = 0.1 + 0.2;  // a number without a short decimal
@@ -44,17 +48,38 @@ TEST(CalibrationFile, IsReadBackAsItWas) {
   EXPECT_EQ(back.constants, c.constants);
   EXPECT_EQ(back.hardware, c.hardware);
   EXPECT_EQ(back.cluster, c.cluster);
+  EXPECT_EQ(back.traits, c.traits);
   EXPECT_EQ(back.folds, c.folds);
   EXPECT_EQ(back.left_out.most_ratio, c.left_out.most_ratio);
   EXPECT_EQ(calibration_toml(back), calibration_toml(c));
   Calibration unknown = c;
   unknown.left_out = {};
   EXPECT_EQ(parse_calibration(calibration_toml(unknown), "c.toml").left_out.rows, 0u);
+  for (const GradientSums sums : {GradientSums::passes, GradientSums::apart, GradientSums::in_products}) {
+    unknown.traits = FrameworkTraits{.sums = sums};
+    EXPECT_EQ(parse_calibration(calibration_toml(unknown), "c.toml").traits, unknown.traits);
+  }
+  unknown.traits = std::nullopt;
+  EXPECT_EQ(parse_calibration(calibration_toml(unknown), "c.toml").traits, std::nullopt);
+}
+
+// Version 1 has no [framework].
+TEST(CalibrationFile, OldFilesAreStillRead) {
+  Calibration c = some();
+  c.traits = std::nullopt;
+  std::string text = calibration_toml(c);
+  const size_t at = text.find("version = 2");
+  ASSERT_NE(at, std::string::npos);
+  text.replace(at, 11, "version = 1");
+  const Calibration old = parse_calibration(text, "c.toml");
+  EXPECT_EQ(old.traits, std::nullopt);
+  EXPECT_EQ(old.constants, c.constants);
+  EXPECT_EQ(calibrated(find_cluster("a100-80g"), old, DType::f16).devices[0].framework.traits, FrameworkTraits{});
 }
 
 TEST(CalibrationFile, RefusesWhatIsNone) {
   EXPECT_EQ(failure(calibration_toml(some())), "read");
-  EXPECT_NE(failure(changed("version = 1", "version = 2")).find("this tern reads 1"), std::string::npos);
+  EXPECT_NE(failure(changed("version = 2", "version = 3")).find("this tern reads 1 and 2"), std::string::npos);
   EXPECT_NE(failure(changed("link_share = 0.8", "link_share = 1.2")).find("constants.link_share"), std::string::npos);
   EXPECT_NE(failure(changed("top = ", "topp = ")).find("has 'topp': is that meant?"), std::string::npos);
   EXPECT_NE(failure(changed("precision = ", "precison = ")).find("has 'precison': is that meant?"), std::string::npos);
@@ -65,6 +90,9 @@ TEST(CalibrationFile, RefusesWhatIsNone) {
             std::string::npos);
   EXPECT_EQ(failure(changed("median = 0.02\n", "")).find("is that meant"), std::string::npos);
   EXPECT_NE(failure(changed("folds = \"model\"", "folds = \"moon\"")).find("none of rows"), std::string::npos);
+  EXPECT_NE(failure(changed("products = \"8-bit\"", "products = \"4-bit\"")).find("none of 16-bit, 8-bit"),
+            std::string::npos);
+  EXPECT_NE(failure(changed("tensor_overlap = ", "overlap = ")).find("framework.tensor_overlap"), std::string::npos);
   EXPECT_NE(failure(changed("median = 0.02", "median = 0.3")).find("ninth"), std::string::npos);
   EXPECT_NE(failure(changed("least_ratio = 0.9", "least_ratio = 1.9")).find("least_ratio"), std::string::npos);
   EXPECT_NE(failure(changed("memory = \\\"80GB\\\"", "memory = 3")).find("cluster.toml"), std::string::npos);
@@ -75,6 +103,7 @@ TEST(CalibrationFile, IsForItsDeviceAndPrecisionAlone) {
   const Cluster fitted = calibrated(a100, some(), DType::f16);
   EXPECT_NE(fitted.name, a100.name);
   EXPECT_EQ(fitted.devices[0].matmul.back().top, some().constants[0]);
+  EXPECT_EQ(fitted.devices[0].framework.traits, some().traits);
   EXPECT_THROW(calibrated(a100, some(), DType::bf16), Error);
   EXPECT_THROW(calibrated(find_cluster("h100"), some(), DType::f16), Error);
   Cluster faster = a100;

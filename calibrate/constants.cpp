@@ -70,12 +70,9 @@ Cluster with_constants(Cluster cluster, DType dtype, const Constants& c) {
     std::erase_if(d.matmul, of_dtype);  // one curve for all uses
     d.matmul.push_back(curve);
     d.attention_forward = c[attention], d.attention_backward = 0.8 * c[attention], d.attention_of.clear();
-    d.framework = {.product_rate = d.framework.product_rate,
+    d.framework = {.traits = d.framework.traits,
                    .score_bytes = c[score_bytes],
                    .passes = c[passes],
-                   .sums = d.framework.sums,
-                   .whole_norms = d.framework.whole_norms,
-                   .reduces_beside = d.framework.reduces_beside,
                    .whole_head = c[whole_head],
                    .send_share = c[send_share],
                    .sync_hidden = c[sync_hidden],

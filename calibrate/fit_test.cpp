@@ -187,7 +187,7 @@ TEST(Folds, PairsAndRegretAreOfOneJob) {
   EXPECT_EQ(make([](PublishedRun& r) { r.job.seq = 1024; }), 0);
   EXPECT_EQ(make([](PublishedRun& r) { r.job.batch *= 2, r.choice.num_micro *= 2; }), 0);
   EXPECT_EQ(make([](PublishedRun& r) { r.choice.mesh.data /= 2, r.choice.num_micro *= 2; }), 0);
-  EXPECT_EQ(make([](PublishedRun& r) { r.product_rate = 2; }), 0);
+  EXPECT_EQ(make([](PublishedRun& r) { r.traits.product_rate = 2; }), 0);
 }
 
 }  // namespace

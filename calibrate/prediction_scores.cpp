@@ -14,7 +14,7 @@ namespace {
 // Everything of a run that is not a planner's choice.
 auto job_of(const PublishedRun& r) {
   return std::tuple(r.model, r.vocabulary, r.width, r.heads, r.kv_heads, r.layers, r.job.seq, r.job.batch, r.devices(),
-                    r.product_rate);
+                    r.traits.product_rate);
 }
 
 }  // namespace

@@ -29,6 +29,31 @@ ModelSpec model_of(const PublishedRun& run, const std::string& path) {
               join({names.begin(), names.end()}, ", "), did_you_mean(run.model, names));
 }
 
+// What is wrong with what the row says of experts; "": nothing.
+std::string fault_of_experts(const ModelSpec& spec, const PublishedRun& run) {
+  const Mesh& mesh = run.choice.mesh;
+  int64_t experts = 0;
+  for (const Unit& u : spec.units)
+    if (const auto* e = std::get_if<MoeSpec>(&u.spec)) experts = e->experts;
+  if (experts == 0)
+    return mesh.expert > 1 || mesh.expert_tensor > 1
+               ? "expert parallelism: the model has no experts; leave it out, or 1"
+               : "";
+  const std::string model = make_printable(run.model);
+  if (!run.experts_stated)
+    return fmt::format(
+        "expert parallelism: missing; '{}' has {} experts to a block: over how many ranks are they spread "
+        "(1: each rank has all)?",
+        model, experts);
+  if (run.part == PartRecompute::operations)
+    return fmt::format("recompute: '{}' says nothing of the products of experts, which '{}' has; expected another kind",
+                       name_of(run.part), model);
+  if (mesh.tensor > 1 && !run.traits.sequence_parallel)  // Source: Megatron-LM, which refuses it
+    return fmt::format(
+        "sequence parallelism: off, but '{}' has experts, which take a tensor rank's own rows; expected on", model);
+  return "";
+}
+
 }  // namespace
 
 RunPricer::RunPricer(const PublishedRun& run, const Cluster& cluster, const std::string& path,
@@ -52,16 +77,7 @@ RunPricer::RunPricer(const PublishedRun& run, const Cluster& cluster, const std:
   if (const int64_t learned = learned_positions(spec); learned > 0 && run_.model.size() && run_.job.seq > learned)
     fail(fmt::format("sequence length: {} tokens, '{}' has {} learned positions", run_.job.seq,
                      make_printable(run_.model), learned));
-  int64_t experts = 0;
-  for (const Unit& u : spec.units)
-    if (const auto* e = std::get_if<MoeSpec>(&u.spec)) experts = e->experts;
-  if (experts > 0 && !run_.experts_stated)
-    fail(
-        fmt::format("expert parallelism: missing; '{}' has {} experts to a block: over how many ranks are they spread "
-                    "(1: each rank has all)?",
-                    make_printable(run_.model), experts));
-  if (experts == 0 && (c.mesh.expert > 1 || c.mesh.expert_tensor > 1))
-    fail("expert parallelism: the model has no experts; leave it out, or 1");
+  if (const std::string fault = fault_of_experts(spec, run_); !fault.empty()) fail(fault);
   // Elements and multiply-adds of a unit are counted in 63 bits.
   const auto d = [](int64_t x) { return static_cast<double>(x); };
   const double tokens = d(c.micro_batch) * d(run_.job.seq), width = d(spec.width);
@@ -109,16 +125,14 @@ bool RunPricer::inside(const Machine& m, int s) const {
   return stages > 0 && device_of(shape_, s) / stages == device_of(shape_, s + 1) / stages;
 }
 
-Machine RunPricer::with_products(const Machine& machine) const {
+Machine RunPricer::with_traits(const Machine& machine) const {
   Machine m = machine;
-  FrameworkCosts& f = m.device.framework;
-  f.product_rate = run_.product_rate;
-  f.sums = run_.sums, f.whole_norms = run_.whole_norms, f.reduces_beside = run_.reduces_beside;
+  m.device.framework.traits = run_.traits;
   return m;
 }
 
 LayerPrices RunPricer::prices_on(const Machine& any) const {
-  const Machine machine = with_products(any);
+  const Machine machine = with_traits(any);
   const OuterChoice& c = run_.choice;
   const LayerCosts costs(few_, run_.job, machine, c.mesh, c.micro_batch);
   const auto cost = [&](size_t i) { return costs.cost(few_layers_[i], run_.strategy, c.num_stages > 1, run_.part); };
@@ -131,8 +145,7 @@ bool RunPricer::shares_prices_with(const RunPricer& other) const {
   job.batch = b.job.batch;
   return job == b.job && a.choice.mesh == b.choice.mesh && a.choice.micro_batch == b.choice.micro_batch &&
          (a.choice.num_stages > 1) == (b.choice.num_stages > 1) && a.strategy == b.strategy && a.part == b.part &&
-         a.sums == b.sums && a.whole_norms == b.whole_norms && a.reduces_beside == b.reduces_beside &&
-         a.product_rate == b.product_rate && num_nodes_ == other.num_nodes_ && few_.units == other.few_.units;
+         a.traits == b.traits && num_nodes_ == other.num_nodes_ && few_.units == other.few_.units;
 }
 
 // stage_times of full_instance, without making that: blocks are alike.
@@ -164,7 +177,7 @@ int64_t RunPricer::step_ps(const Machine& machine, const LayerPrices& prices) co
 }
 
 Instance RunPricer::full_instance(const Machine& any) const {
-  const Machine machine = with_products(any);
+  const Machine machine = with_traits(any);
   const OuterChoice& c = run_.choice;
   const ModelSpec spec = model_of(run_, "");
   const LayerCosts costs(spec, run_.job, machine, c.mesh, c.micro_batch);

@@ -13,6 +13,8 @@
 #include "hardware/cluster.h"
 #include "hardware/machine.h"
 #include "hardware/machines.h"
+#include "hardware/rates.h"
+#include "plan/comm_cost.h"
 #include "program/pipeline_run.h"
 #include "spec/recompute.h"
 
@@ -58,13 +60,15 @@ std::vector<PublishedRun> runs_of_all_kinds() {
     runs.back().strategy = {.zero = zero, .recompute = Recompute::attention};
   }
   PublishedRun llama = run(4, 1, 4, 1, 8);
-  llama.model = "llama-3-8b", llama.choice.mesh.context = 2, llama.job.dtype = DType::bf16, llama.product_rate = 2;
+  llama.model = "llama-3-8b", llama.choice.mesh.context = 2, llama.job.dtype = DType::bf16,
+  llama.traits.product_rate = 2;
   runs.push_back(llama);
   for (const PartRecompute part : kPartRecomputes) {
     runs.push_back(run(2, 2, 2, 1, 8));
     runs.back().strategy.recompute = Recompute::none, runs.back().part = part, runs.back().kv_heads = 4;
-    runs.back().sums = part == PartRecompute::scores ? GradientSums::apart : GradientSums::in_products;
-    runs.back().whole_norms = runs.back().reduces_beside = part != PartRecompute::operations;
+    runs.back().traits.sums = part == PartRecompute::scores ? GradientSums::apart : GradientSums::in_products;
+    runs.back().traits.sequence_parallel = part == PartRecompute::operations;
+    runs.back().traits.hides_input_gradient_sums = part != PartRecompute::operations;
   }
   PublishedRun mixture = run(2, 4, 2, 1, 8);
   mixture.model = "mixtral-8x7b", mixture.choice.mesh.expert = 4, mixture.job.dtype = DType::bf16;
@@ -91,18 +95,23 @@ CostVector block_of(const PublishedRun& r, const Constants& c = nominal_constant
   const RunPricer p(r, a100(), "t.csv", kept());
   return p.prices_on(machine(with_constants(a100(), r.job.dtype, c), p)).layers[1];
 }
-Constants with(size_t constant, double value) {
+size_t place_of(std::string_view constant) {
+  for (size_t k = 0; k < kNumConstants; ++k)
+    if (constant_specs()[k].name == constant) return k;
+  ADD_FAILURE() << constant << " is no constant";
+  return 0;
+}
+Constants with(std::string_view constant, double value) {
   Constants c = nominal_constants();
-  c[constant] = value;
+  c[place_of(constant)] = value;
   return c;
 }
-constexpr size_t kTop = 0, kAttention = 3, kPasses = 5, kIssue = 6;  // places in constant_specs()
 
 TEST(RunPricer, PartsOfABlockAreMadeAgain) {
   PublishedRun r = run(2, 1, 1, 16, 16, 2, 2048);
   const auto again = [&](PartRecompute part, Recompute whole, Constants c = nominal_constants()) {
     r.part = part, r.strategy.recompute = whole;
-    c[kIssue] = 0;
+    c[place_of("issue")] = 0;
     return static_cast<double>(block_of(r, c).recompute);
   };
   const double full = again(PartRecompute::none, Recompute::full);
@@ -110,24 +119,24 @@ TEST(RunPricer, PartsOfABlockAreMadeAgain) {
   EXPECT_NEAR(again(PartRecompute::second_blocks, Recompute::none), full / 2, 1);
   const double scores = again(PartRecompute::scores, Recompute::none);
   EXPECT_GT(scores, 0);
-  EXPECT_EQ(again(PartRecompute::scores, Recompute::none, with(kTop, 0.4)), scores);
-  EXPECT_EQ(again(PartRecompute::scores, Recompute::none, with(kPasses, 4)), scores);
-  EXPECT_NEAR(again(PartRecompute::scores, Recompute::none, with(kAttention, 0.275)), 2 * scores, 0.02 * scores);
+  EXPECT_EQ(again(PartRecompute::scores, Recompute::none, with("top", 0.4)), scores);
+  EXPECT_EQ(again(PartRecompute::scores, Recompute::none, with("passes", 4)), scores);
+  EXPECT_NEAR(again(PartRecompute::scores, Recompute::none, with("attention", 0.275)), 2 * scores, 0.02 * scores);
   // Of the products keys, the output and, without a gate, the second of two: as many multiply-adds as half of them.
   const double operations = again(PartRecompute::operations, Recompute::none);
   EXPECT_GT(operations, scores);
   EXPECT_LT(operations, full - scores);
-  EXPECT_EQ(again(PartRecompute::operations, Recompute::none, with(kAttention, 0.275)), operations);
-  const double slower = again(PartRecompute::operations, Recompute::none, with(kTop, 0.425)) - operations;
-  const double all_slower = again(PartRecompute::none, Recompute::full, with(kTop, 0.425)) - full;
+  EXPECT_EQ(again(PartRecompute::operations, Recompute::none, with("attention", 0.275)), operations);
+  const double slower = again(PartRecompute::operations, Recompute::none, with("top", 0.425)) - operations;
+  const double all_slower = again(PartRecompute::none, Recompute::full, with("top", 0.425)) - full;
   EXPECT_NEAR(slower, all_slower / 2, 0.03 * all_slower);
 }
 
 TEST(RunPricer, GradientsJoinTheirSumsOnceOrWithinTheProduct) {
   PublishedRun r = run(2, 1, 1, 2, 16, 2, 4096);
   const auto weight = [&](GradientSums sums, double passes) {
-    r.sums = sums;
-    return block_of(r, with(kPasses, passes)).weight;
+    r.traits.sums = sums;
+    return block_of(r, with("passes", passes)).weight;
   };
   const int64_t apart = weight(GradientSums::apart, 1), within = weight(GradientSums::in_products, 1);
   // Read the gradient, read the sum, write it, at two bytes each: 12·4096²/2 elements and four times a launch.
@@ -145,42 +154,111 @@ TEST(RunPricer, GradientsJoinTheirSumsOnceOrWithinTheProduct) {
 TEST(RunPricer, OperandsOf8BitProductsAreNarrowedAndTheHeadStaysIn16) {
   PublishedRun r = run(1, 1, 1, 4, 16, 2, 4096);
   const auto prices = [&](double rate, double top) {
-    r.product_rate = rate;
+    r.traits.product_rate = rate;
     const RunPricer p(r, a100(), "t.csv", kept());
-    return p.prices_on(machine(with_constants(a100(), r.job.dtype, with(kTop, top)), p)).layers;
+    return p.prices_on(machine(with_constants(a100(), r.job.dtype, with("top", top)), p)).layers;
   };
-  // At twice the rate half the share of the peak takes as long, so what is left is the operands': x and the weights forward, dy backward.
-  const auto wide = prices(1, 1), narrow = prices(2, 0.5);
+  // At twice the rate half the share of the peak takes as long, so what is left is the operands': x forward, dy backward.
   const Machine m = machine_of(a100(), 0);
   const auto took = [&](double elements, int64_t products) {
     return elements * 6 / m.device.memory_bandwidth * 1e12 + 2.0 * static_cast<double>(products * m.device.launch_ps);
   };
-  const double T = 4096, D = 4096;
-  EXPECT_NEAR(static_cast<double>(narrow[1].forward - wide[1].forward), took(T * D * (3 + 4) + 12 * D * D, 4), 10);
-  EXPECT_NEAR(static_cast<double>(narrow[1].backward - wide[1].backward), took(T * D * (3 + 1 + 4 + 1), 4), 10);
-  EXPECT_EQ(narrow[1].weight, wide[1].weight);
+  constexpr double kRounded = 16;  // ps: of as many kernels and operands each time is rounded up
+  const double T = 4096, D = 4096, weights = took(12 * D * D, 4);
+  for (const int zero : {0, 1, 3}) {
+    r.strategy.zero = zero;
+    const auto wide = prices(1, 1), narrow = prices(2, 0.5);
+    const auto more = [&](int64_t CostVector::*part) { return static_cast<double>(narrow[1].*part - wide[1].*part); };
+    // Weights once a step; with ZeRO 3 behind each gather.
+    const double each = zero == 3 ? weights : 0, once = zero == 3 ? 0 : weights;
+    EXPECT_NEAR(more(&CostVector::forward), took(T * D * (1 + 1 + 1 + 4), 4) + each, kRounded) << zero;
+    EXPECT_NEAR(more(&CostVector::recompute), took(T * D * (1 + 1 + 1 + 4), 4), kRounded) << zero;
+    EXPECT_NEAR(more(&CostVector::backward), took(T * D * (3 + 1 + 4 + 1), 4) + each, kRounded) << zero;
+    EXPECT_NEAR(more(&CostVector::begin), once, kRounded) << zero;
+    EXPECT_EQ(narrow[1].weight, wide[1].weight);
+  }
   EXPECT_EQ(prices(2, 0.5)[2].forward, prices(1, 0.5)[2].forward);
 }
 
-TEST(RunPricer, TensorRanksShareNormsAndHideReductionsAsTheRowSays) {
+// Of what TorchTitan's "op" makes again: not what a tensor group summed by a reduce-scatter.
+TEST(RunPricer, OperationsKeepTheReduceScatter) {
+  for (const int64_t ranks : {1, 2, 8})
+    for (const bool split : {true, false}) {
+      PublishedRun r = run(ranks, 1, 1, 7, 7, 2, 4096);
+      r.strategy.recompute = Recompute::none, r.part = PartRecompute::operations;
+      r.traits.sequence_parallel = split;
+      const RunPricer p(r, a100(), "t.csv", kept());
+      Cluster c = with_constants(a100(), r.job.dtype, with("issue", 0));
+      const Machine m = machine(c, p);
+      c.nodes[0].link.bandwidth = 1e18, c.nodes[0].link.latency_ps = 0;
+      const Machine quick = machine(c, p);
+      const int64_t exchanged = p.prices_on(m).layers[1].recompute - p.prices_on(quick).layers[1].recompute;
+      const int64_t bytes = 7 * 1024 * 4096 * 2;
+      const RankGroup group{ranks, 1};
+      const auto each = [&](const Machine& x) {
+        return split ? all_gather_ps(x, group, bytes) : all_reduce_ps(x, group, bytes);
+      };
+      EXPECT_EQ(exchanged, ranks == 1 ? 0 : 2 * (each(m) - each(quick))) << ranks << ", " << split;
+    }
+}
+
+TEST(RunPricer, OperationsKeepTheLargestMagnitudes) {
+  PublishedRun r = run(1, 1, 1, 7, 7, 2, 4096);
+  r.strategy.recompute = Recompute::none, r.part = PartRecompute::operations;
+  const auto again = [&](double rate, double top) {
+    r.traits.product_rate = rate;
+    Constants c = with("issue", 0);
+    c[place_of("top")] = top;
+    return static_cast<double>(block_of(r, c).recompute);
+  };
+  // x of four products, 7 widths in all, is read again and written in two layouts: four bytes each.
+  const Machine m = machine_of(a100(), 0);
+  EXPECT_NEAR(
+      again(2, 0.5) - again(1, 1),
+      7.0 * 1024 * 4096 * 7 * 4 / m.device.memory_bandwidth * 1e12 + 4.0 * static_cast<double>(m.device.launch_ps), 10);
+}
+
+// Without sequence parallelism a rank's norms have all rows: 3, 3 and 4 widths of the others' rows more.
+TEST(RunPricer, TensorRanksShareNormsAsTheRowSays) {
   for (const int64_t ranks : {1, 2, 8}) {
     PublishedRun r = run(ranks, 1, 1, 4, 16, 2, 4096);
     const CostVector own = block_of(r);
-    r.whole_norms = true;
+    r.traits.sequence_parallel = false;
     const CostVector whole = block_of(r);
-    r.whole_norms = false, r.reduces_beside = true;
-    const CostVector beside = block_of(r);
-    EXPECT_EQ(beside.forward, own.forward);
-    EXPECT_EQ(beside.weight, own.weight);
-    if (ranks == 1) {
-      EXPECT_EQ(whole.forward, own.forward);
-      EXPECT_EQ(beside.backward, own.backward);
-    } else {
-      EXPECT_GT(whole.forward, own.forward);
-      EXPECT_GT(whole.backward, own.backward);
-      EXPECT_LT(beside.backward, own.backward);
-    }
+    const double T = 4096, passes = nominal_constants()[place_of("passes")];
+    const double row =
+        passes * (T - T / static_cast<double>(ranks)) * 4096 * 2 / machine_of(a100(), 0).device.memory_bandwidth * 1e12;
+    // An attention and an MLP.
+    EXPECT_NEAR(static_cast<double>(whole.forward - own.forward), 2 * 3 * row, 10) << ranks;
+    EXPECT_NEAR(static_cast<double>(whole.backward - own.backward), 2 * 3 * row, 10) << ranks;
+    EXPECT_NEAR(static_cast<double>(whole.weight - own.weight), 2 * 4 * row, 10) << ranks;
   }
+}
+
+// Megatron-LM hides the sum of a matrix's input gradients behind its weight gradient alone: of qkv (3·D/n columns) and of up (4·D/n).
+TEST(RunPricer, SumsOfInputGradientsPassBesideTheirOwnWeightGradient) {
+  for (const bool split : {true, false})
+    for (const double share : {1.0, 0.05})  // a quick link, whose sums are hidden whole, and a slow one
+      for (const int64_t ranks : {1, 2, 8}) {
+        PublishedRun r = run(ranks, 1, 1, 4, 16, 2, 4096);
+        r.traits.sequence_parallel = split, r.traits.sums = GradientSums::apart;
+        const Constants c = with("link_share", share);
+        const CostVector open = block_of(r, c);
+        r.traits.hides_input_gradient_sums = true;
+        const CostVector beside = block_of(r, c);
+        EXPECT_EQ(beside.forward, open.forward);
+        EXPECT_EQ(beside.weight, open.weight);
+        const Machine m = machine_of(with_constants(a100(), r.job.dtype, c), 0);
+        const int64_t T = 4096, D = 4096, bytes = T * D * 2;
+        const RankGroup group{ranks, 1};
+        const int64_t sum =
+            ranks == 1 ? 0 : reduce_scatter_ps(m, group, bytes) + (split ? 0 : all_gather_ps(m, group, bytes));
+        const auto product = [&](int64_t rows) {
+          return matmul_ps(m.device, r.job.dtype, rows, D, T, ProductUse::weight_gradient) + m.device.launch_ps;
+        };
+        const int64_t hidden = std::min(sum, product(3 * D / ranks)) + std::min(sum, product(4 * D / ranks));
+        EXPECT_EQ(open.backward - beside.backward, hidden) << ranks << ", " << share << ", " << split;
+      }
 }
 
 TEST(RunPricer, FewerKeyHeadsTakeLessTimeAndRowsShareOnlyWhatIsAlike) {
@@ -198,9 +276,9 @@ TEST(RunPricer, FewerKeyHeadsTakeLessTimeAndRowsShareOnlyWhatIsAlike) {
     return pricer.shares_prices_with(RunPricer(other, a100(), "t.csv", kept()));
   };
   EXPECT_FALSE(shared([](PublishedRun& x) { x.part = PartRecompute::scores; }));
-  EXPECT_FALSE(shared([](PublishedRun& x) { x.sums = GradientSums::apart; }));
-  EXPECT_FALSE(shared([](PublishedRun& x) { x.whole_norms = true; }));
-  EXPECT_FALSE(shared([](PublishedRun& x) { x.reduces_beside = true; }));
+  EXPECT_FALSE(shared([](PublishedRun& x) { x.traits.sums = GradientSums::apart; }));
+  EXPECT_FALSE(shared([](PublishedRun& x) { x.traits.sequence_parallel = false; }));
+  EXPECT_FALSE(shared([](PublishedRun& x) { x.traits.hides_input_gradient_sums = true; }));
   EXPECT_FALSE(shared([](PublishedRun& x) { x.kv_heads = 8; }));
 }
 
@@ -304,6 +382,13 @@ TEST(RunPricer, RefusesWhatCannotBeRun) {
   EXPECT_EQ(failure(r), "priced");
   r.choice.mesh.expert = r.choice.mesh.data = 3, r.job.batch = 6, r.choice.num_micro = 2;
   EXPECT_NE(failure(r).find("expert 3: does not divide 8 experts"), std::string::npos);
+  r = run(2, 1, 1, 1, 4), r.model = "mixtral-8x7b", r.strategy.recompute = Recompute::none;
+  r.part = PartRecompute::operations;
+  EXPECT_NE(failure(r).find("recompute: 'operations' says nothing of the products of experts"), std::string::npos);
+  r.part = PartRecompute::scores;
+  EXPECT_EQ(failure(r), "priced");
+  r.traits.sequence_parallel = false;
+  EXPECT_NE(failure(r).find("sequence parallelism: off, but 'mixtral-8x7b' has experts"), std::string::npos);
   r = run(2, 1, 1, 1, 4), r.choice.mesh.expert = 2;
   EXPECT_NE(failure(r).find("the model has no experts"), std::string::npos);
   r = run(1, 1, 1, 1 << 20, 1 << 20), r.job.seq = 1 << 24;

@@ -48,6 +48,26 @@ std::vector<size_t> RunSet::fitted() const {
   return rows;
 }
 
+AgreedTraits RunSet::traits(std::span<const size_t> which) const {
+  AgreedTraits agreed;
+  const auto agree = [&](std::string_view column, auto FrameworkTraits::*trait, bool of_groups) {
+    const FrameworkTraits* first = nullptr;
+    for (const size_t i : which) {
+      if (of_groups && run(i).choice.mesh.tensor == 1) continue;
+      if (!first) first = &run(i).traits;
+      if (first->*trait == run(i).traits.*trait) continue;
+      agreed.differ.push_back(column);
+      return;
+    }
+    if (first) agreed.traits.*trait = first->*trait;
+  };
+  agree("products", &FrameworkTraits::product_rate, false);
+  agree("gradient sums", &FrameworkTraits::sums, false);
+  agree("sequence parallelism", &FrameworkTraits::sequence_parallel, true);
+  agree("tensor overlap", &FrameworkTraits::hides_input_gradient_sums, true);
+  return agreed;
+}
+
 std::vector<double> RunSet::seconds(std::span<const size_t> which, const Constants& c) const {
   return seconds_on(which, with_constants(cluster_, dtype_, c));
 }

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/dtype.h"
@@ -12,6 +13,12 @@
 #include "hardware/cluster.h"
 
 namespace tern {
+
+/// See RunSet::traits.
+struct AgreedTraits {
+  FrameworkTraits traits;
+  std::vector<std::string_view> differ;  // columns of the table
+};
 
 /// Runs of one dtype, made ready to be priced.
 class RunSet {
@@ -32,6 +39,10 @@ class RunSet {
   /// The places of all rows; and of those that were measured and that may be fitted.
   std::vector<size_t> all() const;
   std::vector<size_t> fitted() const;
+
+  /// How the framework computed in these rows (at least one): what they agree on, and the names of the columns in which they do not, whose
+  /// traits are then the defaults. What concerns tensor groups alone is asked of rows that have them.
+  AgreedTraits traits(std::span<const size_t> which) const;
 
  private:
   Cluster cluster_;

@@ -168,7 +168,9 @@ bool read_part(const Row& row, const PlanAxis& recompute, PartRecompute& part) {
   std::vector<std::string_view> words = recompute.values;
   for (const PartRecompute p : kPartRecomputes)
     if (p != PartRecompute::none) words.push_back(name_of(p));
-  part = kPartRecomputes[row.choice(recompute.column, words, 0) - recompute.values.size() + 1];
+  const std::string_view chosen = words[row.choice(recompute.column, words, 0)];
+  for (const PartRecompute p : kPartRecomputes)
+    if (name_of(p) == chosen) part = p;
   return true;
 }
 
@@ -236,12 +238,12 @@ PublishedRun run_of(const Row& row, int line, const RunDefaults& defaults) {
   run.job.dtype = types[row.choice("dtype", dtypes, usual)];
   run.job.gradients = run.job.dtype == DType::f16 ? DType::f16 : DType::f32;
   const size_t overlap = row.choice("tensor overlap", {"off", "gradients", "on"}, 0);
-  run.job.tensor_overlap = overlap == 2, run.reduces_beside = overlap == 1;
-  run.whole_norms = row.choice("sequence parallelism", {"on", "off"}, 0) == 1;
+  run.job.tensor_overlap = overlap == 2, run.traits.hides_input_gradient_sums = overlap == 1;
+  run.traits.sequence_parallel = row.choice("sequence parallelism", {"on", "off"}, 0) == 0;
   if (!row.text("gradient sums").empty())
-    run.sums =
+    run.traits.sums =
         row.choice("gradient sums", {"apart", "in products"}, 0) == 1 ? GradientSums::in_products : GradientSums::apart;
-  run.product_rate = row.choice("products", {"16-bit", "8-bit"}, 0) == 1 ? 2 : 1;
+  run.traits.product_rate = row.choice("products", {"16-bit", "8-bit"}, 0) == 1 ? 2 : 1;
 
   read_axes(row, run, defaults);
   const OuterChoice& c = run.choice;

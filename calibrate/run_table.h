@@ -30,10 +30,9 @@ struct PublishedRun {
   OuterChoice choice;          // every stage with an equal share of the blocks; num_micro from the batch
   LayerStrategy strategy;
   PartRecompute part = PartRecompute::none;  // beside Recompute::none
-  GradientSums sums = GradientSums::passes;
-  bool whole_norms = false, reduces_beside = false;  // see FrameworkCosts
-  double product_rate = 1;                           // column "products": "8-bit" 2, else 1
-  double seconds = 0;                                // measured, of one step; 0: not stated
+  FrameworkTraits
+      traits;          // columns "products", "gradient sums", "sequence parallelism", and "tensor overlap": gradients
+  double seconds = 0;  // measured, of one step; 0: not stated
   RunUse use = RunUse::fit;
   int64_t devices() const { return choice.devices(); }
 };
@@ -54,7 +53,7 @@ struct RunDefaults {
 ///          parallelism" (of mixtures), "virtual stages" (chunks of blocks on each stage); a degree left out is 1, data
 ///          what is left of the gpus. How: "schedule", "recompute" (Recompute's words, or PartRecompute's), "zero",
 ///          "dtype", "vocabulary", "products" (16-bit, 8-bit), "sequence parallelism" (on, off: norms of all rows on
-///          each tensor rank), "tensor overlap" (off; gradients: sums of input gradients beside weight gradients; on:
+///          each tensor rank), "tensor overlap" (off; gradients: the sum of a matrix's input gradients beside its weight gradient; on:
 ///          all exchanges beside products), "gradient sums" (apart, in products; left out: as elementwise work). Measured: "iteration time
 ///          (ms)" or "tokens/s/gpu". "parameters (billion)" and "source" are for the reader; "use" says fit, score or
 ///          pair.

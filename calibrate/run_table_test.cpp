@@ -58,7 +58,7 @@ TEST(RunTable, ReadsNamedModelsQuotesAndTokensPerSecond) {
   EXPECT_EQ(r.strategy, (LayerStrategy{.zero = 1}));
   EXPECT_EQ(r.job.dtype, DType::bf16);
   EXPECT_EQ(r.job.gradients, DType::f32);
-  EXPECT_EQ(r.product_rate, 2);
+  EXPECT_EQ(r.traits.product_rate, 2);
   EXPECT_EQ(r.use, RunUse::score);
   EXPECT_NEAR(r.seconds, 256.0 * 8192 / (1639.0 * 64), 1e-9);
 }
@@ -91,12 +91,15 @@ TEST(RunTable, ReadsWhatAFrameworkMakesAgainHidesAndSums) {
   EXPECT_EQ(runs[3].part, PartRecompute::none);
   for (size_t i = 0; i < 3; ++i) EXPECT_EQ(runs[i].strategy.recompute, Recompute::none);
   EXPECT_EQ(runs[3].strategy.recompute, Recompute::full);
-  EXPECT_TRUE(runs[0].whole_norms && runs[0].reduces_beside && !runs[0].job.tensor_overlap);
-  EXPECT_TRUE(!runs[1].whole_norms && !runs[1].reduces_beside && runs[1].job.tensor_overlap);
-  EXPECT_TRUE(!runs[2].whole_norms && !runs[2].reduces_beside && !runs[2].job.tensor_overlap);
-  EXPECT_EQ(runs[0].sums, GradientSums::apart);
-  EXPECT_EQ(runs[1].sums, GradientSums::in_products);
-  EXPECT_EQ(runs[2].sums, GradientSums::passes);
+  EXPECT_TRUE(!runs[0].traits.sequence_parallel && runs[0].traits.hides_input_gradient_sums &&
+              !runs[0].job.tensor_overlap);
+  EXPECT_TRUE(runs[1].traits.sequence_parallel && !runs[1].traits.hides_input_gradient_sums &&
+              runs[1].job.tensor_overlap);
+  EXPECT_TRUE(runs[2].traits.sequence_parallel && !runs[2].traits.hides_input_gradient_sums &&
+              !runs[2].job.tensor_overlap);
+  EXPECT_EQ(runs[0].traits.sums, GradientSums::apart);
+  EXPECT_EQ(runs[1].traits.sums, GradientSums::in_products);
+  EXPECT_EQ(runs[2].traits.sums, GradientSums::passes);
   EXPECT_EQ(runs[1].kv_heads, 16);
   const auto row = [&](const std::string& cells) { return failure_of(header + "2,2,1024,16," + cells + "\n"); };
   EXPECT_NE(row("5,2,64,2,none,,,").find("t.csv:2: key/value heads: 5 do not divide 16 heads"), std::string::npos);

@@ -13,4 +13,8 @@ std::string model_words(const PublishedRun&);
 /// "width 8192, 48 layers, 1536 of 2048 tokens on 512 devices".
 std::string job_words(const PublishedRun&);
 
+/// How a run was run: to_string of its choice, and what of the rest is not the usual of a table that says nothing (full recomputation, no ZeRO,
+/// the default traits): "tp 8, dp 8, pp 1, micro-batch 4 × 1, recompute scores, sums apart".
+std::string run_words(const PublishedRun&);
+
 }  // namespace tern

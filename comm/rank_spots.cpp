@@ -48,9 +48,11 @@ std::string doubled_spot(std::span<const RankSpot> spots) {
     const auto [there, is_new] = first.try_emplace({spots[r].machine, spots[r].local_rank}, r);
     if (!is_new)
       return fmt::format(
-          "ranks {} and {} are on one machine, and the variables of both say that they are its rank {} (LOCAL_RANK of "
-          "tern launch and torchrun); number the ranks of a machine from 0 to one less than LOCAL_WORLD_SIZE, by which "
-          "its cores and memory are shared out",
+          "ranks {} and {} are on one machine and have the same local rank {} (LOCAL_RANK; srun: SLURM_LOCALID; "
+          "mpirun: "
+          "OMPI_COMM_WORLD_LOCAL_RANK); give each rank of a machine its own, from 0 on: cores and memory are shared "
+          "out by "
+          "them",
           there->second, r, spots[r].local_rank);
   }
   return "";

@@ -11,12 +11,12 @@ SecondThread::~SecondThread() {
 }
 
 void SecondThread::post(std::function<void()> job) {
+  if (!thread_.joinable()) thread_ = std::jthread([this] { run(); });  // first: if there is none, nothing is posted
   {
     const std::scoped_lock lock(mutex_);
     jobs_.push_back(std::move(job));
   }
   changed_.notify_all();
-  if (!thread_.joinable()) thread_ = std::jthread([this] { run(); });
 }
 
 size_t SecondThread::wait(size_t least) {

@@ -21,9 +21,9 @@ class SecondThread {
   ~SecondThread();
   SecondThread(const SecondThread&) = delete;
 
-  /// Puts a job at the end of the queue and returns at once.
+  /// Puts a job at the end of the queue and returns at once. Errors: std::system_error, if the system gives no thread; the job is not posted then.
   void post(std::function<void()> job);
-  /// Waits until `least` of all posted jobs have ended, or one has thrown. Returns how many have ended, the one that threw with them.
+  /// Waits until `least` of all posted jobs have ended, or one has thrown. `least`: at most as many as were posted; else it waits for ever. Returns how many have ended, the one that threw with them.
   size_t wait(size_t least);
   /// What the job threw that holds later ones up; nullptr: there is none.
   std::exception_ptr failure() const;

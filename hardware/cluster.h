@@ -63,21 +63,29 @@ struct ReadRate {
 };
 
 /// How a micro-batch's weight gradients join the sum over micro-batches.
-///   passes       as other elementwise work: the bytes beyond the product's take FrameworkCosts::passes
+///   passes       like other elementwise work: all bytes but the product's own move FrameworkCosts::passes times
 ///   apart        one kernel behind the product, which reads both and writes the sum
 ///   in_products  the product adds as it writes: its bytes pass beside its arithmetic
 enum class GradientSums : uint8_t { passes, apart, in_products };
 
-/// What a framework adds to its devices' work. The defaults add nothing; a calibration (calibrate/) sets them.
-struct FrameworkCosts {
+/// How a framework computes, as rows of a table of runs state it (calibrate/run_table.h). No constant is fitted to these.
+struct FrameworkTraits {
   double product_rate = 1;  // products run at this multiple of the dtype's peak: 2 where they multiply in 8 bits
-  double score_bytes = 0;   // moved forward per attended pair of each head, twice as many backward; 0: one fused kernel
-  double passes = 1;        // bytes of elementwise work, as a multiple of what fused kernels move
   GradientSums sums = GradientSums::passes;
-  bool whole_norms = false;     // each rank of a tensor group does the norms' work of all rows, not of its own alone
-  bool reduces_beside = false;  // sums of input gradients over a tensor group pass beside the weight's gradients
-  double whole_head = 1;        // the head's products take this many times as long, unless the head is split over ranks
-  double send_share = 1;        // share of the link's bandwidth that messages between stages reach
+  bool sequence_parallel = true;  // false: each rank of a tensor group does the norms' work of all rows
+  /// The sum of a column-parallel matrix's input gradients over a tensor group passes beside the gradient of its weights.
+  bool hides_input_gradient_sums = false;
+  friend bool operator==(const FrameworkTraits&, const FrameworkTraits&) = default;
+};
+
+/// In what a framework's steps differ from the formulas of plan/. The defaults change nothing; a calibration (calibrate/)
+/// sets them.
+struct FrameworkCosts {
+  FrameworkTraits traits;
+  double score_bytes = 0;  // moved forward per attended pair of each head, twice as many backward; 0: one fused kernel
+  double passes = 1;       // bytes of elementwise work, as a multiple of what fused kernels move
+  double whole_head = 1;   // the head's products take this many times as long, unless the head is split over ranks
+  double send_share = 1;   // share of the link's bandwidth that messages between stages reach
   double sync_hidden = 1;  // share of a gradient's reduction that may run beside the backward; the rest comes after
   int64_t issue_ps = 0;    // the host's time to issue a kernel: a unit takes at least this for each of its kernels
   int64_t step_ps = 0;     // once a step

@@ -29,7 +29,7 @@ std::array<int64_t, kPartRecomputes.size()> made_again_of(const Unit& unit, cons
   if (!is_recomputed(unit, Recompute::full)) return {};
   const auto products =
       static_cast<int64_t>(std::llround(static_cast<double>(t.products) * second_products_share(unit)));
-  return {0, t.scores, t.forward - t.scores - t.products + products, t.forward / 2};
+  return {0, t.scores, t.forward - t.scores - t.reduced - t.products + products, t.forward / 2};
 }
 
 UnitFacts facts_of(const FactsQuery& z, const Unit& unit, int64_t input_bytes) {
@@ -37,7 +37,7 @@ UnitFacts facts_of(const FactsQuery& z, const Unit& unit, int64_t input_bytes) {
   const UnitTimes t = unit_times(z.job, z.machine, z.mesh, z.query, unit, c);
   UnitFacts f;
   f.forward = t.forward, f.backward = t.backward, f.weight = t.weight;
-  f.made_again = made_again_of(unit, t);
+  f.made_again = made_again_of(unit, t), f.narrowed_weights = t.narrowed_weights;
   f.parameters[0] = c.parameters - c.expert_parameters, f.parameters[1] = c.expert_parameters;
   f.trained[0] = c.trained - c.expert_trained, f.trained[1] = c.expert_trained;
   const std::vector<CountedForm> forms = trained_forms(unit, z.query, c);
@@ -220,6 +220,15 @@ void LayerCosts::add_activations(const Layer& layer, const LayerStrategy& st, Co
   c.held[static_cast<size_t>(st.activations)] = held;
 }
 
+// Copies of weights in 8 bits are kept from the step's first micro-batch on; those of ZeRO 3 go with what was gathered. Source:
+// TransformerEngine's Linear (is_first_microbatch), which Megatron-LM sets once a step; TorchTitan narrows in FSDP2's gathers.
+static void add_narrowed_weights(int64_t ps, int zero, CostVector& c) {
+  if (zero == 3)
+    c.forward += ps, c.backward += ps;
+  else
+    c.begin += ps;
+}
+
 CostVector LayerCosts::cost(const Layer& layer, const LayerStrategy& st, bool pipelined, PartRecompute part) const {
   CostVector c;
   const std::vector<UnitFacts>& units = st.zero >= 2 && !waiting_.empty() ? waiting_ : units_;
@@ -227,6 +236,7 @@ CostVector LayerCosts::cost(const Layer& layer, const LayerStrategy& st, bool pi
     const UnitFacts& u = units[static_cast<size_t>(layer.first + i)];
     c.forward += u.forward, c.backward += u.backward, c.weight += u.weight;
     c.recompute += is_remade(u, st.recompute) ? u.forward : u.made_again[static_cast<size_t>(part)];
+    add_narrowed_weights(u.narrowed_weights, st.zero, c);
   }
   add_activations(layer, st, c);
   if (pipelined && !bytes_of_)
@@ -242,7 +252,7 @@ CostVector LayerCosts::cost(const Layer& layer, const LayerStrategy& st, bool pi
   const int64_t compute = c.backward + c.weight + c.recompute;
   if (st.zero == 0) c.sync = share.all_reduce;
   if (st.zero == 1) c.sync = share.reduce;
-  if (st.zero == 1 || st.zero == 2) c.begin = share.gather_trained;
+  if (st.zero == 1 || st.zero == 2) c.begin += share.gather_trained;
   if (layer.first == 0) c.begin += machine_.device.framework.step_ps;
   if (st.zero >= 2) {
     const bool gathers = st.zero == 3;

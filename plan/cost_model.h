@@ -24,10 +24,12 @@ namespace tern {
 /// Figures of a unit that do not depend on the strategy, on one rank, for one micro-batch.
 struct UnitFacts {
   int64_t forward = 0, backward = 0, weight = 0;  // ps, communication of the tensor, context and expert axes included
-  std::array<int64_t, kPartRecomputes.size()> made_again{};  // ps, by PartRecompute; of a block: on average
-  int64_t parameters[2]{}, trained[2]{};                     // [0] dense, [1] experts'
-  int64_t state_bytes[2]{};                                  // of the update rule, for trained parameters
-  WidestShare widest[2];  // the most that one replica keeps if the replicas shard state
+  // ps, by PartRecompute; second blocks: half the forward, the mean over blocks
+  std::array<int64_t, kPartRecomputes.size()> made_again{};
+  int64_t narrowed_weights = 0;           // ps; once a step, of ZeRO 3 behind each gather
+  int64_t parameters[2]{}, trained[2]{};  // [0] dense, [1] experts'
+  int64_t state_bytes[2]{};               // of the update rule, for trained parameters
+  WidestShare widest[2];                  // the most that one replica keeps if the replicas shard state
   int64_t input_bytes = 0, output_bytes = 0, saved_bytes = 0, left_bytes = 0;
   int64_t forward_workspace = 0, unsaved_workspace = 0, backward_workspace = 0;
   bool remade_by_attention = false, remade_by_full = false;  // whether Recompute::attention, ::full recomputes it

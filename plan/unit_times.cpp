@@ -7,6 +7,7 @@
 #include "hardware/rates.h"
 #include "plan/comm_cost.h"
 #include "plan/cost_model.h"
+#include "spec/norm_widths.h"
 #include "spec/unit_products.h"
 
 namespace tern {
@@ -34,9 +35,10 @@ struct Pricing {
     return ps_of(static_cast<double>(bytes) * framework().passes, elementwise_rate(machine.device, job.dtype));
   }
   const FrameworkCosts& framework() const { return machine.device.framework; }
+  const FrameworkTraits& traits() const { return machine.device.framework.traits; }
   int64_t multiplied(int64_t m, int64_t n, int64_t k, ProductUse use, double times = 1) const {
     const int64_t ps = matmul_ps(machine.device, job.dtype, m, n, k, use);
-    const double slower = times / framework().product_rate;
+    const double slower = times / traits().product_rate;
     return slower == 1 ? ps : counted_ps(static_cast<double>(ps) * slower);
   }
   int64_t product(int64_t m, int64_t n, int64_t k, int64_t count, ProductUse use = ProductUse::any,
@@ -51,10 +53,18 @@ struct Pricing {
     const int64_t least = ps_of(bytes, machine.device.memory_bandwidth);
     return counted_ps(p.count, std::max(multiplied(p.n, p.k, p.m, ProductUse::weight_gradient), least)) + launches(1);
   }
-  // Operands of products in 8 bits: each is read for its largest magnitude, read again, and written in the layouts of
+  // The product of a matrix's weight gradient. With GradientSums::in_products its time is that with the sum.
+  int64_t weight_product(const MatrixProduct& p) const {
+    if (traits().sums == GradientSums::in_products) return summing_product(p);
+    return product(p.n, p.k, p.m, p.count, ProductUse::weight_gradient);
+  }
+  // Operands of products in 8 bits: each is read for its largest magnitude, then read again and written in the layouts of
   // both products that read it.
+  int64_t magnitude(int64_t elements) const {
+    return traits().product_rate > 1 ? moved(elements * s()) + launches(1) : 0;
+  }
   int64_t narrowed(int64_t elements) const {
-    return framework().product_rate > 1 ? moved(elements * (2 * s() + 2)) + launches(2) : 0;
+    return traits().product_rate > 1 ? magnitude(elements) + moved(elements * (s() + 2)) + launches(1) : 0;
   }
   int64_t product_bytes(const MatrixProduct& p) const { return (p.m * p.k + p.k * p.n + p.m * p.n) * s() * p.count; }
   // Over `half` keys half of the share is reached.
@@ -91,35 +101,33 @@ struct Pricing {
   }
 };
 
-// Bytes that a row's norm and residual move in each pass of a block's unit, see spec/unit_cost.cpp.
+// Bytes that a row's norms and residuals move in each pass of a block's unit; 0 for experts.
 std::array<int64_t, 3> norm_row_bytes(const Pricing& z, const Unit& unit) {
   const AttentionSpec* a = attention_of(unit);
   const MlpSpec* m = mlp_of(unit);
-  const int64_t row = a ? a->width * z.s() : m ? m->width * z.s() : 0;
-  return {3 * row, 3 * row, 4 * row};
+  const int64_t row = ((a ? a->width : 0) + (m ? m->width : 0)) * z.s();
+  return {kNormWidths.forward * row, kNormWidths.backward_input * row, kNormWidths.backward_weight * row};
 }
 
 // Products and what passes over memory beside them. Elementwise work: two kernels, for the norm and for the rest.
 UnitTimes kernel_times(const Pricing& z, const Unit& unit, const UnitCost& cost) {
   UnitTimes t;
-  const GradientSums sums = z.framework().sums;
+  const GradientSums sums = z.traits().sums;
   int64_t bytes[3]{cost.forward_bytes_moved, cost.backward_input_bytes_moved, cost.backward_weight_bytes_moved};
   for (const MatrixProduct& p : unit_products(unit, z.query)) {
-    t.products += z.product(p.m, p.n, p.k, p.count) + z.narrowed((p.m + p.n) * p.k * p.count);
+    const int64_t x = p.m * p.k * p.count, weights = p.n * p.k * p.count;
+    t.products += z.product(p.m, p.n, p.k, p.count);
+    t.forward += z.narrowed(x), t.reduced += z.magnitude(x), t.narrowed_weights += z.narrowed(weights);
     t.backward += z.product(p.m, p.k, p.n, p.count, ProductUse::input_gradient) + z.narrowed(p.m * p.n * p.count);
     for (int64_t& b : bytes) b -= z.product_bytes(p);
     if (!p.trained) continue;
-    if (sums == GradientSums::in_products)
-      t.weight += z.summing_product(p);
-    else
-      t.weight += z.product(p.n, p.k, p.m, p.count, ProductUse::weight_gradient);
+    t.weight += z.weight_product(p);
     if (sums == GradientSums::passes) continue;
-    const int64_t elements = p.n * p.k * p.count;
-    bytes[2] -= elements * (2 * size_of(wide_type(z.job.dtype)) - z.s());  // counted among them as sums
+    bytes[2] -= weights * (2 * size_of(wide_type(z.job.dtype)) - z.s());  // counted among them as sums
     if (sums == GradientSums::apart)
-      t.weight += z.moved(elements * (z.s() + 2 * size_of(z.job.gradients))) + z.launches(1);
+      t.weight += z.moved(weights * (z.s() + 2 * size_of(z.job.gradients))) + z.launches(1);
   }
-  if (z.framework().whole_norms)
+  if (!z.traits().sequence_parallel)
     for (size_t i = 0; i < 3; ++i) bytes[i] += (z.T() - z.N()) * norm_row_bytes(z, unit)[i];
   const auto rest = [&](int64_t left) { return left > 0 ? z.passed(left) + z.launches(2) : z.launches(2); };
   t.forward += t.products + rest(bytes[0]);
@@ -134,7 +142,7 @@ UnitTimes head_times(const Pricing& z, const Unit& unit, const HeadSpec& u, cons
   UnitTimes t;
   const MatrixProduct p = unit_products(unit, z.query).front();
   // Its products stay in 16 bits. Source: TorchTitan's "output" filter; Megatron's output layer is not TransformerEngine's.
-  const double times = (z.mesh.tensor == 1 ? z.framework().whole_head : 1) * z.framework().product_rate;
+  const double times = (z.mesh.tensor == 1 ? z.framework().whole_head : 1) * z.traits().product_rate;
   if (has_table(z.machine.device, z.job.dtype, ProductUse::head)) {
     t.forward = counted_ps(3, z.multiplied(p.m, p.n, p.k, ProductUse::head, times)) + z.launches(3);
   } else {
@@ -179,24 +187,29 @@ void add_context(const Pricing& z, const AttentionSpec& part, int64_t forward, i
 // the other; backward the reverse. Where devices share cores an exchange is work of the cores, beside which nothing is hidden; products
 // with adapters are not cut.
 struct ExchangeTimes {
-  int64_t forward, backward;
+  int64_t forward, backward, scatter;  // scatter: the sum's part of forward
 };
 ExchangeTimes exchange_times(const Pricing& z, const Unit& unit, int64_t width, const MatrixProduct& before,
                              const MatrixProduct& behind) {
   if (!z.job.tensor_overlap || shares_cores(z.machine.node) || !unit.adapters.empty()) {
     const int64_t both = z.gather_rows(width) + z.scatter_rows(width);
-    return {both, both};
+    return {both, both, z.scatter_rows(width)};
   }
   const auto forward = [&](const MatrixProduct& p) { return z.product(p.m, p.n, p.k, 1); };
   const auto backward = [&](const MatrixProduct& p) { return z.product(p.m, p.k, p.n, 1, ProductUse::input_gradient); };
-  return {z.gather_beside(width, forward(before)) + z.scatter_beside(width, forward(behind)),
-          z.gather_beside(width, backward(behind)) + z.scatter_beside(width, backward(before))};
+  const int64_t scatter = z.scatter_beside(width, forward(behind));
+  return {z.gather_beside(width, forward(before)) + scatter,
+          z.gather_beside(width, backward(behind)) + z.scatter_beside(width, backward(before)), scatter};
 }
 
-// What of the sum of a unit's input gradients over the tensor group passes beside its weight gradients.
-int64_t hidden_reduction(const Pricing& z, int64_t scatter, int64_t weight) {
-  if (!z.framework().reduces_beside || z.job.tensor_overlap || shares_cores(z.machine.node)) return 0;
-  return std::min(scatter, weight);
+// What of the sum of a unit's input gradients over the tensor group is hidden: it passes beside the weight gradient of the unit's first
+// matrix, which made them, and of nothing else. Source: Megatron-LM, LinearWithGradAccumulationAndAsyncCommunication.backward, and
+// TransformerEngine's Linear: an all-reduce without sequence parallelism, else a reduce-scatter; both are waited for behind that product.
+int64_t hidden_sum(const Pricing& z, const Unit& unit, int64_t width, const MatrixProduct& first) {
+  const FrameworkTraits& f = z.traits();
+  if (!f.hides_input_gradient_sums || z.job.tensor_overlap || shares_cores(z.machine.node) || unit.frozen) return 0;
+  const int64_t sum = z.scatter_rows(width) + (f.sequence_parallel ? 0 : z.gather_rows(width));
+  return std::min(sum, z.weight_product(first));
 }
 
 UnitTimes attention_times(const Pricing& z, const Unit& unit, const AttentionSpec& u, const UnitCost& cost) {
@@ -215,13 +228,15 @@ UnitTimes attention_times(const Pricing& z, const Unit& unit, const AttentionSpe
   add_context(z, part, forward, backward, cost.trained > 0, t);
   if (z.mesh.tensor > 1) {
     const int64_t gather = z.gather_rows(u.width), scatter = z.scatter_rows(u.width), more = u.cross ? 2 : 1;
-    const ExchangeTimes exchanges = u.latent.present()
-                                        ? ExchangeTimes{gather + scatter, gather + scatter}
-                                        : exchange_times(z, unit, u.width, {z.T(), part.qkv_rows(), u.width, 1, true},
-                                                         {z.T(), u.width, part.value_rows(), 1, true});
+    const MatrixProduct first{z.T(), part.qkv_rows(), u.width, 1, true};
+    const ExchangeTimes exchanges =
+        u.latent.present() ? ExchangeTimes{gather + scatter, gather + scatter, scatter}
+                           : exchange_times(z, unit, u.width, first, {z.T(), u.width, part.value_rows(), 1, true});
     t.forward += (more - 1) * gather + exchanges.forward;
+    t.reduced += z.traits().sequence_parallel ? exchanges.scatter : 0;
     t.weight += cost.trained ? std::max<int64_t>(0, more * gather - t.backward) : 0;  // rows again, behind the backward
-    t.backward += (more - 1) * scatter + exchanges.backward - hidden_reduction(z, scatter, t.weight);
+    t.backward += (more - 1) * scatter + exchanges.backward;
+    if (!u.latent.present()) t.backward -= hidden_sum(z, unit, u.width, first);
   }
   return t;
 }
@@ -230,11 +245,12 @@ UnitTimes mlp_times(const Pricing& z, const Unit& unit, const MlpSpec& u, const 
   UnitTimes t = kernel_times(z, unit, cost);
   if (z.mesh.tensor > 1) {
     const int64_t hidden = shard_of(u.hidden, z.mesh.tensor), up = u.gated ? 2 * hidden : hidden;
-    const ExchangeTimes exchanges =
-        exchange_times(z, unit, u.width, {z.T(), up, u.width, 1, true}, {z.T(), u.width, hidden, 1, true});
+    const MatrixProduct first{z.T(), up, u.width, 1, true};
+    const ExchangeTimes exchanges = exchange_times(z, unit, u.width, first, {z.T(), u.width, hidden, 1, true});
     t.weight += cost.trained ? std::max<int64_t>(0, z.gather_rows(u.width) - t.backward) : 0;
     t.forward += exchanges.forward;
-    t.backward += exchanges.backward - hidden_reduction(z, z.scatter_rows(u.width), t.weight);
+    t.reduced += z.traits().sequence_parallel ? exchanges.scatter : 0;
+    t.backward += exchanges.backward - hidden_sum(z, unit, u.width, first);
   }
   return t;
 }

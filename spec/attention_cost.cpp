@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "spec/norm_widths.h"
 #include "spec/unit_cost_impl.h"
 #include "spec/unit_parts.h"
 
@@ -83,9 +84,9 @@ UnitCost latent_cost(const AttentionSpec& u, const Sizes& z) {
   c.backward_input_flops = products + 10 * z.P * E;
   c.backward_weight_flops = products;
   const int64_t weights = c.parameters * s, moved = row * (2 * (rq + rr + Q + U) + C + 2 * E + 2 * V + 2 * D);
-  c.forward_bytes_moved = weights + moved + N * 3 * D * s;
-  c.backward_input_bytes_moved = weights + moved + row * (2 * C + E) + N * 3 * D * s;
-  c.backward_weight_bytes_moved = 2 * c.parameters * g + moved + N * 4 * D * s;
+  c.forward_bytes_moved = weights + moved + N * kNormWidths.forward * D * s;
+  c.backward_input_bytes_moved = weights + moved + row * (2 * C + E) + N * kNormWidths.backward_input * D * s;
+  c.backward_weight_bytes_moved = 2 * c.parameters * g + moved + N * kNormWidths.backward_weight * D * s;
   Adapter a;
   add_adapter(a, T, to_rq, D);
   add_adapter(a, T, to_q, in);
@@ -139,9 +140,10 @@ UnitCost attention_cost(const AttentionSpec& whole, const Sizes& z) {
   c.backward_input_flops = products + 10 * z.P * E;  // scores again, dp, dv, dq, dk
   c.backward_weight_flops = products;
   const int64_t weights = c.parameters * s, rows = T * s, own = N * s;
-  c.forward_bytes_moved = weights + rows * (2 * D + 2 * C + 2 * E) + own * 3 * D;
-  c.backward_input_bytes_moved = weights + rows * (2 * D + 3 * C + 3 * E) + own * 3 * D;
-  c.backward_weight_bytes_moved = 2 * c.parameters * z.g + rows * (2 * D + C + E) + own * 4 * D;
+  c.forward_bytes_moved = weights + rows * (2 * D + 2 * C + 2 * E) + own * kNormWidths.forward * D;
+  c.backward_input_bytes_moved = weights + rows * (2 * D + 3 * C + 3 * E) + own * kNormWidths.backward_input * D;
+  c.backward_weight_bytes_moved =
+      2 * c.parameters * z.g + rows * (2 * D + C + E) + own * kNormWidths.backward_weight * D;
   Adapter a;
   add_adapter(a, T, qkv, D);
   add_adapter(a, T, out, E);

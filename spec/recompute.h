@@ -18,8 +18,9 @@ bool is_recomputed(const Unit&, Recompute);
 /// What other frameworks make again of a block that keeps the rest. Runs of tables alone have it; plans have Recompute.
 ///   scores         the scores of attention, and what they weigh. Source: Korthikanti et al. 2022, arXiv:2205.05198
 ///                  ("selective"; Megatron's core attention)
-///   operations     all but attention and every product but each second one, in the order q, k, v, out, gate, up, down.
-///                  Source: TorchTitan, parallelize_llama.py ("selective", "op")
+///   operations     all but attention, the reduce-scatter of a tensor group, the largest magnitudes of operands that are narrowed to 8
+///                  bits, and every product but each second one, in the order q, k, v, out, gate, up, down. Source: TorchTitan,
+///                  parallelize_llama.py, _save_list ("selective", "op")
 ///   second_blocks  every second block, whole. Source: the same ("selective", 2)
 enum class PartRecompute : uint8_t { none, scores, operations, second_blocks };
 inline constexpr std::array kPartRecomputes{PartRecompute::none, PartRecompute::scores, PartRecompute::operations,

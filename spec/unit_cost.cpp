@@ -5,6 +5,7 @@
 
 #include "base/wide_type.h"
 #include "spec/context_cost.h"
+#include "spec/norm_widths.h"
 #include "spec/unit_cost_impl.h"
 #include "spec/unit_parts.h"
 
@@ -67,9 +68,10 @@ UnitCost cost(const MlpSpec& u, const Sizes& z) {
   c.forward_exchanged = c.backward_input_exchanged = c.backward_weight_exchanged = 2 * gathered;
   c.forward_flops = c.backward_input_flops = c.backward_weight_flops = 2 * T * D * (G + F);
   const int64_t weights = c.parameters * s, rows = T * s, own = N * s;
-  c.forward_bytes_moved = weights + rows * (2 * D + 2 * G + 2 * F) + own * 3 * D;
-  c.backward_input_bytes_moved = weights + rows * (2 * D + 3 * G + 3 * F) + own * 3 * D;
-  c.backward_weight_bytes_moved = 2 * c.parameters * z.g + rows * (2 * D + G + F) + own * 4 * D;
+  c.forward_bytes_moved = weights + rows * (2 * D + 2 * G + 2 * F) + own * kNormWidths.forward * D;
+  c.backward_input_bytes_moved = weights + rows * (2 * D + 3 * G + 3 * F) + own * kNormWidths.backward_input * D;
+  c.backward_weight_bytes_moved =
+      2 * c.parameters * z.g + rows * (2 * D + G + F) + own * kNormWidths.backward_weight * D;
   Adapter a;
   add_adapter(a, T, up, D);
   add_adapter(a, T, down, F);

@@ -104,9 +104,14 @@ std::string group_advice(const TrainSettings& s, const ModelSpec* spec, int Grou
   GroupSizes without = own;
   without.*axis = 1;
   const TrainSettings plain = with_groups(s, without);
-  if (!make_groups(plain) || groups_run(plain, spec)) return "leave it out";
-  const std::string sizes = remedy_of(plain, nearest_order(plain));
-  return sizes.empty() ? "leave it out" : "leave it out, with " + sizes;
+  if (groups_run(plain, spec)) return "leave it out";
+  constexpr const char* kOthers = "choose other numbers of ranks and groups";
+  if (!make_groups(plain)) return kOthers;
+  const StepOrder order = nearest_order(plain);
+  const std::string sizes = remedy_of(plain, order);
+  TrainSettings remedied = plain;
+  remedied.batch = order.batch, remedied.micro_batch = order.micro_batch, remedied.sum_order.groups = order.groups;
+  return sizes.empty() || !groups_run(remedied, spec) ? kOthers : "leave it out, with " + sizes;
 }
 
 }  // namespace tern

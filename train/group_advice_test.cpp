@@ -4,11 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <cctype>
+#include <cstring>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "base/error.h"
 #include "base/options.h"
+#include "spec/presets.h"
 #include "train/inputs.h"
 #include "train/ranks_testing.h"
 #include "train/settings_ranks.h"
@@ -20,10 +23,12 @@ namespace {
 // As a run checks them.
 std::string refusal_of_groups(const ModelSpec& spec, const TrainSettings& s) {
   if (s.ranks % (s.tensor * s.context_ranks) != 0) return "ranks";
+  if (num_sharers(s) % s.expert_ranks != 0) return "experts";
   try {
     check_ranks(s);
     check_tensor_ranks(spec, s);
     check_context_ranks(spec, s);
+    check_expert_ranks(spec, s);
   } catch (const Error& e) { return e.what(); }
   return "";
 }
@@ -48,34 +53,88 @@ std::vector<GroupSizes> named_groups(const std::string& advice, const GroupSizes
   return list;
 }
 
+// The settings without the axis, and with the sizes that "leave it out, with --batch 12 and --micro-batch 3" names.
+TrainSettings left_out(const TrainSettings& s, const std::string& advice, int GroupSizes::*axis) {
+  GroupSizes sizes = group_sizes(s);
+  sizes.*axis = 1;
+  TrainSettings plain = with_groups(s, sizes);
+  const auto read = [&](const char* option, auto& value) {
+    if (const size_t at = advice.find(option); at != std::string::npos)
+      value =
+          static_cast<std::remove_reference_t<decltype(value)>>(std::stoll(advice.substr(at + std::strlen(option))));
+  };
+  read("--batch ", plain.batch), read("--micro-batch ", plain.micro_batch);
+  read("--sum-groups ", plain.sum_order.groups);
+  return plain;
+}
+
+struct AdviceCounts {
+  int refused = 0, named = 0, left_out = 0, none = 0;
+};
+
+// Asks for advice on settings that are refused, and holds what it names against the same checks.
+void ask(const ModelSpec& spec, const TrainSettings& s, int GroupSizes::*axis, AdviceCounts& counts) {
+  if (group_sizes(s).*axis == 1 || refusal_of_groups(spec, s).empty()) return;
+  ++counts.refused;
+  const std::string advice = group_advice(s, &spec, axis);
+  const std::string asked =
+      fmt::format("--ranks {} --tensor-parallel {} --context-parallel {} --expert-parallel {} --batch {}: {}", s.ranks,
+                  s.tensor, s.context_ranks, s.expert_ranks, s.batch, advice);
+  if (advice.starts_with("leave it out")) {
+    ++counts.left_out;
+    EXPECT_EQ(refusal_of_groups(spec, left_out(s, advice, axis)), "") << asked;
+  } else if (advice == "choose other numbers of ranks and groups") {
+    ++counts.none;
+    GroupSizes plain = group_sizes(s);
+    plain.*axis = 1;
+    EXPECT_NE(refusal_of_groups(spec, with_groups(s, plain)), "") << asked;
+  } else {
+    for (const GroupSizes& sizes : named_groups(advice, group_sizes(s), axis)) {
+      ++counts.named;
+      EXPECT_EQ(refusal_of_groups(spec, with_groups(s, sizes)), "") << asked;
+    }
+  }
+}
+
 TEST(GroupAdvice, WhateverItNamesRuns) {
   const RunInputs inputs(true, 2, 8, 4);
-  const ModelSpec spec = load_inputs(tiny_run(inputs.path, inputs.path + "/text.txt")).spec;
-  int refused = 0, named = 0;
+  const TrainSettings tiny = tiny_run(inputs.path, inputs.path + "/text.txt");
+  const ModelSpec spec = load_inputs(tiny).spec;
+  AdviceCounts counts;
   for (int GroupSizes::*axis : {&GroupSizes::tensor, &GroupSizes::context})
     for (const int ranks : {2, 3, 4, 6, 7, 8})
       for (const int tensor : {1, 2, 3, 4, 6})
         for (const int context : {1, 2, 3})
           for (const int64_t batch : {5, 8, 12})
             for (const bool ring : {false, true}) {
-              TrainSettings s = tiny_run(inputs.path, inputs.path + "/text.txt");
+              TrainSettings s = tiny;
               s.seq = 24, s.batch = batch, s.context_ring = ring && context > 1;
-              s = with_groups(s, {ranks, tensor, context});
-              if ((s.*(axis == &GroupSizes::tensor ? &TrainSettings::tensor : &TrainSettings::context_ranks)) == 1)
-                continue;
-              if (refusal_of_groups(spec, s).empty()) continue;
-              ++refused;
-              const std::string advice = group_advice(s, &spec, axis);
-              for (const GroupSizes& sizes : named_groups(advice, group_sizes(s), axis)) {
-                if (advice.starts_with("leave it out")) continue;
-                ++named;
-                EXPECT_EQ(refusal_of_groups(spec, with_groups(s, sizes)), "")
-                    << fmt::format("--ranks {} --tensor-parallel {} --context-parallel {} --batch {}: {}", ranks,
-                                   tensor, context, batch, advice);
-              }
+              ask(spec, with_groups(s, {ranks, tensor, context}), axis, counts);
             }
-  EXPECT_GT(refused, 100);
-  EXPECT_GT(named, 100);
+  EXPECT_GT(counts.refused, 100);
+  EXPECT_GT(counts.named, 100);
+  EXPECT_GT(counts.left_out, 0);
+  EXPECT_GT(counts.none, 0);
+}
+
+TEST(GroupAdvice, WhateverItNamesOfExpertGroupsRuns) {
+  const RunInputs inputs(true, 2, 8, 4);
+  const ModelSpec spec = *preset_model("mixtral-8x7b");  // 8 experts
+  AdviceCounts counts;
+  for (const int ranks : {1, 2, 3, 4, 5, 6, 7, 8})
+    for (const int experts : {2, 3, 4, 6, 16})
+      for (const int context : {1, 2, 3})
+        for (const int64_t batch : {5, 8, 12})
+          for (const int64_t seq : {24, 25}) {
+            TrainSettings s = tiny_run(inputs.path, inputs.path + "/text.txt");
+            s.seq = seq, s.batch = batch;
+            ask(spec, with_groups(s, {.ranks = ranks, .context = context, .expert = experts}), &GroupSizes::expert,
+                counts);
+          }
+  EXPECT_GT(counts.refused, 100);
+  EXPECT_GT(counts.named, 100);
+  EXPECT_GT(counts.left_out, 0);
+  EXPECT_GT(counts.none, 0);
 }
 
 TEST(GroupAdvice, KnowsHeadsRanksAndTheBatch) {

@@ -171,10 +171,11 @@ void check_rank(const ModelSpec& spec, const AdapterSettings& adapter, TrainInpu
   const int64_t rank = adapter.config.rank;
   if (short_ones == 0) return;
   if (short_ones == modules)
-    throw Error(ErrorKind::usage,
-                "--rank: {}; no matrix with an adapter has more than {} directions, and a larger rank learns nothing "
-                "that this one does not; choose at most {}",
-                rank, most, most);
+    throw Error(
+        ErrorKind::usage,
+        "--rank {}: the largest of the adapted matrices' shorter sides is {}, and B·A has no higher rank; choose at "
+        "most {}",
+        rank, most, most);
   in.notes.push_back(fmt::format(
       "--rank {}: {} of {} matrices with an adapter have fewer directions ({} has {}); there the rest is of no use",
       rank, short_ones, modules, shortest, least));
