@@ -122,6 +122,14 @@ TEST_F(PlanTableVerb, RefusesWhatItCannotUse) {
   EXPECT_EQ(tern("plan table runs.csv").code, 2);
   EXPECT_EQ(tern("plan calibrate none.csv --hardware a100-80g").code, 4);
   EXPECT_EQ(tern("plan calibrate runs.csv --hardware a100-80g --output runs.csv").code, 2);
+  write_file_atomically(real_io(), join_path(folder_, "precious.txt"), std::string_view("precious"));
+  const Outcome other = tern("plan calibrate runs.csv --hardware a100-80g --output precious.txt");
+  EXPECT_EQ(other.code, 2);
+  EXPECT_NE(other.text.find("holds something else than a calibration"), std::string::npos) << other.text;
+  EXPECT_EQ(real_io().read(join_path(folder_, "precious.txt")), "precious");
+  EXPECT_NE(
+      tern("plan calibrate runs.csv --hardware a100-80g --output none/c.toml").text.find("there is no folder none"),
+      std::string::npos);
   EXPECT_EQ(tern("plan table runs.csv --hardware a100-80g").code, 0);  // on the machine's own rates
   ASSERT_EQ(tern("plan calibrate runs.csv --hardware a100-80g --output c.toml").code, 0);
   const Outcome other = tern("plan gpt2 --hardware h100 --dtype f16 --batch 16 --seq 512 --calibration c.toml");

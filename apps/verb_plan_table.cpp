@@ -34,12 +34,31 @@ RunDefaults defaults_of(const Options& o) {
   return d;
 }
 
+// An older calibration may be replaced, nothing else.
+void require_calibration_place(const std::string& path, Io& io) {
+  if (path.empty()) return;
+  const auto folder = io.stat(parent_path(path)), file = io.stat(path);
+  if (!folder || !folder->is_directory)
+    throw Error(ErrorKind::usage, "--output {}: there is no folder {}; make it, or choose another", path,
+                parent_path(path));
+  if (file && file->is_directory) throw Error(ErrorKind::usage, "--output {}: is a folder, expected a file", path);
+  std::error_code ignored;
+  if (!file || std::filesystem::is_other(path, ignored)) return;
+  try {
+    parse_calibration(io.read(path), path);
+  } catch (const Error&) {
+    throw Error(ErrorKind::usage, "--output {}: holds something else than a calibration; choose another file", path);
+  }
+}
+
 // What is left out together, or by rows where that would leave a single fold.
 std::vector<std::vector<size_t>> folds_for(const RunSet& runs, std::span<const size_t> rows, FoldBy& by) {
   if (rows.size() < 2) return {};
   auto folds = folds_of(runs, rows, by, 1, 5);
-  if (folds.size() < 2) by = FoldBy::rows, folds = folds_of(runs, rows, by, 1, 5);
-  return folds;
+  if (folds.size() >= 2) return folds;
+  if (by != FoldBy::rows) log_info("all fitted rows have one {}: rows are left out instead", name_of(by));
+  by = FoldBy::rows;
+  return folds_of(runs, rows, by, 1, 5);
 }
 
 // The rows that the constants explain least.
@@ -135,6 +154,7 @@ int run_plan_calibrate(const Options& o) {
   if (!o.has("hardware"))
     throw Error(ErrorKind::usage, "plan calibrate: --hardware must be given; see `tern help plan calibrate`");
   const std::string &path = o.positional("DATA"), &output = o.text("output");
+  require_calibration_place(output, real_io());
   const Cluster cluster = find_cluster(o.text("hardware"));
   const RunSet runs(read_runs(path, defaults_of(o)), cluster, path);
   const Calibrated k = calibrate(o, runs, cluster);

@@ -132,8 +132,11 @@ Calibration read_calibration(const std::string& path) { return parse_calibration
 
 Cluster calibrated(const Cluster& cluster, const Calibration& c, DType dtype) {
   if (dtype != c.precision)
-    throw Error(ErrorKind::usage, "calibration of {} for runs in {}: give --dtype {}, or calibrate runs in {}",
-                name_of(c.precision), name_of(dtype), name_of(c.precision), name_of(dtype));
+    throw Error(
+        ErrorKind::usage,
+        "calibration of {} for runs in {}: calibrate runs in {}, or, if these runs have no dtype of their own, give "
+        "--dtype {}",
+        name_of(c.precision), name_of(dtype), name_of(dtype), name_of(c.precision));
   const Cluster fitted = parse_cluster(c.cluster, "the calibration's cluster");
   for (size_t i = 0; i < cluster.devices.size(); ++i) {
     if (!cluster.has_nodes_of(static_cast<int>(i))) continue;

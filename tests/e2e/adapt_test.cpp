@@ -133,7 +133,7 @@ TEST_F(Adapt, BeginsWithAPartOfTheWeights) {
   expect_refusal(2, "adapt begun.gguf --data log.txt --output x --init pissa --seq 32", {"--init pissa", "codes"});
   expect_refusal(2, train("x", "--init olora --method dora"), {"--init olora", "dora"});
   expect_refusal(2, train("x", "--init orthogonal --rank 3"), {"--rank: 3"});
-  expect_refusal(2, train("x", "--init pissa --rank 300"), {"--rank: 300"});
+  expect_refusal(2, train("x", "--init pissa --rank 300"), {"--rank 300"});
 }
 
 TEST_F(Adapt, LearnsFromPairsOfAnswers) {
