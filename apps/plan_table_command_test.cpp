@@ -123,9 +123,9 @@ TEST_F(PlanTableVerb, RefusesWhatItCannotUse) {
   EXPECT_EQ(tern("plan calibrate none.csv --hardware a100-80g").code, 4);
   EXPECT_EQ(tern("plan calibrate runs.csv --hardware a100-80g --output runs.csv").code, 2);
   write_file_atomically(real_io(), join_path(folder_, "precious.txt"), std::string_view("precious"));
-  const Outcome other = tern("plan calibrate runs.csv --hardware a100-80g --output precious.txt");
-  EXPECT_EQ(other.code, 2);
-  EXPECT_NE(other.text.find("holds something else than a calibration"), std::string::npos) << other.text;
+  const Outcome kept = tern("plan calibrate runs.csv --hardware a100-80g --output precious.txt");
+  EXPECT_EQ(kept.code, 2);
+  EXPECT_NE(kept.text.find("holds something else than a calibration"), std::string::npos) << kept.text;
   EXPECT_EQ(real_io().read(join_path(folder_, "precious.txt")), "precious");
   EXPECT_NE(
       tern("plan calibrate runs.csv --hardware a100-80g --output none/c.toml").text.find("there is no folder none"),
