@@ -74,9 +74,9 @@ def picture(runs, tokens, title):
     for i, (resource, run) in enumerate(rows):
         y = TOP + i * (ROW + GAP)
         out.append(f'<text x="{LEFT - 8}" y="{y + 15}" text-anchor="end" fill="{COLOURS[run]}">{resource}, {run}</text>')
-        for begin, end in joined(runs[run][resource], longest / WIDTH / 4):
-            out.append(f'<rect x="{x(begin):.1f}" y="{y}" width="{max(x(end) - x(begin), 0.3):.1f}" height="{ROW}" '
-                       f'fill="{COLOURS[run]}" fill-opacity="0.75"/>')
+        spans = joined(runs[run][resource], longest / WIDTH / 4)
+        shape = "".join(f"M{x(begin):.1f} {y}h{max(x(end) - x(begin), 0.3):.1f}v{ROW}h-{max(x(end) - x(begin), 0.3):.1f}z" for begin, end in spans)
+        out.append(f'<path d="{shape}" fill="{COLOURS[run]}" fill-opacity="0.75"/>')
         for begin in tokens[run]:
             out.append(f'<path d="M{x(begin):.1f} {y - 2}V{y + ROW + 2}" stroke="#222"/>')
     out.append(f'<path d="M{LEFT} {bottom}H{LEFT + WIDTH}" stroke="#888"/>')

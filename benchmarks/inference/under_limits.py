@@ -66,7 +66,7 @@ def run_tern(a, mib: int) -> dict:
 
 
 def run_llama(a, mib: int) -> dict:
-    out, peak = run([a.llama_bench, "-m", a.work / "model.gguf", "-p", 0, "-n", a.llama_tokens, "-t", a.threads, "-r", 1, "-mmp", 1, "-o", "json"], mib,
+    out, peak = run([a.llama_bench, "-m", a.work / "model.gguf", "-p", 0, "-n", a.llama_tokens, "-t", a.threads, "-r", 1, "-o", "json"], mib,
                     a.work / "model.gguf")
     return {"rate": out[0]["avg_ts"], "peak": peak / 2**20}
 
