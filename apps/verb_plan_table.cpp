@@ -14,6 +14,7 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "base/options.h"
+#include "base/output_place.h"
 #include "base/text.h"
 #include "calibrate/run_set.h"
 #include "hardware/cluster.h"
@@ -34,21 +35,11 @@ RunDefaults defaults_of(const Options& o) {
   return d;
 }
 
-// An older calibration may be replaced, nothing else.
-void require_calibration_place(const std::string& path, Io& io) {
-  if (path.empty()) return;
-  const auto folder = io.stat(parent_path(path)), file = io.stat(path);
-  if (!folder || !folder->is_directory)
-    throw Error(ErrorKind::usage, "--output {}: there is no folder {}; make it, or choose another", path,
-                parent_path(path));
-  if (file && file->is_directory) throw Error(ErrorKind::usage, "--output {}: is a folder, expected a file", path);
-  std::error_code ignored;
-  if (!file || std::filesystem::is_other(path, ignored)) return;
+bool is_calibration(const std::string& bytes) {
   try {
-    parse_calibration(io.read(path), path);
-  } catch (const Error&) {
-    throw Error(ErrorKind::usage, "--output {}: holds something else than a calibration; choose another file", path);
-  }
+    parse_calibration(bytes, "");
+    return true;
+  } catch (const Error&) { return false; }
 }
 
 // What is left out together, or by rows where that would leave a single fold.
@@ -154,7 +145,7 @@ int run_plan_calibrate(const Options& o) {
   if (!o.has("hardware"))
     throw Error(ErrorKind::usage, "plan calibrate: --hardware must be given; see `tern help plan calibrate`");
   const std::string &path = o.positional("DATA"), &output = o.text("output");
-  require_calibration_place(output, real_io());
+  require_output_place("--output", output, "a calibration", is_calibration, real_io());
   const Cluster cluster = find_cluster(o.text("hardware"));
   const RunSet runs(read_runs(path, defaults_of(o)), cluster, path);
   const Calibrated k = calibrate(o, runs, cluster);

@@ -1,12 +1,12 @@
 #include "train/step_trace.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <limits>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/io.h"
+#include "base/output_place.h"
 #include "program/instruction_times.h"
 #include "program/simulate.h"
 
@@ -26,15 +26,7 @@ TraceEvent at_rank(TraceEvent e, int rank, int replicas) {
 }  // namespace
 
 void require_trace_place(const std::string& path, Io& io) {
-  if (path.empty()) return;
-  const auto folder = io.stat(parent_path(path)), file = io.stat(path);
-  if (!folder || !folder->is_directory)
-    throw Error(ErrorKind::usage, "--trace {}: there is no folder {}; make it, or choose another", path,
-                parent_path(path));
-  if (file && file->is_directory) throw Error(ErrorKind::usage, "--trace {}: is a folder, expected a file", path);
-  std::error_code ignored;
-  if (file && !std::filesystem::is_other(path, ignored) && !is_trace(io.read(path)))
-    throw Error(ErrorKind::usage, "--trace {}: holds something else than a trace; choose another file", path);
+  require_output_place("--trace", path, "a trace", is_trace, io);
 }
 
 std::vector<TraceEvent> gather_trace(const Program& all, const std::vector<TraceEvent>& mine, int64_t begin_ns,
