@@ -23,7 +23,7 @@ const CodedInt8Table& table() {
 }
 
 constexpr int64_t kTilesFrom = 16;                  // rows of x: fewer are multiplied with codes as they lie
-constexpr int64_t kStripsBytes = int64_t{2} << 20;  // of strips at a time: they stay in L2 for all panels
+constexpr int64_t kStripsBytes = int64_t{8} << 20;  // of strips at a time: a panel is unpacked once for them
 
 int64_t strip_bytes(int64_t k) { return ceil_div(k, kGroupedCodes) * kInt8StretchBytes; }
 int64_t panel_bytes(int64_t k) { return kInt8PanelRows / kInt8Strip * strip_bytes(k); }
@@ -40,12 +40,15 @@ struct PanelOfPiece {
   const CodedRows* piece;
   int64_t first, number, column;  // rows of the piece; of all pieces
 };
-std::vector<PanelOfPiece> panels_of(std::span<const CodedRows> w) {
+/// Panels of kInt8PanelRows rows, or of fewer if the threads would have less than four each.
+std::vector<PanelOfPiece> panels_of(std::span<const CodedRows> w, int64_t n, int64_t threads) {
+  const int64_t of_thread = ceil_div(n, 4 * threads * kInt8Strip) * kInt8Strip;
+  const int64_t rows = std::clamp(of_thread, kInt8Strip, kInt8PanelRows);
   std::vector<PanelOfPiece> panels;
   int64_t column = 0;
   for (const CodedRows& piece : w) {
-    for (int64_t first = 0; first < piece.count; first += kInt8PanelRows)
-      panels.push_back({&piece, first, std::min(kInt8PanelRows, piece.count - first), column + first});
+    for (int64_t first = 0; first < piece.count; first += rows)
+      panels.push_back({&piece, first, std::min(rows, piece.count - first), column + first});
     column += piece.count;
   }
   return panels;
@@ -74,7 +77,7 @@ void code_groups(WeightType type, std::span<const std::byte> blocks, CodeGroups&
 template <class T, class Out>
 void multiply_int8_on_tiles(const Int8Tiles& tiles, const T* x, std::span<const CodedRows> w, const T* bias, int64_t m,
                             int64_t n, int64_t k, bool add, Out* y) {
-  const std::vector<PanelOfPiece> panels = panels_of(w);
+  const std::vector<PanelOfPiece> panels = panels_of(w, n, omp_get_max_threads());
   const auto count = static_cast<int64_t>(panels.size());
   const int64_t at_once = strips_at_once(m, k);
   auto* const strips = static_cast<std::byte*>(thread_scratch(at_once * strip_bytes(k) + panel_bytes(k)));

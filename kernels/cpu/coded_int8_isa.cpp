@@ -290,7 +290,8 @@ template <class T>
 void round_strip(const T* x, int64_t rows, int64_t k, void* strip) {
   const int64_t stretches = ceil_div(k, kGroupedCodes);
   auto* const to = static_cast<XGroup*>(strip);
-  __builtin_memset(strip, 0, static_cast<size_t>(stretches * kInt8StretchBytes));
+  if (rows < kTileRows || k % kGroupedCodes != 0)
+    __builtin_memset(strip, 0, static_cast<size_t>(stretches * kInt8StretchBytes));
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t i = 0; i < k / 32; ++i) {
       XGroup& group = to[i % 8 * stretches + i / 8];
@@ -370,11 +371,15 @@ void tile_panel(const CodedRows& piece, int64_t first, int64_t number, const Int
                                    : (type.has_leasts ? multiply_tiles<false, true> : multiply_tiles<false, false>);
   const Int8TileState state(type.by_16 ? 16 : 32);
   for (int64_t i = 0; i < strips; ++i) {
-    const int64_t row = i * kTileRows;
+    const int64_t row = i * kTileRows, rows = smaller(kTileRows, x.rows - row);
     alignas(64) float sums[kTileRows * kInt8PanelRows];
+    Out* const to = y + row * y_stride;
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t c = 0; c < number; c += 64 / static_cast<int64_t>(sizeof(Out)))
+        __builtin_prefetch(to + r * y_stride + c, 1);
     for (int64_t r = 0; r < number; r += kTileRows)
       multiply(of_x + i * 8 * stretches, w + r / kTileRows * 8 * stretches, stretches, sums + r, kInt8PanelRows);
-    finish(sums, kInt8PanelRows, smaller(kTileRows, x.rows - row), number, bias, add, y + row * y_stride, y_stride);
+    finish(sums, kInt8PanelRows, rows, number, bias, add, to, y_stride);
   }
 }
 

@@ -21,7 +21,7 @@ TERN_DECLARE_TABLES(CodeGroupsTable, code_groups_table)
 
 // Products on the tile unit (int8_tiles_impl.h). Rows of x are rounded to strips of 16 rows. A task unpacks a panel, up to kInt8PanelRows
 // rows of w, and multiplies all strips with it. 16 rows of x or w take kInt8StretchBytes for each 256 numbers of a row.
-constexpr int64_t kInt8Strip = 16, kInt8PanelRows = 32;
+constexpr int64_t kInt8Strip = 16, kInt8PanelRows = 128;
 constexpr int64_t kInt8StretchBytes = 6144;
 struct Int8Strips {
   const void* strips;

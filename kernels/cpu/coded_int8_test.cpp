@@ -195,12 +195,17 @@ TEST(CodedInt8, RowsOfAnyLengthGiveTheSameBits) {
   longest.add(WeightType::q4_0, 2);
   longest.add(WeightType::q6_k, 1);
   longest.add(WeightType::q2_k, 1);
+  CodedCase tall{.k = 64};  // panels of 128 rows, and what is left of pieces
+  tall.add(WeightType::lc4, 521);
+  tall.add(WeightType::q8_0, 130);
   for (const int threads : {1, 2})
     with_threads(threads, [&] {
       for (const int64_t m : {1, 16, 67, 300})
         expect_twins_bits<float, float>(wide, random_values<float>("x", m * wide.k), false);
-      for (const int64_t m : {2, 5, 19})
+      for (const int64_t m : {2, 5, 19, 177})  // 177: more strips than are kept at a time
         expect_twins_bits<bf16, float>(longest, random_values<bf16>("x", m * longest.k), false);
+      for (const int64_t m : {15, 33})
+        expect_twins_bits<bf16, bf16>(tall, random_values<bf16>("x", m * tall.k), m > 15);
     });
 }
 
