@@ -67,9 +67,10 @@ RunPricer::RunPricer(const PublishedRun& run, const Cluster& cluster, const std:
   const OuterChoice& c = run_.choice;
   TERN_CHECK(layers.size() >= 2, "RunPricer: a model of {} layers", layers.size());
   const auto blocks = static_cast<int>(layers.size()) - 2;
-  if (blocks < c.num_stages * c.chunks_per_stage)
-    fail(fmt::format("{} blocks for {} stages of {} chunks; each holds at least one", blocks, c.num_stages,
-                     c.chunks_per_stage));
+  // The first chunk may hold the embedding alone, the last one the head.
+  if (blocks + 2 < c.num_stages * c.chunks_per_stage)
+    fail(fmt::format("{} blocks, the embedding and the head for {} stages of {} chunks; each holds at least one",
+                     blocks, c.num_stages, c.chunks_per_stage));
   for (int u = 1; u <= blocks; ++u)
     if (layers[static_cast<size_t>(u)].kind != layers[1].kind)
       fail(fmt::format("'{}' has blocks of several kinds; a table's rows are of models whose blocks are alike",
@@ -109,7 +110,7 @@ RunPricer::RunPricer(const PublishedRun& run, const Cluster& cluster, const std:
 }
 
 // Where blocks do not divide, the last and the first stage have one less, then their neighbours: head and embedding
-// weigh too. Source: Llama 3 (arXiv:2407.21783, recalled) takes a layer off its first and its last stage for that.
+// weigh too. Source: Llama 3 (arXiv:2407.21783, section 3.3.2) takes a layer off its first and its last stage for that.
 int RunPricer::blocks_of(int s) const {
   const int stages = shape_.num_virtual_stages(), most = (num_blocks_ + stages - 1) / stages;
   const int lacking = most * stages - num_blocks_, from_end = stages - 1 - s;
@@ -155,10 +156,11 @@ PipelineTimes RunPricer::times_on(const Machine& machine, const LayerPrices& pri
   StageTimes sum(shape_);
   for (int s = stages - 1; s >= 0; --s) {
     const bool begins = s == 0, ends = s + 1 == stages;
-    if (ends) sum.add(s, head, {}, false, true);
+    const bool alone = blocks_of(s) == 0;  // the head or the embedding
+    if (ends) sum.add(s, head, {}, alone && !begins, true);
     for (int left = blocks_of(s); left > 0; --left)
       sum.add(s, block, {}, left == 1 && !begins, left == blocks_of(s) && !ends);
-    if (begins) sum.add(s, embedding, {}, true, false);
+    if (begins) sum.add(s, embedding, {}, true, alone && !ends);
   }
   PipelineTimes t = sum.finish();
   for (int s = 0; s + 1 < stages; ++s) {
