@@ -32,7 +32,9 @@ std::string traits_toml(const FrameworkTraits& t) {
   out += fmt::format("products = \"{}\"\n", t.product_rate > 1 ? "8-bit" : "16-bit");
   out += fmt::format("gradient_sums = \"{}\"\n", sums_word(t.sums));
   out += fmt::format("sequence_parallelism = \"{}\"\n", t.sequence_parallel ? "on" : "off");
-  return out + fmt::format("tensor_overlap = \"{}\"\n", t.hides_input_gradient_sums ? "gradients" : "off");
+  out += fmt::format("tensor_overlap = \"{}\"\n", t.hides_input_gradient_sums ? "gradients" : "off");
+  out += fmt::format("weight_gathers = \"{}\"\n", t.gathers_weights_beside ? "beside" : "before");
+  return out + fmt::format("context_exchange = \"{}\"\n", t.gathers_context ? "gather" : "ring");
 }
 
 FrameworkTraits read_traits(const TomlValue& table, const std::string& path) {
@@ -51,6 +53,9 @@ FrameworkTraits read_traits(const TomlValue& table, const std::string& path) {
       place_of("gradient_sums", {sums_word(sums[0]), sums_word(sums[1]), sums_word(sums[2])}))];
   t.sequence_parallel = place_of("sequence_parallelism", {"on", "off"}) == 0;
   t.hides_input_gradient_sums = place_of("tensor_overlap", {"off", "gradients"}) == 1;
+  // Files written before there were these keys lack them.
+  if (f.has("weight_gathers")) t.gathers_weights_beside = place_of("weight_gathers", {"before", "beside"}) == 1;
+  if (f.has("context_exchange")) t.gathers_context = place_of("context_exchange", {"ring", "gather"}) == 1;
   f.finish();
   return t;
 }

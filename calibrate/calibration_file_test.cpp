@@ -18,7 +18,9 @@ Calibration some() {
                 .traits = FrameworkTraits{.product_rate = 2,
                                           .sums = GradientSums::in_products,
                                           .sequence_parallel = false,
-                                          .hides_input_gradient_sums = true},
+                                          .hides_input_gradient_sums = true,
+                                          .gathers_weights_beside = true,
+                                          .gathers_context = true},
                 .constants = nominal_constants(),
                 .folds = FoldBy::model};
   c.constants[0] = 0.1 + 0.2;  // a number without a short decimal
@@ -92,6 +94,10 @@ TEST(CalibrationFile, RefusesWhatIsNone) {
   EXPECT_NE(failure(changed("folds = \"model\"", "folds = \"moon\"")).find("none of rows"), std::string::npos);
   EXPECT_NE(failure(changed("products = \"8-bit\"", "products = \"4-bit\"")).find("none of 16-bit, 8-bit"),
             std::string::npos);
+  EXPECT_NE(failure(changed("weight_gathers = \"beside\"", "weight_gathers = \"late\"")).find("framework.weight_gathers"),
+            std::string::npos);
+  EXPECT_FALSE(parse_calibration(changed("weight_gathers = \"beside\"\n", ""), "c.toml").traits->gathers_weights_beside)
+      << "as files were before there was this key";
   EXPECT_NE(failure(changed("tensor_overlap = ", "overlap = ")).find("framework.tensor_overlap"), std::string::npos);
   EXPECT_NE(failure(changed("median = 0.02", "median = 0.3")).find("ninth"), std::string::npos);
   EXPECT_NE(failure(changed("least_ratio = 0.9", "least_ratio = 1.9")).find("least_ratio"), std::string::npos);

@@ -70,6 +70,13 @@ std::vector<PublishedRun> runs_of_all_kinds() {
     runs.back().traits.sequence_parallel = part == PartRecompute::operations;
     runs.back().traits.hides_input_gradient_sums = part != PartRecompute::operations;
   }
+  PublishedRun gathering = llama;
+  gathering.traits.gathers_context = gathering.traits.gathers_weights_beside = true, gathering.strategy.zero = 1;
+  runs.push_back(gathering);
+  for (const int64_t layers : {6, 7}) {  // the embedding alone, the head alone
+    runs.push_back(run(2, 2, 4, 1, 16, layers));
+    runs.back().choice.schedule = PipelineSchedule::interleaved, runs.back().choice.chunks_per_stage = 2;
+  }
   PublishedRun mixture = run(2, 4, 2, 1, 8);
   mixture.model = "mixtral-8x7b", mixture.choice.mesh.expert = 4, mixture.job.dtype = DType::bf16;
   runs.push_back(mixture);
@@ -279,12 +286,52 @@ TEST(RunPricer, FewerKeyHeadsTakeLessTimeAndRowsShareOnlyWhatIsAlike) {
   EXPECT_FALSE(shared([](PublishedRun& x) { x.traits.sums = GradientSums::apart; }));
   EXPECT_FALSE(shared([](PublishedRun& x) { x.traits.sequence_parallel = false; }));
   EXPECT_FALSE(shared([](PublishedRun& x) { x.traits.hides_input_gradient_sums = true; }));
+  EXPECT_FALSE(shared([](PublishedRun& x) { x.traits.gathers_weights_beside = true; }));
   EXPECT_FALSE(shared([](PublishedRun& x) { x.kv_heads = 8; }));
 }
 
 TEST(RunPricer, BlocksLieEvenlyFewerBesideEmbeddingAndHead) {
   const RunPricer pricer(run(1, 1, 4, 1, 8, 10), a100(), "t.csv", kept());
   EXPECT_EQ(pricer.full_assignment().stage, (std::vector<int>{0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3}));
+  const RunPricer alone(run(1, 1, 4, 1, 8, 2), a100(), "t.csv", kept());
+  EXPECT_EQ(alone.full_assignment().stage, (std::vector<int>{0, 1, 2, 3})) << "embedding, two blocks, head";
+}
+
+// Megatron-LM's --overlap-param-gather: what the forward pass does not cover is waited for.
+TEST(RunPricer, WeightsAreGatheredBesideTheForwardPass) {
+  for (const double share : {1.0, 0.02})  // a quick network, whose gathers are covered, and a slow one
+    for (const int zero : {1, 2, 3}) {
+      PublishedRun r = run(8, 4, 1, 4, 16, 2, 4096);
+      r.strategy.zero = zero;
+      const Constants c = with("network_share", share);
+      const CostVector before = block_of(r, c);
+      r.traits.gathers_weights_beside = true;
+      const CostVector beside = block_of(r, c);
+      EXPECT_EQ(beside.forward, before.forward);
+      EXPECT_EQ(beside.begin, zero == 3 ? before.begin : std::max<int64_t>(0, before.begin - before.forward));
+      if (zero < 3) { EXPECT_EQ(beside.begin == 0, share == 1.0); }
+    }
+}
+
+// Chu et al. 2025: keys and values of all context ranks are gathered in the open, and their gradients are summed to the ranks.
+TEST(RunPricer, ContextRanksGatherKeysAndValues) {
+  PublishedRun r = run(4, 1, 1, 1, 4);
+  r.model = "llama-3-8b", r.choice.mesh.context = 2, r.job.dtype = DType::bf16, r.job.seq = 8192;
+  Constants c = nominal_constants();
+  c[place_of("issue")] = 0;
+  const auto alone = [&] {  // a ring over the quickest of links: nothing of it is in the open
+    Constants quick = c;
+    quick[place_of("link_latency")] = 0.5, quick[place_of("link_share")] = 1;
+    return quick;
+  }();
+  const CostVector ring = block_of(r, alone);
+  r.traits.gathers_context = true;
+  const CostVector gather = block_of(r, alone);
+  const Machine m = machine_of(with_constants(a100(), DType::bf16, alone), 0);
+  const int64_t bytes = 8192 * 2 * (8 / 4) * 128 * 2;  // keys and values of 2 of 8 heads
+  const int64_t once = all_gather_ps(m, {2, 4}, bytes), launch = m.device.launch_ps;
+  EXPECT_EQ(gather.forward - ring.forward, once - launch);  // a ring of two launches two kernels
+  EXPECT_EQ(gather.backward - ring.backward, once - launch);
 }
 
 TEST(RunPricer, TimeNeverFallsWithMoreWork) {
@@ -369,7 +416,7 @@ TEST(RunPricer, RefusesWhatCannotBeRun) {
     return std::string("priced");
   };
   EXPECT_NE(failure(run(3, 1, 1, 1, 4)).find("t.csv:1: "), std::string::npos);  // 16 heads
-  EXPECT_NE(failure(run(1, 1, 8, 1, 8, 4)).find("4 blocks for 8 stages"), std::string::npos);
+  EXPECT_NE(failure(run(1, 1, 8, 1, 8, 4)).find("4 blocks, the embedding and the head for 8 stages"), std::string::npos);
   EXPECT_NE(failure(run(1, 1, 8, 1, 1 << 20)).find("operations"), std::string::npos);
   PublishedRun r = run(1, 1, 1, 1, 4);
   r.model = "llama-3-9b";

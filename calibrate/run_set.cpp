@@ -50,10 +50,14 @@ std::vector<size_t> RunSet::fitted() const {
 
 AgreedTraits RunSet::traits(std::span<const size_t> which) const {
   AgreedTraits agreed;
-  const auto agree = [&](std::string_view column, auto FrameworkTraits::*trait, bool of_groups) {
+  const auto any = [](const PublishedRun&) { return true; };
+  const auto of_groups = [](const PublishedRun& r) { return r.choice.mesh.tensor > 1; };
+  const auto of_contexts = [](const PublishedRun& r) { return r.choice.mesh.context > 1; };
+  const auto of_shares = [](const PublishedRun& r) { return r.strategy.zero == 1 || r.strategy.zero == 2; };
+  const auto agree = [&](std::string_view column, auto FrameworkTraits::*trait, const auto& counts) {
     const FrameworkTraits* first = nullptr;
     for (const size_t i : which) {
-      if (of_groups && run(i).choice.mesh.tensor == 1) continue;
+      if (!counts(run(i))) continue;
       if (!first) first = &run(i).traits;
       if (first->*trait == run(i).traits.*trait) continue;
       agreed.differ.push_back(column);
@@ -61,10 +65,12 @@ AgreedTraits RunSet::traits(std::span<const size_t> which) const {
     }
     if (first) agreed.traits.*trait = first->*trait;
   };
-  agree("products", &FrameworkTraits::product_rate, false);
-  agree("gradient sums", &FrameworkTraits::sums, false);
-  agree("sequence parallelism", &FrameworkTraits::sequence_parallel, true);
-  agree("tensor overlap", &FrameworkTraits::hides_input_gradient_sums, true);
+  agree("products", &FrameworkTraits::product_rate, any);
+  agree("gradient sums", &FrameworkTraits::sums, any);
+  agree("sequence parallelism", &FrameworkTraits::sequence_parallel, of_groups);
+  agree("tensor overlap", &FrameworkTraits::hides_input_gradient_sums, of_groups);
+  agree("weight gathers", &FrameworkTraits::gathers_weights_beside, of_shares);
+  agree("context exchange", &FrameworkTraits::gathers_context, of_contexts);
   return agreed;
 }
 

@@ -34,5 +34,19 @@ TEST(RunSet, ColumnsInWhichRowsDifferAreNamed) {
             (std::vector<std::string_view>{"gradient sums"}));
 }
 
+TEST(RunSet, OnlyRowsThatShareStatesOrContextsSayHow) {
+  const auto agreed = [](const std::string& rows) {
+    const RunSet runs(parse_runs("gpus,global batch,hidden size,attention heads,layers,sequence length,context "
+                                 "parallelism,zero,weight gathers,context exchange\n" +
+                                     rows,
+                                 "t.csv"),
+                      a100(), "t.csv");
+    return runs.traits(runs.all());
+  };
+  EXPECT_TRUE(agreed("1,6,96,3,2,8,1,0,before,ring\n2,6,96,3,2,8,2,1,beside,gather\n").differ.empty());
+  EXPECT_EQ(agreed("2,6,96,3,2,8,2,2,before,ring\n2,6,96,3,2,8,2,1,beside,gather\n").differ,
+            (std::vector<std::string_view>{"weight gathers", "context exchange"}));
+}
+
 }  // namespace
 }  // namespace tern

@@ -32,11 +32,14 @@ constexpr std::array kJobColumns{
     Column{"sequence length"},
     Column{"model"},
     Column{"dtype"},
+    Column{"gradient dtype"},
     Column{"vocabulary"},
     Column{"products"},
     Column{"sequence parallelism"},
     Column{"tensor overlap"},
     Column{"gradient sums"},
+    Column{"weight gathers"},
+    Column{"context exchange"},
     Column{"iteration time (ms)"},
     Column{"tokens/s/gpu"},
     Column{"parameters (billion)"},
@@ -237,12 +240,15 @@ PublishedRun run_of(const Row& row, int line, const RunDefaults& defaults) {
   TERN_CHECK(usual < types.size(), "parse_runs: dtype {}", name_of(defaults.dtype));
   run.job.dtype = types[row.choice("dtype", dtypes, usual)];
   run.job.gradients = run.job.dtype == DType::f16 ? DType::f16 : DType::f32;
+  if (!row.text("gradient dtype").empty()) run.job.gradients = types[row.choice("gradient dtype", dtypes, 0)];
   const size_t overlap = row.choice("tensor overlap", {"off", "gradients", "on"}, 0);
   run.job.tensor_overlap = overlap == 2, run.traits.hides_input_gradient_sums = overlap == 1;
   run.traits.sequence_parallel = row.choice("sequence parallelism", {"on", "off"}, 0) == 0;
   if (!row.text("gradient sums").empty())
     run.traits.sums =
         row.choice("gradient sums", {"apart", "in products"}, 0) == 1 ? GradientSums::in_products : GradientSums::apart;
+  run.traits.gathers_weights_beside = row.choice("weight gathers", {"before", "beside"}, 0) == 1;
+  run.traits.gathers_context = row.choice("context exchange", {"ring", "gather"}, 0) == 1;
   run.traits.product_rate = row.choice("products", {"16-bit", "8-bit"}, 0) == 1 ? 2 : 1;
 
   read_axes(row, run, defaults);

@@ -31,7 +31,7 @@ struct PublishedRun {
   LayerStrategy strategy;
   PartRecompute part = PartRecompute::none;  // beside Recompute::none
   FrameworkTraits
-      traits;          // columns "products", "gradient sums", "sequence parallelism", and "tensor overlap": gradients
+      traits;          // columns "products", "gradient sums", "sequence parallelism", "weight gathers", "context exchange", and "tensor overlap": gradients
   double seconds = 0;  // measured, of one step; 0: not stated
   RunUse use = RunUse::fit;
   int64_t devices() const { return choice.devices(); }
@@ -54,10 +54,11 @@ struct RunDefaults {
 ///          what is left of the gpus. How: "schedule", "recompute" (Recompute's words, or PartRecompute's), "zero",
 ///          "dtype", "vocabulary", "products" (16-bit, 8-bit), "sequence parallelism" (on, off: norms of all rows on
 ///          each tensor rank), "tensor overlap" (off; gradients: the sum of a matrix's input gradients beside its weight gradient; on:
-///          all exchanges beside products), "gradient sums" (apart, in products; left out: as elementwise work). Measured: "iteration time
+///          all exchanges beside products), "gradient sums" (apart, in products; left out: as elementwise work), "weight gathers" (of ZeRO 1 and 2: before, beside the first forward),
+///          "context exchange" (ring; gather: keys and values of all ranks in the open). Measured: "iteration time
 ///          (ms)" or "tokens/s/gpu". "parameters (billion)" and "source" are for the reader; "use" says fit, score or
 ///          pair.
-/// Gradients are kept in f16 where weights are, in f32 otherwise.
+/// Gradients are kept, and summed over ranks, in f16 where weights are, in f32 otherwise, unless "gradient dtype" says so.
 /// Errors   bad_file "PATH:LINE: COLUMN: fact, expectation" for unknown or missing columns, cells that are no number or
 /// out of range, degrees that do not multiply to the gpus, batches that do not divide, sizes beside a model, chunks on
 /// a single stage. 64 MiB and 16,384 rows at most.

@@ -78,11 +78,12 @@ TEST(RunTable, ReadsHowExpertsAreSpread) {
 TEST(RunTable, ReadsWhatAFrameworkMakesAgainHidesAndSums) {
   const std::string header =
       "gpus,global batch,hidden size,attention heads,key/value heads,layers,sequence length,tensor parallelism,"
-      "recompute,sequence parallelism,tensor overlap,gradient sums\n";
+      "recompute,sequence parallelism,tensor overlap,gradient sums,weight gathers,context exchange,"
+      "dtype,gradient dtype\n";
   const auto runs = parse_runs(header +
-                                   "2,2,1024,16,4,2,64,2,Scores,off,gradients,apart\n"
-                                   "2,2,1024,16,,2,64,2,operations,on,on,in products\n"
-                                   "2,2,1024,16,16,2,64,2,second blocks,,,\n2,2,1024,16,,2,64,2,full,,off,\n",
+                                   "2,2,1024,16,4,2,64,2,Scores,off,gradients,apart,beside,ring,bf16,bf16\n"
+                                   "2,2,1024,16,,2,64,2,operations,on,on,in products,before,gather,bf16,\n"
+                                   "2,2,1024,16,16,2,64,2,second blocks,,,,,,,\n2,2,1024,16,,2,64,2,full,,off,,,,,\n",
                                "t.csv");
   EXPECT_EQ(runs[0].kv_heads, 4);
   EXPECT_EQ(runs[0].part, PartRecompute::scores);
@@ -100,14 +101,22 @@ TEST(RunTable, ReadsWhatAFrameworkMakesAgainHidesAndSums) {
   EXPECT_EQ(runs[0].traits.sums, GradientSums::apart);
   EXPECT_EQ(runs[1].traits.sums, GradientSums::in_products);
   EXPECT_EQ(runs[2].traits.sums, GradientSums::passes);
+  EXPECT_EQ(runs[0].job.gradients, DType::bf16);
+  EXPECT_EQ(runs[1].job.gradients, DType::f32);
+  EXPECT_EQ(runs[2].job.gradients, DType::f16);
+  EXPECT_TRUE(runs[0].traits.gathers_weights_beside && !runs[0].traits.gathers_context);
+  EXPECT_TRUE(!runs[1].traits.gathers_weights_beside && runs[1].traits.gathers_context);
+  EXPECT_TRUE(!runs[2].traits.gathers_weights_beside && !runs[2].traits.gathers_context);
   EXPECT_EQ(runs[1].kv_heads, 16);
-  const auto row = [&](const std::string& cells) { return failure_of(header + "2,2,1024,16," + cells + "\n"); };
-  EXPECT_NE(row("5,2,64,2,none,,,").find("t.csv:2: key/value heads: 5 do not divide 16 heads"), std::string::npos);
-  EXPECT_NE(row("4,2,64,2,score,,,").find("recompute: 'score' is none of"), std::string::npos);
-  EXPECT_NE(row("4,2,64,2,score,,,").find("did you mean 'scores'"), std::string::npos);
-  EXPECT_NE(row("4,2,64,2,none,no,,").find("sequence parallelism: 'no' is none of on, off"), std::string::npos);
-  EXPECT_NE(row("4,2,64,2,none,,half,").find("tensor overlap: 'half' is none of"), std::string::npos);
-  EXPECT_NE(row("4,2,64,2,none,,,fused").find("gradient sums: 'fused' is none of"), std::string::npos);
+  const auto row = [&](const std::string& cells) { return failure_of(header + "2,2,1024,16," + cells + ",,\n"); };
+  EXPECT_NE(row("5,2,64,2,none,,,,,").find("t.csv:2: key/value heads: 5 do not divide 16 heads"), std::string::npos);
+  EXPECT_NE(row("4,2,64,2,score,,,,,").find("recompute: 'score' is none of"), std::string::npos);
+  EXPECT_NE(row("4,2,64,2,score,,,,,").find("did you mean 'scores'"), std::string::npos);
+  EXPECT_NE(row("4,2,64,2,none,no,,,,").find("sequence parallelism: 'no' is none of on, off"), std::string::npos);
+  EXPECT_NE(row("4,2,64,2,none,,half,,,").find("tensor overlap: 'half' is none of"), std::string::npos);
+  EXPECT_NE(row("4,2,64,2,none,,,fused,,").find("gradient sums: 'fused' is none of"), std::string::npos);
+  EXPECT_NE(row("4,2,64,2,none,,,,late,").find("weight gathers: 'late' is none of before, beside"), std::string::npos);
+  EXPECT_NE(row("4,2,64,2,none,,,,,tree").find("context exchange: 'tree' is none of ring, gather"), std::string::npos);
 }
 
 TEST(RunTable, SaysWhatIsWrongAndWhere) {

@@ -28,6 +28,8 @@ std::string run_words(const PublishedRun& r) {
   if (r.job.tensor_overlap) words += ", tensor overlap";
   if (t.hides_input_gradient_sums) words += ", tensor overlap of gradients";
   if (t.sums != GradientSums::passes) words += t.sums == GradientSums::apart ? ", sums apart" : ", sums in products";
+  if (t.gathers_weights_beside && (r.strategy.zero == 1 || r.strategy.zero == 2)) words += ", gathers beside";
+  if (t.gathers_context && r.choice.mesh.context > 1) words += ", context gathered";
   return words;
 }
 

@@ -75,6 +75,10 @@ struct FrameworkTraits {
   bool sequence_parallel = true;  // false: each rank of a tensor group does the norms' work of all rows
   /// The sum of a column-parallel matrix's input gradients over a tensor group passes beside the gradient of its weights.
   bool hides_input_gradient_sums = false;
+  /// ZeRO 1 and 2: the updated weights of a layer are gathered beside the step's first forward pass, not before it.
+  bool gathers_weights_beside = false;
+  /// Context ranks gather the keys and values of all, and sum the gradients of their own; no ring passes them on.
+  bool gathers_context = false;
   friend bool operator==(const FrameworkTraits&, const FrameworkTraits&) = default;
 };
 

@@ -252,7 +252,11 @@ CostVector LayerCosts::cost(const Layer& layer, const LayerStrategy& st, bool pi
   const int64_t compute = c.backward + c.weight + c.recompute;
   if (st.zero == 0) c.sync = share.all_reduce;
   if (st.zero == 1) c.sync = share.reduce;
-  if (st.zero == 1 || st.zero == 2) c.begin += share.gather_trained;
+  if (st.zero == 1 || st.zero == 2) {
+    // Source: Megatron-LM, --overlap-param-gather: a bucket is gathered while the one before it is computed.
+    const bool beside = machine_.device.framework.traits.gathers_weights_beside;
+    c.begin += std::max<int64_t>(0, share.gather_trained - (beside ? c.forward : 0));
+  }
   if (layer.first == 0) c.begin += machine_.device.framework.step_ps;
   if (st.zero >= 2) {
     const bool gathers = st.zero == 3;

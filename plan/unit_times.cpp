@@ -158,7 +158,7 @@ UnitTimes head_times(const Pricing& z, const Unit& unit, const HeadSpec& u, cons
   return t;
 }
 
-// A ring hides a step's transfer behind the attention of the block at hand; all-to-alls are in the open.
+// A ring hides a step's transfer behind the attention of the block at hand; all-to-alls and gathers are in the open.
 void add_context(const Pricing& z, const AttentionSpec& part, int64_t forward, int64_t backward, bool trained,
                  UnitTimes& t) {
   const int64_t n = z.mesh.context;
@@ -174,6 +174,11 @@ void add_context(const Pricing& z, const AttentionSpec& part, int64_t forward, i
     return;
   }
   const int64_t bytes = z.T() * 2 * part.kv_heads * part.head_dim * z.s();
+  if (z.traits().gathers_context) {  // Source: Chu et al. 2025, section 4: what was gathered is kept for the backward
+    t.forward += all_gather_ps(z.machine, z.context(), n * bytes) + z.launches(1);
+    t.backward += reduce_scatter_ps(z.machine, z.context(), n * bytes) + z.launches(1);
+    return;
+  }
   const bool inside = z.mesh.tensor * n <= z.machine.levels.front().devices;
   const auto exposed = [&](int64_t step_bytes, int64_t compute) {
     const int64_t step = send_ps(z.machine, z.mesh.tensor * n, inside, step_bytes);
