@@ -94,8 +94,9 @@ TEST(CalibrationFile, RefusesWhatIsNone) {
   EXPECT_NE(failure(changed("folds = \"model\"", "folds = \"moon\"")).find("none of rows"), std::string::npos);
   EXPECT_NE(failure(changed("products = \"8-bit\"", "products = \"4-bit\"")).find("none of 16-bit, 8-bit"),
             std::string::npos);
-  EXPECT_NE(failure(changed("weight_gathers = \"beside\"", "weight_gathers = \"late\"")).find("framework.weight_gathers"),
-            std::string::npos);
+  EXPECT_NE(
+      failure(changed("weight_gathers = \"beside\"", "weight_gathers = \"late\"")).find("framework.weight_gathers"),
+      std::string::npos);
   EXPECT_FALSE(parse_calibration(changed("weight_gathers = \"beside\"\n", ""), "c.toml").traits->gathers_weights_beside)
       << "as files were before there was this key";
   EXPECT_NE(failure(changed("tensor_overlap = ", "overlap = ")).find("framework.tensor_overlap"), std::string::npos);

@@ -25,7 +25,8 @@ struct Table {
   double median, most;  // errors of its scored rows at most
   int64_t pairs = 0;    // of runs of one job, more than 5 % apart
   int64_t right = 0;    // of these predicted in order, at least
-  const char *fitted = nullptr, *fitted_on = nullptr;  // the table, and its machine, whose fitted rows give the constants
+  const char *fitted = nullptr,
+             *fitted_on = nullptr;  // the table, and its machine, whose fitted rows give the constants
 };
 constexpr Table kTables[] = {
     {"megatron_a100_f16.csv", "a100-80g", 17, 0.041, 0.12, 5, 5},
@@ -35,8 +36,8 @@ constexpr Table kTables[] = {
     {"torchtitan_h100_bf16.csv", "grand_teton_h100.toml", 6, 0.09, 0.11, 2, 2},
     {"megatron_core_a100_bf16.csv", "a100-80g", 2, 0.18, 0.18, 1, 1},
     {"megatron_core_h100_bf16.csv", "h100", 2, 0.25, 0.25},
-    {"nemo_h100_bf16.csv", "h100", 16, 0.04, 0.19, 2, 1},
-    {"llama3_h100_bf16.csv", "llama3_h100.toml", 3, 0.1, 0.1, 0, 0, "nemo_h100_bf16.csv", "h100"},
+    {"nemo_h100_bf16.csv", "h100", 14, 0.025, 0.1, 2, 1},
+    {"llama3_h100_bf16.csv", "llama3_h100.toml", 3, 0.05, 0.06, 0, 0, "nemo_h100_bf16.csv", "h100"},
     {"megatron_core_h100_fp8.csv", "h100", 8, 0.05, 0.1},
     {"torchtitan_h100_fp8.csv", "grand_teton_h100.toml", 19, 0.12, 0.45, 7, 6},
 };
@@ -113,17 +114,17 @@ TEST(Published, RunsIn16BitsLieAsNearAsTheyDidAndShowNoTrend) {
   for (const Table& t : kTables)
     for (const Scored& s : scored_of(t))
       if (s.run.traits.product_rate == 1) all.push_back(s);
-  ASSERT_EQ(all.size(), 101u);
+  ASSERT_EQ(all.size(), 99u);
   std::vector<double> off;
   for (const Scored& s : all) off.push_back(std::abs(s.error));
   EXPECT_LE(median_of(off), 0.045);
-  EXPECT_GE(std::count_if(off.begin(), off.end(), [](double x) { return x <= 0.15; }), 74);
+  EXPECT_GE(std::count_if(off.begin(), off.end(), [](double x) { return x <= 0.15; }), 91);
   EXPECT_LE(std::abs(trend_of(all, [](const PublishedRun& r) { return std::log2(double(r.choice.mesh.tensor)); })), 2);
   EXPECT_LE(
       std::abs(trend_of(all, [](const PublishedRun& r) { return double(r.strategy.recompute == Recompute::full); })),
       2);
   const auto context = [](const PublishedRun& r) { return std::log2(double(r.choice.mesh.context)); };
-  EXPECT_EQ(std::count_if(all.begin(), all.end(), [&](const Scored& s) { return context(s.run) > 0; }), 11);
+  EXPECT_EQ(std::count_if(all.begin(), all.end(), [&](const Scored& s) { return context(s.run) > 0; }), 10);
   EXPECT_LE(std::abs(trend_of(all, context)), 2);
 }
 

@@ -33,7 +33,7 @@ struct LayerPrices {
 /// head) are priced and counted. full_instance and full_assignment have every layer, for the stage model and price(),
 /// whose times are the same to the picosecond (calibrate_test.RunPricer.*).
 /// Errors  bad_file "PATH:LINE: …": the model is no preset, its sizes make no model, or its blocks are not alike (encoders beside decoders); the
-/// plan is not legal on such nodes; a mixture's row says PartRecompute::operations, or no sequence parallelism over tensor ranks; there are fewer blocks than stages, or more operations than kMostOperations; as ReadyPipelines.
+/// plan is not legal on such nodes; a mixture's row says PartRecompute::operations, or no sequence parallelism over tensor ranks; there are fewer blocks, with the embedding and the head, than stages, or more operations than kMostOperations; as ReadyPipelines.
 class RunPricer {
  public:
   RunPricer(const PublishedRun&, const Cluster&, const std::string& path, ReadyPipelines&);

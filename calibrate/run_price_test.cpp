@@ -76,6 +76,7 @@ std::vector<PublishedRun> runs_of_all_kinds() {
   for (const int64_t layers : {6, 7}) {  // the embedding alone, the head alone
     runs.push_back(run(2, 2, 4, 1, 16, layers));
     runs.back().choice.schedule = PipelineSchedule::interleaved, runs.back().choice.chunks_per_stage = 2;
+    runs.back().strategy.zero = 3;
   }
   PublishedRun mixture = run(2, 4, 2, 1, 8);
   mixture.model = "mixtral-8x7b", mixture.choice.mesh.expert = 4, mixture.job.dtype = DType::bf16;
@@ -416,7 +417,8 @@ TEST(RunPricer, RefusesWhatCannotBeRun) {
     return std::string("priced");
   };
   EXPECT_NE(failure(run(3, 1, 1, 1, 4)).find("t.csv:1: "), std::string::npos);  // 16 heads
-  EXPECT_NE(failure(run(1, 1, 8, 1, 8, 4)).find("4 blocks, the embedding and the head for 8 stages"), std::string::npos);
+  EXPECT_NE(failure(run(1, 1, 8, 1, 8, 4)).find("4 blocks, the embedding and the head for 8 stages"),
+            std::string::npos);
   EXPECT_NE(failure(run(1, 1, 8, 1, 1 << 20)).find("operations"), std::string::npos);
   PublishedRun r = run(1, 1, 1, 1, 4);
   r.model = "llama-3-9b";

@@ -31,7 +31,7 @@ struct PublishedRun {
   LayerStrategy strategy;
   PartRecompute part = PartRecompute::none;  // beside Recompute::none
   FrameworkTraits
-      traits;          // columns "products", "gradient sums", "sequence parallelism", "weight gathers", "context exchange", and "tensor overlap": gradients
+      traits;  // columns "products", "gradient sums", "sequence parallelism", "weight gathers", "context exchange", and "tensor overlap": gradients
   double seconds = 0;  // measured, of one step; 0: not stated
   RunUse use = RunUse::fit;
   int64_t devices() const { return choice.devices(); }

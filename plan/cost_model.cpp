@@ -229,6 +229,13 @@ static void add_narrowed_weights(int64_t ps, int zero, CostVector& c) {
     c.begin += ps;
 }
 
+// What is waited for of a layer's weights, gathered once a step. Source: Megatron-LM, --overlap-param-gather: a bucket is gathered
+// while the one before it is computed.
+static int64_t open_gather(const Machine& machine, int64_t gather, int64_t forward) {
+  const bool beside = machine.device.framework.traits.gathers_weights_beside;
+  return std::max<int64_t>(0, gather - (beside ? forward : 0));
+}
+
 CostVector LayerCosts::cost(const Layer& layer, const LayerStrategy& st, bool pipelined, PartRecompute part) const {
   CostVector c;
   const std::vector<UnitFacts>& units = st.zero >= 2 && !waiting_.empty() ? waiting_ : units_;
@@ -252,11 +259,7 @@ CostVector LayerCosts::cost(const Layer& layer, const LayerStrategy& st, bool pi
   const int64_t compute = c.backward + c.weight + c.recompute;
   if (st.zero == 0) c.sync = share.all_reduce;
   if (st.zero == 1) c.sync = share.reduce;
-  if (st.zero == 1 || st.zero == 2) {
-    // Source: Megatron-LM, --overlap-param-gather: a bucket is gathered while the one before it is computed.
-    const bool beside = machine_.device.framework.traits.gathers_weights_beside;
-    c.begin += std::max<int64_t>(0, share.gather_trained - (beside ? c.forward : 0));
-  }
+  if (st.zero == 1 || st.zero == 2) c.begin += open_gather(machine_, share.gather_trained, c.forward);
   if (layer.first == 0) c.begin += machine_.device.framework.step_ps;
   if (st.zero >= 2) {
     const bool gathers = st.zero == 3;
