@@ -79,6 +79,7 @@ void multiply_int8_on_tiles(const Int8Tiles& tiles, const T* x, std::span<const 
                             int64_t n, int64_t k, bool add, Out* y) {
   const std::vector<PanelOfPiece> panels = panels_of(w, n, omp_get_max_threads());
   const auto count = static_cast<int64_t>(panels.size());
+  const bool sums = std::any_of(w.begin(), w.end(), [&](const CodedRows& p) { return tiles.needs_sums(p.type); });
   const int64_t at_once = strips_at_once(m, k);
   auto* const strips = static_cast<std::byte*>(thread_scratch(at_once * strip_bytes(k) + panel_bytes(k)));
   RegionErrors errors;
@@ -92,9 +93,9 @@ void multiply_int8_on_tiles(const Int8Tiles& tiles, const T* x, std::span<const 
       for (int64_t i = 0; i < ceil_div(rounded.rows, kInt8Strip); ++i) {
         const int64_t first = row + i * kInt8Strip, number = std::min(kInt8Strip, m - first);
         if constexpr (sizeof(T) == 4)
-          tiles.round_f32(x + first * k, number, k, strips + i * strip_bytes(k));
+          tiles.round_f32(x + first * k, number, k, sums, strips + i * strip_bytes(k));
         else
-          tiles.round_bf16(x + first * k, number, k, strips + i * strip_bytes(k));
+          tiles.round_bf16(x + first * k, number, k, sums, strips + i * strip_bytes(k));
       }
 #pragma omp for schedule(dynamic, 1)
       for (int64_t i = 0; i < count; ++i) {

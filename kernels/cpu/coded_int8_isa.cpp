@@ -287,72 +287,83 @@ void coded_int8(const T* x, const CodedRows* pieces, const T* bias, int64_t m, i
 #if defined(__AMX_INT8__)
 
 template <class T>
-void round_strip(const T* x, int64_t rows, int64_t k, void* strip) {
+void round_strip(const T* x, int64_t rows, int64_t k, bool with_sums, void* strip) {
   const int64_t stretches = ceil_div(k, kGroupedCodes);
   auto* const to = static_cast<XGroup*>(strip);
   if (rows < kTileRows || k % kGroupedCodes != 0)
     __builtin_memset(strip, 0, static_cast<size_t>(stretches * kInt8StretchBytes));
-  for (int64_t r = 0; r < rows; ++r)
-    for (int64_t i = 0; i < k / 32; ++i) {
-      XGroup& group = to[i % 8 * stretches + i / 8];
+  for (int64_t i = 0; i < k / 32; ++i) {
+    XGroup& group = to[i % 8 * stretches + i / 8];
+    for (int64_t r = 0; r < rows; ++r) {
       const float scale = group.scales[r] = round_group(x + r * k + i * 32, group.codes[r]);
+      if (!with_sums) continue;
       const int first = sum_of_16(group.codes[r]), second = sum_of_16(group.codes[r] + 16);
       group.sums[r] = scale * static_cast<float>(first + second);
       group.sums_of_16[0][r] = scale * static_cast<float>(first);
       group.sums_of_16[1][r] = scale * static_cast<float>(second);
     }
+  }
 }
 
-/// 256 neighbours of a row of w; what is behind the row's end is zero.
+/// 256 neighbours of each of `number` rows of w from stretch `stretch` on; what is behind a row's end is zero.
 template <class Type>
-void unpack_stretch(const uint8_t* at, const RowCodebook& row, int64_t groups, Stretch& codes, Scales& scales) {
+void unpack_rows(const CodedRow* w, int64_t number, int64_t stretch, int64_t groups, Stretch* codes, Scales* scales) {
   constexpr int64_t kStretch = 256 / Type::kNumbers * Type::kBytes;
-  alignas(64) uint8_t last[kStretch];
-  if (groups < 8) {
-    __builtin_memset(last, 0, sizeof last);
-    __builtin_memcpy(last, at, static_cast<size_t>(groups * Type::kBytes));
-    at = last;
-  }
-  const auto read = Type::read(at);
-  codes = unpacked<Type>(read, Type::prepared(row)), scales = scales_of<Type>(read, row, groups);
   constexpr int kAdded = Type::kBiased ? 128 : Type::kLess;
-  if constexpr (kAdded > 0)
-    for (Codes* of : {&codes.j0.first, &codes.j0.second, &codes.j1.first, &codes.j1.second})
-      *of = _mm512_sub_epi8(*of, every_byte(kAdded));
+  alignas(64) uint8_t last[kStretch];
+  for (int64_t r = 0; r < number; ++r) {
+    const uint8_t* at = w[r].at + stretch * kStretch;
+    for (int64_t line = 0; line < kStretch; line += 64) __builtin_prefetch(at + kStretch + line, 0, 2);
+    if (groups < 8) {
+      __builtin_memset(last, 0, sizeof last);
+      __builtin_memcpy(last, at, static_cast<size_t>(groups * Type::kBytes));
+      at = last;
+    }
+    const auto read = Type::read(at);
+    Stretch of = unpacked<Type>(read, Type::prepared(w[r].codebook));
+    if constexpr (kAdded > 0)
+      for (Codes* c : {&of.j0.first, &of.j0.second, &of.j1.first, &of.j1.second})
+        *c = _mm512_sub_epi8(*c, every_byte(kAdded));
+    codes[r] = of, scales[r] = scales_of<Type>(read, w[r].codebook, groups);
+  }
 }
 struct TypeOfRows {
   bool by_16 = false, has_leasts = false;
-  void (*unpack)(const uint8_t* at, const RowCodebook&, int64_t groups, Stretch&, Scales&) = nullptr;
+  void (*unpack)(const CodedRow*, int64_t number, int64_t stretch, int64_t groups, Stretch*, Scales*) = nullptr;
 };
 template <class Type>
-constexpr TypeOfRows kTypeOfRows = {Type::kScalesOf16, Type::kLeasts, unpack_stretch<Type>};
+constexpr TypeOfRows kTypeOfRows = {Type::kScalesOf16, Type::kLeasts, unpack_rows<Type>};
+/// nullptr: the codes are unpacked to memory first, which tells the rest.
+const TypeOfRows* type_of_rows(WeightType type) {
+  return of_dots<const TypeOfRows*>(type, [](auto dots) -> const TypeOfRows* { return &kTypeOfRows<decltype(dots)>; });
+}
+/// Whether products with a piece need sums of x's codes.
+bool needs_sums(WeightType type) {
+  const TypeOfRows* const known = type_of_rows(type);
+  return !known || known->has_leasts;
+}
 
 /// Up to 16 rows of a piece from `first` on, as tiles have them.
 TypeOfRows arrange_rows(const CodedRows& piece, int64_t first, int64_t number, int64_t k, WGroup* to) {
-  const auto* const known = of_dots<const TypeOfRows*>(
-      piece.type, [](auto dots) -> const TypeOfRows* { return &kTypeOfRows<decltype(dots)>; });
-  TypeOfRows type = known ? *known : TypeOfRows();  // else codes are unpacked to memory first, which tells the rest
+  const TypeOfRows* const known = type_of_rows(piece.type);
+  TypeOfRows type = known ? *known : TypeOfRows();
   CodedRow w[kTileRows];
   Stretch codes[kTileRows];
   Scales scales[kTileRows];
   for (int64_t r = 0; r < number; ++r) w[r] = coded_row(piece, first + r, k);
   if (number < kTileRows) __builtin_memset(codes, 0, sizeof codes), __builtin_memset(scales, 0, sizeof scales);
-  for (int64_t k0 = 0; k0 < k; k0 += kGroupedCodes, ++to) {
-    const int64_t here = smaller(kGroupedCodes, k - k0), next = smaller(kGroupedCodes, k - k0 - here);
-    for (int64_t r = 0; r < number; ++r) {
-      if (next > 0) fetch(w[r], k0 + here, next);
-      if (known) {
-        const BlockDecoder& blocks = *w[r].decoder;
-        const uint8_t* at = w[r].at + k0 / blocks.block_elements * blocks.block_bytes;
-        type.unpack(at, w[r].codebook, here / 32, codes[r], scales[r]);
-      } else {
-        Unpacked groups;
-        unpack(w[r], k0, here, groups);
-        codes[r] = load_stretch(groups.codes), scales[r] = groups.scales;
-        type.by_16 = groups.by_16, type.has_leasts = groups.has_leasts;
-      }
+  const int64_t stretches = ceil_div(k, kGroupedCodes);
+  for (int64_t i = 0; i < stretches; ++i) {
+    const int64_t k0 = i * kGroupedCodes, here = smaller(kGroupedCodes, k - k0);
+    if (known) type.unpack(w, number, i, here / 32, codes, scales);
+    for (int64_t r = 0; r < (known ? 0 : number); ++r) {
+      Unpacked groups;
+      fetch(w[r], k0 + here, smaller(kGroupedCodes, k - k0 - here));
+      unpack(w[r], k0, here, groups);
+      codes[r] = load_stretch(groups.codes), scales[r] = groups.scales;
+      type.by_16 = groups.by_16, type.has_leasts = groups.has_leasts;
     }
-    arrange(codes, scales, type.by_16, to, ceil_div(k, kGroupedCodes));
+    arrange(codes, scales, type.by_16, to + i, stretches);
   }
   return type;
 }
@@ -374,11 +385,10 @@ void tile_panel(const CodedRows& piece, int64_t first, int64_t number, const Int
     const int64_t row = i * kTileRows, rows = smaller(kTileRows, x.rows - row);
     alignas(64) float sums[kTileRows * kInt8PanelRows];
     Out* const to = y + row * y_stride;
-    for (int64_t r = 0; r < rows; ++r)
-      for (int64_t c = 0; c < number; c += 64 / static_cast<int64_t>(sizeof(Out)))
-        __builtin_prefetch(to + r * y_stride + c, 1);
-    for (int64_t r = 0; r < number; r += kTileRows)
+    for (int64_t r = 0; r < number; r += kTileRows) {
+      for (int64_t j = 0; j < rows; ++j) __builtin_prefetch(to + j * y_stride + r, 1);
       multiply(of_x + i * 8 * stretches, w + r / kTileRows * 8 * stretches, stretches, sums + r, kInt8PanelRows);
+    }
     finish(sums, kInt8PanelRows, rows, number, bias, add, to, y_stride);
   }
 }
@@ -392,7 +402,8 @@ const CodedInt8Table coded_int8_table = {
     .bf16 = coded_int8<bf16, bf16>,
     .bf16_to_f32 = coded_int8<bf16, float>,
 #if defined(__AMX_INT8__)
-    .tiles = {.round_f32 = round_strip<float>,
+    .tiles = {.needs_sums = needs_sums,
+              .round_f32 = round_strip<float>,
               .round_bf16 = round_strip<bf16>,
               .f32 = tile_panel<float, float>,
               .bf16 = tile_panel<bf16, bf16>,

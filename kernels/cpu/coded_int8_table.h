@@ -30,10 +30,12 @@ struct Int8Strips {
 template <class T, class Out>
 using Int8TilePanel = void (*)(const CodedRows& piece, int64_t first, int64_t number, const Int8Strips& x, void* panel,
                                const T* bias, bool add, Out* y, int64_t y_stride);
-/// round_*: makes a strip of up to 16 rows of x (stride k). The others multiply all strips with one panel; y and bias begin at its first column.
+/// needs_sums: whether products with such a piece need sums of x's codes. round_*: makes a strip of up to 16 rows of x (stride k), with those
+/// sums or without. The others multiply all strips with one panel; y and bias begin at its first column.
 struct Int8Tiles {
-  void (*round_f32)(const float* x, int64_t rows, int64_t k, void* strip);
-  void (*round_bf16)(const tern::bf16* x, int64_t rows, int64_t k, void* strip);
+  bool (*needs_sums)(WeightType);
+  void (*round_f32)(const float* x, int64_t rows, int64_t k, bool with_sums, void* strip);
+  void (*round_bf16)(const tern::bf16* x, int64_t rows, int64_t k, bool with_sums, void* strip);
   Int8TilePanel<float, float> f32;
   Int8TilePanel<tern::bf16, tern::bf16> bf16;
   Int8TilePanel<tern::bf16, float> bf16_to_f32;
