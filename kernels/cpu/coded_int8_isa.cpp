@@ -2,6 +2,8 @@
 // them with panels of kInt8Panel rows of w. A row of w is multiplied as it lies (row_dots_impl.h; with VBMI two rows of learned codes
 // at a time, learned_rows_impl.h), or its codes are unpacked 256 numbers at a time, once for all those rows of x.
 
+#include <omp.h>
+
 #include "base/rounding.h"
 #include "kernels/cpu/coded_int8.h"
 #include "kernels/cpu/coded_int8_table.h"
@@ -11,6 +13,7 @@
 #include "kernels/cpu/int8_tiles_impl.h"
 #include "kernels/cpu/learned_rows_impl.h"
 #include "kernels/cpu/row_dots_impl.h"
+#include "kernels/cpu/shares.h"
 
 namespace tern::TERN_ISA_NAMESPACE {
 namespace {
@@ -265,22 +268,24 @@ template <class T, class Out>
 void coded_int8(const T* x, const CodedRows* pieces, const T* bias, int64_t m, int64_t n, int64_t k, bool add, Out* y) {
   const int64_t x_stride = ceil_div(k, kGroupedCodes), kept = rounded_rows(x_stride);
   const int64_t panels = ceil_div(n, kInt8Panel), blocks = ceil_div(m, kept);
+  TaskShares shares;
+  share_tasks(blocks * panels, omp_get_max_threads(), shares);
 #pragma omp parallel if (m * n * k >= kInt8Parallel)
   {
     Rounded xs[kRounded];
     int64_t rounded = -1;
-#pragma omp for collapse(2) schedule(static)
-    for (int64_t block = 0; block < blocks; ++block)
-      for (int64_t p = 0; p < panels; ++p) {
-        alignas(64) float sums[kXRows * kInt8Panel];
-        const int64_t row = block * kept, rows = smaller(kept, m - row);
-        const int64_t column = p * kInt8Panel, columns = smaller(kInt8Panel, n - column);
-        if (rounded != block)
-          for (int64_t i = 0; i < rows; ++i) round_row(x + (row + i) * k, k, xs + i * x_stride);
-        rounded = block;
-        multiply_panel(pieces, column, columns, k, {xs, x_stride, rows}, sums);
-        finish(sums, kInt8Panel, rows, columns, bias ? bias + column : nullptr, add, y + row * n + column, n);
-      }
+    for (;;) {
+      const TaskRange task = take_tasks(shares, omp_get_thread_num(), 1);
+      if (task.begin == task.end) break;
+      alignas(64) float sums[kXRows * kInt8Panel];
+      const int64_t block = task.begin / panels, row = block * kept, rows = smaller(kept, m - row);
+      const int64_t column = task.begin % panels * kInt8Panel, columns = smaller(kInt8Panel, n - column);
+      if (rounded != block)
+        for (int64_t i = 0; i < rows; ++i) round_row(x + (row + i) * k, k, xs + i * x_stride);
+      rounded = block;
+      multiply_panel(pieces, column, columns, k, {xs, x_stride, rows}, sums);
+      finish(sums, kInt8Panel, rows, columns, bias ? bias + column : nullptr, add, y + row * n + column, n);
+    }
   }
 }
 

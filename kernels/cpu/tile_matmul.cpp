@@ -3,11 +3,11 @@
 #include <omp.h>
 
 #include <algorithm>
-#include <atomic>
 #include <type_traits>
 
 #include "base/region_errors.h"
 #include "base/rounding.h"
+#include "kernels/cpu/shares.h"
 #include "kernels/cpu/thread_scratch.h"
 #include "kernels/cpu/tile_matmul_table.h"
 
@@ -17,7 +17,6 @@ namespace {
 constexpr int64_t kLeftElements = 1 << 19;  // of a task's packed rows: 1 MiB, half of a 2 MiB L2
 constexpr int64_t kMostRows = 256;
 constexpr int64_t kThinElements = 1 << 20;  // of a weight, taken at a time: at most 2 MiB
-constexpr int64_t kShares = 64;             // of one product, each with a counter of its own
 constexpr int64_t kParallelFrom = 1 << 18;  // multiply-adds: below, waking a thread costs more than it gives
 
 /// Of the calling thread of a team: `mine` is the one's that started it. Null if there is no memory, which `errors`
@@ -48,40 +47,20 @@ void run_tasks(int64_t threads, int64_t tasks, void* mine, int64_t bytes, Task t
   errors.rethrow();
 }
 
-/// What is left of a thread's share of [0, count).
-struct alignas(64) Share {
-  std::atomic<int64_t> next;
-  int64_t end;
-};
-
-/// task(begin, end, scratch) on ranges of at most `step` that cover [0, count): a thread takes them in order from its
-/// own share, so that memory is read on from where it was, then from what is left of the others'; ever less towards a
-/// share's end, so that all end together. Scratch as in run_tasks.
+/// task(begin, end, scratch) on ranges of at most `step` that cover [0, count), dealt by shares. Scratch as in run_tasks.
 template <class Task>
 void run_shares(int64_t threads, int64_t count, int64_t step, void* mine, int64_t bytes, Task task) {
   if (threads == 1 || count <= 1) return task(int64_t{0}, count, mine);
-  const int64_t parts = std::min({threads, kShares, count});
-  Share shares[kShares];
-  for (int64_t i = 0; i < parts; ++i) {
-    shares[i].next.store(count * i / parts, std::memory_order_relaxed);
-    shares[i].end = count * (i + 1) / parts;
-  }
+  TaskShares shares;
+  share_tasks(count, threads, shares);
   RegionErrors errors;
 #pragma omp parallel num_threads(static_cast <int>(threads))
-  {
-    const int64_t member = omp_get_thread_num();
-    void* const scratch = scratch_of_member(mine, bytes, errors);
-    for (int64_t i = 0; scratch && i < parts; ++i) {
-      Share& share = shares[(member + i) % parts];
-      int64_t begin = share.next.load(std::memory_order_relaxed);
-      while (begin < share.end) {
-        const int64_t end = begin + std::clamp((share.end - begin) / 4, int64_t{1}, step);
-        if (!share.next.compare_exchange_weak(begin, end, std::memory_order_relaxed)) continue;
-        task(begin, end, scratch);
-        begin = share.next.load(std::memory_order_relaxed);
-      }
+  if (void* const scratch = scratch_of_member(mine, bytes, errors))
+    for (;;) {
+      const TaskRange range = take_tasks(shares, omp_get_thread_num(), step);
+      if (range.begin == range.end) break;
+      task(range.begin, range.end, scratch);
     }
-  }
   errors.rethrow();
 }
 
