@@ -10,6 +10,7 @@
 #include "kernels/cpu/matmul.h"
 #include "model/linear.h"
 #include "model/visit_weights.h"
+#include "program/expert_rules.h"
 
 namespace tern {
 namespace {
@@ -17,7 +18,7 @@ namespace {
 // Cuts a unit's FORWARD into parts, matrix by matrix in the order of a pass.
 class PartCutter {
  public:
-  explicit PartCutter(std::vector<int64_t>& parts) : parts_(parts) {}
+  explicit PartCutter(InferenceUnit& unit) : unit_(unit), parts_(unit.parts) {}
   // The part in which a band is multiplied. `bytes`: that the disk reads for it; 0: it stays.
   int band(int64_t bytes) {
     if (bytes == 0) end_run();
@@ -25,14 +26,23 @@ class PartCutter {
     return static_cast<int>(parts_.size());
   }
   void end_matrix() { end_run(); }
+  // Experts that are read begin behind the router; what the unit computes meanwhile has a part of its own.
+  void end_router(const MoeSpec& moe) {
+    if (unit_.router_part) return;
+    unit_.router_part = static_cast<int>(parts_.size());
+    if (moe.shared_hidden > 0) parts_.push_back(0);
+  }
 
  private:
   void end_run() {
     if (std::exchange(in_run_, false)) parts_.push_back(0);
   }
+  InferenceUnit& unit_;
   std::vector<int64_t>& parts_;
   bool in_run_ = false;
 };
+
+bool is_router(const std::string& name) { return name.ends_with(".router.weight"); }
 
 // The unit in which each matrix of the plan is multiplied.
 std::vector<int> units_of_matrices(const ModelSpec& spec, const FileBands& bands) {
@@ -42,6 +52,40 @@ std::vector<int> units_of_matrices(const ModelSpec& spec, const FileBands& bands
   for (const FileMatrix& m : bands.matrices)
     units.push_back(m.head ? static_cast<int>(spec.units.size()) - 1 : unit_of.at(m.name));
   return units;
+}
+
+struct PartPlace {
+  int unit = 0, part = 0;
+  friend auto operator<=>(const PartPlace&, const PartPlace&) = default;
+};
+// The units' parts as planned, and the one in which each band is multiplied.
+struct PlannedParts {
+  std::vector<InferenceUnit> units;
+  std::vector<PartPlace> places;
+};
+PlannedParts planned_parts(const ModelSpec& spec, const StreamPlan& plan) {
+  PlannedParts planned{.units = std::vector<InferenceUnit>(spec.units.size()), .places = {}};
+  const auto is_read = [&](int unit) { return std::ranges::count(plan.bands.experts, unit, &FileExperts::unit) > 0; };
+  const auto end_router = [&](int unit) {
+    if (is_read(unit))
+      PartCutter(planned.units[static_cast<size_t>(unit)])
+          .end_router(*moe_of(spec.units[static_cast<size_t>(unit)]));
+  };
+  const std::vector<int> units = units_of_matrices(spec, plan.bands);
+  for (size_t i = 0; i < units.size(); ++i) {
+    const FileMatrix& m = plan.bands.matrices[i];
+    const bool router = is_router(m.name);
+    if (!router) end_router(units[i]);  // which stays
+    PartCutter cutter(planned.units[static_cast<size_t>(units[i])]);
+    for (const FileBand& band : m.bands) {
+      const bool stays = plan.stays[planned.places.size()];
+      planned.places.push_back({units[i], cutter.band(stays ? 0 : blocks_of(band.extent, kStreamAlignment).bytes)});
+    }
+    cutter.end_matrix();
+    if (router) end_router(units[i]);
+  }
+  for (const FileExperts& experts : plan.bands.experts) end_router(experts.unit);
+  return planned;
 }
 
 // Bytes of a matrix' rows that are decoded, and then packed, before an exact product.
@@ -68,6 +112,18 @@ ProductWorkspace planned_workspace(const FileMatrix& m, std::vector<bool>::const
       most.decoded_bytes = std::max(most.decoded_bytes, band.rows * m.in * size_of(dtype));
   }
   return most;
+}
+
+// Of the rows that a part multiplies: those of the unit's first expert, or of what is expected of one the mean of its matrices.
+double expert_bytes(const StreamPlan& plan, const Buffer& used) {
+  const FileExperts& unit = *std::ranges::find(plan.bands.experts, used.unit, &FileExperts::unit);
+  const auto bytes_of = [](const FileMatrix& m) {
+    double bytes = 0;
+    for (const FileBand& band : m.bands) bytes += static_cast<double>(band.extent.bytes);
+    return bytes;
+  };
+  const double up = bytes_of(unit.up.front()), down = bytes_of(unit.down.front());
+  return used.kind == BufferKind::expected_expert ? (up + down) / 2 : used.part % 2 == 0 ? up : down;
 }
 
 int64_t coded_workspace(const CodedWeight& w, int64_t rows, int64_t in, DType dtype) {
@@ -104,6 +160,7 @@ ProductWorkspace loaded_workspace(const Linear& linear, const CyclicRing* ring, 
 struct PlacedLinear {
   int unit = 0, place = -1;
   const Linear* linear = nullptr;
+  bool router = false;
 };
 
 CyclicRing* ring_of(const BandedWeight& banded) {
@@ -112,9 +169,11 @@ CyclicRing* ring_of(const BandedWeight& banded) {
   return nullptr;
 }
 
-bool is_read_when_chosen(const BandedWeight& banded) {
-  return std::ranges::any_of(banded.bands,
-                             [](const WeightBand& band) { return band.ring && !dynamic_cast<CyclicRing*>(band.ring); });
+bool is_read_when_chosen(const Linear& linear) {
+  const auto* banded = std::get_if<BandedWeight>(&linear.weight);
+  return banded && std::ranges::any_of(banded->bands, [](const WeightBand& band) {
+           return band.ring && !dynamic_cast<CyclicRing*>(band.ring);
+         });
 }
 
 int first_place(const BandedWeight& banded) {
@@ -154,28 +213,22 @@ int kv_layer_of(const Unit& unit) {
 }
 
 StepWeights step_weights(const ModelSpec& spec, DType dtype, const StreamPlan& plan) {
-  StepWeights w{.dtype = dtype, .units = std::vector<InferenceUnit>(spec.units.size())};
-  const std::vector<int> units = units_of_matrices(spec, plan.bands);
+  PlannedParts parts = planned_parts(spec, plan);
+  StepWeights w{.dtype = dtype, .units = std::move(parts.units)};
   std::vector<Extent> streamed;
   size_t at = 0;
-  for (size_t i = 0; i < units.size(); ++i) {
-    const FileMatrix& m = plan.bands.matrices[i];
-    InferenceUnit& unit = w.units[static_cast<size_t>(units[i])];
-    unit.products.push_back(planned_workspace(m, plan.stays.begin() + static_cast<ptrdiff_t>(at), dtype));
-    PartCutter cutter(unit.parts);
-    for (const FileBand& band : m.bands) {
-      const bool stays = plan.stays[at++];
-      cutter.band(stays ? 0 : blocks_of(band.extent, kStreamAlignment).bytes);
-      if (!stays) streamed.push_back(band.extent);
-    }
-    cutter.end_matrix();
+  for (const FileMatrix& m : plan.bands.matrices) {
+    w.units[static_cast<size_t>(parts.places[at].unit)].products.push_back(
+        planned_workspace(m, plan.stays.begin() + static_cast<ptrdiff_t>(at), dtype));
+    for (const FileBand& band : m.bands)
+      if (!plan.stays[at++]) streamed.push_back(band.extent);
   }
   if (const FileBand& table = plan.bands.table; table.rows > 0)
     w.units.front().table_row_bytes = table.extent.bytes / table.rows;
   w.slots = streamed.empty() ? 0 : plan.ring.slots;
   w.slot_bytes = streamed.empty() ? 0 : CyclicRing::bytes_for(streamed, 1, kStreamAlignment);
   w.weight_bytes = plan.fit.weights;
-  w.reads_experts = plan.experts.count > 0;
+  w.experts = step_experts(plan);
   return w;
 }
 
@@ -186,25 +239,27 @@ StepWeights step_weights(const ModelSpec& spec, WeightSource source) {
     w.dtype = std::get<EmbedWeights>(*lease).tokens.dtype();
   }
   if (!source.resident()) return w;
-  auto& weights = const_cast<ModelWeights&>(*source.resident());  // only read
+  ModelWeights weights = *source.resident();  // tensors are shared
   std::vector<PlacedLinear> linears;
   for_each_linear(spec, weights, [&](const ParameterInfo& info, const Linear& linear) {
+    if (is_read_when_chosen(linear)) return;
     const bool head = &linear == &head_of(weights).projection;
-    PlacedLinear placed{.unit = head ? static_cast<int>(spec.units.size()) - 1 : info.unit, .linear = &linear};
-    if (const auto* banded = std::get_if<BandedWeight>(&linear.weight)) {
-      if (is_read_when_chosen(*banded)) w.reads_experts = true;
+    PlacedLinear placed{.unit = head ? static_cast<int>(spec.units.size()) - 1 : info.unit,
+                        .linear = &linear,
+                        .router = is_router(info.name)};
+    if (const auto* banded = std::get_if<BandedWeight>(&linear.weight))
       if (CyclicRing* ring = ring_of(*banded)) w.ring = ring, placed.place = first_place(*banded);
-    }
     linears.push_back(placed);
   });
   std::ranges::stable_sort(linears, {}, [](const PlacedLinear& l) { return std::pair{l.unit, l.place}; });
+  w.experts = step_experts(spec, weights);
   for (const PlacedLinear& l : linears) {
-    if (const auto* banded = std::get_if<BandedWeight>(&l.linear->weight); banded && is_read_when_chosen(*banded))
-      continue;
     InferenceUnit& unit = w.units[static_cast<size_t>(l.unit)];
     unit.products.push_back(loaded_workspace(*l.linear, w.ring, w.dtype));
-    PartCutter cutter(unit.parts);
+    PartCutter cutter(unit);
     if (w.ring) cut_loaded(*l.linear, *w.ring, cutter);
+    if (l.router && std::ranges::count(w.experts.items, l.unit, &ExpertMatrix::unit) > 0)
+      cutter.end_router(*moe_of(spec.units[static_cast<size_t>(l.unit)]));
   }
   w.units.front().table_row_bytes = table_row_bytes(weights);
   if (w.ring) w.slots = w.ring->num_slots(), w.slot_bytes = w.ring->slot_bytes();
@@ -213,7 +268,8 @@ StepWeights step_weights(const ModelSpec& spec, WeightSource source) {
 
 InferenceStep step_of(const ModelSpec& spec, const StepWeights& weights, const StepBatch& batch) {
   InferenceStep step{.query = {.tokens = batch.tokens, .attended_pairs = batch.attended_pairs, .dtype = weights.dtype},
-                     .logit_rows = batch.logit_rows};
+                     .logit_rows = batch.logit_rows,
+                     .experts = batch.experts};
   const DType dtype = weights.dtype;
   std::vector<int64_t> ranks;  // of adapters, whose matrices are not packed beforehand
   for (const Unit& unit : spec.units)
@@ -239,11 +295,13 @@ InferenceStep step_of(const ModelSpec& spec, const StepWeights& weights, const S
 }
 
 Program step_program(const ModelSpec& spec, const StepWeights& weights, std::span<const StepBatch> batches,
-                     const KvPool* pool) {
+                     const KvPool* pool, std::vector<ExpertMatrix> there) {
   InferenceInput in{.units = weights.units,
                     .extent_slots = weights.slots,
                     .extent_slot_bytes = weights.slot_bytes,
-                    .weight_bytes = weights.weight_bytes};
+                    .weight_bytes = weights.weight_bytes,
+                    .expert_slot_bytes = weights.experts.slot_bytes,
+                    .experts_there = std::move(there)};
   for (const StepBatch& batch : batches) in.steps.push_back(step_of(spec, weights, batch));
   if (pool) in.page_bytes = page_bytes(*pool);
   if (pool && pool->on_disk())
@@ -256,27 +314,21 @@ std::vector<int64_t> step_times(const Program& program, const ModelSpec& spec, c
   struct PartTimes {
     int64_t load_ps = 0, forward_ps = 0;
   };
-  std::map<std::pair<int, int>, PartTimes> times;  // (unit, part)
+  std::map<PartPlace, PartTimes> times;
   const std::vector<PassStep> steps = pass_steps(plan, rates);
-  const std::vector<int> units = units_of_matrices(spec, plan.bands);
-  std::vector<std::vector<int64_t>> parts(spec.units.size());
-  size_t at = 0;
-  for (size_t i = 0; i < units.size(); ++i) {
-    PartCutter cutter(parts[static_cast<size_t>(units[i])]);
-    for (const FileBand& band : plan.bands.matrices[i].bands) {
-      const int part = cutter.band(plan.stays[at] ? 0 : blocks_of(band.extent, kStreamAlignment).bytes);
-      PartTimes& t = times[{units[i], part}];
-      t.load_ps += steps[at].load_ps, t.forward_ps += steps[at].forward_ps;
-      ++at;
-    }
-    cutter.end_matrix();
+  const std::vector<PartPlace> places = planned_parts(spec, plan).places;
+  for (size_t at = 0; at < places.size(); ++at) {
+    PartTimes& t = times[places[at]];
+    t.load_ps += steps[at].load_ps, t.forward_ps += steps[at].forward_ps;
   }
   std::vector<int64_t> ps;
   for (const Instruction& i : program.instructions) {
     const PartTimes t = times[{i.unit, i.part}];
-    if (i.op == Opcode::forward)
+    if (uses_expert(i))
+      ps.push_back(picoseconds(expert_bytes(plan, *std::ranges::find_if(i.reads, is_expert)), rates.coded));
+    else if (i.op == Opcode::forward)
       ps.push_back(t.forward_ps);
-    else if (i.part > 0)
+    else if (i.part > 0 && !is_expert(i.allocates[0].buffer))
       ps.push_back(t.load_ps);
     else
       ps.push_back(picoseconds(static_cast<double>(i.message_bytes), rates.disk));

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "infer/kv_on_disk.h"
+#include "infer/step_experts.h"
 #include "infer/stream_plan.h"
 #include "infer/stream_times.h"
 #include "program/inference_program.h"
@@ -21,7 +22,7 @@ struct StepWeights {
   int slots = 0;               // of the ring; 0: nothing streams
   int64_t slot_bytes = 0;      // of one
   int64_t weight_bytes = 0;    // of what stays; of loaded weights not known here: 0
-  bool reads_experts = false;  // experts are read when they are chosen, which no list says
+  StepExperts experts;
 };
 /// As planned. The order of a pass is that of the plan's bands. A part without an extent stands behind each run of a matrix's bands that
 /// stream; so products with bands that stay have a part in which no slot is held. Its products' workspace is that of planned bands: loading may
@@ -36,17 +37,21 @@ struct StepBatch {
   int64_t attended_pairs = 0;       // of FLOPs alone, as if no layer had a window
   std::vector<int> layers_on_disk;  // whose keys and values lie there
   std::vector<KvMoved> moved;       // by each of them; may be empty: not known, 0
+  std::vector<std::vector<ExpertUse>> experts;  // InferenceStep::experts
 };
 /// The step of lower_inference. Adapters that run beside the model are not in it.
 InferenceStep step_of(const ModelSpec&, const StepWeights&, const StepBatch&);
 /// The layer whose keys a unit's attention reads; -1: none.
 int kv_layer_of(const Unit&);
 
-/// The Program of these steps. `pool`: says what pages and slots of keys are resident; null: as if there were no pages.
-Program step_program(const ModelSpec&, const StepWeights&, std::span<const StepBatch>, const KvPool* pool);
+/// The Program of these steps. `pool`: says what pages and slots of keys are resident; null: as if there were no pages. `there`: the experts before the
+/// first step.
+Program step_program(const ModelSpec&, const StepWeights&, std::span<const StepBatch>, const KvPool* pool,
+                     std::vector<ExpertMatrix> there = {});
 
 /// The picoseconds of each instruction of a Program of step_weights(plan), as stream_times has them: a product's time is that of one row, whatever the
-/// step's tokens; keys are read and written at the rate of the weights' disk; attention, norms and the like take no time. Experts are not in it.
+/// step's tokens; keys are read and written at the rate of the weights' disk; attention, norms and the like take no time. So have experts: a LOAD the time of its bytes,
+/// its part the product's of one row.
 std::vector<int64_t> step_times(const Program&, const ModelSpec&, const StreamPlan&, const StreamRates&);
 
 }  // namespace tern

@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <tuple>
 #include <utility>
 
 #include "base/error.h"
+#include "program/expert_rules.h"
 
 namespace tern {
 
@@ -20,10 +22,16 @@ void StepRecorder::begin_step(const StepBatch& batch, bool only_single_tokens, c
   }
   scope_.reset();
   if (weights_.ring) weights_.ring->take_leases();  // of a step that was forgotten
+  if (std::exchange(open_, true) && weights_.experts.cache) steps_.clear(), expert_reads_.clear();
   counts_ = only_single_tokens || !settings_.only_single_tokens;
   wanted_ = counts_ && seen_ >= settings_.first;
   step_ = {.batch = batch, .begin_ns = clock_.now_ns()};
   before_ = now(MemoryClass::activations);
+  if (ExtentCache* cache = weights_.experts.cache) {
+    if (wanted_ && steps_.empty()) experts_ = cache->settled_decisions();
+    cache->record(wanted_);
+    cache->take_events(), cache->take_reads(), cache->take_leases();
+  }
 }
 
 void StepRecorder::begin_unit(int unit) {
@@ -47,6 +55,13 @@ void StepRecorder::end_unit(int64_t given_bytes) {
 
 void StepRecorder::end_step() {
   step_.end_ns = clock_.now_ns();
+  open_ = false;
+  if (ExtentCache* cache = weights_.experts.cache; cache && wanted_) {
+    cache->record(false);
+    step_.routing = cache->take_events(), step_.expert_leases = cache->take_leases();
+    const std::vector<RingRead> reads = cache->take_reads();
+    expert_reads_.insert(expert_reads_.end(), reads.begin(), reads.end());
+  }
   if (weights_.ring) {
     step_.leases = weights_.ring->take_leases();
     const std::vector<RingRead> reads = weights_.ring->take_reads();
@@ -71,10 +86,18 @@ void StepRecorder::end_step() {
 
 namespace {
 
-std::vector<StepBatch> batches_of(const StepRecorder& recorder) {
+// With the experts that the decisions give for the recorded routing.
+std::vector<StepBatch> batches_of(const ModelSpec& spec, const StepExperts& experts, const StepRecorder& recorder) {
   std::vector<StepBatch> batches;
-  for (const RecordedStep& step : recorder.steps()) batches.push_back(step.batch);
+  std::optional<CacheDecisions> decisions = recorder.experts();
+  for (const RecordedStep& step : recorder.steps()) {
+    batches.push_back(step.batch);
+    if (decisions) batches.back().experts = expert_uses(spec, experts, step.routing, *decisions);
+  }
   return batches;
+}
+std::vector<ExpertMatrix> there_before(const StepExperts& experts, const StepRecorder& recorder) {
+  return recorder.experts() ? experts_there(experts, *recorder.experts()) : std::vector<ExpertMatrix>{};
 }
 
 // Puts the records of the recorder beside the instructions of their Program.
@@ -82,9 +105,11 @@ class RecordReader {
  public:
   RecordReader(const ModelSpec& spec, const StepRecorder& recorder, const KvPool& pool)
       : spec_(spec), recorder_(recorder), origin_ns_(recorder.steps().empty() ? 0 : recorder.steps().front().begin_ns) {
-    const std::vector<StepBatch> batches = batches_of(recorder);
-    out_.program = step_program(spec, recorder.weights(), batches, &pool);
-    for (const RingRead& read : recorder.reads()) reads_.emplace(read.turn, read);
+    const StepExperts& experts = recorder.weights().experts;
+    out_.program = step_program(spec, recorder.weights(), batches_of(spec, experts, recorder), &pool,
+                                there_before(experts, recorder));
+    for (const RingRead& read : recorder.reads()) reads_.emplace(ReadKey{false, read.turn}, read);
+    for (const RingRead& read : recorder.expert_reads()) reads_.emplace(ReadKey{true, read.turn}, read);
     for (const ImageMove& m : recorder.moves()) moves_.emplace(MoveKey{m.pass, m.image, m.write}, m);
     pair_leases();
     for (const RecordedStep& step : recorder.steps()) {
@@ -104,15 +129,21 @@ class RecordReader {
         move(place, i, replay[place]);
     }
     if (missing_ > 0) out_.notes.push_back(fmt::format("{} extents were read before the recording began", missing_));
-    if (recorder_.weights().reads_experts)
-      out_.notes.push_back(
-          "experts are read when they are chosen: these reads, and what their products take beside them, are not in "
-          "the list");
+    for (const auto& [key, read] : reads_)
+      if (key.first && !listed_.contains(key.second))
+        out_.mismatches.push_back(fmt::format("{}: {} bytes read, the Program says 0", to_string(expert_at(read.place)),
+                                              read.bytes));
     return std::move(out_);
   }
 
  private:
   using MoveKey = std::tuple<int64_t, int, bool>;  // pass, image, write
+  using ReadKey = std::pair<bool, int64_t>;        // of an expert, turn
+
+  Buffer expert_at(int item) const {
+    const ExpertMatrix& m = recorder_.weights().experts.items[static_cast<size_t>(item)];
+    return {.kind = BufferKind::expert, .unit = m.unit, .micro = 0, .part = m.number};
+  }
 
   const RecordedStep& step_of(const Instruction& i) const { return recorder_.steps()[static_cast<size_t>(i.micro)]; }
   const RecordedUnit& unit_of(const Instruction& i) const {
@@ -121,25 +152,35 @@ class RecordReader {
     return *unit;
   }
 
-  // The leases of a step come in the order of its parts with extents.
+  // The leases of a step come in the order of its parts with extents, those of experts in the order of its parts with experts.
   void pair_leases() {
+    pair_leases(&RecordedStep::leases, streams);
+    pair_leases(&RecordedStep::expert_leases, uses_expert);
+  }
+  void pair_leases(std::vector<RingLease> RecordedStep::*of, bool (*takes_one)(const Instruction&)) {
     std::vector<size_t> next(recorder_.steps().size(), 0);
     for (const Instruction& i : out_.program.instructions) {
-      if (i.op != Opcode::forward || !streams(i)) continue;
-      const std::vector<RingLease>& leases = step_of(i).leases;
+      if (i.op != Opcode::forward || !takes_one(i)) continue;
+      const std::vector<RingLease>& leases = step_of(i).*of;
       size_t& at = next[static_cast<size_t>(i.micro)];
       TERN_CHECK(at < leases.size(), "recorded_steps: {} has no lease; the step has {}", to_string(i), leases.size());
       leases_.emplace(std::tuple{i.micro, i.unit, i.part}, leases[at++]);
     }
     for (size_t m = 0; m < next.size(); ++m)
-      TERN_CHECK(next[m] == recorder_.steps()[m].leases.size(), "recorded_steps: step {} has {} leases, its list {}", m,
-                 recorder_.steps()[m].leases.size(), next[m]);
+      TERN_CHECK(next[m] == (recorder_.steps()[m].*of).size(), "recorded_steps: step {} has {} leases, its list {}", m,
+                 (recorder_.steps()[m].*of).size(), next[m]);
   }
   static bool streams(const Instruction& i) {
     return std::ranges::count(i.reads, BufferKind::extent, &Buffer::kind) > 0;
   }
   bool reads_experts(const Instruction& i) const {
-    return recorder_.weights().reads_experts && moe_of(spec_.units[static_cast<size_t>(i.unit)]);
+    return std::ranges::count(recorder_.weights().experts.items, i.unit, &ExpertMatrix::unit) > 0;
+  }
+  // When the unit's router had answered, if experts are read then.
+  std::optional<int64_t> routed_ns(const Instruction& i) const {
+    for (const ExtentCache::Event& event : step_of(i).routing)
+      if (!event.list.empty() && expert_at(event.list.front()).unit == i.unit) return event.at_ns;
+    return std::nullopt;
   }
   const RingLease* lease_of(const Instruction& i, int part) const {
     const auto it = leases_.find({i.micro, i.unit, part});
@@ -169,10 +210,12 @@ class RecordReader {
     const auto behind = std::find_if(list.begin() + static_cast<ptrdiff_t>(place) + 1, list.end(),
                                      [](const Instruction& o) { return o.op == Opcode::forward; });
     const bool last = behind == list.end() || !is_of_unit(*behind);
-    const RingLease *own = lease_of(i, i.part), *before = i.part > 0 ? lease_of(i, i.part - 1) : nullptr,
-                    *next = last ? nullptr : lease_of(i, i.part + 1);
-    const int64_t begin_ns = own ? own->begin_ns : before ? before->end_ns : unit.begin_ns;
-    const int64_t end_ns = next ? next->asked_ns : own && !last ? own->end_ns : unit.end_ns;
+    const RingLease *own = lease_of(i, i.part), *next = last ? nullptr : lease_of(i, i.part + 1);
+    const bool routes = recorder_.weights().units[static_cast<size_t>(i.unit)].router_part == i.part;
+    const std::optional<int64_t> routed = routes && !last ? routed_ns(i) : std::nullopt;
+    const int64_t begin_ns = own ? own->begin_ns : i.part > 0 ? part_end_ns_ : unit.begin_ns;
+    const int64_t end_ns = routed ? *routed : next ? next->asked_ns : own && !last ? own->end_ns : unit.end_ns;
+    part_end_ns_ = own && !next ? own->end_ns : end_ns;
     InstructionBytes b = unit.bytes;
     if (i.part > 0) b.before = predicted.before;  // between parts nothing was counted
     if (!last) b.after = predicted.after;
@@ -184,7 +227,7 @@ class RecordReader {
   }
 
   void move(size_t place, const Instruction& i, const InstructionBytes& alive) {
-    if (i.part > 0) return read_of_extent(place, i, alive);
+    if (i.part > 0) return read_of_part(place, i, alive);
     const RecordedStep& step = step_of(i);
     const std::vector<int>& layers = step.batch.layers_on_disk;
     const auto image =
@@ -197,13 +240,22 @@ class RecordReader {
     add(i, at, at, alive, moved);
   }
 
-  void read_of_extent(size_t place, const Instruction& i, const InstructionBytes& alive) {
-    const RingLease* lease = lease_of(i, i.part);
-    const auto it = reads_.find(lease->turn);
+  // Of the extent or the expert that a part uses.
+  void read_of_part(size_t place, const Instruction& i, const InstructionBytes& alive) {
+    const bool of_expert = is_expert(i.allocates[0].buffer);
+    const int64_t turn = lease_of(i, i.part)->turn;
+    const auto it = reads_.find({of_expert, turn});
     if (it == reads_.end()) {
-      ++missing_;
-      return add(i, step_of(i).begin_ns, step_of(i).begin_ns, alive, -1);
+      if (of_expert)
+        compare(place, 0, i.message_bytes, "read");
+      else
+        ++missing_;
+      return add(i, step_of(i).begin_ns, step_of(i).begin_ns, alive, of_expert ? 0 : -1);
     }
+    if (of_expert) listed_.insert(turn);
+    if (of_expert && expert_at(it->second.place) != i.allocates[0].buffer)
+      out_.mismatches.push_back(fmt::format("[{}] {}: read was {}", place, to_string(i),
+                                            to_string(expert_at(it->second.place))));
     compare(place, it->second.bytes, i.message_bytes, "read");
     add(i, it->second.begin_ns, it->second.end_ns, alive, it->second.bytes);
   }
@@ -212,7 +264,9 @@ class RecordReader {
   const StepRecorder& recorder_;
   int64_t origin_ns_;
   RecordedSteps out_;
-  std::map<int64_t, RingRead> reads_;  // by turn
+  std::map<ReadKey, RingRead> reads_;
+  std::set<int64_t> listed_;  // turns of experts' reads
+  int64_t part_end_ns_ = 0;   // of the part before
   std::map<MoveKey, ImageMove> moves_;
   std::map<std::tuple<int, int, int>, RingLease> leases_;  // by (micro, unit, part)
   std::vector<std::vector<const RecordedUnit*>> unit_of_;  // of each step, of each unit
@@ -228,17 +282,19 @@ RecordedSteps recorded_steps(const ModelSpec& spec, const StepRecorder& recorder
 
 std::vector<TraceEvent> predicted_steps(const ModelSpec& spec, const StreamPlan& plan, const StreamRates& rates,
                                         const StepRecorder& recorder, const KvPool& pool) {
-  const std::vector<StepBatch> recorded = batches_of(recorder);
-  if (recorded.empty()) return {};
   const StepWeights weights = step_weights(spec, recorder.weights().dtype, plan);
+  const std::vector<StepBatch> recorded = batches_of(spec, weights.experts, recorder);
+  if (recorded.empty()) return {};
   int64_t extents = 0;
   for (const InferenceUnit& unit : weights.units)
     extents += std::ranges::count_if(unit.parts, [](int64_t bytes) { return bytes > 0; });
   // As in steady_pass_ps (store/pass_time.h): the ring has as many slots as what it remembers of steps before; two more let it settle.
   const int fill = static_cast<int>(weights.slots / std::max<int64_t>(extents, 1)) + 2;
   std::vector<StepBatch> batches(static_cast<size_t>(fill), recorded.front());
+  for (StepBatch& batch : batches)
+    batch.experts = expected_expert_uses(spec, plan, batch.tokens, plan.experts.even_share());
   batches.insert(batches.end(), recorded.begin(), recorded.end());
-  const Program program = step_program(spec, weights, batches, &pool);
+  const Program program = step_program(spec, weights, batches, &pool, there_before(weights.experts, recorder));
   const Simulation simulation = simulate(program, step_times(program, spec, plan, rates));
   std::vector<TraceEvent> events;
   double begin_s = 0;
@@ -252,8 +308,8 @@ std::vector<TraceEvent> predicted_steps(const ModelSpec& spec, const StreamPlan&
     if (i.micro < fill) continue;
     i.micro -= fill;
     for (std::vector<Buffer>* list : {&i.reads, &i.frees})
-      for (Buffer& b : *list) b.micro -= fill;
-    for (BufferBytes& b : i.allocates) b.buffer.micro -= fill;
+      for (Buffer& b : *list) b.micro -= b.kind == BufferKind::expert ? 0 : fill;
+    for (BufferBytes& b : i.allocates) b.buffer.micro -= b.buffer.kind == BufferKind::expert ? 0 : fill;
     TraceEvent& e = events[at++];
     e.name = to_string(i), e.micro = i.micro, e.start_s -= begin_s;
   }

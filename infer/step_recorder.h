@@ -31,6 +31,8 @@ struct RecordedStep {
   int64_t keys_pass = 0;  // ImageMove::pass of its keys
   std::vector<RecordedUnit> units;
   std::vector<RingLease> leases;
+  std::vector<ExtentCache::Event> routing;  // of experts that are read as the router chooses them
+  std::vector<RingLease> expert_leases;
 };
 
 struct RecorderSettings {
@@ -54,8 +56,12 @@ class StepRecorder {
   const StepWeights& weights() const { return weights_; }
   std::span<const RingRead> reads() const { return reads_; }
   std::span<const ImageMove> moves() const { return moves_; }
+  /// What the first recorded step found; none: no experts are read.
+  const std::optional<CacheDecisions>& experts() const { return experts_; }
+  std::span<const RingRead> expert_reads() const { return expert_reads_; }
 
-  /// Called by the executor, in this order. A step that is begun and not ended, because it threw, is forgotten and not counted. `on_disk`: may be null.
+  /// Called by the executor, in this order. A step that is begun and not ended, because it threw, is forgotten and not counted; where
+  /// experts are read, so are the steps that were recorded before it, as it may have left other experts than they did. `on_disk`: may be null.
   void begin_step(const StepBatch&, bool only_single_tokens, const StepWeights&, KvOnDisk* on_disk, Arena&);
   void begin_unit(int unit);
   /// `given_bytes`: of the step's last unit, those of its output, which belongs to the caller from here on and which the list frees here.
@@ -80,6 +86,9 @@ class StepRecorder {
   std::vector<RecordedStep> steps_;
   std::vector<RingRead> reads_;
   std::vector<ImageMove> moves_;
+  bool open_ = false;  // a step was begun and has not ended
+  std::optional<CacheDecisions> experts_;
+  std::vector<RingRead> expert_reads_;
 };
 
 /// Recorded steps beside their Program.
@@ -96,12 +105,13 @@ struct RecordedSteps {
 /// follows, else when the next extent is asked for; a part without extent, and part 0, end when the next extent is asked for, or with the unit.
 /// The Program's replay says the device bytes: compared are those before part 0, those after the last part, and both peaks; but no workspace of a
 /// unit whose experts are read when they are chosen.
-/// Notes say that experts are not listed, and of how many LOADs no record is there, because they ended before the first step was recorded.
+/// Experts: the list has those that the decisions (store/cache_decisions.h) give for the recorded routing, and beside them what the cache did.
+/// Notes say of how many LOADs no record is there, because they ended before the first step was recorded.
 /// `pool`: of the executor's batches. Errors: TERN_CHECK: leases that the list does not have, or has and which are missing.
 RecordedSteps recorded_steps(const ModelSpec&, const StepRecorder&, const KvPool& pool);
 
 /// What the simulator predicts of steps such as the recorded ones, once the ring has filled: events of the same instructions, in seconds from the begin of the
-/// first one's first FORWARD. Times: step_times.
+/// first one's first FORWARD. Times: step_times. Experts: those of the recorded routing; in the steps before, an expectation.
 std::vector<TraceEvent> predicted_steps(const ModelSpec&, const StreamPlan&, const StreamRates&, const StepRecorder&,
                                         const KvPool& pool);
 /// Moves both runs by the same time, so that neither begins before 0.

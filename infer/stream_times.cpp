@@ -52,13 +52,15 @@ void measure_products(const StreamPlan& plan, DType dtype, StreamRates& rates) {
                    bytes, dtype, arena);
 }
 
+double distinct_experts(const FileExperts& unit, int64_t tokens) {
+  const auto count = static_cast<double>(unit.up.size()), chosen = static_cast<double>(unit.top_k);
+  return count * (1 - std::pow(1 - chosen / count, static_cast<double>(tokens)));
+}
+
 double expected_bytes(const StreamPlan& plan, int64_t tokens, double hits) {
   double bytes = static_cast<double>(plan.streamed_bytes);
-  for (const FileExperts& unit : plan.bands.experts) {
-    const auto count = static_cast<double>(unit.up.size()), chosen = static_cast<double>(unit.top_k);
-    const double distinct = count * (1 - std::pow(1 - chosen / count, static_cast<double>(tokens)));
-    bytes += (1 - hits) * distinct * static_cast<double>(unit.expert_bytes());
-  }
+  for (const FileExperts& unit : plan.bands.experts)
+    bytes += (1 - hits) * distinct_experts(unit, tokens) * static_cast<double>(unit.expert_bytes());
   return bytes;
 }
 

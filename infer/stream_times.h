@@ -10,6 +10,8 @@
 
 namespace tern {
 
+/// How many different experts of the unit so many tokens choose, if all are chosen equally often: the mean.
+double distinct_experts(const FileExperts&, int64_t tokens);
 /// The bytes that a pass of `tokens` tokens reads if the share `hits` of its experts is in memory. For one token it is exact if `hits` was
 /// counted. Several tokens may choose the same experts; for them it assumes that all experts are chosen equally often.
 double expected_bytes(const StreamPlan&, int64_t tokens, double hits);

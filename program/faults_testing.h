@@ -25,4 +25,15 @@ inline void expect_fault(const Program& p, const std::string& sentence, ProgramK
       << " faults, first: " << (faults.empty() ? "-" : faults[0]);
 }
 
+inline constexpr ProgramKind kInference = ProgramKind::inference;
+
+/// Takes it out, with what others wait for.
+inline void take_out(Program& p, int64_t place) {
+  p.instructions.erase(p.instructions.begin() + place);
+  for (Instruction& i : p.instructions) {
+    std::erase(i.waits, static_cast<int>(place));
+    for (int& w : i.waits) w -= w > place;
+  }
+}
+
 }  // namespace tern

@@ -1,6 +1,7 @@
 #include "program/inference_program.h"
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "base/error.h"
@@ -53,6 +54,9 @@ class InferenceLowerer {
   int end_unit(const InferenceStep& s) const { return s.logit_rows > 0 ? head() + 1 : head(); }
   Buffer output(int unit) const { return {BufferKind::output, unit, micro_}; }
   Buffer keys(int unit) const { return {BufferKind::keys, unit, micro_}; }
+  static Buffer expert(const ExpertMatrix& m) {
+    return {.kind = BufferKind::expert, .unit = m.unit, .micro = 0, .part = m.number};
+  }
 
   int emit(Instruction i) {
     program_.instructions.push_back(std::move(i));
@@ -67,6 +71,9 @@ class InferenceLowerer {
       all.push_back({{BufferKind::extent_slot, slot, 0}, in_.extent_slot_bytes});
     for (int slot = 0; slot < in_.keys_slots; ++slot)
       all.push_back({{BufferKind::keys_slot, slot, 0}, in_.keys_slot_bytes});
+    for (size_t slot = 0; slot < in_.expert_slot_bytes.size(); ++slot)
+      all.push_back({{BufferKind::expert_slot, static_cast<int>(slot), 0}, in_.expert_slot_bytes[slot]});
+    for (const ExpertMatrix& m : in_.experts_there) all.push_back({expert(m), 0});
     program_.resident.push_back(std::move(all));
   }
 
@@ -103,22 +110,66 @@ class InferenceLowerer {
 
   void forward(int u, std::vector<int> waits) {
     const InferenceUnit& weights = weights_of(u);
-    const auto parts = static_cast<int>(weights.parts.size());
+    begin_experts(u);
+    const auto own = static_cast<int>(weights.parts.size()), parts = own + static_cast<int>(uses_.size());
     for (int p = 0; p <= parts; ++p) {
       Instruction i{.unit = u, .micro = micro_, .part = p};
       if (u > 0) i.reads.push_back(output(u - 1));
       if (p == 0) begin_unit(u, i), i.waits = std::move(waits);
       i.workspace_bytes = workspace_;
-      const bool streams = p > 0 && weights.parts[static_cast<size_t>(p) - 1] > 0;
+      const bool streams = 0 < p && p <= own && weights.parts[static_cast<size_t>(p) - 1] > 0;
       if (streams) {
         i.reads.push_back({.kind = BufferKind::extent, .unit = u, .micro = micro_, .part = p});
         i.frees.push_back(i.reads.back());
       }
+      if (p > own) use_expert(i, own);
       if (p == parts && u > 0) i.frees.push_back(output(u - 1));
       if (p == parts && u + 1 == end_unit(now())) i.frees.push_back(output(u));  // logits go to the caller
       step_end_.forward = emit(std::move(i));
       if (streams) load_next_extent(step_end_.forward);
+      if (!uses_.empty() && p >= *weights.router_part) load_experts(u, p, own);
     }
+  }
+
+  // --- experts that are read as the router chooses them ---
+
+  void begin_experts(int u) {
+    uses_ = now().experts.empty() ? std::span<const ExpertUse>{} : now().experts[static_cast<size_t>(u)];
+    next_use_ = 0;
+    TERN_CHECK(uses_.empty() || weights_of(u).router_part, "lower_inference: unit {} uses experts without a router", u);
+  }
+
+  // `own`: the last part of the unit that uses no expert.
+  void use_expert(Instruction& i, int own) const {
+    const ExpertUse& use = uses_[static_cast<size_t>(i.part - own) - 1];
+    i.reads.push_back(brought(i.unit, i.part, use));
+    if (!use.number) i.frees.push_back(i.reads.back());
+  }
+  Buffer brought(int u, int part, const ExpertUse& use) const {
+    if (use.number) return expert({u, *use.number});
+    return {.kind = BufferKind::expected_expert, .unit = u, .micro = micro_, .part = part};
+  }
+
+  // Behind part `p`: those that may begin now. The disk takes them in the order of their use.
+  void load_experts(int u, int p, int own) {
+    for (; next_use_ < uses_.size(); ++next_use_) {
+      const ExpertUse& use = uses_[next_use_];
+      if (!use.read) continue;
+      if (use.replaces && use.replaces->unit == u && is_still_used(*use.replaces, std::max(p - own, 0))) return;
+      const int part = own + 1 + static_cast<int>(next_use_);
+      Instruction i{.op = Opcode::load, .unit = u, .micro = micro_, .part = part, .resource = Resource::disk};
+      i.allocates = {{brought(u, part, use), 0}};
+      if (use.replaces) i.frees = {expert(*use.replaces)};
+      i.message_bytes = use.bytes;
+      i.waits = {step_end_.forward};
+      emit(std::move(i));
+    }
+  }
+  // Whether a use before the next LOAD's, but not among the first `done`, is of this matrix.
+  bool is_still_used(const ExpertMatrix& m, int done) const {
+    for (size_t k = static_cast<size_t>(done); k < next_use_; ++k)
+      if (uses_[k].number == m.number) return true;
+    return false;
   }
 
   void begin_unit(int u, Instruction& i) {
@@ -209,6 +260,8 @@ class InferenceLowerer {
   size_t next_extent_ = 0;
   std::vector<int> layers_;  // of the step: units whose keys lie on the disk
   size_t next_layer_ = 0;
+  std::span<const ExpertUse> uses_;  // of the unit at hand
+  size_t next_use_ = 0;              // whose LOAD, if it has one, comes next
   struct {
     int forward = -1, store = -1;  // of the last FORWARD; of the step's last STORE; −1 before there is one
   } step_end_;

@@ -25,6 +25,9 @@ struct InferenceUnit {
   // The parts of its FORWARD behind part 0, in order: the bytes that the disk reads (whole blocks) for the extent that the part uses, or 0:
   // the part uses no extent.
   std::vector<int64_t> parts;
+  // Of a mixture whose experts are read as its router chooses them: the part that ends with the router's answer. The parts of its experts
+  // (InferenceStep::experts) stand behind `parts`.
+  std::optional<int> router_part;
   std::vector<ProductWorkspace> products;  // of matrices that take workspace; of two of one shape the larger sum counts
   // Of the embedding, if its table stays in a file: a token reads its row to workspace.
   int64_t table_row_bytes = 0;
@@ -37,11 +40,25 @@ struct KvMoved {
   friend bool operator==(const KvMoved&, const KvMoved&) = default;
 };
 
+/// A matrix of an expert: buffer `expert` of a unit.
+struct ExpertMatrix {
+  int unit = 0, number = 0;  // number: twice the expert's, + 1 for its `down`
+  friend bool operator==(const ExpertMatrix&, const ExpertMatrix&) = default;
+};
+/// One use of such a matrix in a step.
+struct ExpertUse {
+  std::optional<int> number;  // none: the router has not chosen yet, and `bytes` is what is expected to be read
+  bool read = true;           // false: it is there
+  int64_t bytes = 0;          // that the disk reads, if it is read
+  std::optional<ExpertMatrix> replaces;  // whose slot it takes, if it is read; none: the slot is empty
+};
+
 struct InferenceStep {
   // Of the whole batch. The scratch function is asked for products that no ProductWorkspace is of (adapters).
   CostQuery query;
   int64_t logit_rows = 0;                    // 0: the head does not run
   std::vector<std::optional<KvMoved>> keys;  // of each unit; empty: no keys lie on the disk
+  std::vector<std::vector<ExpertUse>> experts;  // of each unit, in the order of its products; empty: none are read
 };
 
 /// What lower_inference reads.
@@ -52,6 +69,8 @@ struct InferenceInput {
   int extent_slots = 0, keys_slots = 0;                // 0: no extents are read; no keys are
   int64_t extent_slot_bytes = 0, keys_slot_bytes = 0;  // of one
   int64_t weight_bytes = 0, page_bytes = 0;            // of what stays in memory
+  std::vector<int64_t> expert_slot_bytes;              // of each slot
+  std::vector<ExpertMatrix> experts_there;             // before the first step
 };
 
 /// The list of these steps on one device; micro = the number of the step.
@@ -71,7 +90,11 @@ struct InferenceInput {
 ///           nothing, and ProductWorkspace's; the workspace of all parts of a unit is the unit's peak. Flops and bytes_moved of a unit stand at its part 0.
 /// Disk      is one resource that does one thing after the other, in list order. The rings depart from that: several threads read at once, writes
 ///           of keys go first, and the two rings run beside each other, perhaps on two disks (--kv-dir).
-/// Experts   of a mixture are read as its router chooses: these reads are not in the list, nor is what their products take as workspace.
+/// Experts   of a mixture are read as its router chooses. Each use (InferenceStep::experts) is a part of its unit's FORWARD, which reads the matrix.
+///           Its LOAD, if it is not there, waits for the router's part; it frees the matrix whose slot it takes, and if an earlier part of
+///           the unit uses that one, it waits for this part instead. An expert stays until it is replaced, beyond its step and the list.
+///           Before the router has chosen, a use without a number is a LOAD of its expected bytes (expected_expert), which its part frees.
+///           What products of experts take as workspace depends on the rows of each, and is not in the list.
 /// Errors    TERN_CHECK: numbers of units that differ; extents or keys without slots; fewer than two units.
 Program lower_inference(const ModelSpec&, const InferenceInput&);
 

@@ -17,8 +17,6 @@
 namespace tern {
 namespace {
 
-constexpr ProgramKind kInference = ProgramKind::inference;
-
 // Extents in every third part, keys of every other layer on the disk.
 InferenceInput cut_input(const ModelSpec& spec, int parts, int slots, int keys_slots, int steps) {
   InferenceInput in{.extent_slots = slots,
@@ -57,14 +55,6 @@ int64_t place_of(const Program& p, Opcode op, int unit, int micro, int part = 0)
 }
 Instruction& find_in(Program& p, Opcode op, int unit, int micro, int part = 0) {
   return p.instructions[static_cast<size_t>(place_of(p, op, unit, micro, part))];
-}
-// Takes it out, with what others wait for.
-void take_out(Program& p, int64_t place) {
-  p.instructions.erase(p.instructions.begin() + place);
-  for (Instruction& i : p.instructions) {
-    std::erase(i.waits, static_cast<int>(place));
-    for (int& w : i.waits) w -= w > place;
-  }
 }
 
 TEST(InferenceProgram, IsValidForAnyPartsSlotsAndSteps) {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "program/dependencies.h"
+#include "program/expert_rules.h"
 
 namespace tern {
 namespace {
@@ -39,7 +40,8 @@ struct InferenceChecker {
   std::vector<std::string> faults{};
   RingOfLoads extents{BufferKind::extent}, keys{BufferKind::keys};
   std::map<std::pair<int, int>, int> last_part{};  // (unit, micro) -> place of its last part so far
-  std::map<int, int> parts{};                      // of a unit: the number of its last part
+  std::map<int, int> parts{};                      // of a unit: the number of its last part that uses no expert
+  int before_experts = -1;                         // the last FORWARD so far that uses none
   std::vector<int> last_of_step = std::vector<int>(static_cast<size_t>(program.num_micro), -1);  // FORWARD so far
   int place = 0, before = -1;  // before: the FORWARD before
 
@@ -57,6 +59,7 @@ struct InferenceChecker {
   void forward(const Instruction& i) {
     follow(i);
     before = place;
+    if (!uses_expert(i)) before_experts = place;
     last_part[{i.unit, i.micro}] = place;
     last_of_step[static_cast<size_t>(i.micro)] = place;
     for (const Buffer& b : i.reads) {
@@ -76,7 +79,7 @@ struct InferenceChecker {
     const bool next_unit = i.micro == b.micro && i.unit == b.unit + 1 && i.part == 0;
     const bool next_step = i.micro == b.micro + 1 && i.unit == 0 && i.part == 0;
     if (!next_part && !next_unit && !next_step) return fault("follows [{}] {}", before, to_string(b));
-    if (!next_part) end_unit(b);
+    if (!next_part && before_experts >= 0) end_unit(at(before_experts));
   }
   void end_unit(const Instruction& b) {
     const auto [it, fresh] = parts.try_emplace(b.unit, b.part);
@@ -97,6 +100,7 @@ struct InferenceChecker {
   void load(const Instruction& i) {
     if (i.allocates.size() != 1) return fault("brings {} buffers, expected one", i.allocates.size());
     const Buffer& b = i.allocates[0].buffer;
+    if (is_expert(b)) return;
     if (b.kind != BufferKind::extent && b.kind != BufferKind::keys) return fault("brings {}", to_string(b));
     if (b.unit != i.unit || b.micro != i.micro || b.part != i.part)
       fault("brings {}, which is another's", to_string(b));
@@ -160,7 +164,7 @@ struct InferenceChecker {
       }
     }
     place = before;
-    if (before >= 0) end_unit(at(before));
+    if (before_experts >= 0) end_unit(at(before_experts));
   }
 
   bool stored(const Instruction& i) {

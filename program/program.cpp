@@ -15,7 +15,8 @@ std::string_view name_of(BufferKind kind) {
   constexpr std::string_view names[] = {
       "output",           "saved",     "gradient",        "left",       "remade",   "held",   "gathered",
       "gathered_experts", "summand",   "summand_experts", "persistent", "kept_sum", "extent", "keys",
-      "extent_slot",      "keys_slot", "weights",         "pages"};
+      "extent_slot",      "keys_slot", "weights",         "pages",      "expert",   "expected_expert",
+      "expert_slot"};
   return names[static_cast<size_t>(kind)];
 }
 
@@ -30,6 +31,8 @@ std::string_view name_of(MeshAxis axis) {
 }
 
 std::string to_string(const Buffer& b) {
+  if (b.kind == BufferKind::expert)
+    return fmt::format("expert(unit {}, {} {})", b.unit, b.part / 2, b.part % 2 == 0 ? "up" : "down");
   std::string text = fmt::format("{}(unit {}, micro {}", name_of(b.kind), b.unit, b.micro);
   if (b.tier != Tier::device) text += fmt::format(", {}", name_of(b.tier));
   if (b.part != 0) text += fmt::format(", part {}", b.part);
@@ -38,7 +41,9 @@ std::string to_string(const Buffer& b) {
 
 namespace {
 
-bool is_moved_in_inference(const Buffer& b) { return b.kind == BufferKind::extent || b.kind == BufferKind::keys; }
+bool is_moved_in_inference(const Buffer& b) {
+  return b.kind == BufferKind::extent || b.kind == BufferKind::keys || b.kind == BufferKind::expected_expert;
+}
 
 }  // namespace
 
@@ -49,6 +54,8 @@ std::string to_string(const Instruction& i) {
   if (i.op == Opcode::send && !i.reads.empty()) return fmt::format("SEND {} to rank {}", to_string(i.reads[0]), i.peer);
   if (i.op == Opcode::recv && !i.allocates.empty())
     return fmt::format("RECV {} from rank {}", to_string(i.allocates[0].buffer), i.peer);
+  if (i.op == Opcode::load && !i.allocates.empty() && i.allocates[0].buffer.kind == BufferKind::expert)
+    return fmt::format("LOAD {} micro {}", to_string(i.allocates[0].buffer), i.micro);
   if (i.op == Opcode::load && !i.allocates.empty() && is_moved_in_inference(i.allocates[0].buffer))
     return fmt::format("LOAD {}", to_string(i.allocates[0].buffer));
   if (i.op == Opcode::store && !i.reads.empty() && is_moved_in_inference(i.reads[0]))

@@ -71,12 +71,16 @@ enum class BufferKind : uint8_t {
   keys_slot,    // room for a layer's keys and values; `unit`: the number of the slot
   weights,      // all weights that stay in memory
   pages,        // keys and values that stay in memory
+  // Of a mixture whose experts are read as its router chooses them. The first two have no bytes of their own, as `extent`.
+  expert,           // a matrix of an expert, from its LOAD until another takes its slot; micro 0. Resident: it was there before the list
+  expected_expert,  // any matrix that one part of a FORWARD uses, where the router has not chosen yet: the bytes of its LOAD are an expectation
+  expert_slot,      // room for a matrix of an expert; `unit`: the number of the slot
 };
 struct Buffer {  // the name of a buffer
   BufferKind kind;
   int unit, micro;
   Tier tier = Tier::device;
-  int part = 0;  // of an extent: the part of the FORWARD that uses it
+  int part = 0;  // of an extent: the part of the FORWARD that uses it. Of an expert: twice its number in the unit, + 1 for its `down`
   friend bool operator==(const Buffer&, const Buffer&) = default;
 };
 struct BufferBytes {  // a buffer and its size
@@ -87,7 +91,7 @@ struct BufferBytes {  // a buffer and its size
 struct Instruction {  // one entry of the list
   Opcode op = Opcode::forward;
   int rank = 0, unit = 0, micro = 0;  // rank: a device of the pipeline; unit: index in ModelSpec::units
-  int part = 0;  // of a FORWARD of inference that stands in parts; of the LOAD of an extent: the part that uses it
+  int part = 0;  // of a FORWARD of inference that stands in parts; of the LOAD of an extent or an expert: the part that uses it
   Resource resource = Resource::compute;
   std::vector<Buffer> reads;           // buffers that must be alive before it
   std::vector<BufferBytes> allocates;  // buffers that are alive from its start
@@ -125,9 +129,10 @@ std::string_view name_of(BufferKind);  // "output", …
 std::string_view name_of(Resource);    // "compute", …
 std::string_view name_of(MeshAxis);    // "replicas", …
 /// "saved(unit 3, micro 0)"; for a buffer off the device ", host" or ", disk", and for a part ", part 2", stands before the closing parenthesis.
+/// Of an expert "expert(unit 3, 5 up)".
 std::string to_string(const Buffer&);
 /// "BACKWARD_INPUT unit 3 micro 0", "FORWARD unit 3 micro 0 part 2" (part 0 is not named); SEND and RECV name what travels,
-/// "SEND output(unit 3, micro 0) to rank 1", and so do LOAD and STORE of inference, "LOAD keys(unit 3, micro 0)".
+/// "SEND output(unit 3, micro 0) to rank 1", and so do LOAD and STORE of inference, "LOAD keys(unit 3, micro 0)", "LOAD expert(unit 3, 5 up) micro 0".
 std::string to_string(const Instruction&);
 
 }  // namespace tern

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "program/dependencies.h"
+#include "program/expert_rules.h"
 #include "program/inference_rules.h"
 #include "program/routed_rows.h"
 
@@ -33,6 +34,8 @@ bool is_resident(BufferKind kind) {
     case BufferKind::keys_slot:
     case BufferKind::weights:
     case BufferKind::pages:
+    case BufferKind::expert:
+    case BufferKind::expert_slot:
       return true;
     default:
       return false;
@@ -97,11 +100,16 @@ struct Checker {
       if (std::count(list.begin(), list.begin() + a, list[a]) > 0) fault("{} {} twice", verb, to_string(list[a]));
   }
 
-  // On the same resource and earlier, or waited for by name: certainly ended before.
-  bool certainly_before(int first, const Instruction& i) const {
+  // On the same resource and earlier, or waited for by name: certainly ended before. An expert has readers in many steps: there what comes
+  // behind the reader, on its resource, may be waited for in its place.
+  bool certainly_before(int first, const Instruction& i, const Buffer& freed) const {
     const Instruction& f = program.instructions[first];
+    const auto ended = [&](int w) {
+      const bool behind = freed.kind == BufferKind::expert && first < w && w < place;
+      return w == first || (behind && program.instructions[w].resource == f.resource);
+    };
     return first == place || (f.resource == i.resource && f.peer == i.peer && f.op != Opcode::recv) ||
-           std::find(i.waits.begin(), i.waits.end(), first) != i.waits.end();
+           std::ranges::any_of(i.waits, ended);
   }
 
   void buffers(const Instruction& i) {
@@ -127,7 +135,7 @@ struct Checker {
       Life& life = lives[buffer_key(i.rank, b)];
       if (!life.alive) fault("frees {}, which is not alive", to_string(b));
       for (const int reader : life.readers)
-        if (!certainly_before(reader, i)) fault("frees {}, which [{}] may still read", to_string(b), reader);
+        if (!certainly_before(reader, i, b)) fault("frees {}, which [{}] may still read", to_string(b), reader);
       life = {};
     }
   }
@@ -315,7 +323,10 @@ struct Checker {
       faults.insert(faults.end(), more.begin(), more.end());
     };
     add(faults_of_routed_rows(program));
-    if (program_kind == ProgramKind::inference) add(faults_of_inference(program));
+    if (program_kind == ProgramKind::inference) {
+      add(faults_of_inference(program));
+      add(faults_of_experts(program));
+    }
     const Dependencies d = dependencies_of(program);
     add(d.faults);
     if (d.order.size() < program.instructions.size()) faults.push_back("deadlock: " + describe_deadlock(program, d));

@@ -46,10 +46,13 @@ enum class ProgramKind : uint8_t { training, forward, inference };
 ///          BACKWARD_INPUT. The BACKWARD_WEIGHT of a part reads the part's gradient.
 /// A forward program has FORWARD alone. A program of inference (program/inference_program.h) has FORWARD, LOAD and STORE, on one rank; for it:
 /// Whole    in every step every unit runs its FORWARD, except that the head may be left out. FORWARDs come in the order of steps, units and
-///          parts, each once; a unit has as many parts in every step.
+///          parts, each once; a unit has as many parts in every step, beside those that use experts.
 /// Extents  each LOAD brings one extent, for the FORWARD part of its unit, micro and part. That part reads it and frees it, and no other does.
 /// Keys     each other LOAD brings a layer's keys. Part 0 of the layer's FORWARD reads them; a STORE behind the last part frees them, and waits for that
 ///          part. No LOAD of a step's keys begins before the last FORWARD of the step before has ended.
+/// Experts  a LOAD of an expert, or of what is expected of one, waits for a part of its unit's FORWARD in its step: the router's, or a later one. A part of
+///          the step uses it. A part uses one expert of its unit at most, and behind it no part of the unit uses none. It frees what is
+///          expected of one; of experts, a LOAD frees the one whose slot it takes. No more experts are alive than there are resident expert_slots.
 /// Slots    the n-th LOAD of extents, or of keys, begins only after the (n − slots)-th one's buffer was freed: it waits for the instruction that
 ///          freed it. `slots`: as many as resident buffers extent_slot, or keys_slot.
 std::vector<std::string> validate(const Program&, ProgramKind = ProgramKind::training);

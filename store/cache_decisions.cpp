@@ -67,7 +67,7 @@ std::vector<PlannedRead> CacheDecisions::want(std::span<const int> items) {
     const auto place = static_cast<int>(p);
     const int s = victim(group_of_[item], place);
     Slot& slot = slots_[static_cast<size_t>(s)];
-    PlannedRead read{.place = place, .slot = s};
+    PlannedRead read{.place = place, .slot = s, .replaces = slot.item};
     if (slot.item >= 0) {
       const int before = place_of_[static_cast<size_t>(slot.item)];
       if (0 <= before && before < place) read.after = before;

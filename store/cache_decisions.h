@@ -20,8 +20,9 @@ struct CacheSettings {
 };
 
 /// One item that is to be read. It may begin when the item at place `after` of the same list is released; -1: at once.
+/// `replaces`: the item whose slot it takes; -1: the slot is empty.
 struct PlannedRead {
-  int place = 0, slot = 0, after = -1;
+  int place = 0, slot = 0, after = -1, replaces = -1;
 };
 
 /// Counts over all lists so far.
@@ -49,6 +50,7 @@ class CacheDecisions {
   /// The item's slot is empty: its read failed, or never came.
   void forget(int item);
   CacheHits hits() const { return hits_; }
+  const CacheSettings& settings() const { return settings_; }
 
  private:
   struct Slot {

@@ -1,9 +1,11 @@
 #include "store/extent_cache.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "base/error.h"
+#include "base/rounding.h"
 #include "store/read_extent.h"
 
 namespace tern {
@@ -41,10 +43,22 @@ int64_t bytes_of(const CacheItem& item) {
 
 }  // namespace
 
-int64_t ExtentCache::bytes_for(std::span<const CacheItem> items, std::span<const int> slots, int64_t alignment) {
+std::vector<int64_t> ExtentCache::slot_bytes_of(std::span<const CacheItem> items, std::span<const int> slots,
+                                                int64_t alignment) {
   const std::vector<int64_t> rooms = slot_rooms(items, slots.size(), alignment);
+  std::vector<int64_t> each;
+  for (size_t g = 0; g < slots.size(); ++g) each.insert(each.end(), static_cast<size_t>(slots[g]), rooms[g]);
+  return each;
+}
+
+int64_t ExtentCache::bytes_for(std::span<const CacheItem> items, std::span<const int> slots, int64_t alignment) {
+  const std::vector<int64_t> each = slot_bytes_of(items, slots, alignment);
+  return std::accumulate(each.begin(), each.end(), int64_t{0});
+}
+
+int64_t ExtentCache::block_bytes_of(const CacheItem& item, int64_t alignment) {
   int64_t bytes = 0;
-  for (size_t g = 0; g < slots.size(); ++g) bytes += slots[g] * rooms[g];
+  for (const Extent& e : item.extents) bytes += blocks_of(e, alignment).bytes;
   return bytes;
 }
 
@@ -55,10 +69,8 @@ ExtentCache::ExtentCache(BlockFiles& files, std::vector<CacheItem> items, const 
   TERN_CHECK(threads >= 1 && static_cast<int64_t>(memory.size()) >= bytes_for(items_, settings.slots, alignment) &&
                  reinterpret_cast<uintptr_t>(memory.data()) % static_cast<uintptr_t>(alignment) == 0,
              "ExtentCache: {} threads, {} bytes", threads, memory.size());
-  const std::vector<int64_t> rooms = slot_rooms(items_, settings.slots.size(), alignment);
   std::byte* at = memory.data();
-  for (size_t g = 0; g < rooms.size(); ++g)
-    for (int s = 0; s < settings.slots[g]; ++s, at += rooms[g]) slots_.push_back(at);
+  for (const int64_t bytes : slot_bytes_of(items_, settings.slots, alignment)) slots_.push_back(at), at += bytes;
   stands_at_.assign(items_.size(), -1);
   for (size_t i = 0; i < items_.size(); ++i) {
     first_place_.push_back(static_cast<int>(item_at_.size()));
@@ -93,15 +105,22 @@ void ExtentCache::read_pieces() {
     lock.unlock();
     ReadExtent read;
     std::exception_ptr error;
+    const int64_t begin_ns = clock_.now_ns();
     try {
       read = read_extent(files_, piece.extent, {to, static_cast<size_t>(piece.room)});
     } catch (...) { error = std::current_exception(); }
+    const int64_t end_ns = clock_.now_ns();
     lock.lock();
     --busy_;
     counts_.read_bytes += read.read;
     Read& whole = reads_[piece.read];  // a list ends when nobody reads for it
     if (error) whole.error = error;
-    if (--whole.missing == 0 || busy_ == 0) ready_.notify_all();
+    RingRead& record = whole.record;
+    record.begin_ns = record.bytes > 0 ? std::min(record.begin_ns, begin_ns) : begin_ns;
+    record.end_ns = std::max(record.end_ns, end_ns);
+    record.bytes += round_up(read.read, files_.alignment());
+    if (--whole.missing == 0 && records_ && !whole.error) recorded_.push_back(record);
+    if (whole.missing == 0 || busy_ == 0) ready_.notify_all();
   }
 }
 
@@ -132,16 +151,29 @@ void ExtentCache::drop_unread() {
   next_ = 0;
 }
 
-void ExtentCache::want(std::span<const int> items) {
-  std::unique_lock lock(mutex_);
+void ExtentCache::end_list(std::unique_lock<std::mutex>& lock) {
   next_ = pieces_.size();
   ready_.wait(lock, [this] { return busy_ == 0; });
   drop_unread();
   for (const int item : list_) stands_at_[static_cast<size_t>(item)] = -1;
+  list_.clear();
+}
+
+CacheDecisions ExtentCache::settled_decisions() {
+  std::unique_lock lock(mutex_);
+  end_list(lock);
+  return decisions_;
+}
+
+void ExtentCache::want(std::span<const int> items) {
+  std::unique_lock lock(mutex_);
+  const int64_t asked_ns = records_ ? clock_.now_ns() : 0;
+  end_list(lock);
   list_.assign(items.begin(), items.end());
   read_at_.assign(items.size(), -1);
   slot_at_.clear(), unused_at_.clear();
-  if (records_) events_.push_back({.list = list_});
+  first_turn_ = decisions_.hits().wanted;
+  if (records_) events_.push_back({.list = list_, .at_ns = asked_ns});
   for (size_t p = 0; p < items.size(); ++p) {
     const CacheItem& item = items_[static_cast<size_t>(items[p])];
     stands_at_[static_cast<size_t>(items[p])] = static_cast<int>(p);
@@ -154,6 +186,7 @@ void ExtentCache::want(std::span<const int> items) {
     slot_at_[place] = planned.slot;
     read_at_[place] = static_cast<int>(reads_.size());
     reads_.push_back({.item = items[place], .slot = planned.slot, .after = planned.after});
+    reads_.back().record = {.place = items[place], .turn = first_turn_ + planned.place};
     add_pieces(reads_.size() - 1);
     counts_.missed_bytes += bytes_of(items_[static_cast<size_t>(items[place])]);
   }
@@ -165,6 +198,7 @@ std::span<const std::byte> ExtentCache::acquire(int place) {
   std::unique_lock lock(mutex_);
   const int item = item_at(place), stands = stands_at_[static_cast<size_t>(item)];
   TERN_CHECK(stands >= 0, "ExtentCache: item {} was not asked for", item);
+  const int64_t asked_ns = records_ ? clock_.now_ns() : 0, turn = first_turn_ + stands;
   if (const int r = read_at_[static_cast<size_t>(stands)]; r >= 0) {
     const Read& read = reads_[static_cast<size_t>(r)];
     if (read.missing > 0) {
@@ -174,6 +208,8 @@ std::span<const std::byte> ExtentCache::acquire(int place) {
     }
     if (read.error) std::rethrow_exception(read.error);
   }
+  if (records_ && (leases_.empty() || leases_.back().turn != turn))
+    leases_.push_back({item, turn, asked_ns, clock_.now_ns(), 0});
   const std::vector<Extent>& extents = items_[static_cast<size_t>(item)].extents;
   const std::byte* at = slots_[static_cast<size_t>(slot_at_[static_cast<size_t>(stands)])];
   const auto nth = static_cast<size_t>(place - first_place(item));
@@ -184,7 +220,10 @@ std::span<const std::byte> ExtentCache::acquire(int place) {
 void ExtentCache::release(int place) noexcept {
   {
     const std::lock_guard lock(mutex_);
-    --unused_at_[static_cast<size_t>(stands_at_[static_cast<size_t>(item_at(place))])];
+    const int stands = stands_at_[static_cast<size_t>(item_at(place))];
+    --unused_at_[static_cast<size_t>(stands)];
+    if (records_ && !leases_.empty() && leases_.back().turn == first_turn_ + stands)
+      leases_.back().end_ns = clock_.now_ns();
   }
   work_.notify_all();
 }
@@ -208,6 +247,16 @@ void ExtentCache::record(bool on) {
 std::vector<ExtentCache::Event> ExtentCache::take_events() {
   const std::lock_guard lock(mutex_);
   return std::exchange(events_, {});
+}
+
+std::vector<RingRead> ExtentCache::take_reads() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(recorded_, {});
+}
+
+std::vector<RingLease> ExtentCache::take_leases() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(leases_, {});
 }
 
 }  // namespace tern

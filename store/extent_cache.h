@@ -58,21 +58,35 @@ class ExtentCache final : public ExtentRing {
   int item_at(int place) const { return item_at_[static_cast<size_t>(place)]; }
   int num_items() const { return static_cast<int>(items_.size()); }
   CacheCounts counts() const;
-  /// on: from now on the lists, and the shares seen between them, are recorded until take_events takes them.
+  /// Bytes that the disk reads for the item: whole blocks.
+  int64_t block_bytes(int item) const { return block_bytes_of(items_[static_cast<size_t>(item)], files_.alignment()); }
+  static int64_t block_bytes_of(const CacheItem&, int64_t alignment);
+  /// Of each slot, in the order of groups.
+  std::vector<int64_t> slot_bytes() const { return slot_bytes_of(items_, decisions_.settings().slots, files_.alignment()); }
+  static std::vector<int64_t> slot_bytes_of(std::span<const CacheItem>, std::span<const int> slots, int64_t alignment);
+  /// Ends the list at hand as the next one would, and returns the decisions as that one will find them.
+  CacheDecisions settled_decisions();
+
+  /// on: from now on lists, the shares seen between them, reads and leases are recorded until they are taken.
   void record(bool on);
   /// A list, or, where it is empty, a share that was seen.
   struct Event {
     std::vector<int> list;
     int item = -1;
     double share = 0;
+    int64_t at_ns = 0;  // of a list: when it was asked for
   };
   std::vector<Event> take_events();
+  /// Turns count the uses of all lists: CacheHits::wanted before the list, + the item's place in it.
+  std::vector<RingRead> take_reads();
+  std::vector<RingLease> take_leases();
 
  private:
   struct Read {
     int item = 0, slot = 0, after = -1;  // as of PlannedRead
     int64_t missing = 0;                 // pieces that are still to come
     std::exception_ptr error;
+    RingRead record;  // so far
   };
   struct Piece {
     size_t read = 0;
@@ -82,6 +96,7 @@ class ExtentCache final : public ExtentRing {
   void read_pieces();
   void add_pieces(size_t read);
   void drop_unread();
+  void end_list(std::unique_lock<std::mutex>&);
   bool may_read() const;
 
   BlockFiles& files_;
@@ -101,7 +116,10 @@ class ExtentCache final : public ExtentRing {
   int busy_ = 0;
   bool stop_ = false, records_ = false;
   CacheCounts counts_;
+  int64_t first_turn_ = 0;  // of the list at hand
   std::vector<Event> events_;
+  std::vector<RingRead> recorded_;
+  std::vector<RingLease> leases_;
   std::vector<std::thread> threads_;
 };
 

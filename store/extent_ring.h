@@ -31,14 +31,14 @@ struct RingCounts {
   int64_t waited_ns = 0;   // by acquire
 };
 
-/// One extent on its way from the disk.
+/// One extent, or one item of a cache (store/extent_cache.h), on its way from the disk.
 struct RingRead {
-  int place = 0;
-  int64_t turn = 0;   // counted on from pass to pass: place + pass·num_places
+  int place = 0;      // of an item: its number
+  int64_t turn = 0;   // counted on from pass to pass: place + pass·num_places; of an item: the number of its use
   int64_t bytes = 0;  // from the disk, in whole blocks: the last one of a file counts whole
   int64_t begin_ns = 0, end_ns = 0;
 };
-/// One use of an extent, from acquire to release.
+/// One use of an extent or an item, from acquire to release; of an item from its first extent's to its last one's.
 struct RingLease {
   int place = 0;
   int64_t turn = 0;                  // that of its RingRead
