@@ -6,12 +6,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstdlib>
 #include <set>
 
 #include "infer/step_testing.h"
 #include "infer/stream_times.h"
 #include "program/expert_rules.h"
 #include "program/simulate.h"
+#include "store/blocks_testing.h"
 #include "store/uring_reads.h"
 
 namespace tern {
@@ -58,10 +61,10 @@ TEST(StepExperts, StepsReadAndComputeWhatTheirListSays) {
     const StepModel m(family);
     StepLoaded whole(m, nullptr);
     const RecordedRun want(m, whole, 0, {.first = 0, .count = 100});
-    int streamed = 0;
+    int streamed = 0, beside_bands = 0;
     int64_t read_again = 0, hits = 0;
     std::set<int64_t> places;
-    for (const int64_t percent : {40, 50, 60, 70, 80, 90, 110})
+    for (const int64_t percent : {20, 25, 30, 35, 40, 55, 70, 90, 110})
       for (const auto& [slots, threads, reader, keys] :
            {std::tuple{1, 1, "direct", 0}, {3, 2, "buffered", 2}, {2, 3, "io_uring", 0}}) {
         const auto plan = m.plan(percent, {.slots = slots, .threads = threads});
@@ -83,9 +86,11 @@ TEST(StepExperts, StepsReadAndComputeWhatTheirListSays) {
         EXPECT_EQ(listed.hits, counted.items.hits) << what;
         EXPECT_EQ(listed.bytes, counted.read_bytes) << what;
         read_again += listed.read_again, hits += listed.hits, ++streamed;
+        beside_bands += plan->streamed_bytes > 0;
         places.insert(plan->experts.slots);
       }
     EXPECT_GT(streamed, 8) << family;
+    EXPECT_GT(beside_bands, 3) << family;
     EXPECT_GT(places.size(), 2u) << family;
     EXPECT_GT(read_again, 100) << family;
     EXPECT_GT(hits, 100) << family;
@@ -167,6 +172,37 @@ TEST(StepExperts, ExpectsTheBytesOfTheFormula) {
       const double formula = expected_bytes(*plan, tokens, hits) - static_cast<double>(plan->streamed_bytes);
       EXPECT_GE(static_cast<double>(bytes) + 0.5 * static_cast<double>(loads), formula);
     }
+}
+
+// A step that throws leaves other experts than the steps before it did: with it they are forgotten.
+TEST(StepExperts, AStepThatDidNotEndTakesTheStepsBeforeItAlong) {
+  MemoryBlocks files({patterned_file(4000)}, kTestBlock);
+  const std::vector<CacheItem> items{{{{0, 0, 100}}, 0}, {{{0, 700, 100}}, 1}, {{{0, 1500, 90}}, 0}};
+  const std::vector<int> slots{1, 1};
+  const int64_t bytes = ExtentCache::bytes_for(items, slots, kTestBlock);
+  const std::unique_ptr<void, decltype(&std::free)> memory(std::aligned_alloc(kTestBlock, static_cast<size_t>(bytes)),
+                                                           &std::free);
+  ExtentCache cache(files, items, {.slots = slots}, 1,
+                    {static_cast<std::byte*>(memory.get()), static_cast<size_t>(bytes)});
+  const StepWeights weights{.experts = {.cache = &cache, .items = {{1, 0}, {1, 1}, {1, 2}}}};
+  Arena arena;
+  StepRecorder recorder({.first = 0, .count = 2});
+  const auto begin = [&] { recorder.begin_step({.tokens = 1}, true, weights, nullptr, arena); };
+  const auto use = [&](int item) {
+    cache.want(std::vector<int>{item});
+    const ExtentLease lease(cache, item);
+  };
+  begin(), use(0), recorder.end_step();
+  EXPECT_EQ(recorder.steps().size(), 1u);
+  begin(), use(2);  // and throws
+  begin(), use(2), recorder.end_step();
+  ASSERT_EQ(recorder.steps().size(), 1u);
+  EXPECT_TRUE(recorder.expert_reads().empty());  // it was there
+  EXPECT_EQ(recorder.experts()->slot_of(2), 0);
+  EXPECT_EQ(recorder.experts()->slot_of(0), -1);
+  begin(), use(0), recorder.end_step();
+  EXPECT_TRUE(recorder.complete());
+  EXPECT_EQ(recorder.expert_reads().size(), 1u);
 }
 
 }  // namespace

@@ -167,10 +167,10 @@ TEST(StepProgram, AStepReadsItsKeysWhenTheStepBeforeHasEnded) {
 
 // Planned or loaded: the same parts in the same order, in the same slots.
 TEST(StepProgram, LoadedWeightsHaveThePartsOfTheirPlan) {
-  for (const char* family : {"llama", "gemma3_text"}) {
+  for (const char* family : {"llama", "gemma3_text", "mixtral", "qwen2_moe"}) {
     const StepModel m(family);
     int streamed = 0;
-    for (const int64_t percent : {45, 60, 80, 100, 150}) {
+    for (const int64_t percent : {20, 25, 30, 35, 45, 60, 80, 100, 150}) {
       const auto plan = m.plan(percent, {.slots = 3, .threads = 2});
       if (!plan) continue;
       SCOPED_TRACE(testing::Message() << family << ", " << percent << " %");
@@ -181,13 +181,17 @@ TEST(StepProgram, LoadedWeightsHaveThePartsOfTheirPlan) {
       int64_t bytes = 0;
       for (size_t u = 0; u < planned.units.size(); ++u) {
         EXPECT_EQ(planned.units[u].parts, there.units[u].parts) << "unit " << u;
+        EXPECT_EQ(planned.units[u].router_part, there.units[u].router_part) << "unit " << u;
         EXPECT_EQ(planned.units[u].table_row_bytes, there.units[u].table_row_bytes);
         for (const int64_t part : planned.units[u].parts) bytes += part;
       }
       EXPECT_EQ(planned.dtype, there.dtype);
       EXPECT_EQ(planned.slots, there.slots);
       EXPECT_EQ(planned.slot_bytes, there.slot_bytes);
-      EXPECT_TRUE(there.experts.items.empty());
+      EXPECT_EQ(planned.experts.items, there.experts.items);
+      EXPECT_EQ(planned.experts.item_bytes, there.experts.item_bytes);
+      EXPECT_EQ(planned.experts.slot_bytes, there.experts.slot_bytes);
+      EXPECT_EQ(std::ssize(there.experts.items), 2 * plan->experts.count);
       EXPECT_GE(bytes, plan->streamed_bytes);
       EXPECT_EQ(bytes > 0, plan->streamed_bytes > 0);
       streamed += plan->streamed_bytes > 0;

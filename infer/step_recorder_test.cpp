@@ -90,7 +90,41 @@ TEST(StepRecorder, StepsOfOtherTypesDoWhatTheirListSays) {
     EXPECT_GT(expect_as_listed_streamed(StepModel("llama", stored, computed), 1,
                                         fmt::format("{} in {}", name_of(stored), name_of(computed))),
               3);
-  expect_as_listed_streamed(StepModel("llama", DType::f32, DType::f64), 1, "f64");  // no limit here makes it stream
+}
+
+// A model with an adapter, which stays in memory while the model's matrices stream.
+TEST(StepRecorder, StepsWithAnAdapterDoWhatTheirListSays) {
+  for (const DType dtype : {DType::bf16, DType::f32}) {
+    const StepModel plain("llama", dtype, dtype);
+    StepModel adapted("llama", dtype, dtype);
+    adapted.adapt({.targets = {.all_linear = true}, .rank = 3, .alpha = 6});
+    StepLoaded one(plain, nullptr), other(adapted, nullptr);
+    EXPECT_NE(RecordedRun(plain, one, 0).logits, RecordedRun(adapted, other, 0).logits);  // it does something
+    for (const int64_t samples : {1, 2})
+      EXPECT_GT(expect_as_listed_streamed(adapted, samples, fmt::format("adapter in {}", name_of(dtype))), 3);
+  }
+}
+
+// f64 does not stream: what does not fit is refused, what fits stays whole.
+TEST(StepRecorder, StepsInF64StayInMemoryOrAreRefused) {
+  for (const char* family : {"llama", "mixtral"}) {
+    const StepModel m(family, DType::f32, DType::f64);
+    for (const int64_t percent : {25, 50, 75, 99}) EXPECT_FALSE(m.plan(percent, {})) << family << ", " << percent;
+    StepLoaded whole(m, nullptr);
+    const RecordedRun want(m, whole, 0, kThreeSteps);
+    for (const int64_t percent : {200, 400}) {
+      const auto plan = m.plan(percent, {.slots = 2, .threads = 2});
+      ASSERT_TRUE(plan) << family << ", " << percent;
+      EXPECT_EQ(plan->streamed_bytes, 0);
+      EXPECT_EQ(plan->experts.count, 0);
+      StepLoaded loaded(m, &*plan);
+      const RecordedRun got(m, loaded, 1, kThreeSteps);
+      EXPECT_EQ(got.logits, want.logits);
+      const RecordedSteps r = recorded_steps(m.model.spec, got.recorder, got.pool);
+      expect_as_listed(r, family);
+      for (const Instruction& i : r.program.instructions) { EXPECT_FALSE(i.op == Opcode::load && i.part > 0); }
+    }
+  }
 }
 TEST(StepRecorder, StepsOfTwoSamplesDoWhatTheirListSays) {
   for (const DType dtype : {DType::bf16, DType::f32})

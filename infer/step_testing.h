@@ -22,6 +22,7 @@
 #include "infer/run.h"
 #include "infer/step_recorder.h"
 #include "infer/stream_plan.h"
+#include "model/adapter_files.h"
 #include "model/coded_model_testing.h"
 #include "model/load_streamed.h"
 #include "model/model_testing.h"
@@ -53,6 +54,13 @@ struct StepModel {
     write_coded_model(coded_config("llama", false), types, dir / "model.gguf");
     model = describe_model(dir / "model.gguf", computed);
   }
+  /// Gives it an adapter as `generate --adapter` does.
+  void adapt(const PeftConfig& config) {
+    const ModelSpec adapted = with_adapters(model.spec, config, "the test");
+    Arena arena;
+    save_adapters(adapted, config, random_weights(adapted, DType::f32, arena, 7), dir / "adapter", real_io());
+    take_adapter(model, dir / "adapter");
+  }
   static InferenceNeeds needs(int64_t sequences = 1) {
     return {.context = 28, .sequences = sequences, .page_tokens = 4, .iteration_tokens = 7, .logit_rows = 1};
   }
@@ -80,6 +88,7 @@ struct StepLoaded {
     if (!files) files = open_blocks(plan->bands.paths).files;
     streamed = load_streamed(m.model.spec, m.model.dir.path, m.model.dtype, plan->bands, plan->stays, std::move(files),
                              plan->ring, arena, plan->cache);
+    load_adapter_of(m.model, streamed.weights, arena);
     streams = true;
   }
   const ModelWeights& weights() const { return streams ? streamed.weights : whole; }

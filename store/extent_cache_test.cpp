@@ -169,5 +169,54 @@ TEST(CacheDecisions, ALongListReadsAhead) {
   for (size_t p = 0; p < 10; ++p) EXPECT_EQ(reads[p].after, p < 3 ? -1 : static_cast<int>(p) - 3);
 }
 
+// What a recorded cache did: a lease for each use, a read for each miss, of one turn, in whole blocks.
+TEST(ExtentCache, RecordsItsReadsAndLeases) {
+  const std::vector<std::byte> file = patterned_file(20'000);
+  MemoryBlocks files({file}, kTestBlock);
+  const std::vector<CacheItem> items = some_items(12);
+  Cache c(files, items, {.slots = {2, 3}}, 2);
+  const auto run = [&](uint64_t seed) {
+    const std::vector<int> list = some_list(12, 7, seed);
+    for (const int item : list) c.cache.see(item, 0.1 * static_cast<double>(item));
+    c.cache.want(list);
+    use_all(c.cache, items, file, list);
+  };
+  run(1);
+  EXPECT_TRUE(c.cache.take_reads().empty());  // not yet asked for
+  CacheDecisions said = c.cache.settled_decisions();
+  const CacheCounts before = c.cache.counts();
+  c.cache.record(true);
+  for (uint64_t seed = 2; seed < 12; ++seed) run(seed);
+  std::vector<std::pair<int64_t, int>> uses, misses, leased, read;  // turn and item
+  for (const ExtentCache::Event& event : c.cache.take_events()) {
+    if (event.item >= 0) {
+      said.see(event.item, event.share);
+      continue;
+    }
+    const int64_t turn = said.hits().wanted;
+    for (size_t p = 0; p < event.list.size(); ++p) uses.emplace_back(turn + static_cast<int64_t>(p), event.list[p]);
+    for (const PlannedRead& planned : said.want(event.list))
+      misses.emplace_back(turn + planned.place, event.list[static_cast<size_t>(planned.place)]);
+  }
+  int64_t bytes = 0;
+  for (const RingLease& lease : c.cache.take_leases()) {
+    leased.emplace_back(lease.turn, lease.place);
+    EXPECT_LE(lease.asked_ns, lease.begin_ns);
+    EXPECT_LE(lease.begin_ns, lease.end_ns);
+  }
+  for (const RingRead& one : c.cache.take_reads()) {
+    read.emplace_back(one.turn, one.place);
+    EXPECT_EQ(one.bytes, c.cache.block_bytes(one.place));
+    EXPECT_LE(one.begin_ns, one.end_ns);
+    bytes += one.bytes;
+  }
+  std::ranges::sort(read);  // two threads may end in another order
+  EXPECT_EQ(leased, uses);
+  EXPECT_EQ(read, misses);
+  EXPECT_GT(misses.size(), 10u);
+  EXPECT_LT(misses.size(), uses.size());
+  EXPECT_EQ(bytes, c.cache.counts().read_bytes - before.read_bytes);
+}
+
 }  // namespace
 }  // namespace tern
