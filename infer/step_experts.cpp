@@ -89,7 +89,9 @@ std::vector<std::vector<ExpertUse>> expected_expert_uses(const ModelSpec& spec, 
     for (const auto* matrices : {&unit.up, &unit.down}) {
       const double bytes = (1 - hits) * distinct * mean_bytes(*matrices);
       for (int64_t k = 0; k < count; ++k) {  // whole bytes that add up to the sum
-        const auto until = [&](int64_t n) { return std::llround(bytes * static_cast<double>(n) / static_cast<double>(count)); };
+        const auto until = [&](int64_t n) {
+          return std::llround(bytes * static_cast<double>(n) / static_cast<double>(count));
+        };
         uses[static_cast<size_t>(unit.unit)].push_back({.number = std::nullopt, .bytes = until(k + 1) - until(k)});
       }
     }

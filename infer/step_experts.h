@@ -13,10 +13,10 @@ namespace tern {
 
 /// The experts of a model that are read as its router chooses them, by the numbers of a cache's items.
 struct StepExperts {
-  ExtentCache* cache = nullptr;      // of loaded weights
-  std::vector<ExpertMatrix> items;   // empty: no experts are read
-  std::vector<int64_t> item_bytes;   // that the disk reads for each
-  std::vector<int64_t> slot_bytes;   // of each slot
+  ExtentCache* cache = nullptr;     // of loaded weights
+  std::vector<ExpertMatrix> items;  // empty: no experts are read
+  std::vector<int64_t> item_bytes;  // that the disk reads for each
+  std::vector<int64_t> slot_bytes;  // of each slot
 };
 StepExperts step_experts(const StreamPlan&);
 StepExperts step_experts(const ModelSpec&, const ModelWeights&);

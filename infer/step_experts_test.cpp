@@ -57,8 +57,11 @@ std::unique_ptr<BlockFiles> open_reader(const std::vector<std::string>& paths, s
 
 // Every step from the first on, over memory limits, rings, threads, readers and keys.
 TEST(StepExperts, StepsReadAndComputeWhatTheirListSays) {
-  for (const char* family : {"mixtral", "qwen2_moe", "qwen3_moe"}) {
-    const StepModel m(family);
+  for (const auto& [family, stored] : {std::pair{"mixtral", DType::bf16},
+                                       {"mixtral", DType::f32},  // experts are decoded
+                                       {"qwen2_moe", DType::bf16},
+                                       {"qwen3_moe", DType::bf16}}) {
+    const StepModel m(family, stored, DType::bf16);
     StepLoaded whole(m, nullptr);
     const RecordedRun want(m, whole, 0, {.first = 0, .count = 100});
     int streamed = 0, beside_bands = 0;
@@ -70,8 +73,8 @@ TEST(StepExperts, StepsReadAndComputeWhatTheirListSays) {
         const auto plan = m.plan(percent, {.slots = slots, .threads = threads});
         if (!plan) continue;
         ASSERT_GT(plan->experts.count, 0);
-        const std::string what = fmt::format("{}, {} %, {} slots, {} threads, {}, {} layers, {} experts", family, percent,
-                                             slots, threads, reader, keys, plan->experts.slots);
+        const std::string what = fmt::format("{}, {} %, {} slots, {} threads, {}, {} layers, {} experts", family,
+                                             percent, slots, threads, reader, keys, plan->experts.slots);
         StepLoaded loaded(m, &*plan, open_reader(plan->bands.paths, reader));
         const RecordedRun got(m, loaded, keys, {.first = 0, .count = 100});
         EXPECT_EQ(got.logits, want.logits) << what;
@@ -109,8 +112,8 @@ TEST(StepExperts, ARecordingThatBeginsLaterKnowsWhatIsThere) {
     ASSERT_TRUE(got.recorder.complete());
     const RecordedSteps r = recorded_steps(m.model.spec, got.recorder, got.pool);
     expect_as_listed(r, "later");
-    const auto there = std::ranges::count_if(
-        r.program.resident[0], [](const BufferBytes& b) { return b.buffer.kind == BufferKind::expert; });
+    const auto there = std::ranges::count_if(r.program.resident[0],
+                                             [](const BufferBytes& b) { return b.buffer.kind == BufferKind::expert; });
     EXPECT_GT(there, 0);
     EXPECT_LE(there, 2 * plan->experts.slots);
     ++streamed;
@@ -153,8 +156,8 @@ TEST(StepExperts, ExpectsTheBytesOfTheFormula) {
     for (const auto* matrices : {&unit.up, &unit.down})
       for (const FileMatrix& matrix : *matrices)
         for (const FileBand& band : matrix.bands)
-          blocks += static_cast<double>(blocks_of(band.extent, kStreamAlignment).bytes) /
-                    static_cast<double>(unit.up.size());
+          blocks +=
+              static_cast<double>(blocks_of(band.extent, kStreamAlignment).bytes) / static_cast<double>(unit.up.size());
   const auto& first = plan->bands.experts.front();
   for (const int64_t tokens : {1, 2, 7})
     for (const double hits : {0.0, 0.25, 1.0}) {
@@ -168,10 +171,29 @@ TEST(StepExperts, ExpectsTheBytesOfTheFormula) {
           bytes += i.message_bytes, ++loads;
       const double experts = distinct_experts(first, tokens);
       EXPECT_EQ(loads, 2 * std::ssize(plan->bands.experts) * static_cast<int64_t>(std::ceil(experts - 1e-9)));
-      EXPECT_NEAR(static_cast<double>(bytes), (1 - hits) * experts * blocks, 0.5 * static_cast<double>(loads)) << tokens;
+      EXPECT_NEAR(static_cast<double>(bytes), (1 - hits) * experts * blocks, 0.5 * static_cast<double>(loads))
+          << tokens;
       const double formula = expected_bytes(*plan, tokens, hits) - static_cast<double>(plan->streamed_bytes);
       EXPECT_GE(static_cast<double>(bytes) + 0.5 * static_cast<double>(loads), formula);
     }
+}
+
+// What a mixture computes beside its experts while they are read has a part behind the router's.
+TEST(StepExperts, WhatIsComputedBesideThemHasAPartBehindTheRouter) {
+  for (const auto& [family, parts] :
+       {std::pair<const char*, std::vector<int64_t>>{"mixtral", {}}, {"qwen2_moe", {0}}}) {
+    const StepModel m(family);
+    const auto plan = m.plan(70, {});
+    ASSERT_TRUE(plan && plan->streamed_bytes == 0) << family;
+    int mixtures = 0;
+    for (const InferenceUnit& unit : step_weights(m.model.spec, m.model.dtype, *plan).units) {
+      if (!unit.router_part) continue;
+      EXPECT_EQ(*unit.router_part, 0) << family;
+      EXPECT_EQ(unit.parts, parts) << family;
+      ++mixtures;
+    }
+    EXPECT_EQ(mixtures, 6) << family;
+  }
 }
 
 // A step that throws leaves other experts than the steps before it did: with it they are forgotten.

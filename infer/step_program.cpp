@@ -68,8 +68,7 @@ PlannedParts planned_parts(const ModelSpec& spec, const StreamPlan& plan) {
   const auto is_read = [&](int unit) { return std::ranges::count(plan.bands.experts, unit, &FileExperts::unit) > 0; };
   const auto end_router = [&](int unit) {
     if (is_read(unit))
-      PartCutter(planned.units[static_cast<size_t>(unit)])
-          .end_router(*moe_of(spec.units[static_cast<size_t>(unit)]));
+      PartCutter(planned.units[static_cast<size_t>(unit)]).end_router(*moe_of(spec.units[static_cast<size_t>(unit)]));
   };
   const std::vector<int> units = units_of_matrices(spec, plan.bands);
   for (size_t i = 0; i < units.size(); ++i) {
@@ -130,30 +129,35 @@ int64_t coded_workspace(const CodedWeight& w, int64_t rows, int64_t in, DType dt
   return w.in_integers || multiplies_blocks(Multiply::exact, dtype) ? 0 : decoded_bytes(rows, in, dtype);
 }
 
-int64_t band_workspace(const WeightBand& band, const CyclicRing* ring, int64_t in, DType dtype) {
+int64_t band_workspace(const WeightBand& band, int64_t in, DType dtype) {
   if (!band.ring) {
     const auto* coded = std::get_if<CodedWeight>(&band.kept);
     return coded ? coded_workspace(*coded, band.rows, in, dtype) : 0;
   }
-  const int64_t offset = ring ? ring->extent(band.place).offset : 0;
+  const int64_t offset = band.ring->extent(band.place).offset;
   return multiplies_as_streamed(band.type, band.head_dim, offset, dtype) ? 0 : band.rows * in * size_of(dtype);
 }
 
 // The workspace of a loaded matrix' products.
-ProductWorkspace loaded_workspace(const Linear& linear, const CyclicRing* ring, DType dtype) {
+ProductWorkspace loaded_workspace(const Linear& linear, DType dtype) {
   ProductWorkspace most{.out = linear.out, .in = linear.in};
   if (const auto* coded = std::get_if<CodedWeight>(&linear.weight))
     most.decoded_bytes = coded_workspace(*coded, linear.out, linear.in, dtype);
   else if (const auto* banded = std::get_if<BandedWeight>(&linear.weight)) {
     for (const WeightBand& band : banded->bands) {
       most.widest_rows = std::max(most.widest_rows, band.rows);
-      most.decoded_bytes = std::max(most.decoded_bytes, band_workspace(band, ring, linear.in, dtype));
+      most.decoded_bytes = std::max(most.decoded_bytes, band_workspace(band, linear.in, dtype));
     }
     if (most.widest_rows == linear.out) most.widest_rows = 0;
   } else {
     most.decoded_bytes = forward_scratch_bytes(linear, 1, dtype, Multiply::exact);
   }
   return most;
+}
+
+// Of many experts that are alike one entry.
+void add_distinct(std::vector<ProductWorkspace>& products, const ProductWorkspace& one) {
+  if (std::ranges::count(products, one) == 0) products.push_back(one);
 }
 
 // A linear of a unit, and its first place in the ring's order; linears without one keep their order.
@@ -223,6 +227,13 @@ StepWeights step_weights(const ModelSpec& spec, DType dtype, const StreamPlan& p
     for (const FileBand& band : m.bands)
       if (!plan.stays[at++]) streamed.push_back(band.extent);
   }
+  for (const FileExperts& unit : plan.bands.experts)
+    for (const auto* matrices : {&unit.up, &unit.down})
+      for (const FileMatrix& m : *matrices) {
+        const std::vector<bool> streams(m.bands.size(), false);
+        add_distinct(w.units[static_cast<size_t>(unit.unit)].expert_products,
+                     planned_workspace(m, streams.begin(), dtype));
+      }
   if (const FileBand& table = plan.bands.table; table.rows > 0)
     w.units.front().table_row_bytes = table.extent.bytes / table.rows;
   w.slots = streamed.empty() ? 0 : plan.ring.slots;
@@ -242,7 +253,8 @@ StepWeights step_weights(const ModelSpec& spec, WeightSource source) {
   ModelWeights weights = *source.resident();  // tensors are shared
   std::vector<PlacedLinear> linears;
   for_each_linear(spec, weights, [&](const ParameterInfo& info, const Linear& linear) {
-    if (is_read_when_chosen(linear)) return;
+    if (is_read_when_chosen(linear))
+      return add_distinct(w.units[static_cast<size_t>(info.unit)].expert_products, loaded_workspace(linear, w.dtype));
     const bool head = &linear == &head_of(weights).projection;
     PlacedLinear placed{.unit = head ? static_cast<int>(spec.units.size()) - 1 : info.unit,
                         .linear = &linear,
@@ -255,7 +267,7 @@ StepWeights step_weights(const ModelSpec& spec, WeightSource source) {
   w.experts = step_experts(spec, weights);
   for (const PlacedLinear& l : linears) {
     InferenceUnit& unit = w.units[static_cast<size_t>(l.unit)];
-    unit.products.push_back(loaded_workspace(*l.linear, w.ring, w.dtype));
+    unit.products.push_back(loaded_workspace(*l.linear, w.dtype));
     PartCutter cutter(unit);
     if (w.ring) cut_loaded(*l.linear, *w.ring, cutter);
     if (l.router && std::ranges::count(w.experts.items, l.unit, &ExpertMatrix::unit) > 0)

@@ -34,9 +34,9 @@ StepWeights step_weights(const ModelSpec&, WeightSource);
 /// What a step's batch says of its list.
 struct StepBatch {
   int64_t tokens = 0, logit_rows = 0;
-  int64_t attended_pairs = 0;       // of FLOPs alone, as if no layer had a window
-  std::vector<int> layers_on_disk;  // whose keys and values lie there
-  std::vector<KvMoved> moved;       // by each of them; may be empty: not known, 0
+  int64_t attended_pairs = 0;                   // of FLOPs alone, as if no layer had a window
+  std::vector<int> layers_on_disk;              // whose keys and values lie there
+  std::vector<KvMoved> moved;                   // by each of them; may be empty: not known, 0
   std::vector<std::vector<ExpertUse>> experts;  // InferenceStep::experts
 };
 /// The step of lower_inference. Adapters that run beside the model are not in it.

@@ -131,8 +131,8 @@ class RecordReader {
     if (missing_ > 0) out_.notes.push_back(fmt::format("{} extents were read before the recording began", missing_));
     for (const auto& [key, read] : reads_)
       if (key.first && !listed_.contains(key.second))
-        out_.mismatches.push_back(fmt::format("{}: {} bytes read, the Program says 0", to_string(expert_at(read.place)),
-                                              read.bytes));
+        out_.mismatches.push_back(
+            fmt::format("{}: {} bytes read, the Program says 0", to_string(expert_at(read.place)), read.bytes));
     return std::move(out_);
   }
 
@@ -222,7 +222,9 @@ class RecordReader {
     if (i.part == 0) compare(place, b.before, predicted.before, "alive before it");
     if (last) compare(place, b.after, predicted.after, "alive after it");
     compare(place, b.peak_buffers, predicted.peak_buffers, "in buffers at their most");
-    if (!reads_experts(i)) compare(place, b.workspace, predicted.workspace, "in temporaries at their most");
+    // Of several tokens an expert's rows are not known: the list has a bound.
+    const bool below = reads_experts(i) && step_of(i).batch.tokens > 1 && b.workspace < predicted.workspace;
+    if (!below) compare(place, b.workspace, predicted.workspace, "in temporaries at their most");
     add(i, begin_ns, end_ns, b, -1);
   }
 
@@ -254,8 +256,8 @@ class RecordReader {
     }
     if (of_expert) listed_.insert(turn);
     if (of_expert && expert_at(it->second.place) != i.allocates[0].buffer)
-      out_.mismatches.push_back(fmt::format("[{}] {}: read was {}", place, to_string(i),
-                                            to_string(expert_at(it->second.place))));
+      out_.mismatches.push_back(
+          fmt::format("[{}] {}: read was {}", place, to_string(i), to_string(expert_at(it->second.place))));
     compare(place, it->second.bytes, i.message_bytes, "read");
     add(i, it->second.begin_ns, it->second.end_ns, alive, it->second.bytes);
   }

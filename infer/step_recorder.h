@@ -103,8 +103,8 @@ struct RecordedSteps {
 };
 /// A LOAD lasts as long as its read. A part with an extent begins when the extent is there, and ends when it is given back if a part without extent
 /// follows, else when the next extent is asked for; a part without extent, and part 0, end when the next extent is asked for, or with the unit.
-/// The Program's replay says the device bytes: compared are those before part 0, those after the last part, and both peaks; but no workspace of a
-/// unit whose experts are read when they are chosen.
+/// The Program's replay says the device bytes: compared are those before part 0, those after the last part, and both peaks. Of units whose
+/// experts are read the workspace of a step of several tokens may be less than the list's.
 /// Experts: the list has those that the decisions (store/cache_decisions.h) give for the recorded routing, and beside them what the cache did.
 /// Notes say of how many LOADs no record is there, because they ended before the first step was recorded.
 /// `pool`: of the executor's batches. Errors: TERN_CHECK: leases that the list does not have, or has and which are missing.

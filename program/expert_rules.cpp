@@ -18,8 +18,8 @@ struct ExpertChecker {
 
   template <class... Args>
   void fault(fmt::format_string<Args...> format, Args&&... args) {
-    faults.push_back(fmt::format("[{}] {}: {}", place, to_string(at(place)),
-                                 fmt::format(format, std::forward<Args>(args)...)));
+    faults.push_back(
+        fmt::format("[{}] {}: {}", place, to_string(at(place)), fmt::format(format, std::forward<Args>(args)...)));
   }
   const Instruction& at(int k) const { return program.instructions[static_cast<size_t>(k)]; }
 

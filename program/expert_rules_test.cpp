@@ -155,7 +155,8 @@ TEST(ExpertRules, FindsASlotThatIsStillUsed) {
   const auto it = waits_for_a_use(p);
   ASSERT_NE(it, p.instructions.end());
   Instruction& i = p.instructions[static_cast<size_t>(it - p.instructions.begin())];
-  while (uses_expert(p.instructions[static_cast<size_t>(i.waits[0])])) --i.waits[0];  // the router's part, or one behind it
+  while (uses_expert(p.instructions[static_cast<size_t>(i.waits[0])]))
+    --i.waits[0];  // the router's part, or one behind it
   expect_fault(p, "may still read", kInference);
 }
 TEST(ExpertRules, FindsMoreExpertsThanSlots) {
@@ -188,7 +189,8 @@ TEST(ExpertRules, FindsAnotherUnitsExpertAndTwoAtATime) {
 }
 TEST(ExpertRules, FindsAPartBehindExperts) {
   Program p = expert_program();
-  const auto second = std::find_if(std::ranges::find_if(p.instructions, uses_expert) + 1, p.instructions.end(), uses_expert);
+  const auto second =
+      std::find_if(std::ranges::find_if(p.instructions, uses_expert) + 1, p.instructions.end(), uses_expert);
   ASSERT_EQ(second->unit, first(p, uses_expert).unit);
   std::erase_if(second->reads, is_expert);
   expect_fault(p, "stands behind a part that uses an expert", kInference);

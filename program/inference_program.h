@@ -18,6 +18,7 @@ struct ProductWorkspace {
   // 0: the matrix is multiplied whole.
   int64_t widest_rows = 0;
   int64_t decoded_bytes = 0;  // of rows that are decoded or packed for the time of a product
+  friend bool operator==(const ProductWorkspace&, const ProductWorkspace&) = default;
 };
 
 /// What a unit's weights say of every step.
@@ -29,6 +30,8 @@ struct InferenceUnit {
   // (InferenceStep::experts) stand behind `parts`.
   std::optional<int> router_part;
   std::vector<ProductWorkspace> products;  // of matrices that take workspace; of two of one shape the larger sum counts
+  std::vector<ProductWorkspace>
+      expert_products;  // of matrices of experts: for one row exactly; for more as if an expert had all rows
   // Of the embedding, if its table stays in a file: a token reads its row to workspace.
   int64_t table_row_bytes = 0;
 };
@@ -56,8 +59,8 @@ struct ExpertUse {
 struct InferenceStep {
   // Of the whole batch. The scratch function is asked for products that no ProductWorkspace is of (adapters).
   CostQuery query;
-  int64_t logit_rows = 0;                    // 0: the head does not run
-  std::vector<std::optional<KvMoved>> keys;  // of each unit; empty: no keys lie on the disk
+  int64_t logit_rows = 0;                       // 0: the head does not run
+  std::vector<std::optional<KvMoved>> keys;     // of each unit; empty: no keys lie on the disk
   std::vector<std::vector<ExpertUse>> experts;  // of each unit, in the order of its products; empty: none are read
 };
 
@@ -94,7 +97,7 @@ struct InferenceInput {
 ///           Its LOAD, if it is not there, waits for the router's part; it frees the matrix whose slot it takes, and if an earlier part of
 ///           the unit uses that one, it waits for this part instead. An expert stays until it is replaced, beyond its step and the list.
 ///           Before the router has chosen, a use without a number is a LOAD of its expected bytes (expected_expert), which its part frees.
-///           What products of experts take as workspace depends on the rows of each, and is not in the list.
+///           What products of experts take as workspace depends on the rows of each: of a step of several tokens the list has a bound.
 /// Errors    TERN_CHECK: numbers of units that differ; extents or keys without slots; fewer than two units.
 Program lower_inference(const ModelSpec&, const InferenceInput&);
 

@@ -12,11 +12,17 @@ std::string_view name_of(Opcode op) {
 }
 
 std::string_view name_of(BufferKind kind) {
-  constexpr std::string_view names[] = {
-      "output",           "saved",     "gradient",        "left",       "remade",   "held",   "gathered",
-      "gathered_experts", "summand",   "summand_experts", "persistent", "kept_sum", "extent", "keys",
-      "extent_slot",      "keys_slot", "weights",         "pages",      "expert",   "expected_expert",
-      "expert_slot"};
+  constexpr std::string_view names[] = {"output",      "saved",
+                                        "gradient",    "left",
+                                        "remade",      "held",
+                                        "gathered",    "gathered_experts",
+                                        "summand",     "summand_experts",
+                                        "persistent",  "kept_sum",
+                                        "extent",      "keys",
+                                        "extent_slot", "keys_slot",
+                                        "weights",     "pages",
+                                        "expert",      "expected_expert",
+                                        "expert_slot"};
   return names[static_cast<size_t>(kind)];
 }
 

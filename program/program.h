@@ -72,7 +72,7 @@ enum class BufferKind : uint8_t {
   weights,      // all weights that stay in memory
   pages,        // keys and values that stay in memory
   // Of a mixture whose experts are read as its router chooses them. The first two have no bytes of their own, as `extent`.
-  expert,           // a matrix of an expert, from its LOAD until another takes its slot; micro 0. Resident: it was there before the list
+  expert,  // a matrix of an expert, from its LOAD until another takes its slot; micro 0. Resident: it was there before the list
   expected_expert,  // any matrix that one part of a FORWARD uses, where the router has not chosen yet: the bytes of its LOAD are an expectation
   expert_slot,      // room for a matrix of an expert; `unit`: the number of the slot
 };
@@ -80,7 +80,8 @@ struct Buffer {  // the name of a buffer
   BufferKind kind;
   int unit, micro;
   Tier tier = Tier::device;
-  int part = 0;  // of an extent: the part of the FORWARD that uses it. Of an expert: twice its number in the unit, + 1 for its `down`
+  int part =
+      0;  // of an extent: the part of the FORWARD that uses it. Of an expert: twice its number in the unit, + 1 for its `down`
   friend bool operator==(const Buffer&, const Buffer&) = default;
 };
 struct BufferBytes {  // a buffer and its size
@@ -91,7 +92,8 @@ struct BufferBytes {  // a buffer and its size
 struct Instruction {  // one entry of the list
   Opcode op = Opcode::forward;
   int rank = 0, unit = 0, micro = 0;  // rank: a device of the pipeline; unit: index in ModelSpec::units
-  int part = 0;  // of a FORWARD of inference that stands in parts; of the LOAD of an extent or an expert: the part that uses it
+  int part =
+      0;  // of a FORWARD of inference that stands in parts; of the LOAD of an extent or an expert: the part that uses it
   Resource resource = Resource::compute;
   std::vector<Buffer> reads;           // buffers that must be alive before it
   std::vector<BufferBytes> allocates;  // buffers that are alive from its start

@@ -54,6 +54,10 @@ class ExtentCache final : public ExtentRing {
   std::span<const std::byte> acquire(int place) override;
   void release(int place) noexcept override;
 
+  const Extent& extent(int place) const override {
+    const int item = item_at(place);
+    return items_[static_cast<size_t>(item)].extents[static_cast<size_t>(place - first_place(item))];
+  }
   int first_place(int item) const { return first_place_[static_cast<size_t>(item)]; }
   int item_at(int place) const { return item_at_[static_cast<size_t>(place)]; }
   int num_items() const { return static_cast<int>(items_.size()); }
@@ -62,7 +66,9 @@ class ExtentCache final : public ExtentRing {
   int64_t block_bytes(int item) const { return block_bytes_of(items_[static_cast<size_t>(item)], files_.alignment()); }
   static int64_t block_bytes_of(const CacheItem&, int64_t alignment);
   /// Of each slot, in the order of groups.
-  std::vector<int64_t> slot_bytes() const { return slot_bytes_of(items_, decisions_.settings().slots, files_.alignment()); }
+  std::vector<int64_t> slot_bytes() const {
+    return slot_bytes_of(items_, decisions_.settings().slots, files_.alignment());
+  }
   static std::vector<int64_t> slot_bytes_of(std::span<const CacheItem>, std::span<const int> slots, int64_t alignment);
   /// Ends the list at hand as the next one would, and returns the decisions as that one will find them.
   CacheDecisions settled_decisions();

@@ -54,6 +54,8 @@ class ExtentRing {
   /// Errors: those of read_extent, each time.
   virtual std::span<const std::byte> acquire(int place) = 0;
   virtual void release(int place) noexcept = 0;
+  /// Where the extent at `place` lies.
+  virtual const Extent& extent(int place) const = 0;
 };
 
 class CyclicRing final : public ExtentRing {
@@ -76,7 +78,7 @@ class CyclicRing final : public ExtentRing {
   RingCounts counts() const;
   int num_slots() const { return static_cast<int>(slots_.size()); }
   int64_t slot_bytes() const { return slot_bytes_; }
-  const Extent& extent(int place) const { return order_[static_cast<size_t>(place)]; }
+  const Extent& extent(int place) const override { return order_[static_cast<size_t>(place)]; }
   /// The bytes that the disk reads for the extent at `place`: whole blocks.
   int64_t block_bytes(int place) const { return blocks_of(extent(place), files_.alignment()).bytes; }
   /// record(true): from now on each read that ends and each lease that begins is recorded until it is taken.

@@ -225,6 +225,23 @@ TEST_F(Streaming, TraceHoldsThreeTokensAsPredictedAndAsMeasured) {
   EXPECT_GE(bytes, 3 * streamed["streaming"]["bytes_per_token"].get<int64_t>());
 }
 
+// So has that of a mixture, with the experts that were read, as they were chosen.
+TEST_F(Streaming, TraceOfAMixtureHoldsTheExpertsThatWereRead) {
+  write_mixture();
+  const std::string plain = "generate " + kMixtureModel + " --prompt 'It was a dark' --max-tokens 6 --ignore-eos";
+  const Json streamed = run(plain + " --memory " + least_memory(plain) + " --trace mixture.json");
+  EXPECT_NE(said().find("trace of tokens 3 to 5 written to mixture.json"), std::string::npos) << said();
+  EXPECT_EQ(said().find("counted bytes differ"), std::string::npos) << said();
+  const Json trace = parse_json(real_io().read(root_ + "/mixture.json"), "trace");
+  const auto predicted = events_of(trace, "predicted"), measured = events_of(trace, "measured");
+  EXPECT_EQ(predicted, measured);
+  int64_t bytes = 0, reads = 0;
+  for (const auto& [name, moved] : measured)
+    if (name.find("LOAD expert(") == 0) bytes += moved, ++reads;
+  EXPECT_GT(reads, 0);
+  EXPECT_LE(bytes, streamed["streaming"]["experts"]["read_bytes"].get<int64_t>());
+}
+
 TEST_F(Streaming, ATraceThatWouldShowNothingIsRefusedByName) {
   const std::string plain = "generate " + kModel + " --prompt a --trace t.json";
   expect_refusal(2, plain + " --max-tokens 4", {"--trace", "tokens 3 to 5", "--max-tokens 5 or more"});
