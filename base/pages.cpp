@@ -56,11 +56,16 @@ void* map_pages(size_t bytes) {
   return begin;
 }
 
+bool move_pages(void* from, size_t bytes, void* to) {
+  return ::mremap(from, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, to) == to;
+}
+
 #else
 
 size_t page_bytes() { return 4096; }
 void* map_pages(size_t) { return nullptr; }
 void unmap_pages(void*, size_t) {}
+bool move_pages(void*, size_t, void*) { return false; }
 
 #endif
 

@@ -16,5 +16,8 @@ bool takes_pages();
 void* map_pages(size_t bytes);
 /// Gives back a part of a block from map_pages, from one page boundary to another. Errors: bug: they are not page boundaries.
 void unmap_pages(void* begin, size_t bytes);
+/// Moves whole pages from one block to another, which loses those that it had there: no page is cleared. The addresses at `from` are given back.
+/// False: the system refuses; then nothing is moved, and the addresses at `to` may belong to nobody.
+bool move_pages(void* from, size_t bytes, void* to);
 
 }  // namespace tern

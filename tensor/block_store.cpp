@@ -15,6 +15,8 @@ namespace {
 constexpr size_t kBlockAlignment = 64;
 // Blocks from here on are pages of their own (the C library keeps freed blocks of up to 32 MiB).
 constexpr size_t kOwnFrom = size_t{128} << 10;
+constexpr size_t kHugeFrom =
+    size_t{2} << 20;  // blocks of huge pages (base/pages.h): one is cleared sooner than small ones are moved
 
 }  // namespace
 
@@ -34,6 +36,7 @@ void* BlockStore::take(size_t size, size_t most_kept) {
   for (auto at = kept_.begin(); at != kept_.end(); ++at)
     if (at->second >= size && (best == kept_.end() || at->second < best->second)) best = at;
   if (best == kept_.end()) {
+    if (void* const joined = join(size)) return joined;
     drop(most_kept);
     if (void* const mapped = map_pages(size)) return mapped;
     drop(0);  // what is kept may be what is missing
@@ -46,10 +49,33 @@ void* BlockStore::take(size_t size, size_t most_kept) {
   return begin;
 }
 
+void* BlockStore::join(size_t size) {
+  if (!joins_ || size >= kHugeFrom || kept_bytes_ < size / 2) return nullptr;
+  auto* const block = static_cast<char*>(map_pages(size));
+  if (!block) return nullptr;
+  for (size_t filled = 0; filled < size && kept_bytes_ > 0;) {
+    const auto least =
+        std::min_element(kept_.begin(), kept_.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+    const size_t bytes = std::min(least->second, size - filled);
+    if (!move_pages(least->first + least->second - bytes, bytes, block + filled)) {
+      joins_ = false;
+      unmap_pages(block, filled);  // behind it the addresses may be another's by now
+      return nullptr;
+    }
+    filled += bytes, kept_bytes_ -= bytes;
+    if ((least->second -= bytes) == 0) kept_.erase(least);
+  }
+  return block;
+}
+
 void BlockStore::give(void* block, size_t size, size_t most_kept) {
   if (!keeps(size)) return std::free(block);
   size = whole_pages(size);
-  if (kept_bytes_ + size > most_kept) return unmap_pages(block, size);
+  const size_t room = most_kept > kept_bytes_ ? (most_kept - kept_bytes_) / page_ * page_ : 0,
+               keep = std::min(size, room);
+  unmap_pages(static_cast<char*>(block) + keep, size - keep);
+  if (keep == 0) return;
+  size = keep;
   kept_bytes_ += size;
   auto at = kept_.emplace(static_cast<char*>(block), size).first;
   if (const auto next = std::next(at); next != kept_.end() && at->first + at->second == next->first) {

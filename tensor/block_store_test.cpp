@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/pages.h"
 #include "kernels/kernel_testing.h"
 
 namespace tern {
@@ -103,6 +104,43 @@ TEST_F(KeptBlocks, AreCutAtWholePagesOfTheSystem) {
   EXPECT_EQ(store.kept_bytes() % kPage, 0U);
   std::memset(second, 1, odd);
   store.give(second, odd, 0);
+}
+
+/// Page faults of this thread that needed no disk.
+int64_t page_faults() {
+  rusage usage{};
+  getrusage(RUSAGE_THREAD, &usage);
+  return usage.ru_minflt;
+}
+
+// Kept in three places, none large enough: no page is cleared anew.
+TEST_F(KeptBlocks, AreJoinedWhereNoStretchHoldsTheBlock) {
+  constexpr size_t kEach = kMiB / 2;
+  BlockStore store;
+  auto* const whole = static_cast<char*>(store.take(6 * kEach, 0));
+  std::memset(whole, 1, 6 * kEach);
+  for (const size_t i : {0, 2, 4}) store.give(whole + i * kEach, kEach, kAll);
+  const size_t size = 2 * kEach + kEach / 2;
+  auto* const joined = static_cast<char*>(store.take(size, 0));
+  const int64_t before = page_faults();
+  std::memset(joined, 2, size);
+  EXPECT_LE(page_faults() - before, 4);
+  EXPECT_EQ(store.kept_bytes(), kEach / 2);
+  for (const size_t i : {1, 3, 5})
+    for (size_t j = 0; j < kEach; j += 512) ASSERT_EQ(whole[i * kEach + j], 1) << "a living block, at " << j;
+  store.give(joined, size, kAll);
+  EXPECT_EQ(store.kept_bytes(), 3 * kEach);
+  auto* const again = static_cast<char*>(store.take(size, 0));  // in one piece now
+  EXPECT_EQ(again, joined);
+  store.give(again, size - kEach, kAll);  // with what was kept: one and a half pieces of five
+  store.give(again + size - kEach, kEach, kAll);
+  auto* const longer = static_cast<char*>(store.take(3 * kEach + kEach / 2, 0));
+  EXPECT_EQ(store.kept_bytes(), 0U);
+  const int64_t then = page_faults();
+  std::memset(longer, 3, 3 * kEach + kEach / 2);
+  EXPECT_LE(page_faults() - then, static_cast<int64_t>(kEach / 2 / page_bytes()) + 4);  // what is new
+  store.give(longer, 3 * kEach + kEach / 2, 0);
+  for (const size_t i : {1, 3, 5}) store.give(whole + i * kEach, kEach, 0);
 }
 
 TEST_F(KeptBlocks, GoBackWhenWhatRemainsIsTooMuch) {

@@ -47,20 +47,30 @@ void run_tasks(int64_t threads, int64_t tasks, void* mine, int64_t bytes, Task t
   errors.rethrow();
 }
 
-/// task(begin, end, scratch) on ranges of at most `step` that cover [0, count), dealt by shares. Scratch as in run_tasks.
-template <class Task>
-void run_shares(int64_t threads, int64_t count, int64_t step, void* mine, int64_t bytes, Task task) {
-  if (threads == 1 || count <= 1) return task(int64_t{0}, count, mine);
+/// First prepare(i) for each i < prepared; then task(begin, end, scratch) on ranges of at most `step` that cover [0, count), dealt by shares.
+/// Scratch as in run_tasks.
+template <class Prepare, class Task>
+void run_shares(int64_t threads, int64_t prepared, Prepare prepare, int64_t count, int64_t step, void* mine,
+                int64_t bytes, Task task) {
+  if (threads == 1 || count <= 1) {
+    for (int64_t i = 0; i < prepared; ++i) prepare(i);
+    return task(int64_t{0}, count, mine);
+  }
   TaskShares shares;
   share_tasks(count, threads, shares);
   RegionErrors errors;
 #pragma omp parallel num_threads(static_cast <int>(threads))
-  if (void* const scratch = scratch_of_member(mine, bytes, errors))
-    for (;;) {
-      const TaskRange range = take_tasks(shares, omp_get_thread_num(), step);
-      if (range.begin == range.end) break;
-      task(range.begin, range.end, scratch);
+  {
+    void* const scratch = scratch_of_member(mine, bytes, errors);
+    if (prepared > 0) {
+#pragma omp for schedule(dynamic, 1)
+      for (int64_t i = 0; i < prepared; ++i) prepare(i);
     }
+    for (TaskRange range; scratch; task(range.begin, range.end, scratch)) {
+      range = take_tasks(shares, omp_get_thread_num(), step);
+      if (range.begin == range.end) break;
+    }
+  }
   errors.rethrow();
 }
 
@@ -180,10 +190,11 @@ void tile_forward(const TileMatmulTable& set, const bf16* x, std::span<const Wei
     const ThinSizes sizes = thin_sizes(m, k);
     set.pack_thin(x, m, k, shared);
     const int64_t step = std::max<int64_t>(1, kThinElements / (kTileRows16 * std::max(depth, kTileDepth)));
-    return run_shares(threads, strips_of(kTileRows16), step, mine + sizes.shared, bytes.worker,
-                      [&](int64_t begin, int64_t end, void* scratch) {
-                        kernels.thin(product, {begin, end, 0, m, shared, scratch});
-                      });
+    return run_shares(
+        threads, 0, [](int64_t) {}, strips_of(kTileRows16), step, mine + sizes.shared, bytes.worker,
+        [&](int64_t begin, int64_t end, void* scratch) {
+          kernels.thin(product, {begin, end, 0, m, shared, scratch});
+        });
   }
 
   const auto pack = [&](int64_t token, int64_t tokens, bf16* to) {
@@ -202,14 +213,14 @@ void tile_forward(const TileMatmulTable& set, const bf16* x, std::span<const Wei
   // Blocks one after the other: their panels are packed together, then their strips are dealt.
   for (int64_t token = 0; token < m; token += sizes.rows) {
     const int64_t tokens = std::min(sizes.rows, m - token), panels = ceil_div(tokens, kTilePanel);
-    run_tasks(threads, panels, mine + sizes.packed, bytes.worker, [&](int64_t i, int64_t, void*) {
+    const auto pack_one = [&](int64_t i) {
       const int64_t first = i * kTilePanel;
       pack(token + first, std::min(kTilePanel, tokens - first), shared + first * depth);
-    });
-    const int64_t groups = std::min(strips, round_up(ceil_div(strips, kWideStrips), threads));
-    run_tasks(threads, groups, mine + sizes.packed, bytes.worker, [&](int64_t i, int64_t tasks, void* scratch) {
-      kernels.wide(product, {strips * i / tasks, strips * (i + 1) / tasks, token, tokens, shared, scratch});
-    });
+    };
+    run_shares(threads, panels, pack_one, strips, kWideStrips, mine + sizes.packed, bytes.worker,
+               [&](int64_t begin, int64_t end, void* scratch) {
+                 kernels.wide(product, {begin, end, token, tokens, shared, scratch});
+               });
   }
 }
 template void tile_forward<float>(const TileMatmulTable&, const bf16*, std::span<const WeightRows<bf16>>, const bf16*,
