@@ -40,7 +40,7 @@ struct PanelOfPiece {
   const CodedRows* piece;
   int64_t first, number, column;  // rows of the piece; of all pieces
 };
-/// Panels of kInt8PanelRows rows, or of fewer if the threads would have less than four each.
+/// Panels of kInt8PanelRows rows, or of fewer rows if the threads would have fewer than four panels each.
 std::vector<PanelOfPiece> panels_of(std::span<const CodedRows> w, int64_t n, int64_t threads) {
   const int64_t of_thread = ceil_div(n, 4 * threads * kInt8Strip) * kInt8Strip;
   const int64_t rows = std::clamp(of_thread, kInt8Strip, kInt8PanelRows);

@@ -1,6 +1,6 @@
 #pragma once
 // Deals the tasks of a parallel region to its threads. A thread takes those of its own share in order, so that memory is read on from where it
-// was, then what is left of the others' shares: one that lost its core for a while holds up the others by one task at most.
+// was, then what is left of the others' shares: one that lost its core for a while holds up the others by the tasks it took last.
 // Plain data and functions that are compiled once: files of one instruction set call them, too.
 
 #include <cstdint>

@@ -13,6 +13,8 @@
 #include "base/sanitized.h"
 #include "kernels/attention_testing.h"
 #include "kernels/cpu/attention.h"
+#include "kernels/cpu/coded_int8.h"
+#include "kernels/cpu/coded_rows_testing.h"
 #include "kernels/cpu/matmul.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/tile_attention.h"
@@ -74,6 +76,28 @@ TEST(ThreadScratch, ProductsHoldWhatTheySay) {
       }
   });
   if (!sets) GTEST_SKIP() << "no instruction set here packs on the way";
+}
+
+TEST(ThreadScratch, ProductsInIntegersHoldWhatTheySay) {
+  struct Sizes {
+    int64_t m, n, k;
+  };
+  int sets = 0;
+  for_each_isa([&] {
+    if (coded_int8_thread_bytes(16, 256).caller == 0) return;
+    ++sets;
+    // The last: twice as many strips of x as are kept at a time.
+    for (const auto& [m, n, k] : {Sizes{17, 1100, 64}, Sizes{300, 1100, 2304}, Sizes{320, 20, 33024}}) {
+      CodedCase c{.k = k};
+      c.add(WeightType::q4_0, n);
+      const auto x = random_values<bf16>("x", m * k);
+      std::vector<bf16> y(static_cast<size_t>(m * n));
+      expect_said(
+          fmt::format("integers {} × {} × {}", m, n, k), [&] { return coded_int8_thread_bytes(m, k); },
+          [&] { multiply_coded_int8<bf16, bf16>(x, c.pieces, {}, m, n, k, false, y); });
+    }
+  });
+  if (!sets) GTEST_SKIP() << "no instruction set here multiplies integers on tiles";
 }
 
 // A step has fewer rows than the one it was counted for: the last micro-batch, an expert's rows, a token.
