@@ -44,6 +44,12 @@ std::vector<CodeGroups> groups_of_row(const CodedCase& c, int64_t row) {
   return groups;
 }
 
+/// Fills the scratch of this thread, of which a product must not read what it has not written, with NaN.
+void poison_scratch() {
+  const int64_t bytes = std::min<int64_t>(thread_scratch_held(), 1 << 20);
+  if (bytes > 0) std::memset(thread_scratch(bytes), 0xff, static_cast<size_t>(bytes));
+}
+
 template <class T, class Out>
 void expect_twins_bits(const CodedCase& c, const std::vector<T>& x, bool add, bool with_bias = true) {
   const auto m = static_cast<int64_t>(x.size()) / c.k;
@@ -67,6 +73,7 @@ void expect_twins_bits(const CodedCase& c, const std::vector<T>& x, bool add, bo
   }
   for_each_isa([&] {
     Guarded<Out> got(before);
+    poison_scratch();
     multiply_coded_int8<T, Out>(x, c.pieces, bias, m, c.n, c.k, add, got.span());
     EXPECT_TRUE(same_bits<Out>(got.values(), want)) << m << " rows, " << name_of(c.pieces[0].type);
     EXPECT_TRUE(got.guards_intact());
@@ -79,6 +86,7 @@ void expect_twins_bits(const CodedCase& c, const std::vector<T>& x, bool add, bo
     many.insert(many.end(), x.begin(), x.end()), wanted.insert(wanted.end(), want.begin(), want.end());
   for_each_isa([&] {
     Guarded<Out> got(std::vector<Out>(wanted.size()));
+    poison_scratch();
     multiply_coded_int8<T, Out>(many, c.pieces, bias, kMany, c.n, c.k, false, got.span());
     EXPECT_TRUE(same_bits<Out>(got.values(), wanted)) << "as one of many rows, " << name_of(c.pieces[0].type);
     EXPECT_TRUE(got.guards_intact());

@@ -22,11 +22,14 @@ TEST(TaskShares, EveryTaskIsTakenOnceByAnyTeam) {
           std::vector<std::atomic<int>> taken(static_cast<size_t>(count));
           std::atomic<int64_t> longest = 0;
 #pragma omp parallel num_threads(team)
-          for (;;) {
-            const TaskRange range = take_tasks(shares, omp_get_thread_num(), most);
-            if (range.begin == range.end) break;
-            if (range.end - range.begin > most) longest = range.end - range.begin;
-            for (int64_t i = range.begin; i < range.end; ++i) ++taken[static_cast<size_t>(i)];
+          {
+#pragma omp barrier  // all begin together, so that they meet
+            for (;;) {
+              const TaskRange range = take_tasks(shares, omp_get_thread_num(), most);
+              if (range.begin == range.end) break;
+              if (range.end - range.begin > most) longest = range.end - range.begin;
+              for (int64_t i = range.begin; i < range.end; ++i) ++taken[static_cast<size_t>(i)];
+            }
           }
           EXPECT_TRUE(std::ranges::all_of(taken, [](const std::atomic<int>& times) { return times == 1; }))
               << count << " tasks in shares for " << threads << ", a team of " << team << ", at most " << most;
