@@ -41,7 +41,7 @@ class RunSet {
   std::vector<size_t> fitted() const;
 
   /// How the framework computed in these rows (at least one): what they agree on, and the names of the columns in which they do not, whose
-  /// traits are then the defaults. What concerns tensor groups alone is asked of rows that have them.
+  /// traits are then the defaults. What concerns tensor groups, context ranks, or ZeRO 1 and 2 alone is asked of rows that have them.
   AgreedTraits traits(std::span<const size_t> which) const;
 
  private:
