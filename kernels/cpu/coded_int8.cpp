@@ -24,9 +24,13 @@ const CodedInt8Table& table() {
 
 constexpr int64_t kTilesFrom = 16;                  // rows of x: fewer are multiplied with codes as they lie
 constexpr int64_t kStripsBytes = int64_t{8} << 20;  // of strips at a time: a panel is unpacked once for them
+constexpr int64_t kPanelBytes = int64_t{3} << 19;   // of a panel at most, if of more than 16 rows: it stays in L2
 
 int64_t strip_bytes(int64_t k) { return ceil_div(k, kGroupedCodes) * kInt8StretchBytes; }
-int64_t panel_bytes(int64_t k) { return kInt8PanelRows / kInt8Strip * strip_bytes(k); }
+int64_t panel_rows(int64_t k) {
+  return std::clamp(kPanelBytes / std::max<int64_t>(strip_bytes(k), 1) * kInt8Strip, kInt8Strip, kInt8PanelRows);
+}
+int64_t panel_bytes(int64_t k) { return panel_rows(k) / kInt8Strip * strip_bytes(k); }
 int64_t most_strips(int64_t m, int64_t k) {
   return std::clamp(kStripsBytes / std::max<int64_t>(strip_bytes(k), 1), int64_t{1}, ceil_div(m, kInt8Strip));
 }
@@ -40,10 +44,10 @@ struct PanelOfPiece {
   const CodedRows* piece;
   int64_t first, number, column;  // rows of the piece; of all pieces
 };
-/// Panels of kInt8PanelRows rows, or of fewer rows if the threads would have fewer than four panels each.
-std::vector<PanelOfPiece> panels_of(std::span<const CodedRows> w, int64_t n, int64_t threads) {
+/// Panels of panel_rows rows, or of fewer rows if the threads would have fewer than four panels each.
+std::vector<PanelOfPiece> panels_of(std::span<const CodedRows> w, int64_t n, int64_t k, int64_t threads) {
   const int64_t of_thread = ceil_div(n, 4 * threads * kInt8Strip) * kInt8Strip;
-  const int64_t rows = std::clamp(of_thread, kInt8Strip, kInt8PanelRows);
+  const int64_t rows = std::min(of_thread, panel_rows(k));
   std::vector<PanelOfPiece> panels;
   int64_t column = 0;
   for (const CodedRows& piece : w) {
@@ -77,7 +81,7 @@ void code_groups(WeightType type, std::span<const std::byte> blocks, CodeGroups&
 template <class T, class Out>
 void multiply_int8_on_tiles(const Int8Tiles& tiles, const T* x, std::span<const CodedRows> w, const T* bias, int64_t m,
                             int64_t n, int64_t k, bool add, Out* y) {
-  const std::vector<PanelOfPiece> panels = panels_of(w, n, omp_get_max_threads());
+  const std::vector<PanelOfPiece> panels = panels_of(w, n, k, omp_get_max_threads());
   const auto count = static_cast<int64_t>(panels.size());
   const bool sums = std::any_of(w.begin(), w.end(), [&](const CodedRows& p) { return tiles.needs_sums(p.type); });
   const int64_t at_once = strips_at_once(m, k);
