@@ -69,7 +69,7 @@ std::string few_words(const Calibration& c) {
 std::string unlike_words(const Calibration& c) {
   if (c.traits) return "";
   return "the calibration does not say how its runs computed (products, gradient sums, sequence parallelism, sums of "
-         "input gradients: the "
+         "input gradients, gathers of weights, context ranks' exchange: the "
          "file is old, or its runs differ): the plan is priced as a table's row that says none of it, so the error bar "
          "may not hold; calibrate anew, by rows that agree";
 }
