@@ -32,6 +32,12 @@ TEST(CalibrationReport, ARunIsSaidByWhatIsNotUsual) {
   EXPECT_EQ(run_words(runs[1]),
             usual + ", zero 1, recompute scores, norms of all rows, tensor overlap of gradients, sums apart");
   EXPECT_EQ(run_words(runs[2]), usual + ", recompute none, tensor overlap, sums in products");
+  const PublishedRun gathered = parse_runs(
+      "gpus,global batch,hidden size,attention heads,layers,sequence length,context parallelism,context "
+      "exchange,zero,weight gathers\n"
+      "2,2,64,2,2,8,2,gather,1,beside\n",
+      "t.csv")[0];
+  EXPECT_EQ(run_words(gathered), to_string(gathered.choice) + ", zero 1, gathers beside, context gathered");
 }
 
 TEST(CalibrationReport, PlansOfAnotherFormulaAreWarnedOf) {

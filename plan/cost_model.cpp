@@ -229,8 +229,8 @@ static void add_narrowed_weights(int64_t ps, int zero, CostVector& c) {
     c.begin += ps;
 }
 
-// What is waited for of a layer's weights, gathered once a step. Source: Megatron-LM, --overlap-param-gather: a bucket is gathered
-// while the one before it is computed.
+// What is waited for of a layer's weights, gathered once a step; beside computing: what takes longer than the layer's first forward pass.
+// Source: Megatron-LM, --overlap-param-gather, which gathers a bucket while the one before it is computed.
 static int64_t open_gather(const Machine& machine, int64_t gather, int64_t forward) {
   const bool beside = machine.device.framework.traits.gathers_weights_beside;
   return std::max<int64_t>(0, gather - (beside ? forward : 0));

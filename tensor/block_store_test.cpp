@@ -154,6 +154,20 @@ TEST_F(KeptBlocks, GoBackWhenWhatRemainsIsTooMuch) {
   store.give(larger, 5 * kMiB, 0);
 }
 
+// A page too much is one page that goes back, not the block.
+TEST_F(KeptBlocks, AreKeptInPartWhereTheWholeIsTooMuch) {
+  const size_t page = page_bytes();
+  BlockStore store;
+  void* const block = store.take(kMiB, 0);
+  std::memset(block, 1, kMiB);
+  store.give(block, kMiB, kMiB - 1);
+  EXPECT_EQ(store.kept_bytes(), kMiB - page);
+  void* const again = store.take(kMiB - page, 0);
+  EXPECT_EQ(again, block);
+  store.give(again, kMiB - page, 0);
+  EXPECT_EQ(store.kept_bytes(), 0U);
+}
+
 // One fault instead of 512: a large block starts on a huge page and asks for such.
 TEST_F(KeptBlocks, LargeOnesStartOnAHugePageAndAskForSuch) {
   constexpr size_t kHuge = 2 * kMiB;
