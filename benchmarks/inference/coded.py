@@ -23,53 +23,97 @@ ROOT = HERE.parent.parent
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(HERE))
 import compare as bf16  # noqa: E402
+import shapes  # noqa: E402
 
 LLAMA_TABLE = "q8_0"  # the same table of tokens in every file, as far as the writer lets one choose
 
 
-def write_learned(source, target, bits):
+def write_learned(shape, tokenizer, target, bits):
     """A directory as `tern quantize --method lcq` writes it, of random codes: layers in LC4, LC3 or LC2, tables of tokens in Q8_0."""
     import numpy as np
     rng = np.random.default_rng(bits)
-    with open(source / "model.safetensors", "rb") as f:
-        head = json.loads(f.read(int.from_bytes(f.read(8), "little")))
-    tensors = {}  # vectors, then tables of levels, then codes: each its alignment
-    shapes_of = {name: t["shape"] for name, t in head.items() if name != "__metadata__"}
-    for name, shape in shapes_of.items():
-        if len(shape) == 1:
-            tensors[name] = ("BF16", shape, np.full(shape, 0x3f80, np.uint16))
-    for name, shape in shapes_of.items():
-        if len(shape) == 2 and ".layers." in name:
-            tensors[name + ".levels"] = ("I8", [4, 1 << bits], np.sort(rng.integers(-127, 128, (4, 1 << bits)).astype(np.int8)))
-    for name, (rows, columns) in ((n, s) for n, s in shapes_of.items() if len(s) == 2):
-        learned = ".layers." in name
-        block = 1 + 4 * bits if learned else 34
-        blocks = rng.integers(0, 256, (rows, columns // 32, block), dtype=np.uint8)
-        if learned:
-            blocks[:, :, 0] &= 0x83  # any table and sign, the scale that is one
-            start = np.full((rows, 2), np.array([0x39, 0x8e], np.uint8)[::-1])  # bf16 of 2.7e-4, the row's scale
-            data = np.concatenate([start, blocks.reshape(rows, -1)], axis=1)
+
+    def levels():
+        return np.sort(rng.integers(-127, 128, (4, 1 << bits)).astype(np.int8))
+
+    def learned(rows, columns):
+        blocks = rng.integers(0, 256, (rows, columns // 32, 1 + 4 * bits), dtype=np.uint8)
+        blocks[:, :, 0] &= 0x83  # any table and sign, the scale that is one
+        start = np.full((rows, 2), np.array([0x39, 0x8e], np.uint8)[::-1])  # bf16 of 2.7e-4, the row's scale
+        return np.concatenate([start, blocks.reshape(rows, -1)], axis=1)
+
+    def eight_bits(rows, columns):
+        blocks = rng.integers(0, 256, (rows, columns // 32, 34), dtype=np.uint8)
+        blocks[:, :, :2] = np.array([0x00, 0x0d], np.uint8)  # f16 of 3e-4
+        return blocks
+
+    tensors = {}  # vectors, then tables of levels, then codes: each its alignment; made as they are written
+    shapes_of = {name: size for name, size, _ in shapes.tensors_of(shapes.MODELS[shape])}
+    matrices = {name: size for name, size in shapes_of.items() if len(size) == 2}
+    for name, size in shapes_of.items():
+        if len(size) == 1:
+            tensors[name] = ("BF16", size, lambda size=size: np.full(size, 0x3f80, np.uint16))
+    for name in matrices:
+        if ".layers." in name:
+            tensors[name + ".levels"] = ("I8", [4, 1 << bits], levels)
+    for name, (rows, columns) in matrices.items():
+        if ".layers." in name:
+            tensors[f"{name}.lc{bits}"] = ("U8", [rows, 2 + columns // 32 * (1 + 4 * bits)], lambda size=(rows, columns): learned(*size))
         else:
-            blocks[:, :, :2] = np.array([0x00, 0x0d], np.uint8)  # f16 of 3e-4
-            data = blocks.reshape(rows, -1)
-        tensors[f"{name}.{'lc%d' % bits if learned else 'q8_0'}"] = ("U8", list(data.shape), data)
+            tensors[f"{name}.q8_0"] = ("U8", [rows, columns // 32 * 34], lambda size=(rows, columns): eight_bits(*size))
     at, table = 0, {"__metadata__": {"format": "pt"}}
-    for name, (dtype, shape, data) in tensors.items():
-        table[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + data.nbytes]}
-        at += data.nbytes
+    for name, (dtype, size, _) in tensors.items():
+        end = at + shapes.size_of(size) * (2 if dtype == "BF16" else 1)
+        table[name] = {"dtype": dtype, "shape": size, "data_offsets": [at, end]}
+        at = end
     text = json.dumps(table).encode()
     text += b" " * (-len(text) % 8)
     part = target.with_name(target.name + ".part")
     part.mkdir(exist_ok=True)
     with open(part / "model.safetensors", "wb") as f:
         f.write(len(text).to_bytes(8, "little") + text)
-        for _, _, data in tensors.values():
-            f.write(np.ascontiguousarray(data).tobytes())
-    config = json.loads((source / "config.json").read_text())
-    (part / "config.json").write_text(json.dumps(config | {"quantization_config": {"quant_method": "tern"}}, indent=1) + "\n")
-    for name in ("tokenizer.json", "tokenizer_config.json"):
-        (part / name).write_bytes((source / name).read_bytes())
+        for _, _, make in tensors.values():
+            f.write(make().tobytes())
+    config = shapes.config_of(shapes.MODELS[shape]) | {"quantization_config": {"quant_method": "tern"}}
+    (part / "config.json").write_text(json.dumps(config, indent=1) + "\n")
+    shapes.copy_tokenizer(tokenizer, part)
     part.rename(target)
+
+
+def write_q4_k(shape, path):
+    """A GGUF file of a Llama for llama.cpp, of random codes: matrices and the table of tokens in Q4_K, the head in Q6_K; without a tokenizer."""
+    import gguf
+    import numpy as np
+    rng = np.random.default_rng(4)
+    m, kinds = shapes.MODELS[shape], gguf.GGMLQuantizationType
+    part = path.with_name(path.name + ".part")
+    w = gguf.GGUFWriter(part, "llama")
+    for add, value in ((w.add_block_count, m["layers"]), (w.add_context_length, 2048), (w.add_embedding_length, m["width"]),
+                       (w.add_feed_forward_length, m["hidden"]), (w.add_head_count, m["heads"]), (w.add_head_count_kv, m["kv_heads"]),
+                       (w.add_rope_dimension_count, m["head"]), (w.add_layer_norm_rms_eps, 1e-5), (w.add_vocab_size, shapes.VOCABULARY),
+                       (w.add_file_type, gguf.LlamaFileType.MOSTLY_Q4_K_S), (w.add_tokenizer_model, "no_vocab")):
+        add(value)
+    # bytes of 256 numbers, where their f16 factors stand, and the factors: numbers of mean 0 and a deviation of about 0.02
+    blocks_of = {kinds.Q4_K: (144, slice(0, 4), [8e-5, 6e-4]), kinds.Q6_K: (210, slice(208, 210), [1.5e-5])}
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, m["layers"])
+    tensors = []
+    for name, size, _ in shapes.tensors_of(m):
+        kind = kinds.F32 if len(size) == 1 else kinds.Q6_K if name == "lm_head.weight" else kinds.Q4_K
+        dtype, size = (np.float32, size) if kind == kinds.F32 else (np.uint8, (size[0], size[1] // 256 * blocks_of[kind][0]))
+        w.add_tensor_info(names.get_name(name, (".weight",)), size, np.dtype(dtype), shapes.size_of(size) * np.dtype(dtype).itemsize, kind)
+        tensors.append((kind, size))
+    w.write_header_to_file()
+    w.write_kv_data_to_file()
+    w.write_ti_data_to_file()
+    for kind, size in tensors:
+        data = np.ones(size, np.float32)
+        if kind != kinds.F32:
+            block, place, factors = blocks_of[kind]
+            data = rng.integers(0, 256, size, dtype=np.uint8)
+            data.reshape(size[0], -1, block)[:, :, place] = np.array(factors, np.float16).view(np.uint8)
+        w.write_tensor_data(data)
+    w.close()
+    part.rename(path)
 
 
 def make_file(a, kind):
@@ -81,7 +125,7 @@ def make_file(a, kind):
     if path.exists():
         return path
     if name:
-        write_learned(work / "model", path, int(name))
+        write_learned(a.shape, work / "model", path, int(name))
     elif kind.islower():
         bf16.run(a.tern, "quantize", work / "model", "--type", kind, "--output", path)
     else:

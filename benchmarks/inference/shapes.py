@@ -6,10 +6,11 @@ part of the tensor that one token's pass reads: 1, top-k over the number of expe
 import json, subprocess, sys
 
 VOCABULARY = 32000
-# Llama 1.1B (TinyLlama's shape); Mixtral 8x7B's with half the width and 4 of 32 layers; Qwen3-30B-A3B's, 3 of 48 layers;
+# Llama 1.1B (TinyLlama's shape); Llama 2's 7B; Mixtral 8x7B's with half the width and 4 of 32 layers; Qwen3-30B-A3B's, 3 of 48 layers;
 # DeepSeek-V2-Lite's, 4 of 27 layers, the first without experts.
 MODELS = {
     "1b": dict(family="llama", width=2048, layers=22, heads=32, kv_heads=4, head=64, hidden=5632),
+    "7b": dict(family="llama", width=4096, layers=32, heads=32, kv_heads=32, head=128, hidden=11008),
     "mixtral": dict(family="mixtral", width=2048, layers=4, heads=32, kv_heads=8, head=64, hidden=7168, experts=8, top_k=2),
     "qwen3-moe": dict(family="qwen3_moe", width=2048, layers=3, heads=32, kv_heads=4, head=128, hidden=768, experts=128, top_k=8),
     "deepseek": dict(family="deepseek_v2", width=2048, layers=4, heads=16, kv_heads=16, head=64, hidden=10944, experts=64, top_k=6,
@@ -120,6 +121,10 @@ def write_with_tokenizer(name, model, tokenizer, after=lambda weights: None):
     model.parent.mkdir(parents=True, exist_ok=True)
     write_model(name, model)
     after(model / "model.safetensors")
+    copy_tokenizer(tokenizer, model)
+
+
+def copy_tokenizer(tokenizer, model):
     for file in ("tokenizer.json", "tokenizer_config.json"):
         if (tokenizer / file).exists():
             (model / file).write_bytes((tokenizer / file).read_bytes())
