@@ -12,7 +12,7 @@ system kills what takes more; llama.cpp maps its file. Before each run the page 
 from before would be charged to nobody. Printed: tokens a second (tern: of the median step), tern's share of its bound as it says it after loading, its
 prediction made before loading, the group's highest bytes, and the ratio to llama.cpp. Needs root (control groups, dropping caches), numpy; for Q4_K gguf.
 """
-import argparse, ctypes, json, mmap, os, pathlib, statistics, subprocess, sys
+import argparse, ctypes, json, mmap, os, pathlib, re, statistics, subprocess, sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -52,24 +52,25 @@ def run(command: list, limit_mib: int, file: pathlib.Path) -> tuple:
     peak = limit.end()
     if done.returncode != 0:
         sys.exit(f"{' '.join(map(str, command))}: exit {done.returncode}\n{done.stderr[-2000:]}")
-    return json.loads(done.stdout), peak
+    return json.loads(done.stdout), peak, done.stderr
 
 
 def run_tern(a, mib: int) -> dict:
-    out, peak = run([a.tern, "generate", a.model, "--prompt", "a", "--max-tokens", a.tokens, "--temperature", 0, "--ignore-eos", "--memory", f"{mib}MiB",
-                     "--arithmetic", a.arithmetic, "--threads", a.threads, "--json"], mib, a.model / "model.safetensors")
+    out, peak, told = run([a.tern, "generate", a.model, "--prompt", "a", "--max-tokens", a.tokens, "--temperature", 0, "--ignore-eos", "--memory", f"{mib}MiB",
+                           "--arithmetic", a.arithmetic, "--threads", a.threads, "--json"], mib, a.model / "model.safetensors")
     rate = 1 / out["timings"]["decode_step_s"]["median"]
     said = out.get("streaming")
     row = {"rate": rate, "peak": peak / 2**20}
     if said:
-        row |= {"share": rate / said["bound_tokens_per_s"], "bound": said["bound_tokens_per_s"], "by": said["bound_by"], "predicted": said["predicted_tokens_per_s"],
+        predicted = re.search(r"predicted ([\d.]+) tok/s", told)[1]  # the first time; the JSON has what is told after loading
+        row |= {"share": rate / said["bound_tokens_per_s"], "bound": said["bound_tokens_per_s"], "by": said["bound_by"], "predicted": float(predicted),
                 "disk": said["disk_bytes_per_s"] / 1e9}
     return row
 
 
 def run_llama(a, mib: int) -> dict:
     mapped = ["-lm", "mmap", "--repack", 0]  # repacked matrices would be copies, which the group has no room for
-    out, peak = run([a.llama_bench, "-m", a.gguf, "-p", 0, "-n", a.llama_tokens, "-t", a.threads, "-r", 1, "-o", "json", *mapped], mib, a.gguf)
+    out, peak, _ = run([a.llama_bench, "-m", a.gguf, "-p", 0, "-n", a.llama_tokens, "-t", a.threads, "-r", 1, "-o", "json", *mapped], mib, a.gguf)
     return {"rate": out[0]["avg_ts"], "peak": peak / 2**20}
 
 
