@@ -172,7 +172,10 @@ void add_experts(StreamPlan& plan, const MemoryBudget& budget) {
 
 StreamPlan plan_stream(const ModelDescription& model, const InferenceNeeds& needs, const MemoryBudget& budget,
                        const RingSettings& ring, const BandSizes& sizes) {
-  StreamPlan plan{.bands = file_bands(model.spec, model.dir.path, model.dtype, sizes), .stays = {}, .ring = ring};
+  StreamPlan plan{.bands = file_bands(model.spec, model.dir.path, model.dtype, sizes),
+                  .dtype = model.dtype,
+                  .stays = {},
+                  .ring = ring};
   plan.experts = least_experts(plan.bands);
   if (needs.vectors) leave_head_out(plan.bands);
   const std::vector<PassExtent> extents = pass_extents(plan.bands, model.dtype);

@@ -27,7 +27,8 @@ struct ExpertPlan {
 /// What stays and what is read. A band is a stretch of rows of a matrix (model/file_bands.h).
 struct StreamPlan {
   FileBands bands;
-  std::vector<bool> stays;  // for each band, in the order of a pass: whether it stays in memory
+  DType dtype = DType::f32;  // of the computation
+  std::vector<bool> stays;   // for each band, in the order of a pass: whether it stays in memory
   RingSettings ring;
   CacheSettings cache;  // of experts
   ExpertPlan experts;

@@ -119,8 +119,10 @@ std::vector<PassStep> pass_steps(const StreamPlan& plan, const StreamRates& rate
     for (const FileBand& band : m.bands) {
       const bool stays = plan.stays[at++];
       const BlockRange blocks = blocks_of(band.extent, kStreamAlignment);
+      const int64_t packed = packed_bytes(plan.dtype, band.rows, m.in);
+      const bool stays_packed = stays && packed <= band.extent.bytes;  // else as the file codes it
       steps.push_back({.load_ps = stays ? 0 : ps(blocks.bytes, rates.disk),
-                       .forward_ps = stays ? ps(band.extent.bytes, rates.kept) : ps(band.extent.bytes, rates.coded)});
+                       .forward_ps = stays_packed ? ps(packed, rates.kept) : ps(band.extent.bytes, rates.coded)});
     }
   return steps;
 }

@@ -22,8 +22,8 @@ inline double expected_bytes(const StreamPlan& plan, int64_t tokens) {
 /// Rates of this machine, in bytes per second.
 struct StreamRates {
   double disk = 0;   // of reading
-  double kept = 0;   // of products of one row with weights that stay in memory
-  double coded = 0;  // of products of one row with weights as the ring brings them
+  double kept = 0;   // of products of one row with packed weights, as those stay that take no more bytes so
+  double coded = 0;  // of products of one row with weights as the files code them: the ring's, and others that stay
 };
 /// Measures `kept` and `coded` for some milliseconds, with 64 MiB of weights, or with half of what the plan will hold if that is less.
 void measure_products(const StreamPlan&, DType, StreamRates&);
