@@ -209,14 +209,20 @@ void wide(const TileProduct<Out>& p, const StripTask& t) {
         for (int64_t panel = 0; panel < panels; ++panel) {
           float* c = sums + (single ? 0 : (s * panels + panel) * block);
           const bf16* b = t.right + (panel * depth + d) * kTilePanel;
-          const auto meanwhile = [&](int64_t) { ahead.touch(); };
+          const int64_t first = panel * kTilePanel,
+                        tokens = t.tokens - first < kTilePanel ? t.tokens - first : kTilePanel;
+          // The lines of y are far apart, so they are asked for while their sums end: two rows at each step.
+          Out* const y = p.y + (t.token + first) * p.n + strip.n;
+          const int64_t lines_of_y = d + span < p.k ? 0 : tokens;
+          const auto meanwhile = [&](int64_t step) {
+            ahead.touch();
+            for (int64_t r = 2 * step; r < 2 * step + 2 && r < lines_of_y; ++r) __builtin_prefetch(y + r * p.n, 1);
+          };
           if (d == 0)
             tile_block<true, false, true>(left, steps * kTileElements, b, steps, c, kTilePanel, meanwhile);
           else
             tile_block<true, true, true>(left, steps * kTileElements, b, steps, c, kTilePanel, meanwhile);
-          if (d + span < p.k) continue;
-          const int64_t first = panel * kTilePanel, tokens = t.tokens - first;
-          finish_transposed(p, c, strip, t.token + first, tokens < kTilePanel ? tokens : kTilePanel);
+          if (d + span >= p.k) finish_transposed(p, c, strip, t.token + first, tokens);
         }
       }
     }
