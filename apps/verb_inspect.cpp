@@ -25,6 +25,7 @@
 #include "infer/load.h"
 #include "infer/memory_fit.h"
 #include "model/check_weights.h"
+#include "model/model_files.h"
 #include "model/not_finite.h"
 #include "model/weights.h"
 
@@ -79,10 +80,11 @@ void require_whole(const std::vector<std::string>& problems, bool of_weights) {
               of_weights ? "\nfetch the weights again, or find the config.json they belong with" : "");
 }
 
-// Whether every number is one. Larger files are not read for it: the verbs that use them say so when they meet a NaN.
+// Whether every number is one. Coded and larger files are not read for it: the verbs that use them say so when they meet a NaN.
 constexpr int64_t kMostRead = int64_t{1} << 30;
 bool reads_numbers(const ModelDescription& model, const WeightsCheck& check) {
-  return check.problems.empty() && check.num_files > 0 && !model.dir.is_gguf() && check.num_bytes <= kMostRead;
+  return check.problems.empty() && check.num_files > 0 && check.num_bytes <= kMostRead &&
+         !holds_coded(model.spec, model.dir.path);
 }
 
 // What is not there, and which verbs need it.

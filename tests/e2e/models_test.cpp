@@ -328,6 +328,9 @@ TEST_F(Models, InspectNamesWhatIsNotThereAndWhatItDidNotLookAt) {
     if (!without.empty()) std::filesystem::remove(root_ + "/" + name + "/" + without);
   };
   EXPECT_EQ(json("inspect m")["weights"]["finite"], true);
+  const std::string coded = source_dir() + "/examples/novels-6m-lc4";
+  EXPECT_TRUE(json("inspect " + coded)["weights"]["finite"].is_null());
+  EXPECT_NE(tern("inspect " + coded).text.find("not their numbers"), std::string::npos);
   EXPECT_TRUE(json("inspect m")["missing"].empty());
   copy("untokenized", "tokenizer.json");
   EXPECT_EQ(json("inspect untokenized")["missing"].size(), 1u);
