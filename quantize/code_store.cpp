@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include "base/crc32c.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "formats/safetensors/safetensors.h"
 #include "formats/safetensors/write.h"
 
@@ -13,6 +15,13 @@ constexpr std::string_view kTables = ".tables";
 
 std::string metadata_of(const std::string& settings, uint32_t crc) {
   return fmt::format("{}, weights {:08x}", settings, crc);
+}
+
+std::string checksum_of(const UnitCodes& codes) {
+  uint32_t crc = 0;
+  for (const auto& [name, matrix] : codes)
+    crc = crc32c(std::as_bytes(std::span(matrix.tables)), crc32c(matrix.rows, crc32c(name, crc)));
+  return fmt::format("{:08x}", crc);
 }
 
 UnitCodes codes_in(const Safetensors& file) {
@@ -48,20 +57,33 @@ void CodeStore::write(int unit, uint32_t weights_crc32c, const UnitCodes& codes)
                          std::as_bytes(std::span(matrix.tables)),
                          {}});
   }
-  write_safetensors(io_, file_of(unit), tensors, {{"run", metadata_of(settings_, weights_crc32c)}});
+  write_safetensors(io_, file_of(unit), tensors,
+                    {{"run", metadata_of(settings_, weights_crc32c)}, {"codes", checksum_of(codes)}});
 }
 
 std::optional<UnitCodes> CodeStore::read(int unit, uint32_t weights_crc32c) const {
   const std::string path = file_of(unit);
   if (!io_.stat(path)) return {};
-  const Safetensors file(path);
-  const auto run = file.metadata().find("run");
-  if (run == file.metadata().end() || run->second != metadata_of(settings_, weights_crc32c))
+  const auto damaged = [&]() -> std::optional<UnitCodes> {
+    log_warn("{} is damaged: its unit is coded anew", path);
+    return {};
+  };
+  std::optional<Safetensors> file;
+  try {
+    file.emplace(path);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::bad_file) throw;
+    return damaged();
+  }
+  const auto run = file->metadata().find("run"), checksum = file->metadata().find("codes");
+  if (run == file->metadata().end() || run->second != metadata_of(settings_, weights_crc32c))
     throw Error(ErrorKind::usage,
                 "{}: codes that another run left there: of other weights, another type or another text; remove the "
                 "directory, or name another --output",
                 path);
-  return codes_in(file);
+  UnitCodes codes = codes_in(*file);
+  if (checksum == file->metadata().end() || checksum->second != checksum_of(codes)) return damaged();
+  return codes;
 }
 
 const UnitCodes& CodeStore::of(int unit) {

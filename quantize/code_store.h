@@ -1,6 +1,7 @@
 #pragma once
 // Codes of units that are done, on the disk: a run that was killed goes on after them, and a writer asks for them in any
-// order. One safetensors file per unit: NAME (rows of a parameter), NAME.tables, and in its metadata what the codes depend on.
+// order. One safetensors file per unit: NAME (rows of a parameter), NAME.tables, and in its metadata what the codes
+// depend on and their checksum.
 
 #include <map>
 #include <optional>
@@ -20,7 +21,8 @@ class CodeStore {
       : io_(io), directory_(std::move(directory)), settings_(std::move(settings)) {}
 
   void write(int unit, uint32_t weights_crc32c, const UnitCodes&);
-  /// The unit's codes; nothing: none were written. Errors  usage: they are of another run or other weights; bad_file: a damaged file.
+  /// The unit's codes; nothing: none were written, or, with a warning, they are damaged (a checksum). Errors  usage: they are of another run or
+  /// other weights.
   std::optional<UnitCodes> read(int unit, uint32_t weights_crc32c) const;
   /// The codes of a unit that was written. Those of the unit asked for last stay in memory.
   const UnitCodes& of(int unit);
