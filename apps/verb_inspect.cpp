@@ -80,11 +80,10 @@ void require_whole(const std::vector<std::string>& problems, bool of_weights) {
               of_weights ? "\nfetch the weights again, or find the config.json they belong with" : "");
 }
 
-// Whether every number is one. Coded and larger files are not read for it: the verbs that use them say so when they meet a NaN.
+// Whether every number is one. Larger files are not read for it: the verbs that use them say so when they meet a NaN.
 constexpr int64_t kMostRead = int64_t{1} << 30;
 bool reads_numbers(const ModelDescription& model, const WeightsCheck& check) {
-  return check.problems.empty() && check.num_files > 0 && check.num_bytes <= kMostRead &&
-         !holds_coded(model.spec, model.dir.path);
+  return check.problems.empty() && check.num_files > 0 && !model.dir.is_gguf() && check.num_bytes <= kMostRead;
 }
 
 // What is not there, and which verbs need it.
@@ -218,9 +217,11 @@ Inspected inspect(const std::string& name) {
   const bool weights = !model.dir.weights.empty();
   const WeightsCheck check = weights ? check_weights(spec, model.dir.weights) : WeightsCheck{};
   problems.insert(problems.end(), check.problems.begin(), check.problems.end());
-  const bool numbers = weights && reads_numbers(model, check);
+  bool numbers = weights && reads_numbers(model, check);
   std::string bad_numbers;
   if (numbers) bad_numbers = find_not_finite(Weights(model.dir.weights));
+  // Of a directory of codes only what is not coded was looked at: enough to find a fault, not to say that there is none.
+  if (bad_numbers.empty() && numbers) numbers = !holds_coded(model.spec, model.dir.path);
   if (!bad_numbers.empty()) problems.push_back(bad_numbers);
   // A directory is a model's: without weights it cannot be used. A config.json by itself was never more.
   const auto given = real_io().stat(name);

@@ -24,10 +24,6 @@ bool takes_pages() {
 
 #if defined(__linux__)
 
-namespace {
-constexpr size_t kHuge = size_t{2} << 20;  // a huge page of x86-64 and of most aarch64 systems
-}  // namespace
-
 size_t page_bytes() {
   static const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
   return page;
@@ -41,12 +37,12 @@ void unmap_pages(void* begin, size_t bytes) {
 }
 
 void* map_pages(size_t bytes) {
-  const size_t spare = bytes >= kHuge ? kHuge : 0;
+  const size_t spare = bytes >= kHugePage ? kHugePage : 0;
   void* const mapped = ::mmap(nullptr, bytes + spare, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapped == MAP_FAILED) return nullptr;
   auto* begin = static_cast<char*>(mapped);
   if (spare == 0) return begin;
-  const size_t before = (kHuge - reinterpret_cast<uintptr_t>(begin) % kHuge) % kHuge;
+  const size_t before = (kHugePage - reinterpret_cast<uintptr_t>(begin) % kHugePage) % kHugePage;
   unmap_pages(begin, before);
   begin += before;
   unmap_pages(begin + bytes, spare - before);

@@ -6,6 +6,8 @@
 
 namespace tern {
 
+constexpr size_t kHugePage = size_t{2} << 20;  // bytes of a huge page of x86-64 and of most aarch64 systems
+
 /// Bytes of the system's smallest page, a power of two: 4 KiB, on some aarch64 kernels 64 KiB.
 size_t page_bytes();
 /// Whether to take memory this way: on Linux, but not under a sanitizer, which would not notice accesses beyond the end of

@@ -15,8 +15,6 @@ namespace {
 constexpr size_t kBlockAlignment = 64;
 // Blocks from here on are pages of their own (the C library keeps freed blocks of up to 32 MiB).
 constexpr size_t kOwnFrom = size_t{128} << 10;
-constexpr size_t kHugeFrom =
-    size_t{2} << 20;  // blocks of huge pages (base/pages.h): one is cleared sooner than small ones are moved
 
 }  // namespace
 
@@ -50,7 +48,8 @@ void* BlockStore::take(size_t size, size_t most_kept) {
 }
 
 void* BlockStore::join(size_t size) {
-  if (!joins_ || size >= kHugeFrom || kept_bytes_ < size / 2) return nullptr;
+  // A huge page is cleared sooner than small ones are moved.
+  if (!joins_ || size >= kHugePage || kept_bytes_ < size / 2) return nullptr;
   auto* const block = static_cast<char*>(map_pages(size));
   if (!block) return nullptr;
   for (size_t filled = 0; filled < size && kept_bytes_ > 0;) {

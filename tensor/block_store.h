@@ -21,7 +21,7 @@ class BlockStore {
   ~BlockStore() { drop(0); }
 
   /// `size` bytes (a multiple of 64, at least 64), aligned to 64; null if the system has none. If no kept stretch holds
-  /// `size`, kept memory first goes back to the system until at most `most_kept` bytes are kept.
+  /// `size` and none can be joined, kept memory first goes back to the system until at most `most_kept` bytes are kept.
   void* take(size_t size, size_t most_kept);
   /// Gives back a block; `size` as in take. If keeps(size), as many of its pages are kept as leave at most `most_kept` bytes kept.
   void give(void* block, size_t size, size_t most_kept);

@@ -360,14 +360,16 @@ TypeOfRows arrange_rows(const CodedRows& piece, int64_t first, int64_t number, i
   const int64_t stretches = ceil_div(k, kGroupedCodes);
   for (int64_t i = 0; i < stretches; ++i) {
     const int64_t k0 = i * kGroupedCodes, here = smaller(kGroupedCodes, k - k0);
-    if (known) type.unpack(w, number, i, here / 32, codes, scales);
-    for (int64_t r = 0; r < (known ? 0 : number); ++r) {
-      Unpacked groups;
-      fetch(w[r], k0 + here, smaller(kGroupedCodes, k - k0 - here));
-      unpack(w[r], k0, here, groups);
-      codes[r] = load_stretch(groups.codes), scales[r] = groups.scales;
-      type.by_16 = groups.by_16, type.has_leasts = groups.has_leasts;
-    }
+    if (known)
+      type.unpack(w, number, i, here / 32, codes, scales);
+    else
+      for (int64_t r = 0; r < number; ++r) {
+        Unpacked groups;
+        fetch(w[r], k0 + here, smaller(kGroupedCodes, k - k0 - here));
+        unpack(w[r], k0, here, groups);
+        codes[r] = load_stretch(groups.codes), scales[r] = groups.scales;
+        type.by_16 = groups.by_16, type.has_leasts = groups.has_leasts;
+      }
     arrange(codes, scales, type.by_16, to + i, stretches);
   }
   return type;

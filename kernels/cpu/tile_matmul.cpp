@@ -28,12 +28,12 @@ void* scratch_of_member(void* mine, int64_t bytes, RegionErrors& errors) {
   return scratch;
 }
 
-/// task(i, tasks, scratch) for each i, on whichever thread is free. The calling thread's scratch is `mine`, of `bytes`,
+/// task(i, scratch) for each i, on whichever thread is free. The calling thread's scratch is `mine`, of `bytes`,
 /// as it may hold more behind it that all tasks read.
 template <class Task>
 void run_tasks(int64_t threads, int64_t tasks, void* mine, int64_t bytes, Task task) {
   if (threads == 1 || tasks == 1) {
-    for (int64_t i = 0; i < tasks; ++i) task(i, tasks, mine);
+    for (int64_t i = 0; i < tasks; ++i) task(i, mine);
     return;
   }
   RegionErrors errors;
@@ -42,7 +42,7 @@ void run_tasks(int64_t threads, int64_t tasks, void* mine, int64_t bytes, Task t
     void* const scratch = scratch_of_member(mine, bytes, errors);
 #pragma omp for schedule(dynamic, 1)
     for (int64_t i = 0; i < tasks; ++i)
-      if (scratch) task(i, tasks, scratch);
+      if (scratch) task(i, scratch);
   }
   errors.rethrow();
 }
@@ -110,7 +110,7 @@ void deal(int64_t rows, int64_t columns, int64_t depth, int64_t packed_depth, in
     task(TileTask{row, std::min(each, rows - row), panel, end - panel, scratch, scratch + left});
   };
   run_tasks(threads, blocks * groups, thread_scratch(bytes.caller), bytes.worker,
-            [&](int64_t i, int64_t, void* scratch) { run(i, static_cast<bf16*>(scratch)); });
+            [&](int64_t i, void* scratch) { run(i, static_cast<bf16*>(scratch)); });
 }
 
 /// How `wide` cuts m rows of x, and the bytes of its pieces.
@@ -204,7 +204,7 @@ void tile_forward(const TileMatmulTable& set, const bf16* x, std::span<const Wei
   const WideSizes sizes = wide_sizes(m, k);
   const int64_t strips = strips_of(kTileStrip);
   if (sizes.blocks >= threads)  // a block of x is one task, packed by it
-    return run_tasks(threads, sizes.blocks, mine, bytes.worker, [&](int64_t i, int64_t, void* scratch) {
+    return run_tasks(threads, sizes.blocks, mine, bytes.worker, [&](int64_t i, void* scratch) {
       auto* const packed = static_cast<bf16*>(scratch);
       const int64_t token = i * sizes.rows, tokens = std::min(sizes.rows, m - token);
       pack(token, tokens, packed);
