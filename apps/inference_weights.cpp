@@ -33,7 +33,7 @@ std::vector<Extent> streamed_extents(const StreamPlan& plan) {
 double gigabytes(double bytes) { return bytes * 1e-9; }
 
 bool may_stream(const Options& options, const ModelDescription& model) {
-  return weights_option(options) == "auto" && !in_integers(options) && model.dtype != DType::f64;
+  return weights_option(options) == "auto" && model.dtype != DType::f64;
 }
 
 // These needs, and whether coded matrices are multiplied in integers.
@@ -62,9 +62,7 @@ MemoryBudget beside_whole_modules(const ModelDescription& model, MemoryBudget bu
 // Nothing streams under an option that asks for weights in memory: the refusal says so.
 void check_fit_in_memory(const Options& options, const ModelDescription& model, const InferenceNeeds& needs,
                          const MemoryBudget& budget, const CodedBytes& coded) {
-  const std::string asked = in_integers(options)        ? "--arithmetic int8"
-                            : model.dtype == DType::f64 ? "--dtype f64"
-                                                        : "--weights " + weights_option(options);
+  const std::string asked = model.dtype == DType::f64 ? "--dtype f64" : "--weights " + weights_option(options);
   try {
     check_fit(model.spec, model.dtype, needs, budget, coded);
   } catch (const Error& error) {
@@ -149,19 +147,20 @@ int64_t choose_context(const Options& options, const ModelDescription& model, co
   }
   const int64_t least = std::min(most, kLeastContext);
   const CodedBytes coded = stays_coded(options, model, needs_of(least), budget);
+  const auto needs_at = [&](int64_t context) { return with_arithmetic(options, needs_of(context)); };
   const auto fits = [&](int64_t context) {
-    return inference_fit(model.spec, model.dtype, with_arithmetic(options, needs_of(context)), coded).total() <=
-           budget.bytes;
+    return inference_fit(model.spec, model.dtype, needs_at(context), coded).total() <= budget.bytes;
   };
   const bool streams = !fits(least) && may_stream(options, model);
   int64_t context = std::min(most, kUsualContext);
-  while (context > kLeastContext && !(streams ? streams_well(model, needs_of(context), budget) : fits(context)))
+  while (context > kLeastContext && !(streams ? streams_well(model, needs_at(context), budget) : fits(context)))
     context /= 2;
   return context;
 }
 
-int64_t choose_chunk(const Options& options, const ModelDescription& model, InferenceNeeds needs,
+int64_t choose_chunk(const Options& options, const ModelDescription& model, const InferenceNeeds& asked,
                      const MemoryBudget& budget, int64_t prompt, int64_t tokens, int64_t chunk) {
+  const InferenceNeeds needs = with_arithmetic(options, asked);
   const auto with = [&](int64_t c) {
     InferenceNeeds n = needs;
     n.iteration_tokens = iteration_tokens(prompt, c, needs.sequences);
@@ -189,6 +188,7 @@ InferenceWeights::InferenceWeights(const Options& options, const ModelDescriptio
   reader_ = choose_reader(stream_->bands.paths, streamed_extents(*stream_), stream_->ring.threads, kProbeSeconds);
   if (!reader_.note.empty()) log_info("{}", reader_.note);
   rates_.disk = reader_.reader().rate.bytes_per_s();
+  rates_.read_cpu = 1e-9 * reader_.reader().rate.cpu_s_per_gb();
   ring_ = stream_->ring;
   ring_.threads = reader_.reader().threads;
   tell_before();

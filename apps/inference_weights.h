@@ -37,8 +37,8 @@ WeightsChoice choose_weights(const Options&, const ModelDescription&, const Infe
 /// The number of tokens of a prompt's chunks: `chunk`, unless weights stream and --chunk is not given. Then it is the number
 /// with which the prompt and `tokens` further tokens read the fewest bytes: each chunk reads the weights again, but larger
 /// chunks leave less memory for weights that stay.
-int64_t choose_chunk(const Options&, const ModelDescription&, InferenceNeeds, const MemoryBudget&, int64_t prompt,
-                     int64_t tokens, int64_t chunk);
+int64_t choose_chunk(const Options&, const ModelDescription&, const InferenceNeeds&, const MemoryBudget&,
+                     int64_t prompt, int64_t tokens, int64_t chunk);
 
 /// The choice for texts that become vectors. `kept`: bytes of vectors that the caller keeps. Errors: those of check_embedding_fit and plan_stream.
 WeightsChoice choose_weights_to_embed(const Options&, const ModelDescription&,

@@ -100,12 +100,12 @@ ProductWorkspace planned_workspace(const FileMatrix& m, std::vector<bool>::const
   bool before = false;
   for (const FileBand& band : m.bands) {
     const bool stay = *stays++;
-    const bool coded = stay && kept_bytes(band, m.in, dtype) < packed_bytes(dtype, band.rows, m.in);
+    const bool coded = stay && !stays_packed(band, m.in, dtype);
     run = stay && before ? run + band.rows : band.rows;
     coded_run = coded ? coded_run + band.rows : 0;
     before = stay;
     if (run < m.out) most.widest_rows = std::max(most.widest_rows, run);
-    if (multiplies_coded(dtype)) continue;
+    if (band.in_integers || multiplies_coded(dtype)) continue;
     if (coded) most.decoded_bytes = std::max(most.decoded_bytes, decoded_bytes(coded_run, m.in, dtype));
     if (!stay && !multiplies_as_streamed(band.type, band.head_dim, band.extent.offset, dtype))
       most.decoded_bytes = std::max(most.decoded_bytes, band.rows * m.in * size_of(dtype));
@@ -135,6 +135,7 @@ int64_t band_workspace(const WeightBand& band, int64_t in, DType dtype) {
     return coded ? coded_workspace(*coded, band.rows, in, dtype) : 0;
   }
   const int64_t offset = band.ring->extent(band.place).offset;
+  if (band.in_integers) return 0;
   return multiplies_as_streamed(band.type, band.head_dim, offset, dtype) ? 0 : band.rows * in * size_of(dtype);
 }
 

@@ -105,6 +105,38 @@ TEST(StepRecorder, StepsWithAnAdapterDoWhatTheirListSays) {
   }
 }
 
+// Codes multiplied in integers: what streams, what stays, and what is too small to stream have the bits of whole weights.
+TEST(StepRecorder, StepsInIntegersDoWhatTheirListSays) {
+  using enum WeightType;
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const auto& [types, family, tied] : {std::tuple{std::vector{q4_0}, "llama", false},
+                                              {{q4_0, q6_k, bf16}, "llama", false},
+                                              {{q4_k, q8_0}, "llama", true},
+                                              {{q4_0, q5_1}, "mixtral", false}}) {
+      const StepModel kept(types, dtype, false, family, tied), m(types, dtype, true, family, tied);
+      StepLoaded decoded(kept, nullptr), whole(m, nullptr);
+      const RecordedRun want(m, whole, 0, kThreeSteps);
+      EXPECT_NE(RecordedRun(kept, decoded, 0, kThreeSteps).logits, want.logits) << "x is rounded";
+      int streamed = 0, small = 0;
+      for (int64_t percent = 13; percent < 100; percent += percent < 40 ? 3 : 12)
+        for (const int64_t least : {1, 40 << 10}) {
+          const auto plan = m.plan(percent, {.slots = 2, .threads = 2}, least);
+          if (!plan || plan->streamed_bytes + plan->experts.count == 0) continue;
+          const std::string what =
+              fmt::format("{} in {}, {} %, from {} bytes on", family, name_of(dtype), percent, least);
+          StepLoaded loaded(m, &*plan);
+          EXPECT_EQ(loaded.arena.current_total(), plan->fit.weights + plan->fit.ring) << what;
+          const RecordedRun got(m, loaded, 0, kThreeSteps);
+          EXPECT_EQ(got.logits, want.logits) << what;
+          EXPECT_LE(loaded.arena.peak_total(), plan->fit.tensors()) << what;
+          expect_as_listed(recorded_steps(m.model.spec, got.recorder, got.pool), what.c_str());
+          least == 1 ? ++streamed : ++small;
+        }
+      EXPECT_GT(streamed, 1) << family << tied << name_of(dtype);
+      EXPECT_TRUE(small > 0 || m.model.spec.family == "mixtral") << family << tied << name_of(dtype);
+    }
+}
+
 // f64 does not stream: what does not fit is refused, what fits stays whole.
 TEST(StepRecorder, StepsInF64StayInMemoryOrAreRefused) {
   for (const char* family : {"llama", "mixtral"}) {

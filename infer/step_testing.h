@@ -49,9 +49,11 @@ struct StepModel {
     save_model(spec, config, random_weights(spec, DType::f32, arena, 3), stored, dir / "model", real_io());
     model = describe_model(dir / "model", computed);
   }
-  /// A GGUF file, its matrices in turn of these types.
-  StepModel(const std::vector<WeightType>& types, DType computed) {
-    write_coded_model(coded_config("llama", false), types, dir / "model.gguf");
+  /// A GGUF file, its matrices in turn of these types; `integers`: its codes are multiplied in integers.
+  StepModel(const std::vector<WeightType>& types, DType computed, bool integers = false, const char* family = "llama",
+            bool tied = false)
+      : in_integers(integers) {
+    write_coded_model(coded_config(family, tied), types, dir / "model.gguf");
     model = describe_model(dir / "model.gguf", computed);
   }
   /// Gives it an adapter as `generate --adapter` does.
@@ -65,10 +67,12 @@ struct StepModel {
     return {.context = 28, .sequences = sequences, .page_tokens = 4, .iteration_tokens = 7, .logit_rows = 1};
   }
   /// With so many percent of what it takes whole; nullopt: that is too little.
-  std::optional<StreamPlan> plan(int64_t percent, const RingSettings& ring) const {
+  std::optional<StreamPlan> plan(int64_t percent, const RingSettings& ring, int64_t least = 1) const {
     const int64_t whole = inference_fit(model.spec, model.dtype, needs()).total();
+    InferenceNeeds n = needs();
+    n.in_integers = in_integers;
     try {
-      return plan_stream(model, needs(), {whole * percent / 100, "the test"}, ring, {.most = 4000, .least = 1});
+      return plan_stream(model, n, {whole * percent / 100, "the test"}, ring, {.most = 4000, .least = least});
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::does_not_fit) throw;
       return std::nullopt;
@@ -76,13 +80,14 @@ struct StepModel {
   }
   TemporaryDirectory dir;
   ModelDescription model;
+  bool in_integers = false;
 };
 
 /// Its weights, whole (no plan) or those of a plan. `files`: reads them; null: the disk.
 struct StepLoaded {
   StepLoaded(const StepModel& m, const StreamPlan* plan, std::unique_ptr<BlockFiles> files = nullptr) {
     if (!plan) {
-      whole = load_for_inference(m.model, arena);
+      whole = load_for_inference(m.model, arena, m.in_integers ? WeightsIn::coded_int8 : WeightsIn::mapped_file);
       return;
     }
     if (!files) files = open_blocks(plan->bands.paths).files;

@@ -32,22 +32,23 @@ std::vector<Extent> extents_of(const FileBands& bands, const std::vector<bool>& 
 int64_t largest_decoded(const FileBands& bands, DType dtype) {
   int64_t most = 0;
   for (const FileMatrix& m : bands.matrices)
-    for (const FileBand& band : m.bands) most = std::max(most, band.rows * m.in * size_of(dtype));
+    for (const FileBand& band : m.bands)
+      if (!band.in_integers) most = std::max(most, band.rows * m.in * size_of(dtype));
   return most;
 }
 // Rows that are decoded for the time of a product: a streamed band, or neighbours that stay coded.
 int64_t decoded_for_a_product(const FileBands& bands, const std::vector<bool>& stays, DType dtype) {
   if (multiplies_coded(dtype)) return 0;
   const auto as_streamed = [&](const FileBand& band) {
-    return multiplies_as_streamed(band.type, band.head_dim, band.extent.offset, dtype);
+    return band.in_integers || multiplies_as_streamed(band.type, band.head_dim, band.extent.offset, dtype);
   };
   int64_t most = 0;
   size_t at = 0;
   for (const FileMatrix& m : bands.matrices) {
     int64_t run = 0;
     for (const FileBand& band : m.bands) {
-      const bool stays_coded = stays[at] && kept_bytes(band, m.in, dtype) < packed_bytes(dtype, band.rows, m.in);
-      run = stays_coded ? run + band.rows : 0;
+      const bool is_decoded = stays[at] && !band.in_integers && !stays_packed(band, m.in, dtype);
+      run = is_decoded ? run + band.rows : 0;
       const int64_t rows = stays[at++] || as_streamed(band) ? run : band.rows;
       most = std::max(most, rows * m.in * size_of(dtype));
     }
@@ -172,7 +173,7 @@ void add_experts(StreamPlan& plan, const MemoryBudget& budget) {
 
 StreamPlan plan_stream(const ModelDescription& model, const InferenceNeeds& needs, const MemoryBudget& budget,
                        const RingSettings& ring, const BandSizes& sizes) {
-  StreamPlan plan{.bands = file_bands(model.spec, model.dir.path, model.dtype, sizes),
+  StreamPlan plan{.bands = file_bands(model.spec, model.dir.path, model.dtype, sizes, needs.in_integers),
                   .dtype = model.dtype,
                   .stays = {},
                   .ring = ring};

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/threads.h"
 #include "kernels/cpu/coded_matmul.h"
 #include "kernels/cpu/matmul.h"
 #include "model/linear.h"
@@ -12,18 +13,18 @@
 namespace tern {
 namespace {
 
-// Bytes per second of products of one row with `weight`, of all its bytes.
+// Bytes per second of products of one row with `weight`, of all its bytes: the mean, as a token is no faster than the mean of its products.
 double product_rate(const Linear& linear, int64_t bytes, DType dtype, Arena& arena) {
   const Tensor x = arena.zeros(dtype, {1, linear.in}, MemoryClass::workspace);
   const Tensor y = arena.allocate(dtype, {1, linear.out}, MemoryClass::workspace);
   const Compute compute{arena};
-  double best = 0;
-  for (int round = 0; round < 3; ++round) {
-    const int64_t begin_ns = real_clock().now_ns();
+  linear_forward(linear, x, y, compute);  // threads start, pages come
+  double rounds = 0, seconds = 0;
+  for (const int64_t begin_ns = real_clock().now_ns(); seconds < kProductSeconds; ++rounds) {
     linear_forward(linear, x, y, compute);
-    best = std::max(best, static_cast<double>(bytes) / seconds_between(begin_ns, real_clock().now_ns()));
+    seconds = seconds_between(begin_ns, real_clock().now_ns());
   }
-  return best;
+  return rounds * static_cast<double>(bytes) / seconds;
 }
 
 }  // namespace
@@ -43,13 +44,14 @@ void measure_products(const StreamPlan& plan, DType dtype, StreamRates& rates) {
   rates.coded = rates.kept;
   if (!multiplies_coded(dtype) && multiplies_as_streamed(type, 0, 0, dtype)) return;
   Arena arena;
-  const int64_t decoded = multiplies_coded(dtype) ? 0 : m.in * size_of(dtype);
+  const bool in_integers = m.bands.front().in_integers;
+  const int64_t decoded = in_integers || multiplies_coded(dtype) ? 0 : m.in * size_of(dtype);
   const int64_t rows = std::max<int64_t>(64, most / (stored_bytes(type, 1, m.in) + decoded) / 64 * 64);
   const int64_t bytes = stored_bytes(type, rows, m.in);
   const Tensor coded = arena.zeros(DType::u8, {bytes}, MemoryClass::weights);
-  rates.coded =
-      product_rate({.weight = CodedWeight{{{type, coded, rows, 0, m.bands.front().tables}}}, .out = rows, .in = m.in},
-                   bytes, dtype, arena);
+  rates.coded = product_rate(
+      {.weight = CodedWeight{{{type, coded, rows, 0, m.bands.front().tables}}, in_integers}, .out = rows, .in = m.in},
+      bytes, dtype, arena);
 }
 
 double distinct_experts(const FileExperts& unit, int64_t tokens) {
@@ -114,27 +116,31 @@ double mean_experts_s(const FileExperts& unit, const StreamRates& rates, double 
 std::vector<PassStep> pass_steps(const StreamPlan& plan, const StreamRates& rates) {
   std::vector<PassStep> steps;
   const auto ps = [](int64_t bytes, double rate) { return picoseconds(static_cast<double>(bytes), rate); };
+  const double cores = num_compute_threads();
   size_t at = 0;
   for (const FileMatrix& m : plan.bands.matrices)
     for (const FileBand& band : m.bands) {
       const bool stays = plan.stays[at++];
       const BlockRange blocks = blocks_of(band.extent, kStreamAlignment);
       const int64_t packed = packed_bytes(plan.dtype, band.rows, m.in);
-      const bool stays_packed = stays && packed <= band.extent.bytes;  // else as the file codes it
-      steps.push_back({.load_ps = stays ? 0 : ps(blocks.bytes, rates.disk),
-                       .forward_ps = stays_packed ? ps(packed, rates.kept) : ps(band.extent.bytes, rates.coded)});
+      const int64_t reading_ps = stays ? 0 : picoseconds(static_cast<double>(blocks.bytes) * rates.read_cpu, cores);
+      const bool is_packed = stays && stays_packed(band, m.in, plan.dtype);  // else as the file codes it
+      steps.push_back(
+          {.load_ps = stays ? 0 : ps(blocks.bytes, rates.disk),
+           .forward_ps = reading_ps + (is_packed ? ps(packed, rates.kept) : ps(band.extent.bytes, rates.coded))});
     }
   return steps;
 }
 
 StreamTimes stream_times(const StreamPlan& plan, const StreamRates& rates, double hits) {
   StreamTimes times;
-  const std::vector<PassStep> steps = pass_steps(plan, rates);
-  for (const PassStep& step : steps) {
+  StreamRates free_reads = rates;
+  free_reads.read_cpu = 0;
+  for (const PassStep& step : pass_steps(plan, free_reads)) {
     times.disk_s += 1e-12 * static_cast<double>(step.load_ps);
     times.products_s += 1e-12 * static_cast<double>(step.forward_ps);
   }
-  const int64_t pass_ps = steady_pass_ps(steps, plan.ring.slots);
+  const int64_t pass_ps = steady_pass_ps(pass_steps(plan, rates), plan.ring.slots);
   times.pass_s = 1e-12 * static_cast<double>(pass_ps);
   for (const FileExperts& unit : plan.bands.experts) times.pass_s += mean_experts_s(unit, rates, hits, times);
   return times;

@@ -24,21 +24,24 @@ struct StreamRates {
   double disk = 0;   // of reading
   double kept = 0;   // of products of one row with packed weights, as those stay that take no more bytes so
   double coded = 0;  // of products of one row with weights as the files code them: the ring's, and others that stay
+  double read_cpu = 0;  // seconds of one core that reading a byte takes, of the cores that multiply; 0: reading takes none
 };
-/// Measures `kept` and `coded` for some milliseconds, with 64 MiB of weights, or with half of what the plan will hold if that is less.
+/// Measures `kept` and `coded` for kProductSeconds each, with 64 MiB of weights, or with half of what the plan will hold if that is less.
+inline constexpr double kProductSeconds = 0.15;
 void measure_products(const StreamPlan&, DType, StreamRates&);
 
 /// What so many bytes take at a rate in bytes per second; 0 if the rate is not known (0).
 int64_t picoseconds(double bytes, double rate);
 
-/// The steps of a decoded token, one for each band of the plan: the disk's time for the bands that stream, and the products' times.
+/// The steps of a decoded token, one for each band of the plan: the disk's time for the bands that stream, and the products' times,
+/// longer by what reading takes of the cores meanwhile.
 std::vector<PassStep> pass_steps(const StreamPlan&, const StreamRates&);
 
 /// The seconds of a decoded token.
 struct StreamTimes {
   double disk_s = 0;      // the disk's work alone
-  double products_s = 0;  // the products' work alone
-  // both, overlapped as the simulated ring does it (store/pass_time.h); experts are read only once the router has answered.
+  double products_s = 0;  // the products' work alone, without what reading takes of the cores
+  // both, overlapped as the simulated ring does it, and what reading takes of the cores (store/pass_time.h); experts are read only once the router has answered.
   double pass_s = 0;
   double bound_s() const { return disk_s > products_s ? disk_s : products_s; }
   std::string_view binds() const { return disk_s > products_s ? "the disk" : "products"; }

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include "base/threads.h"
 #include "kernels/cpu/matmul.h"
+#include "store/extent.h"
 
 namespace tern {
 namespace {
@@ -29,6 +31,35 @@ TEST(StreamTimes, CodedWeightsThatStayHaveTheRateOfCodedOnes) {
   EXPECT_EQ(step_of(WeightType::bf16, DType::bf16, true).forward_ps,
             packed <= dense ? ps(packed, rates.kept) : ps(dense, rates.coded));
   EXPECT_EQ(step_of(WeightType::bf16, DType::bf16, false).forward_ps, ps(dense, rates.coded));
+}
+
+// In integers all that is coded has one rate, and reading takes its share of the cores that multiply.
+TEST(StreamTimes, ReadingTakesOfTheCoresThatMultiply) {
+  constexpr int64_t kIn = 256, kRows = 2048;
+  const int64_t bytes = stored_bytes(WeightType::q8_0, kRows, kIn);
+  const FileBand band{
+      .rows = kRows, .extent = {.offset = 100, .bytes = bytes}, .type = WeightType::q8_0, .in_integers = true};
+  const StreamPlan plan{.bands = {.paths = {},
+                                  .matrices = {{"w", 2 * kRows, kIn, {band, band}}},
+                                  .experts = {},
+                                  .table = {},
+                                  .unused = {},
+                                  .coded = {}},
+                        .dtype = DType::f32,
+                        .stays = {true, false}};
+  StreamRates rates{.disk = 1e12, .kept = 4e9, .coded = 2e9};
+  const std::vector<PassStep> bare = pass_steps(plan, rates);
+  EXPECT_EQ(bare[0].forward_ps, picoseconds(static_cast<double>(bytes), 2e9));
+  EXPECT_EQ(bare[1].forward_ps, bare[0].forward_ps);
+  const StreamTimes times = stream_times(plan, rates);
+  EXPECT_EQ(times.pass_s, times.products_s);
+  rates.read_cpu = 1e-10 * num_compute_threads();
+  const std::vector<PassStep> steps = pass_steps(plan, rates);
+  EXPECT_EQ(steps[0].forward_ps, bare[0].forward_ps);
+  const auto blocks = static_cast<double>(blocks_of(band.extent, kStreamAlignment).bytes);
+  EXPECT_NEAR(static_cast<double>(steps[1].forward_ps - bare[1].forward_ps), 100 * blocks, 1);
+  EXPECT_EQ(stream_times(plan, rates).products_s, times.products_s);
+  EXPECT_NEAR(stream_times(plan, rates).pass_s - times.pass_s, 1e-10 * blocks, 1e-11);
 }
 
 }  // namespace

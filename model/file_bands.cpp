@@ -96,9 +96,10 @@ std::vector<FileExperts> by_unit(const ModelSpec& spec, std::vector<FileMatrix> 
 // The rows of a matrix, part by part; empty where a part does not lie in the file as it is needed.
 using WholeRows = std::function<std::vector<FileBand>(const ParameterInfo&)>;
 
-FileBands bands_of(const ModelSpec& spec, std::vector<std::string> paths, const BandSizes& sizes,
+FileBands bands_of(const ModelSpec& spec, std::vector<std::string> paths, const BandSizes& sizes, CodedBytes coded,
                    const WholeRows& rows_of) {
-  FileBands all{.paths = std::move(paths), .matrices = {}, .experts = {}, .table = {}, .unused = {}};
+  FileBands all{
+      .paths = std::move(paths), .matrices = {}, .experts = {}, .table = {}, .unused = {}, .coded = std::move(coded)};
   std::vector<std::tuple<int, int, FileMatrix>> matrices;
   std::vector<FileMatrix> experts;
   std::vector<int> units_of_experts;
@@ -107,6 +108,11 @@ FileBands bands_of(const ModelSpec& spec, std::vector<std::string> paths, const 
     FileMatrix matrix{.name = info.name, .out = linear.out, .in = linear.in, .bands = {}};
     matrix.bands = rows_of(info);
     if (matrix.bands.empty() || bytes_of(matrix) < sizes.least) return;
+    const bool in_integers =
+        all.coded.contains(info.name) && std::ranges::all_of(matrix.bands, [&](const FileBand& band) {
+          return multiplies_in_integers(band.type, linear.in);
+        });
+    for (FileBand& band : matrix.bands) band.in_integers = in_integers;
     if (is_expert(info.name)) {
       experts.push_back(std::move(matrix));
       units_of_experts.push_back(info.unit);
@@ -134,16 +140,20 @@ FileBands bands_of(const ModelSpec& spec, std::vector<std::string> paths, const 
 
 }  // namespace
 
-FileBands file_bands(const ModelSpec& spec, const std::string& model_dir, DType dtype, const BandSizes& sizes) {
+FileBands file_bands(const ModelSpec& spec, const std::string& model_dir, DType dtype, const BandSizes& sizes,
+                     bool in_integers) {
   if (dtype == DType::f64) return {};
+  CodedBytes coded;  // as they would stay in memory
+  if (in_integers) coded = coded_bytes(spec, model_dir, dtype, WeightsIn::coded_int8);
   if (is_gguf_path(model_dir)) {
     const Gguf file(model_dir);
-    return bands_of(spec, file.paths(), sizes, [&](const ParameterInfo& info) { return gguf_rows(spec, file, info); });
+    return bands_of(spec, file.paths(), sizes, std::move(coded),
+                    [&](const ParameterInfo& info) { return gguf_rows(spec, file, info); });
   }
   const Weights file(weights_file(model_dir));
   std::vector<std::string> paths;
   for (const Safetensors& each : file.files()) paths.push_back(each.path());
-  return bands_of(spec, std::move(paths), sizes, [&](const ParameterInfo& info) {
+  return bands_of(spec, std::move(paths), sizes, std::move(coded), [&](const ParameterInfo& info) {
     std::vector<FileBand> parts;
     for (const Fragment& f : info.fragments) {
       const auto rows = whole_rows(spec, file, info, f);
@@ -179,8 +189,12 @@ int64_t num_experts(const FileBands& bands) {
   return count;
 }
 
+bool stays_packed(const FileBand& band, int64_t in, DType dtype) {
+  return !band.in_integers && packed_bytes(dtype, band.rows, in) <= band.extent.bytes;
+}
+
 int64_t kept_bytes(const FileBand& band, int64_t in, DType dtype) {
-  return std::min(band.extent.bytes, packed_bytes(dtype, band.rows, in));
+  return stays_packed(band, in, dtype) ? packed_bytes(dtype, band.rows, in) : band.extent.bytes;
 }
 
 std::vector<PassExtent> pass_extents(const FileBands& bands, DType dtype) {
@@ -205,7 +219,8 @@ int64_t widest_part(const FileBands& bands, const std::vector<bool>& stays) {
 }
 
 CodedBytes bytes_in_memory(const FileBands& bands, const std::vector<bool>& stays, DType dtype) {
-  CodedBytes bytes;
+  CodedBytes bytes = bands.coded;
+  for (const FileMatrix& m : bands.matrices) bytes[m.name] = 0;
   size_t at = 0;
   if (bands.table.rows > 0) bytes["embed.tokens"] = 0;
   if (!bands.unused.empty()) bytes[bands.unused] = 0;

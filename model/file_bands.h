@@ -21,6 +21,7 @@ struct FileBand {
   WeightType type{};
   int64_t head_dim = 0;  // kernels/cpu/coded_rows.h
   CodeTables tables = {};
+  bool in_integers = false;  // multiplied as CodedWeight::in_integers says; so are all bands of its matrix
 };
 /// A matrix and the bands that hold its rows, from the first to the last.
 struct FileMatrix {
@@ -43,6 +44,8 @@ struct FileBands {
   FileBand table;      // the table of tokens; 0 rows unless the file holds it as one band of at least BandSizes::least
                        // bytes, its rows not interleaved (head_dim 0)
   std::string unused;  // a matrix that no pass reads, so it is not loaded: the head of a model that makes vectors
+  // With in_integers: bytes of each matrix that stays as WeightsIn::coded_int8 holds it, unless bands or experts have it.
+  CodedBytes coded;
 };
 
 struct BandSizes {
@@ -53,13 +56,18 @@ struct BandSizes {
 /// Finds the matrices that a pass reads once and whole, and whose rows are contiguous in the files. It leaves out
 /// small matrices, and those that the file holds transposed or interleaved with other rows (GPT-2, GPT-NeoX). Experts
 /// are listed apart, as a pass reads only some of them. Faults that only loading would find are not looked for.
+/// in_integers: matrices are multiplied in integers where WeightsIn::coded_int8 does that.
 /// Errors  bad_file: those of the files' headers.
-FileBands file_bands(const ModelSpec&, const std::string& model_dir, DType, const BandSizes& = {});
+FileBands file_bands(const ModelSpec&, const std::string& model_dir, DType, const BandSizes& = {},
+                     bool in_integers = false);
 
 /// For passes that end before the head: removes the head's matrix, if it is listed.
 void leave_head_out(FileBands&);
 
-/// Bytes of memory for a band that stays: of its packed form for the exact kernels or of its coded form in the file, whichever is smaller.
+/// Whether a band that stays is packed for the exact kernels: where that takes no more bytes than its coded form in the
+/// file, and it is not multiplied in integers.
+bool stays_packed(const FileBand&, int64_t in, DType);
+/// Bytes of memory for a band that stays, packed or coded.
 int64_t kept_bytes(const FileBand&, int64_t in, DType);
 /// All bands of a pass, in order.
 std::vector<PassExtent> pass_extents(const FileBands&, DType);

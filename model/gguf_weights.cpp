@@ -244,15 +244,27 @@ std::vector<FileBand> gguf_rows(const ModelSpec& spec, const Gguf& file, const P
   return bands;
 }
 
-ModelWeights load_gguf_beside(const ModelSpec& spec, const Gguf& file, DType dtype, GivenWeights given, Arena& arena) {
-  const WeightsCheck check = check_gguf_weights(spec, file);  // before anything is allocated
+ModelWeights load_gguf_beside(const ModelSpec& spec, std::shared_ptr<const Gguf> file, DType dtype, GivenWeights given,
+                              Arena& arena) {
+  const WeightsCheck check = check_gguf_weights(spec, *file);  // before anything is allocated
   if (!check.problems.empty()) throw Error(ErrorKind::bad_file, "{}", check.problems.front());
+  std::vector<const GgufTensor*> used;
+  if (given.in_integers)
+    add_coded(
+        spec,
+        [&](const ParameterInfo& info) -> std::optional<CodedWeight> {
+          if (!stays_coded(spec, *file, info, dtype, true)) return {};
+          add_used(spec, *file, info, used);
+          return coded_weight(spec, file, info, arena);
+        },
+        given);
   ModelWeights weights = empty_weights(spec);
   for_each_parameter(spec, weights, [&](const ParameterInfo& info, Tensor& t) {
     if (is_given(given, weights, info, t, dtype, arena)) return;
     t = arena.allocate(dtype, info.shape, MemoryClass::weights);
-    read_gguf_parameter(spec, file, info, t);
+    read_gguf_parameter(spec, *file, info, t);
   });
+  populate(*file, used);
   put_given(spec, std::move(given), weights);
   pack_weights(spec, weights, arena);
   return weights;

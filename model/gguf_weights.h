@@ -38,7 +38,7 @@ ModelWeights load_gguf_stored(const ModelSpec&, std::shared_ptr<const Gguf>, DTy
 /// Where the rows of a matrix lie in the file, part by part; empty if the file does not hold the matrix as the parameter implies.
 std::vector<FileBand> gguf_rows(const ModelSpec&, const Gguf&, const ParameterInfo&);
 /// Does the work of load_weights_to_infer for a GGUF file: loads and packs everything that is not given.
-ModelWeights load_gguf_beside(const ModelSpec&, const Gguf&, DType, GivenWeights, Arena&);
+ModelWeights load_gguf_beside(const ModelSpec&, std::shared_ptr<const Gguf>, DType, GivenWeights, Arena&);
 /// Finds every fault for which load_gguf_weights would throw, not only the first.
 WeightsCheck check_gguf_weights(const ModelSpec&, const Gguf&);
 

@@ -118,10 +118,12 @@ void multiply_forward(const Linear& linear, const Tensor& x, const Tensor& y, co
 Weight streamed_rows(const WeightBand& band, std::span<const std::byte> bytes, int64_t in, DType dtype,
                      const Compute& c) {
   auto* const at = const_cast<std::byte*>(bytes.data());  // kernels only read it
-  const bool as_it_lies = multiplies_as_streamed(band.type, band.head_dim, reinterpret_cast<intptr_t>(at), dtype);
-  if (as_it_lies && !multiplies_coded(dtype)) return RowPieces{{Tensor::borrow(dtype, {band.rows, in}, at)}};
+  const bool as_it_lies =
+      band.in_integers || multiplies_as_streamed(band.type, band.head_dim, reinterpret_cast<intptr_t>(at), dtype);
+  if (as_it_lies && !band.in_integers && !multiplies_coded(dtype))
+    return RowPieces{{Tensor::borrow(dtype, {band.rows, in}, at)}};
   const Tensor rows = Tensor::borrow(DType::u8, {static_cast<int64_t>(bytes.size())}, at);
-  CodedWeight coded{{{band.type, rows, band.rows, band.head_dim, band.tables}}};
+  CodedWeight coded{{{band.type, rows, band.rows, band.head_dim, band.tables}}, band.in_integers};
   if (as_it_lies) return coded;
   return RowPieces{{ops::decoded_rows(coded.pieces.front(), in, dtype, MemoryClass::workspace, c.arena)}};
 }

@@ -47,6 +47,7 @@ struct CodedWeight {
   bool in_integers = false;
 };
 /// Some rows of a matrix: kept in memory, or an extent of a file that a ring reads for the time of their product.
+/// in_integers: those rows are then multiplied as CodedWeight::in_integers says; `kept` says it of itself.
 struct WeightBand {
   int64_t rows = 0;
   std::variant<PackedWeight, CodedWeight> kept;
@@ -55,8 +56,9 @@ struct WeightBand {
   WeightType type{};
   int64_t head_dim = 0;
   CodeTables tables = {};
+  bool in_integers = false;
 };
-/// Bands stacked by rows. For the forward alone. It has the bits of the product with the decoded rows.
+/// Bands stacked by rows. For the forward alone. It has the bits of the product with the decoded rows, or of CodedWeight in integers.
 struct BandedWeight {
   std::vector<WeightBand> bands;
 };

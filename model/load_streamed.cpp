@@ -51,23 +51,26 @@ class Framer {
   }
 
  private:
-  bool is_packed(const FileBand& band, int64_t in) const {
-    return packed_bytes(dtype_, band.rows, in) <= band.extent.bytes;
-  }
   size_t stream(const FileMatrix& m, size_t b) {
     const FileBand& band = m.bands[b];
-    frame_.matrices.back().bands.push_back(
-        {band.rows, {}, nullptr, static_cast<int>(frame_.streamed.size()), band.type, band.head_dim, band.tables});
+    frame_.matrices.back().bands.push_back({band.rows,
+                                            {},
+                                            nullptr,
+                                            static_cast<int>(frame_.streamed.size()),
+                                            band.type,
+                                            band.head_dim,
+                                            band.tables,
+                                            band.in_integers});
     frame_.streamed.push_back(band.extent);
     return b + 1;
   }
   // Neighbours that stay are one product: packed ones in one piece of memory, coded ones as pieces.
   size_t keep(const FileMatrix& m, size_t begin) {
-    const bool packed = is_packed(m.bands[begin], m.in);
+    const bool packed = stays_packed(m.bands[begin], m.in, dtype_);
     size_t end = begin;
     int64_t rows = 0;
     for (bool whole = true; whole && end < m.bands.size() && stays_[at_ + end]; ++end) {
-      if (is_packed(m.bands[end], m.in) != packed) break;
+      if (stays_packed(m.bands[end], m.in, dtype_) != packed) break;
       rows += m.bands[end].rows;
       whole = !packed || packed_bytes(dtype_, rows, m.in) == rows * m.in * size_of(dtype_);  // no tail within a run
     }
@@ -82,7 +85,7 @@ class Framer {
       }
       kept.kept = PackedWeight{bytes};
     } else {
-      CodedWeight coded;
+      CodedWeight coded{.pieces = {}, .in_integers = m.bands[begin].in_integers};
       for (size_t b = begin; b < end; ++b) {
         const FileBand& band = m.bands[b];
         coded.pieces.push_back(
@@ -165,7 +168,8 @@ void give_experts(const FileBands& bands, const CacheSettings& settings, int thr
         BandedWeight weight;
         int place = model.cache->first_place(item++);
         for (const FileBand& band : m->bands)
-          weight.bands.push_back({band.rows, {}, model.cache.get(), place++, band.type, band.head_dim, band.tables});
+          weight.bands.push_back(
+              {band.rows, {}, model.cache.get(), place++, band.type, band.head_dim, band.tables, band.in_integers});
         given.matrices.emplace(m->name, std::move(weight));
       }
 }
@@ -193,6 +197,7 @@ StreamedModel load_streamed(const ModelSpec& spec, const std::string& model_dir,
     model.ring = std::make_unique<CyclicRing>(*model.files, frame.streamed, settings, aligned(model.slots, alignment));
   }
   GivenWeights given;
+  given.in_integers = !bands.coded.empty();
   for (size_t i = 0; i < bands.matrices.size(); ++i)
     given.matrices.emplace(bands.matrices[i].name, weight_of(std::move(frame.matrices[i]), model.ring.get()));
   give_experts(bands, cache, settings.threads, model, given, arena);

@@ -139,9 +139,14 @@ bool reads_in_place(const ModelSpec& spec, const std::string& model_dir, DType d
 
 ModelWeights load_weights_to_infer(const ModelSpec& spec, const std::string& model_dir, DType dtype, Arena& arena,
                                    GivenWeights given) {
-  if (is_gguf_path(model_dir)) return load_gguf_beside(spec, Gguf(model_dir), dtype, std::move(given), arena);
-  WeightsLoader loader(spec, weights_file(model_dir));
+  if (is_gguf_path(model_dir))
+    return load_gguf_beside(spec, std::make_shared<const Gguf>(model_dir), dtype, std::move(given), arena);
+  WeightsLoader loader(spec, weights_file(model_dir),
+                       given.in_integers ? WeightsIn::coded_int8 : WeightsIn::mapped_file);
   ModelWeights weights = empty_weights(spec);
+  if (given.in_integers)
+    add_coded(
+        spec, [&](const ParameterInfo& info) { return loader.stay_coded(info, dtype, arena); }, given);
   for_each_parameter(spec, weights, [&](const ParameterInfo& info, Tensor& t) {
     if (is_given(given, weights, info, t, dtype, arena)) return loader.claim(info);
     t = arena.allocate(dtype, info.shape, MemoryClass::weights);
@@ -150,27 +155,34 @@ ModelWeights load_weights_to_infer(const ModelSpec& spec, const std::string& mod
   load_fixed(spec, loader, dtype, weights, arena);
   loader.check_tied_head();
   loader.check_all_claimed();
+  loader.finish();
   put_given(spec, std::move(given), weights);
   pack_weights(spec, weights, arena);
   return weights;
 }
 
 bool multiplies_as_coded(WeightType type, int64_t columns, DType dtype, bool in_integers) {
-  return multiplies_coded(dtype) ||
-         (in_integers && dtype != DType::f64 && columns <= kInt8Columns && has_code_groups(type));
+  return multiplies_coded(dtype) || (in_integers && dtype != DType::f64 && multiplies_in_integers(type, columns));
 }
 
-void multiply_in_integers(const ModelSpec& spec, const std::string& path, ModelWeights& weights) {
+bool multiplies_in_integers(WeightType type, int64_t columns) {
+  return columns <= kInt8Columns && has_code_groups(type);
+}
+
+bool mark_integers(const ModelSpec& spec, ModelWeights& weights) {
   bool any = false;
   for_each_linear(spec, weights, [&](const ParameterInfo&, Linear& linear) {
     auto* coded = std::get_if<CodedWeight>(&linear.weight);
     if (!coded) return;
-    coded->in_integers = linear.in <= kInt8Columns && std::ranges::all_of(coded->pieces, [](const CodedPiece& p) {
-                           return has_code_groups(p.type);
-                         });
+    coded->in_integers = std::ranges::all_of(
+        coded->pieces, [&](const CodedPiece& p) { return multiplies_in_integers(p.type, linear.in); });
     any |= coded->in_integers;
   });
-  if (any) return;
+  return any;
+}
+
+void multiply_in_integers(const ModelSpec& spec, const std::string& path, ModelWeights& weights) {
+  if (mark_integers(spec, weights)) return;
   std::vector<std::string_view> names;
   for (const WeightTypeRow& row : kWeightTypes)
     if (has_code_groups(row.type)) names.push_back(row.name);

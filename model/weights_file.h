@@ -47,8 +47,11 @@ std::optional<std::string> judge_tied_head(const ModelSpec&, const Weights&);
 void for_each_codable(const ModelSpec&, const std::function<void(const ParameterInfo&)>& visit);
 /// Whether kernels multiply rows of this type and width as coded, in this dtype; in_integers: integer products count too.
 bool multiplies_as_coded(WeightType, int64_t columns, DType, bool in_integers);
-/// Sets in_integers of each coded matrix of up to kInt8Columns columns whose types have groups (kernels/cpu/code_groups.h).
-/// Errors  bad_file: there is no such matrix; `path` names the file.
+/// Whether integer products serve rows of this type and width: types of groups (kernels/cpu/code_groups.h) up to kInt8Columns columns.
+bool multiplies_in_integers(WeightType, int64_t columns);
+/// Sets in_integers of each coded matrix if integer products serve all its pieces; returns whether there is such a matrix.
+bool mark_integers(const ModelSpec&, ModelWeights&);
+/// The same. Errors  bad_file: there is no such matrix; `path` names the file.
 void multiply_in_integers(const ModelSpec&, const std::string& path, ModelWeights&);
 
 inline constexpr std::string_view kTiedHead = "lm_head.weight";

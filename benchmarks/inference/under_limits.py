@@ -12,7 +12,7 @@ system kills what takes more; llama.cpp maps its file. Before each run the page 
 from before would be charged to nobody. Printed: tokens a second (tern: of the median step), tern's share of its bound as it says it after loading, its
 prediction made before loading, the group's highest bytes, and the ratio to llama.cpp. Needs root (control groups, dropping caches), numpy; for Q4_K gguf.
 """
-import argparse, ctypes, json, mmap, os, pathlib, re, statistics, subprocess, sys
+import argparse, ctypes, json, mmap, os, pathlib, re, statistics, subprocess, sys, tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -96,7 +96,10 @@ def main() -> None:
         coded.write_learned(a.shape, a.tokenizer, a.model, int(a.type[2:]))
     if a.llama_bench and not a.gguf.exists():
         if a.type == "bf16":
-            subprocess.run([a.tern, "export", a.model, "--format", "gguf", "--output", a.gguf], check=True, capture_output=True)
+            with tempfile.TemporaryDirectory(dir=a.work) as bare:  # without the tokenizer, for which GGUF has no name
+                for name in ("config.json", "model.safetensors"):
+                    (pathlib.Path(bare) / name).symlink_to((a.model / name).resolve())
+                subprocess.run([a.tern, "export", bare, "--format", "gguf", "--output", a.gguf], check=True, capture_output=True)
         else:
             coded.write_q4_k(a.shape, a.gguf)
     if not a.rounds:
