@@ -132,7 +132,7 @@ TEST(StepRecorder, StepsInIntegersDoWhatTheirListSays) {
           expect_as_listed(recorded_steps(m.model.spec, got.recorder, got.pool), what.c_str());
           least == 1 ? ++streamed : ++small;
         }
-      EXPECT_GT(streamed, 1) << family << tied << name_of(dtype);
+      EXPECT_GT(streamed, 0) << family << tied << name_of(dtype);
       EXPECT_TRUE(small > 0 || m.model.spec.family == "mixtral") << family << tied << name_of(dtype);
     }
 }

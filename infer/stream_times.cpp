@@ -4,56 +4,9 @@
 #include <cmath>
 #include <vector>
 
-#include "base/clock.h"
-#include "base/threads.h"
-#include "kernels/cpu/coded_matmul.h"
 #include "kernels/cpu/matmul.h"
-#include "model/linear.h"
 
 namespace tern {
-namespace {
-
-// Bytes per second of products of one row with `weight`, of all its bytes: the mean, as a token is no faster than the mean of its products.
-double product_rate(const Linear& linear, int64_t bytes, DType dtype, Arena& arena) {
-  const Tensor x = arena.zeros(dtype, {1, linear.in}, MemoryClass::workspace);
-  const Tensor y = arena.allocate(dtype, {1, linear.out}, MemoryClass::workspace);
-  const Compute compute{arena};
-  linear_forward(linear, x, y, compute);  // threads start, pages come
-  double rounds = 0, seconds = 0;
-  for (const int64_t begin_ns = real_clock().now_ns(); seconds < kProductSeconds; ++rounds) {
-    linear_forward(linear, x, y, compute);
-    seconds = seconds_between(begin_ns, real_clock().now_ns());
-  }
-  return rounds * static_cast<double>(bytes) / seconds;
-}
-
-}  // namespace
-
-void measure_products(const StreamPlan& plan, DType dtype, StreamRates& rates) {
-  const int64_t most = std::min(int64_t{64} << 20, plan.fit.peak() / 2);  // the limit holds here, too
-  if (plan.bands.matrices.empty()) return;
-  const FileMatrix& m = plan.bands.matrices.front();
-  const WeightType type = m.bands.front().type;
-  {
-    Arena arena;
-    const int64_t rows = std::max<int64_t>(64, most / (m.in * size_of(dtype)) / 64 * 64);
-    const int64_t bytes = packed_bytes(dtype, rows, m.in);
-    const Tensor packed = arena.zeros(DType::u8, {bytes}, MemoryClass::weights);
-    rates.kept = product_rate({.weight = PackedWeight{packed}, .out = rows, .in = m.in}, bytes, dtype, arena);
-  }
-  rates.coded = rates.kept;
-  if (!multiplies_coded(dtype) && multiplies_as_streamed(type, 0, 0, dtype)) return;
-  Arena arena;
-  const bool in_integers = m.bands.front().in_integers;
-  const int64_t decoded = in_integers || multiplies_coded(dtype) ? 0 : m.in * size_of(dtype);
-  const int64_t rows = std::max<int64_t>(64, most / (stored_bytes(type, 1, m.in) + decoded) / 64 * 64);
-  const int64_t bytes = stored_bytes(type, rows, m.in);
-  const Tensor coded = arena.zeros(DType::u8, {bytes}, MemoryClass::weights);
-  rates.coded = product_rate(
-      {.weight = CodedWeight{{{type, coded, rows, 0, m.bands.front().tables}}, in_integers}, .out = rows, .in = m.in},
-      bytes, dtype, arena);
-}
-
 double distinct_experts(const FileExperts& unit, int64_t tokens) {
   const auto count = static_cast<double>(unit.up.size()), chosen = static_cast<double>(unit.top_k);
   return count * (1 - std::pow(1 - chosen / count, static_cast<double>(tokens)));
@@ -113,30 +66,42 @@ double mean_experts_s(const FileExperts& unit, const StreamRates& rates, double 
 
 }  // namespace
 
+OverlappedRates overlapped_rates(double bytes, double products_s, const StreamRates& rates) {
+  const double beside = rates.disk_beside > 0 ? rates.disk_beside : rates.disk, left = 1 - rates.slowed;
+  if (beside == rates.disk && rates.slowed == 0) return {rates.disk, 1};
+  if (bytes * left <= beside * products_s)  // products end last
+    return {beside, products_s > 0 ? 1 + rates.slowed * bytes / (beside * products_s) : 1};
+  const double both_s = products_s / left, rest_s = (bytes - beside * both_s) / rates.disk;
+  return {bytes / (both_s + rest_s), 1 / left};
+}
+
 std::vector<PassStep> pass_steps(const StreamPlan& plan, const StreamRates& rates) {
-  std::vector<PassStep> steps;
-  const auto ps = [](int64_t bytes, double rate) { return picoseconds(static_cast<double>(bytes), rate); };
-  const double cores = num_compute_threads();
-  size_t at = 0;
+  struct Step {
+    double load, forward_s;  // bytes; alone
+  };
+  std::vector<Step> alone;
+  double bytes = 0, products_s = 0;
   for (const FileMatrix& m : plan.bands.matrices)
     for (const FileBand& band : m.bands) {
-      const bool stays = plan.stays[at++];
-      const BlockRange blocks = blocks_of(band.extent, kStreamAlignment);
-      const int64_t packed = packed_bytes(plan.dtype, band.rows, m.in);
-      const int64_t reading_ps = stays ? 0 : picoseconds(static_cast<double>(blocks.bytes) * rates.read_cpu, cores);
-      const bool is_packed = stays && stays_packed(band, m.in, plan.dtype);  // else as the file codes it
-      steps.push_back(
-          {.load_ps = stays ? 0 : ps(blocks.bytes, rates.disk),
-           .forward_ps = reading_ps + (is_packed ? ps(packed, rates.kept) : ps(band.extent.bytes, rates.coded))});
+      const bool stays = plan.stays[alone.size()];
+      const int64_t load = stays ? 0 : blocks_of(band.extent, kStreamAlignment).bytes;
+      const bool packed = stays && stays_packed(band, m.in, plan.dtype);  // else as the file codes it
+      const int64_t multiplied = packed ? packed_bytes(plan.dtype, band.rows, m.in) : band.extent.bytes;
+      const double rate = packed ? rates.kept : rates.coded;
+      alone.push_back({static_cast<double>(load), rate > 0 ? static_cast<double>(multiplied) / rate : 0});
+      bytes += alone.back().load, products_s += alone.back().forward_s;
     }
+  const OverlappedRates both = overlapped_rates(bytes, products_s, rates);
+  std::vector<PassStep> steps;
+  for (const Step& step : alone)
+    steps.push_back(
+        {.load_ps = picoseconds(step.load, both.disk), .forward_ps = picoseconds(step.forward_s, 1 / both.slower)});
   return steps;
 }
 
 StreamTimes stream_times(const StreamPlan& plan, const StreamRates& rates, double hits) {
   StreamTimes times;
-  StreamRates free_reads = rates;
-  free_reads.read_cpu = 0;
-  for (const PassStep& step : pass_steps(plan, free_reads)) {
+  for (const PassStep& step : pass_steps(plan, {.disk = rates.disk, .kept = rates.kept, .coded = rates.coded})) {
     times.disk_s += 1e-12 * static_cast<double>(step.load_ps);
     times.products_s += 1e-12 * static_cast<double>(step.forward_ps);
   }

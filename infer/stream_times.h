@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "infer/stream_plan.h"
+#include "infer/stream_rates.h"
 #include "store/pass_time.h"
 
 namespace tern {
@@ -19,29 +20,27 @@ inline double expected_bytes(const StreamPlan& plan, int64_t tokens) {
   return expected_bytes(plan, tokens, plan.experts.even_share());
 }
 
-/// Rates of this machine, in bytes per second.
-struct StreamRates {
-  double disk = 0;   // of reading
-  double kept = 0;   // of products of one row with packed weights, as those stay that take no more bytes so
-  double coded = 0;  // of products of one row with weights as the files code them: the ring's, and others that stay
-  double read_cpu = 0;  // seconds of one core that reading a byte takes, of the cores that multiply; 0: reading takes none
-};
-/// Measures `kept` and `coded` for kProductSeconds each, with 64 MiB of weights, or with half of what the plan will hold if that is less.
-inline constexpr double kProductSeconds = 0.15;
-void measure_products(const StreamPlan&, DType, StreamRates&);
-
 /// What so many bytes take at a rate in bytes per second; 0 if the rate is not known (0).
 int64_t picoseconds(double bytes, double rate);
 
+/// Rates of a pass in which disk and products overlap as far as they can.
+struct OverlappedRates {
+  double disk = 0;    // of the pass's reads
+  double slower = 1;  // how many times as long the pass's products take as alone
+};
+/// For a pass that reads `bytes` and whose products take `products_s` alone. While both work, reading has the rate disk_beside and
+/// products have 1 − slowed of theirs; what is left of either goes on at its own rate.
+OverlappedRates overlapped_rates(double bytes, double products_s, const StreamRates&);
+
 /// The steps of a decoded token, one for each band of the plan: the disk's time for the bands that stream, and the products' times,
-/// longer by what reading takes of the cores meanwhile.
+/// by overlapped_rates.
 std::vector<PassStep> pass_steps(const StreamPlan&, const StreamRates&);
 
 /// The seconds of a decoded token.
 struct StreamTimes {
   double disk_s = 0;      // the disk's work alone
-  double products_s = 0;  // the products' work alone, without what reading takes of the cores
-  // both, overlapped as the simulated ring does it, and what reading takes of the cores (store/pass_time.h); experts are read only once the router has answered.
+  double products_s = 0;  // the products' work alone
+  // both, by overlapped_rates, as the simulated ring does it (store/pass_time.h); experts are read only once the router has answered.
   double pass_s = 0;
   double bound_s() const { return disk_s > products_s ? disk_s : products_s; }
   std::string_view binds() const { return disk_s > products_s ? "the disk" : "products"; }

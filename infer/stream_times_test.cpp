@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include "base/threads.h"
 #include "kernels/cpu/matmul.h"
 #include "store/extent.h"
 
@@ -33,33 +32,40 @@ TEST(StreamTimes, CodedWeightsThatStayHaveTheRateOfCodedOnes) {
   EXPECT_EQ(step_of(WeightType::bf16, DType::bf16, false).forward_ps, ps(dense, rates.coded));
 }
 
-// In integers all that is coded has one rate, and reading takes its share of the cores that multiply.
-TEST(StreamTimes, ReadingTakesOfTheCoresThatMultiply) {
+// In integers all that is coded has one rate, whether it stays or not.
+TEST(StreamTimes, WhatIsReadAndMultipliedAtTheSameTimeTakesLonger) {
   constexpr int64_t kIn = 256, kRows = 2048;
   const int64_t bytes = stored_bytes(WeightType::q8_0, kRows, kIn);
-  const FileBand band{
-      .rows = kRows, .extent = {.offset = 100, .bytes = bytes}, .type = WeightType::q8_0, .in_integers = true};
-  const StreamPlan plan{.bands = {.paths = {},
-                                  .matrices = {{"w", 2 * kRows, kIn, {band, band}}},
-                                  .experts = {},
-                                  .table = {},
-                                  .unused = {},
-                                  .coded = {}},
-                        .dtype = DType::f32,
-                        .stays = {true, false}};
-  StreamRates rates{.disk = 1e12, .kept = 4e9, .coded = 2e9};
-  const std::vector<PassStep> bare = pass_steps(plan, rates);
-  EXPECT_EQ(bare[0].forward_ps, picoseconds(static_cast<double>(bytes), 2e9));
-  EXPECT_EQ(bare[1].forward_ps, bare[0].forward_ps);
-  const StreamTimes times = stream_times(plan, rates);
-  EXPECT_EQ(times.pass_s, times.products_s);
-  rates.read_cpu = 1e-10 * num_compute_threads();
-  const std::vector<PassStep> steps = pass_steps(plan, rates);
-  EXPECT_EQ(steps[0].forward_ps, bare[0].forward_ps);
-  const auto blocks = static_cast<double>(blocks_of(band.extent, kStreamAlignment).bytes);
-  EXPECT_NEAR(static_cast<double>(steps[1].forward_ps - bare[1].forward_ps), 100 * blocks, 1);
-  EXPECT_EQ(stream_times(plan, rates).products_s, times.products_s);
-  EXPECT_NEAR(stream_times(plan, rates).pass_s - times.pass_s, 1e-10 * blocks, 1e-11);
+  const FileBand band{.rows = kRows, .extent = {.bytes = bytes}, .type = WeightType::q8_0, .in_integers = true};
+  const auto plan_of = [&](std::vector<bool> stays) {
+    StreamPlan plan{.bands = {}, .dtype = DType::f32, .stays = std::move(stays)};
+    plan.bands.matrices.push_back({.name = "w", .out = 4 * kRows, .in = kIn, .bands = {band, band, band, band}});
+    return plan;
+  };
+  const double one = static_cast<double>(blocks_of(band.extent, kStreamAlignment).bytes);
+  for (const int streamed : {1, 2, 4}) {
+    const StreamPlan plan = plan_of({streamed > 3, streamed < 2, streamed < 4, false});
+    const double products_s = 4 * static_cast<double>(bytes) / 2e9;
+    int reads = 0;
+    for (const bool stays : plan.stays) reads += !stays;
+    for (const double disk : {0.3e9, 1e9, 1e12}) {
+      StreamRates rates{.disk = disk, .kept = 4e9, .coded = 2e9};
+      EXPECT_NEAR(stream_times(plan, rates).products_s, products_s, 1e-11);
+      const double bound = stream_times(plan, rates).bound_s();
+      rates.disk_beside = 0.7 * disk, rates.slowed = 0.4;
+      const OverlappedRates both = overlapped_rates(reads * one, products_s, rates);
+      // Both work until one ends: its bytes and its share of the products; then the other alone.
+      const double together = std::min(reads * one / rates.disk_beside, products_s / 0.6);
+      const double left_bytes = reads * one - together * rates.disk_beside, left_s = products_s - 0.6 * together;
+      const double want = together + left_bytes / disk + left_s;
+      EXPECT_NEAR(std::max(reads * one / both.disk, products_s * both.slower), want, 1e-9 * want);
+      EXPECT_NEAR(stream_times(plan, rates).bound_s(), bound, 1e-15) << "of each alone";
+      EXPECT_GE(stream_times(plan, rates).pass_s, want * 0.999999);
+    }
+  }
+  const OverlappedRates alone = overlapped_rates(1e9, 1, {.disk = 2e9, .kept = 1, .coded = 1});
+  EXPECT_EQ(alone.disk, 2e9);
+  EXPECT_EQ(alone.slower, 1);
 }
 
 }  // namespace

@@ -4,19 +4,20 @@
     ninja -C build/release tern
     benchmarks/inference/batch_formula.py --work DIR [--share 0.5] [--batches 1,2,4,…,256] [--knots 1,16,256] [--tokens 14]
 
-All continuations of a batch share each pass over the weights. A pass of b of them reads S bytes and multiplies for P(b), both at once. Reading a byte takes
-c seconds of a core, and the n cores that multiply are the machine's, so that
+All continuations of a batch share each pass over the weights. A pass of b of them reads S bytes and multiplies for P(b), both at once. Where reading takes
+nothing of the cores, tok/s(b) = b / max(S / disk, P(b)). Else, while both work, reading has the rate disk' and products the share q of theirs, so that
 
-    tok/s(b) = b / max(S / disk, P(b) + S · c / n)
+    tok/s(b) = b / (P(b) + (1 − q) S / disk')                   if S q ≤ disk' P(b): products end last
+               b / (P(b) / q + (S − disk' P(b) / q) / disk)     else
 
-S, the disk's rate and c are what tern says before it loads; P(b) is the time of a pass with all weights in memory, measured at a few batches (the knots) and
+S and the rates are what tern says before it loads; P(b) is the time of a pass with all weights in memory, measured at a few batches (the knots) and
 taken from the line through their neighbours elsewhere. Rounds go over knots and batches in turn, and medians over rounds are
 compared: other users of the machine are as often beside the one as beside the other. The crossover is the batch from which products take longer
 than the disk. Memory is what leaves one continuation `share` of the matrices to stream, and the keys and values and logits of each batch beside it. The time
 of a pass is the median over a run's passes. The page cache is passed by; a file system that refuses that is told by tern's own line. Needs numpy,
 which writes the model's random numbers.
 """
-import argparse, collections, json, os, pathlib, statistics, sys
+import argparse, collections, json, pathlib, statistics, sys
 
 import shapes
 
@@ -50,6 +51,12 @@ def crossover(knots: list, load: float, most: int) -> float:
     return float("inf")
 
 
+def seconds_of_both(size: float, product: float, disk: float, beside: float, left: float) -> float:
+    if size * left <= beside * product:
+        return product + (1 - left) * size / beside
+    return product / left + (size - beside * product / left) / disk
+
+
 def write_case(a: argparse.Namespace) -> None:
     shapes.write_with_tokenizer("batched", a.work / "model", a.tokenizer)
 
@@ -73,8 +80,7 @@ def main() -> None:
     pages = -(-(a.tokens + 2) // 16) * 16
     each = pages * 2 * SHAPE["layers"] * 2 * SHAPE["kv_heads"] * SHAPE["head"] + 2 * 4 * shapes.VOCABULARY  # keys and values in bf16; logits
     batches, knot_batches = [[int(b) for b in text.split(",")] for text in (a.batches, a.knots)]
-    in_memory, passes, disk, read_cpu = collections.defaultdict(list), collections.defaultdict(list), [], []
-    cores = a.threads or len(os.sched_getaffinity(0))
+    in_memory, passes, disk, beside, share = collections.defaultdict(list), collections.defaultdict(list), [], [], []
     streamed = {}
     for turn in range(a.rounds):
         for b in sorted(set(batches + knot_batches)):
@@ -86,21 +92,20 @@ def main() -> None:
                     sys.exit(f"batch {b}: nothing streams; lower --base")
                 passes[b].append(seconds_of_pass(out))
                 disk.append(out["streaming"]["disk_bytes_per_s"])
-                reader = next(r for r in out["streaming"]["readers"] if r["name"] == out["streaming"]["reader"])
-                read_cpu.append(1e-9 * reader["cpu_s_per_gb"])
+                beside.append(out["streaming"]["at_the_same_time"]["disk_bytes_per_s"])
+                share.append(out["streaming"]["at_the_same_time"]["products"])
                 streamed[b] = out["streaming"]["bytes_per_token"]
     knots = [(b, statistics.median(seconds)) for b, seconds in sorted(in_memory.items())]
-    rate, cpu = statistics.median(disk), statistics.median(read_cpu)
+    rate, rate_beside, left = [statistics.median(of) for of in (disk, beside, share)]
     print("in memory: " + ", ".join(f"a pass of {b} takes {1e3 * s:.1f} ms" for b, s in knots))
     print(f"the disk gives {1e-9 * rate:.2f} GB/s ({1e-9 * min(disk):.2f} to {1e-9 * max(disk):.2f})")
-    print(f"reading takes {1e9 * cpu:.3f} CPU s/GB of {cores} cores")
-    print("batch  streamed MB  S/disk ms  cores ms  pass ms (least, most)  formula tok/s  measured tok/s  measured/formula  binds")
+    print(f"while products are computed it gives {1e-9 * rate_beside:.2f} GB/s, and they have {left:.2f} of their rate")
+    print("batch  streamed MB  S/disk ms   P(b) ms  pass ms (least, most)  formula tok/s  measured tok/s  measured/formula  binds")
     rows = []
     for b in batches:
-        load, middle = streamed[b] / rate, statistics.median(passes[b])
-        product = between(knots, b) + streamed[b] * cpu / cores
-        formula, measured = b / max(load, product), b / middle
-        rows.append({"batch": b, "streamed_bytes": streamed[b], "disk_bytes_per_s": rate, "load_s": load, "cores_s": product, "cpu_s_per_gb": 1e9 * cpu, "passes_s": passes[b],
+        load, product, middle = streamed[b] / rate, between(knots, b), statistics.median(passes[b])
+        formula, measured = b / seconds_of_both(streamed[b], product, rate, rate_beside, left), b / middle
+        rows.append({"batch": b, "streamed_bytes": streamed[b], "disk_bytes_per_s": rate, "disk_beside": rate_beside, "products_left": left, "load_s": load, "product_s": product, "passes_s": passes[b],
                      "formula": formula, "measured": measured})
         print(f"{b:5d}  {1e-6 * streamed[b]:11.1f}  {1e3 * load:9.1f}  {1e3 * product:8.1f}  {1e3 * middle:7.1f} ({1e3 * min(passes[b]):.1f}, "
               f"{1e3 * max(passes[b]):.1f})  {formula:13.2f}  {measured:14.2f}  {measured / formula:16.3f}  {'the disk' if load > product else 'products'}")

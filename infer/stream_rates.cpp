@@ -1,0 +1,96 @@
+#include "infer/stream_rates.h"
+
+#include <algorithm>
+#include <functional>
+#include <future>
+
+#include "base/clock.h"
+#include "kernels/cpu/coded_matmul.h"
+#include "kernels/cpu/matmul.h"
+#include "model/linear.h"
+#include "store/read_probe.h"
+
+namespace tern {
+namespace {
+
+int64_t most_bytes(const StreamPlan& plan) {  // the limit holds here, too
+  return std::min(int64_t{64} << 20, (plan.fit.peak() - plan.fit.ring) / 2);
+}
+
+// Bytes per second of products of one row with a matrix of so many bytes, while `goes_on` says so of the seconds that have passed.
+double product_rate(const Linear& linear, int64_t bytes, DType dtype, Arena& arena,
+                    const std::function<bool(double)>& goes_on) {
+  const Tensor x = arena.zeros(dtype, {1, linear.in}, MemoryClass::workspace);
+  const Tensor y = arena.allocate(dtype, {1, linear.out}, MemoryClass::workspace);
+  const Compute compute{arena};
+  linear_forward(linear, x, y, compute);  // threads start, pages come
+  double rounds = 0, seconds = 0;
+  for (const int64_t begin_ns = real_clock().now_ns(); goes_on(seconds); ++rounds) {
+    linear_forward(linear, x, y, compute);
+    seconds = seconds_between(begin_ns, real_clock().now_ns());
+  }
+  return seconds > 0 ? rounds * static_cast<double>(bytes) / seconds : 0;
+}
+bool for_a_time(double seconds) { return seconds < kProductSeconds; }
+
+double kept_rate(const StreamPlan& plan, DType dtype, const std::function<bool(double)>& goes_on) {
+  const int64_t in = plan.bands.matrices.front().in;
+  const int64_t rows = std::max<int64_t>(64, most_bytes(plan) / (in * size_of(dtype)) / 64 * 64);
+  const int64_t bytes = packed_bytes(dtype, rows, in);
+  Arena arena;
+  const Tensor packed = arena.zeros(DType::u8, {bytes}, MemoryClass::weights);
+  return product_rate({.weight = PackedWeight{packed}, .out = rows, .in = in}, bytes, dtype, arena, goes_on);
+}
+
+double coded_rate(const StreamPlan& plan, DType dtype, const std::function<bool(double)>& goes_on) {
+  const FileMatrix& m = plan.bands.matrices.front();
+  const FileBand& band = m.bands.front();
+  const int64_t decoded = band.in_integers || multiplies_coded(dtype) ? 0 : m.in * size_of(dtype);
+  const int64_t row_bytes = stored_bytes(band.type, 1, m.in);
+  const int64_t rows = std::max<int64_t>(64, most_bytes(plan) / (row_bytes + decoded) / 64 * 64);
+  const int64_t bytes = rows * row_bytes;
+  Arena arena;
+  const Tensor coded = arena.zeros(DType::u8, {bytes}, MemoryClass::weights);
+  const CodedWeight weight{{{band.type, coded, rows, 0, band.tables}}, band.in_integers};
+  return product_rate({.weight = weight, .out = rows, .in = m.in}, bytes, dtype, arena, goes_on);
+}
+
+// Whether products of weights that stay packed take more of a token than those of others.
+bool packed_takes_most(const StreamPlan& plan, const StreamRates& rates) {
+  double packed = 0, coded = 0;
+  size_t at = 0;
+  for (const FileMatrix& m : plan.bands.matrices)
+    for (const FileBand& band : m.bands) {
+      const bool is_packed = plan.stays[at++] && stays_packed(band, m.in, plan.dtype);
+      (is_packed ? packed : coded) += static_cast<double>(band.extent.bytes);
+    }
+  return packed * rates.coded > coded * rates.kept;
+}
+
+}  // namespace
+
+void measure_products(const StreamPlan& plan, DType dtype, StreamRates& rates) {
+  if (plan.bands.matrices.empty()) return;
+  rates.coded = rates.kept = kept_rate(plan, dtype, for_a_time);
+  const WeightType type = plan.bands.matrices.front().bands.front().type;
+  if (multiplies_coded(dtype) || !multiplies_as_streamed(type, 0, 0, dtype))
+    rates.coded = coded_rate(plan, dtype, for_a_time);
+}
+
+void measure_beside(const StreamPlan& plan, DType dtype, BlockFiles& files, std::span<const Extent> extents,
+                    int threads, StreamRates& rates) {
+  if (plan.bands.matrices.empty() || extents.empty()) return;
+  const bool packed = packed_takes_most(plan, rates);
+  std::future<ProbedRate> reading;
+  const auto while_it_reads = [&](double) {
+    if (!reading.valid())
+      reading = std::async(std::launch::async, [&] { return probe_rate(files, extents, threads, kBesideSeconds); });
+    return reading.wait_for(std::chrono::seconds(0)) != std::future_status::ready;
+  };
+  const double rate = packed ? kept_rate(plan, dtype, while_it_reads) : coded_rate(plan, dtype, while_it_reads);
+  rates.disk_beside = std::min(reading.get().bytes_per_s(), rates.disk);
+  const double alone = packed ? rates.kept : rates.coded;
+  rates.slowed = alone > 0 ? std::clamp(1 - rate / alone, 0.0, 0.9) : 0;
+}
+
+}  // namespace tern
