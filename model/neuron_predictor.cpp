@@ -44,7 +44,7 @@ std::vector<double> times_root(std::span<const double> w, std::vector<double> sy
   return product_transposed(w, e.vectors, F, D, D);
 }
 
-std::vector<double> transposed(std::span<const double> a, int64_t rows, int64_t columns) {
+std::vector<double> turned(std::span<const double> a, int64_t rows, int64_t columns) {
   std::vector<double> t(a.size());
   for (int64_t i = 0; i < rows; ++i)
     for (int64_t j = 0; j < columns; ++j)
@@ -55,7 +55,7 @@ std::vector<double> transposed(std::span<const double> a, int64_t rows, int64_t 
 // The first `rank` main directions of preactivations, (F, R), orthonormal: u = P·v/√λ, where P·Pᵀ is their covariance and
 // Pᵀ·P·v = λ·v. Directions without variance stay zero.
 std::vector<double> main_directions(std::span<const double> p, int64_t F, int64_t D, int64_t rank) {
-  const std::vector<double> pt = transposed(p, F, D);
+  const std::vector<double> pt = turned(p, F, D);
   const SymmetricEigen e = symmetric_eigen(product(pt, p, D, F, D), D);
   std::vector<double> u = product_transposed(p, std::span(e.vectors).first(static_cast<size_t>(rank * D)), F, D, rank);
   const double least = 1e-12 * std::max(e.values.front(), 0.0);
@@ -66,7 +66,7 @@ std::vector<double> main_directions(std::span<const double> p, int64_t F, int64_
   return u;
 }
 
-double dot(const double* a, const double* b, int64_t count) {
+double sum_of_products(const double* a, const double* b, int64_t count) {
   double sum = 0;
   for (int64_t i = 0; i < count; ++i) sum += a[i] * b[i];
   return sum;
@@ -80,7 +80,7 @@ void add_inputs(NeuronInputs& m, std::span<const float> n, int64_t width) {
   TERN_CHECK(m.width == width && n.size() % D == 0, "add_inputs: {} numbers in rows of {}", n.size(), width);
   const auto T = static_cast<int64_t>(n.size() / D);
   const std::vector<double> x(n.begin(), n.end());
-  const std::vector<double> products = product(transposed(x, T, width), x, width, T, width);
+  const std::vector<double> products = product(turned(x, T, width), x, width, T, width);
   for (size_t i = 0; i < products.size(); ++i) m.products_DD[i] += products[i];
   for (size_t i = 0; i < x.size(); ++i) m.sum_D[i % D] += x[i];
   m.rows += T;
@@ -92,20 +92,20 @@ NeuronPredictor fit_predictor(const Linear& up, const NeuronInputs& m, int64_t r
              m.rows);
   const std::vector<double> w = doubles_of(dense_rows(up));
   const std::vector<double> p = times_root(w, covariance(m), F, D);
-  const std::vector<double> u = main_directions(p, F, D, rank), ut = transposed(u, F, rank);
+  const std::vector<double> u = main_directions(p, F, D, rank), ut = turned(u, F, rank);
   const std::vector<double> in = product(ut, w, rank, F, D), of_rest = product(ut, p, rank, F, D);
   const std::vector<double> bias = up.bias.empty() ? std::vector<double>(static_cast<size_t>(F)) : doubles_of(up.bias);
   std::vector<double> mean_in(static_cast<size_t>(rank)), mean(m.sum_D);
   for (double& x : mean) x /= static_cast<double>(m.rows);
   for (int64_t r = 0; r < rank; ++r)
-    mean_in[static_cast<size_t>(r)] = dot(&in[static_cast<size_t>(r * D)], mean.data(), D);
+    mean_in[static_cast<size_t>(r)] = sum_of_products(&in[static_cast<size_t>(r * D)], mean.data(), D);
 
   NeuronPredictor fit{
       .width = D, .hidden = F, .rank = rank, .in_RD = {in.begin(), in.end()}, .out_FR = {}, .offset_F = {}};
   for (int64_t i = 0; i < F; ++i) {
     const double* const row = &p[static_cast<size_t>(i * D)];
     const double* const of = &u[static_cast<size_t>(i * rank)];
-    const double variance = dot(row, row, D);
+    const double variance = sum_of_products(row, row, D);
     double error = 0;  // of what the product of low rank leaves
     for (int64_t d = 0; d < D; ++d) {
       double rest = row[d];
@@ -114,8 +114,9 @@ NeuronPredictor fit_predictor(const Linear& up, const NeuronInputs& m, int64_t r
     }
     const double scale = 1 / std::sqrt(std::max({error, 1e-12 * variance, 1e-30}));
     for (int64_t r = 0; r < rank; ++r) fit.out_FR.push_back(static_cast<float>(of[r] * scale));
-    const double at_mean = dot(&w[static_cast<size_t>(i * D)], mean.data(), D) + bias[static_cast<size_t>(i)];
-    fit.offset_F.push_back(static_cast<float>((at_mean - dot(of, mean_in.data(), rank)) * scale));
+    const double at_mean =
+        sum_of_products(&w[static_cast<size_t>(i * D)], mean.data(), D) + bias[static_cast<size_t>(i)];
+    fit.offset_F.push_back(static_cast<float>((at_mean - sum_of_products(of, mean_in.data(), rank)) * scale));
   }
   return fit;
 }

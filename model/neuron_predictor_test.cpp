@@ -10,12 +10,12 @@
 namespace tern {
 namespace {
 
-constexpr int64_t kWidth = 24, kHidden = 61, kRows = 400, kInner = 5;
+constexpr int64_t kWidth = 24, kHidden = 61, kSamples = 400, kInner = 5;
 
 // Rows that lie in kInner dimensions, off the origin.
 std::vector<float> narrow_inputs(uint64_t seed) {
   std::vector<float> n;
-  for (int64_t t = 0; t < kRows; ++t)
+  for (int64_t t = 0; t < kSamples; ++t)
     for (int64_t d = 0; d < kWidth; ++d) {
       double x = 0.5 * random_normal({77, 1}, static_cast<uint64_t>(d));
       for (int64_t k = 0; k < kInner; ++k)
@@ -44,7 +44,7 @@ struct Agreement {
 Agreement agreement(const Linear& up, const NeuronPredictor& p) {
   const std::vector<float> n = narrow_inputs(9);
   Agreement a;
-  for (int64_t t = 0; t < kRows; ++t) {
+  for (int64_t t = 0; t < kSamples; ++t) {
     const std::span<const float> row = std::span(n).subspan(static_cast<size_t>(t * kWidth), kWidth);
     const std::vector<int> active = active_neurons(up, row), named = named_neurons(p, row);
     a.active += std::ssize(active), a.named += std::ssize(named);
@@ -56,10 +56,10 @@ Agreement agreement(const Linear& up, const NeuronPredictor& p) {
 NeuronPredictor fit(const Linear& up, int64_t rank) {
   NeuronInputs moments;
   const std::vector<float> n = narrow_inputs(8);
-  const size_t half = kWidth * kRows / 2;
+  const size_t half = kWidth * kSamples / 2;
   add_inputs(moments, std::span(n).first(half), kWidth);
   add_inputs(moments, std::span(n).subspan(half), kWidth);
-  EXPECT_EQ(moments.rows, kRows);
+  EXPECT_EQ(moments.rows, kSamples);
   return fit_predictor(up, moments, rank);
 }
 
@@ -68,7 +68,7 @@ TEST(NeuronPredictor, IsExactWhereInputsHaveItsRank) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     const Linear up = some_up(arena, dtype);
     const Agreement a = agreement(up, fit(up, kInner));
-    EXPECT_GT(a.active, kRows * kHidden / 10);
+    EXPECT_GT(a.active, kSamples * kHidden / 10);
     EXPECT_LE(a.active - a.both, a.active / 1000);  // what lies within rounding of 0
     EXPECT_LE(a.named - a.both, a.active / 1000);
     const Agreement narrower = agreement(up, fit(up, kInner - 2));
@@ -85,7 +85,7 @@ TEST(NeuronPredictor, ScoresAreInStandardErrors) {
   const std::vector<float> n = narrow_inputs(8);
   std::vector<float> scores(kHidden);
   std::vector<double> aa(kHidden), as(kHidden), ss(kHidden);
-  for (int64_t t = 0; t < kRows; ++t) {
+  for (int64_t t = 0; t < kSamples; ++t) {
     const std::span<const float> row = std::span(n).subspan(static_cast<size_t>(t * kWidth), kWidth);
     predict_scores(p, row, scores);
     for (int64_t i = 0; i < kHidden; ++i) {
@@ -97,7 +97,7 @@ TEST(NeuronPredictor, ScoresAreInStandardErrors) {
   }
   for (size_t i = 0; i < kHidden; ++i) {
     const double s = as[i] / ss[i];  // regression of the preactivation on the score
-    EXPECT_NEAR((aa[i] - s * as[i]) / kRows / (s * s), 1.0, 1e-3) << i;
+    EXPECT_NEAR((aa[i] - s * as[i]) / kSamples / (s * s), 1.0, 1e-3) << i;
   }
 }
 

@@ -35,7 +35,7 @@ struct RecordsInMemory {
   RecordCache cache;
 };
 
-std::vector<int> some_records(uint64_t seed, double share) {
+std::vector<int> random_records(uint64_t seed, double share) {
   std::vector<int> set;
   for (int r = 0; r < kRecords; ++r)
     if (random_uniform({seed, 3}, static_cast<uint64_t>(r)) < share) set.push_back(r);
@@ -59,7 +59,7 @@ TEST(RecordCache, HasTheFilesBytesInEitherLayoutAndBundlesHalveTheReads) {
   const RecordSettings settings{.window = {.uses = 3, .slots = kRecords}, .threads = 3};
   RecordsInMemory one(blocks, bundled(), settings), two(blocks, apart(), settings);
   for (uint64_t t = 0; t < 60; ++t) {
-    const std::vector<int> set = some_records(t, 0.3);
+    const std::vector<int> set = random_records(t, 0.3);
     const int table = static_cast<int>(t % 2);
     for (RecordCache* cache : {&one.cache, &two.cache}) {
       cache->want(table, set);
@@ -101,7 +101,7 @@ TEST(RecordCache, AFailedReadIsToldAndTheTableIsReadAnew) {
   bool fails = false;
   FaultyBlocks faulty(blocks, [&](int64_t, int64_t wanted) { return fails ? -EIO : wanted; });
   RecordsInMemory records(faulty, bundled(), {.window = {.uses = 4, .slots = kRecords}, .threads = 2});
-  const std::vector<int> first = some_records(1, 0.3), second = some_records(2, 0.3);
+  const std::vector<int> first = random_records(1, 0.3), second = random_records(2, 0.3);
   records.cache.want(1, first);
   fails = true;
   EXPECT_THROW(records.cache.want(1, second), Error);

@@ -57,16 +57,16 @@ class WindowAgainstBrute : public testing::TestWithParam<std::pair<int, int>> {}
 
 TEST_P(WindowAgainstBrute, SameMissesHitsAndSlots) {
   const auto [uses, slots] = GetParam();
-  constexpr int kRecords = 97;
-  WindowDecisions decisions(kRecords, {.uses = uses, .slots = slots});
+  constexpr int kRecordsInWindow = 97;
+  WindowDecisions decisions(kRecordsInWindow, {.uses = uses, .slots = slots});
   Brute brute{uses, slots};
-  for (const auto& set : some_sets(kRecords, 200, 0.2, 7)) {
+  for (const auto& set : some_sets(kRecordsInWindow, 200, 0.2, 7)) {
     const std::vector<int> want = brute.want(set);
     const std::span<const int> got = decisions.want(set);
     ASSERT_TRUE(std::ranges::equal(got, want));
     const std::set<int> kept = Brute::united(brute.window);
     std::set<int> taken;
-    for (int r = 0; r < kRecords; ++r) {
+    for (int r = 0; r < kRecordsInWindow; ++r) {
       ASSERT_EQ(decisions.slot_of(r) >= 0, kept.contains(r)) << r;
       if (decisions.slot_of(r) < 0) continue;
       ASSERT_LT(decisions.slot_of(r), slots);

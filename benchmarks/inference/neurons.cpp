@@ -6,6 +6,7 @@
 //     DIR              the neurons' file, which has no name, is on its disk
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <functional>
@@ -32,10 +33,12 @@ namespace {
 using namespace tern;
 
 constexpr int kReaders = 8;
-constexpr int kAll = 1 << 20;  // uses: whatever came stays
+constexpr size_t kReplayed = 128;  // tokens: each takes hundreds of reads
+constexpr size_t kFitted = 4;      // passages to fit a predictor, for each that is measured
+constexpr int kAll = 1 << 20;      // uses: whatever came stays
 
 struct Sizes {
-  size_t passages = 16, length = 256, tokens = 64, rounds = 5;
+  size_t passages = 16, length = 128, tokens = 48, rounds = 5;
 };
 using Passage = std::vector<int32_t>;
 using Sets = std::vector<std::vector<int>>;  // of active neurons, one after the other token
@@ -228,11 +231,27 @@ Arithmetic by_sets(const Sets& sets, size_t k, size_t hidden, size_t most_run) {
       a.missing += missing[i], a.runs += run % most_run == 1 || (missing[i] && most_run == 1);
     }
     std::vector<bool> kept(hidden);
-    for (size_t b = t + 1 - std::min(t + 1, k); b <= t; ++b)
+    for (size_t b = t + 1 - std::min(t + 1, std::max<size_t>(k, 1)); b <= t; ++b)
       for (const int i : sets[b]) kept[static_cast<size_t>(i)] = true;
     a.most_kept = std::max(a.most_kept, static_cast<size_t>(std::ranges::count(kept, true)));
   }
   return a;
+}
+
+// What is missing if, in the same memory, the neurons stay that were active most often in another text.
+int64_t missing_beside_hottest(const Sets& sets, const Sets& other, size_t hidden, size_t kept) {
+  std::vector<int64_t> times(hidden);
+  for (const std::vector<int>& set : other)
+    for (const int i : set) ++times[static_cast<size_t>(i)];
+  std::vector<size_t> order(hidden);
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(order, [&](size_t a, size_t b) { return times[a] > times[b]; });
+  std::vector<bool> stays(hidden);
+  for (size_t i = 0; i < kept; ++i) stays[order[i]] = true;
+  int64_t missing = 0;
+  for (const std::vector<int>& set : sets)
+    missing += std::ranges::count_if(set, [&](int i) { return !stays[static_cast<size_t>(i)]; });
+  return missing;
 }
 
 RecordCounts replay(Neurons& neurons, const std::vector<Sets>& sets, int k) {
@@ -242,7 +261,8 @@ RecordCounts replay(Neurons& neurons, const std::vector<Sets>& sets, int k) {
   return neurons.cache->counts();
 }
 
-void print_windows(const Model& model, const Recorder& r, Neurons& bundled, Neurons& apart) {
+void print_windows(const Model& model, Recorder r, const Recorder& other, Neurons& bundled, Neurons& apart) {
+  for (Sets& sets : r.sets) sets.resize(std::min(sets.size(), kReplayed));
   const int64_t record = model.bundled.tables[0].record_bytes();
   const auto most_run = static_cast<size_t>(std::max<int64_t>(1, RecordCache::kReadBytes / record));
   const auto tokens = static_cast<double>(r.sets[0].size());
@@ -252,13 +272,19 @@ void print_windows(const Model& model, const Recorder& r, Neurons& bundled, Neur
       "token)\n",
       r.sets[0].size(), static_cast<int64_t>(model.num_mlps() * hidden) * record / 1024);
   fmt::print(
-      " k   hits   KiB/token: executed  by sets    reads: bundled  apart     KiB of blocks: bundled  apart   kept at "
-      "most\n");
-  for (const int k : {0, 1, 2, 3, 4, 5, 6, 8, 12, 16}) {
+      "kept: the most that the MLPs' windows hold at once, as a share of all neurons; in the same memory: KiB a token "
+      "if whole MLPs are "
+      "read beside what stays, and if the\nneurons stay that were active most often in the fitted text\n");
+  fmt::print("           KiB a token        reads            KiB of blocks             in the same memory\n");
+  fmt::print(" k   hits  executed  by sets   bundled   apart   bundled    apart    kept  whole MLPs  hottest\n");
+  for (const int k : {1, 2, 3, 4, 5, 8, 12, 16}) {
     Arithmetic sum;
-    for (const Sets& sets : r.sets) {
-      const Arithmetic a = by_sets(sets, static_cast<size_t>(k), hidden, most_run);
-      sum.missing += a.missing, sum.runs += a.runs, sum.most_kept = std::max(sum.most_kept, a.most_kept);
+    size_t kept = 0;
+    int64_t beside_hottest = 0;
+    for (size_t m = 0; m < r.sets.size(); ++m) {
+      const Arithmetic a = by_sets(r.sets[m], static_cast<size_t>(k), hidden, most_run);
+      sum.missing += a.missing, sum.runs += a.runs, kept += a.most_kept;
+      beside_hottest += missing_beside_hottest(r.sets[m], other.sets[m], hidden, a.most_kept);
     }
     const RecordCounts b = replay(bundled, r.sets, k), a = replay(apart, r.sets, k);
     if (b.missed_bytes != sum.missing * record || b.reads != sum.runs || a.missed_bytes != b.missed_bytes ||
@@ -266,10 +292,13 @@ void print_windows(const Model& model, const Recorder& r, Neurons& bundled, Neur
       throw Error(ErrorKind::bug, "k {}: the cache read {} bytes in {} reads ({} in {} apart), by sets {} in {}", k,
                   b.missed_bytes, b.reads, a.missed_bytes, a.reads, sum.missing * record, sum.runs);
     const auto kib = [&](int64_t bytes) { return static_cast<double>(bytes) / 1024 / tokens; };
-    fmt::print("{:>2}  {:.3f}  {:>19.1f}  {:>7.1f}  {:>15.1f}  {:>5.1f}  {:>22.1f}  {:>5.1f}  {:>5} of {}\n", k,
-               static_cast<double>(b.records.hits) / static_cast<double>(b.records.wanted), kib(b.missed_bytes),
-               kib(sum.missing * record), static_cast<double>(b.reads) / tokens, static_cast<double>(a.reads) / tokens,
-               kib(b.read_bytes), kib(a.read_bytes), sum.most_kept, hidden);
+    const size_t all = r.sets.size() * hidden;
+    fmt::print(
+        "{:>2}  {:.3f}  {:>8.1f}  {:>7.1f}   {:>7.1f}  {:>6.1f}   {:>7.1f}  {:>7.1f}   {:.3f}  {:>11.1f}  {:>9.1f}\n",
+        k, static_cast<double>(b.records.hits) / static_cast<double>(b.records.wanted), kib(b.missed_bytes),
+        kib(sum.missing * record), static_cast<double>(b.reads) / tokens, static_cast<double>(a.reads) / tokens,
+        kib(b.read_bytes), kib(a.read_bytes), static_cast<double>(kept) / static_cast<double>(all),
+        static_cast<double>(static_cast<int64_t>(all - kept) * record) / 1024, kib(beside_hottest * record));
   }
 }
 
@@ -344,7 +373,7 @@ void print_predictors(Model& model, const std::vector<Passage>& passages, const 
       of_dense.mean, of_dense.error, passages.size(), passages[0].size() - 1, exact.mean, exact.error, whole.mean,
       exact.mean == whole.mean ? "the same to the bit" : "THEY DIFFER");
   fmt::print("rank  of the MLP's bytes  wanted recall  recall  precision  named  active  change of loss\n");
-  for (const int64_t rank : {16, 32, 64, 128}) {
+  for (const int64_t rank : {32, 128}) {
     Predictors predictors = fit_predictors(model, fit, std::min(rank, model.mlp(0).width));
     for (const double recall : {0.9, 0.95, 0.99}) {
       set_thresholds(predictors, tune, recall);
@@ -456,15 +485,16 @@ void run(const std::vector<std::string>& words) {
   for (size_t i = 5; i < words.size() && i < 9; ++i) *numbers[i - 5] = std::stoul(words[i]);
   Model model = load(words[0]);
   const std::vector<Passage> test_text = passages_of(model, words[3], sizes);
-  const Recorder fit = record(model, passages_of(model, words[1], sizes));
+  Sizes fitted = sizes;
+  fitted.passages *= kFitted;
+  const Recorder fit = record(model, passages_of(model, words[1], fitted));
   const Recorder tune = record(model, passages_of(model, words[2], sizes));
   const Recorder test = record(model, test_text);
   print_activity(model, test);
   Neurons bundled(model, NeuronLayout::bundled, words[4]), apart(model, NeuronLayout::apart, words[4]);
   fmt::print("reads of the neurons' file: {}\n", name_of(bundled.scratch.way));
-  print_windows(model, test, bundled, apart);
-  print_predictors(model, test_text, fit, tune, test, bundled);
-  Predictors predictors = fit_predictors(model, fit, std::min<int64_t>(64, model.mlp(0).width));
+  print_windows(model, test, fit, bundled, apart);
+  Predictors predictors = fit_predictors(model, fit, std::min<int64_t>(128, model.mlp(0).width));
   set_thresholds(predictors, tune, 0.95);
   const auto open = [&](NeuronLayout layout, int uses) {
     auto neurons = std::make_unique<Neurons>(model, layout, words[4]);
@@ -472,6 +502,7 @@ void run(const std::vector<std::string>& words) {
     return neurons;
   };
   print_rates(model, test_text, test, predictors, open, sizes);
+  print_predictors(model, test_text, fit, tune, test, bundled);
 }
 
 }  // namespace
@@ -481,6 +512,7 @@ int main(int count, char** arguments) {
     fmt::print(stderr, "usage: neurons MODEL FIT TUNE TEST DIR [PASSAGES LENGTH TOKENS ROUNDS]\n");
     return 2;
   }
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);  // a long run shows how far it is
   try {
     run({arguments + 1, arguments + count});
   } catch (const std::exception& error) {

@@ -46,8 +46,7 @@ def train(a: argparse.Namespace) -> None:
     command = [a.tern, "train", a.work / "config.json", "--from-scratch", "--tokenizer", TOKENIZER, "--data", a.work / "train.txt", "--output",
                a.work / "run", "--seq", SEQ, "--batch", 8, "--steps", a.steps, "--learning-rate", "2e-3", "--min-learning-rate", "1e-4",
                "--warmup-steps", min(50, a.steps // 4), "--schedule", "cosine", "--beta2", "0.98", "--dtype", "f32", "--checkpoint-every", 50, "--log-every", 50]
-    if not (a.work / "run/model/config.json").exists():
-        subprocess.run([str(word) for word in command], check=True)
+    subprocess.run([str(word) for word in command], check=True)
 
 
 def main() -> None:
@@ -68,7 +67,7 @@ def main() -> None:
         a.work = a.work / "quick"
     prepare(a)
     train(a)
-    sizes = [4, 64, 32, 2] if a.quick else [16, 256, 64, 7]  # passages, tokens of each, tokens of a timed round, rounds
+    sizes = [4, 64, 32, 2] if a.quick else [12, 128, 48, 5]  # passages, tokens of each, tokens of a timed round, rounds
     subprocess.run([str(w) for w in [a.neurons, a.work / "run/model", a.work / "fit.txt", a.work / "valid.plain", a.work / "test.plain", a.work, *sizes]],
                    check=True)
 
