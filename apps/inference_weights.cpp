@@ -1,5 +1,6 @@
 #include "apps/inference_weights.h"
 #include "apps/stream_bands.h"
+#include "apps/stream_window.h"
 #include "apps/weights_options.h"
 
 #include <fmt/format.h>
@@ -53,6 +54,7 @@ MemoryBudget beside_whole_modules(const ModelDescription& model, MemoryBudget bu
 // Names the least that would do: to stream, or, of a small model, to hold all of it.
 [[noreturn]] void refuse(const ModelDescription& model, const InferenceNeeds& needs, const MemoryBudget& budget,
                          const WeightsChoice& whole) {
+  if (needs.window) plan_stream(model, needs, budget, {}, kShortestBands);  // throws
   const MemoryBudget less{whole.fit.total() - 1, budget.source};
   if (!stream_if_fits(model, needs, less)) check_fit(model.spec, model.dtype, needs, budget, whole.coded);
   plan_stream(model, needs, budget, {}, kShortestBands);
@@ -100,7 +102,7 @@ WeightsChoice choose_weights(const Options& options, const ModelDescription& mod
   WeightsChoice choice;
   choice.coded = stays_coded(options, model, needs, budget);
   choice.fit = inference_fit(model.spec, model.dtype, needs, choice.coded);
-  if (choice.fit.total() <= budget.bytes) return choice;
+  if (choice.fit.total() <= budget.bytes && !needs.window) return choice;
   if (!may_stream(options, model)) check_fit_in_memory(options, model, needs, budget, choice.coded);  // throws
   choice.stream = stream_if_fits(model, needs, budget);
   if (!choice.stream) refuse(model, needs, budget, choice);
@@ -167,8 +169,9 @@ int64_t choose_chunk(const Options& options, const ModelDescription& model, cons
     return n;
   };
   if (options.given("chunk") || prompt <= 1 || !may_stream(options, model)) return chunk;
-  if (inference_fit(model.spec, model.dtype, with(chunk), stays_coded(options, model, with(chunk), budget)).total() <=
-      budget.bytes)
+  if (!needs.window &&
+      inference_fit(model.spec, model.dtype, with(chunk), stays_coded(options, model, with(chunk), budget)).total() <=
+          budget.bytes)
     return chunk;
   return chunk_of_fewest_bytes(model, needs, budget, prompt, tokens, chunk);
 }
@@ -218,12 +221,12 @@ void InferenceWeights::correct_after_filling() {
 void InferenceWeights::tell_before() const {
   const StreamTimes times = stream_times(*stream_, rates_);
   const ProbedRate& probe = reader_.reader().rate;
-  log_info(
-      "the weights do not fit: {} of their matrices stay in memory, {} of {} are read for each {} ({} reads, {} "
-      "threads, a ring of {})",
-      format_bytes(stream_->kept_bytes), format_bytes(stream_->streamed_bytes), format_bytes(stream_->pass_bytes),
-      pass_ == WeightsPass::token ? "token" : "batch", reader_.reader().name, ring_.threads,
-      format_bytes(stream_->fit.ring - stream_->experts.memory_bytes));
+  const std::string what = stream_->window ? window_words(*stream_) + ": none"
+                                           : "the weights do not fit: " + format_bytes(stream_->kept_bytes);
+  log_info("{} of their matrices stay in memory, {} of {} are read for each {} ({} reads, {} threads, a ring of {})",
+           what, format_bytes(stream_->streamed_bytes), format_bytes(stream_->pass_bytes),
+           pass_ == WeightsPass::token ? "token" : "batch", reader_.reader().name, ring_.threads,
+           format_bytes(stream_->fit.ring - stream_->experts.memory_bytes));
   if (reader_.probed.size() > 1) log_info("{}", readers_text(reader_));
   const ExpertPlan& experts = stream_->experts;
   if (experts.count > 0)
@@ -307,6 +310,7 @@ Json InferenceWeights::json(const RunTimings& timings) const {
               {"skipped_extents", counts.skipped},
               {"waited_s", 1e-9 * static_cast<double>(counts.waited_ns)}};
   if (streamed_.cache) out["experts"] = experts_json();
+  if (stream_->window) out["window"] = window_json(*stream_);
   if (!token) {
     out["least_batch_s"] = times.disk_s;
     return out;

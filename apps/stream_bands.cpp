@@ -10,13 +10,18 @@ namespace {
 
 constexpr BandSizes kBandsTried[] = {{}, {.most = 512 << 10}, kShortestBands};
 
+bool is_short_enough(const StreamPlan& plan, const MemoryBudget& budget) {
+  const int64_t ring = plan.fit.ring - plan.experts.memory_bytes;
+  return plan.window ? ring <= window_bytes(plan.bands, plan.ring.window) * 9 / 8 : ring <= budget.bytes / 8;
+}
+
 }  // namespace
 
 std::optional<StreamPlan> stream_if_fits(const ModelDescription& model, const InferenceNeeds& needs,
                                          const MemoryBudget& budget) {
   std::optional<StreamPlan> plan;
   for (const BandSizes& bands : kBandsTried) {
-    if (plan && plan->fit.ring - plan->experts.memory_bytes <= budget.bytes / 8) break;
+    if (plan && is_short_enough(*plan, budget)) break;
     try {
       plan = plan_stream(model, needs, budget, {}, bands);
     } catch (const Error& error) {

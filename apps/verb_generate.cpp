@@ -15,6 +15,7 @@
 #include "apps/read_text.h"
 #include "apps/signals.h"
 #include "apps/speculation_options.h"
+#include "apps/stream_window.h"
 #include "apps/verbs.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -254,7 +255,8 @@ int run_generate(const Options& options) {
                              .iteration_tokens = 1,
                              .logit_rows = request.num_samples,
                              .adapters = model.beside,
-                             .kv = kv_option(options, model.dtype)};
+                             .kv = kv_option(options, model.dtype),
+                             .window = stream_window(options, model)};
   SpeculationChoice speculation(options, draft_option(options, model), request.num_samples);
   GenerateTrace trace(options, model, request, needs.context, speculation.budget() > 0);
   const MemoryBudget budget = speculation.beside_draft(memory_budget(options), needs.context);

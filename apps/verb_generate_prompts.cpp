@@ -19,6 +19,7 @@
 #include "apps/read_text.h"
 #include "apps/signals.h"
 #include "apps/speculation_options.h"
+#include "apps/stream_window.h"
 #include "apps/verbs.h"
 #include "base/clock.h"
 #include "base/crc32c.h"
@@ -169,7 +170,8 @@ BatchRoom room_for(const Options& options, const ModelDescription& model, const 
                 .logit_rows = sequences,
                 .adapters = model.beside,
                 .kv = kv_option(options, model.dtype),
-                .kv_on_disk = kv_on_disk};
+                .kv_on_disk = kv_on_disk,
+                .window = stream_window(options, model)};
   limits.scheduler.max_running = sequences;
   const int64_t chunk = std::clamp<int64_t>(p.longest_prompt, 1, options.integer("chunk"));
   limits.scheduler.chunk = choose_chunk(options, model, room.needs, budget, p.longest_prompt, p.longest, chunk);

@@ -9,6 +9,7 @@
 
 #include "infer/kv_cache.h"
 #include "infer/load.h"
+#include "infer/stream_window.h"
 #include "model/model_files.h"
 
 namespace tern {
@@ -36,8 +37,9 @@ struct InferenceNeeds {
   std::optional<KvType> kv = {};                // the type that keys and values are kept in; none: as they are computed
   // The client wants the rows of the last layer, so the head is not needed.
   bool vectors = false;
-  int64_t kv_on_disk = 0;    // layers whose keys and values lie in a file (infer/kv_on_disk.h)
-  bool in_integers = false;  // coded matrices are multiplied in integers (WeightsIn::coded_int8)
+  int64_t kv_on_disk = 0;                   // layers whose keys and values lie in a file (infer/kv_on_disk.h)
+  bool in_integers = false;                 // coded matrices are multiplied in integers (WeightsIn::coded_int8)
+  std::optional<StreamWindow> window = {};  // no weights stay, whether they fit or not: they stream through this window
 };
 /// The shape of the cache for these needs, of a model computed in this type.
 KvShape kv_shape(const ModelSpec&, DType computed, const InferenceNeeds&);

@@ -44,16 +44,6 @@ class PartCutter {
 
 bool is_router(const std::string& name) { return name.ends_with(".router.weight"); }
 
-// The unit in which each matrix of the plan is multiplied.
-std::vector<int> units_of_matrices(const ModelSpec& spec, const FileBands& bands) {
-  std::map<std::string, int> unit_of;
-  for (const ParameterInfo& info : parameters(spec)) unit_of.emplace(info.name, info.unit);
-  std::vector<int> units;
-  for (const FileMatrix& m : bands.matrices)
-    units.push_back(m.head ? static_cast<int>(spec.units.size()) - 1 : unit_of.at(m.name));
-  return units;
-}
-
 struct PartPlace {
   int unit = 0, part = 0;
   friend auto operator<=>(const PartPlace&, const PartPlace&) = default;
@@ -238,6 +228,7 @@ StepWeights step_weights(const ModelSpec& spec, DType dtype, const StreamPlan& p
   if (const FileBand& table = plan.bands.table; table.rows > 0)
     w.units.front().table_row_bytes = table.extent.bytes / table.rows;
   w.slots = streamed.empty() ? 0 : plan.ring.slots;
+  w.window = plan.ring.window;
   w.slot_bytes = streamed.empty() ? 0 : CyclicRing::bytes_for(streamed, 1, kStreamAlignment);
   w.weight_bytes = plan.fit.weights;
   w.experts = step_experts(plan);
@@ -275,7 +266,7 @@ StepWeights step_weights(const ModelSpec& spec, WeightSource source) {
       cutter.end_router(*moe_of(spec.units[static_cast<size_t>(l.unit)]));
   }
   w.units.front().table_row_bytes = table_row_bytes(weights);
-  if (w.ring) w.slots = w.ring->num_slots(), w.slot_bytes = w.ring->slot_bytes();
+  if (w.ring) w.slots = w.ring->num_slots(), w.slot_bytes = w.ring->slot_bytes(), w.window = w.ring->settings().window;
   return w;
 }
 
@@ -314,7 +305,8 @@ Program step_program(const ModelSpec& spec, const StepWeights& weights, std::spa
                     .extent_slot_bytes = weights.slot_bytes,
                     .weight_bytes = weights.weight_bytes,
                     .expert_slot_bytes = weights.experts.slot_bytes,
-                    .experts_there = std::move(there)};
+                    .experts_there = std::move(there),
+                    .extent_window = weights.window};
   for (const StepBatch& batch : batches) in.steps.push_back(step_of(spec, weights, batch));
   if (pool) in.page_bytes = page_bytes(*pool);
   if (pool && pool->on_disk())

@@ -21,6 +21,7 @@ struct StepWeights {
   CyclicRing* ring = nullptr;  // of loaded weights that stream
   int slots = 0;               // of the ring; 0: nothing streams
   int64_t slot_bytes = 0;      // of one
+  RingWindow window = {};      // of the ring; no blocks: of single extents
   int64_t weight_bytes = 0;    // of what stays; of loaded weights not known here: 0
   StepExperts experts;
 };

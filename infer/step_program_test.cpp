@@ -51,13 +51,28 @@ RandomPass random_pass(const ModelSpec& spec, int slots, int passes, std::mt1993
   return r;
 }
 
+// A window over the extents of a pass, cut into blocks at random; every fourth time over single ones.
+RingWindow random_window(const RandomPass& r, int slots, std::mt19937& random) {
+  const auto extents =
+      static_cast<int>(std::ranges::count_if(r.steps, [](const PassStep& s) { return s.load_ps > 0; }));
+  if (extents == 0 || random() % 4 == 0) return {.blocks = {}, .resident = slots};
+  RingWindow w{.blocks = {}, .resident = 0};
+  for (int left = extents; left > 0; left -= w.blocks.back())
+    w.blocks.push_back(1 + static_cast<int>(random() % static_cast<uint32_t>(std::min(left, 4))));
+  w.resident = 1 + static_cast<int>(random() % w.blocks.size());
+  w.step = 1 + static_cast<int>(random() % static_cast<uint32_t>(w.resident));
+  return w;
+}
+
 // The Program on the simulator's clock, and the ring on its own, are one: every LOAD and every part ends at the same picosecond.
 TEST(StepProgram, TakesThePassTimesOfTheRingToThePicosecond) {
   std::mt19937 random(21);
   const ModelSpec spec = spec_of_layers(2);
   for (int round = 0; round < 600; ++round) {
     const int slots = 1 + round % 5, passes = 1 + round / 5 % 4;
-    const RandomPass r = random_pass(spec, slots, passes, random);
+    RandomPass r = random_pass(spec, slots, passes, random);
+    const RingWindow window = random_window(r, slots, random);
+    r.in.extent_window = window, r.in.extent_slots = slots_for(window);
     const Program p = lower_inference(spec, r.in);
     ASSERT_EQ(validate(p, ProgramKind::inference), std::vector<std::string>{});
     std::map<std::pair<int, int>, size_t> step_at;
@@ -68,12 +83,13 @@ TEST(StepProgram, TakesThePassTimesOfTheRingToThePicosecond) {
       ps.push_back(i.op == Opcode::load ? step.load_ps : step.forward_ps);
     }
     const Simulation s = simulate(p, ps);
-    const PassTimes want = pass_times(r.steps, slots, passes);
+    const PassTimes want = pass_times(r.steps, window, passes);
     for (size_t k = 0; k < p.instructions.size(); ++k) {
       const Instruction& i = p.instructions[k];
       const size_t at = static_cast<size_t>(i.micro) * r.steps.size() + step_at.at({i.unit, i.part});
       ASSERT_EQ(s.end[k], i.op == Opcode::load ? want.load_end_ps[at] : want.forward_end_ps[at])
-          << to_string(i) << ", round " << round << ", " << slots << " slots, " << passes << " passes";
+          << to_string(i) << ", round " << round << ", " << slots << " slots, " << passes << " passes, a window of "
+          << window.resident << " of " << window.blocks.size() << " blocks, " << window.step << " at a time";
     }
     EXPECT_EQ(s.makespan, want.end_ps);
   }
@@ -200,6 +216,21 @@ TEST(StepProgram, LoadedWeightsHaveThePartsOfTheirPlan) {
   }
 }
 
+TEST(StepProgram, LoadedWeightsHaveTheWindowOfTheirPlan) {
+  const StepModel m("llama");
+  for (const StreamWindow& window : some_stream_windows()) {
+    const StreamPlan plan = m.plan(window, 2);
+    StepLoaded loaded(m, &plan);
+    const StepWeights planned = step_weights(m.model.spec, m.model.dtype, plan),
+                      there = step_weights(m.model.spec, loaded.weights());
+    EXPECT_EQ(planned.window, there.window);
+    EXPECT_EQ(planned.window.blocks.size(), window.of == WindowOf::block ? 13u : 7u);  // with the head
+    EXPECT_EQ(planned.slots, there.slots);
+    EXPECT_EQ(planned.slot_bytes, there.slot_bytes);
+    for (size_t u = 0; u < planned.units.size(); ++u) EXPECT_EQ(planned.units[u].parts, there.units[u].parts);
+  }
+}
+
 // Of a dense model: once the ring has filled, a step takes what stream_times says.
 TEST(StepProgram, TakesTheStepOfStreamTimes) {
   const StepModel m("llama");
@@ -223,6 +254,25 @@ TEST(StepProgram, TakesTheStepOfStreamTimes) {
             << percent << " %, " << slots << " slots, " << disk;
       }
   EXPECT_GT(streamed, 12);
+}
+
+TEST(StepProgram, TakesTheStepOfStreamTimesThroughAWindow) {
+  const StepModel m("llama");
+  for (const StreamWindow& window : some_stream_windows())
+    for (const double disk : {2e8, 1e9, 2e10}) {
+      const StreamPlan plan = m.plan(window, 2);
+      const StreamRates rates{.disk = disk, .kept = 2e9, .coded = 1e9};
+      const std::vector<StepBatch> batches(12, {.tokens = 1, .logit_rows = 1});
+      const Program p = step_program(m.model.spec, step_weights(m.model.spec, m.model.dtype, plan), batches, nullptr);
+      ASSERT_EQ(validate(p, ProgramKind::inference), std::vector<std::string>{}) << describe(window);
+      const Simulation s = simulate(p, step_times(p, m.model.spec, plan, rates));
+      std::vector<int64_t> end(batches.size(), 0);
+      for (size_t k = 0; k < p.instructions.size(); ++k)
+        if (p.instructions[k].op == Opcode::forward) end[static_cast<size_t>(p.instructions[k].micro)] = s.end[k];
+      const StreamTimes times = stream_times(plan, rates);
+      EXPECT_EQ(1e-12 * static_cast<double>(end[11] - end[10]), times.pass_s) << describe(window) << ", " << disk;
+      EXPECT_GE(times.pass_s, times.bound_s() * 0.999999);
+    }
 }
 
 }  // namespace

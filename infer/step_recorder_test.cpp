@@ -60,6 +60,61 @@ TEST(StepRecorder, StepsThatStreamDoWhatTheirListSays) {
   }
 }
 
+// In kThreeSteps the first part of a block begins behind all of its LOADs.
+void expect_lent_whole(const RecordedSteps& r, const RingWindow& window) {
+  std::vector<double> read;   // when each extent was there, in the order of use
+  std::vector<double> begun;  // when its part began
+  for (size_t k = 0; k < r.events.size(); ++k) {
+    const Instruction& i = r.program.instructions[k];
+    if (i.op == Opcode::load && i.part > 0) read.push_back(r.events[k].start_s + r.events[k].duration_s);
+    if (i.op == Opcode::forward && std::ranges::count(i.reads, BufferKind::extent, &Buffer::kind) > 0)
+      begun.push_back(r.events[k].start_s);
+  }
+  ASSERT_EQ(read.size(), begun.size());
+  size_t at = 0;
+  for (int step = 0; step < 3; ++step)
+    for (size_t block = 0; block + (step == 0) < window.blocks.size(); ++block) {  // the first step has no head
+      const auto extents = static_cast<size_t>(window.blocks[block]);
+      for (size_t e = 0; e < extents; ++e)
+        EXPECT_GE(begun[at], read[at + e] - 1e-9) << "step " << step << ", block " << block << ", extent " << e;
+      at += extents;
+    }
+  EXPECT_EQ(at, begun.size());
+}
+
+// Through the windows of other systems too: every weight is read at every step, LOAD by LOAD.
+TEST(StepRecorder, StepsThroughAWindowDoWhatTheirListSays) {
+  for (const char* family : {"llama", "gemma3_text"}) {
+    const StepModel m(family);
+    StepLoaded whole(m, nullptr);
+    const RecordedRun want(m, whole, 0, kThreeSteps);
+    for (const StreamWindow& window : some_stream_windows())
+      for (const int threads : {1, 3})
+        for (const int64_t keys : {0, 2}) {
+          const StreamPlan plan = m.plan(window, threads);
+          EXPECT_EQ(plan.streamed_bytes, plan.pass_bytes);
+          const std::string what =
+              fmt::format("{}, {}, {} threads, {} layers", family, describe(window), threads, keys);
+          StepLoaded loaded(m, &plan);
+          const RecordedRun got(m, loaded, keys, kThreeSteps);
+          EXPECT_EQ(got.logits, want.logits) << what;
+          const RecordedSteps r = recorded_steps(m.model.spec, got.recorder, got.pool);
+          expect_as_listed(r, what.c_str());
+          expect_in_order(r);
+          int64_t loads = 0, unknown = 0;
+          for (size_t k = 0; k < r.events.size(); ++k) {
+            const Instruction& i = r.program.instructions[k];
+            loads += i.op == Opcode::load && i.part > 0;
+            unknown += i.op == Opcode::load && r.moved[k] < 0;
+          }
+          const auto bands = std::ssize(plan.stays), head = std::ssize(plan.bands.matrices.back().bands);
+          EXPECT_EQ(loads, 3 * bands - head) << what << ": the head of the first step does not run";
+          EXPECT_LE(unknown, plan.ring.slots) << what;
+          if (unknown == 0) expect_lent_whole(r, plan.ring.window);
+        }
+  }
+}
+
 // Whole, and over limits, slots and keys on the disk. Returns how many of these runs streamed.
 int expect_as_listed_streamed(const StepModel& m, int64_t samples, const std::string& model) {
   StepLoaded whole(m, nullptr);

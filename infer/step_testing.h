@@ -78,10 +78,22 @@ struct StepModel {
       return std::nullopt;
     }
   }
+  /// With a window, and memory enough.
+  StreamPlan plan(const StreamWindow& window, int threads) const {
+    InferenceNeeds with = needs();
+    with.window = window;
+    return plan_stream(model, with, {int64_t{1} << 40, "the test"}, {.threads = threads}, {.most = 4000, .least = 1});
+  }
   TemporaryDirectory dir;
   ModelDescription model;
   bool in_integers = false;
 };
+
+/// Windows over a model of six layers or more: TPI-LLM's, and Superpipeline's parameters.
+inline std::vector<StreamWindow> some_stream_windows() {
+  return {{WindowOf::block, 1}, {WindowOf::block, 2},    {WindowOf::block, 5},    {WindowOf::layer, 1},
+          {WindowOf::layer, 3}, {WindowOf::layer, 2, 2}, {WindowOf::layer, 4, 3}, {WindowOf::layer, 7, 2}};
+}
 
 /// Its weights, whole (no plan) or those of a plan. `files`: reads them; null: the disk.
 struct StepLoaded {

@@ -151,20 +151,31 @@ void add_experts(StreamPlan& plan, const MemoryBudget& budget) {
   fit.ring += more * one;
 }
 
+// Errors: those of ring_window.
+void take_window(const ModelSpec& spec, const InferenceNeeds& needs, StreamPlan& plan) {
+  if (!needs.window) return;
+  plan.window = needs.window;
+  plan.ring.window = ring_window(spec, plan.bands, *needs.window);
+  plan.ring.slots = slots_for(plan.ring.window);
+}
+
 [[noreturn]] void refuse(const InferenceFit& least, const ExpertPlan& experts, const InferenceNeeds& needs,
                          const MemoryBudget& budget) {
   const std::string more = memory_remedy(budget, least.total());
   throw Error(
       ErrorKind::does_not_fit,
-      "the model does not fit, even if its matrices are read anew for every token: that needs {}, there are {} "
-      "({})\n  weights that cannot stream {}{}, key-value cache {} ({} sequences of {} tokens), activations and logits "
-      "{}, a ring {}{}; while loading {}; threads and tables {}\n  what would fit:\n{}{}",
+      "{}: that needs {}, there are {} ({})\n  weights that cannot stream {}{}, key-value cache {} ({} sequences of {} "
+      "tokens), activations and logits "
+      "{}, a ring {}{}; while loading {}; threads and tables {}\n  what would fit:\n{}{}{}",
+      needs.window ? fmt::format("a window of {} does not fit", describe(*needs.window))
+                   : "the model does not fit, even if its matrices are read anew for every token",
       format_bytes(least.total()), format_bytes(budget.bytes), budget.source, format_bytes(least.weights),
       least.adapters > 0 ? fmt::format(" ({} of adapters)", format_bytes(least.adapters)) : "",
       format_bytes(least.kv_cache), needs.sequences, needs.context, format_bytes(least.running() + least.sampler),
       format_bytes(least.ring - experts.memory_bytes),
       experts.slots > 0 ? fmt::format(", {} experts {}", experts.slots, format_bytes(experts.memory_bytes)) : "",
       format_bytes(least.loading_peak), format_bytes(least.beside), more.empty() ? "" : "  " + more + " or more\n",
+      needs.window ? "  fewer blocks or layers in --stream-window\n" : "",
       needs.sequences == 0 ? "  a smaller --batch, if activations are what is large"
                            : "  a shorter context, smaller chunks or fewer sequences, if those are what is large");
 }
@@ -179,15 +190,19 @@ StreamPlan plan_stream(const ModelDescription& model, const InferenceNeeds& need
                   .ring = ring};
   plan.experts = least_experts(plan.bands);
   if (needs.vectors) leave_head_out(plan.bands);
+  take_window(model.spec, needs, plan);
   const std::vector<PassExtent> extents = pass_extents(plan.bands, model.dtype);
   const bool head_first = needs.sequences == 0 && needs.iteration_tokens > kHeadTile;
   // First as if the widest product stood beside itself, then as it is: what stays decides which products come in parts.
-  Parts parts = largest_parts(plan.bands, extents.size(), model.dtype);
+  const std::vector<bool> none(extents.size(), false);
+  Parts parts =
+      needs.window ? parts_of(plan.bands, none, model.dtype) : largest_parts(plan.bands, extents.size(), model.dtype);
   for (int round = 0; round < 2; ++round) {
-    plan.stays.assign(extents.size(), false);
+    plan.stays = none;
     const InferenceFit nothing_kept = fit_of(model, needs, plan, parts);
     const int64_t least = nothing_kept.total();
     if (least > budget.bytes) refuse(nothing_kept, plan.experts, needs, budget);
+    if (needs.window) break;
     plan.stays = choose(plan.bands, extents, head_first, budget.bytes - least);
     parts = parts_of(plan.bands, plan.stays, model.dtype);
   }

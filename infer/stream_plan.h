@@ -2,6 +2,7 @@
 // A model larger than memory: which of its weights stay in memory, which are read for every pass, and the bytes that this takes.
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "infer/load.h"
@@ -30,7 +31,8 @@ struct StreamPlan {
   DType dtype = DType::f32;  // of the computation
   std::vector<bool> stays;   // for each band, in the order of a pass: whether it stays in memory
   RingSettings ring;
-  CacheSettings cache;  // of experts
+  std::optional<StreamWindow> window;  // that the ring has, as it was asked for
+  CacheSettings cache;                 // of experts
   ExpertPlan experts;
   InferenceFit fit;
   int64_t pass_bytes = 0;  // of all bands, as the files hold them
@@ -41,8 +43,9 @@ struct StreamPlan {
 
 /// Keeps in memory as many bands as fit within `budget` beside everything else that inference holds, then as many experts:
 /// every token uses a band, only some use an expert. At least two experts have a place, so that one can be read while the other
-/// is used. The part of the budget that stays unused is smaller than a band or an expert.
-/// Errors  does_not_fit, with the least memory that would do: what cannot stream is larger than the budget.
+/// is used. The part of the budget that stays unused is smaller than a band or an expert. With a window in the needs no band stays, the ring
+/// has its blocks, and the budget is only checked.
+/// Errors  does_not_fit, with the least memory that would do: what cannot stream is larger than the budget. Those of ring_window.
 StreamPlan plan_stream(const ModelDescription&, const InferenceNeeds&, const MemoryBudget&, const RingSettings& = {},
                        const BandSizes& = {});
 

@@ -6,6 +6,7 @@
 #include "infer/embedding_fit.h"
 #include "infer/executor.h"
 #include "infer/run.h"
+#include "infer/step_testing.h"
 #include "infer/stream_times.h"
 #include "model/coded_model_testing.h"
 #include "model/model_testing.h"
@@ -313,6 +314,74 @@ TEST(StreamPlan, ARefusalNamesTheLeastThatWouldDo) {
     EXPECT_EQ(error.kind(), ErrorKind::does_not_fit);
     EXPECT_NE(std::string(error.what()).find("what would fit:\n  --memory "), std::string::npos) << error.what();
   }
+}
+
+// No weights stay; the ring holds the window, and the rest is what inference takes anyway: to the byte.
+TEST(StreamPlan, AWindowTakesItsBlocksAndIsOnlyChecked) {
+  for (const char* family : {"llama", "gemma3_text"}) {
+    const Saved saved(family);
+    InferenceNeeds needs = needs_of(19);
+    const Ran want = run(saved.model, needs, nullptr);
+    for (const StreamWindow& window : some_stream_windows()) {
+      needs.window = window;
+      SCOPED_TRACE(fmt::format("{}, {}", family, describe(window)));
+      const StreamPlan plan = plan_stream(saved.model, needs, {int64_t{1} << 40, "the test"}, kRing, kSmall);
+      EXPECT_EQ(plan.kept_bytes, 0);
+      EXPECT_EQ(plan.streamed_bytes, plan.pass_bytes);
+      EXPECT_EQ(std::ranges::count(plan.stays, true), 0);
+      // W blocks, each in slots of one size.
+      const int largest = *std::ranges::max_element(plan.ring.window.blocks);
+      EXPECT_LE(plan.ring.slots, window.resident * largest);
+      int64_t longest = 0;
+      for (const FileMatrix& m : plan.bands.matrices)
+        for (const FileBand& band : m.bands) longest = std::max(longest, band.extent.bytes);
+      const int64_t slot = plan.fit.ring / plan.ring.slots;
+      EXPECT_GE(slot, longest);
+      EXPECT_LE(slot, longest + 3 * kStreamAlignment);
+      EXPECT_GE(plan.fit.ring, window_bytes(plan.bands, plan.ring.window));
+      Loaded loaded(saved.model, &plan);
+      if (loaded.streamed.files->alignment() == kStreamAlignment) {
+        EXPECT_EQ(loaded.arena.current()[static_cast<size_t>(MemoryClass::staging)], plan.fit.ring);
+      }
+      EXPECT_EQ(loaded.arena.current()[static_cast<size_t>(MemoryClass::weights)], plan.fit.weights);
+      EXPECT_EQ(loaded.streamed.filled_bytes, 0);
+      const Ran got = run(saved.model, needs, &plan);
+      EXPECT_EQ(got.tokens, want.tokens);
+      EXPECT_EQ(got.read, got.passes * plan.streamed_bytes);
+      EXPECT_LE(got.peak, plan.fit.tensors());
+      EXPECT_GE(got.peak, plan.fit.tensors() * 8 / 10);
+      // What it takes is the least that is allowed, and is named by the refusal of less.
+      const int64_t least = plan.fit.total();
+      EXPECT_EQ(plan_stream(saved.model, needs, {least, "the test"}, kRing, kSmall).fit.total(), least);
+      try {
+        plan_stream(saved.model, needs, {least - 1, "the test", 77}, kRing, kSmall);
+        ADD_FAILURE() << "a byte less is refused";
+      } catch (const Error& error) {
+        EXPECT_EQ(error.kind(), ErrorKind::does_not_fit);
+        EXPECT_NE(std::string(error.what()).find("what would fit:\n  --memory "), std::string::npos) << error.what();
+      }
+    }
+  }
+}
+
+TEST(StreamPlan, RefusesWindowsThatAreNone) {
+  const auto refusal = [](const ModelDescription& model, const StreamWindow& window) -> std::string {
+    InferenceNeeds needs = needs_of(19);
+    needs.window = window;
+    try {
+      plan_stream(model, needs, {int64_t{1} << 40, "the test"}, kRing, kSmall);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::usage);
+      return error.what();
+    }
+    return "";
+  };
+  const Saved saved("llama");
+  EXPECT_EQ(refusal(saved.model, {WindowOf::block, 13}), "");  // six layers of two, and the head
+  EXPECT_NE(refusal(saved.model, {WindowOf::block, 14}).find("this model has 13"), std::string::npos);
+  EXPECT_EQ(refusal(saved.model, {WindowOf::layer, 7, 7}), "");
+  EXPECT_NE(refusal(saved.model, {WindowOf::layer, 8, 2}).find("this model has 7"), std::string::npos);
+  EXPECT_NE(refusal(Saved("mixtral").model, {WindowOf::block, 2}).find("a mixture of experts"), std::string::npos);
 }
 
 // The same bytes, priced: what the slower of disk and products needs, and never less.

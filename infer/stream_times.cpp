@@ -105,7 +105,7 @@ StreamTimes stream_times(const StreamPlan& plan, const StreamRates& rates, doubl
     times.disk_s += 1e-12 * static_cast<double>(step.load_ps);
     times.products_s += 1e-12 * static_cast<double>(step.forward_ps);
   }
-  const int64_t pass_ps = steady_pass_ps(pass_steps(plan, rates), plan.ring.slots);
+  const int64_t pass_ps = steady_pass_ps(pass_steps(plan, rates), window_of(plan.ring));
   times.pass_s = 1e-12 * static_cast<double>(pass_ps);
   for (const FileExperts& unit : plan.bands.experts) times.pass_s += mean_experts_s(unit, rates, hits, times);
   return times;

@@ -14,6 +14,10 @@ namespace {
 struct ExtentUse {
   int unit, micro, part;
   int64_t bytes;
+  int64_t turn;     // counted over all steps, with extents of heads that do not run
+  int behind = -1;  // the use behind which its LOAD may begin; −1: from the begin on
+  int last = 0;     // the last use of its block, of which all LOADs end before the first
+  int load = -1;    // the place of its LOAD
 };
 
 // The most bytes of workspace that a product of `rows` rows with an (n, k) matrix takes; nullopt: no ProductWorkspace is of it.
@@ -40,7 +44,7 @@ class InferenceLowerer {
   Program run() {
     keep_resident();
     list_extents();
-    for (int slot = 0; slot < in_.extent_slots; ++slot) load_next_extent(-1);
+    load_extents(-1);
     for (micro_ = 0; micro_ < program_.num_micro; ++micro_) step();
     return std::move(program_);
   }
@@ -79,24 +83,52 @@ class InferenceLowerer {
   }
 
   void list_extents() {
-    for (int m = 0; m < program_.num_micro; ++m)
+    const RingWindow single{.blocks = {}, .resident = in_.extent_slots};
+    int places = 0;  // extents of a pass with the head
+    for (int u = 0; u <= head(); ++u) places += static_cast<int>(num_extents(u));
+    for (int m = 0; m < program_.num_micro; ++m) {
+      int64_t turn = int64_t{m} * places;
       for (int u = 0; u < end_unit(in_.steps[static_cast<size_t>(m)]); ++u) {
         const std::vector<int64_t>& parts = weights_of(u).parts;
         for (size_t p = 0; p < parts.size(); ++p)
-          if (parts[p] > 0) extents_.push_back({u, m, static_cast<int>(p) + 1, parts[p]});
+          if (parts[p] > 0) extents_.push_back({u, m, static_cast<int>(p) + 1, parts[p], turn++});
       }
-    TERN_CHECK(extents_.empty() || in_.extent_slots > 0, "lower_inference: {} extents without slots", extents_.size());
+    }
+    if (extents_.empty()) return;
+    TERN_CHECK(in_.extent_slots > 0, "lower_inference: {} extents without slots", extents_.size());
+    const RingTurns turns(in_.extent_window.blocks.empty() ? single : in_.extent_window, places);
+    for (ExtentUse& e : extents_) {
+      e.behind = uses_before(turns.freed_by(e.turn) + 1) - 1;
+      e.last = uses_before(turns.lent_end(e.turn)) - 1;
+    }
+  }
+  int64_t num_extents(int unit) const {
+    return std::ranges::count_if(weights_of(unit).parts, [](int64_t bytes) { return bytes > 0; });
+  }
+  int uses_before(int64_t turn) const {
+    return static_cast<int>(std::ranges::lower_bound(extents_, turn, {}, &ExtentUse::turn) - extents_.begin());
   }
 
-  // `freed`: the part that gave the slot back; −1: it was empty.
-  void load_next_extent(int freed) {
-    if (next_extent_ == extents_.size()) return;
-    const ExtentUse& e = extents_[next_extent_++];
-    Instruction i{.op = Opcode::load, .unit = e.unit, .micro = e.micro, .part = e.part, .resource = Resource::disk};
-    i.allocates = {{Buffer{.kind = BufferKind::extent, .unit = e.unit, .micro = e.micro, .part = e.part}, 0}};
-    i.message_bytes = e.bytes;
-    if (freed >= 0) i.waits = {freed};
-    emit(std::move(i));
+  // Those that may begin behind this use; −1: at the begin.
+  void load_extents(int use) {
+    for (; next_load_ < extents_.size() && extents_[next_load_].behind <= use; ++next_load_) {
+      ExtentUse& e = extents_[next_load_];
+      Instruction i{.op = Opcode::load, .unit = e.unit, .micro = e.micro, .part = e.part, .resource = Resource::disk};
+      i.allocates = {{Buffer{.kind = BufferKind::extent, .unit = e.unit, .micro = e.micro, .part = e.part}, 0}};
+      i.message_bytes = e.bytes;
+      if (use >= 0) i.waits = {step_end_.forward};
+      e.load = emit(std::move(i));
+    }
+  }
+
+  // Of the part that comes next to one.
+  void use_extent(Instruction& i) {
+    i.reads.push_back({.kind = BufferKind::extent, .unit = i.unit, .micro = micro_, .part = i.part});
+    i.frees.push_back(i.reads.back());
+    const auto use = static_cast<size_t>(next_use_of_extent_);
+    const bool first_of_block = use == 0 || extents_[use - 1].last != extents_[use].last;
+    if (const int last = extents_[use].last; first_of_block && last != next_use_of_extent_)
+      i.waits.push_back(extents_[static_cast<size_t>(last)].load);  // the disk reads it behind the others
   }
 
   void step() {
@@ -119,15 +151,12 @@ class InferenceLowerer {
       if (p == 0) begin_unit(u, i), i.waits = std::move(waits);
       i.workspace_bytes = workspace_;
       const bool streams = 0 < p && p <= own && weights.parts[static_cast<size_t>(p) - 1] > 0;
-      if (streams) {
-        i.reads.push_back({.kind = BufferKind::extent, .unit = u, .micro = micro_, .part = p});
-        i.frees.push_back(i.reads.back());
-      }
+      if (streams) use_extent(i);
       if (p > own) use_expert(i, own);
       if (p == parts && u > 0) i.frees.push_back(output(u - 1));
       if (p == parts && u + 1 == end_unit(now())) i.frees.push_back(output(u));  // logits go to the caller
       step_end_.forward = emit(std::move(i));
-      if (streams) load_next_extent(step_end_.forward);
+      if (streams) load_extents(next_use_of_extent_++);
       if (!uses_.empty() && p >= *weights.router_part) load_experts(u, p, own);
     }
   }
@@ -261,7 +290,8 @@ class InferenceLowerer {
   int micro_ = 0;
   int64_t workspace_ = 0;           // of the unit at hand
   std::vector<ExtentUse> extents_;  // of all steps, in the order of use
-  size_t next_extent_ = 0;
+  size_t next_load_ = 0;
+  int next_use_of_extent_ = 0;
   std::vector<int> layers_;  // of the step: units whose keys lie on the disk
   size_t next_layer_ = 0;
   std::span<const ExpertUse> uses_;  // of the unit at hand

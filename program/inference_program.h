@@ -8,6 +8,7 @@
 
 #include "program/program.h"
 #include "spec/unit_cost.h"
+#include "store/ring_window.h"
 
 namespace tern {
 
@@ -74,15 +75,19 @@ struct InferenceInput {
   int64_t weight_bytes = 0, page_bytes = 0;            // of what stays in memory
   std::vector<int64_t> expert_slot_bytes;              // of each slot
   std::vector<ExpertMatrix> experts_there;             // before the first step
+  // Of the extents of a pass that runs the head. No blocks: of single extents, as many as there are slots.
+  RingWindow extent_window = {};
 };
 
 /// The list of these steps on one device; micro = the number of the step.
 /// FORWARD   in parts. Part 0 runs until the unit uses its first extent. A part that uses an extent waits for the extent's LOAD, and ends
 ///           when the extent is given back; a part behind it that uses none (InferenceUnit::parts) runs until the next extent. All parts
 ///           read the unit's input; part 0 reads the keys of a layer on the disk, and allocates the output; the last part frees the input.
-/// LOAD      of extent k, counted over all steps, waits for the part that used extent k − extent_slots. It stands in the list where it may
-///           first begin: the first extent_slots LOADs at the begin, each other one behind the part that it waits for. So the first
-///           extents of a step are read while the step before computes.
+/// LOAD      of extent k waits for the part that used extent k − extent_slots, or, in a window of blocks, for the last part of the blocks that
+///           are given back for it (RingTurns::freed_by). Extents are counted over all steps, with those of heads that do not run; if the
+///           one that it would wait for is of such a head, it waits for the last part before. It stands in the list where it may
+///           first begin: the first LOADs at the begin, each other one behind the part that it waits for. So the first
+///           extents of a step are read while the step before computes. A block is lent as a whole: its first part waits for all of its LOADs.
 /// Keys      The LOAD of the i-th layer on the disk, counted in its step, waits for the STORE of layer i − keys_slots. The first keys_slots of a step
 ///           wait for the end of the step before: for its last FORWARD and its last STORE, for which the step's first FORWARD waits too. A STORE
 ///           waits for its unit's FORWARD. Each layer on the disk has a LOAD and a STORE, even if they move no bytes.

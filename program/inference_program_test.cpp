@@ -71,6 +71,34 @@ TEST(InferenceProgram, IsValidForAnyPartsSlotsAndSteps) {
           }
 }
 
+// Windows of blocks, of steps with and without a head. Blocks: two units each, and the head.
+TEST(InferenceProgram, IsValidForAnyWindow) {
+  const ModelSpec spec = small_spec(3);
+  for (const int resident : {1, 2, 3, 4})
+    for (int step = 1; step <= resident; ++step)
+      for (const int keys_slots : {0, 2}) {
+        InferenceInput in = cut_input(spec, 3, 0, keys_slots, 4);
+        RingWindow& w = in.extent_window;
+        w = {.blocks = {0, 0, 0, 0}, .resident = resident, .step = step};
+        for (size_t u = 1; u < spec.units.size(); ++u)
+          for (const int64_t part : in.units[u].parts) w.blocks[std::min<size_t>((u - 1) / 2, 3)] += part > 0;
+        in.extent_slots = slots_for(w);
+        const Program p = lower_inference(spec, in);
+        ASSERT_EQ(validate(p, kInference), std::vector<std::string>{}) << resident << ", " << step;
+        int alive = 0, most = 0, uses = 0;
+        for (const Instruction& i : p.instructions) {
+          if (i.op == Opcode::load && i.part > 0) most = std::max(most, ++alive);
+          for (const Buffer& b : i.frees) alive -= b.kind == BufferKind::extent, uses += b.kind == BufferKind::extent;
+        }
+        EXPECT_EQ(most, in.extent_slots) << resident << ", " << step;
+        EXPECT_EQ(uses, 4 * 12 + 3 * 2);
+        // Until a block is used, the next `resident` − 1 are on their way; no part of it begins before all of it is there.
+        const Instruction& first = p.instructions[static_cast<size_t>(place_of(p, Opcode::forward, 1, 0, 1))];
+        ASSERT_EQ(first.waits.size(), 1u);
+        EXPECT_EQ(first.waits[0], place_of(p, Opcode::load, 2, 0, 2));
+      }
+}
+
 // Each use has one LOAD before it, and no more extents than slots lie in memory; the first LOADs of a step stand before the end of the
 // step before.
 TEST(InferenceProgram, LoadsEachExtentOncePerUseAndBeforeItWithinTheSlots) {

@@ -51,9 +51,10 @@ struct InferenceChecker {
                                  fmt::format(format, std::forward<Args>(args)...)));
   }
   const Instruction& at(int k) const { return program.instructions[static_cast<size_t>(k)]; }
-  // Certainly ended before `i` begins.
+  // Certainly ended before `i` begins: one resource does one thing after the other.
   bool awaits(const Instruction& i, int k) const {
-    return at(k).resource == i.resource || std::ranges::count(i.waits, k) > 0;
+    return at(k).resource == i.resource ||
+           std::ranges::any_of(i.waits, [&](int w) { return k <= w && w < place && at(w).resource == at(k).resource; });
   }
 
   void forward(const Instruction& i) {

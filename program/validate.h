@@ -54,7 +54,7 @@ enum class ProgramKind : uint8_t { training, forward, inference };
 ///          the step uses it. A part uses one expert of its unit at most, and behind it no part of the unit uses none. It frees what is
 ///          expected of one; of experts, a LOAD frees the one whose slot it takes. No more experts are alive than there are resident expert_slots.
 /// Slots    the n-th LOAD of extents, or of keys, begins only after the (n − slots)-th one's buffer was freed: it waits for the instruction that
-///          freed it. `slots`: as many as resident buffers extent_slot, or keys_slot.
+///          freed it, or for one behind that on the same resource. `slots`: as many as resident buffers extent_slot, or keys_slot.
 std::vector<std::string> validate(const Program&, ProgramKind = ProgramKind::training);
 
 /// Checks that validate finds nothing. Errors: TERN_CHECK with the first few sentences.

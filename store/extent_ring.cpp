@@ -17,15 +17,26 @@ int64_t largest(std::span<const Extent> order) {
 
 }  // namespace
 
+RingWindow window_of(const RingSettings& settings) {
+  return settings.window.blocks.empty() ? RingWindow{.blocks = {}, .resident = settings.slots} : settings.window;
+}
+
 int64_t CyclicRing::bytes_for(std::span<const Extent> order, int slots, int64_t alignment) {
   return order.empty() ? 0 : slots * room_for(largest(order), alignment);
 }
 
 CyclicRing::CyclicRing(BlockFiles& files, std::vector<Extent> order, const RingSettings& settings,
                        std::span<std::byte> memory, Clock& clock)
-    : files_(files), order_(std::move(order)), settings_(settings), memory_(memory), clock_(clock) {
+    : files_(files),
+      order_(std::move(order)),
+      settings_(settings),
+      turns_(window_of(settings), num_places()),
+      memory_(memory),
+      clock_(clock) {
   TERN_CHECK(settings.slots >= 1 && settings.threads >= 1, "CyclicRing: {} slots, {} threads", settings.slots,
              settings.threads);
+  TERN_CHECK(settings.slots >= slots_for(window_of(settings)), "CyclicRing: {} slots, its window has {}",
+             settings.slots, slots_for(window_of(settings)));
   if (order_.empty()) return;
   slots_.resize(static_cast<size_t>(settings.slots));
   slot_bytes_ = room_for(largest(order_), files.alignment());
@@ -45,9 +56,16 @@ CyclicRing::~CyclicRing() {
 }
 
 bool CyclicRing::may_read() const {
-  if (next_ >= use_ + static_cast<int64_t>(slots_.size())) return false;
+  if (next_ >= turns_.read_end(use_)) return false;
   if (!settings_.cyclic && next_ >= num_places()) return false;
   return !slots_[static_cast<size_t>(next_) % slots_.size()].busy;
+}
+
+// What was passed over is not waited for.
+bool CyclicRing::may_lend(int64_t turn) {
+  for (int64_t t = turn; t < turns_.lent_end(turn); ++t)
+    if (const Slot& slot = slot_of(t); !(slot.turn == t && slot.ready)) return false;
+  return true;
 }
 
 void CyclicRing::read_ahead() {
@@ -93,9 +111,9 @@ std::span<const std::byte> CyclicRing::acquire(int place) {
     free_.notify_all();
   }
   Slot& slot = slot_of(turn);
-  if (!(slot.turn == turn && slot.ready)) {
+  if (!may_lend(turn)) {
     const int64_t begin_ns = clock_.now_ns();
-    ready_.wait(lock, [&] { return slot.turn == turn && slot.ready; });
+    ready_.wait(lock, [&] { return may_lend(turn); });
     counts_.waited_ns += clock_.now_ns() - begin_ns;
   }
   if (slot.error) std::rethrow_exception(slot.error);
@@ -112,7 +130,7 @@ void CyclicRing::release(int) noexcept {
     if (records_ && !leases_.empty() && leases_.back().turn == use_) leases_.back().end_ns = clock_.now_ns();
     ++use_;
   }
-  free_.notify_one();
+  settings_.window.blocks.empty() ? free_.notify_one() : free_.notify_all();  // a block frees several slots
 }
 
 RingCounts CyclicRing::counts() const {

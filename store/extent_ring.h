@@ -1,6 +1,6 @@
 #pragma once
 // Few slots that many extents take turns in. In a CyclicRing the extents come in a fixed order: threads read ahead into slots that are free
-// while one is in use. If the ring is cyclic, the order begins again after its end, so the disk never waits for the end of a pass.
+// while one is in use, as far as its window allows. If the ring is cyclic, the order begins again after its end, so the disk never waits for the end of a pass.
 
 #include <condition_variable>
 #include <cstdint>
@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "store/block_files.h"
 #include "store/extent.h"
+#include "store/ring_window.h"
 
 namespace tern {
 
@@ -21,7 +22,11 @@ struct RingSettings {
   int slots = 8;       // 1: nothing is read ahead
   int threads = 4;     // that read, an extent each
   bool cyclic = true;  // false: one pass alone; nothing is read after the last extent
+  // Of a CyclicRing: how its slots are lent and given back, with slots_for(window) slots at least. No blocks: extent by extent, whatever else it says.
+  RingWindow window = {};
 };
+/// The window of these settings, or the one of single extents for which there are slots.
+RingWindow window_of(const RingSettings&);
 
 /// Counts over all reads so far.
 struct RingCounts {
@@ -77,6 +82,7 @@ class CyclicRing final : public ExtentRing {
   int num_places() const { return static_cast<int>(order_.size()); }
   RingCounts counts() const;
   int num_slots() const { return static_cast<int>(slots_.size()); }
+  const RingSettings& settings() const { return settings_; }
   int64_t slot_bytes() const { return slot_bytes_; }
   const Extent& extent(int place) const override { return order_[static_cast<size_t>(place)]; }
   /// The bytes that the disk reads for the extent at `place`: whole blocks.
@@ -99,10 +105,12 @@ class CyclicRing final : public ExtentRing {
   Slot& slot_of(int64_t turn) { return slots_[static_cast<size_t>(turn) % slots_.size()]; }
   const Extent& extent_of(int64_t turn) const { return order_[static_cast<size_t>(turn) % order_.size()]; }
   bool may_read() const;
+  bool may_lend(int64_t turn);
 
   BlockFiles& files_;
   std::vector<Extent> order_;
   RingSettings settings_;
+  RingTurns turns_;
   std::span<std::byte> memory_;
   Clock& clock_;
   mutable std::mutex mutex_;

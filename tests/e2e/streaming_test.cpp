@@ -225,6 +225,53 @@ TEST_F(Streaming, TraceHoldsThreeTokensAsPredictedAndAsMeasured) {
   EXPECT_GE(bytes, 3 * streamed["streaming"]["bytes_per_token"].get<int64_t>());
 }
 
+// Windows of other systems: the same answer in the memory that the refusal names, every weight read for every token, and a trace in which the
+// predicted run has the measured one's instructions and bytes.
+TEST_F(Streaming, WindowsChangeNoAnswer) {
+  run("quantize " + kModel + " --type q8_0 --output q.gguf");
+  for (const std::string& model : {kModel, std::string("q.gguf")}) {
+    const std::string plain = "generate " + model + " --prompt 'It was a dark' --max-tokens 6 --ignore-eos";
+    const Json whole = run(plain);
+    for (const auto& [window, of, resident, step, count] : {std::tuple{"blocks:2", "blocks", 2, 1, 65},
+                                                            {"layers:4,2", "layers", 4, 2, 33},
+                                                            {"layers:1", "layers", 1, 1, 33}}) {
+      const std::string command = plain + " --stream-window " + window;
+      const Json streamed = run(command + " --trace window.json --memory " + least_memory(command));
+      EXPECT_EQ(streamed["token_ids"], whole["token_ids"]) << command;
+      EXPECT_NE(said().find("none of their matrices stay in memory"), std::string::npos) << said();
+      EXPECT_EQ(said().find("counted bytes differ"), std::string::npos) << said();
+      const Json& s = streamed["streaming"];
+      EXPECT_EQ(s["kept_bytes"], 0);
+      EXPECT_EQ(s["bytes_per_token"], s["pass_bytes"]);
+      EXPECT_EQ(s["window"]["of"], of);
+      EXPECT_EQ(s["window"]["resident"], resident);
+      EXPECT_EQ(s["window"]["step"], step);
+      EXPECT_EQ(s["window"]["count"], count);
+      EXPECT_LE(s["window"]["bytes"], s["ring_bytes"]);
+      const Json trace = parse_json(real_io().read(root_ + "/window.json"), "trace");
+      EXPECT_EQ(events_of(trace, "predicted"), events_of(trace, "measured")) << command;
+    }
+  }
+  write("p.jsonl", "{\"prompt\": \"It was a dark\"}\n{\"prompt\": \"She\"}\n");
+  const std::string many = "generate " + kModel + " --prompts p.jsonl --max-tokens 5";
+  const Outcome whole = tern(many + " 2>errors"), moved = tern(many + " --stream-window blocks:3 2>errors");
+  EXPECT_EQ(moved.text, whole.text);
+  EXPECT_NE(said().find("a window of 3 blocks"), std::string::npos) << said();
+}
+
+TEST_F(Streaming, WindowsThatAreNoneAreRefusedByName) {
+  const std::string plain = "generate " + kModel + " --prompt a --max-tokens 2 --stream-window ";
+  for (const char* text : {"2", "blocks", "blocks:", "blocks:0", "blocks:-1", "blocks:2,3", "layers:2,0",
+                           "layers:2,1,1", "rows:2", "layers:x"})
+    expect_refusal(2, plain + text, {"--stream-window", text, "layers:K,STEP"});
+  expect_refusal(2, plain + "blocks:66", {"a window of 66 blocks", "this model has 65"});
+  expect_refusal(2, plain + "blocks:2 --weights mapped", {"--stream-window blocks:2", "--weights mapped"});
+  expect_refusal(2, plain + "blocks:2 --arithmetic int8", {"--arithmetic int8"});
+  expect_refusal(2, plain + "blocks:2 --dtype f64", {"--dtype f64"});
+  expect_refusal(3, plain + "layers:33,2 --memory 1MiB",
+                 {"a window of 33 layers, 2 at a time does not fit", "--memory ", "fewer blocks or layers"});
+}
+
 // So has that of a mixture, with the experts that were read, as they were chosen.
 TEST_F(Streaming, TraceOfAMixtureHoldsTheExpertsThatWereRead) {
   write_mixture();
