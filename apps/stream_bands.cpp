@@ -10,9 +10,9 @@ namespace {
 
 constexpr BandSizes kBandsTried[] = {{}, {.most = 512 << 10}, kShortestBands};
 
+// A window's ring is what was asked for.
 bool is_short_enough(const StreamPlan& plan, const MemoryBudget& budget) {
-  const int64_t ring = plan.fit.ring - plan.experts.memory_bytes;
-  return plan.window ? ring <= window_bytes(plan.bands, plan.ring.window) * 9 / 8 : ring <= budget.bytes / 8;
+  return plan.window || plan.fit.ring - plan.experts.memory_bytes <= budget.bytes / 8;
 }
 
 }  // namespace

@@ -11,8 +11,8 @@ namespace tern {
 /// Long bands are read faster; these are the shortest that are taken.
 inline constexpr BandSizes kShortestBands{.most = 128 << 10};
 
-/// plan_stream with the longest bands whose ring takes no more than an eighth of the budget, or with the shortest. Of a window: with the longest
-/// that waste no more than an eighth of it in slots. nullopt: not even the shortest fit.
+/// plan_stream with the longest bands whose ring takes no more than an eighth of the budget, or with the shortest; of a window with the longest that
+/// fit. nullopt: not even the shortest fit.
 std::optional<StreamPlan> stream_if_fits(const ModelDescription&, const InferenceNeeds&, const MemoryBudget&);
 
 /// The tokens of a prompt's chunks with which the prompt and `tokens` further tokens read the fewest bytes: each chunk reads the weights again, but

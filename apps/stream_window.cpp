@@ -59,7 +59,7 @@ std::optional<StreamWindow> stream_window(const Options& options, const ModelDes
 }
 
 std::string window_words(const StreamPlan& plan) {
-  return fmt::format("a window of {} moves over the {} of the model ({} at most)", describe(*plan.window),
+  return fmt::format("a window of {} moves over the model's {} ({} at most)", describe(*plan.window),
                      plan.ring.window.blocks.size(), format_bytes(window_bytes(plan.bands, plan.ring.window)));
 }
 

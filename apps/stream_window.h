@@ -14,7 +14,7 @@ class Options;
 /// What --stream-window asks for; none if it is not given. Errors: usage: a text that says no window, or more at a time than it holds;
 /// an option beside it that asks for weights in memory; f64, which does not stream.
 std::optional<StreamWindow> stream_window(const Options&, const ModelDescription&);
-/// "a window of 2 blocks over 33 (36.1 MiB) moves over the model", and its figures. The plan has a window.
+/// "a window of 2 blocks moves over the model's 33 (36.1 MiB at most)", and its figures. The plan has a window.
 std::string window_words(const StreamPlan&);
 Json window_json(const StreamPlan&);
 
