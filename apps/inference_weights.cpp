@@ -31,6 +31,12 @@ std::vector<Extent> streamed_extents(const StreamPlan& plan) {
   return extents;
 }
 
+// A probe reads from a quarter of them on; what another probe has read, a disk might remember.
+std::vector<Extent> in_another_order(std::vector<Extent> extents) {
+  std::ranges::rotate(extents, extents.begin() + std::ssize(extents) / 2);
+  return extents;
+}
+
 double gigabytes(double bytes) { return bytes * 1e-9; }
 
 bool may_stream(const Options& options, const ModelDescription& model) {
@@ -193,8 +199,10 @@ InferenceWeights::InferenceWeights(const Options& options, const ModelDescriptio
   rates_.disk = reader_.reader().rate.bytes_per_s();
   ring_ = stream_->ring;
   ring_.threads = reader_.reader().threads;
+  rates_.disk_beside = rates_.disk;
   if (pass_ == WeightsPass::token)
-    measure_beside(*stream_, model.dtype, *reader_.files, streamed_extents(*stream_), ring_.threads, rates_);
+    beside_ = measure_beside(*stream_, model.dtype, *reader_.files, in_another_order(streamed_extents(*stream_)),
+                             ring_.threads, rates_);
   tell_before();
   streamed_ = load_streamed(model.spec, model.dir.path, model.dtype, stream_->bands, stream_->stays,
                             std::move(reader_.files), ring_, arena, stream_->cache);
@@ -207,7 +215,7 @@ void InferenceWeights::correct_after_filling() {
   const double probed = rates_.disk;
   rates_.disk =
       corrected_rate(reader_.reader().rate, streamed_.filled_bytes, streamed_.fill_s, streamed_.fill_waited_s);
-  rates_.disk_beside *= rates_.disk / probed;
+  if (probed > 0) rates_.disk_beside *= rates_.disk / probed;
   if (stream_->streamed_bytes == 0 || std::abs(rates_.disk / probed - 1) < 0.03) return;
   const StreamTimes times = stream_times(*stream_, rates_);
   const std::string filled = fmt::format("what stays was read at {:.2f} GB/s ({} in {:.2f} s)", gigabytes(rates_.disk),
@@ -244,10 +252,13 @@ void InferenceWeights::tell_before() const {
                     format_seconds(times.disk_s), gigabytes(rates_.disk), format_bytes(probe.bytes), probe.seconds);
   log_info(
       "bound {:.3g} tok/s by {}: the disk gives {:.2f} GB/s ({} read in {:.2f} s), products take {:.1f} GB/s of "
-      "weights that stay and {:.1f} of others; at the same time {:.0f} and {:.0f} % of that; predicted {:.3g} tok/s",
+      "weights that stay and {:.1f} of others{}; predicted {:.3g} tok/s",
       1 / times.bound_s(), times.binds(), gigabytes(rates_.disk), format_bytes(probe.bytes), probe.seconds,
-      gigabytes(rates_.kept), gigabytes(rates_.coded), 100 * rates_.disk_beside / rates_.disk,
-      100 * (1 - rates_.slowed), 1 / times.pass_s);
+      gigabytes(rates_.kept), gigabytes(rates_.coded),
+      beside_.bytes > 0 ? fmt::format("; at the same time {:.0f} and {:.0f} % of that",
+                                      100 * rates_.disk_beside / rates_.disk, 100 * (1 - rates_.slowed))
+                        : "",
+      1 / times.pass_s);
 }
 
 double InferenceWeights::least_pass_s(int64_t more_bytes) const {
@@ -316,7 +327,9 @@ Json InferenceWeights::json(const RunTimings& timings) const {
     return out;
   }
   out["product_bytes_per_s"] = {{"kept", rates_.kept}, {"streamed", rates_.coded}};
-  out["at_the_same_time"] = {{"disk_bytes_per_s", rates_.disk_beside}, {"products", 1 - rates_.slowed}};
+  if (beside_.bytes > 0)
+    out["at_the_same_time"] = {
+        {"disk_bytes_per_s", rates_.disk_beside}, {"products", 1 - rates_.slowed}, {"probe_bytes", beside_.bytes}};
   out["bound_tokens_per_s"] = 1 / times.bound_s();
   out["bound_by"] = times.binds();
   out["predicted_tokens_per_s"] = 1 / times.pass_s;

@@ -86,6 +86,7 @@ class InferenceWeights {
   RingSettings ring_;
   ChosenReader reader_;  // reads the weights' files from the disk
   StreamRates rates_;
+  ProbedRate beside_;  // the reads of measure_beside
 };
 
 }  // namespace tern

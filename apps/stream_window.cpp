@@ -46,10 +46,9 @@ std::optional<StreamWindow> stream_window(const Options& options, const ModelDes
   if (!options.has("stream-window")) return std::nullopt;
   const std::string text = options.text("stream-window");
   const StreamWindow window = parse_stream_window(text);
-  const std::string in_memory = in_integers(options)                ? "--arithmetic int8"
-                                : weights_option(options) != "auto" ? "--weights " + weights_option(options)
-                                : model.dtype == DType::f64         ? "--dtype f64"
-                                                                    : "";
+  const std::string in_memory = weights_option(options) != "auto" ? "--weights " + weights_option(options)
+                                : model.dtype == DType::f64       ? "--dtype f64"
+                                                                  : "";
   if (!in_memory.empty())
     throw Error(ErrorKind::usage,
                 "--stream-window {}: no weights stay in memory, and {} takes weights that are there; leave one of them "

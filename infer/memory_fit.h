@@ -37,9 +37,10 @@ struct InferenceNeeds {
   std::optional<KvType> kv = {};                // the type that keys and values are kept in; none: as they are computed
   // The client wants the rows of the last layer, so the head is not needed.
   bool vectors = false;
-  int64_t kv_on_disk = 0;                   // layers whose keys and values lie in a file (infer/kv_on_disk.h)
-  bool in_integers = false;                 // coded matrices are multiplied in integers (WeightsIn::coded_int8)
-  std::optional<StreamWindow> window = {};  // no weights stay, whether they fit or not: they stream through this window
+  int64_t kv_on_disk = 0;    // layers whose keys and values lie in a file (infer/kv_on_disk.h)
+  bool in_integers = false;  // coded matrices are multiplied in integers (WeightsIn::coded_int8)
+  // No matrix stays that can be read in bands, whether it fits or not: it streams through this window.
+  std::optional<StreamWindow> window = {};
 };
 /// The shape of the cache for these needs, of a model computed in this type.
 KvShape kv_shape(const ModelSpec&, DType computed, const InferenceNeeds&);

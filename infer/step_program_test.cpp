@@ -241,7 +241,8 @@ TEST(StepProgram, TakesTheStepOfStreamTimes) {
         const auto plan = m.plan(percent, {.slots = slots, .threads = 2});
         if (!plan || plan->streamed_bytes == 0) continue;
         ++streamed;
-        const StreamRates rates{.disk = disk, .kept = 2e9, .coded = 1e9};
+        const StreamRates rates{
+            .disk = disk, .kept = 2e9, .coded = 1e9, .disk_beside = 0.7 * disk, .slowed = slots == 4 ? 0.3 : 0};
         const std::vector<StepBatch> batches(12, {.tokens = 1, .logit_rows = 1});
         const Program p =
             step_program(m.model.spec, step_weights(m.model.spec, m.model.dtype, *plan), batches, nullptr);

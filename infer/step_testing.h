@@ -56,6 +56,11 @@ struct StepModel {
     write_coded_model(coded_config(family, tied), types, dir / "model.gguf");
     model = describe_model(dir / "model.gguf", computed);
   }
+  /// A directory of codes of this type, multiplied in integers.
+  StepModel(WeightType type, DType computed, bool tied) : in_integers(true) {
+    write_coded_directory(coded_config("llama", tied), type, dir / "coded");
+    model = describe_model(dir / "coded", computed);
+  }
   /// Gives it an adapter as `generate --adapter` does.
   void adapt(const PeftConfig& config) {
     const ModelSpec adapted = with_adapters(model.spec, config, "the test");

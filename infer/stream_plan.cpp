@@ -86,7 +86,7 @@ InferenceFit fit_of(const ModelDescription& model, const InferenceNeeds& needs, 
   InferenceFit fit = inference_fit(model.spec, dtype, needs, bytes_in_memory(plan.bands, plan.stays, dtype));
   const auto slots = [&](bool stays) -> int64_t {
     const std::vector<Extent> extents = extents_of(plan.bands, plan.stays, stays);
-    return extents.empty() ? 0 : CyclicRing::bytes_for(extents, plan.ring.slots, kStreamAlignment) + kStreamAlignment;
+    return extents.empty() ? 0 : CyclicRing::allocation_for(extents, plan.ring.slots, kStreamAlignment);
   };
   fit.ring = slots(false) + plan.experts.memory_bytes;
   fit.loading_peak =

@@ -8,7 +8,6 @@
 #include "kernels/cpu/coded_matmul.h"
 #include "kernels/cpu/matmul.h"
 #include "model/linear.h"
-#include "store/read_probe.h"
 
 namespace tern {
 namespace {
@@ -55,6 +54,12 @@ double coded_rate(const StreamPlan& plan, DType dtype, const std::function<bool(
   return product_rate({.weight = weight, .out = rows, .in = m.in}, bytes, dtype, arena, goes_on);
 }
 
+// Whether weights as the file codes them are multiplied otherwise than packed ones: bf16 on tiles is not, wherever it lies.
+bool has_coded_form(const StreamPlan& plan, DType dtype) {
+  const FileBand& band = plan.bands.matrices.front().bands.front();
+  return band.in_integers || multiplies_coded(dtype) || !multiplies_as_streamed(band.type, 0, 0, dtype);
+}
+
 // Whether products of weights that stay packed take more of a token than those of others.
 bool packed_takes_most(const StreamPlan& plan, const StreamRates& rates) {
   double packed = 0, coded = 0;
@@ -72,25 +77,34 @@ bool packed_takes_most(const StreamPlan& plan, const StreamRates& rates) {
 void measure_products(const StreamPlan& plan, DType dtype, StreamRates& rates) {
   if (plan.bands.matrices.empty()) return;
   rates.coded = rates.kept = kept_rate(plan, dtype, for_a_time);
-  const WeightType type = plan.bands.matrices.front().bands.front().type;
-  if (multiplies_coded(dtype) || !multiplies_as_streamed(type, 0, 0, dtype))
-    rates.coded = coded_rate(plan, dtype, for_a_time);
+  if (has_coded_form(plan, dtype)) rates.coded = coded_rate(plan, dtype, for_a_time);
 }
 
-void measure_beside(const StreamPlan& plan, DType dtype, BlockFiles& files, std::span<const Extent> extents,
-                    int threads, StreamRates& rates) {
-  if (plan.bands.matrices.empty() || extents.empty()) return;
-  const bool packed = packed_takes_most(plan, rates);
+ProbedRate measure_beside(const StreamPlan& plan, DType dtype, BlockFiles& files, std::span<const Extent> extents,
+                          int threads, StreamRates& rates) {
+  if (plan.bands.matrices.empty() || extents.empty()) return {};
+  // A probe takes a slot more than threads; it has no more memory than the ring will have.
+  const int readers = std::clamp(threads, 1, std::max(1, plan.ring.slots - 1));
+  const auto read = [&] {
+    ProbedRate all;
+    while (all.seconds < kBesideSeconds) {
+      const ProbedRate once = probe_rate(files, extents, readers, kBesideSeconds - all.seconds);
+      all.bytes += once.bytes, all.seconds += once.seconds, all.cpu_s += once.cpu_s;
+    }
+    return all;
+  };
+  const bool packed = !has_coded_form(plan, dtype) || packed_takes_most(plan, rates);
   std::future<ProbedRate> reading;
   const auto while_it_reads = [&](double) {
-    if (!reading.valid())
-      reading = std::async(std::launch::async, [&] { return probe_rate(files, extents, threads, kBesideSeconds); });
+    if (!reading.valid()) reading = std::async(std::launch::async, read);
     return reading.wait_for(std::chrono::seconds(0)) != std::future_status::ready;
   };
   const double rate = packed ? kept_rate(plan, dtype, while_it_reads) : coded_rate(plan, dtype, while_it_reads);
-  rates.disk_beside = std::min(reading.get().bytes_per_s(), rates.disk);
+  const ProbedRate beside = reading.get();
+  rates.disk_beside = std::min(beside.bytes_per_s(), rates.disk);
   const double alone = packed ? rates.kept : rates.coded;
   rates.slowed = alone > 0 ? std::clamp(1 - rate / alone, 0.0, 0.9) : 0;
+  return beside;
 }
 
 }  // namespace tern

@@ -5,6 +5,7 @@
 
 #include "infer/stream_plan.h"
 #include "store/block_files.h"
+#include "store/read_probe.h"
 
 namespace tern {
 
@@ -13,8 +14,8 @@ struct StreamRates {
   double disk = 0;   // of reading
   double kept = 0;   // of products of one row with packed weights, as those stay that take no more bytes so
   double coded = 0;  // of products of one row with weights as the files code them: the ring's, and others that stay
-  // While all cores multiply: of reading (0: as `disk`), and the share of the products' rate that reading takes. It takes
-  // time of the same cores, also behind the system's back where they are virtual, and of the memory.
+  // While all cores multiply: of reading (0: not measured, as `disk`), and the share of the products' rate that reading takes.
+  // It takes time of the same cores, also behind the system's back where they are virtual, and of the memory.
   double disk_beside = 0, slowed = 0;
 };
 
@@ -22,8 +23,9 @@ inline constexpr double kProductSeconds = 0.15, kBesideSeconds = 0.2;
 /// Measures `kept` and `coded`, each for kProductSeconds, with 64 MiB of weights, or with half of what the plan will hold beside its
 /// ring if that is less. The rates are means.
 void measure_products(const StreamPlan&, DType, StreamRates&);
-/// Measures `disk_beside` and `slowed`: reads the extents with so many threads for kBesideSeconds, as probe_rate does, while all
-/// cores multiply by the form of weights that takes most of a token. `disk`, `kept` and `coded` are known. Errors: those of probe_rate.
-void measure_beside(const StreamPlan&, DType, BlockFiles&, std::span<const Extent>, int threads, StreamRates&);
+/// Measures `disk_beside` and `slowed`: reads the extents with so many threads for kBesideSeconds, again and again if they are few,
+/// as probe_rate does, while all cores multiply by the form of weights that takes most of a token, experts left aside. `disk`, `kept`
+/// and `coded` are known. Returns what was read. Nothing is measured without matrices to multiply or extents to read. Errors: those of probe_rate.
+ProbedRate measure_beside(const StreamPlan&, DType, BlockFiles&, std::span<const Extent>, int threads, StreamRates&);
 
 }  // namespace tern

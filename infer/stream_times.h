@@ -40,7 +40,8 @@ std::vector<PassStep> pass_steps(const StreamPlan&, const StreamRates&);
 struct StreamTimes {
   double disk_s = 0;      // the disk's work alone
   double products_s = 0;  // the products' work alone
-  // both, by overlapped_rates, as the simulated ring does it (store/pass_time.h); experts are read only once the router has answered.
+  // both, by overlapped_rates, as the simulated ring does it (store/pass_time.h); experts, which are read only once the router has
+  // answered, at the rates of each alone.
   double pass_s = 0;
   double bound_s() const { return disk_s > products_s ? disk_s : products_s; }
   std::string_view binds() const { return disk_s > products_s ? "the disk" : "products"; }

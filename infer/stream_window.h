@@ -1,5 +1,5 @@
 #pragma once
-// How two neighbouring systems stream a model larger than memory, as settings of ours: no weights stay, and a window of whole blocks moves over
+// How two neighbouring systems stream a model larger than memory, as settings of ours: no matrix stays that can stream, and a window of whole blocks moves over
 // the model. Ours (infer/stream_plan.h) keeps what fits, spread evenly, and lends few short bands at a time.
 
 #include <cstdint>

@@ -28,26 +28,6 @@ namespace {
 constexpr WeightType kOwn[] = {WeightType::u4,  WeightType::u3,  WeightType::u2,    WeightType::lc4, WeightType::lc3,
                                WeightType::lc2, WeightType::nf4, WeightType::nf4_1, WeightType::q4_k};
 
-// Random codes of a matrix, its numbers below 1.
-CodedMatrix random_codes(const ParameterInfo& info, WeightType type) {
-  std::mt19937_64 random(hash_name(info.name) + static_cast<uint64_t>(type));
-  const int64_t rows = info.shape[0], in = info.shape[1], row_bytes = stored_bytes(type, 1, in);
-  CodedMatrix coded;
-  if (table_bytes(type) == 0) {
-    coded.rows = coded_blocks(type, rows * in / row_of(type).block_elements, 0.3f, random);
-    return coded;
-  }
-  coded.rows.resize(static_cast<size_t>(rows * row_bytes));
-  for (std::byte& b : coded.rows) b = static_cast<std::byte>(random());
-  for (int64_t r = 0; r < rows; ++r) {
-    const bf16 scale = to_bf16(static_cast<float>(random() % 100 + 1) * 1e-5f);
-    std::memcpy(coded.rows.data() + r * row_bytes, &scale, sizeof scale);
-  }
-  coded.tables.resize(table_parts(info).size() * static_cast<size_t>(table_bytes(type)));
-  for (int8_t& t : coded.tables) t = static_cast<int8_t>(random());
-  return coded;
-}
-
 struct Written {
   HfConfig config;
   ModelSpec spec;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <numeric>
 #include <random>
 #include <string>
@@ -16,6 +17,7 @@
 #include "model/file_bands.h"
 #include "model/gguf_slots.h"
 #include "model/model_testing.h"
+#include "model/save_coded.h"
 #include "model/visit_weights.h"
 
 namespace tern {
@@ -97,6 +99,39 @@ inline void write_coded_model(const HfConfig& config, const std::vector<WeightTy
       tensors.push_back({name, WeightType::f32, shape, [values](const FloatSink& sink) { sink(values); }});
     }
   write_gguf(real_io(), path, metadata, tensors);
+}
+
+/// Random codes of a matrix, its numbers below 1.
+inline CodedMatrix random_codes(const ParameterInfo& info, WeightType type) {
+  std::mt19937_64 random(hash_name(info.name) + static_cast<uint64_t>(type));
+  const int64_t rows = info.shape[0], in = info.shape[1], row_bytes = stored_bytes(type, 1, in);
+  CodedMatrix coded;
+  if (table_bytes(type) == 0) {
+    coded.rows = coded_blocks(type, rows * in / row_of(type).block_elements, 0.3f, random);
+    return coded;
+  }
+  coded.rows.resize(static_cast<size_t>(rows * row_bytes));
+  for (std::byte& b : coded.rows) b = static_cast<std::byte>(random());
+  for (int64_t r = 0; r < rows; ++r) {
+    const bf16 scale = to_bf16(static_cast<float>(random() % 100 + 1) * 1e-5f);
+    std::memcpy(coded.rows.data() + r * row_bytes, &scale, sizeof scale);
+  }
+  coded.tables.resize(table_parts(info).size() * static_cast<size_t>(table_bytes(type)));
+  for (int8_t& t : coded.tables) t = static_cast<int8_t>(random());
+  return coded;
+}
+
+/// A directory of the model with random codes: matrices of `type`, the table of tokens of Q8_0.
+inline void write_coded_directory(const HfConfig& config, WeightType type, const std::string& dir) {
+  const ModelSpec spec = model_spec(config);
+  Arena arena;
+  const ModelWeights weights = random_weights(spec, DType::f32, arena, 3);
+  CodedMatrix kept;
+  const CodeMatrix code = [&](const ParameterInfo& info, WeightType as) -> const CodedMatrix& {
+    return kept = random_codes(info, as);
+  };
+  save_coded(spec, config, parameters_of(spec, weights), code, {type, WeightType::q8_0, {}}, DType::f32, dir,
+             real_io());
 }
 
 }  // namespace tern

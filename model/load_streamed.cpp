@@ -19,7 +19,7 @@ std::span<std::byte> aligned(const Tensor& bytes, int64_t alignment) {
 }
 
 Tensor slots_for(std::span<const Extent> order, int slots, int64_t alignment, Arena& arena) {
-  return arena.bytes(CyclicRing::bytes_for(order, slots, alignment) + alignment, MemoryClass::staging);
+  return arena.bytes(CyclicRing::allocation_for(order, slots, alignment), MemoryClass::staging);
 }
 
 // Where a band that stays belongs.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/pages.h"
 #include "base/rounding.h"
 #include "store/read_extent.h"
 
@@ -19,6 +20,12 @@ int64_t largest(std::span<const Extent> order) {
 
 RingWindow window_of(const RingSettings& settings) {
   return settings.window.blocks.empty() ? RingWindow{.blocks = {}, .resident = settings.slots} : settings.window;
+}
+
+int64_t CyclicRing::allocation_for(std::span<const Extent> order, int slots, int64_t alignment) {
+  constexpr auto kHuge = static_cast<int64_t>(kHugePage);
+  const int64_t bytes = bytes_for(order, slots, alignment) + alignment, last = bytes % kHuge;
+  return bytes >= kHuge / 2 && last >= kHuge / 4 ? bytes - last + kHuge : bytes;
 }
 
 int64_t CyclicRing::bytes_for(std::span<const Extent> order, int slots, int64_t alignment) {

@@ -190,5 +190,21 @@ TEST(CyclicRing, TakesTheTimeOfItsTwinOnTheVirtualClock) {
   }
 }
 
+// Whole huge pages where a good part of the last one is needed; little more than the slots else.
+TEST(CyclicRing, ItsAllocationIsWholeHugePagesWhereThatCostsLittle) {
+  const auto allocated = [](int64_t extent_bytes, int slots) {
+    const std::vector<Extent> order = {{.file = 0, .offset = 0, .bytes = extent_bytes}};
+    const int64_t bytes = CyclicRing::allocation_for(order, slots, 4096);
+    EXPECT_GE(bytes, CyclicRing::bytes_for(order, slots, 4096) + 4095);
+    return bytes;
+  };
+  constexpr int64_t kMiB = int64_t{1} << 20;
+  EXPECT_EQ(allocated(4096, 3), CyclicRing::bytes_for(std::vector<Extent>{{.bytes = 4096}}, 3, 4096) + 4096);
+  EXPECT_EQ(allocated(352 << 10, 8), 4 * kMiB);
+  EXPECT_EQ(allocated(352 << 10, 5), 2 * kMiB);
+  EXPECT_EQ(allocated(128 << 10, 8), 2 * kMiB);
+  EXPECT_LT(allocated(512 << 10, 8), 4 * kMiB + (256 << 10)) << "a few small pages at the end";
+}
+
 }  // namespace
 }  // namespace tern

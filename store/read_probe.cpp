@@ -47,7 +47,7 @@ ProbedRate probe_rate(BlockFiles& files, std::span<const Extent> extents, int th
     for (size_t i = step; i < extents.size(); i += 11)
       order.push_back(extents[(i + extents.size() / 4) % extents.size()]);
   const RingSettings ring{.slots = threads + 1, .threads = threads, .cyclic = false};
-  const int64_t bytes = CyclicRing::bytes_for(order, ring.slots, files.alignment());
+  const int64_t bytes = CyclicRing::allocation_for(order, ring.slots, files.alignment());
   const Memory memory = ring_memory(static_cast<size_t>(bytes), static_cast<size_t>(files.alignment()));
   ProbedRate rate;
   const double begin_s = process_seconds();

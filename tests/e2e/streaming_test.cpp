@@ -266,7 +266,6 @@ TEST_F(Streaming, WindowsThatAreNoneAreRefusedByName) {
     expect_refusal(2, plain + text, {"--stream-window", text, "layers:K,STEP"});
   expect_refusal(2, plain + "blocks:66", {"a window of 66 blocks", "this model has 65"});
   expect_refusal(2, plain + "blocks:2 --weights mapped", {"--stream-window blocks:2", "--weights mapped"});
-  expect_refusal(2, plain + "blocks:2 --arithmetic int8", {"--arithmetic int8"});
   expect_refusal(2, plain + "blocks:2 --dtype f64", {"--dtype f64"});
   expect_refusal(3, plain + "layers:33,2 --memory 1MiB",
                  {"a window of 33 layers, 2 at a time does not fit", "--memory ", "fewer blocks or layers"});
@@ -374,6 +373,7 @@ TEST_F(Streaming, IntegersSayTheSame) {
     EXPECT_GT(moved.at("streaming")["bytes_per_token"], 0);
     EXPECT_EQ(moved["token_ids"], memory["token_ids"]);
     EXPECT_LE(moved["memory"]["peak_bytes"], moved["memory"]["predicted_bytes"]);
+    EXPECT_EQ(run(one + " --stream-window blocks:2")["token_ids"], memory["token_ids"]);
   }
   const std::string eval = "eval i.gguf --data t.txt --window 32 --batch 2 --arithmetic int8";
   EXPECT_EQ(run(eval + " --memory " + least_memory(eval))["loss"], run(eval)["loss"]);
