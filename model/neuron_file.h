@@ -22,7 +22,7 @@ struct NeuronTables {
   int64_t bytes = 0;                // of the file
 };
 /// Where the neurons lie if each array begins at a multiple of `alignment`. Reads no weights.
-/// Errors  usage: no MLP is plain relu, or one has a gate, another activation, a norm over its result or adapters: its neurons are
+/// Errors  usage: an MLP has a gate, another activation than relu, a norm over its result or adapters: its neurons are
 ///         not exactly zero, or it is not computed by neurons; naming the layer.
 NeuronTables neuron_tables(const ModelSpec&, DType, NeuronLayout, int64_t alignment);
 
