@@ -62,13 +62,7 @@ int64_t window_bytes(const FileBands& bands, const RingWindow& window) {
       blocks.back() += band.extent.bytes;
       --left;
     }
-  int64_t most = 0;
-  for (size_t first = 0; first < blocks.size(); first += static_cast<size_t>(window.step)) {
-    int64_t bytes = 0;
-    for (size_t b = 0; b < static_cast<size_t>(window.resident); ++b) bytes += blocks[(first + b) % blocks.size()];
-    most = std::max(most, bytes);
-  }
-  return most;
+  return most_at_a_time(window, blocks);
 }
 
 }  // namespace tern

@@ -38,16 +38,8 @@ struct Written {
           const std::map<std::string, WeightType>& single = {})
       : config(coded_config(family, tied)),
         spec(model_spec(config)),
-        dir(in / (family + std::string(name_of(type)) + (tied ? "tied" : ""))) {
-    Arena arena;
-    const ModelWeights weights = random_weights(spec, DType::f32, arena, 3);
-    CodedMatrix kept;
-    const CodeMatrix code = [&](const ParameterInfo& info, WeightType as) -> const CodedMatrix& {
-      return kept = random_codes(info, as);
-    };
-    saved = save_coded(spec, config, parameters_of(spec, weights), code, {type, WeightType::q8_0, single}, DType::f32,
-                       dir, real_io());
-  }
+        dir(in / (family + std::string(name_of(type)) + (tied ? "tied" : ""))),
+        saved(write_coded_directory(config, type, dir, single)) {}
 };
 
 TEST(CodedDirectory, LogitsAreThoseOfDecodedWeightsUnderEverySet) {

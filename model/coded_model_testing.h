@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <map>
 #include <numeric>
 #include <random>
 #include <string>
@@ -121,8 +122,9 @@ inline CodedMatrix random_codes(const ParameterInfo& info, WeightType type) {
   return coded;
 }
 
-/// A directory of the model with random codes: matrices of `type`, the table of tokens of Q8_0.
-inline void write_coded_directory(const HfConfig& config, WeightType type, const std::string& dir) {
+/// A directory of the model with random codes: matrices of `type`, or of the one that `single` has for them; the table of tokens of Q8_0.
+inline CodedSaved write_coded_directory(const HfConfig& config, WeightType type, const std::string& dir,
+                                        const std::map<std::string, WeightType>& single = {}) {
   const ModelSpec spec = model_spec(config);
   Arena arena;
   const ModelWeights weights = random_weights(spec, DType::f32, arena, 3);
@@ -130,8 +132,8 @@ inline void write_coded_directory(const HfConfig& config, WeightType type, const
   const CodeMatrix code = [&](const ParameterInfo& info, WeightType as) -> const CodedMatrix& {
     return kept = random_codes(info, as);
   };
-  save_coded(spec, config, parameters_of(spec, weights), code, {type, WeightType::q8_0, {}}, DType::f32, dir,
-             real_io());
+  return save_coded(spec, config, parameters_of(spec, weights), code, {type, WeightType::q8_0, single}, DType::f32, dir,
+                    real_io());
 }
 
 }  // namespace tern

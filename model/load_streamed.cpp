@@ -18,7 +18,7 @@ std::span<std::byte> aligned(const Tensor& bytes, int64_t alignment) {
   return {begin + skip, static_cast<size_t>(bytes.bytes()) - skip};
 }
 
-Tensor slots_for(std::span<const Extent> order, int slots, int64_t alignment, Arena& arena) {
+Tensor ring_memory(std::span<const Extent> order, int slots, int64_t alignment, Arena& arena) {
   return arena.bytes(CyclicRing::allocation_for(order, slots, alignment), MemoryClass::staging);
 }
 
@@ -139,7 +139,7 @@ void fill(const std::vector<Target>& targets, DType dtype, const RingSettings& s
   for (const Target& target : targets) order.push_back(target.band->extent);
   const RingSettings once{.slots = settings.slots, .threads = settings.threads, .cyclic = false};
   const int64_t alignment = model.files->alignment();
-  const Tensor slots = slots_for(order, once.slots, alignment, arena);
+  const Tensor slots = ring_memory(order, once.slots, alignment, arena);
   const int64_t begin_ns = real_clock().now_ns();
   CyclicRing ring(*model.files, order, once, aligned(slots, alignment));
   for (size_t i = 0; i < targets.size(); ++i) {
@@ -193,7 +193,7 @@ StreamedModel load_streamed(const ModelSpec& spec, const std::string& model_dir,
   fill(frame.targets, dtype, settings, model, arena);
   if (!frame.streamed.empty()) {
     const int64_t alignment = model.files->alignment();
-    model.slots = slots_for(frame.streamed, settings.slots, alignment, arena);
+    model.slots = ring_memory(frame.streamed, settings.slots, alignment, arena);
     model.ring = std::make_unique<CyclicRing>(*model.files, frame.streamed, settings, aligned(model.slots, alignment));
   }
   GivenWeights given;

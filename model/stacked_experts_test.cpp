@@ -130,26 +130,6 @@ TEST(StackedExperts, BlocksThatDoNotFitAreNamed) {
                      [&] { load_weights(model_spec(config), p.dir, DType::f32, arena); }));
 }
 
-// Random codes of a matrix whose numbers are below 1.
-CodedMatrix codes_of(const ParameterInfo& info, WeightType type) {
-  std::mt19937_64 random(hash_name(info.name));
-  CodedMatrix coded;
-  const int64_t rows = info.shape[0], width = info.shape[1], row_bytes = stored_bytes(type, 1, width);
-  if (table_bytes(type) == 0) {
-    coded.rows = coded_blocks(type, rows * width / row_of(type).block_elements, 0.3f, random);
-    return coded;
-  }
-  coded.rows.resize(static_cast<size_t>(rows * row_bytes));
-  for (std::byte& b : coded.rows) b = static_cast<std::byte>(random());
-  for (int64_t r = 0; r < rows; ++r) {
-    const bf16 scale = to_bf16(static_cast<float>(random() % 100 + 1) * 1e-5f);
-    std::memcpy(coded.rows.data() + r * row_bytes, &scale, sizeof scale);
-  }
-  coded.tables.resize(table_parts(info).size() * static_cast<size_t>(table_bytes(type)));
-  for (int8_t& t : coded.tables) t = static_cast<int8_t>(random());
-  return coded;
-}
-
 TEST(StackedExperts, OwnCodesComeBackToTheirExpertsAndRunAsTheyLie) {
   const TemporaryDirectory dir;
   for (const WeightType type : {WeightType::q8_0, WeightType::u4, WeightType::lc3}) {
@@ -158,19 +138,13 @@ TEST(StackedExperts, OwnCodesComeBackToTheirExpertsAndRunAsTheyLie) {
     const ModelSpec spec = model_spec(config);
     const std::string path = dir / std::string(name_of(type));
     Arena arena;
-    const ModelWeights random = random_weights(spec, DType::f32, arena, 3);
-    CodedMatrix kept;
-    const CodeMatrix code = [&](const ParameterInfo& info, WeightType as) -> const CodedMatrix& {
-      return kept = codes_of(info, as);
-    };
-    save_coded(spec, config, parameters_of(spec, random), code, {type, WeightType::q8_0, {}}, DType::f32, path,
-               real_io());
+    write_coded_directory(config, type, path);
     EXPECT_TRUE(check_weights(spec, path + "/model.safetensors").problems.empty());
     ModelWeights decoded = load_weights(spec, path, DType::f32, arena);
     for_each_parameter(spec, decoded, [&](const ParameterInfo& info, Tensor& t) {
       if (info.name.find(".experts.") == info.name.npos || info.shape.rank != 2 || table_bytes(type) > 0) return;
       std::vector<float> want(static_cast<size_t>(t.count()));
-      decode_blocks(type, codes_of(info, type).rows, want);
+      decode_blocks(type, random_codes(info, type).rows, want);
       EXPECT_EQ(std::memcmp(want.data(), t.data(), static_cast<size_t>(t.bytes())), 0) << info.name;
     });
     const std::vector<int32_t> tokens = random_tokens(9, spec.vocab, 1);

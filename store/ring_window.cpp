@@ -6,17 +6,20 @@
 
 namespace tern {
 
-int slots_for(const RingWindow& window) {
-  if (window.blocks.empty()) return window.resident;
-  const size_t count = window.blocks.size();
-  int most = 0;
+int64_t most_at_a_time(const RingWindow& window, std::span<const int64_t> of_blocks) {
+  int64_t most = 0;
   // A window begins where blocks are given back.
-  for (size_t first = 0; first < count; first += static_cast<size_t>(window.step)) {
-    int extents = 0;
-    for (size_t b = 0; b < static_cast<size_t>(window.resident); ++b) extents += window.blocks[(first + b) % count];
-    most = std::max(most, extents);
+  for (size_t first = 0; first < of_blocks.size(); first += static_cast<size_t>(window.step)) {
+    int64_t sum = 0;
+    for (size_t b = 0; b < static_cast<size_t>(window.resident); ++b) sum += of_blocks[(first + b) % of_blocks.size()];
+    most = std::max(most, sum);
   }
   return most;
+}
+
+int slots_for(const RingWindow& window) {
+  if (window.blocks.empty()) return window.resident;
+  return static_cast<int>(most_at_a_time(window, std::vector<int64_t>(window.blocks.begin(), window.blocks.end())));
 }
 
 RingTurns::RingTurns(const RingWindow& window, int num_places)

@@ -4,6 +4,7 @@
 // (program/inference_program.h) all follow it.
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace tern {
@@ -12,12 +13,14 @@ namespace tern {
 struct RingWindow {
   std::vector<int> blocks;  // the number of extents of each block, in order; empty: each extent is a block
   int resident = 0;         // the most blocks that are in memory or on their way there
-  int step =
-      1;  // blocks that are given back together, counted from the begin of each pass on; the last of a pass may be fewer
+  // Blocks that are given back together, counted from the begin of each pass on; the last of a pass may be fewer.
+  int step = 1;
   friend bool operator==(const RingWindow&, const RingWindow&) = default;
 };
 
-/// The slots that the window needs: extents of the largest stretch of blocks that it holds at a time.
+/// The largest sum of what blocks have, one entry for each, over those that the window holds at a time.
+int64_t most_at_a_time(const RingWindow&, std::span<const int64_t> of_blocks);
+/// The slots that the window needs: the most extents that it holds at a time.
 int slots_for(const RingWindow&);
 
 /// The window on turns (place + pass · places). A turn is used when it is acquired and released.
