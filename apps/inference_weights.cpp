@@ -193,7 +193,7 @@ InferenceWeights::InferenceWeights(const Options& options, const ModelDescriptio
   }
   stream_ = &*choice.stream;
   name_ = "streamed";
-  if (pass_ == WeightsPass::token) measure_products(*stream_, model.dtype, rates_);
+  if (pass_ == WeightsPass::token) measure_products(*stream_, rates_);
   reader_ = choose_reader(stream_->bands.paths, streamed_extents(*stream_), stream_->ring.threads, kProbeSeconds);
   if (!reader_.note.empty()) log_info("{}", reader_.note);
   rates_.disk = reader_.reader().rate.bytes_per_s();
@@ -201,8 +201,8 @@ InferenceWeights::InferenceWeights(const Options& options, const ModelDescriptio
   ring_.threads = reader_.reader().threads;
   rates_.disk_beside = rates_.disk;
   if (pass_ == WeightsPass::token)
-    beside_ = measure_beside(*stream_, model.dtype, *reader_.files, in_another_order(streamed_extents(*stream_)),
-                             ring_.threads, rates_);
+    beside_ =
+        measure_beside(*stream_, *reader_.files, in_another_order(streamed_extents(*stream_)), ring_.threads, rates_);
   tell_before();
   streamed_ = load_streamed(model.spec, model.dir.path, model.dtype, stream_->bands, stream_->stays,
                             std::move(reader_.files), ring_, arena, stream_->cache);

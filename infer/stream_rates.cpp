@@ -32,7 +32,8 @@ double product_rate(const Linear& linear, int64_t bytes, DType dtype, Arena& are
 }
 bool for_a_time(double seconds) { return seconds < kProductSeconds; }
 
-double kept_rate(const StreamPlan& plan, DType dtype, const std::function<bool(double)>& goes_on) {
+double kept_rate(const StreamPlan& plan, const std::function<bool(double)>& goes_on) {
+  const DType dtype = plan.dtype;
   const int64_t in = plan.bands.matrices.front().in;
   const int64_t rows = std::max<int64_t>(64, most_bytes(plan) / (in * size_of(dtype)) / 64 * 64);
   const int64_t bytes = packed_bytes(dtype, rows, in);
@@ -41,7 +42,8 @@ double kept_rate(const StreamPlan& plan, DType dtype, const std::function<bool(d
   return product_rate({.weight = PackedWeight{packed}, .out = rows, .in = in}, bytes, dtype, arena, goes_on);
 }
 
-double coded_rate(const StreamPlan& plan, DType dtype, const std::function<bool(double)>& goes_on) {
+double coded_rate(const StreamPlan& plan, const std::function<bool(double)>& goes_on) {
+  const DType dtype = plan.dtype;
   const FileMatrix& m = plan.bands.matrices.front();
   const FileBand& band = m.bands.front();
   const int64_t decoded = band.in_integers || multiplies_coded(dtype) ? 0 : m.in * size_of(dtype);
@@ -55,7 +57,8 @@ double coded_rate(const StreamPlan& plan, DType dtype, const std::function<bool(
 }
 
 // Whether weights as the file codes them are multiplied otherwise than packed ones: bf16 on tiles is not, wherever it lies.
-bool has_coded_form(const StreamPlan& plan, DType dtype) {
+bool has_coded_form(const StreamPlan& plan) {
+  const DType dtype = plan.dtype;
   const FileBand& band = plan.bands.matrices.front().bands.front();
   return band.in_integers || multiplies_coded(dtype) || !multiplies_as_streamed(band.type, 0, 0, dtype);
 }
@@ -74,14 +77,14 @@ bool packed_takes_most(const StreamPlan& plan, const StreamRates& rates) {
 
 }  // namespace
 
-void measure_products(const StreamPlan& plan, DType dtype, StreamRates& rates) {
+void measure_products(const StreamPlan& plan, StreamRates& rates) {
   if (plan.bands.matrices.empty()) return;
-  rates.coded = rates.kept = kept_rate(plan, dtype, for_a_time);
-  if (has_coded_form(plan, dtype)) rates.coded = coded_rate(plan, dtype, for_a_time);
+  rates.coded = rates.kept = kept_rate(plan, for_a_time);
+  if (has_coded_form(plan)) rates.coded = coded_rate(plan, for_a_time);
 }
 
-ProbedRate measure_beside(const StreamPlan& plan, DType dtype, BlockFiles& files, std::span<const Extent> extents,
-                          int threads, StreamRates& rates) {
+ProbedRate measure_beside(const StreamPlan& plan, BlockFiles& files, std::span<const Extent> extents, int threads,
+                          StreamRates& rates) {
   if (plan.bands.matrices.empty() || extents.empty()) return {};
   // A probe takes a slot more than threads; it has no more memory than the ring will have.
   const int readers = std::clamp(threads, 1, std::max(1, plan.ring.slots - 1));
@@ -93,13 +96,13 @@ ProbedRate measure_beside(const StreamPlan& plan, DType dtype, BlockFiles& files
     }
     return all;
   };
-  const bool packed = !has_coded_form(plan, dtype) || packed_takes_most(plan, rates);
+  const bool packed = !has_coded_form(plan) || packed_takes_most(plan, rates);
   std::future<ProbedRate> reading;
   const auto while_it_reads = [&](double) {
     if (!reading.valid()) reading = std::async(std::launch::async, read);
     return reading.wait_for(std::chrono::seconds(0)) != std::future_status::ready;
   };
-  const double rate = packed ? kept_rate(plan, dtype, while_it_reads) : coded_rate(plan, dtype, while_it_reads);
+  const double rate = packed ? kept_rate(plan, while_it_reads) : coded_rate(plan, while_it_reads);
   const ProbedRate beside = reading.get();
   rates.disk_beside = std::min(beside.bytes_per_s(), rates.disk);
   const double alone = packed ? rates.kept : rates.coded;

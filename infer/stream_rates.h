@@ -22,10 +22,10 @@ struct StreamRates {
 inline constexpr double kProductSeconds = 0.15, kBesideSeconds = 0.2;
 /// Measures `kept` and `coded`, each for kProductSeconds, with 64 MiB of weights, or with half of what the plan will hold beside its
 /// ring if that is less. The rates are means.
-void measure_products(const StreamPlan&, DType, StreamRates&);
+void measure_products(const StreamPlan&, StreamRates&);
 /// Measures `disk_beside` and `slowed`: reads the extents with so many threads for kBesideSeconds, again and again if they are few,
 /// as probe_rate does, while all cores multiply by the form of weights that takes most of a token, experts left aside. `disk`, `kept`
 /// and `coded` are known. Returns what was read. Nothing is measured without matrices to multiply or extents to read. Errors: those of probe_rate.
-ProbedRate measure_beside(const StreamPlan&, DType, BlockFiles&, std::span<const Extent>, int threads, StreamRates&);
+ProbedRate measure_beside(const StreamPlan&, BlockFiles&, std::span<const Extent>, int threads, StreamRates&);
 
 }  // namespace tern
