@@ -25,8 +25,18 @@ namespace {
 
 constexpr Isa kAll[] = {Isa::portable, Isa::avx2, Isa::avx512, Isa::avx512_bf16, Isa::amx_bf16};
 
+bool is_compiled(Isa isa) {
+#if !defined(__x86_64__)
+  return isa == Isa::portable;
+#elif defined(TERN_WITHOUT_AVX512)
+  return isa == Isa::portable || isa == Isa::avx2;
+#else
+  static_cast<void>(isa);
+  return true;
+#endif
+}
+
 #if defined(__x86_64__)
-constexpr bool kX86 = true;
 
 /// CPUID leaf 7: tiles (edx bit 24), their bf16 (22) and int8 products (25); XCR0 bits 17 and 18: the system saves tile state.
 bool processor_has_amx() {
@@ -78,7 +88,6 @@ bool machine_has(Isa isa) {
   return false;
 }
 #else
-constexpr bool kX86 = false;
 bool machine_has(Isa isa) { return isa == Isa::portable; }
 std::string ask_for_tiles() { return ""; }
 #endif
@@ -90,12 +99,12 @@ namespace {
 /// What is known before a kernel has run.
 IsaStatus look_at(Isa isa) {
   IsaStatus s{.isa = isa,
-              .compiled = isa == Isa::portable || kX86,
+              .compiled = is_compiled(isa),
               .supported = false,
               .self_test_passed = false,
               .reason = ""};
   if (!s.compiled) {
-    s.reason = "not compiled for this architecture";
+    s.reason = "not compiled into this program";
     return s;
   }
   s.supported = machine_has(isa);

@@ -4,33 +4,29 @@
 // namespace TERN_ISA_NAMESPACE; NAME.cpp forwards the public functions through TERN_TABLE_OF(..., active_isa()).
 // How to write one: kernels/README.md.
 
-#if defined(__x86_64__)
-#define TERN_DECLARE_TABLES(Type, name) \
-  namespace isa_portable {              \
-  extern const Type name;               \
-  }                                     \
-  namespace isa_avx2 {                  \
-  extern const Type name;               \
-  }                                     \
-  namespace isa_avx512 {                \
-  extern const Type name;               \
-  }                                     \
-  namespace isa_avx512_bf16 {           \
-  extern const Type name;               \
-  }                                     \
-  namespace isa_amx_bf16 {              \
-  extern const Type name;               \
+#define TERN_DECLARE_TABLE(set, Type, name) \
+  namespace set {                          \
+  extern const Type name;                  \
   }
+#if !defined(__x86_64__)
+#define TERN_DECLARE_TABLES(Type, name) TERN_DECLARE_TABLE(isa_portable, Type, name)
+#define TERN_TABLE_OF(name, isa) (static_cast<void>(isa), ::tern::isa_portable::name)
+#elif defined(TERN_WITHOUT_AVX512)
+#define TERN_DECLARE_TABLES(Type, name)        \
+  TERN_DECLARE_TABLE(isa_portable, Type, name) \
+  TERN_DECLARE_TABLE(isa_avx2, Type, name)
+#define TERN_TABLE_OF(name, isa) ((isa) == ::tern::Isa::portable ? ::tern::isa_portable::name : ::tern::isa_avx2::name)
+#else
+#define TERN_DECLARE_TABLES(Type, name)           \
+  TERN_DECLARE_TABLE(isa_portable, Type, name)    \
+  TERN_DECLARE_TABLE(isa_avx2, Type, name)        \
+  TERN_DECLARE_TABLE(isa_avx512, Type, name)      \
+  TERN_DECLARE_TABLE(isa_avx512_bf16, Type, name) \
+  TERN_DECLARE_TABLE(isa_amx_bf16, Type, name)
 #define TERN_TABLE_OF(name, isa)                                       \
   ((isa) == ::tern::Isa::amx_bf16      ? ::tern::isa_amx_bf16::name    \
    : (isa) == ::tern::Isa::avx512_bf16 ? ::tern::isa_avx512_bf16::name \
    : (isa) == ::tern::Isa::avx512      ? ::tern::isa_avx512::name      \
    : (isa) == ::tern::Isa::avx2        ? ::tern::isa_avx2::name        \
                                        : ::tern::isa_portable::name)
-#else
-#define TERN_DECLARE_TABLES(Type, name) \
-  namespace isa_portable {              \
-  extern const Type name;               \
-  }
-#define TERN_TABLE_OF(name, isa) (static_cast<void>(isa), ::tern::isa_portable::name)
 #endif
