@@ -14,7 +14,7 @@ using Facts = std::vector<std::pair<std::string, std::string>>;
 // Neither stands in a name or a value.
 constexpr char kBehindName = '\x1f', kBehindValue = '\x1e';
 
-std::string text_of(std::span<const std::pair<std::string, std::string>> facts) {
+std::string joined_facts(std::span<const std::pair<std::string, std::string>> facts) {
   std::string text;
   for (const auto& [name, value] : facts) text += name + kBehindName + value + kBehindValue;
   return text;
@@ -40,7 +40,7 @@ void require_equal_facts(Comm& comm, std::span<const std::pair<std::string, std:
   if (comm.size() == 1) return;
   constexpr int64_t kNone = INT64_MAX;
   // Whole lists, as ranks that differ may have unlike many facts. This rank looks at rank 0's facts, then at its own that rank 0 lacks.
-  Facts all = facts_of(comm.broadcast(text_of(facts), 0));
+  Facts all = facts_of(comm.broadcast(joined_facts(facts), 0));
   const Facts of_0 = all;
   for (const auto& fact : facts)
     if (value_in(of_0, fact.first) == "none") all.push_back(fact);

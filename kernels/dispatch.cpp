@@ -98,11 +98,7 @@ namespace {
 
 /// What is known before a kernel has run.
 IsaStatus look_at(Isa isa) {
-  IsaStatus s{.isa = isa,
-              .compiled = is_compiled(isa),
-              .supported = false,
-              .self_test_passed = false,
-              .reason = ""};
+  IsaStatus s{.isa = isa, .compiled = is_compiled(isa), .supported = false, .self_test_passed = false, .reason = ""};
   if (!s.compiled) {
     s.reason = "not compiled into this program";
     return s;

@@ -11,14 +11,14 @@
 namespace tern {
 namespace {
 
-constexpr size_t kMost = 64;
+constexpr size_t kMostInBlock = 64;
 constexpr int kSteps = 100;                         // on each side
 constexpr double kReach = 0.1 / 1.848130959757373;  // of the largest magnitude; the quantile at 0.9677083
 
 // n·log2(n) in fixed point, so that sums of the same counts are equal in any order.
-std::array<int64_t, kMost + 1> make_products() {
-  std::array<int64_t, kMost + 1> products{};
-  for (size_t n = 2; n <= kMost; ++n) {
+std::array<int64_t, kMostInBlock + 1> make_products() {
+  std::array<int64_t, kMostInBlock + 1> products{};
+  for (size_t n = 2; n <= kMostInBlock; ++n) {
     const auto count = static_cast<double>(n);
     products[n] = std::llround(std::ldexp(count * std::log2(count), 40));
   }
@@ -28,9 +28,9 @@ std::array<int64_t, kMost + 1> make_products() {
 }  // namespace
 
 float offset_of_most_information(std::span<const float> x, std::span<const float> middles) {
-  static const std::array<int64_t, kMost + 1> kProducts = make_products();
-  TERN_CHECK(!x.empty() && x.size() <= kMost, "a block of {}", x.size());
-  std::array<float, kMost> numbers;
+  static const std::array<int64_t, kMostInBlock + 1> kProducts = make_products();
+  TERN_CHECK(!x.empty() && x.size() <= kMostInBlock, "a block of {}", x.size());
+  std::array<float, kMostInBlock> numbers;
   const auto end = std::copy(x.begin(), x.end(), numbers.begin());
   std::sort(numbers.begin(), end, [](float a, float b) { return std::isnan(b) ? !std::isnan(a) : a < b; });
   const std::span<const float> sorted(numbers.data(), x.size());

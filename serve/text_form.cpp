@@ -12,8 +12,8 @@
 namespace tern {
 namespace {
 
-constexpr size_t kMostGrammarBytes = size_t{64}
-                                     << 10;  // of its text: parsed, it takes up to 300 times as much for a moment
+constexpr size_t kMostGbnfBytes = size_t{64}
+                                  << 10;  // of its text: parsed, it takes up to 300 times as much for a moment
 
 std::shared_ptr<Constraint> constraint_of_gbnf(const std::string& gbnf, const ServedModel& model,
                                                const std::string& place) {
@@ -53,8 +53,8 @@ std::shared_ptr<Constraint> read_format(Fields& fields, const ServedModel& model
 std::shared_ptr<Constraint> read_grammar(Fields& fields, const ServedModel& model) {
   const std::string gbnf = fields.text("grammar").value_or("");
   if (gbnf.empty()) return nullptr;
-  if (gbnf.size() > kMostGrammarBytes)
-    fields.fail("grammar", fmt::format("has {} bytes, expected at most {}", gbnf.size(), kMostGrammarBytes));
+  if (gbnf.size() > kMostGbnfBytes)
+    fields.fail("grammar", fmt::format("has {} bytes, expected at most {}", gbnf.size(), kMostGbnfBytes));
   if (!model.texts) fields.fail("grammar", model.why_no_texts);
   return constraint_of_gbnf(gbnf, model, "grammar");
 }

@@ -17,17 +17,17 @@
 namespace tern {
 namespace {
 
-using Rows = std::vector<std::vector<double>>;
-using Rule = std::function<std::vector<double>(const Rows&)>;
+using Table = std::vector<std::vector<double>>;
+using Rule = std::function<std::vector<double>(const Table&)>;
 
-Vectors<double> views(const Rows& rows) { return views_of(rows); }
+Vectors<double> views(const Table& rows) { return views_of(rows); }
 double squared(const std::vector<double>& a, const std::vector<double>& b) {
   double sum = 0;
   for (size_t i = 0; i < a.size(); ++i) sum += (a[i] - b[i]) * (a[i] - b[i]);
   return sum;
 }
-Rows random_rows(uint64_t seed, int n, int length) {
-  Rows rows;
+Table random_rows(uint64_t seed, int n, int length) {
+  Table rows;
   for (int k = 0; k < n; ++k)
     for (int i = 0; i < length; ++i) {
       if (i == 0) rows.emplace_back();
@@ -37,7 +37,7 @@ Rows random_rows(uint64_t seed, int n, int length) {
 }
 
 TEST(Aggregate, ClosedForms) {
-  const Rows line = {{0, 1}, {1, 1}, {2, 1}, {4, 1}, {100, -50}};
+  const Table line = {{0, 1}, {1, 1}, {2, 1}, {4, 1}, {100, -50}};
   EXPECT_EQ(mean_of(views(line)), (std::vector<double>{107.0 / 5, -46.0 / 5}));
   EXPECT_EQ(coordinate_median(views(line)), (std::vector<double>{2, 1}));
   EXPECT_EQ(coordinate_median(views({{0}, {1}, {2}, {9}})), (std::vector<double>{1.5}));
@@ -59,15 +59,15 @@ TEST(Aggregate, ClosedForms) {
   EXPECT_EQ(centred_clipping(views({{1}, {2}, {6}}), std::span<const double>(zero), {.radius = 100, .steps = 1}),
             (std::vector<double>{3}));
   // Each of three near ones takes them all; the far one takes itself and its two nearest.
-  const Rows mixed = nearest_neighbour_mixing(views({{0}, {1}, {2}, {10}}), 1);
-  EXPECT_EQ(mixed, (Rows{{1}, {1}, {1}, {13.0 / 3}}));
+  const Table mixed = nearest_neighbour_mixing(views({{0}, {1}, {2}, {10}}), 1);
+  EXPECT_EQ(mixed, (Table{{1}, {1}, {1}, {13.0 / 3}}));
 }
 
 TEST(Aggregate, BucketsAreAPermutationThatSeedAndStepKey) {
-  Rows rows;
+  Table rows;
   for (int k = 0; k < 11; ++k) rows.push_back({std::pow(2.0, k)});
   const auto sums = [&](uint64_t seed, uint64_t step) {
-    Rows buckets = bucketing(views(rows), 3, seed, step);
+    Table buckets = bucketing(views(rows), 3, seed, step);
     EXPECT_EQ(buckets.size(), 4u);
     for (size_t b = 0; b < buckets.size(); ++b) buckets[b][0] *= b == 3 ? 2 : 3;
     return buckets;
@@ -76,12 +76,12 @@ TEST(Aggregate, BucketsAreAPermutationThatSeedAndStepKey) {
   for (const auto& bucket : sums(1, 5)) all += bucket[0];
   EXPECT_NEAR(all, 2047, 1e-9) << "every worker once";
   EXPECT_EQ(sums(1, 5), sums(1, 5));
-  std::set<Rows> seen;
+  std::set<Table> seen;
   for (uint64_t step = 0; step < 10; ++step) seen.insert(sums(1, step)), seen.insert(sums(2, step));
   EXPECT_GT(seen.size(), 15u);
   std::vector<int> first(11);  // every worker comes first in its turn
   for (uint64_t step = 0; step < 400; ++step) {
-    const Rows alone = bucketing(views(rows), 1, 7, step);
+    const Table alone = bucketing(views(rows), 1, 7, step);
     for (int k = 0; k < 11; ++k) first[static_cast<size_t>(k)] += alone[0][0] == std::pow(2.0, k);
   }
   for (const int count : first) EXPECT_GT(count, 12);
@@ -89,7 +89,7 @@ TEST(Aggregate, BucketsAreAPermutationThatSeedAndStepKey) {
 
 TEST(Aggregate, WorkersInAnyOrderGiveTheSame) {
   for (uint64_t seed = 1; seed <= 50; ++seed) {
-    Rows rows = random_rows(seed, 9, 6);
+    Table rows = random_rows(seed, 9, 6);
     const auto median = coordinate_median(views(rows)), trimmed = trimmed_mean(views(rows), 2),
                middle = geometric_median(views(rows)), one = krum(views(rows), 2);
     for (uint64_t turn = 0; turn < 5; ++turn) {
@@ -106,7 +106,7 @@ TEST(Aggregate, WorkersInAnyOrderGiveTheSame) {
 // Vectors cut over ranks: coordinates by themselves, choices by distances that add up.
 TEST(Aggregate, PartsOfVectorsGiveTheWhole) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
-    const Rows rows = random_rows(seed, 8, 10);
+    const Table rows = random_rows(seed, 8, 10);
     const auto part = [&](size_t begin, size_t end) {
       Vectors<double> views;
       for (const auto& row : rows) views.push_back(std::span(row).subspan(begin, end - begin));
@@ -126,7 +126,8 @@ TEST(Aggregate, PartsOfVectorsGiveTheWhole) {
 
 // An adversary: the good vectors are known to it, and it searches for what makes `error_of` largest. Tried are all bad workers at one point
 // along some directions and lengths, both ways, numbers that are not finite, and then steps around the best.
-double worst_error(const std::function<double(const std::vector<double>&)>& error_of, const Rows& good, uint64_t seed) {
+double worst_error(const std::function<double(const std::vector<double>&)>& error_of, const Table& good,
+                   uint64_t seed) {
   const size_t length = good[0].size();
   const std::vector<double> middle = mean_of(views(good));
   double spread = 0;
@@ -167,19 +168,19 @@ double worst_error(const std::function<double(const std::vector<double>&)>& erro
 }
 
 // The good workers and f bad ones that all send the same, at both ends.
-Rows beside(const Rows& good, int f, const std::vector<double>& sent) {
-  Rows all = good;
+Table beside(const Table& good, int f, const std::vector<double>& sent) {
+  Table all = good;
   for (int k = 0; k < f; ++k) all.insert(k % 2 ? all.end() : all.begin(), sent);
   return all;
 }
 // Mean squared distance from the mean.
-double spread_of(const Rows& rows) {
+double spread_of(const Table& rows) {
   const std::vector<double> middle = mean_of(views(rows));
   double spread = 0;
   for (const auto& row : rows) spread += squared(row, middle) / static_cast<double>(rows.size());
   return spread;
 }
-double worst_ratio(const Rule& rule, const Rows& good, int f, uint64_t seed) {
+double worst_ratio(const Rule& rule, const Table& good, int f, uint64_t seed) {
   const std::vector<double> middle = mean_of(views(good));
   const double spread = spread_of(good);
   return worst_error(
@@ -195,12 +196,12 @@ struct Published {
 // The rules that hold f of n, with the constants of the header; the geometric median with as many steps as a run does.
 std::vector<Published> published(int n, int f) {
   const double share = static_cast<double>(f) / (n - 2 * f);
-  return {{"trimmed mean", [f](const Rows& x) { return trimmed_mean(views(x), f); }, 6 * share * (1 + share)},
-          {"coordinate median", [](const Rows& x) { return coordinate_median(views(x)); }, 4 * std::pow(1 + share, 2)},
+  return {{"trimmed mean", [f](const Table& x) { return trimmed_mean(views(x), f); }, 6 * share * (1 + share)},
+          {"coordinate median", [](const Table& x) { return coordinate_median(views(x)); }, 4 * std::pow(1 + share, 2)},
           {"geometric median",
-           [](const Rows& x) { return geometric_median(views(x), {.steps = kMedianSteps, .smooth = 1e-9}); },
+           [](const Table& x) { return geometric_median(views(x), {.steps = kMedianSteps, .smooth = 1e-9}); },
            4 * std::pow(1 + share, 2)},
-          {"Krum", [f](const Rows& x) { return krum(views(x), f); }, 6 * (1 + share)}};
+          {"Krum", [f](const Table& x) { return krum(views(x), f); }, 6 * (1 + share)}};
 }
 
 TEST(Aggregate, ErrorsStayWithinThePublishedShareAndTheMeansDoNot) {
@@ -213,15 +214,15 @@ TEST(Aggregate, ErrorsStayWithinThePublishedShareAndTheMeansDoNot) {
       const int bad = f;
       const Rule rule = rules[k].rule;
       rules.push_back({rules[k].name + ", mixed",
-                       [rule, bad](const Rows& x) { return rule(nearest_neighbour_mixing(views(x), bad)); },
+                       [rule, bad](const Table& x) { return rule(nearest_neighbour_mixing(views(x), bad)); },
                        behind * (rules[k].kappa + 1)});
     }
     for (uint64_t seed = 1; seed <= 200; ++seed, ++sets) {
-      const Rows good = random_rows(seed * 100 + static_cast<uint64_t>(n), n - f, 1 + static_cast<int>(seed % 4));
+      const Table good = random_rows(seed * 100 + static_cast<uint64_t>(n), n - f, 1 + static_cast<int>(seed % 4));
       for (const Published& p : rules)
         ASSERT_LE(worst_ratio(p.rule, good, f, seed), p.kappa * (1 + 1e-6))
             << p.name << ", f " << f << " of " << n << ", seed " << seed;
-      of_mean = std::max(of_mean, worst_ratio([](const Rows& x) { return mean_of(views(x)); }, good, f, seed));
+      of_mean = std::max(of_mean, worst_ratio([](const Table& x) { return mean_of(views(x)); }, good, f, seed));
     }
   }
   EXPECT_EQ(sets, 1000);
@@ -234,8 +235,8 @@ TEST(AggregateSlow, BehindTheMixingErrorsStayWithinItsShare) {
       for (uint64_t seed = 1; seed <= 200; ++seed) {
         if (p.name != "geometric median" && p.name != "Krum") continue;
         const int bad = f;
-        const Rows good = random_rows(seed * 100 + static_cast<uint64_t>(n), n - f, 1 + static_cast<int>(seed % 4));
-        const Rule mixed = [&](const Rows& x) { return p.rule(nearest_neighbour_mixing(views(x), bad)); };
+        const Table good = random_rows(seed * 100 + static_cast<uint64_t>(n), n - f, 1 + static_cast<int>(seed % 4));
+        const Rule mixed = [&](const Table& x) { return p.rule(nearest_neighbour_mixing(views(x), bad)); };
         ASSERT_LE(worst_ratio(mixed, good, f, seed), 8.0 * f / (n - f) * (p.kappa + 1) * (1 + 1e-6))
             << p.name << ", f " << f << " of " << n << ", seed " << seed;
       }
@@ -252,11 +253,11 @@ TEST(AggregateSlow, BehindBucketsErrorsStayWithinTheRulesShareOfTheGoodBuckets) 
     const int buckets = (n + size - 1) / size;
     for (const Published& p : published(buckets, f))
       for (uint64_t seed = 1; seed <= 200; ++seed) {
-        const Rows good = random_rows(seed * 100 + static_cast<uint64_t>(n), n - f, 1 + static_cast<int>(seed % 4));
-        const Rows whole = beside(good, f, good[0]);
-        Rows means;  // of as many buckets without a bad worker as there are for sure
+        const Table good = random_rows(seed * 100 + static_cast<uint64_t>(n), n - f, 1 + static_cast<int>(seed % 4));
+        const Table whole = beside(good, f, good[0]);
+        Table means;  // of as many buckets without a bad worker as there are for sure
         for (const std::vector<int>& bucket : deal_buckets(n, size, 3, seed)) {
-          Rows rows;
+          Table rows;
           bool clean = true;
           for (const int w : bucket) {
             rows.push_back(whole[static_cast<size_t>(w)]);
@@ -285,7 +286,7 @@ TEST(Aggregate, CentredClippingFromTheStatedStartStaysWithinItsBound) {
   int sets = 0;
   for (const auto& [n, f] : {std::pair{10, 1}, {11, 1}, {16, 1}, {20, 2}, {25, 2}})
     for (uint64_t seed = 1; seed <= 200; ++seed, ++sets) {
-      const Rows good = random_rows(seed * 100 + static_cast<uint64_t>(n), n - f, 1 + static_cast<int>(seed % 4));
+      const Table good = random_rows(seed * 100 + static_cast<uint64_t>(n), n - f, 1 + static_cast<int>(seed % 4));
       const std::vector<double> middle = mean_of(views(good));
       double apart = 0;
       for (const auto& a : good)
@@ -308,7 +309,7 @@ TEST(Aggregate, CentredClippingFromTheStatedStartStaysWithinItsBound) {
 }
 
 TEST(Aggregate, RefusesWhatARuleDoesNotTake) {
-  const Rows rows = random_rows(1, 4, 3);
+  const Table rows = random_rows(1, 4, 3);
   EXPECT_THROW(trimmed_mean(views(rows), 2), Bug);
   EXPECT_THROW(krum(views(rows), 1), Bug);
   EXPECT_THROW(nearest_neighbour_mixing(views(rows), 2), Bug);

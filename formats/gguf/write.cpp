@@ -37,7 +37,7 @@ template <class... Args>
   throw Error(ErrorKind::usage, "write_gguf: {}", fmt::format(format, std::forward<Args>(args)...));
 }
 
-void check_text(const std::string& key, std::string_view text) {
+void check_string(const std::string& key, std::string_view text) {
   if (text.size() > kGgufMaxStringBytes) misuse("key '{}': a string of {} bytes, at most 1 MiB", key, text.size());
   if (!is_valid_utf8(text)) misuse("key '{}': not UTF-8", key);
 }
@@ -138,7 +138,7 @@ void GgufMetadata::begin(const std::string& key, GgufValueType type) {
   put_type(bytes_, type);
 }
 void GgufMetadata::add(const std::string& key, std::string_view value) {
-  check_text(key, value);
+  check_string(key, value);
   begin(key, GgufValueType::string);
   put_text(bytes_, value);
 }
@@ -167,7 +167,7 @@ void GgufMetadata::add(const std::string& key, float value) {
   put(bytes_, value);
 }
 void GgufMetadata::add(const std::string& key, std::span<const std::string> values) {
-  for (const std::string& v : values) check_text(key, v);
+  for (const std::string& v : values) check_string(key, v);
   begin(key, GgufValueType::array);
   put_array(bytes_, GgufValueType::string, values.size());
   for (const std::string& v : values) put_text(bytes_, v);

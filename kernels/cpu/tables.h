@@ -5,8 +5,8 @@
 // How to write one: kernels/README.md.
 
 #define TERN_DECLARE_TABLE(set, Type, name) \
-  namespace set {                          \
-  extern const Type name;                  \
+  namespace set {                           \
+  extern const Type name;                   \
   }
 #if !defined(__x86_64__)
 #define TERN_DECLARE_TABLES(Type, name) TERN_DECLARE_TABLE(isa_portable, Type, name)

@@ -11,7 +11,7 @@ constexpr double kFar = 1e300;
 
 double d(int64_t x) { return static_cast<double>(x); }
 
-PathTerms no_passes(const Chain& c) {
+PathTerms no_terms(const Chain& c) {
   const std::vector<double> stages(static_cast<size_t>(c.stages), 0), links(static_cast<size_t>(c.stages - 1), 0),
       devices(static_cast<size_t>(c.devices), 0);
   return {stages, stages, stages, stages, stages, stages, links, links, devices, devices, devices};
@@ -31,7 +31,7 @@ void mix_in(PathTerms& a, const PathTerms& b, double share) {
 
 std::vector<PathTerms> mean_paths(const Chain& c) {
   const double share = 1.0 / c.devices;
-  PathTerms work = no_passes(c);
+  PathTerms work = no_terms(c);
   for (auto of : {&PathTerms::forward, &PathTerms::backward, &PathTerms::weight})
     std::fill((work.*of).begin(), (work.*of).end(), share * d(c.micro));
   // Every device begins, works and ends with its tail.
@@ -59,7 +59,7 @@ std::vector<PathTerms> mean_paths(const Chain& c) {
   std::vector<PathTerms> all{own, own_sync, led_tail, half(led_tail)};
   // The first micro-batch's way to the last stage and back; with one stage to a device then, on the average one, the backwards and
   // forwards that are left.
-  PathTerms trip = no_passes(c);
+  PathTerms trip = no_terms(c);
   trip.begin[0] = trip.update[0] = 1;
   for (auto of : {&PathTerms::forward, &PathTerms::backward, &PathTerms::send_forward, &PathTerms::send_backward})
     std::fill((trip.*of).begin(), (trip.*of).end(), 1);
@@ -233,7 +233,7 @@ Assignment Relaxation::assignment() const {
 }
 
 PathTerms Relaxation::amounts(const Assignment& a) const {
-  PathTerms t = no_passes(chain_);
+  PathTerms t = no_terms(chain_);
   for (int u = 0; u < layers_; ++u) {
     const size_t at = static_cast<size_t>(u), s = static_cast<size_t>(a.stage[at]);
     const size_t device = static_cast<size_t>(chain_.rule[s].device);
@@ -256,7 +256,7 @@ PathTerms Relaxation::amounts(const Assignment& a) const {
 }
 
 PathTerms Relaxation::even_amounts() const {
-  PathTerms t = no_passes(chain_);
+  PathTerms t = no_terms(chain_);
   const auto spread = [&](std::vector<double>& to, auto of) {
     double sum = 0;
     for (int u = 0; u < layers_; ++u) {
