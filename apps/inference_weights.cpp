@@ -183,8 +183,8 @@ int64_t choose_chunk(const Options& options, const ModelDescription& model, cons
 }
 
 InferenceWeights::InferenceWeights(const Options& options, const ModelDescription& model, const WeightsChoice& choice,
-                                   int64_t tokens, Arena& arena, WeightsPass pass)
-    : pass_(pass) {
+                                   int64_t tokens, Arena& arena, WeightsPass pass, int64_t sequences)
+    : pass_(pass), rates_{.rows = sequences} {
   if (!choice.stream) {
     const WeightsPlace place = weights_in(options, model, choice.fit, tokens, choice.coded);
     name_ = place.name;
@@ -203,6 +203,8 @@ InferenceWeights::InferenceWeights(const Options& options, const ModelDescriptio
   if (pass_ == WeightsPass::token)
     beside_ =
         measure_beside(*stream_, *reader_.files, in_another_order(streamed_extents(*stream_)), ring_.threads, rates_);
+  // Where products bind, threads that sleep at each barrier cost more than the disk gains: 64 sequences at a time lost 13 %.
+  if (pass_ == WeightsPass::token && stream_times(*stream_, rates_).disk_binds()) waits_.emplace();
   tell_before();
   streamed_ = load_streamed(model.spec, model.dir.path, model.dtype, stream_->bands, stream_->stays,
                             std::move(reader_.files), ring_, arena, stream_->cache);
@@ -222,8 +224,8 @@ void InferenceWeights::correct_after_filling() {
                                          format_bytes(streamed_.filled_bytes), streamed_.fill_s);
   if (pass_ == WeightsPass::batch)
     return log_info("{}: a batch takes {} or more", filled, format_seconds(times.disk_s));
-  log_info("{}: bound {:.3g} tok/s by {}; predicted {:.3g} tok/s", filled, 1 / times.bound_s(), times.binds(),
-           1 / times.pass_s);
+  log_info("{}: bound {:.3g} tok/s by {}; predicted {:.3g} tok/s", filled, times.bound_tokens_per_s(), times.binds(),
+           times.tokens_per_s());
 }
 
 void InferenceWeights::tell_before() const {
@@ -233,8 +235,10 @@ void InferenceWeights::tell_before() const {
                                            : "the weights do not fit: " + format_bytes(stream_->kept_bytes);
   log_info("{} of their matrices stay in memory, {} of {} are read for each {} ({} reads, {} threads, a ring of {})",
            what, format_bytes(stream_->streamed_bytes), format_bytes(stream_->pass_bytes),
-           pass_ == WeightsPass::token ? "token" : "batch", reader_.reader().name, ring_.threads,
-           format_bytes(stream_->fit.ring - stream_->experts.memory_bytes));
+           pass_ != WeightsPass::token ? "batch"
+           : rates_.rows == 1          ? "token"
+                                       : fmt::format("token of {} sequences", rates_.rows),
+           reader_.reader().name, ring_.threads, format_bytes(stream_->fit.ring - stream_->experts.memory_bytes));
   if (reader_.probed.size() > 1) log_info("{}", readers_text(reader_));
   const ExpertPlan& experts = stream_->experts;
   if (experts.count > 0)
@@ -252,13 +256,13 @@ void InferenceWeights::tell_before() const {
                     format_seconds(times.disk_s), gigabytes(rates_.disk), format_bytes(probe.bytes), probe.seconds);
   log_info(
       "bound {:.3g} tok/s by {}: the disk gives {:.2f} GB/s ({} read in {:.2f} s), products take {:.1f} GB/s of "
-      "weights that stay and {:.1f} of others{}; predicted {:.3g} tok/s",
-      1 / times.bound_s(), times.binds(), gigabytes(rates_.disk), format_bytes(probe.bytes), probe.seconds,
+      "weights that stay and {:.1f} of others{}; predicted {:.3g} tok/s{}",
+      times.bound_tokens_per_s(), times.binds(), gigabytes(rates_.disk), format_bytes(probe.bytes), probe.seconds,
       gigabytes(rates_.kept), gigabytes(rates_.coded),
       beside_.bytes > 0 ? fmt::format("; at the same time {:.0f} and {:.0f} % of that",
                                       100 * rates_.disk_beside / rates_.disk, 100 * (1 - rates_.slowed))
                         : "",
-      1 / times.pass_s);
+      times.tokens_per_s(), rates_.rows == 1 ? "" : " together");
 }
 
 double InferenceWeights::least_pass_s(int64_t more_bytes) const {
@@ -269,8 +273,8 @@ double InferenceWeights::least_pass_s(int64_t more_bytes) const {
 
 std::string InferenceWeights::reached(const RunTimings& timings) const {
   if (!stream_ || timings.decode_tokens == 0) return "";
-  const double rate = static_cast<double>(timings.decode_tokens) / timings.decode_s;
-  const double passes = static_cast<double>(timings.decode_iterations_s.size());
+  const auto passes = static_cast<double>(timings.decode_iterations_s.size());
+  const double rate = passes / timings.decode_s;
   if (const CacheHits hits = expert_hits(); hits.wanted > 0)
     return fmt::format("{:.1f} % of chosen experts were there ({} of {}); {:.0f} % of the bound with so many",
                        100 * hits.rate(), hits.hits, hits.wanted,
@@ -330,13 +334,14 @@ Json InferenceWeights::json(const RunTimings& timings) const {
   if (beside_.bytes > 0)
     out["at_the_same_time"] = {
         {"disk_bytes_per_s", rates_.disk_beside}, {"products", 1 - rates_.slowed}, {"probe_bytes", beside_.bytes}};
-  out["bound_tokens_per_s"] = 1 / times.bound_s();
+  out["bound_tokens_per_s"] = times.bound_tokens_per_s();
   out["bound_by"] = times.binds();
-  out["predicted_tokens_per_s"] = 1 / times.pass_s;
+  out["predicted_tokens_per_s"] = times.tokens_per_s();
+  out["sequences"] = times.tokens;
   if (const CacheHits hits = expert_hits(); hits.wanted > 0)
-    out["experts"]["predicted_tokens_per_s"] = 1 / stream_times(*stream_, rates_, hits.rate()).pass_s;
+    out["experts"]["predicted_tokens_per_s"] = stream_times(*stream_, rates_, hits.rate()).tokens_per_s();
   if (timings.decode_tokens > 0)
-    out["reached"] = static_cast<double>(timings.decode_tokens) / timings.decode_s * times.bound_s();
+    out["reached"] = static_cast<double>(timings.decode_iterations_s.size()) / timings.decode_s * times.bound_s();
   return out;
 }
 

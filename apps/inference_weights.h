@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "base/threads.h"
 #include "infer/embedding.h"
 #include "infer/embedding_fit.h"
 #include "infer/load.h"
@@ -51,16 +52,16 @@ int64_t choose_context(const Options&, const ModelDescription&, const MemoryBudg
 /// Whether weights can stream beside keys and values that take no more than an eighth of memory.
 bool streams_well(const ModelDescription&, const InferenceNeeds&, const MemoryBudget&);
 
-/// What one pass over the weights computes: a decoded token, or a batch of texts.
+/// What one pass over the weights computes: a token of each sequence that runs, or a batch of texts.
 enum class WeightsPass : uint8_t { token, batch };
 /// The loaded weights.
 class InferenceWeights {
  public:
   /// Loads the weights. If they stream, it first probes disk and kernels for a short time, and tells how much stays in
-  /// memory, the bound, and the predicted token rate; for batches only the disk's time. If loading then shows another rate
-  /// of the disk than the probe, it tells bound and prediction again. Errors: those of load_for_inference and load_streamed.
+  /// memory, the bound, and the predicted token rate of `sequences` that decode together; for batches only the disk's time. If loading then
+  /// shows another rate of the disk than the probe, it tells bound and prediction again. Errors: those of load_for_inference and load_streamed.
   InferenceWeights(const Options&, const ModelDescription&, const WeightsChoice&, int64_t tokens, Arena&,
-                   WeightsPass = WeightsPass::token);
+                   WeightsPass = WeightsPass::token, int64_t sequences = 1);
   const ModelWeights& weights() const { return stream_ ? streamed_.weights : whole_; }
   std::string_view name() const { return name_; }  // "packed", …; "streamed"
   bool streams() const { return stream_ != nullptr; }
@@ -84,7 +85,8 @@ class InferenceWeights {
   ModelWeights whole_;
   StreamedModel streamed_;
   RingSettings ring_;
-  ChosenReader reader_;  // reads the weights' files from the disk
+  ChosenReader reader_;              // reads the weights' files from the disk
+  std::optional<ShortWaits> waits_;  // where the disk binds
   StreamRates rates_;
   ProbedRate beside_;  // the reads of measure_beside
 };

@@ -204,18 +204,18 @@ NcclTest parse_nccl_tests(std::string_view text, const std::string& path) {
 LinkFit fit_links(const NcclTest& t) { return fit_links(std::span(&t, 1)); }
 
 LinkFit fit_links(std::span<const NcclTest> tests) {
-  struct Sample {
+  struct RowTime {
     const NcclTest& test;
     const NcclRow& row;
     double seconds() const { return row.us * 1e-6; }
     Sent sent_bytes() const { return sent(test, row.bytes); }
   };
-  std::vector<Sample> samples;
+  std::vector<RowTime> samples;
   for (const NcclTest& t : tests)
     for (const NcclRow& r : t.rows) samples.push_back({t, r});
   // Divided by the time: 1 = a·(steps/t) + b·(bytes/t), a and b from the normal equations.
   double ss = 0, sb = 0, bb = 0, s1 = 0, b1 = 0;
-  for (const Sample& r : samples) {
+  for (const RowTime& r : samples) {
     const Sent x = r.sent_bytes();
     const double u = x.steps / r.seconds(), v = x.bytes / r.seconds();
     ss += u * u, sb += u * v, bb += v * v, s1 += u, b1 += v;
@@ -228,7 +228,7 @@ LinkFit fit_links(std::span<const NcclTest> tests) {
     inverse = samples.back().seconds() / samples.back().sent_bytes().bytes, latency = 0;
   LinkFit fit{.bandwidth = 1 / inverse, .latency_s = latency};
   std::vector<double> errors;
-  for (const Sample& r : samples) {
+  for (const RowTime& r : samples) {
     const Sent x = r.sent_bytes();
     const double error = std::abs((latency * x.steps + inverse * x.bytes) / r.seconds() - 1);
     errors.push_back(error);

@@ -51,7 +51,7 @@ std::optional<StreamWindow> stream_window(const Options& options, const ModelDes
                                                                   : "";
   if (!in_memory.empty())
     throw Error(ErrorKind::usage,
-                "--stream-window {}: no weights stay in memory, and {} takes weights that are there; leave one of them "
+                "--stream-window {}: weights are read for each pass, and {} takes weights in memory; leave one of them "
                 "out",
                 text, in_memory);
   return window;

@@ -206,6 +206,14 @@ void print_samples(const WrittenSamples& w) {
                           describe_end(w.samples[i], w.room.needs.context), w.samples[i].text));
 }
 
+void tell_plain_text(const ModelDescription& model) {
+  if (!model.tokenizer->has_chat_template()) return;
+  log_info(
+      "this is a chat model; the prompt is continued as plain text, its chat template is not applied ({} chat "
+      "applies it)",
+      program_name());
+}
+
 void check_options(const Options& options) {
   for (const char* name : {"batch", "output"})
     if (options.given(name)) throw Error(ErrorKind::usage, "--{}: says something of --prompts FILE alone", name);
@@ -265,17 +273,14 @@ int run_generate(const Options& options) {
   ContinuationRoom room = best_room(options, model, asked, needs, speculation, budget, place);
 
   Arena arena;
-  const InferenceWeights loaded(options, model, room.weights, request.max_tokens * request.num_samples, arena);
+  const InferenceWeights loaded(options, model, room.weights, request.max_tokens * request.num_samples, arena,
+                                WeightsPass::token, request.num_samples);
   speculation.load(model.spec.vocab, arena);
   room.limits.speculation = speculation.settings();
   ModelEngine writer(model, loaded.weights(), room.needs, room.limits, arena, place.directory, trace.recorder());
   tell_kv_before(place, model, room.needs, halfway_of(asked, needs.context), loaded);
   const double load_s = seconds_between(start_ns, real_clock().now_ns());
-  if (model.tokenizer->has_chat_template())
-    log_info(
-        "this is a chat model; the prompt is continued as plain text, its chat template is not applied ({} chat "
-        "applies it)",
-        program_name());
+  tell_plain_text(model);
 
   const bool json = options.flag("json"), stream = !json && request.num_samples == 1;
   const StopSignals signals;

@@ -348,7 +348,9 @@ int run_generate_prompts(const Options& options) {
   BatchRoom room = choose_room(options, model, prompts, budget, place);
   Arena arena;
   const auto left = static_cast<int64_t>(prompts.requests.size() - prompts.written);
-  const InferenceWeights loaded(options, model, room.weights, left * prompts.requests.front().max_tokens, arena);
+  const InferenceWeights loaded(options, model, room.weights, left * prompts.requests.front().max_tokens, arena,
+                                WeightsPass::token,
+                                std::min(room.needs.sequences, left * prompts.requests.front().num_samples));
   room.speculation->load(model.spec.vocab, arena);
   room.limits.speculation = room.speculation->settings();
   ModelEngine writer(model, loaded.weights(), room.needs, room.limits, arena, place.directory);

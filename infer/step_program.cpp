@@ -330,7 +330,8 @@ std::vector<int64_t> step_times(const Program& program, const ModelSpec& spec, c
   for (const Instruction& i : program.instructions) {
     const PartTimes t = times[{i.unit, i.part}];
     if (uses_expert(i))
-      ps.push_back(picoseconds(expert_bytes(plan, *std::ranges::find_if(i.reads, is_expert)), rates.coded));
+      ps.push_back(picoseconds(expert_bytes(plan, *std::ranges::find_if(i.reads, is_expert)),
+                               rates.experts > 0 ? rates.experts : rates.coded));
     else if (i.op == Opcode::forward)
       ps.push_back(t.forward_ps);
     else if (i.part > 0 && !is_expert(i.allocates[0].buffer))

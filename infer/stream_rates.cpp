@@ -1,10 +1,12 @@
 #include "infer/stream_rates.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <future>
 
 #include "base/clock.h"
+#include "infer/stream_times.h"
 #include "kernels/cpu/coded_matmul.h"
 #include "kernels/cpu/matmul.h"
 #include "model/linear.h"
@@ -12,15 +14,18 @@
 namespace tern {
 namespace {
 
-int64_t most_bytes(const StreamPlan& plan) {  // the limit holds here, too
-  return std::min(int64_t{64} << 20, (plan.fit.peak() - plan.fit.ring) / 2);
+// Rows of a matrix of which each, with its results for `rows` rows of x, takes so many bytes.
+int64_t rows_of_matrix(const StreamPlan& plan, int64_t row_bytes, int64_t rows) {
+  const int64_t limit = (plan.fit.peak() - plan.fit.ring) / 2;  // it holds here, too
+  const int64_t most = std::min({int64_t{64} << 20, (int64_t{1} << 30) / rows, limit});
+  return std::max<int64_t>(64, most / (row_bytes + rows * size_of(plan.dtype)) / 64 * 64);
 }
 
-// Bytes per second of products of one row with a matrix of so many bytes, while `goes_on` says so of the seconds that have passed.
-double product_rate(const Linear& linear, int64_t bytes, DType dtype, Arena& arena,
+// Bytes per second of products of `rows` rows with a matrix of so many bytes, while `goes_on` says so of the seconds that have passed.
+double product_rate(const Linear& linear, int64_t rows, int64_t bytes, DType dtype, Arena& arena,
                     const std::function<bool(double)>& goes_on) {
-  const Tensor x = arena.zeros(dtype, {1, linear.in}, MemoryClass::workspace);
-  const Tensor y = arena.allocate(dtype, {1, linear.out}, MemoryClass::workspace);
+  const Tensor x = arena.zeros(dtype, {rows, linear.in}, MemoryClass::workspace);
+  const Tensor y = arena.allocate(dtype, {rows, linear.out}, MemoryClass::workspace);
   const Compute compute{arena};
   linear_forward(linear, x, y, compute);  // threads start, pages come
   double rounds = 0, seconds = 0;
@@ -32,28 +37,31 @@ double product_rate(const Linear& linear, int64_t bytes, DType dtype, Arena& are
 }
 bool for_a_time(double seconds) { return seconds < kProductSeconds; }
 
-double kept_rate(const StreamPlan& plan, const std::function<bool(double)>& goes_on) {
+double kept_rate(const StreamPlan& plan, int64_t rows, const std::function<bool(double)>& goes_on) {
   const DType dtype = plan.dtype;
-  const int64_t in = plan.bands.matrices.front().in;
-  const int64_t rows = std::max<int64_t>(64, most_bytes(plan) / (in * size_of(dtype)) / 64 * 64);
-  const int64_t bytes = packed_bytes(dtype, rows, in);
+  const int64_t in = plan.bands.matrices.front().in, out = rows_of_matrix(plan, in * size_of(dtype), rows);
+  const int64_t bytes = packed_bytes(dtype, out, in);
   Arena arena;
   const Tensor packed = arena.zeros(DType::u8, {bytes}, MemoryClass::weights);
-  return product_rate({.weight = PackedWeight{packed}, .out = rows, .in = in}, bytes, dtype, arena, goes_on);
+  return product_rate({.weight = PackedWeight{packed}, .out = out, .in = in}, rows, bytes, dtype, arena, goes_on);
 }
 
-double coded_rate(const StreamPlan& plan, const std::function<bool(double)>& goes_on) {
+double coded_rate(const StreamPlan& plan, const FileMatrix& m, int64_t rows,
+                  const std::function<bool(double)>& goes_on) {
   const DType dtype = plan.dtype;
-  const FileMatrix& m = plan.bands.matrices.front();
   const FileBand& band = m.bands.front();
   const int64_t decoded = band.in_integers || multiplies_coded(dtype) ? 0 : m.in * size_of(dtype);
   const int64_t row_bytes = stored_bytes(band.type, 1, m.in);
-  const int64_t rows = std::max<int64_t>(64, most_bytes(plan) / (row_bytes + decoded) / 64 * 64);
-  const int64_t bytes = rows * row_bytes;
+  const int64_t out = rows_of_matrix(plan, row_bytes + decoded, rows), bytes = out * row_bytes;
   Arena arena;
   const Tensor coded = arena.zeros(DType::u8, {bytes}, MemoryClass::weights);
-  const CodedWeight weight{{{band.type, coded, rows, 0, band.tables}}, band.in_integers};
-  return product_rate({.weight = weight, .out = rows, .in = m.in}, bytes, dtype, arena, goes_on);
+  const CodedWeight weight{{{band.type, coded, out, 0, band.tables}}, band.in_integers};
+  return product_rate({.weight = weight, .out = out, .in = m.in}, rows, bytes, dtype, arena, goes_on);
+}
+
+// The rows that choose an expert that is chosen at all, on average.
+int64_t rows_of_expert(const FileExperts& unit, int64_t rows) {
+  return std::max<int64_t>(1, std::lround(static_cast<double>(rows * unit.top_k) / distinct_experts(unit, rows)));
 }
 
 // Whether weights as the file codes them are multiplied otherwise than packed ones: bf16 on tiles is not, wherever it lies.
@@ -79,8 +87,11 @@ bool packed_takes_most(const StreamPlan& plan, const StreamRates& rates) {
 
 void measure_products(const StreamPlan& plan, StreamRates& rates) {
   if (plan.bands.matrices.empty()) return;
-  rates.coded = rates.kept = kept_rate(plan, for_a_time);
-  if (has_coded_form(plan)) rates.coded = coded_rate(plan, for_a_time);
+  rates.coded = rates.kept = kept_rate(plan, rates.rows, for_a_time);
+  if (has_coded_form(plan)) rates.coded = coded_rate(plan, plan.bands.matrices.front(), rates.rows, for_a_time);
+  if (plan.bands.experts.empty() || rates.rows == 1) return;
+  const FileExperts& unit = plan.bands.experts.front();
+  rates.experts = coded_rate(plan, unit.up.front(), rows_of_expert(unit, rates.rows), for_a_time);
 }
 
 ProbedRate measure_beside(const StreamPlan& plan, BlockFiles& files, std::span<const Extent> extents, int threads,
@@ -102,7 +113,8 @@ ProbedRate measure_beside(const StreamPlan& plan, BlockFiles& files, std::span<c
     if (!reading.valid()) reading = std::async(std::launch::async, read);
     return reading.wait_for(std::chrono::seconds(0)) != std::future_status::ready;
   };
-  const double rate = packed ? kept_rate(plan, while_it_reads) : coded_rate(plan, while_it_reads);
+  const double rate = packed ? kept_rate(plan, rates.rows, while_it_reads)
+                             : coded_rate(plan, plan.bands.matrices.front(), rates.rows, while_it_reads);
   const ProbedRate beside = reading.get();
   rates.disk_beside = std::min(beside.bytes_per_s(), rates.disk);
   const double alone = packed ? rates.kept : rates.coded;

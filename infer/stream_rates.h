@@ -11,17 +11,20 @@ namespace tern {
 
 /// Rates of this machine, in bytes per second.
 struct StreamRates {
-  double disk = 0;   // of reading
-  double kept = 0;   // of products of one row with packed weights, as those stay that take no more bytes so
-  double coded = 0;  // of products of one row with weights as the files code them: the ring's, and others that stay
+  int64_t rows = 1;    // of a product: as many as sequences decode together
+  double disk = 0;     // of reading
+  double kept = 0;     // of products with packed weights, as those stay that take no more bytes so
+  double coded = 0;    // of products with weights as the files code them: the ring's, and others that stay
+  double experts = 0;  // of products with an expert's weights, of the rows that choose it on average; 0: as `coded`
   // While all cores multiply: of reading (0: not measured, as `disk`), and the share of the products' rate that reading takes.
   // It takes time of the same cores, also behind the system's back where they are virtual, and of the memory.
   double disk_beside = 0, slowed = 0;
 };
 
 inline constexpr double kProductSeconds = 0.15, kBesideSeconds = 0.2;
-/// Measures `kept` and `coded`, each for kProductSeconds, with 64 MiB of weights, or with half of what the plan will hold beside its
-/// ring if that is less. The rates are means.
+/// Measures `kept` and `coded`, and of a mixture `experts` where several sequences decode together, each for kProductSeconds of products of
+/// `rows` rows with 64 MiB of weights (from 16 rows on with fewer: 1 GiB a product of all rows), or with half of what the plan will hold beside
+/// its ring if that is less. The rates are means.
 void measure_products(const StreamPlan&, StreamRates&);
 /// Measures `disk_beside` and `slowed`: reads the extents with so many threads for kBesideSeconds, again and again if they are few,
 /// as probe_rate does, while all cores multiply by the form of weights that takes most of a token, experts left aside. `disk`, `kept`

@@ -33,10 +33,11 @@ MatrixTimes matrix_times(const FileMatrix& m, const StreamRates& rates) {
     blocks += static_cast<double>(blocks_of(band.extent, kStreamAlignment).bytes);
     bytes += static_cast<double>(band.extent.bytes);
   }
-  return {rates.disk > 0 ? blocks / rates.disk : 0, rates.coded > 0 ? bytes / rates.coded : 0};
+  const double products = rates.experts > 0 ? rates.experts : rates.coded;
+  return {rates.disk > 0 ? blocks / rates.disk : 0, products > 0 ? bytes / products : 0};
 }
 
-// The experts of one token with `missing` of the k, spread evenly among them: their matrices are read one behind the other from the router's
+// The experts of a pass with `missing` of the k, spread evenly among them: their matrices are read one behind the other from the router's
 // answer on, all `up` before all `down`, and each product waits for its own matrix and for the product before it.
 double experts_s(const MatrixTimes& up, const MatrixTimes& down, int64_t k, int64_t missing) {
   double arrival = 0, done = 0;
@@ -52,7 +53,7 @@ double experts_s(const MatrixTimes& up, const MatrixTimes& down, int64_t k, int6
 // Of one unit, the mean over how many of its chosen experts are missing: each is there with probability `hits`.
 double mean_experts_s(const FileExperts& unit, const StreamRates& rates, double hits, StreamTimes& times) {
   const MatrixTimes up = matrix_times(unit.up.front(), rates), down = matrix_times(unit.down.front(), rates);
-  const int64_t k = unit.top_k;
+  const int64_t k = std::lround(distinct_experts(unit, rates.rows));
   times.disk_s += (1 - hits) * static_cast<double>(k) * (up.load_s + down.load_s);
   times.products_s += static_cast<double>(k) * (up.product_s + down.product_s);
   double mean = 0, ways = 1;  // ways to choose the missing ones
@@ -100,7 +101,7 @@ std::vector<PassStep> pass_steps(const StreamPlan& plan, const StreamRates& rate
 }
 
 StreamTimes stream_times(const StreamPlan& plan, const StreamRates& rates, double hits) {
-  StreamTimes times;
+  StreamTimes times{.tokens = rates.rows};
   for (const PassStep& step : pass_steps(plan, {.disk = rates.disk, .kept = rates.kept, .coded = rates.coded})) {
     times.disk_s += 1e-12 * static_cast<double>(step.load_ps);
     times.products_s += 1e-12 * static_cast<double>(step.forward_ps);

@@ -32,19 +32,23 @@ struct OverlappedRates {
 /// products have 1 − slowed of theirs; what is left of either goes on at its own rate.
 OverlappedRates overlapped_rates(double bytes, double products_s, const StreamRates&);
 
-/// The steps of a decoded token, one for each band of the plan: the disk's time for the bands that stream, and the products' times,
-/// by overlapped_rates.
+/// The steps of a pass in which `rates.rows` sequences get a token each, one for each band of the plan: the disk's time for the bands that
+/// stream, and the products' times, by overlapped_rates.
 std::vector<PassStep> pass_steps(const StreamPlan&, const StreamRates&);
 
-/// The seconds of a decoded token.
+/// The seconds of a pass, in which `tokens` sequences get a token each.
 struct StreamTimes {
+  int64_t tokens = 1;
   double disk_s = 0;      // the disk's work alone
   double products_s = 0;  // the products' work alone
   // both, by overlapped_rates, as the simulated ring does it (store/pass_time.h); experts, which are read only once the router has
   // answered, at the rates of each alone.
   double pass_s = 0;
-  double bound_s() const { return disk_s > products_s ? disk_s : products_s; }
-  std::string_view binds() const { return disk_s > products_s ? "the disk" : "products"; }
+  bool disk_binds() const { return disk_s > products_s; }
+  double bound_s() const { return disk_binds() ? disk_s : products_s; }
+  double bound_tokens_per_s() const { return static_cast<double>(tokens) / bound_s(); }
+  double tokens_per_s() const { return static_cast<double>(tokens) / pass_s; }
+  std::string_view binds() const { return disk_binds() ? "the disk" : "products"; }
 };
 /// `hits`: the share of chosen experts that are in memory.
 StreamTimes stream_times(const StreamPlan&, const StreamRates&, double hits);

@@ -69,5 +69,26 @@ TEST(StreamTimes, WhatIsReadAndMultipliedAtTheSameTimeTakesLonger) {
   EXPECT_EQ(alone.slower, 1);
 }
 
+TEST(StreamTimes, APassGivesEachSequenceAToken) {
+  constexpr int64_t kIn = 256, kRows = 2048, kExpertRows = 64;
+  const FileBand band{.rows = kRows, .extent = {.bytes = kRows * kIn * 4}, .type = WeightType::f32};
+  const FileBand expert{.rows = kExpertRows, .extent = {.bytes = kExpertRows * kIn * 4}, .type = WeightType::f32};
+  StreamPlan plan{.bands = {}, .dtype = DType::f32, .stays = {true, false}};
+  plan.bands.matrices.push_back({.name = "w", .out = 2 * kRows, .in = kIn, .bands = {band, band}});
+  StreamRates rates{.rows = 16, .disk = 1e9, .kept = 4e9, .coded = 2e9};
+  const StreamTimes dense = stream_times(plan, rates);
+  EXPECT_EQ(dense.tokens_per_s(), 16 / dense.pass_s);
+  EXPECT_EQ(dense.bound_tokens_per_s(), 16 / dense.bound_s());
+
+  // Of 8 experts, 2 of them for a token, 16 tokens choose 8·(1 − 0.75^16) = 7.92, rounded 8, each with products of its own rows.
+  const FileMatrix of_expert{.name = "e", .out = kExpertRows, .in = kIn, .bands = {expert}};
+  plan.bands.experts.push_back({.top_k = 2, .up = std::vector(8, of_expert), .down = std::vector(8, of_expert)});
+  rates.experts = 5e8;
+  const double bytes = 16 * static_cast<double>(expert.extent.bytes);  // both matrices of eight
+  const StreamTimes mixture = stream_times(plan, rates, 0.25);
+  EXPECT_NEAR(mixture.disk_s - dense.disk_s, 0.75 * bytes / rates.disk, 1e-12);
+  EXPECT_NEAR(mixture.products_s - dense.products_s, bytes / rates.experts, 1e-12);
+}
+
 }  // namespace
 }  // namespace tern

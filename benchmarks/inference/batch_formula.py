@@ -10,6 +10,9 @@ nothing of the cores, tok/s(b) = b / max(S / disk, P(b)). Else, while both work,
     tok/s(b) = b / (P(b) + (1 − q) S / disk')                   if S q ≤ disk' P(b): products end last
                b / (P(b) / q + (S − disk' P(b) / q) / disk)     else
 
+Beside it stands what tern predicts before it loads (medians over rounds), whose products are those of b rows with weights that stay and with
+weights that stream, which are packed anew for each pass.
+
 S and the rates are what tern says before it loads; P(b) is the time of a pass with all weights in memory, measured at a few batches (the knots) and
 taken from the line through their neighbours elsewhere. Rounds go over knots and batches in turn, and medians over rounds are
 compared: other users of the machine are as often beside the one as beside the other. The crossover is the batch from which products take longer
@@ -81,6 +84,7 @@ def main() -> None:
     each = pages * 2 * SHAPE["layers"] * 2 * SHAPE["kv_heads"] * SHAPE["head"] + 2 * 4 * shapes.VOCABULARY  # keys and values in bf16; logits
     batches, knot_batches = [[int(b) for b in text.split(",")] for text in (a.batches, a.knots)]
     in_memory, passes, disk, beside, share = collections.defaultdict(list), collections.defaultdict(list), [], [], []
+    predicted = collections.defaultdict(list)
     streamed = {}
     for turn in range(a.rounds):
         for b in sorted(set(batches + knot_batches)):
@@ -91,6 +95,7 @@ def main() -> None:
                 if "streaming" not in out:
                     sys.exit(f"batch {b}: nothing streams; lower --base")
                 passes[b].append(seconds_of_pass(out))
+                predicted[b].append(out["streaming"]["predicted_tokens_per_s"])
                 disk.append(out["streaming"]["disk_bytes_per_s"])
                 beside.append(out["streaming"]["at_the_same_time"]["disk_bytes_per_s"])
                 share.append(out["streaming"]["at_the_same_time"]["products"])
@@ -100,18 +105,20 @@ def main() -> None:
     print("in memory: " + ", ".join(f"a pass of {b} takes {1e3 * s:.1f} ms" for b, s in knots))
     print(f"the disk gives {1e-9 * rate:.2f} GB/s ({1e-9 * min(disk):.2f} to {1e-9 * max(disk):.2f})")
     print(f"while products are computed it gives {1e-9 * rate_beside:.2f} GB/s, and they have {left:.2f} of their rate")
-    print("batch  streamed MB  S/disk ms   P(b) ms  pass ms (least, most)  formula tok/s  measured tok/s  measured/formula  binds")
+    print("batch  streamed MB  S/disk ms   P(b) ms  pass ms (least, most)  formula tok/s  measured tok/s  measured/formula  predicted tok/s  measured/predicted  binds")
     rows = []
     for b in batches:
         load, product, middle = streamed[b] / rate, between(knots, b), statistics.median(passes[b])
         formula, measured = b / seconds_of_both(streamed[b], product, rate, rate_beside, left), b / middle
-        rows.append({"batch": b, "streamed_bytes": streamed[b], "disk_bytes_per_s": rate, "disk_beside": rate_beside, "products_left": left, "load_s": load, "product_s": product, "passes_s": passes[b],
+        foretold = statistics.median(predicted[b])
+        rows.append({"batch": b, "predicted": foretold, "streamed_bytes": streamed[b], "disk_bytes_per_s": rate, "disk_beside": rate_beside, "products_left": left, "load_s": load, "product_s": product, "passes_s": passes[b],
                      "formula": formula, "measured": measured})
         print(f"{b:5d}  {1e-6 * streamed[b]:11.1f}  {1e3 * load:9.1f}  {1e3 * product:8.1f}  {1e3 * middle:7.1f} ({1e3 * min(passes[b]):.1f}, "
-              f"{1e3 * max(passes[b]):.1f})  {formula:13.2f}  {measured:14.2f}  {measured / formula:16.3f}  {'the disk' if load > product else 'products'}")
+              f"{1e3 * max(passes[b]):.1f})  {formula:13.2f}  {measured:14.2f}  {measured / formula:16.3f}  {foretold:15.2f}  {measured / foretold:18.3f}  {'the disk' if load > product else 'products'}")
     loads = sorted(r["load_s"] for r in rows)
     print(f"crossover: products take as long as the disk from b = {crossover(knots, loads[len(loads) // 2], rows[-1]['batch'])} on (disk time: the median)")
     print(f"farthest from the formula: {max(abs(r['measured'] / r['formula'] - 1) for r in rows):.1%}")
+    print(f"farthest from the prediction: {max(abs(r['measured'] / r['predicted'] - 1) for r in rows):.1%}")
     if a.json:
         a.json.write_text(json.dumps({"knots": knots, "rows": rows}, indent=1) + "\n")
 

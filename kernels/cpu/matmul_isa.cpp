@@ -8,17 +8,32 @@
 #include "kernels/cpu/finish_impl.h"
 #include "kernels/cpu/matmul_table.h"
 #include "kernels/cpu/matmul_tiles_impl.h"
+#include "kernels/cpu/shares.h"
 
 namespace tern::TERN_ISA_NAMESPACE {
 namespace {
 
-constexpr int64_t kFewRows = 32;  // of the left operand
+constexpr int64_t kFewRows = 32;     // of the left operand
+constexpr int64_t kPartsAtOnce = 8;  // of a share
 
-/// Parts of a product that a thread takes at a time. Of many rows one: cores are seldom equally fast, as others want them, too. Of few
-/// rows a fourth of its share, as a panel asks for the next one, which the same thread has to take; of those that memory binds, its share.
-inline int64_t chunk_of(int64_t parts, int64_t rows) {
-  const int64_t threads = omp_get_max_threads();
-  return rows < 8 ? ceil_div(parts, threads) : rows < kFewRows ? ceil_div(parts, 4 * threads) : 1;
+/// task(part) for each part of a product of so many rows. Of many rows a thread takes one part at a time: cores are seldom equally fast, as
+/// others want them, too. Of few rows it takes those of its share in order, as memory is read on and a panel asks for the next one, and then
+/// what is left of the others' shares.
+template <class Task>
+void for_parts(int64_t parts, int64_t rows, bool parallel, Task task) {
+  if (rows >= kFewRows) {
+#pragma omp parallel for schedule(dynamic) if (parallel)
+    for (int64_t part = 0; part < parts; ++part) task(part);
+    return;
+  }
+  TaskShares shares;
+  share_tasks(parts, parallel ? omp_get_max_threads() : 1, shares);
+#pragma omp parallel if (parallel)
+  for (;;) {
+    const TaskRange range = take_tasks(shares, omp_get_thread_num(), kPartsAtOnce);
+    if (range.begin == range.end) break;
+    for (int64_t part = range.begin; part < range.end; ++part) task(part);
+  }
 }
 
 // --- the products --------------------------------------------------------------------------------------------------
@@ -28,31 +43,29 @@ void exact(const T* x, const T* packed, const T* bias, int64_t m, int64_t n, int
   const int64_t padded = ceil_div(k, kStep<T>) * kStep<T>;
   const int64_t panels = ceil_div(n, kPanel), blocks = ceil_div(m, kBlockRows);
   const int64_t together = kWidens<T> ? panels_together(panels, blocks) : 1, groups = ceil_div(panels, together);
-  const int64_t chunk = chunk_of(groups * blocks, m);
-#pragma omp parallel for collapse(2) schedule(dynamic, chunk) if (m * n * k >= kParallelFrom)
-  for (int64_t group = 0; group < groups; ++group)
-    for (int64_t block = 0; block < blocks; ++block) {
-      alignas(64) float acc[(kWidens<T> ? kMostTogether : 1) * kBlockRows * kPanel];
-      alignas(64) Wide<T> wide[kWidened<T>];
-      const int64_t row = block * kBlockRows, rows = smaller(kBlockRows, m - row);
-      const int64_t begin = group * together, end = smaller(begin + together, panels);
-      clear(acc, (end - begin) * rows * kPanel);
-      for (int64_t k0 = 0; k0 < k; k0 += kBlockSum<T>) {
-        const int64_t count = smaller(kBlockSum<T>, k - k0);
-        const auto left = left_rows(x + row * k + k0, k, rows, count, kStep<T>, wide);
-        const int64_t next = k0 + kBlockSum<T> < k ? kBlockSum<T> * kPanel : together * kPanel * padded - k0 * kPanel;
-        for (int64_t p = begin; p < end; ++p) {
-          const T* const panel = packed + p * kPanel * padded + k0 * kPanel;
-          tiles(left, rows, panel, kWidens<T> ? ceil_div(count, kStep<T>) * kStep<T> : count,
-                acc + (p - begin) * rows * kPanel, panel + next);
-        }
-      }
+  for_parts(groups * blocks, m, m * n * k >= kParallelFrom, [&](int64_t part) {
+    const int64_t group = part / blocks, block = part % blocks;
+    alignas(64) float acc[(kWidens<T> ? kMostTogether : 1) * kBlockRows * kPanel];
+    alignas(64) Wide<T> wide[kWidened<T>];
+    const int64_t row = block * kBlockRows, rows = smaller(kBlockRows, m - row);
+    const int64_t begin = group * together, end = smaller(begin + together, panels);
+    clear(acc, (end - begin) * rows * kPanel);
+    for (int64_t k0 = 0; k0 < k; k0 += kBlockSum<T>) {
+      const int64_t count = smaller(kBlockSum<T>, k - k0);
+      const auto left = left_rows(x + row * k + k0, k, rows, count, kStep<T>, wide);
+      const int64_t next = k0 + kBlockSum<T> < k ? kBlockSum<T> * kPanel : together * kPanel * padded - k0 * kPanel;
       for (int64_t p = begin; p < end; ++p) {
-        const int64_t column = p * kPanel;
-        finish(acc + (p - begin) * rows * kPanel, kPanel, rows, smaller(kPanel, n - column),
-               bias ? bias + column : nullptr, add, y + row * n + column, n);
+        const T* const panel = packed + p * kPanel * padded + k0 * kPanel;
+        tiles(left, rows, panel, kWidens<T> ? ceil_div(count, kStep<T>) * kStep<T> : count,
+              acc + (p - begin) * rows * kPanel, panel + next);
       }
     }
+    for (int64_t p = begin; p < end; ++p) {
+      const int64_t column = p * kPanel;
+      finish(acc + (p - begin) * rows * kPanel, kPanel, rows, smaller(kPanel, n - column),
+             bias ? bias + column : nullptr, add, y + row * n + column, n);
+    }
+  });
 }
 
 // --- rows that are coded -------------------------------------------------------------------------------------------
@@ -74,36 +87,34 @@ void coded(const T* x, const CodedRows* pieces, const T* bias, int64_t m, int64_
   const int64_t panels = ceil_div(n, kPanel), blocks = ceil_div(m, kCodedRows);
   const int64_t together = m < kFewRows ? 1 : panels_together(panels, blocks, kCodedTogether);
   const int64_t groups = ceil_div(panels, together);
-  const int64_t chunk = chunk_of(groups * blocks, m);
-#pragma omp parallel for collapse(2) schedule(dynamic, chunk) if (m * n * k >= kParallelFrom)
-  for (int64_t group = 0; group < groups; ++group)
-    for (int64_t block = 0; block < blocks; ++block) {
-      alignas(64) float acc[kCodedTogether * kCodedRows * kPanel];
-      alignas(64) Wide<T> decoded[kCodedTogether * kDecoded * kPanel];
-      alignas(64) Wide<T> wide[kWidened<T>];
-      CodedPanel w[kCodedTogether];
-      const int64_t row = block * kCodedRows, rows = smaller(kCodedRows, m - row);
-      const int64_t first = group * together, here = smaller(together, panels - first);
-      for (int64_t p = 0; p < here; ++p) w[p].place(pieces, (first + p) * kPanel, n, k);
-      clear(acc, here * rows * kPanel);
-      for (int64_t k0 = 0; k0 < k; k0 += kDecoded) {
-        const int64_t count = smaller(kDecoded, k - k0);
-        for (int64_t r = 0; r < rows; r += kBlockRows) {
-          const int64_t some = smaller(kBlockRows, rows - r);
-          const auto left = left_rows(x + (row + r) * k + k0, k, some, count, kStep<Wide<T>>, wide);
-          for (int64_t p = 0; p < here; ++p) {
-            Wide<T>* const panel = decoded + p * kDecoded * kPanel;
-            if (r == 0) pack<T>(w[p], k0, count, k, panel);
-            tiles(left, some, panel, count, acc + (p * rows + r) * kPanel);
-          }
+  for_parts(groups * blocks, m, m * n * k >= kParallelFrom, [&](int64_t part) {
+    const int64_t group = part / blocks, block = part % blocks;
+    alignas(64) float acc[kCodedTogether * kCodedRows * kPanel];
+    alignas(64) Wide<T> decoded[kCodedTogether * kDecoded * kPanel];
+    alignas(64) Wide<T> wide[kWidened<T>];
+    CodedPanel w[kCodedTogether];
+    const int64_t row = block * kCodedRows, rows = smaller(kCodedRows, m - row);
+    const int64_t first = group * together, here = smaller(together, panels - first);
+    for (int64_t p = 0; p < here; ++p) w[p].place(pieces, (first + p) * kPanel, n, k);
+    clear(acc, here * rows * kPanel);
+    for (int64_t k0 = 0; k0 < k; k0 += kDecoded) {
+      const int64_t count = smaller(kDecoded, k - k0);
+      for (int64_t r = 0; r < rows; r += kBlockRows) {
+        const int64_t some = smaller(kBlockRows, rows - r);
+        const auto left = left_rows(x + (row + r) * k + k0, k, some, count, kStep<Wide<T>>, wide);
+        for (int64_t p = 0; p < here; ++p) {
+          Wide<T>* const panel = decoded + p * kDecoded * kPanel;
+          if (r == 0) pack<T>(w[p], k0, count, k, panel);
+          tiles(left, some, panel, count, acc + (p * rows + r) * kPanel);
         }
       }
-      for (int64_t p = 0; p < here; ++p) {
-        const int64_t column = (first + p) * kPanel;
-        finish(acc + p * rows * kPanel, kPanel, rows, w[p].count, bias ? bias + column : nullptr, add,
-               y + row * n + column, n);
-      }
     }
+    for (int64_t p = 0; p < here; ++p) {
+      const int64_t column = (first + p) * kPanel;
+      finish(acc + p * rows * kPanel, kPanel, rows, w[p].count, bias ? bias + column : nullptr, add,
+             y + row * n + column, n);
+    }
+  });
 }
 
 /// Rows of a gradient from `row` on, and its columns from `begin` on.

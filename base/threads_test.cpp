@@ -1,0 +1,53 @@
+#include "base/threads.h"
+
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+#include <omp.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <thread>
+
+namespace tern {
+namespace {
+
+double cpu_seconds() {
+  timespec t{};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+}
+
+// Of the whole process, while a team of all cores waits for one region after another.
+double cpu_seconds_of_waiting() {
+  const double begin = cpu_seconds();
+  for (int i = 0; i < 50; ++i) {
+#pragma omp parallel num_threads(omp_get_num_procs())
+    std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  return cpu_seconds() - begin;
+}
+
+// libgomp reads how long threads spin while it is loaded: so the test starts its program again, with a long time.
+TEST(ShortWaits, LetThreadsSleepWhileOneLives) {
+  if (omp_get_num_procs() == 1) GTEST_SKIP() << "one core: no thread waits";
+  if (::dlsym(RTLD_DEFAULT, "kmp_set_blocktime")) GTEST_SKIP() << "LLVM's library of OpenMP";
+  if (!std::getenv("GOMP_SPINCOUNT")) {
+    const int status =
+        std::system("env -u OMP_WAIT_POLICY GOMP_SPINCOUNT=10000000 /proc/$PPID/exe --gtest_filter='ShortWaits.*' >&2");
+    EXPECT_EQ(WEXITSTATUS(status), 0);
+    return;
+  }
+  if (cpu_seconds_of_waiting() < 0.05) GTEST_SKIP() << "threads do not spin";
+  {
+    const ShortWaits waits;
+    cpu_seconds_of_waiting();
+    EXPECT_LT(cpu_seconds_of_waiting(), 0.03);
+  }
+  EXPECT_GT(cpu_seconds_of_waiting(), 0.05);
+}
+
+}  // namespace
+}  // namespace tern
