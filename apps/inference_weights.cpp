@@ -194,7 +194,8 @@ InferenceWeights::InferenceWeights(const Options& options, const ModelDescriptio
   stream_ = &*choice.stream;
   name_ = "streamed";
   if (pass_ == WeightsPass::token) measure_products(*stream_, rates_);
-  reader_ = choose_reader(stream_->bands.paths, streamed_extents(*stream_), stream_->ring.threads, kProbeSeconds);
+  reader_ = choose_reader(stream_->bands.paths, streamed_extents(*stream_), stream_->ring.threads,
+                          kProbeSeconds * probe_share(*stream_));
   if (!reader_.note.empty()) log_info("{}", reader_.note);
   rates_.disk = reader_.reader().rate.bytes_per_s();
   ring_ = stream_->ring;

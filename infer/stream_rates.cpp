@@ -35,7 +35,6 @@ double product_rate(const Linear& linear, int64_t rows, int64_t bytes, DType dty
   }
   return seconds > 0 ? rounds * static_cast<double>(bytes) / seconds : 0;
 }
-bool for_a_time(double seconds) { return seconds < kProductSeconds; }
 
 double kept_rate(const StreamPlan& plan, int64_t rows, const std::function<bool(double)>& goes_on) {
   const DType dtype = plan.dtype;
@@ -85,8 +84,14 @@ bool packed_takes_most(const StreamPlan& plan, const StreamRates& rates) {
 
 }  // namespace
 
+double probe_share(const StreamPlan& plan) {
+  return std::clamp(static_cast<double>(plan.pass_bytes + plan.experts.bytes) / (64 << 20), 0.1, 1.0);
+}
+
 void measure_products(const StreamPlan& plan, StreamRates& rates) {
   if (plan.bands.matrices.empty()) return;
+  const double most = kProductSeconds * probe_share(plan);
+  const auto for_a_time = [most](double seconds) { return seconds < most; };
   rates.coded = rates.kept = kept_rate(plan, rates.rows, for_a_time);
   if (has_coded_form(plan)) rates.coded = coded_rate(plan, plan.bands.matrices.front(), rates.rows, for_a_time);
   if (plan.bands.experts.empty() || rates.rows == 1) return;
@@ -99,10 +104,11 @@ ProbedRate measure_beside(const StreamPlan& plan, BlockFiles& files, std::span<c
   if (plan.bands.matrices.empty() || extents.empty()) return {};
   // A probe takes a slot more than threads; it has no more memory than the ring will have.
   const int readers = std::clamp(threads, 1, std::max(1, plan.ring.slots - 1));
+  const double most = kBesideSeconds * probe_share(plan);
   const auto read = [&] {
     ProbedRate all;
-    while (all.seconds < kBesideSeconds) {
-      const ProbedRate once = probe_rate(files, extents, readers, kBesideSeconds - all.seconds);
+    while (all.seconds < most) {
+      const ProbedRate once = probe_rate(files, extents, readers, most - all.seconds);
       all.bytes += once.bytes, all.seconds += once.seconds, all.cpu_s += once.cpu_s;
     }
     return all;

@@ -21,6 +21,8 @@ struct StreamRates {
   double disk_beside = 0, slowed = 0;
 };
 
+/// The times of probes are those of a model of at least 64 MiB, and of a smaller one less in proportion, down to a tenth.
+double probe_share(const StreamPlan&);
 inline constexpr double kProductSeconds = 0.15, kBesideSeconds = 0.2;
 /// Measures `kept` and `coded`, and of a mixture `experts` where several sequences decode together, each for kProductSeconds of products of
 /// `rows` rows with 64 MiB of weights (from 16 rows on with fewer: 1 GiB a product of all rows), or with half of what the plan will hold beside

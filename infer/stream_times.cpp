@@ -37,17 +37,41 @@ MatrixTimes matrix_times(const FileMatrix& m, const StreamRates& rates) {
   return {rates.disk > 0 ? blocks / rates.disk : 0, products > 0 ? bytes / products : 0};
 }
 
+// The shares of their own rates that reading and products have while both work.
+struct SharesOfBoth {
+  double load = 1, product = 1;
+};
+
 // The experts of a pass with `missing` of the k, spread evenly among them: their matrices are read one behind the other from the router's
 // answer on, all `up` before all `down`, and each product waits for its own matrix and for the product before it.
-double experts_s(const MatrixTimes& up, const MatrixTimes& down, int64_t k, int64_t missing) {
-  double arrival = 0, done = 0;
-  for (const MatrixTimes& m : {up, down})
-    for (int64_t i = 0; i < k; ++i) {
-      const bool is_missing = (i + 1) * missing / k > i * missing / k;
-      if (is_missing) arrival += m.load_s;
-      done = (is_missing ? std::max(done, arrival) : done) + m.product_s;
+double experts_s(const MatrixTimes& up, const MatrixTimes& down, int64_t k, int64_t missing, const SharesOfBoth& both) {
+  const auto is_missing = [&](int64_t i) { return (i % k + 1) * missing / k > i % k * missing / k; };
+  const auto times = [&](int64_t i) -> const MatrixTimes& { return i < k ? up : down; };
+  const auto next_missing = [&](int64_t i) {
+    while (i < 2 * k && !is_missing(i)) ++i;
+    return i;
+  };
+  double seconds = 0;
+  int64_t read = next_missing(0);
+  double load_s = read < 2 * k ? times(read).load_s : 0;  // of it, left
+  for (int64_t i = 0; i < 2 * k; ++i) {
+    double product_s = times(i).product_s;  // left
+    for (bool done = false; !done;) {
+      const bool reads = read < 2 * k, multiplies = !reads || i < read;
+      const double load = multiplies ? both.load : 1, product = reads ? both.product : 1;
+      const double until_read = reads ? load_s / load : 0, until_done = product_s / product;
+      const bool ends_read = reads && (!multiplies || until_read <= until_done);
+      const double step = ends_read ? until_read : until_done;
+      seconds += step;
+      if (multiplies) product_s -= step * product;
+      done = multiplies && !ends_read;
+      load_s -= step * load;
+      if (!ends_read) continue;
+      read = next_missing(read + 1);
+      load_s = read < 2 * k ? times(read).load_s : 0;
     }
-  return done;
+  }
+  return seconds;
 }
 
 // Of one unit, the mean over how many of its chosen experts are missing: each is there with probability `hits`.
@@ -56,10 +80,11 @@ double mean_experts_s(const FileExperts& unit, const StreamRates& rates, double 
   const int64_t k = std::lround(distinct_experts(unit, rates.rows));
   times.disk_s += (1 - hits) * static_cast<double>(k) * (up.load_s + down.load_s);
   times.products_s += static_cast<double>(k) * (up.product_s + down.product_s);
+  const SharesOfBoth both{rates.disk_beside > 0 ? rates.disk_beside / rates.disk : 1, 1 - rates.slowed};
   double mean = 0, ways = 1;  // ways to choose the missing ones
   for (int64_t missing = 0; missing <= k; ++missing) {
     const double share = ways * std::pow(1 - hits, missing) * std::pow(hits, k - missing);
-    mean += share * experts_s(up, down, k, missing);
+    mean += share * experts_s(up, down, k, missing, both);
     ways = ways * static_cast<double>(k - missing) / static_cast<double>(missing + 1);
   }
   return mean;

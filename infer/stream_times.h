@@ -41,8 +41,7 @@ struct StreamTimes {
   int64_t tokens = 1;
   double disk_s = 0;      // the disk's work alone
   double products_s = 0;  // the products' work alone
-  // both, by overlapped_rates, as the simulated ring does it (store/pass_time.h); experts, which are read only once the router has
-  // answered, at the rates of each alone.
+  // both, by overlapped_rates, as the simulated ring does it (store/pass_time.h); experts are read from the router's answer on.
   double pass_s = 0;
   bool disk_binds() const { return disk_s > products_s; }
   double bound_s() const { return disk_binds() ? disk_s : products_s; }

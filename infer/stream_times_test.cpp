@@ -90,5 +90,24 @@ TEST(StreamTimes, APassGivesEachSequenceAToken) {
   EXPECT_NEAR(mixture.products_s - dense.products_s, bytes / rates.experts, 1e-12);
 }
 
+// Both experts are chosen and missing: four reads and four products of a second each, by half while both work. A read, three times two
+// seconds for a product and the next read, a product.
+TEST(StreamTimes, ExpertsAreReadWhileOthersAreMultiplied) {
+  constexpr int64_t kIn = 256, kRows = 64, kBytes = kRows * kIn * 4;
+  const FileBand band{.rows = kRows, .extent = {.bytes = kBytes}, .type = WeightType::f32};
+  const FileMatrix matrix{.name = "w", .out = kRows, .in = kIn, .bands = {band}};
+  StreamPlan plan{.bands = {}, .dtype = DType::f32, .stays = {true}};
+  plan.bands.matrices.push_back(matrix);
+  StreamRates rates{.disk = kBytes, .kept = kBytes, .coded = kBytes, .disk_beside = kBytes / 2, .slowed = 0.5};
+  const double dense = stream_times(plan, rates).pass_s;
+  plan.bands.experts.push_back({.top_k = 2, .up = {matrix, matrix}, .down = {matrix, matrix}});
+  EXPECT_NEAR(stream_times(plan, rates, 0).pass_s - dense, 8, 1e-9);
+  EXPECT_NEAR(stream_times(plan, rates, 1).pass_s - dense, 4, 1e-9) << "all are there";
+  rates.disk_beside = 0, rates.slowed = 0;
+  EXPECT_NEAR(stream_times(plan, rates, 0).pass_s - dense, 5, 1e-9) << "each alone";
+  rates.coded = 0;
+  EXPECT_NEAR(stream_times(plan, rates, 0).pass_s - dense, 4, 1e-9) << "products of no known rate";
+}
+
 }  // namespace
 }  // namespace tern
