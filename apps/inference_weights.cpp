@@ -204,12 +204,12 @@ InferenceWeights::InferenceWeights(const Options& options, const ModelDescriptio
   if (pass_ == WeightsPass::token)
     beside_ =
         measure_beside(*stream_, *reader_.files, in_another_order(streamed_extents(*stream_)), ring_.threads, rates_);
-  // Where products bind, threads that sleep at each barrier cost more than the disk gains: 64 sequences at a time lost 13 %.
-  if (pass_ == WeightsPass::token && stream_times(*stream_, rates_).disk_binds()) waits_.emplace();
   tell_before();
   streamed_ = load_streamed(model.spec, model.dir.path, model.dtype, stream_->bands, stream_->stays,
                             std::move(reader_.files), ring_, arena, stream_->cache);
   correct_after_filling();
+  // Where products bind, threads that sleep at each barrier cost more than the disk gains: 64 sequences at a time lost 13 %.
+  if (pass_ == WeightsPass::token && stream_times(*stream_, rates_).disk_binds()) waits_.emplace();
   load_adapter_of(model, streamed_.weights, arena);
 }
 
@@ -225,8 +225,8 @@ void InferenceWeights::correct_after_filling() {
                                          format_bytes(streamed_.filled_bytes), streamed_.fill_s);
   if (pass_ == WeightsPass::batch)
     return log_info("{}: a batch takes {} or more", filled, format_seconds(times.disk_s));
-  log_info("{}: bound {:.3g} tok/s by {}; predicted {:.3g} tok/s", filled, times.bound_tokens_per_s(), times.binds(),
-           times.tokens_per_s());
+  log_info("{}: bound {:.3g} tok/s by {}; predicted {:.3g} tok/s{}", filled, times.bound_tokens_per_s(), times.binds(),
+           times.tokens_per_s(), rates_.rows == 1 ? "" : " together");
 }
 
 void InferenceWeights::tell_before() const {
@@ -238,7 +238,7 @@ void InferenceWeights::tell_before() const {
            what, format_bytes(stream_->streamed_bytes), format_bytes(stream_->pass_bytes),
            pass_ != WeightsPass::token ? "batch"
            : rates_.rows == 1          ? "token"
-                                       : fmt::format("token of {} sequences", rates_.rows),
+                                       : fmt::format("step of {} sequences", rates_.rows),
            reader_.reader().name, ring_.threads, format_bytes(stream_->fit.ring - stream_->experts.memory_bytes));
   if (reader_.probed.size() > 1) log_info("{}", readers_text(reader_));
   const ExpertPlan& experts = stream_->experts;
@@ -332,6 +332,7 @@ Json InferenceWeights::json(const RunTimings& timings) const {
     return out;
   }
   out["product_bytes_per_s"] = {{"kept", rates_.kept}, {"streamed", rates_.coded}};
+  if (rates_.experts > 0) out["product_bytes_per_s"]["experts"] = rates_.experts;
   if (beside_.bytes > 0)
     out["at_the_same_time"] = {
         {"disk_bytes_per_s", rates_.disk_beside}, {"products", 1 - rates_.slowed}, {"probe_bytes", beside_.bytes}};

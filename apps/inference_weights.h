@@ -69,7 +69,7 @@ class InferenceWeights {
   const StreamRates& rates() const { return rates_; }   // measured if anything streams
   /// A lower bound of a pass's seconds: reading what streams and `more_bytes` more, or the products if they take longer. 0: nothing streams.
   double least_pass_s(int64_t more_bytes) const;
-  /// The share of the bound that decoding reached, in words; empty if nothing streams or nothing was decoded.
+  /// The share of the bound that decoding reached, in words, in passes: one with fewer sequences counts as whole; empty if nothing streams or nothing was decoded.
   std::string reached(const RunTimings&) const;
   /// The figures of streaming.
   Json json(const RunTimings& = {}) const;

@@ -130,7 +130,9 @@ void run_answers(TaskRun& run, const OnItems& on_done) {
                              .kv = kv_option(options, model.dtype)};
   const WeightsChoice choice = choose_weights(options, model, needs, memory_budget(options));
   Arena arena;
-  const InferenceWeights loaded(options, model, choice, 0, arena, WeightsPass::token, batch);
+  const InferenceWeights loaded(
+      options, model, choice, 0, arena, WeightsPass::token,
+      std::max<int64_t>(1, std::min(batch, std::ssize(run.task.items) - std::ssize(run.rows))));
   ModelEngine writer(model, loaded.weights(), needs,
                      {.scheduler = {.token_budget = kAnswerChunk + batch, .chunk = kAnswerChunk, .max_running = batch},
                       .context = longest},

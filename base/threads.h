@@ -11,7 +11,8 @@ int num_compute_threads();
 
 /// While one lives, compute threads that wait sleep almost at once instead of spinning first, if they are as many as the process has cores:
 /// reads of a disk need cores, too. With libgomp, which spins 100 turns and no more while it manages more threads than cores (its manual,
-/// GOMP_SPINCOUNT): this keeps a team of two threads that sleep. Other libraries of OpenMP: no effect. Errors: std::system_error.
+/// GOMP_SPINCOUNT): this keeps a team of two threads that sleep. Other libraries of OpenMP: no effect. Errors: std::system_error for the first
+/// of them; libgomp ends the program if it gets no second.
 class ShortWaits {
  public:
   ShortWaits();

@@ -24,9 +24,6 @@ target_compile_options(tern_flags INTERFACE $<$<CXX_COMPILER_ID:GNU>:-Wno-restri
 # GCC looks for garbage from 512 MB on, not from 128: a tenth of its time.
 target_compile_options(tern_flags INTERFACE $<$<CXX_COMPILER_ID:GNU>:--param=ggc-min-heapsize=524288>)
 target_compile_definitions(tern_flags INTERFACE _GLIBCXX_ASSERTIONS TERN_VERSION="${PROJECT_VERSION}")
-if(NOT TERN_AVX512)
-  target_compile_definitions(tern_flags INTERFACE TERN_WITHOUT_AVX512)
-endif()
 target_link_options(tern_flags INTERFACE -pie -Wl,-z,relro,-z,now)
 if(CMAKE_BUILD_TYPE STREQUAL "Release")
   target_compile_options(tern_flags INTERFACE -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2)

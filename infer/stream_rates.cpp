@@ -5,6 +5,7 @@
 #include <functional>
 #include <future>
 
+#include "base/bug.h"
 #include "base/clock.h"
 #include "infer/stream_times.h"
 #include "kernels/cpu/coded_matmul.h"
@@ -14,9 +15,10 @@
 namespace tern {
 namespace {
 
-// Rows of a matrix of which each, with its results for `rows` rows of x, takes so many bytes.
-int64_t rows_of_matrix(const StreamPlan& plan, int64_t row_bytes, int64_t rows) {
-  const int64_t limit = (plan.fit.peak() - plan.fit.ring) / 2;  // it holds here, too
+// How many rows of `row_bytes` a probed matrix has, whose products take `rows` rows of x, (rows, in).
+int64_t rows_of_matrix(const StreamPlan& plan, int64_t row_bytes, int64_t rows, int64_t in) {
+  TERN_CHECK(rows >= 1, "products of {} rows", rows);
+  const int64_t limit = (plan.fit.peak() - plan.fit.ring) / 2 - rows * in * size_of(plan.dtype);  // it holds here, too
   const int64_t most = std::min({int64_t{64} << 20, (int64_t{1} << 30) / rows, limit});
   return std::max<int64_t>(64, most / (row_bytes + rows * size_of(plan.dtype)) / 64 * 64);
 }
@@ -36,9 +38,10 @@ double product_rate(const Linear& linear, int64_t rows, int64_t bytes, DType dty
   return seconds > 0 ? rounds * static_cast<double>(bytes) / seconds : 0;
 }
 
-double kept_rate(const StreamPlan& plan, int64_t rows, const std::function<bool(double)>& goes_on) {
+double kept_rate(const StreamPlan& plan, const FileMatrix& m, int64_t rows,
+                 const std::function<bool(double)>& goes_on) {
   const DType dtype = plan.dtype;
-  const int64_t in = plan.bands.matrices.front().in, out = rows_of_matrix(plan, in * size_of(dtype), rows);
+  const int64_t in = m.in, out = rows_of_matrix(plan, in * size_of(dtype), rows, in);
   const int64_t bytes = packed_bytes(dtype, out, in);
   Arena arena;
   const Tensor packed = arena.zeros(DType::u8, {bytes}, MemoryClass::weights);
@@ -51,7 +54,7 @@ double coded_rate(const StreamPlan& plan, const FileMatrix& m, int64_t rows,
   const FileBand& band = m.bands.front();
   const int64_t decoded = band.in_integers || multiplies_coded(dtype) ? 0 : m.in * size_of(dtype);
   const int64_t row_bytes = stored_bytes(band.type, 1, m.in);
-  const int64_t out = rows_of_matrix(plan, row_bytes + decoded, rows), bytes = out * row_bytes;
+  const int64_t out = rows_of_matrix(plan, row_bytes + decoded, rows, m.in), bytes = out * row_bytes;
   Arena arena;
   const Tensor coded = arena.zeros(DType::u8, {bytes}, MemoryClass::weights);
   const CodedWeight weight{{{band.type, coded, out, 0, band.tables}}, band.in_integers};
@@ -64,9 +67,8 @@ int64_t rows_of_expert(const FileExperts& unit, int64_t rows) {
 }
 
 // Whether weights as the file codes them are multiplied otherwise than packed ones: bf16 on tiles is not, wherever it lies.
-bool has_coded_form(const StreamPlan& plan) {
-  const DType dtype = plan.dtype;
-  const FileBand& band = plan.bands.matrices.front().bands.front();
+bool has_coded_form(const FileMatrix& m, DType dtype) {
+  const FileBand& band = m.bands.front();
   return band.in_integers || multiplies_coded(dtype) || !multiplies_as_streamed(band.type, 0, 0, dtype);
 }
 
@@ -92,11 +94,15 @@ void measure_products(const StreamPlan& plan, StreamRates& rates) {
   if (plan.bands.matrices.empty()) return;
   const double most = kProductSeconds * probe_share(plan);
   const auto for_a_time = [most](double seconds) { return seconds < most; };
-  rates.coded = rates.kept = kept_rate(plan, rates.rows, for_a_time);
-  if (has_coded_form(plan)) rates.coded = coded_rate(plan, plan.bands.matrices.front(), rates.rows, for_a_time);
+  const FileMatrix& first = plan.bands.matrices.front();
+  rates.coded = rates.kept = kept_rate(plan, first, rates.rows, for_a_time);
+  if (has_coded_form(first, plan.dtype)) rates.coded = coded_rate(plan, first, rates.rows, for_a_time);
   if (plan.bands.experts.empty() || rates.rows == 1) return;
   const FileExperts& unit = plan.bands.experts.front();
-  rates.experts = coded_rate(plan, unit.up.front(), rows_of_expert(unit, rates.rows), for_a_time);
+  const FileMatrix& expert = unit.up.front();
+  const int64_t rows = rows_of_expert(unit, rates.rows);
+  rates.experts = has_coded_form(expert, plan.dtype) ? coded_rate(plan, expert, rows, for_a_time)
+                                                     : kept_rate(plan, expert, rows, for_a_time);
 }
 
 ProbedRate measure_beside(const StreamPlan& plan, BlockFiles& files, std::span<const Extent> extents, int threads,
@@ -113,14 +119,15 @@ ProbedRate measure_beside(const StreamPlan& plan, BlockFiles& files, std::span<c
     }
     return all;
   };
-  const bool packed = !has_coded_form(plan) || packed_takes_most(plan, rates);
+  const FileMatrix& first = plan.bands.matrices.front();
+  const bool packed = !has_coded_form(first, plan.dtype) || packed_takes_most(plan, rates);
   std::future<ProbedRate> reading;
   const auto while_it_reads = [&](double) {
     if (!reading.valid()) reading = std::async(std::launch::async, read);
     return reading.wait_for(std::chrono::seconds(0)) != std::future_status::ready;
   };
-  const double rate = packed ? kept_rate(plan, rates.rows, while_it_reads)
-                             : coded_rate(plan, plan.bands.matrices.front(), rates.rows, while_it_reads);
+  const double rate =
+      packed ? kept_rate(plan, first, rates.rows, while_it_reads) : coded_rate(plan, first, rates.rows, while_it_reads);
   const ProbedRate beside = reading.get();
   rates.disk_beside = std::min(beside.bytes_per_s(), rates.disk);
   const double alone = packed ? rates.kept : rates.coded;

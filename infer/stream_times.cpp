@@ -81,6 +81,8 @@ double mean_experts_s(const FileExperts& unit, const StreamRates& rates, double 
   times.disk_s += (1 - hits) * static_cast<double>(k) * (up.load_s + down.load_s);
   times.products_s += static_cast<double>(k) * (up.product_s + down.product_s);
   const SharesOfBoth both{rates.disk_beside > 0 ? rates.disk_beside / rates.disk : 1, 1 - rates.slowed};
+  if (k > 16)
+    return experts_s(up, down, k, std::lround((1 - hits) * static_cast<double>(k)), both);  // of many: the mean
   double mean = 0, ways = 1;  // ways to choose the missing ones
   for (int64_t missing = 0; missing <= k; ++missing) {
     const double share = ways * std::pow(1 - hits, missing) * std::pow(hits, k - missing);

@@ -1,5 +1,5 @@
 #pragma once
-// The time that a token of a model larger than memory takes, predicted from the rates of this machine, and a lower bound of that time.
+// The time that a pass of a model larger than memory takes, predicted from the rates of this machine, and a lower bound of that time.
 
 #include <cstdint>
 #include <string_view>

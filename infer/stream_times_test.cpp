@@ -90,7 +90,7 @@ TEST(StreamTimes, APassGivesEachSequenceAToken) {
   EXPECT_NEAR(mixture.products_s - dense.products_s, bytes / rates.experts, 1e-12);
 }
 
-// Both experts are chosen and missing: four reads and four products of a second each, by half while both work. A read, three times two
+// Both experts are chosen and missing: four reads and four products of a second each, at half their rates while both work. A read, three times two
 // seconds for a product and the next read, a product.
 TEST(StreamTimes, ExpertsAreReadWhileOthersAreMultiplied) {
   constexpr int64_t kIn = 256, kRows = 64, kBytes = kRows * kIn * 4;

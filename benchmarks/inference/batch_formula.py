@@ -10,7 +10,7 @@ nothing of the cores, tok/s(b) = b / max(S / disk, P(b)). Else, while both work,
     tok/s(b) = b / (P(b) + (1 − q) S / disk')                   if S q ≤ disk' P(b): products end last
                b / (P(b) / q + (S − disk' P(b) / q) / disk)     else
 
-Beside it stands what tern predicts before it loads (medians over rounds), whose products are those of b rows with weights that stay and with
+Beside it stands what tern predicts (as told after loading, which corrects the disk's rate; medians over rounds), whose products are those of b rows with weights that stay and with
 weights that stream, which are packed anew for each pass.
 
 S and the rates are what tern says before it loads; P(b) is the time of a pass with all weights in memory, measured at a few batches (the knots) and

@@ -7,6 +7,7 @@
 #include <array>
 #include <chrono>
 #include <cstdlib>
+#include <ctime>
 #include <nlohmann/json.hpp>
 
 #include "base/json.h"
@@ -288,12 +289,13 @@ TEST(Jinja, HostileTemplatesStopWithinTheirBounds) {
   JinjaLimits limits;
   if (kSanitized) limits.max_work /= 32;
   for (const auto& [source, want] : cases) {
-    const auto begin = std::chrono::steady_clock::now();
+    const std::clock_t begin = std::clock();  // of this process's CPU time: others may have the core
     const Outcome got = render_once(source, Json::object(), limits);
     EXPECT_EQ(got.fault, want) << source.substr(0, 120) << "\n" << got.reason;
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    const double seconds = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
     if (std::getenv("TERN_SHOW")) printf("%6.3f s %s\n", seconds, source.substr(0, 100).c_str());
-    EXPECT_LT(seconds, 20) << source.substr(0, 120);  // bounds are in steps; this only sees a runaway
+    // Bounds are in steps; this only sees a runaway. AddressSanitizer takes 15 s for two million strings on a slow core.
+    EXPECT_LT(seconds, kSanitized ? 60 : 20) << source.substr(0, 120);
   }
   if (reset) { EXPECT_LT(read_process_memory().peak_resident_bytes - before, int64_t{150} << 20); }
 }

@@ -21,14 +21,14 @@ constexpr int64_t kPartsAtOnce = 8;  // of a share
 /// what is left of the others' shares.
 template <class Task>
 void for_parts(int64_t parts, int64_t rows, bool parallel, Task task) {
-  if (rows >= kFewRows) {
+  if (!parallel || rows >= kFewRows) {
 #pragma omp parallel for schedule(dynamic) if (parallel)
     for (int64_t part = 0; part < parts; ++part) task(part);
     return;
   }
   TaskShares shares;
-  share_tasks(parts, parallel ? omp_get_max_threads() : 1, shares);
-#pragma omp parallel if (parallel)
+  share_tasks(parts, omp_get_max_threads(), shares);
+#pragma omp parallel
   for (;;) {
     const TaskRange range = take_tasks(shares, omp_get_thread_num(), kPartsAtOnce);
     if (range.begin == range.end) break;

@@ -11,7 +11,7 @@
 #if !defined(__x86_64__)
 #define TERN_DECLARE_TABLES(Type, name) TERN_DECLARE_TABLE(isa_portable, Type, name)
 #define TERN_TABLE_OF(name, isa) (static_cast<void>(isa), ::tern::isa_portable::name)
-#elif defined(TERN_WITHOUT_AVX512)
+#elif defined(TERN_WITHOUT_AVX512)  // better sets are not compiled in: dispatch.h never hands them out
 #define TERN_DECLARE_TABLES(Type, name)        \
   TERN_DECLARE_TABLE(isa_portable, Type, name) \
   TERN_DECLARE_TABLE(isa_avx2, Type, name)
