@@ -15,7 +15,7 @@
 namespace tern {
 namespace {
 
-// How many rows of `row_bytes` a probed matrix has, whose products take `rows` rows of x, (rows, in).
+// How many rows, of `row_bytes` each, a matrix has whose products with x (rows, in) are measured.
 int64_t rows_of_matrix(const StreamPlan& plan, int64_t row_bytes, int64_t rows, int64_t in) {
   TERN_CHECK(rows >= 1, "products of {} rows", rows);
   const int64_t limit = (plan.fit.peak() - plan.fit.ring) / 2 - rows * in * size_of(plan.dtype);  // it holds here, too
