@@ -177,8 +177,8 @@ TEST(Command, DoctorShowsEverySetWhateverTernIsaSays) {
   const Outcome right = run_shell("env -u TERN_ISA " TERN_PROGRAM " doctor"),
                 wrong = run_shell("env TERN_ISA=sse9 " TERN_PROGRAM " doctor");
   EXPECT_EQ(wrong.code, 0);
-  for (const char* set :
-       {"kernels portable", "kernels avx2", "kernels avx512 ", "kernels avx512_bf16", "kernels amx_bf16"}) {
+  for (const char* set : {"kernels portable", "kernels avx2", "kernels avx512 ", "kernels avx512_vnni",
+                          "kernels avx512_bf16", "kernels amx_bf16"}) {
     EXPECT_NE(right.text.find(set), std::string::npos) << right.text;
     EXPECT_NE(wrong.text.find(set), std::string::npos) << wrong.text;
   }

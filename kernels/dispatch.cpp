@@ -10,6 +10,7 @@
 #include <unistd.h>
 #endif
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdlib>
@@ -23,7 +24,8 @@
 namespace tern {
 namespace {
 
-constexpr Isa kAll[] = {Isa::portable, Isa::avx2, Isa::avx512, Isa::avx512_bf16, Isa::amx_bf16};
+constexpr Isa kAll[] = {Isa::portable, Isa::avx2, Isa::avx512, Isa::avx512_vnni, Isa::avx512_bf16, Isa::amx_bf16};
+constexpr Isa kIntel[] = {Isa::portable, Isa::avx2, Isa::avx512, Isa::avx512_bf16, Isa::avx512_vnni, Isa::amx_bf16};
 
 bool is_compiled(Isa isa) {
 #if !defined(__x86_64__)
@@ -71,8 +73,8 @@ bool machine_has(Isa isa) {
   const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
                       __builtin_cpu_supports("fma");
-  const bool with_bf16 = avx512 && __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vnni") &&
-                         __builtin_cpu_supports("avx512vbmi");
+  const bool with_vnni = avx512 && __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512vbmi");
+  const bool with_bf16 = with_vnni && __builtin_cpu_supports("avx512bf16");
   switch (isa) {
     case Isa::portable:
       return true;
@@ -80,6 +82,8 @@ bool machine_has(Isa isa) {
       return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
     case Isa::avx512:
       return avx512;
+    case Isa::avx512_vnni:
+      return with_vnni;
     case Isa::avx512_bf16:
       return with_bf16;
     case Isa::amx_bf16:
@@ -87,7 +91,12 @@ bool machine_has(Isa isa) {
   }
   return false;
 }
+bool is_intel() {
+  __builtin_cpu_init();
+  return __builtin_cpu_is("intel");
+}
 #else
+bool is_intel() { return false; }
 bool machine_has(Isa isa) { return isa == Isa::portable; }
 std::string ask_for_tiles() { return ""; }
 #endif
@@ -179,6 +188,11 @@ std::atomic<int> active{-1};  // hidden global: every kernel call asks for it, a
 
 }  // namespace
 
+std::span<const Isa> isas_by_preference() {
+  static const bool intel = is_intel();
+  return intel ? std::span<const Isa>(kIntel) : std::span<const Isa>(kAll);
+}
+
 Isa choose_isa(std::span<const IsaStatus> all, std::string_view wanted) {
   if (!wanted.empty()) {
     std::string known;
@@ -203,10 +217,10 @@ Isa chosen_isa() {
     const char* named = std::getenv("TERN_ISA");
     const std::string_view wanted = named ? named : "";
     std::vector<IsaStatus> all;
-    for (const Isa isa : kAll) all.push_back({.isa = isa});
+    for (const Isa isa : isas_by_preference()) all.push_back({.isa = isa});
     for (size_t i = all.size(); i-- > 0;) {
-      if (!wanted.empty() && name_of(kAll[i]) != wanted) continue;
-      all[i] = status_of(kAll[i]);
+      if (!wanted.empty() && name_of(all[i].isa) != wanted) continue;
+      all[i] = status_of(all[i].isa);
       if (runs(all[i])) break;
     }
     return choose_isa(all, wanted);
@@ -222,6 +236,8 @@ std::string_view name_of(Isa isa) {
       return "avx2";
     case Isa::avx512:
       return "avx512";
+    case Isa::avx512_vnni:
+      return "avx512_vnni";
     case Isa::avx512_bf16:
       return "avx512_bf16";
     case Isa::amx_bf16:
@@ -237,13 +253,15 @@ Isa active_isa() {
   return chosen_isa();
 }
 
-std::vector<IsaStatus> isa_report() { return examined()(kAll); }
+std::vector<IsaStatus> isa_report() { return examined()(isas_by_preference()); }
 std::vector<IsaStatus> examined_isas() { return examined().known(); }
 
 std::vector<std::string> describe_fallbacks(const std::vector<IsaStatus>& report, Isa in_use) {
   std::vector<std::string> told;
+  const std::span<const Isa> order = isas_by_preference();
+  const auto is_better = [&](Isa isa) { return std::ranges::find(order, isa) > std::ranges::find(order, in_use); };
   for (const IsaStatus& s : report)
-    if (s.compiled && s.isa > in_use && (s.refused || (s.supported && !s.self_test_passed)))
+    if (s.compiled && is_better(s.isa) && (s.refused || (s.supported && !s.self_test_passed)))
       told.push_back(fmt::format("kernels {}: {}; {} is used, which is slower ({} says more)", name_of(s.isa), s.reason,
                                  name_of(in_use), "tern doctor"));
   return told;

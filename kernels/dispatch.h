@@ -10,7 +10,11 @@
 
 namespace tern {
 
-enum class Isa { portable, avx2, avx512, avx512_bf16, amx_bf16 };  // the last one that runs here is preferred
+/// avx512_vnni: products of integers and look-ups of bytes beside avx512 (VNNI, VBMI); avx512_bf16: vdpbf16ps as well; amx_bf16: tiles.
+enum class Isa { portable, avx2, avx512, avx512_vnni, avx512_bf16, amx_bf16 };
+/// All sets; the last one that runs here is preferred. That is their order above, but avx512_vnni stands behind avx512_bf16 on Intel's
+/// processors: theirs take four times as long for vdpbf16ps as for a multiply-add, of which two do the same work.
+std::span<const Isa> isas_by_preference();
 
 struct IsaStatus {
   Isa isa;
@@ -39,7 +43,7 @@ void force_isa(Isa);
 
 struct IsaKernels;
 /// The two steps of the choice, separate so that tests can make either fail. examine_isa: whether one set's kernels
-/// run here and agree with the twins. choose_isa: the set named `wanted` or, if that is empty, the last set that runs.
+/// run here and agree with the twins. choose_isa: of sets by preference, the one named `wanted` or, if that is empty, the last that runs.
 IsaStatus examine_isa(Isa, const IsaKernels&);
 Isa choose_isa(std::span<const IsaStatus>, std::string_view wanted);
 

@@ -121,6 +121,15 @@ struct VectorProducts {
   void forward(const bf16* x, const bf16* w, int64_t m, int64_t n, int64_t k, bf16* y) const {
     t.exact_bf16(x, w, nullptr, m, n, k, true, y);
   }
+  void forward_plain(const float* x, const float* w, int64_t m, int64_t n, int64_t k, float* y) const {
+    t.nt_f32(x, w, nullptr, m, n, k, true, y);
+  }
+  void forward_plain(const bf16* x, const bf16* w, int64_t m, int64_t n, int64_t k, float* y) const {
+    t.nt_bf16_to_f32(x, w, nullptr, m, n, k, true, y);
+  }
+  void forward_plain(const bf16* x, const bf16* w, int64_t m, int64_t n, int64_t k, bf16* y) const {
+    t.nt_bf16(x, w, nullptr, m, n, k, true, y);
+  }
   void nn(const float* dy, const float* w, int64_t m, int64_t n, int64_t k, float* dx) const {
     t.nn_f32(dy, w, m, n, k, true, dx);
   }
@@ -161,6 +170,13 @@ std::string compare_forward(const Set& set, const ProductCase& c, std::string_vi
     set.forward(x.data(), packed.data(), rows, c.n, c.k, y.data());
     if (auto failure = differs(fmt::format("{} product of {} rows", name, rows), y, c.y, 0); !failure.empty())
       return failure;
+    if constexpr (requires { set.forward_plain(x.data(), w.data(), rows, c.n, c.k, y.data()); }) {
+      std::ranges::fill(y, make<Out>(0.5));
+      set.forward_plain(x.data(), w.data(), rows, c.n, c.k, y.data());
+      if (auto failure = differs(fmt::format("{} product of {} rows, not packed", name, rows), y, c.y, 0);
+          !failure.empty())
+        return failure;
+    }
   }
   return "";
 }

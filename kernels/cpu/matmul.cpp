@@ -156,6 +156,26 @@ void multiply_plain(std::span<const T> x, std::span<const WeightRows<T>> w, std:
     tile_forward<Out>(tiles(), x.data(), w, bias.empty() ? nullptr : bias.data(), m, n, k, add, y.data());
 }
 
+template <class T, class Out>
+void multiply_nt(std::span<const T> x, std::span<const T> w, std::span<const T> bias, int64_t m, int64_t n, int64_t k,
+                 bool add, std::span<Out> y) {
+  check("multiply_nt: x", x.size(), m, k);
+  check("multiply_nt: w", w.size(), n, k);
+  check("multiply_nt: y", y.size(), m, n);
+  if (!bias.empty()) check("multiply_nt: bias", bias.size(), 1, n);
+  const T* b = bias.empty() ? nullptr : bias.data();
+  if constexpr (sizeof(T) == 4) {
+    table().nt_f32(x.data(), w.data(), b, m, n, k, add, y.data());
+  } else if (has_tiles(active_isa())) {
+    const WeightRows<T> rows{w.data(), n};
+    tile_forward<Out>(tiles(), x.data(), {&rows, 1}, b, m, n, k, add, y.data());
+  } else if constexpr (sizeof(Out) == 4) {
+    table().nt_bf16_to_f32(x.data(), w.data(), b, m, n, k, add, y.data());
+  } else {
+    table().nt_bf16(x.data(), w.data(), b, m, n, k, add, y.data());
+  }
+}
+
 template <class T>
 void multiply_nn(std::span<const T> dy, std::span<const T> w, int64_t m, int64_t n, int64_t k, bool add,
                  std::span<T> dx) {
@@ -191,12 +211,16 @@ void multiply_tn(std::span<const T> dy, std::span<const T> x, int64_t m, int64_t
   template void multiply_tn<T>(std::span<const T>, std::span<const T>, int64_t, int64_t, int64_t, std::span<float>);   \
   template void multiply_exact<T, float>(std::span<const T>, std::span<const std::byte>, std::span<const T>, int64_t,  \
                                          int64_t, int64_t, bool, std::span<float>);                                    \
+  template void multiply_nt<T, float>(std::span<const T>, std::span<const T>, std::span<const T>, int64_t, int64_t,    \
+                                      int64_t, bool, std::span<float>);                                                \
   template void multiply_plain<T, float>(std::span<const T>, std::span<const WeightRows<T>>, std::span<const T>,       \
                                          int64_t, int64_t, int64_t, bool, std::span<float>);
 TERN_INSTANTIATE(float)
 TERN_INSTANTIATE(bf16)
 template void multiply_exact<bf16, bf16>(std::span<const bf16>, std::span<const std::byte>, std::span<const bf16>,
                                          int64_t, int64_t, int64_t, bool, std::span<bf16>);
+template void multiply_nt<bf16, bf16>(std::span<const bf16>, std::span<const bf16>, std::span<const bf16>, int64_t,
+                                      int64_t, int64_t, bool, std::span<bf16>);
 template void multiply_plain<bf16, bf16>(std::span<const bf16>, std::span<const WeightRows<bf16>>,
                                          std::span<const bf16>, int64_t, int64_t, int64_t, bool, std::span<bf16>);
 

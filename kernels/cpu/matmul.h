@@ -43,6 +43,10 @@ void multiply_plain(std::span<const T> x, std::span<const WeightRows<T>> w, std:
 
 /// Products with matrices that are not packed, for training where oneDNN is not used, and for --multiply exact.
 /// Order: fixed over the summed dimension.
+/// multiply_exact with w (n, k): the same bits.
+template <class T, class Out>
+void multiply_nt(std::span<const T> x, std::span<const T> w, std::span<const T> bias, int64_t m, int64_t n, int64_t k,
+                 bool add, std::span<Out> y);
 /// dx (m, k) = dy (m, n) · w (n, k);  if `add`, dx +=.
 template <class T>
 void multiply_nn(std::span<const T> dy, std::span<const T> w, int64_t m, int64_t n, int64_t k, bool add,
@@ -51,7 +55,7 @@ void multiply_nn(std::span<const T> dy, std::span<const T> w, int64_t m, int64_t
 template <class T>
 void multiply_tn(std::span<const T> dy, std::span<const T> x, int64_t m, int64_t n, int64_t k, std::span<float> dw);
 
-/// What threads keep (thread_scratch.h) for products of up to m rows. forward: multiply_exact and multiply_plain; nn: multiply_nn;
+/// What threads keep (thread_scratch.h) for products of up to m rows. forward: multiply_exact, multiply_plain, multiply_nt; nn: multiply_nn;
 /// tn: multiply_tn. More rows never give fewer bytes.
 ThreadBytes forward_thread_bytes(DType, int64_t m, int64_t n, int64_t k);
 ThreadBytes nn_thread_bytes(DType, int64_t m, int64_t n, int64_t k);

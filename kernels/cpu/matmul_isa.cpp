@@ -4,6 +4,7 @@
 // block or thread an element falls into. That is the whole of the row-invariance argument.
 
 #include "base/rounding.h"
+#include "kernels/cpu/block_products_impl.h"
 #include "kernels/cpu/coded_panels_impl.h"
 #include "kernels/cpu/finish_impl.h"
 #include "kernels/cpu/matmul_table.h"
@@ -40,7 +41,7 @@ void for_parts(int64_t parts, int64_t rows, bool parallel, Task task) {
 
 template <class T, class Out>
 void exact(const T* x, const T* packed, const T* bias, int64_t m, int64_t n, int64_t k, bool add, Out* y) {
-  const int64_t padded = ceil_div(k, kStep<T>) * kStep<T>;
+  const int64_t padded = round_up(k, kStep<T>);
   const int64_t panels = ceil_div(n, kPanel), blocks = ceil_div(m, kBlockRows);
   const int64_t together = kWidens<T> ? panels_together(panels, blocks) : 1, groups = ceil_div(panels, together);
   for_parts(groups * blocks, m, m * n * k >= kParallelFrom, [&](int64_t part) {
@@ -117,61 +118,6 @@ void coded(const T* x, const CodedRows* pieces, const T* bias, int64_t m, int64_
   });
 }
 
-/// Rows of a gradient from `row` on, and its columns from `begin` on.
-struct Part {
-  int64_t row, rows, begin, width;
-};
-/// How a gradient (rows, columns) is cut: blocks of rows by groups of panels.
-struct Parts {
-  int64_t rows, columns, blocks, together, groups;
-  Parts(int64_t height, int64_t width)
-      : rows(height),
-        columns(width),
-        blocks(ceil_div(height, kBlockRows)),
-        together(panels_together(ceil_div(width, kPanel), blocks)),
-        groups(ceil_div(ceil_div(width, kPanel), together)) {}
-  Part at(int64_t block, int64_t group) const {
-    const int64_t row = block * kBlockRows, begin = group * together * kPanel;
-    return {row, smaller(kBlockRows, rows - row), begin, smaller(together * kPanel, columns - begin)};
-  }
-};
-/// Whether a part has anything on the diagonal or below it.
-constexpr bool is_lower(const Part& p) { return p.begin < p.row + p.rows; }
-
-/// A block of dy serves several panels, so that it is widened once for all of them.
-template <class T>
-void nn_part(const T* dy, const T* w, int64_t n, int64_t k, bool add, T* dx, const Part& p) {
-  constexpr int64_t kSum = kBlockSum<T>;
-  alignas(64) float acc[kMostTogether * kBlockRows * kPanel];
-  alignas(64) Wide<T> columns[kMostTogether * kSum * kPanel];
-  alignas(64) Wide<T> wide[kWidened<T>];
-  clear(acc, ceil_div(p.width, kPanel) * p.rows * kPanel);
-  for (int64_t n0 = 0; n0 < n; n0 += kSum) {
-    const int64_t count = smaller(kSum, n - n0);
-    const auto left = left_rows(dy + p.row * n + n0, n, p.rows, count, kStep<Wide<T>>, wide);
-    pack_panels<kSum>(w + n0 * k + p.begin, k, count, p.width, columns);
-    for (int64_t c = 0; c < p.width; c += kPanel) tiles(left, p.rows, columns + c * kSum, count, acc + c * p.rows);
-  }
-  for (int64_t c = 0; c < p.width; c += kPanel)
-    finish<T>(acc + c * p.rows, kPanel, p.rows, smaller(kPanel, p.width - c), nullptr, add,
-              dx + p.row * k + p.begin + c, k);
-}
-template <class T>
-void nn(const T* dy, const T* w, int64_t m, int64_t n, int64_t k, bool add, T* dx) {
-  const Parts parts(m, k);
-#pragma omp parallel for collapse(2) schedule(static) if (m * n * k >= kParallelFrom)
-  for (int64_t group = 0; group < parts.groups; ++group)
-    for (int64_t block = 0; block < parts.blocks; ++block) nn_part(dy, w, n, k, add, dx, parts.at(block, group));
-}
-/// a·a of a symmetric a (n, n), the parts on the diagonal and below it.
-void square_lower(const float* a, int64_t n, float* y) {
-  const Parts parts(n, n);
-#pragma omp parallel for collapse(2) schedule(dynamic) if (n * n * n >= kParallelFrom)
-  for (int64_t group = 0; group < parts.groups; ++group)
-    for (int64_t block = 0; block < parts.blocks; ++block)
-      if (const Part p = parts.at(block, group); is_lower(p)) nn_part(a, a, n, n, false, y, p);
-}
-
 constexpr int64_t kCodedSum = 128;  // rows of w decoded at once: with kDecoded of their columns 128 KiB in f32, for L2
 constexpr int64_t kCodedNnRows = 192;  // rows of dy that share them: their sums are 192 KiB
 
@@ -210,42 +156,27 @@ void coded_nn(const T* dy, const CodedRows* pieces, int64_t m, int64_t n, int64_
     }
 }
 
-/// The left operand is dyᵀ: a block of it is packed step-major, so its rows lie side by side, and serves several panels.
+// --- products of training: neither operand is packed beforehand ------------------------------------------------------
+
+template <class T, class Out>
+void nt(const T* x, const T* w, const T* bias, int64_t m, int64_t n, int64_t k, bool add, Out* y) {
+  multiply_blocks<true, true>(BlockProduct<T, Out>{{x, k}, {w, k}, m, n, k, bias, add, y, n});
+}
 template <class T>
-void tn_part(const T* dy, const T* x, int64_t m, int64_t n, int64_t k, float* dw, const Part& p) {
-  constexpr int64_t kAt = kStep<Wide<T>>;
-  alignas(64) float acc[kMostTogether * kBlockRows * kPanel];
-  alignas(64) Wide<T> panel[kBlockSum<T> * kPanel];
-  alignas(64) Wide<T> left[kBlockSum<T> * kBlockRows];
-  const int64_t end = p.begin + p.width;
-  clear(acc, ceil_div(p.width, kPanel) * p.rows * kPanel);
-  for (int64_t m0 = 0; m0 < m; m0 += kBlockSum<T>) {
-    const int64_t count = smaller(kBlockSum<T>, m - m0);
-    pack_rows(dy + m0 * n + p.row, n, count, p.rows, kBlockRows, left);
-    for (int64_t c = p.begin; c < end; c += kPanel) {
-      pack_rows(x + m0 * k + c, k, count, smaller(kPanel, k - c), kPanel, panel);
-      tiles(Left<Wide<T>>{left, kAt, kAt * kBlockRows}, p.rows, panel, ceil_div(count, kAt) * kAt,
-            acc + (c - p.begin) * p.rows);
-    }
-  }
-  for (int64_t c = p.begin; c < end; c += kPanel)
-    finish<T>(acc + (c - p.begin) * p.rows, kPanel, p.rows, smaller(kPanel, k - c), nullptr, true, dw + p.row * k + c,
-              k);
+void nn(const T* dy, const T* w, int64_t m, int64_t n, int64_t k, bool add, T* dx) {
+  multiply_blocks<true, false>(BlockProduct<T, T>{{dy, n}, {w, k}, m, k, n, nullptr, add, dx, k});
 }
 template <class T>
 void tn(const T* dy, const T* x, int64_t m, int64_t n, int64_t k, float* dw) {
-  const Parts parts(n, k);
-#pragma omp parallel for collapse(2) schedule(static) if (m * n * k >= kParallelFrom)
-  for (int64_t block = 0; block < parts.blocks; ++block)
-    for (int64_t group = 0; group < parts.groups; ++group) tn_part(dy, x, m, n, k, dw, parts.at(block, group));
+  multiply_blocks<false, false>(BlockProduct<T, float>{{dy, n}, {x, k}, n, k, m, nullptr, true, dw, k});
 }
-/// xᵀ·x added to a (k, k), the parts on the diagonal and below it.
+/// a·a of a symmetric a (n, n), the blocks on the diagonal and below it.
+void square_lower(const float* a, int64_t n, float* y) {
+  multiply_blocks<true, false>(BlockProduct<float, float>{{a, n}, {a, n}, n, n, n, nullptr, false, y, n, true});
+}
+/// xᵀ·x added to a (k, k), the blocks on the diagonal and below it.
 void gram_lower(const float* x, int64_t m, int64_t k, float* a) {
-  const Parts parts(k, k);
-#pragma omp parallel for collapse(2) schedule(dynamic) if (m * k * k >= kParallelFrom)
-  for (int64_t block = 0; block < parts.blocks; ++block)
-    for (int64_t group = 0; group < parts.groups; ++group)
-      if (const Part p = parts.at(block, group); is_lower(p)) tn_part(x, x, m, k, k, a, p);
+  multiply_blocks<false, false>(BlockProduct<float, float>{{x, k}, {x, k}, k, k, m, nullptr, true, a, k, true});
 }
 
 }  // namespace
@@ -264,6 +195,9 @@ const MatmulTable matmul_table = {
     .coded_nn_bf16 = coded_nn<bf16>,
     .coded_row_f32 = decode_row<float>,
     .coded_row_bf16 = decode_row<bf16>,
+    .nt_f32 = nt<float, float>,
+    .nt_bf16 = nt<bf16, bf16>,
+    .nt_bf16_to_f32 = nt<bf16, float>,
     .nn_f32 = nn<float>,
     .nn_bf16 = nn<bf16>,
     .tn_f32 = tn<float>,

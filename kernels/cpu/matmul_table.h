@@ -32,6 +32,12 @@ struct MatmulTable {
   /// Numbers [0, k) of one row.
   void (*coded_row_f32)(const CodedRows& piece, int64_t row, int64_t k, float* out);
   void (*coded_row_bf16)(const CodedRows& piece, int64_t row, int64_t k, bf16* out);
+  /// exact_* with w (n, k) not packed: the same bits.
+  void (*nt_f32)(const float* x, const float* w, const float* bias, int64_t m, int64_t n, int64_t k, bool add,
+                 float* y);
+  void (*nt_bf16)(const bf16* x, const bf16* w, const bf16* bias, int64_t m, int64_t n, int64_t k, bool add, bf16* y);
+  void (*nt_bf16_to_f32)(const bf16* x, const bf16* w, const bf16* bias, int64_t m, int64_t n, int64_t k, bool add,
+                         float* y);
   void (*nn_f32)(const float* dy, const float* w, int64_t m, int64_t n, int64_t k, bool add, float* dx);
   void (*nn_bf16)(const bf16* dy, const bf16* w, int64_t m, int64_t n, int64_t k, bool add, bf16* dx);
   void (*tn_f32)(const float* dy, const float* x, int64_t m, int64_t n, int64_t k, float* dw);

@@ -65,6 +65,35 @@ TEST(Matmul, ExactProductMatchesRefOnOddTails) {
   });
 }
 
+template <class T, class Out>
+void plain_has_the_bits_of_packed(ProductSize s, bool with_bias, bool add) {
+  SCOPED_TRACE(testing::Message() << text(s) << ", bias " << with_bias << ", add " << add);
+  const auto x = random_values<T>("x", s.m * s.k), w = random_values<T>("w", s.n * s.k);
+  const auto bias = random_values<T>("bias", with_bias ? s.n : 0, 10);
+  const auto old = random_values<Out>("y", s.m * s.n, 10);
+  Guarded<Out> want = add ? Guarded<Out>(old) : Guarded<Out>(old.size()), got = want;
+  multiply_exact<T, Out>(x, packed(w, s.n, s.k), bias, s.m, s.n, s.k, add, want.span());
+  multiply_nt<T, Out>(x, w, bias, s.m, s.n, s.k, add, got.span());
+  EXPECT_TRUE(got.guards_intact());
+  EXPECT_TRUE(same_bits(got.values(), want.values()));
+}
+
+TEST(Matmul, AWeightNotPackedGivesTheBitsOfAPackedOne) {
+  std::vector<ProductSize> sizes(std::begin(kMatmulSizes), std::end(kMatmulSizes));
+  // Several blocks of rows (768, or 192 where the sum takes more than one of 384), of columns (288, or 144) and of the sum.
+  sizes.insert(sizes.end(), {{800, 300, 96}, {200, 310, 1000}, {47, 20, 800}, {3, 4, 0}});
+  for_each_isa([&] {
+    for (const ProductSize s : sizes)
+      for (const bool bias : {false, true})
+        for (const bool add : {false, true})
+          with_threads(add ? 2 : 1, [&] {
+            plain_has_the_bits_of_packed<float, float>(s, bias, add);
+            plain_has_the_bits_of_packed<bf16, bf16>(s, bias, add);
+            plain_has_the_bits_of_packed<bf16, float>(s, bias, add);
+          });
+  });
+}
+
 template <class T>
 void gradients_match(ProductSize s) {
   SCOPED_TRACE(text(s));

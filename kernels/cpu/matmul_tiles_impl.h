@@ -305,23 +305,12 @@ void pack_rows(const bf16* src, int64_t stride, int64_t count, int64_t columns, 
 }
 #endif
 
-/// Packs rows of src (count, columns; row stride `stride`) into as many panels as they need, one behind another, each with room for Sum rows.
-/// Each row is read to its end before the next: its cache lines may not be cached any more when the next panel is packed.
-template <int64_t Sum, class T>
-void pack_panels(const T* src, int64_t stride, int64_t count, int64_t columns, Wide<T>* dst) {
-  constexpr int64_t kAt = kStep<Wide<T>>;
-  for (int64_t s = 0; s < count; s += kAt)
-    for (int64_t c = 0; c < columns; c += kPanel)
-      pack_rows(src + s * stride + c, stride, smaller(kAt, count - s), smaller(kPanel, columns - c), kPanel,
-                dst + c * Sum + s * kPanel);
-}
-
 /// Elements of each of the kLanes rows that are transposed at once: kLanes steps of 4 bytes.
 template <class T>
 constexpr int64_t kSquareOf = kLanes* kStep<T>;
 
 /// The whole squares of pack_lanes. kFull: no row is missing. A branch per row would keep the square in memory: with AVX2 three times the time.
-template <bool kFull, class From, class T>
+template <bool kFull, class From, int64_t kWidth, class T>
 inline void pack_squares(const uint8_t* const* from, const uint8_t* const* ahead, int64_t rows, int64_t squares,
                          int64_t column, T* panel) {
   constexpr int64_t kSquare = kSquareOf<From>, kSize = sizeof(From), kAt = kStep<T>;
@@ -341,31 +330,31 @@ inline void pack_squares(const uint8_t* const* from, const uint8_t* const* ahead
 #pragma GCC unroll 16
     for (int64_t i = 0; i < kLanes; ++i) {
       if constexpr (std::is_same_v<From, T>) {
-        __builtin_memcpy(panel + ((k0 / kAt + i) * kPanel + column) * kAt, &v[i], sizeof v[i]);
+        __builtin_memcpy(panel + ((k0 / kAt + i) * kWidth + column) * kAt, &v[i], sizeof v[i]);
       } else {  // pairs of bf16 become two rows of f32: the lower elements, then the upper ones
-        float* const to = panel + (k0 + 2 * i) * kPanel + column;
-        store(to, (Vec)((VecUint)v[i] << 16)), store(to + kPanel, (Vec)((VecUint)v[i] & 0xffff0000u));
+        float* const to = panel + (k0 + 2 * i) * kWidth + column;
+        store(to, (Vec)((VecUint)v[i] << 16)), store(to + kWidth, (Vec)((VecUint)v[i] & 0xffff0000u));
       }
     }
   }
 }
 /// Packs up to kLanes rows of `count` elements (of any alignment) to columns [column, column + kLanes) of a panel, step-major (in pairs for bf16);
 /// what is missing becomes zero. Squares of kLanes rows by kLanes steps of 4 bytes are transposed in registers. From: T, or bf16 that is widened
-/// to f32. ahead: kLanes addresses of rows to prefetch meanwhile, or null.
-template <class From, class T>
+/// to f32. kWidth: columns of the panel. ahead: kLanes addresses of rows to prefetch meanwhile, or null.
+template <class From, class T, int64_t kWidth = kPanel>
 void pack_lanes(const uint8_t* const* from, int64_t rows, int64_t count, int64_t column, T* panel,
                 const uint8_t* const* ahead = nullptr) {
   constexpr int64_t kAt = kStep<T>, kSize = sizeof(From);
   const int64_t padded = ceil_div(count, kAt) * kAt, squares = count / kSquareOf<From> * kSquareOf<From>;
   if (rows == kLanes)
-    pack_squares<true, From>(from, ahead, rows, squares, column, panel);
+    pack_squares<true, From, kWidth>(from, ahead, rows, squares, column, panel);
   else
-    pack_squares<false, From>(from, ahead, rows, squares, column, panel);
+    pack_squares<false, From, kWidth>(from, ahead, rows, squares, column, panel);
   for (int64_t i = squares; i < padded; ++i)
     for (int64_t r = 0; r < kLanes; ++r) {
       From x{};
       if (r < rows && i < count) __builtin_memcpy(&x, from[r] + i * kSize, sizeof x);
-      T& to = panel[(i / kAt * kPanel + column + r) * kAt + i % kAt];
+      T& to = panel[(i / kAt * kWidth + column + r) * kAt + i % kAt];
       if constexpr (std::is_same_v<From, T>)
         to = x;
       else

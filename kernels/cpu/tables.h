@@ -21,11 +21,13 @@
   TERN_DECLARE_TABLE(isa_portable, Type, name)    \
   TERN_DECLARE_TABLE(isa_avx2, Type, name)        \
   TERN_DECLARE_TABLE(isa_avx512, Type, name)      \
+  TERN_DECLARE_TABLE(isa_avx512_vnni, Type, name) \
   TERN_DECLARE_TABLE(isa_avx512_bf16, Type, name) \
   TERN_DECLARE_TABLE(isa_amx_bf16, Type, name)
 #define TERN_TABLE_OF(name, isa)                                       \
   ((isa) == ::tern::Isa::amx_bf16      ? ::tern::isa_amx_bf16::name    \
    : (isa) == ::tern::Isa::avx512_bf16 ? ::tern::isa_avx512_bf16::name \
+   : (isa) == ::tern::Isa::avx512_vnni ? ::tern::isa_avx512_vnni::name \
    : (isa) == ::tern::Isa::avx512      ? ::tern::isa_avx512::name      \
    : (isa) == ::tern::Isa::avx2        ? ::tern::isa_avx2::name        \
                                        : ::tern::isa_portable::name)

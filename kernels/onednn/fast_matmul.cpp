@@ -15,9 +15,10 @@
 namespace tern {
 namespace {
 
-/// How our products compare with oneDNN 2.6.3's, as measured: the ratio of rates, the middle one of four shapes of a
-/// small model with 4,096 rows and of 512 × 2,048 × 2,048, one thread of a Sapphire Rapids class core (dev/LOG.md,
-/// 2026-11-21 and 22). The choice is data and not a stopwatch at start, because the bits of a training run hang on it.
+/// How our products compare with oneDNN 2.6.3's, as benchmarks/training/linear_products measures it: the ratio of rates, the middle one of
+/// four shapes of a small model with 4,096 rows and of 512 × 2,048 × 2,048. amx_bf16: one thread of a Sapphire Rapids class core (dev/LOG.md,
+/// 2026-11-21 and 22); the others: two of an Emerald Rapids class without tiles (2026-12-01), whose vdpbf16ps is slow. The choice is data and not
+/// a stopwatch at start, because the bits of a training run hang on it.
 struct Measured {
   DType dtype;
   Isa isa;
@@ -32,18 +33,22 @@ constexpr Measured kMeasured[] = {
     {DType::f32, Isa::amx_bf16, LinearProduct::input_gradient, 0.77},
     {DType::f32, Isa::amx_bf16, LinearProduct::weight_gradient, 0.72},
     // Without vdpbf16ps that library emulates it.
-    {DType::bf16, Isa::avx512, LinearProduct::forward, 3.6},
-    {DType::bf16, Isa::avx512, LinearProduct::input_gradient, 3.7},
-    {DType::bf16, Isa::avx512, LinearProduct::weight_gradient, 2.4},
-    {DType::f32, Isa::avx2, LinearProduct::forward, 0.59},
-    {DType::f32, Isa::avx2, LinearProduct::input_gradient, 0.58},
-    {DType::f32, Isa::avx2, LinearProduct::weight_gradient, 0.55},
+    {DType::bf16, Isa::avx512, LinearProduct::forward, 4.6},
+    {DType::bf16, Isa::avx512, LinearProduct::input_gradient, 4.7},
+    {DType::bf16, Isa::avx512, LinearProduct::weight_gradient, 4.5},
+    {DType::f32, Isa::avx512, LinearProduct::forward, 0.97},
+    {DType::f32, Isa::avx512, LinearProduct::input_gradient, 0.94},
+    {DType::f32, Isa::avx512, LinearProduct::weight_gradient, 0.90},
+    {DType::f32, Isa::avx2, LinearProduct::forward, 0.96},
+    {DType::f32, Isa::avx2, LinearProduct::input_gradient, 0.96},
+    {DType::f32, Isa::avx2, LinearProduct::weight_gradient, 0.89},
 };
 
 /// 0 where nothing was measured: then oneDNN multiplies.
 double own_to_onednn(DType dtype, LinearProduct product) {
+  const Isa isa = active_isa() == Isa::avx512_vnni ? Isa::avx512 : active_isa();  // the same products of these types
   for (const Measured& m : kMeasured)
-    if (m.dtype == dtype && m.isa == active_isa() && m.product == product) return m.own_to_onednn;
+    if (m.dtype == dtype && m.isa == isa && m.product == product) return m.own_to_onednn;
   return 0;
 }
 
@@ -169,8 +174,7 @@ std::vector<MatmulChoice> fast_matmul_choices() {
 
 int64_t fast_scratch_bytes(LinearProduct product, DType dtype, int64_t m, int64_t n, int64_t k) {
   if (m == 0 || n == 0 || k == 0) return 0;
-  if (!onednn_multiplies(dtype, product, n, k))
-    return product == LinearProduct::forward && !reads_plain_weights(dtype) ? packed_bytes(dtype, n, k) : 0;
+  if (!onednn_multiplies(dtype, product, n, k)) return 0;
   return most_of_variants(product, dtype, m, n, k, onednn_scratch_bytes);
 }
 
@@ -203,14 +207,7 @@ void multiply_fast(std::span<const T> x, std::span<const T> w, std::span<const T
   if (k > 0 && onednn_multiplies(kType<T>, LinearProduct::forward))
     return onednn_multiply({LinearProduct::forward, kType<T>, kType<Out>, !bias.empty(), false, m, n, k}, x.data(),
                            w.data(), bias.data(), y.data(), scratch);
-  if (reads_plain_weights(kType<T>)) {
-    const WeightRows<T> rows{w.data(), n};
-    return multiply_plain<T, Out>(x, std::span<const WeightRows<T>>(&rows, 1), bias, m, n, k, false, y);
-  }
-  const auto bytes = static_cast<size_t>(packed_bytes(kType<T>, n, k));
-  TERN_CHECK(scratch.size() >= bytes, "multiply_fast: {} bytes of scratch, {} needed", scratch.size(), bytes);
-  pack_weight<T>(w, n, k, scratch.first(bytes));
-  multiply_exact<T, Out>(x, scratch.first(bytes), bias, m, n, k, false, y);
+  multiply_nt<T, Out>(x, w, bias, m, n, k, false, y);
 }
 
 template <class T>

@@ -43,6 +43,9 @@ bool keeps_to_chosen_isa() {
       case Isa::avx512:
         most = dnnl_cpu_isa_avx512_core;
         break;
+      case Isa::avx512_vnni:
+        most = dnnl_cpu_isa_avx512_core_vnni;
+        break;
       case Isa::avx512_bf16:
         most = dnnl_cpu_isa_avx512_core_bf16;
         break;
