@@ -67,7 +67,7 @@ TEST(StepExperts, StepsReadAndComputeWhatTheirListSays) {
     int streamed = 0, beside_bands = 0;
     int64_t read_again = 0, hits = 0;
     std::set<int64_t> places;
-    for (const int64_t percent : {20, 25, 30, 35, 40, 55, 70, 90, 110})
+    for (const int64_t percent : {20, 22, 25, 28, 30, 35, 40, 55, 70, 90, 110})
       for (const auto& [slots, threads, reader, keys] :
            {std::tuple{1, 1, "direct", 0}, {3, 2, "buffered", 2}, {2, 3, "io_uring", 0}}) {
         const auto plan = m.plan(percent, {.slots = slots, .threads = threads});

@@ -141,7 +141,7 @@ IsaStatus examine_isa(Isa isa, const IsaKernels& kernels) {
 
 namespace {
 
-/// What was found out about sets so far, in order of preference. A start needs the best set that runs and tests no
+/// What was found out about sets so far. A start needs the best set that runs and tests no
 /// other; whoever asks about all has the rest tested then.
 class Examined {
  public:
@@ -188,9 +188,12 @@ std::atomic<int> active{-1};  // hidden global: every kernel call asks for it, a
 
 }  // namespace
 
+std::span<const Isa> isas_by_preference(bool intel) {
+  return intel ? std::span<const Isa>(kIntel) : std::span<const Isa>(kAll);
+}
 std::span<const Isa> isas_by_preference() {
   static const bool intel = is_intel();
-  return intel ? std::span<const Isa>(kIntel) : std::span<const Isa>(kAll);
+  return isas_by_preference(intel);
 }
 
 Isa choose_isa(std::span<const IsaStatus> all, std::string_view wanted) {

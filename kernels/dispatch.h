@@ -12,9 +12,11 @@ namespace tern {
 
 /// avx512_vnni: products of integers and look-ups of bytes beside avx512 (VNNI, VBMI); avx512_bf16: vdpbf16ps as well; amx_bf16: tiles.
 enum class Isa { portable, avx2, avx512, avx512_vnni, avx512_bf16, amx_bf16 };
-/// All sets; the last one that runs here is preferred. That is their order above, but avx512_vnni stands behind avx512_bf16 on Intel's
-/// processors: theirs take four times as long for vdpbf16ps as for a multiply-add, of which two do the same work.
-std::span<const Isa> isas_by_preference();
+/// All sets; the last one that runs here is preferred. That is their order above, but on Intel's processors avx512_vnni stands behind avx512_bf16:
+/// an Emerald Rapids takes four times as long for vdpbf16ps as for a multiply-add, of which two do the same work (a Sapphire Rapids was found slow,
+/// too; others are taken for alike).
+std::span<const Isa> isas_by_preference(bool intel);
+std::span<const Isa> isas_by_preference();  // of this processor
 
 struct IsaStatus {
   Isa isa;

@@ -40,6 +40,23 @@ TEST(Dispatch, ForceIsaSwitchesAndSwitchesBack) {
   }
 }
 
+TEST(Dispatch, IntelsProcessorsPreferMultiplyAddsToVdpbf16ps) {
+  const auto preferred = [](bool intel, std::vector<Isa> without) {
+    std::vector<IsaStatus> all;
+    for (const Isa isa : isas_by_preference(intel)) {
+      const bool runs = std::find(without.begin(), without.end(), isa) == without.end();
+      all.push_back({.isa = isa, .compiled = true, .supported = runs, .self_test_passed = runs});
+    }
+    EXPECT_EQ(all.size(), isa_report().size());
+    return choose_isa(all, "");
+  };
+  EXPECT_EQ(preferred(true, {}), Isa::amx_bf16);
+  EXPECT_EQ(preferred(true, {Isa::amx_bf16}), Isa::avx512_vnni);
+  EXPECT_EQ(preferred(false, {Isa::amx_bf16}), Isa::avx512_bf16);
+  EXPECT_EQ(preferred(true, {Isa::amx_bf16, Isa::avx512_vnni}), Isa::avx512_bf16);
+  EXPECT_EQ(preferred(false, {Isa::amx_bf16, Isa::avx512_bf16, Isa::avx512_vnni}), Isa::avx512);
+}
+
 TEST(Dispatch, ABetterSetThatCannotBeUsedIsTold) {
   const auto row = [](Isa isa, bool supported, bool passed, bool refused, const char* reason) {
     return IsaStatus{.isa = isa,
@@ -260,7 +277,10 @@ TEST(DispatchDeathTest, AStartTestsNoSetWorseThanTheOneInUse) {
         unsetenv("TERN_ISA");
         const Isa isa = active_isa();
         const std::vector<IsaStatus> all = examined_isas();
-        const bool better = std::all_of(all.begin(), all.end(), [&](const IsaStatus& s) { return s.isa >= isa; });
+        const std::span<const Isa> order = isas_by_preference();
+        const auto place = [&](Isa of) { return std::find(order.begin(), order.end(), of); };
+        const bool better =
+            std::all_of(all.begin(), all.end(), [&](const IsaStatus& s) { return place(s.isa) >= place(isa); });
         std::exit(
             better && all.front().self_test_passed && isa_report().size() == 6 && examined_isas().size() == 6 ? 0 : 1);
       },

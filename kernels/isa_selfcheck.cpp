@@ -385,7 +385,7 @@ struct Cases {
   Int8Case int8;
   Cases() {
     std::thread beside([this] { attention = std::make_unique<AttentionCase>(), head = std::make_unique<HeadCase>(); });
-    products = {{40, 70, 37}, {18, 20, 1057}, {18, 530, 20}, {530, 33, 35}};
+    products = {{40, 70, 37}, {18, 20, 1057}, {18, 801, 20}, {801, 33, 35}};
     beside.join();
   }
 };

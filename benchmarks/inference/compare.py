@@ -2,7 +2,7 @@
 """Prompt and decode speed of tern and llama.cpp in one interleaved run: a table on standard output, JSON in a file.
 
     compare.py --read-rate PATH [--llama-bench PATH] [--tern ./tern[,OTHER]] [--shape 1b] [--prompt 512] [--tokens 32] [--rounds 5]
-               [--threads 2] [--isas amx_bf16,amx_bf16+copied,avx512_bf16] [--model FOLDER] [--json result.json]
+               [--threads 2] [--isas amx_bf16,amx_bf16+copied,avx512_vnni,avx512_bf16] [--model FOLDER] [--json result.json]
 
 A model with random bf16 weights, of the shape named in shapes.py (a Llama of 1.1B, or a mixture of experts shaped as Mixtral,
 Qwen3-MoE or DeepSeek-V2, which GGUF does not get), is written once, exported by `tern export` to GGUF for llama.cpp, and read
@@ -96,7 +96,7 @@ def main():
     parser.add_argument("--tokens", type=int, default=32)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--isas", default="amx_bf16,amx_bf16+copied,avx512_bf16")
+    parser.add_argument("--isas", default="amx_bf16,amx_bf16+copied,avx512_vnni,avx512_bf16")
     parser.add_argument("--model")
     parser.add_argument("--json")
     a = parser.parse_args()

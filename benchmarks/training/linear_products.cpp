@@ -11,7 +11,8 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
+#include <cstdio>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -140,7 +141,11 @@ int main(int argc, char** argv) {
     if (name == "--type" && (value == "bf16" || value == "f32")) {
       type = value;
     } else if ((name == "--threads" || name == "--rounds") && std::atoi(value.c_str()) >= 1) {
-      (name == "--threads" ? threads = std::atoi(value.c_str()) : rounds = std::atoi(value.c_str()));
+      const int number = std::atoi(value.c_str());
+      if (name == "--threads")
+        threads = number;
+      else
+        rounds = number;
     } else {
       fmt::print(stderr, "linear_products: {} {}: expected --type bf16 or f32, --threads N or --rounds N\n", name,
                  value);

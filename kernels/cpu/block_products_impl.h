@@ -23,9 +23,10 @@ constexpr int kStripRows = 4;
 constexpr int64_t kStripColumns = 2 * kLanes;  // of a panel
 // A step of the summed dimension is four bytes of an operand: an f32, or a pair of bf16 where an instruction multiplies pairs.
 constexpr int64_t kLineSteps = 16;
+// Sizes with AVX-512; half of them, or a quarter, with narrower vectors. All lie on the stack of a task's thread: 670 KiB at most.
 constexpr int64_t kBlockSteps = 384;                  // of a strip 18 KiB, of a panel 48 KiB
 constexpr int64_t kBlockColumns = 9 * kStripColumns;  // side by side: 432 KiB
-constexpr int64_t kWaiting = kBlockColumns * 192;     // sums that wait between blocks: 216 KiB
+constexpr int64_t kWaiting = kBlockColumns * 144;     // sums that wait between blocks: 162 KiB
 constexpr int64_t kMostRows = 768;                    // of a task whose sums need not wait
 
 /// One operand. Element (i, s), s along the summed dimension, is data[i·stride + s] or, if that dimension lies across the rows of memory,
@@ -100,10 +101,11 @@ inline void strip_times_panel(const W* a, const W* b, int64_t columns, int64_t s
 template <bool kAlong, class W>
 inline void strip_times_panel(const W* a, int64_t rows, const W* b, int64_t columns, int64_t steps, const float* from,
                               float* to) {
-  constexpr int kThird = kStripRows > 4 ? kStripRows / 3 : kStripRows;
-  if (rows <= kThird) return strip_times_panel<kThird, kAlong>(a, b, columns, steps, from, to);
-  if (kStripRows > 4 && rows <= 2 * kThird)
-    return strip_times_panel<2 * kThird, kAlong>(a, b, columns, steps, from, to);
+  if constexpr (kStripRows > 4) {
+    constexpr int kThird = kStripRows / 3;
+    if (rows <= kThird) return strip_times_panel<kThird, kAlong>(a, b, columns, steps, from, to);
+    if (rows <= 2 * kThird) return strip_times_panel<2 * kThird, kAlong>(a, b, columns, steps, from, to);
+  }
   strip_times_panel<kStripRows, kAlong>(a, b, columns, steps, from, to);
 }
 
@@ -193,27 +195,28 @@ void multiply_block(const BlockProduct<T, Out>& p, int64_t row, int64_t rows, in
   using W = Wide<T>;
   constexpr int64_t kAt = kStep<W>, kMostSum = kBlockSteps * kAt;
   constexpr int64_t kAtOnce = kRowsAtOnce<kLeftAlong>, kSpare = kLanes * kAt;  // a step may be stored as whole vectors
-  constexpr int64_t kLine = kLineSteps * kAt;  // behind a panel, or all panels would lie in the same sets of a cache
-  alignas(64) W panels[kBlockColumns * kMostSum + kBlockColumns / kStripColumns * kLine];
+  constexpr int64_t kGap =
+      kLineSteps * kAt;  // behind a panel, or panels of some lengths would lie in the same sets of a cache
+  alignas(64) W panels[kBlockColumns * kMostSum + kBlockColumns / kStripColumns * kGap];
   alignas(64) float sums[kWaiting];
   alignas(64) W strips[kAtOnce * kMostSum + kAtOnce / kStripRows * kSpare];
   const int64_t blocks = ceil_div(p.sum, kMostSum), width = round_up(columns, kStripColumns);
   const int64_t most = blocks == 0 ? kMostSum : round_up(ceil_div(p.sum, blocks), kLineSteps * kAt);
   for (int64_t from = 0; from == 0 || from < p.sum; from += most) {  // once for an empty sum, too
     const int64_t count = smaller(most, p.sum - from), steps = ceil_div(count, kAt);
-    const int64_t panel = kStripColumns * steps * kAt + kLine;
-    const int64_t size = kStripRows * round_up(steps, kLineSteps) * kAt + kSpare;  // of a strip
-    pack_panels<kRightAlong>(p.right, column, columns, from, count, panel, panels);
+    const int64_t panel_size = kStripColumns * steps * kAt + kGap;
+    const int64_t strip_size = kStripRows * round_up(steps, kLineSteps) * kAt + kSpare;
+    pack_panels<kRightAlong>(p.right, column, columns, from, count, panel_size, panels);
     for (int64_t r = 0; r < rows; r += kStripRows) {
       if (r % kAtOnce == 0)
-        pack_strips<kLeftAlong>(p.left, row + r, smaller(kAtOnce, rows - r), from, count, size, strips);
-      const W* const strip = strips + r % kAtOnce / kStripRows * size;
+        pack_strips<kLeftAlong>(p.left, row + r, smaller(kAtOnce, rows - r), from, count, strip_size, strips);
+      const W* const strip = strips + r % kAtOnce / kStripRows * strip_size;
       const int64_t some = smaller(kStripRows, rows - r);
       float* const waiting = sums + (blocks > 1 ? r * width : 0);
       for (int64_t c = 0; c < columns; c += kStripColumns) {
         const int64_t here = smaller(kStripColumns, columns - c), at = column + c;
         float* const to = waiting + c * kStripRows;
-        strip_times_panel<kLeftAlong>(strip, some, panels + c / kStripColumns * panel, here, steps,
+        strip_times_panel<kLeftAlong>(strip, some, panels + c / kStripColumns * panel_size, here, steps,
                                       from > 0 ? to : nullptr, to);
         if (from + count == p.sum)
           finish(to, kStripColumns, some, here, p.bias ? p.bias + at : nullptr, p.add,
@@ -223,34 +226,47 @@ void multiply_block(const BlockProduct<T, Out>& p, int64_t row, int64_t rows, in
   }
 }
 
-/// Blocks of rows of a product whose columns form so many groups: none above `most` rows, tasks enough that no thread waits long at the end, but
-/// each of rows enough to be worth the columns that it packs, and as many tasks for each thread where that can be.
-inline int64_t num_blocks(int64_t rows, int64_t most, int64_t groups, int64_t threads) {
-  constexpr int64_t kTasksOfThread = 4, kLeastRows = 96;
-  const int64_t least = ceil_div(rows, most);
-  if (threads == 1) return least;
-  int64_t blocks = smaller(ceil_div(kTasksOfThread * threads, groups), rows / kLeastRows);
-  if (blocks * groups > threads && groups % threads != 0) blocks -= blocks % threads;
-  return blocks < least ? least : blocks < 1 ? 1 : blocks;
+/// How a product is cut into tasks: blocks of rows by groups of panels.
+struct BlockCut {
+  int64_t blocks, groups;
+};
+/// The cut with which the busiest thread ends earliest; no block has more than `most` rows. A task packs its columns and its rows, which takes as long as
+/// to multiply them with kPacking rows, or columns, more. An eighth of a task is added for the time that other programs take on the cores.
+inline BlockCut cut_blocks(int64_t rows, int64_t panels, int64_t most, int64_t threads) {
+  constexpr int64_t kPacking = 20, kTasksOfThread = 8, kPanels = kBlockColumns / kStripColumns;
+  const BlockCut least = {ceil_div(rows, most), ceil_div(panels, kPanels)};
+  if (threads == 1 || least.blocks * least.groups >= kTasksOfThread * threads) return least;
+  BlockCut best = least;
+  int64_t shortest = INT64_MAX;
+  const int64_t strips = ceil_div(rows, kStripRows);
+  for (int64_t groups = least.groups; groups <= smaller(panels, least.groups + threads); ++groups)
+    for (int64_t blocks = least.blocks; blocks <= strips; ++blocks) {
+      const int64_t tasks = blocks * groups;
+      const int64_t height = ceil_div(strips, blocks) * kStripRows, width = ceil_div(panels, groups) * kStripColumns;
+      const int64_t time = (8 * ceil_div(tasks, threads) + 1) * (height * width + kPacking * (height + width));
+      if (time < shortest) best = {blocks, groups}, shortest = time;
+      if (tasks >= kTasksOfThread * threads) break;
+    }
+  return best;
 }
 
 /// The whole product, its blocks on whichever thread is free.
 template <bool kLeftAlong, bool kRightAlong, class T, class Out>
 void multiply_blocks(const BlockProduct<T, Out>& p) {
-  constexpr int64_t kRowsOfLower = 8 * kStripRows;
+  constexpr int64_t kRowsOfLower = 96;  // so that not much above the diagonal is multiplied
+  if (p.rows == 0 || p.columns == 0) return;
   const int64_t threads = p.rows * p.columns * p.sum >= kParallelFrom ? omp_get_max_threads() : 1;
-  const int64_t panels = ceil_div(p.columns, kStripColumns), groups = ceil_div(p.columns, kBlockColumns);
-  const int64_t most = p.lower                                ? kRowsOfLower
-                       : p.sum > kBlockSteps * kStep<Wide<T>> ? kWaiting / kBlockColumns
-                                                              : kMostRows;
-  const int64_t rows = round_up(ceil_div(p.rows, num_blocks(p.rows, most, groups, threads)), kStripRows);
-  const int64_t blocks = ceil_div(p.rows, rows);
+  int64_t most = p.sum > kBlockSteps * kStep<Wide<T>> ? kWaiting / kBlockColumns : kMostRows;
+  if (p.lower) most = kRowsOfLower;
+  const int64_t panels = ceil_div(p.columns, kStripColumns);
+  const BlockCut cut = cut_blocks(p.rows, panels, most, threads);
+  const int64_t rows = round_up(ceil_div(p.rows, cut.blocks), kStripRows), blocks = ceil_div(p.rows, rows);
 #pragma omp parallel for collapse(2) schedule(dynamic) if (threads > 1)
   for (int64_t block = 0; block < blocks; ++block)
-    for (int64_t group = 0; group < groups; ++group) {
+    for (int64_t group = 0; group < cut.groups; ++group) {
       const int64_t row = block * rows, some = smaller(rows, p.rows - row);
-      const int64_t begin = panels * group / groups * kStripColumns,
-                    end = smaller(panels * (group + 1) / groups * kStripColumns, p.columns);
+      const int64_t begin = panels * group / cut.groups * kStripColumns,
+                    end = smaller(panels * (group + 1) / cut.groups * kStripColumns, p.columns);
       if (!p.lower || begin < row + some) multiply_block<kLeftAlong, kRightAlong>(p, row, some, begin, end - begin);
     }
 }

@@ -219,24 +219,6 @@ void multiply_as_they_lie(const CodedRows& piece, const RowDots* dots, int64_t f
     }
 }
 
-/// The same, two rows of w at a time; the last one alone is multiplied twice.
-void multiply_pairs(const CodedRows& piece, const PairDots* dots, int64_t first, int64_t number, int64_t k,
-                    const RoundedRows& x, float* sums) {
-  for (int64_t i = 0; i < x.rows; i += kDotRows)
-    for (int64_t r = 0; r < number; r += 2) {
-      const int64_t rows = smaller(kDotRows, x.rows - i), of_w = smaller(2, number - r);
-      PairOfRows w = {{}, {}, piece.tables};
-      for (int64_t of = 0; of < 2; ++of) {
-        const CodedRow row = coded_row(piece, first + r + smaller(of, of_w - 1), k);
-        w.blocks[of] = row.at, w.scales[of] = row.codebook.scale;
-      }
-      float both[kDotRows][2];
-      dots[rows > 1](w, k / 32, x.x + i * x.x_stride, x.x_stride, rows, both);
-      for (int64_t of_x = 0; of_x < rows; ++of_x)
-        for (int64_t of = 0; of < of_w; ++of) sums[(i + of_x) * kInt8Panel + r + of] = both[of_x][of];
-    }
-}
-
 /// The same with rows [column, column + columns) of all pieces.
 void multiply_panel(const CodedRows* piece, int64_t column, int64_t columns, int64_t k, const RoundedRows& x,
                     float* sums) {
@@ -245,8 +227,12 @@ void multiply_panel(const CodedRows* piece, int64_t column, int64_t columns, int
     const int64_t number = smaller(columns - done, piece->count - column);
     float* of = sums + done;
     done += number;
-    if (const PairDots* dots = pair_dots_of(piece->type)) {
-      multiply_pairs(*piece, dots, column, number, k, x, of);
+    if (const LearnedDots* dots = learned_dots_of(piece->type)) {
+      for (int64_t i = 0; i < x.rows; i += kDotRows) {  // few rows of x with many of w: they stay in L1
+        const int64_t rows = smaller(kDotRows, x.rows - i);
+        dots[rows > 1](*piece, column, number, k, x.x + i * x.x_stride, x.x_stride, rows, of + i * kInt8Panel,
+                       kInt8Panel);
+      }
       continue;
     }
     if (const RowDots* dots = row_dots_of(piece->type)) {

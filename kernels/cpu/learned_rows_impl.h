@@ -1,21 +1,17 @@
 #pragma once
-// Dot products of two rows of learned codes (learned_codes.h) and up to eight rounded rows of x, with the codes unpacked in registers (AVX-512 with
-// VNNI and VBMI). Only for *_isa.cpp files. A stretch is 256 numbers, groups g = 0 … 7 of 32. Of a vector's 16 elements of four bytes, element 8h + g has
+// Dot products of rows of learned codes (learned_codes.h), two at a time, and up to eight rounded rows of x, with the codes unpacked in registers
+// (AVX-512 with VNNI and VBMI). Only for *_isa.cpp files. A stretch is 256 numbers, groups g = 0 … 7 of 32. Of a vector's 16 elements of four bytes, element 8h + g has
 // four consecutive numbers of group g. So an element adds up products of its group alone, and the sums of two rows fill one vector.
 
+#include "kernels/cpu/coded_rows_impl.h"
 #include "kernels/cpu/row_dots_impl.h"
 
 namespace tern::TERN_ISA_NAMESPACE {
 namespace {
 
-/// Two rows of a matrix.
-struct PairOfRows {
-  const uint8_t* blocks[2];
-  float scales[2];       // of the rows' headers
-  const int8_t* tables;  // of the matrix
-};
-using PairDots = void (*)(const PairOfRows&, int64_t groups, const Rounded* x, int64_t x_stride, int64_t rows,
-                          float (*to)[2]);
+/// sums[r·sums_stride + i] = the product of row first + i of a piece with row r of x, which begins at x + r·x_stride; for i < count, r < rows.
+using LearnedDots = void (*)(const CodedRows& piece, int64_t first, int64_t count, int64_t k, const Rounded* x,
+                             int64_t x_stride, int64_t rows, float* sums, int64_t sums_stride);
 
 #if defined(__AVX512VBMI__) && defined(__AVX512VNNI__)
 
@@ -74,80 +70,100 @@ struct LearnedRows {
   };
 
   /// Few bytes of a stretch in one vector: those below 64 at their places, later ones kBack places earlier, where nothing is needed. One masked load
-  /// and one permutation take two operations, Window three.
+  /// takes one operation and each permutation of it another, Window three.
   template <int64_t kBack>
   struct Merged {
     uint64_t moved = 0;
-    VectorBytes places = {};
-    template <class Place>
-    static constexpr Merged of(const Place& place) {
+    template <class... Place>
+    static constexpr Merged of(const Place&... place) {
       Merged m;
-      for (int64_t i = 0; i < 64; ++i) {
-        const int64_t byte = place_of_byte(place, i);
-        if (byte >= kStretch || byte - kBack >= 64) __builtin_unreachable();
-        m.places.at[i] = static_cast<uint8_t>(byte < 64 ? byte : byte - kBack);
-        if (byte >= 64) m.moved |= uint64_t{1} << (byte - kBack);
-      }
+      const auto add = [&](const auto& each) {
+        for (int64_t i = 0; i < 64; ++i)
+          if (const int64_t byte = place_of_byte(each, i); byte >= 64) m.moved |= uint64_t{1} << (byte - kBack);
+      };
+      (add(place), ...);
       return m;
     }
-    /// Whether no byte is moved to a place that is needed.
     template <class Place>
-    constexpr bool is_sound(const Place& place) const {
-      for (int64_t i = 0; i < 64; ++i)
-        if (const int64_t byte = place_of_byte(place, i); byte < 64 && (moved >> byte & 1) != 0) return false;
-      return true;
+    constexpr VectorBytes places(const Place& place) const {
+      VectorBytes v = {};
+      for (int64_t i = 0; i < 64; ++i) {
+        const int64_t byte = place_of_byte(place, i), at = byte < 64 ? byte : byte - kBack;
+        const bool is_moved = (moved >> at & 1) != 0;
+        if (byte >= kStretch || at >= 64 || is_moved != (byte >= 64))
+          __builtin_unreachable();  // an error of compilation
+        v.at[i] = static_cast<uint8_t>(at);
+      }
+      return v;
     }
-    Codes at(Codes first_64, const uint8_t* stretch) const {
-      const Codes both = _mm512_mask_loadu_epi8(first_64, moved, stretch + kBack);
-      return looked_up(load_vector(places), both);
+    Codes read(Codes first_64, const uint8_t* stretch) const {
+      return moved == 0 ? first_64 : (Codes)_mm512_mask_loadu_epi8(first_64, moved, stretch + kBack);
     }
   };
-  /// For each j: the bits of two elements from which byte b of element 8h + g takes eight, so that the bit of number 8j + 4h + b is its bit 4.
+  // Codes of two bits are looked up where they lie, for two of the four j at bits 2 and 3 of an index, for the others at bits 4 and 5; LC3's upper
+  // bit is then bit 4, or bit 3. Other bits may hold anything: numbers repeat.
+  static constexpr int64_t upper_at(int64_t j) { return j < 2 ? 4 : 3; }
+  /// For each j: the bits of two elements from which byte b of element 8h + g takes eight, so that the bit of number 8j + 4h + b is its bit upper_at(j).
   struct FourVectors {
     VectorBytes of[4];
   };
-  static constexpr FourVectors to_bit_4() {
+  static constexpr FourVectors to_upper() {
     FourVectors v = {};
     for (int64_t j = 0; j < 4; ++j)
       for (int64_t i = 0; i < 64; ++i)
-        v.of[j].at[i] = static_cast<uint8_t>((i / 4 % 2 * 32 + 8 * j + i / 32 * 4 + i % 4 - 4) & 63);
+        v.of[j].at[i] = static_cast<uint8_t>((i / 4 % 2 * 32 + 8 * j + i / 32 * 4 + i % 4 - upper_at(j)) & 63);
     return v;
   }
-  using Heads = Merged<kBits == 4 ? 60 : kBits == 3 ? 32 : 0>;
-  static constexpr Heads kHeads = Heads::of(head);
-  static_assert(kHeads.is_sound(head));
+  /// The numbers of all tables: as DotsLearned::numbers has them, and for codes at bits 4 and 5.
+  struct Numbers {
+    Codes low, high;
+    explicit Numbers(const int8_t* tables) : low(Dots::numbers({tables, 0})), high(low) {
+      static constexpr VectorBytes kPlaces = [] {
+        VectorBytes v = {};
+        for (int i = 0; i < 64; ++i) v.at[i] = static_cast<uint8_t>(i % 4 + i / 16 * 4 + i / 8 % 2 * 16);
+        return v;
+      }();
+      if constexpr (kBits != 4) high = looked_up(load_vector(kPlaces), low);
+    }
+  };
+  using Heads = Merged<kBits == 4 ? 60 : kBits == 3 ? 45 : 0>;
+  static constexpr Heads merged() {
+    if constexpr (kBits == 3)
+      return Heads::of(head, upper);
+    else
+      return Heads::of(head);
+  }
+  static constexpr Heads kMerged = merged();
 
-  static LearnedStretch unpacked(const uint8_t* stretch, Codes numbers) {
+  static LearnedStretch unpacked(const uint8_t* stretch, const Numbers& numbers) {
     LearnedStretch w;
     using All = Window<0, kBits == 4 ? 128 : kStretch>;
-    static constexpr VectorBytes kCodes = All::places(after<1>);
+    static constexpr VectorBytes kCodes = All::places(after<1>), kFirsts = kMerged.places(head);
     const All at(stretch);
-    const Codes all = at.at(kCodes);
-    w.first = kHeads.at(at.low, stretch);
+    const Codes all = at.at(kCodes), heads = kMerged.read(at.low, stretch);
+    w.first = looked_up(load_vector(kFirsts), heads);
     if constexpr (kBits == 4) {
       using Second = Window<8, 128>;
       static constexpr VectorBytes kMore = Second::places(after<9>);
       const Codes table = shifted_left(w.first, 4), codes[2] = {all, Second(stretch).at(kMore)};
       for (int half = 0; half < 2; ++half) {
-        w.of[half] = looked_up(Dots::chosen(15, codes[half], table), numbers);
-        w.of[2 + half] = looked_up(Dots::chosen(15, shifted(codes[half], 4), table), numbers);
+        w.of[half] = looked_up(Dots::chosen(15, codes[half], table), numbers.low);
+        w.of[2 + half] = looked_up(Dots::chosen(15, shifted(codes[half], 4), table), numbers.low);
       }
     } else {
       // The code of number 8j + i: bits 2j and 2j + 1 of byte i.
-      Codes codes[4] = {shifted_left(all, 2), all, shifted(all, 2), shifted(all, 4)};
-      for (Codes& c : codes) c = Dots::chosen(12, c, w.first);
+      Codes codes[4] = {shifted_left(all, 2), all, all, shifted(all, 2)};
+      for (int j = 0; j < 4; ++j) codes[j] = Dots::chosen(j < 2 ? 12 : 48, codes[j], w.first);
       if constexpr (kBits == 3) {
-        using Uppers = Merged<43>;
-        static constexpr Uppers kUppers = Uppers::of(upper);
-        static_assert(kUppers.is_sound(upper));
-        static constexpr FourVectors kToBit4 = to_bit_4();
-        const Codes words = kUppers.at(at.low, stretch);  // bit n of an element: of number n
+        static constexpr VectorBytes kUppers = kMerged.places(upper);
+        static constexpr FourVectors kToUpper = to_upper();
+        const Codes words = looked_up(load_vector(kUppers), heads);  // bit n of an element: of number n
         for (int j = 0; j < 4; ++j) {
-          const Codes bits = _mm512_maskz_multishift_epi64_epi8(~__mmask64{0}, load_vector(kToBit4.of[j]), words);
-          codes[j] = Dots::chosen(16, bits, codes[j]);
+          const Codes bits = _mm512_maskz_multishift_epi64_epi8(~__mmask64{0}, load_vector(kToUpper.of[j]), words);
+          codes[j] = Dots::chosen(1 << upper_at(j), bits, codes[j]);
         }
       }
-      for (int j = 0; j < 4; ++j) w.of[j] = looked_up(codes[j], numbers);
+      for (int j = 0; j < 4; ++j) w.of[j] = looked_up(codes[j], j < 2 ? numbers.low : numbers.high);
     }
     return w;
   }
@@ -164,61 +180,76 @@ struct LearnedRows {
   }
 };
 
-/// For each r < rows: to[r][i] = the product of row i of w, which has `groups` groups, with row r of x, at x + r·x_stride. Bits: those of row_dots.
-/// kMany: for any number of rows of x up to kDotRows; else for one row.
+/// The products of a stretch with a stretch of x, by elements; the two elements of a group are still to be added up.
+inline Codes products(const LearnedStretch& w, const Rounded& x) {
+  Codes sums = _mm512_zextsi256_si512((__m256i)x.less);
+  for (int j = 0; j < 4; ++j) sums = _mm512_dpbusd_epi32(sums, w.of[j], load_codes(x.by_elements + 64 * j));
+  return sums;
+}
+
+/// kMany: for any number of rows of x up to kDotRows; else for one. Bits: those of row_dots.
 template <int kBits, bool kMany>
-void pair_dots(const PairOfRows& w, int64_t groups, const Rounded* x, int64_t x_stride, int64_t rows, float (*to)[2]) {
+void learned_dots(const CodedRows& piece, int64_t row, int64_t count, int64_t k, const Rounded* x, int64_t x_stride,
+                  int64_t rows, float* sums, int64_t sums_stride) {
   using Type = LearnedRows<kBits>;
-  constexpr int64_t kStretch = Type::kStretch;
-  __m512 chains[kMany ? kDotRows : 1] = {};  // eight of the first row, then eight of the second
-  alignas(64) uint8_t last[2][kStretch];     // the last stretches if they are not whole, then zeros
-  const uint8_t *first = w.blocks[0], *second = w.blocks[1];
-  const Codes numbers = Type::Dots::numbers({w.tables, 0});
-  const __m512 of_rows = _mm512_mask_mov_ps(_mm512_set1_ps(w.scales[0]), 0xff00, _mm512_set1_ps(w.scales[1]));
-  for (; groups > 0; groups -= 8, first += kStretch, second += kStretch, ++x) {
-    __mmask16 there = 0xffff;
-    if (groups < 8) {
-      there = static_cast<__mmask16>(((1 << groups) - 1) * 0x101);
-      __builtin_memset(last, 0, sizeof last);
-      __builtin_memcpy(last[0], first, static_cast<size_t>(groups * Type::kBytes));
-      __builtin_memcpy(last[1], second, static_cast<size_t>(groups * Type::kBytes));
-      first = last[0], second = last[1];
-    }
-    prefetch_ahead<kStretch>(first), prefetch_ahead<kStretch>(second);
-    const LearnedStretch a = Type::unpacked(first, numbers), b = Type::unpacked(second, numbers);
-    const __m512 scales = Type::scales(a, b, of_rows, there);
-    const Rounded* of_x = x;
-    for (int64_t r = 0; r < (kMany ? rows : 1); ++r, of_x += x_stride) {
-      const Codes less = _mm512_zextsi256_si512((__m256i)of_x->less);
-      Codes of_a = less, of_b = less;
-      for (int j = 0; j < 4; ++j) {
-        const Codes codes = load_codes(of_x->by_elements + 64 * j);
-        of_a = _mm512_dpbusd_epi32(of_a, a.of[j], codes), of_b = _mm512_dpbusd_epi32(of_b, b.of[j], codes);
+  constexpr int64_t kStretch = Type::kStretch, kHeader = 2;
+  alignas(64) uint8_t last[2][kStretch];  // the last stretches if they are not whole, then zeros
+  const int64_t row_bytes = kHeader + k / 32 * Type::kBytes;
+  const typename Type::Numbers numbers(piece.tables);
+  for (int64_t i = 0; i < count; i += 2) {  // the last row alone is multiplied twice
+    const int64_t other = i + 1 < count ? i + 1 : i;
+    const uint8_t *first = piece.bytes + place_of_row(piece, row + i) * row_bytes,
+                  *second = piece.bytes + place_of_row(piece, row + other) * row_bytes;
+    const __m512 of_rows = _mm512_mask_mov_ps(_mm512_set1_ps(to_float(number_at<bf16>(first))), 0xff00,
+                                              _mm512_set1_ps(to_float(number_at<bf16>(second))));
+    first += kHeader, second += kHeader;
+    __m512 chains[kMany ? kDotRows : 1] = {};  // eight of the first row, then eight of the second
+    const Rounded* stretch = x;
+    for (int64_t groups = k / 32; groups > 0; groups -= 8, first += kStretch, second += kStretch, ++stretch) {
+      __mmask16 there = 0xffff;
+      if (groups < 8) {
+        there = static_cast<__mmask16>(((1 << groups) - 1) * 0x101);
+        __builtin_memset(last, 0, sizeof last);
+        __builtin_memcpy(last[0], first, static_cast<size_t>(groups * Type::kBytes));
+        __builtin_memcpy(last[1], second, static_cast<size_t>(groups * Type::kBytes));
+        first = last[0], second = last[1];
       }
-      const VecInt outer = (VecInt)_mm512_mask_mov_epi32(of_a, 0xff00, of_b);
-      const VecInt sums = outer + (VecInt)_mm512_maskz_shuffle_i64x2(0xff, of_a, of_b, 0x4e);
-      const __m512 both = scales * _mm512_maskz_broadcast_f32x8(0xffff, (__m256)of_x->scales);
-      chains[r] = _mm512_fmadd_ps(_mm512_maskz_cvtepi32_ps(0xffff, (__m512i)sums), both, chains[r]);
+      prefetch_ahead<kStretch>(first), prefetch_ahead<kStretch>(second);
+      // For one row of x a stretch is multiplied before the next is unpacked, as registers are few.
+      const LearnedStretch a = Type::unpacked(first, numbers);
+      Codes of_a = kMany ? Codes{} : products(a, *stretch);
+      const LearnedStretch b = Type::unpacked(second, numbers);
+      const __m512 scales = Type::scales(a, b, of_rows, there);
+      const Rounded* of_x = stretch;
+      for (int64_t r = 0; r < (kMany ? rows : 1); ++r, of_x += x_stride) {
+        if (kMany) of_a = products(a, *of_x);
+        const Codes of_b = products(b, *of_x);
+        const VecInt outer = (VecInt)_mm512_mask_mov_epi32(of_a, 0xff00, of_b);
+        const VecInt both = outer + (VecInt)_mm512_maskz_shuffle_i64x2(0xff, of_a, of_b, 0x4e);
+        const __m512 scaled = scales * _mm512_maskz_broadcast_f32x8(0xffff, (__m256)of_x->scales);
+        chains[r] = _mm512_fmadd_ps(_mm512_maskz_cvtepi32_ps(0xffff, (__m512i)both), scaled, chains[r]);
+      }
     }
-  }
-  for (int64_t r = 0; r < (kMany ? rows : 1); ++r) {
-    Eight of_row[2];
-    __builtin_memcpy(of_row, &chains[r], 64);
-    to[r][0] = sum_of_chains(of_row[0]), to[r][1] = sum_of_chains(of_row[1]);
+    for (int64_t r = 0; r < (kMany ? rows : 1); ++r) {
+      Eight of_row[2];
+      __builtin_memcpy(of_row, &chains[r], 64);
+      sums[r * sums_stride + i] = sum_of_chains(of_row[0]);
+      sums[r * sums_stride + other] = sum_of_chains(of_row[1]);
+    }
   }
 }
 
 template <int kBits>
-constexpr PairDots kPairDots[2] = {pair_dots<kBits, false>, pair_dots<kBits, true>};
-/// The PairDots of a type, for one row of x and for more. nullptr: the type has none.
-inline const PairDots* pair_dots_of(WeightType type) {
+constexpr LearnedDots kLearnedDots[2] = {learned_dots<kBits, false>, learned_dots<kBits, true>};
+/// The LearnedDots of a type, for one row of x and for more. nullptr: the type has none.
+inline const LearnedDots* learned_dots_of(WeightType type) {
   switch (type) {
     case WeightType::lc4:
-      return kPairDots<4>;
+      return kLearnedDots<4>;
     case WeightType::lc3:
-      return kPairDots<3>;
+      return kLearnedDots<3>;
     case WeightType::lc2:
-      return kPairDots<2>;
+      return kLearnedDots<2>;
     default:
       return nullptr;
   }
@@ -226,7 +257,7 @@ inline const PairDots* pair_dots_of(WeightType type) {
 
 #else
 
-inline const PairDots* pair_dots_of(WeightType) { return nullptr; }
+inline const LearnedDots* learned_dots_of(WeightType) { return nullptr; }
 
 #endif
 

@@ -1,7 +1,8 @@
-// The three products of a linear layer for one instruction set. All of them end in tile() (matmul_tiles_impl.h): up to kTileRows rows by one
-// panel of kPanel columns, each element one chain of multiply-adds over the summed dimension, ascending. The chain is
-// interrupted only to pass through f32 memory between blocks, which changes no bit; it does not depend on which tile,
-// block or thread an element falls into. That is the whole of the row-invariance argument.
+// The products of a linear layer for one instruction set. Those with weights that are packed or coded end in tile() (matmul_tiles_impl.h): up to
+// kTileRows rows by one panel of kPanel columns; those whose operands lie as they are in strip_times_panel() (block_products_impl.h). Either way
+// each element is one chain of multiply-adds over the summed dimension, ascending. The chain is interrupted only to pass through f32 memory
+// between blocks, which changes no bit; it does not depend on which tile, block or thread an element falls into. That is the whole of the
+// row-invariance argument.
 
 #include "base/rounding.h"
 #include "kernels/cpu/block_products_impl.h"

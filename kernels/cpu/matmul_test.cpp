@@ -80,8 +80,8 @@ void plain_has_the_bits_of_packed(ProductSize s, bool with_bias, bool add) {
 
 TEST(Matmul, AWeightNotPackedGivesTheBitsOfAPackedOne) {
   std::vector<ProductSize> sizes(std::begin(kMatmulSizes), std::end(kMatmulSizes));
-  // Several blocks of rows (768, or 192 where the sum takes more than one of 384), of columns (288, or 144) and of the sum.
-  sizes.insert(sizes.end(), {{800, 300, 96}, {200, 310, 1000}, {47, 20, 800}, {3, 4, 0}});
+  // Several blocks of rows (768, or 144 where the sum takes more than one of 384), of columns (288, or 144) and of the sum.
+  sizes.insert(sizes.end(), {{800, 300, 96}, {200, 310, 1000}, {47, 20, 801}, {3, 4, 0}});
   for_each_isa([&] {
     for (const ProductSize s : sizes)
       for (const bool bias : {false, true})
@@ -123,10 +123,12 @@ TEST(Matmul, GradientsMatchRefOnOddTailsAndAccumulate) {
       gradients_match<float>(s);
       gradients_match<bf16>(s);
     }
-    gradients_match<float>({300, 33, 70});  // several blocks of the summed rows
+    gradients_match<float>({800, 33, 70});  // several blocks of the summed rows
     gradients_match<bf16>({513, 33, 70});
-    gradients_match<bf16>({70, 1300, 330});  // and of the summed columns, of more panels than are summed at once
+    gradients_match<bf16>({1601, 205, 310});  // beside several blocks of rows and groups of columns
+    gradients_match<bf16>({70, 1300, 330});   // and of the summed columns, of more panels than are summed at once
     gradients_match<bf16>({33, 1024, 64});
+    for (const int threads : {1, 7}) with_threads(threads, [] { gradients_match<float>({410, 900, 310}); });
   });
 }
 
@@ -319,7 +321,7 @@ TEST(Matmul, APoisonedRowSpoilsNoOther) {
 
 TEST(Matmul, EmptyProductsDoNothingOrGiveTheBias) {
   for_each_isa([] {
-    const std::vector<float> bias = {1, 2, 3};
+    const std::vector<float> bias = {1, 2, 3}, six(6);
     Guarded<float> y(size_t{6});
     multiply_exact<float, float>({}, packed<float>({}, 3, 0), bias, 2, 3, 0, false, y.span());
     EXPECT_TRUE(is_close(y, {1, 2, 3, 1, 2, 3}, {}));
@@ -327,6 +329,13 @@ TEST(Matmul, EmptyProductsDoNothingOrGiveTheBias) {
     Guarded<float> dx(size_t{4});
     multiply_nn<float>({}, {}, 2, 0, 2, false, dx.span());
     EXPECT_TRUE(is_close(dx, {0, 0, 0, 0}, {}));
+    multiply_nn<float>({}, six, 0, 3, 2, false, {});
+    multiply_nt<float, float>({}, six, {}, 0, 3, 2, false, {});
+    multiply_tn<float>(six, {}, 2, 3, 0, {});
+    multiply_tn<float>({}, six, 2, 0, 3, {});
+    Guarded<float> biases(size_t{6});
+    multiply_nt<float, float>({}, {}, bias, 2, 3, 0, false, biases.span());
+    EXPECT_TRUE(is_close(biases, {1, 2, 3, 1, 2, 3}, {}));
     const auto half_bias = random_values<bf16>("bias", 35);
     for (const int64_t m : {2, 40}) {  // few rows and many have kernels of their own
       std::vector<double> want, twice;

@@ -252,7 +252,7 @@ Left<Wide<T>> left_rows(const T* x, int64_t stride, int64_t rows, int64_t count,
 template <class T>
 constexpr int64_t kWidened = kWidens<T> ? kBlockRows* kBlockSum<T> : 1;
 
-/// How many panels share one widened or packed block of the left operand, which takes about a third of a panel's time to make: the number, up to
+/// How many panels share one widened block of the left operand, which takes about a third of a panel's time to make: the number, up to
 /// `most`, for which the busiest thread ends earliest. Half a group is added for the time that other programs take on the cores.
 constexpr int64_t kMostTogether = kPanel < 64 ? 8 : 4;
 inline int64_t panels_together(int64_t panels, int64_t blocks, int64_t most = kMostTogether) {
@@ -272,18 +272,11 @@ void clear(float* acc, int64_t count) {
 
 // --- packing -------------------------------------------------------------------------------------------------------
 
-/// How many rows ahead of packing are prefetched: the processor's own prefetching does not go from the end of one row to the next.
-constexpr int64_t kRowsAhead = 8;
-template <class T>
-constexpr int64_t kLine = 64 / static_cast<int64_t>(sizeof(T));
-
-/// Copies rows of src (count, columns; row stride `stride`) to dst (count, width) in f32; columns from `columns` on become zero.
-template <class T>
-void pack_rows(const T* src, int64_t stride, int64_t count, int64_t columns, int64_t width, float* dst) {
+/// Copies rows of src (count, columns; row stride `stride`) to dst (count, width); columns from `columns` on become zero.
+void pack_rows(const float* src, int64_t stride, int64_t count, int64_t columns, int64_t width, float* dst) {
   for (int64_t s = 0; s < count; ++s)
     for (int64_t c = 0; c < width; c += kLanes) {
       const int64_t n = columns - c;
-      if (c % kLine<T> == 0) __builtin_prefetch(src + (s + kRowsAhead) * stride + c);
       store(dst + s * width + c, n >= kLanes ? load(src + s * stride + c) : load(src + s * stride + c, n > 0 ? n : 0));
     }
 }

@@ -16,9 +16,9 @@ namespace tern {
 namespace {
 
 /// How our products compare with oneDNN 2.6.3's, as benchmarks/training/linear_products measures it: the ratio of rates, the middle one of
-/// four shapes of a small model with 4,096 rows and of 512 × 2,048 × 2,048. amx_bf16: one thread of a Sapphire Rapids class core (dev/LOG.md,
-/// 2026-11-21 and 22); the others: two of an Emerald Rapids class without tiles (2026-12-01), whose vdpbf16ps is slow. The choice is data and not
-/// a stopwatch at start, because the bits of a training run hang on it.
+/// four shapes of a small model with 4,096 rows and of 512 × 2,048 × 2,048. Tiles: one thread of a Sapphire Rapids class core (dev/LOG.md,
+/// 2026-11-21 and 22); the others: two of an Emerald Rapids class without tiles (2026-12-01). The choice is data and not a stopwatch at start, because
+/// the bits of a training run hang on it.
 struct Measured {
   DType dtype;
   Isa isa;
@@ -29,13 +29,14 @@ constexpr Measured kMeasured[] = {
     {DType::bf16, Isa::amx_bf16, LinearProduct::forward, 1.26},
     {DType::bf16, Isa::amx_bf16, LinearProduct::input_gradient, 1.14},
     {DType::bf16, Isa::amx_bf16, LinearProduct::weight_gradient, 1.29},
-    {DType::f32, Isa::amx_bf16, LinearProduct::forward, 0.59},
-    {DType::f32, Isa::amx_bf16, LinearProduct::input_gradient, 0.77},
-    {DType::f32, Isa::amx_bf16, LinearProduct::weight_gradient, 0.72},
+    {DType::bf16, Isa::avx512_bf16, LinearProduct::forward, 0.98},
+    {DType::bf16, Isa::avx512_bf16, LinearProduct::input_gradient, 0.97},
+    {DType::bf16, Isa::avx512_bf16, LinearProduct::weight_gradient, 0.96},
     // Without vdpbf16ps that library emulates it.
     {DType::bf16, Isa::avx512, LinearProduct::forward, 4.6},
     {DType::bf16, Isa::avx512, LinearProduct::input_gradient, 4.7},
     {DType::bf16, Isa::avx512, LinearProduct::weight_gradient, 4.5},
+    // f32 is the same code on every set with AVX-512.
     {DType::f32, Isa::avx512, LinearProduct::forward, 0.97},
     {DType::f32, Isa::avx512, LinearProduct::input_gradient, 0.94},
     {DType::f32, Isa::avx512, LinearProduct::weight_gradient, 0.90},
@@ -46,7 +47,8 @@ constexpr Measured kMeasured[] = {
 
 /// 0 where nothing was measured: then oneDNN multiplies.
 double own_to_onednn(DType dtype, LinearProduct product) {
-  const Isa isa = active_isa() == Isa::avx512_vnni ? Isa::avx512 : active_isa();  // the same products of these types
+  const bool as_avx512 = active_isa() == Isa::avx512_vnni || (dtype == DType::f32 && active_isa() > Isa::avx512);
+  const Isa isa = as_avx512 ? Isa::avx512 : active_isa();
   for (const Measured& m : kMeasured)
     if (m.dtype == dtype && m.isa == isa && m.product == product) return m.own_to_onednn;
   return 0;
@@ -57,7 +59,8 @@ bool onednn_multiplies(DType dtype, LinearProduct product) {
 }
 
 /// A weight gradient in f32 on avx2 of which oneDNN 2.6.3 reads dyᵀ as it lies (its rule: where n or k is small), while columns of dy lie a
-/// multiple of 2 KiB apart and so meet in few lines of the cache: 35 to 60 GFLOP/s of one thread of an EPYC for 50 to 78 of own kernels.
+/// multiple of 2 KiB apart and so meet in few lines of the cache: 35 to 60 GFLOP/s of one thread of an EPYC for 50 to 78 of own kernels (those of
+/// 2026-11-22, which were slower than today's).
 bool meets_in_few_lines(DType dtype, LinearProduct product, int64_t n, int64_t k) {
   return dtype == DType::f32 && product == LinearProduct::weight_gradient && active_isa() == Isa::avx2 &&
          n % 512 == 0 && 1 / static_cast<double>(n) + 1 / static_cast<double>(k) >= 0.0038;
