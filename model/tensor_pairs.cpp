@@ -43,17 +43,17 @@ bool is_cut(const Linear& linear, ProductKind product, int64_t rows, DType dtype
 // Multiplies a stretch of rows.
 using MultiplyRows = std::function<void(const Interval&)>;
 
-// A weight that own kernels read packed (Multiply::exact) is packed once.
+// By own kernels, as is_cut says. A weight that they read packed (Multiply::exact) is packed once.
 MultiplyRows forward_of(const Linear& linear, const Tensor& x, const Tensor& y, const Compute& c) {
-  const Compute own{c.arena, c.multiply};
-  return [linear, x, y, own, scratch = forward_scratch(linear, y.rows(), x.dtype(), own)](const Interval& rows) {
-    linear_forward(linear, x.rows_view(rows.begin, rows.end), y.rows_view(rows.begin, rows.end), scratch, own);
+  const Compute plain{c.arena, c.multiply};
+  return [linear, x, y, plain, scratch = forward_scratch(linear, y.rows(), x.dtype(), plain)](const Interval& rows) {
+    linear_forward(linear, x.rows_view(rows.begin, rows.end), y.rows_view(rows.begin, rows.end), scratch, plain);
   };
 }
 MultiplyRows backward_input_of(const Linear& linear, const Tensor& dy, const Tensor& dx, const Compute& c) {
-  const Compute own{c.arena, c.multiply};
-  return [linear, dy, dx, own](const Interval& rows) {
-    linear_backward_input(linear, dy.rows_view(rows.begin, rows.end), dx.rows_view(rows.begin, rows.end), own);
+  const Compute plain{c.arena, c.multiply};
+  return [linear, dy, dx, plain](const Interval& rows) {
+    linear_backward_input(linear, dy.rows_view(rows.begin, rows.end), dx.rows_view(rows.begin, rows.end), plain);
   };
 }
 

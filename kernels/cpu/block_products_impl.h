@@ -23,11 +23,14 @@ constexpr int kStripRows = 4;
 constexpr int64_t kStripColumns = 2 * kLanes;  // of a panel
 // A step of the summed dimension is four bytes of an operand: an f32, or a pair of bf16 where an instruction multiplies pairs.
 constexpr int64_t kLineSteps = 16;
-// Sizes with AVX-512; half of them, or a quarter, with narrower vectors. All lie on the stack of a task's thread: 670 KiB at most.
+// Bytes with AVX-512; narrower vectors take less. All lie on the stack of a task's thread: 670 KiB at most.
 constexpr int64_t kBlockSteps = 384;                  // of a strip 18 KiB, of a panel 48 KiB
 constexpr int64_t kBlockColumns = 9 * kStripColumns;  // side by side: 432 KiB
 constexpr int64_t kWaiting = kBlockColumns * 144;     // sums that wait between blocks: 162 KiB
-constexpr int64_t kMostRows = 768;                    // of a task whose sums need not wait
+constexpr int64_t kWaitingRows = kWaiting / kBlockColumns, kRowsOfLower = 8 * kStripRows;
+constexpr int64_t kMostRows = 768;  // of a task whose sums need not wait
+
+static_assert(kWaitingRows % kStripRows == 0 && kMostRows % kStripRows == 0 && kRowsOfLower <= kWaitingRows);
 
 /// One operand. Element (i, s), s along the summed dimension, is data[i·stride + s] or, if that dimension lies across the rows of memory,
 /// data[s·stride + i].
@@ -241,8 +244,9 @@ inline BlockCut cut_blocks(int64_t rows, int64_t panels, int64_t most, int64_t t
   const int64_t strips = ceil_div(rows, kStripRows);
   for (int64_t groups = least.groups; groups <= smaller(panels, least.groups + threads); ++groups)
     for (int64_t blocks = least.blocks; blocks <= strips; ++blocks) {
-      const int64_t tasks = blocks * groups;
-      const int64_t height = ceil_div(strips, blocks) * kStripRows, width = ceil_div(panels, groups) * kStripColumns;
+      const int64_t tall = ceil_div(strips, blocks), tasks = blocks * groups;
+      if (blocks > least.blocks && tall == ceil_div(strips, blocks - 1)) continue;  // as tall, and more tasks
+      const int64_t height = tall * kStripRows, width = ceil_div(panels, groups) * kStripColumns;
       const int64_t time = (8 * ceil_div(tasks, threads) + 1) * (height * width + kPacking * (height + width));
       if (time < shortest) best = {blocks, groups}, shortest = time;
       if (tasks >= kTasksOfThread * threads) break;
@@ -253,11 +257,10 @@ inline BlockCut cut_blocks(int64_t rows, int64_t panels, int64_t most, int64_t t
 /// The whole product, its blocks on whichever thread is free.
 template <bool kLeftAlong, bool kRightAlong, class T, class Out>
 void multiply_blocks(const BlockProduct<T, Out>& p) {
-  constexpr int64_t kRowsOfLower = 96;  // so that not much above the diagonal is multiplied
   if (p.rows == 0 || p.columns == 0) return;
   const int64_t threads = p.rows * p.columns * p.sum >= kParallelFrom ? omp_get_max_threads() : 1;
-  int64_t most = p.sum > kBlockSteps * kStep<Wide<T>> ? kWaiting / kBlockColumns : kMostRows;
-  if (p.lower) most = kRowsOfLower;
+  int64_t most = p.sum > kBlockSteps * kStep<Wide<T>> ? kWaitingRows : kMostRows;
+  if (p.lower) most = kRowsOfLower;  // so that not much above the diagonal is multiplied
   const int64_t panels = ceil_div(p.columns, kStripColumns);
   const BlockCut cut = cut_blocks(p.rows, panels, most, threads);
   const int64_t rows = round_up(ceil_div(p.rows, cut.blocks), kStripRows), blocks = ceil_div(p.rows, rows);

@@ -1,6 +1,6 @@
 // Products of coded weights in integers (coded_int8.h says which numbers). A thread rounds up to kXRows rows of x and multiplies
-// them with panels of kInt8Panel rows of w. A row of w is multiplied as it lies (row_dots_impl.h; with VBMI two rows of learned codes
-// at a time, learned_rows_impl.h), or its codes are unpacked 256 numbers at a time, once for all those rows of x.
+// them with panels of kInt8Panel rows of w. A row of w is multiplied as it lies (row_dots_impl.h; with VBMI all rows of learned codes in
+// a panel, two at a time, by learned_rows_impl.h), or its codes are unpacked 256 numbers at a time, once for all those rows of x.
 
 #include <omp.h>
 

@@ -70,7 +70,7 @@ struct LearnedRows {
   };
 
   /// Few bytes of a stretch in one vector: those below 64 at their places, later ones kBack places earlier, where nothing is needed. One masked load
-  /// takes one operation and each permutation of it another, Window three.
+  /// takes one operation and each permutation of it another; one of a Window takes three.
   template <int64_t kBack>
   struct Merged {
     uint64_t moved = 0;

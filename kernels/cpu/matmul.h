@@ -43,7 +43,7 @@ void multiply_plain(std::span<const T> x, std::span<const WeightRows<T>> w, std:
 
 /// Products with matrices that are not packed, for training where oneDNN is not used, and for --multiply exact.
 /// Order: fixed over the summed dimension.
-/// multiply_exact with w (n, k) not packed: the same bits (but where k is odd and a sum of bf16 is −0, +0 there).
+/// multiply_exact with w (n, k) not packed: the same bits, but for the sign of a sum of bf16 that is zero where k is odd.
 template <class T, class Out>
 void multiply_nt(std::span<const T> x, std::span<const T> w, std::span<const T> bias, int64_t m, int64_t n, int64_t k,
                  bool add, std::span<Out> y);

@@ -132,6 +132,37 @@ TEST(Matmul, GradientsMatchRefOnOddTailsAndAccumulate) {
   });
 }
 
+/// However a product is cut into tasks.
+template <class T>
+void threads_change_no_bit(ProductSize s) {
+  const auto x = random_values<T>("x", s.m * s.k), w = random_values<T>("w", s.n * s.k),
+             dy = random_values<T>("dy", s.m * s.n);
+  std::vector<T> y(dy.size()), dx(x.size());
+  std::vector<float> dw(w.size());
+  for (const int threads : {1, 2, 7, 64})
+    with_threads(threads, [&] {
+      SCOPED_TRACE(testing::Message() << text(s) << ", " << threads << " threads");
+      std::vector<T> y_here(dy.size()), dx_here(x.size());
+      std::vector<float> dw_here(w.size());
+      multiply_nt<T, T>(x, w, {}, s.m, s.n, s.k, false, y_here);
+      multiply_nn<T>(dy, w, s.m, s.n, s.k, false, dx_here);
+      multiply_tn<T>(dy, x, s.m, s.n, s.k, dw_here);
+      if (threads == 1) y = y_here, dx = dx_here, dw = dw_here;
+      EXPECT_TRUE(same_bits<T>(y_here, y));
+      EXPECT_TRUE(same_bits<T>(dx_here, dx));
+      EXPECT_TRUE(same_bits<float>(dw_here, dw));
+    });
+}
+
+TEST(Matmul, ThreadsChangeNoBitOfProductsOfTraining) {
+  for_each_isa([] {
+    for (const ProductSize s : {ProductSize{410, 900, 310}, {64, 288, 96}, {5, 1100, 40}}) {
+      threads_change_no_bit<float>(s);
+      threads_change_no_bit<bf16>(s);
+    }
+  });
+}
+
 /// Row r of a product of m rows has the bits of the product of that row alone, for every m, add or not, 1 or 2 threads.
 template <class T, class Out>
 void rows_are_invariant() {
