@@ -194,7 +194,8 @@ TEST(CodedDirectoryMutationsSlow, AnyFileIsNumbersOrAnError) {
   std::vector<ParameterInfo> infos;
   std::vector<CodedMatrix> coded;
   std::vector<TensorToWrite> tensors;
-  for (const WeightType type : {WeightType::u3, WeightType::lc3, WeightType::lc4, WeightType::q8_0}) {
+  for (const WeightType type : {WeightType::u2, WeightType::u3, WeightType::u4, WeightType::lc2, WeightType::lc3,
+                                WeightType::lc4, WeightType::nf4, WeightType::q8_0}) {
     const std::string name = "m." + lower_name(type);
     infos.push_back({name, {6, 64}, 1, true, false, 0, {{name, 0, 6, false, 0, 6}}});
     coded.push_back(random_codes(infos.back(), type));

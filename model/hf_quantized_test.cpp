@@ -135,29 +135,30 @@ TEST(HfQuantizedMutationsSlow, EveryMutationIsReadOrRefused) {
   for (const PackedCase& c : kCases) seeds.push_back(read_bytes(path_of(c)));
   const TemporaryDirectory dir;
   const ModelSpec spec = any_spec();
-  survive_mutations(seeds,
-                    [&](const std::string& bytes) {
-                      write_file_atomically(real_io(), dir / "m.safetensors", bytes);
-                      const Weights file(dir / "m.safetensors");
-                      bool any = false;
-                      for (const HfPacking packing :
-                           {HfPacking::gptq, HfPacking::awq, HfPacking::compressed, HfPacking::bitsandbytes}) {
-                        std::optional<HfQuantizedMatrix> m;
-                        try {
-                          m = find_hf_quantized(spec, file, packing, whole(kName, kOut), kIn);
-                        } catch (const Error&) { continue; }
-                        if (!m) continue;
-                        any = true;
-                        std::vector<float> numbers(kOut * kIn);
-                        unpack_rows(*m, 0, kOut, numbers.data());
-                        if (const auto type = exact_type(*m)) {
-                          std::vector<std::byte> blocks(static_cast<size_t>(stored_bytes(*type, kOut, kIn)));
-                          unpack_blocks(*m, *type, 0, kOut, blocks.data());
-                        }
-                      }
-                      if (!any) throw Error(ErrorKind::bad_file, "no packed matrix");
-                    },
-                    {.change = MutateNumbers{}});
+  survive_mutations(
+      seeds,
+      [&](const std::string& bytes) {
+        write_file_atomically(real_io(), dir / "m.safetensors", bytes);
+        const Weights file(dir / "m.safetensors");
+        bool any = false;
+        for (const HfPacking packing : {HfPacking::gptq, HfPacking::gptq_v2, HfPacking::awq, HfPacking::compressed,
+                                        HfPacking::bitsandbytes, HfPacking::mxfp4}) {
+          std::optional<HfQuantizedMatrix> m;
+          try {
+            m = find_hf_quantized(spec, file, packing, whole(kName, kOut), kIn);
+          } catch (const Error&) { continue; }
+          if (!m) continue;
+          any = true;
+          std::vector<float> numbers(kOut * kIn);
+          unpack_rows(*m, 0, kOut, numbers.data());
+          if (const auto type = exact_type(*m)) {
+            std::vector<std::byte> blocks(static_cast<size_t>(stored_bytes(*type, kOut, kIn)));
+            unpack_blocks(*m, *type, 0, kOut, blocks.data());
+          }
+        }
+        if (!any) throw Error(ErrorKind::bad_file, "no packed matrix");
+      },
+      {.change = MutateNumbers{}});
 }
 
 TEST(HfQuantizedModel, WhatStaysInBlocksHasTheBitsOfItsNumbers) {

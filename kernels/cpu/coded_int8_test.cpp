@@ -231,6 +231,20 @@ TEST(CodedInt8, FewerRowsNeverTakeMore) {
   });
 }
 
+TEST(CodedInt8, LearnedTablesOfTheLargestNumbersAndBlocksOfZerosAreTheTwinsToo) {
+  for (const WeightType type : {WeightType::lc4, WeightType::lc3, WeightType::lc2})
+    for (const int table : {127, -127, -128, 0}) {
+      CodedCase c{.k = 288};
+      c.add(type, 3);
+      for (size_t i = 0; i < c.tables[0].size(); ++i)
+        c.tables[0][i] = static_cast<int8_t>(table != 0 && i % 3 == 0 ? -127 : table);
+      if (table == 0)  // the rows' scales as well
+        std::ranges::fill(c.bytes[0], uint8_t{0});
+      for (const float x : {3.0f, -3.0f, 0.0f})
+        expect_twins_bits<float, float>(c, std::vector<float>(288, x), false, false);
+    }
+}
+
 TEST(CodedInt8, ExtremesDoNotOverflow) {
   CodedCase c{.k = 96};
   c.add(WeightType::q8_0, 5);

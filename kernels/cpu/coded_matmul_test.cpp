@@ -102,6 +102,18 @@ TEST(CodedMatmul, EveryTypeGivesTheBitsOfItsDecodedRows) {
   }
 }
 
+TEST(CodedMatmul, EveryTypeAtEveryNumberOfRowsGivesTheSameBits) {
+  for (const WeightTypeRow& row : kWeightTypes) {
+    CodedCase c{.k = 256};
+    c.add(row.type, 9);
+    for (int64_t m = 1; m <= 65; ++m)
+      with_threads(m % 2 == 0 ? 1 : 2, [&] {
+        expect_bits_on_every_set<float, float>(c, m, false);
+        expect_bits_on_every_set<bf16, bf16>(c, m, false);
+      });
+  }
+}
+
 TEST(CodedMatmul, AnyRowsThreadsAndTailsGiveTheSameBits) {
   for (const int threads : {1, 2})
     with_threads(threads, [] {
