@@ -1,5 +1,7 @@
 #include "infer/stream_rates.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -15,11 +17,22 @@
 namespace tern {
 namespace {
 
-// How many rows, of `row_bytes` each, a matrix has whose products with x (rows, in) are measured.
+// Bytes of the largest cache, which a virtual machine may share with many others; 0 where the system does not say.
+int64_t cache_bytes() {
+#if defined(_SC_LEVEL3_CACHE_SIZE)
+  return std::max<int64_t>(0, sysconf(_SC_LEVEL3_CACHE_SIZE));
+#else
+  return 0;
+#endif
+}
+
+// How many rows, of `row_bytes` each, a matrix has whose products with x (rows, in) are measured: where a pass does not fit into the caches, it
+// must not either, or it is read faster than weights are.
 int64_t rows_of_matrix(const StreamPlan& plan, int64_t row_bytes, int64_t rows, int64_t in) {
   TERN_CHECK(rows >= 1, "products of {} rows", rows);
   const int64_t limit = (plan.fit.peak() - plan.fit.ring) / 2 - rows * in * size_of(plan.dtype);  // it holds here, too
-  const int64_t most = std::min({int64_t{64} << 20, (int64_t{1} << 30) / rows, limit});
+  const int64_t wanted = std::max(int64_t{64} << 20, std::min(plan.pass_bytes, 2 * cache_bytes()));
+  const int64_t most = std::min({wanted, (int64_t{1} << 30) / rows, limit});
   return std::max<int64_t>(64, most / (row_bytes + rows * size_of(plan.dtype)) / 64 * 64);
 }
 
