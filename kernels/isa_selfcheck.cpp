@@ -112,23 +112,15 @@ struct VectorProducts {
   int64_t padding() const { return t.panel; }  // elements to which rows and columns of a packed weight are padded
   void pack(const float* w, int64_t n, int64_t k, float* to) const { t.pack_f32(w, n, k, to); }
   void pack(const bf16* w, int64_t n, int64_t k, bf16* to) const { t.pack_bf16(w, n, k, to); }
-  void forward(const float* x, const float* w, int64_t m, int64_t n, int64_t k, float* y) const {
-    t.exact_f32(x, w, nullptr, m, n, k, true, y);
+  static constexpr bool kForms[] = {true, false};  // whether the weight was packed
+  void forward(bool packed, const float* x, const float* w, int64_t m, int64_t n, int64_t k, float* y) const {
+    (packed ? t.exact_f32 : t.nt_f32)(x, w, nullptr, m, n, k, true, y);
   }
-  void forward(const bf16* x, const bf16* w, int64_t m, int64_t n, int64_t k, float* y) const {
-    t.exact_bf16_to_f32(x, w, nullptr, m, n, k, true, y);
+  void forward(bool packed, const bf16* x, const bf16* w, int64_t m, int64_t n, int64_t k, float* y) const {
+    (packed ? t.exact_bf16_to_f32 : t.nt_bf16_to_f32)(x, w, nullptr, m, n, k, true, y);
   }
-  void forward(const bf16* x, const bf16* w, int64_t m, int64_t n, int64_t k, bf16* y) const {
-    t.exact_bf16(x, w, nullptr, m, n, k, true, y);
-  }
-  void forward_plain(const float* x, const float* w, int64_t m, int64_t n, int64_t k, float* y) const {
-    t.nt_f32(x, w, nullptr, m, n, k, true, y);
-  }
-  void forward_plain(const bf16* x, const bf16* w, int64_t m, int64_t n, int64_t k, float* y) const {
-    t.nt_bf16_to_f32(x, w, nullptr, m, n, k, true, y);
-  }
-  void forward_plain(const bf16* x, const bf16* w, int64_t m, int64_t n, int64_t k, bf16* y) const {
-    t.nt_bf16(x, w, nullptr, m, n, k, true, y);
+  void forward(bool packed, const bf16* x, const bf16* w, int64_t m, int64_t n, int64_t k, bf16* y) const {
+    (packed ? t.exact_bf16 : t.nt_bf16)(x, w, nullptr, m, n, k, true, y);
   }
   void nn(const float* dy, const float* w, int64_t m, int64_t n, int64_t k, float* dx) const {
     t.nn_f32(dy, w, m, n, k, true, dx);
@@ -147,8 +139,9 @@ struct TileProducts {
   const TileMatmulTable& t;
   int64_t padding() const { return 0; }
   void pack(const bf16* w, int64_t n, int64_t k, bf16* to) const { std::copy_n(w, n * k, to); }
+  static constexpr bool kForms[] = {true};
   template <class Out>
-  void forward(const bf16* x, const bf16* w, int64_t m, int64_t n, int64_t k, Out* y) const {
+  void forward(bool, const bf16* x, const bf16* w, int64_t m, int64_t n, int64_t k, Out* y) const {
     const WeightRows<bf16> rows{w, n};
     tile_forward<Out>(t, x, {&rows, 1}, nullptr, m, n, k, true, y);
   }
@@ -165,19 +158,13 @@ std::string compare_forward(const Set& set, const ProductCase& c, std::string_vi
   const std::vector<T>&x = c.x.as<T>(), &w = c.w.as<T>();
   std::vector<T> packed(static_cast<size_t>((c.n + set.padding()) * (c.k + set.padding())));
   set.pack(w.data(), c.n, c.k, packed.data());
-  for (const int64_t rows : {c.m, int64_t{1}}) {  // few rows may have a kernel of their own
-    std::vector<Out> y(static_cast<size_t>(rows * c.n), make<Out>(0.5));
-    set.forward(x.data(), packed.data(), rows, c.n, c.k, y.data());
-    if (auto failure = differs(fmt::format("{} product of {} rows", name, rows), y, c.y, 0); !failure.empty())
-      return failure;
-    if constexpr (requires { set.forward_plain(x.data(), w.data(), rows, c.n, c.k, y.data()); }) {
-      std::ranges::fill(y, make<Out>(0.5));
-      set.forward_plain(x.data(), w.data(), rows, c.n, c.k, y.data());
-      if (auto failure = differs(fmt::format("{} product of {} rows, not packed", name, rows), y, c.y, 0);
-          !failure.empty())
-        return failure;
+  for (const int64_t rows : {c.m, int64_t{1}})  // few rows may have a kernel of their own
+    for (const bool is_packed : Set::kForms) {
+      std::vector<Out> y(static_cast<size_t>(rows * c.n), make<Out>(0.5));
+      set.forward(is_packed, x.data(), (is_packed ? packed : w).data(), rows, c.n, c.k, y.data());
+      const std::string what = fmt::format("{} product of {} rows{}", name, rows, is_packed ? "" : ", not packed");
+      if (auto failure = differs(what, y, c.y, 0); !failure.empty()) return failure;
     }
-  }
   return "";
 }
 template <class T, class Set>

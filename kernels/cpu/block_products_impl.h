@@ -26,8 +26,8 @@ constexpr int64_t kLineSteps = 16;
 // Bytes with AVX-512; narrower vectors take less. All lie on the stack of a task's thread: 670 KiB at most.
 constexpr int64_t kBlockSteps = 384;                  // of a strip 18 KiB, of a panel 48 KiB
 constexpr int64_t kBlockColumns = 9 * kStripColumns;  // side by side: 432 KiB
-constexpr int64_t kWaiting = kBlockColumns * 144;     // sums that wait between blocks: 162 KiB
-constexpr int64_t kWaitingRows = kWaiting / kBlockColumns, kRowsOfLower = 8 * kStripRows;
+constexpr int64_t kWaitingRows = 144;                 // of a task whose sums wait between blocks: 162 KiB
+constexpr int64_t kRowsOfLower = 8 * kStripRows;
 constexpr int64_t kMostRows = 768;  // of a task whose sums need not wait
 
 static_assert(kWaitingRows % kStripRows == 0 && kMostRows % kStripRows == 0 && kRowsOfLower <= kWaitingRows);
@@ -118,10 +118,10 @@ inline void copy_line(const T* p, int64_t n, float* to) {
   for (int64_t l = 0; l < kLineSteps; l += kLanes)
     store(to + l, n - l >= kLanes ? load(p + l) : load(p + l, n - l > 0 ? n - l : 0));
 }
-/// The first n elements of rows p and, if there is one, `next` of the same operand as steps, and anything behind them up to a whole vector.
-/// readable: elements of these rows from p on, at least n.
+/// The first n elements of the row at p (of pairs: of `count` rows, one or two) as a step, and anything behind them up to a whole vector.
+/// readable: elements of a row from p on, at least n.
 template <class T>
-inline void copy_across(const T* p, const T*, int64_t n, int64_t readable, float* to) {
+inline void copy_across(const T* p, int64_t, int64_t, int64_t n, int64_t readable, float* to) {
   for (int64_t l = 0; l < n; l += kLanes)
     store(to + l, readable - l >= kLanes ? load(p + l) : load(p + l, smaller(n - l, kLanes)));
 }
@@ -130,13 +130,8 @@ inline void copy_line(const bf16* p, int64_t n, bf16* to) {
   const __mmask32 some = n >= 32 ? ~__mmask32{0} : (__mmask32{1} << n) - 1;
   _mm512_storeu_si512(to, _mm512_maskz_loadu_epi16(some, p));
 }
-inline void copy_across(const bf16* p, const bf16* next, int64_t n, int64_t, bf16* to) {
-  for (int64_t l = 0; l < n; l += kLanes) {
-    const int64_t some = smaller(n - l, kLanes);
-    const VecUint low = (VecUint)load(p + l, some) >> 16, high = (VecUint)(next ? load(next + l, some) : splat(0.0f));
-    const VecUint pairs = low | high;
-    __builtin_memcpy(to + 2 * l, &pairs, sizeof pairs);
-  }
+inline void copy_across(const bf16* p, int64_t stride, int64_t count, int64_t n, int64_t, bf16* to) {
+  pack_rows(p, stride, count, n, round_up(n, kLanes), to);
 }
 #endif
 
@@ -160,10 +155,9 @@ inline void pack_strips(const Operand<T>& x, int64_t row, int64_t rows, int64_t 
   } else {
     const T* line = x.data + from * x.stride + row;
     for (int64_t i = 0; i < count; i += kAt, line += kAt * x.stride) {
-      const T* const next = i + 1 < count ? line + x.stride : nullptr;
       W* to = strips + i * kStripRows;
       for (int64_t r = 0; r < rows; r += kStripRows, to += size)
-        copy_across(line + r, next ? next + r : nullptr, smaller(rows - r, kStripRows), x.stride - row - r, to);
+        copy_across(line + r, x.stride, smaller(count - i, kAt), smaller(rows - r, kStripRows), x.stride - row - r, to);
     }
   }
 }
@@ -186,12 +180,12 @@ inline void pack_panels(const Operand<T>& x, int64_t column, int64_t columns, in
     const T* line = x.data + from * x.stride + column;
     for (int64_t i = 0; i < count; i += kAt, line += kAt * x.stride)
       for (int64_t c = 0; c < columns; c += kStripColumns)
-        copy_across(line + c, i + 1 < count ? line + x.stride + c : nullptr, smaller(columns - c, kStripColumns),
+        copy_across(line + c, x.stride, smaller(count - i, kAt), smaller(columns - c, kStripColumns),
                     x.stride - column - c, panels + c / kStripColumns * size + i * kStripColumns);
   }
 }
 
-/// Rows [row, row + rows) of the columns [column, column + columns): of these at most kBlockColumns, and rows·columns at most kWaiting
+/// Rows [row, row + rows) of the columns [column, column + columns): of these at most kBlockColumns, and at most kWaitingRows rows
 /// where the sum takes several blocks.
 template <bool kLeftAlong, bool kRightAlong, class T, class Out>
 void multiply_block(const BlockProduct<T, Out>& p, int64_t row, int64_t rows, int64_t column, int64_t columns) {
@@ -201,7 +195,7 @@ void multiply_block(const BlockProduct<T, Out>& p, int64_t row, int64_t rows, in
   constexpr int64_t kGap =
       kLineSteps * kAt;  // behind a panel, or panels of some lengths would lie in the same sets of a cache
   alignas(64) W panels[kBlockColumns * kMostSum + kBlockColumns / kStripColumns * kGap];
-  alignas(64) float sums[kWaiting];
+  alignas(64) float sums[kBlockColumns * kWaitingRows];
   alignas(64) W strips[kAtOnce * kMostSum + kAtOnce / kStripRows * kSpare];
   const int64_t blocks = ceil_div(p.sum, kMostSum), width = round_up(columns, kStripColumns);
   const int64_t most = blocks == 0 ? kMostSum : round_up(ceil_div(p.sum, blocks), kLineSteps * kAt);

@@ -192,9 +192,10 @@ template <int kBits, bool kMany>
 void learned_dots(const CodedRows& piece, int64_t row, int64_t count, int64_t k, const Rounded* x, int64_t x_stride,
                   int64_t rows, float* sums, int64_t sums_stride) {
   using Type = LearnedRows<kBits>;
-  constexpr int64_t kStretch = Type::kStretch, kHeader = 2;
+  constexpr int64_t kStretch = Type::kStretch;
   alignas(64) uint8_t last[2][kStretch];  // the last stretches if they are not whole, then zeros
-  const int64_t row_bytes = kHeader + k / 32 * Type::kBytes;
+  const int64_t header = decode_table.of[static_cast<int>(piece.type)].row_header_bytes;
+  const int64_t row_bytes = header + k / 32 * Type::kBytes;
   const typename Type::Numbers numbers(piece.tables);
   for (int64_t i = 0; i < count; i += 2) {  // the last row alone is multiplied twice
     const int64_t other = i + 1 < count ? i + 1 : i;
@@ -202,7 +203,7 @@ void learned_dots(const CodedRows& piece, int64_t row, int64_t count, int64_t k,
                   *second = piece.bytes + place_of_row(piece, row + other) * row_bytes;
     const __m512 of_rows = _mm512_mask_mov_ps(_mm512_set1_ps(to_float(number_at<bf16>(first))), 0xff00,
                                               _mm512_set1_ps(to_float(number_at<bf16>(second))));
-    first += kHeader, second += kHeader;
+    first += header, second += header;
     __m512 chains[kMany ? kDotRows : 1] = {};  // eight of the first row, then eight of the second
     const Rounded* stretch = x;
     for (int64_t groups = k / 32; groups > 0; groups -= 8, first += kStretch, second += kStretch, ++stretch) {

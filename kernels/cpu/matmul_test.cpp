@@ -40,11 +40,20 @@ std::vector<std::byte> packed(const std::vector<T>& w, int64_t n, int64_t k) {
 }
 
 template <class T, class Out>
+struct ForwardOperands {
+  std::vector<T> x, w, bias;
+  std::vector<Out> old;  // what y holds before
+};
+template <class T, class Out>
+ForwardOperands<T, Out> forward_operands(ProductSize s, bool with_bias) {
+  return {random_values<T>("x", s.m * s.k), random_values<T>("w", s.n * s.k),
+          random_values<T>("bias", with_bias ? s.n : 0, 10), random_values<Out>("y", s.m * s.n, 10)};
+}
+
+template <class T, class Out>
 void exact_matches(ProductSize s, bool with_bias, bool add) {
   SCOPED_TRACE(testing::Message() << text(s) << ", bias " << with_bias << ", add " << add);
-  const auto x = random_values<T>("x", s.m * s.k), w = random_values<T>("w", s.n * s.k);
-  const auto bias = random_values<T>("bias", with_bias ? s.n : 0, 10);
-  const auto old = random_values<Out>("y", s.m * s.n, 10);
+  const auto [x, w, bias, old] = forward_operands<T, Out>(s, with_bias);
   auto want = doubles(old), terms = magnitudes(doubles(old));
   multiply_ref(doubles(x), doubles(w), doubles(bias), s.m, s.n, s.k, add, want);
   multiply_ref(magnitudes(doubles(x)), magnitudes(doubles(w)), magnitudes(doubles(bias)), s.m, s.n, s.k, add, terms);
@@ -68,9 +77,7 @@ TEST(Matmul, ExactProductMatchesRefOnOddTails) {
 template <class T, class Out>
 void plain_has_the_bits_of_packed(ProductSize s, bool with_bias, bool add) {
   SCOPED_TRACE(testing::Message() << text(s) << ", bias " << with_bias << ", add " << add);
-  const auto x = random_values<T>("x", s.m * s.k), w = random_values<T>("w", s.n * s.k);
-  const auto bias = random_values<T>("bias", with_bias ? s.n : 0, 10);
-  const auto old = random_values<Out>("y", s.m * s.n, 10);
+  const auto [x, w, bias, old] = forward_operands<T, Out>(s, with_bias);
   Guarded<Out> want = add ? Guarded<Out>(old) : Guarded<Out>(old.size()), got = want;
   multiply_exact<T, Out>(x, packed(w, s.n, s.k), bias, s.m, s.n, s.k, add, want.span());
   multiply_nt<T, Out>(x, w, bias, s.m, s.n, s.k, add, got.span());
