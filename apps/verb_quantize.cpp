@@ -34,6 +34,8 @@
 #include "formats/gguf/model.h"
 #include "formats/gguf/round_blocks.h"
 #include "infer/memory_fit.h"
+#include "kernels/cpu/vector.h"
+#include "model/not_finite.h"
 #include "model/read_parameter.h"
 #include "model/rounding_error.h"
 #include "model/save_coded.h"
@@ -48,13 +50,16 @@ namespace tern {
 namespace {
 
 // What says something to each method.
-constexpr std::string_view kOfRtn[] = {"output",     "method",  "type",   "table-type", "report",
-                                       "valid-data", "threads", "memory", "json"};
-constexpr std::string_view kOfGptq[] = {"output", "method",     "type",    "table-type", "data", "calibration-tokens",
-                                        "report", "valid-data", "threads", "memory",     "json", "chat-template"};
-constexpr std::string_view kOfLcq[] = {
-    "output",     "method",  "bits",   "table-type", "data",         "calibration-tokens", "report",
-    "valid-data", "threads", "memory", "json",       "target-bytes", "sensitivity",        "chat-template"};
+constexpr std::string_view kOfRtn[] = {"output", "method",     "type",    "bits",   "table-type",
+                                       "report", "valid-data", "threads", "memory", "json"};
+constexpr std::string_view kOfGptq[] = {
+    "output", "method",     "type",    "bits",   "table-type", "data",         "calibration-tokens",
+    "report", "valid-data", "threads", "memory", "json",       "chat-template"};
+constexpr std::string_view kOfLcq[] = {"output",      "method",        "bits",
+                                       "table-type",  "data",          "calibration-tokens",
+                                       "report",      "valid-data",    "threads",
+                                       "memory",      "json",          "target-bytes",
+                                       "sensitivity", "chat-template", "reconstruction-steps"};
 
 constexpr std::string_view kOfLoftq[] = {"output", "method",     "rank",    "rounds", "type", "table-type",
                                          "report", "valid-data", "threads", "memory", "json"};
@@ -93,9 +98,14 @@ bool is_mixed(const Options& options) { return options.text("method") == "lcq" &
 
 // Of a mixture the widest of LC: no matrix has it that is not chosen to.
 WeightType type_of_matrices(const Options& options) {
-  if (options.text("method") != "lcq") return weight_type_of_choice(options.text("type"));
-  if (is_mixed(options)) return WeightType::lc4;
-  return weight_type_of_choice("lc" + options.text("bits"));
+  const std::string method = options.text("method"), bits = options.text("bits");
+  if (method == "lcq") return is_mixed(options) ? WeightType::lc4 : weight_type_of_choice("lc" + bits);
+  if (!options.given("bits")) return weight_type_of_choice(options.text("type"));
+  if (bits == "mixed") throw Error(ErrorKind::usage, "quantize: --bits mixed is of --method lcq");
+  if (options.given("type"))
+    throw Error(ErrorKind::usage, "quantize: --bits {} is --type u{} of --method {}; give one of the two", bits, bits,
+                method);
+  return weight_type_of_choice("u" + bits);
 }
 
 // The first `most` tokens of a file of documents, one document after the other, or of a text.
@@ -136,6 +146,10 @@ CalibrationText calibration_of(const Options& options, const ModelDescription& m
   return c;
 }
 
+Reconstruction reconstruction_of(const Options& options) {
+  return {.steps = options.text("method") == "lcq" ? options.integer("reconstruction-steps") : 0};
+}
+
 // The largest parameter as it is read, and the same of the file that is compared with it; and what calibration holds.
 void check_memory(const Options& options, const ModelDescription& model, const CalibrationText& calibration) {
   const MemoryBudget budget = memory_budget(options);
@@ -143,7 +157,8 @@ void check_memory(const Options& options, const ModelDescription& model, const C
   for (const ParameterInfo& info : parameters(model.spec)) largest = std::max(largest, info.shape.count());
   int64_t needed = 2 * largest * size_of(DType::f32);
   const auto tokens = static_cast<int64_t>(calibration.tokens.size());
-  if (tokens > 0) needed += LayerCoder::peak_bytes(model.spec, tokens, calibration.window);
+  if (tokens > 0)
+    needed += LayerCoder::peak_bytes(model.spec, tokens, calibration.window, reconstruction_of(options).steps > 0);
   if (is_mixed(options)) needed = std::max(needed, SensitivityMeter::peak_bytes(model.spec, calibration));
   if (options.given("valid-data")) needed = std::max(needed, measuring_bytes(model));
   if (const std::string more = memory_remedy(budget, needed); needed > budget.bytes)
@@ -182,6 +197,7 @@ class RoundedMatrices {
       const auto* begin = reinterpret_cast<const std::byte*>(bytes.data());
       matrix_.rows.assign(begin, begin + bytes.size());
     } else {
+      if (!all_finite(numbers)) throw NotFinite("'{}' holds a number that is not finite", info.name);
       std::vector<float> rows(numbers.begin(), numbers.end());  // what is read is compared later
       matrix_.rows = gptq_blocks(type, rows, info.shape[0], info.shape[1], {});
     }
@@ -203,8 +219,10 @@ std::string run_of(const Options& options, const CalibrationText& calibration, c
     for (const auto& [name, of] : types.single) each += fmt::format("{} {}\n", name, name_of(of));
     type = fmt::format("mixture {:08x}", crc32c(std::as_bytes(std::span(each))));
   }
-  return fmt::format("{} {}{}, {} tokens of {:08x} in windows of {}", options.text("method"), type,
-                     table_bytes(types.matrices) > 0 ? " with scales in bf16" : "", calibration.tokens.size(),
+  const int64_t steps = reconstruction_of(options).steps;
+  return fmt::format("{} {}{}{}, {} tokens of {:08x} in windows of {}", options.text("method"), type,
+                     table_bytes(types.matrices) > 0 ? " with scales in bf16" : "",
+                     steps > 0 ? fmt::format(", {} steps of reconstruction", steps) : "", calibration.tokens.size(),
                      crc32c(std::as_bytes(std::span(calibration.tokens))), calibration.window);
 }
 
@@ -251,7 +269,8 @@ Quantized quantize(const Options& options, const ModelDescription& model, const 
   CodeStore store(real_io(), out + ".partial", run_of(options, calibration, q.types));
   std::optional<LayerCoder> coder;
   if (!calibration.tokens.empty()) {
-    coder.emplace(model.spec, model.dir.path, calibration, q.types.matrices, arena, &store, q.types.single);
+    coder.emplace(model.spec, model.dir.path, calibration, q.types.matrices, arena, &store,
+                  LayerCoding{.single = q.types.single, .reconstruction = reconstruction_of(options)});
     choose_codes(model.spec, *coder, out + ".partial");
   }
   ParameterReader from(model.spec, model.dir.path);
@@ -276,7 +295,8 @@ Quantized quantize(const Options& options, const ModelDescription& model, const 
   };
   if (q.gguf) {
     CodeParameter code_rows;
-    if (coder) code_rows = [&](const ParameterInfo& info, WeightType type) { return std::span(code(info, type).rows); };
+    if (coder || !rounds_to(q.types.matrices) || !rounds_to(q.types.tables))
+      code_rows = [&](const ParameterInfo& info, WeightType type) { return std::span(code(info, type).rows); };
     const GgufSaved saved =
         save_gguf(model.spec, model.config, read, q.types, std::move(*metadata), made, real_io(), code_rows);
     q.bytes = saved.file_bytes, q.num_wide = saved.as_f16;
@@ -417,7 +437,7 @@ int run_quantize(const Options& options) {
   if (method == "loftq" && is_gguf_path(out))
     throw Error(ErrorKind::usage, "--output {}: --method loftq writes a directory, with its adapter in it", out);
   const WeightType type = type_of_matrices(options);
-  if (is_gguf_path(out) && !rounds_to(type))
+  if (is_gguf_path(out) && row_of(type).gguf == kNotInGguf)
     throw Error(ErrorKind::usage,
                 "--output {}: GGUF has no type {}; name a directory, which tern itself reads, or choose another --type",
                 out, name_of(type));

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "formats/gguf/model.h"
 #include "formats/gguf/rope.h"
+#include "formats/gguf/round_blocks.h"
 #include "formats/hf/config.h"
 #include "model/coded_matrix.h"
 #include "model/gguf_slots.h"
@@ -40,6 +41,12 @@ uint32_t file_type_of(WeightType type) {
       return 8;
     case WeightType::q5_1:
       return 9;
+    case WeightType::q4_k:
+      return 14;  // "small": no matrix has more bits
+    case WeightType::q5_k:
+      return 16;
+    case WeightType::q6_k:
+      return 18;
     default:
       return 32;  // bf16
   }
@@ -118,7 +125,8 @@ GgufSaved save_gguf(const ModelSpec& spec, const HfConfig& config, const ReadPar
       }
     };
     GgufTensorToWrite tensor{first.place.name, as, first.shape(), floats};
-    if (code && as == types.matrices && has_codes(spec, *first.info))
+    const bool of_layer = as == types.matrices && has_codes(spec, *first.info);
+    if (code && (of_layer || !rounds_to(as)))
       tensor.produce_coded = [&code, parts, as](const ByteSink& sink) {
         for (const GgufSlot& slot : parts) produce_coded_rows(slot, as, code(*slot.info, as), sink);
       };

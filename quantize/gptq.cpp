@@ -10,7 +10,7 @@
 namespace tern {
 namespace {
 
-constexpr int64_t kMostOfGroup = 64;
+constexpr int64_t kMostOfGroup = 256;
 
 // A = RᵀR in the upper triangle, row by row; false where A is not positive.
 bool cholesky(std::vector<double>& a, int64_t k) {

@@ -3,16 +3,15 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
-#include <numeric>
 #include <utility>
 
 #include "base/crc32c.h"
 #include "base/error.h"
-#include "kernels/cpu/coded_matmul.h"
 #include "kernels/cpu/vector.h"
 #include "model/allocate_weights.h"
 #include "model/not_finite.h"
 #include "model/visit_weights.h"
+#include "quantize/coded_unit.h"
 #include "quantize/gptq.h"
 #include "quantize/input_moments.h"
 #include "quantize/learned_tables.h"
@@ -25,7 +24,7 @@ constexpr int64_t kRows = 2048;  // of one pass
 }  // namespace
 
 CodedMatrix code_matrix(WeightType type, const ParameterInfo& info, const Linear& linear,
-                        std::span<const double> factor) {
+                        std::span<const double> factor, const GroupByte& byte) {
   const std::span<float> rows = dense_rows(linear).span<float>();
   const int64_t k = linear.in;
   CodedMatrix coded;
@@ -36,32 +35,38 @@ CodedMatrix code_matrix(WeightType type, const ParameterInfo& info, const Linear
   for (const TablePart& part : table_parts(info)) {
     const int64_t n = part.row_end - part.row_begin;
     const std::span<float> mine = rows.subspan(static_cast<size_t>(part.row_begin * k), static_cast<size_t>(n * k));
-    const std::vector<int8_t> tables = learn_tables(type, mine, n, k, importance_of(factor, k));
-    const auto coder = [&] { return learned_coder(type, tables); };
+    const std::vector<int8_t> tables = learn_tables(type, mine, n, k, importance_of(factor, k), byte);
+    const auto coder = [&] { return learned_coder(type, tables, byte); };
     const std::vector<std::byte> bytes = gptq_rows(type, coder, mine, n, k, factor);
     coded.rows.insert(coded.rows.end(), bytes.begin(), bytes.end());
     coded.tables.insert(coded.tables.end(), tables.begin(), tables.end());
+  }
+  if (byte != GroupByte{}) {
+    const std::span<const std::byte> numbers = std::as_bytes(rows);
+    coded.rows.assign(numbers.begin(), numbers.end());
   }
   return coded;
 }
 
 LayerCoder::LayerCoder(const ModelSpec& spec, const std::string& model_dir, const CalibrationText& calibration,
-                       WeightType type, Arena& arena, CodeStore* store, std::map<std::string, WeightType> single)
+                       WeightType type, Arena& arena, CodeStore* store, LayerCoding how)
     : spec_(spec),
       reader_(spec, model_dir),
       calibration_(calibration),
       type_(type),
-      single_(std::move(single)),
+      how_(std::move(how)),
       arena_(arena),
       store_(store),
       weights_(empty_weights(spec)) {
+  TERN_CHECK(how_.byte == GroupByte{} || (!store && how_.reconstruction.steps == 0),
+             "LayerCoder: codes that nobody reads");
   TERN_CHECK(!calibration.tokens.empty() && calibration.window > 0, "calibration without tokens");
   if (spec.turns()) rope_ = rope_table(spec, calibration.window, calibration.window);
 }
 
 WeightType LayerCoder::type_of(const ParameterInfo& info) const {
-  const auto single = single_.find(info.name);
-  return single == single_.end() ? type_ : single->second;
+  const auto single = how_.single.find(info.name);
+  return single == how_.single.end() ? type_ : single->second;
 }
 
 uint32_t LayerCoder::load(int unit) {
@@ -87,12 +92,12 @@ void LayerCoder::drop(int unit) {
   share_norms(spec_, weights_);
 }
 
-void LayerCoder::forward(int unit, InputObserver* observer, bool keep) {
+void LayerCoder::forward(int unit, Tensor& hidden, InputObserver* observer, bool keep) {
   const auto total = static_cast<int64_t>(calibration_.tokens.size());
   const int64_t windows = std::max<int64_t>(1, kRows / calibration_.window), step = windows * calibration_.window;
   const Compute compute{arena_, Multiply::exact, observer};
-  const bool first = hidden_.empty();
-  Tensor after = first ? arena_.allocate(DType::f32, {total, spec_.width}, MemoryClass::activations) : hidden_;
+  const bool first = hidden.empty();
+  Tensor after = first ? arena_.allocate(DType::f32, {total, spec_.width}, MemoryClass::activations) : hidden;
   for (int64_t begin = 0; begin < total; begin += step) {
     const int64_t end = std::min(begin + step, total);
     std::vector<int64_t> starts;
@@ -102,10 +107,10 @@ void LayerCoder::forward(int unit, InputObserver* observer, bool keep) {
         std::span(calibration_.tokens).subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
     const Rows rows = make_rows(tokens, starts, spec_.turns() ? &rope_ : nullptr);
     const Tensor y = unit_forward(spec_, unit, weights_.units[static_cast<size_t>(unit)], rows,
-                                  first ? Tensor{} : hidden_.rows_view(begin, end), nullptr, nullptr, compute);
+                                  first ? Tensor{} : hidden.rows_view(begin, end), nullptr, nullptr, compute);
     if (keep) std::memcpy(after.rows_view(begin, end).data(), y.data(), static_cast<size_t>(y.bytes()));
   }
-  hidden_ = after;
+  hidden = after;
 }
 
 UnitCodes LayerCoder::choose_codes(int unit) {
@@ -116,54 +121,33 @@ UnitCodes LayerCoder::choose_codes(int unit) {
   });
   if (linears.empty()) return {};
   InputMoments moments(arena_, [&](const Linear& linear) { return linears.contains(&linear); });
-  forward(unit, &moments, false);
+  forward(unit, hidden_, &moments, false);
   UnitCodes codes;
   for_each_linear(spec_, weights_, [&](const ParameterInfo& info, Linear& linear) {
     if (!linears.contains(&linear)) return;
     const std::vector<double>* seen = moments.of(linear);
     const std::vector<double> factor = seen ? error_factor(*seen, linear.in) : std::vector<double>{};
-    codes.emplace(info.name, code_matrix(type_of(info), info, linear, factor));
+    codes.emplace(info.name, code_matrix(type_of(info), info, linear, factor, how_.byte));
   });
+  if (how_.reconstruction.steps > 0)
+    reconstruct(spec_, unit, weights_, codes, type_of_matrix(),
+                {calibration_.tokens, calibration_.window, spec_.turns() ? &rope_ : nullptr, hidden_, plain_},
+                how_.reconstruction, arena_);
   return codes;
-}
-
-// The numbers of codes in place of the weights.
-void LayerCoder::put_numbers(int unit, const UnitCodes& codes) {
-  for_each_linear(spec_, weights_, [&](const ParameterInfo& info, Linear& linear) {
-    const auto at = codes.find(info.name);
-    if (info.unit != unit || at == codes.end()) return;
-    const CodedMatrix& coded = at->second;
-    const WeightType type = type_of(info);
-    const int64_t k = linear.in, row_bytes = stored_bytes(type, 1, k), tables = table_bytes(type);
-    const std::vector<TablePart> parts = table_parts(info);
-    if (static_cast<int64_t>(coded.rows.size()) != linear.out * row_bytes ||
-        static_cast<int64_t>(coded.tables.size()) != static_cast<int64_t>(parts.size()) * tables)
-      throw Error(ErrorKind::bad_file, "{}: codes of '{}' have another size; remove the directory", store_->directory(),
-                  info.name);
-    for (size_t i = 0; i < parts.size(); ++i) {
-      const auto [begin, end] = parts[i];
-      const CodedRows rows{type, reinterpret_cast<const uint8_t*>(coded.rows.data()) + begin * row_bytes, end - begin,
-                           0, tables > 0 ? coded.tables.data() + static_cast<int64_t>(i) * tables : nullptr};
-      std::vector<int32_t> ids(static_cast<size_t>(end - begin));
-      std::iota(ids.begin(), ids.end(), 0);
-      gather_coded_rows<float>(rows, k, ids,
-                               dense_rows(linear).span<float>().subspan(static_cast<size_t>(begin * k),
-                                                                        ids.size() * static_cast<size_t>(k)));
-    }
-  });
 }
 
 void LayerCoder::code_unit(int unit) {
   const uint32_t crc = load(unit);
+  if (how_.reconstruction.steps > 0) forward(unit, plain_, nullptr, true);
   std::optional<UnitCodes> done = store_ ? store_->read(unit, crc) : std::nullopt;
   if (done) {
-    put_numbers(unit, *done);
+    put_numbers(spec_, unit, weights_, *done, type_of_matrix(), store_->directory());
   } else {
     done = choose_codes(unit);
     if (store_) store_->write(unit, crc, *done);
   }
   coded_ = std::move(*done);
-  forward(unit, nullptr, true);
+  forward(unit, hidden_, nullptr, true);
   drop(unit);
 }
 
@@ -184,7 +168,7 @@ static int64_t mixture_bytes(const MoeSpec& u, int64_t rows) {
   return 4 * rows * (3 * u.width + 2 * u.experts + u.top_k * of_choice + 3 * u.shared_hidden + 1);
 }
 
-int64_t LayerCoder::peak_bytes(const ModelSpec& spec, int64_t tokens, int64_t window) {
+int64_t LayerCoder::peak_bytes(const ModelSpec& spec, int64_t tokens, int64_t window, bool reconstructs) {
   const int64_t rows = std::min(tokens, std::max(kRows, window));
   int64_t unit_bytes = 0, widest = 0;
   std::map<int, int64_t> weights, moments;
@@ -205,7 +189,8 @@ int64_t LayerCoder::peak_bytes(const ModelSpec& spec, int64_t tokens, int64_t wi
   for_each_fixed(spec, fixed,
                  [&](const ParameterInfo& info, Tensor&) { weights[info.unit] += info.shape.count() * 4; });
   for (const auto& [unit, bytes] : weights) unit_bytes = std::max(unit_bytes, 2 * bytes + moments[unit]);
-  return tokens * spec.width * 4 + unit_bytes + widest;
+  if (reconstructs) widest = std::max(widest, reconstruction_bytes(spec, tokens, window));
+  return (reconstructs ? 2 : 1) * tokens * spec.width * 4 + unit_bytes + widest;
 }
 
 }  // namespace tern

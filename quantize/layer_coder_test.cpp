@@ -124,6 +124,37 @@ TEST(LayerCoder, HoldsNoMoreThanItForetells) {
     }
 }
 
+TEST(LayerCoder, ReconstructionHoldsNoMoreThanItForetellsAndGoesOnFromCodesOnTheDisk) {
+  for (const char* name : {"llama", "falcon", "mixtral", "deepseek_v3"})
+    for (const int64_t tokens : {40, 300}) {
+      SCOPED_TRACE(std::string(name) + ", " + std::to_string(tokens) + " tokens");
+      const Golden g = made(name);
+      const CalibrationText text = text_of(g.spec, tokens, 16);
+      const std::string kept = testing::TempDir() + "tern-reconstruction-kept";
+      CodeStore store(real_io(), kept, "test");
+      store.remove();
+      const auto tables_by = [&](int killed_after) {
+        Arena arena;
+        LayerCoder coder(g.spec, g.path, text, WeightType::lc2, arena, &store,
+                         LayerCoding{.reconstruction = {.steps = 3}});
+        std::vector<int8_t> tables;
+        if (killed_after > 0) return coder.code_until(killed_after), tables;
+        for (const ParameterInfo& info : parameters(g.spec))
+          if (is_coded(g.spec, info)) {
+            const std::vector<int8_t>& of = coder.code(info).tables;
+            tables.insert(tables.end(), of.begin(), of.end());
+          }
+        EXPECT_LE(arena.peak_total(), LayerCoder::peak_bytes(g.spec, tokens, 16, true));
+        return tables;
+      };
+      const std::vector<int8_t> whole = tables_by(0);
+      store.remove();
+      tables_by(2);
+      EXPECT_EQ(tables_by(0), whole);
+      store.remove();
+    }
+}
+
 TEST(LayerCoder, UnitsAreAskedForInTheirOrder) {
   const Golden g("llama");
   Arena arena;

@@ -3,12 +3,12 @@
 // gets the scale it was made with, and each of its groups a byte that gives its numbers again.
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstring>
 #include <vector>
 
 #include "base/dtype.h"
+#include "base/error.h"
 #include "kernels/cpu/learned_codes.h"
 #include "quantize/learned_tables.h"
 #include "quantize/row_coder.h"
@@ -21,10 +21,18 @@ constexpr double kLeast = 0.35, kMost = 1.25;  // of a group's largest number: h
 
 class LearnedCoder : public RowCoder {
  public:
-  LearnedCoder(WeightType type, std::span<const int8_t> tables)
-      : type_(type), levels_(static_cast<size_t>(row_of(type).levels)), tables_(tables.begin(), tables.end()) {
-    for (size_t t = 0; t < kCodeTables; ++t)
-      nearest_[t] = nearest_codes(std::span(tables_).subspan(t * levels_, levels_));
+  LearnedCoder(WeightType type, std::span<const int8_t> tables, const GroupByte& says)
+      : type_(type),
+        says_(says),
+        levels_(static_cast<size_t>(row_of(type).levels)),
+        tables_(tables.begin(), tables.end()) {
+    TERN_CHECK(tables.size() == says.num_tables() * levels_, "learned_coder: {} levels", tables.size());
+    for (size_t t = 0; t < says.num_tables(); ++t)
+      nearest_.push_back(nearest_codes(std::span(tables_).subspan(t * levels_, levels_)));
+    const bool own = says.scale_bits() == 5;
+    for (int i = 0; i < 1 << says.scale_bits(); ++i)
+      scales_.push_back(own ? kBlockScales[i]
+                            : static_cast<float>(std::exp2(-static_cast<double>(i) / says.steps_of_octave())));
   }
 
   void begin_row(std::span<const float> row, std::span<const float>, std::string& out) override {
@@ -43,9 +51,9 @@ class LearnedCoder : public RowCoder {
     const auto [first, last] = scales_to_try(x);
     double least = INFINITY;
     for (int i = first; i <= last; ++i)
-      for (int t = 0; t < kCodeTables; ++t)
-        for (int negative = 0; negative < 2; ++negative) {
-          const auto byte = static_cast<uint8_t>(negative << 7 | i << 2 | t);
+      for (int t = 0; t < static_cast<int>(says_.num_tables()); ++t)
+        for (int negative = 0; negative < (says_.has_sign ? 2 : 1); ++negative) {
+          const auto byte = static_cast<uint8_t>(negative << 7 | i << says_.table_bits | t);
           const double e = error_of(byte, x, importance, least);
           if (e < least) least = e, best = byte;
         }
@@ -84,7 +92,7 @@ class LearnedCoder : public RowCoder {
   // The scale with which all groups are numbers of the tables, if there is one: of those that give the largest number.
   bool find_own_scale(std::span<const float> row, float most) {
     if (!(most > 0)) return false;
-    for (const float g : kBlockScales)
+    for (const float g : scales_)
       for (const int8_t level : tables_) {
         if (level == 0) continue;
         const float steps = std::fabs(static_cast<float>(level));
@@ -109,19 +117,21 @@ class LearnedCoder : public RowCoder {
     double most = 0;
     for (const float v : x) most = std::max(most, std::fabs(static_cast<double>(v)));
     const auto index = [&](double reach) {  // the scale whose tables reach so far
-      if (!(most > 0) || row_scale_ == 0) return 31;
-      const double steps = -8 * std::log2(reach * most / kTableMost / static_cast<double>(row_scale_));
-      return static_cast<int>(std::clamp(std::floor(steps), 0.0, 31.0));
+      const int last = static_cast<int>(scales_.size()) - 1;
+      if (!(most > 0) || row_scale_ == 0) return last;
+      const double steps =
+          -says_.steps_of_octave() * std::log2(reach * most / kTableMost / static_cast<double>(row_scale_));
+      return static_cast<int>(std::clamp(std::floor(steps), 0.0, static_cast<double>(last)));
     };
     return {index(kMost), index(kLeast)};
   }
   void set(uint8_t byte) {
     byte_ = byte;
-    const size_t t = byte & 3;
+    const size_t t = byte & (says_.num_tables() - 1);
     table_ = tables_.data() + t * levels_;
     places_ = nearest_[t].data();
-    scale_ = row_scale_ * kBlockScales[byte >> 2 & 31];
-    if (byte & 0x80) scale_ = -scale_;
+    scale_ = row_scale_ * scales_[static_cast<size_t>(byte >> says_.table_bits) & (scales_.size() - 1)];
+    if (says_.has_sign && byte & 0x80) scale_ = -scale_;
     inverse_ = scale_ == 0 ? 0 : 1 / scale_;
   }
   uint8_t code_of(float x) const { return places_[place_of(x * inverse_)]; }
@@ -138,9 +148,11 @@ class LearnedCoder : public RowCoder {
   }
 
   WeightType type_;
+  GroupByte says_;
   size_t levels_;
   std::vector<int8_t> tables_;
-  std::array<NearestCodes, kCodeTables> nearest_;
+  std::vector<NearestCodes> nearest_;
+  std::vector<float> scales_;
   float row_scale_ = 0, row_inverse_ = 0;
   bool made_of_tables_ = false;
   // Of the group at hand.
@@ -152,8 +164,8 @@ class LearnedCoder : public RowCoder {
 
 }  // namespace
 
-std::unique_ptr<RowCoder> learned_coder(WeightType type, std::span<const int8_t> tables) {
-  return std::make_unique<LearnedCoder>(type, tables);
+std::unique_ptr<RowCoder> learned_coder(WeightType type, std::span<const int8_t> tables, const GroupByte& says) {
+  return std::make_unique<LearnedCoder>(type, tables, says);
 }
 
 }  // namespace tern

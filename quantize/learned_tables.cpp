@@ -12,9 +12,12 @@ constexpr int64_t kMostGroups = 8192;
 constexpr size_t kGroup = 32;
 
 // Before anything is known: even steps, steps that are finer near zero, and two that reach further on one side.
-std::vector<int8_t> first_tables(size_t levels) {
+std::vector<int8_t> first_tables(size_t levels, size_t num_tables) {
+  constexpr std::pair<double, double> kShapes[] = {{1.0, 1.0}, {1.4, 1.0}, {1.2, 0.8}, {1.2, 0.55},
+                                                   {1.8, 1.0}, {1.0, 0.8}, {1.6, 0.8}, {1.6, 0.55}};
+  TERN_CHECK(num_tables <= std::size(kShapes), "{} tables", num_tables);
   std::vector<int8_t> tables;
-  for (const auto& [power, positive] : {std::pair{1.0, 1.0}, {1.4, 1.0}, {1.2, 0.8}, {1.2, 0.55}})
+  for (const auto& [power, positive] : std::span(kShapes).first(num_tables))
     for (size_t c = 0; c < levels; ++c) {
       const double u = (2.0 * static_cast<double>(c) + 1) / static_cast<double>(levels) - 1;
       const double reach = 1 - 1 / static_cast<double>(levels);
@@ -51,7 +54,10 @@ struct Choice {
 
 class Learner {
  public:
-  Learner(size_t levels) : levels_(levels), tables_(first_tables(levels)) { prepare(); }
+  Learner(size_t levels, const GroupByte& byte)
+      : levels_(levels), byte_(byte), tables_(first_tables(levels, byte.num_tables())), nearest_(byte.num_tables()) {
+    prepare();
+  }
 
   void round(const std::vector<Group>& groups) {
     std::vector<Choice> choices(groups.size());
@@ -68,14 +74,14 @@ class Learner {
         value[at] += h * s * static_cast<double>(x), weight[at] += h * s * s;
       }
     }
-    for (size_t t = 0; t < kCodeTables; ++t) take(t, value, weight);
+    for (size_t t = 0; t < byte_.num_tables(); ++t) take(t, value, weight);
     prepare();
   }
   std::vector<int8_t> tables() const { return tables_; }
 
  private:
   void prepare() {
-    for (size_t t = 0; t < kCodeTables; ++t)
+    for (size_t t = 0; t < byte_.num_tables(); ++t)
       nearest_[t] = nearest_codes(std::span(tables_).subspan(t * levels_, levels_));
   }
   // Levels that nobody chose stay where they are.
@@ -121,8 +127,8 @@ class Learner {
     for (size_t j = 0; j < kGroup; ++j) numbers[j] = group.x[j] / most;
     const auto whole = [&](Choice choice) { return Choice{choice.table, choice.scale * most}; };
     float least = INFINITY, best_fitted = 0;
-    for (size_t t = 0; t < kCodeTables; ++t)
-      for (const float sign : {1.0f, -1.0f})
+    for (size_t t = 0; t < byte_.num_tables(); ++t)
+      for (const float sign : std::span(kSigns).first(byte_.has_sign ? 2 : 1))
         for (const float part : {1.15f, 1.05f, 0.96f, 0.88f, 0.8f, 0.72f, 0.64f, 0.56f, 0.48f}) {
           const Choice choice{t, sign * part / static_cast<float>(kTableMost)};
           float fitted = 0;
@@ -131,13 +137,16 @@ class Learner {
         }
     const Choice refined{best.table, best_fitted};
     float again = 0;
-    const bool finer = best_fitted != 0 && error_of(refined, numbers, group.importance, &again) < least;
+    const bool possible = byte_.has_sign ? best_fitted != 0 : best_fitted > 0;
+    const bool finer = possible && error_of(refined, numbers, group.importance, &again) < least;
     return whole(finer ? refined : best);
   }
 
+  static constexpr float kSigns[] = {1, -1};
   size_t levels_;
+  GroupByte byte_;
   std::vector<int8_t> tables_;
-  std::array<NearestCodes, kCodeTables> nearest_;
+  std::vector<NearestCodes> nearest_;
 };
 
 }  // namespace
@@ -154,12 +163,12 @@ NearestCodes nearest_codes(std::span<const int8_t> table) {
 }
 
 std::vector<int8_t> learn_tables(WeightType type, std::span<const float> rows, int64_t n, int64_t k,
-                                 std::span<const float> importance) {
+                                 std::span<const float> importance, const GroupByte& byte) {
   TERN_CHECK(row_of(type).levels > 0 && static_cast<int64_t>(rows.size()) == n * k && k % 32 == 0 &&
                  static_cast<int64_t>(importance.size()) == k,
              "learn_tables: {} × {} of {}", n, k, name_of(type));
   const std::vector<Group> groups = groups_of(rows, n, k, importance);
-  Learner learner(static_cast<size_t>(row_of(type).levels));
+  Learner learner(static_cast<size_t>(row_of(type).levels), byte);
   for (int round = 0; round < kRounds; ++round) learner.round(groups);
   return learner.tables();
 }

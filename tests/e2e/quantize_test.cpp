@@ -31,18 +31,21 @@ TEST_F(Quantize, FewerBitsCostMoreAndTheFileIsWhatItIsSaidToBe) {
   write("t.txt",
         std::string("It was on a dreary night of November that I beheld the accomplishment of my toils. With an "
                     "anxiety that almost amounted to agony, I collected the instruments of life around me.\n"));
-  double error = 0, divergence = 0;
-  for (const char* type : {"q8_0", "q5_1", "q4_1"}) {
-    const std::string file = std::string(type) + ".gguf";
-    const Json q = json("quantize " + kNovels + " --type " + type + " --output " + file);
-    EXPECT_EQ(q["bytes"], static_cast<int64_t>(std::filesystem::file_size(root_ + "/" + file)));
-    EXPECT_EQ(q["matrices_kept_wide"], 0);
-    const Json e = json("eval " + file + " --data t.txt --reference " + kNovels);
-    EXPECT_GT(q["relative_error"].get<double>(), error) << type;
-    EXPECT_GT(e["kl_divergence"].get<double>(), divergence) << type;
-    error = q["relative_error"], divergence = e["kl_divergence"];
+  for (const std::vector<std::string>& types :
+       {std::vector<std::string>{"q8_0", "q5_1", "q4_1"}, {"q6_k", "q5_k", "q4_k"}}) {
+    double error = 0, divergence = 0;
+    for (const std::string& type : types) {
+      const std::string file = type + ".gguf", tables = type.ends_with("k") ? " --table-type " + type : "";
+      const Json q = json("quantize " + kNovels + " --type " + type + tables + " --output " + file);
+      EXPECT_EQ(q["bytes"], static_cast<int64_t>(std::filesystem::file_size(root_ + "/" + file)));
+      EXPECT_EQ(q["matrices_kept_wide"], 0);
+      const Json e = json("eval " + file + " --data t.txt --reference " + kNovels);
+      EXPECT_GT(q["relative_error"].get<double>(), error) << type;
+      EXPECT_GT(e["kl_divergence"].get<double>(), divergence) << type;
+      error = q["relative_error"], divergence = e["kl_divergence"];
+    }
+    EXPECT_LT(divergence, 0.1);
   }
-  EXPECT_LT(divergence, 0.1);
 }
 
 TEST_F(Quantize, TheFileRunsAsItLiesWithTheTokensOfItsDecodedWeights) {
@@ -52,6 +55,23 @@ TEST_F(Quantize, TheFileRunsAsItLiesWithTheTokensOfItsDecodedWeights) {
   const std::string bytes = real_io().read(root_ + "/q.gguf");
   json("quantize " + kNovels + " --type q4_0 --table-type q4_0 --output one.gguf --threads 1");
   EXPECT_EQ(real_io().read(root_ + "/one.gguf"), bytes) << "the same bytes for any number of threads";
+}
+
+TEST_F(Quantize, BitsOfRtnAndGptqAreTheUniformTypes) {
+  const std::string trained = source_dir() + "/tests/golden/eval/trained";
+  for (const std::string method : {"rtn", "gptq"}) {
+    const std::string of = "quantize " + trained + " --method " + method +
+                           (method == "gptq" ? " --data " + trained + "/text.txt --calibration-tokens 128" : "");
+    for (const std::string bits : {"4", "3", "2"}) {
+      const std::string by_bits = method + "-bits" + bits, by_type = method + "-type" + bits;
+      EXPECT_EQ(json(of + " --bits " + bits + " --output " + by_bits)["type"], "U" + bits);
+      json(of + " --type u" + bits + " --output " + by_type);
+      const auto weights = [&](const std::string& name) {
+        return real_io().read(root_ + "/" + name + "/model.safetensors");
+      };
+      EXPECT_EQ(weights(by_bits), weights(by_type));
+    }
+  }
 }
 
 TEST_F(Quantize, IntegersAreCloseTheSameUnderEverySetAndRefusedWhereThereAreNoCodes) {
@@ -288,10 +308,10 @@ TEST_F(Quantize, WhatCannotBeIsRefusedAndLeavesNothing) {
   expect_refusal(2, "quantize " + kNovels + " --type u4 --output q.gguf", {"--output q.gguf", "GGUF has no type U4"});
   expect_refusal(2, "quantize " + kNovels + " --type nf4 --output q.gguf", {"--output q.gguf", "GGUF has no type NF4"});
   expect_refusal(2, "quantize " + kNovels + " --type nf4_1 --output q.gguf", {"GGUF has no type NF4_1"});
-  expect_refusal(2, "quantize " + kNovels + " --bits 3 --output q.gguf", {"--bits", "--method rtn"});
-  expect_refusal(2, "quantize " + kNovels + " --method gptq --bits 3 --output q.gguf", {"--bits", "lcq"});
-  expect_refusal(2, "quantize " + kNovels + " --bits mixed --output q",
-                 {"--bits", "give --type, or choose --method lcq"});
+  expect_refusal(2, "quantize " + kNovels + " --bits 3 --output q.gguf", {"GGUF has no type U3"});
+  expect_refusal(2, "quantize " + kNovels + " --bits 3 --type q4_0 --output q",
+                 {"--bits 3 is --type u3", "one of the two"});
+  expect_refusal(2, "quantize " + kNovels + " --bits mixed --output q", {"--bits mixed is of --method lcq"});
   expect_refusal(2, "quantize " + kNovels + " --method gptq --rank 8 --output q", {"--rank", "choose --method loftq"});
   expect_refusal(2, "quantize " + kNovels + " --method lcq --type u4 --output q", {"--type", "--bits"});
   expect_refusal(2, "quantize " + kNovels + " --method lcq --bits 5 --output q", {"--bits", "2, 3"});
@@ -305,7 +325,7 @@ TEST_F(Quantize, WhatCannotBeIsRefusedAndLeavesNothing) {
   expect_refusal(2, "quantize " + kNovels + " --method lcq --bits 3 --data there.gguf --sensitivity s --output q",
                  {"--sensitivity", "--bits mixed"});
   expect_refusal(2, "quantize " + kNovels, {"--output is not given"});
-  expect_refusal(2, "quantize " + kNovels + " --type q6_k --output q.gguf", {"--type", "q4_0"});
+  expect_refusal(2, "quantize " + kNovels + " --type q3_k --output q.gguf", {"--type", "q4_0"});
   expect_refusal(3, "quantize " + kNovels + " --output q.gguf --memory 4MiB", {"--memory"});
   expect_refusal(2, "quantize " + kNovels + " --method gptq --output q.gguf", {"--data is not given"});
   write("few.txt", "a few words\n");
