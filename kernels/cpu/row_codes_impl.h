@@ -20,7 +20,6 @@ struct Dots {
   // What scales() and codes() are given of a stretch, and codes() of its row.
   static const uint8_t* read(const uint8_t* stretch) { return stretch; }
   static const RowCodebook& prepared(const RowCodebook& row) { return row; }
-  static constexpr int64_t kTogether = 1;  // stretches whose scales are made before the products of any of them
 };
 
 /// One number for each of the eight groups of a stretch.
@@ -65,10 +64,6 @@ inline Codes every_lane(__m128i x) { return _mm512_maskz_broadcast_i32x4(0xffff,
 inline Codes every_byte(int byte) { return _mm512_set1_epi8(static_cast<char>(byte)); }
 /// In each lane, byte i of the result is byte at[i] of the lane's 16 bytes.
 inline Codes look_up(Codes bytes, Codes at) { return _mm512_shuffle_epi8(bytes, at); }
-/// Byte by byte: `as` where x has the one bit that is set in `bit`, else zero.
-inline Codes where_set(Codes x, Codes bit, int as) {
-  return _mm512_maskz_set1_epi8(_mm512_test_epi8_mask(x, bit), static_cast<char>(as));
-}
 #else
 typedef __m256i Codes;
 constexpr int64_t kCodeLanes = 2;
@@ -79,7 +74,6 @@ inline Codes lanes_of(const Of& of) {
 inline Codes every_lane(__m128i x) { return _mm256_broadcastsi128_si256(x); }
 inline Codes every_byte(int byte) { return _mm256_set1_epi8(static_cast<char>(byte)); }
 inline Codes look_up(Codes bytes, Codes at) { return _mm256_shuffle_epi8(bytes, at); }
-inline Codes where_set(Codes x, Codes bit, int as) { return _mm256_cmpeq_epi8(x & bit, bit) & every_byte(as); }
 #endif
 constexpr int64_t kApart = 8 / kCodeLanes;
 
@@ -374,7 +368,6 @@ inline Eight learned_scales(const uint8_t* at, float scale) {
 template <int kBits>
 struct DotsLearned : Dots {
   static constexpr int64_t kNumbers = 32, kBytes = 1 + 4 * kBits;
-  static constexpr int64_t kTogether = 2;  // LC4, one row of x: a core does 13 instead of 9 billion products a second
   static constexpr bool kAnySign = true;
   static void scales(const uint8_t* b, const RowCodebook& row, Eight* to, Eight*) {
     to[0] = learned_scales<kBytes>(b, row.scale);
@@ -383,7 +376,6 @@ struct DotsLearned : Dots {
   static __m128i table_of(const uint8_t* block, const RowCodebook& row) {
     const int8_t* table = row.tables + (*block & 3) * (1 << kBits);
     if (kBits == 4) return load_16(reinterpret_cast<const uint8_t*>(table));
-    if (kBits == 3) return _mm_loadl_epi64(reinterpret_cast<const __m128i*>(table));
     int32_t four;
     __builtin_memcpy(&four, table, 4);
     return _mm_cvtsi32_si128(four);
@@ -400,16 +392,67 @@ struct DotsLearned : Dots {
       const Codes pairs = lanes_of([&](int64_t lane) { return load_8_twice(block(lane) + 1); });
       at[0] = shifted_halves(pairs, 0, 2) & every_byte(3), at[1] = shifted_halves(pairs, 4, 6) & every_byte(3);
     }
-    if constexpr (kBits == 3) {
-      const Codes upper = lanes_of([&](int64_t lane) { return _mm_set1_epi32(number_at<int32_t>(block(lane) + 9)); });
-      const auto bit = _mm_set1_epi64x(static_cast<int64_t>(0x8040201008040201));
-      const auto byte = [](int64_t of) {  // byte `of` for the first eight numbers, the next byte for the others
-        return every_lane(_mm_set_epi64x(0x0101010101010101 * (of + 1), 0x0101010101010101 * of));
-      };
-      at[0] = at[0] | where_set(look_up(upper, byte(0)), every_lane(bit), 4);
-      at[1] = at[1] | where_set(look_up(upper, byte(2)), every_lane(bit), 4);
-    }
     *first = look_up(tables, at[0]), *second = look_up(tables, at[1]);
+  }
+};
+template <>
+struct DotsLearned<3> : Dots {
+  static constexpr int64_t kNumbers = 32, kBytes = 13;
+  static constexpr bool kAnySign = true;
+  static void scales(const uint8_t* b, const RowCodebook& row, Eight* to, Eight*) {
+    to[0] = learned_scales<kBytes>(b, row.scale);
+  }
+  /// The tables with the levels of 0, 4, 1, 5, 2, 6, 3, 7: a place is twice a code's lower two bits and its upper one.
+  struct Row {
+    alignas(32) int8_t tables[32];
+  };
+  static Row prepared(const RowCodebook& row) {
+    const __m128i order = _mm_setr_epi8(0, 4, 1, 5, 2, 6, 3, 7, 8, 12, 9, 13, 10, 14, 11, 15);
+    Row r;
+    for (int64_t two = 0; two < 32; two += 16)
+      _mm_store_si128(reinterpret_cast<__m128i*>(r.tables + two),
+                      _mm_shuffle_epi8(load_16(reinterpret_cast<const uint8_t*>(row.tables) + two), order));
+    return r;
+  }
+  /// Which bytes a look-up in 16 bytes with a lane's block takes: of(i) of the block for byte i.
+  struct Places {
+    alignas(64) int8_t at[sizeof(Codes)];
+  };
+  // The 16 bytes begin with the block; those of the last block of a stretch end with it, so that nothing behind it is read.
+  static constexpr int64_t before(int64_t j, int64_t lane) { return j + lane * kApart == 7 ? 3 : 0; }
+  template <class Of>
+  static constexpr Places places(int64_t j, const Of& of) {
+    Places p = {};
+    for (int64_t i = 0; i < static_cast<int64_t>(sizeof p.at); ++i)
+      p.at[i] = static_cast<int8_t>(before(j, i / 16) + of(i % 16));
+    return p;
+  }
+  static Codes placed(Codes blocks, const Places& places) {
+    Codes at;
+    __builtin_memcpy(&at, places.at, sizeof at);
+    return look_up(blocks, at);
+  }
+  template <int j>
+  static void codes(const uint8_t* blocks, const Row& row, Codes* first, Codes* second) {
+    static constexpr Places kPairs = places(j, [](int64_t i) { return 1 + i % 8; }),
+                            kUpper[2] = {places(j, [](int64_t i) { return 9 + i / 8; }),
+                                         places(j, [](int64_t i) { return 11 + i / 8; })};
+    typedef int8_t Bytes __attribute__((vector_size(sizeof(Codes))));
+    const auto block = [&](int64_t lane) { return blocks + (j + lane * kApart) * kBytes; };
+    const auto table = [&](int64_t lane) {
+      return _mm_loadl_epi64(reinterpret_cast<const __m128i*>(row.tables + (*block(lane) & 3) * 8));
+    };
+    const Codes tables = lanes_of(table);
+    const Codes all = lanes_of([&](int64_t lane) { return load_16(block(lane) - before(j, lane)); });
+    const Bytes bit = (Bytes)every_lane(_mm_set1_epi64x(static_cast<int64_t>(0x8040201008040201)));
+    // Minus one where the upper bit is set.
+    const auto upper = [&](const Places& of) { return ((Bytes)placed(all, of) & bit) == bit; };
+    const Codes pairs = placed(all, kPairs), twice = (Codes)((Bytes)pairs + (Bytes)pairs);
+    const auto place = [&](Codes lower, const Places& of) {
+      return (Codes)((Bytes)(lower & every_byte(6)) - (Bytes)upper(of));
+    };
+    *first = look_up(tables, place(shifted_halves(twice, 0, 2), kUpper[0]));
+    *second = look_up(tables, place(shifted_halves(pairs, 3, 5), kUpper[1]));
   }
 };
 

@@ -323,27 +323,25 @@ void row_dots(const uint8_t* blocks, const RowCodebook& row, int64_t groups, con
   static_assert(!Type::kBiased);  // plus_fours adds 128 itself
   Eight chains[kMany ? kDotRows : 1] = {};
   alignas(32) uint8_t last[kStretch];  // the last stretch if it is not whole, then zeros
-  const int64_t whole = groups / 8, rest = groups % 8, stretches = whole + (rest > 0);
-  if (rest > 0) {
-    __builtin_memset(last, 0, sizeof last);
-    __builtin_memcpy(last, blocks + whole * kStretch, static_cast<size_t>(rest * Type::kBytes));
-  }
   const auto& prepared = Type::prepared(row);
-  for (int64_t begin = 0; begin < stretches; begin += Type::kTogether) {
-    const int64_t end = stretches - begin < Type::kTogether ? stretches : begin + Type::kTogether;
-    Scales scales[Type::kTogether];
-    decltype(Type::read(blocks)) read[Type::kTogether];
-    for (int64_t i = begin; i < end; ++i) {
-      read[i - begin] = Type::read(i < whole ? blocks + i * kStretch : last);
-      scales[i - begin] = scales_of<Type>(read[i - begin], row, i < whole ? 8 : rest);
-    }
-    for (int64_t i = begin; i < end; ++i) {
-      prefetch_ahead<kStretch>(i < whole ? blocks + i * kStretch : last);
-      const Stretch w = unpacked<Type>(read[i - begin], prepared);
-      const Rounded* of_x = x + i;
-      for (int64_t r = 0; r < (kMany ? rows : 1); ++r, of_x += x_stride)
-        chains[r] = plus_products<Type>(w, scales[i - begin], *of_x, chains[r]);
-    }
+  // Nothing is stored between what reads a block for its scale and what reads it for its codes, so one load serves both.
+  const auto add = [&](const uint8_t* stretch, int64_t of_groups) __attribute__((always_inline)) {
+    const auto read = Type::read(stretch);
+    const Stretch w = unpacked<Type>(read, prepared);
+    const Scales scales = scales_of<Type>(read, row, of_groups);
+    const Rounded* of_x = x;
+    for (int64_t r = 0; r < (kMany ? rows : 1); ++r, of_x += x_stride)
+      chains[r] = plus_products<Type>(w, scales, *of_x, chains[r]);
+    ++x;
+  };
+  for (; groups >= 8; groups -= 8, blocks += kStretch) {
+    prefetch_ahead<kStretch>(blocks);
+    add(blocks, 8);
+  }
+  if (groups > 0) {
+    __builtin_memset(last, 0, sizeof last);
+    __builtin_memcpy(last, blocks, static_cast<size_t>(groups * Type::kBytes));
+    add(last, groups);
   }
   for (int64_t r = 0; r < (kMany ? rows : 1); ++r) to[r * stride] = sum_of_chains(chains[r]);
 }
