@@ -2,6 +2,7 @@
 // `tern quantize --bits mixed`: chooses a type for each matrix, so that all weights together take --target-bytes.
 
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -13,19 +14,19 @@
 
 namespace tern {
 
-/// The types that a matrix of a mixture may have: LC types up to 4.25 bits a weight, block types of GGUF above. Codes of all
-/// these types are chosen by quantize/gptq.h.
-inline constexpr WeightType kMixtureTypes[] = {WeightType::lc2, WeightType::lc3, WeightType::lc4, WeightType::q5_1,
-                                               WeightType::q8_0};
+/// The types that a matrix of a mixture may have, by their bits: LC types up to 4.25 bits a weight, block types of GGUF above: Q5_K, Q6_K
+/// and Q8_0, or Q5_1 and Q8_0 where a matrix has rows that are no whole blocks of 256. Codes of all these types are chosen by quantize/gptq.h.
+std::span<const WeightType> mixture_types(const ModelSpec&);
 /// A matrix, and its chosen type.
 struct MixedMatrix {
   std::string parameter;
   WeightType type;
-  // For each of kMixtureTypes: the model's divergence when only this matrix is coded, in this type.
+  // For each of Mixture::candidates: the model's divergence when only this matrix is coded, in this type.
   std::vector<double> divergence;
 };
 struct Mixture {
   std::vector<MixedMatrix> matrices;
+  std::span<const WeightType> candidates;  // mixture_types of the model
   int64_t target_bytes = 0;
   double divergence = 0;  // the sum of the chosen types' divergences
   std::map<std::string, WeightType> types() const;

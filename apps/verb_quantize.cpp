@@ -255,6 +255,28 @@ void mix_types(const Options& options, const ModelDescription& model, const Cali
   q.types.single = q.mixture.types();
 }
 
+// Codes are asked for where they were chosen, or where the type has no rounding of its own; nothing: all numbers are rounded.
+CodeMatrix coded_where_not_rounded(const GgufTypes& types, const CodeMatrix& code) {
+  return rounds_to(types.matrices) && rounds_to(types.tables) ? CodeMatrix() : code;
+}
+
+void write_gguf_file(const ModelDescription& model, const ReadParameter& read, const CodeMatrix& code,
+                     GgufMetadata metadata, const std::string& path, Quantized& q) {
+  CodeParameter rows;
+  if (code) rows = [&](const ParameterInfo& info, WeightType type) { return std::span(code(info, type).rows); };
+  const GgufSaved saved =
+      save_gguf(model.spec, model.config, read, q.types, std::move(metadata), path, real_io(), rows);
+  q.bytes = saved.file_bytes, q.num_wide = saved.as_f16;
+}
+
+void write_directory(const ModelDescription& model, const ChatTemplates& templates, const ReadParameter& read,
+                     const CodeMatrix& code, const std::string& path, Quantized& q) {
+  const CodedSaved saved =
+      save_coded(model.spec, model.config, read, code, q.types, written_dtype(model), path, real_io());
+  write_companions(model, templates, path, real_io());
+  q.matrix_bytes = saved.matrix_bytes, q.num_wide = saved.num_dense, q.tensor_bytes = saved.tensor_bytes;
+}
+
 Quantized quantize(const Options& options, const ModelDescription& model, const std::string& out) {
   Quantized q{
       .types = {.matrices = type_of_matrices(options), .tables = weight_type_of_choice(options.text("table-type"))},
@@ -294,19 +316,11 @@ Quantized quantize(const Options& options, const ModelDescription& model, const 
     return coder && has_codes(model.spec, info) ? coder->code(info) : rounded.of(info, type);
   };
   if (q.gguf) {
-    CodeParameter code_rows;
-    if (coder || !rounds_to(q.types.matrices) || !rounds_to(q.types.tables))
-      code_rows = [&](const ParameterInfo& info, WeightType type) { return std::span(code(info, type).rows); };
-    const GgufSaved saved =
-        save_gguf(model.spec, model.config, read, q.types, std::move(*metadata), made, real_io(), code_rows);
-    q.bytes = saved.file_bytes, q.num_wide = saved.as_f16;
+    write_gguf_file(model, read, coder ? code : coded_where_not_rounded(q.types, code), std::move(*metadata), made, q);
   } else {
-    const CodedSaved saved =
-        save_coded(model.spec, model.config, read, code, q.types, written_dtype(model), made, real_io());
-    write_companions(model, templates, made, real_io());
+    write_directory(model, templates, read, code, made, q);
     if (beside) beside->save(join_path(made, "adapter"), real_io()), q.round_errors = beside->relative_errors();
-    q.bytes = bytes_in(real_io(), made), q.matrix_bytes = saved.matrix_bytes, q.num_wide = saved.num_dense;
-    q.tensor_bytes = saved.tensor_bytes;
+    q.bytes = bytes_in(real_io(), made);
   }
   q.calibration_tokens = static_cast<int64_t>(calibration.tokens.size());
   ParameterReader to(model.spec, made);
@@ -346,8 +360,8 @@ Json json_of(const Options& options, const Quantized& q, const std::string& out)
           {"type", name_of_types(q)},
           {"table_type", name_of(q.types.tables)},
           {"bytes", q.bytes},
-          {"matrix_bytes", q.matrix_bytes},
-          {"tensor_bytes", q.tensor_bytes},
+          {"matrix_bytes", q.gguf ? Json() : Json(q.matrix_bytes)},  // counted in directories alone
+          {"tensor_bytes", q.gguf ? Json() : Json(q.tensor_bytes)},
           {"mixture", q.types.single.empty() ? Json() : mixture_json(q.mixture)},
           {"parameters", total.elements},
           {"bits_per_weight", bits_per_weight(q)},

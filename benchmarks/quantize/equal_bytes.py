@@ -3,13 +3,13 @@
 
     equal_bytes.py --work FOLDER --text FILE [--text FILE ...] --calibration FILE [--tern ./tern] [--model DIR ...]
                    [--llama-quantize PROGRAM] [--llama-imatrix PROGRAM] [--types Q2_K,IQ3_XXS,...] [--table-types q8_0,q5_1,...]
-                   [--text-bytes 80000] [--calibration-tokens 32768] [--threads N] [--quick]
+                   [--text-bytes 80000] [--calibration-tokens 32768] [--reconstruction-steps N] [--threads N] [--quick]
 
 For each model and type: the rival file, by llama.cpp's own quantiser from an f32 GGUF file of ours (with an importance matrix
 of the calibration text where --llama-imatrix is given; IQ2 and IQ3_XXS are not made without one); types that `tern quantize` writes
 to the bits of GGUF's reference (Q4_0, Q4_1, Q5_0, Q5_1, Q8_0) need no program. Then an LC mixture whose tensors take the bytes of the rival's
 tensors within 1 % (`tern quantize --method lcq --bits mixed --target-bytes`), calibrated on the same text; its tables of tokens have
-the widest type of --table-types that is no wider than the rival's table. Both are evaluated by `tern eval --reference`, in f32 and with
+the widest type of --table-types that is no wider than the rival's table; with --reconstruction-steps its LC matrices are trained so long. Both are evaluated by `tern eval --reference`, in f32 and with
 weights decoded, on the first --text-bytes of each text. What each matrix costs is measured once for a model. A difference is one where it is beyond two standard errors of both together
 (taken as independent, which errs on the careful side: both see the same tokens).
 
@@ -30,12 +30,12 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-OWN_WRITER = {"Q4_0": "q4_0", "Q4_1": "q4_1", "Q5_0": "q5_0", "Q5_1": "q5_1", "Q8_0": "q8_0"}
+OWN_WRITER = {"Q4_0": "q4_0", "Q4_1": "q4_1", "Q5_0": "q5_0", "Q5_1": "q5_1", "Q8_0": "q8_0"}  # bits of GGUF's reference
 # Beside the type's own matrices llama.cpp gives some tensors more: the name is the recipe's.
 TYPES = ["Q6_K", "Q5_K_S", "Q4_K_S", "Q4_0", "IQ4_XS", "Q3_K_M", "Q3_K_S", "IQ3_S", "IQ3_XXS", "Q2_K", "IQ2_S", "IQ2_XS", "IQ2_XXS"]
 WANT_IMPORTANCE = {"IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ1_S", "IQ1_M", "Q2_K_S"}
 GROUPS = {"IQ4_XS": ["IQ4_XS"], "IQ3_XXS, Q3_K": ["IQ3_XXS", "Q3_K_S", "Q3_K_M"], "IQ2_XS, Q2_K": ["IQ2_XS", "Q2_K"]}
-TABLE_BITS = {"q8_0": 8.5, "q5_1": 6.0, "q5_0": 5.5, "q4_1": 5.0, "q4_0": 4.5}
+TABLE_BITS = {"q8_0": 8.5, "q6_k": 6.5625, "q5_1": 6.0, "q5_k": 5.5, "q4_1": 5.0, "q4_k": 4.5}
 
 
 def run(*command, may_fail=False):
@@ -129,6 +129,7 @@ def mixture_of(a, model, here, kind, rival):
         shutil.rmtree(out, ignore_errors=True)  # of a run that ended before it said what it made
         done = tern(a, "quantize", model, "--method", "lcq", "--bits", "mixed", "--target-bytes", rival["bytes"], "--table-type", table,
                     "--sensitivity", here / "sensitivity", "--data", a.calibration, "--calibration-tokens", a.calibration_tokens,
+                    *(["--reconstruction-steps", a.reconstruction_steps] if a.reconstruction_steps else []),
                     "--output", out, "--json", may_fail=True)
         if done.returncode == 0:
             said = json.loads(done.stdout)
@@ -217,6 +218,7 @@ def main():
     parser.add_argument("--table-types", default=",".join(TABLE_BITS))
     parser.add_argument("--text-bytes", type=int, default=80_000)
     parser.add_argument("--calibration-tokens", type=int, default=32_768)
+    parser.add_argument("--reconstruction-steps", type=int, default=0)
     parser.add_argument("--threads", type=int)
     parser.add_argument("--quick", action="store_true")
     a = parser.parse_args()
@@ -227,7 +229,7 @@ def main():
         a.text, a.text_bytes, a.calibration_tokens = a.text[:1], 20_000, 4_096
     a.work.mkdir(parents=True, exist_ok=True)
     asked = {"texts": a.text, "text_bytes": a.text_bytes, "calibration": a.calibration, "tokens": a.calibration_tokens,
-             "table_types": a.table_types, "importance": bool(a.llama_imatrix), "by_llama": bool(a.llama_quantize)}
+             "table_types": a.table_types, "steps": a.reconstruction_steps, "importance": bool(a.llama_imatrix), "by_llama": bool(a.llama_quantize)}
     if kept(a.work / "asked.json", lambda: asked) != asked:
         sys.exit(f"equal_bytes: {a.work} holds what other texts or settings gave; name another --work")
     texts = [cut(a, text, i) for i, text in enumerate(a.text)]

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <random>
@@ -72,6 +73,27 @@ TEST(ReferenceModel, InLearnedTablesItIsNearlyItself) {
   EXPECT_LT(e["kl_divergence"].get<double>(), 0.03);
   EXPECT_EQ(e["kv_dtype"], "q8");
   EXPECT_NE(run_shell(TERN_PROGRAM " inspect " + coded + " 2>&1").text.find("LC4"), std::string::npos);
+}
+
+// The card's figure is what the command measures: the first 20,000 bytes of the books' test text, in f32.
+TEST(ReferenceModel, TheCardOfTheCodedOneSaysWhatEvalSays) {
+  const char* data = std::getenv("TERN_DATA");
+  const std::string packed = std::string(data ? data : "") + "/text/books/test.txt.xz";
+  if (!data || !std::filesystem::exists(packed)) GTEST_SKIP() << "TERN_DATA has no text/books/test.txt.xz";
+  const std::string coded = kNovels + "-lc4", card = real_io().read(coded + "/README.md"),
+                    file = testing::TempDir() + "tern-card.txt";
+  const std::string_view words = "KL divergence from novels-6m ";
+  const size_t at = card.find(words);
+  ASSERT_NE(at, std::string::npos);
+  const double said = std::stod(card.substr(at + words.size()));
+  ASSERT_EQ(run_shell("xz -dc " + packed + " | head -c 20000 >" + file).code, 0);
+  const Outcome out = run_shell(TERN_PROGRAM " eval " + coded + " --dtype f32 --data " + file + " --reference " +
+                                kNovels + " --json 2>/dev/null");
+  std::filesystem::remove(file);
+  ASSERT_EQ(out.code, 0) << out.text;
+  const Json e = parse_json(out.text, "eval");
+  EXPECT_EQ(e["scored_tokens"], 5668);
+  EXPECT_NEAR(e["kl_divergence"].get<double>(), said, 2e-5);  // five digits, and sums that round otherwise
 }
 
 TEST(ReferenceModel, TheRecipeOfTheLargerOneTrains) {
