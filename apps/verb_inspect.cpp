@@ -36,15 +36,22 @@ namespace {
 std::string type_words(const std::string& name) {
   const auto type = weight_type_from_name(name);
   if (!type || row_of(*type).block_elements == 1) return name;
-  return fmt::format("{} ({:.4g} bits a weight)", name, bits_per_weight(*type));
+  return fmt::format("{} ({:.6g} bits a weight)", name, bits_per_weight(*type));
 }
 
-// "BF16", or "201 BF16, 2 F32" where a file mixes them.
+bool has_tables(const std::string& name) {
+  const auto type = weight_type_from_name(name);
+  return type && row_of(*type).levels > 0;
+}
+
+// "BF16", or "201 BF16, 2 F32" where a file mixes them. I8 beside learned types are their tables.
 std::string dtype_words(const WeightsCheck& check) {
+  const bool learned = std::ranges::any_of(check.dtypes, [](const auto& of) { return has_tables(of.first); });
   std::string words;
-  for (const auto& [name, count] : check.dtypes)
-    words += check.dtypes.size() == 1 ? type_words(name)
-                                      : fmt::format("{}{} {}", words.empty() ? "" : ", ", count, type_words(name));
+  for (const auto& [name, count] : check.dtypes) {
+    const std::string type = learned && name == "I8" ? "I8 (tables of levels)" : type_words(name);
+    words += check.dtypes.size() == 1 ? type : fmt::format("{}{} {}", words.empty() ? "" : ", ", count, type);
+  }
   return words;
 }
 

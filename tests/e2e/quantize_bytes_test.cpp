@@ -345,7 +345,7 @@ TEST_F(QuantizeBytes, ASecondRoundingOfSmallAndOfShiftedNumbersKeepsTheirValues)
     }
 }
 
-// A name as inspect says it, the bits of a weight, and how text writes them: four digits, "" without scales.
+// A name as inspect says it, the bits of a weight, and how text writes them, "" without scales.
 struct InspectedType {
   const char* name;
   double bits;
@@ -369,7 +369,7 @@ TEST_F(QuantizeBytes, InspectNamesTheTypesOfDirectories) {
                                                                         {"Q5_0", 5.5, "5.5"},
                                                                         {"Q4_1", 5, "5"},
                                                                         {"Q4_0", 4.5, "4.5"},
-                                                                        {"Q6_K", 6.5625, "6.562"},
+                                                                        {"Q6_K", 6.5625, "6.5625"},
                                                                         {"Q5_K", 5.5, "5.5"},
                                                                         {"Q4_K", 4.5, "4.5"},
                                                                         {"U4", 5, "5"},
@@ -387,6 +387,7 @@ TEST_F(QuantizeBytes, InspectNamesTheTypesOfDirectories) {
     const bool as_table = std::string_view(type.name) == "Q8_0";
     expect_named(text, weights, type, as_table ? 8 : 7);
     if (!as_table) expect_named(text, weights, {"Q8_0", 8.5, "8.5"}, 1);
+    EXPECT_EQ(has(text, "7 I8 (tables of levels)"), std::string_view(type.name).starts_with("LC"));
     expect_named(text, weights, {"F32", 32, ""}, 3);
   }
 }
@@ -400,17 +401,17 @@ TEST_F(QuantizeBytes, InspectNamesTheTypesOfGgufFiles) {
                                                                         {"Q5_0", 5.5, "5.5"},
                                                                         {"Q5_1", 6, "6"},
                                                                         {"Q2_K", 2.625, "2.625"},
-                                                                        {"Q3_K", 3.4375, "3.438"},
+                                                                        {"Q3_K", 3.4375, "3.4375"},
                                                                         {"Q4_K", 4.5, "4.5"},
                                                                         {"Q5_K", 5.5, "5.5"},
-                                                                        {"Q6_K", 6.5625, "6.562"},
+                                                                        {"Q6_K", 6.5625, "6.5625"},
                                                                         {"IQ4_NL", 4.5, "4.5"},
                                                                         {"IQ4_XS", 4.25, "4.25"},
-                                                                        {"IQ3_S", 3.4375, "3.438"},
-                                                                        {"IQ3_XXS", 3.0625, "3.062"},
-                                                                        {"IQ2_S", 2.5625, "2.562"},
-                                                                        {"IQ2_XS", 2.3125, "2.312"},
-                                                                        {"IQ2_XXS", 2.0625, "2.062"},
+                                                                        {"IQ3_S", 3.4375, "3.4375"},
+                                                                        {"IQ3_XXS", 3.0625, "3.0625"},
+                                                                        {"IQ2_S", 2.5625, "2.5625"},
+                                                                        {"IQ2_XS", 2.3125, "2.3125"},
+                                                                        {"IQ2_XXS", 2.0625, "2.0625"},
                                                                         {"MXFP4", 4.25, "4.25"}}) {
     write_coded_model(coded_config("llama", true), {*weight_type_from_name(type.name)}, root_ + "/type.gguf");
     const Outcome text = tern("inspect type.gguf");
