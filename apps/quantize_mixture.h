@@ -14,8 +14,9 @@
 
 namespace tern {
 
-/// The types that a matrix of a mixture may have, by their bits: LC types up to 4.25 bits a weight, block types of GGUF above: Q5_K, Q6_K
-/// and Q8_0, or Q5_1 and Q8_0 where a matrix has rows that are no whole blocks of 256. Codes of all these types are chosen by quantize/gptq.h.
+/// The types that a matrix of a mixture may have, by their bits: LC types up to 4.25 bits a weight, block types of GGUF above: Q5_K,
+/// Q6_K and Q8_0, or Q5_1 and Q8_0 where a matrix has rows that are no whole blocks of 256. Codes of all these types are chosen by
+/// quantize/gptq.h.
 std::span<const WeightType> mixture_types(const ModelSpec&);
 /// A matrix, and its chosen type.
 struct MixedMatrix {

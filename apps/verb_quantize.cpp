@@ -155,7 +155,11 @@ void check_memory(const Options& options, const ModelDescription& model, const C
   const MemoryBudget budget = memory_budget(options);
   int64_t largest = 0;
   for (const ParameterInfo& info : parameters(model.spec)) largest = std::max(largest, info.shape.count());
+  // As it is read twice, and its blocks; or, where no reference rounds it, as it is read, as it is coded, and its blocks.
   int64_t needed = 2 * largest * size_of(DType::f32);
+  for (const WeightType type : {type_of_matrices(options), weight_type_of_choice(options.text("table-type"))})
+    if (!rounds_to(type))
+      needed = std::max(needed, static_cast<int64_t>(static_cast<double>(largest) * (8 + bits_per_weight(type) / 8)));
   const auto tokens = static_cast<int64_t>(calibration.tokens.size());
   if (tokens > 0)
     needed += LayerCoder::peak_bytes(model.spec, tokens, calibration.window, reconstruction_of(options).steps > 0);

@@ -29,7 +29,7 @@ class BlockCoder : public RowCoder {
 
 std::unique_ptr<RowCoder> block_coder(WeightType type) {
   if (type == WeightType::nf4 || type == WeightType::nf4_1) return nf4_coder(type);
-  if (type == WeightType::q4_k || type == WeightType::q5_k || type == WeightType::q6_k) return k_coder(type);
+  if (is_k_type(type)) return k_coder(type);
   return std::make_unique<BlockCoder>(type);
 }
 

@@ -78,8 +78,8 @@ std::optional<UnitCodes> CodeStore::read(int unit, uint32_t weights_crc32c) cons
   const auto run = file->metadata().find("run"), checksum = file->metadata().find("codes");
   if (run == file->metadata().end() || run->second != metadata_of(settings_, weights_crc32c))
     throw Error(ErrorKind::usage,
-                "{}: codes that another run left there: of other weights, another type or another text; remove the "
-                "directory, or name another --output",
+                "{}: codes that another run left there: of other weights, another type, another text or "
+                "other settings; remove the directory, or name another --output",
                 path);
   UnitCodes codes = codes_in(*file);
   if (checksum == file->metadata().end() || checksum->second != checksum_of(codes)) return damaged();

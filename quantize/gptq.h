@@ -2,7 +2,7 @@
 // GPTQ: numbers are rounded column by column, and what rounding a column did to the outputs is taken back by the columns that
 // are still to come. Source: Frantar et al. 2023, "GPTQ: Accurate Post-Training Quantization for Generative Pre-trained
 // Transformers", arXiv:2210.17323 (recalled), eq. 2 and 3 and the Cholesky form of §3.3. The scale of a block is fitted to the
-// numbers as they stand when its first column comes (RowCoder::fit), each weighted by what its error costs.
+// numbers as they stand when its first column comes (RowCoder), each weighted by what its error costs.
 
 #include <cstddef>
 #include <cstdint>

@@ -1,7 +1,7 @@
 // GGUF's types of 256 numbers: Q4_K and Q5_K have eight parts of 32, each with a scale and a minimum of six bits; Q6_K has
 // sixteen parts of 16, each with a scale of eight bits and a sign. What the bits count stands in f16 for all parts. First each part is
 // fitted alone, then the whole scales are chosen, and fitted to the codes; a part is fitted once more when its first
-// number comes, as errors of the parts before it have moved its numbers.
+// number comes, if errors of the parts before it have moved its numbers.
 
 #include <algorithm>
 #include <array>
@@ -113,6 +113,7 @@ class KCoder : public RowCoder {
 
   void fit(std::span<const float> x, std::span<const float> importance) override {
     x_ = x, importance_ = importance;
+    std::ranges::copy(x, fitted_.begin());
     std::array<Line, 16> lines;
     double most_scale = 0, most_min = 0;
     for (size_t p = 0; p < parts(); ++p) {
@@ -129,7 +130,8 @@ class KCoder : public RowCoder {
 
   float code(size_t j, float x) override {
     const size_t p = j / layout_.part;
-    if (p > 0 && j % layout_.part == 0) choose_whole(p, free_line(layout_, part(p)));
+    if (j % layout_.part == 0 && !std::ranges::equal(part(p).x, std::span(fitted_).subspan(j, layout_.part)))
+      choose_whole(p, free_line(layout_, part(p)));
     const Line line = line_of(p);
     codes_[j] = static_cast<uint8_t>(code_on(line, layout_, x));
     return number_on(line, layout_, codes_[j]);
@@ -156,14 +158,17 @@ class KCoder : public RowCoder {
     const int scale = whole(line.scale, d_, layout_.least_scale, layout_.most_scale),
               min = whole(line.min, dmin_, 0, layout_.most_scale);
     double least = INFINITY;
-    int best_scale = scale, best_min = min;
+    int best_scale = 0, best_min = 0;
+    const auto consider = [&](int s, int m) {
+      scales_[p] = s, mins_[p] = m;
+      const double e = error_on(line_of(p), layout_, part(p));
+      if (e < least) least = e, best_scale = s, best_min = m;
+    };
+    const auto [from, to] =
+        layout_.has_min ? std::pair{std::max(min - 1, 0), std::min(min + 1, layout_.most_scale)} : std::pair{0, 0};
     for (int s = std::max(scale - 1, layout_.least_scale); s <= std::min(scale + 1, layout_.most_scale); ++s)
-      for (int m = layout_.has_min ? std::max(min - 1, 0) : 0;
-           m <= (layout_.has_min ? std::min(min + 1, layout_.most_scale) : 0); ++m) {
-        scales_[p] = s, mins_[p] = m;
-        const double e = error_on(line_of(p), layout_, part(p));
-        if (e < least) least = e, best_scale = s, best_min = m;
-      }
+      for (int m = from; m <= to; ++m) consider(s, m);
+    consider(0, 0);  // where f16 holds the one unit and not the other
     scales_[p] = best_scale, mins_[p] = best_min;
   }
 
@@ -239,6 +244,7 @@ class KCoder : public RowCoder {
   KLayout layout_;
   // Of the 256 numbers at hand.
   std::span<const float> x_, importance_;
+  std::array<float, kSuper> fitted_ = {};  // x as fit saw it
   float d_ = 0, dmin_ = 0;
   std::array<int, 16> scales_ = {}, mins_ = {};
   std::array<uint8_t, kSuper> codes_ = {};
@@ -246,9 +252,12 @@ class KCoder : public RowCoder {
 
 }  // namespace
 
+bool is_k_type(WeightType type) {
+  return type == WeightType::q4_k || type == WeightType::q5_k || type == WeightType::q6_k;
+}
+
 std::unique_ptr<RowCoder> k_coder(WeightType type) {
-  TERN_CHECK(type == WeightType::q4_k || type == WeightType::q5_k || type == WeightType::q6_k, "k_coder: {}",
-             name_of(type));
+  TERN_CHECK(is_k_type(type), "k_coder: {}", name_of(type));
   return std::make_unique<KCoder>(type);
 }
 

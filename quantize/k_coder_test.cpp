@@ -66,6 +66,8 @@ TEST(KCoder, AwkwardRowsStayNear) {
         ASSERT_TRUE(std::isfinite(made[i])) << what;
         EXPECT_NEAR(made[i], x[i], allowed * static_cast<double>(most)) << what << " " << name_of(type) << " " << i;
       }
+      const std::vector<float> zeros(x.size());
+      EXPECT_LE(squares_of_difference(x, made), squares_of_difference(x, zeros)) << what << " " << name_of(type);
     }
   };
   check("zeros", 0, [](size_t) { return 0.0f; });
@@ -77,6 +79,10 @@ TEST(KCoder, AwkwardRowsStayNear) {
   check("parts of zeros", 0.08, [&](size_t i) { return i / 32 % 2 == 0 ? 0.0f : random[i]; });
   check("large numbers", 0.08, [&](size_t i) { return 1e5f * random[i]; });
   check("numbers below f16's", 1, [&](size_t i) { return 1e-9f * random[i]; });
+  check("numbers at the end of f16's", 1, [&](size_t i) { return 1e-5f * random[i]; });
+  check("as small, one larger in each part", 1, [](size_t i) {
+    return i % 32 == 0 ? -1e-5f : i % 2 == 0 ? 1e-8f : -1e-8f;
+  });
 }
 
 // Importance moves the error to where it costs little; errors taken back by later columns lower it at the output.

@@ -34,18 +34,19 @@ CodedMatrix code_matrix(WeightType, const ParameterInfo&, const Linear&, std::sp
                         const GroupByte& = {});
 
 struct LayerCoding {
-  std::map<std::string, WeightType> single =
-      {};  // types of single matrices, by their parameters' names, in the place of the model's
-  Reconstruction reconstruction = {};  // with steps the hidden rows of the model as it was are kept too
-  GroupByte byte = {};                 // of types with learned tables; another than the format's for studies alone
+  // Types of single matrices, by their parameters' names, in the place of the model's.
+  std::map<std::string, WeightType> single = {};
+  // With steps the hidden rows of the model as it was are kept too.
+  Reconstruction reconstruction = {};
+  // Of types with learned tables; another than the format's is for studies alone.
+  GroupByte byte = {};
 };
 
 class LayerCoder {
  public:
   /// `model_dir` as load_weights takes it; `type`: one that block_coder knows, or with learned tables. The arguments must outlive it.
   /// With a store each unit's codes are written there when they are chosen, and those that are there are not chosen again: the
-  /// codes are the same.
-  /// Errors: those of ParameterReader.
+  /// codes are the same. Errors: those of ParameterReader.
   LayerCoder(const ModelSpec&, const std::string& model_dir, const CalibrationText&, WeightType type, Arena&,
              CodeStore* = nullptr, LayerCoding = {});
 
@@ -55,7 +56,8 @@ class LayerCoder {
   /// The codes of a layer's matrix, coded if they are not yet. Without a store: ask in the order of the units.
   const CodedMatrix& code(const ParameterInfo&);
 
-  /// Bytes at most at once: hidden states, one unit's weights, codes and moments.
+  /// Bytes at most at once: hidden states, one unit's weights, codes and moments. reconstructs: also the hidden states of the
+  /// model as it was, and what steps of reconstruction need.
   static int64_t peak_bytes(const ModelSpec&, int64_t tokens, int64_t window, bool reconstructs = false);
 
  private:

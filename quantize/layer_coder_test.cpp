@@ -126,7 +126,7 @@ TEST(LayerCoder, HoldsNoMoreThanItForetells) {
 
 TEST(LayerCoder, ReconstructionHoldsNoMoreThanItForetellsAndGoesOnFromCodesOnTheDisk) {
   for (const char* name : {"llama", "falcon", "mixtral", "deepseek_v3"})
-    for (const int64_t tokens : {40, 300}) {
+    for (const int64_t tokens : {40, std::string(name) == "llama" ? 5000 : 300}) {
       SCOPED_TRACE(std::string(name) + ", " + std::to_string(tokens) + " tokens");
       const Golden g = made(name);
       const CalibrationText text = text_of(g.spec, tokens, 16);

@@ -29,7 +29,7 @@ class LearnedCoder : public RowCoder {
     TERN_CHECK(tables.size() == says.num_tables() * levels_, "learned_coder: {} levels", tables.size());
     for (size_t t = 0; t < says.num_tables(); ++t)
       nearest_.push_back(nearest_codes(std::span(tables_).subspan(t * levels_, levels_)));
-    const bool own = says.scale_bits() == 5;
+    const bool own = says.scale_bits() == 5;  // the format's are numbers in the source, not what a library gives
     for (int i = 0; i < 1 << says.scale_bits(); ++i)
       scales_.push_back(own ? kBlockScales[i]
                             : static_cast<float>(std::exp2(-static_cast<double>(i) / says.steps_of_octave())));

@@ -9,6 +9,7 @@
 #include "base/rng.h"
 #include "kernels/cpu/learned_codes.h"
 #include "kernels/cpu/optimizer.h"
+#include "kernels/cpu/vector.h"
 #include "model/allocate_weights.h"
 #include "model/linear.h"
 #include "model/unit.h"
@@ -34,7 +35,8 @@ void unpack_codes(WeightType type, const uint8_t* block, uint8_t* codes) {
   }
 }
 
-// Rows of a matrix that share tables, and where their parameters stand among the unit's: first the levels, then the rows' factors.
+// Rows of a matrix that share tables, and where their parameters stand among the unit's: first the levels, then the rows'
+// factors.
 struct TrainedPart {
   WeightType type;
   int64_t n, k;
@@ -165,7 +167,8 @@ class ReconstructedUnit {
     return sum / contribution_;
   }
 
-  void step(int64_t step, const Reconstruction& how) {
+  /// False: gradients are no numbers, and nothing was changed.
+  bool step(int64_t step, const Reconstruction& how) {
     const ExampleBatch batch = batch_of(windows_of(step));
     put();
     UnitSaved saved = nothing_saved(spec_.units[static_cast<size_t>(unit_)]);
@@ -182,6 +185,7 @@ class ReconstructedUnit {
     unit_backward_input(spec_, unit_, weights, batch.rows, dy, saved, compute);
     unit_backward_weight(spec_, unit_, weights, batch.rows, dy, saved, gradients, compute);
     for (const TrainedPart& part : parts_) add_gradients(part, of_parameters_);
+    if (!all_finite(of_parameters_)) return false;
     adamw_step(
         {.learning_rate = how.learning_rate * static_cast<double>(how.steps - step) / static_cast<double>(how.steps),
          .beta1 = kBeta1,
@@ -191,7 +195,9 @@ class ReconstructedUnit {
          .step = step + 1,
          .gradient_scale = 1},
         of_parameters_, parameters_, first_moments_, second_moments_, {});
+    if (!all_finite(parameters_)) return false;
     for (const TrainedPart& part : parts_) write_parameters(part, parameters_);
+    return true;
   }
   void put() { put_numbers(spec_, unit_, weights_, codes_, type_of_, {}); }
 
@@ -291,7 +297,7 @@ ReconstructionErrors reconstruct(const ModelSpec& spec, int unit, ModelWeights& 
   if (!trained.has_tables() || how.steps == 0) return {};
   const UnitCodes chosen = codes;
   ReconstructionErrors errors{.before = trained.error()};
-  for (int64_t step = 0; step < how.steps; ++step) trained.step(step, how);
+  for (int64_t step = 0; step < how.steps && trained.step(step, how); ++step) {}
   errors.after = trained.error();
   if (errors.after < errors.before) return errors;
   for (auto& [name, matrix] : codes) {  // in their places: what is trained points to them

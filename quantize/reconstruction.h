@@ -1,8 +1,9 @@
 #pragma once
-// Block-wise reconstruction: what codes of learned types are multiplied by — the tables of each matrix, the scale of each row — trained so
-// that a coded unit's output comes near the output that the model as it was has there. Codes, and blocks' signs, scales and choices of a table stay.
-// Source: LCQ trains its codebooks on the outputs of blocks (Cai et al. 2024, arXiv:2405.20973, the abstract); as a method for one
-// block at a time BRECQ (Li et al. 2021, arXiv:2102.05426, recalled). What is trained, and Adam with a linear decay, are ours.
+// Block-wise reconstruction: what codes of learned types are multiplied by (the tables of each matrix, the scale of each row) is
+// trained so that a coded unit's output comes near the output that the model as it was has there. Codes, and blocks' signs, scales
+// and choices of a table stay. Source: LCQ trains its codebooks on the outputs of blocks (Cai et al. 2024, arXiv:2405.20973, the
+// abstract); as a method for one block at a time BRECQ (Li et al. 2021, arXiv:2102.05426, recalled). What is trained, and Adam with
+// a linear decay, are ours.
 
 #include <cstdint>
 #include <functional>
@@ -17,8 +18,8 @@ namespace tern {
 
 struct Reconstruction {
   int64_t steps = 0;  // for each unit; 0: nothing is trained
-  double learning_rate =
-      2e-3;  // of the first step, falling linearly to 0; in parts of a table's largest level, and of a row's scale
+  // Of the first step, falling linearly to 0; in parts of a table's largest level, and of a row's scale.
+  double learning_rate = 2e-3;
 };
 /// The rows of the calibration text on both sides of a unit. T tokens in windows of `window`, the last perhaps shorter; D width.
 struct UnitExamples {
@@ -33,8 +34,9 @@ struct ReconstructionErrors {
   double before = 0, after = 0;
 };
 
-/// Trains the tables and row scales of `codes`, and leaves their numbers in the unit's weights. Every step takes at least 2,048 rows: windows in an
-/// order of their own, keyed by the unit, all of them before one comes again. Levels of a table stay ascending whole numbers within ±127, rows' scales bf16.
+/// Trains the tables and row scales of `codes`, and leaves their numbers in the unit's weights. A step takes as many windows as hold 2,048
+/// rows, or all: in an order of their own, keyed by the unit, and none comes again before all others. Levels of a table stay ascending
+/// whole numbers within ±127, rows' scales bf16.
 /// Order   the same bytes for any number of threads.
 ReconstructionErrors reconstruct(const ModelSpec&, int unit, ModelWeights& weights, UnitCodes& codes,
                                  const TypeOfMatrix&, const UnitExamples&, const Reconstruction&, Arena&);

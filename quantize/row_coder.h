@@ -1,6 +1,6 @@
 #pragma once
 // How gptq (quantize/gptq.h) codes numbers of a row: group by group of neighbours, each group's scales chosen when its first
-// number comes.
+// number comes, those of a part of a group of 256 once more when the part's first number comes.
 
 #include <cstdint>
 #include <memory>
@@ -32,6 +32,8 @@ std::unique_ptr<RowCoder> block_coder(WeightType);
 /// largest magnitude of the numbers that fit() sees, whatever their importance. NF4_1's does the same with the numbers less
 /// their offset_of_most_information (quantize/nf4_offset.h).
 std::unique_ptr<RowCoder> nf4_coder(WeightType);
+/// Whether k_coder knows the type.
+bool is_k_type(WeightType);
 /// The coder of Q4_K, Q5_K or Q6_K (quantize/k_coder.cpp). Scales are chosen for the least Σ importance·(x − number)².
 std::unique_ptr<RowCoder> k_coder(WeightType);
 /// The coder of LC4, LC3 or LC2 with the matrix's tables, each ascending (quantize/learned_coder.cpp). With another GroupByte than the

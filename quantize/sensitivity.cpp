@@ -185,8 +185,8 @@ std::optional<std::vector<MatrixSensitivity>> SensitivityMeter::read(int unit, c
   const auto at = file.metadata().find("run");
   if (at == file.metadata().end() || at->second != run)
     throw Error(ErrorKind::usage,
-                "{}: measures that another run left there: of other weights or another text; remove the directory, or "
-                "name another --output or --sensitivity",
+                "{}: measures that another run left there: of other weights, another text or other types; remove the "
+                "directory, or name another --output or --sensitivity",
                 path);
   std::vector<MatrixSensitivity> measured;
   for (const ParameterInfo& info : parameters(spec_)) {

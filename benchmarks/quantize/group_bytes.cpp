@@ -5,6 +5,7 @@
 //   group_bytes MODEL TEXT TOKENS BITS TABLE_BITS SIGN OUTPUT      BITS 2, 3 or 4; TABLE_BITS 0 to 3; SIGN 0 or 1
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -30,9 +31,11 @@ void write_rounded(const std::string& path, const std::string& text, int64_t tok
   const ModelDescription model = describe_model(path, DType::f32);
   if (!model.tokenizer) throw Error(ErrorKind::usage, "{} has no tokenizer", path);
   bool whole = false;
-  const CalibrationText calibration{
-      encode_at_most(*model.tokenizer, read_text(text), static_cast<size_t>(tokens), whole)};
+  CalibrationText calibration{encode_at_most(*model.tokenizer, read_text(text), static_cast<size_t>(tokens), whole)};
   Arena arena;
+  calibration.window =
+      std::min({calibration.window, model_context(model), static_cast<int64_t>(calibration.tokens.size())});
+  if (calibration.tokens.empty()) throw Error(ErrorKind::usage, "TOKENS {} of {}: none", tokens, text);
   LayerCoder coder(model.spec, path, calibration, type, arena, nullptr, {.byte = byte});
   std::map<std::string, std::vector<std::byte>> rounded;  // f32
   for (const ParameterInfo& info : parameters(model.spec))

@@ -88,6 +88,7 @@ class Server:
         while not lines or lines[-1] != "}":
             lines.append(self.process.stdout.readline().rstrip("\n"))
             if not lines[-1]:
+                self.process.kill()
                 raise Failed(f"tern serve {file} did not start")
         self.url = json.loads("\n".join(lines))["url"]
         self.known = {}
@@ -286,7 +287,8 @@ def main():
                 results.append(check(a, kind, pathlib.Path(folder)))
                 print(shown(results[-1]), flush=True)
                 failed += not results[-1]["within"]
-            except (Failed, ValueError, KeyError) as error:  # ValueError: llama.cpp does not read the file
+            # ValueError: llama.cpp does not read the file. OSError: a server that is gone (URLError is one).
+            except (Failed, ValueError, KeyError, OSError, subprocess.TimeoutExpired) as error:
                 print(f"| {kind} | FAILED: {type(error).__name__}: {error} |", flush=True)
                 failed += 1
     if a.json:

@@ -15,6 +15,7 @@
 #include "base/json.h"
 #include "base/source_dir_testing.h"
 #include "formats/gguf/gguf.h"
+#include "formats/safetensors/safetensors.h"
 #include "model/coded_model_testing.h"
 #include "model/model_files.h"
 #include "tests/e2e/in_folder_testing.h"
@@ -253,7 +254,8 @@ TEST_F(QuantizeBytesSlow, AnyThreadsAndKillsLeaveTheSameBytes) {
                                   {Words{"gptq", "--type", "q4_0"}, "gptq.gguf"},
                                   {Words{"lcq", "--bits", "2"}, "lc2"},
                                   {Words{"lcq", "--bits", "3"}, "lc3"},
-                                  {Words{"lcq", "--bits", "4"}, "lc4"}}) {
+                                  {Words{"lcq", "--bits", "4"}, "lc4"},
+                                  {Words{"lcq", "--bits", "2", "--reconstruction-steps", "2"}, "trained"}}) {
     SCOPED_TRACE(name);
     const auto command = [&](const std::string& out, const char* threads) {
       Words all = {TERN_PROGRAM, "quantize", root_ + "/deep", "--threads", threads, "--output", root_ + "/" + out};
@@ -282,6 +284,51 @@ TEST_F(QuantizeBytesSlow, AnyThreadsAndKillsLeaveTheSameBytes) {
     EXPECT_TRUE(weights(killed) == weights("1" + name));
     EXPECT_FALSE(real_io().stat(partial));
   }
+}
+
+// Reconstruction changes rows' scales and tables of a unit, nothing else: of the first one, as others are coded behind what it made.
+TEST_F(QuantizeBytes, ReconstructionChangesScalesAndTablesAlone) {
+  const std::string of = "quantize one --method lcq --bits 2 --data text.txt --calibration-tokens 256 --output ";
+  const Json plain = json(of + "plain"), trained = json(of + "reconstructed --reconstruction-steps 5");
+  EXPECT_EQ(trained["bytes"], plain["bytes"]);
+  const Safetensors a(root_ + "/plain/model.safetensors"), b(root_ + "/reconstructed/model.safetensors");
+  int64_t changed = 0;
+  for (size_t n = 0; n < a.size(); ++n) {
+    const TensorView t = a[n];
+    const std::string name(t.name);
+    if (name.find(".self_attn.") == std::string::npos) continue;
+    const std::span<const std::byte> before = t.bytes, after = b.find(name)->bytes;
+    ASSERT_EQ(before.size(), after.size());
+    const bool rows = name.ends_with(".lc2"), levels = name.ends_with(".levels");
+    const size_t width = rows ? static_cast<size_t>(t.shape[1]) : 1;
+    for (size_t i = 0; i < before.size(); ++i) {
+      if (before[i] == after[i]) continue;
+      ASSERT_TRUE(levels || (rows && i % width < 2)) << name << ", byte " << i;
+      ++changed;
+    }
+  }
+  EXPECT_GT(changed, 0);
+  expect_refusal(2, "quantize one --method gptq --type u4 --data text.txt --reconstruction-steps 5 --output z",
+                 {"--reconstruction-steps", "choose --method lcq"});
+}
+
+// A model whose rows are whole blocks of 256 has Q5_K and Q6_K in its mixtures, reconstructed or not, and tables in Q6_K.
+TEST_F(QuantizeBytes, MixturesAndTablesHaveTypesOf256) {
+  write_random_model("wide", {.layers = 2, .width = 256, .heads = 8, .hidden = 256});
+  const std::string of =
+      "quantize wide --method lcq --bits mixed --data text.txt --calibration-tokens 128 --table-type q6_k "
+      "--sensitivity measures --target-bytes ";
+  const Json all = json(of + "640KiB --output mixed"),
+             steps = json(of + "640KiB --output mixed-steps --reconstruction-steps 2");
+  EXPECT_EQ(all["mixture"], steps["mixture"]);
+  EXPECT_EQ(all["bytes"], steps["bytes"]);
+  for (const Json& matrix : all["mixture"]["matrices"])
+    for (const char* type : {"LC2", "LC3", "LC4", "Q5_K", "Q6_K", "Q8_0"})
+      EXPECT_TRUE(matrix["kl_divergence_alone"].contains(type)) << matrix;
+  EXPECT_NEAR(all["tensor_bytes"].get<double>(), 640 * 1024, 0.01 * 640 * 1024);
+  const std::string generate = "generate mixed --prompt 'Licensed' --max-tokens 8 --dtype f32 --temperature 0";
+  EXPECT_EQ(json(generate + " --weights mapped")["samples"], json(generate + " --weights copied")["samples"]);
+  EXPECT_TRUE(has(tern("inspect mixed"), "1 Q6_K") || has(tern("inspect mixed"), " Q6_K (6.5625")) << "the table";
 }
 
 // Rounding what a first rounding left.
