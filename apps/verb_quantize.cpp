@@ -101,7 +101,6 @@ WeightType type_of_matrices(const Options& options) {
   const std::string method = options.text("method"), bits = options.text("bits");
   if (method == "lcq") return is_mixed(options) ? WeightType::lc4 : weight_type_of_choice("lc" + bits);
   if (!options.given("bits")) return weight_type_of_choice(options.text("type"));
-  if (bits == "mixed") throw Error(ErrorKind::usage, "quantize: --bits mixed is of --method lcq");
   if (options.given("type"))
     throw Error(ErrorKind::usage, "quantize: --bits {} is --type u{} of --method {}; give one of the two", bits, bits,
                 method);
@@ -361,6 +360,7 @@ Json json_of(const Options& options, const Quantized& q, const std::string& out)
           {"output", out},
           {"method", options.text("method")},
           {"calibration_tokens", q.calibration_tokens},
+          {"reconstruction_steps", reconstruction_of(options).steps},
           {"type", name_of_types(q)},
           {"table_type", name_of(q.types.tables)},
           {"bytes", q.bytes},
@@ -387,6 +387,8 @@ void tell(const Options& options, const ModelDescription& model, const Quantized
       out, format_bytes(q.bytes), bits_per_weight(q),
       q.types.single.empty() ? std::string(name_of(q.types.matrices)) : "a mixture: " + counts_text(q.mixture),
       name_of(q.types.tables), 100 * total.relative(), worst.parameter, 100 * worst.relative()));
+  if (const int64_t steps = reconstruction_of(options).steps; steps > 0)
+    print_out(fmt::format("tables and row scales of each unit trained in {}\n", counted(steps, "step")));
   if (!q.types.single.empty())
     print_out(fmt::format("weights: {} bytes of {} asked for; coded alone, its matrices cost {:.5f} nats in all\n",
                           format_with_commas(q.tensor_bytes), format_with_commas(q.mixture.target_bytes),
@@ -451,14 +453,16 @@ int run_quantize(const Options& options) {
   if (!options.has("output"))
     throw Error(ErrorKind::usage, "--output is not given; name a directory, or a .gguf file, to write");
   const std::string method = options.text("method"), out = options.text("output");
+  if (options.text("bits") == "mixed" && method != "lcq")
+    throw Error(ErrorKind::usage, "quantize: --bits mixed is of --method lcq");
   refuse_options_of_others(options, method);
   if (method == "loftq" && is_gguf_path(out))
     throw Error(ErrorKind::usage, "--output {}: --method loftq writes a directory, with its adapter in it", out);
   const WeightType type = type_of_matrices(options);
   if (is_gguf_path(out) && row_of(type).gguf == kNotInGguf)
     throw Error(ErrorKind::usage,
-                "--output {}: GGUF has no type {}; name a directory, which tern itself reads, or choose another --type",
-                out, name_of(type));
+                "--output {}: GGUF has no type {}; name a directory, which tern itself reads, or choose another {}",
+                out, name_of(type), method == "lcq" ? "--method" : "--type");
   for (const char* name : {"target-bytes", "sensitivity"})
     if (options.given(name) && !is_mixed(options))
       throw Error(ErrorKind::usage, "--{} is of --method lcq --bits mixed", name);

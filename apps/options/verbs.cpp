@@ -169,7 +169,7 @@ std::vector<VerbSpec> verb_rows() {
             {"tern eval small.gguf --data held-out.txt --reference run/model", "what that costs"}},
        .takes_recipe = true,
        .details =
-           "Each block of 32 weights is rounded by itself, as the format's reference rounds it, or by --method gptq "
+           "Each block of weights is rounded by itself, as the format's reference rounds it, or by --method gptq "
            "or lcq, which keep what is done in OUTPUT.partial: the same command goes on behind a kill. The layers' "
            "matrices get --type, the tables of tokens (embedding, head) --table-type, vectors stay f32. Parameters "
            "are read, written and read back one after the other. generate, chat, eval and serve run the file as it "

@@ -312,6 +312,10 @@ TEST_F(Quantize, WhatCannotBeIsRefusedAndLeavesNothing) {
   expect_refusal(2, "quantize " + kNovels + " --bits 3 --type q4_0 --output q",
                  {"--bits 3 is --type u3", "one of the two"});
   expect_refusal(2, "quantize " + kNovels + " --bits mixed --output q", {"--bits mixed is of --method lcq"});
+  expect_refusal(2, "quantize " + kNovels + " --bits mixed --target-bytes 3MiB --data there.gguf --output q",
+                 {"--bits mixed is of --method lcq"});
+  expect_refusal(2, "quantize " + kNovels + " --method lcq --bits 3 --data there.gguf --output q.gguf",
+                 {"GGUF has no type LC3", "another --method"});
   expect_refusal(2, "quantize " + kNovels + " --method gptq --rank 8 --output q", {"--rank", "choose --method loftq"});
   expect_refusal(2, "quantize " + kNovels + " --method lcq --type u4 --output q", {"--type", "--bits"});
   expect_refusal(2, "quantize " + kNovels + " --method lcq --bits 5 --output q", {"--bits", "2, 3"});
