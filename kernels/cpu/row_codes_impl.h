@@ -437,7 +437,7 @@ struct DotsLearned<3> : Dots {
     static constexpr Places kPairs = places(j, [](int64_t i) { return 1 + i % 8; }),
                             kUpper[2] = {places(j, [](int64_t i) { return 9 + i / 8; }),
                                          places(j, [](int64_t i) { return 11 + i / 8; })};
-    typedef int8_t Bytes __attribute__((vector_size(sizeof(Codes))));
+    typedef uint8_t Bytes __attribute__((vector_size(sizeof(Codes))));
     const auto block = [&](int64_t lane) { return blocks + (j + lane * kApart) * kBytes; };
     const auto table = [&](int64_t lane) {
       return _mm_loadl_epi64(reinterpret_cast<const __m128i*>(row.tables + (*block(lane) & 3) * 8));
