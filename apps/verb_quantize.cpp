@@ -258,11 +258,7 @@ void mix_types(const Options& options, const ModelDescription& model, const Cali
   q.types.single = q.mixture.types();
 }
 
-// Codes are asked for where they were chosen, or where the type has no rounding of its own; nothing: all numbers are rounded.
-CodeMatrix coded_where_not_rounded(const GgufTypes& types, const CodeMatrix& code) {
-  return rounds_to(types.matrices) && rounds_to(types.tables) ? CodeMatrix() : code;
-}
-
+// code: empty if numbers are only rounded.
 void write_gguf_file(const ModelDescription& model, const ReadParameter& read, const CodeMatrix& code,
                      GgufMetadata metadata, const std::string& path, Quantized& q) {
   CodeParameter rows;
@@ -319,7 +315,8 @@ Quantized quantize(const Options& options, const ModelDescription& model, const 
     return coder && has_codes(model.spec, info) ? coder->code(info) : rounded.of(info, type);
   };
   if (q.gguf) {
-    write_gguf_file(model, read, coder ? code : coded_where_not_rounded(q.types, code), std::move(*metadata), made, q);
+    const bool only_rounded = !coder && rounds_to(q.types.matrices) && rounds_to(q.types.tables);
+    write_gguf_file(model, read, only_rounded ? CodeMatrix() : code, std::move(*metadata), made, q);
   } else {
     write_directory(model, templates, read, code, made, q);
     if (beside) beside->save(join_path(made, "adapter"), real_io()), q.round_errors = beside->relative_errors();
