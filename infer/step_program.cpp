@@ -86,15 +86,11 @@ int64_t decoded_bytes(int64_t rows, int64_t in, DType dtype) {
 // The bands of one matrix, and the workspace of its products as planned.
 ProductWorkspace planned_workspace(const FileMatrix& m, std::vector<bool>::const_iterator stays, DType dtype) {
   ProductWorkspace most{.out = m.out, .in = m.in};
-  int64_t run = 0, coded_run = 0;
-  bool before = false;
+  int64_t coded_run = 0;
   for (const FileBand& band : m.bands) {
     const bool stay = *stays++;
     const bool coded = stay && !stays_packed(band, m.in, dtype);
-    run = stay && before ? run + band.rows : band.rows;
     coded_run = coded ? coded_run + band.rows : 0;
-    before = stay;
-    if (run < m.out) most.widest_rows = std::max(most.widest_rows, run);
     if (band.in_integers || multiplies_coded(dtype)) continue;
     if (coded) most.decoded_bytes = std::max(most.decoded_bytes, decoded_bytes(coded_run, m.in, dtype));
     if (!stay && !multiplies_as_streamed(band.type, band.head_dim, band.extent.offset, dtype))
@@ -135,11 +131,8 @@ ProductWorkspace loaded_workspace(const Linear& linear, DType dtype) {
   if (const auto* coded = std::get_if<CodedWeight>(&linear.weight))
     most.decoded_bytes = coded_workspace(*coded, linear.out, linear.in, dtype);
   else if (const auto* banded = std::get_if<BandedWeight>(&linear.weight)) {
-    for (const WeightBand& band : banded->bands) {
-      most.widest_rows = std::max(most.widest_rows, band.rows);
+    for (const WeightBand& band : banded->bands)
       most.decoded_bytes = std::max(most.decoded_bytes, band_workspace(band, linear.in, dtype));
-    }
-    if (most.widest_rows == linear.out) most.widest_rows = 0;
   } else {
     most.decoded_bytes = forward_scratch_bytes(linear, 1, dtype, Multiply::exact);
   }

@@ -60,28 +60,14 @@ int64_t decoded_for_a_product(const FileBands& bands, const std::vector<bool>& s
   return most;
 }
 
-// Of tensors that are a part of an expert's matrix: a product's columns then stand in workspace first.
-int64_t widest_of_experts(const FileBands& bands) {
-  int64_t most = 0;
-  for (const FileExperts& unit : bands.experts)
-    for (const FileBand& band : unit.up.front().bands)
-      if (band.rows < unit.up.front().out) most = std::max(most, band.rows);
-  return most;
-}
-
 int64_t experts_bytes(const std::vector<CacheItem>& items, int slots) {
   const int each[] = {slots, slots};
   return items.empty() ? 0 : ExtentCache::bytes_for(items, each, kStreamAlignment) + kStreamAlignment;
 }
 
-// Of products that take a part of a matrix, or decode their rows: the most rows, and bytes.
-struct Parts {
-  int64_t widest = 0, decoded = 0;
-};
-
-// inference_fit, and what streaming adds to it.
+// inference_fit, and what streaming adds to it. decoded: bytes of the rows that are decoded for a product.
 InferenceFit fit_of(const ModelDescription& model, const InferenceNeeds& needs, const StreamPlan& plan,
-                    const Parts& parts) {
+                    int64_t decoded) {
   const DType dtype = model.dtype;
   InferenceFit fit = inference_fit(model.spec, dtype, needs, bytes_in_memory(plan.bands, plan.stays, dtype));
   const auto slots = [&](bool stays) -> int64_t {
@@ -91,29 +77,18 @@ InferenceFit fit_of(const ModelDescription& model, const InferenceNeeds& needs, 
   fit.ring = slots(false) + plan.experts.memory_bytes;
   fit.loading_peak =
       std::max(fit.loading_peak + fit.ring, fit.weights + slots(true) + largest_decoded(plan.bands, dtype));
-  const int64_t tokens = needs.iteration_tokens, size = size_of(dtype);
+  const int64_t tokens = needs.iteration_tokens;
   const FileBand& table = plan.bands.table;
-  const int64_t columns = tokens > 1 ? tokens * parts.widest * size : 0;
-  fit.activations += std::max(columns + parts.decoded, table.rows > 0 ? tokens * (table.extent.bytes / table.rows) : 0);
-  const int64_t rows = needs.sequences > 0 ? needs.logit_rows : std::min(tokens, kHeadTile);
-  if (!needs.vectors) fit.logits += (rows > 1 ? rows * parts.widest * 4 : 0) + parts.decoded;
+  fit.activations += std::max(decoded, table.rows > 0 ? tokens * (table.extent.bytes / table.rows) : 0);
+  if (!needs.vectors) fit.logits += decoded;
   fit.beside += kThreadBytes * plan.ring.threads * (plan.experts.count > 0 ? 2 : 1);
   return fit;
 }
 
-int64_t widest_matrix(const FileBands& bands) {
-  int64_t most = widest_of_experts(bands);
-  for (const FileMatrix& m : bands.matrices) most = std::max(most, m.out);
-  return most;
-}
-
-Parts parts_of(const FileBands& bands, const std::vector<bool>& stays, DType dtype) {
-  return {std::max(widest_of_experts(bands), widest_part(bands, stays)), decoded_for_a_product(bands, stays, dtype)};
-}
 // Whatever stays.
-Parts largest_parts(const FileBands& bands, size_t count, DType dtype) {
+int64_t most_decoded(const FileBands& bands, size_t count, DType dtype) {
   const auto decoded = [&](bool stays) { return decoded_for_a_product(bands, std::vector<bool>(count, stays), dtype); };
-  return {widest_matrix(bands), std::max(decoded(false), decoded(true))};
+  return std::max(decoded(false), decoded(true));
 }
 
 // What stays in `room`. Where the head is read again for every tile of rows, it comes first.
@@ -193,28 +168,28 @@ StreamPlan plan_stream(const ModelDescription& model, const InferenceNeeds& need
   take_window(model.spec, needs, plan);
   const std::vector<PassExtent> extents = pass_extents(plan.bands, model.dtype);
   const bool head_first = needs.sequences == 0 && needs.iteration_tokens > kHeadTile;
-  // First as if the widest product stood beside itself, then as it is: what stays decides which products come in parts.
+  // First as if the most were decoded, then as it is: what stays decides which rows are decoded together.
   const std::vector<bool> none(extents.size(), false);
-  Parts parts =
-      needs.window ? parts_of(plan.bands, none, model.dtype) : largest_parts(plan.bands, extents.size(), model.dtype);
+  const auto decoded_now = [&] { return decoded_for_a_product(plan.bands, plan.stays, model.dtype); };
+  plan.stays = none;
+  int64_t decoded = needs.window ? decoded_now() : most_decoded(plan.bands, extents.size(), model.dtype);
   for (int round = 0; round < 2; ++round) {
     plan.stays = none;
-    const InferenceFit nothing_kept = fit_of(model, needs, plan, parts);
+    const InferenceFit nothing_kept = fit_of(model, needs, plan, decoded);
     const int64_t least = nothing_kept.total();
     if (least > budget.bytes) refuse(nothing_kept, plan.experts, needs, budget);
     if (needs.window) break;
     plan.stays = choose(plan.bands, extents, head_first, budget.bytes - least);
-    parts = parts_of(plan.bands, plan.stays, model.dtype);
+    decoded = decoded_now();
   }
-  plan.fit = fit_of(model, needs, plan, parts);
+  plan.fit = fit_of(model, needs, plan, decoded);
   // Loading holds a ring for what stays; where that is the peak, less stays.
   for (int64_t over = plan.fit.total() - budget.bytes; over > 0; over = plan.fit.total() - budget.bytes) {
     int64_t kept = 0;
     for (size_t i = 0; i < extents.size(); ++i) kept += plan.stays[i] ? extents[i].kept_bytes : 0;
     plan.stays = choose(plan.bands, extents, head_first, kept - over);
-    const Parts now = parts_of(plan.bands, plan.stays, model.dtype);
-    parts = {std::max(parts.widest, now.widest), std::max(parts.decoded, now.decoded)};
-    plan.fit = fit_of(model, needs, plan, parts);
+    decoded = std::max(decoded, decoded_now());
+    plan.fit = fit_of(model, needs, plan, decoded);
     TERN_CHECK(kept > 0, "plan_stream: {} bytes over with nothing kept", over);
   }
   add_experts(plan, budget);

@@ -36,16 +36,20 @@ int64_t rows_of_matrix(const StreamPlan& plan, int64_t row_bytes, int64_t rows, 
   return std::max<int64_t>(64, most / (row_bytes + rows * size_of(plan.dtype)) / 64 * 64);
 }
 
-// Bytes per second of products of `rows` rows with a matrix of so many bytes, while `goes_on` says so of the seconds that have passed.
-double product_rate(const Linear& linear, int64_t rows, int64_t bytes, DType dtype, Arena& arena,
+// Bytes per second of products of `rows` rows with a matrix of so many bytes, while `goes_on` says so of the seconds that have passed. The
+// matrix is multiplied in bands, as a pass does it: threads wait for each other behind each.
+double product_rate(const std::vector<Linear>& bands, int64_t rows, int64_t bytes, DType dtype, Arena& arena,
                     const std::function<bool(double)>& goes_on) {
-  const Tensor x = arena.zeros(dtype, {rows, linear.in}, MemoryClass::workspace);
-  const Tensor y = arena.allocate(dtype, {rows, linear.out}, MemoryClass::workspace);
+  const Tensor x = arena.zeros(dtype, {rows, bands.front().in}, MemoryClass::workspace);
+  const Tensor y = arena.allocate(dtype, {rows, bands.front().out}, MemoryClass::workspace);
   const Compute compute{arena};
-  linear_forward(linear, x, y, compute);  // threads start, pages come
+  const auto multiply = [&] {
+    for (const Linear& band : bands) linear_forward(band, x, y, compute);
+  };
+  multiply();  // threads start, pages come
   double rounds = 0, seconds = 0;
   for (const int64_t begin_ns = real_clock().now_ns(); goes_on(seconds); ++rounds) {
-    linear_forward(linear, x, y, compute);
+    multiply();
     seconds = seconds_between(begin_ns, real_clock().now_ns());
   }
   return seconds > 0 ? rounds * static_cast<double>(bytes) / seconds : 0;
@@ -55,23 +59,34 @@ double kept_rate(const StreamPlan& plan, const FileMatrix& m, int64_t rows,
                  const std::function<bool(double)>& goes_on) {
   const DType dtype = plan.dtype;
   const int64_t in = m.in, out = rows_of_matrix(plan, in * size_of(dtype), rows, in);
-  const int64_t bytes = packed_bytes(dtype, out, in);
+  const int64_t band = std::min(m.bands.front().rows, out), count = out / band;
+  const int64_t bytes = packed_bytes(dtype, band, in);
   Arena arena;
-  const Tensor packed = arena.zeros(DType::u8, {bytes}, MemoryClass::weights);
-  return product_rate({.weight = PackedWeight{packed}, .out = out, .in = in}, rows, bytes, dtype, arena, goes_on);
+  const Tensor packed = arena.zeros(DType::u8, {count, bytes}, MemoryClass::weights);
+  std::vector<Linear> bands;
+  for (int64_t i = 0; i < count; ++i)
+    bands.push_back({.weight = PackedWeight{packed.rows_view(i, i + 1).reshaped({bytes})}, .out = band, .in = in});
+  return product_rate(bands, rows, count * bytes, dtype, arena, goes_on);
 }
 
 double coded_rate(const StreamPlan& plan, const FileMatrix& m, int64_t rows,
                   const std::function<bool(double)>& goes_on) {
   const DType dtype = plan.dtype;
-  const FileBand& band = m.bands.front();
-  const int64_t decoded = band.in_integers || multiplies_coded(dtype) ? 0 : m.in * size_of(dtype);
-  const int64_t row_bytes = stored_bytes(band.type, 1, m.in);
-  const int64_t out = rows_of_matrix(plan, row_bytes + decoded, rows, m.in), bytes = out * row_bytes;
+  const FileBand& first = m.bands.front();
+  const int64_t decoded = first.in_integers || multiplies_coded(dtype) ? 0 : m.in * size_of(dtype);
+  const int64_t row_bytes = stored_bytes(first.type, 1, m.in);
+  const int64_t out = rows_of_matrix(plan, row_bytes + decoded, rows, m.in), band = std::min(first.rows, out);
+  const int64_t count = out / band, bytes = band * row_bytes;
   Arena arena;
-  const Tensor coded = arena.zeros(DType::u8, {bytes}, MemoryClass::weights);
-  const CodedWeight weight{{{band.type, coded, out, 0, band.tables}}, band.in_integers};
-  return product_rate({.weight = weight, .out = out, .in = m.in}, rows, bytes, dtype, arena, goes_on);
+  const Tensor coded = arena.zeros(DType::u8, {count, bytes}, MemoryClass::weights);
+  std::vector<Linear> bands;
+  for (int64_t i = 0; i < count; ++i) {
+    const Tensor of_band = coded.rows_view(i, i + 1).reshaped({bytes});
+    bands.push_back({.weight = CodedWeight{{{first.type, of_band, band, 0, first.tables}}, first.in_integers},
+                     .out = band,
+                     .in = m.in});
+  }
+  return product_rate(bands, rows, count * bytes, dtype, arena, goes_on);
 }
 
 // The rows that choose an expert that is chosen at all, on average.

@@ -104,8 +104,9 @@ TEST(IsaSelfTest, NamesTheElementThatAWrongKernelGetsWrong) {
   };
   using M = MatmulTable;
   says(with(&IsaKernels::matmul, &M::exact_f32,
-            [](const float* x, const float* w, const float* b, int64_t m, int64_t n, int64_t k, bool add, float* y) {
-              right.matmul.exact_f32(x, w, b, m, n, k, add, y);
+            [](const float* x, const float* w, const float* b, int64_t m, int64_t n, int64_t k, bool add, float* y,
+               int64_t stride, float* room) {
+              right.matmul.exact_f32(x, w, b, m, n, k, add, y, stride, room);
               y[m * n - 1] = std::nextafter(y[m * n - 1], 1e9f);
             }),
        "f32 product of 40 rows, element 2799: got");
@@ -170,7 +171,7 @@ TEST(IsaSelfTest, LooksAtEveryKernelOfTheTileUnit) {
 #if defined(__x86_64__)
 /// Inside a team, as the products of sets without tiles are.
 template <bool kIllegal>
-void faults(const float*, const float*, const float*, int64_t, int64_t, int64_t, bool, float*) {
+void faults(const float*, const float*, const float*, int64_t, int64_t, int64_t, bool, float*, int64_t, float*) {
 #pragma omp parallel for if (false)
   for (int i = 0; i < 2; ++i)
     if (kIllegal)

@@ -114,13 +114,17 @@ struct VectorProducts {
   void pack(const bf16* w, int64_t n, int64_t k, bf16* to) const { t.pack_bf16(w, n, k, to); }
   static constexpr bool kForms[] = {true, false};  // whether the weight was packed
   void forward(bool packed, const float* x, const float* w, int64_t m, int64_t n, int64_t k, float* y) const {
-    (packed ? t.exact_f32 : t.nt_f32)(x, w, nullptr, m, n, k, true, y);
+    if (packed) return t.exact_f32(x, w, nullptr, m, n, k, true, y, n, nullptr);
+    t.nt_f32(x, w, nullptr, m, n, k, true, y);
   }
   void forward(bool packed, const bf16* x, const bf16* w, int64_t m, int64_t n, int64_t k, float* y) const {
-    (packed ? t.exact_bf16_to_f32 : t.nt_bf16_to_f32)(x, w, nullptr, m, n, k, true, y);
+    if (packed) return t.exact_bf16_to_f32(x, w, nullptr, m, n, k, true, y, n, nullptr);
+    t.nt_bf16_to_f32(x, w, nullptr, m, n, k, true, y);
   }
   void forward(bool packed, const bf16* x, const bf16* w, int64_t m, int64_t n, int64_t k, bf16* y) const {
-    (packed ? t.exact_bf16 : t.nt_bf16)(x, w, nullptr, m, n, k, true, y);
+    std::vector<float> room(static_cast<size_t>(m * wide_stride(k)));
+    if (packed) return t.exact_bf16(x, w, nullptr, m, n, k, true, y, n, t.widens_bf16 ? room.data() : nullptr);
+    t.nt_bf16(x, w, nullptr, m, n, k, true, y);
   }
   void nn(const float* dy, const float* w, int64_t m, int64_t n, int64_t k, float* dx) const {
     t.nn_f32(dy, w, m, n, k, true, dx);
@@ -143,7 +147,7 @@ struct TileProducts {
   template <class Out>
   void forward(bool, const bf16* x, const bf16* w, int64_t m, int64_t n, int64_t k, Out* y) const {
     const WeightRows<bf16> rows{w, n};
-    tile_forward<Out>(t, x, {&rows, 1}, nullptr, m, n, k, true, y);
+    tile_forward<Out>(t, x, {&rows, 1}, nullptr, m, n, k, true, y, n);
   }
   void nn(const bf16* dy, const bf16* w, int64_t m, int64_t n, int64_t k, bf16* dx) const {
     tile_nn(t, dy, w, m, n, k, true, dx);
@@ -352,11 +356,11 @@ std::string compare_int8(const CodedInt8Table& kernels, const Int8Case& c) {
   constexpr int64_t m = Int8Case::kRows, n = Int8Case::kOut, k = Int8Case::kColumns;
   const CodedRows rows{WeightType::q8_0, c.w.data(), n};
   std::vector<float> y(c.y.size());
-  kernels.f32(c.x.data(), &rows, nullptr, m, n, k, false, y.data());
+  kernels.f32(c.x.data(), &rows, nullptr, m, n, k, false, y.data(), n);
   std::string failure = differs("product in integers", y, c.y, 0);
   if (!failure.empty() || !kernels.tiles.f32) return failure;
   std::ranges::fill(y, 0.0f);
-  multiply_int8_on_tiles<float, float>(kernels.tiles, c.x.data(), {&rows, 1}, nullptr, m, n, k, false, y.data());
+  multiply_int8_on_tiles<float, float>(kernels.tiles, c.x.data(), {&rows, 1}, nullptr, m, n, k, false, y.data(), n);
   return differs("product in integers on tiles", y, c.y, 0);
 }
 

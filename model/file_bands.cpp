@@ -204,20 +204,6 @@ std::vector<PassExtent> pass_extents(const FileBands& bands, DType dtype) {
   return extents;
 }
 
-int64_t widest_part(const FileBands& bands, const std::vector<bool>& stays) {
-  int64_t most = 0;
-  size_t at = 0;
-  for (const FileMatrix& m : bands.matrices) {
-    int64_t run = 0;
-    for (const FileBand& band : m.bands) {
-      run = stays[at] && at > 0 && stays[at - 1] ? run + band.rows : band.rows;
-      ++at;
-      if (run < m.out) most = std::max(most, run);
-    }
-  }
-  return most;
-}
-
 CodedBytes bytes_in_memory(const FileBands& bands, const std::vector<bool>& stays, DType dtype) {
   CodedBytes bytes = bands.coded;
   for (const FileMatrix& m : bands.matrices) bytes[m.name] = 0;

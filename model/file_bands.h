@@ -74,9 +74,6 @@ std::vector<PassExtent> pass_extents(const FileBands&, DType);
 /// The experts as items of a cache, in the order of units, then of experts; each expert's matrix `up` is in group 0, its `down` in group 1.
 std::vector<CacheItem> expert_items(const FileBands&);
 int64_t num_experts(const FileBands&);
-/// The most rows of a product that multiplies only a part of a matrix; 0 if every product multiplies a whole matrix. A product
-/// takes one band, or neighbouring bands of a matrix that all stay. A product of a part first writes its columns of y to workspace.
-int64_t widest_part(const FileBands&, const std::vector<bool>& stays);
 /// Bytes of memory for each parameter, by name. They are 0 for the table of tokens
 /// if it stays in its file, for `unused`, and for experts, which are in a cache.
 CodedBytes bytes_in_memory(const FileBands&, const std::vector<bool>& stays, DType);

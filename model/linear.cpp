@@ -1,6 +1,7 @@
 #include "model/linear.h"
 
 #include <algorithm>
+#include <optional>
 #include <type_traits>
 
 #include "base/wide_type.h"
@@ -20,29 +21,38 @@ namespace tern {
 
 namespace {
 
+// Where a product writes: a matrix from its column `first` on.
+struct Columns {
+  const Tensor& whole;
+  int64_t first = 0;
+};
+
 // The forward product of each form of a weight.
 template <class T, class Out>
-void forward(const Linear& linear, const Tensor& x, const Tensor& y, const Tensor& scratch, const Compute& c) {
+void forward(const Linear& linear, const Tensor& x, const Columns& y, const Tensor& scratch, const Compute& c) {
   const int64_t m = x.rows(), n = linear.out, k = linear.in;
   const std::span<const T> from = x.span<T>(), bias = ops::span_or_none<T>(linear.bias);
-  const std::span<Out> to = y.span<Out>();
+  if (m == 0 || n == 0) return;
+  const int64_t stride = y.whole.count() / m;
+  const std::span<Out> to =
+      y.whole.span<Out>().subspan(static_cast<size_t>(y.first), static_cast<size_t>(columns_extent(m, n, stride)));
   if (const auto* dense = std::get_if<DenseWeight>(&linear.weight)) {
     const std::span<const T> w = dense->rows.span<T>();
     if (c.multiply == Multiply::fast) return multiply_fast<T, Out>(from, w, bias, m, n, k, to, bytes_of(scratch));
     if (!reads_plain_weights(x.dtype()))
-      return multiply_exact<T, Out>(from, bytes_of(scratch), bias, m, n, k, false, to);
+      return multiply_exact<T, Out>(from, bytes_of(scratch), bias, m, n, k, false, to, stride);
     const WeightRows<T> rows{w.data(), n};
-    return multiply_plain<T, Out>(from, {&rows, 1}, bias, m, n, k, false, to);
+    return multiply_plain<T, Out>(from, {&rows, 1}, bias, m, n, k, false, to, stride);
   }
   if (const auto* packed = std::get_if<PackedWeight>(&linear.weight))
-    return multiply_exact<T, Out>(from, bytes_of(packed->bytes), bias, m, n, k, false, to);
+    return multiply_exact<T, Out>(from, bytes_of(packed->bytes), bias, m, n, k, false, to, stride);
   if (const auto* coded = std::get_if<CodedWeight>(&linear.weight)) {
     const std::vector<CodedRows> rows = ops::coded_rows(*coded);
-    if (coded->in_integers) return multiply_coded_int8<T, Out>(from, rows, bias, m, n, k, false, to);
-    return multiply_coded<T, Out>(from, rows, bias, m, n, k, false, to);
+    if (coded->in_integers) return multiply_coded_int8<T, Out>(from, rows, bias, m, n, k, false, to, stride);
+    return multiply_coded<T, Out>(from, rows, bias, m, n, k, false, to, stride);
   }
   const std::vector<WeightRows<T>> rows = ops::weight_rows<T>(std::get<RowPieces>(linear.weight).pieces);
-  multiply_plain<T, Out>(from, rows, bias, m, n, k, false, to);
+  multiply_plain<T, Out>(from, rows, bias, m, n, k, false, to, stride);
 }
 
 void check_shapes(const Linear& linear, const Tensor& rows_in, const Tensor& rows_out) {
@@ -98,17 +108,19 @@ namespace {
 
 void multiply_bands(const Linear&, const BandedWeight&, const Tensor& x, const Tensor& y, const Compute&);
 
-void multiply_forward(const Linear& linear, const Tensor& x, const Tensor& y, const Tensor& scratch, const Compute& c) {
+void multiply_forward(const Linear& linear, const Tensor& x, const Columns& y, const Tensor& scratch,
+                      const Compute& c) {
   if (std::holds_alternative<CodedWeight>(linear.weight))
     if (const Linear rows = readable(linear, x.dtype(), c); std::holds_alternative<DenseWeight>(rows.weight))
       return multiply_forward(rows, x, y, forward_scratch(rows, x.rows(), x.dtype(), c), c);
-  if (const auto* banded = std::get_if<BandedWeight>(&linear.weight)) return multiply_bands(linear, *banded, x, y, c);
+  if (const auto* banded = std::get_if<BandedWeight>(&linear.weight))
+    return multiply_bands(linear, *banded, x, y.whole, c);
   ops::by_dtype(x.dtype(), [&]<class T>() {
     if constexpr (std::is_same_v<T, double>) {
       multiply_ref(x.span<T>(), dense_rows(linear).span<T>(), ops::span_or_none<T>(linear.bias), x.rows(), linear.out,
-                   linear.in, false, y.span<T>());
+                   linear.in, false, y.whole.span<T>());
     } else {
-      if (y.dtype() == x.dtype()) return forward<T, T>(linear, x, y, scratch, c);
+      if (y.whole.dtype() == x.dtype()) return forward<T, T>(linear, x, y, scratch, c);
       forward<T, float>(linear, x, y, scratch, c);
     }
   });
@@ -130,28 +142,17 @@ Weight streamed_rows(const WeightBand& band, std::span<const std::byte> bytes, i
 
 // y = x·wᵀ + b, band by band, each in its columns of y.
 void multiply_bands(const Linear& linear, const BandedWeight& w, const Tensor& x, const Tensor& y, const Compute& c) {
-  const bool one = y.count() == linear.out;
-  int64_t row = 0, most = 0;
-  for (const WeightBand& band : w.bands) most = std::max(most, band.rows);
-  Tensor columns;  // of y, as a product writes them
-  if (!one && most < linear.out) columns = c.arena.allocate(y.dtype(), {x.rows() * most}, MemoryClass::workspace);
+  int64_t row = 0;
   for (const WeightBand& band : w.bands) {
     const int64_t end = row + band.rows;
     Linear part{.out = band.rows, .in = linear.in};
     if (!linear.bias.empty()) part.bias = linear.bias.rows_view(row, end);
-    const bool whole = band.rows == linear.out;
-    const Tensor to = whole ? y
-                      : one ? y.reshaped({linear.out}).rows_view(row, end).reshaped({1, band.rows})
-                            : columns.rows_view(0, x.rows() * band.rows).reshaped({x.rows(), band.rows});
-    if (band.ring) {
-      const ExtentLease lease(*band.ring, band.place);
-      part.weight = streamed_rows(band, lease.bytes(), linear.in, x.dtype(), c);
-      multiply_forward(part, x, to, {}, c);
-    } else {
+    std::optional<ExtentLease> lease;
+    if (band.ring)
+      part.weight = streamed_rows(band, lease.emplace(*band.ring, band.place).bytes(), linear.in, x.dtype(), c);
+    else
       std::visit([&](const auto& kept) { part.weight = kept; }, band.kept);
-      multiply_forward(part, x, to, {}, c);
-    }
-    if (!one && !whole) ops::put_columns(to, y, row);
+    multiply_forward(part, x, {y, row}, {}, c);
     row = end;
   }
 }
@@ -350,7 +351,7 @@ Linear with_factors(const Linear& linear, DType dtype, const Compute& c) {
   const Tensor a = stacked_a(linear, c);
   const Tensor aw = c.arena.allocate(wide_type(dtype), {a.rows(), linear.out}, MemoryClass::workspace);
   const Compute plain{c.arena, c.multiply};
-  multiply_forward(own, a, aw, forward_scratch(own, a.rows(), dtype, plain), plain);
+  multiply_forward(own, a, {aw}, forward_scratch(own, a.rows(), dtype, plain), plain);
   int64_t row = 0;
   for (size_t i = 0; i < whole.branches.size(); ++i) {
     const Branch& b = whole.branches[i];
@@ -377,7 +378,7 @@ void magnitude_weight(const Linear& linear, const Tensor& dy, const Tensor& x, c
   if (!lengthens(linear)) return;
   const Tensor y = workspace(x, linear.out, c);
   Linear own{.weight = linear.weight, .bias = {}, .out = linear.out, .in = linear.in};
-  multiply_forward(own, x, y, forward_scratch(own, x.rows(), x.dtype(), c), c);
+  multiply_forward(own, x, {y}, forward_scratch(own, x.rows(), x.dtype(), c), c);
   for (size_t i = 0; i < linear.branches.size(); ++i) {
     const Branch& b = linear.branches[i];
     if (!b.has_magnitude) continue;
@@ -392,7 +393,7 @@ void linear_forward(const Linear& linear, const Tensor& x, const Tensor& y, cons
   check_shapes(linear, x, y);
   if (x.count() == 0) return;
   if (c.observer) c.observer->see(linear, x);
-  multiply_forward(linear, x, y, scratch, c);
+  multiply_forward(linear, x, {y}, scratch, c);
   branches_forward(linear, x, y, c);
 }
 
@@ -402,10 +403,10 @@ void linear_forward(const Linear& linear, const Tensor& x, const Tensor& y, cons
   if (c.observer) c.observer->see(linear, x);
   if (lacks_factors(linear)) {
     const Linear whole = with_factors(linear, x.dtype(), c);
-    multiply_forward(whole, x, y, forward_scratch(whole, x.rows(), x.dtype(), c), c);
+    multiply_forward(whole, x, {y}, forward_scratch(whole, x.rows(), x.dtype(), c), c);
     return branches_forward(whole, x, y, c);
   }
-  multiply_forward(linear, x, y, forward_scratch(linear, x.rows(), x.dtype(), c), c);
+  multiply_forward(linear, x, {y}, forward_scratch(linear, x.rows(), x.dtype(), c), c);
   branches_forward(linear, x, y, c);
 }
 

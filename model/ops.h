@@ -81,8 +81,6 @@ void add_columns(double factor, const Tensor& x, const Tensor& y, int64_t column
 /// sum_columns: column j of y (rows, n) = the sum of `repeat` neighbouring columns of x, from x's column `column` + j·repeat on, in order.
 void add_repeated_columns(double factor, const Tensor& x, int64_t repeat, const Tensor& y, int64_t column);
 void sum_columns(const Tensor& x, int64_t column, int64_t repeat, const Tensor& y);
-/// Columns [column, column + n) of y become x (rows, n).
-void put_columns(const Tensor& x, const Tensor& y, int64_t column);
 /// pool_columns: y (rows, n) = means of each `pool` neighbouring columns of x (rows, n·pool), summed in order.
 /// add_pooled_gradient, its backward: each of the `pool` columns of x += y/pool.
 void pool_columns(const Tensor& x, int64_t pool, const Tensor& y);

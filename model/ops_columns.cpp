@@ -31,12 +31,6 @@ void copy_columns(const Tensor& x, int64_t column, const Tensor& y) {
   });
 }
 
-void put_columns(const Tensor& x, const Tensor& y, int64_t column) {
-  by_dtype(x.dtype(), [&]<class T>() {
-    for_columns<T>(y, column, x, [](T* to, const T* from, int64_t n) { std::copy_n(from, n, to); });
-  });
-}
-
 void add_columns(double factor, const Tensor& x, const Tensor& y, int64_t column) {
   if (x.count() == 0) return;
   TERN_CHECK(y.rows() == x.rows(), "columns of {} rows, given {}", y.rows(), x.rows());

@@ -20,13 +20,11 @@ struct ExtentUse {
   int load = -1;    // the place of its LOAD
 };
 
-// The most bytes of workspace that a product of `rows` rows with an (n, k) matrix takes; nullopt: no ProductWorkspace is of it.
-std::optional<int64_t> workspace_of(std::span<const ProductWorkspace> products, int64_t rows, int64_t n, int64_t k,
-                                    int64_t element) {
+// The most bytes of workspace that a product with an (n, k) matrix takes; nullopt: no ProductWorkspace is of it.
+std::optional<int64_t> workspace_of(std::span<const ProductWorkspace> products, int64_t n, int64_t k) {
   std::optional<int64_t> most;
   for (const ProductWorkspace& p : products)
-    if (p.out == n && p.in == k)
-      most = std::max(most.value_or(0), (rows > 1 ? rows * p.widest_rows * element : 0) + p.decoded_bytes);
+    if (p.out == n && p.in == k) most = std::max(most.value_or(0), p.decoded_bytes);
   return most;
 }
 
@@ -207,14 +205,12 @@ class InferenceLowerer {
     if (u == head()) return begin_head(i);
     CostQuery query = now().query;
     const InferenceUnit& weights = weights_of(u);
-    const int64_t element = size_of(query.dtype);
     const ScratchBytes others = query.scratch;
-    const int64_t tokens = query.tokens;  // an expert has as many rows at most
-    query.scratch = [&weights, element, &others, tokens](ProductKind kind, int64_t m, int64_t n, int64_t k) -> int64_t {
+    query.scratch = [&weights, &others](ProductKind kind, int64_t m, int64_t n, int64_t k) -> int64_t {
       if (kind == ProductKind::forward)
-        if (const auto bytes = workspace_of(weights.products, m, n, k, element)) return *bytes;
+        if (const auto bytes = workspace_of(weights.products, n, k)) return *bytes;
       if (kind == ProductKind::expert_forward)
-        if (const auto bytes = workspace_of(weights.expert_products, tokens, n, k, element)) return *bytes;
+        if (const auto bytes = workspace_of(weights.expert_products, n, k)) return *bytes;
       return others ? others(kind, m, n, k) : 0;
     };
     const UnitCost cost = unit_cost(spec_.units[static_cast<size_t>(u)], query);
@@ -228,7 +224,7 @@ class InferenceLowerer {
     const HeadSpec& u = spec_.head();
     const DType dtype = now().query.dtype;
     const int64_t rows = now().logit_rows, size = size_of(dtype), wide = size_of(wide_type(dtype));
-    const auto products = workspace_of(weights_of(head()).products, rows, u.vocab, u.width, wide);
+    const auto products = workspace_of(weights_of(head()).products, u.vocab, u.width);
     i.allocates.push_back({output(head()), rows * u.vocab * wide});
     workspace_ = 2 * rows * u.width * size + products.value_or(0);
     i.flops = 2 * rows * u.vocab * u.width;

@@ -15,9 +15,6 @@ namespace tern {
 /// What products with one (out, in) matrix take as workspace, beside what unit_cost counts.
 struct ProductWorkspace {
   int64_t out = 0, in = 0;
-  // Rows of the widest product with a part of the matrix, which first writes its columns of y to workspace if there are several rows;
-  // 0: the matrix is multiplied whole.
-  int64_t widest_rows = 0;
   int64_t decoded_bytes = 0;  // of rows that are decoded or packed for the time of a product
   friend bool operator==(const ProductWorkspace&, const ProductWorkspace&) = default;
 };
@@ -31,8 +28,7 @@ struct InferenceUnit {
   // (InferenceStep::experts) stand behind `parts`.
   std::optional<int> router_part;
   std::vector<ProductWorkspace> products;  // of matrices that take workspace; of two of one shape the larger sum counts
-  std::vector<ProductWorkspace>
-      expert_products;  // of matrices of experts: for one row exactly; for more as if an expert had all rows
+  std::vector<ProductWorkspace> expert_products;  // of matrices of experts
   // Of the embedding, if its table stays in a file: a token reads its row to workspace.
   int64_t table_row_bytes = 0;
 };

@@ -130,15 +130,14 @@ TEST(InferenceProgram, LoadsEachExtentOncePerUseAndBeforeItWithinTheSlots) {
   }
 }
 
-// Resident: what stays, pages and slots. Beside it two outputs and a unit's workspace, with that of products of a part of a matrix.
+// Resident: what stays, pages and slots. Beside it two outputs and a unit's workspace, with that of rows which a product decodes.
 TEST(InferenceProgram, CountsWhatTheDeviceHolds) {
   const ModelSpec spec = small_spec(2);
   InferenceInput in = cut_input(spec, 2, 3, 2, 1);
   in.steps[0] = {.query = {.tokens = 5}, .logit_rows = 3};
   in.units[0].table_row_bytes = 11;
-  in.units[2].products = {{.out = 48, .in = 16, .widest_rows = 30, .decoded_bytes = 90},
-                          {.out = 16, .in = 24, .widest_rows = 10}};
-  in.units[5].products = {{.out = 40, .in = 16, .widest_rows = 33, .decoded_bytes = 2}};
+  in.units[2].products = {{.out = 48, .in = 16, .decoded_bytes = 300}, {.out = 16, .in = 24}};
+  in.units[5].products = {{.out = 40, .in = 16, .decoded_bytes = 2}};
   const Program p = lower_inference(spec, in);
   ASSERT_EQ(validate(p, kInference), std::vector<std::string>{});
   const Simulation s = simulate(p);
@@ -151,16 +150,13 @@ TEST(InferenceProgram, CountsWhatTheDeviceHolds) {
   EXPECT_EQ(of(0, 0).after, output);
   for (const int part : {0, 1, 2}) {
     EXPECT_EQ(of(2, part).peak_buffers, 2 * output);
-    // normed, up and gate, and the workspace of the product; or hidden beside that of the one behind it
-    EXPECT_EQ(of(2, part).workspace, 5 * 16 * 4 + 5 * 48 * 4 + 5 * 30 * 4 + 90);
+    // normed, up and gate, and the rows that their product decodes
+    EXPECT_EQ(of(2, part).workspace, 5 * 16 * 4 + 5 * 48 * 4 + 300);
     EXPECT_EQ(of(5, part).peak_buffers, output + 3 * 40 * 4);
-    EXPECT_EQ(of(5, part).workspace, 2 * 3 * 16 * 4 + 3 * 33 * 4 + 2);
+    EXPECT_EQ(of(5, part).workspace, 2 * 3 * 16 * 4 + 2);
   }
   EXPECT_EQ(of(5, 2).after, 0);
   EXPECT_EQ(of(2, 2).after, output);
-  in.steps[0].query.tokens = in.steps[0].logit_rows = 1;  // one row writes its columns where they belong
-  Program one = lower_inference(spec, in);
-  EXPECT_EQ(find_in(one, Opcode::forward, 2, 0).workspace_bytes, 16 * 4 + 48 * 4 + 90);
 }
 
 TEST(InferenceProgram, PartsHaveNamesAndAChecksum) {

@@ -8,6 +8,7 @@
 #include "base/region_errors.h"
 #include "base/rounding.h"
 #include "kernels/cpu/coded_int8_table.h"
+#include "kernels/cpu/weight_rows.h"
 #include "kernels/dispatch.h"
 
 namespace tern {
@@ -80,7 +81,7 @@ void code_groups(WeightType type, std::span<const std::byte> blocks, CodeGroups&
 
 template <class T, class Out>
 void multiply_int8_on_tiles(const Int8Tiles& tiles, const T* x, std::span<const CodedRows> w, const T* bias, int64_t m,
-                            int64_t n, int64_t k, bool add, Out* y) {
+                            int64_t n, int64_t k, bool add, Out* y, int64_t y_stride) {
   const std::vector<PanelOfPiece> panels = panels_of(w, n, k, omp_get_max_threads());
   const auto count = static_cast<int64_t>(panels.size());
   const bool sums = std::any_of(w.begin(), w.end(), [&](const CodedRows& p) { return tiles.needs_sums(p.type); });
@@ -106,13 +107,13 @@ void multiply_int8_on_tiles(const Int8Tiles& tiles, const T* x, std::span<const 
         if (!panel) continue;
         const PanelOfPiece& p = panels[static_cast<size_t>(i)];
         const T* of_bias = bias ? bias + p.column : nullptr;
-        Out* to = y + row * n + p.column;
+        Out* to = y + row * y_stride + p.column;
         if constexpr (sizeof(T) == 4)
-          tiles.f32(*p.piece, p.first, p.number, rounded, panel, of_bias, add, to, n);
+          tiles.f32(*p.piece, p.first, p.number, rounded, panel, of_bias, add, to, y_stride);
         else if constexpr (sizeof(Out) == 4)
-          tiles.bf16_to_f32(*p.piece, p.first, p.number, rounded, panel, of_bias, add, to, n);
+          tiles.bf16_to_f32(*p.piece, p.first, p.number, rounded, panel, of_bias, add, to, y_stride);
         else
-          tiles.bf16(*p.piece, p.first, p.number, rounded, panel, of_bias, add, to, n);
+          tiles.bf16(*p.piece, p.first, p.number, rounded, panel, of_bias, add, to, y_stride);
       }
     }
   }
@@ -121,7 +122,8 @@ void multiply_int8_on_tiles(const Int8Tiles& tiles, const T* x, std::span<const 
 
 template <class T, class Out>
 void multiply_coded_int8(std::span<const T> x, std::span<const CodedRows> w, std::span<const T> bias, int64_t m,
-                         int64_t n, int64_t k, bool add, std::span<Out> y) {
+                         int64_t n, int64_t k, bool add, std::span<Out> y, int64_t y_stride) {
+  const int64_t stride = y_stride > 0 ? y_stride : n;
   int64_t rows = 0;
   for (const CodedRows& piece : w) {
     TERN_CHECK(has_code_groups(piece.type) && fills_blocks(piece.type, k) && piece.count >= 0,
@@ -133,18 +135,19 @@ void multiply_coded_int8(std::span<const T> x, std::span<const CodedRows> w, std
     rows += piece.count;
   }
   TERN_CHECK(k <= kInt8Columns && rows == n && m >= 0 && x.size() == static_cast<size_t>(m * k) &&
-                 y.size() == static_cast<size_t>(m * n) && (bias.empty() || bias.size() == static_cast<size_t>(n)),
+                 y.size() == static_cast<size_t>(columns_extent(m, n, y_stride)) &&
+                 (bias.empty() || bias.size() == static_cast<size_t>(n)),
              "multiply_coded_int8: ({}, {}, {}), {} rows of w, x {}, y {}, bias {}", m, n, k, rows, x.size(), y.size(),
              bias.size());
   const T* b = bias.empty() ? nullptr : bias.data();
   if (runs_on_tiles(m) && n > 0 && k > 0)
-    return multiply_int8_on_tiles<T, Out>(table().tiles, x.data(), w, b, m, n, k, add, y.data());
+    return multiply_int8_on_tiles<T, Out>(table().tiles, x.data(), w, b, m, n, k, add, y.data(), stride);
   if constexpr (sizeof(T) == 4)
-    table().f32(x.data(), w.data(), b, m, n, k, add, y.data());
+    table().f32(x.data(), w.data(), b, m, n, k, add, y.data(), stride);
   else if constexpr (sizeof(Out) == 4)
-    table().bf16_to_f32(x.data(), w.data(), b, m, n, k, add, y.data());
+    table().bf16_to_f32(x.data(), w.data(), b, m, n, k, add, y.data(), stride);
   else
-    table().bf16(x.data(), w.data(), b, m, n, k, add, y.data());
+    table().bf16(x.data(), w.data(), b, m, n, k, add, y.data(), stride);
 }
 
 ThreadBytes coded_int8_thread_bytes(int64_t m, int64_t k) {
@@ -154,9 +157,9 @@ ThreadBytes coded_int8_thread_bytes(int64_t m, int64_t k) {
 
 #define TERN_INSTANTIATE(T, Out)                                                                                 \
   template void multiply_int8_on_tiles<T, Out>(const Int8Tiles&, const T*, std::span<const CodedRows>, const T*, \
-                                               int64_t, int64_t, int64_t, bool, Out*);                           \
+                                               int64_t, int64_t, int64_t, bool, Out*, int64_t);                  \
   template void multiply_coded_int8<T, Out>(std::span<const T>, std::span<const CodedRows>, std::span<const T>,  \
-                                            int64_t, int64_t, int64_t, bool, std::span<Out>);
+                                            int64_t, int64_t, int64_t, bool, std::span<Out>, int64_t);
 TERN_INSTANTIATE(float, float)
 TERN_INSTANTIATE(bf16, bf16)
 TERN_INSTANTIATE(bf16, float)

@@ -26,11 +26,11 @@ constexpr int64_t kInt8Columns = 131072;  // the largest k: a thread keeps at le
 /// multiply_coded (kernels/cpu/coded_matmul.h) in integers; every piece's type has_code_groups, k is at most kInt8Columns.
 template <class T, class Out>
 void multiply_coded_int8(std::span<const T> x, std::span<const CodedRows> w, std::span<const T> bias, int64_t m,
-                         int64_t n, int64_t k, bool add, std::span<Out> y);
+                         int64_t n, int64_t k, bool add, std::span<Out> y, int64_t y_stride = 0);
 /// The same on the tile unit of one set. Nothing is checked; m, n, k ≥ 1.
 template <class T, class Out>
 void multiply_int8_on_tiles(const Int8Tiles&, const T* x, std::span<const CodedRows> w, const T* bias, int64_t m,
-                            int64_t n, int64_t k, bool add, Out* y);
+                            int64_t n, int64_t k, bool add, Out* y, int64_t y_stride);
 /// What threads keep (thread_scratch.h) for products of up to m rows. More rows never give fewer bytes.
 ThreadBytes coded_int8_thread_bytes(int64_t m, int64_t k);
 

@@ -251,7 +251,8 @@ inline int64_t rounded_rows(int64_t stretches) {
 }
 
 template <class T, class Out>
-void coded_int8(const T* x, const CodedRows* pieces, const T* bias, int64_t m, int64_t n, int64_t k, bool add, Out* y) {
+void coded_int8(const T* x, const CodedRows* pieces, const T* bias, int64_t m, int64_t n, int64_t k, bool add, Out* y,
+                int64_t y_stride) {
   const int64_t x_stride = ceil_div(k, kGroupedCodes), kept = rounded_rows(x_stride);
   const int64_t panels = ceil_div(n, kInt8Panel), blocks = ceil_div(m, kept);
   TaskShares shares;
@@ -270,7 +271,8 @@ void coded_int8(const T* x, const CodedRows* pieces, const T* bias, int64_t m, i
         for (int64_t i = 0; i < rows; ++i) round_row(x + (row + i) * k, k, xs + i * x_stride);
       rounded = block;
       multiply_panel(pieces, column, columns, k, {xs, x_stride, rows}, sums);
-      finish(sums, kInt8Panel, rows, columns, bias ? bias + column : nullptr, add, y + row * n + column, n);
+      finish(sums, kInt8Panel, rows, columns, bias ? bias + column : nullptr, add, y + row * y_stride + column,
+             y_stride);
     }
   }
 }

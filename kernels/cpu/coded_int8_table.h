@@ -43,11 +43,11 @@ struct Int8Tiles {
 
 struct CodedInt8Table {
   void (*f32)(const float* x, const CodedRows* pieces, const float* bias, int64_t m, int64_t n, int64_t k, bool add,
-              float* y);
+              float* y, int64_t y_stride);
   void (*bf16)(const tern::bf16* x, const CodedRows* pieces, const tern::bf16* bias, int64_t m, int64_t n, int64_t k,
-               bool add, tern::bf16* y);
+               bool add, tern::bf16* y, int64_t y_stride);
   void (*bf16_to_f32)(const tern::bf16* x, const CodedRows* pieces, const tern::bf16* bias, int64_t m, int64_t n,
-                      int64_t k, bool add, float* y);
+                      int64_t k, bool add, float* y, int64_t y_stride);
   Int8Tiles tiles = {};  // null functions: a set without tiles
 };
 TERN_DECLARE_TABLES(CodedInt8Table, coded_int8_table)

@@ -1,9 +1,12 @@
 #include "kernels/cpu/coded_matmul.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "kernels/cpu/matmul.h"
 #include "kernels/cpu/matmul_table.h"
 #include "kernels/cpu/parallel.h"
+#include "kernels/cpu/thread_scratch.h"
 #include "kernels/dispatch.h"
 
 namespace tern {
@@ -41,18 +44,26 @@ bool multiplies_coded(DType dtype) {
 
 template <class T, class Out>
 void multiply_coded(std::span<const T> x, std::span<const CodedRows> w, std::span<const T> bias, int64_t m, int64_t n,
-                    int64_t k, bool add, std::span<Out> y) {
+                    int64_t k, bool add, std::span<Out> y, int64_t y_stride) {
+  const int64_t stride = y_stride > 0 ? y_stride : n;
   check("multiply_coded", DTypeOf<T>::value, w, n, k);
   check("multiply_coded: x", x.size(), m, k);
-  check("multiply_coded: y", y.size(), m, n);
+  check("multiply_coded: y", y.size(), 1, columns_extent(m, n, y_stride));
   if (!bias.empty()) check("multiply_coded: bias", bias.size(), 1, n);
   const T* b = bias.empty() ? nullptr : bias.data();
   if constexpr (sizeof(T) == 4)
-    table().coded_f32(x.data(), w.data(), b, m, n, k, add, y.data());
-  else if constexpr (sizeof(Out) == 4)
-    table().coded_bf16_to_f32(x.data(), w.data(), b, m, n, k, add, y.data());
-  else
-    table().coded_bf16(x.data(), w.data(), b, m, n, k, add, y.data());
+    return table().coded_f32(x.data(), w.data(), b, m, n, k, add, y.data(), stride, nullptr);
+  const int64_t bytes = widened_bytes(m, k), most = bytes > 0 ? wide_rows(k) : m;
+  auto* const room = bytes > 0 ? static_cast<float*>(thread_scratch(bytes)) : nullptr;
+  for (int64_t row = 0; row < m; row += most) {
+    const T* const from = x.data() + row * k;
+    Out* const to = y.data() + row * stride;
+    const int64_t rows = std::min(most, m - row);
+    if constexpr (sizeof(T) == 2 && sizeof(Out) == 4)
+      table().coded_bf16_to_f32(from, w.data(), b, rows, n, k, add, to, stride, room);
+    else if constexpr (sizeof(T) == 2)
+      table().coded_bf16(from, w.data(), b, rows, n, k, add, to, stride, room);
+  }
 }
 
 template <class T>
@@ -86,13 +97,13 @@ void gather_coded_rows(const CodedRows& from, int64_t k, std::span<const int32_t
 
 #define TERN_INSTANTIATE(T)                                                                                           \
   template void multiply_coded<T, float>(std::span<const T>, std::span<const CodedRows>, std::span<const T>, int64_t, \
-                                         int64_t, int64_t, bool, std::span<float>);                                   \
+                                         int64_t, int64_t, bool, std::span<float>, int64_t);                          \
   template void multiply_coded_nn<T>(std::span<const T>, std::span<const CodedRows>, int64_t, int64_t, int64_t, bool, \
                                      std::span<T>);                                                                   \
   template void gather_coded_rows<T>(const CodedRows&, int64_t, std::span<const int32_t>, std::span<T>);
 TERN_INSTANTIATE(float)
 TERN_INSTANTIATE(bf16)
 template void multiply_coded<bf16, bf16>(std::span<const bf16>, std::span<const CodedRows>, std::span<const bf16>,
-                                         int64_t, int64_t, int64_t, bool, std::span<bf16>);
+                                         int64_t, int64_t, int64_t, bool, std::span<bf16>, int64_t);
 
 }  // namespace tern

@@ -21,7 +21,7 @@ bool multiplies_coded(DType);
 /// rows together). k is a multiple of every piece's block; rows of a piece: a multiple of head_dim, if set.
 template <class T, class Out>
 void multiply_coded(std::span<const T> x, std::span<const CodedRows> w, std::span<const T> bias, int64_t m, int64_t n,
-                    int64_t k, bool add, std::span<Out> y);
+                    int64_t k, bool add, std::span<Out> y, int64_t y_stride = 0);
 
 /// dx (m, k) = dy (m, n)·w, or dx += that: multiply_nn, with the rows of w coded as above. Bits: those of multiply_nn with the
 /// decoded rows, rounded to T.

@@ -27,6 +27,12 @@ void check(const char* what, size_t have, int64_t a, int64_t b) {
   TERN_CHECK(a >= 0 && b >= 0 && have == static_cast<size_t>(a * b), "{}: {} elements for {} × {}", what, have, a, b);
 }
 
+void check_columns(const char* what, size_t have, int64_t m, int64_t n, int64_t stride) {
+  TERN_CHECK(
+      m >= 0 && n >= 0 && (stride == 0 || stride >= n) && have == static_cast<size_t>(columns_extent(m, n, stride)),
+      "{}: {} elements for {} × {} of rows of {}", what, have, m, n, stride);
+}
+
 template <class T>
 int64_t count_rows(std::span<const WeightRows<T>> w) {
   int64_t rows = 0;
@@ -113,27 +119,43 @@ void unpack_row(std::span<const std::byte> packed, int64_t n, int64_t k, int64_t
 
 template <class T, class Out>
 void multiply_exact(std::span<const T> x, std::span<const std::byte> packed, std::span<const T> bias, int64_t m,
-                    int64_t n, int64_t k, bool add, std::span<Out> y) {
+                    int64_t n, int64_t k, bool add, std::span<Out> y, int64_t y_stride) {
+  const int64_t stride = y_stride > 0 ? y_stride : n;
   check("multiply_exact: x", x.size(), m, k);
   check("multiply_exact: packed", packed.size(), 1, packed_bytes(DTypeOf<T>::value, n, k));
-  check("multiply_exact: y", y.size(), m, n);
+  check_columns("multiply_exact: y", y.size(), m, n, y_stride);
   if (!bias.empty()) check("multiply_exact: bias", bias.size(), 1, n);
   const T* b = bias.empty() ? nullptr : bias.data();
   if constexpr (sizeof(T) == 4) {
-    table().exact_f32(x.data(), as<T>(packed), b, m, n, k, add, y.data());
+    table().exact_f32(x.data(), as<T>(packed), b, m, n, k, add, y.data(), stride, nullptr);
   } else if (reads_plain_weights(DType::bf16)) {
     const WeightRows<T> rows{as<T>(packed), n};
-    tile_forward<Out>(tiles(), x.data(), {&rows, 1}, b, m, n, k, add, y.data());
-  } else if constexpr (sizeof(Out) == 4) {
-    table().exact_bf16_to_f32(x.data(), as<T>(packed), b, m, n, k, add, y.data());
+    tile_forward<Out>(tiles(), x.data(), {&rows, 1}, b, m, n, k, add, y.data(), stride);
   } else {
-    table().exact_bf16(x.data(), as<T>(packed), b, m, n, k, add, y.data());
+    const int64_t bytes = widened_bytes(m, k), rows = bytes > 0 ? wide_rows(k) : m;
+    auto* const room = bytes > 0 ? static_cast<float*>(thread_scratch(bytes)) : nullptr;
+    for (int64_t row = 0; row < m; row += rows) {
+      const T* const from = x.data() + row * k;
+      Out* const to = y.data() + row * stride;
+      if constexpr (sizeof(Out) == 4)
+        table().exact_bf16_to_f32(from, as<T>(packed), b, std::min(rows, m - row), n, k, add, to, stride, room);
+      else
+        table().exact_bf16(from, as<T>(packed), b, std::min(rows, m - row), n, k, add, to, stride, room);
+    }
   }
 }
 
 bool reads_plain_weights(DType dtype) { return dtype == DType::bf16 && has_tiles(active_isa()); }
 
+int64_t widened_bytes(int64_t m, int64_t k) {
+  return table().widens_bf16 && m >= kWidenFrom ? std::min(m, wide_rows(k)) * wide_stride(k) * 4 : 0;
+}
+
 ThreadBytes forward_thread_bytes(DType dtype, int64_t m, int64_t n, int64_t k) {
+  if (reads_plain_weights(dtype)) return tile_forward_scratch(m, n, k);
+  return {.caller = dtype == DType::bf16 ? widened_bytes(m, k) : 0};
+}
+ThreadBytes nt_thread_bytes(DType dtype, int64_t m, int64_t n, int64_t k) {
   return reads_plain_weights(dtype) ? tile_forward_scratch(m, n, k) : ThreadBytes{};
 }
 ThreadBytes nn_thread_bytes(DType dtype, int64_t m, int64_t n, int64_t k) {
@@ -145,15 +167,16 @@ ThreadBytes tn_thread_bytes(DType dtype, int64_t m, int64_t n, int64_t k) {
 
 template <class T, class Out>
 void multiply_plain(std::span<const T> x, std::span<const WeightRows<T>> w, std::span<const T> bias, int64_t m,
-                    int64_t n, int64_t k, bool add, std::span<Out> y) {
+                    int64_t n, int64_t k, bool add, std::span<Out> y, int64_t y_stride) {
+  const int64_t stride = y_stride > 0 ? y_stride : n;
   TERN_CHECK(reads_plain_weights(DTypeOf<T>::value), "multiply_plain: {} on {}", name_of(DTypeOf<T>::value),
              name_of(active_isa()));
   TERN_CHECK(count_rows(w) == n, "multiply_plain: {} rows of w for {}", count_rows(w), n);
   check("multiply_plain: x", x.size(), m, k);
-  check("multiply_plain: y", y.size(), m, n);
+  check_columns("multiply_plain: y", y.size(), m, n, y_stride);
   if (!bias.empty()) check("multiply_plain: bias", bias.size(), 1, n);
   if constexpr (sizeof(T) == 2)
-    tile_forward<Out>(tiles(), x.data(), w, bias.empty() ? nullptr : bias.data(), m, n, k, add, y.data());
+    tile_forward<Out>(tiles(), x.data(), w, bias.empty() ? nullptr : bias.data(), m, n, k, add, y.data(), stride);
 }
 
 template <class T, class Out>
@@ -168,7 +191,7 @@ void multiply_nt(std::span<const T> x, std::span<const T> w, std::span<const T> 
     table().nt_f32(x.data(), w.data(), b, m, n, k, add, y.data());
   } else if (has_tiles(active_isa())) {
     const WeightRows<T> rows{w.data(), n};
-    tile_forward<Out>(tiles(), x.data(), {&rows, 1}, b, m, n, k, add, y.data());
+    tile_forward<Out>(tiles(), x.data(), {&rows, 1}, b, m, n, k, add, y.data(), n);
   } else if constexpr (sizeof(Out) == 4) {
     table().nt_bf16_to_f32(x.data(), w.data(), b, m, n, k, add, y.data());
   } else {
@@ -210,18 +233,19 @@ void multiply_tn(std::span<const T> dy, std::span<const T> x, int64_t m, int64_t
   template void multiply_nn<T>(std::span<const T>, std::span<const T>, int64_t, int64_t, int64_t, bool, std::span<T>); \
   template void multiply_tn<T>(std::span<const T>, std::span<const T>, int64_t, int64_t, int64_t, std::span<float>);   \
   template void multiply_exact<T, float>(std::span<const T>, std::span<const std::byte>, std::span<const T>, int64_t,  \
-                                         int64_t, int64_t, bool, std::span<float>);                                    \
+                                         int64_t, int64_t, bool, std::span<float>, int64_t);                           \
   template void multiply_nt<T, float>(std::span<const T>, std::span<const T>, std::span<const T>, int64_t, int64_t,    \
                                       int64_t, bool, std::span<float>);                                                \
   template void multiply_plain<T, float>(std::span<const T>, std::span<const WeightRows<T>>, std::span<const T>,       \
-                                         int64_t, int64_t, int64_t, bool, std::span<float>);
+                                         int64_t, int64_t, int64_t, bool, std::span<float>, int64_t);
 TERN_INSTANTIATE(float)
 TERN_INSTANTIATE(bf16)
 template void multiply_exact<bf16, bf16>(std::span<const bf16>, std::span<const std::byte>, std::span<const bf16>,
-                                         int64_t, int64_t, int64_t, bool, std::span<bf16>);
+                                         int64_t, int64_t, int64_t, bool, std::span<bf16>, int64_t);
 template void multiply_nt<bf16, bf16>(std::span<const bf16>, std::span<const bf16>, std::span<const bf16>, int64_t,
                                       int64_t, int64_t, bool, std::span<bf16>);
 template void multiply_plain<bf16, bf16>(std::span<const bf16>, std::span<const WeightRows<bf16>>,
-                                         std::span<const bf16>, int64_t, int64_t, int64_t, bool, std::span<bf16>);
+                                         std::span<const bf16>, int64_t, int64_t, int64_t, bool, std::span<bf16>,
+                                         int64_t);
 
 }  // namespace tern

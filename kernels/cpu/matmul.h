@@ -28,10 +28,11 @@ template <class T>
 void unpack_row(std::span<const std::byte> packed, int64_t n, int64_t k, int64_t row, std::span<T> out);
 
 /// y (m, n) = x (m, k) · wᵀ + bias. bias (n) or empty; Out is T or float. x rows contiguous.
-/// If `add`, y += the sum (rounded once: y_old converted, added to the f32 sum, rounded).
+/// If `add`, y += the sum (rounded once: y_old converted, added to the f32 sum, rounded). y_stride: elements from a row of y to the next,
+/// where y is some columns of a wider matrix (columns_extent); 0: n.
 template <class T, class Out>
 void multiply_exact(std::span<const T> x, std::span<const std::byte> packed, std::span<const T> bias, int64_t m,
-                    int64_t n, int64_t k, bool add, std::span<Out> y);
+                    int64_t n, int64_t k, bool add, std::span<Out> y, int64_t y_stride = 0);
 
 /// Whether multiply_plain serves weights of this dtype on the active instruction set. Then the packed
 /// layout is w itself, so packing gains nothing.
@@ -39,7 +40,7 @@ bool reads_plain_weights(DType);
 /// multiply_exact with w not packed: its rows in pieces, one below the other (n rows together). The same bits.
 template <class T, class Out>
 void multiply_plain(std::span<const T> x, std::span<const WeightRows<T>> w, std::span<const T> bias, int64_t m,
-                    int64_t n, int64_t k, bool add, std::span<Out> y);
+                    int64_t n, int64_t k, bool add, std::span<Out> y, int64_t y_stride = 0);
 
 /// Products with matrices that are not packed, for training where oneDNN is not used, and for --multiply exact.
 /// Order: fixed over the summed dimension.
@@ -55,9 +56,12 @@ void multiply_nn(std::span<const T> dy, std::span<const T> w, int64_t m, int64_t
 template <class T>
 void multiply_tn(std::span<const T> dy, std::span<const T> x, int64_t m, int64_t n, int64_t k, std::span<float> dw);
 
-/// What threads keep (thread_scratch.h) for products of up to m rows. forward: multiply_exact, multiply_plain, multiply_nt; nn: multiply_nn;
-/// tn: multiply_tn. More rows never give fewer bytes.
+/// Scratch of the calling thread for m rows of bf16 that products widen to f32; 0 where they are multiplied as they are.
+int64_t widened_bytes(int64_t m, int64_t k);
+/// What threads keep (thread_scratch.h) for products of up to m rows. forward: multiply_exact, multiply_plain, multiply_coded;
+/// nt, nn, tn: multiply_nt, multiply_nn, multiply_tn. More rows never give fewer bytes.
 ThreadBytes forward_thread_bytes(DType, int64_t m, int64_t n, int64_t k);
+ThreadBytes nt_thread_bytes(DType, int64_t m, int64_t n, int64_t k);
 ThreadBytes nn_thread_bytes(DType, int64_t m, int64_t n, int64_t k);
 ThreadBytes tn_thread_bytes(DType, int64_t m, int64_t n, int64_t k);
 

@@ -18,34 +18,74 @@ namespace {
 constexpr int64_t kFewRows = 32;     // of the left operand
 constexpr int64_t kPartsAtOnce = 8;  // of a share
 
-/// task(part) for each part of a product of so many rows. Of many rows a thread takes one part at a time: cores are seldom equally fast, as
-/// others want them, too. Of few rows it takes those of its share in order, as memory is read on and a panel asks for the next one, and then
-/// what is left of the others' shares.
-template <class Task>
-void for_parts(int64_t parts, int64_t rows, bool parallel, Task task) {
-  if (!parallel || rows >= kFewRows) {
-#pragma omp parallel for schedule(dynamic) if (parallel)
-    for (int64_t part = 0; part < parts; ++part) task(part);
-    return;
-  }
+/// First prepare(i) for each i < prepared, then task(part) for each part of a product of so many rows. Of many rows a thread takes one part at a
+/// time: cores are seldom equally fast, as others want them, too. Of few rows it takes those of its share in order, as memory is read on and a
+/// panel asks for the next one, and then what is left of the others' shares.
+template <class Prepare, class Task>
+void for_parts(int64_t prepared, Prepare prepare, int64_t parts, int64_t rows, bool parallel, Task task) {
   TaskShares shares;
-  share_tasks(parts, omp_get_max_threads(), shares);
-#pragma omp parallel
-  for (;;) {
-    const TaskRange range = take_tasks(shares, omp_get_thread_num(), kPartsAtOnce);
-    if (range.begin == range.end) break;
-    for (int64_t part = range.begin; part < range.end; ++part) task(part);
+  const bool shared = parallel && rows < kFewRows;
+  if (shared) share_tasks(parts, omp_get_max_threads(), shares);
+#pragma omp parallel if (parallel)
+  {
+    if (prepared > 0) {
+#pragma omp for schedule(static)
+      for (int64_t i = 0; i < prepared; ++i) prepare(i);
+    }
+    if (!shared) {
+#pragma omp for schedule(dynamic) nowait
+      for (int64_t part = 0; part < parts; ++part) task(part);
+    } else {
+      for (;;) {
+        const TaskRange range = take_tasks(shares, omp_get_thread_num(), kPartsAtOnce);
+        if (range.begin == range.end) break;
+        for (int64_t part = range.begin; part < range.end; ++part) task(part);
+      }
+    }
   }
 }
+
+/// x (m, k) as tiles take it: as it is, or widened, to `room` (m, stride) before the first part or, without room, by each part for itself.
+template <class T>
+struct LeftRows {
+  const T* x;
+  Wide<T>* room;
+  int64_t k, stride;
+
+  LeftRows(const T* from, int64_t columns, float* to)
+      : x(from), room(nullptr), k(columns), stride(wide_stride(columns)) {
+    if constexpr (kWidens<T>) room = to;
+  }
+  int64_t prepared(int64_t m) const { return room ? m : 0; }
+  void prepare(int64_t row) const {
+    if constexpr (kWidens<T>)
+      for (int64_t i = 0; i < k; i += kLanes) {
+        const T* const from = x + row * k + i;
+        store(room + row * stride + i, k - i >= kLanes ? load(from) : load(from, k - i));
+      }
+  }
+  Left<Wide<T>> at(int64_t row, int64_t k0, int64_t rows, int64_t count, int64_t step, Wide<T>* scratch) const {
+    if (room) return {room + row * stride + k0, stride, step};
+    return left_rows(x + row * k + k0, k, rows, count, step, scratch);
+  }
+  /// Panels of a part, which share what it widens.
+  int64_t together(int64_t panels, int64_t blocks, int64_t most) const {
+    return room ? panels_of_part(panels, blocks, most) : panels_together(panels, blocks, most);
+  }
+};
 
 // --- the products --------------------------------------------------------------------------------------------------
 
 template <class T, class Out>
-void exact(const T* x, const T* packed, const T* bias, int64_t m, int64_t n, int64_t k, bool add, Out* y) {
+void exact(const T* x, const T* packed, const T* bias, int64_t m, int64_t n, int64_t k, bool add, Out* y,
+           int64_t y_stride, float* wide_room) {
   const int64_t padded = round_up(k, kStep<T>);
   const int64_t panels = ceil_div(n, kPanel), blocks = ceil_div(m, kBlockRows);
-  const int64_t together = kWidens<T> ? panels_together(panels, blocks) : 1, groups = ceil_div(panels, together);
-  for_parts(groups * blocks, m, m * n * k >= kParallelFrom, [&](int64_t part) {
+  const LeftRows<T> lefts(x, k, wide_room);
+  const int64_t together = kWidens<T> ? lefts.together(panels, blocks, kMostTogether) : 1;
+  const int64_t groups = ceil_div(panels, together);
+  const auto prepare = [&](int64_t row) { lefts.prepare(row); };
+  for_parts(lefts.prepared(m), prepare, groups * blocks, m, m * n * k >= kParallelFrom, [&](int64_t part) {
     const int64_t group = part / blocks, block = part % blocks;
     alignas(64) float acc[(kWidens<T> ? kMostTogether : 1) * kBlockRows * kPanel];
     alignas(64) Wide<T> wide[kWidened<T>];
@@ -54,7 +94,7 @@ void exact(const T* x, const T* packed, const T* bias, int64_t m, int64_t n, int
     clear(acc, (end - begin) * rows * kPanel);
     for (int64_t k0 = 0; k0 < k; k0 += kBlockSum<T>) {
       const int64_t count = smaller(kBlockSum<T>, k - k0);
-      const auto left = left_rows(x + row * k + k0, k, rows, count, kStep<T>, wide);
+      const auto left = lefts.at(row, k0, rows, count, kStep<T>, wide);
       const int64_t next = k0 + kBlockSum<T> < k ? kBlockSum<T> * kPanel : together * kPanel * padded - k0 * kPanel;
       for (int64_t p = begin; p < end; ++p) {
         const T* const panel = packed + p * kPanel * padded + k0 * kPanel;
@@ -65,7 +105,7 @@ void exact(const T* x, const T* packed, const T* bias, int64_t m, int64_t n, int
     for (int64_t p = begin; p < end; ++p) {
       const int64_t column = p * kPanel;
       finish(acc + (p - begin) * rows * kPanel, kPanel, rows, smaller(kPanel, n - column),
-             bias ? bias + column : nullptr, add, y + row * n + column, n);
+             bias ? bias + column : nullptr, add, y + row * y_stride + column, y_stride);
     }
   });
 }
@@ -84,12 +124,15 @@ void decode_row(const CodedRows& piece, int64_t row, int64_t k, T* out) {
 /// `exact`, panels being decoded and packed block by block on the way: the same chains over the same numbers. What is decoded serves all
 /// rows of x at hand, and what is widened of them all panels of a group.
 template <class T, class Out>
-void coded(const T* x, const CodedRows* pieces, const T* bias, int64_t m, int64_t n, int64_t k, bool add, Out* y) {
+void coded(const T* x, const CodedRows* pieces, const T* bias, int64_t m, int64_t n, int64_t k, bool add, Out* y,
+           int64_t y_stride, float* wide_room) {
   static_assert(!kWidens<T> || kDecoded <= kBlockSum<T>);
   const int64_t panels = ceil_div(n, kPanel), blocks = ceil_div(m, kCodedRows);
-  const int64_t together = m < kFewRows ? 1 : panels_together(panels, blocks, kCodedTogether);
+  const LeftRows<T> lefts(x, k, wide_room);
+  const int64_t together = m < kFewRows ? 1 : lefts.together(panels, blocks, kCodedTogether);
   const int64_t groups = ceil_div(panels, together);
-  for_parts(groups * blocks, m, m * n * k >= kParallelFrom, [&](int64_t part) {
+  const auto prepare = [&](int64_t row) { lefts.prepare(row); };
+  for_parts(lefts.prepared(m), prepare, groups * blocks, m, m * n * k >= kParallelFrom, [&](int64_t part) {
     const int64_t group = part / blocks, block = part % blocks;
     alignas(64) float acc[kCodedTogether * kCodedRows * kPanel];
     alignas(64) Wide<T> decoded[kCodedTogether * kDecoded * kPanel];
@@ -103,7 +146,7 @@ void coded(const T* x, const CodedRows* pieces, const T* bias, int64_t m, int64_
       const int64_t count = smaller(kDecoded, k - k0);
       for (int64_t r = 0; r < rows; r += kBlockRows) {
         const int64_t some = smaller(kBlockRows, rows - r);
-        const auto left = left_rows(x + (row + r) * k + k0, k, some, count, kStep<Wide<T>>, wide);
+        const auto left = lefts.at(row + r, k0, some, count, kStep<Wide<T>>, wide);
         for (int64_t p = 0; p < here; ++p) {
           Wide<T>* const panel = decoded + p * kDecoded * kPanel;
           if (r == 0) pack<T>(w[p], k0, count, k, panel);
@@ -114,7 +157,7 @@ void coded(const T* x, const CodedRows* pieces, const T* bias, int64_t m, int64_
     for (int64_t p = 0; p < here; ++p) {
       const int64_t column = (first + p) * kPanel;
       finish(acc + p * rows * kPanel, kPanel, rows, w[p].count, bias ? bias + column : nullptr, add,
-             y + row * n + column, n);
+             y + row * y_stride + column, y_stride);
     }
   });
 }
@@ -184,6 +227,7 @@ void gram_lower(const float* x, int64_t m, int64_t k, float* a) {
 
 const MatmulTable matmul_table = {
     .panel = kPanel,
+    .widens_bf16 = kWidens<bf16>,
     .pack_f32 = pack<float>,
     .pack_bf16 = pack<bf16>,
     .exact_f32 = exact<float, float>,

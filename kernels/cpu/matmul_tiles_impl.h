@@ -266,6 +266,13 @@ inline int64_t panels_together(int64_t panels, int64_t blocks, int64_t most = kM
   return best;
 }
 
+/// How many panels a part takes where x was widened beforehand: few enough that the threads end together, and whole cache lines of bf16.
+inline int64_t panels_of_part(int64_t panels, int64_t blocks, int64_t most) {
+  constexpr int64_t kPartsOfThread = 16, kLeast = kPanel < 32 ? 32 / kPanel : 1;
+  const int64_t each = panels * blocks / (kPartsOfThread * omp_get_max_threads());
+  return each < kLeast ? kLeast : smaller(each, most);
+}
+
 void clear(float* acc, int64_t count) {
   for (int64_t i = 0; i < count; i += kLanes) store(acc + i, splat(0.0f));
 }

@@ -78,6 +78,30 @@ TEST(ThreadScratch, ProductsHoldWhatTheySay) {
   if (!sets) GTEST_SKIP() << "no instruction set here packs on the way";
 }
 
+TEST(ThreadScratch, ProductsThatWidenHoldWhatTheySay) {
+  int sets = 0;
+  for_each_isa([&] {
+    if (widened_bytes(16, 64) == 0) return;
+    ++sets;
+    EXPECT_EQ(forward_thread_bytes(DType::bf16, 7, 70, 64).caller, 0);
+    for (const int64_t k : {64, 2304, 33024}) {
+      CodedCase c{.k = k};
+      c.add(WeightType::bf16, 70);
+      std::vector<std::byte> packed(static_cast<size_t>(packed_bytes(DType::bf16, 70, k)));
+      for (const int64_t m : {int64_t{8}, int64_t{17}, wide_rows(k) + 4}) {
+        const auto x = random_values<bf16>("x", m * k);
+        std::vector<bf16> y(static_cast<size_t>(m * 70));
+        const auto said = [&] { return forward_thread_bytes(DType::bf16, m, 70, k); };
+        expect_said(fmt::format("packed {} × {}", m, k), said,
+                    [&] { multiply_exact<bf16, bf16>(x, packed, {}, m, 70, k, false, std::span(y)); });
+        expect_said(fmt::format("coded {} × {}", m, k), said,
+                    [&] { multiply_coded<bf16, bf16>(x, c.pieces, {}, m, 70, k, false, std::span(y)); });
+      }
+    }
+  });
+  if (!sets) GTEST_SKIP() << "no instruction set here widens bf16";
+}
+
 TEST(ThreadScratch, ProductsInIntegersHoldWhatTheySay) {
   struct Sizes {
     int64_t m, n, k;
@@ -258,7 +282,7 @@ TEST(NoMemoryDeathTest, AttentionThrowsWhereItWasCalled) {
   const ThreadBytes scratch = tile_forward_scratch(m, kColumns, kDepth);
   if (scratch.worker < 1 << 20) std::exit(4);
   run_without_memory(scratch.caller, [&] {
-    tile_forward<float>(table, x.data(), {&rows, 1}, nullptr, m, kColumns, kDepth, false, y.data());
+    tile_forward<float>(table, x.data(), {&rows, 1}, nullptr, m, kColumns, kDepth, false, y.data(), kColumns);
   });
 }
 

@@ -172,10 +172,10 @@ ThreadBytes tile_tn_scratch(int64_t m, int64_t n, int64_t k) {
 
 template <class Out>
 void tile_forward(const TileMatmulTable& set, const bf16* x, std::span<const WeightRows<bf16>> w, const bf16* bias,
-                  int64_t m, int64_t n, int64_t k, bool add, Out* y) {
+                  int64_t m, int64_t n, int64_t k, bool add, Out* y, int64_t y_stride) {
   if (m == 0 || n == 0) return;
   const TileForward<Out>& kernels = forward_of<Out>(set);
-  const TileProduct<Out> product{w.data(), static_cast<int64_t>(w.size()), bias, m, n, k, add, y};
+  const TileProduct<Out> product{w.data(), static_cast<int64_t>(w.size()), bias, m, n, k, add, y, y_stride};
   const auto strips_of = [&](int64_t height) {
     int64_t strips = 0;
     for (const WeightRows<bf16>& piece : w) strips += ceil_div(piece.count, height);
@@ -224,9 +224,9 @@ void tile_forward(const TileMatmulTable& set, const bf16* x, std::span<const Wei
   }
 }
 template void tile_forward<float>(const TileMatmulTable&, const bf16*, std::span<const WeightRows<bf16>>, const bf16*,
-                                  int64_t, int64_t, int64_t, bool, float*);
+                                  int64_t, int64_t, int64_t, bool, float*, int64_t);
 template void tile_forward<bf16>(const TileMatmulTable&, const bf16*, std::span<const WeightRows<bf16>>, const bf16*,
-                                 int64_t, int64_t, int64_t, bool, bf16*);
+                                 int64_t, int64_t, int64_t, bool, bf16*, int64_t);
 
 void tile_nn(const TileMatmulTable& set, const bf16* dy, const bf16* w, int64_t m, int64_t n, int64_t k, bool add,
              bf16* dx) {

@@ -20,7 +20,7 @@ bool has_tiles(Isa);
 /// y = x·wᵀ + bias, the rows of w in pieces (kernels/cpu/matmul.h, multiply_plain).
 template <class Out>
 void tile_forward(const TileMatmulTable&, const bf16* x, std::span<const WeightRows<bf16>> w, const bf16* bias,
-                  int64_t m, int64_t n, int64_t k, bool add, Out* y);
+                  int64_t m, int64_t n, int64_t k, bool add, Out* y, int64_t y_stride);
 void tile_nn(const TileMatmulTable&, const bf16* dy, const bf16* w, int64_t m, int64_t n, int64_t k, bool add,
              bf16* dx);
 void tile_tn(const TileMatmulTable&, const bf16* dy, const bf16* x, int64_t m, int64_t n, int64_t k, float* dw);

@@ -73,7 +73,7 @@ inline Strip strip_at(const TileProduct<Out>& p, int64_t index) {
   return {piece->rows + row * p.k, left < kHeight ? left : kHeight, n + row};
 }
 
-/// y (tokens, n; stride p.n) from c (32 rows of n, 32 tokens).
+/// y (tokens, n; stride p.y_stride) from c (32 rows of n, 32 tokens).
 template <class Out>
 inline void finish_transposed(const TileProduct<Out>& p, const float* c, Strip strip, int64_t token, int64_t tokens) {
   for (int64_t row = 0; row < strip.rows; row += 16)
@@ -84,7 +84,7 @@ inline void finish_transposed(const TileProduct<Out>& p, const float* c, Strip s
       const int64_t n = strip.rows - row < 16 ? strip.rows - row : 16, count = tokens - t0 < 16 ? tokens - t0 : 16;
       const Vec bias = p.bias ? load_some(p.bias + strip.n + row, n) : splat(0.0f);
       for (int64_t t = 0; t < count; ++t) {
-        Out* y = p.y + (token + t0 + t) * p.n + strip.n + row;
+        Out* y = p.y + (token + t0 + t) * p.y_stride + strip.n + row;
         Vec value = v[t];
         if (p.bias) value = value + bias;
         if (p.add) value = load_some(y, n) + value;
@@ -148,7 +148,7 @@ void thin(const TileProduct<Out>& p, const StripTask& t) {
 #pragma GCC unroll 16
     for (int64_t j = 0; j < kThinTokens; ++j) {
       if (j == p.m) break;
-      Out* y = p.y + j * p.n + strip.n;
+      Out* y = p.y + j * p.y_stride + strip.n;
       Vec value = of_tokens[j];
       if (p.bias) value = value + bias;
       if (p.add) value = load_some(y, strip.rows) + value;
@@ -212,11 +212,12 @@ void wide(const TileProduct<Out>& p, const StripTask& t) {
           const int64_t first = panel * kTilePanel,
                         tokens = t.tokens - first < kTilePanel ? t.tokens - first : kTilePanel;
           // The lines of y are far apart, so they are asked for while their sums end: two rows at each step.
-          Out* const y = p.y + (t.token + first) * p.n + strip.n;
+          Out* const y = p.y + (t.token + first) * p.y_stride + strip.n;
           const int64_t lines_of_y = d + span < p.k ? 0 : tokens;
           const auto meanwhile = [&](int64_t step) {
             ahead.touch();
-            for (int64_t r = 2 * step; r < 2 * step + 2 && r < lines_of_y; ++r) __builtin_prefetch(y + r * p.n, 1);
+            for (int64_t r = 2 * step; r < 2 * step + 2 && r < lines_of_y; ++r)
+              __builtin_prefetch(y + r * p.y_stride, 1);
           };
           if (d == 0)
             tile_block<true, false, true>(left, steps * kTileElements, b, steps, c, kTilePanel, meanwhile);

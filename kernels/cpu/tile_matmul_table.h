@@ -44,6 +44,7 @@ struct TileProduct {
   int64_t m, n, k;
   bool add;
   Out* y;
+  int64_t y_stride;
 };
 /// One task: strips [begin, end) of the weight times rows [token, token + tokens) of x. A strip has 32 rows (`thin`: 16);
 /// strips are counted over all pieces, and none crosses from one piece into the next. `right` holds these rows of x, packed: for

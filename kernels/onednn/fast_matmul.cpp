@@ -190,7 +190,7 @@ ThreadBytes fast_thread_bytes(LinearProduct product, DType dtype, int64_t m, int
   if (onednn_multiplies(dtype, product, n, k)) return {};
   switch (product) {
     case LinearProduct::forward:
-      return forward_thread_bytes(dtype, m, n, k);
+      return nt_thread_bytes(dtype, m, n, k);
     case LinearProduct::input_gradient:
       return nn_thread_bytes(dtype, m, n, k);
     case LinearProduct::weight_gradient:
