@@ -16,6 +16,7 @@
 #include "kernels/cpu/coded_int8.h"
 #include "kernels/cpu/coded_rows_testing.h"
 #include "kernels/cpu/matmul.h"
+#include "kernels/cpu/matmul_table.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/tile_attention.h"
 #include "kernels/cpu/tile_matmul.h"
