@@ -193,6 +193,8 @@ InferenceWeights::InferenceWeights(const Options& options, const ModelDescriptio
   }
   stream_ = &*choice.stream;
   name_ = "streamed";
+  // Of one sequence's experts products wait for the disk, and threads sleep between them: they are measured so.
+  if (pass_ == WeightsPass::token && stream_->experts.count > 0 && sequences == 1) waits_.emplace();
   if (pass_ == WeightsPass::token) measure_products(*stream_, rates_);
   reader_ = choose_reader(stream_->bands.paths, streamed_extents(*stream_), stream_->ring.threads,
                           kProbeSeconds * probe_share(*stream_));
@@ -204,12 +206,15 @@ InferenceWeights::InferenceWeights(const Options& options, const ModelDescriptio
   if (pass_ == WeightsPass::token)
     beside_ =
         measure_beside(*stream_, *reader_.files, in_another_order(streamed_extents(*stream_)), ring_.threads, rates_);
+  if (pass_ == WeightsPass::token) of_experts_ = measure_experts(*stream_, *reader_.files, ring_.threads, rates_);
   tell_before();
   streamed_ = load_streamed(model.spec, model.dir.path, model.dtype, stream_->bands, stream_->stays,
                             std::move(reader_.files), ring_, arena, stream_->cache);
   correct_after_filling();
   // Where products bind, threads that sleep at each barrier cost more than the disk gains: 64 sequences at a time lost 13 %.
-  if (pass_ == WeightsPass::token && stream_times(*stream_, rates_).disk_binds()) waits_.emplace();
+  const bool sleep = pass_ == WeightsPass::token && stream_times(*stream_, rates_).disk_binds();
+  if (!sleep) waits_.reset();
+  if (sleep && !waits_) waits_.emplace();
   load_adapter_of(model, streamed_.weights, arena);
 }
 
@@ -218,7 +223,7 @@ void InferenceWeights::correct_after_filling() {
   const double probed = rates_.disk;
   rates_.disk =
       corrected_rate(reader_.reader().rate, streamed_.filled_bytes, streamed_.fill_s, streamed_.fill_waited_s);
-  if (probed > 0) rates_.disk_beside *= rates_.disk / probed;
+  if (probed > 0) rates_.disk_beside *= rates_.disk / probed, rates_.disk_experts *= rates_.disk / probed;
   if (stream_->streamed_bytes == 0 || std::abs(rates_.disk / probed - 1) < 0.03) return;
   const StreamTimes times = stream_times(*stream_, rates_);
   const std::string filled = fmt::format("what stays was read at {:.2f} GB/s ({} in {:.2f} s)", gigabytes(rates_.disk),
@@ -257,12 +262,13 @@ void InferenceWeights::tell_before() const {
                     format_seconds(times.disk_s), gigabytes(rates_.disk), format_bytes(probe.bytes), probe.seconds);
   log_info(
       "bound {:.3g} tok/s by {}: the disk gives {:.2f} GB/s ({} read in {:.2f} s), products take {:.1f} GB/s of "
-      "weights that stay and {:.1f} of others{}; predicted {:.3g} tok/s{}",
+      "weights that stay and {:.1f} of others{}{}; predicted {:.3g} tok/s{}",
       times.bound_tokens_per_s(), times.binds(), gigabytes(rates_.disk), format_bytes(probe.bytes), probe.seconds,
       gigabytes(rates_.kept), gigabytes(rates_.coded),
       beside_.bytes > 0 ? fmt::format("; at the same time {:.0f} and {:.0f} % of that",
                                       100 * rates_.disk_beside / rates_.disk, 100 * (1 - rates_.slowed))
                         : "",
+      of_experts_.bytes > 0 ? fmt::format("; experts come at {:.2f} GB/s", gigabytes(rates_.disk_experts)) : "",
       times.tokens_per_s(), rates_.rows == 1 ? "" : " together");
 }
 
@@ -333,6 +339,8 @@ Json InferenceWeights::json(const RunTimings& timings) const {
   }
   out["product_bytes_per_s"] = {{"kept", rates_.kept}, {"streamed", rates_.coded}};
   if (rates_.experts > 0) out["product_bytes_per_s"]["experts"] = rates_.experts;
+  if (of_experts_.bytes > 0)
+    out["experts"]["disk_bytes_per_s"] = rates_.disk_experts, out["experts"]["probe_bytes"] = of_experts_.bytes;
   if (beside_.bytes > 0)
     out["at_the_same_time"] = {
         {"disk_bytes_per_s", rates_.disk_beside}, {"products", 1 - rates_.slowed}, {"probe_bytes", beside_.bytes}};

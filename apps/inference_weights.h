@@ -88,7 +88,7 @@ class InferenceWeights {
   ChosenReader reader_;              // reads the weights' files from the disk
   std::optional<ShortWaits> waits_;  // where the disk binds
   StreamRates rates_;
-  ProbedRate beside_;  // the reads of measure_beside
+  ProbedRate beside_, of_experts_;  // the reads of measure_beside and measure_experts
 };
 
 }  // namespace tern

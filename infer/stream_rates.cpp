@@ -163,4 +163,20 @@ ProbedRate measure_beside(const StreamPlan& plan, BlockFiles& files, std::span<c
   return beside;
 }
 
+ProbedRate measure_experts(const StreamPlan& plan, BlockFiles& files, int threads, StreamRates& rates) {
+  if (plan.bands.experts.empty()) return {};
+  const FileExperts& unit = plan.bands.experts.front();
+  const double missing = (1 - plan.experts.even_share()) * distinct_experts(unit, rates.rows);
+  const auto at_once = std::clamp<int64_t>(std::lround(missing), 1, std::max<int64_t>(1, plan.experts.slots));
+  const auto units = static_cast<double>(plan.bands.experts.size());
+  // The last expert's second product, and a layer's share of all others.
+  double rest_s = rates.kept > 0 ? static_cast<double>(plan.pass_bytes) / units / rates.kept : 0;
+  for (const FileBand& band : unit.down.front().bands)
+    rest_s += rates.coded > 0 ? static_cast<double>(band.extent.bytes) / rates.coded : 0;
+  const ProbedRate read = probe_lists(files, expert_items(plan.bands), static_cast<int>(at_once), rest_s, threads,
+                                      kExpertsSeconds * probe_share(plan));
+  rates.disk_experts = read.bytes_per_s();
+  return read;
+}
+
 }  // namespace tern

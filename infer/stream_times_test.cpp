@@ -105,7 +105,10 @@ TEST(StreamTimes, ExpertsAreReadWhileOthersAreMultiplied) {
   EXPECT_NEAR(stream_times(plan, rates, 1).pass_s - dense, 4, 1e-9) << "all are there";
   rates.disk_beside = 0, rates.slowed = 0;
   EXPECT_NEAR(stream_times(plan, rates, 0).pass_s - dense, 5, 1e-9) << "each alone";
-  rates.coded = 0;
+  rates.disk_experts = kBytes / 2;
+  EXPECT_NEAR(stream_times(plan, rates, 0).pass_s - dense, 9, 1e-9) << "four reads of two seconds, a product";
+  EXPECT_NEAR(stream_times(plan, rates, 0).disk_s, 4, 1e-9) << "the bound has the disk's own rate";
+  rates.coded = rates.disk_experts = 0;
   EXPECT_NEAR(stream_times(plan, rates, 0).pass_s - dense, 4, 1e-9) << "products of no known rate";
 }
 

@@ -2,6 +2,8 @@
 
 #include <time.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
@@ -37,15 +39,33 @@ Memory ring_memory(size_t bytes, size_t alignment) {
   return memory;
 }
 
+// 0 to count − 1: from a quarter on, each eleventh. So what is read later anyway comes, but not in the order that is read first.
+std::vector<size_t> spread(size_t count) {
+  std::vector<size_t> order;
+  for (size_t step = 0; step < 11; ++step)
+    for (size_t i = step; i < count; i += 11) order.push_back((i + count / 4) % count);
+  return order;
+}
+
+// Lists of up to `at_once` items of each group, group by group.
+std::vector<std::vector<int>> lists_of(const std::vector<CacheItem>& items, size_t groups, size_t at_once) {
+  std::vector<std::vector<int>> of_group(groups), lists;
+  for (size_t i = 0; i < items.size(); ++i)
+    of_group[static_cast<size_t>(items[i].group)].push_back(static_cast<int>(i));
+  for (const std::vector<int>& members : of_group) {
+    const std::vector<size_t> order = spread(members.size());
+    lists.resize(std::max(lists.size(), (order.size() + at_once - 1) / at_once));
+    for (size_t i = 0; i < order.size(); ++i) lists[i / at_once].push_back(members[order[i]]);
+  }
+  return lists;
+}
+
 }  // namespace
 
 ProbedRate probe_rate(BlockFiles& files, std::span<const Extent> extents, int threads, double seconds, Clock& clock) {
   if (extents.empty()) return {};
-  // From a quarter on, each eleventh: what is read later anyway, but not in the order that is read first.
   std::vector<Extent> order;
-  for (size_t step = 0; step < 11; ++step)
-    for (size_t i = step; i < extents.size(); i += 11)
-      order.push_back(extents[(i + extents.size() / 4) % extents.size()]);
+  for (const size_t i : spread(extents.size())) order.push_back(extents[i]);
   const RingSettings ring{.slots = threads + 1, .threads = threads, .cyclic = false};
   const int64_t bytes = CyclicRing::allocation_for(order, ring.slots, files.alignment());
   const Memory memory = ring_memory(static_cast<size_t>(bytes), static_cast<size_t>(files.alignment()));
@@ -58,6 +78,32 @@ ProbedRate probe_rate(BlockFiles& files, std::span<const Extent> extents, int th
     rate.seconds = seconds_between(begin_ns, clock.now_ns());
   }
   rate.cpu_s = process_seconds() - begin_s;
+  return rate;
+}
+
+ProbedRate probe_lists(BlockFiles& files, const std::vector<CacheItem>& items, int at_once, double rest_s, int threads,
+                       double seconds, Clock& clock) {
+  ProbedRate rate;
+  int groups = 0;
+  for (const CacheItem& item : items) groups = std::max(groups, item.group + 1);
+  const CacheSettings settings{.slots = std::vector<int>(static_cast<size_t>(groups), at_once)};
+  const int64_t bytes = ExtentCache::bytes_for(items, settings.slots, files.alignment());
+  if (items.empty()) return rate;
+  const Memory memory = ring_memory(static_cast<size_t>(bytes), static_cast<size_t>(files.alignment()));
+  ExtentCache cache(files, items, settings, threads, {memory.get(), static_cast<size_t>(bytes)}, clock);
+  for (const std::vector<int>& list : lists_of(items, static_cast<size_t>(groups), static_cast<size_t>(at_once))) {
+    if (rate.seconds >= seconds) break;
+    clock.sleep_ns(std::llround(1e9 * rest_s));
+    const double begin_s = process_seconds();
+    const int64_t begin_ns = clock.now_ns();
+    cache.want(list);
+    for (const int item : list)
+      for (size_t e = 0; e < items[static_cast<size_t>(item)].extents.size(); ++e)
+        rate.bytes +=
+            static_cast<int64_t>(ExtentLease(cache, cache.first_place(item) + static_cast<int>(e)).bytes().size());
+    rate.seconds += seconds_between(begin_ns, clock.now_ns());
+    rate.cpu_s += process_seconds() - begin_s;
+  }
   return rate;
 }
 

@@ -3,10 +3,12 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "base/clock.h"
 #include "store/block_files.h"
 #include "store/extent.h"
+#include "store/extent_cache.h"
 
 namespace tern {
 
@@ -21,6 +23,12 @@ struct ProbedRate {
 /// each was read once. Memory: threads + 1 times the largest extent with its blocks, freed at the end. Errors: those of
 /// read_extent.
 ProbedRate probe_rate(BlockFiles&, std::span<const Extent>, int threads, double seconds, Clock& = real_clock());
+
+/// Reads items as a cache does for a mixture: `at_once` of each group are asked for together, and when all of them are there, which ends a
+/// time that counts, the next ones `rest_s` later, until `seconds` are counted or each item was read once. No disk is as fast in so short lists as
+/// in one read on. Memory: at_once slots for each group, freed at the end. Errors: those of read_extent.
+ProbedRate probe_lists(BlockFiles&, const std::vector<CacheItem>&, int at_once, double rest_s, int threads,
+                       double seconds, Clock& = real_clock());
 
 /// The rate to go by after `bytes` more bytes were read in `seconds`, `waited_s` of which were spent only waiting for the disk. If `bytes` is at
 /// least what the probe read, and at least half of `seconds` was waiting: bytes / seconds. Otherwise the probe's rate.
