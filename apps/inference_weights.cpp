@@ -213,8 +213,10 @@ InferenceWeights::InferenceWeights(const Options& options, const ModelDescriptio
   correct_after_filling();
   // Where products bind, threads that sleep at each barrier cost more than the disk gains: 64 sequences at a time lost 13 %.
   const bool sleep = pass_ == WeightsPass::token && stream_times(*stream_, rates_).disk_binds();
-  if (!sleep) waits_.reset();
-  if (sleep && !waits_) waits_.emplace();
+  if (!sleep)
+    waits_.reset();
+  else if (!waits_)
+    waits_.emplace();
   load_adapter_of(model, streamed_.weights, arena);
 }
 

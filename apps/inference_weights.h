@@ -86,7 +86,7 @@ class InferenceWeights {
   StreamedModel streamed_;
   RingSettings ring_;
   ChosenReader reader_;              // reads the weights' files from the disk
-  std::optional<ShortWaits> waits_;  // where the disk binds
+  std::optional<ShortWaits> waits_;  // where the disk binds; of one sequence's experts also while rates are measured
   StreamRates rates_;
   ProbedRate beside_, of_experts_;  // the reads of measure_beside and measure_experts
 };

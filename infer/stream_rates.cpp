@@ -37,7 +37,7 @@ int64_t rows_of_matrix(const StreamPlan& plan, int64_t row_bytes, int64_t rows, 
 }
 
 // Bytes per second of products of `rows` rows with a matrix of so many bytes, while `goes_on` says so of the seconds that have passed. The
-// matrix is multiplied in bands, as a pass does it: threads wait for each other behind each.
+// matrix is multiplied in parts, as a pass does it: threads wait for each other behind each.
 double product_rate(const std::vector<Linear>& bands, int64_t rows, int64_t bytes, DType dtype, Arena& arena,
                     const std::function<bool(double)>& goes_on) {
   const Tensor x = arena.zeros(dtype, {rows, bands.front().in}, MemoryClass::workspace);
@@ -59,7 +59,7 @@ double kept_rate(const StreamPlan& plan, const FileMatrix& m, int64_t rows,
                  const std::function<bool(double)>& goes_on) {
   const DType dtype = plan.dtype;
   const int64_t in = m.in, out = rows_of_matrix(plan, in * size_of(dtype), rows, in);
-  const int64_t band = std::min(m.bands.front().rows, out), count = out / band;
+  const int64_t band = std::min(m.out, out), count = (out + band / 2) / band;  // neighbours that stay are one product
   const int64_t bytes = packed_bytes(dtype, band, in);
   Arena arena;
   const Tensor packed = arena.zeros(DType::u8, {count, bytes}, MemoryClass::weights);
@@ -76,7 +76,7 @@ double coded_rate(const StreamPlan& plan, const FileMatrix& m, int64_t rows,
   const int64_t decoded = first.in_integers || multiplies_coded(dtype) ? 0 : m.in * size_of(dtype);
   const int64_t row_bytes = stored_bytes(first.type, 1, m.in);
   const int64_t out = rows_of_matrix(plan, row_bytes + decoded, rows, m.in), band = std::min(first.rows, out);
-  const int64_t count = out / band, bytes = band * row_bytes;
+  const int64_t count = (out + band / 2) / band, bytes = band * row_bytes;
   Arena arena;
   const Tensor coded = arena.zeros(DType::u8, {count, bytes}, MemoryClass::weights);
   std::vector<Linear> bands;
@@ -164,18 +164,19 @@ ProbedRate measure_beside(const StreamPlan& plan, BlockFiles& files, std::span<c
 }
 
 ProbedRate measure_experts(const StreamPlan& plan, BlockFiles& files, int threads, StreamRates& rates) {
-  if (plan.bands.experts.empty()) return {};
+  if (plan.bands.experts.empty() || plan.experts.even_share() >= 1) return {};
   const FileExperts& unit = plan.bands.experts.front();
   const double missing = (1 - plan.experts.even_share()) * distinct_experts(unit, rates.rows);
   const auto at_once = std::clamp<int64_t>(std::lround(missing), 1, std::max<int64_t>(1, plan.experts.slots));
   const auto units = static_cast<double>(plan.bands.experts.size());
   // The last expert's second product, and a layer's share of all others.
   double rest_s = rates.kept > 0 ? static_cast<double>(plan.pass_bytes) / units / rates.kept : 0;
+  const double products = rates.experts > 0 ? rates.experts : rates.coded;
   for (const FileBand& band : unit.down.front().bands)
-    rest_s += rates.coded > 0 ? static_cast<double>(band.extent.bytes) / rates.coded : 0;
+    rest_s += products > 0 ? static_cast<double>(band.extent.bytes) / products : 0;
   const ProbedRate read = probe_lists(files, expert_items(plan.bands), static_cast<int>(at_once), rest_s, threads,
                                       kExpertsSeconds * probe_share(plan));
-  rates.disk_experts = read.bytes_per_s();
+  rates.disk_experts = std::min(read.bytes_per_s(), rates.disk);
   return read;
 }
 

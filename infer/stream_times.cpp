@@ -25,7 +25,7 @@ namespace {
 
 // Seconds of loading and of multiplying one expert's matrices.
 struct MatrixTimes {
-  double load_s, product_s;
+  double load_s, product_s, blocks;  // blocks: bytes of them
 };
 MatrixTimes matrix_times(const FileMatrix& m, const StreamRates& rates) {
   double blocks = 0, bytes = 0;
@@ -35,7 +35,7 @@ MatrixTimes matrix_times(const FileMatrix& m, const StreamRates& rates) {
   }
   const double products = rates.experts > 0 ? rates.experts : rates.coded;
   const double disk = rates.disk_experts > 0 ? rates.disk_experts : rates.disk;
-  return {disk > 0 ? blocks / disk : 0, products > 0 ? bytes / products : 0};
+  return {disk > 0 ? blocks / disk : 0, products > 0 ? bytes / products : 0, blocks};
 }
 
 // The shares of their own rates that reading and products have while both work.
@@ -79,8 +79,7 @@ double experts_s(const MatrixTimes& up, const MatrixTimes& down, int64_t k, int6
 double mean_experts_s(const FileExperts& unit, const StreamRates& rates, double hits, StreamTimes& times) {
   const MatrixTimes up = matrix_times(unit.up.front(), rates), down = matrix_times(unit.down.front(), rates);
   const int64_t k = std::lround(distinct_experts(unit, rates.rows));
-  const double slower = rates.disk_experts > 0 ? rates.disk_experts / rates.disk : 1;
-  times.disk_s += (1 - hits) * static_cast<double>(k) * (up.load_s + down.load_s) * slower;
+  if (rates.disk > 0) times.disk_s += (1 - hits) * static_cast<double>(k) * (up.blocks + down.blocks) / rates.disk;
   times.products_s += static_cast<double>(k) * (up.product_s + down.product_s);
   const SharesOfBoth both{rates.disk_beside > 0 ? rates.disk_beside / rates.disk : 1, 1 - rates.slowed};
   if (k > 16)

@@ -9,6 +9,7 @@
 #include "kernels/cpu/coded_matmul.h"
 #include "kernels/cpu/head_loss.h"
 #include "kernels/cpu/matmul.h"
+#include "kernels/cpu/product_columns.h"
 #include "kernels/onednn/fast_matmul.h"
 #include "kernels/ref/matmul_ref.h"
 #include "model/elastic.h"
@@ -38,7 +39,10 @@ void forward(const Linear& linear, const Tensor& x, const Columns& y, const Tens
       y.whole.span<Out>().subspan(static_cast<size_t>(y.first), static_cast<size_t>(columns_extent(m, n, stride)));
   if (const auto* dense = std::get_if<DenseWeight>(&linear.weight)) {
     const std::span<const T> w = dense->rows.span<T>();
-    if (c.multiply == Multiply::fast) return multiply_fast<T, Out>(from, w, bias, m, n, k, to, bytes_of(scratch));
+    if (c.multiply == Multiply::fast) {
+      TERN_CHECK(stride == n, "linear ({}, {}): a fast product of a part of a matrix", n, k);
+      return multiply_fast<T, Out>(from, w, bias, m, n, k, to, bytes_of(scratch));
+    }
     if (!reads_plain_weights(x.dtype()))
       return multiply_exact<T, Out>(from, bytes_of(scratch), bias, m, n, k, false, to, stride);
     const WeightRows<T> rows{w.data(), n};
@@ -117,6 +121,8 @@ void multiply_forward(const Linear& linear, const Tensor& x, const Columns& y, c
     return multiply_bands(linear, *banded, x, y.whole, c);
   ops::by_dtype(x.dtype(), [&]<class T>() {
     if constexpr (std::is_same_v<T, double>) {
+      TERN_CHECK(y.whole.count() == x.rows() * linear.out, "linear ({}, {}): a part of a matrix in f64", linear.out,
+                 linear.in);
       multiply_ref(x.span<T>(), dense_rows(linear).span<T>(), ops::span_or_none<T>(linear.bias), x.rows(), linear.out,
                    linear.in, false, y.whole.span<T>());
     } else {

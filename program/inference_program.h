@@ -15,7 +15,7 @@ namespace tern {
 /// What products with one (out, in) matrix take as workspace, beside what unit_cost counts.
 struct ProductWorkspace {
   int64_t out = 0, in = 0;
-  int64_t decoded_bytes = 0;  // of rows that are decoded or packed for the time of a product
+  int64_t decoded_bytes = 0;  // of rows that are decoded or packed for the time of a product; 0: multiplied as they lie
   friend bool operator==(const ProductWorkspace&, const ProductWorkspace&) = default;
 };
 

@@ -91,8 +91,9 @@ ProbedRate probe_lists(BlockFiles& files, const std::vector<CacheItem>& items, i
   if (items.empty()) return rate;
   const Memory memory = ring_memory(static_cast<size_t>(bytes), static_cast<size_t>(files.alignment()));
   ExtentCache cache(files, items, settings, threads, {memory.get(), static_cast<size_t>(bytes)}, clock);
+  const int64_t start_ns = clock.now_ns();
   for (const std::vector<int>& list : lists_of(items, static_cast<size_t>(groups), static_cast<size_t>(at_once))) {
-    if (rate.seconds >= seconds) break;
+    if (rate.seconds >= seconds || seconds_between(start_ns, clock.now_ns()) >= 4 * seconds) break;
     clock.sleep_ns(std::llround(1e9 * rest_s));
     const double begin_s = process_seconds();
     const int64_t begin_ns = clock.now_ns();

@@ -24,9 +24,9 @@ struct ProbedRate {
 /// read_extent.
 ProbedRate probe_rate(BlockFiles&, std::span<const Extent>, int threads, double seconds, Clock& = real_clock());
 
-/// Reads items as a cache does for a mixture: `at_once` of each group are asked for together, and when all of them are there, which ends a
-/// time that counts, the next ones `rest_s` later, until `seconds` are counted or each item was read once. No disk is as fast in so short lists as
-/// in one read on. Memory: at_once slots for each group, freed at the end. Errors: those of read_extent.
+/// Reads items as a cache does for a mixture, list by list: rests for `rest_s`, which does not count, asks for `at_once` items of each group
+/// together, and waits until all are there, which counts. It ends when `seconds` are counted, four times as long has passed, or each item was
+/// read once. Memory: at_once slots for each group, freed at the end. Errors: those of read_extent.
 ProbedRate probe_lists(BlockFiles&, const std::vector<CacheItem>&, int at_once, double rest_s, int threads,
                        double seconds, Clock& = real_clock());
 

@@ -12,8 +12,8 @@ nothing of the cores, tok/s(b) = b / max(S / disk, P(b)). Else, while both work,
 
 Beside it stands what tern predicts (as told after loading, which corrects the disk's rate; medians over rounds).
 
-S and the rates are what tern says before it loads. P(b) is the time of a pass with all weights in memory, and S (1 / streamed − 1 / kept) more: weights
-that stream are packed anew for each pass, and tern measures products of b rows with either. Rounds go over all batches in turn, with all weights in
+S and the rates are what tern says after loading. P(b) is the time of a pass with all weights in memory, and S (1 / streamed − 1 / kept) more, if that
+is not below 0: weights that stream are packed anew for each pass. This term and q are of tern's own probes, so the formula does not judge those. Rounds go over all batches in turn, with all weights in
 memory and with what fits, and medians over rounds are compared: other users of the machine are as often beside the one as beside the other. The crossover
 is the batch from which products take longer than the disk. Memory is what leaves one continuation `share` of the matrices to stream, and the keys and values and logits of each batch beside it. The time
 of a pass is the median over a run's passes. The page cache is passed by; a file system that refuses that is told by tern's own line. Needs numpy,
@@ -43,7 +43,7 @@ def crossover(rows: list) -> float:
         before, behind = left["load_s"] - left["product_s"], right["product_s"] - right["load_s"]
         if before > 0 and behind >= 0:
             return left["batch"] + (right["batch"] - left["batch"]) * before / (before + behind)
-    return float("nan")
+    return None
 
 
 def seconds_of_both(size: float, product: float, disk: float, beside: float, left: float) -> float:
@@ -105,7 +105,8 @@ def main() -> None:
                      "formula": formula, "measured": measured})
         print(f"{b:5d}  {1e-6 * streamed[b]:11.1f}  {1e3 * load:9.1f}  {1e3 * memory:12.1f}  {1e3 * product:8.1f}  {1e3 * middle:7.1f} ({1e3 * min(passes[b]):.1f}, "
               f"{1e3 * max(passes[b]):.1f})  {formula:13.2f}  {measured:14.2f}  {measured / formula:16.3f}  {foretold:15.2f}  {measured / foretold:18.3f}  {'the disk' if load > product else 'products'}")
-    print(f"crossover: products take as long as the disk from b = {crossover(rows):.0f} on")
+    crossing = crossover(rows)
+    print(f"crossover: products take as long as the disk from b = {crossing:.0f} on" if crossing else "no crossover between these batches")
     print(f"farthest from the formula: {max(abs(r['measured'] / r['formula'] - 1) for r in rows):.1%}")
     print(f"farthest from the prediction: {max(abs(r['measured'] / r['predicted'] - 1) for r in rows):.1%}")
     if a.json:

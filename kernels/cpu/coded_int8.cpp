@@ -8,7 +8,7 @@
 #include "base/region_errors.h"
 #include "base/rounding.h"
 #include "kernels/cpu/coded_int8_table.h"
-#include "kernels/cpu/weight_rows.h"
+#include "kernels/cpu/product_columns.h"
 #include "kernels/dispatch.h"
 
 namespace tern {
@@ -135,10 +135,11 @@ void multiply_coded_int8(std::span<const T> x, std::span<const CodedRows> w, std
     rows += piece.count;
   }
   TERN_CHECK(k <= kInt8Columns && rows == n && m >= 0 && x.size() == static_cast<size_t>(m * k) &&
-                 y.size() == static_cast<size_t>(columns_extent(m, n, y_stride)) &&
+
                  (bias.empty() || bias.size() == static_cast<size_t>(n)),
              "multiply_coded_int8: ({}, {}, {}), {} rows of w, x {}, y {}, bias {}", m, n, k, rows, x.size(), y.size(),
              bias.size());
+  check_columns("multiply_coded_int8: y", y.size(), m, n, y_stride);
   const T* b = bias.empty() ? nullptr : bias.data();
   if (runs_on_tiles(m) && n > 0 && k > 0)
     return multiply_int8_on_tiles<T, Out>(table().tiles, x.data(), w, b, m, n, k, add, y.data(), stride);

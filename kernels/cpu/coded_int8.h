@@ -23,7 +23,7 @@
 namespace tern {
 
 constexpr int64_t kInt8Columns = 131072;  // the largest k: a thread keeps at least one rounded row of x
-/// multiply_coded (kernels/cpu/coded_matmul.h) in integers; every piece's type has_code_groups, k is at most kInt8Columns.
+/// multiply_coded (kernels/cpu/coded_matmul.h; y_stride as there) in integers; every piece's type has_code_groups, k is at most kInt8Columns.
 template <class T, class Out>
 void multiply_coded_int8(std::span<const T> x, std::span<const CodedRows> w, std::span<const T> bias, int64_t m,
                          int64_t n, int64_t k, bool add, std::span<Out> y, int64_t y_stride = 0);

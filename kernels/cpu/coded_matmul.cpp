@@ -1,12 +1,11 @@
 #include "kernels/cpu/coded_matmul.h"
 
-#include <algorithm>
-
 #include "base/error.h"
 #include "kernels/cpu/matmul.h"
 #include "kernels/cpu/matmul_table.h"
 #include "kernels/cpu/parallel.h"
-#include "kernels/cpu/thread_scratch.h"
+#include "kernels/cpu/product_columns.h"
+#include "kernels/cpu/widened_rows.h"
 #include "kernels/dispatch.h"
 
 namespace tern {
@@ -48,21 +47,20 @@ void multiply_coded(std::span<const T> x, std::span<const CodedRows> w, std::spa
   const int64_t stride = y_stride > 0 ? y_stride : n;
   check("multiply_coded", DTypeOf<T>::value, w, n, k);
   check("multiply_coded: x", x.size(), m, k);
-  check("multiply_coded: y", y.size(), 1, columns_extent(m, n, y_stride));
+  check_columns("multiply_coded: y", y.size(), m, n, y_stride);
   if (!bias.empty()) check("multiply_coded: bias", bias.size(), 1, n);
   const T* b = bias.empty() ? nullptr : bias.data();
-  if constexpr (sizeof(T) == 4)
-    return table().coded_f32(x.data(), w.data(), b, m, n, k, add, y.data(), stride, nullptr);
-  const int64_t bytes = widened_bytes(m, k), most = bytes > 0 ? wide_rows(k) : m;
-  auto* const room = bytes > 0 ? static_cast<float*>(thread_scratch(bytes)) : nullptr;
-  for (int64_t row = 0; row < m; row += most) {
-    const T* const from = x.data() + row * k;
-    Out* const to = y.data() + row * stride;
-    const int64_t rows = std::min(most, m - row);
-    if constexpr (sizeof(T) == 2 && sizeof(Out) == 4)
-      table().coded_bf16_to_f32(from, w.data(), b, rows, n, k, add, to, stride, room);
-    else if constexpr (sizeof(T) == 2)
-      table().coded_bf16(from, w.data(), b, rows, n, k, add, to, stride, room);
+  if constexpr (sizeof(T) == 4) {
+    table().coded_f32(x.data(), w.data(), b, m, n, k, add, y.data(), stride, nullptr);
+  } else {
+    for_widened_rows(m, k, [&](int64_t row, int64_t rows, float* room) {
+      const T* const from = x.data() + row * k;
+      Out* const to = y.data() + row * stride;
+      if constexpr (sizeof(Out) == 4)
+        table().coded_bf16_to_f32(from, w.data(), b, rows, n, k, add, to, stride, room);
+      else
+        table().coded_bf16(from, w.data(), b, rows, n, k, add, to, stride, room);
+    });
   }
 }
 

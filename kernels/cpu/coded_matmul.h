@@ -18,7 +18,7 @@ namespace tern {
 bool multiplies_coded(DType);
 
 /// y (m, n) = x (m, k)·wᵀ + bias, or y += that: multiply_exact, with the rows of w coded, in pieces one below the other (n
-/// rows together). k is a multiple of every piece's block; rows of a piece: a multiple of head_dim, if set.
+/// rows together). y_stride: as of multiply_exact. k is a multiple of every piece's block; rows of a piece: a multiple of head_dim, if set.
 template <class T, class Out>
 void multiply_coded(std::span<const T> x, std::span<const CodedRows> w, std::span<const T> bias, int64_t m, int64_t n,
                     int64_t k, bool add, std::span<Out> y, int64_t y_stride = 0);

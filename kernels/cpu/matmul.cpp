@@ -6,7 +6,9 @@
 #include "base/error.h"
 #include "base/rounding.h"
 #include "kernels/cpu/matmul_table.h"
+#include "kernels/cpu/product_columns.h"
 #include "kernels/cpu/tile_matmul.h"
+#include "kernels/cpu/widened_rows.h"
 #include "kernels/dispatch.h"
 
 namespace tern {
@@ -25,12 +27,6 @@ constexpr int64_t kStep = 4 / static_cast<int64_t>(sizeof(T));  // f32 singly, b
 /// Shapes are model/'s business; a product of the wrong size would write past an end, so it is worth three compares.
 void check(const char* what, size_t have, int64_t a, int64_t b) {
   TERN_CHECK(a >= 0 && b >= 0 && have == static_cast<size_t>(a * b), "{}: {} elements for {} × {}", what, have, a, b);
-}
-
-void check_columns(const char* what, size_t have, int64_t m, int64_t n, int64_t stride) {
-  TERN_CHECK(
-      m >= 0 && n >= 0 && (stride == 0 || stride >= n) && have == static_cast<size_t>(columns_extent(m, n, stride)),
-      "{}: {} elements for {} × {} of rows of {}", what, have, m, n, stride);
 }
 
 template <class T>
@@ -132,16 +128,14 @@ void multiply_exact(std::span<const T> x, std::span<const std::byte> packed, std
     const WeightRows<T> rows{as<T>(packed), n};
     tile_forward<Out>(tiles(), x.data(), {&rows, 1}, b, m, n, k, add, y.data(), stride);
   } else {
-    const int64_t bytes = widened_bytes(m, k), rows = bytes > 0 ? wide_rows(k) : m;
-    auto* const room = bytes > 0 ? static_cast<float*>(thread_scratch(bytes)) : nullptr;
-    for (int64_t row = 0; row < m; row += rows) {
+    for_widened_rows(m, k, [&](int64_t row, int64_t rows, float* room) {
       const T* const from = x.data() + row * k;
       Out* const to = y.data() + row * stride;
       if constexpr (sizeof(Out) == 4)
-        table().exact_bf16_to_f32(from, as<T>(packed), b, std::min(rows, m - row), n, k, add, to, stride, room);
+        table().exact_bf16_to_f32(from, as<T>(packed), b, rows, n, k, add, to, stride, room);
       else
-        table().exact_bf16(from, as<T>(packed), b, std::min(rows, m - row), n, k, add, to, stride, room);
-    }
+        table().exact_bf16(from, as<T>(packed), b, rows, n, k, add, to, stride, room);
+    });
   }
 }
 

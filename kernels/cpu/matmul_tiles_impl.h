@@ -270,7 +270,7 @@ inline int64_t panels_together(int64_t panels, int64_t blocks, int64_t most = kM
 inline int64_t panels_of_part(int64_t panels, int64_t blocks, int64_t most) {
   constexpr int64_t kPartsOfThread = 16, kLeast = kPanel < 32 ? 32 / kPanel : 1;
   const int64_t each = panels * blocks / (kPartsOfThread * omp_get_max_threads());
-  return each < kLeast ? kLeast : smaller(each, most);
+  return smaller(each < kLeast ? kLeast : each, most);
 }
 
 void clear(float* acc, int64_t count) {

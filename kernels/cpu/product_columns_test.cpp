@@ -9,7 +9,7 @@
 #include "kernels/cpu/coded_matmul.h"
 #include "kernels/cpu/coded_rows_testing.h"
 #include "kernels/cpu/matmul.h"
-#include "kernels/cpu/weight_rows.h"
+#include "kernels/cpu/product_columns.h"
 #include "kernels/kernel_testing.h"
 
 namespace tern {
@@ -55,11 +55,13 @@ TEST(ProductColumns, OfPlainWeights) {
   for_each_isa([] {
     for (const int64_t m : kRowCounts)
       for (const int64_t k : {31, 256, 515})
-        with_threads(m % 2 + 1, [&] {
-          of_plain_weights<float, float>(m, 70, k);
-          of_plain_weights<bf16, bf16>(m, 70, k);
-          of_plain_weights<bf16, float>(m, 70, k);
-        });
+        for (const int threads : {1, 2})
+          with_threads(threads, [&] {
+            of_plain_weights<float, float>(m, 70, k);
+            of_plain_weights<bf16, bf16>(m, 70, k);
+            of_plain_weights<bf16, float>(m, 70, k);
+          });
+    with_threads(2, [] { of_plain_weights<bf16, bf16>(193, 19, 6001); });  // two stretches of rows that are widened
   });
 }
 
@@ -85,11 +87,12 @@ TEST(ProductColumns, OfCodedWeights) {
   for_each_isa([&] {
     for (const CodedCase* c : {&plain, &mixed})
       for (const int64_t m : kRowCounts)
-        with_threads(m % 2 + 1, [&] {
-          of_coded_weights<float, float>(*c, m);
-          of_coded_weights<bf16, bf16>(*c, m);
-          of_coded_weights<bf16, float>(*c, m);
-        });
+        for (const int threads : {1, 2})
+          with_threads(threads, [&] {
+            of_coded_weights<float, float>(*c, m);
+            of_coded_weights<bf16, bf16>(*c, m);
+            of_coded_weights<bf16, float>(*c, m);
+          });
   });
 }
 
