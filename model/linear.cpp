@@ -23,14 +23,14 @@ namespace tern {
 namespace {
 
 // Where a product writes: a matrix from its column `first` on.
-struct Columns {
+struct WrittenColumns {
   const Tensor& whole;
   int64_t first = 0;
 };
 
 // The forward product of each form of a weight.
 template <class T, class Out>
-void forward(const Linear& linear, const Tensor& x, const Columns& y, const Tensor& scratch, const Compute& c) {
+void forward(const Linear& linear, const Tensor& x, const WrittenColumns& y, const Tensor& scratch, const Compute& c) {
   const int64_t m = x.rows(), n = linear.out, k = linear.in;
   const std::span<const T> from = x.span<T>(), bias = ops::span_or_none<T>(linear.bias);
   if (m == 0 || n == 0) return;
@@ -112,7 +112,7 @@ namespace {
 
 void multiply_bands(const Linear&, const BandedWeight&, const Tensor& x, const Tensor& y, const Compute&);
 
-void multiply_forward(const Linear& linear, const Tensor& x, const Columns& y, const Tensor& scratch,
+void multiply_forward(const Linear& linear, const Tensor& x, const WrittenColumns& y, const Tensor& scratch,
                       const Compute& c) {
   if (std::holds_alternative<CodedWeight>(linear.weight))
     if (const Linear rows = readable(linear, x.dtype(), c); std::holds_alternative<DenseWeight>(rows.weight))
