@@ -203,10 +203,11 @@ InferenceWeights::InferenceWeights(const Options& options, const ModelDescriptio
   ring_ = stream_->ring;
   ring_.threads = reader_.reader().threads;
   rates_.disk_beside = rates_.disk;
-  if (pass_ == WeightsPass::token)
+  if (pass_ == WeightsPass::token) {
     beside_ =
         measure_beside(*stream_, *reader_.files, in_another_order(streamed_extents(*stream_)), ring_.threads, rates_);
-  if (pass_ == WeightsPass::token) of_experts_ = measure_experts(*stream_, *reader_.files, ring_.threads, rates_);
+    of_experts_ = measure_experts(*stream_, *reader_.files, ring_.threads, rates_);
+  }
   tell_before();
   streamed_ = load_streamed(model.spec, model.dir.path, model.dtype, stream_->bands, stream_->stays,
                             std::move(reader_.files), ring_, arena, stream_->cache);

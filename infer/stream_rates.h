@@ -27,7 +27,7 @@ double probe_share(const StreamPlan&);
 inline constexpr double kProductSeconds = 0.15, kBesideSeconds = 0.2, kExpertsSeconds = 0.15;
 /// Measures `kept` and `coded`, and of a mixture `experts` where several sequences decode together, each for kProductSeconds of products of
 /// `rows` rows with 64 MiB of weights (from 17 rows on fewer: rows × bytes are at most 1 GiB), or with half of what the plan will hold beside
-/// its ring if that is less. The rates are means. The plan of a small model is measured for a shorter time (probe_share).
+/// its ring if that is less, in parts as a pass has them. The rates are means. The plan of a small model is measured for a shorter time (probe_share).
 void measure_products(const StreamPlan&, StreamRates&);
 /// Measures `disk_beside` and `slowed`: reads the extents with so many threads for kBesideSeconds, again and again if they are few,
 /// as probe_rate does, while all cores multiply by the form of weights that takes most of a token, experts left aside. `disk`, `kept`

@@ -13,9 +13,9 @@ nothing of the cores, tok/s(b) = b / max(S / disk, P(b)). Else, while both work,
 Beside it stands what tern predicts (as told after loading, which corrects the disk's rate; medians over rounds).
 
 S and the rates are what tern says after loading. P(b) is the time of a pass with all weights in memory, and S (1 / streamed − 1 / kept) more, if that
-is not below 0: weights that stream are packed anew for each pass. This term and q are of tern's own probes, so the formula does not judge those. Rounds go over all batches in turn, with all weights in
-memory and with what fits, and medians over rounds are compared: other users of the machine are as often beside the one as beside the other. The crossover
-is the batch from which products take longer than the disk. Memory is what leaves one continuation `share` of the matrices to stream, and the keys and values and logits of each batch beside it. The time
+is not below 0: weights that stream are packed anew for each pass. This term and q are of tern's own probes, so the formula does not judge those. Rounds go
+over all batches in turn, with all weights in memory and with what fits, and medians over rounds are compared: other users of the machine are as often
+beside the one as beside the other. The crossover is the batch from which products take longer than the disk. Memory is what leaves one continuation `share` of the matrices to stream, and the keys and values and logits of each batch beside it. The time
 of a pass is the median over a run's passes. The page cache is passed by; a file system that refuses that is told by tern's own line. Needs numpy,
 which writes the model's random numbers.
 """

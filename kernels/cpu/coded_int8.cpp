@@ -123,7 +123,6 @@ void multiply_int8_on_tiles(const Int8Tiles& tiles, const T* x, std::span<const 
 template <class T, class Out>
 void multiply_coded_int8(std::span<const T> x, std::span<const CodedRows> w, std::span<const T> bias, int64_t m,
                          int64_t n, int64_t k, bool add, std::span<Out> y, int64_t y_stride) {
-  const int64_t stride = y_stride > 0 ? y_stride : n;
   int64_t rows = 0;
   for (const CodedRows& piece : w) {
     TERN_CHECK(has_code_groups(piece.type) && fills_blocks(piece.type, k) && piece.count >= 0,
@@ -139,7 +138,7 @@ void multiply_coded_int8(std::span<const T> x, std::span<const CodedRows> w, std
                  (bias.empty() || bias.size() == static_cast<size_t>(n)),
              "multiply_coded_int8: ({}, {}, {}), {} rows of w, x {}, y {}, bias {}", m, n, k, rows, x.size(), y.size(),
              bias.size());
-  check_columns("multiply_coded_int8: y", y.size(), m, n, y_stride);
+  const int64_t stride = checked_stride("multiply_coded_int8: y", y.size(), m, n, y_stride);
   const T* b = bias.empty() ? nullptr : bias.data();
   if (runs_on_tiles(m) && n > 0 && k > 0)
     return multiply_int8_on_tiles<T, Out>(table().tiles, x.data(), w, b, m, n, k, add, y.data(), stride);

@@ -44,10 +44,9 @@ bool multiplies_coded(DType dtype) {
 template <class T, class Out>
 void multiply_coded(std::span<const T> x, std::span<const CodedRows> w, std::span<const T> bias, int64_t m, int64_t n,
                     int64_t k, bool add, std::span<Out> y, int64_t y_stride) {
-  const int64_t stride = y_stride > 0 ? y_stride : n;
   check("multiply_coded", DTypeOf<T>::value, w, n, k);
   check("multiply_coded: x", x.size(), m, k);
-  check_columns("multiply_coded: y", y.size(), m, n, y_stride);
+  const int64_t stride = checked_stride("multiply_coded: y", y.size(), m, n, y_stride);
   if (!bias.empty()) check("multiply_coded: bias", bias.size(), 1, n);
   const T* b = bias.empty() ? nullptr : bias.data();
   if constexpr (sizeof(T) == 4) {

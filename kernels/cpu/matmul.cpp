@@ -116,10 +116,9 @@ void unpack_row(std::span<const std::byte> packed, int64_t n, int64_t k, int64_t
 template <class T, class Out>
 void multiply_exact(std::span<const T> x, std::span<const std::byte> packed, std::span<const T> bias, int64_t m,
                     int64_t n, int64_t k, bool add, std::span<Out> y, int64_t y_stride) {
-  const int64_t stride = y_stride > 0 ? y_stride : n;
   check("multiply_exact: x", x.size(), m, k);
   check("multiply_exact: packed", packed.size(), 1, packed_bytes(DTypeOf<T>::value, n, k));
-  check_columns("multiply_exact: y", y.size(), m, n, y_stride);
+  const int64_t stride = checked_stride("multiply_exact: y", y.size(), m, n, y_stride);
   if (!bias.empty()) check("multiply_exact: bias", bias.size(), 1, n);
   const T* b = bias.empty() ? nullptr : bias.data();
   if constexpr (sizeof(T) == 4) {
@@ -162,12 +161,11 @@ ThreadBytes tn_thread_bytes(DType dtype, int64_t m, int64_t n, int64_t k) {
 template <class T, class Out>
 void multiply_plain(std::span<const T> x, std::span<const WeightRows<T>> w, std::span<const T> bias, int64_t m,
                     int64_t n, int64_t k, bool add, std::span<Out> y, int64_t y_stride) {
-  const int64_t stride = y_stride > 0 ? y_stride : n;
   TERN_CHECK(reads_plain_weights(DTypeOf<T>::value), "multiply_plain: {} on {}", name_of(DTypeOf<T>::value),
              name_of(active_isa()));
   TERN_CHECK(count_rows(w) == n, "multiply_plain: {} rows of w for {}", count_rows(w), n);
   check("multiply_plain: x", x.size(), m, k);
-  check_columns("multiply_plain: y", y.size(), m, n, y_stride);
+  const int64_t stride = checked_stride("multiply_plain: y", y.size(), m, n, y_stride);
   if (!bias.empty()) check("multiply_plain: bias", bias.size(), 1, n);
   if constexpr (sizeof(T) == 2)
     tile_forward<Out>(tiles(), x.data(), w, bias.empty() ? nullptr : bias.data(), m, n, k, add, y.data(), stride);
